@@ -1,0 +1,340 @@
+"""The descriptor half of every operator: members, support tables, common rules, `validate` and `lower`, and JSON."""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
+
+import jax
+import numpy as np
+
+from dmljax._errors import InvalidDesc, InvalidType, Unsupported, bound_arguments, within
+from dmljax._members import Enumeration, Integer, Kind, Number, Tensor, UintArray, json_object, json_string
+from dmljax._tensor import UINT_MAX, TensorDesc, braced, named, settle
+from dmljax._types import LATEST, AxisDirection, DataType, FeatureLevel, x64_enabled
+
+# What the members of a desc are annotated with
+
+Input = Annotated[TensorDesc, Tensor(is_input=True)]
+OptionalInput = Annotated[TensorDesc | None, Tensor(is_input=True)]
+Output = Annotated[TensorDesc, Tensor(is_input=False)]
+Uint = Annotated[int, Integer(0, UINT_MAX)]
+Int = Annotated[int, Integer(-(2**31), 2**31 - 1)]
+UintAxes = Annotated[tuple[int, ...], UintArray(count="AxisCount")]
+Direction = Annotated[AxisDirection, Enumeration(AxisDirection)]
+ValueType = Annotated[DataType, Enumeration(DataType)]
+Float = Annotated[Any, Number(own_type=DataType.FLOAT32)]  # takes any number, holds a Scalar
+ScalarUnion = Annotated[Any, Number(own_type=None)]
+
+# Support tables: for each feature level that changed them, what each tensor may be
+
+FL_1_0, FL_2_0, FL_2_1 = FeatureLevel.FL_1_0, FeatureLevel.FL_2_0, FeatureLevel.FL_2_1
+FL_3_0, FL_4_0, FL_4_1, FL_5_1 = FeatureLevel.FL_3_0, FeatureLevel.FL_4_0, FeatureLevel.FL_4_1, FeatureLevel.FL_5_1
+
+RANK_4 = range(4, 5)
+RANK_4_TO_5 = range(4, 6)
+RANK_1_TO_8 = range(1, 9)
+RANK_2_TO_8 = range(2, 9)
+RANK_2_TO_4 = range(2, 5)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The dimension counts and data types that a support table lists for one tensor."""
+
+    ranks: range
+    data_types: frozenset[DataType]
+
+    def broken_rules(self, name: str, tensor: TensorDesc) -> Iterator[str]:
+        if tensor.rank not in self.ranks:
+            lowest, highest = self.ranks[0], self.ranks[-1]
+            allowed = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+            yield f"{name}.DimensionCount must be {allowed}; got {tensor.rank}"
+        if tensor.data_type not in self.data_types:
+            allowed = ", ".join(data_type.name for data_type in DataType if data_type in self.data_types)
+            yield f"{name}.DataType must be one of {allowed}; got {tensor.data_type.name}"
+
+
+def rows(ranks: range, **tensors: frozenset[DataType] | Cell) -> Mapping[str, Cell]:
+    """One support table: `ranks` for every tensor that does not bring a Cell of its own."""
+    cells = {name: cell if isinstance(cell, Cell) else Cell(ranks, cell) for name, cell in tensors.items()}
+    return types.MappingProxyType(cells)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a desc: its Python field, its name in directml.h, and what it can be."""
+
+    field: str
+    name: str
+    kind: Kind
+    is_optional: bool
+
+
+class Operator:
+    """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
+
+    A subclass names its type, annotates its members in the header's order, copies its page's support tables, yields a
+    sentence for each documented rule that it breaks, and calls its function on arrays of its tensors' sizes.
+    """
+
+    type: ClassVar[str]
+    support: ClassVar[Mapping[FeatureLevel, Mapping[str, Cell]]]
+
+    def __init_subclass__(cls, type: str | None = None) -> None:
+        if type is not None:
+            cls.type = type
+            OPERATORS[type] = cls
+
+    def __post_init__(self) -> None:
+        with within(self.type):
+            data_type = None
+            for member in self.members():
+                value = getattr(self, member.field)
+                if not (value is None and member.is_optional):
+                    value = member.kind.settled(member.name, value, data_type)
+                settle(self, **{member.field: value})
+                data_type = value if isinstance(value, DataType) else data_type
+
+    @classmethod
+    @functools.cache
+    def members(cls) -> tuple[Member, ...]:
+        """The members in the header's order, counts of arrays left out."""
+        hints = get_type_hints(cls, include_extras=True)
+        annotated = [(field.name, hints[field.name]) for field in fields(cls)]  # type: ignore[arg-type]
+        return tuple(
+            Member(field, _header_name(field, hint.__metadata__[0]), hint.__metadata__[0], _is_optional(hint))
+            for field, hint in annotated
+        )
+
+    @classmethod
+    def member(cls, field: str) -> Member:
+        """The member that `field` mirrors."""
+        return next(member for member in cls.members() if member.field == field)
+
+    def tensors(self, *, is_input: bool) -> dict[str, TensorDesc]:
+        """The input or output tensors that are present, by field, in the header's order."""
+        wanted = [member.field for member in self.members() if member.kind == Tensor(is_input)]
+        return {field: getattr(self, field) for field in wanted if getattr(self, field) is not None}
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """A sentence for each rule of the operator's page that this desc breaks."""
+        raise NotImplementedError
+
+    def lower(self, *inputs: Any) -> Any:
+        """The outputs, computed from arrays with the sizes and types of the inputs that are present."""
+        raise NotImplementedError
+
+
+OPERATORS: dict[str, type[Operator]] = {}
+
+
+def _header_name(field: str, kind: Kind) -> str:
+    return "".join(word.capitalize() for word in field.split("_")) + ("Tensor" if isinstance(kind, Tensor) else "")
+
+
+def _is_optional(hint: Any) -> bool:
+    return type(None) in get_args(hint.__origin__)
+
+
+# Rules that many pages share
+
+
+def same_rank(desc: Operator, *tensors: str) -> Iterator[str]:
+    """All of `tensors` that are present have the same DimensionCount."""
+    yield from _same(desc, tensors, "DimensionCount", lambda tensor: tensor.rank)
+
+
+def same_type(desc: Operator, *tensors: str) -> Iterator[str]:
+    """All of `tensors` that are present have the same DataType."""
+    yield from _same(desc, tensors, "DataType", lambda tensor: tensor.data_type.name)
+
+
+def same_sizes(desc: Operator, *tensors: str) -> Iterator[str]:
+    """All of `tensors` that are present have the same Sizes."""
+    yield from _same(desc, tensors, "Sizes", lambda tensor: braced(tensor.sizes))
+
+
+def distinct_axes(axes: tuple[int, ...], rank: int) -> Iterator[str]:
+    """Axes names one or more different dimensions."""
+    # The pages give the range; they are silent on a reduction over none or over one twice, which ONNX refuses.
+    for i, axis in enumerate(axes):
+        if axis >= rank:
+            yield f"Axes[{i}] must be less than {rank}; got {axis}"
+    if not axes or len(set(axes)) < len(axes):
+        yield f"Axes must name one or more different dimensions; got {braced(axes)}"
+
+
+def _same(desc: Operator, tensors: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Iterator[str]:
+    present = {desc.member(field).name: of(getattr(desc, field)) for field in tensors if getattr(desc, field)}
+    if len(set(present.values())) > 1:
+        yield f"{_listed(present)} must have the same {what}; got {_listed(present.values())}"
+
+
+def _listed(things: Any) -> str:
+    *most, last = map(str, things)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# What is done with a desc
+
+
+def broken_rules(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
+    """Everything that keeps a device of `feature_level` from accepting `desc`, a sentence each."""
+    level = named(FeatureLevel, "feature_level", feature_level)
+    tables = [table for introduced, table in sorted(desc.support.items()) if introduced <= level]
+    if not tables:
+        return (f"the operator must not be used below {min(desc.support)}; got {level}",)
+    tensors = desc.tensors(is_input=True) | desc.tensors(is_input=False)
+    table = (
+        rule
+        for field, cell in tables[-1].items()
+        if field in tensors
+        for rule in cell.broken_rules(desc.member(field).name, tensors[field])
+    )
+    return (*table, *desc.broken_rules(level))
+
+
+def validate(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> None:
+    """Refuses a desc that a device of `feature_level` would refuse, with every rule that it breaks.
+
+    >>> tensor = TensorDesc("FLOAT64", (1, 1, 2, 3))
+    >>> validate(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="1_0")
+    Traceback (most recent call last):
+    dmljax._errors.InvalidDesc: DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_1_0: ...
+    """
+    rules = broken_rules(desc, feature_level=feature_level)
+    if rules:
+        level = named(FeatureLevel, "feature_level", feature_level)
+        raise InvalidDesc(f"{desc.type} at {level}: " + "\n  ".join(rules))
+
+
+def minimum_feature_level(desc: Operator) -> FeatureLevel:
+    """The lowest level whose devices accept `desc`; refused is a desc that none accepts.
+
+    >>> tensor = TensorDesc("FLOAT16", (2, 3))
+    >>> minimum_feature_level(ActivationHardmaxDesc(input=tensor, output=tensor))
+    FeatureLevel.FL_3_0
+    """
+    for level in FeatureLevel:
+        if not broken_rules(desc, feature_level=level):
+            return level
+    validate(desc)
+    raise InvalidDesc(f"{desc.type}: no feature level accepts {desc}")  # one that a later level withdrew
+
+
+def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Any]:
+    """A function of the desc's inputs that are present, by position or name, that returns its output or outputs.
+
+    It takes and returns arrays with exactly the descs' sizes and data types, and works under every transformation.
+
+    >>> tensor = TensorDesc("FLOAT32", (1, 3))
+    >>> hardmax = lower(ActivationHardmaxDesc(input=tensor, output=tensor))
+    >>> hardmax(np.array([[1, 5, 5]], "float32")).tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    validate(desc, feature_level=feature_level)
+    inputs = desc.tensors(is_input=True)
+    parameters = [inspect.Parameter(field, inspect.Parameter.POSITIONAL_OR_KEYWORD) for field in inputs]
+    signature = inspect.Signature(parameters)
+    with within(desc.type):
+        _require_64_bits_available(desc)
+
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        with within(desc.type):
+            arrays = bound_arguments(signature, args, kwargs).arguments
+            _require_64_bits_available(desc)
+            for field, tensor in inputs.items():
+                _require_shape_dtype(desc.member(field).name, arrays[field], tensor)
+        return _lowered(desc, *arrays.values())
+
+    lowered.__name__ = lowered.__qualname__ = desc.type.removeprefix("DML_OPERATOR_").lower()
+    lowered.__doc__ = f"{desc.type} for one descriptor."
+    lowered.__signature__ = signature  # type: ignore[attr-defined]
+    return lowered
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _lowered(desc: Operator, *inputs: Any) -> Any:
+    return desc.lower(*inputs)
+
+
+def _require_64_bits_available(desc: Operator) -> None:
+    if x64_enabled():
+        return
+    for field, tensor in (desc.tensors(is_input=True) | desc.tensors(is_input=False)).items():
+        if tensor.data_type.bits > 32:
+            raise Unsupported(
+                f"{desc.member(field).name}.DataType {tensor.data_type.name} must have jax_enable_x64 set, for JAX has"
+                ' no 64-bit types without it: jax.config.update("jax_enable_x64", True) or JAX_ENABLE_X64=1; got False'
+            )
+
+
+def _require_shape_dtype(name: str, array: Any, tensor: TensorDesc) -> None:
+    if not isinstance(array, jax.Array | np.ndarray | np.generic):
+        raise InvalidType(f"{name} must be a JAX or NumPy array; got {type(array).__name__}")
+    if array.dtype != tensor.dtype:
+        raise InvalidType(f"{name} must be of {tensor.dtype}, as its desc is; got {array.dtype}")
+    if array.shape != tensor.sizes:
+        raise InvalidDesc(f"{name} must have Sizes {braced(tensor.sizes)}; got {braced(array.shape)}")
+
+
+# Descriptors as JSON objects, in the spelling of directml.h
+
+
+def to_json(desc: Operator) -> dict[str, Any]:
+    """`desc` as a plain JSON object, every name spelled as in directml.h.
+
+    >>> tensor = TensorDesc("FLOAT32", (1, 1, 2, 3))
+    >>> to_json(ActivationHardmaxDesc(input=tensor, output=tensor))["Type"]
+    'DML_OPERATOR_ACTIVATION_HARDMAX'
+    """
+    json: dict[str, Any] = {}
+    for member in desc.members():
+        value = getattr(desc, member.field)
+        if isinstance(member.kind, UintArray):
+            json[member.kind.count] = len(value)
+        json[member.name] = None if value is None else member.kind.to_json(value)
+    return {"Type": desc.type, "Desc": json}
+
+
+def from_json(json: Any) -> Operator:
+    """The desc that a JSON object spells: members under `Desc` or beside `Type`, names whole or without their prefix.
+
+    >>> tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
+    >>> desc = from_json({"Type": "ACTIVATION_HARDMAX", "InputTensor": tensor, "OutputTensor": tensor})
+    >>> desc.input.sizes
+    (1, 1, 2, 3)
+    """
+    if not isinstance(json, Mapping):
+        raise InvalidType(f"an operator must be an object; got {json!r}")
+    rest = dict(json)
+    spelled = json_string("Type", rest.pop("Type", rest.pop("type", None)))
+    operator = OPERATORS.get("DML_OPERATOR_" + spelled.removeprefix("DML_OPERATOR_"))
+    if operator is None:
+        raise Unsupported(f"Type must be one of {', '.join(OPERATORS)}; got {spelled!r}")
+    counts = {member.name: member.kind.count for member in operator.members() if isinstance(member.kind, UintArray)}
+    keys = [member.name for member in operator.members()] + list(counts.values())
+    with within(operator.type):
+        nested = rest.pop("Desc", rest.pop("desc", None))
+        if nested is not None:
+            json_object("the operator beside Desc", rest, ())
+        given = json_object("Desc", rest if nested is None else nested, keys)
+        settled, data_type = {}, None
+        for member in operator.members():
+            value = given.get(member.name)
+            if value is None and not member.is_optional:
+                raise InvalidDesc(f"{member.name} must be given; got none")
+            if value is not None:
+                value = member.kind.from_json(member.name, value, data_type)
+            if isinstance(member.kind, Enumeration) and member.kind.enumeration is DataType:
+                data_type = named(DataType, member.name, value)
+            settled[member.field] = value
+    desc = operator(**settled)
+    with within(operator.type):
+        for name, count in counts.items():
+            if count in given and given[count] != len(given[name]):
+                raise InvalidDesc(f"{count} must be {len(given[name])}, as {name} has elements; got {given[count]}")
+    return desc

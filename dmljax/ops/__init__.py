@@ -1,0 +1,1 @@
+"""The operators, a module per family."""

@@ -1,0 +1,181 @@
+"""Operators that generate tensors: DIAGONAL_MATRIX and DIAGONAL_MATRIX1."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike, DTypeLike
+from numpy.typing import NDArray
+
+from dmljax._errors import InvalidDesc, InvalidType
+from dmljax._function import Scalar, TruncatedScalar, index_dtype, operator_function, real_array, within_range
+from dmljax._operator import (
+    FL_2_0,
+    FL_2_1,
+    FL_4_0,
+    FL_5_1,
+    RANK_2_TO_4,
+    RANK_4,
+    Float,
+    Int,
+    Operator,
+    OptionalInput,
+    Output,
+    ScalarUnion,
+    ValueType,
+    rows,
+    same_rank,
+    same_sizes,
+    same_type,
+)
+from dmljax._tensor import UINT_MAX
+from dmljax._types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, truncated
+
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+# DIAGONAL_MATRIX and DIAGONAL_MATRIX1
+
+
+@operator_function
+def diagonal_matrix(
+    value: TruncatedScalar, *, offset: int = 0, output_sizes: Sequence[int], dtype: DTypeLike | None = None
+) -> Array:
+    """Writes `value` where column - row equals `offset`, 0 elsewhere; leading dimensions are batches.
+
+    A number drops its fraction where `dtype` is an integer type.
+
+    >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
+    [[0, 2, 0], [0, 0, 2]]
+    """
+    within_range("offset", offset, INT32_MIN, INT32_MAX)
+    return _filled_diagonals(None, real_array("value", value), offset, offset + 1, output_sizes)
+
+
+@operator_function
+def diagonal_matrix1(
+    input: ArrayLike | None,
+    value: Scalar,
+    *,
+    diagonal_fill_begin: int = 0,
+    diagonal_fill_end: int = 1,
+    output_sizes: Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Writes `value` on the diagonals from begin up to, not including, end; elsewhere `input`, or 0 without one.
+
+    Diagonal 0 begins at the top left, 1 is the one to its right. With begin after end, everything outside
+    `[end, begin)` is filled; with begin equal to end, nothing is. The last two dimensions are the matrix, those before
+    are batches. A number must fit the type of `input`, or `dtype`, exactly where that is an integer type.
+
+    >>> diagonal_matrix1(None, 7, diagonal_fill_end=2, output_sizes=(2, 3)).tolist()
+    [[7, 7, 0], [0, 7, 7]]
+    >>> diagonal_matrix1(jnp.array([[4, 7], [1, 2]]), 0, diagonal_fill_begin=1, diagonal_fill_end=0).tolist()
+    [[4, 0], [0, 2]]
+    """
+    within_range("diagonal_fill_begin", diagonal_fill_begin, INT32_MIN, INT32_MAX)
+    within_range("diagonal_fill_end", diagonal_fill_end, INT32_MIN, INT32_MAX)
+    value = real_array("value", value)
+    if input is None:
+        return _filled_diagonals(None, value, diagonal_fill_begin, diagonal_fill_end, output_sizes)
+    input = real_array("input", input)
+    if dtype is not None and dtype != input.dtype:
+        raise InvalidType(f"dtype must be that of input, {input.dtype}; got {dtype}")
+    if output_sizes is not None and tuple(output_sizes) != input.shape:
+        raise InvalidDesc(f"output_sizes must be those of input, {input.shape}; got {output_sizes}")
+    return _filled_diagonals(input, value, diagonal_fill_begin, diagonal_fill_end, input.shape)
+
+
+def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, sizes: Sequence[int] | None) -> Array:
+    if sizes is None:
+        raise InvalidDesc("output_sizes must be given where input is not; got None")
+    if len(sizes) < 2:
+        raise InvalidDesc(f"the output must have at least 2 dimensions; got sizes {tuple(sizes)}")
+    for axis, size in enumerate(sizes):
+        within_range(f"output_sizes[{axis}]", size, 0, UINT_MAX)
+    else_value = jnp.zeros((), value.dtype) if input is None else input
+    return jnp.where(_is_filled(tuple(sizes), begin, end), value, else_value)
+
+
+def _is_filled(sizes: tuple[int, ...], begin: int, end: int) -> Array:
+    """The page's pseudo-code, with `topX >= bound` as `x >= bound + y`: only the latter can be kept from wrapping."""
+    *batch, height, width = sizes
+    dtype = index_dtype("output_sizes", max(height, width))
+    x = lax.broadcasted_iota(dtype, sizes, len(batch) + 1)
+    y = lax.broadcasted_iota(dtype, (1,) * len(batch) + (height, 1), len(batch))
+    from_begin = x >= _first_column(y, begin, height, width)
+    before_end = x < _first_column(y, end, height, width)
+    return (from_begin ^ before_end) ^ (end >= begin)
+
+
+def _first_column(y: Array, diagonal: int, height: int, width: int) -> Array:
+    """The column in which row `y` meets a diagonal: 0 if that lies to the left of the matrix, `width` to the right."""
+    if diagonal >= 0:
+        shift = min(diagonal, width)
+        return jnp.where(y >= _like(y, width - shift), _like(y, width), y + _like(y, shift))
+    shift = min(-diagonal, height)
+    return jnp.where(y < _like(y, shift), _like(y, 0), jnp.minimum(y - _like(y, shift), _like(y, width)))
+
+
+def _like(y: Array, number: int) -> NDArray[Any]:
+    return np.array(number, y.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagonalMatrixDesc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX"):
+    """`DML_DIAGONAL_MATRIX_OPERATOR_DESC`, lowered to `diagonal_matrix`."""
+
+    output: Output
+    offset: Int
+    value: Float
+    support = {
+        FL_2_0: rows(RANK_4, output=FLOAT),
+        FL_2_1: rows(RANK_4, output=UP_TO_32_BIT),
+        FL_4_0: rows(RANK_2_TO_4, output=UP_TO_32_BIT),
+        FL_5_1: rows(RANK_2_TO_4, output=UP_TO_64_BIT),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        # The page truncates 10.6 to 10 and is silent on what has no such neighbour in the output's type (300 for UINT8,
+        # NaN for INT32, 1e6 for FLOAT16): C++ leaves those casts undefined, so they are refused.
+        try:
+            truncated(self.value.item, self.output.dtype)
+        except InvalidDesc as error:
+            yield f"Value {error}"
+
+    def lower(self) -> Array:
+        return diagonal_matrix(
+            self.value.item, offset=self.offset, output_sizes=self.output.sizes, dtype=self.output.dtype
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagonalMatrix1Desc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1"):
+    """`DML_DIAGONAL_MATRIX1_OPERATOR_DESC`, lowered to `diagonal_matrix1`."""
+
+    input: OptionalInput = None
+    output: Output
+    value_data_type: ValueType
+    value: ScalarUnion
+    diagonal_fill_begin: Int
+    diagonal_fill_end: Int
+    support = {FL_5_1: rows(RANK_2_TO_4, input=UP_TO_64_BIT, output=UP_TO_64_BIT)}
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        yield from same_type(self, "input", "output")
+        yield from same_rank(self, "input", "output")
+        yield from same_sizes(self, "input", "output")
+        if self.value_data_type is not self.output.data_type:
+            yield f"ValueDataType must be {self.output.data_type.name}; got {self.value_data_type.name}"
+
+    def lower(self, input: Array | None = None) -> Array:
+        return diagonal_matrix1(
+            input,
+            self.value.item,
+            diagonal_fill_begin=self.diagonal_fill_begin,
+            diagonal_fill_end=self.diagonal_fill_end,
+            output_sizes=self.output.sizes,
+            dtype=self.output.dtype,
+        )

@@ -1,0 +1,345 @@
+"""Operators that find elements, or fetch them, by index: ONE_HOT, NONZERO_COORDINATES, GATHER_ND and GATHER_ND1."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax._errors import InvalidDesc
+from dmljax._floats import is_nonzero
+from dmljax._function import index_dtype, integer_array, normal_axis, operator_function, real_array, within_range
+from dmljax._operator import (
+    FL_2_0,
+    FL_2_1,
+    FL_3_0,
+    FL_4_0,
+    FL_4_1,
+    RANK_1_TO_8,
+    RANK_2_TO_8,
+    RANK_4,
+    RANK_4_TO_5,
+    Cell,
+    Input,
+    Operator,
+    Output,
+    Uint,
+    rows,
+    same_rank,
+    same_type,
+)
+from dmljax._tensor import UINT_MAX, braced, without_leading_ones
+from dmljax._types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
+
+
+def _from_start(indices: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
+    """Indices clamped into [-size, size) and counted from the start; and where nothing had to be clamped.
+
+    `sizes` holds one size for all indices, or one for each along their last dimension. The bounds are cut to what the
+    indices' own type can hold, so that no index is converted before it is known to survive.
+    """
+    limits = np.iinfo(indices.dtype)
+    along_last = (1,) * (indices.ndim - 1) + (-1,)
+    lowest = np.array([max(-size, limits.min) for size in sizes], indices.dtype).reshape(along_last)
+    highest = np.array([min(size - 1, limits.max) for size in sizes], indices.dtype).reshape(along_last)
+    clamped = jnp.clip(indices, lowest, highest)
+    dtype = index_dtype("sizes", max(sizes))
+    from_end = np.array(sizes, dtype).reshape(along_last)
+    position = clamped.astype(dtype) + jnp.where(clamped < 0, from_end, jnp.zeros((), dtype))
+    return position, clamped == indices
+
+
+# ONE_HOT
+
+
+@operator_function
+def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> Array:
+    """Writes `values[1]` where an index points along `axis`, `values[0]` elsewhere.
+
+    `indices` has size 1 along `axis`, the result has `depth`. A negative index counts from the end; one outside
+    `[-depth, depth)` writes nothing, and an unsigned one is never negative. Both values are copied bit for bit, and
+    those after the first two are unused.
+
+    >>> one_hot(jnp.array([[-1], [9]]), jnp.array([0, 5]), axis=1, depth=3).tolist()
+    [[0, 0, 5], [0, 0, 0]]
+    """
+    indices, values = integer_array("indices", indices), real_array("values", values)
+    axis = normal_axis("axis", axis, indices.ndim)
+    within_range("depth", depth, 1, UINT_MAX)
+    if indices.shape[axis] != 1:
+        raise InvalidDesc(f"indices must have size 1 along axis {axis}; got shape {indices.shape}")
+    if values.size < 2:
+        raise InvalidDesc(f"values must have at least 2 elements; got {values.size}")
+    off, on = lax.slice(values.reshape(-1), (0,), (2,))
+    index, in_range = _from_start(indices, [depth])
+    sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
+    position = lax.broadcasted_iota(index.dtype, sizes, axis)
+    return jnp.where((position == index) & in_range, on, off)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneHotDesc(Operator, type="DML_OPERATOR_ONE_HOT"):
+    """`DML_ONE_HOT_OPERATOR_DESC`, lowered to `one_hot`."""
+
+    indices: Input
+    values: Input
+    output: Output
+    axis: Uint
+    support = {
+        FL_2_0: rows(RANK_4, indices=UINT32, values=FLOAT, output=FLOAT),
+        FL_2_1: rows(RANK_4, indices=UINT32, values=UP_TO_32_BIT, output=UP_TO_32_BIT),
+        FL_3_0: rows(RANK_1_TO_8, indices=INDEX, values=UP_TO_32_BIT, output=UP_TO_32_BIT),
+        FL_4_1: rows(RANK_1_TO_8, indices=INDEX, values=UP_TO_64_BIT, output=UP_TO_64_BIT),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        yield from same_rank(self, "indices", "values", "output")
+        yield from same_type(self, "values", "output")
+        if self.axis >= self.indices.rank:
+            yield f"Axis must be less than {self.indices.rank}; got {self.axis}"
+        elif self.indices.rank == self.output.rank:
+            sizes = list(self.output.sizes)
+            sizes[self.axis] = 1
+            if self.indices.sizes != tuple(sizes):
+                yield f"IndicesTensor.Sizes must be {braced(sizes)}; got {braced(self.indices.sizes)}"
+        if self.values.element_count < 2:
+            yield f"ValuesTensor must have at least 2 elements; got {self.values.element_count}"
+
+    def lower(self, indices: Array, values: Array) -> Array:
+        return one_hot(indices, values, axis=self.axis, depth=self.output.sizes[self.axis])
+
+
+# NONZERO_COORDINATES
+
+
+class NonzeroCoordinates(NamedTuple):
+    """How many elements are not zero, and where they are, in rows past the count `fill_value`."""
+
+    count: Array  # type: ignore[assignment]  # hides tuple.count, as nobody counts in a pair
+    coordinates: Array
+
+
+@operator_function
+def nonzero_coordinates(
+    input: ArrayLike, *, size: int | None = None, columns: int | None = None, fill_value: int = 0
+) -> NonzeroCoordinates:
+    """Lists the coordinates of all elements that are not zero, in the order of the elements.
+
+    The result has `size` rows, as many as `input` has elements by default. `count` tells how many elements are not
+    zero, also where that is more than `size`; rows at and past it hold `fill_value`. `columns` leaves out leading
+    coordinates, of dimensions of size 1 alone. +0 and -0 are zero; NaN and every subnormal are not.
+
+    >>> count, coordinates = nonzero_coordinates(jnp.array([[1.0, 0.0], [-0.0, jnp.nan]]))
+    >>> int(count), coordinates.tolist()
+    (2, [[0, 0], [1, 1], [0, 0], [0, 0]])
+    """
+    input = real_array("input", input)
+    shape = input.shape or (1,)
+    size = within_range("size", input.size if size is None else size, 0, UINT_MAX)
+    fewest = max(1, len(without_leading_ones(shape)))
+    columns = within_range("columns", len(shape) if columns is None else columns, fewest, len(shape))
+    within_range("fill_value", fill_value, 0, UINT_MAX)
+
+    present = is_nonzero(input).reshape(-1)
+    dtype = index_dtype("size", max(input.size, size))
+    found = jnp.cumsum(present, dtype=dtype)
+    count = found[-1].astype(jnp.uint32) if input.size else jnp.zeros((), jnp.uint32)
+    # Everything without a row goes to a spare one at the end: a scatter in bounds is cheaper than one that drops.
+    row = jnp.where(present & (found <= size), found - 1, jnp.array(size, dtype))
+    element = jnp.zeros(size + 1, dtype).at[row].set(lax.iota(dtype, input.size), mode="promise_in_bounds")[:size]
+    coordinates = jnp.stack(_unravelled(element, shape)[-columns:], axis=-1).astype(jnp.uint32)
+    is_filled = lax.broadcasted_iota(jnp.uint32, coordinates.shape, 0) < count
+    return NonzeroCoordinates(count, jnp.where(is_filled, coordinates, jnp.uint32(fill_value)))
+
+
+def _unravelled(element: Array, shape: Sequence[int]) -> list[Array]:
+    coordinates = []
+    for size in reversed(shape):
+        size_in_type = jnp.array(max(size, 1), element.dtype)
+        coordinates.append(element % size_in_type)
+        element = element // size_in_type
+    return coordinates[::-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES"):
+    """`DML_NONZERO_COORDINATES_OPERATOR_DESC`, lowered to `nonzero_coordinates`."""
+
+    input: Input
+    output_count: Output
+    output_coordinates: Output
+    support = {
+        FL_3_0: rows(RANK_4_TO_5, input=UP_TO_32_BIT, output_count=UINT32, output_coordinates=UINT32),
+        FL_4_0: rows(
+            RANK_1_TO_8, input=UP_TO_32_BIT, output_count=UINT32, output_coordinates=Cell(RANK_2_TO_8, UINT32)
+        ),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        if feature_level < FL_4_0:  # from 4_0 on, the page gives the coordinates other ranks than the input
+            yield from same_rank(self, "input", "output_count", "output_coordinates")
+        if self.output_count.element_count != 1:
+            yield f"OutputCountTensor.Sizes must all be 1; got {braced(self.output_count.sizes)}"
+        *leading, rows, columns = 0, *self.output_coordinates.sizes
+        if any(size != 1 for size in leading[1:]):
+            yield f"OutputCoordinatesTensor.Sizes must be 1 before the last two; got {braced(leading[1:])}"
+        if rows != self.input.element_count:
+            yield f"OutputCoordinatesTensor must have {self.input.element_count} rows, one for each element; got {rows}"
+        fewest = max(1, self.input.effective_rank)
+        if not fewest <= columns <= self.input.rank:
+            yield f"OutputCoordinatesTensor must have {fewest} to {self.input.rank} columns; got {columns}"
+
+    def lower(self, input: Array) -> NonzeroCoordinates:
+        count, coordinates = nonzero_coordinates(input, columns=self.output_coordinates.sizes[-1])
+        return NonzeroCoordinates(
+            count.reshape(self.output_count.sizes), coordinates.reshape(self.output_coordinates.sizes)
+        )
+
+
+# GATHER_ND and GATHER_ND1
+
+
+@operator_function
+def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
+    """Fetches `input[tuple]` for each tuple along the last dimension of `indices`: `gather_nd1` without batches.
+
+    >>> gather_nd(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [-1, -1]])).tolist()
+    [3, 4]
+    """
+    return _gather(input, indices, batch_dimension_count=0)
+
+
+@operator_function
+def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int = 0) -> Array:
+    """Fetches `input[batch, tuple]` for each tuple along the last dimension of `indices[batch]`.
+
+    The first `batch_dimension_count` dimensions of both are the batch. A negative index counts from the end; one that
+    is out of range after that is clamped into its own dimension. The gradient of an element is the sum over all
+    tuples that fetched it.
+
+    >>> gather_nd1(jnp.array([[1, 2], [3, 4]]), jnp.array([[-1], [0]]), batch_dimension_count=1).tolist()
+    [2, 3]
+    """
+    return _gather(input, indices, batch_dimension_count=batch_dimension_count)
+
+
+def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int) -> Array:
+    input, indices = real_array("input", input), integer_array("indices", indices)
+    for rule in _broken_tuple_rules(input.shape, indices.shape, batch_dimension_count):
+        raise InvalidDesc(rule)
+    batch, tuple_end = batch_dimension_count, batch_dimension_count + indices.shape[-1]
+    bounds, block = input.shape[batch:tuple_end], input.shape[tuple_end:]
+    output_shape = indices.shape[:-1] + block
+    if math.prod(output_shape) == 0:
+        return jnp.zeros(output_shape, input.dtype)
+    if 0 in bounds:
+        raise InvalidDesc(f"input must have elements to fetch; got shape {input.shape}")
+    position, _ = _from_start(indices, bounds)
+    dimensions = lax.GatherDimensionNumbers(
+        offset_dims=tuple(range(indices.ndim - 1, len(output_shape))),
+        collapsed_slice_dims=tuple(range(batch, tuple_end)),
+        start_index_map=tuple(range(batch, tuple_end)),
+        operand_batching_dims=tuple(range(batch)),
+        start_indices_batching_dims=tuple(range(batch)),
+    )
+    sizes = (1,) * tuple_end + block
+    return lax.gather(input, position, dimensions, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _broken_tuple_rules(input_sizes: Sequence[int], indices_sizes: Sequence[int], batch: int) -> Iterator[str]:
+    """The rules that tie input, indices and batch to each other, on natural sizes."""
+    ranks = len(input_sizes), len(indices_sizes)
+    if min(ranks) < 1:
+        yield f"input and indices must have at least 1 dimension; got {ranks[0]} and {ranks[1]}"
+        return
+    if not 0 <= batch < min(ranks):
+        yield f"batch dimension count must be in [0, {min(ranks)}); got {batch}"
+        return
+    batches = tuple(input_sizes[:batch]), tuple(indices_sizes[:batch])
+    if batches[0] != batches[1]:
+        yield f"batch sizes of input and indices must be equal; got {braced(batches[0])} and {braced(batches[1])}"
+    longest, tuple_size = ranks[0] - batch, indices_sizes[-1]
+    if not 1 <= tuple_size <= longest:
+        yield f"index tuples must have 1 to {longest} coordinates; got {tuple_size}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Gather(Operator):
+    """What both gathers share: the counts of the dimensions that mean anything, and the sizes of the output."""
+
+    input: Input
+    indices: Input
+    output: Output
+    input_dimension_count: Uint
+    indices_dimension_count: Uint
+
+    @property
+    def _batch(self) -> int:
+        return 0
+
+    def _natural_sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        input_leading = self.input.rank - self.input_dimension_count
+        return self.input.sizes[input_leading:], self.indices.sizes[self.indices.rank - self.indices_dimension_count :]
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        yield from same_rank(self, "indices", "input", "output")
+        yield from same_type(self, "input", "output")
+        broken = False
+        for tensor, count in (("input", self.input_dimension_count), ("indices", self.indices_dimension_count)):
+            sizes, name = getattr(self, tensor).sizes, self.member(tensor).name
+            if not 1 <= count <= len(sizes):
+                yield f"{name.removesuffix('Tensor')}DimensionCount must be in [1, {len(sizes)}]; got {count}"
+                broken = True
+            elif any(size != 1 for size in sizes[: len(sizes) - count]):
+                yield f"{name}.Sizes must be 1 before the last {count}; got {braced(sizes)}"
+                broken = True
+        if broken:
+            return
+        natural_input, natural_indices = self._natural_sizes()
+        for rule in _broken_tuple_rules(natural_input, natural_indices, self._batch):
+            yield rule
+            broken = True
+        if broken:
+            return
+        # The page's formula contradicts both of its examples, which put only what the tuples leave of the input last.
+        natural = natural_indices[:-1] + natural_input[self._batch + natural_indices[-1] :]
+        expected = (1,) * (self.output.rank - len(natural)) + natural
+        if self.output.sizes != expected:
+            yield f"OutputTensor.Sizes must be {braced(expected)}; got {braced(self.output.sizes)}"
+
+    def lower(self, input: Array, indices: Array) -> Array:
+        natural_input, natural_indices = self._natural_sizes()
+        natural = gather_nd1(
+            input.reshape(natural_input), indices.reshape(natural_indices), batch_dimension_count=self._batch
+        )
+        return natural.reshape(self.output.sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatherNdDesc(_Gather, type="DML_OPERATOR_GATHER_ND"):
+    """`DML_GATHER_ND_OPERATOR_DESC`, lowered to `gather_nd`."""
+
+    support = {
+        FL_2_1: rows(RANK_4, input=UP_TO_32_BIT, indices=UINT32, output=UP_TO_32_BIT),
+        FL_3_0: rows(RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
+        FL_4_1: rows(RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatherNd1Desc(_Gather, type="DML_OPERATOR_GATHER_ND1"):
+    """`DML_GATHER_ND1_OPERATOR_DESC`, lowered to `gather_nd1`."""
+
+    batch_dimension_count: Uint
+    support = {
+        FL_3_0: rows(RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
+        FL_4_1: rows(RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
+    }
+
+    @property
+    def _batch(self) -> int:
+        return self.batch_dimension_count

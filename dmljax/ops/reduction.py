@@ -1,0 +1,120 @@
+"""Reductions: ARGMAX and ARGMIN."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax._axes import extreme_position
+from dmljax._errors import InvalidDesc, InvalidType
+from dmljax._function import Axes, normal_axes, operator_function, real_array
+from dmljax._operator import (
+    FL_3_0,
+    FL_4_1,
+    RANK_1_TO_8,
+    Direction,
+    Input,
+    Operator,
+    Output,
+    UintAxes,
+    distinct_axes,
+    rows,
+    same_rank,
+)
+from dmljax._tensor import braced
+from dmljax._types import INDEX, INTEGER_64, INTEGERS, UP_TO_32_BIT, AxisDirection, FeatureLevel
+
+# ARGMAX and ARGMIN
+
+
+@operator_function
+def argmax(
+    input: ArrayLike,
+    *,
+    axes: Axes,
+    axis_direction: AxisDirection = AxisDirection.INCREASING,
+    dtype: DTypeLike = jnp.uint32,
+) -> Array:
+    """The index of the largest element along `axes`, which stay with size 1.
+
+    Several axes count as one, in the order of the elements, however they are listed. Of equal elements the first
+    counts, or the last with `AxisDirection.DECREASING`. NaN is the largest; -0 equals +0; subnormals are told apart.
+
+    >>> argmax(jnp.array([[1.0, 2.0, 3.0], [3.0, 0.0, 4.0], [2.0, 5.0, 2.0]]), axes=(0, 1)).tolist()
+    [[7]]
+    """
+    return _arg_reduce(input, axes, axis_direction, dtype, largest=True)
+
+
+@operator_function
+def argmin(
+    input: ArrayLike,
+    *,
+    axes: Axes,
+    axis_direction: AxisDirection = AxisDirection.INCREASING,
+    dtype: DTypeLike = jnp.uint32,
+) -> Array:
+    """The index of the smallest element along `axes`, which stay with size 1; NaN is the smallest, else as `argmax`.
+
+    >>> argmin(jnp.array([1, 2, 3, 2, 1]), axes=0, axis_direction=AxisDirection.DECREASING).tolist()
+    [4]
+    """
+    return _arg_reduce(input, axes, axis_direction, dtype, largest=False)
+
+
+def _arg_reduce(input: ArrayLike, axes: Axes, direction: AxisDirection, dtype: DTypeLike, *, largest: bool) -> Array:
+    input, dtype = real_array("input", input), jnp.dtype(dtype)
+    if dtype not in INTEGERS:
+        raise InvalidType(f"dtype must be an integer type; got {dtype}")
+    axes = normal_axes("axes", axes, input.ndim)
+    reduced = math.prod(input.shape[axis] for axis in axes)
+    if reduced == 0:
+        raise InvalidDesc(f"input must have elements along axes {axes}; got shape {input.shape}")
+    if reduced - 1 > np.iinfo(dtype).max:
+        raise InvalidDesc(f"dtype must hold indices up to {reduced - 1}; got {dtype}")
+    return extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING).astype(dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ArgReduce(Operator):
+    """What ARGMAX and ARGMIN share: all but the function."""
+
+    input: Input
+    output: Output
+    axes: UintAxes
+    axis_direction: Direction
+    support = {
+        FL_3_0: rows(RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX),
+        FL_4_1: rows(RANK_1_TO_8, input=UP_TO_32_BIT | INTEGER_64, output=INDEX),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        yield from same_rank(self, "input", "output")
+        yield from distinct_axes(self.axes, self.input.rank)
+        sizes = tuple(1 if axis in self.axes else size for axis, size in enumerate(self.input.sizes))
+        if self.input.rank == self.output.rank and self.output.sizes != sizes:
+            yield f"OutputTensor.Sizes must be {braced(sizes)}; got {braced(self.output.sizes)}"
+        # The page is silent on an index that its type cannot hold; wrapping it would be wrong without a word.
+        last = self.input.element_count // math.prod(sizes) - 1
+        if last > np.iinfo(self.output.dtype).max:
+            yield f"OutputTensor.DataType must hold indices up to {last}; got {self.output.data_type.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArgmaxDesc(_ArgReduce, type="DML_OPERATOR_ARGMAX"):
+    """`DML_ARGMAX_OPERATOR_DESC`, lowered to `argmax`."""
+
+    def lower(self, input: Array) -> Array:
+        return argmax(input, axes=self.axes, axis_direction=self.axis_direction, dtype=self.output.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArgminDesc(_ArgReduce, type="DML_OPERATOR_ARGMIN"):
+    """`DML_ARGMIN_OPERATOR_DESC`, lowered to `argmin`."""
+
+    def lower(self, input: Array) -> Array:
+        return argmin(input, axes=self.axes, axis_direction=self.axis_direction, dtype=self.output.dtype)
