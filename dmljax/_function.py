@@ -40,6 +40,7 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     statics = [key for key, parameter in signature.parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
     scalars = {key: hints[key] for key in signature.parameters if hints[key] in (Scalar, TruncatedScalar)}
     arrays = [key for key in signature.parameters if key not in statics and key not in scalars]
+    optional = {key for key, hint in hints.items() if type(None) in get_args(hint)}
     converters = dict.fromkeys(arrays, _array) | {key: _STATIC[_without_none(hints[key])] for key in statics}
     compiled = jax.jit(function, static_argnames=statics)
 
@@ -50,7 +51,7 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             bound.apply_defaults()
             given = bound.arguments
             for key, convert in converters.items():
-                if given[key] is not None:
+                if given[key] is not None or key not in optional:
                     given[key] = convert(key, given[key])
             for key, kind in scalars.items():
                 typed = (given.get("dtype"), *(getattr(given[array], "dtype", None) for array in arrays))

@@ -94,7 +94,7 @@ class TensorDesc:
     @property
     def shape_dtype(self) -> jax.ShapeDtypeStruct:
         """Shape and dtype of the logical array."""
-        return jax.ShapeDtypeStruct(self.sizes, self.dtype)  # type: ignore[no-untyped-call]
+        return jax.ShapeDtypeStruct(self.sizes, self.dtype)
 
     @property
     def minimum_size_in_bytes(self) -> int:

@@ -185,7 +185,9 @@ def _rounded(value: Any, dtype: np.dtype[Any]) -> np.generic:
 
 
 def _equal(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    lowest, highest = (0, 1) if dtype == np.bool_ else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    # NumPy's iinfo does not know the 4-bit types.
+    limits = None if dtype == np.bool_ else jnp.iinfo(dtype)
+    lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
     if not math.isfinite(value) or value != int(value) or not lowest <= int(value) <= highest:
         raise InvalidDesc(f"must be a whole number in [{lowest}, {highest}] to fit {dtype.name}; got {value}")
     whole: np.generic = dtype.type(int(value))

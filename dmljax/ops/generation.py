@@ -11,6 +11,7 @@ from jax.typing import ArrayLike, DTypeLike
 from numpy.typing import NDArray
 
 from dmljax._errors import InvalidDesc, InvalidType
+from dmljax._floats import select
 from dmljax._function import Scalar, TruncatedScalar, index_dtype, operator_function, real_array, within_range
 from dmljax._operator import (
     FL_2_0,
@@ -96,7 +97,7 @@ def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, s
     for axis, size in enumerate(sizes):
         within_range(f"output_sizes[{axis}]", size, 0, UINT_MAX)
     else_value = jnp.zeros((), value.dtype) if input is None else input
-    return jnp.where(_is_filled(tuple(sizes), begin, end), value, else_value)
+    return select(_is_filled(tuple(sizes), begin, end), value, else_value)
 
 
 def _is_filled(sizes: tuple[int, ...], begin: int, end: int) -> Array:

@@ -11,7 +11,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax._errors import InvalidDesc
-from dmljax._floats import is_nonzero
+from dmljax._floats import is_nonzero, select
 from dmljax._function import index_dtype, integer_array, normal_axis, operator_function, real_array, within_range
 from dmljax._operator import (
     FL_2_0,
@@ -78,7 +78,7 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
     index, in_range = _from_start(indices, [depth])
     sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
     position = lax.broadcasted_iota(index.dtype, sizes, axis)
-    return jnp.where((position == index) & in_range, on, off)
+    return select((position == index) & in_range, on, off)
 
 
 @dataclass(frozen=True, kw_only=True)

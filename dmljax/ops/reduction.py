@@ -100,7 +100,7 @@ class _ArgReduce(Operator):
             yield f"OutputTensor.Sizes must be {braced(sizes)}; got {braced(self.output.sizes)}"
         # The page is silent on an index that its type cannot hold; wrapping it would be wrong without a word.
         last = self.input.element_count // math.prod(sizes) - 1
-        if last > np.iinfo(self.output.dtype).max:
+        if self.output.data_type in INDEX and last > np.iinfo(self.output.dtype).max:
             yield f"OutputTensor.DataType must hold indices up to {last}; got {self.output.data_type.name}"
 
 

@@ -1,0 +1,170 @@
+"""ACTIVATION_HARDMAX and ACTIVATION_HARDMAX1; the pages' own examples run in test_every_operator.py."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from helpers import FLOATS, REALS, assert_same_bits, random_array, specials
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+
+FLOAT32, FLOAT16 = DataType.FLOAT32, DataType.FLOAT16
+NAN = np.nan
+
+
+@pytest.mark.parametrize(
+    ("row", "hot"),
+    [
+        ([1, 5, 5, 2], 1),
+        ([-0.0, 0.0, -1.0], 0),
+        ([0.0, -0.0, -1.0], 0),
+        ([-np.inf, -np.inf], 0),
+        ([np.inf, np.inf, NAN, np.inf, NAN], 2),
+        ([-NAN, NAN], 0),
+        ([3, np.inf], 1),
+    ],
+)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_hardmax_marks_the_first_of_the_largest(call: Any, dtype: Any, row: list[float], hot: int) -> None:
+    input = np.array([row], dtype)
+    assert_same_bits(call(dmljax.activation_hardmax, input), np.eye(len(row), dtype=dtype)[[hot]])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_hardmax_tells_subnormals_apart(call: Any, dtype: Any) -> None:
+    rows = np.array([[1, 2, 0], [0, 1, 0], [0x8002 if dtype.itemsize == 2 else 2, 1, 0]], f"u{dtype.itemsize}")
+    assert_same_bits(call(dmljax.activation_hardmax, rows.view(dtype)), oracles.hardmax(rows.view(dtype)))
+    assert call(dmljax.activation_hardmax, rows.view(dtype))[0].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_hardmax_orders_every_pair_of_special_values(call: Any, dtype: Any) -> None:
+    values = specials(dtype)
+    pairs = np.stack([np.repeat(values, len(values)), np.tile(values, len(values))], axis=1)
+    assert_same_bits(call(dmljax.activation_hardmax, pairs), oracles.hardmax(pairs))
+
+
+def test_hardmax_takes_any_rank_from_one(call: Any) -> None:
+    input = np.random.default_rng(0).integers(0, 3, (2, 3, 1, 4)).astype(np.float32)
+    assert_same_bits(call(dmljax.activation_hardmax, input), oracles.hardmax(input))
+    assert call(dmljax.activation_hardmax, input[0, 0, 0]).shape == (4,)
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
+def test_hardmax_of_nothing_is_nothing(call: Any, shape: tuple[int, ...]) -> None:
+    assert call(dmljax.activation_hardmax, np.zeros(shape, np.float16)).shape == shape
+
+
+def test_hardmax1_is_hardmax_along_the_last_axis(call: Any) -> None:
+    input = np.random.default_rng(1).integers(0, 3, (4, 5)).astype(np.float32)
+    assert_same_bits(call(dmljax.activation_hardmax1, input, axes=1), call(dmljax.activation_hardmax, input))
+
+
+def test_hardmax1_takes_several_axes_as_one_however_they_are_listed(call: Any) -> None:
+    input = np.random.default_rng(2).integers(0, 2, (2, 3, 4)).astype(np.float32)
+    for axes in ([0, 2], (2, 0), (-1, -3), np.array([2, 0])):
+        assert_same_bits(call(dmljax.activation_hardmax1, input, axes=axes), oracles.hardmax(input, axes=(0, 2)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_hardmax1_equals_the_pseudo_code(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    input = random_array(rng, data.draw(st.sampled_from(REALS)), shape)
+    assert_same_bits(dmljax.activation_hardmax1(input, axes=tuple(axes)), oracles.hardmax(input, axes=tuple(axes)))
+
+
+@pytest.mark.parametrize("row", [[1.0, 2.0, 2.0], [NAN, 1.0, 2.0], [np.inf, -np.inf, 0.0]])
+def test_the_gradient_of_hardmax_is_zero(row: list[float]) -> None:
+    input = jnp.array(row)
+    assert jax.grad(lambda x: (dmljax.activation_hardmax(x) * jnp.arange(3.0)).sum())(input).tolist() == [0, 0, 0]
+    assert jax.jvp(dmljax.activation_hardmax, (input,), (jnp.ones(3),))[1].tolist() == [0, 0, 0]
+
+
+def test_hardmax_may_be_mapped() -> None:
+    input = np.random.default_rng(3).integers(0, 3, (3, 2, 4)).astype(np.float32)
+    assert_same_bits(jax.vmap(dmljax.activation_hardmax)(input), oracles.hardmax(input))
+    assert_same_bits(
+        jax.vmap(lambda x: dmljax.activation_hardmax1(x, axes=(0, 1)))(input), oracles.hardmax(input, axes=(1, 2))
+    )
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a list": ({"input": [1.0]}, InvalidType, "input must be a JAX or NumPy array; got list"),
+    "complex input": ({"input": np.array([1j])}, InvalidType, "input must be bool, .*; got complex128"),
+    "a scalar": ({"input": jnp.array(1.0)}, InvalidDesc, "input must have at least 1 dimension; got 0"),
+    "an axis twice": (
+        {"axes": (0, -2)},
+        InvalidDesc,
+        r"axes must name one or more different dimensions; got \(0, -2\)",
+    ),
+    "no axes": ({"axes": ()}, InvalidDesc, r"axes must name one or more different dimensions; got \(\)"),
+    "an axis out of range": ({"axes": (0, 2)}, InvalidDesc, r"axes must be in \[-2, 2\); got 2"),
+    "a floating axis": ({"axes": 0.0}, InvalidType, "axes must be an int that is known while tracing; got 0.0"),
+    "a bool among the axes": ({"axes": [True]}, InvalidType, r"axes\[0\] must be an int .*; got True"),
+}
+
+
+ARGUMENTS: dict[str, Any] = {"input": jnp.ones((2, 3)), "axes": 1}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_hardmax1_refuses(case: str) -> None:
+    change, error, message = REFUSED[case]
+    with pytest.raises(error, match=r"^activation_hardmax1: " + message):
+        dmljax.activation_hardmax1(**ARGUMENTS | change)
+
+
+# Descriptors
+
+
+@pytest.mark.parametrize(
+    ("input", "output", "message"),
+    [
+        ((FLOAT32, (2, 3, 4)), (FLOAT32, (2, 3, 4)), r"InputTensor.Sizes must be 1 before the last two; got \{2,3,4\}"),
+        ((FLOAT32, (2, 3)), (FLOAT16, (2, 3)), "must have the same DataType; got FLOAT32 and FLOAT16"),
+        ((FLOAT32, (2, 3)), (FLOAT32, (1, 2, 3)), "must have the same DimensionCount; got 2 and 3"),
+        ((FLOAT32, (2, 3)), (FLOAT32, (3, 2)), r"must have the same Sizes; got \{2,3\} and \{3,2\}"),
+        (
+            (DataType.FLOAT64, (2, 3)),
+            (FLOAT32, (2, 3)),
+            "InputTensor.DataType must be one of FLOAT32, FLOAT16; got FLOAT64",
+        ),
+    ],
+)
+def test_hardmax_desc_refuses(input: Any, output: Any, message: str) -> None:
+    desc = dmljax.ActivationHardmaxDesc(input=TensorDesc(*input), output=TensorDesc(*output))
+    with pytest.raises(
+        InvalidDesc, match=r"DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_3_0: (.|\n)*" + message
+    ):
+        dmljax.validate(desc, feature_level="3_0")
+
+
+def test_hardmax_desc_takes_two_dimensions_behind_any_number_of_ones() -> None:
+    tensor = TensorDesc(FLOAT32, (1, 1, 1, 2, 3))
+    desc = dmljax.ActivationHardmaxDesc(input=tensor, output=tensor)
+    assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel.FL_2_0
+    input = np.arange(6, dtype=np.float32).reshape(tensor.sizes)
+    assert_same_bits(dmljax.lower(desc)(input), oracles.hardmax(input))
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ((2,), r"Axes\[0\] must be less than 2; got 2"),
+        ((1, 1), r"Axes must name one or more different dimensions; got \{1,1\}"),
+        ((), r"Axes must name one or more different dimensions; got \{\}"),
+    ],
+)
+def test_hardmax1_desc_refuses(axes: tuple[int, ...], message: str) -> None:
+    tensor = TensorDesc(FLOAT32, (2, 3))
+    with pytest.raises(InvalidDesc, match="DML_OPERATOR_ACTIVATION_HARDMAX1 at DML_FEATURE_LEVEL_6_4: " + message):
+        dmljax.validate(dmljax.ActivationHardmax1Desc(input=tensor, output=tensor, axes=axes))

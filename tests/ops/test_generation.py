@@ -1,0 +1,280 @@
+"""DIAGONAL_MATRIX and DIAGONAL_MATRIX1; the pages' own examples run in test_every_operator.py."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from helpers import FLOATS, INT32_MAX, INT32_MIN, INTEGERS, REALS, X64, assert_same_bits, random_array, specials
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, Scalar, TensorDesc
+
+FLOAT32 = DataType.FLOAT32
+BOUNDS = [INT32_MIN, INT32_MIN + 1, -5, -2, -1, 0, 1, 2, 5, INT32_MAX - 1, INT32_MAX]
+
+
+@pytest.mark.parametrize("begin", BOUNDS)
+def test_every_band_and_inverted_band_is_the_pseudo_codes(call: Any, begin: int) -> None:
+    input = np.arange(12, dtype=np.int32).reshape(3, 4)
+    for end in BOUNDS:
+        expected = oracles.diagonal_matrix1(input, -7, begin=begin, end=end, sizes=(3, 4), dtype=np.int32)
+        bounds = {"diagonal_fill_begin": begin, "diagonal_fill_end": end}
+        assert_same_bits(call(dmljax.diagonal_matrix1, input, np.int32(-7), **bounds), expected)
+
+
+def test_begin_equal_to_end_fills_nothing_and_begin_after_end_everything_outside(call: Any) -> None:
+    fill = lambda begin, end: call(  # noqa: E731
+        dmljax.diagonal_matrix1,
+        None,
+        np.int8(1),
+        diagonal_fill_begin=begin,
+        diagonal_fill_end=end,
+        output_sizes=(2, 3),
+    ).tolist()
+    assert fill(1, 1) == [[0, 0, 0], [0, 0, 0]]
+    assert fill(1, 0) == [[0, 1, 1], [1, 0, 1]]
+    assert fill(INT32_MAX, INT32_MIN) == [[0, 0, 0], [0, 0, 0]]
+    assert fill(INT32_MIN, INT32_MAX) == [[1, 1, 1], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_value_and_input_are_copied_bit_for_bit(call: Any, dtype: Any) -> None:
+    values = specials(dtype)
+    input = np.stack([values, values[::-1]])
+    for value in values:
+        expected = oracles.diagonal_matrix1(input, value, begin=0, end=2, sizes=input.shape, dtype=dtype)
+        assert_same_bits(call(dmljax.diagonal_matrix1, input, np.array(value), diagonal_fill_end=2), expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_diagonal_matrix1_equals_the_pseudo_code(data: st.DataObject) -> None:
+    sizes = tuple(data.draw(st.lists(st.integers(0, 4), min_size=2, max_size=5)))
+    bound = st.one_of(st.integers(-6, 6), st.integers(INT32_MIN, INT32_MAX))
+    begin, end = data.draw(bound), data.draw(bound)
+    dtype = data.draw(st.sampled_from(REALS))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    input = random_array(rng, dtype, sizes) if data.draw(st.booleans()) else None
+    value = random_array(rng, dtype, ())
+    expected = oracles.diagonal_matrix1(input, value, begin=begin, end=end, sizes=sizes, dtype=dtype)
+    bounds = {"diagonal_fill_begin": begin, "diagonal_fill_end": end, "output_sizes": sizes, "dtype": dtype}
+    assert_same_bits(dmljax.diagonal_matrix1(input, value, **bounds), expected)
+
+
+def test_leading_dimensions_are_batches(call: Any) -> None:
+    result = call(dmljax.diagonal_matrix1, None, np.float32(1), output_sizes=[2, 1, 3, 3])
+    assert_same_bits(result, np.broadcast_to(np.eye(3, dtype=np.float32), (2, 1, 3, 3)))
+
+
+def test_the_value_decides_the_type_where_nothing_else_does() -> None:
+    default = 64 if X64 else 32
+    for value, expected in ((7, f"int{default}"), (7.0, f"float{default}"), (True, "bool"), (np.int8(7), "int8")):
+        assert dmljax.diagonal_matrix1(None, value, output_sizes=(2, 2)).dtype == expected
+    assert dmljax.diagonal_matrix1(None, jnp.bfloat16(2), output_sizes=(2, 2)).dtype == "bfloat16"
+    assert dmljax.diagonal_matrix1(None, 2, output_sizes=(2, 2), dtype=float).dtype == f"float{default}"
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_a_number_must_fit_an_integer_type_exactly(dtype: Any) -> None:
+    info = np.iinfo(dtype)
+    input = jnp.zeros((1, 1), dtype)
+    value: Any
+    for value in (info.min, info.max, float(int(info.max) // 2 + 1)):
+        assert int(dmljax.diagonal_matrix1(input, value)[0, 0]) == int(value)
+    for value in (int(info.max) + 1, int(info.min) - 1, 2.5, float("nan"), float("inf"), np.float32(0.5)):
+        with pytest.raises(
+            InvalidDesc, match=rf"^diagonal_matrix1: value must be a whole number in .* to fit {dtype}; got"
+        ):
+            dmljax.diagonal_matrix1(input, value)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_number_is_rounded_to_a_floating_type_but_never_to_infinity(dtype: Any) -> None:
+    input = jnp.zeros((1, 1), dtype)
+    for value in (0.1, -0.0, float("inf"), 2**20 if dtype.itemsize > 2 else 3, np.float64(1e-42)):
+        assert_same_bits(dmljax.diagonal_matrix1(input, value)[0, 0], np.array(value).astype(dtype))
+    with pytest.raises(InvalidDesc, match=f"value must fit {dtype}; got"):
+        dmljax.diagonal_matrix1(input, 10**400)
+
+
+def test_zero_and_minus_zero_are_two_values() -> None:
+    # They are equal, so that one compiled result must not serve both.
+    signs = [dmljax.diagonal_matrix1(None, value, output_sizes=(1, 1), dtype="float32") for value in (0.0, -0.0)]
+    assert [bool(jnp.signbit(sign)[0, 0]) for sign in signs] == [False, True]
+
+
+def test_the_value_may_be_traced_but_not_converted() -> None:
+    input = jnp.zeros((2, 2), jnp.float16)
+    fill = jax.jit(dmljax.diagonal_matrix1)
+    assert fill(input, jnp.float16(3)).tolist() == [[3, 0], [0, 3]]
+    assert fill(input, 3.0).tolist() == [[3, 0], [0, 3]]
+    with pytest.raises(InvalidType, match="value must be of float16, or a Python number; got float32 array"):
+        fill(input, jnp.float32(3))
+    with pytest.raises(InvalidType, match=r"value must be of uint8, or a Python number; got int.* array"):
+        fill(jnp.zeros((2, 2), jnp.uint8), 300)
+
+
+def test_diagonal_matrix1_is_differentiable_with_respect_to_input_and_value() -> None:
+    input = jnp.arange(6.0).reshape(2, 3)
+    fill = lambda input, value: dmljax.diagonal_matrix1(input, value, diagonal_fill_end=2)  # noqa: E731
+    to_input, to_value = jax.grad(lambda *a: (fill(*a) * jnp.arange(6.0).reshape(2, 3)).sum(), argnums=(0, 1))(
+        input, 9.0
+    )
+    assert to_input.tolist() == [[0, 0, 2], [3, 0, 0]]
+    assert float(to_value) == 0 + 1 + 4 + 5
+    check_grads(fill, (input, 9.0), order=2)
+    assert jax.grad(lambda v: dmljax.diagonal_matrix1(None, v, output_sizes=(2, 3)).sum())(9.0) == 2
+
+
+def test_bfloat16_is_differentiable_too() -> None:
+    input = jnp.ones((2, 2), jnp.bfloat16)
+    gradients = jax.grad(lambda *a: dmljax.diagonal_matrix1(*a).sum(), argnums=(0, 1))(input, jnp.bfloat16(3))
+    assert_same_bits(gradients[0], np.array([[0, 1], [1, 0]], jnp.bfloat16))
+    assert_same_bits(gradients[1], np.array(2, jnp.bfloat16))
+
+
+def test_diagonal_matrix1_may_be_mapped_over_either_or_both_arguments() -> None:
+    inputs, values = jnp.arange(8.0).reshape(2, 2, 2), jnp.array([10.0, 20.0])
+    for axes in ((0, None), (None, 0), (0, 0)):
+        arguments = [a if axis == 0 else a[0] for a, axis in zip((inputs, values), axes, strict=True)]
+        rows = [[a[k] if axis == 0 else a for a, axis in zip(arguments, axes, strict=True)] for k in range(2)]
+        expected = jnp.stack([dmljax.diagonal_matrix1(*row) for row in rows])
+        assert_same_bits(jax.vmap(dmljax.diagonal_matrix1, in_axes=axes)(*arguments), expected)
+    generated = jax.vmap(lambda value: dmljax.diagonal_matrix1(None, value, output_sizes=(2, 2)))(values)
+    assert_same_bits(generated, values[:, None, None] * jnp.eye(2, dtype=values.dtype)[None])
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "no input and no sizes": ({"input": None}, InvalidDesc, "output_sizes must be given where input is not; got None"),
+    "one dimension": ({"input": jnp.ones(3)}, InvalidDesc, r"at least 2 dimensions; got sizes \(3,\)"),
+    "one size": ({"input": None, "output_sizes": (3,)}, InvalidDesc, r"at least 2 dimensions; got sizes \(3,\)"),
+    "a negative size": ({"input": None, "output_sizes": (3, -1)}, InvalidDesc, r"output_sizes\[1\] must be in \[0, "),
+    "a floating size": ({"input": None, "output_sizes": (3, 2.0)}, InvalidType, r"output_sizes\[1\] must be an int"),
+    "a lone size": ({"input": None, "output_sizes": 3}, InvalidType, "output_sizes must be a sequence of ints; got 3"),
+    "other sizes": ({"output_sizes": (3, 2)}, InvalidDesc, r"must be those of input, \(2, 3\); got \(3, 2\)"),
+    "another dtype": ({"dtype": "int8"}, InvalidType, "dtype must be that of input, float32; got int8"),
+    "begin below int32": (
+        {"diagonal_fill_begin": INT32_MIN - 1},
+        InvalidDesc,
+        "diagonal_fill_begin must be in .*; got",
+    ),
+    "end above int32": ({"diagonal_fill_end": INT32_MAX + 1}, InvalidDesc, "diagonal_fill_end must be in .*; got"),
+    "a floating bound": ({"diagonal_fill_end": 1.0}, InvalidType, "diagonal_fill_end must be an int"),
+    "a list": ({"input": [[1.0]]}, InvalidType, "input must be a JAX or NumPy array; got list"),
+    "a list of one value": ({"value": [1.0]}, InvalidType, "value must be a JAX or NumPy array; got list"),
+    "an array of values": ({"value": jnp.ones(3)}, InvalidDesc, r"value must be a scalar; got shape \(3,\)"),
+    "a complex value": ({"value": 1j}, InvalidType, "value must be a JAX or NumPy array; got complex"),
+    "a name for a value": ({"value": "7"}, InvalidType, "value must be a JAX or NumPy array; got str"),
+    "no value": ({"value": None}, InvalidType, "value must be a JAX or NumPy array; got NoneType"),
+}
+
+
+ARGUMENTS: dict[str, Any] = {"input": jnp.ones((2, 3), jnp.float32), "value": 1}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_diagonal_matrix1_refuses(case: str) -> None:
+    change, error, message = REFUSED[case]
+    with pytest.raises(error, match=r"^diagonal_matrix1: .*" + message):
+        dmljax.diagonal_matrix1(**ARGUMENTS | change)
+
+
+# DIAGONAL_MATRIX
+
+
+def test_diagonal_matrix_is_diagonal_matrix1_one_diagonal_wide(call: Any) -> None:
+    for offset in (INT32_MIN, -1, 0, 2, INT32_MAX):
+        expected = oracles.diagonal_matrix1(None, 3, begin=offset, end=offset + 1, sizes=(3, 4), dtype=np.float32)
+        assert_same_bits(call(dmljax.diagonal_matrix, np.float32(3), offset=offset, output_sizes=(3, 4)), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [(10.6, "int32", 10), (-10.6, "int32", -10), (-0.9, "uint8", 0), (255.9, "uint8", 255), (0.1, "float16", 0.1)],
+)
+def test_diagonal_matrix_drops_the_fraction_of_a_number(value: float, dtype: str, expected: float) -> None:
+    result = dmljax.diagonal_matrix(value, output_sizes=(1, 1), dtype=dtype)
+    assert_same_bits(result, np.array([[expected]], dtype))
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(256.0, "uint8"), (-1.0, "uint8"), (np.nan, "int32"), (1e6, "float16")])
+def test_diagonal_matrix_refuses_what_has_no_neighbour_in_the_type(value: float, dtype: str) -> None:
+    with pytest.raises(InvalidDesc, match=f"^diagonal_matrix: value must .*fit {dtype}; got"):
+        dmljax.diagonal_matrix(value, output_sizes=(1, 1), dtype=dtype)
+    desc = dmljax.DiagonalMatrixDesc(output=TensorDesc(DataType[dtype.upper()], (1, 1, 2, 2)), offset=0, value=value)
+    with pytest.raises(InvalidDesc, match=f"DML_OPERATOR_DIAGONAL_MATRIX at .*: Value must .*fit {dtype}; got"):
+        dmljax.validate(desc)
+
+
+def test_diagonal_matrix_is_differentiable() -> None:
+    assert jax.grad(lambda v: dmljax.diagonal_matrix(v, output_sizes=(3, 2)).sum())(1.0) == 2
+
+
+# Descriptors
+
+
+def desc(**change: Any) -> dmljax.DiagonalMatrix1Desc:
+    tensor = TensorDesc(FLOAT32, (2, 3))
+    members: dict[str, Any] = {
+        "input": tensor,
+        "output": tensor,
+        "value_data_type": FLOAT32,
+        "value": 7,
+        "diagonal_fill_begin": 0,
+        "diagonal_fill_end": 1,
+    }
+    return dmljax.DiagonalMatrix1Desc(**members | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"input": TensorDesc(DataType.INT32, (2, 3))}, "must have the same DataType; got INT32 and FLOAT32"),
+        ({"input": TensorDesc(FLOAT32, (1, 2, 3))}, "must have the same DimensionCount; got 3 and 2"),
+        ({"input": TensorDesc(FLOAT32, (3, 2))}, r"must have the same Sizes; got \{3,2\} and \{2,3\}"),
+        ({"value_data_type": DataType.INT32}, "ValueDataType must be FLOAT32; got INT32"),
+        ({"output": TensorDesc(FLOAT32, (3,)), "input": None}, "OutputTensor.DimensionCount must be 2 to 4; got 1"),
+    ],
+)
+def test_diagonal_matrix1_desc_refuses(change: dict[str, Any], message: str) -> None:
+    dmljax.validate(desc())
+    with pytest.raises(InvalidDesc, match=r"DML_OPERATOR_DIAGONAL_MATRIX1 at DML_FEATURE_LEVEL_5_1: (.|\n)*" + message):
+        dmljax.validate(desc(**change), feature_level="5_1")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"value_data_type": DataType.UINT8, "value": 300}, InvalidDesc, r"Value must be a whole number in \[0, 255\]"),
+        ({"value_data_type": DataType.INT32, "value": 2.5}, InvalidDesc, "Value must be a whole number"),
+        ({"value": "7"}, InvalidType, "Value must be a real number; got '7'"),
+        ({"value": Scalar.of(DataType.INT32, 7)}, InvalidDesc, "Value must be of FLOAT32; got INT32 7"),
+        ({"value_data_type": "FLOAT"}, InvalidDesc, "ValueDataType must be one of UNKNOWN, FLOAT32, .*; got 'FLOAT'"),
+        (
+            {"diagonal_fill_begin": INT32_MIN - 1},
+            InvalidDesc,
+            r"DiagonalFillBegin must be in \[-2147483648, 2147483647\]",
+        ),
+        ({"diagonal_fill_end": 0.5}, InvalidType, "DiagonalFillEnd must be an integer; got 0.5"),
+        ({"output": (2, 3)}, InvalidType, "OutputTensor must be a TensorDesc; got tuple"),
+        ({"output": None}, InvalidType, "OutputTensor must be a TensorDesc; got NoneType"),
+    ],
+)
+def test_diagonal_matrix1_desc_cannot_hold(change: dict[str, Any], error: Any, message: str) -> None:
+    with pytest.raises(error, match=r"^DML_OPERATOR_DIAGONAL_MATRIX1: " + message):
+        desc(**change)
+
+
+def test_descs_compare_scalars_by_type_and_bits() -> None:
+    assert desc(value=0.0) != desc(value=-0.0)
+    assert desc(value=float("nan")) == desc(value=float("nan"))
+    assert desc(value=1) == desc(value=1.0)
+    as_int = desc(input=None, output=TensorDesc(DataType.INT32, (2, 3)), value_data_type=DataType.INT32, value=1)
+    assert as_int.value != desc(value=1).value
+    assert len({desc(value=0.0), desc(value=-0.0), desc(value=0)}) == 2

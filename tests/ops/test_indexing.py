@@ -1,0 +1,549 @@
+"""ONE_HOT, NONZERO_COORDINATES, GATHER_ND and GATHER_ND1; the pages' own examples run in test_every_operator.py."""
+
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from helpers import (
+    INT32_MIN,
+    INTEGERS,
+    REALS,
+    assert_same_bits,
+    needs_x32,
+    needs_x64,
+    random_array,
+    random_indices,
+    specials,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+
+FLOAT32, INT32, INT64, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.INT64, DataType.UINT32
+OFF_ON = np.array([0, 1], np.float32)
+
+# ONE_HOT
+
+
+def test_one_hot_writes_the_second_value_where_an_index_points(call: Any) -> None:
+    assert_same_bits(
+        call(dmljax.one_hot, np.array([[0], [3], [2]], np.uint32), np.array([4, 2, 9], np.float32), axis=1, depth=4),
+        np.array([[2, 4, 4, 4], [4, 4, 4, 2], [4, 4, 2, 4]], np.float32),
+    )
+
+
+def test_one_hot_counts_negative_indices_from_the_end_and_ignores_those_below(call: Any) -> None:
+    result = call(dmljax.one_hot, np.array([[-1], [-4], [-5], [INT32_MIN]], np.int32), OFF_ON, axis=1, depth=4)
+    assert_same_bits(result, np.array([[0, 0, 0, 1], [1, 0, 0, 0], [0] * 4, [0] * 4], np.float32))
+
+
+def test_one_hot_ignores_the_index_depth_and_all_above(call: Any) -> None:
+    result = call(dmljax.one_hot, np.array([[3], [4], [2**31 - 1]], np.int32), OFF_ON, axis=1, depth=4)
+    assert_same_bits(result, np.array([[0, 0, 0, 1], [0] * 4, [0] * 4], np.float32))
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in INTEGERS if dtype.kind == "u"], ids=str)
+def test_one_hot_never_reads_an_unsigned_index_as_negative(call: Any, dtype: Any) -> None:
+    indices = np.array([[np.iinfo(dtype).max], [np.iinfo(dtype).max // 2 + 1]], dtype)
+    assert_same_bits(call(dmljax.one_hot, indices, OFF_ON, axis=1, depth=3), np.zeros((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_one_hot_does_not_wrap_narrow_indices_into_a_large_depth(call: Any, dtype: Any) -> None:
+    indices = np.array([[3], [np.iinfo(dtype).max], [np.iinfo(dtype).min]], dtype)
+    expected = oracles.one_hot(indices, OFF_ON, axis=1, depth=300)
+    assert expected[0].sum() == 1
+    assert_same_bits(call(dmljax.one_hot, indices, OFF_ON, axis=1, depth=300), expected)
+
+
+@needs_x64
+def test_one_hot_does_not_cut_64_bit_indices(call: Any) -> None:
+    indices = np.array([[2**32 + 1], [-(2**32) + 1], [-(2**63)]], np.int64)
+    assert_same_bits(call(dmljax.one_hot, indices, OFF_ON, axis=1, depth=3), np.zeros((3, 3), np.float32))
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_one_hot_copies_both_values_bit_for_bit(call: Any, dtype: Any) -> None:
+    indices = np.array([[1]], np.int32)
+    for value in specials(dtype).view(f"u{dtype.itemsize}"):
+        for pair in ([value, 0], [0, value]):
+            values = np.array(pair, f"u{dtype.itemsize}").view(dtype)
+            expected = oracles.one_hot(indices, values, axis=1, depth=2)
+            assert_same_bits(call(dmljax.one_hot, indices, values, axis=1, depth=2), expected)
+
+
+def test_one_hot_takes_values_of_any_rank_and_a_negative_axis(call: Any) -> None:
+    indices, values = np.array([[[2, 0]]], np.int8), np.arange(6, dtype=np.int16).reshape(1, 3, 1, 2)
+    expected = oracles.one_hot(indices, values, axis=1, depth=3)
+    assert_same_bits(call(dmljax.one_hot, indices, values, axis=-2, depth=3), expected)
+
+
+def test_one_hot_of_no_indices_is_empty(call: Any) -> None:
+    assert call(dmljax.one_hot, np.zeros((0, 1), np.int32), OFF_ON, axis=1, depth=3).shape == (0, 3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_one_hot_equals_the_pseudo_code(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    shape[axis] = 1
+    depth = data.draw(st.integers(1, 5))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    indices = random_indices(rng, data.draw(st.sampled_from(INTEGERS)), tuple(shape), depth)
+    values = random_array(rng, data.draw(st.sampled_from(REALS)), (2,))
+    expected = oracles.one_hot(indices, values, axis=axis, depth=depth)
+    assert_same_bits(dmljax.one_hot(indices, values, axis=axis, depth=depth), expected)
+
+
+def test_one_hot_is_differentiable_with_respect_to_values() -> None:
+    indices = np.array([[0], [7]], np.int32)
+    gradient = jax.grad(lambda values: dmljax.one_hot(indices, values, axis=1, depth=3).sum())(jnp.array([2.0, 3.0]))
+    assert gradient.tolist() == [5.0, 1.0]
+    check_grads(lambda values: dmljax.one_hot(indices, values, axis=1, depth=3), (jnp.array([2.0, 3.0]),), order=2)
+
+
+def test_one_hot_may_be_mapped_over_either_or_both_arguments() -> None:
+    indices, values = jnp.array([[[0]], [[2]]]), jnp.array([[0.0, 1.0], [5.0, 7.0]])
+    for axes in ((0, None), (None, 0), (0, 0)):
+        mapped = jax.vmap(lambda i, v: dmljax.one_hot(i, v, axis=1, depth=3), in_axes=axes)
+        arguments = [a if axis == 0 else a[0] for a, axis in zip((indices, values), axes, strict=True)]
+        looped = jnp.stack(
+            [
+                dmljax.one_hot(
+                    *(a[k] if axis == 0 else a for a, axis in zip(arguments, axes, strict=True)), axis=1, depth=3
+                )
+                for k in range(2)
+            ]
+        )
+        assert_same_bits(mapped(*arguments), looped)
+
+
+ONE_HOT_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "floating indices": (
+        {"indices": jnp.array([[1.0]])},
+        InvalidType,
+        r"indices must be of an integer type; got float",
+    ),
+    "bool indices": ({"indices": jnp.array([[True]])}, InvalidType, "indices must be of an integer type; got bool"),
+    "complex values": ({"values": jnp.array([1j, 2])}, InvalidType, "values must be bool, an integer .*; got complex"),
+    "object values": ({"values": np.array([{}, {}], object)}, InvalidType, "values must be bool, .*; got object"),
+    "a list of indices": ({"indices": [[1]]}, InvalidType, "indices must be a JAX or NumPy array; got list"),
+    "one value": ({"values": jnp.array([1])}, InvalidDesc, "values must have at least 2 elements; got 1"),
+    "depth 0": ({"depth": 0}, InvalidDesc, r"depth must be in \[1, 4294967295\]; got 0"),
+    "negative depth": ({"depth": -1}, InvalidDesc, r"depth must be in \[1, 4294967295\]; got -1"),
+    "a floating depth": ({"depth": 3.0}, InvalidType, r"depth must be an int that is known while tracing; got 3\.0"),
+    "axis past the rank": ({"axis": 2}, InvalidDesc, r"axis must be in \[-2, 2\); got 2"),
+    "axis below the rank": ({"axis": -3}, InvalidDesc, r"axis must be in \[-2, 2\); got -3"),
+    "a bool axis": ({"axis": True}, InvalidType, "axis must be an int .*; got True"),
+    "a thick axis": ({"indices": jnp.array([[1, 2]])}, InvalidDesc, r"size 1 along axis 1; got shape \(1, 2\)"),
+    "a scalar index": ({"indices": jnp.array(1)}, InvalidDesc, r"axis must be in \[0, 0\); got 1"),
+    "a masked array": ({"indices": np.ma.array([[1]], mask=[[True]])}, InvalidType, "array without a mask"),
+    "foreign byte order": ({"indices": np.array([[1]], ">i4")}, InvalidType, "got >i4"),
+    "a random key": ({"values": jax.random.key(0)}, InvalidType, "values must be bool"),
+    "no axis": ({"axis": None}, InvalidType, "axis must be an int .*; got None"),
+}
+
+
+@pytest.mark.parametrize("case", ONE_HOT_REFUSED)
+def test_one_hot_refuses(case: str) -> None:
+    change, error, message = ONE_HOT_REFUSED[case]
+    arguments: dict[str, Any] = {
+        "indices": jnp.array([[1]]),
+        "values": jnp.array([0, 1]),
+        "axis": 1,
+        "depth": 3,
+    } | change
+    dmljax.one_hot(jnp.array([[1]]), jnp.array([0, 1]), axis=1, depth=3)  # what is refused must not be found cached
+    with pytest.raises(error, match=r"^one_hot: .*" + message):
+        dmljax.one_hot(**arguments)
+
+
+def test_one_hot_refuses_a_traced_axis() -> None:
+    with pytest.raises(InvalidType, match="axis must be an int that is known while tracing; got a traced"):
+        jax.jit(lambda axis: dmljax.one_hot(jnp.array([[1]]), jnp.array([0, 1]), axis=axis, depth=3))(1)
+
+
+# NONZERO_COORDINATES
+
+
+def test_nonzero_lists_coordinates_in_the_order_of_the_elements(call: Any) -> None:
+    result = call(dmljax.nonzero_coordinates, np.array([[0, 0, 5], [7, 0, 9]], np.int32))
+    expected = np.array([[0, 2], [1, 0], [1, 2], [0, 0], [0, 0], [0, 0]], np.uint32)
+    chex.assert_trees_all_equal(tuple(result), (np.uint32(3), expected), strict=True)
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_nonzero_counts_everything_but_the_two_zeros(call: Any, dtype: Any) -> None:
+    values = specials(dtype)
+    count, coordinates = call(dmljax.nonzero_coordinates, values)
+    expected_count, expected = oracles.nonzero_coordinates(values)
+    assert len(values) - int(count) == sum(oracles.number(value) == 0 for value in values)
+    assert_same_bits(count, expected_count)
+    assert_same_bits(coordinates, expected)
+
+
+def test_nonzero_tells_the_whole_count_when_size_is_too_small(call: Any) -> None:
+    count, coordinates = call(dmljax.nonzero_coordinates, np.array([1, 0, 2, 3], np.int8), size=2)
+    assert (int(count), coordinates.tolist()) == (3, [[0], [2]])
+
+
+def test_nonzero_fills_rows_past_the_count(call: Any) -> None:
+    _, coordinates = call(dmljax.nonzero_coordinates, np.array([0, 2], np.int8), size=3, fill_value=2**32 - 1)
+    assert coordinates.tolist() == [[1], [2**32 - 1], [2**32 - 1]]
+
+
+def test_nonzero_leaves_out_leading_coordinates_of_size_one(call: Any) -> None:
+    input = np.array([[[[0, 3], [0, 4]]]], np.int32)
+    for columns in (2, 3, 4):
+        expected_count, expected = oracles.nonzero_coordinates(input, columns=columns)
+        count, coordinates = call(dmljax.nonzero_coordinates, input, columns=columns)
+        assert_same_bits(coordinates, expected)
+        assert_same_bits(count, expected_count)
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3, 1)])
+def test_nonzero_of_nothing_is_nothing(call: Any, shape: tuple[int, ...]) -> None:
+    count, coordinates = call(dmljax.nonzero_coordinates, np.zeros(shape, np.float32))
+    assert (int(count), coordinates.shape) == (0, (0, len(shape)))
+    assert (
+        call(dmljax.nonzero_coordinates, np.zeros(shape, np.float32), size=2).coordinates.tolist()
+        == [[0] * len(shape)] * 2
+    )
+
+
+def test_nonzero_of_a_scalar_has_one_column(call: Any) -> None:
+    assert call(dmljax.nonzero_coordinates, np.float32(3)).coordinates.tolist() == [[0]]
+    assert int(call(dmljax.nonzero_coordinates, np.float32(-0.0)).count) == 0
+
+
+def test_nonzero_with_size_zero_only_counts(call: Any) -> None:
+    count, coordinates = call(dmljax.nonzero_coordinates, np.array([[1, 0], [1, 1]]), size=0)
+    assert (int(count), coordinates.shape) == (3, (0, 2))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_nonzero_equals_the_pseudo_code(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 4), max_size=4)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    input = random_array(rng, data.draw(st.sampled_from(REALS)), shape)
+    size = data.draw(st.one_of(st.none(), st.integers(0, input.size + 2)))
+    expected_count, expected = oracles.nonzero_coordinates(input, size=size, fill_value=9)
+    count, coordinates = dmljax.nonzero_coordinates(input, size=size, fill_value=9)
+    assert_same_bits(count, expected_count)
+    assert_same_bits(coordinates, expected)
+
+
+def test_nonzero_may_be_mapped() -> None:
+    batch = np.array([[1, 0, 2], [0, 0, 0], [3, 4, 5]], np.float32)
+    mapped = jax.vmap(lambda x: dmljax.nonzero_coordinates(x, size=2))(batch)
+    assert mapped.count.tolist() == [2, 0, 3]
+    assert mapped.coordinates[..., 0].tolist() == [[0, 2], [0, 0], [0, 1]]
+
+
+NONZERO_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a list": ({"input": [1, 2]}, InvalidType, "input must be a JAX or NumPy array; got list"),
+    "complex input": ({"input": np.array([1j])}, InvalidType, "input must be bool"),
+    "a negative size": ({"size": -1}, InvalidDesc, r"size must be in \[0, 4294967295\]; got -1"),
+    "too few columns": ({"columns": 1}, InvalidDesc, r"columns must be in \[2, 3\]; got 1"),
+    "too many columns": ({"columns": 4}, InvalidDesc, r"columns must be in \[2, 3\]; got 4"),
+    "a negative fill": ({"fill_value": -1}, InvalidDesc, r"fill_value must be in \[0, 4294967295\]; got -1"),
+    "a fill past 32 bits": ({"fill_value": 2**32}, InvalidDesc, "fill_value must be in"),
+    "a floating fill": ({"fill_value": 0.0}, InvalidType, "fill_value must be an int"),
+}
+
+
+@pytest.mark.parametrize("case", NONZERO_REFUSED)
+def test_nonzero_refuses(case: str) -> None:
+    change, error, message = NONZERO_REFUSED[case]
+    arguments: dict[str, Any] = {"input": jnp.ones((1, 2, 3))} | change
+    with pytest.raises(error, match=r"^nonzero_coordinates: " + message):
+        dmljax.nonzero_coordinates(**arguments)
+
+
+# GATHER_ND and GATHER_ND1
+
+
+def test_gather_fetches_blocks_for_short_tuples(call: Any) -> None:
+    input = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    assert_same_bits(call(dmljax.gather_nd, input, np.array([[1, 2], [0, 0]], np.int32)), input[[1, 0], [2, 0]])
+
+
+def test_gather_has_batches(call: Any) -> None:
+    input = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    result = call(dmljax.gather_nd1, input, np.array([[[2]], [[0]]], np.int32), batch_dimension_count=1)
+    assert_same_bits(result, np.stack([input[0, [2]], input[1, [0]]]))
+
+
+def test_gather_clamps_each_coordinate_into_its_own_dimension(call: Any) -> None:
+    input = np.arange(6, dtype=np.int32).reshape(2, 3)
+    indices = np.array([[-3, 5], [5, -4], [INT32_MIN, 2**31 - 1], [-2, -3]], np.int32)
+    assert_same_bits(call(dmljax.gather_nd, input, indices), input[[0, 1, 0, 0], [2, 0, 2, 0]])
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in INTEGERS if dtype.kind == "u"], ids=str)
+def test_gather_clamps_the_largest_unsigned_index_to_the_last_element(call: Any, dtype: Any) -> None:
+    indices = np.array([[np.iinfo(dtype).max], [np.iinfo(dtype).max // 2 + 1]], dtype)
+    assert call(dmljax.gather_nd, np.array([1, 2, 3], np.int32), indices).tolist() == [3, 3]
+
+
+@needs_x64
+def test_gather_does_not_cut_64_bit_indices(call: Any) -> None:
+    indices = np.array([[2**32 + 1], [-(2**32) + 1], [-(2**63)], [2**63 - 1]], np.int64)
+    assert call(dmljax.gather_nd, np.arange(5), indices).tolist() == [4, 0, 0, 4]
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_gather_copies_bit_for_bit(call: Any, dtype: Any) -> None:
+    input = specials(dtype)
+    indices = np.arange(len(input), dtype=np.int32)[::-1, None]
+    assert_same_bits(call(dmljax.gather_nd, input, indices), oracles.gather_nd1(input, indices))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_gather_does_not_wrap_narrow_indices_into_a_large_dimension(call: Any, dtype: Any) -> None:
+    input, indices = np.arange(300, dtype=np.int32), specials(dtype)[:, None]
+    assert_same_bits(call(dmljax.gather_nd, input, indices), oracles.gather_nd1(input, indices))
+
+
+def test_gather_of_no_tuples_is_empty(call: Any) -> None:
+    assert call(dmljax.gather_nd, np.zeros((2, 3)), np.zeros((0, 1), np.int32)).shape == (0, 3)
+    assert call(dmljax.gather_nd, np.zeros((0, 3)), np.zeros((0, 1), np.int32)).shape == (0, 3)
+    assert call(dmljax.gather_nd, np.zeros((2, 0)), np.zeros((4, 1), np.int32)).shape == (4, 0)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_gather_equals_the_pseudo_code(data: st.DataObject) -> None:
+    input_shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    batch = data.draw(st.integers(0, len(input_shape) - 1))
+    tuple_size = data.draw(st.integers(1, len(input_shape) - batch))
+    middle = tuple(data.draw(st.lists(st.integers(1, 3), max_size=2)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    input = random_array(rng, data.draw(st.sampled_from(REALS)), input_shape)
+    index_dtype = data.draw(st.sampled_from(INTEGERS))
+    indices = random_indices(rng, index_dtype, (*input_shape[:batch], *middle, tuple_size), 4)
+    expected = oracles.gather_nd1(input, indices, batch_dimension_count=batch)
+    assert_same_bits(dmljax.gather_nd1(input, indices, batch_dimension_count=batch), expected)
+
+
+def test_the_gradient_of_gather_adds_up_where_tuples_repeat_or_are_clamped() -> None:
+    indices = np.array([[0], [-2], [9], [-9], [1]], np.int32)
+    gradient = jax.grad(lambda input: (dmljax.gather_nd(input, indices) * jnp.array([1.0, 2, 4, 8, 16])).sum())
+    assert gradient(jnp.array([0.0, 0.0])).tolist() == [1 + 2 + 8, 4 + 16]
+    check_grads(lambda input: dmljax.gather_nd(input, indices), (jnp.array([3.0, 4.0]),), order=2)
+
+
+def test_the_gradient_of_gather_stays_in_its_batch() -> None:
+    indices = np.array([[[0], [0]], [[1], [0]]], np.int32)
+    gather = lambda input: dmljax.gather_nd1(input, indices, batch_dimension_count=1)  # noqa: E731
+    gradient = jax.grad(lambda input: gather(input).sum())(jnp.zeros((2, 2, 2)))
+    assert gradient.tolist() == [[[2, 2], [0, 0]], [[1, 1], [1, 1]]]
+    check_grads(gather, (jnp.arange(8.0).reshape(2, 2, 2),), order=2)
+
+
+def test_gather_may_be_mapped_over_either_or_both_arguments() -> None:
+    input, indices = jnp.arange(12).reshape(2, 2, 3), jnp.array([[[[0]], [[-1]]], [[[7]], [[1]]]])
+    for axes in ((0, None), (None, 0), (0, 0)):
+        gather = lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1)  # noqa: E731
+        arguments = [a if axis == 0 else a[0] for a, axis in zip((input, indices), axes, strict=True)]
+        rows = [[a[k] if axis == 0 else a for a, axis in zip(arguments, axes, strict=True)] for k in range(2)]
+        assert_same_bits(jax.vmap(gather, in_axes=axes)(*arguments), jnp.stack([gather(*row) for row in rows]))
+
+
+GATHER_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "floating indices": ({"indices": jnp.ones((2, 1))}, InvalidType, "indices must be of an integer type; got float"),
+    "bool indices": ({"indices": jnp.ones((2, 1), bool)}, InvalidType, "indices must be of an integer type; got bool"),
+    "a list of indices": ({"indices": [[0]]}, InvalidType, "indices must be a JAX or NumPy array; got list"),
+    "a scalar input": ({"input": jnp.array(1)}, InvalidDesc, "must have at least 1 dimension; got 0 and 2"),
+    "scalar indices": ({"indices": jnp.array(1)}, InvalidDesc, "must have at least 1 dimension; got 2 and 0"),
+    "tuples too long": ({"indices": jnp.zeros((2, 3), int)}, InvalidDesc, "1 to 2 coordinates; got 3"),
+    "empty tuples": ({"indices": jnp.zeros((2, 0), int)}, InvalidDesc, "1 to 2 coordinates; got 0"),
+    "other batch sizes": (
+        {"indices": jnp.zeros((3, 1), int), "batch_dimension_count": 1},
+        InvalidDesc,
+        "batch sizes of input and indices must be equal; got \\{2\\} and \\{3\\}",
+    ),
+    "tuples too long for the batch": (
+        {"indices": jnp.zeros((2, 2), int), "batch_dimension_count": 1},
+        InvalidDesc,
+        "1 to 1 coordinates; got 2",
+    ),
+    "too many batches": (
+        {"batch_dimension_count": 2},
+        InvalidDesc,
+        r"batch dimension count must be in \[0, 2\); got 2",
+    ),
+    "negative batches": ({"batch_dimension_count": -1}, InvalidDesc, "batch dimension count must be in"),
+    "nothing to fetch": ({"input": jnp.zeros((0, 3))}, InvalidDesc, r"must have elements to fetch; got shape \(0, 3\)"),
+}
+
+
+@pytest.mark.parametrize("case", GATHER_REFUSED)
+def test_gather_refuses(case: str) -> None:
+    change, error, message = GATHER_REFUSED[case]
+    arguments: dict[str, Any] = {"input": jnp.zeros((2, 3)), "indices": jnp.zeros((2, 1), int)} | change
+    with pytest.raises(error, match=r"^gather_nd1: .*" + message):
+        dmljax.gather_nd1(**arguments)
+
+
+# Descriptors
+
+
+def one_hot_desc(**change: Any) -> dmljax.OneHotDesc:
+    members: dict[str, Any] = {
+        "indices": TensorDesc(UINT32, (2, 1, 4)),
+        "values": TensorDesc(FLOAT32, (1, 1, 2)),
+        "output": TensorDesc(FLOAT32, (2, 3, 4)),
+        "axis": 1,
+    }
+    return dmljax.OneHotDesc(**members | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"values": TensorDesc(FLOAT32, (1, 2))},
+            "IndicesTensor, ValuesTensor and OutputTensor must have the same Dim",
+        ),
+        (
+            {"values": TensorDesc(DataType.FLOAT16, (1, 1, 2))},
+            "ValuesTensor and OutputTensor must have the same DataType",
+        ),
+        ({"axis": 3}, "Axis must be less than 3; got 3"),
+        ({"axis": 2}, r"IndicesTensor.Sizes must be \{2,3,1\}; got \{2,1,4\}"),
+        ({"indices": TensorDesc(UINT32, (2, 2, 4))}, r"IndicesTensor.Sizes must be \{2,1,4\}; got \{2,2,4\}"),
+        ({"indices": TensorDesc(UINT32, (1, 1, 4))}, r"IndicesTensor.Sizes must be \{2,1,4\}; got \{1,1,4\}"),
+        ({"values": TensorDesc(FLOAT32, (1, 1, 1))}, "ValuesTensor must have at least 2 elements; got 1"),
+        ({"indices": TensorDesc(DataType.UINT8, (2, 1, 4))}, "IndicesTensor.DataType must be one of .*; got UINT8"),
+        ({"values": TensorDesc(DataType.INT4, (1, 1, 2))}, "ValuesTensor.DataType must be one of .*; got INT4"),
+    ],
+)
+def test_one_hot_desc_refuses(change: dict[str, Any], message: str) -> None:
+    dmljax.validate(one_hot_desc())
+    with pytest.raises(InvalidDesc, match=r"DML_OPERATOR_ONE_HOT at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
+        dmljax.validate(one_hot_desc(**change))
+
+
+def test_one_hot_on_is_element_one_along_the_last_dimension_that_has_one() -> None:
+    desc = dmljax.OneHotDesc(
+        indices=TensorDesc(UINT32, (1, 1)),
+        values=TensorDesc(FLOAT32, (3, 1)),
+        output=TensorDesc(FLOAT32, (1, 2)),
+        axis=1,
+    )
+    result = dmljax.lower(desc)(np.array([[1]], np.uint32), np.array([[4], [2], [9]], np.float32))
+    assert result.tolist() == [[4, 2]]
+
+
+def nonzero_desc(**change: Any) -> dmljax.NonzeroCoordinatesDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
+        "output_count": TensorDesc(UINT32, (1, 1, 1, 1)),
+        "output_coordinates": TensorDesc(UINT32, (1, 1, 6, 2)),
+    }
+    return dmljax.NonzeroCoordinatesDesc(**members | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"output_count": TensorDesc(UINT32, (1, 1, 1, 2))}, r"OutputCountTensor.Sizes must all be 1; got \{1,1,1,2\}"),
+        ({"output_coordinates": TensorDesc(UINT32, (1, 2, 6, 2))}, r"must be 1 before the last two; got \{1,2\}"),
+        ({"output_coordinates": TensorDesc(UINT32, (1, 1, 5, 2))}, "must have 6 rows, one for each element; got 5"),
+        ({"output_coordinates": TensorDesc(UINT32, (1, 1, 6, 1))}, "must have 2 to 4 columns; got 1"),
+        ({"output_coordinates": TensorDesc(UINT32, (1, 1, 6, 5))}, "must have 2 to 4 columns; got 5"),
+        ({"output_coordinates": TensorDesc(INT32, (1, 1, 6, 2))}, "DataType must be one of UINT32; got INT32"),
+        (
+            {"output_coordinates": TensorDesc(UINT32, (6,))},
+            "OutputCoordinatesTensor.DimensionCount must be 2 to 8; got 1",
+        ),
+    ],
+)
+def test_nonzero_desc_refuses(change: dict[str, Any], message: str) -> None:
+    dmljax.validate(nonzero_desc(), feature_level="3_0")
+    with pytest.raises(
+        InvalidDesc, match=r"DML_OPERATOR_NONZERO_COORDINATES at DML_FEATURE_LEVEL_4_0: (.|\n)*" + message
+    ):
+        dmljax.validate(nonzero_desc(**change), feature_level="4_0")
+
+
+def test_nonzero_desc_takes_other_ranks_from_level_4_0_on() -> None:
+    desc = nonzero_desc(output_count=TensorDesc(UINT32, (1,)), output_coordinates=TensorDesc(UINT32, (6, 4)))
+    assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel.FL_4_0
+    count, coordinates = dmljax.lower(desc)(np.ones((1, 1, 2, 3), np.float32))
+    assert (count.shape, coordinates.shape) == ((1,), (6, 4))
+
+
+def test_nonzero_desc_of_a_lone_element_keeps_one_column() -> None:
+    desc = nonzero_desc(input=TensorDesc(FLOAT32, (1, 1, 1, 1)), output_coordinates=TensorDesc(UINT32, (1, 1, 1, 1)))
+    count, coordinates = dmljax.lower(desc)(np.full((1, 1, 1, 1), np.nan, np.float32))
+    assert (count.tolist(), coordinates.tolist()) == ([[[[1]]]], [[[[0]]]])
+
+
+def gather_desc(**change: Any) -> dmljax.GatherNd1Desc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (1, 3, 2, 5)),
+        "indices": TensorDesc(INT32, (1, 3, 4, 1)),
+        "output": TensorDesc(FLOAT32, (1, 3, 4, 5)),
+        "input_dimension_count": 3,
+        "indices_dimension_count": 3,
+        "batch_dimension_count": 1,
+    }
+    return dmljax.GatherNd1Desc(**members | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"output": TensorDesc(FLOAT32, (3, 4, 5))}, "must have the same DimensionCount; got 4, 4 and 3"),
+        (
+            {"output": TensorDesc(DataType.FLOAT16, (1, 3, 4, 5))},
+            "must have the same DataType; got FLOAT32 and FLOAT16",
+        ),
+        ({"output": TensorDesc(FLOAT32, (1, 3, 4, 1))}, r"OutputTensor.Sizes must be \{1,3,4,5\}; got \{1,3,4,1\}"),
+        ({"input_dimension_count": 0}, r"InputDimensionCount must be in \[1, 4\]; got 0"),
+        ({"indices_dimension_count": 5}, r"IndicesDimensionCount must be in \[1, 4\]; got 5"),
+        ({"input_dimension_count": 2}, r"InputTensor.Sizes must be 1 before the last 2; got \{1,3,2,5\}"),
+        ({"batch_dimension_count": 3}, r"batch dimension count must be in \[0, 3\); got 3"),
+        (
+            {"indices": TensorDesc(INT32, (1, 2, 4, 1))},
+            "batch sizes of input and indices must be equal; got \\{3\\} and \\{2\\}",
+        ),
+        ({"indices": TensorDesc(INT32, (1, 3, 4, 3))}, "index tuples must have 1 to 2 coordinates; got 3"),
+    ],
+)
+def test_gather_desc_refuses(change: dict[str, Any], message: str) -> None:
+    dmljax.validate(gather_desc())
+    with pytest.raises(InvalidDesc, match=r"DML_OPERATOR_GATHER_ND1 at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
+        dmljax.validate(gather_desc(**change))
+
+
+def test_gather_desc_pads_the_output_with_leading_ones() -> None:
+    # The page's own sizes: {3,4,5,6,7} gathered by {1,2} tuples of 3 coordinates gives {1, 1,2,6,7}.
+    desc = dmljax.GatherNdDesc(
+        input=TensorDesc(FLOAT32, (3, 4, 5, 6, 7)),
+        indices=TensorDesc(UINT32, (1, 1, 1, 2, 3)),
+        output=TensorDesc(FLOAT32, (1, 1, 2, 6, 7)),
+        input_dimension_count=5,
+        indices_dimension_count=3,
+    )
+    input = np.arange(3 * 4 * 5 * 6 * 7, dtype=np.float32).reshape(3, 4, 5, 6, 7)
+    result = dmljax.lower(desc)(input, np.array([[[[[2, 3, 4], [0, 1, 2]]]]], np.uint32))
+    assert_same_bits(result, np.stack([input[2, 3, 4], input[0, 1, 2]])[None, None])
+
+
+@needs_x32
+def test_a_64_bit_desc_is_refused_without_64_bit_types_and_told_the_way_out() -> None:
+    desc = one_hot_desc(indices=TensorDesc(INT64, (2, 1, 4)))
+    with pytest.raises(dmljax.Unsupported, match=r"IndicesTensor.DataType INT64 .* jax_enable_x64"):
+        dmljax.lower(desc)

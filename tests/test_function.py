@@ -1,0 +1,136 @@
+"""What every operator function does with its arguments, shown on one or two of them."""
+
+from typing import Any
+
+import jax
+import jax.experimental
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import X64, assert_same_bits, needs_x32, needs_x64
+
+import dmljax
+from dmljax import InvalidDesc, InvalidType, Unsupported
+
+enable_x64: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # type: ignore[attr-defined]
+VALUES = np.array([0, 1], np.float32)
+
+
+def test_numpys_default_integers_are_taken_where_every_value_survives() -> None:
+    indices = np.array([[0], [-1], [2**31 - 1], [-(2**31)]])
+    assert indices.dtype == np.int64
+    result = dmljax.one_hot(indices, VALUES, axis=1, depth=2)
+    assert result.tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
+
+
+@needs_x32
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
+def test_numpys_integers_are_refused_where_a_value_would_be_cut(value: int) -> None:
+    with pytest.raises(
+        InvalidDesc, match=f"^one_hot: indices must fit int32 unless jax_enable_x64 is set; got {value}"
+    ):
+        dmljax.one_hot(np.array([[0], [value]]), VALUES, axis=1, depth=2)
+    with pytest.raises(InvalidDesc, match=f"^nonzero_coordinates: input must fit int32 .*; got {value}"):
+        dmljax.nonzero_coordinates(np.array([value]))
+    with pytest.raises(InvalidDesc, match=f"^gather_nd1: input must fit int32 .*; got {value}"):
+        dmljax.gather_nd1(np.array([value]), np.array([[0]]))
+
+
+@needs_x32
+def test_numpys_unsigned_integers_stay_unsigned() -> None:
+    assert_same_bits(
+        dmljax.gather_nd(np.array([2**32 - 1], np.uint64), np.array([[0]])), np.array([2**32 - 1], np.uint32)
+    )
+    with pytest.raises(InvalidDesc, match=f"input must fit uint32 .*; got {2**32}"):
+        dmljax.gather_nd(np.array([2**32], np.uint64), np.array([[0]]))
+    assert dmljax.one_hot(np.zeros((0, 1), np.uint64), VALUES, axis=1, depth=2).shape == (0, 2)
+
+
+@needs_x32
+def test_64_bit_jax_arrays_are_refused_without_64_bit_types() -> None:
+    with enable_x64(True):
+        input = jnp.asarray(np.array([2**40]))
+    with pytest.raises(
+        Unsupported, match=r"^nonzero_coordinates: input must be of at most 32 bits unless jax_enable_x64"
+    ):
+        dmljax.nonzero_coordinates(input)
+
+
+@needs_x64
+def test_64_bit_integers_are_whole_with_64_bit_types() -> None:
+    values = np.array([2**63 - 1, -(2**63)])
+    assert_same_bits(dmljax.gather_nd(values, np.array([[1], [0]])), values[::-1])
+
+
+@needs_x32
+def test_float64_is_rounded_to_float32_as_jax_does() -> None:
+    assert_same_bits(dmljax.gather_nd(np.array([0.1]), np.array([[0]])), np.array([0.1], np.float32))
+
+
+def test_jax_enable_x64_is_left_as_it_is() -> None:
+    dmljax.one_hot(np.array([[0]]), VALUES, axis=1, depth=2)
+    assert bool(jax.config.read("jax_enable_x64")) == X64
+
+
+def test_python_numbers_are_taken_as_jax_takes_them() -> None:
+    assert int(dmljax.nonzero_coordinates(3).count) == 1
+    with pytest.raises(InvalidDesc, match=f"input must fit int{64 if X64 else 32}; got {2**80}"):
+        dmljax.nonzero_coordinates(2**80)
+    with pytest.raises(InvalidType, match="input must be a JAX or NumPy array; got complex"):
+        dmljax.nonzero_coordinates(1j)
+
+
+def test_objects_that_know_their_jax_array_are_taken() -> None:
+    class Parameter:
+        def __jax_array__(self) -> jax.Array:
+            return jnp.array([1.0, 0.0])
+
+    assert int(dmljax.nonzero_coordinates(Parameter()).count) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "float8_e4m3fn", "int4", "S1", "O", "M8[s]", "longdouble"])
+def test_other_types_are_refused_by_name(dtype: str) -> None:
+    array = np.zeros((1,), jnp.dtype(dtype))
+    with pytest.raises(InvalidType, match=r"^activation_hardmax: input must be bool, an integer .* got "):
+        dmljax.activation_hardmax(array)
+
+
+def test_numpys_integers_serve_as_static_arguments() -> None:
+    result = dmljax.one_hot(np.array([[1]]), VALUES, axis=np.int64(1), depth=np.uint8(2))  # type: ignore[arg-type]
+    assert result.tolist() == [[0, 1]]
+
+
+def test_arguments_may_be_given_by_name() -> None:
+    assert dmljax.one_hot(values=VALUES, indices=np.array([[1]]), axis=1, depth=2).tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "missing a required argument: 'input'"),
+        ({"input": VALUES, "axis": 1}, "got an unexpected keyword argument 'axis'"),
+    ],
+)
+def test_wrong_calls_name_the_operator(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidType, match=f"^activation_hardmax: {message}"):
+        dmljax.activation_hardmax(**arguments)
+
+
+def test_refusals_come_before_anything_compiles_and_leave_nothing_behind() -> None:
+    with pytest.raises(InvalidDesc, match=r"^one_hot: depth"):
+        jax.jit(lambda i: dmljax.one_hot(i, VALUES, axis=1, depth=0)).trace(np.array([[1]]))
+    with pytest.raises(InvalidDesc, match=r"^one_hot: depth"):
+        jax.eval_shape(lambda i: dmljax.one_hot(i, VALUES, axis=1, depth=0), np.array([[1]]))
+
+
+def test_every_refusal_is_a_dml_error_and_pythons_own_kind() -> None:
+    for kind, own in ((InvalidDesc, ValueError), (InvalidType, TypeError), (Unsupported, NotImplementedError)):
+        assert issubclass(kind, dmljax.DmlError)
+        assert issubclass(kind, own)
+
+
+def test_works_without_jit_too() -> None:
+    with jax.disable_jit():
+        assert dmljax.one_hot(np.array([[1]]), VALUES, axis=1, depth=2).tolist() == [[0, 1]]
+        assert int(dmljax.nonzero_coordinates(np.array([[1, 0]])).count) == 1
+        assert dmljax.diagonal_matrix1(None, 7.0, output_sizes=(1, 2)).tolist() == [[7, 0]]

@@ -1,0 +1,325 @@
+"""Descriptors as a whole: levels, findings, lowering, and the JSON spelling; each operator's rules are in tests/ops."""
+
+import json
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmljax
+from dmljax import (
+    AxisDirection,
+    DataType,
+    FeatureLevel,
+    InvalidDesc,
+    InvalidType,
+    Scalar,
+    TensorDesc,
+    TensorFlags,
+    Unsupported,
+)
+
+FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
+MATRIX = TensorDesc(FLOAT32, (1, 1, 2, 3))
+HARDMAX = dmljax.ActivationHardmaxDesc(input=MATRIX, output=MATRIX)
+
+
+def fill(value: Any = 7, data_type: DataType = FLOAT32) -> dmljax.DiagonalMatrix1Desc:
+    return dmljax.DiagonalMatrix1Desc(
+        output=TensorDesc(data_type, (2, 3)),
+        value_data_type=data_type,
+        value=value,
+        diagonal_fill_begin=0,
+        diagonal_fill_end=1,
+    )
+
+
+# Feature levels
+
+
+def test_the_levels_are_directmls() -> None:
+    spelled = ["1_0", "2_0", "2_1", "3_0", "3_1", "4_0", "4_1", "5_0", "5_1", "5_2", "6_0", "6_1", "6_2", "6_3", "6_4"]
+    assert [str(level) for level in FeatureLevel] == [f"DML_FEATURE_LEVEL_{name}" for name in spelled]
+    assert [f"{level:x}" for level in FeatureLevel] == [name.replace("_", "") + "00" for name in spelled]
+
+
+@pytest.mark.parametrize("level", [FeatureLevel.FL_3_0, "3_0", "FL_3_0", "DML_FEATURE_LEVEL_3_0", 0x3000])
+def test_a_level_may_be_spelled_in_several_ways(level: Any) -> None:
+    dmljax.validate(HARDMAX, feature_level=level)
+
+
+@pytest.mark.parametrize("level", ["3.0", "7_0", 3, None, "FL_FL_3_0"])
+def test_an_unknown_level_is_refused(level: Any) -> None:
+    with pytest.raises(InvalidDesc, match=r"feature_level must be one of FL_1_0, .*; got"):
+        dmljax.validate(HARDMAX, feature_level=level)
+
+
+def test_all_findings_are_told_at_once_and_with_the_level_once() -> None:
+    desc = dmljax.ActivationHardmaxDesc(
+        input=TensorDesc(DataType.FLOAT64, (2, 3, 4)), output=TensorDesc(DataType.INT4, (2, 3))
+    )
+    findings = dmljax.broken_rules(desc, feature_level="1_0")
+    assert findings == (
+        "InputTensor.DimensionCount must be 4; got 3",
+        "InputTensor.DataType must be one of FLOAT32, FLOAT16; got FLOAT64",
+        "OutputTensor.DimensionCount must be 4; got 2",
+        "OutputTensor.DataType must be one of FLOAT32, FLOAT16; got INT4",
+        "InputTensor.Sizes must be 1 before the last two; got {2,3,4}",
+        "InputTensor and OutputTensor must have the same DataType; got FLOAT64 and INT4",
+        "InputTensor and OutputTensor must have the same DimensionCount; got 3 and 2",
+        "InputTensor and OutputTensor must have the same Sizes; got {2,3,4} and {2,3}",
+    )
+    with pytest.raises(InvalidDesc) as refused:
+        dmljax.validate(desc, feature_level="1_0")
+    expected = "DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_1_0: " + "\n  ".join(findings)
+    assert str(refused.value) == expected
+
+
+tensor_descs = st.builds(
+    TensorDesc,
+    st.sampled_from([data_type for data_type in DataType if data_type is not DataType.UNKNOWN]),
+    st.lists(st.integers(1, 5), min_size=1, max_size=8),
+)
+small = st.integers(0, 9)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.data())
+def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
+    operator = data.draw(st.sampled_from(list(dmljax.OPERATORS.values())))
+    kinds: dict[str, Any] = {
+        "axes": st.lists(small, max_size=3),
+        "axis_direction": st.sampled_from(AxisDirection),
+        "value_data_type": st.sampled_from(list(DataType)[1:]),
+        "value": st.just(1),
+    }
+    members = {}
+    for member in operator.members():
+        is_tensor = member.name.endswith("Tensor")
+        members[member.field] = data.draw(tensor_descs if is_tensor else kinds.get(member.field, small))
+    desc = operator(**members)
+    for level in FeatureLevel:
+        findings = dmljax.broken_rules(desc, feature_level=level)
+        assert all(" must " in finding and "; got " in finding for finding in findings)
+    if not findings:
+        dmljax.minimum_feature_level(desc)
+    assert dmljax.from_json(json.loads(json.dumps(dmljax.to_json(desc)))) == desc
+
+
+# Lowering
+
+
+def test_a_lowered_desc_takes_inputs_by_position_or_by_directmls_name() -> None:
+    desc = dmljax.GatherNdDesc(
+        input=TensorDesc(FLOAT32, (3,)),
+        indices=TensorDesc(UINT32, (1,)),
+        output=TensorDesc(FLOAT32, (1,)),
+        input_dimension_count=1,
+        indices_dimension_count=1,
+    )
+    input, indices = np.array([1, 2, 3], np.float32), np.array([1], np.uint32)
+    gather = dmljax.lower(desc)
+    assert gather(input, indices).tolist() == gather(indices=indices, input=input).tolist() == [2]
+    assert gather.__name__ == "gather_nd"
+
+
+def test_an_absent_optional_input_is_no_parameter() -> None:
+    assert dmljax.lower(fill())().tolist() == [[7, 0, 0], [0, 7, 0]]
+    with pytest.raises(InvalidType, match=r"^DML_OPERATOR_DIAGONAL_MATRIX1: too many positional arguments"):
+        dmljax.lower(fill())(np.zeros((2, 3), np.float32))
+
+
+def test_lowering_refuses_what_the_level_does() -> None:
+    with pytest.raises(
+        InvalidDesc, match=r"^DML_OPERATOR_DIAGONAL_MATRIX1 at DML_FEATURE_LEVEL_5_0: the operator must not"
+    ):
+        dmljax.lower(fill(), feature_level="5_0")
+
+
+# JSON
+
+
+def test_a_desc_is_spelled_as_in_directml_h() -> None:
+    desc = dmljax.ArgmaxDesc(
+        input=TensorDesc(FLOAT32, (2, 3), (0, 1), TensorFlags.OWNED_BY_DML, 16, 32),
+        output=TensorDesc(UINT32, (2, 1)),
+        axes=(1,),
+        axis_direction=AxisDirection.DECREASING,
+    )
+    assert dmljax.to_json(desc) == {
+        "Type": "DML_OPERATOR_ARGMAX",
+        "Desc": {
+            "InputTensor": {
+                "DataType": "DML_TENSOR_DATA_TYPE_FLOAT32",
+                "Sizes": [2, 3],
+                "Strides": [0, 1],
+                "TotalTensorSizeInBytes": 16,
+                "GuaranteedBaseOffsetAlignment": 32,
+                "Flags": "DML_TENSOR_FLAG_OWNED_BY_DML",
+            },
+            "OutputTensor": {"DataType": "DML_TENSOR_DATA_TYPE_UINT32", "Sizes": [2, 1]},
+            "AxisCount": 1,
+            "Axes": [1],
+            "AxisDirection": "DML_AXIS_DIRECTION_DECREASING",
+        },
+    }
+    assert dmljax.from_json(dmljax.to_json(desc)) == desc
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "spelled"),
+    [
+        ("FLOAT32", 0.1, 0.10000000149011612),
+        ("FLOAT32", -0.0, -0.0),
+        ("FLOAT32", np.nan, "nan"),
+        ("FLOAT16", -np.inf, "-inf"),
+        ("FLOAT64", np.inf, "inf"),
+        ("INT64", -(2**63), -(2**63)),
+        ("UINT64", 2**64 - 1, 2**64 - 1),
+        ("FLOAT16", np.array(0x7C01, np.uint16).view(np.float16)[()], {"UInt16": 0x7C01}),
+        ("FLOAT32", np.array(0xFFC00001, np.uint32).view(np.float32)[()], {"UInt32": 0xFFC00001}),
+        ("FLOAT64", -np.float64(np.nan), {"UInt64": 0xFFF8000000000000}),
+    ],
+)
+def test_scalars_keep_every_bit(data_type: str, value: Any, spelled: Any) -> None:
+    desc = fill(value, DataType(data_type))
+    json_value = dmljax.to_json(desc)["Desc"]["Value"]
+    assert repr(json_value) == repr(spelled)
+    assert dmljax.from_json(dmljax.to_json(desc)) == desc
+
+
+@pytest.mark.parametrize(
+    ("data_type", "given", "expected"),
+    [
+        ("FLOAT32", {"Float32": "nan"}, Scalar.of(FLOAT32, float("nan"))),
+        ("FLOAT32", {"Float32": 1.5}, Scalar.of(FLOAT32, 1.5)),
+        ("FLOAT16", {"UInt16": 0x3C00}, Scalar.of(DataType.FLOAT16, 1)),
+        ("UINT8", {"UInt8": 255}, Scalar.of(DataType.UINT8, 255)),
+        ("INT64", {"Int64": -1}, Scalar.of(DataType.INT64, -1)),
+        ("INT8", -1, Scalar.of(DataType.INT8, -1)),
+    ],
+)
+def test_scalar_unions_may_be_objects(data_type: str, given: Any, expected: Scalar) -> None:
+    spelled = dmljax.to_json(fill(0, DataType(data_type)))
+    spelled["Desc"]["Value"] = given
+    desc = dmljax.from_json(spelled)
+    assert isinstance(desc, dmljax.DiagonalMatrix1Desc)
+    assert desc.value == expected
+
+
+def test_what_dxdispatch_takes_is_taken() -> None:
+    tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
+    wrapped = {"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": tensor}
+    for spelled in (
+        {"type": "ACTIVATION_HARDMAX", "InputTensor": tensor, "OutputTensor": wrapped},
+        {
+            "Type": "DML_OPERATOR_ACTIVATION_HARDMAX",
+            "Desc": {"InputTensor": tensor | {"Flags": []}, "OutputTensor": tensor},
+        },
+        {"type": "ACTIVATION_HARDMAX", "desc": {"InputTensor": tensor | {"Strides": None}, "OutputTensor": tensor}},
+        {"type": "ACTIVATION_HARDMAX", "InputTensor": tensor | {"Flags": ["NONE"]}, "OutputTensor": tensor},
+        {"type": "ACTIVATION_HARDMAX", "InputTensor": tensor | {"TotalTensorSizeInBytes": 0}, "OutputTensor": tensor},
+    ):
+        assert dmljax.from_json(spelled) == HARDMAX
+    owned = dmljax.from_json(
+        {"type": "ACTIVATION_HARDMAX", "InputTensor": tensor | {"Flags": ["OWNED_BY_DML"]}, "OutputTensor": tensor}
+    )
+    assert isinstance(owned, dmljax.ActivationHardmaxDesc)
+    assert owned.input.flags is TensorFlags.OWNED_BY_DML
+
+
+GOOD: dict[str, Any] = {
+    "InputTensor": {"DataType": "FLOAT32", "Sizes": [2, 3]},
+    "OutputTensor": {"DataType": "UINT32", "Sizes": [2, 1]},
+    "AxisCount": 1,
+    "Axes": [1],
+    "AxisDirection": "INCREASING",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"InputTensor": None}, InvalidDesc, "InputTensor must be given; got none"),
+        ({"InputTensor": 3}, InvalidType, "InputTensor must be an object; got 3"),
+        ({"InputTensor": {"Sizes": [2, 3]}}, InvalidDesc, "InputTensor.DataType must be given"),
+        ({"InputTensor": {"DataType": "FLOAT32"}}, InvalidDesc, "InputTensor.Sizes must be given"),
+        (
+            {"InputTensor": {"DataType": "FLOAT", "Sizes": [2]}},
+            InvalidDesc,
+            "InputTensor.DataType must be one of UNKNOWN",
+        ),
+        ({"InputTensor": {"DataType": 1, "Sizes": [2]}}, InvalidType, "InputTensor.DataType must be a name; got 1"),
+        ({"InputTensor": {"DataType": "FLOAT32", "Sizes": [2, -3]}}, InvalidDesc, r"InputTensor.Sizes\[1\] must be in"),
+        (
+            {"InputTensor": {"DataType": "FLOAT32", "Sizes": [2, 3.0]}},
+            InvalidType,
+            r"InputTensor.Sizes\[1\] must be an int",
+        ),
+        ({"InputTensor": {"DataType": "FLOAT32", "Size": [2]}}, InvalidDesc, "no field 'Size', did you mean Sizes?"),
+        (
+            {"InputTensor": {"Type": "DML_TENSOR_TYPE_IMAGE"}},
+            InvalidDesc,
+            "InputTensor.Type must be DML_TENSOR_TYPE_BUFFER",
+        ),
+        ({"InputTensor": {"Type": "BUFFER", "Desc": 3}}, InvalidType, "InputTensor.Desc must be an object; got 3"),
+        ({"Axis": 1}, InvalidDesc, "Desc must have no field 'Axis', did you mean Axes?"),
+        ({"AxisCount": 2}, InvalidDesc, "AxisCount must be 1, as Axes has elements; got 2"),
+        ({"Axes": 1}, InvalidType, "Axes must be a sequence of integers; got 1"),
+        ({"Axes": [True]}, InvalidType, r"Axes\[0\] must be an integer; got True"),
+        ({"AxisDirection": "UP"}, InvalidDesc, "AxisDirection must be one of INCREASING, DECREASING; got 'UP'"),
+        ({"AxisDirection": 0}, InvalidType, "AxisDirection must be a name; got 0"),
+    ],
+)
+def test_json_is_refused_by_the_member_that_is_wrong(change: dict[str, Any], error: Any, message: str) -> None:
+    dmljax.from_json({"Type": "ARGMAX", "Desc": GOOD})
+    with pytest.raises(error, match=r"^DML_OPERATOR_ARGMAX: .*" + message.replace("?", r"\?")):
+        dmljax.from_json({"Type": "ARGMAX", "Desc": GOOD | change})
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ([], InvalidType, r"an operator must be an object; got \[\]"),
+        ({}, InvalidType, "Type must be a name; got None"),
+        ({"Type": "ARGMIX"}, Unsupported, "Type must be one of DML_OPERATOR_ACTIVATION_HARDMAX, .*; got 'ARGMIX'"),
+        ({"Type": "ARGMAX", "Desc": []}, InvalidType, r"DML_OPERATOR_ARGMAX: Desc must be an object; got \[\]"),
+        ({"Type": "ARGMAX", "Desc": GOOD, "Axes": [1]}, InvalidDesc, "beside Desc must have no field 'Axes'"),
+    ],
+)
+def test_json_that_is_no_operator_is_refused(given: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        dmljax.from_json(given)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        ("seven", InvalidType, "Value must be a number, or 'nan', 'inf', '-inf'; got 'seven'"),
+        (True, InvalidType, "Value must be a number"),
+        ([7], InvalidType, "Value must be a number"),
+        ({}, InvalidDesc, "Value must have the one field Float32 or UInt32; got none"),
+        ({"Int32": 7}, InvalidDesc, "Value must have the one field Float32 or UInt32; got Int32"),
+        ({"Float32": 7, "UInt32": 7}, InvalidDesc, "Value must have the one field"),
+        ({"UInt32": 2**32}, InvalidDesc, r"Value.UInt32 must be in \[0, 4294967295\]"),
+        (1e39, InvalidDesc, "Value must fit float32; got 1e"),
+        (10**400, InvalidDesc, "Value must fit float32; got 1"),
+    ],
+)
+def test_json_scalars_are_refused(value: Any, error: Any, message: str) -> None:
+    spelled = dmljax.to_json(fill())
+    spelled["Desc"]["Value"] = value
+    with pytest.raises(error, match=r"^DML_OPERATOR_DIAGONAL_MATRIX1: " + message):
+        dmljax.from_json(spelled)
+
+
+def test_scalars_compare_by_type_and_bits() -> None:
+    of = Scalar.of
+    assert of(FLOAT32, 0.0) != of(FLOAT32, -0.0)
+    assert of(FLOAT32, np.nan) == of(FLOAT32, np.nan)
+    assert of(FLOAT32, 1) != of(DataType.INT32, 1)
+    assert of(FLOAT32, 1) == of(FLOAT32, 1.0)
+    assert (repr(of(FLOAT32, 1.5)), jnp.asarray(of(DataType.FLOAT16, 1.5).item).dtype) == ("FLOAT32 1.5", "float16")

@@ -1,0 +1,135 @@
+"""The functions beside ONNX Runtime and PyTorch, where they are installed, on random and special values."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import X64, random_indices, specials
+
+import dmljax
+from dmljax import AxisDirection
+
+DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
+RNG = np.random.default_rng(7)
+
+
+def tied(dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Small whole numbers, with many ties and zeros."""
+    return RNG.integers(-2, 3, shape).astype(dtype)
+
+
+# ONNX Runtime
+
+
+def onnxruntime_run(operator: str, inputs: list[Any], opset: int = 18, **attributes: Any) -> Any:
+    onnx = pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    helper = onnx.helper
+    names = [f"x{i}" for i in range(len(inputs))]
+    infos = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in zip(names, inputs, strict=True)
+    ]
+    output = onnx.ValueInfoProto(name="y")
+    graph = helper.make_graph([helper.make_node(operator, names, ["y"], **attributes)], "graph", infos, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, dict(zip(names, inputs, strict=True)))[0]
+
+
+def same(actual: Any, expected: Any) -> None:
+    np.testing.assert_array_equal(np.asarray(actual).astype(expected.dtype), expected, strict=True)
+
+
+def test_one_hot_is_onnxruntimes() -> None:
+    indices, values = random_indices(RNG, np.int32, (6, 5), 4), np.array([2, 9], np.float32)
+    expected = onnxruntime_run("OneHot", [indices, np.array([4], np.int32), values], axis=1)
+    same(dmljax.one_hot(indices[:, None, :], values, axis=1, depth=4), expected)
+
+
+def test_hardmax_is_onnxruntimes() -> None:
+    input = tied(np.float32, (7, 9))
+    same(dmljax.activation_hardmax(input), onnxruntime_run("Hardmax", [input], axis=-1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
+def test_nonzero_is_onnxruntimes(dtype: Any) -> None:
+    input = tied(dtype, (4, 5, 3))
+    count, coordinates = dmljax.nonzero_coordinates(input)
+    same(coordinates[: int(count)].T, onnxruntime_run("NonZero", [input]))
+
+
+def test_gather_nd1_is_onnxruntimes_in_range() -> None:
+    # ONNX Runtime refuses indices out of range, which DirectML clamps.
+    input, indices = tied(np.float32, (2, 3, 4)), RNG.integers(-3, 3, (2, 5, 1))
+    expected = onnxruntime_run("GatherND", [input, indices], batch_dims=1)
+    same(dmljax.gather_nd1(input, indices, batch_dimension_count=1), expected)
+
+
+@pytest.mark.parametrize("k", [-3, -1, 0, 1, 4])
+def test_diagonal_matrix1_is_onnxruntimes_trilu(k: int) -> None:
+    input = tied(np.float32, (3, 4))
+    for upper, bounds in ((1, (-(2**31), k)), (0, (k + 1, 2**31 - 1))):
+        expected = onnxruntime_run("Trilu", [input, np.array(k, np.int64)], upper=upper)
+        same(dmljax.diagonal_matrix1(input, 0, diagonal_fill_begin=bounds[0], diagonal_fill_end=bounds[1]), expected)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize(("name", "function"), [("ArgMax", dmljax.argmax), ("ArgMin", dmljax.argmin)])
+def test_arg_reductions_are_onnxruntimes(name: str, function: Any, last: int) -> None:
+    input = tied(np.float32, (6, 8))
+    expected = onnxruntime_run(name, [input], axis=1, keepdims=1, select_last_index=last)
+    same(function(input, axes=1, axis_direction=AxisDirection(last)), expected)
+
+
+# PyTorch
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.bool_])
+def test_nonzero_is_torchs_but_for_subnormals(dtype: Any) -> None:
+    torch = pytest.importorskip("torch")
+    input = np.stack([tied(dtype, (8,)), np.resize(specials(dtype), 8)])
+    count, coordinates = dmljax.nonzero_coordinates(input)
+    same(coordinates[: int(count)], torch.nonzero(torch.from_numpy(input)).numpy())
+
+
+def test_arg_reductions_are_torchs_with_nan() -> None:
+    torch = pytest.importorskip("torch")
+    input = np.array([[1, np.nan, 5, np.nan], [-np.inf, -np.inf, np.inf, 0]], np.float32)
+    for function, peer in ((dmljax.argmax, torch.argmax), (dmljax.argmin, torch.argmin)):
+        expected = peer(torch.from_numpy(input[:1]), dim=1, keepdim=True).numpy()
+        same(function(input[:1], axes=1), expected)
+        untied = peer(torch.from_numpy(input[1:, 1:]), dim=1, keepdim=True).numpy()
+        same(function(input[1:, 1:], axes=1), untied)
+
+
+def test_one_hot_is_torchs_in_range() -> None:
+    torch = pytest.importorskip("torch")
+    indices = RNG.integers(0, 5, (7,))
+    expected = torch.nn.functional.one_hot(torch.from_numpy(indices), 5).numpy()
+    same(dmljax.one_hot(indices[:, None], np.array([0, 1], np.int32), axis=1, depth=5), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("k", [-2, 0, 3])
+def test_diagonal_matrix1_is_torchs_triangles(dtype: Any, k: int) -> None:
+    torch = pytest.importorskip("torch")
+    input = tied(dtype, (4, 5))
+    tensor = torch.from_numpy(input)
+    upper = dmljax.diagonal_matrix1(input, 0, diagonal_fill_begin=-(2**31), diagonal_fill_end=k)
+    same(upper, torch.triu(tensor, k).numpy())
+    lower = dmljax.diagonal_matrix1(input, 0, diagonal_fill_begin=k + 1, diagonal_fill_end=2**31 - 1)
+    same(lower, torch.tril(tensor, k).numpy())
+
+
+def test_gather_nd_and_its_gradient_are_torchs_indexing() -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    input, indices = tied(np.float32, (3, 4)), RNG.integers(-3, 3, (9, 2))
+    tensor = torch.from_numpy(input).requires_grad_()
+    gathered = tensor[torch.from_numpy(indices[:, 0]), torch.from_numpy(indices[:, 1])]
+    same(dmljax.gather_nd(input, indices), gathered.detach().numpy())
+    weights = np.arange(9, dtype=np.float32)
+    (gathered * torch.from_numpy(weights)).sum().backward()
+    same(jax.grad(lambda x: (dmljax.gather_nd(x, indices) * weights).sum())(input), tensor.grad.numpy())

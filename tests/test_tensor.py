@@ -1,0 +1,249 @@
+"""TensorDesc: sizes, strides, flags, bytes, and the way between a buffer and a logical array."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_same_bits, random_array
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags, Unsupported
+
+FLOAT32, FLOAT16, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
+ALL = [data_type for data_type in DataType if data_type.name not in ("UNKNOWN", "INT4", "UINT4")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "dtype"),
+    [
+        ("FLOAT32", 1, "float32"),
+        ("FLOAT16", 2, "float16"),
+        ("UINT32", 3, "uint32"),
+        ("UINT16", 4, "uint16"),
+        ("UINT8", 5, "uint8"),
+        ("INT32", 6, "int32"),
+        ("INT16", 7, "int16"),
+        ("INT8", 8, "int8"),
+        ("FLOAT64", 9, "float64"),
+        ("UINT64", 10, "uint64"),
+        ("INT64", 11, "int64"),
+        ("UINT4", 12, "uint4"),
+        ("INT4", 13, "int4"),
+    ],
+)
+def test_the_data_types_are_directml_hs(name: str, value: int, dtype: str) -> None:
+    data_type, spelling = DataType(value), f"DML_TENSOR_DATA_TYPE_{name}"
+    assert data_type is DataType[name] is DataType(spelling)  # type: ignore[arg-type]
+    assert (str(data_type), data_type.dtype) == (f"DML_TENSOR_DATA_TYPE_{name}", jnp.dtype(dtype))
+
+
+# DMLCalcBufferTensorSize
+
+
+@pytest.mark.parametrize(
+    ("data_type", "sizes", "strides", "expected"),
+    [
+        ("FLOAT32", (1, 2, 3, 4), None, 96),
+        ("FLOAT16", (3,), None, 8),
+        ("UINT8", (1,), None, 4),
+        ("UINT8", (5,), None, 8),
+        ("FLOAT64", (3,), None, 24),
+        ("INT64", (2, 2), (1, 2), 32),
+        ("FLOAT32", (2, 3), (5, 1), 32),  # padded rows: the last row's padding does not count
+        ("FLOAT32", (2, 3), (0, 1), 12),  # broadcast rows
+        ("FLOAT32", (2, 3), (0, 0), 4),
+        ("UINT4", (5,), None, 4),
+        ("INT4", (9,), None, 8),
+        ("UINT8", (2**32 - 1,), None, 2**32),
+    ],
+)
+def test_the_size_in_bytes_is_directmls(data_type: str, sizes: Any, strides: Any, expected: int) -> None:
+    assert TensorDesc(DataType[data_type], sizes, strides).minimum_size_in_bytes == expected
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(ALL), st.lists(st.tuples(st.integers(1, 6), st.integers(0, 50)), min_size=1, max_size=8))
+def test_the_size_in_bytes_is_the_helper_functions_formula(data_type: DataType, dimensions: Any) -> None:
+    sizes, strides = zip(*dimensions, strict=True)
+    last = np.dot(np.array(sizes) - 1, strides)
+    expected = ((last + 1) * data_type.dtype.itemsize + 3) & ~3
+    assert TensorDesc(data_type, sizes, strides).minimum_size_in_bytes == expected
+
+
+# What a TensorDesc can be
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"sizes": ()}, InvalidDesc, r"DimensionCount must be in \[1, 8\]; got 0"),
+        ({"sizes": (1,) * 9}, InvalidDesc, r"DimensionCount must be in \[1, 8\]; got 9"),
+        ({"sizes": (2, 0)}, InvalidDesc, r"Sizes must be at least 1 each; got \{2,0\}"),
+        ({"sizes": (2, -1)}, InvalidDesc, r"Sizes\[1\] must be in \[0, 4294967295\]; got -1"),
+        ({"sizes": (2.0,)}, InvalidType, r"Sizes\[0\] must be an integer; got 2.0"),
+        ({"sizes": (True,)}, InvalidType, r"Sizes\[0\] must be an integer; got True"),
+        ({"sizes": 3}, InvalidType, "Sizes must be a sequence of integers; got 3"),
+        ({"sizes": "12"}, InvalidType, "Sizes must be a sequence of integers; got '12'"),
+        ({"sizes": (2**16, 2**16)}, InvalidDesc, r"must span at most 2\^32 - 1 elements; got FLOAT32 \{65536,65536\}"),
+        ({"sizes": (2, 2), "strides": (2**32 - 1, 1)}, InvalidDesc, r"must span at most 2\^32 - 1 elements"),
+        ({"sizes": (2, 2), "strides": (1,)}, InvalidDesc, r"Strides must have 2 elements, as Sizes has; got \{1\}"),
+        ({"sizes": (2, 2), "strides": ()}, InvalidDesc, r"Strides must have 2 elements, as Sizes has; got \{\}"),
+        ({"sizes": (2,), "strides": (-1,)}, InvalidDesc, r"Strides\[0\] must be in"),
+        ({"data_type": DataType.UNKNOWN}, InvalidDesc, "DataType must be a known data type; got UNKNOWN"),
+        ({"data_type": "FLOAT"}, InvalidDesc, "DataType must be one of UNKNOWN, FLOAT32, .*; got 'FLOAT'"),
+        ({"data_type": np.float32}, InvalidDesc, "DataType must be one of"),
+        ({"flags": "OWNED"}, InvalidDesc, "Flags must be one of NONE, OWNED_BY_DML; got 'OWNED'"),
+        ({"total_tensor_size_in_bytes": 8}, InvalidDesc, "TotalTensorSizeInBytes must be at least 12; got 8"),
+        ({"guaranteed_base_offset_alignment": 12}, InvalidDesc, "must be a power of two .*; got 12"),
+        (
+            {"guaranteed_base_offset_alignment": 2},
+            InvalidDesc,
+            "must be a power of two of at least the element size; got 2",
+        ),
+    ],
+)
+def test_a_tensor_desc_cannot_be(arguments: dict[str, Any], error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        TensorDesc(**{"data_type": FLOAT32, "sizes": (3,), **arguments})  # type: ignore[arg-type]
+
+
+def test_a_tensor_desc_is_hashable_whatever_sequences_it_was_made_from() -> None:
+    made = TensorDesc("FLOAT32", np.array([2, 3]), [3, 1], "OWNED_BY_DML")  # type: ignore[arg-type]
+    assert {made} == {TensorDesc(FLOAT32, (2, 3), (3, 1), TensorFlags.OWNED_BY_DML)}
+    assert (made.rank, made.element_count, made.dtype) == (2, 6, np.dtype("float32"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"), [((1, 2, 3, 4), 3), ((1, 1, 5, 5, 5), 3), ((1, 1, 1, 1), 0), ((3, 1), 2)]
+)
+def test_the_effective_rank_leaves_out_leading_ones(sizes: Any, expected: int) -> None:
+    assert TensorDesc(FLOAT32, sizes).effective_rank == expected
+
+
+# Buffers
+
+
+def test_reads_packed_transposed_broadcast_and_padded_tensors() -> None:
+    buffer = np.arange(10, dtype=np.float32)
+    read = lambda *desc: TensorDesc(FLOAT32, *desc).read(buffer).tolist()  # noqa: E731
+    assert read((2, 3)) == [[0, 1, 2], [3, 4, 5]]
+    assert read((2, 3), (1, 2)) == [[0, 2, 4], [1, 3, 5]]
+    assert read((2, 3), (0, 1)) == [[0, 1, 2], [0, 1, 2]]
+    assert read((2, 3), (5, 1)) == [[0, 1, 2], [5, 6, 7]]
+    assert read((2, 2), (1, 1)) == [[0, 1], [1, 2]]
+
+
+def test_reading_copies() -> None:
+    buffer = np.zeros(3, np.float32)
+    array = TensorDesc(FLOAT32, (3,)).read(buffer)
+    buffer[:] = 1
+    assert array.tolist() == [0, 0, 0]
+    assert array.flags.owndata
+    assert array.flags.c_contiguous
+
+
+def test_writing_leaves_the_bytes_between_the_elements_untouched() -> None:
+    buffer = bytearray(b"\xee" * 16)
+    TensorDesc(UINT8, (2, 3), (5, 2)).write(buffer, np.array([[1, 2, 3], [4, 5, 6]], np.uint8))
+    assert buffer.hex(" ") == "01 ee 02 ee 03 04 ee 05 ee 06 ee ee ee ee ee ee"
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.array, jnp.asarray])
+def test_any_object_that_holds_bytes_in_one_piece_is_a_buffer(kind: Any) -> None:
+    data = np.array([1, 2, 3], np.float32)
+    buffer = kind(data) if kind in (np.array, jnp.asarray) else kind(data.tobytes())
+    assert TensorDesc(FLOAT32, (3,)).read(buffer).tolist() == [1, 2, 3]
+
+
+def test_a_buffer_need_not_be_aligned() -> None:
+    buffer = memoryview(b"\0" + np.array([1, 2], np.float64).tobytes())[1:]
+    assert TensorDesc(DataType.FLOAT64, (2,)).read(buffer).tolist() == [1, 2]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_what_is_written_is_read_again_at_the_dot_product_of_coordinates_and_strides(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    order = data.draw(st.permutations(range(len(sizes))))
+    strides, step = [0] * len(sizes), 1
+    for axis in order:
+        step *= data.draw(st.integers(1, 2))
+        strides[axis] = step
+        step *= sizes[axis]
+    desc = TensorDesc(data.draw(st.sampled_from(ALL)), tuple(sizes), tuple(strides))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    array = random_array(rng, desc.dtype, desc.sizes)
+    buffer = np.frombuffer(rng.bytes(desc.minimum_size_in_bytes), np.uint8).copy()
+    before = buffer.copy()
+    desc.write(buffer, array)
+    assert_same_bits(desc.read(buffer), array)
+    touched = np.zeros(buffer.size, bool)
+    for coordinate in np.ndindex(*sizes):
+        start = int(np.dot(coordinate, strides)) * desc.dtype.itemsize
+        assert buffer[start : start + desc.dtype.itemsize].tobytes() == array[coordinate].tobytes()
+        touched[start : start + desc.dtype.itemsize] = True
+    assert (buffer == before)[~touched].all()
+
+
+def test_a_write_needs_a_place_for_each_element() -> None:
+    for sizes, strides in (((2, 3), (0, 1)), ((2, 2), (1, 1)), ((3, 2), (2, 4))):
+        desc = TensorDesc(UINT8, sizes, strides)
+        with pytest.raises(
+            InvalidDesc, match="Strides must give each element of an output a place of its own; got UINT8"
+        ):
+            desc.write(bytearray(32), np.zeros(sizes, np.uint8))
+    # A size of 1 does not repeat anything, whatever its stride, and dimensions may interleave.
+    TensorDesc(UINT8, (1, 3), (0, 1)).write(bytearray(3), np.zeros((1, 3), np.uint8))
+    TensorDesc(UINT8, (3, 2), (3, 4)).write(bytearray(16), np.zeros((3, 2), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("desc", "buffer", "error", "message"),
+    [
+        (
+            TensorDesc(FLOAT32, (3,)),
+            bytes(11),
+            InvalidDesc,
+            r"buffer must hold at least 12 bytes for FLOAT32 \{3\}; got 11",
+        ),
+        (
+            TensorDesc(FLOAT32, (2, 3), (5, 1)),
+            bytes(31),
+            InvalidDesc,
+            r"at least 32 bytes for FLOAT32 \{2,3\} strides \{5,1\}",
+        ),
+        (
+            TensorDesc(FLOAT32, (3,)),
+            np.zeros(6, np.float32)[::2],
+            InvalidType,
+            "buffer must hold its bytes in one piece",
+        ),
+        (TensorDesc(FLOAT32, (3,)), [1, 2, 3], InvalidType, "buffer must hold its bytes in one piece; got list"),
+        (TensorDesc(DataType.INT4, (3,)), bytes(4), Unsupported, "buffers of INT4 cannot be read or written"),
+        (TensorDesc(DataType.UINT4, (3,)), bytes(4), Unsupported, "buffers of UINT4 cannot be read or written"),
+    ],
+)
+def test_reading_refuses(desc: TensorDesc, buffer: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        desc.read(buffer)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "array", "error", "message"),
+    [
+        (bytes(12), np.zeros(3, np.float32), InvalidType, "buffer must be writable; got a read-only bytes"),
+        (bytearray(11), np.zeros(3, np.float32), InvalidDesc, "buffer must hold at least 12 bytes"),
+        (bytearray(12), np.zeros((1, 3), np.float32), InvalidDesc, r"array must be float32\[3\]; got float32\[1, 3\]"),
+        (bytearray(12), np.zeros(3, np.float64), InvalidDesc, r"array must be float32\[3\]; got float64\[3\]"),
+    ],
+)
+def test_writing_refuses(buffer: Any, array: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        TensorDesc(FLOAT32, (3,)).write(buffer, array)
+
+
+def test_a_huge_tensor_asks_for_its_bytes_and_allocates_nothing() -> None:
+    with pytest.raises(InvalidDesc, match="buffer must hold at least 17179869180 bytes"):
+        TensorDesc(FLOAT32, (2**16 - 1, 2**16 + 1)).read(bytes(4))
