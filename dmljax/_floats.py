@@ -1,5 +1,7 @@
 """Floats compared by their bits, for a backend may flush subnormals to zero first: XLA on CPU does."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,6 +10,8 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax._types import FLOATS
+
+Move = Callable[[tuple[Array, ...], Array], Array]
 
 
 def is_nonzero(x: Array) -> Array:
@@ -37,20 +41,23 @@ def _magnitude(x: Array) -> Array:
     return lax.bitcast_convert_type(x, signed) & np.array(np.iinfo(signed).max, signed)
 
 
-def select(condition: Array, x: Array, y: Array) -> Array:
-    """`jnp.where` that copies bit for bit in every type."""
-    return _select_bfloat16(condition, x, y) if x.dtype == jnp.bfloat16 else jnp.where(condition, x, y)
+def copied(move: Move, floats: tuple[Array, ...], guide: Array) -> Array:
+    """`move(floats, guide)`, where `move` does nothing with `floats` but copy elements; every bit survives.
+
+    XLA on CPU slices, selects and concatenates bfloat16 as float32, which quietens signalling NaN, so that what is
+    narrower than 32 bits is moved as integers. Derivatives move in the floats' own type.
+    """
+    is_narrow = floats[0].dtype in FLOATS and floats[0].dtype.itemsize < 4
+    return _copied_as_bits(move, floats, guide) if is_narrow else move(floats, guide)
 
 
-@jax.custom_jvp
-def _select_bfloat16(condition: Array, x: Array, y: Array) -> Array:
-    """Selects integers, because XLA on CPU selects bfloat16 as float32, which quietens a signalling NaN."""
-    bits = jnp.where(condition, lax.bitcast_convert_type(x, jnp.uint16), lax.bitcast_convert_type(y, jnp.uint16))
-    return lax.bitcast_convert_type(bits, jnp.bfloat16)
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _copied_as_bits(move: Move, floats: tuple[Array, ...], guide: Array) -> Array:
+    bits = tuple(lax.bitcast_convert_type(x, jnp.uint16) for x in floats)
+    return lax.bitcast_convert_type(move(bits, guide), floats[0].dtype)
 
 
-@_select_bfloat16.defjvp
-def _select_bfloat16_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    condition, *_ = primals
-    _, x, y = tangents
-    return _select_bfloat16(*primals), jnp.where(condition, x, y)
+@_copied_as_bits.defjvp
+def _copied_as_bits_jvp(move: Move, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    floats, guide = primals
+    return _copied_as_bits(move, floats, guide), move(tangents[0], guide)

@@ -68,20 +68,14 @@ def random_array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -
     """A third special values, a third random bits, a third small numbers, so that ties and zeros are frequent."""
     dtype = jnp.dtype(dtype)
     if dtype == np.bool_:
-        return rng.random(shape) < 0.5
+        return np.asarray(rng.random(shape) < 0.5)
     count = int(np.prod(shape))
-    special = rng.choice(specials(dtype).view(f"u{dtype.itemsize}"), count).view(dtype)
-    bits = np.frombuffer(rng.bytes(count * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)
-    small = rng.integers(0, 3, count).astype(dtype)
-    return (
-        np.where(
-            (kind := rng.integers(0, 3, count)) == 0,
-            special.view(f"u{dtype.itemsize}"),
-            np.where(kind == 1, bits.view(f"u{dtype.itemsize}"), small.view(f"u{dtype.itemsize}")),
-        )
-        .view(dtype)
-        .reshape(shape)
-    )
+    unsigned = f"u{dtype.itemsize}"
+    special = rng.choice(specials(dtype).view(unsigned), count)
+    bits = np.frombuffer(rng.bytes(count * dtype.itemsize), unsigned)
+    small = rng.integers(0, 3, count).astype(dtype).view(unsigned)
+    chosen = np.choose(rng.integers(0, 3, count), [special, bits, small])
+    return np.asarray(chosen.view(dtype).reshape(shape))
 
 
 def random_indices(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...], size: int) -> NDArray[Any]:

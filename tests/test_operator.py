@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -185,7 +184,7 @@ def test_a_desc_is_spelled_as_in_directml_h() -> None:
     ],
 )
 def test_scalars_keep_every_bit(data_type: str, value: Any, spelled: Any) -> None:
-    desc = fill(value, DataType(data_type))
+    desc = fill(value, DataType[data_type])
     json_value = dmljax.to_json(desc)["Desc"]["Value"]
     assert repr(json_value) == repr(spelled)
     assert dmljax.from_json(dmljax.to_json(desc)) == desc
@@ -203,7 +202,7 @@ def test_scalars_keep_every_bit(data_type: str, value: Any, spelled: Any) -> Non
     ],
 )
 def test_scalar_unions_may_be_objects(data_type: str, given: Any, expected: Scalar) -> None:
-    spelled = dmljax.to_json(fill(0, DataType(data_type)))
+    spelled = dmljax.to_json(fill(0, DataType[data_type]))
     spelled["Desc"]["Value"] = given
     desc = dmljax.from_json(spelled)
     assert isinstance(desc, dmljax.DiagonalMatrix1Desc)
@@ -322,4 +321,4 @@ def test_scalars_compare_by_type_and_bits() -> None:
     assert of(FLOAT32, np.nan) == of(FLOAT32, np.nan)
     assert of(FLOAT32, 1) != of(DataType.INT32, 1)
     assert of(FLOAT32, 1) == of(FLOAT32, 1.0)
-    assert (repr(of(FLOAT32, 1.5)), jnp.asarray(of(DataType.FLOAT16, 1.5).item).dtype) == ("FLOAT32 1.5", "float16")
+    assert repr(of(FLOAT32, 1.5)) == "FLOAT32 1.5"

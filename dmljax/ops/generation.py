@@ -11,7 +11,7 @@ from jax.typing import ArrayLike, DTypeLike
 from numpy.typing import NDArray
 
 from dmljax._errors import InvalidDesc, InvalidType
-from dmljax._floats import select
+from dmljax._floats import copied
 from dmljax._function import Scalar, TruncatedScalar, index_dtype, operator_function, real_array, within_range
 from dmljax._operator import (
     FL_2_0,
@@ -96,8 +96,13 @@ def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, s
         raise InvalidDesc(f"the output must have at least 2 dimensions; got sizes {tuple(sizes)}")
     for axis, size in enumerate(sizes):
         within_range(f"output_sizes[{axis}]", size, 0, UINT_MAX)
-    else_value = jnp.zeros((), value.dtype) if input is None else input
-    return select(_is_filled(tuple(sizes), begin, end), value, else_value)
+    is_filled = _is_filled(tuple(sizes), begin, end)
+    return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
+
+
+def _value_or_input(floats: tuple[Array, ...], is_filled: Array) -> Array:
+    value, *input = floats
+    return jnp.where(is_filled, value, *input or [jnp.zeros((), value.dtype)])
 
 
 def _is_filled(sizes: tuple[int, ...], begin: int, end: int) -> Array:

@@ -11,7 +11,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax._errors import InvalidDesc
-from dmljax._floats import is_nonzero, select
+from dmljax._floats import copied, is_nonzero
 from dmljax._function import index_dtype, integer_array, normal_axis, operator_function, real_array, within_range
 from dmljax._operator import (
     FL_2_0,
@@ -74,11 +74,15 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
         raise InvalidDesc(f"indices must have size 1 along axis {axis}; got shape {indices.shape}")
     if values.size < 2:
         raise InvalidDesc(f"values must have at least 2 elements; got {values.size}")
-    off, on = lax.slice(values.reshape(-1), (0,), (2,))
     index, in_range = _from_start(indices, [depth])
     sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
-    position = lax.broadcasted_iota(index.dtype, sizes, axis)
-    return select((position == index) & in_range, on, off)
+    is_hot = (lax.broadcasted_iota(index.dtype, sizes, axis) == index) & in_range
+    return copied(_on_or_off, (values,), is_hot)
+
+
+def _on_or_off(values: tuple[Array, ...], is_hot: Array) -> Array:
+    off, on = lax.slice(values[0].reshape(-1), (0,), (2,))
+    return jnp.where(is_hot, on, off)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +251,11 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
         start_indices_batching_dims=tuple(range(batch)),
     )
     sizes = (1,) * tuple_end + block
-    return lax.gather(input, position, dimensions, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+    def fetch(inputs: tuple[Array, ...], position: Array) -> Array:
+        return lax.gather(inputs[0], position, dimensions, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+    return copied(fetch, (input,), position)
 
 
 def _broken_tuple_rules(input_sizes: Sequence[int], indices_sizes: Sequence[int], batch: int) -> Iterator[str]:
