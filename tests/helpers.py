@@ -1,12 +1,13 @@
 """Comparison by bits, and arrays that hold what breaks careless code."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 from numpy.typing import NDArray
 
 from dmljax import DataType
@@ -34,6 +35,14 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
     np.testing.assert_array_equal(
         actual.view(unsigned), expected.view(unsigned), err_msg=f"{actual}\nis not\n{expected}"
     )
+
+
+def check_gradients(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """First and second derivatives, forward and backward, against finite differences.
+
+    The operators are linear in their floats, so that wide steps are exact and keep float32's rounding out.
+    """
+    check_grads(function, arguments, order=2, eps=0.5)
 
 
 def specials(dtype: Any) -> NDArray[Any]:

@@ -1,0 +1,219 @@
+"""Shows that the tests bite: plants one fault at a time in a copy of dmljax, and sees the tests catch each.
+
+Run `python tests/plant_faults.py`; `python tests/plant_faults.py narrow bands` plants only what these words match.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "dmljax"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A change of one place in one module, which some test in `tests` must notice."""
+
+    what: str
+    module: str
+    right: str
+    wrong: str
+    tests: str
+    x64: bool = True
+
+
+INDEXING, GENERATION, REDUCTION = "ops/indexing.py", "ops/generation.py", "ops/reduction.py"
+ON_INDEXING, ON_GENERATION = "ops/test_indexing.py", "ops/test_generation.py"
+ON_ACTIVATION, ON_REDUCTION = "ops/test_activation.py", "ops/test_reduction.py"
+ON_FUNCTION, ON_TENSOR, ON_OPERATOR, ON_EVERY = (
+    "test_function.py",
+    "test_tensor.py",
+    "test_operator.py",
+    "test_every_operator.py",
+)
+
+FAULTS = [
+    Fault(
+        "the last of several equal elements is hot",
+        "_axes.py",
+        "return jnp.min(jnp.where(is_extreme, position, np.array(limits.max, position.dtype))",
+        "return jnp.max(jnp.where(is_extreme, position, np.array(limits.min, position.dtype))",
+        ON_ACTIVATION,
+    ),
+    Fault("the direction of a tie is ignored", "_axes.py", "if last:", "if False:", ON_REDUCTION),
+    Fault(
+        "axes count in the order they are listed in",
+        "_function.py",
+        "sorted(normal_axis",
+        "list(normal_axis",
+        ON_ACTIVATION,
+    ),
+    Fault("subnormals count as zero", "_floats.py", "return _magnitude(x) != 0", "return x != 0", ON_INDEXING),
+    Fault("subnormals are all equal", "_floats.py", "if x.dtype not in FLOATS:", "if True:", ON_ACTIVATION),
+    Fault("-0 is less than +0", "_floats.py", "is_negative, -magnitude", "is_negative, ~magnitude", ON_ACTIVATION),
+    Fault("NaN is ordered by its sign", "_floats.py", "magnitude > infinity,", "magnitude > magnitude,", ON_ACTIVATION),
+    Fault("NaN is not the smallest", "_axes.py", "nan_is_largest=largest", "nan_is_largest=True", ON_REDUCTION),
+    Fault("signalling NaN are quietened", "_floats.py", "itemsize < 4", "itemsize < 2", ON_INDEXING),
+    Fault(
+        "unsigned indices are read as signed",
+        INDEXING,
+        "limits = np.iinfo(indices.dtype)",
+        'indices = indices.astype(f"int{indices.dtype.itemsize * 8}")\n    limits = np.iinfo(indices.dtype)',
+        ON_INDEXING,
+    ),
+    Fault(
+        "negative indices do not count from the end",
+        INDEXING,
+        "jnp.where(clamped < 0, from_end,",
+        "jnp.where(clamped < 0, jnp.zeros((), dtype),",
+        ON_INDEXING,
+    ),
+    Fault(
+        "narrow indices wrap",
+        INDEXING,
+        "lax.broadcasted_iota(index.dtype, sizes, axis) == index",
+        "lax.broadcasted_iota(indices.dtype, sizes, axis) == index.astype(indices.dtype)",
+        ON_INDEXING,
+    ),
+    Fault("indices are not clamped", INDEXING, "jnp.clip(indices, lowest, highest)", "indices", ON_INDEXING),
+    Fault("an index out of range is clamped, not ignored", INDEXING, "== index) & in_range", "== index)", ON_INDEXING),
+    Fault(
+        "on and off are computed with",
+        INDEXING,
+        "return jnp.where(is_hot, on, off)",
+        "return off + (on - off) * is_hot.astype(on.dtype)",
+        ON_INDEXING,
+    ),
+    Fault("the count stops at size", INDEXING, "found[-1].astype", "jnp.minimum(found[-1], size).astype", ON_INDEXING),
+    Fault(
+        "a row too few is filled",
+        INDEXING,
+        "coordinates.shape, 0) < count",
+        "coordinates.shape, 0) <= count",
+        ON_INDEXING,
+    ),
+    Fault("leading coordinates are kept", INDEXING, "[-columns:]", "[:columns]", ON_INDEXING),
+    Fault(
+        "a gather has no gradient",
+        INDEXING,
+        "(input,), position)",
+        "(lax.stop_gradient(input),), position)",
+        ON_INDEXING,
+    ),
+    Fault(
+        "tuples are clamped by the batch's sizes",
+        INDEXING,
+        "input.shape[batch:tuple_end],",
+        "input.shape[: tuple_end - batch],",
+        ON_INDEXING,
+    ),
+    Fault("a band is one diagonal too wide", GENERATION, "before_end = x <", "before_end = x <=", ON_GENERATION),
+    Fault("an empty band is an inverted one", GENERATION, "(end >= begin)", "(end > begin)", ON_GENERATION),
+    Fault(
+        "bands begin a diagonal late below the main one",
+        GENERATION,
+        "jnp.where(y < _like",
+        "jnp.where(y <= _like",
+        ON_GENERATION,
+    ),
+    Fault("bands at INT32_MAX wrap", GENERATION, "shift = min(diagonal, width)", "shift = diagonal", ON_GENERATION),
+    Fault(
+        "a number that does not fit is wrapped",
+        "_types.py",
+        "not lowest <= int(value) <= highest",
+        "False",
+        ON_GENERATION,
+    ),
+    Fault(
+        "-0 and 0 are one scalar",
+        "_types.py",
+        "np.asarray(exact(value, data_type.dtype)).view",
+        "np.asarray(exact(value, data_type.dtype) + 0).view",
+        ON_GENERATION,
+    ),
+    Fault("True is an axis", "_function.py", "isinstance(value, bool | np.bool_)", "False", ON_INDEXING),
+    Fault(
+        "64-bit integers are cut without a word",
+        "_function.py",
+        "if not np.iinfo(narrow).min <= extreme",
+        "if extreme is None and np.iinfo(narrow).min <= extreme",
+        ON_FUNCTION,
+        x64=False,
+    ),
+    Fault(
+        "a page's table begins a level early",
+        INDEXING,
+        "FL_4_1: rows(RANK_1_TO_8, indices=INDEX, values",
+        "FL_4_0: rows(RANK_1_TO_8, indices=INDEX, values",
+        ON_EVERY,
+    ),
+    Fault("a page's table has one type too many", REDUCTION, "UP_TO_32_BIT | INTEGER_64", "UP_TO_64_BIT", ON_EVERY),
+    Fault(
+        "a newer table does not replace the older", "_operator.py", "tables[-1].items()", "tables[0].items()", ON_EVERY
+    ),
+    Fault("sizes in bytes are not rounded up", "_tensor.py", "-(-bits // 32) * 4", "-(-bits // 8)", ON_TENSOR),
+    Fault(
+        "strides are ignored",
+        "_tensor.py",
+        "for stride in self.strides or packed_strides",
+        "for stride in packed_strides",
+        ON_TENSOR,
+    ),
+    Fault("an output may overlap itself", "_tensor.py", "if self._overlaps():", "if False:", ON_TENSOR),
+    Fault("AxisCount is not checked", "_operator.py", "if count in given and", "if False and", ON_OPERATOR),
+]
+
+
+def caught(fault: Fault | None, tests: list[str], *, x64: bool) -> tuple[bool, str]:
+    """Whether the tests fail on a copy with the fault, and the first one that does."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "dmljax"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        if fault:
+            source = (copy / fault.module).read_text()
+            if source.count(fault.right) != 1:
+                raise SystemExit(f"{fault.module} must have {fault.right!r} once, to plant {fault.what!r} there")
+            changed = source.replace(fault.right, fault.wrong)
+            if "UP_TO_64_BIT" in fault.wrong:
+                changed = changed.replace("UP_TO_32_BIT, ", "UP_TO_32_BIT, UP_TO_64_BIT, ", 1)
+            (copy / fault.module).write_text(changed)
+        # Python looks for modules in the folder that it starts in first, so that the copy is what the tests import.
+        pytest = [sys.executable, "-m", "pytest", "-c", str(TESTS.parent / "pyproject.toml"), "-p", "no:cacheprovider"]
+        command = [*pytest, "-x", "-q", "--no-header", *(str(TESTS / test) for test in tests)]
+        environment = os.environ | {"JAX_ENABLE_X64": str(int(x64)), "PYTHONDONTWRITEBYTECODE": "1"}
+        run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if run.returncode not in (0, 1):  # no test ran, or pytest was interrupted: neither tells anything
+        raise SystemExit(run.stdout + run.stderr)
+    failures = [line.split(" - ")[0] for line in run.stdout.splitlines() if line.startswith("FAILED")]
+    return run.returncode == 1, (failures or ["none"])[0].rpartition("tests/")[2]
+
+
+def main(words: list[str]) -> int:
+    chosen = [fault for fault in FAULTS if not words or any(word in fault.what for word in words)]
+    for x64 in {fault.x64 for fault in chosen}:
+        files = sorted({fault.tests for fault in chosen if fault.x64 is x64})
+        failed, first = caught(None, files, x64=x64)
+        if failed:
+            print(f"without any fault, {first} fails")
+            return 1
+    survivors = 0
+    for fault in chosen:
+        start = time.monotonic()
+        failed, first = caught(fault, [fault.tests], x64=fault.x64)
+        survivors += not failed
+        print(
+            f"{'caught' if failed else 'SURVIVES':8} {fault.what}: {first} ({time.monotonic() - start:.0f} s)",
+            flush=True,
+        )
+    print(f"{len(chosen) - survivors} of {len(chosen)} faults caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""The README's code runs and prints what it says, and what it says of JAX is so."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import X64, needs_x32, needs_x64
+
+import dmljax
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_code_prints_what_the_readme_says() -> None:
+    printed, said, names = [], [], {"dmljax": dmljax}
+    for block in BLOCKS:
+        said += [line.removeprefix("# ") for line in block.splitlines() if line.startswith("# ")]
+        with contextlib.redirect_stdout(io.StringIO()) as output, jax.numpy_dtype_promotion("standard"):
+            exec(block, names)
+        printed += output.getvalue().splitlines()
+    assert len(said) >= 6
+    assert printed == said
+
+
+def test_the_table_has_every_operator_in_the_order_of_the_registry() -> None:
+    rows = re.findall(r"^\| ([A-Z_0-9]+) \| `([a-z_0-9]+)` \|", README, re.MULTILINE)
+    names = [operator.removeprefix("DML_OPERATOR_") for operator in dmljax.OPERATORS]
+    assert sorted(rows) == sorted((name, name.lower()) for name in names)
+
+
+# What the README says that the nearest relatives in JAX do. When JAX changes, the README does.
+
+SUBNORMALS = jnp.array([[1e-40, 2e-40]], jnp.float32)
+on_cpu = pytest.mark.skipif(jax.default_backend() != "cpu", reason="tells of XLA on CPU")
+
+
+def test_jax_one_hot_wraps_narrow_indices_and_ignores_negative_ones() -> None:
+    assert jnp.flatnonzero(jax.nn.one_hot(jnp.array(3, jnp.uint8), 300)).tolist() == [3, 259]
+    assert jax.nn.one_hot(-1, 3).tolist() == [0, 0, 0]
+    hot, off, on = jax.nn.one_hot(0, 2), jnp.array(0.0, jnp.float32), jnp.array(jnp.inf, jnp.float32)
+    if not X64:
+        assert jnp.isnan(hot * (on - off) + off).tolist() == [False, True]
+
+
+@on_cpu
+def test_jax_takes_subnormals_for_equal_or_for_zero() -> None:
+    assert jnp.argmax(SUBNORMALS, -1).tolist() == [0]
+    assert dmljax.argmax(SUBNORMALS, axes=-1).tolist() == [[1]]
+    assert jnp.nonzero(SUBNORMALS)[0].size == 0
+    assert int(dmljax.nonzero_coordinates(SUBNORMALS).count) == 2
+
+
+def test_jax_argmax_fails_on_an_empty_row_where_hardmax_does_not() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        jnp.argmax(jnp.zeros((2, 0)), -1)
+    assert dmljax.activation_hardmax(jnp.zeros((2, 0))).shape == (2, 0)
+
+
+def test_jax_nonzero_needs_a_size_under_jit() -> None:
+    with pytest.raises(jax.errors.ConcretizationTypeError):
+        jax.jit(jnp.nonzero)(SUBNORMALS)
+
+
+def test_jax_argmax_takes_one_axis() -> None:
+    with pytest.raises(TypeError):
+        jnp.argmax(SUBNORMALS, (0, 1))  # type: ignore[arg-type]
+
+
+def test_jax_indexing_drops_the_gradient_of_a_clamped_index() -> None:
+    x = jnp.array([1.0, 2.0], jnp.float32)
+    assert float(x[5]) == 2
+    assert jax.grad(lambda x: x[jnp.array([5])].sum())(x).tolist() == [0, 0]
+    assert jax.grad(lambda x: dmljax.gather_nd(x, jnp.array([[5]])).sum())(x).tolist() == [0, 1]
+
+
+@needs_x64
+def test_jax_indexing_cuts_64_bit_indices() -> None:
+    x, index = jnp.array([1.0, 2.0, 3.0]), np.array([2**32 + 1])
+    assert jax.jit(lambda x, i: x[i])(x, index).tolist() == [2]
+    assert dmljax.gather_nd(x, index[:, None]).tolist() == [3]
+
+
+@needs_x32
+def test_jax_triangles_are_wrong_at_the_end_of_int32() -> None:
+    x = jnp.ones((2, 2), jnp.float32)
+    assert jnp.tril(x, 2**31 - 1).tolist() != x.tolist()
+    assert (
+        dmljax.diagonal_matrix1(x, 0, diagonal_fill_begin=2**31 - 1, diagonal_fill_end=2**31 - 1).tolist() == x.tolist()
+    )
