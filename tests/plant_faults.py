@@ -116,10 +116,10 @@ FAULTS = [
     Fault("a band is one diagonal too wide", GENERATION, "before_end = x <", "before_end = x <=", ON_GENERATION),
     Fault("an empty band is an inverted one", GENERATION, "(end >= begin)", "(end > begin)", ON_GENERATION),
     Fault(
-        "bands begin a diagonal late below the main one",
+        "a low diagonal enters in column 1",
         GENERATION,
-        "jnp.where(y < _like",
-        "jnp.where(y <= _like",
+        "_like(y, 0), jnp.minimum",
+        "_like(y, 1), jnp.minimum",
         ON_GENERATION,
     ),
     Fault("bands at INT32_MAX wrap", GENERATION, "shift = min(diagonal, width)", "shift = diagonal", ON_GENERATION),
