@@ -14,11 +14,11 @@ from dmljax._operator import lower as lower
 from dmljax._operator import minimum_feature_level as minimum_feature_level
 from dmljax._operator import to_json as to_json
 from dmljax._operator import validate as validate
+from dmljax._scalars import Scalar as Scalar
 from dmljax._tensor import TensorDesc as TensorDesc
 from dmljax._types import AxisDirection as AxisDirection
 from dmljax._types import DataType as DataType
 from dmljax._types import FeatureLevel as FeatureLevel
-from dmljax._types import Scalar as Scalar
 from dmljax._types import TensorFlags as TensorFlags
 
 # Activations

@@ -1,9 +1,7 @@
 """What dmljax raises. Each message reads `<operator>[ at <level>]: <member> must <rule>; got <value>`."""
 
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 class DmlError(Exception):
@@ -37,11 +35,3 @@ def prefixed(member: str, separator: str = ".") -> Iterator[None]:
     except DmlError as error:
         error.args = (f"{member}{separator}{error}",)
         raise
-
-
-def bound_arguments(signature: inspect.Signature, args: Any, kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    """The arguments of a call by parameter, or the refusal that Python itself would give."""
-    try:
-        return signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise InvalidType(str(error)) from None

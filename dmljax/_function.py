@@ -1,7 +1,7 @@
 """The function half of every operator: what is done to arguments before, and checked of arrays inside, a jitted call.
 
 A public function is written plain and decorated with `operator_function`, which reads the annotations:
-arrays are `ArrayLike`, a number in the operator's data type is a `Scalar`, and keyword-only parameters are static.
+arrays are `ArrayLike`, a number in the operator's data type is a `ScalarLike`, and keyword-only parameters are static.
 """
 
 import functools
@@ -16,21 +16,23 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmljax._errors import InvalidDesc, InvalidType, Unsupported, bound_arguments, prefixed, within
-from dmljax._tensor import UINT_MAX
-from dmljax._types import FLOATS, INTEGERS, REALS, AxisDirection, exact, truncated, x64_enabled
+from dmljax._checks import UINT_MAX, array, bound_arguments, integer, integer_in, integers, shown
+from dmljax._errors import InvalidDesc, InvalidType, Unsupported, prefixed, within
+from dmljax._scalars import exact, truncated
+from dmljax._types import FLOATS, INTEGERS, REALS, AxisDirection, x64_enabled
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Axes = int | Sequence[int]
-Scalar = Annotated[ArrayLike, "in the operator's data type, exactly"]
-TruncatedScalar = Annotated[ArrayLike, "in the operator's data type, after dropping a fraction"]
+ScalarLike = Annotated[ArrayLike, "in the operator's data type, exactly"]
+TruncatedScalarLike = Annotated[ArrayLike, "in the operator's data type, after dropping a fraction"]
 
 
 def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     """Makes a plain function of arrays public: an eager call is one dispatch of one compiled computation.
 
+    Scalars take the type that `dtype`, if there is such a parameter, gives, or else that of the first array.
     Keyword-only arguments are static. They are brought to one spelling first (`axis=True` and `1.0` are refused,
     NumPy's integers become ints), so that equal keys of the compilation cache mean equal requests.
     """
@@ -38,7 +40,7 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     statics = [key for key, parameter in signature.parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
-    scalars = {key: hints[key] for key in signature.parameters if hints[key] in (Scalar, TruncatedScalar)}
+    scalars = {key: hints[key] for key in signature.parameters if hints[key] in (ScalarLike, TruncatedScalarLike)}
     arrays = [key for key in signature.parameters if key not in statics and key not in scalars]
     optional = {key for key, hint in hints.items() if type(None) in get_args(hint)}
     converters = dict.fromkeys(arrays, _array) | {key: _STATIC[_without_none(hints[key])] for key in statics}
@@ -54,9 +56,9 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
                 if given[key] is not None or key not in optional:
                     given[key] = convert(key, given[key])
             for key, kind in scalars.items():
-                typed = (given.get("dtype"), *(getattr(given[array], "dtype", None) for array in arrays))
+                typed = (given.get("dtype"), *(getattr(given[key], "dtype", None) for key in arrays))
                 dtype = next((dtype for dtype in typed if dtype is not None), None)
-                given[key] = _scalar(key, given[key], dtype, truncate=kind is TruncatedScalar)
+                given[key] = _scalar(key, given[key], dtype, truncate=kind is TruncatedScalarLike)
             return cast(R, compiled(**given))
 
     return call
@@ -67,64 +69,63 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
 
 def _array(name: str, value: Any) -> Any:
     """`value` as JAX takes it without loss: an array, or a Python number, which stays weakly typed."""
-    if not isinstance(value, jax.Array) and hasattr(value, "__jax_array__"):
-        value = value.__jax_array__()
     if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
         return value if isinstance(value, bool | float) else _fitting(name, value)
-    if not isinstance(value, jax.Array | np.ndarray | np.generic):
-        raise InvalidType(f"{name} must be a JAX or NumPy array; got {type(value).__name__}")
-    if isinstance(value, np.ma.MaskedArray):
-        raise InvalidType(f"{name} must be an array without a mask; got MaskedArray")
-    _require_real(name, value.dtype)
-    if value.dtype in (np.int64, np.uint64) and not x64_enabled():
-        return _narrowed(name, value)
-    return value
+    given = array(name, value)
+    _require_real(name, given.dtype)
+    return given if given.dtype.itemsize < 8 or x64_enabled() else _narrowed(name, given)
 
 
-def _narrowed(name: str, value: Any) -> Any:
-    """64-bit integers from NumPy in 32 bits, where JAX would cut them without a word."""
-    narrow = np.dtype(f"{value.dtype.kind}4")
-    if isinstance(value, jax.Array):
-        raise Unsupported(f"{name} must be of at most 32 bits unless jax_enable_x64 is set; got {value.dtype}")
-    if value.size:
-        for extreme in (value.min(), value.max()):
-            if not np.iinfo(narrow).min <= extreme <= np.iinfo(narrow).max:
+def _narrowed(name: str, given: Array | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """NumPy's 64 bits in 32: floats rounded as JAX does, integers whole, where JAX would cut them without a word."""
+    if isinstance(given, jax.Array):
+        raise Unsupported(f"{name} must be of at most 32 bits unless jax_enable_x64 is set; got {given.dtype}")
+    narrow = np.dtype(f"{given.dtype.kind}4")
+    if given.dtype in INTEGERS and given.size:
+        limits = np.iinfo(narrow)
+        for extreme in (given.min(), given.max()):
+            if not limits.min <= extreme <= limits.max:
                 raise InvalidDesc(f"{name} must fit {narrow} unless jax_enable_x64 is set; got {extreme}")
-    return value.astype(narrow)
+    with np.errstate(over="ignore"):
+        return given.astype(narrow)
 
 
 def _fitting(name: str, value: int) -> int:
     default = np.iinfo(np.int64 if x64_enabled() else np.int32)
     if not default.min <= value <= default.max:
-        raise InvalidDesc(f"{name} must fit {default.dtype}; got {value}")
+        raise InvalidDesc(f"{name} must fit {default.dtype}; got {shown(value)}")
     return value
 
 
 def _scalar(name: str, value: Any, dtype: Any, *, truncate: bool) -> Any:
     """`value` in `dtype`, or in the type that JAX gives it where `dtype` is None.
 
-    The value of a Python or NumPy number is known, so that it can be checked; that of a JAX array is not looked at.
+    The value of a Python or NumPy number is known, so that it can be checked. That of a JAX array is not looked at:
+    it has `dtype` already, or is a Python number that a transformation traced, which a floating type may round.
     """
     if isinstance(value, bool | int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        target = _default_dtype(value) if dtype is None else jax.dtypes.canonicalize_dtype(dtype)
         with prefixed(name, " "):
-            return (truncated if truncate else exact)(value, np.dtype(target))
+            return (truncated if truncate else exact)(value, _default_dtype(value) if dtype is None else dtype)
     value = _array(name, value)
     if value.ndim != 0:
         raise InvalidDesc(f"{name} must be a scalar; got shape {value.shape}")
     if dtype is None or value.dtype == dtype:
         return value
-    # A weakly typed tracer stands for a Python number, which follows the operator's type where that loses nothing.
     if value.weak_type and dtype in FLOATS:
         return value.astype(dtype)
-    raise InvalidType(f"{name} must be of {np.dtype(dtype).name}, or a Python number; got {value.dtype} array")
+    raise InvalidType(
+        f"{name} must be of {dtype}, or a Python number that is known while tracing; got an array of {value.dtype}"
+    )
 
 
 def _default_dtype(value: Any) -> np.dtype[Any]:
     if isinstance(value, np.ndarray | np.generic):
         return np.dtype(jax.dtypes.canonicalize_dtype(value.dtype))
-    kind = "bool" if isinstance(value, bool) else type(value).__name__ + ("64" if x64_enabled() else "32")
-    return np.dtype(kind)
+    if isinstance(value, bool):
+        return np.dtype(np.bool_)
+    if isinstance(value, int):
+        return np.dtype(np.int64 if x64_enabled() else np.int32)
+    return np.dtype(np.float64 if x64_enabled() else np.float32)
 
 
 def _without_none(hint: Any) -> Any:
@@ -132,30 +133,18 @@ def _without_none(hint: Any) -> Any:
     return functools.reduce(operator.or_, kept) if type(None) in get_args(hint) else hint
 
 
-def _whole(name: str, value: Any) -> int:
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise InvalidType(f"{name} must be an int that is known while tracing; got {_described(value)}") from None
-
-
-def _wholes(name: str, values: Any) -> tuple[int, ...]:
-    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str):
-        raise InvalidType(f"{name} must be a sequence of ints; got {_described(values)}")
-    return tuple(_whole(f"{name}[{i}]", value) for i, value in enumerate(values))
-
-
 def _axes(name: str, values: Any) -> tuple[int, ...]:
-    return _wholes(name, values) if isinstance(values, Sequence | np.ndarray) else (_whole(name, values),)
+    is_several = isinstance(values, Sequence) or np.ndim(values) > 0
+    return integers(name, values) if is_several else (integer(name, values),)
 
 
 def _dtype(name: str, value: Any) -> np.dtype[Any]:
     try:
+        if isinstance(value, jax.Array):
+            raise TypeError
         dtype: np.dtype[Any] = jnp.dtype(value)
-    except TypeError:
-        raise InvalidType(f"{name} must be a dtype; got {value!r}") from None
+    except (TypeError, ValueError):
+        raise InvalidType(f"{name} must be a dtype; got {shown(value)}") from None
     _require_real(name, dtype)
     if value is int or value is float:  # Python's own types mean JAX's defaults
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
@@ -166,21 +155,17 @@ def _dtype(name: str, value: Any) -> np.dtype[Any]:
 
 def _direction(name: str, value: Any) -> AxisDirection:
     if not isinstance(value, AxisDirection):
-        raise InvalidType(f"{name} must be an AxisDirection; got {value!r}")
+        raise InvalidType(f"{name} must be an AxisDirection; got {shown(value)}")
     return value
 
 
 _STATIC: dict[Any, Callable[[str, Any], Any]] = {
-    int: _whole,
-    Sequence[int]: _wholes,
+    int: integer,
+    Sequence[int]: integers,
     Axes: _axes,
     DTypeLike: _dtype,
     AxisDirection: _direction,
 }
-
-
-def _described(value: Any) -> str:
-    return f"a traced {value.aval}" if isinstance(value, jax.core.Tracer) else repr(value)
 
 
 # Arrays, inside the jitted call
@@ -193,23 +178,31 @@ def _require_real(name: str, dtype: Any) -> None:
 
 def real_array(name: str, value: ArrayLike) -> Array:
     """`value` as an array of one of the types that operators compute with."""
-    array = jnp.asarray(value)
-    _require_real(name, array.dtype)
-    return array
+    given = jnp.asarray(value)
+    _require_real(name, given.dtype)
+    return given
 
 
 def integer_array(name: str, value: ArrayLike) -> Array:
     """`value` as an array of integers; bool is none."""
-    array = real_array(name, value)
-    if array.dtype not in INTEGERS:
-        raise InvalidType(f"{name} must be of an integer type; got {array.dtype}")
-    return array
+    given = real_array(name, value)
+    if given.dtype not in INTEGERS:
+        raise InvalidType(f"{name} must be of an integer type; got {given.dtype}")
+    return given
+
+
+def require_rank(name: str, given: Array, lowest: int) -> None:
+    """Refuses an array of fewer than `lowest` dimensions."""
+    if given.ndim < lowest:
+        raise InvalidDesc(
+            f"{name} must have at least {lowest} {'dimension' if lowest == 1 else 'dimensions'}; got {given.ndim}"
+        )
 
 
 def normal_axis(name: str, axis: int, rank: int) -> int:
     """`axis` counted from the first dimension."""
     if not -rank <= axis < rank:
-        raise InvalidDesc(f"{name} must be in [{-rank}, {rank}); got {axis}")
+        raise InvalidDesc(f"{name} must be in [{-rank}, {rank}); got {shown(axis)}")
     return axis % rank
 
 
@@ -222,14 +215,7 @@ def normal_axes(name: str, axes: Axes, rank: int) -> tuple[int, ...]:
     return tuple(normal)
 
 
-def within_range(name: str, value: int, lowest: int, highest: int) -> int:
-    """`value`, if it lies in [lowest, highest]."""
-    if not lowest <= value <= highest:
-        raise InvalidDesc(f"{name} must be in [{lowest}, {highest}]; got {value}")
-    return value
-
-
 def index_dtype(name: str, count: int) -> np.dtype[Any]:
     """The integer type in which positions among `count` elements are computed, with room for `count` itself."""
-    within_range(name, count, 0, UINT_MAX)
+    integer_in(name, count, 0, UINT_MAX)
     return np.dtype(np.int32 if count <= np.iinfo(np.int32).max else np.uint32)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from dmljax._checks import integer_in, named, uints
 from dmljax._errors import InvalidDesc, InvalidType, prefixed
-from dmljax._tensor import TensorDesc, integer, named, unsigned_integers
-from dmljax._types import DataType, HeaderEnum, Scalar, TensorFlags
+from dmljax._scalars import Scalar
+from dmljax._tensor import TensorDesc
+from dmljax._types import DataType, HeaderEnum, TensorFlags
 
 
 class Kind(ABC):
@@ -58,16 +60,18 @@ class Tensor(Kind):
         for key in ("DataType", "Sizes"):
             if key not in fields:
                 raise InvalidDesc(f"{name}.{key} must be given")
-        flags = fields.get("Flags") or []
-        flags = [json_string(f"{name}.Flags", flag) for flag in (flags if isinstance(flags, list) else [flags])]
+        listed = fields.get("Flags")
+        flags = listed if isinstance(listed, list) else [] if listed is None else [listed]
+        spelled = [json_string(f"{name}.Flags", flag) for flag in flags]
+        alignment = fields.get("GuaranteedBaseOffsetAlignment")
         with prefixed(name):
             return TensorDesc(
                 data_type=named(DataType, "DataType", json_string("DataType", fields["DataType"])),
                 sizes=fields["Sizes"],
                 strides=fields.get("Strides"),
-                flags=max((named(TensorFlags, "Flags", flag) for flag in flags), default=TensorFlags.NONE),
-                total_tensor_size_in_bytes=fields.get("TotalTensorSizeInBytes") or None,
-                guaranteed_base_offset_alignment=fields.get("GuaranteedBaseOffsetAlignment") or 0,
+                flags=max((named(TensorFlags, "Flags", flag) for flag in spelled), default=TensorFlags.NONE),
+                total_tensor_size_in_bytes=fields.get("TotalTensorSizeInBytes"),
+                guaranteed_base_offset_alignment=0 if alignment is None else alignment,
             )
 
 
@@ -82,7 +86,7 @@ class Integer(Kind):
     highest: int
 
     def settled(self, name: str, value: Any, data_type: DataType | None) -> int:
-        return integer(name, value, self.lowest, self.highest)
+        return integer_in(name, value, self.lowest, self.highest)
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class UintArray(Kind):
     count: str
 
     def settled(self, name: str, value: Any, data_type: DataType | None) -> tuple[int, ...]:
-        return unsigned_integers(name, value)
+        return uints(name, value)
 
     def to_json(self, value: tuple[int, ...]) -> list[int]:
         return list(value)
@@ -105,8 +109,6 @@ class Enumeration(Kind):
     enumeration: type[HeaderEnum]
 
     def settled(self, name: str, value: Any, data_type: DataType | None) -> HeaderEnum:
-        if isinstance(value, HeaderEnum) and not isinstance(value, self.enumeration):
-            raise InvalidType(f"{name} must be of {self.enumeration.__name__}; got {value}")
         member: HeaderEnum = named(self.enumeration, name, value)
         return member
 
@@ -158,7 +160,7 @@ class Number(Kind):
         ((key, value),) = fields.items()
         if key == typed:
             return f"{name}.{key}", value
-        return name, Scalar(data_type, integer(f"{name}.{key}", value, 0, 2**data_type.bits - 1))
+        return name, Scalar(data_type, integer_in(f"{name}.{key}", value, 0, 2**data_type.bits - 1))
 
 
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -172,7 +174,7 @@ def json_object(path: str, value: Any, keys: Iterable[str]) -> dict[str, Any]:
         if key not in keys:
             nearest = get_close_matches(str(key), keys, n=1)
             hint = f", did you mean {nearest[0]}?" if nearest else ""
-            raise InvalidDesc(f"{path} must have no field {key!r}{hint}; its fields are {', '.join(keys)}")
+            raise InvalidDesc(f"{path} must have no field {key!r}{hint}; its fields are {', '.join(keys) or 'none'}")
     return value
 
 

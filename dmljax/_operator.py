@@ -3,16 +3,16 @@
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import jax
-import numpy as np
 
-from dmljax._errors import InvalidDesc, InvalidType, Unsupported, bound_arguments, within
+from dmljax._checks import UINT_MAX, array, bound_arguments, integer, named, settle, shown
+from dmljax._errors import InvalidDesc, InvalidType, Unsupported, within
 from dmljax._members import Enumeration, Integer, Kind, Number, Tensor, UintArray, json_object, json_string
-from dmljax._tensor import UINT_MAX, TensorDesc, braced, named, settle
+from dmljax._tensor import TensorDesc, braced
 from dmljax._types import LATEST, AxisDirection, DataType, FeatureLevel, x64_enabled
 
 # What the members of a desc are annotated with
@@ -114,9 +114,10 @@ class Operator:
         """The member that `field` mirrors."""
         return next(member for member in cls.members() if member.field == field)
 
-    def tensors(self, *, is_input: bool) -> dict[str, TensorDesc]:
-        """The input or output tensors that are present, by field, in the header's order."""
-        wanted = [member.field for member in self.members() if member.kind == Tensor(is_input)]
+    def tensors(self, *, is_input: bool | None = None) -> dict[str, TensorDesc]:
+        """The tensors that are present, all of them or the inputs or outputs alone, by field in the header's order."""
+        kinds = [Tensor(True), Tensor(False)] if is_input is None else [Tensor(is_input)]
+        wanted = [member.field for member in self.members() if member.kind in kinds]
         return {field: getattr(self, field) for field in wanted if getattr(self, field) is not None}
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
@@ -183,11 +184,11 @@ def _listed(things: Any) -> str:
 
 def broken_rules(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
     """Everything that keeps a device of `feature_level` from accepting `desc`, a sentence each."""
-    level = named(FeatureLevel, "feature_level", feature_level)
+    level = _level(desc, feature_level)
     tables = [table for introduced, table in sorted(desc.support.items()) if introduced <= level]
     if not tables:
         return (f"the operator must not be used below {min(desc.support)}; got {level}",)
-    tensors = desc.tensors(is_input=True) | desc.tensors(is_input=False)
+    tensors = desc.tensors()
     table = (
         rule
         for field, cell in tables[-1].items()
@@ -207,8 +208,23 @@ def validate(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> N
     """
     rules = broken_rules(desc, feature_level=feature_level)
     if rules:
-        level = named(FeatureLevel, "feature_level", feature_level)
-        raise InvalidDesc(f"{desc.type} at {level}: " + "\n  ".join(rules))
+        raise _refusal(desc, _level(desc, feature_level), rules)
+
+
+def _level(desc: Operator, feature_level: FeatureLevel | str) -> FeatureLevel:
+    _require_operator(desc)
+    with within(desc.type):
+        level: FeatureLevel = named(FeatureLevel, "feature_level", feature_level)
+    return level
+
+
+def _require_operator(desc: Any) -> None:
+    if not isinstance(desc, Operator):
+        raise InvalidType(f"a descriptor must be an Operator; got {shown(desc)}")
+
+
+def _refusal(desc: Operator, level: FeatureLevel, rules: Iterable[str]) -> InvalidDesc:
+    return InvalidDesc(f"{desc.type} at {level}: " + "\n  ".join(rules))
 
 
 def minimum_feature_level(desc: Operator) -> FeatureLevel:
@@ -219,10 +235,10 @@ def minimum_feature_level(desc: Operator) -> FeatureLevel:
     FeatureLevel.FL_3_0
     """
     for level in FeatureLevel:
-        if not broken_rules(desc, feature_level=level):
+        rules = broken_rules(desc, feature_level=level)
+        if not rules:
             return level
-    validate(desc)
-    raise InvalidDesc(f"{desc.type}: no feature level accepts {desc}")  # one that a later level withdrew
+    raise _refusal(desc, level, rules)
 
 
 def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Any]:
@@ -247,7 +263,7 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
             arrays = bound_arguments(signature, args, kwargs).arguments
             _require_64_bits_available(desc)
             for field, tensor in inputs.items():
-                _require_shape_dtype(desc.member(field).name, arrays[field], tensor)
+                arrays[field] = _matching(desc.member(field).name, arrays[field], tensor)
         return _lowered(desc, *arrays.values())
 
     lowered.__name__ = lowered.__qualname__ = desc.type.removeprefix("DML_OPERATOR_").lower()
@@ -264,7 +280,7 @@ def _lowered(desc: Operator, *inputs: Any) -> Any:
 def _require_64_bits_available(desc: Operator) -> None:
     if x64_enabled():
         return
-    for field, tensor in (desc.tensors(is_input=True) | desc.tensors(is_input=False)).items():
+    for field, tensor in (desc.tensors()).items():
         if tensor.data_type.bits > 32:
             raise Unsupported(
                 f"{desc.member(field).name}.DataType {tensor.data_type.name} must have jax_enable_x64 set, for JAX has"
@@ -272,13 +288,13 @@ def _require_64_bits_available(desc: Operator) -> None:
             )
 
 
-def _require_shape_dtype(name: str, array: Any, tensor: TensorDesc) -> None:
-    if not isinstance(array, jax.Array | np.ndarray | np.generic):
-        raise InvalidType(f"{name} must be a JAX or NumPy array; got {type(array).__name__}")
-    if array.dtype != tensor.dtype:
-        raise InvalidType(f"{name} must be of {tensor.dtype}, as its desc is; got {array.dtype}")
-    if array.shape != tensor.sizes:
-        raise InvalidDesc(f"{name} must have Sizes {braced(tensor.sizes)}; got {braced(array.shape)}")
+def _matching(name: str, value: Any, tensor: TensorDesc) -> Any:
+    given = array(name, value)
+    if given.dtype != tensor.dtype:
+        raise InvalidType(f"{name} must be of {tensor.dtype}, as its desc is; got {given.dtype}")
+    if given.shape != tensor.sizes:
+        raise InvalidDesc(f"{name} must have Sizes {braced(tensor.sizes)}; got {braced(given.shape)}")
+    return given
 
 
 # Descriptors as JSON objects, in the spelling of directml.h
@@ -291,6 +307,7 @@ def to_json(desc: Operator) -> dict[str, Any]:
     >>> to_json(ActivationHardmaxDesc(input=tensor, output=tensor))["Type"]
     'DML_OPERATOR_ACTIVATION_HARDMAX'
     """
+    _require_operator(desc)
     json: dict[str, Any] = {}
     for member in desc.members():
         value = getattr(desc, member.field)
@@ -335,6 +352,6 @@ def from_json(json: Any) -> Operator:
     desc = operator(**settled)
     with within(operator.type):
         for name, count in counts.items():
-            if count in given and given[count] != len(given[name]):
+            if given.get(count) is not None and integer(count, given[count]) != len(given[name]):
                 raise InvalidDesc(f"{count} must be {len(given[name])}, as {name} has elements; got {given[count]}")
     return desc

@@ -1,7 +1,6 @@
-"""TensorDesc: how a tensor lies in a buffer. Nothing else in dmljax knows of strides, flags or bytes."""
+"""TensorDesc: how a tensor lies in a buffer. Nothing else in dmljax computes with strides or bytes."""
 
 import math
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +9,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from dmljax._checks import UINT_MAX, array, integer_in, named, settle, uints
 from dmljax._errors import InvalidDesc, InvalidType, Unsupported
 from dmljax._types import DataType, TensorFlags
 
 MAX_DIMENSION_COUNT = 8
-UINT_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 
 
@@ -38,16 +37,16 @@ class TensorDesc:
 
     def __post_init__(self) -> None:
         total, alignment = self.total_tensor_size_in_bytes, self.guaranteed_base_offset_alignment
+        # 0 is what a C program leaves there that wants the minimum.
+        total_size = None if total is None else integer_in("TotalTensorSizeInBytes", total, 0, UINT64_MAX) or None
         settle(
             self,
             data_type=named(DataType, "DataType", self.data_type),
-            sizes=unsigned_integers("Sizes", self.sizes),
-            strides=None if self.strides is None else unsigned_integers("Strides", self.strides),
+            sizes=uints("Sizes", self.sizes),
+            strides=None if self.strides is None else uints("Strides", self.strides),
             flags=named(TensorFlags, "Flags", self.flags),
-            total_tensor_size_in_bytes=None
-            if total is None
-            else integer("TotalTensorSizeInBytes", total, 0, UINT64_MAX),
-            guaranteed_base_offset_alignment=integer("GuaranteedBaseOffsetAlignment", alignment, 0, UINT_MAX),
+            total_tensor_size_in_bytes=total_size,
+            guaranteed_base_offset_alignment=integer_in("GuaranteedBaseOffsetAlignment", alignment, 0, UINT_MAX),
         )
         for rule in self._broken_rules():
             raise InvalidDesc(rule)
@@ -115,17 +114,19 @@ class TensorDesc:
         """Copies the logical array out of `buffer`, any object that holds its bytes in one piece."""
         return self._view(np.frombuffer(_bytes_of(buffer), np.uint8)).copy()
 
-    def write(self, buffer: Any, array: Any) -> None:
+    def write(self, buffer: Any, logical: Any) -> None:
         """Copies a logical array into `buffer`; the bytes between its elements stay as they are."""
-        array = np.asarray(array)
-        if array.shape != self.sizes or array.dtype != self.dtype:
-            raise InvalidDesc(f"array must be {self.dtype}{list(self.sizes)}; got {array.dtype}{list(array.shape)}")
-        target = np.frombuffer(_bytes_of(buffer), np.uint8)
-        if not target.flags.writeable:
+        logical = np.asarray(array("array", logical))
+        if logical.shape != self.sizes or logical.dtype != self.dtype:
+            expected, given = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
+            raise InvalidDesc(f"array must be {expected}; got {given}")
+        data = np.frombuffer(_bytes_of(buffer), np.uint8)
+        if not data.flags.writeable:
             raise InvalidType(f"buffer must be writable; got a read-only {type(buffer).__name__}")
+        view = self._view(data)
         if self._overlaps():
             raise InvalidDesc(f"Strides must give each element of an output a place of its own; got {self}")
-        self._view(target)[...] = array
+        view[...] = logical
 
     def _view(self, data: NDArray[np.uint8]) -> NDArray[Any]:
         if self.data_type.bits < 8:
@@ -139,28 +140,24 @@ class TensorDesc:
         return np.ndarray(self.sizes, self.dtype, buffer=data.data, strides=strides)
 
     def _overlaps(self) -> bool:
-        steps = sorted((stride, size) for size, stride in zip(self.sizes, self.strides or (), strict=False) if size > 1)
+        strides = self.strides or packed_strides(self.sizes)
+        steps = sorted((stride, size) for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
         reach = 0
         for stride, size in steps:
-            if stride <= reach or stride == 0:
+            if stride == 0:
+                return True
+            if stride <= reach:
                 break
             reach += (size - 1) * stride
         else:  # each dimension steps over everything that the smaller ones reach
             return False
-        places = np.zeros((), np.int64)
-        for stride, size in steps:
-            places = places[..., None] + np.arange(size) * stride
-        return np.unique(places).size < places.size
+        taken = np.zeros(self._last_element + 1, bool)
+        np.lib.stride_tricks.as_strided(taken, self.sizes, strides)[...] = True
+        return int(taken.sum()) < self.element_count
 
     def __str__(self) -> str:
         strides = "" if self.strides is None else f" strides {braced(self.strides)}"
         return f"{self.data_type.name} {braced(self.sizes)}{strides}"
-
-
-def settle(frozen: object, **fields: Any) -> None:
-    """Sets fields of a frozen dataclass, from its own `__post_init__` alone."""
-    for name, value in fields.items():
-        object.__setattr__(frozen, name, value)
 
 
 def braced(sizes: Iterable[int]) -> str:
@@ -179,37 +176,8 @@ def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
 
 
-def named(enumeration: Any, member: str, value: Any) -> Any:
-    """`value` as a member of `enumeration`, given by member, number or name."""
-    try:
-        return enumeration(value)
-    except ValueError:
-        expected = ", ".join(enumeration.__members__)
-        raise InvalidDesc(f"{member} must be one of {expected}; got {value!r}") from None
-
-
-def integer(member: str, value: Any, lowest: int, highest: int) -> int:
-    """`value` as an int in [lowest, highest]."""
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        whole = operator.index(value)
-    except TypeError:
-        raise InvalidType(f"{member} must be an integer; got {value!r}") from None
-    if not lowest <= whole <= highest:
-        raise InvalidDesc(f"{member} must be in [{lowest}, {highest}]; got {whole}")
-    return whole
-
-
-def unsigned_integers(member: str, values: Any) -> tuple[int, ...]:
-    """`values` as a tuple of UINTs."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidType(f"{member} must be a sequence of integers; got {values!r}")
-    return tuple(integer(f"{member}[{i}]", value, 0, UINT_MAX) for i, value in enumerate(values))
-
-
 def _bytes_of(buffer: Any) -> memoryview:
     try:
         return memoryview(buffer).cast("B")
-    except TypeError as error:
+    except (TypeError, ValueError, BufferError) as error:
         raise InvalidType(f"buffer must hold its bytes in one piece; got {type(buffer).__name__} ({error})") from None

@@ -1,17 +1,14 @@
-"""The enumerations of directml.h, the named sets of data types, and numbers that keep their type."""
+"""The enumerations of directml.h and the named sets of data types."""
 
 import enum
-import math
-import numbers
-from dataclasses import dataclass
-from functools import cached_property
+import string
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmljax._errors import InvalidDesc, InvalidType
+from dmljax._errors import InvalidDesc
 
 
 class HeaderEnum(enum.IntEnum):
@@ -71,7 +68,7 @@ class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
     @property
     def bits(self) -> int:
         """How many bits one element takes in a buffer."""
-        return int(self.name.lstrip("FLOATUIN"))
+        return int(self.dtype.name.lstrip(string.ascii_lowercase))
 
 
 class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):
@@ -101,7 +98,7 @@ class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
-        return cls.__members__.get("FL_" + value.removeprefix(cls.prefix).removeprefix("FL_"))
+        return cls.__members__.get(value) or cls.__members__.get("FL_" + value.removeprefix(cls.prefix))
 
     @property
     def spelling(self) -> str:
@@ -143,85 +140,6 @@ INTEGERS = frozenset(jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bit
 REALS = FLOATS | INTEGERS | {jnp.dtype("bool")}
 
 
-def exact(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """`value` as a scalar of `dtype`: floats round to the nearest, everything else is equal or refused.
-
-    >>> exact(7.0, np.dtype("uint8")).item(), exact(0.1, np.dtype("float16")).item()
-    (7, 0.0999755859375)
-    """
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    is_number = value.dtype in REALS if isinstance(value, np.generic) else isinstance(value, numbers.Real)
-    if not is_number:
-        raise InvalidType(f"must be a real number; got {value!r}")
-    if isinstance(value, np.generic) and value.dtype == dtype:
-        return value
-    return _rounded(value, dtype) if dtype in FLOATS else _equal(value, dtype)
-
-
-def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """`value` as a scalar of `dtype`, without its fraction if that is an integer type."""
-    drops_fraction = (
-        jnp.issubdtype(dtype, jnp.integer) and isinstance(value, float | np.floating) and np.isfinite(value)
-    )
-    return exact(int(value) if drops_fraction else value, dtype)
-
-
 def x64_enabled() -> bool:
     """Whether JAX has 64-bit types, here and now."""
     return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
-
-
-def _rounded(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    try:
-        double = np.float64(value)
-    except OverflowError:  # an int beyond 2**1024
-        double = np.float64(math.inf)
-    with np.errstate(over="ignore"):
-        rounded: np.generic = double.astype(dtype)
-    if np.isinf(np.float64(rounded)) and value not in (math.inf, -math.inf):
-        raise InvalidDesc(f"must fit {dtype.name}; got {value}")
-    return rounded
-
-
-def _equal(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    # NumPy's iinfo does not know the 4-bit types.
-    limits = None if dtype == np.bool_ else jnp.iinfo(dtype)
-    lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
-    if not math.isfinite(value) or value != int(value) or not lowest <= int(value) <= highest:
-        raise InvalidDesc(f"must be a whole number in [{lowest}, {highest}] to fit {dtype.name}; got {value}")
-    whole: np.generic = dtype.type(int(value))
-    return whole
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A number with its data type, compared by type and bits: -0.0 is not 0.0, NaN equals itself, 1 is not 1.0."""
-
-    data_type: DataType
-    bits: int
-
-    @classmethod
-    def of(cls, data_type: DataType, value: Any) -> Self:
-        """`value` in `data_type`; refuses what does not fit.
-
-        >>> Scalar.of(DataType.FLOAT32, -0.0) == Scalar.of(DataType.FLOAT32, 0.0)
-        False
-        """
-        if isinstance(value, Scalar):
-            if value.data_type is not data_type:
-                raise InvalidDesc(f"must be of {data_type.name}; got {value}")
-            value = value.item
-        raw = np.asarray(exact(value, data_type.dtype)).view(f"u{data_type.dtype.itemsize}")
-        return cls(data_type, int(raw))
-
-    @cached_property
-    def item(self) -> np.generic:
-        """The number as a NumPy scalar."""
-        dtype = self.data_type.dtype
-        raw = np.array([self.bits], f"u{dtype.itemsize}")
-        number: np.generic = raw.view(dtype)[0]
-        return number
-
-    def __repr__(self) -> str:
-        return f"{self.data_type.name} {self.item}"

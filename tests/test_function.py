@@ -1,5 +1,6 @@
 """What every operator function does with its arguments, shown on one or two of them."""
 
+import enum
 from typing import Any
 
 import jax
@@ -56,6 +57,21 @@ def test_64_bit_jax_arrays_are_refused_without_64_bit_types() -> None:
         dmljax.nonzero_coordinates(input)
 
 
+@needs_x32
+def test_64_bit_floats_of_jax_are_refused_without_64_bit_types() -> None:
+    with enable_x64(True):
+        input = jnp.asarray(np.array([0.1]))
+    with pytest.raises(Unsupported, match=r"^gather_nd: input must be of at most 32 bits unless .*; got float64"):
+        dmljax.gather_nd(input, np.array([[0]]))
+
+
+@needs_x32
+def test_float64_of_numpy_is_a_float32_beside_one() -> None:
+    ones = np.ones((2, 2))
+    assert_same_bits(dmljax.diagonal_matrix1(ones, jnp.float32(3)), np.array([[3, 1], [1, 3]], np.float32))
+    assert dmljax.diagonal_matrix1(ones, 0.1).dtype == np.float32
+
+
 @needs_x64
 def test_64_bit_integers_are_whole_with_64_bit_types() -> None:
     values = np.array([2**63 - 1, -(2**63)])
@@ -98,6 +114,55 @@ def test_other_types_are_refused_by_name(dtype: str) -> None:
 def test_numpys_integers_serve_as_static_arguments() -> None:
     result = dmljax.one_hot(np.array([[1]]), VALUES, axis=np.int64(1), depth=np.uint8(2))  # type: ignore[arg-type]
     assert result.tolist() == [[0, 1]]
+
+
+def test_arrays_without_dimensions_serve_as_integers_and_arrays_of_one_as_sequences() -> None:
+    input: Any = np.ones((2, 3), np.float32)
+    axis: Any = np.array(1)
+    assert dmljax.argmax(input, axes=axis).shape == (2, 1)
+    axes: Any = np.array([0, 1])
+    assert dmljax.argmax(input, axes=axes).shape == (1, 1)
+    sizes: Any = np.array([2, 3])
+    assert dmljax.diagonal_matrix1(None, 1, output_sizes=sizes).shape == (2, 3)
+
+
+@pytest.mark.parametrize("sizes", [b"\2\3", {2, 3}, np.ones((2, 2), int), np.array(3), iter([2, 3]), "23"])
+def test_what_is_no_sequence_of_integers_is_refused(sizes: Any) -> None:
+    with pytest.raises(InvalidType, match=r"^diagonal_matrix1: output_sizes must be a sequence of integers; got "):
+        dmljax.diagonal_matrix1(None, 1, output_sizes=sizes)
+
+
+@pytest.mark.parametrize("dtype", [jnp.zeros(2), np.zeros(2), 7, "FLOAT", object(), "S1", complex])
+def test_what_is_no_dtype_of_numbers_is_refused(dtype: Any) -> None:
+    with pytest.raises(InvalidType, match=r"^diagonal_matrix1: dtype must be "):
+        dmljax.diagonal_matrix1(None, 1, output_sizes=(2, 2), dtype=dtype)
+
+
+def test_numbers_of_any_python_kind_are_taken_for_their_value() -> None:
+    class Level(enum.IntEnum):
+        HIGH = 7
+
+    class Metres(float):
+        pass
+
+    assert int(dmljax.diagonal_matrix1(jnp.zeros((1, 1), jnp.uint8), Level.HIGH)[0, 0]) == 7
+    assert float(dmljax.diagonal_matrix1(None, Metres(0.5), output_sizes=(1, 1))[0, 0]) == 0.5
+    assert dmljax.one_hot(np.array([[0]]), VALUES, axis=1, depth=Level.HIGH).shape == (1, 7)
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_integers_too_long_to_print_are_refused_by_their_length(digits: int) -> None:
+    long = f"an int of {(10**digits).bit_length()} bits"
+    with pytest.raises(InvalidDesc, match=f"^one_hot: depth must be in .*; got {long}"):
+        dmljax.one_hot(np.array([[0]]), VALUES, axis=1, depth=10**digits)
+    with pytest.raises(InvalidDesc, match=f"^diagonal_matrix1: value must .*float32; got {long}"):
+        dmljax.diagonal_matrix1(jnp.zeros((2, 2), jnp.float32), 10**digits)
+    with pytest.raises(InvalidDesc, match=f"^diagonal_matrix: value must .*int8; got {long}"):
+        dmljax.diagonal_matrix(10**digits, output_sizes=(2, 2), dtype="int8")
+    with pytest.raises(InvalidDesc, match=f"^argmax: axes must be in .*; got {long}"):
+        dmljax.argmax(VALUES, axes=10**digits)
+    with pytest.raises(InvalidDesc, match=f"^nonzero_coordinates: input must fit .*; got {long}"):
+        dmljax.nonzero_coordinates(10**digits)
 
 
 def test_arguments_may_be_given_by_name() -> None:

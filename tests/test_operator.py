@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -138,6 +140,40 @@ def test_lowering_refuses_what_the_level_does() -> None:
         dmljax.lower(fill(), feature_level="5_0")
 
 
+class Parameter:
+    """Something that is no array and knows one."""
+
+    def __jax_array__(self) -> jax.Array:
+        return jnp.array([[[[1.0, 5.0, 5.0], [2.0, 0.0, 1.0]]]], jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("input", "error", "message"),
+    [
+        (np.zeros((1, 1, 2, 3)), InvalidType, "InputTensor must be of float32, as its desc is; got float64"),
+        (np.zeros((2, 3), np.float32), InvalidDesc, r"InputTensor must have Sizes \{1,1,2,3\}; got \{2,3\}"),
+        ([[1.0]], InvalidType, "InputTensor must be a JAX or NumPy array; got list"),
+        (1.0, InvalidType, "InputTensor must be a JAX or NumPy array; got float"),
+        (None, InvalidType, "InputTensor must be a JAX or NumPy array; got NoneType"),
+        (np.ma.zeros((1, 1, 2, 3), np.float32), InvalidType, "InputTensor must be an array without a mask"),
+    ],
+)
+def test_a_lowered_desc_takes_nothing_but_its_arrays(input: Any, error: Any, message: str) -> None:
+    hardmax = dmljax.lower(HARDMAX)
+    assert hardmax(Parameter()).tolist() == [[[[0, 1, 0], [1, 0, 0]]]]
+    with pytest.raises(error, match=r"^DML_OPERATOR_ACTIVATION_HARDMAX: " + message):
+        hardmax(input)
+
+
+@pytest.mark.parametrize(
+    "use", [dmljax.validate, dmljax.lower, dmljax.to_json, dmljax.broken_rules, dmljax.minimum_feature_level]
+)
+@pytest.mark.parametrize("given", [5, None, MATRIX, dmljax.ActivationHardmaxDesc])
+def test_what_is_no_descriptor_is_refused(use: Any, given: Any) -> None:
+    with pytest.raises(InvalidType, match="a descriptor must be an Operator; got "):
+        use(given)
+
+
 # JSON
 
 
@@ -266,6 +302,19 @@ GOOD: dict[str, Any] = {
         ),
         ({"InputTensor": {"Type": "BUFFER", "Desc": 3}}, InvalidType, "InputTensor.Desc must be an object; got 3"),
         ({"Axis": 1}, InvalidDesc, "Desc must have no field 'Axis', did you mean Axes?"),
+        ({"AxisCount": True}, InvalidType, "AxisCount must be an integer; got True"),
+        ({"InputTensor": ""}, InvalidType, "InputTensor must be an object; got ''"),
+        ({"AxisDirection": ""}, InvalidDesc, "AxisDirection must be one of INCREASING, DECREASING; got ''"),
+        (
+            {"InputTensor": {"DataType": "FLOAT32", "Sizes": [2, 3], "TotalTensorSizeInBytes": False}},
+            InvalidType,
+            "InputTensor.TotalTensorSizeInBytes must be an integer; got False",
+        ),
+        (
+            {"InputTensor": {"DataType": "FLOAT32", "Sizes": [2, 3], "Flags": ""}},
+            InvalidDesc,
+            "InputTensor.Flags must be one of NONE, OWNED_BY_DML; got ''",
+        ),
         ({"AxisCount": 2}, InvalidDesc, "AxisCount must be 1, as Axes has elements; got 2"),
         ({"Axes": 1}, InvalidType, "Axes must be a sequence of integers; got 1"),
         ({"Axes": [True]}, InvalidType, r"Axes\[0\] must be an integer; got True"),
@@ -305,7 +354,7 @@ def test_json_that_is_no_operator_is_refused(given: Any, error: Any, message: st
         ({"Float32": 7, "UInt32": 7}, InvalidDesc, "Value must have the one field"),
         ({"UInt32": 2**32}, InvalidDesc, r"Value.UInt32 must be in \[0, 4294967295\]"),
         (1e39, InvalidDesc, "Value must fit float32; got 1e"),
-        (10**400, InvalidDesc, "Value must fit float32; got 1"),
+        (10**400, InvalidDesc, "Value must fit float32; got an int of 1329 bits"),
     ],
 )
 def test_json_scalars_are_refused(value: Any, error: Any, message: str) -> None:
@@ -321,4 +370,18 @@ def test_scalars_compare_by_type_and_bits() -> None:
     assert of(FLOAT32, np.nan) == of(FLOAT32, np.nan)
     assert of(FLOAT32, 1) != of(DataType.INT32, 1)
     assert of(FLOAT32, 1) == of(FLOAT32, 1.0)
-    assert repr(of(FLOAT32, 1.5)) == "FLOAT32 1.5"
+    assert str(of(FLOAT32, 1.5)) == "FLOAT32 1.5"
+
+
+@pytest.mark.parametrize(
+    ("data_type", "bits", "error", "message"),
+    [
+        (DataType.UINT8, 256, InvalidDesc, r"bits must be in \[0, 255\]; got 256"),
+        (DataType.UINT8, 1.0, InvalidType, "bits must be an integer; got 1.0"),
+        ("FLOAT", 0, InvalidDesc, "data_type must be one of"),
+        (DataType.UNKNOWN, 0, InvalidDesc, "DataType must be a known data type; got UNKNOWN"),
+    ],
+)
+def test_a_scalar_cannot_be(data_type: Any, bits: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        Scalar(data_type, bits)

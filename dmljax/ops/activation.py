@@ -7,8 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax._axes import extreme_position, positions_along
-from dmljax._errors import InvalidDesc
-from dmljax._function import Axes, normal_axes, operator_function, real_array
+from dmljax._function import Axes, normal_axes, operator_function, real_array, require_rank
 from dmljax._operator import (
     FL_1_0,
     FL_2_0,
@@ -59,8 +58,7 @@ def activation_hardmax1(input: ArrayLike, *, axes: Axes) -> Array:
 
 def _hardmax(input: ArrayLike, *, axes: Axes) -> Array:
     input = real_array("input", input)
-    if input.ndim == 0:
-        raise InvalidDesc("input must have at least 1 dimension; got 0")
+    require_rank("input", input, 1)
     axes = normal_axes("axes", axes, input.ndim)
     if input.size == 0:
         return input

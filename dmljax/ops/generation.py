@@ -10,9 +10,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 from numpy.typing import NDArray
 
+from dmljax._checks import UINT_MAX, integer_in
 from dmljax._errors import InvalidDesc, InvalidType
 from dmljax._floats import copied
-from dmljax._function import Scalar, TruncatedScalar, index_dtype, operator_function, real_array, within_range
+from dmljax._function import ScalarLike, TruncatedScalarLike, index_dtype, operator_function, real_array, require_rank
 from dmljax._operator import (
     FL_2_0,
     FL_2_1,
@@ -32,8 +33,8 @@ from dmljax._operator import (
     same_sizes,
     same_type,
 )
-from dmljax._tensor import UINT_MAX
-from dmljax._types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, truncated
+from dmljax._scalars import truncated
+from dmljax._types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
@@ -42,7 +43,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 @operator_function
 def diagonal_matrix(
-    value: TruncatedScalar, *, offset: int = 0, output_sizes: Sequence[int], dtype: DTypeLike | None = None
+    value: TruncatedScalarLike, *, offset: int = 0, output_sizes: Sequence[int], dtype: DTypeLike | None = None
 ) -> Array:
     """Writes `value` where column - row equals `offset`, 0 elsewhere; leading dimensions are batches.
 
@@ -51,14 +52,14 @@ def diagonal_matrix(
     >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
     [[0, 2, 0], [0, 0, 2]]
     """
-    within_range("offset", offset, INT32_MIN, INT32_MAX)
+    integer_in("offset", offset, INT32_MIN, INT32_MAX)
     return _filled_diagonals(None, real_array("value", value), offset, offset + 1, output_sizes)
 
 
 @operator_function
 def diagonal_matrix1(
     input: ArrayLike | None,
-    value: Scalar,
+    value: ScalarLike,
     *,
     diagonal_fill_begin: int = 0,
     diagonal_fill_end: int = 1,
@@ -76,12 +77,13 @@ def diagonal_matrix1(
     >>> diagonal_matrix1(jnp.array([[4, 7], [1, 2]]), 0, diagonal_fill_begin=1, diagonal_fill_end=0).tolist()
     [[4, 0], [0, 2]]
     """
-    within_range("diagonal_fill_begin", diagonal_fill_begin, INT32_MIN, INT32_MAX)
-    within_range("diagonal_fill_end", diagonal_fill_end, INT32_MIN, INT32_MAX)
+    integer_in("diagonal_fill_begin", diagonal_fill_begin, INT32_MIN, INT32_MAX)
+    integer_in("diagonal_fill_end", diagonal_fill_end, INT32_MIN, INT32_MAX)
     value = real_array("value", value)
     if input is None:
         return _filled_diagonals(None, value, diagonal_fill_begin, diagonal_fill_end, output_sizes)
     input = real_array("input", input)
+    require_rank("input", input, 2)
     if dtype is not None and dtype != input.dtype:
         raise InvalidType(f"dtype must be that of input, {input.dtype}; got {dtype}")
     if output_sizes is not None and tuple(output_sizes) != input.shape:
@@ -93,9 +95,9 @@ def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, s
     if sizes is None:
         raise InvalidDesc("output_sizes must be given where input is not; got None")
     if len(sizes) < 2:
-        raise InvalidDesc(f"the output must have at least 2 dimensions; got sizes {tuple(sizes)}")
+        raise InvalidDesc(f"output_sizes must have at least 2 elements; got {tuple(sizes)}")
     for axis, size in enumerate(sizes):
-        within_range(f"output_sizes[{axis}]", size, 0, UINT_MAX)
+        integer_in(f"output_sizes[{axis}]", size, 0, UINT_MAX)
     is_filled = _is_filled(tuple(sizes), begin, end)
     return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
 

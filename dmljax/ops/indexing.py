@@ -10,9 +10,10 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from dmljax._checks import UINT_MAX, integer_in, shown
 from dmljax._errors import InvalidDesc
 from dmljax._floats import copied, is_nonzero
-from dmljax._function import index_dtype, integer_array, normal_axis, operator_function, real_array, within_range
+from dmljax._function import index_dtype, integer_array, normal_axis, operator_function, real_array, require_rank
 from dmljax._operator import (
     FL_2_0,
     FL_2_1,
@@ -32,7 +33,7 @@ from dmljax._operator import (
     same_rank,
     same_type,
 )
-from dmljax._tensor import UINT_MAX, braced, without_leading_ones
+from dmljax._tensor import braced, without_leading_ones
 from dmljax._types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
 
@@ -68,8 +69,9 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
     [[0, 0, 5], [0, 0, 0]]
     """
     indices, values = integer_array("indices", indices), real_array("values", values)
+    require_rank("indices", indices, 1)
     axis = normal_axis("axis", axis, indices.ndim)
-    within_range("depth", depth, 1, UINT_MAX)
+    integer_in("depth", depth, 1, UINT_MAX)
     if indices.shape[axis] != 1:
         raise InvalidDesc(f"indices must have size 1 along axis {axis}; got shape {indices.shape}")
     if values.size < 2:
@@ -143,21 +145,31 @@ def nonzero_coordinates(
     """
     input = real_array("input", input)
     shape = input.shape or (1,)
-    size = within_range("size", input.size if size is None else size, 0, UINT_MAX)
+    size = integer_in("size", input.size if size is None else size, 0, UINT_MAX)
     fewest = max(1, len(without_leading_ones(shape)))
-    columns = within_range("columns", len(shape) if columns is None else columns, fewest, len(shape))
-    within_range("fill_value", fill_value, 0, UINT_MAX)
+    columns = integer_in("columns", len(shape) if columns is None else columns, fewest, len(shape))
+    integer_in("fill_value", fill_value, 0, UINT_MAX)
 
     present = is_nonzero(input).reshape(-1)
     dtype = index_dtype("size", max(input.size, size))
     found = jnp.cumsum(present, dtype=dtype)
     count = found[-1].astype(jnp.uint32) if input.size else jnp.zeros((), jnp.uint32)
     # Everything without a row goes to a spare one at the end: a scatter in bounds is cheaper than one that drops.
-    row = jnp.where(present & (found <= size), found - 1, jnp.array(size, dtype))
-    element = jnp.zeros(size + 1, dtype).at[row].set(lax.iota(dtype, input.size), mode="promise_in_bounds")[:size]
+    spare = np.array(size, dtype)
+    row = jnp.where(present & (found <= spare), found - 1, spare)
+    element = _scattered(lax.iota(dtype, input.size), row, size + 1)[:size]
     coordinates = jnp.stack(_unravelled(element, shape)[-columns:], axis=-1).astype(jnp.uint32)
     is_filled = lax.broadcasted_iota(jnp.uint32, coordinates.shape, 0) < count
     return NonzeroCoordinates(count, jnp.where(is_filled, coordinates, jnp.uint32(fill_value)))
+
+
+def _scattered(elements: Array, rows: Array, size: int) -> Array:
+    """`elements` at their `rows` of `size`; `.at[].set` would make signed what counts beyond 2^31."""
+    numbers = lax.ScatterDimensionNumbers(
+        update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
+    )
+    empty = jnp.zeros(size, elements.dtype)
+    return lax.scatter(empty, rows[:, None], elements, numbers, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def _unravelled(element: Array, shape: Sequence[int]) -> list[Array]:
@@ -188,9 +200,11 @@ class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES"):
             yield from same_rank(self, "input", "output_count", "output_coordinates")
         if self.output_count.element_count != 1:
             yield f"OutputCountTensor.Sizes must all be 1; got {braced(self.output_count.sizes)}"
-        *leading, rows, columns = 0, *self.output_coordinates.sizes
-        if any(size != 1 for size in leading[1:]):
-            yield f"OutputCoordinatesTensor.Sizes must be 1 before the last two; got {braced(leading[1:])}"
+        if self.output_coordinates.rank < 2:
+            return  # the table says so
+        *leading, rows, columns = self.output_coordinates.sizes
+        if any(size != 1 for size in leading):
+            yield f"OutputCoordinatesTensor.Sizes must be 1 before the last two; got {braced(leading)}"
         if rows != self.input.element_count:
             yield f"OutputCoordinatesTensor must have {self.input.element_count} rows, one for each element; got {rows}"
         fewest = max(1, self.input.effective_rank)
@@ -233,7 +247,10 @@ def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: i
 
 def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int) -> Array:
     input, indices = real_array("input", input), integer_array("indices", indices)
-    for rule in _broken_tuple_rules(input.shape, indices.shape, batch_dimension_count):
+    require_rank("input", input, 1)
+    require_rank("indices", indices, 1)
+    names = "input", "indices", "batch_dimension_count"
+    for rule in _broken_tuple_rules(input.shape, indices.shape, batch_dimension_count, names):
         raise InvalidDesc(rule)
     batch, tuple_end = batch_dimension_count, batch_dimension_count + indices.shape[-1]
     bounds, block = input.shape[batch:tuple_end], input.shape[tuple_end:]
@@ -258,25 +275,25 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
     return copied(fetch, (input,), position)
 
 
-def _broken_tuple_rules(input_sizes: Sequence[int], indices_sizes: Sequence[int], batch: int) -> Iterator[str]:
-    """The rules that tie input, indices and batch to each other, on natural sizes."""
-    ranks = len(input_sizes), len(indices_sizes)
-    if min(ranks) < 1:
-        yield f"input and indices must have at least 1 dimension; got {ranks[0]} and {ranks[1]}"
-        return
-    if not 0 <= batch < min(ranks):
-        yield f"batch dimension count must be in [0, {min(ranks)}); got {batch}"
+def _broken_tuple_rules(
+    input_sizes: Sequence[int], indices_sizes: Sequence[int], batch: int, names: tuple[str, str, str]
+) -> Iterator[str]:
+    """The rules that tie input, indices and batch, which the caller calls by `names`, to each other."""
+    input, indices, count = names
+    lower_rank = min(len(input_sizes), len(indices_sizes))
+    if not 0 <= batch < lower_rank:
+        yield f"{count} must be in [0, {lower_rank}); got {shown(batch)}"
         return
     batches = tuple(input_sizes[:batch]), tuple(indices_sizes[:batch])
     if batches[0] != batches[1]:
-        yield f"batch sizes of input and indices must be equal; got {braced(batches[0])} and {braced(batches[1])}"
-    longest, tuple_size = ranks[0] - batch, indices_sizes[-1]
+        yield f"{input} and {indices} must have the same batch sizes; got {braced(batches[0])} and {braced(batches[1])}"
+    longest, tuple_size = len(input_sizes) - batch, indices_sizes[-1]
     if not 1 <= tuple_size <= longest:
-        yield f"index tuples must have 1 to {longest} coordinates; got {tuple_size}"
+        yield f"{indices} must hold tuples of 1 to {longest} coordinates; got {tuple_size}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Gather(Operator):
+class _GatherDesc(Operator):
     """What both gathers share: the counts of the dimensions that mean anything, and the sizes of the output."""
 
     input: Input
@@ -308,7 +325,8 @@ class _Gather(Operator):
         if broken:
             return
         natural_input, natural_indices = self._natural_sizes()
-        for rule in _broken_tuple_rules(natural_input, natural_indices, self._batch):
+        names = "InputTensor", "IndicesTensor", "BatchDimensionCount"
+        for rule in _broken_tuple_rules(natural_input, natural_indices, self._batch, names):
             yield rule
             broken = True
         if broken:
@@ -328,7 +346,7 @@ class _Gather(Operator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatherNdDesc(_Gather, type="DML_OPERATOR_GATHER_ND"):
+class GatherNdDesc(_GatherDesc, type="DML_OPERATOR_GATHER_ND"):
     """`DML_GATHER_ND_OPERATOR_DESC`, lowered to `gather_nd`."""
 
     support = {
@@ -339,7 +357,7 @@ class GatherNdDesc(_Gather, type="DML_OPERATOR_GATHER_ND"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatherNd1Desc(_Gather, type="DML_OPERATOR_GATHER_ND1"):
+class GatherNd1Desc(_GatherDesc, type="DML_OPERATOR_GATHER_ND1"):
     """`DML_GATHER_ND1_OPERATOR_DESC`, lowered to `gather_nd1`."""
 
     batch_dimension_count: Uint

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax._axes import extreme_position
 from dmljax._errors import InvalidDesc, InvalidType
-from dmljax._function import Axes, normal_axes, operator_function, real_array
+from dmljax._function import Axes, normal_axes, operator_function, real_array, require_rank
 from dmljax._operator import (
     FL_3_0,
     FL_4_1,
@@ -70,6 +70,7 @@ def _arg_reduce(input: ArrayLike, axes: Axes, direction: AxisDirection, dtype: D
     input, dtype = real_array("input", input), jnp.dtype(dtype)
     if dtype not in INTEGERS:
         raise InvalidType(f"dtype must be an integer type; got {dtype}")
+    require_rank("input", input, 1)
     axes = normal_axes("axes", axes, input.ndim)
     reduced = math.prod(input.shape[axis] for axis in axes)
     if reduced == 0:
@@ -80,7 +81,7 @@ def _arg_reduce(input: ArrayLike, axes: Axes, direction: AxisDirection, dtype: D
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ArgReduce(Operator):
+class _ArgReduceDesc(Operator):
     """What ARGMAX and ARGMIN share: all but the function."""
 
     input: Input
@@ -105,7 +106,7 @@ class _ArgReduce(Operator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArgmaxDesc(_ArgReduce, type="DML_OPERATOR_ARGMAX"):
+class ArgmaxDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMAX"):
     """`DML_ARGMAX_OPERATOR_DESC`, lowered to `argmax`."""
 
     def lower(self, input: Array) -> Array:
@@ -113,7 +114,7 @@ class ArgmaxDesc(_ArgReduce, type="DML_OPERATOR_ARGMAX"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArgminDesc(_ArgReduce, type="DML_OPERATOR_ARGMIN"):
+class ArgminDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMIN"):
     """`DML_ARGMIN_OPERATOR_DESC`, lowered to `argmin`."""
 
     def lower(self, input: Array) -> Array:

@@ -139,16 +139,15 @@ ONE_HOT_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "one value": ({"values": jnp.array([1])}, InvalidDesc, "values must have at least 2 elements; got 1"),
     "depth 0": ({"depth": 0}, InvalidDesc, r"depth must be in \[1, 4294967295\]; got 0"),
     "negative depth": ({"depth": -1}, InvalidDesc, r"depth must be in \[1, 4294967295\]; got -1"),
-    "a floating depth": ({"depth": 3.0}, InvalidType, r"depth must be an int that is known while tracing; got 3\.0"),
+    "a floating depth": ({"depth": 3.0}, InvalidType, r"depth must be an integer; got 3\.0"),
     "axis past the rank": ({"axis": 2}, InvalidDesc, r"axis must be in \[-2, 2\); got 2"),
     "axis below the rank": ({"axis": -3}, InvalidDesc, r"axis must be in \[-2, 2\); got -3"),
-    "a bool axis": ({"axis": True}, InvalidType, "axis must be an int .*; got True"),
+    "a bool axis": ({"axis": True}, InvalidType, "axis must be an integer; got True"),
     "a thick axis": ({"indices": jnp.array([[1, 2]])}, InvalidDesc, r"size 1 along axis 1; got shape \(1, 2\)"),
-    "a scalar index": ({"indices": jnp.array(1)}, InvalidDesc, r"axis must be in \[0, 0\); got 1"),
+    "a scalar index": ({"indices": jnp.array(1)}, InvalidDesc, "indices must have at least 1 dimension; got 0"),
     "a masked array": ({"indices": np.ma.array([[1]], mask=[[True]])}, InvalidType, "array without a mask"),
-    "foreign byte order": ({"indices": np.array([[1]], ">i4")}, InvalidType, "got >i4"),
     "a random key": ({"values": jax.random.key(0)}, InvalidType, "values must be bool"),
-    "no axis": ({"axis": None}, InvalidType, "axis must be an int .*; got None"),
+    "no axis": ({"axis": None}, InvalidType, "axis must be an integer; got None"),
 }
 
 
@@ -166,8 +165,13 @@ def test_one_hot_refuses(case: str) -> None:
         dmljax.one_hot(**arguments)
 
 
+def test_arrays_of_another_byte_order_are_read_as_the_numbers_they_hold() -> None:
+    result = dmljax.one_hot(np.array([[1], [-1]], ">i4"), np.array([0.5, 2], ">f4"), axis=1, depth=3)
+    assert_same_bits(result, np.array([[0.5, 2, 0.5], [0.5, 0.5, 2]], np.float32))
+
+
 def test_one_hot_refuses_a_traced_axis() -> None:
-    with pytest.raises(InvalidType, match="axis must be an int that is known while tracing; got a traced"):
+    with pytest.raises(InvalidType, match="axis must be an integer that is known while tracing; got a traced"):
         jax.jit(lambda axis: dmljax.one_hot(jnp.array([[1]]), jnp.array([0, 1]), axis=axis, depth=3))(1)
 
 
@@ -247,6 +251,15 @@ def test_nonzero_may_be_mapped() -> None:
     mapped = jax.vmap(lambda x: dmljax.nonzero_coordinates(x, size=2))(batch)
     assert mapped.count.tolist() == [2, 0, 3]
     assert mapped.coordinates[..., 0].tolist() == [[0, 2], [0, 0], [0, 1]]
+
+
+def test_nonzero_has_rows_beyond_int32() -> None:
+    # Too large to run here: the types tell. Every position is computed in uint32, none passes through int32.
+    count_rows = jax.make_jaxpr(lambda x: dmljax.nonzero_coordinates(x, size=2**31 + 5))
+    jaxpr = count_rows(jax.ShapeDtypeStruct((3, 4), np.uint8))
+    assert jaxpr.out_avals[1].shape == (2**31 + 5, 2)
+    assert "i32[2147483" not in str(jaxpr)
+    assert "i32[12" not in str(jaxpr)
 
 
 NONZERO_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -363,14 +376,14 @@ GATHER_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "floating indices": ({"indices": jnp.ones((2, 1))}, InvalidType, "indices must be of an integer type; got float"),
     "bool indices": ({"indices": jnp.ones((2, 1), bool)}, InvalidType, "indices must be of an integer type; got bool"),
     "a list of indices": ({"indices": [[0]]}, InvalidType, "indices must be a JAX or NumPy array; got list"),
-    "a scalar input": ({"input": jnp.array(1)}, InvalidDesc, "must have at least 1 dimension; got 0 and 2"),
-    "scalar indices": ({"indices": jnp.array(1)}, InvalidDesc, "must have at least 1 dimension; got 2 and 0"),
+    "a scalar input": ({"input": jnp.array(1)}, InvalidDesc, "input must have at least 1 dimension; got 0"),
+    "scalar indices": ({"indices": jnp.array(1)}, InvalidDesc, "indices must have at least 1 dimension; got 0"),
     "tuples too long": ({"indices": jnp.zeros((2, 3), int)}, InvalidDesc, "1 to 2 coordinates; got 3"),
     "empty tuples": ({"indices": jnp.zeros((2, 0), int)}, InvalidDesc, "1 to 2 coordinates; got 0"),
     "other batch sizes": (
         {"indices": jnp.zeros((3, 1), int), "batch_dimension_count": 1},
         InvalidDesc,
-        "batch sizes of input and indices must be equal; got \\{2\\} and \\{3\\}",
+        r"input and indices must have the same batch sizes; got \{2\} and \{3\}",
     ),
     "tuples too long for the batch": (
         {"indices": jnp.zeros((2, 2), int), "batch_dimension_count": 1},
@@ -380,9 +393,9 @@ GATHER_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "too many batches": (
         {"batch_dimension_count": 2},
         InvalidDesc,
-        r"batch dimension count must be in \[0, 2\); got 2",
+        r"batch_dimension_count must be in \[0, 2\); got 2",
     ),
-    "negative batches": ({"batch_dimension_count": -1}, InvalidDesc, "batch dimension count must be in"),
+    "negative batches": ({"batch_dimension_count": -1}, InvalidDesc, "batch_dimension_count must be in"),
     "nothing to fetch": ({"input": jnp.zeros((0, 3))}, InvalidDesc, r"must have elements to fetch; got shape \(0, 3\)"),
 }
 
@@ -514,12 +527,12 @@ def gather_desc(**change: Any) -> dmljax.GatherNd1Desc:
         ({"input_dimension_count": 0}, r"InputDimensionCount must be in \[1, 4\]; got 0"),
         ({"indices_dimension_count": 5}, r"IndicesDimensionCount must be in \[1, 4\]; got 5"),
         ({"input_dimension_count": 2}, r"InputTensor.Sizes must be 1 before the last 2; got \{1,3,2,5\}"),
-        ({"batch_dimension_count": 3}, r"batch dimension count must be in \[0, 3\); got 3"),
+        ({"batch_dimension_count": 3}, r"BatchDimensionCount must be in \[0, 3\); got 3"),
         (
             {"indices": TensorDesc(INT32, (1, 2, 4, 1))},
-            "batch sizes of input and indices must be equal; got \\{3\\} and \\{2\\}",
+            r"InputTensor and IndicesTensor must have the same batch sizes; got \{3\} and \{2\}",
         ),
-        ({"indices": TensorDesc(INT32, (1, 3, 4, 3))}, "index tuples must have 1 to 2 coordinates; got 3"),
+        ({"indices": TensorDesc(INT32, (1, 3, 4, 3))}, "IndicesTensor must hold tuples of 1 to 2 coordinates; got 3"),
     ],
 )
 def test_gather_desc_refuses(change: dict[str, Any], message: str) -> None:

@@ -1,0 +1,94 @@
+"""Arguments brought to one form, or refused by name: integers, enumerators, arrays, and whole calls."""
+
+import inspect
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dmljax._errors import InvalidDesc, InvalidType
+from dmljax._types import HeaderEnum
+
+UINT_MAX = 2**32 - 1
+
+
+def shown(value: Any) -> str:
+    """`value` for a message; an int with too many digits to print, or to read, by its length."""
+    if isinstance(value, jax.core.Tracer):
+        return f"a traced {value.aval}"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an int of {value.bit_length()} bits"
+    return repr(value)
+
+
+def integer(name: str, value: Any) -> int:
+    """`value` as an int: a Python or NumPy integer, or anything else that knows its index; True is none."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        known = " that is known while tracing" if isinstance(value, jax.core.Tracer) else ""
+        raise InvalidType(f"{name} must be an integer{known}; got {shown(value)}") from None
+
+
+def integer_in(name: str, value: Any, lowest: int, highest: int) -> int:
+    """`value` as an int in [lowest, highest]."""
+    whole = integer(name, value)
+    if not lowest <= whole <= highest:
+        raise InvalidDesc(f"{name} must be in [{lowest}, {highest}]; got {shown(whole)}")
+    return whole
+
+
+def integers(name: str, values: Any) -> tuple[int, ...]:
+    """`values`, a sequence or an array of one dimension, as a tuple of ints."""
+    is_sequence = isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray)
+    if not is_sequence and not (isinstance(values, np.ndarray) and values.ndim == 1):
+        raise InvalidType(f"{name} must be a sequence of integers; got {shown(values)}")
+    return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(values))
+
+
+def uints(name: str, values: Any) -> tuple[int, ...]:
+    """`values` as a tuple of UINTs."""
+    return tuple(integer_in(f"{name}[{i}]", value, 0, UINT_MAX) for i, value in enumerate(integers(name, values)))
+
+
+def named(enumeration: type[HeaderEnum], name: str, value: Any) -> Any:
+    """`value` as a member of `enumeration`: one of its members, or a member's number or name."""
+    is_foreign = isinstance(value, HeaderEnum) and not isinstance(value, enumeration)
+    if isinstance(value, str | int) and not isinstance(value, bool) and not is_foreign:
+        try:
+            return enumeration(value)  # type: ignore[arg-type]  # names are found by its _missing_
+        except ValueError:
+            pass
+    raise InvalidDesc(f"{name} must be one of {', '.join(enumeration.__members__)}; got {shown(value)}")
+
+
+def array(name: str, value: Any) -> jax.Array | np.ndarray[Any, Any]:
+    """`value`, if it is a JAX or NumPy array or knows its JAX array, in the machine's byte order."""
+    if not isinstance(value, jax.Array) and hasattr(type(value), "__jax_array__"):
+        value = value.__jax_array__()
+    if not isinstance(value, jax.Array | np.ndarray | np.generic):
+        raise InvalidType(f"{name} must be a JAX or NumPy array; got {type(value).__name__}")
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidType(f"{name} must be an array without a mask; got MaskedArray")
+    if isinstance(value, jax.Array):
+        return value
+    native = np.asarray(value)
+    return native if native.dtype.isnative else native.astype(native.dtype.newbyteorder("="))
+
+
+def bound_arguments(signature: inspect.Signature, args: Any, kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """The arguments of a call by parameter, or the refusal that Python itself would give."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise InvalidType(str(error)) from None
+
+
+def settle(frozen: object, **fields: Any) -> None:
+    """Sets fields of a frozen dataclass, from its own `__post_init__` alone."""
+    for name, value in fields.items():
+        object.__setattr__(frozen, name, value)
