@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,25 +33,22 @@ from dmljax._operator import (
     same_rank,
     same_type,
 )
+from dmljax._sharding import dimension_axes, divisible, partitioned
 from dmljax._tensor import braced, without_leading_ones
 from dmljax._types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
 
-def _from_start(indices: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
-    """Indices clamped into [-size, size) and counted from the start; and where nothing had to be clamped.
+def _from_start(indices: Array, size: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Indices clamped into [-size, size) and counted from the start, in `dtype`; and where nothing was clamped.
 
-    `sizes` holds one size for all indices, or one for each along their last dimension. The bounds are cut to what the
-    indices' own type can hold, so that no index is converted before it is known to survive.
+    The bounds are cut to what the indices' own type can hold, so that no index is converted before it is known to
+    survive.
     """
     limits = np.iinfo(indices.dtype)
-    along_last = (1,) * (indices.ndim - 1) + (-1,)
-    lowest = np.array([max(-size, limits.min) for size in sizes], indices.dtype).reshape(along_last)
-    highest = np.array([min(size - 1, limits.max) for size in sizes], indices.dtype).reshape(along_last)
+    lowest, highest = (np.array(bound, indices.dtype) for bound in (max(-size, limits.min), min(size - 1, limits.max)))
     clamped = jnp.clip(indices, lowest, highest)
-    dtype = index_dtype("sizes", max(sizes))
-    from_end = np.array(sizes, dtype).reshape(along_last)
-    position = clamped.astype(dtype) + jnp.where(clamped < 0, from_end, jnp.zeros((), dtype))
-    return position, clamped == indices
+    from_end = jnp.where(clamped < 0, np.array(size, dtype), np.zeros((), dtype))
+    return clamped.astype(dtype) + from_end, clamped == indices
 
 
 # ONE_HOT
@@ -76,14 +73,15 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
         raise InvalidDesc(f"indices must have size 1 along axis {axis}; got shape {indices.shape}")
     if values.size < 2:
         raise InvalidDesc(f"values must have at least 2 elements; got {values.size}")
-    index, in_range = _from_start(indices, [depth])
+    index, in_range = _from_start(indices, depth, index_dtype("depth", depth))
     sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
     is_hot = (lax.broadcasted_iota(index.dtype, sizes, axis) == index) & in_range
-    return copied(_on_or_off, (values,), is_hot)
+    off_on = partitioned(lambda values: lax.slice(values.reshape(-1), (0,), (2,)), [(values, [])], [None])
+    return copied(_on_or_off, (off_on,), is_hot)
 
 
-def _on_or_off(values: tuple[Array, ...], is_hot: Array) -> Array:
-    off, on = lax.slice(values[0].reshape(-1), (0,), (2,))
+def _on_or_off(off_on: tuple[Array, ...], is_hot: Array) -> Array:
+    off, on = off_on[0]
     return jnp.where(is_hot, on, off)
 
 
@@ -150,35 +148,103 @@ def nonzero_coordinates(
     columns = integer_in("columns", len(shape) if columns is None else columns, fewest, len(shape))
     integer_in("fill_value", fill_value, 0, UINT_MAX)
 
-    present = is_nonzero(input).reshape(-1)
-    dtype = index_dtype("size", max(input.size, size))
-    found = jnp.cumsum(present, dtype=dtype)
-    count = found[-1].astype(jnp.uint32) if input.size else jnp.zeros((), jnp.uint32)
-    # Everything without a row goes to a spare one at the end: a scatter in bounds is cheaper than one that drops.
-    spare = np.array(size, dtype)
-    row = jnp.where(present & (found <= spare), found - 1, spare)
-    element = _scattered(lax.iota(dtype, input.size), row, size + 1)[:size]
-    coordinates = jnp.stack(_unravelled(element, shape)[-columns:], axis=-1).astype(jnp.uint32)
-    is_filled = lax.broadcasted_iota(jnp.uint32, coordinates.shape, 0) < count
-    return NonzeroCoordinates(count, jnp.where(is_filled, coordinates, jnp.uint32(fill_value)))
+    if input.size == 0:
+        return NonzeroCoordinates(jnp.uint32(0), jnp.full((size, columns), fill_value, jnp.uint32))
+
+    def listed(input: Array) -> tuple[Array, Array]:
+        words = _packed(is_nonzero(input).reshape(shape))
+        row = lax.iota(jnp.uint32, size)
+        count, element = _listed(words, row)
+        coordinates = _coordinates(element, shape, columns)
+        return count, jnp.where(row[:, None] < count, coordinates, jnp.uint32(fill_value))
+
+    axes = dimension_axes(input)
+    row_axes = divisible(axes[0], size, input) if axes else None
+    return NonzeroCoordinates(*partitioned(listed, [(input, axes)], [], [row_axes, None]))
 
 
-def _scattered(elements: Array, rows: Array, size: int) -> Array:
-    """`elements` at their `rows` of `size`; `.at[].set` would make signed what counts beyond 2^31."""
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
-    )
-    empty = jnp.zeros(size, elements.dtype)
-    return lax.scatter(empty, rows[:, None], elements, numbers, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+class _Words(NamedTuple):
+    """Predicates packed 32 to a word, which keeps the order of the elements and most of what follows 32 times shorter.
+
+    It is also all that devices exchange where the input is sharded: one bit for an element.
+    """
+
+    bits: Array
+    first_element: Array  # what the lowest bit of each word stands for; bits past the end of a run are 0
 
 
-def _unravelled(element: Array, shape: Sequence[int]) -> list[Array]:
-    coordinates = []
+def _packed(present: Array) -> _Words:
+    run = _run_length(present.shape)
+    words_per_run = -(-run // 32)
+    runs = jnp.pad(present.reshape(-1, run), ((0, 0), (0, words_per_run * 32 - run))).reshape(-1, words_per_run, 32)
+    place = lax.broadcasted_iota(jnp.uint32, runs.shape, 2)
+    bits = jnp.sum(runs.astype(jnp.uint32) << place, axis=2, dtype=jnp.uint32).reshape(-1)
+    word = lax.iota(jnp.uint32, bits.size)
+    words_per_run, run = jnp.uint32(words_per_run), jnp.uint32(run)
+    return _Words(bits, lax.div(word, words_per_run) * run + lax.rem(word, words_per_run) * jnp.uint32(32))
+
+
+def _run_length(shape: tuple[int, ...]) -> int:
+    """The size of the fewest last dimensions that fill words of 32 bits well: the others may be sharded freely."""
+    run = 1
     for size in reversed(shape):
-        size_in_type = jnp.array(max(size, 1), element.dtype)
-        coordinates.append(element % size_in_type)
-        element = element // size_in_type
-    return coordinates[::-1]
+        run *= size
+        if run % 32 == 0 or run >= 128:
+            break
+    return run
+
+
+def _listed(words: _Words, row: Array) -> tuple[Array, Array]:
+    """How many bits are set, and the element of the set bit that each row is for; rows past the count have any."""
+    counts = lax.population_count(words.bits)
+    ends = jnp.cumsum(counts, dtype=jnp.uint32)
+    first_row = ends - counts
+    is_listed = (counts != 0) & (first_row < jnp.uint32(row.size))
+    spare = jnp.uint32(words.bits.size)
+    place = jnp.where(is_listed, jnp.cumsum(is_listed, dtype=jnp.uint32) - 1, spare)
+    columns = jnp.stack([words.bits, words.first_element, first_row], axis=1)
+    listed = jnp.zeros((words.bits.size + 1, 3), jnp.uint32).at[place].set(columns, mode="promise_in_bounds")
+
+    # One bit for each row, set where a listed word begins: those up to a row tell in which word it lies.
+    spare = jnp.uint32(-(-row.size // 32))
+    place = jnp.where(is_listed, first_row >> 5, spare)
+    begins = jnp.zeros(-(-row.size // 32) + 1, jnp.uint32)
+    begins = begins.at[place].add(jnp.uint32(1) << (first_row & 31), mode="promise_in_bounds")
+    begun = jnp.cumsum(lax.population_count(begins), dtype=jnp.uint32) - lax.population_count(begins)
+    up_to_row = (jnp.uint32(2) << (row & 31)) - 1
+    word = _at(begun, row >> 5) + lax.population_count(_at(begins, row >> 5) & up_to_row)
+    bits, first_element, first_row = jnp.unstack(_at(listed, jnp.maximum(word, 1) - 1), axis=1)
+    return ends[-1], first_element + _place_of_set_bit(bits, row - first_row)
+
+
+def _at(table: Array, index: Array) -> Array:
+    return table.at[index].get(mode="promise_in_bounds")
+
+
+def _place_of_set_bit(bits: Array, rank: Array) -> Array:
+    """The place of the set bit of `bits` that has `rank` set bits below it, found by halves."""
+    place = jnp.zeros_like(rank)
+    for half in (16, 8, 4, 2, 1):
+        below = lax.population_count(bits & jnp.uint32(2**half - 1))
+        is_above = rank >= below
+        place = jnp.where(is_above, place + jnp.uint32(half), place)
+        bits = jnp.where(is_above, bits >> half, bits)
+        rank = jnp.where(is_above, rank - below, rank)
+    return place
+
+
+def _coordinates(element: Array, shape: tuple[int, ...], columns: int) -> Array:
+    """The last `columns` coordinates of each element.
+
+    They are selected, not stacked: XLA on CPU computes all of a stack for each of its parts.
+    """
+    column = lax.broadcasted_iota(jnp.uint32, (element.size, columns), 1)
+    coordinates, rest = jnp.zeros_like(column), element[:, None]
+    for axis in reversed(range(columns)):
+        size = jnp.uint32(shape[axis - columns])
+        coordinates = jnp.where(column == axis, lax.rem(rest, size), coordinates)
+        rest = lax.div(rest, size)
+    return coordinates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +325,7 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
         return jnp.zeros(output_shape, input.dtype)
     if 0 in bounds:
         raise InvalidDesc(f"input must have elements to fetch; got shape {input.shape}")
-    position, _ = _from_start(indices, bounds)
+    dtype = index_dtype("input", max(bounds))
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=tuple(range(indices.ndim - 1, len(output_shape))),
         collapsed_slice_dims=tuple(range(batch, tuple_end)),
@@ -272,7 +338,17 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
     def fetch(inputs: tuple[Array, ...], position: Array) -> Array:
         return lax.gather(inputs[0], position, dimensions, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
-    return copied(fetch, (input,), position)
+    def fetched(input: Array, indices: Array) -> Array:
+        # One coordinate at a time: XLA cannot partition a gather whose tuples were computed whole and sharded inside.
+        coordinates = zip(jnp.unstack(indices, axis=-1), bounds, strict=True)
+        position = jnp.stack([_from_start(index, size, dtype)[0] for index, size in coordinates], axis=-1)
+        return copied(fetch, (input,), position)
+
+    batch_axes = [a or b for a, b in zip(dimension_axes(input)[:batch], dimension_axes(indices)[:batch], strict=True)]
+    input_axes = batch_axes + dimension_axes(input)[batch:]
+    indices_axes = batch_axes + dimension_axes(indices)[batch:]
+    operands = [(input, input_axes), (indices, indices_axes)]
+    return partitioned(fetched, operands, indices_axes[:-1] + input_axes[tuple_end:])
 
 
 def _broken_tuple_rules(

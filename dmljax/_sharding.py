@@ -1,0 +1,55 @@
+"""Explicit meshes, where JAX asks how a result is sharded whenever its inputs leave that open."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
+
+import jax
+from jax import Array
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+R = TypeVar("R")
+
+Axes = str | tuple[str, ...] | None  # the axes of a mesh that one dimension is sharded over
+
+
+def dimension_axes(x: Array) -> list[Axes]:
+    """The axes of an explicit mesh that each dimension of `x` is sharded over; None on any other mesh, or on none."""
+    return list(jax.typeof(x).sharding.spec)
+
+
+def partitioned(
+    function: Callable[..., R], operands: Sequence[tuple[Array, Sequence[Axes]]], *results: Sequence[Axes]
+) -> R:
+    """`function` of the operands, left to XLA to partition.
+
+    On an explicit mesh, each operand is first resharded over the axes beside it, and the result, or each of them, is
+    sharded over `results`; an axis that comes twice shards the first dimension that has it.
+    """
+    arrays = [x for x, _ in operands]
+    mesh = next((jax.typeof(x).sharding.mesh for x in arrays if any(dimension_axes(x))), None)
+    if mesh is None:
+        return function(*arrays)
+    arrays = [jax.sharding.reshard(x, _sharding(mesh, axes)) for x, axes in operands]
+    shardings = tuple(_sharding(mesh, axes) for axes in results)
+    out_sharding = shardings if len(shardings) > 1 else shardings[0]
+    return cast(R, jax.sharding.auto_axes(function, out_sharding=out_sharding)(*arrays))
+
+
+def divisible(axes: Axes, size: int, x: Array) -> Axes:
+    """`axes`, if a dimension of `size` can be sharded over them on the mesh of `x`; None otherwise."""
+    mesh = jax.typeof(x).sharding.mesh
+    return axes if size % math.prod(mesh.shape[name] for name in _names(axes)) == 0 else None
+
+
+def _sharding(mesh: AbstractMesh, dimensions: Sequence[Axes]) -> NamedSharding:
+    used: set[str] = set()
+    kept: list[Axes] = []
+    for axes in dimensions:
+        kept.append(axes if used.isdisjoint(_names(axes)) else None)
+        used.update(_names(axes))
+    return NamedSharding(mesh, PartitionSpec(*kept))
+
+
+def _names(axes: Axes) -> tuple[str, ...]:
+    return (axes,) if isinstance(axes, str) else axes or ()
