@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax._floats import sort_keys
-from dmljax._function import index_dtype
+from dmljax._function import index_dtype, number
 
 
 def positions_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
@@ -16,7 +16,7 @@ def positions_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     dtype = index_dtype("the number of elements along axes", math.prod(sizes))
     position = jnp.zeros(shape, dtype)
     for i, axis in enumerate(axes):
-        stride = np.array(math.prod(sizes[i + 1 :]), dtype)
+        stride = number(math.prod(sizes[i + 1 :]), dtype)
         position = position + lax.broadcasted_iota(dtype, shape, axis) * stride
     return position
 

@@ -2,7 +2,7 @@
 
 import inspect
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -42,12 +42,12 @@ def integer_in(name: str, value: Any, lowest: int, highest: int) -> int:
     return whole
 
 
-def integers(name: str, values: Any) -> tuple[int, ...]:
+def integers(name: str, values: Any, convert: Callable[[str, Any], int] = integer) -> tuple[int, ...]:
     """`values`, a sequence or an array of one dimension, as a tuple of ints."""
     is_sequence = isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray)
     if not is_sequence and not (isinstance(values, np.ndarray) and values.ndim == 1):
         raise InvalidType(f"{name} must be a sequence of integers; got {shown(values)}")
-    return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(values))
+    return tuple(convert(f"{name}[{i}]", value) for i, value in enumerate(values))
 
 
 def uints(name: str, values: Any) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.export import is_symbolic_dim
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax._checks import UINT_MAX, array, bound_arguments, integer, integer_in, integers, shown
@@ -25,6 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Axes = int | Sequence[int]
+Size = Annotated[int, "or the symbolic size of a dimension, while exporting"]
 ScalarLike = Annotated[ArrayLike, "in the operator's data type, exactly"]
 TruncatedScalarLike = Annotated[ArrayLike, "in the operator's data type, after dropping a fraction"]
 
@@ -153,6 +155,14 @@ def _dtype(name: str, value: Any) -> np.dtype[Any]:
     return dtype
 
 
+def _size(name: str, value: Any) -> int:
+    return value if is_symbolic(value) else integer(name, value)
+
+
+def _sizes(name: str, values: Any) -> tuple[int, ...]:
+    return integers(name, values, _size)
+
+
 def _direction(name: str, value: Any) -> AxisDirection:
     if not isinstance(value, AxisDirection):
         raise InvalidType(f"{name} must be an AxisDirection; got {shown(value)}")
@@ -161,7 +171,8 @@ def _direction(name: str, value: Any) -> AxisDirection:
 
 _STATIC: dict[Any, Callable[[str, Any], Any]] = {
     int: integer,
-    Sequence[int]: integers,
+    Size: _size,
+    Sequence[Size]: _sizes,
     Axes: _axes,
     DTypeLike: _dtype,
     AxisDirection: _direction,
@@ -215,7 +226,28 @@ def normal_axes(name: str, axes: Axes, rank: int) -> tuple[int, ...]:
     return tuple(normal)
 
 
-def index_dtype(name: str, count: int) -> np.dtype[Any]:
-    """The integer type in which positions among `count` elements are computed, with room for `count` itself."""
-    integer_in(name, count, 0, UINT_MAX)
-    return np.dtype(np.int32 if count <= np.iinfo(np.int32).max else np.uint32)
+# Sizes, which jax.export may leave open: a symbolic one is known when the exported computation is called
+
+
+def is_symbolic(size: int) -> bool:
+    """Whether `size` is left open by an export."""
+    return bool(is_symbolic_dim(size))
+
+
+def check_size(name: str, size: int, lowest: int) -> None:
+    """Refuses a size below `lowest`, or one that DirectML's UINT cannot hold."""
+    if not is_symbolic(size):
+        integer_in(name, size, lowest, UINT_MAX)
+
+
+def number(size: int, dtype: Any) -> Any:
+    """A size as a scalar of `dtype`."""
+    return jnp.asarray(size).astype(dtype) if is_symbolic(size) else np.array(size, dtype)
+
+
+def index_dtype(name: str, *sizes: int) -> np.dtype[Any]:
+    """The integer type in which positions in dimensions of these sizes are computed, with room for the sizes."""
+    for size in sizes:
+        check_size(name, size, 0)
+    int32_holds = all(not is_symbolic(size) and size <= np.iinfo(np.int32).max for size in sizes)
+    return np.dtype(np.int32 if int32_holds else np.uint32)

@@ -8,12 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
-from numpy.typing import NDArray
 
-from dmljax._checks import UINT_MAX, integer_in
+from dmljax._checks import integer_in
 from dmljax._errors import InvalidDesc, InvalidType
 from dmljax._floats import copied
-from dmljax._function import ScalarLike, TruncatedScalarLike, index_dtype, operator_function, real_array, require_rank
+from dmljax._function import (
+    ScalarLike,
+    Size,
+    TruncatedScalarLike,
+    check_size,
+    index_dtype,
+    is_symbolic,
+    number,
+    operator_function,
+    real_array,
+    require_rank,
+)
 from dmljax._operator import (
     FL_2_0,
     FL_2_1,
@@ -43,7 +53,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 @operator_function
 def diagonal_matrix(
-    value: TruncatedScalarLike, *, offset: int = 0, output_sizes: Sequence[int], dtype: DTypeLike | None = None
+    value: TruncatedScalarLike, *, offset: int = 0, output_sizes: Sequence[Size], dtype: DTypeLike | None = None
 ) -> Array:
     """Writes `value` where column - row equals `offset`, 0 elsewhere; leading dimensions are batches.
 
@@ -63,7 +73,7 @@ def diagonal_matrix1(
     *,
     diagonal_fill_begin: int = 0,
     diagonal_fill_end: int = 1,
-    output_sizes: Sequence[int] | None = None,
+    output_sizes: Sequence[Size] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Writes `value` on the diagonals from begin up to, not including, end; elsewhere `input`, or 0 without one.
@@ -97,7 +107,7 @@ def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, s
     if len(sizes) < 2:
         raise InvalidDesc(f"output_sizes must have at least 2 elements; got {tuple(sizes)}")
     for axis, size in enumerate(sizes):
-        integer_in(f"output_sizes[{axis}]", size, 0, UINT_MAX)
+        check_size(f"output_sizes[{axis}]", size, 0)
     is_filled = _is_filled(tuple(sizes), begin, end)
     return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
 
@@ -110,7 +120,7 @@ def _value_or_input(floats: tuple[Array, ...], is_filled: Array) -> Array:
 def _is_filled(sizes: tuple[int, ...], begin: int, end: int) -> Array:
     """The page's pseudo-code, with `topX >= bound` as `x >= bound + y`: only the latter can be kept from wrapping."""
     *batch, height, width = sizes
-    dtype = index_dtype("output_sizes", max(height, width))
+    dtype = index_dtype("output_sizes", height, width)
     x = lax.broadcasted_iota(dtype, sizes, len(batch) + 1)
     y = lax.broadcasted_iota(dtype, (1,) * len(batch) + (height, 1), len(batch))
     from_begin = x >= _first_column(y, begin, height, width)
@@ -120,15 +130,19 @@ def _is_filled(sizes: tuple[int, ...], begin: int, end: int) -> Array:
 
 def _first_column(y: Array, diagonal: int, height: int, width: int) -> Array:
     """The column in which row `y` meets a diagonal: 0 if that lies to the left of the matrix, `width` to the right."""
+    end = number(width, y.dtype)
     if diagonal >= 0:
-        shift = min(diagonal, width)
-        return jnp.where(y >= _like(y, width - shift), _like(y, width), y + _like(y, shift))
-    shift = min(-diagonal, height)
-    return jnp.where(y < _like(y, shift), _like(y, 0), jnp.minimum(y - _like(y, shift), _like(y, width)))
+        shift = _shift(diagonal, width, y.dtype)
+        return jnp.where(y >= end - shift, end, y + shift)
+    shift = _shift(-diagonal, height, y.dtype)
+    return jnp.where(y < shift, np.zeros((), y.dtype), jnp.minimum(y - shift, end))
 
 
-def _like(y: Array, number: int) -> NDArray[Any]:
-    return np.array(number, y.dtype)
+def _shift(distance: int, size: int, dtype: Any) -> Any:
+    """A distance of at most 2^31, or all of `size` where that is less."""
+    if is_symbolic(size):
+        return jnp.minimum(np.array(distance, dtype), number(size, dtype))
+    return np.array(min(distance, size), dtype)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,18 @@ from jax.typing import ArrayLike
 from dmljax._checks import UINT_MAX, integer_in, shown
 from dmljax._errors import InvalidDesc
 from dmljax._floats import copied, is_nonzero
-from dmljax._function import index_dtype, integer_array, normal_axis, operator_function, real_array, require_rank
+from dmljax._function import (
+    Size,
+    check_size,
+    index_dtype,
+    integer_array,
+    is_symbolic,
+    normal_axis,
+    number,
+    operator_function,
+    real_array,
+    require_rank,
+)
 from dmljax._operator import (
     FL_2_0,
     FL_2_1,
@@ -44,10 +55,12 @@ def _from_start(indices: Array, size: int, dtype: np.dtype[Any]) -> tuple[Array,
     The bounds are cut to what the indices' own type can hold, so that no index is converted before it is known to
     survive.
     """
+    indices = indices if indices.dtype.itemsize >= 4 else indices.astype(np.int32)  # holds every symbolic size
     limits = np.iinfo(indices.dtype)
-    lowest, highest = (np.array(bound, indices.dtype) for bound in (max(-size, limits.min), min(size - 1, limits.max)))
-    clamped = jnp.clip(indices, lowest, highest)
-    from_end = jnp.where(clamped < 0, np.array(size, dtype), np.zeros((), dtype))
+    last = number(size - 1 if is_symbolic(size) else min(size - 1, limits.max), indices.dtype)
+    lowest = ~last if limits.min else np.zeros((), indices.dtype)
+    clamped = jnp.clip(indices, lowest, last)
+    from_end = jnp.where(clamped < 0, number(size, dtype), np.zeros((), dtype))
     return clamped.astype(dtype) + from_end, clamped == indices
 
 
@@ -55,7 +68,7 @@ def _from_start(indices: Array, size: int, dtype: np.dtype[Any]) -> tuple[Array,
 
 
 @operator_function
-def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> Array:
+def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: Size) -> Array:
     """Writes `values[1]` where an index points along `axis`, `values[0]` elsewhere.
 
     `indices` has size 1 along `axis`, the result has `depth`. A negative index counts from the end; one outside
@@ -68,7 +81,7 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
     indices, values = integer_array("indices", indices), real_array("values", values)
     require_rank("indices", indices, 1)
     axis = normal_axis("axis", axis, indices.ndim)
-    integer_in("depth", depth, 1, UINT_MAX)
+    check_size("depth", depth, 1)
     if indices.shape[axis] != 1:
         raise InvalidDesc(f"indices must have size 1 along axis {axis}; got shape {indices.shape}")
     if values.size < 2:
@@ -129,7 +142,7 @@ class NonzeroCoordinates(NamedTuple):
 
 @operator_function
 def nonzero_coordinates(
-    input: ArrayLike, *, size: int | None = None, columns: int | None = None, fill_value: int = 0
+    input: ArrayLike, *, size: Size | None = None, columns: int | None = None, fill_value: int = 0
 ) -> NonzeroCoordinates:
     """Lists the coordinates of all elements that are not zero, in the order of the elements.
 
@@ -143,7 +156,8 @@ def nonzero_coordinates(
     """
     input = real_array("input", input)
     shape = input.shape or (1,)
-    size = integer_in("size", input.size if size is None else size, 0, UINT_MAX)
+    size = math.prod(shape) if size is None else size
+    check_size("size", size, 0)
     fewest = max(1, len(without_leading_ones(shape)))
     columns = integer_in("columns", len(shape) if columns is None else columns, fewest, len(shape))
     integer_in("fill_value", fill_value, 0, UINT_MAX)
@@ -174,24 +188,27 @@ class _Words(NamedTuple):
 
 
 def _packed(present: Array) -> _Words:
-    run = _run_length(present.shape)
-    words_per_run = -(-run // 32)
-    runs = jnp.pad(present.reshape(-1, run), ((0, 0), (0, words_per_run * 32 - run))).reshape(-1, words_per_run, 32)
+    run, run_count = _runs(present.shape)
+    words_per_run = (run + 31) // 32
+    padding = (0, 0), (0, words_per_run * 32 - run)
+    runs = jnp.pad(present.reshape(run_count, run), padding).reshape(run_count, words_per_run, 32)
     place = lax.broadcasted_iota(jnp.uint32, runs.shape, 2)
     bits = jnp.sum(runs.astype(jnp.uint32) << place, axis=2, dtype=jnp.uint32).reshape(-1)
-    word = lax.iota(jnp.uint32, bits.size)
-    words_per_run, run = jnp.uint32(words_per_run), jnp.uint32(run)
-    return _Words(bits, lax.div(word, words_per_run) * run + lax.rem(word, words_per_run) * jnp.uint32(32))
+    word = lax.iota(jnp.uint32, run_count * words_per_run)
+    words_per_run, run = number(words_per_run, jnp.uint32), number(run, jnp.uint32)
+    return _Words(bits, lax.div(word, words_per_run) * run + lax.rem(word, words_per_run) * np.uint32(32))
 
 
-def _run_length(shape: tuple[int, ...]) -> int:
-    """The size of the fewest last dimensions that fill words of 32 bits well: the others may be sharded freely."""
-    run = 1
-    for size in reversed(shape):
-        run *= size
-        if run % 32 == 0 or run >= 128:
-            break
-    return run
+def _runs(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The size of the fewest last dimensions that fill words of 32 bits well, and that of the others.
+
+    The others may then be sharded, and each device packs what it has.
+    """
+    for axis in reversed(range(len(shape))):
+        run = math.prod(shape[axis:])
+        if run % 32 == 0 or (not is_symbolic(run) and run >= 128):
+            return run, math.prod(shape[:axis])
+    return math.prod(shape), 1
 
 
 def _listed(words: _Words, row: Array) -> tuple[Array, Array]:
@@ -199,16 +216,15 @@ def _listed(words: _Words, row: Array) -> tuple[Array, Array]:
     counts = lax.population_count(words.bits)
     ends = jnp.cumsum(counts, dtype=jnp.uint32)
     first_row = ends - counts
-    is_listed = (counts != 0) & (first_row < jnp.uint32(row.size))
-    spare = jnp.uint32(words.bits.size)
-    place = jnp.where(is_listed, jnp.cumsum(is_listed, dtype=jnp.uint32) - 1, spare)
+    is_listed = (counts != 0) & (first_row < number(row.shape[0], jnp.uint32))
+    word_count, row_word_count = words.bits.shape[0], (row.shape[0] + 31) // 32
+    place = jnp.where(is_listed, jnp.cumsum(is_listed, dtype=jnp.uint32) - 1, number(word_count, jnp.uint32))
     columns = jnp.stack([words.bits, words.first_element, first_row], axis=1)
-    listed = jnp.zeros((words.bits.size + 1, 3), jnp.uint32).at[place].set(columns, mode="promise_in_bounds")
+    listed = jnp.zeros((word_count + 1, 3), jnp.uint32).at[place].set(columns, mode="promise_in_bounds")
 
     # One bit for each row, set where a listed word begins: those up to a row tell in which word it lies.
-    spare = jnp.uint32(-(-row.size // 32))
-    place = jnp.where(is_listed, first_row >> 5, spare)
-    begins = jnp.zeros(-(-row.size // 32) + 1, jnp.uint32)
+    place = jnp.where(is_listed, first_row >> 5, number(row_word_count, jnp.uint32))
+    begins = jnp.zeros(row_word_count + 1, jnp.uint32)
     begins = begins.at[place].add(jnp.uint32(1) << (first_row & 31), mode="promise_in_bounds")
     begun = jnp.cumsum(lax.population_count(begins), dtype=jnp.uint32) - lax.population_count(begins)
     up_to_row = (jnp.uint32(2) << (row & 31)) - 1
@@ -238,10 +254,10 @@ def _coordinates(element: Array, shape: tuple[int, ...], columns: int) -> Array:
 
     They are selected, not stacked: XLA on CPU computes all of a stack for each of its parts.
     """
-    column = lax.broadcasted_iota(jnp.uint32, (element.size, columns), 1)
+    column = lax.broadcasted_iota(jnp.uint32, (*element.shape, columns), 1)
     coordinates, rest = jnp.zeros_like(column), element[:, None]
     for axis in reversed(range(columns)):
-        size = jnp.uint32(shape[axis - columns])
+        size = number(shape[axis - columns], jnp.uint32)
         coordinates = jnp.where(column == axis, lax.rem(rest, size), coordinates)
         rest = lax.div(rest, size)
     return coordinates
@@ -325,7 +341,7 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
         return jnp.zeros(output_shape, input.dtype)
     if 0 in bounds:
         raise InvalidDesc(f"input must have elements to fetch; got shape {input.shape}")
-    dtype = index_dtype("input", max(bounds))
+    dtype = index_dtype("input", *bounds)
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=tuple(range(indices.ndim - 1, len(output_shape))),
         collapsed_slice_dims=tuple(range(batch, tuple_end)),

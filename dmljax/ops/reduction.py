@@ -11,7 +11,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax._axes import extreme_position
 from dmljax._errors import InvalidDesc, InvalidType
-from dmljax._function import Axes, normal_axes, operator_function, real_array, require_rank
+from dmljax._function import Axes, is_symbolic, normal_axes, operator_function, real_array, require_rank
 from dmljax._operator import (
     FL_3_0,
     FL_4_1,
@@ -75,8 +75,9 @@ def _arg_reduce(input: ArrayLike, axes: Axes, direction: AxisDirection, dtype: D
     reduced = math.prod(input.shape[axis] for axis in axes)
     if reduced == 0:
         raise InvalidDesc(f"input must have elements along axes {axes}; got shape {input.shape}")
-    if reduced - 1 > np.iinfo(dtype).max:
-        raise InvalidDesc(f"dtype must hold indices up to {reduced - 1}; got {dtype}")
+    last = np.iinfo(np.int32).max if is_symbolic(reduced) else reduced - 1  # jax.export keeps sizes in int32
+    if last > np.iinfo(dtype).max:
+        raise InvalidDesc(f"dtype must hold indices up to {last}; got {dtype}")
     return extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING).astype(dtype)
 
 
