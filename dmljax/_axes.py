@@ -1,13 +1,16 @@
 """Positions of elements along several axes taken together: what the hardmax and the arg reductions share."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from dmljax._floats import sort_keys
-from dmljax._function import index_dtype, number
+from dmljax._function import index_dtype, is_symbolic, number
+from dmljax._sharding import dimension_axes
 
 
 def positions_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
@@ -27,10 +30,43 @@ def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last
     A NaN is more extreme than every number, and all NaN are equal: so have it ONNX, NumPy and JAX.
     """
     keys = sort_keys(input, nan_is_largest=largest)
-    extreme = jnp.max if largest else jnp.min
-    is_extreme = keys == extreme(keys, axis=axes, keepdims=True)
+    is_extreme = keys == _extreme(keys, axes, largest=largest)
     position = positions_along(input.shape, axes)
     limits = np.iinfo(position.dtype)
-    if last:
-        return jnp.max(jnp.where(is_extreme, position, np.array(limits.min, position.dtype)), axis=axes, keepdims=True)
-    return jnp.min(jnp.where(is_extreme, position, np.array(limits.max, position.dtype)), axis=axes, keepdims=True)
+    none = np.array(limits.min if last else limits.max, position.dtype)
+    return _extreme(jnp.where(is_extreme, position, none), axes, largest=last)
+
+
+def _extreme(integers: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
+    reduce = jnp.max if largest else jnp.min
+    for axis in reversed(axes):
+        whole = partial(reduce, axis=axis, keepdims=True)
+        size = integers.shape[axis]
+        is_row = axis == integers.ndim - 1 and not is_symbolic(size) and size > _FUSED
+        if is_row and not dimension_axes(integers)[axis]:
+            in_blocks = partial(_in_blocks, whole, largest=largest)
+            integers = lax.platform_dependent(integers, cpu=in_blocks, default=whole)
+        else:
+            integers = whole(integers)
+    return integers
+
+
+# XLA on CPU reduces up to 32 elements where they are computed, and has more than that in memory first.
+_FUSED = 32
+_RUN = 8
+
+
+def _in_blocks(whole: Callable[[Array], Array], integers: Array, *, largest: bool) -> Array:
+    """`whole` along the last axis in two steps: a row becomes [part, block, run], and the first step leaves its blocks.
+
+    Neither part nor run is larger than what is fused, nor do they lie side by side, for XLA would make them one again.
+    """
+    *batch, size = integers.shape
+    blocks = max(2, -(-size // (_FUSED * _RUN)))
+    parts = -(-size // (blocks * _RUN))
+    limits = np.iinfo(integers.dtype)
+    padding = [(0, 0)] * len(batch) + [(0, parts * blocks * _RUN - size)]
+    padded = jnp.pad(integers, padding, constant_values=limits.min if largest else limits.max)
+    split = padded.reshape(*batch, parts, blocks, _RUN)
+    reduce = jnp.max if largest else jnp.min
+    return whole(lax.optimization_barrier(reduce(split, axis=(-3, -1))))
