@@ -25,6 +25,8 @@ class Case:
     oracle: Callable[..., Any]
     # Inputs that hold indices, with the size that they index.
     indices: Mapping[str, int] = ()  # type: ignore[assignment]
+    # What transformations act upon where no tensor is an input: the function of its float32 value.
+    of_value: Callable[[Any], Any] | None = None
 
     def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> Arrays:
         """Random inputs: any bits at all, or indices in and out of range."""
@@ -172,6 +174,7 @@ CASES = {
         lambda desc: oracles.diagonal_matrix1(
             None, 3, begin=1, end=2, sizes=desc.output.sizes, dtype=desc.output.dtype
         ),
+        of_value=lambda value: dmljax.diagonal_matrix(value, offset=1, output_sizes=(3, 4)),
     ),
     "DML_OPERATOR_DIAGONAL_MATRIX1": Case(
         ("input",),

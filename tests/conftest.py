@@ -1,12 +1,17 @@
-"""What every test runs under: strict promotion, no broadcasting of ranks, and 64 bits as JAX_ENABLE_X64 says."""
+"""What every test runs under: eight devices, strict promotion of types, none of ranks, 64 bits as JAX_ENABLE_X64 says.
+
+`pytest --transformation-table FILE` writes which operator came through which transformation, as the tests saw it.
+"""
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 
+jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1").lower() in ("1", "true"))
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -24,3 +29,49 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
         return jax.jit(lambda *traced: function(*traced, **statics))(*arrays)
 
     return eager if request.param == "eager" else jitted
+
+
+# The table of operators and transformations
+
+TABLE_HEAD = """\
+# Operators and transformations
+
+Written by `pytest tests --transformation-table notebooks/transformations.md` from what the tests saw, on the CPU with
+eight devices: yes where an operator came through, - where a transformation does not apply (a derivative with respect to
+integers, say), NO where it failed. `tests/test_every_operator.py` says what each column means.
+
+"""
+SYMBOLS = {"passed": "yes", "skipped": "-", "failed": "NO"}
+seen: dict[str, dict[str, str]] = {}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker in item.iter_markers("transformation"):
+            operator = item.callspec.params["operator"]  # type: ignore[attr-defined]
+            item.user_properties.append(("transformation", f"{operator} {marker.args[0]}"))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    for key, value in report.user_properties:
+        if key == "transformation" and (report.when == "call" or not report.passed):
+            operator, _, transformation = str(value).partition(" ")
+            outcomes = seen.setdefault(operator, {})
+            worst = max(outcomes.get(transformation, "passed"), report.outcome, key=list(SYMBOLS).index)
+            outcomes[transformation] = worst
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    file = session.config.getoption("--transformation-table")
+    if file is None or hasattr(session.config, "workerinput"):  # a worker of xdist sees a part alone
+        return
+    columns = sorted({transformation for outcomes in seen.values() for transformation in outcomes})
+    rows = [["operator", *columns], ["---", *[":-:"] * len(columns)]]
+    for operator in sorted(seen):
+        name = operator.removeprefix("DML_OPERATOR_").lower()
+        rows.append([f"`{name}`", *(SYMBOLS.get(seen[operator].get(column, ""), "") for column in columns)])
+    file.write_text(TABLE_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))

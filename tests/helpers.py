@@ -1,5 +1,7 @@
 """Comparison by bits, and arrays that hold what breaks careless code."""
 
+import math
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -30,11 +32,41 @@ def available(data_types: Iterable[DataType]) -> list[DataType]:
 def assert_same_bits(actual: Any, expected: Any) -> None:
     """Equal in shape, dtype and every bit: NaN equals itself, -0 is not 0."""
     actual, expected = np.asarray(actual), np.asarray(expected)
+    if actual.dtype == jax.dtypes.float0:  # the tangents of integers hold nothing
+        actual, expected = actual.astype(bool), expected.astype(bool)
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     unsigned = f"u{actual.dtype.itemsize}"
     np.testing.assert_array_equal(
         actual.view(unsigned), expected.view(unsigned), err_msg=f"{actual}\nis not\n{expected}"
     )
+
+
+def assert_same_trees(actual: Any, expected: Any) -> None:
+    """Trees of one structure whose leaves are equal in shape, dtype and every bit."""
+    structures = [str(jax.tree.structure(tree)) for tree in (actual, expected)]
+    assert structures[0] == structures[1]
+    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert_same_bits(one, other)
+
+
+def mesh_of(axis_type: jax.sharding.AxisType, **axes: int) -> jax.sharding.Mesh:
+    """A mesh of devices with these axes, all of one type."""
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=(axis_type,) * len(axes))
+
+
+_COLLECTIVE = re.compile(
+    r"= \(?(\w+)\[([\d,]*)\][^=]* (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
+)
+
+
+def collectives(compiled: Any) -> list[tuple[str, int]]:
+    """What devices exchange in a compiled computation: each collective with the bytes of its result on one device."""
+    found = _COLLECTIVE.findall(compiled.as_text())
+    return [(name, _bytes(dtype) * math.prod(map(int, filter(None, sizes.split(","))))) for dtype, sizes, name in found]
+
+
+def _bytes(hlo_dtype: str) -> int:
+    return 1 if hlo_dtype == "pred" else int(re.sub(r"\D", "", hlo_dtype)) // 8
 
 
 def check_gradients(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

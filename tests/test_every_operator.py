@@ -3,18 +3,24 @@
 import inspect
 import itertools
 import json
+import pickle
 import re
-from collections.abc import Iterator
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
 import chex
 import jax
 import jax.export
 import jax.monitoring
+import jax.numpy as jnp
 import numpy as np
+import processes
 import pytest
 from cases import CASES
-from helpers import assert_same_bits, available, check_gradients
+from helpers import assert_same_bits, assert_same_trees, available, check_gradients, collectives, mesh_of
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 from pages import MEMBERS, SUPPORT, pages_minimum_level
 
 import dmljax
@@ -23,6 +29,7 @@ from dmljax.examples import EXAMPLES
 
 for_each_operator = pytest.mark.parametrize("operator", OPERATORS)
 LATEST = max(FeatureLevel)
+Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def function_name(operator: str) -> str:
@@ -154,99 +161,6 @@ def test_a_desc_survives_json(operator: str) -> None:
 
 
 @for_each_operator
-def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
-    desc = any_desc(operator)
-    lowered = dmljax.lower(desc)
-    inputs, others = random_inputs(desc), random_inputs(desc, seed=1)
-    lowered(*inputs)
-    events: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    try:
-        lowered(*inputs)
-        dmljax.lower(dmljax.from_json(dmljax.to_json(desc)))(*others)
-    finally:
-        jax.monitoring.clear_event_listeners()
-    assert not [event for event in events if "/jax/core/compile" in event]
-
-
-@for_each_operator
-def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
-    desc = CASES[operator].make(dict.fromkeys(CASES[operator].free, DataType.UINT32) | FLOAT_TYPES[operator], 4)
-    inputs = [jax.device_put(array) for array in random_inputs(desc)]
-    jax.block_until_ready(inputs)
-    jax.clear_caches()
-    events: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    try:
-        dmljax.lower(desc)(*inputs)
-    finally:
-        jax.monitoring.clear_event_listeners()
-    assert len([event for event in events if event.endswith("backend_compile_duration")]) == 1
-
-
-FLOAT_TYPES: dict[str, dict[str, DataType]] = {
-    operator: {field: DataType.FLOAT32 for field in ("input", "values") if field in case.free}
-    for operator, case in CASES.items()
-}
-
-
-@for_each_operator
-def test_a_user_jit_around_it_traces_once(operator: str) -> None:
-    desc = any_desc(operator)
-    chex.clear_trace_counter()
-    jitted = jax.jit(chex.assert_max_traces(dmljax.lower(desc), n=1))
-    for seed in range(3):
-        jitted(*random_inputs(desc, seed))
-
-
-@for_each_operator
-def test_vmap_equals_a_loop(operator: str) -> None:
-    for desc in typed_descs(operator):
-        lowered, inputs = dmljax.lower(desc), [random_inputs(desc, seed) for seed in range(3)]
-        if not inputs[0]:
-            continue
-        batch = [np.stack(arrays) for arrays in zip(*inputs, strict=True)]
-        loop = jax.tree.map(lambda *rows: np.stack(rows), *(lowered(*row) for row in inputs))
-        chex.assert_trees_all_equal_shapes_and_dtypes(jax.vmap(lowered)(*batch), loop)
-        for actual, expected in zip(*map(jax.tree.leaves, (jax.vmap(lowered)(*batch), loop)), strict=True):
-            assert_same_bits(actual, expected)
-
-
-@for_each_operator
-def test_gradients_equal_finite_differences(operator: str) -> None:
-    case = CASES[operator]
-    # Integer types stay out of the way of floats: indices are indices.
-    desc = case.make(dict.fromkeys(case.free, DataType.UINT32) | FLOAT_TYPES[operator], 4)
-    inputs = case.inputs(desc, np.random.default_rng(0))
-    # Far enough apart that no step of a finite difference changes which is the largest.
-    floats = {
-        key: (np.arange(array.size, dtype=array.dtype) * 70 % 1010).reshape(array.shape)
-        for key, array in inputs.items()
-        if array.dtype == np.float32
-    }
-    outputs_are_floats = all(tensor.data_type is DataType.FLOAT32 for tensor in desc.tensors(is_input=False).values())
-    if floats and outputs_are_floats:
-        check_gradients(lambda given: dmljax.lower(desc)(**inputs | given), (floats,))
-
-
-@for_each_operator
-def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
-    desc = any_desc(operator)
-    shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
-    exported = jax.export.export(jax.jit(dmljax.lower(desc)), platforms=["cpu", "cuda", "rocm", "tpu"])(*shapes)
-    module = exported.mlir_module()
-    assert "custom_call" not in module
-    for constant in re.findall(r"stablehlo.constant dense<([^>]*)>", module):
-        # Larger ones are printed as one hexadecimal string.
-        assert constant.count(",") < 8, f"a baked-in constant: {constant[:80]}"
-        assert '"0x' not in constant, f"a baked-in constant: {constant[:80]}"
-    again = jax.export.deserialize(exported.serialize()) if len(exported.out_avals) == 1 else exported
-    inputs = random_inputs(desc)
-    for actual, expected in zip(*map(jax.tree.leaves, (again.call(*inputs), dmljax.lower(desc)(*inputs))), strict=True):
-        assert_same_bits(actual, expected)
-
-
-@for_each_operator
 def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
     desc = any_desc(operator)
     lowered, inputs = dmljax.lower(desc), CASES[operator].inputs(desc, np.random.default_rng(0))
@@ -263,3 +177,285 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
                 lowered(**inputs | {field: wrong})
     with pytest.raises(dmljax.InvalidType, match=f"^{operator}: (missing|got an unexpected|too many)"):
         lowered(*inputs.values(), *([1] * 5))
+
+
+# Transformations, told to the table that conftest.py writes
+
+
+def transformation(name: str) -> Callable[[Test], Test]:
+    """A test for each operator, which the table of transformations counts in the column `name`."""
+
+    def marked(test: Test) -> Test:
+        return cast(Test, for_each_operator(pytest.mark.transformation(name)(test)))
+
+    return marked
+
+
+def function_of(desc: dmljax.Operator) -> Callable[..., Any]:
+    return CASES[desc.type].of_value or dmljax.lower(desc)
+
+
+def arguments_of(desc: dmljax.Operator, seed: int = 0) -> list[Any]:
+    return [np.float32(seed)] if CASES[desc.type].of_value else random_inputs(desc, seed)
+
+
+def batch_of(desc: dmljax.Operator, count: int) -> tuple[list[Any], Any]:
+    """Inputs of `count` calls stacked along a new first dimension, and likewise the outputs of the calls one by one."""
+    calls = [arguments_of(desc, seed) for seed in range(count)]
+    outputs = [function_of(desc)(*inputs) for inputs in calls]
+    return [np.stack(arrays) for arrays in zip(*calls, strict=True)], jax.tree.map(lambda *a: np.stack(a), *outputs)
+
+
+def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """An operator as a function of its float inputs, far enough apart that no small step changes their order."""
+    case = CASES[operator]
+    if case.of_value:
+        return lambda given: case.of_value(given["value"]), {"value": np.float32(3)}
+    # Integer types stay out of the way of floats: indices are indices.
+    desc = case.make(dict.fromkeys(case.free, DataType.UINT32) | FLOAT_TYPES[operator], 4)
+    inputs = case.inputs(desc, np.random.default_rng(0))
+    floats = {
+        key: (np.arange(array.size, dtype=array.dtype) * 70 % 1010).reshape(array.shape)
+        for key, array in inputs.items()
+        if array.dtype == np.float32
+    }
+    return lambda given: function_of(desc)(**inputs | given), floats
+
+
+FLOAT_TYPES: dict[str, dict[str, DataType]] = {
+    operator: {field: DataType.FLOAT32 for field in ("input", "values") if field in case.free}
+    for operator, case in CASES.items()
+}
+
+
+@transformation("jit")
+def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
+    desc = any_desc(operator)
+    lowered = dmljax.lower(desc)
+    inputs, others = random_inputs(desc), random_inputs(desc, seed=1)
+    lowered(*inputs)
+    events: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
+    try:
+        lowered(*inputs)
+        dmljax.lower(dmljax.from_json(dmljax.to_json(desc)))(*others)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not [event for event in events if "/jax/core/compile" in event]
+
+
+@transformation("jit")
+def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
+    desc = CASES[operator].make(dict.fromkeys(CASES[operator].free, DataType.UINT32) | FLOAT_TYPES[operator], 4)
+    inputs = [jax.device_put(array) for array in random_inputs(desc)]
+    jax.block_until_ready(inputs)
+    jax.clear_caches()
+    events: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
+    try:
+        dmljax.lower(desc)(*inputs)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert len([event for event in events if event.endswith("backend_compile_duration")]) == 1
+
+
+@transformation("jit")
+def test_a_user_jit_around_it_traces_once(operator: str) -> None:
+    desc = any_desc(operator)
+    chex.clear_trace_counter()
+    jitted = jax.jit(chex.assert_max_traces(dmljax.lower(desc), n=1))
+    for seed in range(3):
+        jitted(*random_inputs(desc, seed))
+
+
+@transformation("vmap")
+def test_vmap_equals_a_loop(operator: str) -> None:
+    for desc in typed_descs(operator):
+        batch, loop = batch_of(desc, 3)
+        assert_same_trees(jax.vmap(function_of(desc))(*batch), loop)
+
+
+@transformation("nested vmap")
+def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
+    desc = any_desc(operator)
+    batch, loop = batch_of(desc, 6)
+    inner = jax.vmap(function_of(desc), in_axes=-1, out_axes=-1)
+    arrays = [np.moveaxis(array.reshape(2, 3, *array.shape[1:]), 1, -1) for array in batch]
+    results = jax.vmap(inner, in_axes=0, out_axes=1)(*arrays)
+    expected = jax.tree.map(
+        lambda array: np.moveaxis(np.moveaxis(array.reshape(2, 3, *array.shape[1:]), 1, -1), 0, 1), loop
+    )
+    assert_same_trees(results, expected)
+
+
+@transformation("scan, map, while_loop")
+def test_may_be_the_body_of_a_loop(operator: str) -> None:
+    desc = any_desc(operator)
+    batch, loop = batch_of(desc, 3)
+    function = function_of(desc)
+
+    def step(carry: Any) -> Any:
+        i, outputs = carry
+        row = function(*(jnp.asarray(array)[i] for array in batch))
+        return i + 1, jax.tree.map(lambda output, new: output.at[i].set(new), outputs, row)
+
+    empty = jax.tree.map(jnp.zeros_like, loop)
+    _, while_outputs = jax.lax.while_loop(lambda carry: carry[0] < 3, step, (jnp.int32(0), empty))
+    assert_same_trees(while_outputs, loop)
+    assert_same_trees(jax.lax.scan(lambda carry, row: (carry, function(*row)), None, batch)[1], loop)
+    assert_same_trees(jax.lax.map(lambda row: function(*row), batch), loop)
+
+
+@transformation("grad")
+def test_gradients_equal_finite_differences(operator: str) -> None:
+    function, floats = float_call(operator)
+    if any(output.dtype != np.float32 for output in jax.tree.leaves(jax.eval_shape(function, floats))):
+        pytest.skip("computes no float from a float")
+    check_gradients(function, (floats,))
+
+
+@transformation("jvp, vjp, linearize")
+def test_derivatives_agree_with_each_other(operator: str) -> None:
+    function, floats = float_call(operator)
+    tangents = jax.tree.map(np.ones_like, floats)
+    outputs, pushed = jax.jvp(function, (floats,), (tangents,))
+    linearized, push = jax.linearize(function, floats)
+    assert_same_trees((outputs, pushed), (linearized, push(tangents)))
+    pulled_outputs, pull = jax.vjp(function, floats)
+    assert_same_trees(pulled_outputs, outputs)
+    cotangents = jax.tree.map(np.ones_like, pushed)  # of float0 for what is counted, not computed
+    (pulled,) = pull(cotangents)
+    total = sum(float(tangent.sum()) for tangent in jax.tree.leaves(pushed) if tangent.dtype != jax.dtypes.float0)
+    assert total == sum(float(array.sum()) for array in jax.tree.leaves(pulled))
+
+
+@transformation("checkpoint")
+def test_may_be_computed_again_for_its_derivatives(operator: str) -> None:
+    function, floats = float_call(operator)
+    outputs, pull = jax.vjp(function, floats)
+    again, pull_again = jax.vjp(jax.checkpoint(function), floats)
+    assert_same_trees(again, outputs)
+    cotangents = jax.tree.map(
+        lambda x: np.ones(x.shape, x.dtype if x.dtype == np.float32 else jax.dtypes.float0), outputs
+    )
+    assert_same_trees(pull_again(cotangents), pull(cotangents))
+
+
+@transformation("checking_leaks")
+def test_leaks_no_tracer(operator: str) -> None:
+    desc = any_desc(operator)
+    inputs = arguments_of(desc)
+    jax.clear_caches()  # what is cached is not traced again
+    with jax.checking_leaks():
+        outputs = jax.jit(function_of(desc))(*inputs)
+        jax.vmap(function_of(desc))(*(np.stack([array]) for array in inputs))
+    assert_same_trees(outputs, function_of(desc)(*inputs))
+
+
+@transformation("transfer_guard")
+def test_moves_nothing_between_host_and_device(operator: str) -> None:
+    desc = any_desc(operator)
+    inputs = jax.block_until_ready([jax.device_put(array) for array in arguments_of(desc)])
+    jax.clear_caches()
+    with jax.transfer_guard("disallow"):
+        eager = function_of(desc)(*inputs)
+        jitted = jax.jit(function_of(desc))(*inputs)
+    assert_same_trees(jitted, eager)
+
+
+@transformation("debug_nans")
+def test_makes_no_nan_of_its_own(operator: str) -> None:
+    function, floats = float_call(operator)
+    expected = function(floats)
+    with jax.debug_nans(True):
+        assert_same_trees(function(floats), expected)
+        assert_same_trees(jax.jit(function)(floats), expected)
+
+
+@transformation("donation")
+def test_inputs_may_be_donated(operator: str) -> None:
+    desc = any_desc(operator)
+    inputs = [jax.device_put(array) for array in arguments_of(desc)]
+    expected = function_of(desc)(*inputs)
+    donating = jax.jit(function_of(desc), donate_argnums=tuple(range(len(inputs))))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")  # no output has their size
+        assert_same_trees(donating(*inputs), expected)
+    if any(array.is_deleted() for array in inputs):
+        with pytest.raises((RuntimeError, ValueError), match="deleted"):
+            function_of(desc)(*inputs)
+
+
+@transformation("result as pytree")
+def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
+    desc = any_desc(operator)
+    inputs = arguments_of(desc)
+    result = function_of(desc)(*inputs)
+    leaves, structure = jax.tree.flatten(result)
+    assert_same_trees(jax.tree.unflatten(structure, leaves), result)
+    assert str(jax.tree.structure(jax.eval_shape(function_of(desc), *inputs))) == str(structure)
+    assert_same_trees(pickle.loads(pickle.dumps(jax.device_get(result))), result)
+
+
+@transformation("export")
+def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
+    desc = any_desc(operator)
+    shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
+    exported = jax.export.export(jax.jit(dmljax.lower(desc)), platforms=["cpu", "cuda", "rocm", "tpu"])(*shapes)
+    module = exported.mlir_module()
+    assert "custom_call" not in module.replace("custom_call @Sharding", "")
+    for constant in re.findall(r"stablehlo.constant dense<([^>]*)>", module):
+        # Larger ones are printed as one hexadecimal string.
+        assert constant.count(",") < 8, f"a baked-in constant: {constant[:80]}"
+        assert '"0x' not in constant, f"a baked-in constant: {constant[:80]}"
+    inputs = random_inputs(desc)
+    again = jax.export.deserialize(exported.serialize())
+    assert_same_trees(again.call(*inputs), dmljax.lower(desc)(*inputs))
+
+
+@transformation("symbolic batch")
+def test_exports_a_batch_whose_size_is_left_open(operator: str) -> None:
+    desc = any_desc(operator)
+    batch, loop = batch_of(desc, 5)
+    (size,) = jax.export.symbolic_shape("batch")
+    shapes = [jax.ShapeDtypeStruct((size, *array.shape[1:]), array.dtype) for array in batch]
+    exported = jax.export.export(jax.jit(jax.vmap(function_of(desc))), platforms=["cpu", "cuda", "tpu"])(*shapes)
+    again = jax.export.deserialize(exported.serialize())
+    assert_same_trees(again.call(*batch), loop)
+    assert_same_trees(again.call(*(array[:2] for array in batch)), jax.tree.map(lambda array: array[:2], loop))
+
+
+def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.sharding.Mesh, *, by_shard_map: bool) -> None:
+    desc = any_desc(operator)
+    batch, loop = batch_of(desc, 8)
+    function = jax.vmap(function_of(desc))
+    if by_shard_map:
+        function = jax.shard_map(function, mesh=mesh, in_specs=P("batch"), out_specs=P("batch"))
+    sharded = [jax.device_put(array, NamedSharding(mesh, P("batch"))) for array in batch]
+    compiled = jax.jit(function).lower(*sharded).compile()
+    assert collectives(compiled) == []
+    outputs = compiled(*sharded)
+    assert_same_trees(outputs, loop)
+    for output in jax.tree.leaves(outputs):
+        assert output.sharding.spec[0] == "batch"
+
+
+@transformation("explicit mesh")
+def test_a_batch_on_an_explicit_mesh_stays_where_it_is(operator: str) -> None:
+    check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(AxisType.Explicit, batch=8), by_shard_map=False)
+
+
+@transformation("auto mesh")
+def test_a_batch_on_an_auto_mesh_stays_where_it_is(operator: str) -> None:
+    check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(AxisType.Auto, batch=8), by_shard_map=False)
+
+
+@transformation("shard_map")
+def test_may_be_called_inside_shard_map(operator: str) -> None:
+    for axis_type in (AxisType.Explicit, AxisType.Auto):
+        check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(axis_type, batch=8), by_shard_map=True)
+
+
+@transformation("several processes")
+def test_runs_on_arrays_that_several_processes_hold(operator: str) -> None:
+    assert processes.outcomes()[operator] == "as in one process"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -138,6 +139,9 @@ class NonzeroCoordinates(NamedTuple):
 
     count: Array  # type: ignore[assignment]  # hides tuple.count, as nobody counts in a pair
     coordinates: Array
+
+
+jax.export.register_namedtuple_serialization(NonzeroCoordinates, serialized_name="dmljax.NonzeroCoordinates")
 
 
 @operator_function

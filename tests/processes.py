@@ -1,0 +1,121 @@
+"""Every operator on arrays that several processes hold, against the same in one process.
+
+`outcomes()` starts the processes, on loopback with JAX's own CPU collectives; each of them runs this file.
+"""
+
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from typing import Any
+
+PROCESSES, DEVICES = 2, 4
+
+
+@functools.cache
+def outcomes() -> dict[str, str]:
+    """For each operator "as in one process", or what went wrong in the first process that saw it."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    # The tests run from copies of the package too: what is first on the path here is so there.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, address, str(index)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(PROCESSES)
+    ]
+    seen: dict[str, str] = {}
+    try:
+        for process in started:
+            printed, complained = process.communicate(timeout=300)
+            if process.returncode:
+                raise RuntimeError(complained)
+            for operator, outcome in json.loads(printed.splitlines()[-1]).items():
+                seen[operator] = outcome if seen.get(operator, AS_IN_ONE) == AS_IN_ONE else seen[operator]
+    finally:
+        for process in started:
+            process.kill()
+    return seen
+
+
+AS_IN_ONE = "as in one process"
+
+
+def run(address: str, index: int) -> dict[str, str]:
+    """What this process, one of several that each run this, sees of every operator."""
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1").lower() in ("1", "true"))
+    jax.distributed.initialize(address, num_processes=PROCESSES, process_id=index)
+    from test_every_operator import any_desc
+
+    from dmljax import OPERATORS
+
+    mesh = jax.make_mesh((PROCESSES * DEVICES,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))
+    seen = {}
+    for operator in OPERATORS:
+        try:
+            check_batch(any_desc(operator), mesh)
+            seen[operator] = AS_IN_ONE
+        except Exception:  # the other processes must not wait for this one
+            seen[operator] = traceback.format_exc()
+    for operator, (function, arrays) in exchanging().items():
+        try:
+            check_exchange(function, arrays, mesh)
+        except Exception:
+            seen[operator] = traceback.format_exc()
+    return seen
+
+
+def check_batch(desc: Any, mesh: Any) -> None:
+    """A batch of calls, sharded over all processes, equals the calls of one process."""
+    import jax
+    import numpy as np
+    from test_every_operator import arguments_of, function_of
+
+    calls = [arguments_of(desc, seed) for seed in range(PROCESSES * DEVICES)]
+    check_exchange(jax.vmap(function_of(desc)), [np.stack(arrays) for arrays in zip(*calls, strict=True)], mesh)
+
+
+def exchanging() -> dict[str, Any]:
+    """Calls on one array that all processes hold a part of, so that they have to exchange something."""
+    import numpy as np
+
+    import dmljax
+
+    rng = np.random.default_rng(0)
+    numbers = (rng.integers(-2, 3, (16, 40)) % 3).astype(np.float32)
+    return {
+        "DML_OPERATOR_NONZERO_COORDINATES": (dmljax.nonzero_coordinates, [numbers]),
+        "DML_OPERATOR_ACTIVATION_HARDMAX": (dmljax.activation_hardmax, [np.ascontiguousarray(numbers.T)]),
+        "DML_OPERATOR_ARGMAX": (functools.partial(dmljax.argmax, axes=(0, 1)), [numbers]),
+        "DML_OPERATOR_GATHER_ND": (dmljax.gather_nd, [numbers, rng.integers(-16, 16, (8, 2)).astype(np.int32)]),
+    }
+
+
+def check_exchange(function: Any, arrays: list[Any], mesh: Any) -> None:
+    """`function` of arrays whose first dimension is sharded over all processes equals that of whole arrays."""
+    import jax
+    from helpers import assert_same_bits
+
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    held = [jax.make_array_from_callback(array.shape, sharding, array.__getitem__) for array in arrays]
+    expected = jax.tree.leaves(function(*arrays))
+    for output, whole in zip(jax.tree.leaves(jax.jit(function)(*held)), expected, strict=True):
+        for shard in output.addressable_shards:
+            assert_same_bits(shard.data, jax.device_get(whole)[shard.index])
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(sys.argv[1], int(sys.argv[2]))))

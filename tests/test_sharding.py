@@ -1,0 +1,210 @@
+"""Arrays on a mesh of eight devices: what stays where it is, what is exchanged, and that every sharding is right."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_same_trees, collectives, mesh_of
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import dmljax
+
+AXIS_TYPES = pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+RNG = np.random.default_rng(0)
+CUBE = RNG.random((8, 16, 8), np.float32)
+VALUES = np.arange(8, dtype=np.float32)
+
+
+def small(*shape: int) -> Any:
+    return RNG.integers(-8, 8, shape).astype(np.int32)
+
+
+# Functions of natural ranks, with the arrays that they are called with here.
+CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "one_hot": (lambda i, v: dmljax.one_hot(i, v, axis=1, depth=8), (small(8, 1, 8), VALUES)),
+    "activation_hardmax": (dmljax.activation_hardmax, (CUBE,)),
+    "activation_hardmax1": (lambda x: dmljax.activation_hardmax1(x, axes=(0, 2)), (CUBE,)),
+    "nonzero_coordinates": (dmljax.nonzero_coordinates, (CUBE > 0.5,)),
+    "nonzero_coordinates, fewer rows": (lambda x: dmljax.nonzero_coordinates(x, size=11), (CUBE > 0.5,)),
+    "diagonal_matrix1": (lambda x, v: dmljax.diagonal_matrix1(x, v, diagonal_fill_end=2), (CUBE, np.float32(3))),
+    "diagonal_matrix1, bfloat16": (lambda x: dmljax.diagonal_matrix1(x, 3.0), (CUBE.astype(jnp.bfloat16),)),
+    "gather_nd": (dmljax.gather_nd, (CUBE, small(8, 8, 2))),
+    "gather_nd1": (lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1), (CUBE, small(8, 8, 1))),
+    "gather_nd1, bfloat16": (
+        lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1),
+        (CUBE.astype(jnp.bfloat16), small(8, 8, 1)),
+    ),
+    "argmax": (lambda x: dmljax.argmax(x, axes=(0, 2)), (CUBE,)),
+    "argmin": (lambda x: dmljax.argmin(x, axes=1), (CUBE,)),
+}
+
+
+# Batches
+
+
+ROWS = RNG.random((8, 6, 300), np.float32)
+BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "one_hot": (lambda i: dmljax.one_hot(i, VALUES[:2], axis=1, depth=100), (small(8, 1, 6),)),
+    "activation_hardmax": (dmljax.activation_hardmax, (ROWS,)),
+    "activation_hardmax1": (lambda x: dmljax.activation_hardmax1(x, axes=(1, 2)), (ROWS,)),
+    "diagonal_matrix1": (lambda x: dmljax.diagonal_matrix1(x, 0.0, diagonal_fill_begin=5), (ROWS,)),
+    "gather_nd1": (lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1), (ROWS, small(8, 5, 2))),
+    "argmax": (lambda x: dmljax.argmax(x, axes=-1), (ROWS,)),
+    "argmin": (lambda x: dmljax.argmin(x, axes=(1, 2)), (ROWS,)),
+}
+
+
+@AXIS_TYPES
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisType) -> None:
+    function, arrays = BATCHES[name]
+    mesh = mesh_of(axis_type, batch=8)
+    sharded = [jax.device_put(array, NamedSharding(mesh, P("batch"))) for array in arrays]
+    compiled = jax.jit(function).lower(*sharded).compile()
+    assert collectives(compiled) == []
+    result = compiled(*sharded)
+    assert_same_trees(result, function(*arrays))
+    assert result.sharding.spec[0] == "batch"
+
+
+# Any sharding
+
+
+def shardings(shape: tuple[int, ...]) -> Iterator[P]:
+    """Every way to shard one or two dimensions of `shape` over a mesh of 4 x 2 devices that divides them."""
+    count: dict[Any, int] = {None: 1, "rows": 4, "columns": 2, ("rows", "columns"): 8}
+    for axes in itertools.product(count, repeat=len(shape)):
+        names = [name for axis in axes if axis for name in ((axis,) if isinstance(axis, str) else axis)]
+        if len(set(names)) == len(names) and all(
+            size % count[axis] == 0 for size, axis in zip(shape, axes, strict=True)
+        ):
+            yield P(*axes)
+
+
+def chosen_shardings(arrays: tuple[Any, ...], count: int) -> list[tuple[P, ...]]:
+    """Some of all combinations, always the same."""
+    every = list(itertools.product(*(shardings(np.shape(array)) for array in arrays)))
+    rng = np.random.default_rng(1)
+    return [every[i] for i in sorted(rng.choice(len(every), min(count, len(every)), replace=False))]
+
+
+# XLA's partitioner cannot compile a gather with batches whose operands are sharded over different axes along them
+# (jnp.take_along_axis fails in the same way); on an explicit mesh dmljax brings the two together first.
+def partitioner_fails(name: str, axis_type: AxisType, specs: tuple[P, ...]) -> bool:
+    if not name.startswith("gather_nd1") or axis_type is AxisType.Explicit:
+        return False
+    first, second = (spec[0] for spec in specs)
+    return first is not None and second is not None and first != second
+
+
+@AXIS_TYPES
+@pytest.mark.parametrize("name", CALLS)
+def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
+    function, arrays = CALLS[name]
+    mesh = mesh_of(axis_type, rows=4, columns=2)
+    expected = function(*arrays)
+    for specs in chosen_shardings(arrays, 8):
+        if not partitioner_fails(name, axis_type, specs):
+            sharded = [jax.device_put(a, NamedSharding(mesh, spec)) for a, spec in zip(arrays, specs, strict=True)]
+            assert_same_trees(jax.jit(function)(*sharded), expected)
+
+
+@AXIS_TYPES
+@pytest.mark.parametrize("name", CALLS)
+def test_eager_calls_on_a_mesh_that_is_set_are_right(name: str, axis_type: AxisType) -> None:
+    function, arrays = CALLS[name]
+    mesh = mesh_of(axis_type, rows=4, columns=2)
+    expected = function(*arrays)
+    set_mesh = jax.set_mesh if hasattr(jax, "set_mesh") else jax.sharding.use_mesh  # type: ignore[attr-defined]
+    with set_mesh(mesh):
+        for specs in chosen_shardings(arrays, 3):
+            if not partitioner_fails(name, axis_type, specs):
+                sharded = [jax.device_put(a, NamedSharding(mesh, spec)) for a, spec in zip(arrays, specs, strict=True)]
+                assert_same_trees(function(*sharded), expected)
+
+
+def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
+    mesh = mesh_of(AxisType.Explicit, rows=4, columns=2)
+    place = lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))  # noqa: E731
+    input, indices = place(CUBE, "rows", None, "columns"), place(small(8, 8, 1), None, "columns")
+    gathered = dmljax.gather_nd1(input, indices, batch_dimension_count=1)
+    # Batch as either has it, then the indices' dimensions, then the block's: no axis twice.
+    assert jax.typeof(gathered).sharding.spec == P("rows", "columns", None)
+    count, coordinates = dmljax.nonzero_coordinates(place(CUBE, "rows"))
+    assert (jax.typeof(count).sharding.spec, jax.typeof(coordinates).sharding.spec) == (P(), P("rows", None))
+    _, few = dmljax.nonzero_coordinates(place(CUBE, "rows"), size=11)
+    assert jax.typeof(few).sharding.spec == P(None, None)  # 11 rows cannot be shared out among 4
+
+
+@AXIS_TYPES
+def test_gradients_come_through_a_mesh(axis_type: AxisType) -> None:
+    mesh = mesh_of(axis_type, rows=4, columns=2)
+    weights = RNG.random((8, 8, 8), np.float32)
+
+    def loss(input: Any, indices: Any, weights: Any) -> Any:
+        gathered = dmljax.gather_nd1(input, indices, batch_dimension_count=1)
+        return jnp.sum(dmljax.diagonal_matrix1(gathered, 2.0, diagonal_fill_end=3) * weights)
+
+    indices = small(8, 8, 1)
+    expected = jax.grad(loss)(CUBE, indices, weights)
+    sharded = [jax.device_put(array, NamedSharding(mesh, P("rows"))) for array in (CUBE, indices, weights)]
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(*sharded), expected, rtol=1e-6)
+
+
+# Nonzero
+
+
+def naive_nonzero(input: Any) -> Any:
+    """A sum over all elements and a scatter of each: what a lowering without words of bits does."""
+    flat = (input != 0).reshape(-1)
+    found = jnp.cumsum(flat, dtype=jnp.int32)
+    row = jnp.where(flat, found - 1, flat.size)
+    element = jnp.zeros(flat.size + 1, jnp.int32).at[row].set(jnp.arange(flat.size, dtype=jnp.int32))[:-1]
+    return found[-1], jnp.stack([element // input.shape[1], element % input.shape[1]], axis=1)
+
+
+@pytest.mark.parametrize("shape", [(1024, 64), (65536, 1), (512, 133)])
+def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> None:
+    input = (RNG.random(shape) < 0.3).astype(np.float32)
+    exchanged = {}
+    for axis_type in (AxisType.Auto, AxisType.Explicit):
+        mesh = mesh_of(axis_type, batch=8)
+        sharded = jax.device_put(input, NamedSharding(mesh, P("batch")))
+        count_and_rows: Any = dmljax.NonzeroCoordinates(*(NamedSharding(mesh, P(*axes)) for axes in ([], ["batch"])))  # type: ignore[arg-type]
+        compiled = jax.jit(dmljax.nonzero_coordinates, out_shardings=count_and_rows).lower(sharded).compile()
+        exchanged[axis_type] = sum(size for _, size in collectives(compiled))
+        memory: Any = compiled.memory_analysis()
+        assert memory.temp_size_in_bytes < input.nbytes, "more than the whole input on one device"
+        assert_same_trees(compiled(sharded), dmljax.nonzero_coordinates(input))
+        assert compiled(sharded).coordinates.addressable_data(0).shape == (math.prod(shape) // 8, 2)
+    sharded = jax.device_put(input, NamedSharding(mesh_of(AxisType.Auto, batch=8), P("batch")))
+    naive = sum(size for _, size in collectives(jax.jit(naive_nonzero).lower(sharded).compile()))
+    print(f"{shape}: {naive} bytes naively, {exchanged}; the input has {input.nbytes}")
+    assert naive >= 2 * input.nbytes
+    assert max(exchanged.values()) <= input.nbytes / 3
+
+
+# What cannot be done
+
+
+def test_a_mesh_that_does_not_divide_is_refused_by_jax() -> None:
+    mesh = mesh_of(AxisType.Explicit, batch=8)
+    with pytest.raises(ValueError, match="divide"):
+        jax.device_put(np.ones((9, 3), np.float32), NamedSharding(mesh, P("batch")))
+    with pytest.raises(ValueError, match="divi"):
+        jax.jit(
+            lambda: dmljax.diagonal_matrix1(None, 1.0, output_sizes=(9, 3)),
+            out_shardings=NamedSharding(mesh, P("batch")),
+        )()
+
+
+def test_a_platform_that_does_not_exist_is_refused_by_jax() -> None:
+    input = np.ones((2, 300), np.float32)
+    with pytest.raises((ValueError, NotImplementedError, RuntimeError), match="abacus"):
+        jax.export.export(jax.jit(dmljax.activation_hardmax), platforms=["abacus"])(input).call(input)
