@@ -4,7 +4,6 @@ import enum
 from typing import Any
 
 import jax
-import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from helpers import X64, assert_same_bits, needs_x32, needs_x64
 import dmljax
 from dmljax import InvalidDesc, InvalidType, Unsupported
 
-enable_x64: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # type: ignore[attr-defined]
 VALUES = np.array([0, 1], np.float32)
 
 
@@ -49,7 +47,7 @@ def test_numpys_unsigned_integers_stay_unsigned() -> None:
 
 @needs_x32
 def test_64_bit_jax_arrays_are_refused_without_64_bit_types() -> None:
-    with enable_x64(True):
+    with jax.enable_x64(True):
         input = jnp.asarray(np.array([2**40]))
     with pytest.raises(
         Unsupported, match=r"^nonzero_coordinates: input must be of at most 32 bits unless jax_enable_x64"
@@ -59,7 +57,7 @@ def test_64_bit_jax_arrays_are_refused_without_64_bit_types() -> None:
 
 @needs_x32
 def test_64_bit_floats_of_jax_are_refused_without_64_bit_types() -> None:
-    with enable_x64(True):
+    with jax.enable_x64(True):
         input = jnp.asarray(np.array([0.1]))
     with pytest.raises(Unsupported, match=r"^gather_nd: input must be of at most 32 bits unless .*; got float64"):
         dmljax.gather_nd(input, np.array([[0]]))

@@ -121,8 +121,7 @@ def test_eager_calls_on_a_mesh_that_is_set_are_right(name: str, axis_type: AxisT
     function, arrays = CALLS[name]
     mesh = mesh_of(axis_type, rows=4, columns=2)
     expected = function(*arrays)
-    set_mesh = jax.set_mesh if hasattr(jax, "set_mesh") else jax.sharding.use_mesh  # type: ignore[attr-defined]
-    with set_mesh(mesh):
+    with jax.set_mesh(mesh):
         for specs in chosen_shardings(arrays, 3):
             if not partitioner_fails(name, axis_type, specs):
                 sharded = [jax.device_put(a, NamedSharding(mesh, spec)) for a, spec in zip(arrays, specs, strict=True)]
@@ -195,7 +194,7 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
 
 def test_a_mesh_that_does_not_divide_is_refused_by_jax() -> None:
     mesh = mesh_of(AxisType.Explicit, batch=8)
-    with pytest.raises(ValueError, match="divide"):
+    with pytest.raises(ValueError, match="divi"):
         jax.device_put(np.ones((9, 3), np.float32), NamedSharding(mesh, P("batch")))
     with pytest.raises(ValueError, match="divi"):
         jax.jit(

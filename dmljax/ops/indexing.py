@@ -173,7 +173,7 @@ def nonzero_coordinates(
         words = _packed(is_nonzero(input).reshape(shape))
         row = lax.iota(jnp.uint32, size)
         count, element = _listed(words, row)
-        coordinates = _coordinates(element, shape, columns)
+        coordinates = _side_by_side(_coordinates(element, shape)[-columns:])
         return count, jnp.where(row[:, None] < count, coordinates, jnp.uint32(fill_value))
 
     axes = dimension_axes(input)
@@ -223,7 +223,7 @@ def _listed(words: _Words, row: Array) -> tuple[Array, Array]:
     is_listed = (counts != 0) & (first_row < number(row.shape[0], jnp.uint32))
     word_count, row_word_count = words.bits.shape[0], (row.shape[0] + 31) // 32
     place = jnp.where(is_listed, jnp.cumsum(is_listed, dtype=jnp.uint32) - 1, number(word_count, jnp.uint32))
-    columns = jnp.stack([words.bits, words.first_element, first_row], axis=1)
+    columns = _side_by_side([words.bits, words.first_element, first_row])
     listed = jnp.zeros((word_count + 1, 3), jnp.uint32).at[place].set(columns, mode="promise_in_bounds")
 
     # One bit for each row, set where a listed word begins: those up to a row tell in which word it lies.
@@ -253,18 +253,21 @@ def _place_of_set_bit(bits: Array, rank: Array) -> Array:
     return place
 
 
-def _coordinates(element: Array, shape: tuple[int, ...], columns: int) -> Array:
-    """The last `columns` coordinates of each element.
+def _coordinates(element: Array, shape: tuple[int, ...]) -> list[Array]:
+    coordinates = []
+    for size in reversed(shape):
+        coordinates.append(lax.rem(element, number(size, jnp.uint32)))
+        element = lax.div(element, number(size, jnp.uint32))
+    return coordinates[::-1]
 
-    They are selected, not stacked: XLA on CPU computes all of a stack for each of its parts.
-    """
-    column = lax.broadcasted_iota(jnp.uint32, (*element.shape, columns), 1)
-    coordinates, rest = jnp.zeros_like(column), element[:, None]
-    for axis in reversed(range(columns)):
-        size = number(shape[axis - columns], jnp.uint32)
-        coordinates = jnp.where(column == axis, lax.rem(rest, size), coordinates)
-        rest = lax.div(rest, size)
-    return coordinates
+
+def _side_by_side(columns: Sequence[Array]) -> Array:
+    """Vectors as the columns of a matrix; selected, for XLA on CPU computes all parts of a stack once for each part."""
+    place = lax.broadcasted_iota(jnp.uint32, (*columns[0].shape, len(columns)), 1)
+    matrix = jnp.broadcast_to(columns[0][:, None], place.shape)
+    for i, column in enumerate(columns):
+        matrix = jnp.where(place == np.uint32(i), column[:, None], matrix)
+    return matrix
 
 
 @dataclass(frozen=True, kw_only=True)

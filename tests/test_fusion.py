@@ -1,0 +1,98 @@
+"""What XLA makes of the operators, read from the compiled computations: nothing is in memory that need not be."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import dmljax
+
+SIZE = 2048
+DTYPES = pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
+
+Call = Callable[..., Any]
+
+
+def arrays(dtype: str) -> dict[str, jax.ShapeDtypeStruct]:
+    """Matrices of `SIZE` rows and columns, and what picks elements of them."""
+    matrix = jax.ShapeDtypeStruct((SIZE, SIZE), dtype)
+    return {
+        "matrix": matrix,
+        "other": matrix,
+        "indices": jax.ShapeDtypeStruct((SIZE, 1), "int32"),
+        "values": jax.ShapeDtypeStruct((2,), dtype),
+    }
+
+
+def memory(function: Call, dtype: str) -> Any:
+    """What a function of some of `arrays` needs."""
+    return compiled(function, dtype).memory_analysis()
+
+
+def compiled(function: Call, dtype: str) -> Any:
+    wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return jax.jit(function).lower(*(arrays(dtype)[name] for name in wanted)).compile()
+
+
+def one_hot(indices: Any, values: Any) -> Any:
+    return dmljax.one_hot(indices, values, axis=1, depth=SIZE)
+
+
+def band(matrix: Any) -> Any:
+    return dmljax.diagonal_matrix1(matrix, 3, diagonal_fill_begin=-1, diagonal_fill_end=5)
+
+
+def generated_band(dtype: Any) -> Any:
+    return dmljax.diagonal_matrix1(None, 3, diagonal_fill_end=5, output_sizes=(SIZE, SIZE), dtype=dtype)
+
+
+CONSUMED: dict[str, Call] = {
+    "one_hot": lambda matrix, indices, values: matrix + one_hot(indices, values),
+    "diagonal_matrix1": lambda matrix, other: other + band(matrix),
+    "diagonal_matrix1 without an input": lambda matrix: matrix + generated_band(matrix.dtype),
+    "activation_hardmax": lambda matrix, other: other + dmljax.activation_hardmax(matrix),
+}
+
+
+@DTYPES
+@pytest.mark.parametrize("name", CONSUMED)
+def test_an_elementwise_consumer_never_sees_the_result_in_memory(name: str, dtype: str) -> None:
+    needed = memory(CONSUMED[name], dtype)
+    assert needed.temp_size_in_bytes < 0.01 * needed.output_size_in_bytes
+
+
+# XLA on CPU has what it sums in memory first, whoever wrote it.
+REDUCED: dict[str, tuple[Call, Call]] = {
+    "one_hot": (
+        lambda indices, values: jnp.sum(one_hot(indices, values), axis=0),
+        lambda indices, values: jnp.sum(jax.nn.one_hot(indices[:, 0], SIZE, dtype=values.dtype), axis=0),
+    ),
+    "diagonal_matrix1": (
+        lambda matrix: jnp.sum(band(matrix), axis=0),
+        lambda matrix: jnp.sum(jnp.tril(matrix), axis=0),
+    ),
+    "activation_hardmax": (
+        lambda matrix: jnp.sum(dmljax.activation_hardmax(matrix), axis=0),
+        lambda matrix: jnp.sum(jax.nn.one_hot(jnp.argmax(matrix, axis=-1), SIZE, dtype=matrix.dtype), axis=0),
+    ),
+}
+
+
+@DTYPES
+@pytest.mark.parametrize("name", REDUCED)
+def test_a_sum_needs_no_more_memory_than_that_of_jaxs_idiom(name: str, dtype: str) -> None:
+    ours, idiom = (memory(function, dtype).temp_size_in_bytes for function in REDUCED[name])
+    assert ours <= 1.01 * idiom
+
+
+@DTYPES
+def test_a_generated_matrix_has_no_argument_and_no_constant_of_its_size(dtype: str) -> None:
+    computation = compiled(lambda: generated_band(dtype), dtype)
+    needed = computation.memory_analysis()
+    assert needed.argument_size_in_bytes == 0
+    assert needed.temp_size_in_bytes < 0.01 * needed.output_size_in_bytes
+    constants = re.findall(r"= \w+\[([\d,]*)\]\S* constant\(", computation.as_text())
+    assert all(len(sizes) <= 1 for sizes in constants)
