@@ -57,10 +57,14 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             for key, convert in converters.items():
                 if given[key] is not None or key not in optional:
                     given[key] = convert(key, given[key])
-            for key, kind in scalars.items():
-                typed = (given.get("dtype"), *(getattr(given[key], "dtype", None) for key in arrays))
-                dtype = next((dtype for dtype in typed if dtype is not None), None)
-                given[key] = _scalar(key, given[key], dtype, truncate=kind is TruncatedScalarLike)
+            if scalars:
+                first = next((given[key] for key in arrays if given[key] is not None), None)
+                dtype = given.get("dtype")
+                dtype = getattr(first, "dtype", None) if dtype is None else dtype
+                is_weak = dtype is None or getattr(first, "weak_type", False)
+                for key, kind in scalars.items():
+                    convert = truncated if kind is TruncatedScalarLike else exact
+                    given[key] = _scalar(key, given[key], dtype, convert, is_weak=is_weak)
             return cast(R, compiled(**given))
 
     return call
@@ -99,15 +103,18 @@ def _fitting(name: str, value: int) -> int:
     return value
 
 
-def _scalar(name: str, value: Any, dtype: Any, *, truncate: bool) -> Any:
+def _scalar(name: str, value: Any, dtype: Any, convert: Callable[..., Any], *, is_weak: bool) -> Any:
     """`value` in `dtype`, or in the type that JAX gives it where `dtype` is None.
 
     The value of a Python or NumPy number is known, so that it can be checked. That of a JAX array is not looked at:
     it has `dtype` already, or is a Python number that a transformation traced, which a floating type may round.
+    A Python number beside nothing, or beside what is weakly typed, stays so: a mask does not widen what it is added to.
     """
     if isinstance(value, bool | int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        default = _default_dtype(value)
         with prefixed(name, " "):
-            return (truncated if truncate else exact)(value, _default_dtype(value) if dtype is None else dtype)
+            converted = convert(value, default if dtype is None else dtype)
+        return value if is_weak and type(value) in (int, float) and converted.dtype == default else converted
     value = _array(name, value)
     if value.ndim != 0:
         raise InvalidDesc(f"{name} must be a scalar; got shape {value.shape}")

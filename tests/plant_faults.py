@@ -31,6 +31,7 @@ class Fault:
 INDEXING, GENERATION, REDUCTION = "ops/indexing.py", "ops/generation.py", "ops/reduction.py"
 ON_INDEXING, ON_GENERATION = "ops/test_indexing.py", "ops/test_generation.py"
 ON_ACTIVATION, ON_REDUCTION = "ops/test_activation.py", "ops/test_reduction.py"
+ON_SHARDING, ON_FUSION = "test_sharding.py", "test_fusion.py"
 ON_FUNCTION, ON_TENSOR, ON_OPERATOR, ON_EVERY = (
     "test_function.py",
     "test_tensor.py",
@@ -42,11 +43,24 @@ FAULTS = [
     Fault(
         "the last of several equal elements is hot",
         "_axes.py",
-        "return jnp.min(jnp.where(is_extreme, position, np.array(limits.max, position.dtype))",
-        "return jnp.max(jnp.where(is_extreme, position, np.array(limits.min, position.dtype))",
+        "none), axes, largest=last)",
+        "-1 - none), axes, largest=True)",
         ON_ACTIVATION,
     ),
-    Fault("the direction of a tie is ignored", "_axes.py", "if last:", "if False:", ON_REDUCTION),
+    Fault(
+        "the direction of a tie is ignored",
+        "_axes.py",
+        "none), axes, largest=last)",
+        "none), axes, largest=False)",
+        ON_REDUCTION,
+    ),
+    Fault(
+        "what pads a row is the largest",
+        "_axes.py",
+        "limits.min if largest else limits.max)",
+        "limits.max)",
+        ON_ACTIVATION,
+    ),
     Fault(
         "axes count in the order they are listed in",
         "_function.py",
@@ -70,8 +84,8 @@ FAULTS = [
     Fault(
         "negative indices do not count from the end",
         INDEXING,
-        "jnp.where(clamped < 0, from_end,",
-        "jnp.where(clamped < 0, jnp.zeros((), dtype),",
+        "jnp.where(clamped < 0, number(size, dtype),",
+        "jnp.where(clamped < 0, np.zeros((), dtype),",
         ON_INDEXING,
     ),
     Fault(
@@ -81,7 +95,7 @@ FAULTS = [
         "lax.broadcasted_iota(indices.dtype, sizes, axis) == index.astype(indices.dtype)",
         ON_INDEXING,
     ),
-    Fault("indices are not clamped", INDEXING, "jnp.clip(indices, lowest, highest)", "indices", ON_INDEXING),
+    Fault("indices are not clamped", INDEXING, "jnp.clip(indices, lowest, last)", "indices", ON_INDEXING),
     Fault("an index out of range is clamped, not ignored", INDEXING, "== index) & in_range", "== index)", ON_INDEXING),
     Fault(
         "on and off are computed with",
@@ -90,20 +104,73 @@ FAULTS = [
         "return off + (on - off) * is_hot.astype(on.dtype)",
         ON_INDEXING,
     ),
-    Fault("the count stops at size", INDEXING, "found[-1].astype", "jnp.minimum(found[-1], size).astype", ON_INDEXING),
+    Fault(
+        "the count stops at size", INDEXING, "return ends[-1],", "return jnp.minimum(ends[-1], row.size),", ON_INDEXING
+    ),
     Fault(
         "a row too few is filled",
         INDEXING,
-        "coordinates.shape, 0) < count",
-        "coordinates.shape, 0) <= count",
+        "row[:, None] < count",
+        "row[:, None] <= count",
         ON_INDEXING,
+    ),
+    Fault("the bits of a word run backwards", INDEXING, "<< place, axis=2", "<< (31 - place), axis=2", ON_INDEXING),
+    Fault(
+        "what pads a run counts as elements",
+        INDEXING,
+        "lax.div(word, words_per_run) * run",
+        "lax.div(word, words_per_run) * words_per_run * 32",
+        ON_INDEXING,
+    ),
+    Fault(
+        "a row is of the next word",
+        INDEXING,
+        "(jnp.uint32(2) << (row & 31)) - 1",
+        "(jnp.uint32(1) << (row & 31)) - 1",
+        ON_INDEXING,
+    ),
+    Fault(
+        "results cannot be exported",
+        INDEXING,
+        "jax.export.register_namedtuple_serialization(",
+        "(lambda *_, **__: None)(",
+        ON_EVERY,
+    ),
+    Fault(
+        "an axis of the mesh shards two dimensions",
+        "_sharding.py",
+        "used.isdisjoint(_names(axes))",
+        "True",
+        ON_SHARDING,
+    ),
+    Fault("explicit meshes are left to JAX", "_sharding.py", "    if mesh is None:\n", "    if True:\n", ON_SHARDING),
+    Fault(
+        "rows are sharded where the mesh does not divide them",
+        "_sharding.py",
+        "for name in _names(axes)) == 0",
+        "for name in _names(axes)) >= 0",
+        ON_SHARDING,
+    ),
+    Fault(
+        "a Python number is never weak",
+        "_function.py",
+        "return value if is_weak and",
+        "return value if False and",
+        ON_FUNCTION,
+    ),
+    Fault(
+        "rows are reduced in memory",
+        "_axes.py",
+        "lax.optimization_barrier(reduce(split, axis=(-3, -1)))",
+        "reduce(split, axis=(-3, -1))",
+        ON_FUSION,
     ),
     Fault("leading coordinates are kept", INDEXING, "[-columns:]", "[:columns]", ON_INDEXING),
     Fault(
         "a gather has no gradient",
         INDEXING,
-        "(input,), position)",
-        "(lax.stop_gradient(input),), position)",
+        "copied(fetch, (input,), position)",
+        "copied(fetch, (lax.stop_gradient(input),), position)",
         ON_INDEXING,
     ),
     Fault(
@@ -118,11 +185,17 @@ FAULTS = [
     Fault(
         "a low diagonal enters in column 1",
         GENERATION,
-        "_like(y, 0), jnp.minimum",
-        "_like(y, 1), jnp.minimum",
+        "jnp.where(y < shift, np.zeros((), y.dtype)",
+        "jnp.where(y < shift, np.ones((), y.dtype)",
         ON_GENERATION,
     ),
-    Fault("bands at INT32_MAX wrap", GENERATION, "shift = min(diagonal, width)", "shift = diagonal", ON_GENERATION),
+    Fault(
+        "bands at INT32_MIN wrap",
+        GENERATION,
+        "np.array(min(distance, size), dtype)",
+        "np.array(distance & 0xFFFF, dtype)",
+        ON_GENERATION,
+    ),
     Fault(
         "a number that does not fit is wrapped",
         "_scalars.py",

@@ -22,7 +22,7 @@ def outcomes() -> dict[str, str]:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     # The tests run from copies of the package too: what is first on the path here is so there.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     started = [
         subprocess.Popen(
             [sys.executable, __file__, address, str(index)],

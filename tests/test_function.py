@@ -148,6 +148,25 @@ def test_numbers_of_any_python_kind_are_taken_for_their_value() -> None:
     assert dmljax.one_hot(np.array([[0]]), VALUES, axis=1, depth=Level.HIGH).shape == (1, 7)
 
 
+def test_types_are_weak_where_jaxs_are() -> None:
+    size = (2, 2)
+    half = jnp.ones(size, jnp.bfloat16)
+    # As jnp.full's: a mask of a Python number takes the type of what it is added to.
+    for make in (
+        lambda: dmljax.diagonal_matrix1(None, -1.0, output_sizes=size),
+        lambda: dmljax.diagonal_matrix(-1.0, output_sizes=size),
+        lambda: dmljax.diagonal_matrix1(jnp.full(size, 2.0), -1.0),
+        lambda: dmljax.gather_nd(jnp.full(size, 2.0), np.array([[0], [1]])),
+        lambda: dmljax.one_hot(np.array([[0], [1]]), jnp.full((2,), 2.0), axis=1, depth=2),
+    ):
+        assert make().weak_type
+        assert (half + make()).dtype == jax.jit(lambda make=make: half + make())().dtype == jnp.bfloat16
+    assert not dmljax.diagonal_matrix1(None, -1.0, output_sizes=size, dtype="float32").weak_type
+    assert not dmljax.diagonal_matrix1(None, np.float32(-1), output_sizes=size).weak_type
+    assert not dmljax.diagonal_matrix1(half, -1.0).weak_type
+    assert jax.jit(dmljax.diagonal_matrix1)(half, -1.0).dtype == jnp.bfloat16
+
+
 @pytest.mark.parametrize("digits", [400, 5000])
 def test_integers_too_long_to_print_are_refused_by_their_length(digits: int) -> None:
     long = f"an int of {(10**digits).bit_length()} bits"

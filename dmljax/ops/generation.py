@@ -114,7 +114,7 @@ def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, s
 
 def _value_or_input(floats: tuple[Array, ...], is_filled: Array) -> Array:
     value, *input = floats
-    return jnp.where(is_filled, value, *input or [jnp.zeros((), value.dtype)])
+    return jnp.where(is_filled, value, *input or [jnp.zeros_like(value)])
 
 
 def _is_filled(sizes: tuple[int, ...], begin: int, end: int) -> Array:

@@ -154,12 +154,16 @@ def nonzero_coordinates(
     zero, also where that is more than `size`; rows at and past it hold `fill_value`. `columns` leaves out leading
     coordinates, of dimensions of size 1 alone. +0 and -0 are zero; NaN and every subnormal are not.
 
+    Where `input` is sharded along its first dimension, devices exchange one bit for each element. On an explicit mesh
+    the rows are then sharded likewise, if that divides them.
+
     >>> count, coordinates = nonzero_coordinates(jnp.array([[1.0, 0.0], [-0.0, jnp.nan]]))
     >>> int(count), coordinates.tolist()
     (2, [[0, 0], [1, 1], [0, 0], [0, 0]])
     """
     input = real_array("input", input)
     shape = input.shape or (1,)
+    check_size("the number of elements of input", math.prod(shape), 0)
     size = math.prod(shape) if size is None else size
     check_size("size", size, 0)
     fewest = max(1, len(without_leading_ones(shape)))
