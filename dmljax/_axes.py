@@ -38,13 +38,14 @@ def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last
 
 
 def _extreme(integers: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
-    reduce = jnp.max if largest else jnp.min
+    limits = np.iinfo(integers.dtype)
+    reduce, weakest = (jnp.max, limits.min) if largest else (jnp.min, limits.max)
     for axis in reversed(axes):
         whole = partial(reduce, axis=axis, keepdims=True)
         size = integers.shape[axis]
         is_row = axis == integers.ndim - 1 and not is_symbolic(size) and size > _FUSED
         if is_row and not dimension_axes(integers)[axis]:
-            in_blocks = partial(_in_blocks, whole, largest=largest)
+            in_blocks = partial(_reduce_in_blocks, reduce, weakest)
             integers = lax.platform_dependent(integers, cpu=in_blocks, default=whole)
         else:
             integers = whole(integers)
@@ -56,17 +57,14 @@ _FUSED = 32
 _RUN = 8
 
 
-def _in_blocks(whole: Callable[[Array], Array], integers: Array, *, largest: bool) -> Array:
-    """`whole` along the last axis in two steps: a row becomes [part, block, run], and the first step leaves its blocks.
+def _reduce_in_blocks(reduce: Callable[..., Array], weakest: int, integers: Array) -> Array:
+    """Reduces the last axis in two steps: a row becomes [part, block, run], of which the first step leaves the blocks.
 
     Neither part nor run is larger than what is fused, nor do they lie side by side, for XLA would make them one again.
     """
     *batch, size = integers.shape
     blocks = max(2, -(-size // (_FUSED * _RUN)))
     parts = -(-size // (blocks * _RUN))
-    limits = np.iinfo(integers.dtype)
     padding = [(0, 0)] * len(batch) + [(0, parts * blocks * _RUN - size)]
-    padded = jnp.pad(integers, padding, constant_values=limits.min if largest else limits.max)
-    split = padded.reshape(*batch, parts, blocks, _RUN)
-    reduce = jnp.max if largest else jnp.min
-    return whole(lax.optimization_barrier(reduce(split, axis=(-3, -1))))
+    split = jnp.pad(integers, padding, constant_values=weakest).reshape(*batch, parts, blocks, _RUN)
+    return reduce(lax.optimization_barrier(reduce(split, axis=(-3, -1))), axis=-1, keepdims=True)

@@ -57,8 +57,8 @@ FAULTS = [
     Fault(
         "what pads a row is the largest",
         "_axes.py",
-        "limits.min if largest else limits.max)",
-        "limits.max)",
+        "constant_values=weakest",
+        "constant_values=0",
         ON_ACTIVATION,
     ),
     Fault(

@@ -50,6 +50,17 @@ def test_hardmax_orders_every_pair_of_special_values(call: Any, dtype: Any) -> N
     assert_same_bits(call(dmljax.activation_hardmax, pairs), oracles.hardmax(pairs))
 
 
+@pytest.mark.parametrize("width", [31, 32, 33, 64, 255, 256, 257, 511, 513, 1000])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint8", "bool"])
+def test_hardmax_of_wide_rows(dtype: str, width: int) -> None:
+    # Wide rows are reduced in blocks, and padded: with what is weaker than the least of every type.
+    least = {"int8": -128, "uint8": 0, "bool": False}.get(dtype, -np.inf)
+    rows = np.full((4, width), least, jnp.dtype(dtype))
+    rows[1, -1] = rows[2, width // 2] = rows[2, -1] = 1
+    rows[3] = random_array(np.random.default_rng(width), dtype, (width,))
+    assert_same_bits(dmljax.activation_hardmax(rows), oracles.hardmax(rows))
+
+
 def test_hardmax_takes_any_rank_from_one(call: Any) -> None:
     input = np.random.default_rng(0).integers(0, 3, (2, 3, 1, 4)).astype(np.float32)
     assert_same_bits(call(dmljax.activation_hardmax, input), oracles.hardmax(input))

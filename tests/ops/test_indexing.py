@@ -246,6 +246,25 @@ def test_nonzero_equals_the_pseudo_code(data: st.DataObject) -> None:
     assert_same_bits(coordinates, expected)
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [(31,), (32,), (33,), (4097,), (3, 31), (3, 32), (3, 33), (2, 127), (2, 128), (2, 129), (2, 5, 64), (5, 3, 43)],
+    ids=str,
+)
+@pytest.mark.parametrize("density", [0, 0.3, 1])
+def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...], density: float) -> None:
+    # Elements are packed 32 to a word, and runs of the last dimensions are padded to whole words.
+    rng = np.random.default_rng(len(shape))
+    input = (rng.random(shape) < density).astype(np.uint8)
+    expected_count = int(input.sum())
+    for size in {32, 33, expected_count, input.size + 40}:
+        count, coordinates = dmljax.nonzero_coordinates(input, size=size, fill_value=7)
+        expected = np.full((size, len(shape)), 7, np.uint32)
+        expected[:expected_count] = np.argwhere(input)[:size]
+        assert int(count) == expected_count
+        assert_same_bits(coordinates, expected)
+
+
 def test_nonzero_may_be_mapped() -> None:
     batch = np.array([[1, 0, 2], [0, 0, 0], [3, 4, 5]], np.float32)
     mapped = jax.vmap(lambda x: dmljax.nonzero_coordinates(x, size=2))(batch)

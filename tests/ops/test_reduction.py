@@ -34,6 +34,19 @@ def test_nan_is_the_largest_and_the_smallest(call: Any) -> None:
         assert call(function, row, axes=0, axis_direction=DECREASING).tolist() == [4]
 
 
+@pytest.mark.parametrize("width", [32, 33, 256, 257, 600])
+@pytest.mark.parametrize("direction", AxisDirection)
+def test_wide_rows(width: int, direction: AxisDirection) -> None:
+    # Wide rows are reduced in blocks, and padded.
+    rng = np.random.default_rng(width)
+    for dtype in (np.float32, np.int8, np.uint8):
+        rows = random_array(rng, dtype, (4, width))
+        rows[0], rows[1] = specials(dtype).min(), specials(dtype).max()
+        for function, oracle in PAIRS:
+            expected = oracle(rows, axes=(1,), last=direction is DECREASING).astype(np.uint32)
+            assert_same_bits(function(rows, axes=1, axis_direction=direction), expected)
+
+
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 @pytest.mark.parametrize("direction", AxisDirection)
 def test_every_pair_of_special_values_is_ordered(call: Any, dtype: Any, direction: AxisDirection) -> None:
