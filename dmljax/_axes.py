@@ -10,17 +10,17 @@ from jax import Array, lax
 
 from dmljax._floats import sort_keys
 from dmljax._function import index_dtype, is_symbolic, number
-from dmljax._sharding import dimension_axes
+from dmljax._sharding import dimension_axes, sharded_like
 
 
-def positions_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
-    """The position of each element among those along `axes`, the last axis changing fastest."""
-    sizes = [shape[axis] for axis in axes]
+def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:
+    """The position of each of `elements` among those along `axes`, the last axis changing fastest."""
+    sizes = [elements.shape[axis] for axis in axes]
     dtype = index_dtype("the number of elements along axes", math.prod(sizes))
-    position = jnp.zeros(shape, dtype)
+    position = sharded_like(elements, jnp.zeros(elements.shape, dtype))
     for i, axis in enumerate(axes):
         stride = number(math.prod(sizes[i + 1 :]), dtype)
-        position = position + lax.broadcasted_iota(dtype, shape, axis) * stride
+        position = position + lax.broadcasted_iota(dtype, elements.shape, axis) * stride
     return position
 
 
@@ -31,7 +31,7 @@ def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last
     """
     keys = sort_keys(input, nan_is_largest=largest)
     is_extreme = keys == _extreme(keys, axes, largest=largest)
-    position = positions_along(input.shape, axes)
+    position = positions_along(input, axes)
     limits = np.iinfo(position.dtype)
     none = np.array(limits.min if last else limits.max, position.dtype)
     return _extreme(jnp.where(is_extreme, position, none), axes, largest=last)
@@ -66,5 +66,7 @@ def _reduce_in_blocks(reduce: Callable[..., Array], weakest: int, integers: Arra
     blocks = max(2, -(-size // (_FUSED * _RUN)))
     parts = -(-size // (blocks * _RUN))
     padding = [(0, 0)] * len(batch) + [(0, parts * blocks * _RUN - size)]
-    split = jnp.pad(integers, padding, constant_values=weakest).reshape(*batch, parts, blocks, _RUN)
+    split = jnp.pad(integers, padding, constant_values=np.array(weakest, integers.dtype)).reshape(
+        *batch, parts, blocks, _RUN
+    )
     return reduce(lax.optimization_barrier(reduce(split, axis=(-3, -1))), axis=-1, keepdims=True)

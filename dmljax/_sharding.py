@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 
 import jax
 from jax import Array
-from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 R = TypeVar("R")
 
@@ -14,8 +14,16 @@ Axes = str | tuple[str, ...] | None  # the axes of a mesh that one dimension is 
 
 
 def dimension_axes(x: Array) -> list[Axes]:
-    """The axes of an explicit mesh that each dimension of `x` is sharded over; None on any other mesh, or on none."""
+    """The axes of an explicit mesh that each dimension of `x` is sharded over; None for one that is not sharded."""
     return list(jax.typeof(x).sharding.spec)
+
+
+def sharded_like(x: Array, new: Array) -> Array:
+    """`new`, of the shape of `x`, sharded as `x` is on an explicit mesh."""
+    axes = dimension_axes(x)
+    if not any(axes):
+        return new
+    return cast(Array, jax.sharding.reshard(new, _sharding(jax.typeof(x).sharding.mesh, axes)))
 
 
 def partitioned(
@@ -27,16 +35,23 @@ def partitioned(
     sharded over `results`; an axis that comes twice shards the first dimension that has it.
     """
     arrays = [x for x, _ in operands]
-    mesh = next((jax.typeof(x).sharding.mesh for x in arrays if any(dimension_axes(x))), None)
+    meshes = (jax.typeof(x).sharding.mesh for x in arrays)
+    mesh = next((mesh for mesh in meshes if _explicit_axes(mesh)), None)
     if mesh is None:
         return function(*arrays)
     arrays = [jax.sharding.reshard(x, _sharding(mesh, axes)) for x, axes in operands]
     shardings = tuple(_sharding(mesh, axes) for axes in results)
     out_sharding = shardings if len(shardings) > 1 else shardings[0]
-    return cast(R, jax.sharding.auto_axes(function, out_sharding=out_sharding)(*arrays))
+    left_to_xla = jax.sharding.auto_axes(function, axes=_explicit_axes(mesh), out_sharding=out_sharding)
+    return cast(R, left_to_xla(*arrays))
 
 
-def divisible(axes: Axes, size: int, x: Array) -> Axes:
+def _explicit_axes(mesh: AbstractMesh) -> tuple[str, ...]:
+    types = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return tuple(name for name, axis_type in types if axis_type is AxisType.Explicit)
+
+
+def dividing_axes(axes: Axes, size: int, x: Array) -> Axes:
     """`axes`, if a dimension of `size` can be sharded over them on the mesh of `x`; None otherwise."""
     mesh = jax.typeof(x).sharding.mesh
     return axes if size % math.prod(mesh.shape[name] for name in _names(axes)) == 0 else None

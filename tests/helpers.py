@@ -55,14 +55,17 @@ def mesh_of(axis_type: jax.sharding.AxisType, **axes: int) -> jax.sharding.Mesh:
 
 
 _COLLECTIVE = re.compile(
-    r"= \(?(\w+)\[([\d,]*)\][^=]* (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
+    r" = (.*?) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter|ragged-all-to-all)(?:-start)?\("
 )
 
 
 def collectives(compiled: Any) -> list[tuple[str, int]]:
-    """What devices exchange in a compiled computation: each collective with the bytes of its result on one device."""
-    found = _COLLECTIVE.findall(compiled.as_text())
-    return [(name, _bytes(dtype) * math.prod(map(int, filter(None, sizes.split(","))))) for dtype, sizes, name in found]
+    """What devices exchange in a compiled computation: each collective with the bytes of its results on one device."""
+    return [
+        (name, sum(_bytes(dtype) * math.prod(map(int, filter(None, sizes.split(",")))) for dtype, sizes in arrays))
+        for results, name in _COLLECTIVE.findall(compiled.as_text())
+        if (arrays := re.findall(r"(\w+)\[([\d,]*)\]", results))
+    ]
 
 
 def _bytes(hlo_dtype: str) -> int:

@@ -57,8 +57,8 @@ FAULTS = [
     Fault(
         "what pads a row is the largest",
         "_axes.py",
-        "constant_values=weakest",
-        "constant_values=0",
+        "np.array(weakest, integers.dtype)",
+        "np.array(0, integers.dtype)",
         ON_ACTIVATION,
     ),
     Fault(

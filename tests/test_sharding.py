@@ -1,5 +1,6 @@
 """Arrays on a mesh of eight devices: what stays where it is, what is exchanged, and that every sharding is right."""
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -94,13 +95,20 @@ def chosen_shardings(arrays: tuple[Any, ...], count: int) -> list[tuple[P, ...]]
     return [every[i] for i in sorted(rng.choice(len(every), min(count, len(every)), replace=False))]
 
 
-# XLA's partitioner cannot compile a gather with batches whose operands are sharded over different axes along them
-# (jnp.take_along_axis fails in the same way); on an explicit mesh dmljax brings the two together first.
-def partitioner_fails(name: str, axis_type: AxisType, specs: tuple[P, ...]) -> bool:
-    if not name.startswith("gather_nd1") or axis_type is AxisType.Explicit:
-        return False
-    first, second = (spec[0] for spec in specs)
-    return first is not None and second is not None and first != second
+def check_sharded(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...], call: Callable[..., Any]) -> None:
+    """`call` of arrays sharded by `specs` equals that of whole ones, unless XLA fails on JAX's own idiom too.
+
+    On an explicit mesh dmljax brings the batches of both operands together first.
+    """
+    _, arrays = CALLS[name]
+    sharded = [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(arrays, specs, strict=True)]
+    batches = [spec[0] for spec in specs if spec and spec[0]]
+    if name.startswith("gather_nd1") and mesh.axis_types[0] is AxisType.Auto and len(set(batches)) > 1:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            jax.jit(lambda x, i: jnp.take_along_axis(x, i, axis=1)).lower(*sharded).compile()
+            assert_same_trees(call(*sharded), call(*arrays))
+        return
+    assert_same_trees(call(*sharded), call(*arrays))
 
 
 @AXIS_TYPES
@@ -108,11 +116,8 @@ def partitioner_fails(name: str, axis_type: AxisType, specs: tuple[P, ...]) -> b
 def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
     function, arrays = CALLS[name]
     mesh = mesh_of(axis_type, rows=4, columns=2)
-    expected = function(*arrays)
-    for specs in chosen_shardings(arrays, 8):
-        if not partitioner_fails(name, axis_type, specs):
-            sharded = [jax.device_put(a, NamedSharding(mesh, spec)) for a, spec in zip(arrays, specs, strict=True)]
-            assert_same_trees(jax.jit(function)(*sharded), expected)
+    for specs in chosen_shardings(arrays, 6):
+        check_sharded(name, mesh, specs, jax.jit(function))
 
 
 @AXIS_TYPES
@@ -120,12 +125,41 @@ def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
 def test_eager_calls_on_a_mesh_that_is_set_are_right(name: str, axis_type: AxisType) -> None:
     function, arrays = CALLS[name]
     mesh = mesh_of(axis_type, rows=4, columns=2)
-    expected = function(*arrays)
     with jax.set_mesh(mesh):
         for specs in chosen_shardings(arrays, 3):
-            if not partitioner_fails(name, axis_type, specs):
-                sharded = [jax.device_put(a, NamedSharding(mesh, spec)) for a, spec in zip(arrays, specs, strict=True)]
-                assert_same_trees(function(*sharded), expected)
+            check_sharded(name, mesh, specs, function)
+
+
+@pytest.mark.parametrize("name", ["gather_nd1", "gather_nd1, bfloat16"])
+def test_batches_that_lie_on_different_axes_are_brought_together(name: str) -> None:
+    specs = P("rows", None, "columns"), P("columns", "rows", None)
+    for axis_type in (AxisType.Explicit, AxisType.Auto):
+        check_sharded(name, mesh_of(axis_type, rows=4, columns=2), specs, jax.jit(CALLS[name][0]))
+
+
+@AXIS_TYPES
+@pytest.mark.parametrize("axes", [(None, 0), (0, None)], ids=str)
+def test_a_sharded_batch_may_share_the_other_operand(axes: Any, axis_type: AxisType) -> None:
+    table, indices = CUBE[0], small(8, 5, 1)
+    arrays = [CUBE if axes[0] == 0 else table, indices if axes[1] == 0 else indices[0]]
+    mesh = mesh_of(axis_type, batch=8)
+    sharded = [
+        jax.device_put(array, NamedSharding(mesh, P("batch"))) if axis == 0 else array
+        for array, axis in zip(arrays, axes, strict=True)
+    ]
+    function = jax.vmap(dmljax.gather_nd, in_axes=axes)
+    compiled = jax.jit(function).lower(*sharded).compile()
+    assert collectives(compiled) == []
+    assert_same_trees(compiled(*sharded), function(*arrays))
+
+
+def test_a_mesh_may_be_manual_in_part() -> None:
+    mesh = mesh_of(AxisType.Explicit, rows=4, columns=2)
+    inputs = jax.device_put(CUBE, NamedSharding(mesh, P("rows", None, "columns")))
+    indices = jax.device_put(small(8, 6, 1), NamedSharding(mesh, P("rows")))
+    gather = jax.vmap(dmljax.gather_nd)
+    by_rows = jax.shard_map(gather, mesh=mesh, in_specs=P("rows"), out_specs=P("rows"), axis_names={"rows"})
+    assert_same_trees(jax.jit(by_rows)(inputs, indices), gather(CUBE, jax.device_get(indices)))
 
 
 def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
@@ -137,6 +171,9 @@ def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
     assert jax.typeof(gathered).sharding.spec == P("rows", "columns", None)
     count, coordinates = dmljax.nonzero_coordinates(place(CUBE, "rows"))
     assert (jax.typeof(count).sharding.spec, jax.typeof(coordinates).sharding.spec) == (P(), P("rows", None))
+    rows_and_columns = place(CUBE, None, "rows", "columns")
+    for result in (dmljax.activation_hardmax(rows_and_columns), dmljax.diagonal_matrix1(rows_and_columns, 0.0)):
+        assert jax.typeof(result).sharding.spec == P(None, "rows", "columns")
     _, few = dmljax.nonzero_coordinates(place(CUBE, "rows"), size=11)
     assert jax.typeof(few).sharding.spec == P(None, None)  # 11 rows cannot be shared out among 4
 
@@ -186,7 +223,8 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
     naive = sum(size for _, size in collectives(jax.jit(naive_nonzero).lower(sharded).compile()))
     print(f"{shape}: {naive} bytes naively, {exchanged}; the input has {input.nbytes}")
     assert naive >= 2 * input.nbytes
-    assert max(exchanged.values()) <= input.nbytes / 3
+    assert exchanged[AxisType.Explicit] <= input.nbytes / 25  # a bit for 32, and what pads runs of 133
+    assert exchanged[AxisType.Auto] <= input.nbytes / 3
 
 
 # What cannot be done

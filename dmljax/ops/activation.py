@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -61,9 +62,9 @@ def _hardmax(input: ArrayLike, *, axes: Axes) -> Array:
     require_rank("input", input, 1)
     axes = normal_axes("axes", axes, input.ndim)
     if input.size == 0:
-        return input
+        return jnp.zeros(input.shape, input.dtype)
     hot = extreme_position(input, axes, largest=True)
-    return (positions_along(input.shape, axes) == hot).astype(input.dtype)
+    return (positions_along(input, axes) == hot).astype(input.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ from dmljax._operator import (
     same_rank,
     same_type,
 )
-from dmljax._sharding import dimension_axes, divisible, partitioned
+from dmljax._sharding import dimension_axes, dividing_axes, partitioned
 from dmljax._tensor import braced, without_leading_ones
 from dmljax._types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
@@ -154,8 +154,8 @@ def nonzero_coordinates(
     zero, also where that is more than `size`; rows at and past it hold `fill_value`. `columns` leaves out leading
     coordinates, of dimensions of size 1 alone. +0 and -0 are zero; NaN and every subnormal are not.
 
-    Where `input` is sharded along its first dimension, devices exchange one bit for each element. On an explicit mesh
-    the rows are then sharded likewise, if that divides them.
+    Of an input that is sharded over an explicit mesh, devices exchange one bit for each element, and rows are sharded
+    as its first dimension is, if that divides them.
 
     >>> count, coordinates = nonzero_coordinates(jnp.array([[1.0, 0.0], [-0.0, jnp.nan]]))
     >>> int(count), coordinates.tolist()
@@ -173,38 +173,38 @@ def nonzero_coordinates(
     if input.size == 0:
         return NonzeroCoordinates(jnp.uint32(0), jnp.full((size, columns), fill_value, jnp.uint32))
 
-    def listed(input: Array) -> tuple[Array, Array]:
-        words = _packed(is_nonzero(input).reshape(shape))
+    axes = dimension_axes(input)
+    row_axes = dividing_axes(axes[0], size, input) if axes else None
+    # On an explicit mesh the words are all that devices exchange; each then lists rows of its own.
+    words = partitioned(lambda input: _packed(is_nonzero(input).reshape(shape)), [(input, axes)], [None])
+
+    def listed(words: Array) -> tuple[Array, Array]:
         row = lax.iota(jnp.uint32, size)
-        count, element = _listed(words, row)
+        count, element = _listed(words, _first_elements(shape), row)
         coordinates = _side_by_side(_coordinates(element, shape)[-columns:])
         return count, jnp.where(row[:, None] < count, coordinates, jnp.uint32(fill_value))
 
-    axes = dimension_axes(input)
-    row_axes = divisible(axes[0], size, input) if axes else None
-    return NonzeroCoordinates(*partitioned(listed, [(input, axes)], [], [row_axes, None]))
+    return NonzeroCoordinates(*partitioned(listed, [(words, [None])], [], [row_axes, None]))
 
 
-class _Words(NamedTuple):
-    """Predicates packed 32 to a word, which keeps the order of the elements and most of what follows 32 times shorter.
-
-    It is also all that devices exchange where the input is sharded: one bit for an element.
-    """
-
-    bits: Array
-    first_element: Array  # what the lowest bit of each word stands for; bits past the end of a run are 0
-
-
-def _packed(present: Array) -> _Words:
+def _packed(present: Array) -> Array:
+    """Predicates 32 to a word: that keeps their order, and makes most of what follows 32 times shorter."""
     run, run_count = _runs(present.shape)
     words_per_run = (run + 31) // 32
     padding = (0, 0), (0, words_per_run * 32 - run)
     runs = jnp.pad(present.reshape(run_count, run), padding).reshape(run_count, words_per_run, 32)
     place = lax.broadcasted_iota(jnp.uint32, runs.shape, 2)
-    bits = jnp.sum(runs.astype(jnp.uint32) << place, axis=2, dtype=jnp.uint32).reshape(-1)
+    return jnp.sum(runs.astype(jnp.uint32) << place, axis=2, dtype=jnp.uint32).reshape(-1)
+
+
+def _first_elements(shape: tuple[int, ...]) -> Array:
+    """The element that the lowest bit of each word stands for."""
+    run, run_count = _runs(shape)
+    words_per_run = (run + 31) // 32
     word = lax.iota(jnp.uint32, run_count * words_per_run)
     words_per_run, run = number(words_per_run, jnp.uint32), number(run, jnp.uint32)
-    return _Words(bits, lax.div(word, words_per_run) * run + lax.rem(word, words_per_run) * np.uint32(32))
+    first: Array = lax.div(word, words_per_run) * run + lax.rem(word, words_per_run) * np.uint32(32)
+    return first
 
 
 def _runs(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -219,15 +219,15 @@ def _runs(shape: tuple[int, ...]) -> tuple[int, int]:
     return math.prod(shape), 1
 
 
-def _listed(words: _Words, row: Array) -> tuple[Array, Array]:
+def _listed(words: Array, first_element: Array, row: Array) -> tuple[Array, Array]:
     """How many bits are set, and the element of the set bit that each row is for; rows past the count have any."""
-    counts = lax.population_count(words.bits)
+    counts = lax.population_count(words)
     ends = jnp.cumsum(counts, dtype=jnp.uint32)
     first_row = ends - counts
     is_listed = (counts != 0) & (first_row < number(row.shape[0], jnp.uint32))
-    word_count, row_word_count = words.bits.shape[0], (row.shape[0] + 31) // 32
+    word_count, row_word_count = words.shape[0], (row.shape[0] + 31) // 32
     place = jnp.where(is_listed, jnp.cumsum(is_listed, dtype=jnp.uint32) - 1, number(word_count, jnp.uint32))
-    columns = _side_by_side([words.bits, words.first_element, first_row])
+    columns = _side_by_side([words, first_element, first_row])
     listed = jnp.zeros((word_count + 1, 3), jnp.uint32).at[place].set(columns, mode="promise_in_bounds")
 
     # One bit for each row, set where a listed word begins: those up to a row tell in which word it lies.
@@ -237,8 +237,8 @@ def _listed(words: _Words, row: Array) -> tuple[Array, Array]:
     begun = jnp.cumsum(lax.population_count(begins), dtype=jnp.uint32) - lax.population_count(begins)
     up_to_row = (jnp.uint32(2) << (row & 31)) - 1
     word = _at(begun, row >> 5) + lax.population_count(_at(begins, row >> 5) & up_to_row)
-    bits, first_element, first_row = jnp.unstack(_at(listed, jnp.maximum(word, 1) - 1), axis=1)
-    return ends[-1], first_element + _place_of_set_bit(bits, row - first_row)
+    bits, first, first_row = jnp.unstack(_at(listed, jnp.maximum(word, 1) - 1), axis=1)
+    return ends[-1], first + _place_of_set_bit(bits, row - first_row)
 
 
 def _at(table: Array, index: Array) -> Array:
@@ -248,10 +248,11 @@ def _at(table: Array, index: Array) -> Array:
 def _place_of_set_bit(bits: Array, rank: Array) -> Array:
     """The place of the set bit of `bits` that has `rank` set bits below it, found by halves."""
     place = jnp.zeros_like(rank)
-    for half in (16, 8, 4, 2, 1):
+    for exponent in reversed(range(5)):
+        half = 2**exponent
         below = lax.population_count(bits & jnp.uint32(2**half - 1))
         is_above = rank >= below
-        place = jnp.where(is_above, place + jnp.uint32(half), place)
+        place = place | is_above.astype(jnp.uint32) << exponent
         bits = jnp.where(is_above, bits >> half, bits)
         rank = jnp.where(is_above, rank - below, rank)
     return place
@@ -349,7 +350,7 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
     bounds, block = input.shape[batch:tuple_end], input.shape[tuple_end:]
     output_shape = indices.shape[:-1] + block
     if math.prod(output_shape) == 0:
-        return jnp.zeros(output_shape, input.dtype)
+        return jnp.zeros_like(input, shape=output_shape)
     if 0 in bounds:
         raise InvalidDesc(f"input must have elements to fetch; got shape {input.shape}")
     dtype = index_dtype("input", *bounds)

@@ -75,7 +75,7 @@ def _arg_reduce(input: ArrayLike, axes: Axes, direction: AxisDirection, dtype: D
     reduced = math.prod(input.shape[axis] for axis in axes)
     if reduced == 0:
         raise InvalidDesc(f"input must have elements along axes {axes}; got shape {input.shape}")
-    last = np.iinfo(np.int32).max if is_symbolic(reduced) else reduced - 1  # jax.export keeps sizes in int32
+    last = np.iinfo(np.int32).max if is_symbolic(reduced) else reduced - 1  # what jax.export holds a size in, at least
     if last > np.iinfo(dtype).max:
         raise InvalidDesc(f"dtype must hold indices up to {last}; got {dtype}")
     return extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING).astype(dtype)

@@ -1,9 +1,11 @@
 """ONE_HOT, NONZERO_COORDINATES, GATHER_ND and GATHER_ND1; the pages' own examples run in test_every_operator.py."""
 
+from collections.abc import Callable
 from typing import Any
 
 import chex
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import oracles
@@ -13,6 +15,7 @@ from helpers import (
     INTEGERS,
     REALS,
     assert_same_bits,
+    assert_same_trees,
     check_gradients,
     needs_x32,
     needs_x64,
@@ -263,6 +266,29 @@ def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...], densit
         expected[:expected_count] = np.argwhere(input)[:size]
         assert int(count) == expected_count
         assert_same_bits(coordinates, expected)
+
+
+def test_sizes_may_be_left_open_wherever_results_follow_them() -> None:
+    (rows, depth), rng = jax.export.symbolic_shape("rows, depth"), np.random.default_rng(0)
+    input, indices = rng.integers(0, 3, (5, 7)).astype(np.float32), rng.integers(-9, 9, (5, 1)).astype(np.int8)
+    values = np.array([0, 1], np.float32)
+    calls: list[tuple[Callable[..., Any], Any, Any]] = [
+        (dmljax.nonzero_coordinates, ((rows, depth),), (input,)),
+        (lambda x: dmljax.nonzero_coordinates(x, size=2 * x.shape[0] + 1), ((rows, 7),), (input,)),
+        (lambda x, i: dmljax.gather_nd(x, i), ((rows, depth), (rows, 1)), (input, indices)),
+        (
+            lambda x, i: dmljax.one_hot(i, values, axis=1, depth=x.shape[1]),
+            ((rows, depth), (rows, 1)),
+            (input, indices),
+        ),
+        (lambda x: dmljax.diagonal_matrix1(x, 2.0, diagonal_fill_begin=-1), ((rows, depth),), (input,)),
+        (lambda x: dmljax.diagonal_matrix1(None, 2.0, output_sizes=(*x.shape, 3)), ((rows, depth),), (input,)),
+        (lambda x: dmljax.argmax(x, axes=(0, 1)), ((rows, depth),), (input,)),
+    ]
+    for function, shapes, arrays in calls:
+        symbolic = [jax.ShapeDtypeStruct(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True)]
+        exported = jax.export.export(jax.jit(function), platforms=["cpu", "cuda", "tpu"])(*symbolic)
+        assert_same_trees(exported.call(*arrays), function(*arrays))
 
 
 def test_nonzero_may_be_mapped() -> None:

@@ -39,7 +39,7 @@ def test_nan_is_the_largest_and_the_smallest(call: Any) -> None:
 def test_wide_rows(width: int, direction: AxisDirection) -> None:
     # Wide rows are reduced in blocks, and padded.
     rng = np.random.default_rng(width)
-    for dtype in (np.float32, np.int8, np.uint8):
+    for dtype in (np.float32, np.int8, np.uint32, *((np.uint64,) if X64 else ())):
         rows = random_array(rng, dtype, (4, width))
         rows[0], rows[1] = specials(dtype).min(), specials(dtype).max()
         for function, oracle in PAIRS:
