@@ -10,10 +10,10 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 R = TypeVar("R")
 
-Axes = str | tuple[str, ...] | None  # the axes of a mesh that one dimension is sharded over
+MeshAxes = str | tuple[str, ...] | None  # the axes of a mesh that one dimension is sharded over
 
 
-def dimension_axes(x: Array) -> list[Axes]:
+def dimension_axes(x: Array) -> list[MeshAxes]:
     """The axes of an explicit mesh that each dimension of `x` is sharded over; None for one that is not sharded."""
     return list(jax.typeof(x).sharding.spec)
 
@@ -27,7 +27,7 @@ def sharded_like(x: Array, new: Array) -> Array:
 
 
 def partitioned(
-    function: Callable[..., R], operands: Sequence[tuple[Array, Sequence[Axes]]], *results: Sequence[Axes]
+    function: Callable[..., R], operands: Sequence[tuple[Array, Sequence[MeshAxes]]], *results: Sequence[MeshAxes]
 ) -> R:
     """`function` of the operands, left to XLA to partition.
 
@@ -51,20 +51,20 @@ def _explicit_axes(mesh: AbstractMesh) -> tuple[str, ...]:
     return tuple(name for name, axis_type in types if axis_type is AxisType.Explicit)
 
 
-def dividing_axes(axes: Axes, size: int, x: Array) -> Axes:
+def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:
     """`axes`, if a dimension of `size` can be sharded over them on the mesh of `x`; None otherwise."""
     mesh = jax.typeof(x).sharding.mesh
     return axes if size % math.prod(mesh.shape[name] for name in _names(axes)) == 0 else None
 
 
-def _sharding(mesh: AbstractMesh, dimensions: Sequence[Axes]) -> NamedSharding:
+def _sharding(mesh: AbstractMesh, dimensions: Sequence[MeshAxes]) -> NamedSharding:
     used: set[str] = set()
-    kept: list[Axes] = []
+    kept: list[MeshAxes] = []
     for axes in dimensions:
         kept.append(axes if used.isdisjoint(_names(axes)) else None)
         used.update(_names(axes))
     return NamedSharding(mesh, PartitionSpec(*kept))
 
 
-def _names(axes: Axes) -> tuple[str, ...]:
+def _names(axes: MeshAxes) -> tuple[str, ...]:
     return (axes,) if isinstance(axes, str) else axes or ()

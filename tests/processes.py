@@ -3,12 +3,14 @@
 `outcomes()` starts the processes, on loopback with JAX's own CPU collectives; each of them runs this file.
 """
 
+import contextlib
 import functools
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from typing import Any
 
@@ -23,27 +25,25 @@ def outcomes() -> dict[str, str]:
         address = f"localhost:{free.getsockname()[1]}"
     # The tests run from copies of the package too: what is first on the path here is so there.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    started = [
-        subprocess.Popen(
-            [sys.executable, __file__, address, str(index)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(PROCESSES)
-    ]
     seen: dict[str, str] = {}
-    try:
-        for process in started:
-            printed, complained = process.communicate(timeout=300)
-            if process.returncode:
-                raise RuntimeError(complained)
-            for operator, outcome in json.loads(printed.splitlines()[-1]).items():
+    with contextlib.ExitStack() as stack:
+        started = []
+        for index in range(PROCESSES):
+            # Files, not pipes: a process that waits for its full pipe to be read keeps the others waiting.
+            printed = stack.enter_context(tempfile.TemporaryFile("w+"))
+            command = [sys.executable, __file__, address, str(index)]
+            process = subprocess.Popen(command, env=environment, stdout=printed, stderr=subprocess.STDOUT, text=True)
+            stack.callback(process.kill)
+            started.append((process, printed))
+        for process, printed in started:
+            failed = process.wait(timeout=300)
+            printed.seek(0)
+            lines = printed.read().splitlines()
+            if failed:
+                raise RuntimeError("\n".join(lines))
+            outcome_line = next(line for line in lines if line.startswith('{"DML_OPERATOR_'))
+            for operator, outcome in json.loads(outcome_line).items():
                 seen[operator] = outcome if seen.get(operator, AS_IN_ONE) == AS_IN_ONE else seen[operator]
-    finally:
-        for process in started:
-            process.kill()
     return seen
 
 
