@@ -223,7 +223,9 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
     naive = sum(size for _, size in collectives(jax.jit(naive_nonzero).lower(sharded).compile()))
     print(f"{shape}: {naive} bytes naively, {exchanged}; the input has {input.nbytes}")
     assert naive >= 2 * input.nbytes
-    assert exchanged[AxisType.Explicit] <= input.nbytes / 25  # a bit for 32, and what pads runs of 133
+    # A bit for 32; runs of 133 are padded to words, and groups of 32 rows that 8 devices cannot share evenly exchange
+    # a bit for each row besides.
+    assert exchanged[AxisType.Explicit] <= input.nbytes / (14 if shape == (512, 133) else 30)
     assert exchanged[AxisType.Auto] <= input.nbytes / 3
 
 

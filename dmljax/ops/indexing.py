@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 from jax.typing import ArrayLike
 
 from dmljax._checks import UINT_MAX, integer_in, shown
@@ -179,10 +181,10 @@ def nonzero_coordinates(
     words = partitioned(lambda input: _packed(is_nonzero(input).reshape(shape)), [(input, axes)], [None])
 
     def listed(words: Array) -> tuple[Array, Array]:
-        row = lax.iota(jnp.uint32, size)
-        count, element = _listed(words, _first_elements(shape), row)
+        count, element = _listed(words, size, shape)
         coordinates = _side_by_side(_coordinates(element, shape)[-columns:])
-        return count, jnp.where(row[:, None] < count, coordinates, jnp.uint32(fill_value))
+        is_row = lax.iota(jnp.uint32, size) < count
+        return count, jnp.where(is_row[:, None], coordinates, jnp.uint32(fill_value))
 
     return NonzeroCoordinates(*partitioned(listed, [(words, [None])], [], [row_axes, None]))
 
@@ -197,14 +199,14 @@ def _packed(present: Array) -> Array:
     return jnp.sum(runs.astype(jnp.uint32) << place, axis=2, dtype=jnp.uint32).reshape(-1)
 
 
-def _first_elements(shape: tuple[int, ...]) -> Array:
-    """The element that the lowest bit of each word stands for."""
-    run, run_count = _runs(shape)
-    words_per_run = (run + 31) // 32
-    word = lax.iota(jnp.uint32, run_count * words_per_run)
-    words_per_run, run = number(words_per_run, jnp.uint32), number(run, jnp.uint32)
-    first: Array = lax.div(word, words_per_run) * run + lax.rem(word, words_per_run) * np.uint32(32)
-    return first
+def _first_element(word: Array, shape: tuple[int, ...]) -> Array:
+    """The element that the lowest bit of a word stands for."""
+    run, _ = _runs(shape)
+    if run % 32 == 0:
+        return word * np.uint32(32)
+    words_per_run = number((run + 31) // 32, jnp.uint32)
+    first: Array = lax.div(word, words_per_run) * number(run, jnp.uint32)
+    return first + lax.rem(word, words_per_run) * np.uint32(32)
 
 
 def _runs(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -219,26 +221,131 @@ def _runs(shape: tuple[int, ...]) -> tuple[int, int]:
     return math.prod(shape), 1
 
 
-def _listed(words: Array, first_element: Array, row: Array) -> tuple[Array, Array]:
-    """How many bits are set, and the element of the set bit that each row is for; rows past the count have any."""
-    counts = lax.population_count(words)
-    ends = jnp.cumsum(counts, dtype=jnp.uint32)
-    first_row = ends - counts
-    is_listed = (counts != 0) & (first_row < number(row.shape[0], jnp.uint32))
-    word_count, row_word_count = words.shape[0], (row.shape[0] + 31) // 32
-    place = jnp.where(is_listed, jnp.cumsum(is_listed, dtype=jnp.uint32) - 1, number(word_count, jnp.uint32))
-    columns = _side_by_side([words, first_element, first_row])
-    listed = jnp.zeros((word_count + 1, 3), jnp.uint32).at[place].set(columns, mode="promise_in_bounds")
+class _Bits(NamedTuple):
+    """Where set bits are, in words of 32; rows, one for each set bit, come in groups of 32 too."""
 
-    # One bit for each row, set where a listed word begins: those up to a row tell in which word it lies.
-    place = jnp.where(is_listed, first_row >> 5, number(row_word_count, jnp.uint32))
-    begins = jnp.zeros(row_word_count + 1, jnp.uint32)
-    begins = begins.at[place].add(jnp.uint32(1) << (first_row & 31), mode="promise_in_bounds")
-    begun = jnp.cumsum(lax.population_count(begins), dtype=jnp.uint32) - lax.population_count(begins)
-    up_to_row = (jnp.uint32(2) << (row & 31)) - 1
-    word = _at(begun, row >> 5) + lax.population_count(_at(begins, row >> 5) & up_to_row)
-    bits, first, first_row = jnp.unstack(_at(listed, jnp.maximum(word, 1) - 1), axis=1)
-    return ends[-1], first + _place_of_set_bit(bits, row - first_row)
+    words: Array
+    first_row: Array  # of each word
+    listed: Array  # the words that have rows, in their order
+    begins: Array  # a bit for each row, set where a word begins
+    begun: Array  # how many words begin before each group
+    row_count: Array
+
+
+def _found(words: Array, group_count: int) -> _Bits:
+    counts = lax.population_count(words)
+    ends = _running_sum(counts)
+    first_row = ends - counts
+    has_rows = (counts != 0) & (first_row < number(group_count * 32, jnp.uint32))
+
+    # What has no rows goes to a spare place at the end, for `mode="drop"` costs XLA on CPU twice as much.
+    word_count = words.shape[0]
+    packed = _packed(has_rows)
+    place = _set_up_to(packed, _set_before(packed)).reshape(-1)[:word_count] - 1
+    place = jnp.where(has_rows, place, number(word_count, jnp.uint32))
+    listed = jnp.zeros(word_count + 1, jnp.uint32)
+    listed = listed.at[place].set(lax.iota(jnp.uint32, word_count), mode="promise_in_bounds")
+
+    group = jnp.where(has_rows, first_row >> 5, number(group_count, jnp.uint32))
+    begins = jnp.zeros(group_count + 1, jnp.uint32)
+    begins = begins.at[group].add(jnp.uint32(1) << (first_row & 31), mode="promise_in_bounds")[:-1]
+    return _Bits(words, first_row, listed, begins, _set_before(begins), ends[-1])
+
+
+def _all_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
+    """The element that each row is for, [group, 32]; rows past the count have any."""
+    return _elements(bits, jnp.uint32(0), bits.begins, bits.begun, shape)
+
+
+def _elements(bits: _Bits, first_group: Array, begins: Array, begun: Array, shape: tuple[int, ...]) -> Array:
+    group, row = (lax.broadcasted_iota(jnp.uint32, (*begins.shape, 32), axis) for axis in (0, 1))
+    word = _at(bits.listed, jnp.maximum(_set_up_to(begins, begun), 1) - 1)
+    rank = (first_group + group) * 32 + row - _at(bits.first_row, word)
+    return _first_element(word, shape) + _place_of_set_bit(_at(bits.words, word), rank)
+
+
+_CHUNK = 256  # groups: of fewer, what XLA does for a chunk shows; of more, the rows that are found in vain do
+
+
+def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
+    """As `_all_elements`, chunk by chunk up to the last row that counts."""
+    group_count = bits.begins.shape[0]
+
+    def is_left(state: tuple[Array, Array]) -> Array:
+        return state[0] * (_CHUNK * 32) < bits.row_count
+
+    def find(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        chunk, elements = state
+        first_group = jnp.minimum(chunk * _CHUNK, jnp.uint32(group_count - _CHUNK))
+        begins, begun = (lax.dynamic_slice(x, (first_group,), (_CHUNK,)) for x in (bits.begins, bits.begun))
+        found = _elements(bits, first_group, begins, begun, shape)
+        return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))
+
+    nothing = jnp.zeros((group_count, 32), jnp.uint32)
+    return lax.while_loop(is_left, find, (jnp.uint32(0), nothing))[1]
+
+
+def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
+    """As `_all_elements`, where the rows that count decide the cost.
+
+    A row costs 2.5 times as much in a loop, which XLA on CPU runs in one thread. In a batch the loop would go on for
+    all until the fullest member is done, so that batches have all of their rows at once.
+    """
+    at_once, in_chunks = partial(_all_elements, shape=shape), partial(_first_elements, shape=shape)
+
+    @custom_vmap
+    def needed(bits: _Bits) -> Array:
+        few = np.uint32(bits.begins.shape[0] * 32 // 3)
+        found: Array = lax.cond(bits.row_count > few, at_once, in_chunks, bits)
+        return found
+
+    @needed.def_vmap
+    def needed_of_batch(_: int, is_batched: list[_Bits], bits: _Bits) -> tuple[Array, bool]:
+        in_axes = jax.tree.map(lambda batched: 0 if batched else None, is_batched[0])
+        return jax.vmap(at_once, in_axes=(in_axes,))(bits), True
+
+    elements: Array = needed(bits)
+    return elements
+
+
+def _listed(words: Array, size: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """How many bits are set, and the element of the set bit that each row is for; rows past the count have any."""
+    group_count = (size + 31) // 32
+    bits = _found(words, group_count)
+    if is_symbolic(group_count) or group_count <= _CHUNK or jax.device_count() > 1:
+        # Where there are several devices, rows may be shared out among them, as a loop cannot be.
+        elements = _all_elements(bits, shape)
+    else:
+        needed, every = partial(_needed_elements, shape=shape), partial(_all_elements, shape=shape)
+        elements = lax.platform_dependent(bits, cpu=needed, default=every)
+    return bits.row_count, elements.reshape(-1)[:size]
+
+
+def _running_sum(counts: Array) -> Array:
+    """The sum up to and with each; by blocks of 32, for XLA on CPU takes three times as long for `jnp.cumsum`."""
+    size = counts.shape[0]
+    if is_symbolic(size):
+        return jnp.cumsum(counts, dtype=counts.dtype)
+    block_count = -(-size // 32)
+    blocks = jnp.pad(counts, (0, block_count * 32 - size)).reshape(block_count, 1, 32)
+    last, summand = (lax.broadcasted_iota(jnp.uint32, (1, 32, 32), axis) for axis in (1, 2))
+    sums = jnp.sum(jnp.where(summand <= last, blocks, jnp.uint32(0)), axis=2, dtype=counts.dtype)
+    if block_count > 1:
+        totals = sums[:, -1]
+        sums = sums + (_running_sum(totals) - totals)[:, None]
+    return sums.reshape(-1)[:size]
+
+
+def _set_before(words: Array) -> Array:
+    """How many bits are set before each word."""
+    counts = lax.population_count(words)
+    return _running_sum(counts) - counts
+
+
+def _set_up_to(words: Array, before: Array) -> Array:
+    """How many bits are set up to and with each bit of each word, [word, 32]."""
+    place = lax.broadcasted_iota(jnp.uint32, (*words.shape, 32), 1)
+    return before[:, None] + lax.population_count(words[:, None] & ((jnp.uint32(2) << place) - 1))
 
 
 def _at(table: Array, index: Array) -> Array:
@@ -250,11 +357,10 @@ def _place_of_set_bit(bits: Array, rank: Array) -> Array:
     place = jnp.zeros_like(rank)
     for exponent in reversed(range(5)):
         half = 2**exponent
-        below = lax.population_count(bits & jnp.uint32(2**half - 1))
+        below = lax.population_count((bits >> place) & jnp.uint32(2**half - 1))
         is_above = rank >= below
+        rank = rank - jnp.where(is_above, below, jnp.uint32(0))
         place = place | is_above.astype(jnp.uint32) << exponent
-        bits = jnp.where(is_above, bits >> half, bits)
-        rank = jnp.where(is_above, rank - below, rank)
     return place
 
 
