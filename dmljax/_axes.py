@@ -1,5 +1,6 @@
 """Positions of elements along several axes taken together: what the hardmax and the arg reductions share."""
 
+import functools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -29,44 +30,70 @@ def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last
 
     A NaN is more extreme than every number, and all NaN are equal: so have it ONNX, NumPy and JAX.
     """
+    is_row = axes == (input.ndim - 1,) and _is_whole(input, -1)
+    if is_row and input.shape[-1] <= _SHORT:
+        return _position_in_short_row(input, largest=largest, last=last)
     keys = sort_keys(input, nan_is_largest=largest)
-    is_extreme = keys == _extreme(keys, axes, largest=largest)
+    extreme = _extreme(keys, axes, largest=largest)
+    if is_row:
+        # XLA on CPU would keep the keys in memory for the second pass if it knew them to be the same.
+        input, extreme = lax.optimization_barrier((input, extreme))
+        keys = sort_keys(input, nan_is_largest=largest)
     position = positions_along(input, axes)
     limits = np.iinfo(position.dtype)
     none = np.array(limits.min if last else limits.max, position.dtype)
-    return _extreme(jnp.where(is_extreme, position, none), axes, largest=last)
+    return _extreme(jnp.where(keys == extreme, position, none), axes, largest=last)
+
+
+def _is_whole(x: Array, axis: int) -> bool:
+    """Whether the size of `axis` is known, and every device has all of it."""
+    return not is_symbolic(x.shape[axis]) and not dimension_axes(x)[axis]
+
+
+_SHORT = 16
+
+
+def _position_in_short_row(input: Array, *, largest: bool, last: bool) -> Array:
+    """Element by element, in one pass that XLA fuses with what follows; for 10 it takes half the time of two."""
+    size = input.shape[-1]
+    elements = [lax.slice_in_dim(input, i, i + 1, axis=-1) for i in range(size)]
+    order = reversed(range(size)) if last else iter(range(size))
+    best = next(order)
+    position = sharded_like(elements[0], jnp.full(elements[0].shape, best, np.int32))
+    extreme = sort_keys(elements[best], nan_is_largest=largest)
+    for i in order:
+        key = sort_keys(elements[i], nan_is_largest=largest)
+        is_better = key > extreme if largest else key < extreme
+        position = jnp.where(is_better, np.int32(i), position)
+        extreme = jnp.where(is_better, key, extreme)
+    return position
 
 
 def _extreme(integers: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
-    limits = np.iinfo(integers.dtype)
-    reduce, weakest = (jnp.max, limits.min) if largest else (jnp.min, limits.max)
+    reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
     for axis in reversed(axes):
         whole = partial(reduce, axis=axis, keepdims=True)
-        size = integers.shape[axis]
-        is_row = axis == integers.ndim - 1 and not is_symbolic(size) and size > _FUSED
-        if is_row and not dimension_axes(integers)[axis]:
-            in_blocks = partial(_reduce_in_blocks, reduce, weakest)
-            integers = lax.platform_dependent(integers, cpu=in_blocks, default=whole)
+        if axis == integers.ndim - 1 and _is_whole(integers, axis) and integers.shape[axis] > _RUN:
+            integers = lax.platform_dependent(integers, cpu=partial(_folded, reduce, combine), default=whole)
         else:
             integers = whole(integers)
     return integers
 
 
-# XLA on CPU reduces up to 32 elements where they are computed, and has more than that in memory first.
-_FUSED = 32
-_RUN = 8
+_PARTS, _RUN = 8, 16
 
 
-def _reduce_in_blocks(reduce: Callable[..., Array], weakest: int, integers: Array) -> Array:
-    """Reduces the last axis in two steps: a row becomes [part, block, run], of which the first step leaves the blocks.
+def _folded(reduce: Callable[..., Array], combine: Callable[..., Array], rows: Array) -> Array:
+    """Reduces the last axis: 8 parts side by side, which XLA on CPU vectorizes, and then runs of 16, which it fuses.
 
-    Neither part nor run is larger than what is fused, nor do they lie side by side, for XLA would make them one again.
+    A longer axis it has in memory before it reduces it, and needs four times as long. Parts overlap where 8 do not
+    divide a row: no element is more extreme for being looked at twice.
     """
-    *batch, size = integers.shape
-    blocks = max(2, -(-size // (_FUSED * _RUN)))
-    parts = -(-size // (blocks * _RUN))
-    padding = [(0, 0)] * len(batch) + [(0, parts * blocks * _RUN - size)]
-    split = jnp.pad(integers, padding, constant_values=np.array(weakest, integers.dtype)).reshape(
-        *batch, parts, blocks, _RUN
-    )
-    return reduce(lax.optimization_barrier(reduce(split, axis=(-3, -1))), axis=-1, keepdims=True)
+    size = rows.shape[-1]
+    if size <= _RUN:
+        return reduce(rows, axis=-1, keepdims=True)
+    width = _RUN * -(-size // (_RUN * _PARTS))
+    starts = (min(start, size - width) for start in range(0, size, width))
+    parts = [lax.slice_in_dim(rows, start, start + width, axis=-1) for start in starts]
+    runs = functools.reduce(combine, parts).reshape(*rows.shape[:-1], width // _RUN, _RUN)
+    return _folded(reduce, combine, lax.optimization_barrier(reduce(runs, axis=-1)))
