@@ -51,22 +51,6 @@ from dmljax._sharding import dimension_axes, dividing_axes, partitioned
 from dmljax._tensor import braced, without_leading_ones
 from dmljax._types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
-
-def _from_start(indices: Array, size: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Indices clamped into [-size, size) and counted from the start, in `dtype`; and where nothing was clamped.
-
-    The bounds are cut to what the indices' own type can hold, so that no index is converted before it is known to
-    survive.
-    """
-    indices = indices if indices.dtype.itemsize >= 4 else indices.astype(np.int32)  # holds every symbolic size
-    limits = np.iinfo(indices.dtype)
-    last = number(size - 1 if is_symbolic(size) else min(size - 1, limits.max), indices.dtype)
-    lowest = ~last if limits.min else np.zeros((), indices.dtype)
-    clamped = jnp.clip(indices, lowest, last)
-    from_end = jnp.where(clamped < 0, number(size, dtype), np.zeros((), dtype))
-    return clamped.astype(dtype) + from_end, clamped == indices
-
-
 # ONE_HOT
 
 
@@ -89,11 +73,20 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: Size) ->
         raise InvalidDesc(f"indices must have size 1 along axis {axis}; got shape {indices.shape}")
     if values.size < 2:
         raise InvalidDesc(f"values must have at least 2 elements; got {values.size}")
-    index, in_range = _from_start(indices, depth, index_dtype("depth", depth))
     sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
-    is_hot = (lax.broadcasted_iota(index.dtype, sizes, axis) == index) & in_range
+    # XLA on CPU computes a position anew for each element of a short axis: to clamp it as well took twice as long.
+    position = _position(indices, depth)
+    is_hot = lax.broadcasted_iota(position.dtype, sizes, axis) == position
     off_on = partitioned(lambda values: lax.slice(values.reshape(-1), (0,), (2,)), [(values, [])], [None])
     return copied(_on_or_off, (off_on,), is_hot)
+
+
+def _position(indices: Array, depth: int) -> Array:
+    """Indices counted from the start, in a type that holds them all; what is out of range stays so even if it wraps."""
+    index = indices if indices.dtype.itemsize >= 4 else indices.astype(np.int32)
+    dtype = index_dtype("depth", depth) if index.dtype == np.int32 else index.dtype
+    from_end = jnp.where(index < 0, number(depth, dtype), np.zeros((), dtype))
+    return index.astype(dtype) + from_end
 
 
 def _on_or_off(off_on: tuple[Array, ...], is_hot: Array) -> Array:
@@ -475,7 +468,7 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
     def fetched(input: Array, indices: Array) -> Array:
         # One coordinate at a time: XLA cannot partition a gather whose tuples were computed whole and sharded inside.
         coordinates = zip(jnp.unstack(indices, axis=-1), bounds, strict=True)
-        position = jnp.stack([_from_start(index, size, dtype)[0] for index, size in coordinates], axis=-1)
+        position = jnp.stack([_clamped(index, size, dtype) for index, size in coordinates], axis=-1)
         return copied(fetch, (input,), position)
 
     batch_axes = [a or b for a, b in zip(dimension_axes(input)[:batch], dimension_axes(indices)[:batch], strict=True)]
@@ -483,6 +476,21 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
     indices_axes = batch_axes + dimension_axes(indices)[batch:]
     operands = [(input, input_axes), (indices, indices_axes)]
     return partitioned(fetched, operands, indices_axes[:-1] + input_axes[tuple_end:])
+
+
+def _clamped(indices: Array, size: int, dtype: np.dtype[Any]) -> Array:
+    """Indices clamped into [-size, size) and counted from the start, in `dtype`.
+
+    The bounds are cut to what the indices' own type can hold, so that no index is converted before it is known to
+    survive.
+    """
+    indices = indices if indices.dtype.itemsize >= 4 else indices.astype(np.int32)  # holds every symbolic size
+    limits = np.iinfo(indices.dtype)
+    last = number(size - 1 if is_symbolic(size) else min(size - 1, limits.max), indices.dtype)
+    lowest = ~last if limits.min else np.zeros((), indices.dtype)
+    clamped = jnp.clip(indices, lowest, last)
+    from_end = jnp.where(clamped < 0, number(size, dtype), np.zeros((), dtype))
+    return clamped.astype(dtype) + from_end
 
 
 def _broken_tuple_rules(

@@ -72,6 +72,20 @@ def test_one_hot_does_not_cut_64_bit_indices(call: Any) -> None:
     assert_same_bits(call(dmljax.one_hot, indices, OFF_ON, axis=1, depth=3), np.zeros((3, 3), np.float32))
 
 
+@pytest.mark.parametrize("depth", [2**31 - 1, 2**31 + 5, 2**32 - 1])
+def test_one_hot_counts_past_int32(depth: int) -> None:
+    indices = np.array([[-1], [-(2**31)], [0], [2**31 - 1], [7]], np.int32)
+    values = np.array([0, 1], np.int8)
+    for position in (0, 5, 7, 2**31 - 2, depth - 2**31 if depth >= 2**31 else 0, depth - 1):
+
+        def column(indices: Any, position: int = position) -> Any:  # the only one that XLA computes
+            hot = dmljax.one_hot(indices, values, axis=1, depth=depth)
+            return jax.lax.slice_in_dim(hot, position, position + 1, axis=1)
+
+        from_start = np.where(indices < 0, indices.astype(np.int64) + depth, indices)
+        assert_same_bits(jax.jit(column)(indices), (from_start == position).astype(np.int8))
+
+
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_one_hot_copies_both_values_bit_for_bit(call: Any, dtype: Any) -> None:
     indices = np.array([[1]], np.int32)
