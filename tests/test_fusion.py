@@ -1,6 +1,7 @@
 """What XLA makes of the operators, read from the compiled computations: nothing is in memory that need not be."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +87,62 @@ REDUCED: dict[str, tuple[Call, Call]] = {
 def test_a_sum_needs_no_more_memory_than_that_of_jaxs_idiom(name: str, dtype: str) -> None:
     ours, idiom = (memory(function, dtype).temp_size_in_bytes for function in REDUCED[name])
     assert ours <= 1.01 * idiom
+
+
+LARGE: dict[str, Call] = {
+    "one_hot": one_hot,
+    "diagonal_matrix1": band,
+    "activation_hardmax": lambda matrix: dmljax.activation_hardmax(matrix),
+    "activation_hardmax1": lambda matrix: dmljax.activation_hardmax1(matrix, axes=1),
+    "argmax": lambda matrix: dmljax.argmax(matrix, axes=1),
+    "argmin": lambda matrix: dmljax.argmin(matrix, axes=1, axis_direction=dmljax.AxisDirection.DECREASING),
+    "gather_nd1": lambda matrix, indices: dmljax.gather_nd1(matrix, indices),
+}
+
+
+@DTYPES
+@pytest.mark.parametrize("name", LARGE)
+def test_an_operator_needs_no_memory_besides_its_result(name: str, dtype: str) -> None:
+    size = SIZE * SIZE * jnp.dtype(dtype).itemsize
+    assert memory(LARGE[name], dtype).temp_size_in_bytes < 0.02 * size
+
+
+@DTYPES
+@pytest.mark.parametrize("name", ["one_hot", "diagonal_matrix1", "gather_nd1"])
+def test_a_selection_is_one_loop(name: str, dtype: str) -> None:
+    assert operations(LARGE[name], dtype)["fusion"] == 1
+
+
+@DTYPES
+@pytest.mark.parametrize("name", ["activation_hardmax", "argmax"])
+def test_rows_are_reduced_where_they_are_computed(name: str, dtype: str) -> None:
+    # XLA on CPU makes a long reduction a reduce-window first, and that cannot be fused with what it reduces.
+    counted = operations(LARGE[name], dtype)
+    assert counted["reduce-window"] == 0
+    assert counted["sort"] == counted["scatter"] == counted["while"] == 0
+    assert counted["reduce"] <= 6
+
+
+@DTYPES
+@pytest.mark.parametrize("devices", [1, 8])
+def test_nonzero_sorts_nothing_and_scatters_words_alone(
+    dtype: str, devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "device_count", lambda *_: devices)
+    jax.clear_caches()
+    computation = compiled(lambda matrix: dmljax.nonzero_coordinates(matrix), dtype)
+    needed = computation.memory_analysis()
+    assert needed.temp_size_in_bytes < 2 * needed.output_size_in_bytes
+    counted = operations(lambda matrix: dmljax.nonzero_coordinates(matrix), dtype)
+    assert counted["sort"] == counted["reduce-window"] == 0
+    assert counted["while"] == counted["conditional"] == (1 if devices == 1 else 0)
+    scattered = re.findall(r"= u32\[(\d+)\]\S* scatter\(", computation.as_text())
+    assert [int(size) for size in scattered] == [SIZE * SIZE // 32 + 1] * 2
+
+
+def operations(function: Call, dtype: str) -> Counter[str]:
+    """How often each operation stands in the compiled computation."""
+    return Counter(re.findall(r" ([a-z-]+)\(", compiled(function, dtype).as_text()))
 
 
 @DTYPES

@@ -257,7 +257,7 @@ def _elements(bits: _Bits, first_group: Array, begins: Array, begun: Array, shap
     return _first_element(word, shape) + _place_of_set_bit(_at(bits.words, word), rank)
 
 
-_CHUNK = 256  # groups: of fewer, what XLA does for a chunk shows; of more, the rows that are found in vain do
+_CHUNK = 32  # groups: XLA on CPU wakes another thread for more of them at once, which takes as long as all of these
 
 
 def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
@@ -314,14 +314,17 @@ def _listed(words: Array, size: int, shape: tuple[int, ...]) -> tuple[Array, Arr
     return bits.row_count, elements.reshape(-1)[:size]
 
 
+_BLOCK = 32  # XLA on CPU fuses a sum of up to 32
+
+
 def _running_sum(counts: Array) -> Array:
-    """The sum up to and with each; by blocks of 32, for XLA on CPU takes three times as long for `jnp.cumsum`."""
+    """The sum up to and with each, by blocks in blocks: XLA on CPU takes many times as long for `jnp.cumsum`."""
     size = counts.shape[0]
     if is_symbolic(size):
         return jnp.cumsum(counts, dtype=counts.dtype)
-    block_count = -(-size // 32)
-    blocks = jnp.pad(counts, (0, block_count * 32 - size)).reshape(block_count, 1, 32)
-    last, summand = (lax.broadcasted_iota(jnp.uint32, (1, 32, 32), axis) for axis in (1, 2))
+    block_count = -(-size // _BLOCK)
+    blocks = jnp.pad(counts, (0, block_count * _BLOCK - size)).reshape(block_count, 1, _BLOCK)
+    last, summand = (lax.broadcasted_iota(jnp.uint32, (1, _BLOCK, _BLOCK), axis) for axis in (1, 2))
     sums = jnp.sum(jnp.where(summand <= last, blocks, jnp.uint32(0)), axis=2, dtype=counts.dtype)
     if block_count > 1:
         totals = sums[:, -1]

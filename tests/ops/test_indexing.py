@@ -282,6 +282,61 @@ def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...], densit
         assert_same_bits(coordinates, expected)
 
 
+@pytest.fixture
+def one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where there is one device do few rows come out of a loop."""
+    monkeypatch.setattr(jax, "device_count", lambda *_: 1)
+    jax.clear_caches()
+
+
+# A chunk has 1024 rows, and with more than a third of the rows to find, all are found at once.
+CHUNKED = pytest.mark.parametrize(
+    ("elements", "count"),
+    [
+        *((5000, count) for count in (0, 1, 1023, 1024, 1025, 1674, 1675, 5000)),
+        *((1025, 3), (2048, 600), (4095, 1300), (100_000, 30_000)),
+    ],
+)
+
+
+@CHUNKED
+def test_nonzero_in_chunks_is_nonzero_at_once(one_device: None, elements: int, count: int) -> None:
+    input = np.zeros(elements, np.float32)
+    input[np.random.default_rng(count).choice(elements, count, replace=False)] = 1
+    found = np.flatnonzero(input)
+    for shape, size in (((elements,), None), ((1, elements), count + 3), ((elements, 1), elements + 70)):
+        result = dmljax.nonzero_coordinates(input.reshape(shape), size=size, fill_value=9)
+        rows = np.full((elements if size is None else size, len(shape)), 9, np.uint32)
+        rows[:count] = 0
+        rows[:count, shape.index(elements)] = found
+        assert int(result.count) == count
+        assert_same_bits(result.coordinates, rows)
+
+
+def test_nonzero_in_chunks_stops_at_the_size(one_device: None) -> None:
+    input = np.zeros(20_000, np.int32)
+    input[::7] = 1
+    for size in (1024, 1500, 2857, 9000):
+        count, coordinates = dmljax.nonzero_coordinates(input, size=size)
+        assert int(count) == 2858
+        assert_same_bits(coordinates[:2858, 0], np.arange(0, 20_000, 7, dtype=np.uint32)[:size])
+
+
+def test_nonzero_loops_over_chunks_but_never_over_a_batch(one_device: None) -> None:
+    input = np.zeros((3, 4000), np.float32)
+    input[0, ::50], input[2, 7:] = 1, 1
+    input_type = jax.ShapeDtypeStruct(input.shape, input.dtype)
+    one: Any = jax.jit(lambda x: dmljax.nonzero_coordinates(x, size=4000)).lower(input_type).compile()
+    mapped: Any = jax.jit(jax.vmap(dmljax.nonzero_coordinates)).lower(input_type).compile()
+    assert " while(" in one.as_text()
+    assert " while(" not in mapped.as_text()
+    assert_same_trees(
+        mapped(input), jax.tree.map(lambda *rows: np.stack(rows), *map(dmljax.nonzero_coordinates, input))
+    )
+    twice = jax.vmap(jax.vmap(dmljax.nonzero_coordinates))(input[None])
+    assert_same_trees(jax.tree.map(lambda x: x[0], twice), mapped(input))
+
+
 def test_sizes_may_be_left_open_wherever_results_follow_them() -> None:
     (rows, depth), rng = jax.export.symbolic_shape("rows, depth"), np.random.default_rng(0)
     input, indices = rng.integers(0, 3, (5, 7)).astype(np.float32), rng.integers(-9, 9, (5, 1)).astype(np.int8)

@@ -1,0 +1,36 @@
+"""The benchmarks run as their users run them, on few workloads; every rival's result is compared before it is timed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent / "benchmarks"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    for name in ("torch", "onnxruntime", "onnx", "matplotlib"):
+        pytest.importorskip(name)
+    return subprocess.run([sys.executable, str(BENCHMARKS), *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_benchmarks_write_a_table_the_measurements_and_a_picture(tmp_path: Path) -> None:
+    finished = run(str(tmp_path), "--quick", "--operator", "gather_nd1", "--operator", "argmax")
+    assert finished.returncode == 0, finished.stderr
+    assert {path.name for path in tmp_path.iterdir()} >= {"results.md", "results.json", "results.png"}
+    assert (tmp_path / "results.md").read_text() == finished.stdout.removesuffix("\n")
+    results = json.loads((tmp_path / "results.json").read_text())["results"]
+    assert {result["operator"] for result in results} == {"gather_nd1", "argmax"}
+    for result in results:
+        assert {"dmljax", "jax.numpy", "torch", "onnxruntime", "numpy"} <= set(result["seconds"])
+        assert all(seconds > 0 for seconds in result["seconds"].values())
+
+
+def test_an_unknown_operator_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    finished = run(str(tmp_path / "results"), "--operator", "gather_nd2")
+    assert finished.returncode == 2
+    assert "--operator must be one of activation_hardmax, argmax" in finished.stderr
+    assert "got gather_nd2" in finished.stderr
+    assert not (tmp_path / "results").exists()
