@@ -3,16 +3,15 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.custom_batching import custom_vmap
 from jax.typing import ArrayLike
 
+from dmljax._bits import count_and_elements, packed
 from dmljax._checks import UINT_MAX, integer_in, shown
 from dmljax._errors import InvalidDesc
 from dmljax._floats import copied, is_nonzero
@@ -171,193 +170,15 @@ def nonzero_coordinates(
     axes = dimension_axes(input)
     row_axes = dividing_axes(axes[0], size, input) if axes else None
     # On an explicit mesh the words are all that devices exchange; each then lists rows of its own.
-    words = partitioned(lambda input: _packed(is_nonzero(input).reshape(shape)), [(input, axes)], [None])
+    words = partitioned(lambda input: packed(is_nonzero(input).reshape(shape)), [(input, axes)], [None])
 
     def listed(words: Array) -> tuple[Array, Array]:
-        count, element = _listed(words, size, shape)
+        count, element = count_and_elements(words, size, shape)
         coordinates = _side_by_side(_coordinates(element, shape)[-columns:])
         is_row = lax.iota(jnp.uint32, size) < count
         return count, jnp.where(is_row[:, None], coordinates, jnp.uint32(fill_value))
 
     return NonzeroCoordinates(*partitioned(listed, [(words, [None])], [], [row_axes, None]))
-
-
-def _packed(present: Array) -> Array:
-    """Predicates 32 to a word: that keeps their order, and makes most of what follows 32 times shorter."""
-    run, run_count = _runs(present.shape)
-    words_per_run = (run + 31) // 32
-    padding = (0, 0), (0, words_per_run * 32 - run)
-    runs = jnp.pad(present.reshape(run_count, run), padding).reshape(run_count, words_per_run, 32)
-    place = lax.broadcasted_iota(jnp.uint32, runs.shape, 2)
-    return jnp.sum(runs.astype(jnp.uint32) << place, axis=2, dtype=jnp.uint32).reshape(-1)
-
-
-def _first_element(word: Array, shape: tuple[int, ...]) -> Array:
-    """The element that the lowest bit of a word stands for."""
-    run, _ = _runs(shape)
-    if run % 32 == 0:
-        return word * np.uint32(32)
-    words_per_run = number((run + 31) // 32, jnp.uint32)
-    first: Array = lax.div(word, words_per_run) * number(run, jnp.uint32)
-    return first + lax.rem(word, words_per_run) * np.uint32(32)
-
-
-def _runs(shape: tuple[int, ...]) -> tuple[int, int]:
-    """The size of the fewest last dimensions that fill words of 32 bits well, and that of the others.
-
-    The others may then be sharded, and each device packs what it has.
-    """
-    for axis in reversed(range(len(shape))):
-        run = math.prod(shape[axis:])
-        if run % 32 == 0 or (not is_symbolic(run) and run >= 128):
-            return run, math.prod(shape[:axis])
-    return math.prod(shape), 1
-
-
-class _Bits(NamedTuple):
-    """Where set bits are, in words of 32; rows, one for each set bit, come in groups of 32 too."""
-
-    words: Array
-    first_row: Array  # of each word
-    listed: Array  # the words that have rows, in their order
-    begins: Array  # a bit for each row, set where a word begins
-    begun: Array  # how many words begin before each group
-    row_count: Array
-
-
-def _found(words: Array, group_count: int) -> _Bits:
-    counts = lax.population_count(words)
-    ends = _running_sum(counts)
-    first_row = ends - counts
-    has_rows = (counts != 0) & (first_row < number(group_count * 32, jnp.uint32))
-
-    # What has no rows goes to a spare place at the end, for `mode="drop"` costs XLA on CPU twice as much.
-    word_count = words.shape[0]
-    packed = _packed(has_rows)
-    place = _set_up_to(packed, _set_before(packed)).reshape(-1)[:word_count] - 1
-    place = jnp.where(has_rows, place, number(word_count, jnp.uint32))
-    listed = jnp.zeros(word_count + 1, jnp.uint32)
-    listed = listed.at[place].set(lax.iota(jnp.uint32, word_count), mode="promise_in_bounds")
-
-    group = jnp.where(has_rows, first_row >> 5, number(group_count, jnp.uint32))
-    begins = jnp.zeros(group_count + 1, jnp.uint32)
-    begins = begins.at[group].add(jnp.uint32(1) << (first_row & 31), mode="promise_in_bounds")[:-1]
-    return _Bits(words, first_row, listed, begins, _set_before(begins), ends[-1])
-
-
-def _all_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """The element that each row is for, [group, 32]; rows past the count have any."""
-    return _elements(bits, jnp.uint32(0), bits.begins, bits.begun, shape)
-
-
-def _elements(bits: _Bits, first_group: Array, begins: Array, begun: Array, shape: tuple[int, ...]) -> Array:
-    group, row = (lax.broadcasted_iota(jnp.uint32, (*begins.shape, 32), axis) for axis in (0, 1))
-    word = _at(bits.listed, jnp.maximum(_set_up_to(begins, begun), 1) - 1)
-    rank = (first_group + group) * 32 + row - _at(bits.first_row, word)
-    return _first_element(word, shape) + _place_of_set_bit(_at(bits.words, word), rank)
-
-
-_CHUNK = 32  # groups: XLA on CPU wakes another thread for more of them at once, which takes as long as all of these
-
-
-def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """As `_all_elements`, chunk by chunk up to the last row that counts."""
-    group_count = bits.begins.shape[0]
-
-    def is_left(state: tuple[Array, Array]) -> Array:
-        return state[0] * (_CHUNK * 32) < bits.row_count
-
-    def find(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        chunk, elements = state
-        first_group = jnp.minimum(chunk * _CHUNK, jnp.uint32(group_count - _CHUNK))
-        begins, begun = (lax.dynamic_slice(x, (first_group,), (_CHUNK,)) for x in (bits.begins, bits.begun))
-        found = _elements(bits, first_group, begins, begun, shape)
-        return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))
-
-    nothing = jnp.zeros((group_count, 32), jnp.uint32)
-    return lax.while_loop(is_left, find, (jnp.uint32(0), nothing))[1]
-
-
-def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """As `_all_elements`, where the rows that count decide the cost.
-
-    A row costs 2.5 times as much in a loop, which XLA on CPU runs in one thread. In a batch the loop would go on for
-    all until the fullest member is done, so that batches have all of their rows at once.
-    """
-    at_once, in_chunks = partial(_all_elements, shape=shape), partial(_first_elements, shape=shape)
-
-    @custom_vmap
-    def needed(bits: _Bits) -> Array:
-        few = np.uint32(bits.begins.shape[0] * 32 // 3)
-        found: Array = lax.cond(bits.row_count > few, at_once, in_chunks, bits)
-        return found
-
-    @needed.def_vmap
-    def needed_of_batch(_: int, is_batched: list[_Bits], bits: _Bits) -> tuple[Array, bool]:
-        in_axes = jax.tree.map(lambda batched: 0 if batched else None, is_batched[0])
-        return jax.vmap(at_once, in_axes=(in_axes,))(bits), True
-
-    elements: Array = needed(bits)
-    return elements
-
-
-def _listed(words: Array, size: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """How many bits are set, and the element of the set bit that each row is for; rows past the count have any."""
-    group_count = (size + 31) // 32
-    bits = _found(words, group_count)
-    if is_symbolic(group_count) or group_count <= _CHUNK or jax.device_count() > 1:
-        # Where there are several devices, rows may be shared out among them, as a loop cannot be.
-        elements = _all_elements(bits, shape)
-    else:
-        needed, every = partial(_needed_elements, shape=shape), partial(_all_elements, shape=shape)
-        elements = lax.platform_dependent(bits, cpu=needed, default=every)
-    return bits.row_count, elements.reshape(-1)[:size]
-
-
-_BLOCK = 32  # XLA on CPU fuses a sum of up to 32
-
-
-def _running_sum(counts: Array) -> Array:
-    """The sum up to and with each, by blocks in blocks: XLA on CPU takes many times as long for `jnp.cumsum`."""
-    size = counts.shape[0]
-    if is_symbolic(size):
-        return jnp.cumsum(counts, dtype=counts.dtype)
-    block_count = -(-size // _BLOCK)
-    blocks = jnp.pad(counts, (0, block_count * _BLOCK - size)).reshape(block_count, 1, _BLOCK)
-    last, summand = (lax.broadcasted_iota(jnp.uint32, (1, _BLOCK, _BLOCK), axis) for axis in (1, 2))
-    sums = jnp.sum(jnp.where(summand <= last, blocks, jnp.uint32(0)), axis=2, dtype=counts.dtype)
-    if block_count > 1:
-        totals = sums[:, -1]
-        sums = sums + (_running_sum(totals) - totals)[:, None]
-    return sums.reshape(-1)[:size]
-
-
-def _set_before(words: Array) -> Array:
-    """How many bits are set before each word."""
-    counts = lax.population_count(words)
-    return _running_sum(counts) - counts
-
-
-def _set_up_to(words: Array, before: Array) -> Array:
-    """How many bits are set up to and with each bit of each word, [word, 32]."""
-    place = lax.broadcasted_iota(jnp.uint32, (*words.shape, 32), 1)
-    return before[:, None] + lax.population_count(words[:, None] & ((jnp.uint32(2) << place) - 1))
-
-
-def _at(table: Array, index: Array) -> Array:
-    return table.at[index].get(mode="promise_in_bounds")
-
-
-def _place_of_set_bit(bits: Array, rank: Array) -> Array:
-    """The place of the set bit of `bits` that has `rank` set bits below it, found by halves."""
-    place = jnp.zeros_like(rank)
-    for exponent in reversed(range(5)):
-        half = 2**exponent
-        below = lax.population_count((bits >> place) & jnp.uint32(2**half - 1))
-        is_above = rank >= below
-        rank = rank - jnp.where(is_above, below, jnp.uint32(0))
-        place = place | is_above.astype(jnp.uint32) << exponent
-    return place
 
 
 def _coordinates(element: Array, shape: tuple[int, ...]) -> list[Array]:
