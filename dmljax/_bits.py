@@ -57,11 +57,11 @@ def count_and_elements(words: Array, size: int, shape: tuple[int, ...]) -> tuple
     group_count = (size + 31) // 32
     bits = _found(words, group_count)
     every, needed = partial(_every_element, shape=shape), partial(_needed_elements, shape=shape)
-    if is_symbolic(group_count) or group_count <= _CHUNK or jax.device_count() > 1:
+    if is_symbolic(group_count) or group_count <= _TINY or jax.device_count() > 1:
         elements = every(bits)  # several devices may share the rows, as they cannot share a loop over them
     else:
         elements = lax.platform_dependent(bits, cpu=needed, default=every)
-    return bits.count, elements.reshape(-1)[:size]
+    return bits.row_count, elements.reshape(-1)[:size]
 
 
 class _Bits(NamedTuple):
@@ -70,7 +70,7 @@ class _Bits(NamedTuple):
     listed: Array  # the words that have rows, in their order
     begins: Array  # a word for each group: a bit for each row, set where a word begins
     begun: Array  # how many words begin before each group
-    count: Array
+    row_count: Array
 
 
 def _found(words: Array, group_count: int) -> _Bits:
@@ -117,7 +117,7 @@ def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
     @custom_vmap
     def needed(bits: _Bits) -> Array:
         few = np.uint32(bits.begins.shape[0] * 32 // 3)
-        elements: Array = lax.cond(bits.count > few, every, first, bits)
+        elements: Array = lax.cond(bits.row_count > few, every, first, bits)
         return elements
 
     @needed.def_vmap
@@ -129,20 +129,22 @@ def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
     return elements
 
 
+_TINY = 8  # groups: for as many, a loop takes longer to compile than it ever saves
 _CHUNK = 32  # groups: for more at once XLA on CPU wakes another thread, which takes longer than to find them
 
 
 def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
     """As `_every_element`, chunk by chunk up to the last row that counts."""
     group_count = bits.begins.shape[0]
+    size = min(_CHUNK, group_count)
 
     def is_left(state: tuple[Array, Array]) -> Array:
-        return state[0] * (_CHUNK * 32) < bits.count
+        return state[0] * (size * 32) < bits.row_count
 
     def find(state: tuple[Array, Array]) -> tuple[Array, Array]:
         chunk, elements = state
-        first_group = jnp.minimum(chunk * _CHUNK, jnp.uint32(group_count - _CHUNK))
-        begins, begun = (lax.dynamic_slice(x, (first_group,), (_CHUNK,)) for x in (bits.begins, bits.begun))
+        first_group = jnp.minimum(chunk * size, jnp.uint32(group_count - size))
+        begins, begun = (lax.dynamic_slice(x, (first_group,), (size,)) for x in (bits.begins, bits.begun))
         found = _elements(bits, first_group, begins, begun, shape)
         return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))
 

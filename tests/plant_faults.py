@@ -133,8 +133,8 @@ FAULTS = [
     Fault(
         "the count stops at size",
         "_bits.py",
-        "return bits.count, elements",
-        "return jnp.minimum(bits.count, np.uint32(size)), elements",
+        "return bits.row_count, elements",
+        "return jnp.minimum(bits.row_count, np.uint32(size)), elements",
         ON_INDEXING,
     ),
     Fault(
@@ -169,15 +169,15 @@ FAULTS = [
     Fault(
         "the loop over chunks ends a chunk early",
         "_bits.py",
-        "return state[0] * (_CHUNK * 32)",
-        "return (state[0] + 1) * (_CHUNK * 32)",
+        "return state[0] * (size * 32)",
+        "return (state[0] + 1) * (size * 32)",
         ON_INDEXING,
     ),
     Fault(
         "the last chunk runs past the end",
         "_bits.py",
-        "jnp.minimum(chunk * _CHUNK, jnp.uint32(group_count - _CHUNK))",
-        "chunk * _CHUNK",
+        "jnp.minimum(chunk * size, jnp.uint32(group_count - size))",
+        "chunk * size",
         ON_INDEXING,
     ),
     Fault("a batch waits for a loop", "_bits.py", "jax.vmap(every, in_axes", "jax.vmap(first, in_axes", ON_INDEXING),

@@ -11,6 +11,8 @@ from workloads import DMLJAX, IDIOM, MEMORY, NUMPY, ONNX, STATIC, TORCH
 
 Results = Sequence[Mapping[str, Any]]
 
+MEDIUM, LARGE = 2**20, 2**24
+
 COLOURS = {IDIOM: "#3b6fb6", TORCH: "#d1495b", STATIC: "#e8a0a8", ONNX: "#66a182", NUMPY: "#999999", MEMORY: "#222222"}
 
 
@@ -31,6 +33,7 @@ def lines(results: Results, overheads: Mapping[str, Any], header: Mapping[str, s
     yield "A number is how many times as long as dmljax a rival needs: above 1, dmljax is the faster."
     yield ""
     yield from _summary(results)
+    yield from _growth(results)
     yield from _overheads(overheads)
     for operator in _operators(results):
         yield from _details(operator, [result for result in results if result["operator"] == operator])
@@ -56,6 +59,33 @@ def _mean_and_least(results: Results, operator: str, rival: str) -> str:
     mean = statistics.geometric_mean(value for value, _ in known)
     least, result = min(known, key=lambda pair: pair[0])
     return f"**{mean:.2f}**, {least:.2f} ({result['dtype']} {size_name(result['elements'])} {result['detail']})"
+
+
+def _growth(results: Results) -> Iterator[str]:
+    """How the time for an element at 2^24 elements compares with that at 2^20, where both were measured."""
+    each = {
+        (result["operator"], result["dtype"], result["detail"], result["elements"]): result["seconds"]
+        for result in results
+    }
+    grown = [(key, seconds) for key, seconds in each.items() if key[3] == LARGE and (*key[:3], MEDIUM) in each]
+    if not grown:
+        return
+    rivals = [DMLJAX, MEMORY, IDIOM, TORCH]
+    yield "## Time for an element at 2^24, over that at 2^20"
+    yield ""
+    yield from _row(["geometric mean", *rivals])
+    yield from _rule(1 + len(rivals))
+    for operator in _operators(results):
+        cells = []
+        for rival in rivals:
+            growths = [
+                seconds[rival] / each[*key[:3], MEDIUM][rival] * MEDIUM / LARGE
+                for key, seconds in grown
+                if key[0] == operator and rival in seconds
+            ]
+            cells.append(f"{statistics.geometric_mean(growths):.2f}" if growths else "")
+        yield from _row([operator, *cells])
+    yield ""
 
 
 def _overheads(overheads: Mapping[str, Any]) -> Iterator[str]:
