@@ -44,12 +44,11 @@ def _magnitude(x: Array) -> Array:
 def copied(move: Move, floats: tuple[Array, ...], guide: Array) -> Array:
     """`move(floats, guide)`, where `move` does nothing with `floats` but copy elements; every bit survives.
 
-    XLA on CPU slices, selects and concatenates bfloat16 as float32, which quietens signalling NaN, so that what is
-    narrower than 32 bits is moved as integers. Derivatives move in the floats' own type; `jax.linear_transpose` alone,
-    which asks the function itself for its transpose, finds none for those types.
+    XLA on CPU selects and concatenates bfloat16 as float32, which quietens signalling NaN, so that bfloat16 is moved as
+    integers. Derivatives move in the floats' own type; `jax.linear_transpose` alone, which asks the function itself for
+    its transpose, finds none for bfloat16.
     """
-    is_narrow = floats[0].dtype in FLOATS and floats[0].dtype.itemsize < 4
-    return _copied_as_bits(move, floats, guide) if is_narrow else move(floats, guide)
+    return _copied_as_bits(move, floats, guide) if floats[0].dtype == jnp.bfloat16 else move(floats, guide)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,16 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
         return jax.jit(lambda *traced: function(*traced, **statics))(*arrays)
 
     return eager if request.param == "eager" else jitted
+
+
+@pytest.fixture(params=["cpu", "default"])
+def lowering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Runs a test with what operators are lowered to for the CPU, and with what they are for every other platform."""
+    if request.param == "default":
+        monkeypatch.setattr(jax.lax, "platform_dependent", lambda *operands, default, **_: default(*operands))
+    jax.clear_caches()
+    yield request.param
+    jax.clear_caches()
 
 
 # The table of operators and transformations

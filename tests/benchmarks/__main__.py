@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
 
     start, header = time.perf_counter(), machine()
-    effort = Effort(rounds=3, block_seconds=0.01) if given.quick else Effort(rounds=7, block_seconds=0.03)
+    effort = Effort(rounds=3, block_seconds=0.01) if given.quick else Effort(rounds=5, block_seconds=0.03)
     results = [measure(workload, effort) for workload in chosen if workload.operator in set(given.operator or known)]
     rounds = 1 if given.quick else 5
     overheads = {

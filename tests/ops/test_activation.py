@@ -51,15 +51,31 @@ def test_hardmax_orders_every_pair_of_special_values(call: Any, dtype: Any) -> N
     assert_same_bits(call(dmljax.activation_hardmax, pairs), oracles.hardmax(pairs))
 
 
-@pytest.mark.parametrize("width", [31, 32, 33, 64, 255, 256, 257, 511, 513, 1000])
+@pytest.mark.parametrize("width", [15, 16, 17, 31, 33, 127, 128, 129, 1000])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint8", "bool"])
-def test_hardmax_of_wide_rows(dtype: str, width: int) -> None:
-    # Wide rows are reduced in blocks, and padded: with what is weaker than the least of every type.
+def test_hardmax_of_wide_rows(lowering: str, dtype: str, width: int) -> None:
+    # Rows of up to 16 are looked at element by element; of more, in parts that overlap at the end.
     least = {"int8": -128, "uint8": 0, "bool": False}.get(dtype, -np.inf)
     rows = np.full((4, width), least, jnp.dtype(dtype))
     rows[1, -1] = rows[2, width // 2] = rows[2, -1] = 1
     rows[3] = random_array(np.random.default_rng(width), dtype, (width,))
     assert_same_bits(dmljax.activation_hardmax(rows), oracles.hardmax(rows))
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_hardmax_orders_every_pair_of_special_values_in_a_wide_row(lowering: str, dtype: Any) -> None:
+    values = specials(dtype)
+    least = -np.inf if dtype in FLOATS else min(values.tolist())
+    rows = np.full((len(values) ** 2, 40), least, dtype)
+    rows[:, 7], rows[:, 33] = np.repeat(values, len(values)), np.tile(values, len(values))
+    assert_same_bits(dmljax.activation_hardmax(rows), oracles.hardmax(rows))
+
+
+@pytest.mark.parametrize("position", range(150))
+def test_hardmax_finds_the_largest_wherever_it_is(position: int) -> None:
+    rows = np.zeros((1, 150), np.float32)
+    rows[0, position] = 1
+    assert_same_bits(dmljax.activation_hardmax(rows), rows)
 
 
 def test_wide_rows_export_to_every_platform_with_sizes_left_open() -> None:

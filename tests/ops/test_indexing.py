@@ -300,7 +300,7 @@ CHUNKED = pytest.mark.parametrize(
 
 
 @CHUNKED
-def test_nonzero_in_chunks_is_nonzero_at_once(one_device: None, elements: int, count: int) -> None:
+def test_nonzero_in_chunks_is_nonzero_at_once(lowering: str, one_device: None, elements: int, count: int) -> None:
     input = np.zeros(elements, np.float32)
     input[np.random.default_rng(count).choice(elements, count, replace=False)] = 1
     found = np.flatnonzero(input)

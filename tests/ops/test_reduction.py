@@ -34,10 +34,10 @@ def test_nan_is_the_largest_and_the_smallest(call: Any) -> None:
         assert call(function, row, axes=0, axis_direction=DECREASING).tolist() == [4]
 
 
-@pytest.mark.parametrize("width", [32, 33, 256, 257, 600])
+@pytest.mark.parametrize("width", [16, 17, 33, 256, 257, 600])
 @pytest.mark.parametrize("direction", AxisDirection)
-def test_wide_rows(width: int, direction: AxisDirection) -> None:
-    # Wide rows are reduced in blocks, and padded.
+def test_wide_rows(lowering: str, width: int, direction: AxisDirection) -> None:
+    # Rows of up to 16 are looked at element by element; of more, in parts that overlap at the end.
     rng = np.random.default_rng(width)
     for dtype in (np.float32, np.int8, np.uint32, *((np.uint64,) if X64 else ())):
         rows = random_array(rng, dtype, (4, width))
