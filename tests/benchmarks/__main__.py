@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from overheads import compile_seconds, eager_seconds, import_seconds, memory
+from overheads import compile_seconds, dispatch_seconds, eager_over_jitted, import_seconds, memory
 from report import draw, lines, ratio, size_name
 from timing import Effort, medians
 from workloads import DMLJAX, RIVALS, Workload, workloads
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     overheads = {
         "import": import_seconds(given.folder, rounds),
         "compile": compile_seconds(rounds),
-        "eager": eager_seconds(effort),
+        "dispatch": dispatch_seconds(effort),
+        "eager over jitted": eager_over_jitted(effort),
         "memory": memory(),
     }
     header["run"] = (

@@ -55,8 +55,8 @@ def compile_seconds(rounds: int) -> dict[str, dict[str, float]]:
     return table
 
 
-def eager_seconds(effort: Effort) -> dict[str, dict[str, float]]:
-    """Seconds for a call outside of jit, on few elements; `jax.nn.one_hot` of 8 indices is the measure."""
+def dispatch_seconds(effort: Effort) -> dict[str, dict[str, float]]:
+    """Seconds until an eager call on few elements returns; `jax.nn.one_hot` of 8 indices is the measure."""
     indices = jnp.arange(8)
     table = {}
     for name, build in OPERATORS.items():
@@ -68,12 +68,24 @@ def eager_seconds(effort: Effort) -> dict[str, dict[str, float]]:
             IDIOM: partial(work.jax, *arrays),
             NN_ONE_HOT: partial(jax.nn.one_hot, indices, 8),
         }
-        table[name] = medians({rival: partial(_finished, call) for rival, call in calls.items()}, effort)
+        table[name] = medians(calls, effort)
     return table
 
 
-def _finished(call: Callable[[], Any]) -> Any:
-    return jax.block_until_ready(call())
+def eager_over_jitted(effort: Effort) -> dict[str, float]:
+    """How many times as long as a jitted call an eager one takes until its result is there, on many elements."""
+    table = {}
+    for name, build in OPERATORS.items():
+        work = build(MEDIUM)
+        arrays = jax.device_put(work.inputs)
+        calls = {"eager": work.dmljax, "jitted": jax.jit(work.dmljax)}
+        seconds = medians({kind: partial(_finished, call, arrays) for kind, call in calls.items()}, effort)
+        table[name] = seconds["eager"] / seconds["jitted"]
+    return table
+
+
+def _finished(call: Callable[..., Any], arrays: Any) -> Any:
+    return jax.block_until_ready(call(*arrays))
 
 
 def memory() -> dict[str, dict[str, int]]:

@@ -93,15 +93,15 @@ def _overheads(overheads: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"`import dmljax` adds {overheads['import'] * 1e3:.0f} ms to `import jax`."
     yield ""
-    compiling, eager, memory = overheads["compile"], overheads["eager"], overheads["memory"]
-    columns = ["trace and compile", "jax.numpy", "eager call", "the same jitted", "jax.numpy eager", "jax.nn.one_hot"]
-    yield from _row(["operator", *columns, "temporary memory / output"])
-    yield from _rule(2 + len(columns))
+    compiling, dispatch, memory = overheads["compile"], overheads["dispatch"], overheads["memory"]
+    columns = ["trace and compile", "jax.numpy", "eager dispatch", "jitted", "jax.numpy, eager", "jax.nn.one_hot"]
+    yield from _row(["operator", *columns, "eager / jitted, 2^20 elements", "temporary memory / output"])
+    yield from _rule(3 + len(columns))
     for operator, seconds in compiling.items():
-        calls = [f"{value * 1e6:.0f} us" for value in eager[operator].values()]
         compiles = [f"{value * 1e3:.0f} ms" for value in seconds.values()]
-        share = memory[operator]["temporary"] / memory[operator]["output"]
-        yield from _row([operator, *compiles, *calls, f"{share:.3f}"])
+        calls = [f"{value * 1e6:.0f} us" for value in dispatch[operator].values()]
+        shares = overheads["eager over jitted"][operator], memory[operator]["temporary"] / memory[operator]["output"]
+        yield from _row([operator, *compiles, *calls, *(f"{share:.2f}" for share in shares)])
     yield ""
 
 
@@ -164,7 +164,7 @@ def draw(results: Results, path: Path) -> None:
     handles = {
         label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(rivals))
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(rivals))
     figure.supxlabel("elements")
     figure.supylabel("times as fast as a rival")
     figure.savefig(path, dpi=120)
