@@ -78,7 +78,7 @@ def eager_over_jitted(effort: Effort) -> dict[str, float]:
     for name, build in OPERATORS.items():
         work = build(MEDIUM)
         arrays = jax.device_put(work.inputs)
-        calls = {"eager": work.dmljax, "jitted": jax.jit(work.dmljax)}
+        calls: dict[str, Callable[..., Any]] = {"eager": work.dmljax, "jitted": jax.jit(work.dmljax)}
         seconds = medians({kind: partial(_finished, call, arrays) for kind, call in calls.items()}, effort)
         table[name] = seconds["eager"] / seconds["jitted"]
     return table
