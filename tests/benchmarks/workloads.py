@@ -373,7 +373,7 @@ WIDTHS = (10, 128, 1000, 50257)
 def workloads(*, quick: bool) -> Iterator[Workload]:
     """Every workload, or with `quick` those of one type and the lesser sizes."""
     dtypes, sizes = (DTYPES[:1], SIZES[:3]) if quick else (DTYPES, SIZES)
-    widths, densities = (WIDTHS[1::2], DENSITIES[::2]) if quick else (WIDTHS, DENSITIES)
+    widths, densities = (WIDTHS[1::2], DENSITIES[::3]) if quick else (WIDTHS, DENSITIES)
     for dtype in dtypes:
         for elements in sizes:
             for all_rows in (True, False):
