@@ -143,7 +143,7 @@ def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
 
     def find(state: tuple[Array, Array]) -> tuple[Array, Array]:
         chunk, elements = state
-        first_group = jnp.minimum(chunk * size, jnp.uint32(group_count - size))
+        first_group = chunk * size  # ends before the last group: no more than a third of the rows count here
         begins, begun = (lax.dynamic_slice(x, (first_group,), (size,)) for x in (bits.begins, bits.begun))
         found = _elements(bits, first_group, begins, begun, shape)
         return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))

@@ -173,13 +173,6 @@ FAULTS = [
         "return (state[0] + 1) * (size * 32)",
         ON_INDEXING,
     ),
-    Fault(
-        "the last chunk runs past the end",
-        "_bits.py",
-        "jnp.minimum(chunk * size, jnp.uint32(group_count - size))",
-        "chunk * size",
-        ON_INDEXING,
-    ),
     Fault("a batch waits for a loop", "_bits.py", "jax.vmap(every, in_axes", "jax.vmap(first, in_axes", ON_INDEXING),
     Fault(
         "results cannot be exported",
