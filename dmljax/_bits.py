@@ -56,7 +56,7 @@ def count_and_elements(words: Array, size: int, shape: tuple[int, ...]) -> tuple
     """
     group_count = (size + 31) // 32
     bits = _found(words, group_count)
-    every, needed = partial(_every_element, shape=shape), partial(_needed_elements, shape=shape)
+    every, needed = partial(_elements, shape=shape), partial(_needed_elements, shape=shape)
     if is_symbolic(group_count) or group_count <= _TINY or jax.device_count() > 1:
         elements = every(bits)  # several devices may share the rows, as they cannot share a loop over them
     else:
@@ -94,25 +94,21 @@ def _found(words: Array, group_count: int) -> _Bits:
     return _Bits(words, first_row, listed, begins, _set_before(begins), ends[-1])
 
 
-def _elements(bits: _Bits, first_group: Array, begins: Array, begun: Array, shape: tuple[int, ...]) -> Array:
-    """The element of each row of the groups from `first_group` on, [group, 32]."""
-    group, row = (lax.broadcasted_iota(jnp.uint32, (*begins.shape, 32), axis) for axis in (0, 1))
-    word = _at(bits.listed, jnp.maximum(_set_up_to(begins, begun), 1) - 1)
+def _elements(bits: _Bits, shape: tuple[int, ...], first_group: Array | int = 0) -> Array:
+    """The element of each row of the groups in `bits`, which begin at `first_group`, [group, 32]."""
+    group, row = (lax.broadcasted_iota(jnp.uint32, (*bits.begins.shape, 32), axis) for axis in (0, 1))
+    word = _at(bits.listed, jnp.maximum(_set_up_to(bits.begins, bits.begun), 1) - 1)
     rank = (first_group + group) * 32 + row - _at(bits.first_row, word)
     return _first_element(word, shape) + _place_of_set_bit(_at(bits.words, word), rank)
 
 
-def _every_element(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    return _elements(bits, jnp.uint32(0), bits.begins, bits.begun, shape)
-
-
 def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """`_every_element`, or, where few rows count, those alone in a loop.
+    """`_elements` of all groups, or, where few rows count, of those alone in a loop.
 
     XLA on CPU runs a loop in one thread, so that a row costs 2.5 times as much in it. In a batch the loop would go on
     for all until the fullest member is done: batches have every row at once.
     """
-    every, first = partial(_every_element, shape=shape), partial(_first_elements, shape=shape)
+    every, first = partial(_elements, shape=shape), partial(_first_elements, shape=shape)
 
     @custom_vmap
     def needed(bits: _Bits) -> Array:
@@ -134,7 +130,7 @@ _CHUNK = 32  # groups: for more at once XLA on CPU wakes another thread, which t
 
 
 def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """As `_every_element`, chunk by chunk up to the last row that counts."""
+    """As `_elements`, chunk by chunk up to the last row that counts."""
     group_count = bits.begins.shape[0]
     size = min(_CHUNK, group_count)
 
@@ -145,7 +141,7 @@ def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
         chunk, elements = state
         first_group = chunk * size  # ends before the last group: no more than a third of the rows count here
         begins, begun = (lax.dynamic_slice(x, (first_group,), (size,)) for x in (bits.begins, bits.begun))
-        found = _elements(bits, first_group, begins, begun, shape)
+        found = _elements(bits._replace(begins=begins, begun=begun), shape, first_group)
         return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))
 
     nothing = jnp.zeros((group_count, 32), jnp.uint32)

@@ -4,6 +4,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,6 +17,8 @@ from timing import Effort, medians
 from workloads import (
     DMLJAX,
     IDIOM,
+    MEDIUM,
+    SMALL,
     Work,
     activation_hardmax,
     argmax,
@@ -35,7 +38,6 @@ OPERATORS: Mapping[str, Callable[[int], Work]] = {
 }
 
 NN_ONE_HOT = "jax.nn.one_hot"
-SMALL, MEDIUM = 2**10, 2**20
 
 
 def compile_seconds(rounds: int) -> dict[str, dict[str, float]]:
@@ -108,8 +110,9 @@ print(time.perf_counter() - start)
 
 
 def import_seconds(folder: Path, rounds: int) -> float:
-    """Seconds that `import dmljax` adds to `import jax`, from byte code that Python keeps in `folder`."""
-    environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "pycache"), "PYTHONDONTWRITEBYTECODE": ""}
+    """Seconds that `import dmljax` adds to `import jax`, from byte code that Python keeps in `folder` meanwhile."""
     command = [sys.executable, "-c", IMPORT]
-    runs = [subprocess.run(command, env=environment, capture_output=True, check=True) for _ in range(rounds + 1)]
+    with tempfile.TemporaryDirectory(dir=folder) as cache:
+        environment = os.environ | {"PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": ""}
+        runs = [subprocess.run(command, env=environment, capture_output=True, check=True) for _ in range(rounds + 1)]
     return statistics.median(float(run.stdout) for run in runs[1:])

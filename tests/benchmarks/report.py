@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from workloads import DMLJAX, IDIOM, MEMORY, NUMPY, ONNX, STATIC, TORCH
+from workloads import DMLJAX, IDIOM, LARGE, MEDIUM, MEMORY, ONNX, RIVALS, TORCH
 
 Results = Sequence[Mapping[str, Any]]
 
-MEDIUM, LARGE = 2**20, 2**24
-
-COLOURS = {IDIOM: "#3b6fb6", TORCH: "#d1495b", STATIC: "#e8a0a8", ONNX: "#66a182", NUMPY: "#999999", MEMORY: "#222222"}
+COLOURS = {IDIOM: "#3b6fb6", TORCH: "#d1495b", ONNX: "#66a182"}  # of the rivals that are drawn
 
 
 def ratio(result: Mapping[str, Any], rival: str) -> float | None:
@@ -41,13 +39,13 @@ def lines(results: Results, overheads: Mapping[str, Any], header: Mapping[str, s
 
 def _summary(results: Results) -> Iterator[str]:
     yield "## In the geometric mean, and the least"
-    for title, least in (("all sizes", 0), ("2^20 elements and more", 2**20)):
+    for title, least in (("all sizes", 0), ("2^20 elements and more", MEDIUM)):
         kept = [result for result in results if result["elements"] >= least]
         yield ""
-        yield from _row([title, *COLOURS])
-        yield from _rule(1 + len(COLOURS))
+        yield from _row([title, *RIVALS])
+        yield from _rule(1 + len(RIVALS))
         for operator in _operators(kept):
-            yield from _row([operator, *(_mean_and_least(kept, operator, rival) for rival in COLOURS)])
+            yield from _row([operator, *(_mean_and_least(kept, operator, rival) for rival in RIVALS)])
     yield ""
 
 
@@ -106,7 +104,7 @@ def _overheads(overheads: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _details(operator: str, results: Results) -> Iterator[str]:
-    rivals = [rival for rival in COLOURS if any(rival in result["seconds"] for result in results)]
+    rivals = [rival for rival in RIVALS if any(rival in result["seconds"] for result in results)]
     yield f"## {operator}"
     yield ""
     yield from _row(["type", "elements", "", "dmljax", "ns an element", *rivals])
@@ -146,25 +144,24 @@ def draw(results: Results, path: Path) -> None:
     rows = math.ceil(len(operators) / columns)
     figure = Figure(figsize=(4 * columns, 3.2 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    rivals = [IDIOM, TORCH, ONNX]
     for panel, operator in zip(panels, operators, strict=False):
         panel.axhline(1, color="#222222", linewidth=0.8)
-        for place, rival in enumerate(rivals):
+        for place, (rival, colour) in enumerate(COLOURS.items()):
             dots = [
                 (result["elements"] * 1.3 ** (place - 1), value)
                 for result in results
                 if result["operator"] == operator and (value := ratio(result, rival)) is not None
             ]
             if dots:
-                panel.plot(*zip(*dots, strict=True), ".", color=COLOURS[rival], alpha=0.6, label=rival)
-        panel.set(title=operator, xscale="log", yscale="log")
+                panel.plot(*zip(*dots, strict=True), ".", color=colour, alpha=0.6, label=rival)
+        panel.set(title=operator, yscale="log")
         panel.set_xscale("log", base=2)
     for panel in panels[len(operators) :]:
         panel.set_axis_off()
     handles = {
         label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(rivals))
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(COLOURS))
     figure.supxlabel("elements")
     figure.supylabel("times as fast as a rival")
     figure.savefig(path, dpi=120)

@@ -24,8 +24,15 @@ RIVALS = (IDIOM, TORCH, STATIC, ONNX, NUMPY, MEMORY)
 Function = Callable[..., Any]
 Array = NDArray[Any]
 
+SMALL, MEDIUM, LARGE = 2**10, 2**20, 2**24
 INT32_MAX = 2**31 - 1
 SEED = 2021
+OPSET = 18
+
+
+def as_numpy(result: Any) -> Array:
+    """A result of any rival."""
+    return np.asarray(result.numpy() if isinstance(result, onnxruntime.OrtValue) else result)
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,6 @@ class OnnxNode:
     operator: str
     feeds: Callable[..., dict[str, Array]]
     attributes: dict[str, Any]
-    version: int = 18
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Work:
     memory: Function | None = None  # reads the input once, writes the output once, and computes nothing
     torch_static: Function | None = None
     onnx: OnnxNode | None = None
-    comparable: Function = np.asarray
+    comparable: Function = as_numpy
 
     @cached_property
     def calls(self) -> dict[str, Callable[[], Any]]:
@@ -89,10 +95,6 @@ class Workload:
     detail: str
     work: Callable[[], Work]
 
-    @property
-    def name(self) -> str:
-        return f"{self.dtype} {self.detail}"
-
 
 def _jitted(function: Function, inputs: Sequence[Array]) -> Callable[[], Any]:
     compiled, arrays = jax.jit(function), jax.device_put(inputs)
@@ -108,7 +110,7 @@ def _session(node: OnnxNode, inputs: Sequence[Array]) -> Callable[[], Any] | Non
     ]
     nodes = [onnx.helper.make_node(node.operator, list(feeds), ["output"], **node.attributes)]
     graph = onnx.helper.make_graph(nodes, node.operator, described, [onnx.ValueInfoProto(name="output")])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", node.version)], ir_version=9)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=9)
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     except (errors.NotImplemented, errors.InvalidGraph):
@@ -153,9 +155,8 @@ def nonzero_coordinates(dtype: str, elements: int, density: float, *, all_rows: 
             return np.asarray(result.coordinates)[:count]
         if isinstance(result, tuple | list):
             return np.stack([np.asarray(axis) for axis in result], axis=1)[:count]
-        if isinstance(result, onnxruntime.OrtValue):
-            return np.asarray(result.numpy()).T
-        return np.asarray(result)[:count]
+        rows = as_numpy(result)
+        return rows.T if isinstance(result, onnxruntime.OrtValue) else rows[:count]
 
     return Work(
         (np.where(present, numbers(dtype, shape), np.zeros((), dtype)),),
@@ -195,12 +196,7 @@ def activation_hardmax(dtype: str, elements: int, width: int) -> Work:
         onnx=OnnxNode("Hardmax", lambda x: {"x": x}, {"axis": -1}),
         numpy=numpy_function,
         memory=lambda x: x + jnp.ones((), x.dtype),
-        comparable=_comparable,
     )
-
-
-def _comparable(result: Any) -> Array:
-    return np.asarray(result.numpy() if isinstance(result, onnxruntime.OrtValue) else result)
 
 
 # ARGMAX
@@ -215,7 +211,6 @@ def argmax(dtype: str, elements: int, width: int) -> Work:
         torch=lambda x: torch.argmax(x, dim=-1, keepdim=True),
         onnx=OnnxNode("ArgMax", lambda x: {"x": x}, {"axis": -1, "keepdims": 1}),
         numpy=lambda x: np.argmax(x, axis=-1, keepdims=True),
-        comparable=_comparable,
     )
 
 
@@ -245,7 +240,6 @@ def one_hot(dtype: str, elements: int, depth: int) -> Work:
         onnx=OnnxNode("OneHot", feeds, {"axis": -1}),
         numpy=numpy_function,
         memory=lambda values, indices: jnp.broadcast_to(values[0], (rows, depth)),
-        comparable=_comparable,
     )
 
 
@@ -268,7 +262,6 @@ def diagonal_band(dtype: str, elements: int) -> Work:
         torch=lambda x, value: torch.where(mask, value, x),
         numpy=lambda x, value: np.where(mask.numpy(), value, x),
         memory=lambda x, value: x + value,
-        comparable=_comparable,
     )
 
 
@@ -283,7 +276,6 @@ def diagonal_triangle(dtype: str, elements: int) -> Work:
         onnx=OnnxNode("Trilu", lambda x, value: {"x": x}, {"upper": 0}),
         numpy=lambda x, value: np.tril(x),
         memory=lambda x, value: x + value,
-        comparable=_comparable,
     )
 
 
@@ -299,7 +291,6 @@ def diagonal_mask(dtype: str, elements: int) -> Work:
         torch=lambda value: torch.full((size, size), value, dtype=value.dtype).triu_(1),
         numpy=lambda value: np.triu(np.full((size, size), value), 1),
         memory=lambda value: jnp.broadcast_to(value, (size, size)),
-        comparable=_comparable,
     )
 
 
@@ -307,65 +298,42 @@ def diagonal_mask(dtype: str, elements: int) -> Work:
 
 
 def gather_scalars(dtype: str, elements: int) -> Work:
-    rng = np.random.default_rng(SEED)
-    return Work(
-        (numbers(dtype, (1024, 1024)), rng.integers(0, 1024, (elements, 2)).astype(np.int32)),
-        dmljax=dmljax.gather_nd1,
-        jax=_scalars,
-        torch=_scalars,
-        onnx=OnnxNode("GatherND", _gather_feeds, {}),
-        numpy=_scalars,
-        memory=lambda x, indices: jnp.broadcast_to(x[0, 0], (elements,)),
-        comparable=_comparable,
-    )
+    return _gather(dtype, (1024, 1024), (elements, 2), lambda library, x, i: x[i[:, 0], i[:, 1]])
 
 
 def gather_rows(dtype: str, elements: int) -> Work:
-    rng = np.random.default_rng(SEED)
-    count = elements // 64
-    return Work(
-        (numbers(dtype, (16384, 64)), rng.integers(0, 16384, (count, 1)).astype(np.int32)),
-        dmljax=dmljax.gather_nd1,
-        jax=_rows,
-        torch=_rows,
-        onnx=OnnxNode("GatherND", _gather_feeds, {}),
-        numpy=_rows,
-        memory=lambda x, indices: jnp.broadcast_to(x[0], (count, 64)),
-        comparable=_comparable,
-    )
+    return _gather(dtype, (16384, 64), (elements // 64, 1), lambda library, x, i: x[i[:, 0]])
 
 
 def gather_batches(dtype: str, elements: int) -> Work:
-    rng = np.random.default_rng(SEED)
-    batches, count = 8, elements // 64 // 8
+    def indexed(library: Any, x: Any, indices: Any) -> Any:
+        return x[library.arange(8)[:, None], indices[:, :, 0]]
+
+    return _gather(dtype, (8, 2048, 64), (8, elements // 64 // 8, 1), indexed, batch=1)
+
+
+def _gather(
+    dtype: str, sizes: tuple[int, ...], indices_sizes: tuple[int, ...], indexed: Function, *, batch: int = 0
+) -> Work:
+    """Tuples of random indices; `indexed` fetches them by a library's own indexing."""
+    indices = np.random.default_rng(SEED).integers(0, sizes[batch], indices_sizes).astype(np.int32)
+    tuple_end = batch + indices_sizes[-1]
+    output_sizes = indices_sizes[:-1] + sizes[tuple_end:]
     return Work(
-        (numbers(dtype, (batches, 2048, 64)), rng.integers(0, 2048, (batches, count, 1)).astype(np.int32)),
-        dmljax=lambda x, indices: dmljax.gather_nd1(x, indices, batch_dimension_count=1),
-        jax=lambda x, indices: x[jnp.arange(batches)[:, None], indices[:, :, 0]],
-        torch=lambda x, indices: x[torch.arange(batches)[:, None], indices[:, :, 0]],
-        onnx=OnnxNode("GatherND", _gather_feeds, {"batch_dims": 1}),
-        numpy=lambda x, indices: x[np.arange(batches)[:, None], indices[:, :, 0]],
-        memory=lambda x, indices: jnp.broadcast_to(x[0, 0], (batches, count, 64)),
-        comparable=_comparable,
+        (numbers(dtype, sizes), indices),
+        dmljax=lambda x, indices: dmljax.gather_nd1(x, indices, batch_dimension_count=batch),
+        jax=partial(indexed, jnp),
+        torch=partial(indexed, torch),
+        onnx=OnnxNode("GatherND", lambda x, i: {"x": x, "indices": i.astype(np.int64)}, {"batch_dims": batch}),
+        numpy=partial(indexed, np),
+        memory=lambda x, indices: jnp.broadcast_to(x[(0,) * tuple_end], output_sizes),
     )
-
-
-def _scalars(x: Any, indices: Any) -> Any:
-    return x[indices[:, 0], indices[:, 1]]
-
-
-def _rows(x: Any, indices: Any) -> Any:
-    return x[indices[:, 0]]
-
-
-def _gather_feeds(x: Array, indices: Array) -> dict[str, Array]:
-    return {"x": x, "indices": indices.astype(np.int64)}
 
 
 # What is run
 
 DTYPES = ("float32", "float16", "int32")
-SIZES = tuple(2**exponent for exponent in (10, 16, 20, 22, 24))
+SIZES = (SMALL, 2**16, MEDIUM, 2**22, LARGE)
 DENSITIES = (0.001, 0.01, 0.1, 0.5, 0.99)
 WIDTHS = (10, 128, 1000, 50257)
 

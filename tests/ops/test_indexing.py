@@ -282,13 +282,6 @@ def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...], densit
         assert_same_bits(coordinates, expected)
 
 
-@pytest.fixture
-def one_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where there is one device do few rows come out of a loop."""
-    monkeypatch.setattr(jax, "device_count", lambda *_: 1)
-    jax.clear_caches()
-
-
 # A chunk has 1024 rows, and with more than a third of the rows to find, all are found at once.
 CHUNKED = pytest.mark.parametrize(
     ("elements", "count"),
