@@ -2,6 +2,7 @@
 
 import inspect
 import operator
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,12 +16,16 @@ UINT_MAX = 2**32 - 1
 
 
 def shown(value: Any) -> str:
-    """`value` for a message; an int with too many digits to print, or to read, by its length."""
+    """`value` for a message; what is too long to read is abridged."""
     if isinstance(value, jax.core.Tracer):
         return f"a traced {value.aval}"
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an int of {value.bit_length()} bits"
-    return repr(value)
+    return _ABRIDGED.repr(value) if isinstance(value, str | list | tuple | dict) else repr(value)
+
+
+_ABRIDGED = reprlib.Repr()
+_ABRIDGED.maxstring, _ABRIDGED.maxlist, _ABRIDGED.maxtuple, _ABRIDGED.maxlevel = 80, 8, 8, 3
 
 
 def integer(name: str, value: Any) -> int:

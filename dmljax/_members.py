@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, ClassVar
 
-from dmljax._checks import integer_in, named, uints
+from dmljax._checks import integer, integer_in, named, shown, uints
 from dmljax._errors import InvalidDesc, InvalidType, prefixed
 from dmljax._scalars import Scalar
 from dmljax._tensor import TensorDesc
@@ -16,6 +16,13 @@ from dmljax._types import DataType, HeaderEnum, TensorFlags
 
 class Kind(ABC):
     """A kind of member, as `directml.h` has them."""
+
+    json_fields: ClassVar[tuple[str, ...]] = ()  # of a kind that JSON spells as an object
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """What directml.h declares, in a few words."""
 
     @abstractmethod
     def settled(self, name: str, value: Any, data_type: DataType | None) -> Any:
@@ -34,6 +41,19 @@ class Tensor(Kind):
     """A `DML_TENSOR_DESC`, of an input or an output: declared, for a name like OutputScaleTensor misleads."""
 
     is_input: bool
+    json_fields = (
+        "DataType",
+        "DimensionCount",
+        "Sizes",
+        "Strides",
+        "TotalTensorSizeInBytes",
+        "GuaranteedBaseOffsetAlignment",
+        "Flags",
+    )
+
+    @property
+    def description(self) -> str:
+        return "input tensor" if self.is_input else "output tensor"
 
     def settled(self, name: str, value: Any, data_type: DataType | None) -> TensorDesc:
         if not isinstance(value, TensorDesc):
@@ -51,12 +71,11 @@ class Tensor(Kind):
         return required | {key: given for key, given in optional.items() if given}
 
     def from_json(self, name: str, value: Any, data_type: DataType | None) -> TensorDesc:
-        if isinstance(value, dict) and "Type" in value:  # a DML_TENSOR_DESC around the DML_BUFFER_TENSOR_DESC
-            wrapped = json_object(name, value, ("Type", "Desc"))
-            if wrapped["Type"] not in ("DML_TENSOR_TYPE_BUFFER", "BUFFER"):
-                raise InvalidDesc(f"{name}.Type must be DML_TENSOR_TYPE_BUFFER; got {wrapped['Type']!r}")
-            name, value = f"{name}.Desc", wrapped.get("Desc")
-        fields = json_object(name, value, _TENSOR_KEYS)
+        fields = json_object(name, value, ("Type", "Desc", *self.json_fields))
+        if fields.get("Type") not in (None, "DML_TENSOR_TYPE_BUFFER", "BUFFER"):
+            raise InvalidDesc(f"{name}.Type must be DML_TENSOR_TYPE_BUFFER; got {shown(fields['Type'])}")
+        if "Desc" in fields:  # a DML_TENSOR_DESC around the DML_BUFFER_TENSOR_DESC
+            name, fields = f"{name}.Desc", json_object(f"{name}.Desc", fields["Desc"], self.json_fields)
         for key in ("DataType", "Sizes"):
             if key not in fields:
                 raise InvalidDesc(f"{name}.{key} must be given")
@@ -65,7 +84,7 @@ class Tensor(Kind):
         spelled = [json_string(f"{name}.Flags", flag) for flag in flags]
         alignment = fields.get("GuaranteedBaseOffsetAlignment")
         with prefixed(name):
-            return TensorDesc(
+            tensor = TensorDesc(
                 data_type=named(DataType, "DataType", json_string("DataType", fields["DataType"])),
                 sizes=fields["Sizes"],
                 strides=fields.get("Strides"),
@@ -73,9 +92,8 @@ class Tensor(Kind):
                 total_tensor_size_in_bytes=fields.get("TotalTensorSizeInBytes"),
                 guaranteed_base_offset_alignment=0 if alignment is None else alignment,
             )
-
-
-_TENSOR_KEYS = ("DataType", "Sizes", "Strides", "TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment", "Flags")
+            check_count("DimensionCount", fields.get("DimensionCount"), "Sizes", tensor.rank)
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -84,6 +102,10 @@ class Integer(Kind):
 
     lowest: int
     highest: int
+
+    @property
+    def description(self) -> str:
+        return "INT" if self.lowest else "UINT"
 
     def settled(self, name: str, value: Any, data_type: DataType | None) -> int:
         return integer_in(name, value, self.lowest, self.highest)
@@ -94,6 +116,10 @@ class UintArray(Kind):
     """An array of UINT, with the member that counts it: derived here, written and checked in JSON."""
 
     count: str
+
+    @property
+    def description(self) -> str:
+        return f"list of UINT, {self.count} long"
 
     def settled(self, name: str, value: Any, data_type: DataType | None) -> tuple[int, ...]:
         return uints(name, value)
@@ -107,6 +133,11 @@ class Enumeration(Kind):
     """An enumeration of directml.h."""
 
     enumeration: type[HeaderEnum]
+
+    @property
+    def description(self) -> str:
+        names = list(self.enumeration.__members__)
+        return self.enumeration.prefix.rstrip("_") if len(names) > 8 else f"one of {', '.join(names)}"
 
     def settled(self, name: str, value: Any, data_type: DataType | None) -> HeaderEnum:
         member: HeaderEnum = named(self.enumeration, name, value)
@@ -125,6 +156,10 @@ class Number(Kind):
 
     own_type: DataType | None
 
+    @property
+    def description(self) -> str:
+        return "number in the desc's own data type" if self.own_type is None else "FLOAT"
+
     def settled(self, name: str, value: Any, data_type: DataType | None) -> Scalar:
         with prefixed(name, " "):
             return Scalar.of(self.own_type or data_type or DataType.UNKNOWN, value)
@@ -133,7 +168,7 @@ class Number(Kind):
         number: int | float = value.item.item()
         if math.isfinite(number):
             return number
-        if value in (Scalar.of(value.data_type, constant) for constant in _NOT_FINITE.values()):
+        if value in (Scalar.of(value.data_type, constant) for constant in NOT_FINITE.values()):
             return str(number)
         return {f"UInt{value.data_type.bits}": value.bits}  # the bits of an unusual NaN
 
@@ -143,10 +178,10 @@ class Number(Kind):
             name, value = self._union_field(name, value, data_type)
         if isinstance(value, Scalar):
             return value
-        if isinstance(value, str) and value in _NOT_FINITE:
-            return _NOT_FINITE[value]
+        if isinstance(value, str) and value.lower() in NOT_FINITE:
+            return NOT_FINITE[value.lower()]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidType(f"{name} must be a number, or {', '.join(map(repr, _NOT_FINITE))}; got {value!r}")
+            raise InvalidType(f"{name} must be a number, or {', '.join(map(repr, NOT_FINITE))}; got {shown(value)}")
         return value
 
     def _union_field(self, name: str, fields: dict[str, Any], data_type: DataType) -> tuple[str, Any]:
@@ -163,23 +198,35 @@ class Number(Kind):
         return name, Scalar(data_type, integer_in(f"{name}.{key}", value, 0, 2**data_type.bits - 1))
 
 
-_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def json_object(path: str, value: Any, keys: Iterable[str]) -> dict[str, Any]:
     """`value`, if it is an object without any other key than `keys`."""
     if not isinstance(value, dict):
-        raise InvalidType(f"{path} must be an object; got {value!r}")
+        raise InvalidType(f"{path} must be an object; got {shown(value)}")
     for key in value:
         if key not in keys:
-            nearest = get_close_matches(str(key), keys, n=1)
-            hint = f", did you mean {nearest[0]}?" if nearest else ""
-            raise InvalidDesc(f"{path} must have no field {key!r}{hint}; its fields are {', '.join(keys) or 'none'}")
+            fields = ", ".join(keys) or "none"
+            raise InvalidDesc(f"{path} must have no field {key!r}{nearest(key, keys)}; its fields are {fields}")
     return value
+
+
+def nearest(name: Any, names: Iterable[str]) -> str:
+    """A question after the one of `names` that comes nearest, if any comes near."""
+    by_lower = {known.lower(): known for known in names}
+    close = get_close_matches(str(name)[:100].lower(), by_lower, n=1)
+    return f", did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def check_count(name: str, count: Any, counted: str, length: int) -> None:
+    """Refuses a count that is given, as a C program has to, and is not the length of what it counts."""
+    if count is not None and integer(name, count) != length:
+        raise InvalidDesc(f"{name} must be {length}, as {counted} has elements; got {count}")
 
 
 def json_string(path: str, value: Any) -> str:
     """`value`, if it is a string: the format names its enumerators and never counts them."""
     if not isinstance(value, str):
-        raise InvalidType(f"{path} must be a name; got {value!r}")
+        raise InvalidType(f"{path} must be a name; got {shown(value)}")
     return value

@@ -4,14 +4,26 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import jax
 
-from dmljax._checks import UINT_MAX, array, bound_arguments, integer, named, settle, shown
+from dmljax._checks import UINT_MAX, array, bound_arguments, named, settle, shown
 from dmljax._errors import InvalidDesc, InvalidType, Unsupported, within
-from dmljax._members import Enumeration, Integer, Kind, Number, Tensor, UintArray, json_object, json_string
+from dmljax._members import (
+    Enumeration,
+    Integer,
+    Kind,
+    Number,
+    Tensor,
+    UintArray,
+    check_count,
+    json_object,
+    json_string,
+    nearest,
+)
 from dmljax._tensor import TensorDesc, braced
 from dmljax._types import LATEST, AxisDirection, DataType, FeatureLevel, x64_enabled
 
@@ -114,6 +126,12 @@ class Operator:
         """The member that `field` mirrors."""
         return next(member for member in cls.members() if member.field == field)
 
+    @classmethod
+    def json_fields(cls) -> tuple[str, ...]:
+        """The names that JSON may give: the members, and the counts of those that are arrays."""
+        counts = [member.kind.count for member in cls.members() if isinstance(member.kind, UintArray)]
+        return (*(member.name for member in cls.members()), *counts)
+
     def tensors(self, *, is_input: bool | None = None) -> dict[str, TensorDesc]:
         """The tensors that are present, all of them or the inputs or outputs alone, by field in the header's order."""
         kinds = [Tensor(True), Tensor(False)] if is_input is None else [Tensor(is_input)]
@@ -130,6 +148,7 @@ class Operator:
 
 
 OPERATORS: dict[str, type[Operator]] = {}
+OPERATOR_PREFIX = "DML_OPERATOR_"
 
 
 def _header_name(field: str, kind: Kind) -> str:
@@ -266,7 +285,7 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
                 arrays[field] = _matching(desc.member(field).name, arrays[field], tensor)
         return _lowered(desc, *arrays.values())
 
-    lowered.__name__ = lowered.__qualname__ = desc.type.removeprefix("DML_OPERATOR_").lower()
+    lowered.__name__ = lowered.__qualname__ = desc.type.removeprefix(OPERATOR_PREFIX).lower()
     lowered.__doc__ = f"{desc.type} for one descriptor."
     lowered.__signature__ = signature  # type: ignore[attr-defined]
     return lowered
@@ -284,7 +303,8 @@ def _require_64_bits_available(desc: Operator) -> None:
         if tensor.data_type.bits > 32:
             raise Unsupported(
                 f"{desc.member(field).name}.DataType {tensor.data_type.name} must have jax_enable_x64 set, for JAX has"
-                ' no 64-bit types without it: jax.config.update("jax_enable_x64", True) or JAX_ENABLE_X64=1; got False'
+                ' no 64-bit types without it: jax.config.update("jax_enable_x64", True), JAX_ENABLE_X64=1, or --x64 on'
+                " dmljax's command line; got False"
             )
 
 
@@ -328,30 +348,42 @@ def from_json(json: Any) -> Operator:
     if not isinstance(json, Mapping):
         raise InvalidType(f"an operator must be an object; got {json!r}")
     rest = dict(json)
-    spelled = json_string("Type", rest.pop("Type", rest.pop("type", None)))
-    operator = OPERATORS.get("DML_OPERATOR_" + spelled.removeprefix("DML_OPERATOR_"))
-    if operator is None:
-        raise Unsupported(f"Type must be one of {', '.join(OPERATORS)}; got {spelled!r}")
-    counts = {member.name: member.kind.count for member in operator.members() if isinstance(member.kind, UintArray)}
-    keys = [member.name for member in operator.members()] + list(counts.values())
+    operator = operator_named("Type", rest.pop("Type", rest.pop("type", None)))
     with within(operator.type):
         nested = rest.pop("Desc", rest.pop("desc", None))
         if nested is not None:
             json_object("the operator beside Desc", rest, ())
-        given = json_object("Desc", rest if nested is None else nested, keys)
-        settled, data_type = {}, None
-        for member in operator.members():
-            value = given.get(member.name)
+        fields = json_object("Desc", rest if nested is None else nested, operator.json_fields())
+        settled = settled_members(operator, fields)
+    return operator(**settled)
+
+
+def operator_named(member: str, spelled: Any) -> type[Operator]:
+    """The operator of that type, its name whole or without its prefix."""
+    name = json_string(member, spelled).removeprefix(OPERATOR_PREFIX)
+    operator = OPERATORS.get(OPERATOR_PREFIX + name)
+    if operator is None:
+        hint = nearest(name, (known.removeprefix(OPERATOR_PREFIX) for known in OPERATORS))
+        raise Unsupported(f"{member} must be an operator that `dmljax ops` lists; got {spelled!r}{hint}")
+    return operator
+
+
+def settled_members(
+    operator: type[Operator], fields: Mapping[str, Any], scope: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> dict[str, Any]:
+    """The members of a desc out of its JSON fields, each read inside a `scope`, which may note what is wrong."""
+    settled: dict[str, Any] = {}
+    data_type = None
+    for member in operator.members():
+        with scope():
+            value = fields.get(member.name)
             if value is None and not member.is_optional:
                 raise InvalidDesc(f"{member.name} must be given; got none")
             if value is not None:
-                value = member.kind.from_json(member.name, value, data_type)
-            if isinstance(member.kind, Enumeration) and member.kind.enumeration is DataType:
-                data_type = named(DataType, member.name, value)
+                read = member.kind.from_json(member.name, value, data_type)
+                value = member.kind.settled(member.name, read, data_type)
+                if isinstance(member.kind, UintArray):
+                    check_count(member.kind.count, fields.get(member.kind.count), member.name, len(value))
+            data_type = value if isinstance(value, DataType) else data_type
             settled[member.field] = value
-    desc = operator(**settled)
-    with within(operator.type):
-        for name, count in counts.items():
-            if given.get(count) is not None and integer(count, given[count]) != len(given[name]):
-                raise InvalidDesc(f"{count} must be {len(given[name])}, as {name} has elements; got {given[count]}")
-    return desc
+    return settled

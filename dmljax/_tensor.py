@@ -124,7 +124,7 @@ class TensorDesc:
         if not data.flags.writeable:
             raise InvalidType(f"buffer must be writable; got a read-only {type(buffer).__name__}")
         view = self._view(data)
-        if self._overlaps():
+        if self.overlaps:
             raise InvalidDesc(f"Strides must give each element of an output a place of its own; got {self}")
         view[...] = logical
 
@@ -139,7 +139,9 @@ class TensorDesc:
         # NumPy checks the bounds once more: it refuses a view that leaves the buffer.
         return np.ndarray(self.sizes, self.dtype, buffer=data.data, strides=strides)
 
-    def _overlaps(self) -> bool:
+    @property
+    def overlaps(self) -> bool:
+        """Whether two elements share a place in the buffer, as no two of an output may."""
         strides = self.strides or packed_strides(self.sizes)
         steps = sorted((stride, size) for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
         reach = 0

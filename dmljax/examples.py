@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax._operator import Operator, lower
+from dmljax._operator import OPERATOR_PREFIX, Operator, lower
 from dmljax._tensor import TensorDesc, braced
 from dmljax._types import AxisDirection, DataType
 from dmljax.ops.activation import ActivationHardmax1Desc, ActivationHardmaxDesc
@@ -45,6 +45,11 @@ class Example:
         """The outputs as dmljax computes them."""
         outputs = jax.tree.leaves(lower(self.desc)(**self.arrays(of_inputs=True)))
         return dict(zip(self.desc.tensors(is_input=False), map(np.asarray, outputs), strict=True))
+
+    def is_equal(self) -> bool:
+        """Whether dmljax computes what the page expects, bit for bit."""
+        computed, expected = self.computed(), self.arrays(of_inputs=False)
+        return all(computed[field].tobytes() == expected[field].tobytes() for field in expected)
 
 
 def _one_hot(
@@ -249,23 +254,22 @@ EXAMPLES = (
 
 def main() -> int:
     """Prints every example with what dmljax computes and what the page expects; 1 if any differ, bit for bit."""
-    differing = 0
+    equal = sum(example.is_equal() for example in EXAMPLES)
     for example in EXAMPLES:
-        computed, expected = example.computed(), example.arrays(of_inputs=False)
-        equal = all(computed[field].tobytes() == expected[field].tobytes() for field in expected)
-        differing += not equal
-        print(
-            f"{example.desc.type.removeprefix('DML_OPERATOR_')}, {example.title}: {'equal' if equal else 'DIFFERENT'}"
-        )
-        if example.note:
-            print(f"  ({example.note})")
-        for field, array in example.arrays(of_inputs=True).items():
-            print(_columns(example.desc.member(field).name, array))
-        for field, array in expected.items():
-            print(_columns(example.desc.member(field).name, computed[field], array))
-        print()
-    print(f"{len(EXAMPLES) - differing} of {len(EXAMPLES)} examples equal the pages' expected values, bit for bit")
-    return 1 if differing else 0
+        print("\n".join(shown_example(example)), end="\n\n")
+    print(f"{equal} of {len(EXAMPLES)} examples equal the pages' expected values, bit for bit")
+    return 0 if equal == len(EXAMPLES) else 1
+
+
+def shown_example(example: Example) -> list[str]:
+    """The lines that show an example: its inputs, and its outputs beside the page's."""
+    computed, member = example.computed(), example.desc.member
+    name = example.desc.type.removeprefix(OPERATOR_PREFIX)
+    head = f"{name}, {example.title}: {'equal' if example.is_equal() else 'DIFFERENT'}"
+    inputs = [_columns(member(field).name, array) for field, array in example.arrays(of_inputs=True).items()]
+    expected = example.arrays(of_inputs=False)
+    outputs = [_columns(member(field).name, computed[field], array) for field, array in expected.items()]
+    return [head, *([f"  ({example.note})"] if example.note else []), *inputs, *outputs]
 
 
 def _columns(name: str, array: NDArray[Any], expected: NDArray[Any] | None = None) -> str:

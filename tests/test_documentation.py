@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 from types import ModuleType
 
 import jax
@@ -25,7 +26,8 @@ NAMES = {
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_the_docstrings_examples_run(module: ModuleType) -> None:
+def test_the_docstrings_examples_run(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[1])  # some name a model in notebooks/models
     finder = doctest.DocTestFinder(exclude_empty=True)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     for test in finder.find(module, extraglobs=NAMES | {"jax": jax, "jnp": jnp, "np": np}):

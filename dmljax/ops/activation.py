@@ -80,6 +80,11 @@ class ActivationHardmaxDesc(Operator, type="DML_OPERATOR_ACTIVATION_HARDMAX"):
     }
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor.Sizes are 1 before the last two.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
         if self.input.effective_rank > 2:
             yield f"InputTensor.Sizes must be 1 before the last two; got {braced(self.input.sizes)}"
         yield from same_type(self, "input", "output")
@@ -100,6 +105,11 @@ class ActivationHardmax1Desc(Operator, type="DML_OPERATOR_ACTIVATION_HARDMAX1"):
     support = {FL_5_1: rows(RANK_1_TO_8, input=FLOAT, output=FLOAT)}
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - Axes names one or more different dimensions of InputTensor.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
         yield from distinct_axes(self.axes, self.input.rank)
         yield from same_type(self, "input", "output")
         yield from same_rank(self, "input", "output")

@@ -160,6 +160,10 @@ class DiagonalMatrixDesc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX"):
     }
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - Value, without its fraction where OutputTensor.DataType is an integer, fits that type.
+        """
         # The page truncates 10.6 to 10 and is silent on what has no such neighbour in the output's type (300 for UINT8,
         # NaN for INT32, 1e6 for FLOAT16): C++ leaves those casts undefined, so they are refused.
         try:
@@ -186,6 +190,11 @@ class DiagonalMatrix1Desc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1"):
     support = {FL_5_1: rows(RANK_2_TO_4, input=UP_TO_64_BIT, output=UP_TO_64_BIT)}
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor, if there is one, and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - ValueDataType is OutputTensor.DataType.
+        """
         yield from same_type(self, "input", "output")
         yield from same_rank(self, "input", "output")
         yield from same_sizes(self, "input", "output")

@@ -109,6 +109,14 @@ class OneHotDesc(Operator, type="DML_OPERATOR_ONE_HOT"):
     }
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - IndicesTensor, ValuesTensor and OutputTensor have the same DimensionCount.
+        - ValuesTensor and OutputTensor have the same DataType.
+        - Axis is less than their DimensionCount.
+        - IndicesTensor.Sizes are those of OutputTensor, 1 along Axis.
+        - ValuesTensor has at least 2 elements.
+        """
         yield from same_rank(self, "indices", "values", "output")
         yield from same_type(self, "values", "output")
         if self.axis >= self.indices.rank:
@@ -213,6 +221,14 @@ class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES"):
     }
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor, OutputCountTensor and OutputCoordinatesTensor have the same DimensionCount, below level 4_0.
+        - OutputCountTensor.Sizes are all 1.
+        - OutputCoordinatesTensor.Sizes are 1 before the last two.
+        - OutputCoordinatesTensor has a row for each element of InputTensor.
+        - OutputCoordinatesTensor has a column for each dimension of InputTensor; those that lead with size 1 may lack.
+        """
         if feature_level < FL_4_0:  # from 4_0 on, the page gives the coordinates other ranks than the input
             yield from same_rank(self, "input", "output_count", "output_coordinates")
         if self.output_count.element_count != 1:
@@ -353,6 +369,16 @@ class _GatherDesc(Operator):
         return self.input.sizes[input_leading:], self.indices.sizes[self.indices.rank - self.indices_dimension_count :]
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
+        - InputTensor and OutputTensor have the same DataType.
+        - InputDimensionCount and IndicesDimensionCount are in [1, DimensionCount]; Sizes before them are 1.
+        - BatchDimensionCount, where there is one, is less than both, and the batch sizes are the same.
+        - IndicesTensor holds tuples of no more coordinates than InputTensor has dimensions after the batch.
+        - OutputTensor.Sizes are those of IndicesTensor without its last, then what the tuples leave of InputTensor.
+        - OutputTensor.Sizes are filled up with leading 1s.
+        """
         yield from same_rank(self, "indices", "input", "output")
         yield from same_type(self, "input", "output")
         broken = False

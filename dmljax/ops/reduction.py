@@ -95,6 +95,13 @@ class _ArgReduceDesc(Operator):
     }
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DimensionCount.
+        - Axes names one or more different dimensions of InputTensor.
+        - OutputTensor.Sizes are those of InputTensor, 1 along Axes.
+        - OutputTensor.DataType holds every index that can come out.
+        """
         yield from same_rank(self, "input", "output")
         yield from distinct_axes(self.axes, self.input.rank)
         sizes = tuple(1 if axis in self.axes else size for axis, size in enumerate(self.input.sizes))

@@ -1,0 +1,178 @@
+"""Arrays in files: .npy, raw bytes and, with Pillow, images; each read whole or refused, and written in one place."""
+
+import math
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmljax._checks import shown
+from dmljax._errors import InvalidDesc, Unsupported
+from dmljax._types import DataType
+
+IMAGES = (".jpg", ".png")
+_MAX_HEADER = 2**20  # of a .npy file
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def opened(path: Path, at_most: int) -> Any:
+    """A regular file of at most that many bytes, open for reading."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for somebody to write into it
+            raise InvalidDesc(f"must be a regular file; got '{path}'")
+        if status.st_size > at_most:
+            raise InvalidDesc(f"must hold at most {at_most} bytes; got {status.st_size} in '{path}'")
+        return path.open("rb")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        if isinstance(error, InvalidDesc):
+            raise
+        raise InvalidDesc(f"must be a file that can be read; got '{path}' ({_reason(error)})") from None
+
+
+def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> tuple[DataType, NDArray[Any]]:
+    """The data type and values of a file; `data_type` is UNKNOWN where the model leaves it to the file.
+
+    `size` is what an image is scaled to, batch, channels, height and width; none means its own.
+    """
+    with opened(path, at_most + _MAX_HEADER) as file:
+        if path.suffix.lower() == ".npy":
+            values = _read_npy(file, path)
+            own_type = _data_type_of(values.dtype, path)
+            if data_type not in (DataType.UNKNOWN, own_type):
+                raise InvalidDesc(f"must hold {data_type.name}, as initialValuesDataType says; got {own_type.name}")
+            return own_type, values
+        if data_type is DataType.UNKNOWN:
+            raise InvalidDesc("must come with initialValuesDataType, for only .npy files know theirs; got UNKNOWN")
+        if path.suffix.lower() in IMAGES:
+            return data_type, _read_image(file, path, data_type, size, at_most)
+        return data_type, np.frombuffer(file.read(), np.uint8)
+
+
+def _read_npy(file: Any, path: Path) -> NDArray[Any]:
+    try:
+        version = np.lib.format.read_magic(file)
+        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in readers:
+            raise ValueError(f"version {version}")
+        shape, fortran_order, dtype = readers[version](file)
+        data = file.read()
+    except Exception as error:  # whatever NumPy makes of a header that somebody wrote
+        raise InvalidDesc(f"must be a .npy file; got '{path}' ({_reason(error)})") from None
+    count = len(data) // dtype.itemsize if dtype.itemsize else 0
+    if dtype.hasobject or any(size < 0 for size in shape) or _product(shape, count + 1) != count:
+        raise InvalidDesc(f"must be a .npy file with as many elements as its shape says; got '{path}'")
+    values = np.frombuffer(data, dtype, count).reshape(shape, order="F" if fortran_order else "C")
+    return np.ascontiguousarray(values.astype(dtype.newbyteorder("="), copy=False))
+
+
+def _product(sizes: Sequence[int], limit: int) -> int:
+    product = 1
+    for size in sizes:
+        product = min(product * size, limit) if product else 0
+    return 0 if 0 in sizes else product
+
+
+def _data_type_of(dtype: np.dtype[Any], path: Path) -> DataType:
+    name = "UINT8" if dtype == np.bool_ else dtype.name.upper()
+    if name not in DataType.__members__ or dtype.kind not in "fiub":
+        raise InvalidDesc(f"must hold numbers of a DirectML data type; got {dtype} in '{path}'")
+    return DataType[name]
+
+
+def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> NDArray[Any]:
+    image_module = _pillow()
+    if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
+        raise InvalidDesc(f"must be read as FLOAT32 or FLOAT16, for it is an image; got {data_type.name}")
+    if size and (len(size) != 4 or size[0] != 1 or size[1] not in _MODES or 0 in size):
+        raise InvalidDesc(f"must be scaled to resampleSize [1, 1, 3 or 4 channels, height, width]; got {list(size)}")
+    channels = size[1] if size else 3
+    try:
+        with image_module.open(file) as image:
+            height, width = size[2:] if size else (image.height, image.width)
+            if max(height * width, image.height * image.width) * channels * 4 > at_most:
+                raise InvalidDesc(f"must take at most {at_most} bytes; got '{path}', {image.height} x {image.width}")
+            pixels = image.convert(_MODES[channels])
+            if pixels.size != (width, height):
+                pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
+            bytes_of_rows = np.asarray(pixels).reshape(height, width, channels)
+    except InvalidDesc:
+        raise
+    except Exception as error:  # whatever a decoder makes of a file that is no image
+        raise InvalidDesc(f"must be an image; got '{path}' ({_reason(error)})") from None
+    return (bytes_of_rows.transpose(2, 0, 1).astype(np.float32) / np.float32(255)).astype(data_type.dtype)
+
+
+def target_in(folder: Path, target: str) -> Path:
+    """The file that `target` names inside `folder`; what lies elsewhere, by a link as well, is refused."""
+    root = folder.resolve()
+    try:
+        path = (root / target).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL
+        raise InvalidDesc(f"targetPath must name a file; got {target!r} ({_reason(error)})") from None
+    if Path(target).is_absolute() or ".." in Path(target).parts or not path.is_relative_to(root) or path == root:
+        raise InvalidDesc(f"targetPath must be a file inside --output_path; got {target!r}")
+    return path
+
+
+def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensions: Sequence[int]) -> None:
+    """Refuses to make an array or image of a buffer that is none."""
+    suffix = suffix.lower()
+    if suffix not in (".npy", *IMAGES):
+        return
+    if data_type is DataType.UNKNOWN:
+        raise InvalidDesc("resource must have an initialValuesDataType to be written as numbers; got UNKNOWN")
+    count = size_in_bytes // data_type.dtype.itemsize
+    if _product(dimensions, count + 1) > count and dimensions:
+        raise InvalidDesc(f"dimensions must name at most {count} elements; got {shown(tuple(dimensions))}")
+    if suffix in IMAGES:
+        if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
+            raise InvalidDesc(f"resource must be of FLOAT32 or FLOAT16 to be written as an image; got {data_type.name}")
+        if len(dimensions) != 4 or dimensions[0] != 1 or dimensions[1] not in _MODES or 0 in dimensions:
+            sizes = "[1, 1, 3 or 4 channels, height, width]"
+            raise InvalidDesc(f"dimensions must be {sizes}; got {shown(tuple(dimensions))}")
+
+
+def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimensions: Sequence[int]) -> None:
+    """Writes a buffer: as an array or image of `dimensions` by the file's suffix, or its bytes as they are."""
+    suffix = path.suffix.lower()
+    check_writable(suffix, data.size, data_type, dimensions)
+    values: Any = None
+    if suffix in (".npy", *IMAGES):
+        elements = data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
+        values = elements[: math.prod(dimensions)].reshape(dimensions) if dimensions else elements
+    if suffix in IMAGES:
+        values = _image_of(values)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            if suffix == ".npy":
+                np.lib.format.write_array(file, values, allow_pickle=False)
+            elif suffix in IMAGES:
+                values.save(file, format="JPEG" if suffix == ".jpg" else "PNG")
+            else:
+                file.write(data.data)
+    except OSError as error:
+        raise InvalidDesc(f"targetPath must be a file that can be written; got '{path}' ({_reason(error)})") from None
+
+
+def _image_of(values: NDArray[Any]) -> Any:
+    # DxDispatch's own order of comparisons, which makes white of NaN, and its truncation.
+    limited = np.maximum(np.float32(0), np.where(values < 1, values, np.ones((), values.dtype)).astype(np.float32))
+    rows = (limited[0].transpose(1, 2, 0) * np.float32(255)).astype(np.uint8)
+    return _pillow().fromarray(rows[..., 0] if rows.shape[2] == 1 else rows, _MODES[rows.shape[2]])
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise Unsupported("an image must have Pillow to be read or written: pip install 'dmljax[images]'") from None
+    return Image
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,209 @@
+"""JSON as DxDispatch reads it, with the line on which each value stands.
+
+RapidJSON, as DxDispatch sets it up, takes comments and trailing commas, and stops after the first value.
+"""
+
+import json
+import math
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dmljax._errors import InvalidDesc
+
+Place = tuple[str | int, ...]
+
+MAX_CHARACTERS = 2**26  # 64 Mi; what is larger than that belongs in a file of its own
+MAX_DEPTH = 64
+MAX_VALUES = 2**18  # besides numbers in plain lists, which cost a few bytes each
+
+# Possessive quantifiers: each pattern reads a text once, whatever it holds.
+_SPACE = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
+_ELEMENT = rf'(?:{_NUMBER}|"-?+(?i:nan|inf)")'
+_BLANK = r"[ \t\r\n]*+"
+_PLAIN_LIST = re.compile(rf"\[{_BLANK}(?:{_ELEMENT}{_BLANK},{_BLANK})*+(?:{_ELEMENT}{_BLANK})?+\]")
+_LAST_COMMA = re.compile(rf",{_BLANK}\]\Z")
+_TOKEN = re.compile(rf"(?P<number>{_NUMBER})|(?P<word>true|false|null)")
+_DECODER = json.JSONDecoder()
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+class InvalidJson(InvalidDesc):
+    """A text that is not JSON, with the line and column at which it stops being so."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.line, self.column = line, column
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """A parsed text: its value, where each part of it begins, and the names that an object gives twice."""
+
+    text: str
+    root: Any
+    offsets: dict[Place, int]
+    repeated: list[Place]
+
+    def line(self, path: Place) -> int:
+        """The line of the value at `path`, or of the nearest value around it."""
+        known = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in self.offsets)
+        return self._line_at(self.offsets[known] if known == path else self._element(known, path[len(known)]))
+
+    def _element(self, path: Place, index: str | int) -> int:
+        """Where an element of a plain list begins, or its container if it is none."""
+        offset = self.offsets[path]
+        plain = _PLAIN_LIST.match(self.text, offset)
+        if plain is None or not isinstance(index, int):
+            return offset
+        for i, element in enumerate(re.finditer(_ELEMENT, plain[0])):
+            if i == index:
+                return offset + element.start()
+        return offset
+
+    def _line_at(self, offset: int) -> int:
+        return bisect_right(self._line_starts, offset)
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return _line_starts(self.text)
+
+
+def parse(text: str) -> Document:
+    """The first value in `text`.
+
+    >>> parse('{"Sizes": [1, 2,], /* batch, row */ "Flags": []} and the rest').root
+    {'Sizes': [1, 2], 'Flags': []}
+    """
+    parser = _Parser(text)
+    root = parser.value(())
+    return Document(text, root, parser.offsets, parser.repeated)
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.offsets: dict[Place, int] = {}
+        self.repeated: list[Place] = []
+        if len(text) > MAX_CHARACTERS:
+            raise self.refused(f"the text must have at most {MAX_CHARACTERS} characters; got {len(text)}")
+
+    def value(self, path: Place) -> Any:
+        self.space()
+        if len(path) > MAX_DEPTH:
+            raise self.refused(f"objects and lists must be nested at most {MAX_DEPTH} deep")
+        if len(self.offsets) >= MAX_VALUES:
+            raise self.refused(f"there must be at most {MAX_VALUES} values besides numbers in lists")
+        self.offsets[path] = self.at
+        match self.text[self.at : self.at + 1]:
+            case "{":
+                return self.object(path)
+            case "[":
+                return self.array(path)
+            case '"':
+                return self.string()
+        token = _TOKEN.match(self.text, self.at)
+        if token is None:
+            raise self.refused("a value must be here")
+        number = None if token["number"] is None else self.number(token[0])
+        self.at = token.end()
+        return _WORDS[token[0]] if number is None else number
+
+    def object(self, path: Place) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        self.at += 1
+        while not self.taken("}"):
+            if self.next() != '"':
+                raise self.refused("a name in double quotes, or }, must be here")
+            start = self.at
+            name = self.string()
+            if not self.taken(":"):
+                raise self.refused(f"a colon must follow {name!r}")
+            if name in members:
+                self.repeated.append((*path, name))
+                self.value((*path, name, f"again at {start}"))  # the first one counts, as in RapidJSON
+            else:
+                members[name] = self.value((*path, name))
+            if not self.taken(",") and self.next() != "}":
+                raise self.refused("a comma or } must be here")
+        return members
+
+    def array(self, path: Place) -> list[Any]:
+        plain = _PLAIN_LIST.match(self.text, self.at)
+        if plain is not None:
+            elements = self.plain_list(plain[0])
+            self.at = plain.end()
+            return elements
+        elements = []
+        self.at += 1
+        while not self.taken("]"):
+            elements.append(self.value((*path, len(elements))))
+            if not self.taken(",") and self.next() != "]":
+                raise self.refused("a comma or ] must be here")
+        return elements
+
+    def plain_list(self, text: str) -> list[Any]:
+        """A list of numbers, at the speed of the standard library's parser."""
+        try:
+            elements: list[Any] = json.loads(_LAST_COMMA.sub("]", text))
+            numbers = [element for element in elements if not isinstance(element, str)]
+            if not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**64):
+                return elements
+        except ValueError:  # an integer with thousands of digits
+            pass
+        spelled = re.findall(_ELEMENT, text)
+        return [token[1:-1] if token.startswith('"') else self.number(token) for token in spelled]
+
+    def number(self, token: str) -> int | float:
+        """An integer where 64 bits hold it, a double where they do not or the token is one."""
+        if len(token) <= 20 and not set(token) & set(".eE"):
+            whole = int(token)
+            if -(2**63) <= whole < 2**64:
+                return whole
+        double = float(token)
+        if math.isinf(double):
+            raise self.refused(f"a number must fit FLOAT64; got {token if len(token) < 40 else token[:36] + ' ...'}")
+        return double
+
+    def string(self) -> str:
+        try:
+            value: str
+            value, end = _DECODER.raw_decode(self.text, self.at)
+            value.encode()
+        except json.JSONDecodeError as error:
+            self.at = error.pos
+            raise self.refused(f"a string must end, and have no raw control character ({error.msg})") from None
+        except UnicodeEncodeError:
+            raise self.refused("a string must be of whole Unicode characters; got half a surrogate pair") from None
+        self.at = end
+        return value
+
+    def space(self) -> None:
+        space = _SPACE.match(self.text, self.at)
+        self.at = space.end() if space else self.at
+
+    def next(self) -> str:
+        self.space()
+        return self.text[self.at : self.at + 1]
+
+    def taken(self, character: str) -> bool:
+        is_next = self.next() == character
+        self.at += is_next
+        return is_next
+
+    def refused(self, message: str) -> InvalidJson:
+        line_starts = _line_starts(self.text)
+        line = bisect_right(line_starts, self.at)
+        here = self.text[self.at : self.at + 20].split("\n")[0]
+        got = "" if "; got " in message else f"; got {here!r}" if here else "; got the end of the text"
+        if self.at < len(self.text) and not here:
+            got = "; got the end of the line"
+        return InvalidJson(message + got, line, self.at - line_starts[line - 1] + 1)
+
+
+def _line_starts(text: str) -> list[int]:
+    return [0, *(newline.end() for newline in re.finditer("\n", text))]

@@ -1,0 +1,351 @@
+"""The command line: in a process as a user runs it, and in this one for every option."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
+
+import dmljax
+from dmljax import OPERATORS
+from dmljax.__main__ import main
+from dmljax._describe import rules
+
+ROUTING = MODELS / "top1_routing.json"
+ROUTED = """\
+Resource 'choices': 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1
+Resource 'count': 4
+Resource 'pairs': 0, 1, 1, 0, 2, 1, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+Resource 'routed': 1.5, 2, 2.5, 0, 0.5, 1, 1.5, 2, 2.5, 4.5, 5, 5.5
+"""
+
+
+def in_a_process(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "dmljax", *map(str, arguments)]
+    environment = os.environ | {"JAX_ENABLE_X64": "0", "JAX_PLATFORMS": "cpu"} | environment
+    return subprocess.run(command, capture_output=True, timeout=120, env=environment, check=False)
+
+
+# In a process
+
+
+def test_a_model_runs_in_a_process() -> None:
+    finished = in_a_process("run", ROUTING)
+    assert (finished.returncode, finished.stderr) == (0, b"")
+    head, *dispatches = finished.stdout.decode().removesuffix(ROUTED).splitlines()
+    assert finished.stdout.decode().endswith(ROUTED)
+    assert head == "Running on 'cpu'"
+    for name, line in zip(("route", "list", "fetch"), dispatches, strict=True):
+        assert re.fullmatch(rf"Dispatch '{name}': 1 iterations, \d+\.\d{{4}} ms median \(CPU\)", line)
+
+
+def test_the_command_is_installed() -> None:
+    command = Path(sys.executable).with_name("dmljax")
+    finished = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=120, check=True)
+    assert finished.stdout == f"dmljax {dmljax.__version__}, jax {jax.__version__}\n"
+
+
+def test_an_error_in_a_process_is_one_line_and_status_2(tmp_path: Path) -> None:
+    path = written(tmp_path, {"x": listed("FLOAT32", [1, "NaN", "x"])})
+    finished = in_a_process("run", path)
+    assert (finished.returncode, finished.stdout) == (2, b"")
+    message = "resources.x.initialValues[2] must be a number, 'nan', 'inf' or '-inf' for FLOAT32; got 'x'"
+    assert finished.stderr.decode() == f"{path}:8: {message}\n"
+    shown = in_a_process("run", path, "--debug")
+    assert shown.returncode == 1
+    assert b"Traceback" in shown.stderr
+
+
+def test_64_bits_are_switched_on_by_an_option(tmp_path: Path) -> None:
+    wide: dict[str, Any] = {"type": "ARGMAX", "InputTensor": tensor("FLOAT32", 3), "OutputTensor": tensor("INT64", 1)}
+    wide |= {"Axes": [0], "AxisDirection": "INCREASING"}
+    resources = {"x": listed("FLOAT32", [1, 3, 2]), "out": zeros("INT64", 1)}
+    commands = [dispatch("top", InputTensor="x", OutputTensor="out"), {"type": "print", "resource": "out"}]
+    path = written(tmp_path, resources, {"top": wide}, commands)
+    refused = in_a_process("run", path)
+    assert refused.returncode == 2
+    assert b"OutputTensor.DataType INT64 must have jax_enable_x64 set" in refused.stderr
+    assert b"or --x64 on dmljax's command line" in refused.stderr
+    assert in_a_process("run", path, "--x64").stdout.endswith(b"Resource 'out': 1\n")
+    assert in_a_process("check", path).returncode == 0
+
+
+def test_characters_go_out_as_the_bytes_that_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path, {"ü": listed("UINT8", [72, 195, 188, 200])}, {}, [{"type": "print", "resource": "ü"}])
+    finished = in_a_process("run", path, PYTHONIOENCODING="utf-8")
+    assert finished.stdout == "Running on 'cpu'\nResource 'ü': ".encode() + b"H, \xc3, \xbc, \xc8\n"
+
+
+def test_a_reader_may_leave_early() -> None:
+    command = f"{sys.executable} -m dmljax ops --json | head -c 1"
+    finished = subprocess.run(command, shell=True, capture_output=True, timeout=120, check=True)
+    assert (finished.stdout, finished.stderr) == (b"[", b"")
+
+
+# run
+
+
+def test_options_of_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(ROUTING), "-i", "5", "-r", "2", "-w", "2", "-v", "2", "-I", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    milliseconds = r"\d+\.\d{4} ms"
+    patterns = [
+        "Running on 'cpu'",
+        *(rf"Initialize '{name}': {milliseconds}" for name in ("route", "list", "fetch")),
+        "Dispatch 'route': 5 iterations",
+        rf"CPU Timings \(Cold\) : 2 samples, {milliseconds} average, {milliseconds} min, {milliseconds} median, .* max",
+        rf"CPU Timings \(Hot\)  : 3 samples, {milliseconds} average, {milliseconds} min, {milliseconds} median, .* max",
+        "The timings of each iteration: ",
+        *(rf"iteration {i}: {milliseconds} \(CPU\)" for i in range(5)),
+        "Dispatch 'list': 5 iterations",
+    ]
+    for line, pattern in zip(lines, patterns, strict=False):
+        assert re.fullmatch(pattern, line), line
+    assert main(["run", str(ROUTING), "-t", "30", "-v", "1"]) == 0
+    counts = re.findall(r"Dispatch '\w+': (\d+) iterations", capsys.readouterr().out)
+    assert len(counts) == 3
+    assert all(int(count) > 1 for count in counts)
+
+
+def test_commands_are_printed_as_they_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(MODELS / "activation_hardmax.json"), "--print_commands"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith('[StartCmd][0000]\t: {"type":"dispatch","dispatchable":"activation_hardmax",')
+    assert lines[3:7] == [
+        "[EndCmd][0000]\t: hr=0x00000000 ",
+        "",
+        '[StartCmd][0001]\t: {"type":"print","resource":"output"}',
+        "Resource 'output': 0, 0, 1, 0, 1, 0, 0, 0",
+    ]
+
+
+def test_a_program_reads_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resources = {"x": listed("FLOAT32", ["nan", "inf", "-inf", 0.1]), "y": zeros("FLOAT32", 4), "z": zeros("UINT8", 2)}
+    commands = [
+        dispatch("max", InputTensor="x", OutputTensor="y"),
+        *({"type": "print", "resource": name} for name in resources),
+        {"type": "writeFile", "resource": "z", "targetPath": "z.dat"},
+    ]
+    path = written(tmp_path, resources, {"max": hardmax(1, 4)}, commands)
+    assert main(["run", str(path), "--json", "-i", "3", "--print_commands", "--output_path", str(tmp_path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["device"] == "cpu"
+    assert told["compile_milliseconds"]["max"] > 0
+    dispatched, *rest = told["results"]
+    assert (dispatched["type"], dispatched["dispatchable"], len(dispatched["milliseconds"])) == ("dispatch", "max", 3)
+    assert dispatched["median_milliseconds"] == sorted(dispatched["milliseconds"][1:])[1]
+    assert rest[0]["values"] == ["nan", "inf", "-inf", float(np.float32(0.1))]
+    assert rest[2] == {"type": "print", "resource": "z", "data_type": "UINT8", "values": [0, 0]}
+    assert rest[3] == {"type": "writeFile", "resource": "z", "path": str(tmp_path / "z.dat")}
+
+
+def test_a_program_reads_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, {"x": 3})
+    assert main(["run", str(path), "--json"]) == 2
+    out, err = capsys.readouterr()
+    (finding,) = json.loads(out)["findings"]
+    message = "must be an object; got 3"
+    assert finding == {"file": str(path), "line": 3, "path": "resources.x", "message": message, "column": None}
+    assert err == f"{path}:3: resources.x {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("emit", "start"),
+    [
+        ("stablehlo", "module @jit_activation_hardmax"),
+        ("hlo", "HloModule jit_activation_hardmax"),
+        ("jaxpr", r"(let \w+ = )?\{ lambda"),
+    ],
+)
+@pytest.mark.parametrize("platform", [None, "cpu", "gpu", "rocm", "tpu"])
+def test_modules_are_emitted_for_any_platform(
+    emit: str, start: str, platform: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["run", str(MODELS / "activation_hardmax.json"), "--emit", emit]
+    assert main([*arguments, *(["--platform", platform] if platform else [])]) == 0
+    out = capsys.readouterr().out
+    assert re.match(f"// activation_hardmax: DML_OPERATOR_ACTIVATION_HARDMAX\n{start}", out)
+    assert "Resource" not in out
+    assert main([*arguments, "--json"]) == 0
+    assert re.match(start, json.loads(capsys.readouterr().out)["activation_hardmax"])
+
+
+def test_a_platform_that_is_not_here_is_refused() -> None:
+    finished = in_a_process("run", ROUTING, "--platform", "tpu")
+    assert finished.returncode == 2
+    assert b"--platform must be one that JAX has here; got tpu" in finished.stderr
+    assert b"Traceback" not in finished.stderr
+    assert in_a_process("run", ROUTING, "--platform", "cpu").returncode == 0
+
+
+@pytest.mark.parametrize("level", ["1_0", "1.0", "DML_FEATURE_LEVEL_1_0"])
+def test_a_level_refuses_what_its_devices_would(level: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(MODELS / "activation_hardmax.json"), "--dml_feature_level", level]) == 2
+    assert "desc.InputTensor.DimensionCount must be 4; got 2 (at DML_FEATURE_LEVEL_1_0)" in capsys.readouterr().err
+
+
+def test_what_counts_for_nothing_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, {"x": zeros("INT32", 1, sizeInByte=4)}, {}, [{"type": "print", "resource": "x"}])
+    assert main(["run", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("Resource 'x': 0\n")
+    assert err.startswith(f"warning: {path}:9: resources.x.sizeInByte must be one of")
+    assert err.endswith("did you mean sizeInBytes?\n")
+
+
+def test_what_fails_on_the_way_ends_with_status_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "out" / "x.dat").mkdir(parents=True)
+    commands = [{"type": "print", "resource": "x"}, {"type": "writeFile", "resource": "x", "targetPath": "x.dat"}]
+    path = written(tmp_path, {"x": zeros("INT32", 1)}, {}, commands)
+    assert main(["run", str(path), "--output_path", str(tmp_path / "out")]) == 2
+    out, err = capsys.readouterr()
+    assert out.endswith("Resource 'x': 0\n")
+    assert re.fullmatch(rf"{path}:\d+: commands\[1\].targetPath must be a file that can be written; .*\n", err)
+
+
+def test_what_nobody_foresaw_ends_with_status_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("dmljax.__main__.load", broken)
+    assert main(["run", str(ROUTING)]) == 2
+    assert capsys.readouterr().err == "dmljax: MemoryError: no room (--debug shows where)\n"
+    with pytest.raises(MemoryError):
+        main(["run", str(ROUTING), "--debug"])
+
+
+# check
+
+
+def test_check_lists_all_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(ROUTING)]) == 0
+    assert capsys.readouterr().out == f"{ROUTING}: no findings at DML_FEATURE_LEVEL_6_4\n"
+    assert main(["check", str(ROUTING), "--dml_feature_level", "2_0"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(": ")[2].partition(" must")[0] for line in lines] == [
+        "dispatchables.route.desc.InputTensor.DimensionCount",
+        "dispatchables.route.desc.OutputTensor.DimensionCount",
+        "dispatchables.list.desc: the operator",
+        "dispatchables.fetch.desc: the operator",
+        "4 findings at DML_FEATURE_LEVEL_2_0",
+    ]
+    assert main(["check", str(ROUTING), "--dml_feature_level", "2_0", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [finding["line"] for finding in told["findings"]] == [28, 29, 34, 42]
+    assert told["warnings"] == []
+
+
+def test_check_says_what_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.json").write_text("{")
+    assert main(["check", str(tmp_path / "model.json")]) == 2
+    assert capsys.readouterr().err.startswith(f"{tmp_path / 'model.json'}:1:2: a name in double quotes")
+
+
+# ops and explain
+
+
+def test_ops_lists_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ops"]) == 0
+    table = capsys.readouterr().out
+    assert main(["ops", "--markdown"]) == 0
+    markdown = capsys.readouterr().out
+    assert main(["ops", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["operator"] for one in told] == sorted(OPERATORS)
+    for name in OPERATORS:
+        short = name.removeprefix("DML_OPERATOR_")
+        assert re.search(rf"^{short} ", table, re.MULTILINE)
+        assert f"| {short} |" in markdown
+    assert max(map(len, table.splitlines())) <= 100
+    assert table.endswith(f"\n{len(OPERATORS)} of the 177 operators of DML_FEATURE_LEVEL_6_4\n")
+    one_hot = next(one for one in told if one["operator"] == "DML_OPERATOR_ONE_HOT")
+    assert one_hot["feature_level"] == "DML_FEATURE_LEVEL_2_0"
+    assert one_hot["tensors"]["IndicesTensor"] == {
+        "dimension_counts": [1, 8],
+        "data_types": ["UINT32", "INT32", "UINT64", "INT64"],
+    }
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_every_operator_is_explained(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["explain", name]) == 0
+    text = capsys.readouterr().out
+    assert main(["explain", name, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    operator = OPERATORS[name]
+    assert [member["name"] for member in told["members"]] == [member.name for member in operator.members()]
+    assert list(told["support"]) == [str(level) for level in sorted(operator.support)]
+    assert told["examples"]
+    for part in (name, told["signature"].split("(")[0], *(member["name"] for member in told["members"])):
+        assert part in text
+    assert max(len(line) for line in text.splitlines() if ">>>" not in line) <= 90
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_rules_name_members(name: str) -> None:
+    operator = OPERATORS[name]
+    listed_rules = rules(operator)
+    assert listed_rules
+    known = {*operator.json_fields(), "DataType", "DimensionCount", "Sizes"}
+    for rule in listed_rules:
+        named = set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", rule))
+        assert named <= known | {"BatchDimensionCount"}, rule  # which one of the gathers has not
+
+
+@pytest.mark.parametrize("name", ["one_hot", "ONE_HOT", "one-hot", "DML_OPERATOR_ONE_HOT", "OneHotDesc"])
+def test_an_operator_is_found_by_any_of_its_names(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", name]) == 0
+    assert capsys.readouterr().out.startswith("DML_OPERATOR_ONE_HOT\n")
+
+
+def test_an_unknown_operator_comes_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "onehot"]) == 2
+    assert capsys.readouterr().err.endswith("lists, did you mean ONE_HOT?; got 'onehot'\n")
+
+
+# Calls that are wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["walk"], "invalid choice: 'walk'"),
+        (["run"], "the following arguments are required: model"),
+        (["run", "x.json", "-i", "0"], r"must be a whole number in [1, 4294967295]; got '0'"),
+        (["run", "x.json", "-w", "-1"], r"must be a whole number in [0, 4294967295]; got '-1'"),
+        (["run", "x.json", "-t", "soon"], r"must be a whole number in [0, 4294967295]; got 'soon'"),
+        (["run", "x.json", "-v", "3"], "invalid choice: 3"),
+        (["run", "x.json", "--emit", "ptx"], "invalid choice: 'ptx'"),
+        (["run", "x.json", "--platform", "npu"], "invalid choice: 'npu'"),
+        (["run", "x.json", "--dml_feature_level", "9"], "the level must be one of FL_1_0"),
+        (["run", "x.json", "--input"], "unrecognized arguments: --input"),
+    ],
+)
+def test_wrong_calls_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(arguments)
+    assert refused.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["check"], ["ops"], ["explain"]])
+def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main([*command, "--help"])
+    assert done.value.code == 0
+    out = capsys.readouterr().out
+    assert not command or "examples:\n  dmljax" in out
+    assert max(map(len, out.splitlines())) <= 110
