@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import jax
@@ -31,11 +30,11 @@ from dmljax._describe import (
 from dmljax._errors import InvalidDesc
 from dmljax._operator import OPERATORS
 from dmljax._types import LATEST
-from dmljax.importers._printing import json_values, printed
+from dmljax.importers._printing import result_json, result_text
 from dmljax.importers.dxdispatch import Finding, InvalidModel, Model, UnreadableModel, load
-from dmljax.importers.execution import Dispatched, Execution, Printed, Repetition, Result, Written, trace
+from dmljax.importers.execution import Execution, Repetition, trace
 
-FINDINGS, REFUSED = 1, 2  # exit statuses
+FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu": "tpu"}  # and what XLA lowers for
 
@@ -52,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return REFUSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except Exception as error:
         if options.debug:
             raise
@@ -104,11 +105,11 @@ def run(options: argparse.Namespace) -> int:
             source = json.dumps(command, separators=(",", ":"), ensure_ascii=False)
             say(f"[StartCmd][{index:04}]\t: {source}")
         result = execution.result(index, repetition)
-        say(_result_text(result, options, device.platform.upper()))
+        say(result_text(result, device.platform, options.timing_verbosity, options.warmup_samples))
         if options.print_commands:
             say(f"[EndCmd][{index:04}]\t: hr=0x00000000 \n")
         if options.json:
-            results.append(_result_json(result, options.warmup_samples))
+            results.append(result_json(result, options.warmup_samples))
     if options.json:
         print(json.dumps({"device": device.device_kind, "compile_milliseconds": compiled, "results": results}))
     return 0
@@ -141,49 +142,6 @@ def _emit(model: Model, options: argparse.Namespace) -> int:
         for name, text in texts.items():
             print(f"// {name}: {model.dispatchables[name].desc.type}\n{text.rstrip()}\n")
     return 0
-
-
-def _result_text(result: Result, options: argparse.Namespace, platform: str) -> str:
-    if isinstance(result, Printed):
-        return printed(result.resource, result.values, verbose=result.verbose)
-    if isinstance(result, Written):
-        return f"Resource '{result.resource}' written to '{result.path}'"
-    cold, hot = _cold_and_hot(result, options.warmup_samples)
-    head = f"Dispatch '{result.dispatchable}': {len(result.milliseconds)} iterations"
-    if options.timing_verbosity == 0:
-        return f"{head}, {_median(hot):.4f} ms median ({platform})"
-    lines = [head]
-    for title, samples in (("(Cold)", cold), ("(Hot) ", hot)):
-        if samples:
-            lines.append(
-                f"{platform} Timings {title} : {len(samples)} samples, {fmean(samples):.4f} ms average,"
-                f" {min(samples):.4f} ms min, {_median(samples):.4f} ms median, {max(samples):.4f} ms max"
-            )
-    if options.timing_verbosity >= 2:
-        lines.append("The timings of each iteration: ")
-        lines += [f"iteration {i}: {sample:.4f} ms ({platform})" for i, sample in enumerate(result.milliseconds)]
-    return "\n".join(lines)
-
-
-def _result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
-    if isinstance(result, Printed):
-        values = {"data_type": result.values.dtype.name.upper(), "values": json_values(result.values)}
-        return {"type": "print", "resource": result.resource, **values}
-    if isinstance(result, Written):
-        return {"type": "writeFile", "resource": result.resource, "path": str(result.path)}
-    median = _median(_cold_and_hot(result, warmup_samples)[1])
-    times = {"median_milliseconds": median, "milliseconds": result.milliseconds}
-    return {"type": "dispatch", "dispatchable": result.dispatchable, **times}
-
-
-def _cold_and_hot(result: Dispatched, warmup_samples: int) -> tuple[Sequence[float], Sequence[float]]:
-    """The first samples, which may be slow, and the others, of which there is one at least."""
-    cold = min(len(result.milliseconds) - 1, warmup_samples)
-    return result.milliseconds[:cold], result.milliseconds[cold:]
-
-
-def _median(samples: Sequence[float]) -> float:
-    return sorted(samples)[len(samples) // 2]  # of an even number the upper one, as DxDispatch has it
 
 
 def check(options: argparse.Namespace) -> int:

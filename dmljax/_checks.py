@@ -3,7 +3,8 @@
 import inspect
 import operator
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import jax
@@ -68,7 +69,15 @@ def named(enumeration: type[HeaderEnum], name: str, value: Any) -> Any:
             return enumeration(value)  # type: ignore[arg-type]  # names are found by its _missing_
         except ValueError:
             pass
-    raise InvalidDesc(f"{name} must be one of {', '.join(enumeration.__members__)}; got {shown(value)}")
+    hint = nearest(value.removeprefix(enumeration.prefix), enumeration.__members__) if isinstance(value, str) else ""
+    raise InvalidDesc(f"{name} must be one of {', '.join(enumeration.__members__)}; got {shown(value)}{hint}")
+
+
+def nearest(name: Any, names: Iterable[str]) -> str:
+    """A question after the one of `names` that comes nearest, if any comes near."""
+    by_lower = {known.lower(): known for known in names}
+    close = get_close_matches(str(name)[:100].lower(), by_lower, n=1)
+    return f", did you mean {by_lower[close[0]]}?" if close else ""
 
 
 def array(name: str, value: Any) -> jax.Array | np.ndarray[Any, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dmljax
+from dmljax._checks import nearest
 from dmljax._errors import InvalidDesc
-from dmljax._members import nearest
 from dmljax._operator import OPERATOR_PREFIX, OPERATORS, Cell, Operator, to_json
 from dmljax._types import DataType, FeatureLevel
 from dmljax.examples import EXAMPLES, shown_example
@@ -23,7 +23,7 @@ def find_operator(name: str) -> type[Operator]:
     if OPERATOR_PREFIX + wanted in OPERATORS:
         return OPERATORS[OPERATOR_PREFIX + wanted]
     hint = nearest(wanted, (known.removeprefix(OPERATOR_PREFIX) for known in OPERATORS))
-    raise InvalidDesc(f"the operator must be one that `dmljax ops` lists{hint}; got {name!r}")
+    raise InvalidDesc(f"the operator must be one that `dmljax ops` lists; got {name!r}{hint}")
 
 
 def short_name(operator: type[Operator]) -> str:

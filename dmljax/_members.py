@@ -4,10 +4,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from dmljax._checks import integer, integer_in, named, shown, uints
+from dmljax._checks import integer, integer_in, named, nearest, shown, uints
 from dmljax._errors import InvalidDesc, InvalidType, prefixed
 from dmljax._scalars import Scalar
 from dmljax._tensor import TensorDesc
@@ -210,13 +209,6 @@ def json_object(path: str, value: Any, keys: Iterable[str]) -> dict[str, Any]:
             fields = ", ".join(keys) or "none"
             raise InvalidDesc(f"{path} must have no field {key!r}{nearest(key, keys)}; its fields are {fields}")
     return value
-
-
-def nearest(name: Any, names: Iterable[str]) -> str:
-    """A question after the one of `names` that comes nearest, if any comes near."""
-    by_lower = {known.lower(): known for known in names}
-    close = get_close_matches(str(name)[:100].lower(), by_lower, n=1)
-    return f", did you mean {by_lower[close[0]]}?" if close else ""
 
 
 def check_count(name: str, count: Any, counted: str, length: int) -> None:

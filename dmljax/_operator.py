@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import jax
 
-from dmljax._checks import UINT_MAX, array, bound_arguments, named, settle, shown
+from dmljax._checks import UINT_MAX, array, bound_arguments, named, nearest, settle, shown
 from dmljax._errors import InvalidDesc, InvalidType, Unsupported, within
 from dmljax._members import (
     Enumeration,
@@ -22,7 +22,6 @@ from dmljax._members import (
     check_count,
     json_object,
     json_string,
-    nearest,
 )
 from dmljax._tensor import TensorDesc, braced
 from dmljax._types import LATEST, AxisDirection, DataType, FeatureLevel, x64_enabled

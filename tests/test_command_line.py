@@ -312,7 +312,7 @@ def test_an_operator_is_found_by_any_of_its_names(name: str, capsys: pytest.Capt
 
 def test_an_unknown_operator_comes_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "onehot"]) == 2
-    assert capsys.readouterr().err.endswith("lists, did you mean ONE_HOT?; got 'onehot'\n")
+    assert capsys.readouterr().err.endswith("lists; got 'onehot', did you mean ONE_HOT?\n")
 
 
 # Calls that are wrong

@@ -12,9 +12,16 @@ import pytest
 from helpers import X64, needs_x32, needs_x64
 
 import dmljax
+from dmljax.__main__ import main
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
 
 
 def test_the_code_prints_what_the_readme_says() -> None:
@@ -26,6 +33,16 @@ def test_the_code_prints_what_the_readme_says() -> None:
         printed += output.getvalue().splitlines()
     assert len(said) >= 6
     assert printed == said
+
+
+def test_the_commands_print_what_the_readme_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (console,) = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+    blocks = re.findall(r"^\$ \.venv/bin/dmljax (.*)\n((?:[^$].*\n)*)", console, re.MULTILINE)
+    assert len(blocks) == 2
+    for arguments, said in blocks:
+        main(arguments.split())
+        printed, said = (re.sub(r"\d+\.\d{4} ms", "0.0000 ms", text) for text in (capsys.readouterr().out, said))
+        assert printed == said
 
 
 def test_the_table_has_every_operator_in_the_order_of_the_registry() -> None:

@@ -1,12 +1,60 @@
-"""Numbers as DxDispatch prints them: by a C++ stream, with six digits."""
+"""What comes of a model's commands, as DxDispatch prints it (numbers by a C++ stream, with six digits) and as JSON."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 from numpy.typing import NDArray
 
 from dmljax._types import FLOATS
+from dmljax.importers.execution import Printed, Result, Written
+
+
+def result_text(result: Result, platform: str, timing_verbosity: int, warmup_samples: int) -> str:
+    """What DxDispatch says of a command that it has carried out."""
+    if isinstance(result, Printed):
+        return printed(result.resource, result.values, verbose=result.verbose)
+    if isinstance(result, Written):
+        return f"Resource '{result.resource}' written to '{result.path}'"
+    where = platform.upper()
+    cold, hot = _cold_and_hot(result.milliseconds, warmup_samples)
+    head = f"Dispatch '{result.dispatchable}': {len(result.milliseconds)} iterations"
+    if timing_verbosity == 0:
+        return f"{head}, {_median(hot):.4f} ms median ({where})"
+    lines = [head]
+    for title, samples in (("(Cold)", cold), ("(Hot) ", hot)):
+        if samples:
+            lines.append(
+                f"{where} Timings {title} : {len(samples)} samples, {fmean(samples):.4f} ms average,"
+                f" {min(samples):.4f} ms min, {_median(samples):.4f} ms median, {max(samples):.4f} ms max"
+            )
+    if timing_verbosity >= 2:
+        lines.append("The timings of each iteration: ")
+        lines += [f"iteration {i}: {sample:.4f} ms ({where})" for i, sample in enumerate(result.milliseconds)]
+    return "\n".join(lines)
+
+
+def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
+    """The same for a program."""
+    if isinstance(result, Printed):
+        values = {"data_type": result.values.dtype.name.upper(), "values": json_values(result.values)}
+        return {"type": "print", "resource": result.resource, **values}
+    if isinstance(result, Written):
+        return {"type": "writeFile", "resource": result.resource, "path": str(result.path)}
+    hot = _cold_and_hot(result.milliseconds, warmup_samples)[1]
+    times = {"median_milliseconds": _median(hot), "milliseconds": result.milliseconds}
+    return {"type": "dispatch", "dispatchable": result.dispatchable, **times}
+
+
+def _cold_and_hot(samples: Sequence[float], warmup_samples: int) -> tuple[Sequence[float], Sequence[float]]:
+    """The first samples, which may be slow, and the others, of which there is one at least."""
+    cold = min(len(samples) - 1, warmup_samples)
+    return samples[:cold], samples[cold:]
+
+
+def _median(samples: Sequence[float]) -> float:
+    return sorted(samples)[len(samples) // 2]  # of an even number the upper one, as DxDispatch has it
 
 
 def printed(name: str, values: NDArray[Any], *, verbose: bool) -> str:

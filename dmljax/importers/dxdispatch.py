@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax._checks import UINT_MAX, integer_in, named, shown, uints
+from dmljax._checks import UINT_MAX, integer_in, named, nearest, shown, uints
 from dmljax._errors import DmlError, InvalidDesc, InvalidType, Unsupported, prefixed
-from dmljax._members import NOT_FINITE, Tensor, json_string, nearest
+from dmljax._members import NOT_FINITE, Tensor, json_string
 from dmljax._operator import Operator, broken_rules, lower, operator_named, settled_members
 from dmljax._tensor import UINT64_MAX, TensorDesc
 from dmljax._types import FLOATS, LATEST, DataType, FeatureLevel, HeaderEnum, TensorFlags
@@ -501,7 +501,7 @@ class _Reader:
     def named_resource(self, fields: Mapping[str, Any], field: str) -> tuple[str, Resource | None]:
         name = json_string(field, _given(fields, field))
         if name not in self.resources:
-            raise InvalidDesc(f"{field} must be a resource of the model{nearest(name, self.resources)}; got {name!r}")
+            raise InvalidDesc(f"{field} must be a resource of the model; got {name!r}{nearest(name, self.resources)}")
         return name, self.resources[name]
 
     # Commands
@@ -537,7 +537,7 @@ class _Reader:
         name = json_string("dispatchable", _given(fields, "dispatchable"))
         if name not in self.dispatchables:
             hint = nearest(name, self.dispatchables)
-            raise InvalidDesc(f"dispatchable must be one of the model{hint}; got {name!r}")
+            raise InvalidDesc(f"dispatchable must be one of the model; got {name!r}{hint}")
         groups = uints("threadGroupCount", fields.get("threadGroupCount", [1, 1, 1]))
         if len(groups) != 3:
             raise InvalidDesc(f"threadGroupCount must have 3 elements; got {len(groups)}")
