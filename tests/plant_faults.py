@@ -38,6 +38,9 @@ ON_FUNCTION, ON_TENSOR, ON_OPERATOR, ON_EVERY = (
     "test_operator.py",
     "test_every_operator.py",
 )
+DXDISPATCH, EXECUTION = "importers/dxdispatch.py", "importers/execution.py"
+ON_DXDISPATCH, ON_EXECUTION = "importers/test_dxdispatch.py", "importers/test_execution.py"
+ON_JSON, ON_CLI = "importers/test_json.py", "test_command_line.py"
 
 FAULTS = [
     Fault(
@@ -296,9 +299,94 @@ FAULTS = [
         "for stride in packed_strides",
         ON_TENSOR,
     ),
-    Fault("an output may overlap itself", "_tensor.py", "if self._overlaps():", "if False:", ON_TENSOR),
+    Fault("an output may overlap itself", "_tensor.py", "if self.overlaps:", "if False:", ON_TENSOR),
+    Fault("AxisCount is not checked", "_members.py", "if count is not None and", "if False and", ON_OPERATOR),
     Fault(
-        "AxisCount is not checked", "_operator.py", "if given.get(count) is not None and", "if False and", ON_OPERATOR
+        "a sequence is computed, not accumulated",
+        DXDISPATCH,
+        "return np.add.accumulate(steps, dtype=steps.dtype)",
+        "return (start + delta * np.arange(count)).astype(steps.dtype)",
+        ON_DXDISPATCH,
+    ),
+    Fault(
+        "initial values lie at the start of a buffer",
+        DXDISPATCH,
+        "buffer[self.offset_in_bytes : self.offset_in_bytes + self.initial_values.size]",
+        "buffer[: self.initial_values.size]",
+        ON_DXDISPATCH,
+    ),
+    Fault(
+        "an integer may be out of range",
+        DXDISPATCH,
+        "if type(value) is not int or not limits.min <= value <= limits.max:",
+        "if type(value) is not int:",
+        ON_DXDISPATCH,
+    ),
+    Fault(
+        "a tensor may leave its buffer",
+        DXDISPATCH,
+        "if offset + size > resource.size_in_bytes:",
+        "if size > resource.size_in_bytes:",
+        ON_DXDISPATCH,
+    ),
+    Fault(
+        "two outputs may share bytes",
+        DXDISPATCH,
+        "if resource == binding.resource and begin < other_end",
+        "if False and begin < other_end",
+        ON_DXDISPATCH,
+    ),
+    Fault(
+        "a file may be written beside the folder",
+        DXDISPATCH,
+        'if ".." in windows.parts or',
+        "if",
+        ON_DXDISPATCH,
+    ),
+    Fault(
+        "a link may lead out of the folder",
+        "importers/_files.py",
+        "or not path.is_relative_to(root)",
+        "",
+        ON_EXECUTION,
+    ),
+    Fault(
+        "an offset of a binding counts for nothing",
+        EXECUTION,
+        "return tensor.read(self.buffers[binding.resource][binding.offset_in_bytes :].data)",
+        "return tensor.read(self.buffers[binding.resource].data)",
+        ON_EXECUTION,
+    ),
+    Fault(
+        "what DirectML owns is read at each dispatch",
+        EXECUTION,
+        "owned[key] if key in owned else self._read(tensor, command.bindings[key])",
+        "self._read(tensor, {**self.model.dispatchables[command.dispatchable].bindings, **command.bindings}[key])",
+        ON_EXECUTION,
+    ),
+    Fault(
+        "the last of equal names counts",
+        "importers/_json.py",
+        "if name in members:",
+        "if False:",
+        ON_JSON,
+    ),
+    Fault(
+        "a line is counted from 0",
+        "importers/_json.py",
+        "return bisect_right(self._line_starts, offset)",
+        "return bisect_right(self._line_starts, offset) - 1",
+        ON_JSON,
+    ),
+    Fault(
+        "numbers have as many digits as they need",
+        "importers/_printing.py",
+        'map("%g".__mod__, values.tolist())',
+        "map(str, values.tolist())",
+        ON_EXECUTION,
+    ),
+    Fault(
+        "an error ends with status 0", "__main__.py", "    return REFUSED\n\n\n# The", "    return 0\n\n\n# The", ON_CLI
     ),
 ]
 
