@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from dmljax._describe import (
 from dmljax._errors import InvalidDesc
 from dmljax._operator import OPERATORS
 from dmljax._types import LATEST
-from dmljax.importers._printing import result_json, result_text
+from dmljax.importers._printing import printable, result_json, result_pieces
 from dmljax.importers.dxdispatch import Finding, InvalidModel, Model, UnreadableModel, load
 from dmljax.importers.execution import Execution, Repetition, trace
 
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         if options.debug:
-            raise
+            traceback.print_exc()
         return _refused(error, as_json=options.json)
     return status
 
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         execution.compile(name)
         compiled[name] = (time.perf_counter() - begin) * 1e3
         if options.timing_verbosity >= 1:
-            say(f"Initialize '{name}': {compiled[name]:.4f} ms")
+            say(f"Initialize '{printable(name)}': {compiled[name]:.4f} ms")
     repetition = Repetition(
         iterations=2**32 - 1 if options.milliseconds_to_run is not None else options.dispatch_iterations,
         runs=options.dispatch_repeat,
@@ -105,11 +106,15 @@ def run(options: argparse.Namespace) -> int:
             source = json.dumps(command, separators=(",", ":"), ensure_ascii=False)
             say(f"[StartCmd][{index:04}]\t: {source}")
         result = execution.result(index, repetition)
-        say(result_text(result, device.platform, options.timing_verbosity, options.warmup_samples))
-        if options.print_commands:
-            say(f"[EndCmd][{index:04}]\t: hr=0x00000000 \n")
         if options.json:
             results.append(result_json(result, options.warmup_samples))
+        else:
+            sys.stdout.writelines(
+                result_pieces(result, device.platform, options.timing_verbosity, options.warmup_samples)
+            )
+            print(flush=True)
+        if options.print_commands:
+            say(f"[EndCmd][{index:04}]\t: hr=0x00000000 \n")
     if options.json:
         print(json.dumps({"device": device.device_kind, "compile_milliseconds": compiled, "results": results}))
     return 0
@@ -122,7 +127,8 @@ def _device(platform: str | None) -> jax.Device:
         return jax.local_devices()[0]
     except RuntimeError as error:
         reason = str(error).split(" (you may need")[0]
-        raise InvalidDesc(f"--platform must be one that JAX has here; got {platform} ({reason})") from None
+        asked = f"--platform must be one that JAX has here; got {platform}" if platform else "JAX must have a platform"
+        raise InvalidDesc(f"{asked} ({reason})") from None
 
 
 def _emit(model: Model, options: argparse.Namespace) -> int:
@@ -140,7 +146,7 @@ def _emit(model: Model, options: argparse.Namespace) -> int:
         print(json.dumps(texts))
     else:
         for name, text in texts.items():
-            print(f"// {name}: {model.dispatchables[name].desc.type}\n{text.rstrip()}\n")
+            print(f"// {printable(name)}: {model.dispatchables[name].desc.type}\n{text.rstrip()}\n")
     return 0
 
 

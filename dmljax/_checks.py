@@ -5,6 +5,7 @@ import operator
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 import jax
@@ -74,9 +75,11 @@ def named(enumeration: type[HeaderEnum], name: str, value: Any) -> Any:
 
 
 def nearest(name: Any, names: Iterable[str]) -> str:
-    """A question after the one of `names` that comes nearest, if any comes near."""
-    by_lower = {known.lower(): known for known in names}
-    close = get_close_matches(str(name)[:100].lower(), by_lower, n=1)
+    """A question after the one of `names` that `name` begins or comes near to, if there is one."""
+    by_lower = {known.lower(): known for known in islice(names, 200)}  # to compare takes some 20 us for each
+    wanted = str(name)[:100].lower()
+    longer = [known for known in by_lower if known.startswith(f"{wanted}_")]
+    close = longer or get_close_matches(wanted, by_lower, n=1)
     return f", did you mean {by_lower[close[0]]}?" if close else ""
 
 

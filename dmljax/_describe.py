@@ -179,7 +179,7 @@ def explained(operator: type[Operator], width: int) -> str:
             "Support",
             *table(support, ("level", "tensor", "ranks", "data types"), indent="  "),
             "",
-            "The page's example",
+            "An example",
             *shown_example(example),
         ]
     )

@@ -1,7 +1,8 @@
 """What dmljax raises. Each message reads `<operator>[ at <level>]: <member> must <rule>; got <value>`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class DmlError(Exception):
@@ -23,15 +24,34 @@ class Unsupported(DmlError, NotImplementedError):
 @contextmanager
 def within(operator: str) -> Iterator[None]:
     """Puts the operator before the message of a DmlError, so that inner code need not know who called it."""
-    with prefixed(operator, ": "):
+    try:
         yield
+    except DmlError as error:
+        error.args = (f"{operator}: {error}",)
+        raise
 
 
 @contextmanager
 def prefixed(member: str, separator: str = ".") -> Iterator[None]:
-    """Puts `member` before the message of a DmlError, which names a member of it."""
+    """Puts `member` before each sentence of a DmlError, which names a member of it."""
     try:
         yield
     except DmlError as error:
-        error.args = (f"{member}{separator}{error}",)
+        error.args = (NEXT_RULE.join(f"{member}{separator}{rule}" for rule in str(error).split(NEXT_RULE)),)
         raise
+
+
+NEXT_RULE = "\n  "  # between the sentences of a message that has several
+
+
+def all_checked(*checks: Callable[[], Any]) -> tuple[Any, ...]:
+    """What each check returns, or one refusal with all that they refuse, of the kind of the first."""
+    results, refusals = [], []
+    for check in checks:
+        try:
+            results.append(check())
+        except DmlError as error:
+            refusals.append(error)
+    if refusals:
+        raise type(refusals[0])(NEXT_RULE.join(map(str, refusals)))
+    return tuple(results)

@@ -4,10 +4,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from dmljax._checks import integer, integer_in, named, nearest, shown, uints
-from dmljax._errors import InvalidDesc, InvalidType, prefixed
+from dmljax._errors import InvalidDesc, InvalidType, all_checked, prefixed
 from dmljax._scalars import Scalar
 from dmljax._tensor import TensorDesc
 from dmljax._types import DataType, HeaderEnum, TensorFlags
@@ -75,24 +76,33 @@ class Tensor(Kind):
             raise InvalidDesc(f"{name}.Type must be DML_TENSOR_TYPE_BUFFER; got {shown(fields['Type'])}")
         if "Desc" in fields:  # a DML_TENSOR_DESC around the DML_BUFFER_TENSOR_DESC
             name, fields = f"{name}.Desc", json_object(f"{name}.Desc", fields["Desc"], self.json_fields)
-        for key in ("DataType", "Sizes"):
-            if key not in fields:
-                raise InvalidDesc(f"{name}.{key} must be given")
         listed = fields.get("Flags")
         flags = listed if isinstance(listed, list) else [] if listed is None else [listed]
-        spelled = [json_string(f"{name}.Flags", flag) for flag in flags]
+        places = [f"Flags[{i}]" if isinstance(listed, list) else "Flags" for i in range(len(flags))]
         alignment = fields.get("GuaranteedBaseOffsetAlignment")
         with prefixed(name):
-            tensor = TensorDesc(
-                data_type=named(DataType, "DataType", json_string("DataType", fields["DataType"])),
-                sizes=fields["Sizes"],
-                strides=fields.get("Strides"),
-                flags=max((named(TensorFlags, "Flags", flag) for flag in spelled), default=TensorFlags.NONE),
+            data_type, sizes, *each_flag = all_checked(
+                lambda: named(DataType, "DataType", json_string("DataType", fields.get("DataType"))),
+                lambda: uints("Sizes", json_given("Sizes", fields.get("Sizes"))),
+                *(
+                    partial(lambda place, flag: named(TensorFlags, place, json_string(place, flag)), place, flag)
+                    for place, flag in zip(places, flags, strict=True)
+                ),
+            )
+            # As a C program, DimensionCount says how much of the arrays counts.
+            count = fields.get("DimensionCount")
+            strides: Any = fields.get("Strides")
+            used = slice(None if count is None else integer_in("DimensionCount", count, 0, len(sizes)))
+            if isinstance(strides, list):
+                strides = strides[used] or None
+            return TensorDesc(
+                data_type=data_type,
+                sizes=sizes[used],
+                strides=strides,
+                flags=max(each_flag, default=TensorFlags.NONE),
                 total_tensor_size_in_bytes=fields.get("TotalTensorSizeInBytes"),
                 guaranteed_base_offset_alignment=0 if alignment is None else alignment,
             )
-            check_count("DimensionCount", fields.get("DimensionCount"), "Sizes", tensor.rank)
-        return tensor
 
 
 @dataclass(frozen=True)
@@ -187,14 +197,12 @@ class Number(Kind):
         typed = data_type.name.replace("UINT", "UInt").replace("INT", "Int").replace("FLOAT", "Float")
         raw = f"UInt{data_type.bits}"  # how DxDispatch spells a FLOAT16, and dmljax any NaN with bits of its own
         allowed = (raw,) if data_type is DataType.FLOAT16 else (typed, raw)
-        if len(fields) != 1 or not fields.keys() <= set(allowed):
-            raise InvalidDesc(
-                f"{name} must have the one field {' or '.join(allowed)}; got {', '.join(fields) or 'none'}"
-            )
-        ((key, value),) = fields.items()
+        key = next((key for key in allowed if key in fields), None)  # a union has one value; others are not looked at
+        if key is None:
+            raise InvalidDesc(f"{name} must have the field {' or '.join(allowed)}; got {shown(list(fields))}")
         if key == typed:
-            return f"{name}.{key}", value
-        return name, Scalar(data_type, integer_in(f"{name}.{key}", value, 0, 2**data_type.bits - 1))
+            return f"{name}.{key}", fields[key]
+        return name, Scalar(data_type, integer_in(f"{name}.{key}", fields[key], 0, 2**data_type.bits - 1))
 
 
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -207,18 +215,26 @@ def json_object(path: str, value: Any, keys: Iterable[str]) -> dict[str, Any]:
     for key in value:
         if key not in keys:
             fields = ", ".join(keys) or "none"
-            raise InvalidDesc(f"{path} must have no field {key!r}{nearest(key, keys)}; its fields are {fields}")
+            raise InvalidDesc(f"{path} must have no field {shown(key)}{nearest(key, keys)}; its fields are {fields}")
     return value
 
 
 def check_count(name: str, count: Any, counted: str, length: int) -> None:
     """Refuses a count that is given, as a C program has to, and is not the length of what it counts."""
     if count is not None and integer(name, count) != length:
-        raise InvalidDesc(f"{name} must be {length}, as {counted} has elements; got {count}")
+        raise InvalidDesc(f"{name} must be {length}, the length of {counted}; got {count}")
+
+
+def json_given(path: str, value: Any) -> Any:
+    """`value`, if it is not null, which is an absent field."""
+    if value is None:
+        raise InvalidDesc(f"{path} must be given; got none")
+    return value
 
 
 def json_string(path: str, value: Any) -> str:
     """`value`, if it is a string: the format names its enumerators and never counts them."""
+    json_given(path, value)
     if not isinstance(value, str):
         raise InvalidType(f"{path} must be a name; got {shown(value)}")
     return value

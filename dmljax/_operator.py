@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 import jax
 
 from dmljax._checks import UINT_MAX, array, bound_arguments, named, nearest, settle, shown
-from dmljax._errors import InvalidDesc, InvalidType, Unsupported, within
+from dmljax._errors import NEXT_RULE, InvalidDesc, InvalidType, Unsupported, within
 from dmljax._members import (
     Enumeration,
     Integer,
@@ -20,6 +20,7 @@ from dmljax._members import (
     Tensor,
     UintArray,
     check_count,
+    json_given,
     json_object,
     json_string,
 )
@@ -242,7 +243,7 @@ def _require_operator(desc: Any) -> None:
 
 
 def _refusal(desc: Operator, level: FeatureLevel, rules: Iterable[str]) -> InvalidDesc:
-    return InvalidDesc(f"{desc.type} at {level}: " + "\n  ".join(rules))
+    return InvalidDesc(f"{desc.type} at {level}: " + NEXT_RULE.join(rules))
 
 
 def minimum_feature_level(desc: Operator) -> FeatureLevel:
@@ -274,12 +275,12 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
     parameters = [inspect.Parameter(field, inspect.Parameter.POSITIONAL_OR_KEYWORD) for field in inputs]
     signature = inspect.Signature(parameters)
     with within(desc.type):
-        _require_64_bits_available(desc)
+        require_64_bits_available(desc)
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
         with within(desc.type):
             arrays = bound_arguments(signature, args, kwargs).arguments
-            _require_64_bits_available(desc)
+            require_64_bits_available(desc)
             for field, tensor in inputs.items():
                 arrays[field] = _matching(desc.member(field).name, arrays[field], tensor)
         return _lowered(desc, *arrays.values())
@@ -295,15 +296,16 @@ def _lowered(desc: Operator, *inputs: Any) -> Any:
     return desc.lower(*inputs)
 
 
-def _require_64_bits_available(desc: Operator) -> None:
+def require_64_bits_available(desc: Operator) -> None:
+    """Refuses a desc with 64-bit types where JAX has none."""
     if x64_enabled():
         return
     for field, tensor in (desc.tensors()).items():
         if tensor.data_type.bits > 32:
             raise Unsupported(
-                f"{desc.member(field).name}.DataType {tensor.data_type.name} must have jax_enable_x64 set, for JAX has"
-                ' no 64-bit types without it: jax.config.update("jax_enable_x64", True), JAX_ENABLE_X64=1, or --x64 on'
-                " dmljax's command line; got False"
+                f"{desc.member(field).name}.DataType must be of at most 32 bits unless jax_enable_x64 is set, by"
+                ' jax.config.update("jax_enable_x64", True), JAX_ENABLE_X64=1, or --x64 on the command line; got'
+                f" {tensor.data_type.name}"
             )
 
 
@@ -363,7 +365,7 @@ def operator_named(member: str, spelled: Any) -> type[Operator]:
     operator = OPERATORS.get(OPERATOR_PREFIX + name)
     if operator is None:
         hint = nearest(name, (known.removeprefix(OPERATOR_PREFIX) for known in OPERATORS))
-        raise Unsupported(f"{member} must be an operator that `dmljax ops` lists; got {spelled!r}{hint}")
+        raise Unsupported(f"{member} must be an operator that `dmljax ops` lists; got {shown(spelled)}{hint}")
     return operator
 
 
@@ -376,8 +378,8 @@ def settled_members(
     for member in operator.members():
         with scope():
             value = fields.get(member.name)
-            if value is None and not member.is_optional:
-                raise InvalidDesc(f"{member.name} must be given; got none")
+            if not member.is_optional:
+                json_given(member.name, value)
             if value is not None:
                 read = member.kind.from_json(member.name, value, data_type)
                 value = member.kind.settled(member.name, read, data_type)

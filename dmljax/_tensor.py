@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmljax._checks import UINT_MAX, array, integer_in, named, settle, uints
-from dmljax._errors import InvalidDesc, InvalidType, Unsupported
+from dmljax._errors import InvalidDesc, InvalidType, Unsupported, all_checked
 from dmljax._types import DataType, TensorFlags
 
 MAX_DIMENSION_COUNT = 8
@@ -37,16 +38,22 @@ class TensorDesc:
 
     def __post_init__(self) -> None:
         total, alignment = self.total_tensor_size_in_bytes, self.guaranteed_base_offset_alignment
-        # 0 is what a C program leaves there that wants the minimum.
-        total_size = None if total is None else integer_in("TotalTensorSizeInBytes", total, 0, UINT64_MAX) or None
+        data_type, sizes, strides, flags, total, alignment = all_checked(
+            lambda: named(DataType, "DataType", self.data_type),
+            lambda: uints("Sizes", self.sizes),
+            lambda: None if self.strides is None else uints("Strides", self.strides),
+            lambda: named(TensorFlags, "Flags", self.flags),
+            lambda: None if total is None else integer_in("TotalTensorSizeInBytes", total, 0, UINT64_MAX),
+            lambda: integer_in("GuaranteedBaseOffsetAlignment", alignment, 0, UINT_MAX),
+        )
         settle(
             self,
-            data_type=named(DataType, "DataType", self.data_type),
-            sizes=uints("Sizes", self.sizes),
-            strides=None if self.strides is None else uints("Strides", self.strides),
-            flags=named(TensorFlags, "Flags", self.flags),
-            total_tensor_size_in_bytes=total_size,
-            guaranteed_base_offset_alignment=integer_in("GuaranteedBaseOffsetAlignment", alignment, 0, UINT_MAX),
+            data_type=data_type,
+            sizes=sizes,
+            strides=strides,
+            flags=flags,
+            total_tensor_size_in_bytes=total or None,  # 0 is what a C program leaves there that wants the minimum
+            guaranteed_base_offset_alignment=alignment,
         )
         for rule in self._broken_rules():
             raise InvalidDesc(rule)
@@ -163,8 +170,9 @@ class TensorDesc:
 
 
 def braced(sizes: Iterable[int]) -> str:
-    """Sizes as DirectML's pages write them: `{1,2,3}`."""
-    return "{" + ",".join(map(str, sizes)) + "}"
+    """Sizes as DirectML's pages write them: `{1,2,3}`; of a list that is no tensor's, the first some."""
+    texts = [str(size) for size in islice(sizes, 17)]
+    return "{" + ",".join(texts if len(texts) < 17 else [*texts[:16], "..."]) + "}"
 
 
 def without_leading_ones(sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
 """Arrays in files: .npy, raw bytes and, with Pillow, images; each read whole or refused, and written in one place."""
 
+import io
 import math
 import stat
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,31 +56,29 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
 
 def _read_npy(file: Any, path: Path) -> NDArray[Any]:
     try:
-        version = np.lib.format.read_magic(file)
-        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version not in readers:
-            raise ValueError(f"version {version}")
-        shape, fortran_order, dtype = readers[version](file)
+        with warnings.catch_warnings(action="ignore"):  # of headers that Python 2 wrote
+            version = np.lib.format.read_magic(file)
+            if version not in _HEADER_READERS:
+                raise ValueError(f"version {version}")
+            shape, fortran_order, dtype = _HEADER_READERS[version](file)
+        _data_type_of(dtype, path)
         data = file.read()
-    except Exception as error:  # whatever NumPy makes of a header that somebody wrote
-        raise InvalidDesc(f"must be a .npy file; got '{path}' ({_reason(error)})") from None
-    count = len(data) // dtype.itemsize if dtype.itemsize else 0
-    if dtype.hasobject or any(size < 0 for size in shape) or _product(shape, count + 1) != count:
-        raise InvalidDesc(f"must be a .npy file with as many elements as its shape says; got '{path}'")
-    values = np.frombuffer(data, dtype, count).reshape(shape, order="F" if fortran_order else "C")
+        if len(data) != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{len(data)} bytes for {dtype} {list(shape)}")
+        values = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
+    except InvalidDesc:
+        raise
+    except Exception as error:  # whatever NumPy makes of a header that anybody may have written
+        raise InvalidDesc(f"must be a whole .npy file; got '{path}' ({_reason(error)})") from None
     return np.ascontiguousarray(values.astype(dtype.newbyteorder("="), copy=False))
 
 
-def _product(sizes: Sequence[int], limit: int) -> int:
-    product = 1
-    for size in sizes:
-        product = min(product * size, limit) if product else 0
-    return 0 if 0 in sizes else product
+_HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def _data_type_of(dtype: np.dtype[Any], path: Path) -> DataType:
     name = "UINT8" if dtype == np.bool_ else dtype.name.upper()
-    if name not in DataType.__members__ or dtype.kind not in "fiub":
+    if name not in DataType.__members__ or dtype.kind not in "fiub" or dtype.shape:
         raise InvalidDesc(f"must hold numbers of a DirectML data type; got {dtype} in '{path}'")
     return DataType[name]
 
@@ -88,7 +88,9 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
     if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
         raise InvalidDesc(f"must be read as FLOAT32 or FLOAT16, for it is an image; got {data_type.name}")
     if size and (len(size) != 4 or size[0] != 1 or size[1] not in _MODES or 0 in size):
-        raise InvalidDesc(f"must be scaled to resampleSize [1, 1, 3 or 4 channels, height, width]; got {list(size)}")
+        raise InvalidDesc(
+            f"must be scaled to resampleSize [1, channels, height, width] with 1, 3 or 4 channels; got {list(size)}"
+        )
     channels = size[1] if size else 3
     try:
         with image_module.open(file) as image:
@@ -111,10 +113,11 @@ def target_in(folder: Path, target: str) -> Path:
     root = folder.resolve()
     try:
         path = (root / target).resolve()
-    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL
-        raise InvalidDesc(f"targetPath must name a file; got {target!r} ({_reason(error)})") from None
-    if Path(target).is_absolute() or ".." in Path(target).parts or not path.is_relative_to(root) or path == root:
-        raise InvalidDesc(f"targetPath must be a file inside --output_path; got {target!r}")
+        is_taken = path.exists() and not path.is_file()  # to open a pipe would wait for somebody to read it
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL, too long a name
+        raise InvalidDesc(f"targetPath must name a file; got {shown(target)} ({_reason(error)})") from None
+    if not path.is_relative_to(root) or is_taken:
+        raise InvalidDesc(f"targetPath must be a file inside the output folder; got {shown(target)}")
     return path
 
 
@@ -126,14 +129,15 @@ def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensi
     if data_type is DataType.UNKNOWN:
         raise InvalidDesc("resource must have an initialValuesDataType to be written as numbers; got UNKNOWN")
     count = size_in_bytes // data_type.dtype.itemsize
-    if _product(dimensions, count + 1) > count and dimensions:
+    if dimensions and math.prod(dimensions) > count:
         raise InvalidDesc(f"dimensions must name at most {count} elements; got {shown(tuple(dimensions))}")
     if suffix in IMAGES:
         if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
             raise InvalidDesc(f"resource must be of FLOAT32 or FLOAT16 to be written as an image; got {data_type.name}")
-        if len(dimensions) != 4 or dimensions[0] != 1 or dimensions[1] not in _MODES or 0 in dimensions:
-            sizes = "[1, 1, 3 or 4 channels, height, width]"
-            raise InvalidDesc(f"dimensions must be {sizes}; got {shown(tuple(dimensions))}")
+        channels = (1, 3) if suffix == ".jpg" else (1, 3, 4)
+        if len(dimensions) != 4 or dimensions[0] != 1 or dimensions[1] not in channels or 0 in dimensions:
+            rule = f"[1, channels, height, width] with {' or '.join(map(str, channels))} channels"
+            raise InvalidDesc(f"dimensions must be {rule}; got {shown(tuple(dimensions))}")
 
 
 def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimensions: Sequence[int]) -> None:
@@ -144,17 +148,16 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
     if suffix in (".npy", *IMAGES):
         elements = data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
         values = elements[: math.prod(dimensions)].reshape(dimensions) if dimensions else elements
+    image = io.BytesIO()  # encoded before the file that may lie there is touched
     if suffix in IMAGES:
-        values = _image_of(values)
+        _image_of(values).save(image, format="JPEG" if suffix == ".jpg" else "PNG")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             if suffix == ".npy":
                 np.lib.format.write_array(file, values, allow_pickle=False)
-            elif suffix in IMAGES:
-                values.save(file, format="JPEG" if suffix == ".jpg" else "PNG")
             else:
-                file.write(data.data)
+                file.write(image.getbuffer() if suffix in IMAGES else data.data)
     except OSError as error:
         raise InvalidDesc(f"targetPath must be a file that can be written; got '{path}' ({_reason(error)})") from None
 

@@ -6,26 +6,27 @@ RapidJSON, as DxDispatch sets it up, takes comments and trailing commas, and sto
 import json
 import math
 import re
-from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from dmljax._errors import InvalidDesc
 
 Place = tuple[str | int, ...]
 
-MAX_CHARACTERS = 2**26  # 64 Mi; what is larger than that belongs in a file of its own
 MAX_DEPTH = 64
-MAX_VALUES = 2**18  # besides numbers in plain lists, which cost a few bytes each
+MAX_VALUES = 2**20  # besides numbers in plain lists, which take far less room
 
 # Possessive quantifiers: each pattern reads a text once, whatever it holds.
-_SPACE = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_COMMENT = r"(?://[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)"
+_BLANK = rf"(?:[ \t\r\n]++|{_COMMENT})*+"
 _NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
 _ELEMENT = rf'(?:{_NUMBER}|"-?+(?i:nan|inf)")'
-_BLANK = r"[ \t\r\n]*+"
+_SPACE = re.compile(_BLANK)
 _PLAIN_LIST = re.compile(rf"\[{_BLANK}(?:{_ELEMENT}{_BLANK},{_BLANK})*+(?:{_ELEMENT}{_BLANK})?+\]")
-_LAST_COMMA = re.compile(rf",{_BLANK}\]\Z")
+_COMMENT_OR_ELEMENT = re.compile(rf"{_COMMENT}|({_ELEMENT})")
+_LAST_COMMA = re.compile(r",\s*+\]\Z")
 _TOKEN = re.compile(rf"(?P<number>{_NUMBER})|(?P<word>true|false|null)")
 _DECODER = json.JSONDecoder()
 _WORDS = {"true": True, "false": False, "null": None}
@@ -41,17 +42,18 @@ class InvalidJson(InvalidDesc):
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A parsed text: its value, where each part of it begins, and the names that an object gives twice."""
+    """A parsed text: its value, where each part of it begins, and the lines of names that an object repeats."""
 
     text: str
     root: Any
     offsets: dict[Place, int]
-    repeated: list[Place]
+    repeated: list[tuple[Place, int]]
 
     def line(self, path: Place) -> int:
         """The line of the value at `path`, or of the nearest value around it."""
         known = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in self.offsets)
-        return self._line_at(self.offsets[known] if known == path else self._element(known, path[len(known)]))
+        offset = self.offsets[known] if known == path else self._element(known, path[len(known)])
+        return _line_and_column(self.text, offset)[0]
 
     def _element(self, path: Place, index: str | int) -> int:
         """Where an element of a plain list begins, or its container if it is none."""
@@ -59,17 +61,16 @@ class Document:
         plain = _PLAIN_LIST.match(self.text, offset)
         if plain is None or not isinstance(index, int):
             return offset
-        for i, element in enumerate(re.finditer(_ELEMENT, plain[0])):
-            if i == index:
-                return offset + element.start()
-        return offset
+        return next(islice(_elements(self.text, offset, plain.end()), index, None), (offset, ""))[0]
 
-    def _line_at(self, offset: int) -> int:
-        return bisect_right(self._line_starts, offset)
 
-    @cached_property
-    def _line_starts(self) -> list[int]:
-        return _line_starts(self.text)
+def _elements(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
+    """The elements of a plain list, each with the place where it begins."""
+    return ((found.start(), found[1]) for found in _COMMENT_OR_ELEMENT.finditer(text, begin, end) if found[1])
+
+
+def _line_and_column(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def parse(text: str) -> Document:
@@ -88,9 +89,7 @@ class _Parser:
         self.text = text
         self.at = 0
         self.offsets: dict[Place, int] = {}
-        self.repeated: list[Place] = []
-        if len(text) > MAX_CHARACTERS:
-            raise self.refused(f"the text must have at most {MAX_CHARACTERS} characters; got {len(text)}")
+        self.repeated: list[tuple[Place, int]] = []
 
     def value(self, path: Place) -> Any:
         self.space()
@@ -124,10 +123,8 @@ class _Parser:
             if not self.taken(":"):
                 raise self.refused(f"a colon must follow {name!r}")
             if name in members:
-                self.repeated.append((*path, name))
-                self.value((*path, name, f"again at {start}"))  # the first one counts, as in RapidJSON
-            else:
-                members[name] = self.value((*path, name))
+                self.repeated.append(((*path, name), _line_and_column(self.text, start)[0]))
+            members[name] = self.value((*path, name))
             if not self.taken(",") and self.next() != "}":
                 raise self.refused("a comma or } must be here")
         return members
@@ -135,7 +132,7 @@ class _Parser:
     def array(self, path: Place) -> list[Any]:
         plain = _PLAIN_LIST.match(self.text, self.at)
         if plain is not None:
-            elements = self.plain_list(plain[0])
+            elements = self.plain_list(plain.end())
             self.at = plain.end()
             return elements
         elements = []
@@ -146,17 +143,21 @@ class _Parser:
                 raise self.refused("a comma or ] must be here")
         return elements
 
-    def plain_list(self, text: str) -> list[Any]:
-        """A list of numbers, at the speed of the standard library's parser."""
+    def plain_list(self, end: int) -> list[Any]:
+        """A list of numbers up to `end`, at the speed of the standard library's parser where it has no comments."""
+        text = self.text[self.at : end]
         try:
             elements: list[Any] = json.loads(_LAST_COMMA.sub("]", text))
             numbers = [element for element in elements if not isinstance(element, str)]
             if not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**64):
                 return elements
-        except ValueError:  # an integer with thousands of digits
+        except ValueError:  # a comment, or an integer with thousands of digits
             pass
-        spelled = re.findall(_ELEMENT, text)
-        return [token[1:-1] if token.startswith('"') else self.number(token) for token in spelled]
+        elements = []
+        for offset, token in _elements(self.text, self.at, end):
+            self.at = offset
+            elements.append(token[1:-1] if token.startswith('"') else self.number(token))
+        return elements
 
     def number(self, token: str) -> int | float:
         """An integer where 64 bits hold it, a double where they do not or the token is one."""
@@ -183,8 +184,7 @@ class _Parser:
         return value
 
     def space(self) -> None:
-        space = _SPACE.match(self.text, self.at)
-        self.at = space.end() if space else self.at
+        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
     def next(self) -> str:
         self.space()
@@ -196,14 +196,8 @@ class _Parser:
         return is_next
 
     def refused(self, message: str) -> InvalidJson:
-        line_starts = _line_starts(self.text)
-        line = bisect_right(line_starts, self.at)
         here = self.text[self.at : self.at + 20].split("\n")[0]
-        got = "" if "; got " in message else f"; got {here!r}" if here else "; got the end of the text"
-        if self.at < len(self.text) and not here:
-            got = "; got the end of the line"
-        return InvalidJson(message + got, line, self.at - line_starts[line - 1] + 1)
-
-
-def _line_starts(text: str) -> list[int]:
-    return [0, *(newline.end() for newline in re.finditer("\n", text))]
+        got = repr(here) if here else "the end of the line" if self.at < len(self.text) else "the end of the text"
+        return InvalidJson(
+            message if "; got " in message else f"{message}; got {got}", *_line_and_column(self.text, self.at)
+        )

@@ -1,38 +1,49 @@
 """What comes of a model's commands, as DxDispatch prints it (numbers by a C++ stream, with six digits) and as JSON."""
 
+import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
 from numpy.typing import NDArray
 
 from dmljax._types import FLOATS
-from dmljax.importers.execution import Printed, Result, Written
+from dmljax.importers.execution import Dispatched, Printed, Result, Written
 
 
-def result_text(result: Result, platform: str, timing_verbosity: int, warmup_samples: int) -> str:
-    """What DxDispatch says of a command that it has carried out."""
+def result_pieces(result: Result, platform: str, timing_verbosity: int, warmup_samples: int) -> Iterator[str]:
+    """What DxDispatch says of a command that it has carried out, piece by piece: a buffer may be large."""
     if isinstance(result, Printed):
-        return printed(result.resource, result.values, verbose=result.verbose)
-    if isinstance(result, Written):
-        return f"Resource '{result.resource}' written to '{result.path}'"
-    where = platform.upper()
+        yield from printed_pieces(result.resource, result.values, verbose=result.verbose)
+    elif isinstance(result, Written):
+        yield f"Resource '{printable(result.resource)}' written to '{printable(str(result.path))}'"
+    else:
+        yield "\n".join(_dispatch_lines(result, platform.upper(), timing_verbosity, warmup_samples))
+
+
+def _dispatch_lines(result: Dispatched, platform: str, timing_verbosity: int, warmup_samples: int) -> Iterator[str]:
     cold, hot = _cold_and_hot(result.milliseconds, warmup_samples)
-    head = f"Dispatch '{result.dispatchable}': {len(result.milliseconds)} iterations"
+    head = f"Dispatch '{printable(result.dispatchable)}': {len(result.milliseconds)} iterations"
     if timing_verbosity == 0:
-        return f"{head}, {_median(hot):.4f} ms median ({where})"
-    lines = [head]
+        yield f"{head}, {_median(hot):.4f} ms median ({platform})"
+        return
+    yield head
     for title, samples in (("(Cold)", cold), ("(Hot) ", hot)):
         if samples:
-            lines.append(
-                f"{where} Timings {title} : {len(samples)} samples, {fmean(samples):.4f} ms average,"
+            yield (
+                f"{platform} Timings {title} : {len(samples)} samples, {fmean(samples):.4f} ms average,"
                 f" {min(samples):.4f} ms min, {_median(samples):.4f} ms median, {max(samples):.4f} ms max"
             )
     if timing_verbosity >= 2:
-        lines.append("The timings of each iteration: ")
-        lines += [f"iteration {i}: {sample:.4f} ms ({where})" for i, sample in enumerate(result.milliseconds)]
-    return "\n".join(lines)
+        yield "The timings of each iteration: "
+        for i, sample in enumerate(result.milliseconds):
+            yield f"iteration {i}: {sample:.4f} ms ({platform})"
+
+
+def printable(name: str) -> str:
+    """A name of the model, as it is unless a terminal would act on it."""
+    return name if name.isprintable() else json.dumps(name)[1:-1]
 
 
 def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
@@ -57,23 +68,25 @@ def _median(samples: Sequence[float]) -> float:
     return sorted(samples)[len(samples) // 2]  # of an even number the upper one, as DxDispatch has it
 
 
-def printed(name: str, values: NDArray[Any], *, verbose: bool) -> str:
+_AT_ONCE = 2**16
+
+
+def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterator[str]:
     """What DxDispatch says of a resource.
 
-    >>> print(printed("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False))
+    >>> print(*printed_pieces("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False), sep="")
     Resource 'x': 0.1, -0, 1e+07
     """
-    texts = list(_texts(values))
-    if not verbose:
-        return f"Resource '{name}': {', '.join(texts)}"
-    index_width = len(str(len(texts)))
-    digits = 2 * values.itemsize
-    bits = values.view(f"u{values.itemsize}").tolist()
-    lines = [
-        f"[{index:{index_width}}] {text} (0x{raw:{digits}X})\n"
-        for index, (text, raw) in enumerate(zip(texts, bits, strict=True))
-    ]
-    return f"Resource '{name}':\n{''.join(lines)}"
+    yield f"Resource '{printable(name)}':{chr(10) if verbose else ' '}"
+    index_width, digits = len(str(len(values))), 2 * values.itemsize
+    for begin in range(0, len(values), _AT_ONCE):
+        some = values[begin : begin + _AT_ONCE]
+        if verbose:
+            rows = zip(_texts(some), some.view(f"u{some.itemsize}").tolist(), strict=True)
+            lines = (f"[{i:{index_width}}] {text} (0x{raw:{digits}X})\n" for i, (text, raw) in enumerate(rows, begin))
+            yield "".join(lines)
+        else:
+            yield (", " if begin else "") + ", ".join(_texts(some))
 
 
 def _texts(values: NDArray[Any]) -> Iterable[str]:

@@ -1,35 +1,46 @@
 """DxDispatch models: Microsoft's JSON format for DirectML operators, their data, and what to do with them.
 
 `load` reads a model and names the place of everything that is wrong with it; `dmljax.importers.execution` carries its
-commands out. The format is what DxDispatch's parser accepts, which is more than its schema says. Where this reader
-differs: a null is an absent field; `initialValuesOffsetInBytes` moves the initial values, where DxDispatch checks it
-and puts them first all the same; FLOAT16 rounds to the nearest, where DxDispatch truncates; and what cannot be bound is
-refused before anything runs.
+commands out. The format is what DxDispatch's parser accepts, which is more than its schema says. What differs:
+
+- A null is an absent field, and a field that counts for nothing is warned of.
+- `initialValuesOffsetInBytes` moves the initial values; DxDispatch checks it, and puts them first all the same.
+- FLOAT16 rounds to the nearest, where DxDispatch truncates. What is too large for a float becomes infinite in initial
+  values, as there, but with a warning; in a desc it is refused.
+- A name that an object gives twice is refused; DxDispatch takes the first here and the last there.
+- Refused before anything runs is what cannot be: bindings that are missing, or for tensors that the desc does not have,
+  or too small; outputs that overlap; files outside the output folder. DxDispatch leaves that to DirectML.
+- A file that cannot be written ends the run, where DxDispatch goes on.
+- An operator may always write where it reads, for all inputs are read first.
 """
 
+import dataclasses
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from functools import cached_property, partial
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmljax._checks import UINT_MAX, integer_in, named, nearest, shown, uints
-from dmljax._errors import DmlError, InvalidDesc, InvalidType, Unsupported, prefixed
-from dmljax._members import NOT_FINITE, Tensor, json_string
+from dmljax._errors import NEXT_RULE, DmlError, InvalidDesc, InvalidType, Unsupported, all_checked, prefixed
+from dmljax._members import NOT_FINITE, Tensor, json_given, json_string
 from dmljax._operator import Operator, broken_rules, lower, operator_named, settled_members
 from dmljax._tensor import UINT64_MAX, TensorDesc
 from dmljax._types import FLOATS, LATEST, DataType, FeatureLevel, HeaderEnum, TensorFlags
 from dmljax.importers._files import check_writable, opened, read_values
-from dmljax.importers._json import MAX_CHARACTERS, Document, InvalidJson, Place, parse
+from dmljax.importers._json import Document, InvalidJson, Place, parse
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
+MAX_TEXT_BYTES = 2**26  # of the model itself: what is larger belongs into files that it names
+MAX_PRINTED_VALUES = 2**24
 MAX_FINDINGS = 1000
 
 # What a model consists of
@@ -150,11 +161,18 @@ class Model:
 
     def finding(self, place: Place, message: str) -> Finding:
         """A finding at `place`, or at the part of it that the message begins with."""
+        message = _OPERATOR.sub("", message)
         inner = _INNER.match(message)
         keys = re.findall(r"\w+", inner[0]) if inner else []
         path = (*place, *(int(key) if key.isdecimal() else key for key in keys))
         rest = message[inner.end() :].lstrip(" ") if inner else message
         return Finding(str(self.path), self.document.line(path), _spelled(path), rest)
+
+    def desc_place(self, dispatchable: str) -> Place:
+        """Where the desc of a dispatchable stands: inside it, or beside its type."""
+        fields = self.document.root["dispatchables"][dispatchable]
+        nested = [key for key in ("Desc", "desc") if fields.get(key) is not None]
+        return ("dispatchables", dispatchable, *nested[:1])
 
     @contextmanager
     def part(self, *place: str | int) -> Iterator[None]:
@@ -167,13 +185,21 @@ class Model:
             raise InvalidModel([self.finding(place, str(error))], self.warnings) from error
 
 
+_OPERATOR = re.compile(r"^DML_OPERATOR_\w+: ")  # which the place has named already
 # What an error of dmljax begins with: the member that it is about
 _INNER = re.compile(r"[A-Za-z]\w*(?:\.\w+|\[\d+\])*(?=,? (?:must|and)\b|, [A-Z])")
 
 
 def _spelled(path: Place) -> str:
-    keys = [f"[{key}]" if isinstance(key, int) else f".{key}" if key.isidentifier() else f'["{key}"]' for key in path]
+    keys = [
+        f"[{key}]" if isinstance(key, int) else f".{key}" if key.isidentifier() else f"[{_quoted(key)}]" for key in path
+    ]
     return "".join(keys).lstrip(".")
+
+
+def _quoted(name: str) -> str:
+    """A name as JSON, without anything that a terminal would act on."""
+    return json.dumps(name, ensure_ascii=not name.isprintable())
 
 
 def load(
@@ -200,7 +226,7 @@ def _document(file: Path) -> Document:
     try:
         if file.suffix.lower() == ".onnx":
             raise Unsupported("the model must be JSON; ONNX models are not run yet")
-        with prefixed("the model", " "), opened(file, 4 * MAX_CHARACTERS) as stream:
+        with prefixed("the model", " "), opened(file, MAX_TEXT_BYTES) as stream:
             data = stream.read()
         return parse(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -242,7 +268,6 @@ _OTHER_KINDS = {
     "onnx": "ONNX models are not run yet",
     "dmlserializedgraph": "serialized graphs are not run yet",
 }
-_COMPILE_TYPES = ("DmlCompileOp", "DmlCompileGraph")
 _MINIMUM_ALIGNMENT = 16  # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
 
 
@@ -255,6 +280,10 @@ class _ExecutionFlags(HeaderEnum, prefix="DML_EXECUTION_FLAG_"):
     DESCRIPTORS_VOLATILE = 4
 
 
+class _EnoughError(Exception):
+    """So much is wrong with a model that nobody reads on."""
+
+
 class _Reader:
     """Reads a model part by part, and goes on after a part that is wrong, to find what else is."""
 
@@ -264,6 +293,7 @@ class _Reader:
         # A part that is wrong leaves None behind, so that nothing that refers to it is called unknown.
         self.resources: dict[str, Any] = {}
         self.dispatchables: dict[str, Any] = {}
+        self.operators: dict[Any, type[Operator]] = {}  # of dispatchables, those with a wrong desc too
         self.commands: list[Any] = []
         self.warnings: list[Finding] = []
         self.findings: list[Finding] = []
@@ -276,15 +306,17 @@ class _Reader:
         try:
             yield
         except DmlError as error:
-            self.find(place, str(error))
+            for rule in str(error).split(NEXT_RULE):
+                self.find(place, rule)
 
     def find(self, place: Place, message: str) -> None:
-        if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(self.model.finding(place, message))
+        self.findings.append(self.model.finding(place, message))
+        if len(self.findings) >= MAX_FINDINGS:
+            raise _EnoughError
 
-    def warn(self, place: Place, message: str) -> None:
+    def warn(self, place: Place, message: str, name: str = "", known: Iterable[str] = ()) -> None:
         if len(self.warnings) < MAX_FINDINGS:
-            self.warnings.append(self.model.finding(place, message))
+            self.warnings.append(self.model.finding(place, message + nearest(name, known)))
 
     def fields(self, place: Place, value: Any, names: Sequence[str]) -> dict[str, Any]:
         """Those fields of an object that count and are not null; DxDispatch passes over others without a word."""
@@ -292,37 +324,53 @@ class _Reader:
             raise InvalidType(f"must be an object; got {shown(value)}")
         for name in value:
             if name not in names and value[name] is not None and not name.startswith(("$", "//")):
-                hint = nearest(name, names)
-                self.warn((*place, name), f"must be one of {', '.join(names)} to count{hint}")
+                self.warn((*place, name), f"must be one of {', '.join(names)} to count", name, names)
         return {name: value[name] for name in names if value.get(name) is not None}
 
     def read(self) -> None:
+        try:
+            self.read_all()
+        except _EnoughError:
+            last = self.findings[-1]
+            message = f"what comes after {MAX_FINDINGS} findings must wait; the rest was not read"
+            self.findings.append(Finding(last.file, last.line, "", message))
+
+    def read_all(self) -> None:
         document = self.model.document
-        for place in document.repeated:
-            self.warn(place, "must be given once to count; the first one does")
+        for place, line in document.repeated[:MAX_FINDINGS]:
+            finding = self.model.finding(place, "must be given once; got it again")
+            self.findings.append(dataclasses.replace(finding, line=line))
         with self.part():
             root = self.fields((), document.root, ("resources", "dispatchables", "commands"))
-            for name, value in _of_kind(root, "resources", dict).items():
+            for name, value in self.section(root, "resources", dict).items():
                 self.resources[name] = None
                 with self.part("resources", name):
                     self.resources[name] = self.resource(("resources", name), value)
-            for name, value in _of_kind(root, "dispatchables", dict).items():
+            for name, value in self.section(root, "dispatchables", dict).items():
                 self.dispatchables[name] = None
                 with self.part("dispatchables", name):
                     self.dispatchables[name] = self.dispatchable(("dispatchables", name), value)
-            for index, value in enumerate(_of_kind(root, "commands", list)):
+            for index, value in enumerate(self.section(root, "commands", list)):
                 with self.part("commands", index):
                     self.commands.append(self.command(("commands", index), value))
+
+    def section(self, root: Mapping[str, Any], name: str, kind: type) -> Any:
+        with self.part():
+            return _of_kind(root, name, kind)
+        return kind()
 
     # Resources
 
     def resource(self, place: Place, value: Any) -> Resource:
         fields = self.fields(place, value, _BUFFER_FIELDS)
-        data_type, values = self.initial_values(place, fields)
+        offset, size, (data_type, values) = all_checked(
+            lambda: _uint64(fields, "initialValuesOffsetInBytes", 0),
+            lambda: _uint64(fields, "sizeInBytes", None),
+            lambda: self.initial_values(place, fields),
+        )
         if not values.size:
             raise InvalidDesc("initialValues must hold something; got nothing")
-        offset = _uint64(fields, "initialValuesOffsetInBytes", 0)
-        size = _uint64(fields, "sizeInBytes", -(-values.nbytes // 4) * 4)
+        size = -(-values.nbytes // 4) * 4 if size is None else size
         if values.nbytes + offset > size:
             needed = f"{values.nbytes + offset}, for {values.nbytes} bytes of initialValues from byte {offset} on"
             raise InvalidDesc(f"sizeInBytes must be at least {needed}; got {size}")
@@ -334,8 +382,8 @@ class _Reader:
         data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
         source = _given(fields, "initialValues")
         if isinstance(source, list):
-            is_mixed = data_type is DataType.UNKNOWN
-            return data_type, self.struct(place, source) if is_mixed else _numbers("initialValues", source, data_type)
+            is_struct = data_type is DataType.UNKNOWN
+            return data_type, self.struct(place, source) if is_struct else self.numbers(place, source, data_type)
         if source == "deferred":
             raise Unsupported("initialValues must be known; 'deferred' ones come out of ONNX models, not run yet")
         if not isinstance(source, dict):
@@ -358,18 +406,36 @@ class _Reader:
             raise InvalidDesc(f"{kind} must come with initialValuesDataType; got none")
         count = integer_in("valueCount", _given(fields, "valueCount"), 0, UINT_MAX)
         self.require_affordable("valueCount", count * data_type.dtype.itemsize)
-        first, *delta = (_numbers(name, [_given(fields, name)], data_type, is_list=False)[0] for name in names)
+        first, *delta = (self.number(place, name, _given(fields, name), data_type) for name in names)
         return _sequence(first, delta[0], count) if delta else np.full(count, first)
 
     def struct(self, place: Place, source: Sequence[Any]) -> NDArray[np.uint8]:
         """A list of {name, type, value}, one after the other."""
+        if any(not isinstance(element, dict) for element in source):
+            raise InvalidDesc("initialValuesDataType must be given, unless all of initialValues are objects; got none")
         parts = []
         for index, element in enumerate(source):
-            with prefixed(f"initialValues[{index}]", "." if isinstance(element, dict) else " "):
-                fields = self.fields((*place, "initialValues", index), element, ("name", "type", "value"))
+            inner = (*place, "initialValues", index)
+            with prefixed(f"initialValues[{index}]"):
+                fields = self.fields(inner, element, ("name", "type", "value"))
                 data_type = _data_type(fields, "type", None)
-                parts.append(_numbers("value", [_given(fields, "value")], data_type, is_list=False).tobytes())
+                parts.append(self.number(inner, "value", _given(fields, "value"), data_type).tobytes())
         return np.frombuffer(b"".join(parts), np.uint8)
+
+    def numbers(self, place: Place, values: Sequence[Any], data_type: DataType) -> NDArray[Any]:
+        converted, too_large = _converted("initialValues", values, data_type)
+        for index in too_large[:MAX_FINDINGS].tolist():
+            self.warn_of_infinity((*place, "initialValues", index), values[index], data_type)
+        return converted
+
+    def number(self, place: Place, name: str, value: Any, data_type: DataType) -> Any:
+        converted, too_large = _converted(name, [value], data_type, is_list=False)
+        if too_large.size:
+            self.warn_of_infinity((*place, name), value, data_type)
+        return converted[0]
+
+    def warn_of_infinity(self, place: Place, value: Any, data_type: DataType) -> None:
+        self.warn(place, f"must be in range for {data_type.name} not to become infinite; got {value}")
 
     def file_values(
         self, source: Mapping[str, Any], data_type: DataType, fields: Mapping[str, Any]
@@ -404,18 +470,16 @@ class _Reader:
         if kind.lower() in _OTHER_KINDS:
             raise Unsupported(f"{type_field} must be an operator; got {kind!r}, and {_OTHER_KINDS[kind.lower()]}")
         operator = operator_named(type_field, kind)
-        desc_field = next((key for key in ("Desc", "desc") if value.get(key) is not None), None)
-        inside = operator.json_fields() if desc_field is None else (desc_field,)
+        self.operators[place[-1]] = operator
+        desc_place = self.model.desc_place(str(place[-1]))
+        inside = operator.json_fields() if desc_place == place else (str(desc_place[-1]),)
         fields = self.fields(place, value, ("type", "Type", "bindings", "executionFlags", "dmlCompileType", *inside))
         with self.part(*place):
-            _check_hints(fields)
-        desc_place, given = (place, fields) if desc_field is None else ((*place, desc_field), fields[desc_field])
-        desc = self.desc(desc_place, operator, given)
-        if desc is None:
-            return None
-        owned = {key for key, tensor in desc.tensors(is_input=True).items() if _is_owned(tensor)}
-        bindings = self.bindings((*place, "bindings"), desc, fields.get("bindings", {}), owned)
-        return Dispatchable(desc, bindings)
+            all_checked(*_checks_of_hints(fields))
+        desc = self.desc(desc_place, operator, fields if desc_place == place else fields[inside[0]])
+        source = fields.get("bindings", {})
+        bindings = self.bindings((*place, "bindings"), operator, desc, source, _owned(desc), "in a dispatch")
+        return None if desc is None else Dispatchable(desc, bindings)
 
     def desc(self, place: Place, operator: type[Operator], value: Any) -> Operator | None:
         """The desc, unless something is wrong with it."""
@@ -450,49 +514,62 @@ class _Reader:
 
     # Bindings
 
-    def bindings(self, place: Place, desc: Operator, value: Any, wanted: set[str]) -> Bindings:
-        """Where each of the `wanted` tensors lies."""
-        tensors = desc.tensors()
-        names = {member.name: member.field for member in desc.members() if isinstance(member.kind, Tensor)}
-        bound = {}
+    def bindings(
+        self,
+        place: Place,
+        operator: type[Operator],
+        desc: Operator | None,
+        value: Any,
+        wanted: set[str],
+        otherwise: str,
+    ) -> Bindings:
+        """Where each of the `wanted` tensors lies; others are bound `otherwise`. Without a desc, names are read."""
+        names = {member.name: member.field for member in operator.members() if isinstance(member.kind, Tensor)}
+        tensors = {} if desc is None else desc.tensors()
+        bound: dict[str, Binding | None] = {}
         with self.part(*place):
             for name, source in self.fields(place, value, tuple(names)).items():
                 key = names[name]
                 with self.part(*place, name):
-                    if key not in tensors:
+                    bound[key] = None
+                    binding = self.binding((*place, name), source, tensors.get(key))
+                    if desc is not None and key not in tensors:
                         raise InvalidDesc("must not be bound, for the desc has no such tensor")
-                    if key not in wanted:
-                        when = "in a dispatch" if wanted <= desc.tensors(is_input=True).keys() else "at initialisation"
-                        raise InvalidDesc(f"must not be bound here, but {when}, for its Flags")
-                    bound[key] = self.binding((*place, name), source, tensors[key])
+                    if desc is not None and key not in wanted:
+                        raise InvalidDesc(f"must not be bound here, but {otherwise}, for its Flags")
+                    bound[key] = binding
             for name, key in names.items():
-                if key in wanted and (not isinstance(value, dict) or value.get(name) is None):
+                if key in wanted and key not in bound:
                     self.find(place, f"{name} must be bound; got none")
         return {key: binding for key, binding in bound.items() if binding is not None}
 
-    def binding(self, place: Place, source: Any, tensor: TensorDesc) -> Binding | None:
+    def binding(self, place: Place, source: Any, tensor: TensorDesc | None) -> Binding | None:
+        """The place of a tensor, unless something is wrong with the resource or the desc."""
         if isinstance(source, list):
             if len(source) != 1:
                 raise InvalidDesc(f"must have 1 resource; got {len(source)}")
             (source,) = source
+        if not isinstance(source, str | dict):
+            raise InvalidType(f"must be the name of a resource, an object, or a list of one; got {shown(source)}")
         fields = {"name": source} if isinstance(source, str) else self.fields(place, source, _BINDING_FIELDS)
-        for name in ("elementCount", "counterOffsetBytes"):  # for shaders: checked, and without meaning here
-            _uint64(fields, name, 0)
-        resource_name, resource = self.named_resource(fields, "name")
-        if "counter" in fields:
-            self.named_resource(fields, "counter")
-        if resource is None:
+        (resource_name, resource), _, element_size, element_offset, *_ = all_checked(
+            lambda: self.named_resource(fields, "name"),
+            lambda: self.named_resource(fields, "counter") if "counter" in fields else None,
+            lambda: _uint64(fields, "elementSizeInBytes"),
+            lambda: _uint64(fields, "elementOffset"),
+            lambda: _uint64(fields, "elementCount"),  # for shaders, as the counter: without meaning here
+            lambda: _uint64(fields, "counterOffsetBytes"),
+        )
+        if resource is None or tensor is None:
             return None
-        is_typed = resource.data_type is not DataType.UNKNOWN
-        default_size = resource.data_type.dtype.itemsize if is_typed else 0
-        element_size = _uint64(fields, "elementSizeInBytes", 0) or default_size
-        element_offset = _uint64(fields, "elementOffset", 0)
+        if resource.data_type is not DataType.UNKNOWN:
+            element_size = element_size or resource.data_type.dtype.itemsize
         if element_offset and not element_size:
-            raise InvalidDesc(f"elementOffset must come with elementSizeInBytes for {resource_name!r}; got none")
+            raise InvalidDesc(f"elementOffset must come with elementSizeInBytes for {shown(resource_name)}; got none")
         offset, size = element_offset * element_size, _size_in_bytes(tensor)
         if offset + size > resource.size_in_bytes:
             room = max(resource.size_in_bytes - offset, 0)
-            raise InvalidDesc(f"must have {size} bytes; got {room}, in {resource_name!r} from byte {offset} on")
+            raise InvalidDesc(f"must have {size} bytes; got {room}, in {shown(resource_name)} from byte {offset} on")
         alignment = tensor.guaranteed_base_offset_alignment or _MINIMUM_ALIGNMENT
         if offset % alignment:
             self.warn(place, f"must begin at a multiple of {alignment} bytes for DirectML; got {offset}")
@@ -501,7 +578,8 @@ class _Reader:
     def named_resource(self, fields: Mapping[str, Any], field: str) -> tuple[str, Resource | None]:
         name = json_string(field, _given(fields, field))
         if name not in self.resources:
-            raise InvalidDesc(f"{field} must be a resource of the model; got {name!r}{nearest(name, self.resources)}")
+            hint = nearest(name, self.resources)
+            raise InvalidDesc(f"{field} must be a resource of the model; got {shown(name)}{hint}")
         return name, self.resources[name]
 
     # Commands
@@ -512,47 +590,60 @@ class _Reader:
         kind = json_string("type", value.get("type")).lower()
         if kind not in _COMMAND_FIELDS:
             kinds = ("dispatch", "print", "writeFile")
-            raise InvalidDesc(f"type must be one of {', '.join(kinds)}; got {value['type']!r}{nearest(kind, kinds)}")
+            raise InvalidDesc(
+                f"type must be one of {', '.join(kinds)}; got {shown(value['type'])}{nearest(kind, kinds)}"
+            )
         fields = self.fields(place, value, _COMMAND_FIELDS[kind])
         if kind == "dispatch":
             return self.dispatch(place, fields)
-        resource_name, resource = self.named_resource(fields, "resource")
-        if kind == "print":
-            verbose = fields.get("verbose", False)
-            if not isinstance(verbose, bool):
-                raise InvalidType(f"verbose must be true or false; got {shown(verbose)}")
-            if resource is not None and resource.data_type is DataType.UNKNOWN:
-                raise InvalidDesc(f"resource must have an initialValuesDataType to be printed; got {resource_name!r}")
-            return Print(resource_name, verbose)
-        target = json_string("targetPath", _given(fields, "targetPath"))
-        windows = PureWindowsPath(target)
-        if ".." in windows.parts or windows.anchor or PurePosixPath(target).is_absolute():
-            raise InvalidDesc(f"targetPath must stay inside the output folder; got {target!r}")
-        dimensions = uints("dimensions", fields.get("dimensions", []))
+        return self.print(fields) if kind == "print" else self.write_file(fields)
+
+    def print(self, fields: Mapping[str, Any]) -> Print:
+        (name, resource), verbose = all_checked(
+            lambda: self.named_resource(fields, "resource"), lambda: _boolean("verbose", fields.get("verbose", False))
+        )
         if resource is not None:
-            check_writable(windows.suffix, resource.size_in_bytes, resource.data_type, dimensions)
-        return WriteFile(resource_name, windows.as_posix(), dimensions)
+            if resource.data_type is DataType.UNKNOWN:
+                raise InvalidDesc(f"resource must have an initialValuesDataType to be printed; got {shown(name)}")
+            count = resource.size_in_bytes // resource.data_type.dtype.itemsize
+            if count > MAX_PRINTED_VALUES:
+                most = f"at most {MAX_PRINTED_VALUES} values to be printed"
+                raise InvalidDesc(f"resource must have {most}; got {count}, in {shown(name)}")
+        return Print(name, verbose)
+
+    def write_file(self, fields: Mapping[str, Any]) -> WriteFile:
+        (name, resource), target, dimensions = all_checked(
+            lambda: self.named_resource(fields, "resource"),
+            lambda: _relative_path("targetPath", _given(fields, "targetPath")),
+            lambda: uints("dimensions", fields.get("dimensions", [])),
+        )
+        if resource is not None:
+            check_writable(target.suffix, resource.size_in_bytes, resource.data_type, dimensions)
+        return WriteFile(name, target.as_posix(), dimensions)
 
     def dispatch(self, place: Place, fields: Mapping[str, Any]) -> Dispatch | None:
+        with self.part(*place):
+            groups = uints("threadGroupCount", fields.get("threadGroupCount", [1, 1, 1]))
+            if len(groups) != 3:
+                raise InvalidDesc(f"threadGroupCount must have 3 elements; got {len(groups)}")
         name = json_string("dispatchable", _given(fields, "dispatchable"))
         if name not in self.dispatchables:
             hint = nearest(name, self.dispatchables)
-            raise InvalidDesc(f"dispatchable must be one of the model; got {name!r}{hint}")
-        groups = uints("threadGroupCount", fields.get("threadGroupCount", [1, 1, 1]))
-        if len(groups) != 3:
-            raise InvalidDesc(f"threadGroupCount must have 3 elements; got {len(groups)}")
+            raise InvalidDesc(f"dispatchable must be one of the model; got {shown(name)}{hint}")
         given = _of_kind(fields, "bindings", dict)
-        dispatchable = self.dispatchables[name]
-        if dispatchable is None:
+        if name not in self.operators:
             return None
-        desc = dispatchable.desc
-        wanted = {key for key in desc.tensors() if key not in dispatchable.bindings}
-        bindings = self.bindings((*place, "bindings"), desc, given, wanted)
-        self.check_outputs((*place, "bindings"), desc, bindings)
+        dispatchable = self.dispatchables[name]
+        desc = None if dispatchable is None else dispatchable.desc
+        wanted = set() if desc is None else desc.tensors().keys() - _owned(desc)
+        place = (*place, "bindings")
+        bindings = self.bindings(place, self.operators[name], desc, given, wanted, "at initialisation")
+        if desc is not None:
+            self.check_outputs(place, desc, bindings)
         return Dispatch(name, bindings)
 
     def check_outputs(self, place: Place, desc: Operator, bindings: Bindings) -> None:
-        """No two elements of outputs share a byte."""
+        """No two outputs share a part of a buffer, nor two elements of one a place."""
         areas: list[tuple[str, int, int, str]] = []
         for key, tensor in desc.tensors(is_input=False).items():
             if key not in bindings:
@@ -563,14 +654,27 @@ class _Reader:
             begin, end = binding.offset_in_bytes, binding.offset_in_bytes + _size_in_bytes(tensor)
             for resource, other_begin, other_end, other in areas:
                 if resource == binding.resource and begin < other_end and other_begin < end:
-                    self.find(place, f"{name} must not overlap {other}; got both in {resource!r}")
+                    self.find(place, f"{name} must not overlap {other}; got both in {shown(resource)}")
             areas.append((binding.resource, begin, end, name))
 
 
 def _given(fields: Mapping[str, Any], name: str) -> Any:
-    if fields.get(name) is None:
-        raise InvalidDesc(f"{name} must be given; got none")
-    return fields[name]
+    return json_given(name, fields.get(name))
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidType(f"{name} must be true or false; got {shown(value)}")
+    return value
+
+
+def _relative_path(name: str, value: Any) -> PureWindowsPath:
+    """A path that stays below a folder, on Windows, where models come from, and elsewhere."""
+    text = json_string(name, value)
+    path = PureWindowsPath(text)
+    if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
+        raise InvalidDesc(f"{name} must be a file inside the output folder; got {shown(text)}")
+    return path
 
 
 def _of_kind(fields: Mapping[str, Any], name: str, kind: type) -> Any:
@@ -580,8 +684,8 @@ def _of_kind(fields: Mapping[str, Any], name: str, kind: type) -> Any:
     return value
 
 
-def _uint64(fields: Mapping[str, Any], name: str, default: int) -> int:
-    return integer_in(name, fields.get(name, default), 0, UINT64_MAX)
+def _uint64(fields: Mapping[str, Any], name: str, default: int | None = 0) -> Any:
+    return integer_in(name, fields[name], 0, UINT64_MAX) if name in fields else default
 
 
 def _data_type(fields: Mapping[str, Any], name: str, default: DataType | None) -> DataType:
@@ -593,17 +697,26 @@ def _data_type(fields: Mapping[str, Any], name: str, default: DataType | None) -
     return data_type
 
 
-def _check_hints(fields: Mapping[str, Any]) -> None:
+def _checks_of_hints(fields: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
+    """That hints to DirectML, which mean nothing here, are ones that it knows."""
     flags = fields.get("executionFlags", [])
-    for flag in flags if isinstance(flags, list) else [flags]:
-        named(_ExecutionFlags, "executionFlags", json_string("executionFlags", flag))
-    compile_type = fields.get("dmlCompileType", _COMPILE_TYPES[0])
-    if compile_type not in _COMPILE_TYPES:
-        raise InvalidDesc(f"dmlCompileType must be one of {', '.join(_COMPILE_TYPES)}; got {shown(compile_type)}")
+    places = [(f"executionFlags[{i}]", flag) for i, flag in enumerate(flags)] if isinstance(flags, list) else []
+    for place, flag in places or [("executionFlags", flags or "NONE")]:
+        yield partial(lambda place, flag: named(_ExecutionFlags, place, json_string(place, flag)), place, flag)
+    kinds = ("DmlCompileOp", "DmlCompileGraph")
+    kind = fields.get("dmlCompileType", kinds[0])
+
+    def check_kind() -> None:
+        if kind not in kinds:
+            raise InvalidDesc(f"dmlCompileType must be one of {', '.join(kinds)}; got {shown(kind)}")
+
+    yield check_kind
 
 
-def _is_owned(tensor: TensorDesc) -> bool:
-    return bool(tensor.flags & TensorFlags.OWNED_BY_DML)
+def _owned(desc: Operator | None) -> set[str]:
+    """The inputs that DirectML keeps a copy of."""
+    inputs = {} if desc is None else desc.tensors(is_input=True)
+    return {key for key, tensor in inputs.items() if tensor.flags & TensorFlags.OWNED_BY_DML}
 
 
 def _size_in_bytes(tensor: TensorDesc) -> int:
@@ -613,8 +726,10 @@ def _size_in_bytes(tensor: TensorDesc) -> int:
 # Numbers
 
 
-def _numbers(name: str, values: Sequence[Any], data_type: DataType, *, is_list: bool = True) -> NDArray[Any]:
-    """JSON numbers in a data type: integers exact, floats to the nearest, and nothing out of range."""
+def _converted(
+    name: str, values: Sequence[Any], data_type: DataType, *, is_list: bool = True
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """JSON numbers in a data type, integers exactly and floats to the nearest; and the indices of those too large."""
     dtype = data_type.dtype
 
     def refuse(index: int, rule: str) -> None:
@@ -626,7 +741,7 @@ def _numbers(name: str, values: Sequence[Any], data_type: DataType, *, is_list: 
         for index, value in enumerate(values):
             if type(value) is not int or not limits.min <= value <= limits.max:
                 refuse(index, f"a whole number in [{limits.min}, {limits.max}]")
-        return np.array(values, dtype)
+        return np.array(values, dtype), np.array([], int)
     doubles = np.empty(len(values), np.float64)
     for index, value in enumerate(values):
         if isinstance(value, str) and value.lower() in NOT_FINITE:
@@ -637,10 +752,7 @@ def _numbers(name: str, values: Sequence[Any], data_type: DataType, *, is_list: 
             refuse(index, "a number, 'nan', 'inf' or '-inf'")
     with np.errstate(over="ignore"):
         rounded = doubles.astype(dtype)
-    overflowed = np.isinf(rounded) & ~np.isinf(doubles)
-    if overflowed.any():
-        refuse(int(overflowed.argmax()), "a number in range")
-    return rounded
+    return rounded, np.flatnonzero(np.isinf(rounded) & ~np.isinf(doubles))
 
 
 def _sequence(start: Any, delta: Any, count: int) -> NDArray[Any]:

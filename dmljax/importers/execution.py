@@ -1,7 +1,7 @@
 """Carries out the commands of a model: on buffers of bytes, in order, on the platform that JAX chooses."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmljax._errors import InvalidDesc
-from dmljax._operator import Operator, lower
+from dmljax._operator import Operator, lower, require_64_bits_available
 from dmljax._tensor import TensorDesc
 from dmljax._types import DataType, x64_enabled
 from dmljax.importers._files import target_in, write_values
@@ -60,7 +60,7 @@ Result = Dispatched | Printed | Written
 class Execution:
     """One run of a model, whose buffers keep what its commands leave in them.
 
-    Refused at once is a model that would write a file and has no `output_path` for it.
+    Refused at once is a model that would write a file and has no `output_path` for it, or that needs 64-bit types.
 
     >>> from dmljax.importers.dxdispatch import load
     >>> execution = Execution(load("notebooks/models/top1_routing.json"))
@@ -78,19 +78,19 @@ class Execution:
         self._output_path = None if output_path is None else Path(output_path)
         for index, command in enumerate(model.commands):
             if isinstance(command, WriteFile):
-                with self.model.part("commands", index):
+                with model.part("commands", index):
                     self._target(command)
+        for name, dispatchable in model.dispatchables.items():
+            with model.part(*model.desc_place(name)):
+                require_64_bits_available(dispatchable.desc)
         self.buffers = {name: resource.buffer() for name, resource in model.resources.items()}
-        # DirectML copies what it owns when an operator is initialised, before any command.
-        self._owned = {
-            name: {key: self._read(tensors[key], binding) for key, binding in dispatchable.bindings.items()}
-            for name, dispatchable in model.dispatchables.items()
-            if (tensors := dispatchable.desc.tensors())
-        }
+        # What DirectML owns it copies before any command; the initial values are what it finds then.
+        owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
+        self._owned = {name: self.buffers[name].copy() for name in owned}
 
     def compile(self, dispatchable: str) -> Any:
         """The compiled operator, so that no dispatch takes that time."""
-        with self.model.part("dispatchables", dispatchable):
+        with self.model.part(*self.model.desc_place(dispatchable)):
             return _compiled(self.model.dispatchables[dispatchable].desc, self.device, x64_enabled())
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
@@ -133,10 +133,12 @@ class Execution:
 
     def _run(self, command: Dispatch, compiled: Any) -> float:
         """Runs an operator on the buffers, and returns the seconds between its inputs and its outputs being there."""
-        desc = self.model.dispatchables[command.dispatchable].desc
-        owned = self._owned.get(command.dispatchable, {})
+        dispatchable = self.model.dispatchables[command.dispatchable]
+        desc, owned = dispatchable.desc, dispatchable.bindings
         inputs = [
-            owned[key] if key in owned else self._read(tensor, command.bindings[key])
+            _read(tensor, self._owned, owned[key])
+            if key in owned
+            else _read(tensor, self.buffers, command.bindings[key])
             for key, tensor in desc.tensors(is_input=True).items()
         ]
         arrays = jax.block_until_ready(jax.device_put(inputs, self.device))
@@ -144,12 +146,8 @@ class Execution:
         outputs = jax.block_until_ready(compiled(*arrays))
         seconds = time.perf_counter() - begin
         for (key, tensor), output in zip(desc.tensors(is_input=False).items(), jax.tree.leaves(outputs), strict=True):
-            binding = command.bindings[key]
-            tensor.write(self.buffers[binding.resource][binding.offset_in_bytes :].data, np.asarray(output))
+            tensor.write(_bytes_at(self.buffers, command.bindings[key]), np.asarray(output))
         return seconds
-
-    def _read(self, tensor: TensorDesc, binding: Binding) -> NDArray[Any]:
-        return tensor.read(self.buffers[binding.resource][binding.offset_in_bytes :].data)
 
     def _written(self, command: WriteFile) -> Written:
         path = self._target(command)
@@ -161,6 +159,14 @@ class Execution:
         if self._output_path is None:
             raise InvalidDesc("targetPath must have a folder to lie in, which --output_path names; got none")
         return target_in(self._output_path, command.target_path)
+
+
+def _read(tensor: TensorDesc, buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> NDArray[Any]:
+    return tensor.read(_bytes_at(buffers, binding))
+
+
+def _bytes_at(buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> memoryview:
+    return buffers[binding.resource][binding.offset_in_bytes :].data
 
 
 def trace(desc: Operator) -> Any:

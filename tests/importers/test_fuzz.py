@@ -3,11 +3,16 @@
 The suite draws some hundreds; `pytest tests/importers/test_fuzz.py --models 50000` as many as it is told.
 """
 
+import contextlib
+import io
 import json
+import os
 import random
+import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from models import MODELS, dispatch, hardmax, listed, tensor, zeros
 
-from dmljax import DmlError
+from dmljax.__main__ import main
 from dmljax.importers import dxdispatch
 from dmljax.importers._json import InvalidJson, parse
-from dmljax.importers._printing import json_values, printed
-from dmljax.importers.execution import Execution, Printed, Repetition
 
 SECONDS = 20  # for a model, compilation on a busy machine included
 
@@ -79,18 +82,22 @@ EVERYTHING = {
 TEXTS = [path.read_text() for path in sorted(MODELS.glob("*.json"))] + [json.dumps(EVERYTHING, indent=1)] * 3
 VALUES = [parse(text).root for text in TEXTS]
 
+NPY_FILES = 40  # with mutated headers
+
 # What a mutation puts where something else was
 ODD: list[Any] = [
     *(None, True, False, "", [], {}, [[]], {"": None}, "nan", "-INF", "deferred", "\0", "é", "a" * 300),
     *(0, 1, -1, 2, 3, 7, 8, 255, 256, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**63, 2**64 - 1, 10**30),
     *(0.0, -0.0, 0.5, 1e-45, 65504.0, 65520.0, 1e39, 1e308, [0], [1, 2], [0] * 9, [-1], [2**32], ["x"], [None]),
     *("FLOAT32", "FLOAT16", "FLOAT64", "INT4", "UNKNOWN", "DML_TENSOR_DATA_TYPE_INT64", "OWNED_BY_DML", "hlsl", "onnx"),
-    *("../x", "/etc/passwd", "x/../../y", "C:\\x", ".", "x.npy", "x.dat", "x.png", "no.npy", "/dev/zero", "link"),
+    *("../x", "/etc/passwd", "x/../../y", "C:\\x", ".", "x.npy", "x.dat", "x.png", "no.npy", "/dev/zero"),
+    *("link", "link/x.dat", "link/new", "pipe", "pipe/x", "deep/../link/x.dat"),
     *("print", "dispatch", "writeFile", "list", "out", "max", "ARGMIN", "GATHER_ND1", "ACTIVATION_HARDMAX1"),
     {"valueCount": 2**32 - 1, "value": 0},
     {"valueCount": 5, "valueStart": 250, "valueDelta": 1e30},
     {"sourcePath": "x.npy"},
     {"sourcePath": "cut.npy"},
+    *({"sourcePath": f"odd{index}.npy"} for index in range(NPY_FILES)),
     {"name": "out", "elementOffset": 2**63},
     {"DataType": "FLOAT32", "Sizes": [2, 2], "Strides": [0, 0]},
     {"Float32": "nan"},
@@ -158,41 +165,47 @@ def mutated_text(rng: random.Random) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder() -> Any:
-    """A folder with the files that models name, and one to write into."""
+def folder() -> Iterator[Path]:
+    """A folder with the files that models name, whole ones and mutated ones."""
+    rng = random.Random(5)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "x.dat").write_bytes(bytes(range(40)))
         np.save(folder / "x.npy", np.arange(6, dtype="float32"))
-        (folder / "cut.npy").write_bytes((folder / "x.npy").read_bytes()[:-3])
+        whole = (folder / "x.npy").read_bytes()
+        (folder / "cut.npy").write_bytes(whole[:-3])
+        for index in range(NPY_FILES):
+            data = bytearray(whole)
+            for _ in range(rng.randint(1, 3)):
+                data[rng.randrange(80)] = rng.choice(b"0123456789<>|fiuVSO()[],'{} \x00\xff")
+            (folder / f"odd{index}.npy").write_bytes(data)
         (folder / "x.png").write_bytes(b"no image")
-        (folder / "link").symlink_to("/")
-        (folder / "out").mkdir()
         yield folder
 
 
-def attempt(folder: Path, data: bytes) -> str:
-    """Runs a model as the command line would; what was refused is a DmlError, and nothing lies outside `out`."""
-    path = folder / "model.json"
-    path.write_bytes(data)
-    before = sorted(folder.iterdir())
-    begin, said = time.monotonic(), ""
-    try:
-        model = dxdispatch.load(path)
-        execution = Execution(model, output_path=folder / "out")
-        for index in range(len(model.commands)):
-            result = execution.result(index, Repetition(runs=2))
-            if isinstance(result, Printed):
-                json.dumps(json_values(result.values))
-                printed(result.resource, result.values, verbose=result.verbose)
-        outcome = "run"
-    except DmlError as error:
-        said, outcome = str(error), "refused"
-    assert bool(said) is (outcome == "refused")
-    assert len(said) < 300_000
+def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
+    """Has the command line run or check a model: it ends in time, with a status and words that were foreseen."""
+    (folder / "model.json").write_bytes(data)
+    out = folder / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    (out / "link").symlink_to("..")
+    os.mkfifo(out / "pipe")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    command = rng.choice([["run", "--output_path", str(out)]] * 5 + [["run"], ["run", "--emit", "jaxpr"], ["check"]])
+    arguments = [command[0], str(folder / "model.json"), *command[1:], *rng.choice([[], [], ["--json"]])]
+    begin = time.monotonic()
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()) as complained:
+        status = main(arguments)
     assert time.monotonic() - begin < SECONDS
-    assert sorted(folder.iterdir()) == before
-    return outcome
+    assert status in ((0, 1, 2) if command[0] == "check" else (0, 2))
+    assert "--debug" not in complained.getvalue()  # which is offered where nobody foresaw the error
+    assert bool(complained.getvalue().replace("warning: ", "")) or status < 2
+    assert len(said.getvalue()) + len(complained.getvalue()) < 1_000_000
+    if "--json" in arguments:
+        json.loads(said.getvalue())
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    return f"{command[0]} {status}"
 
 
 @pytest.mark.parametrize("mutated", [mutated_value, mutated_text])
@@ -205,19 +218,21 @@ def test_mutated_models_are_run_or_refused(
 ) -> None:
     # A buffer of two gigabytes is allowed, and takes its time.
     monkeypatch.setattr(dxdispatch, "MAX_RESOURCE_BYTES", 2**20)
+    monkeypatch.chdir(folder / "..")  # where no file lies that a model names
     count = pytestconfig.getoption("--models") // 2
-    outcomes = {"run": 0, "refused": 0}
+    outcomes: Counter[str] = Counter()
 
     @settings(deadline=None, max_examples=count, database=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 2**64 - 1))
     def attempts(seed: int) -> None:
-        outcomes[attempt(folder, mutated(random.Random(seed)).encode(errors="surrogatepass"))] += 1
+        rng = random.Random(seed)
+        outcomes[attempt(folder, mutated(rng).encode(errors="surrogatepass"), rng)] += 1
 
     attempts()
     with capsys.disabled():
         if count >= 1000:
-            print(f"\n{mutated.__name__}: {outcomes}")
-    assert min(outcomes.values()) > count // 50
+            print(f"\n{mutated.__name__}: {sum(outcomes.values())} models, {dict(outcomes)}")
+    assert min(outcomes[outcome] for outcome in ("run 0", "run 2", "check 1")) > 0
 
 
 @settings(deadline=None, max_examples=300)
