@@ -74,6 +74,7 @@ seen: dict[str, dict[str, str]] = {}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="COUNT", type=int, default=400, help="how many mutated models to try")
+    parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw")
 
 

@@ -1,0 +1,65 @@
+"""The notebooks run from top to bottom in under a minute each, and print what stands in them.
+
+`pytest tests/test_notebooks.py --write-notebooks` puts what they print and draw into the files.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_prints_what_stands_in_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("JAX_ENABLE_X64", "0")
+    stored = nbformat.read(path, as_version=4)
+    executed = nbformat.from_dict(stored)
+    place = {"metadata": {"path": str(NOTEBOOKS)}}
+    begin = time.monotonic()
+    NotebookClient(executed, timeout=60, kernel_name="python3", resources=place, record_timing=False).execute()
+    assert time.monotonic() - begin < 60
+    if pytestconfig.getoption("--write-notebooks"):
+        executed.metadata = {"kernelspec": executed.metadata["kernelspec"], "jax": jax.__version__}
+        nbformat.write(executed, path)
+        return
+    for before, after in zip(_code_cells(stored), _code_cells(executed), strict=True):
+        assert _count(before, "image/png") == _count(after, "image/png"), before.source
+        # What another version of JAX prints may differ; what a cell with this tag prints always does.
+        if stored.metadata["jax"] == jax.__version__ and "varies" not in before.metadata.get("tags", ()):
+            assert _text(before) == _text(after), before.source
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_reads_well_without_being_run(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    cells = list(_code_cells(notebook))
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert all(output.output_type in ("stream", "display_data") for output in outputs)
+    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    prose = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    assert prose[0] is notebook.cells[0]
+    assert prose[0].source.startswith("# ")
+    assert len(prose) >= len(cells) // 2
+
+
+def _code_cells(notebook: Any) -> Any:
+    return (cell for cell in notebook.cells if cell.cell_type == "code")
+
+
+def _count(cell: Any, kind: str) -> int:
+    return sum(kind in output.get("data", ()) for output in cell.outputs)
+
+
+def _text(cell: Any) -> str:
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
