@@ -30,8 +30,10 @@ from dmljax.ops.activation import activation_hardmax1 as activation_hardmax1
 # Generators
 from dmljax.ops.generation import DiagonalMatrix1Desc as DiagonalMatrix1Desc
 from dmljax.ops.generation import DiagonalMatrixDesc as DiagonalMatrixDesc
+from dmljax.ops.generation import FillValueConstantDesc as FillValueConstantDesc
 from dmljax.ops.generation import diagonal_matrix as diagonal_matrix
 from dmljax.ops.generation import diagonal_matrix1 as diagonal_matrix1
+from dmljax.ops.generation import fill_value_constant as fill_value_constant
 
 # Indexing
 from dmljax.ops.indexing import GatherNd1Desc as GatherNd1Desc

@@ -17,7 +17,7 @@ from dmljax._operator import OPERATOR_PREFIX, Operator, lower
 from dmljax._tensor import TensorDesc, braced
 from dmljax._types import AxisDirection, DataType
 from dmljax.ops.activation import ActivationHardmax1Desc, ActivationHardmaxDesc
-from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc
+from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
 from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc
 
@@ -219,6 +219,12 @@ EXAMPLES = (
     _diagonal("Shift ones right/up", (1, 1, 3, 3), 1, [[[[0, 1, 0], [0, 0, 1], [0, 0, 0]]]]),
     _diagonal("Shift ones left/down", (1, 1, 3, 2), -1, [[[[0, 0], [1, 0], [0, 1]]]]),
     _diagonal("Shift so far that all become zeroes", (1, 1, 3, 2), -3, [[[[0, 0], [0, 0], [0, 0]]]]),
+    Example(
+        "Example",
+        FillValueConstantDesc(output=TensorDesc(FLOAT32, (1, 1, 2, 4)), value_data_type=FLOAT32, value=13.0),
+        {},
+        {"output": [[[[13, 13, 13, 13], [13, 13, 13, 13]]]]},
+    ),
     Example(
         "Example 1: 1D remapping",
         GatherNdDesc(

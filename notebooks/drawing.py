@@ -1,17 +1,20 @@
-"""Draws small arrays as coloured grids, for the notebooks and the reference."""
+"""Draws small arrays as coloured grids, for the notebooks and the reference; run, it draws the README's picture."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-Title = str
+import dmljax
+from dmljax.examples import EXAMPLES
 
 
-def draw(arrays: Mapping[Title, Any], *, cell: float = 0.45, columns: int | None = None) -> Figure:
+def draw(arrays: Mapping[str, Any], *, cell: float = 0.45, columns: int | None = None) -> Figure:
     """The arrays side by side, each number in a coloured cell: darker is larger, grey is infinite or NaN.
 
     What has more than two dimensions is shown as matrices below each other, what has fewer as one row.
@@ -59,3 +62,31 @@ def _draw_grid(place: Axes, title: str, grid: np.ndarray[Any, Any]) -> None:
     place.grid(color="white", linewidth=1.5)
     place.tick_params(length=0)
     place.spines[:].set_visible(False)
+
+
+def draw_example(name: str) -> Figure:
+    """The first example of an operator's page, of one with inputs: these, and what dmljax makes of them."""
+    examples = [one for one in EXAMPLES if one.desc.type == f"DML_OPERATOR_{name.upper()}"]
+    example = next((one for one in examples if one.inputs), examples[0])
+    arrays = example.arrays(of_inputs=True) | example.computed()
+    return draw({example.desc.member(field).name: array for field, array in arrays.items()})
+
+
+def main(path: str) -> None:
+    """Draws the README's picture: what goes into three operators, and what comes out."""
+    x = jnp.array([[0.0, 3.0, 0.0, 1.0], [5.0, -0.0, 0.0, 2.0]])
+    scores = jnp.array([[0.1, 2.5, -1.0, 0.3], [1.7, 0.2, 0.9, 1.7]])
+    count, coordinates = dmljax.nonzero_coordinates(x, size=4)
+    band = dmljax.diagonal_matrix1(None, -jnp.inf, diagonal_fill_begin=1, diagonal_fill_end=-1, output_sizes=(4, 4))
+    arrays = {
+        "scores": scores,
+        "activation_hardmax": dmljax.activation_hardmax(scores),
+        "x": x,
+        f"nonzero_coordinates: {count}": coordinates,
+        "diagonal_matrix1": band,
+    }
+    draw(arrays, cell=0.4).savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -98,6 +98,11 @@ def diagonal1(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
+def fill(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    output = TensorDesc(types["output"], ones(rank, 2, 3, 4))
+    return dmljax.FillValueConstantDesc(output=output, value_data_type=types["output"], value=3)
+
+
 def gather(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     return dmljax.GatherNdDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 4)),
@@ -182,6 +187,12 @@ CASES = {
         lambda desc, input: oracles.diagonal_matrix1(
             input, 3, begin=1, end=-1, sizes=desc.output.sizes, dtype=input.dtype
         ),
+    ),
+    "DML_OPERATOR_FILL_VALUE_CONSTANT": Case(
+        ("output",),
+        fill,
+        lambda desc: oracles.fill_value_constant(3, sizes=desc.output.sizes, dtype=desc.output.dtype),
+        of_value=lambda value: dmljax.fill_value_constant(value, output_sizes=(3, 4)),
     ),
     "DML_OPERATOR_GATHER_ND": Case(("input", "indices"), gather, gather_oracle, {"indices": 3}),
     "DML_OPERATOR_GATHER_ND1": Case(("input", "indices"), gather1, gather_oracle, {"indices": 3}),

@@ -114,6 +114,13 @@ def diagonal_matrix1(input: Arr | None, value: Any, *, begin: int, end: int, siz
     return output
 
 
+def fill_value_constant(value: Any, *, sizes: Sequence[int], dtype: Any) -> Arr:
+    output = np.empty(sizes, dtype)
+    for coordinate in np.ndindex(*sizes):
+        bits_of(output)[coordinate] = bits_of(np.array(value, dtype).reshape(1))[0]
+    return output
+
+
 def gather_nd1(input: Arr, indices: Arr, *, batch_dimension_count: int = 0) -> Arr:
     batch, tuple_size = batch_dimension_count, indices.shape[-1]
     source = bits_of(input)

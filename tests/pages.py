@@ -61,6 +61,11 @@ SUPPORT: dict[str, dict[str, list[tuple[str, int, int, str]]]] = {
     "DML_OPERATOR_DIAGONAL_MATRIX1": {
         "5_1": [("InputTensor", 2, 4, ALL), ("OutputTensor", 2, 4, ALL)],
     },
+    "DML_OPERATOR_FILL_VALUE_CONSTANT": {
+        "2_1": [("OutputTensor", 4, 4, UP_TO_32)],
+        "4_0": [("OutputTensor", 1, 8, UP_TO_32)],
+        "4_1": [("OutputTensor", 1, 8, ALL)],
+    },
     "DML_OPERATOR_GATHER_ND": {
         "2_1": [
             ("InputTensor", 4, 4, UP_TO_32),
@@ -108,6 +113,7 @@ MEMBERS = {
     "DML_OPERATOR_NONZERO_COORDINATES": "InputTensor OutputCountTensor OutputCoordinatesTensor",
     "DML_OPERATOR_DIAGONAL_MATRIX": "OutputTensor Offset Value",
     "DML_OPERATOR_DIAGONAL_MATRIX1": "InputTensor OutputTensor ValueDataType Value DiagonalFillBegin DiagonalFillEnd",
+    "DML_OPERATOR_FILL_VALUE_CONSTANT": "OutputTensor ValueDataType Value",
     "DML_OPERATOR_GATHER_ND": "InputTensor IndicesTensor OutputTensor InputDimensionCount IndicesDimensionCount",
     "DML_OPERATOR_GATHER_ND1": (
         "InputTensor IndicesTensor OutputTensor InputDimensionCount IndicesDimensionCount BatchDimensionCount"

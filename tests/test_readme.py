@@ -36,13 +36,19 @@ def test_the_code_prints_what_the_readme_says() -> None:
 
 
 def test_the_commands_print_what_the_readme_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (console,) = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+    console = "".join(re.findall(r"```console\n(.*?)```", README, re.DOTALL))
     blocks = re.findall(r"^\$ \.venv/bin/dmljax (.*)\n((?:[^$].*\n)*)", console, re.MULTILINE)
     assert len(blocks) == 2
     for arguments, said in blocks:
         main(arguments.split())
         printed, said = (re.sub(r"\d+\.\d{4} ms", "0.0000 ms", text) for text in (capsys.readouterr().out, said))
         assert printed == said
+
+
+def test_the_files_that_the_readme_names_are_there() -> None:
+    links = re.findall(r"\]\(([^):]+)\)", README)
+    assert len(links) >= 10
+    assert not [link for link in links if not (ROOT / link).exists()]
 
 
 def test_the_table_has_every_operator_in_the_order_of_the_registry() -> None:

@@ -1,4 +1,4 @@
-"""Operators that generate tensors: DIAGONAL_MATRIX and DIAGONAL_MATRIX1."""
+"""Operators that generate tensors: DIAGONAL_MATRIX, DIAGONAL_MATRIX1 and FILL_VALUE_CONSTANT."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,9 @@ from dmljax._operator import (
     FL_2_0,
     FL_2_1,
     FL_4_0,
+    FL_4_1,
     FL_5_1,
+    RANK_1_TO_8,
     RANK_2_TO_4,
     RANK_4,
     Float,
@@ -145,6 +147,11 @@ def _shift(distance: int, size: int, dtype: Any) -> Any:
     return np.array(min(distance, size), dtype)
 
 
+def _value_type_rule(desc: Any) -> Iterator[str]:
+    if desc.value_data_type is not desc.output.data_type:
+        yield f"ValueDataType must be {desc.output.data_type.name}; got {desc.value_data_type.name}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DiagonalMatrixDesc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX"):
     """`DML_DIAGONAL_MATRIX_OPERATOR_DESC`, lowered to `diagonal_matrix`."""
@@ -198,8 +205,7 @@ class DiagonalMatrix1Desc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1"):
         yield from same_type(self, "input", "output")
         yield from same_rank(self, "input", "output")
         yield from same_sizes(self, "input", "output")
-        if self.value_data_type is not self.output.data_type:
-            yield f"ValueDataType must be {self.output.data_type.name}; got {self.value_data_type.name}"
+        yield from _value_type_rule(self)
 
     def lower(self, input: Array | None = None) -> Array:
         return diagonal_matrix1(
@@ -210,3 +216,42 @@ class DiagonalMatrix1Desc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1"):
             output_sizes=self.output.sizes,
             dtype=self.output.dtype,
         )
+
+
+# FILL_VALUE_CONSTANT
+
+
+@operator_function
+def fill_value_constant(value: ScalarLike, *, output_sizes: Sequence[Size], dtype: DTypeLike | None = None) -> Array:
+    """Writes `value` everywhere; a number must fit `dtype` exactly where that is an integer type.
+
+    >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
+    [[13, 13, 13], [13, 13, 13]]
+    """
+    for axis, size in enumerate(output_sizes):
+        check_size(f"output_sizes[{axis}]", size, 0)
+    return jnp.broadcast_to(real_array("value", value), tuple(output_sizes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillValueConstantDesc(Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT"):
+    """`DML_FILL_VALUE_CONSTANT_OPERATOR_DESC`, lowered to `fill_value_constant`."""
+
+    output: Output
+    value_data_type: ValueType
+    value: ScalarUnion
+    support = {
+        FL_2_1: rows(RANK_4, output=UP_TO_32_BIT),
+        FL_4_0: rows(RANK_1_TO_8, output=UP_TO_32_BIT),
+        FL_4_1: rows(RANK_1_TO_8, output=UP_TO_64_BIT),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - ValueDataType is OutputTensor.DataType.
+        """
+        yield from _value_type_rule(self)
+
+    def lower(self) -> Array:
+        return fill_value_constant(self.value.item, output_sizes=self.output.sizes, dtype=self.output.dtype)

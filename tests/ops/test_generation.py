@@ -1,4 +1,4 @@
-"""DIAGONAL_MATRIX and DIAGONAL_MATRIX1; the pages' own examples run in test_every_operator.py."""
+"""DIAGONAL_MATRIX, DIAGONAL_MATRIX1 and FILL_VALUE_CONSTANT; the pages' own examples run in test_every_operator.py."""
 
 from typing import Any
 
@@ -296,3 +296,41 @@ def test_descs_compare_scalars_by_type_and_bits() -> None:
     as_int = desc(input=None, output=TensorDesc(DataType.INT32, (2, 3)), value_data_type=DataType.INT32, value=1)
     assert as_int.value != desc(value=1).value
     assert len({desc(value=0.0), desc(value=-0.0), desc(value=0)}) == 2
+
+
+# FILL_VALUE_CONSTANT
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_a_constant_is_copied_bit_for_bit(call: Any, dtype: Any) -> None:
+    for value in specials(dtype):
+        expected = oracles.fill_value_constant(value, sizes=(2, 3), dtype=dtype)
+        assert_same_bits(call(dmljax.fill_value_constant, np.array(value), output_sizes=(2, 3)), expected)
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (3, 0, 2), (1,) * 9])
+def test_a_constant_fills_any_sizes(call: Any, sizes: tuple[int, ...]) -> None:
+    expected = oracles.fill_value_constant(7, sizes=sizes, dtype="int8")
+    assert_same_bits(call(dmljax.fill_value_constant, np.int8(7), output_sizes=sizes), expected)
+    assert_same_bits(dmljax.fill_value_constant(7, output_sizes=sizes, dtype="int8"), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments", "error", "message"),
+    [
+        (300, {"output_sizes": (2,), "dtype": "uint8"}, InvalidDesc, r"value must be a whole number in \[0, 255\]"),
+        (0.5, {"output_sizes": (2,), "dtype": "int32"}, InvalidDesc, "value must be a whole number"),
+        (1, {"output_sizes": (2, -1)}, InvalidDesc, r"output_sizes\[1\] must be"),
+        (1, {"output_sizes": 3}, InvalidType, "output_sizes must be a sequence of"),
+        (jnp.ones(2), {"output_sizes": (2,)}, InvalidDesc, "value must be a scalar"),
+    ],
+)
+def test_a_constant_that_cannot_fill_is_refused(value: Any, arguments: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match="^fill_value_constant: " + message):
+        dmljax.fill_value_constant(value, **arguments)
+
+
+def test_a_fill_desc_must_name_the_type_of_its_output() -> None:
+    desc = dmljax.FillValueConstantDesc(output=TensorDesc(FLOAT32, (3,)), value_data_type=DataType.INT8, value=3)
+    with pytest.raises(InvalidDesc, match="ValueDataType must be FLOAT32; got INT8"):
+        dmljax.validate(desc)

@@ -662,5 +662,5 @@ def test_gather_desc_pads_the_output_with_leading_ones() -> None:
 @needs_x32
 def test_a_64_bit_desc_is_refused_without_64_bit_types_and_told_the_way_out() -> None:
     desc = one_hot_desc(indices=TensorDesc(INT64, (2, 1, 4)))
-    with pytest.raises(dmljax.Unsupported, match=r"IndicesTensor.DataType INT64 .* jax_enable_x64"):
+    with pytest.raises(dmljax.Unsupported, match=r"IndicesTensor.DataType must be .* jax_enable_x64 .*; got INT64"):
         dmljax.lower(desc)

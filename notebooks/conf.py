@@ -1,0 +1,37 @@
+"""The documentation site: `sphinx-build -W -n notebooks FOLDER`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the extension and the drawings beside this file
+
+import dmljax
+
+project, author, copyright = "dmljax", "the dmljax developers", "the dmljax developers"
+version = release = dmljax.__version__
+
+# myst_nb: pages in Markdown, and notebooks as they are kept, outputs included.
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "matplotlib.sphinxext.plot_directive",
+    "sphinx_copybutton",
+    "operator_pages",
+]
+nb_execution_mode = "off"  # the tests run the notebooks, and see that what stands in them is what they print
+myst_heading_anchors = 3
+exclude_patterns = ["models"]
+
+default_role = "code"  # docstrings have names in single backquotes
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+plot_html_show_source_link = False
+plot_html_show_formats = False
+plot_formats = [("png", 120)]
+plot_working_directory = str(Path(__file__).parent)
+
+html_theme = "furo"
+html_favicon = "favicon.svg"
+html_title = f"dmljax {release}"
+html_copy_source = False
+html_show_sphinx = False

@@ -1,0 +1,135 @@
+"""The directives of the reference: what dmljax knows of an operator, and the table of all, made from the code."""
+
+import contextlib
+import io
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import dmljax
+from dmljax.__main__ import main
+from dmljax._describe import (
+    OPERATOR_COUNT,
+    OPERATORS_HEAD,
+    explanation,
+    find_operator,
+    function_name,
+    markdown_table,
+    operator_rows,
+)
+from dmljax._operator import OPERATORS
+from dmljax._types import LATEST
+
+
+class OperatorFunctionDirective(SphinxDirective):
+    """The function of the operator that the argument names, and a drawing of its first example."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        name = function_name(find_operator(self.arguments[0]))
+        text = FUNCTION.format(name=name)
+        return self.parse_text_to_nodes(text)
+
+
+FUNCTION = """\
+```{{eval-rst}}
+.. autofunction:: dmljax.{name}
+
+.. plot::
+
+   from drawing import draw_example
+   draw_example("{name}")
+```
+"""
+
+
+class OperatorDescriptorDirective(SphinxDirective):
+    """Members, rules and support tables of the operator that the argument names."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        known = explanation(find_operator(self.arguments[0]))
+        members = [
+            (f"`{one['name']}`", f"`{one['field']}`", one["kind"] + (", optional" if one["optional"] else ""))
+            for one in known["members"]
+        ]
+        support = [
+            (
+                level.removeprefix("DML_FEATURE_LEVEL_"),
+                tensor,
+                "{} to {}".format(*cell["dimension_counts"]),
+                " ".join(cell["data_types"]),
+            )
+            for level, cells in known["support"].items()
+            for tensor, cell in cells.items()
+        ]
+        lines = [
+            f"`{known['desc']}` has these members, in the order of `directml.h`:",
+            "",
+            *markdown_table(members, ("member", "field", "")),
+            "",
+            "Its rules, besides the tables:",
+            "",
+            *(f"- {rule}" for rule in known["rules"]),
+            "",
+            *markdown_table(support, ("from level", "tensor", "dimension counts", "data types")),
+        ]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+class OperatorsDirective(SphinxDirective):
+    """All operators, each with a link to its page."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [(f"[{row[0]}](operators/{row[0].lower()}.md)" if row[0] else "", *row[1:]) for row in operator_rows()]
+        counted = f"{len(OPERATORS)} of the {OPERATOR_COUNT} operators of {LATEST}."
+        return self.parse_text_to_nodes("\n".join([counted, "", *markdown_table(rows, OPERATORS_HEAD)]))
+
+
+class PublicNamesDirective(SphinxDirective):
+    """Every public name that is no operator's, with its documentation."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = ["```{eval-rst}"]
+        for name in self.content:
+            value = getattr(dmljax, name)
+            kind = "exception" if isinstance(value, type) and issubclass(value, Exception) else "class"
+            lines += [f".. auto{kind if isinstance(value, type) else 'function'}:: dmljax.{name}"]
+            lines += ["   :members:"] if isinstance(value, type) and kind == "class" else []
+            lines.append("")
+        return self.parse_text_to_nodes("\n".join([*lines, "```"]))
+
+    has_content = True
+
+
+class CommandHelpDirective(SphinxDirective):
+    """The help of each command."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = []
+        for command in ([], ["run"], ["check"], ["ops"], ["explain"]):
+            with contextlib.redirect_stdout(io.StringIO()) as help_text, contextlib.suppress(SystemExit):
+                main([*command, "--help"])
+            lines += [
+                f"## {' '.join(['dmljax', *command])}",
+                "",
+                "```text",
+                *help_text.getvalue().splitlines(),
+                "```",
+                "",
+            ]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Adds the directives."""
+    app.add_directive("operator-function", OperatorFunctionDirective)
+    app.add_directive("operator-descriptor", OperatorDescriptorDirective)
+    app.add_directive("operators", OperatorsDirective)
+    app.add_directive("public-names", PublicNamesDirective)
+    app.add_directive("command-help", CommandHelpDirective)
+    return {"parallel_read_safe": True}

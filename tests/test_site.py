@@ -1,0 +1,93 @@
+"""The documentation: built with warnings as errors, complete, without a broken link, and well in a browser.
+
+Needs the extra `docs`, and Chromium for the browser; what is missing is skipped.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import dmljax
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", str(NOTEBOOKS), str(folder)]
+    subprocess.run([*build, "-d", str(folder / "doctrees")], check=True, timeout=300)
+    return folder
+
+
+def test_every_operator_has_a_page_with_everything(site: Path) -> None:
+    for type_, operator in dmljax.OPERATORS.items():
+        name = type_.removeprefix("DML_OPERATOR_").lower()
+        page = (site / "operators" / f"{name}.html").read_text()
+        for part in (f"dmljax.{name}", operator.__name__, "wrong or silent", "Relatives", "PyTorch", "ONNX", "NumPy"):
+            assert part in page
+        for member in operator.members():
+            assert member.name in page
+        assert re.search(rf'src="[^"]*{name}-1\.png"', page)
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    pages = "".join(page.read_text() for page in site.rglob("*.html"))
+    for name in vars(dmljax):
+        if not name.startswith("_") and name not in ("importers", "ops", "examples", "OPERATORS", "NonzeroCoordinates"):
+            assert f"dmljax.{name}" in pages
+
+
+def test_no_link_is_broken(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for target in re.findall(r'(?:href|src)="([^"#?]+)["#?]', page.read_text()):
+            if not re.match(r"[a-z]+:", target):
+                assert (page.parent / unquote(target)).exists(), f"{page.name}: {target}"
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """The site, served on this machine."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_the_site_is_well_in_a_browser(site: Path, address: str) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the extra `docs` is not installed")
+    said: list[str] = []
+    with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM) as browser:
+        page = browser.new_page()
+        page.on("console", lambda message: said.append(f"{page.url}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"{page.url}: {error}"))
+        page.on("requestfailed", lambda request: said.append(f"{page.url}: {request.url}"))
+        for file in sorted(site.rglob("*.html")):
+            page.goto(f"{address}/{file.relative_to(site)}")
+            assert page.title()
+            widths = page.eval_on_selector_all("article img", "images => images.map(image => image.naturalWidth)")
+            assert all(widths), f"{file.name}: {widths}"
+            assert widths or not re.match(r"[1-5]-", file.name)
+        page.goto(f"{address}/index.html")
+        page.fill("input[name=q]", "gather_nd1")
+        page.press("input[name=q]", "Enter")
+        page.wait_for_selector("#search-results a[href*='operators/gather_nd1']", timeout=20_000)
+    assert not said
