@@ -10,7 +10,9 @@ import dmljax
 from dmljax._checks import nearest
 from dmljax._errors import InvalidDesc
 from dmljax._operator import OPERATOR_PREFIX, OPERATORS, Cell, Operator, to_json
-from dmljax._types import DataType, FeatureLevel
+from dmljax._scalars import Scalar
+from dmljax._tensor import TensorDesc
+from dmljax._types import DataType, FeatureLevel, HeaderEnum
 from dmljax.examples import EXAMPLES, shown_example
 
 OPERATOR_COUNT = 177  # of DML_FEATURE_LEVEL_6_4
@@ -183,6 +185,33 @@ def explained(operator: type[Operator], width: int) -> str:
             *shown_example(example),
         ]
     )
+
+
+def desc_example(operator: type[Operator]) -> list[str]:
+    """A session that computes the operator's first example by its descriptor, as one would type it."""
+    example = next(example for example in EXAMPLES if isinstance(example.desc, operator))
+    values = [(member.field, getattr(example.desc, member.field)) for member in operator.members()]
+    members = [f"...     {field}={_source(value)}," for field, value in values if value is not None]
+    arrays = example.arrays(of_inputs=True)
+    inputs = [f"{field}=np.array({array.tolist()}, dtype={array.dtype.name!r})" for field, array in arrays.items()]
+    call = (
+        [">>> print(compute())"]
+        if not inputs
+        else [">>> print(compute(", *(f"...     {one}," for one in inputs), "... ))"]
+    )
+    lines = [f">>> desc = dmljax.{operator.__name__}(", *members, "... )", ">>> compute = dmljax.lower(desc)", *call]
+    return [*(line.replace("'", '"') for line in lines), *str(dmljax.lower(example.desc)(**arrays)).splitlines()]
+
+
+def _source(value: Any) -> str:
+    match value:
+        case TensorDesc():
+            return f"dmljax.TensorDesc({value.data_type.name!r}, {value.sizes})"
+        case Scalar():
+            return repr(value.item.item())
+        case HeaderEnum():
+            return f"dmljax.{value!r}"
+    return repr(value)
 
 
 def _wrapped(documentation: str, width: int) -> Iterator[str]:

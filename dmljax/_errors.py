@@ -6,19 +6,41 @@ from typing import Any
 
 
 class DmlError(Exception):
-    """Everything that dmljax refuses, whatever the reason."""
+    """Everything that dmljax refuses, whatever the reason.
+
+    >>> try:
+    ...     one_hot(jnp.array([[0]]), jnp.array([0, 1]), axis=2, depth=3)
+    ... except DmlError as error:
+    ...     print(error)
+    one_hot: axis must be in [-2, 2); got 2
+    """
 
 
 class InvalidDesc(DmlError, ValueError):
-    """A value, shape or descriptor breaks a rule of its operator."""
+    """A value, shape or descriptor breaks a rule of its operator.
+
+    >>> TensorDesc("FLOAT32", sizes=(2, 0))
+    Traceback (most recent call last):
+    dmljax._errors.InvalidDesc: Sizes must be at least 1 each; got {2,0}
+    """
 
 
 class InvalidType(DmlError, TypeError):
-    """An argument is of a kind or data type that its operator does not take."""
+    """An argument is of a kind or data type that its operator does not take.
+
+    >>> activation_hardmax([[1.0, 2.0]])
+    Traceback (most recent call last):
+    dmljax._errors.InvalidType: activation_hardmax: input must be a JAX or NumPy array; got list
+    """
 
 
 class Unsupported(DmlError, NotImplementedError):
-    """A valid request that dmljax, or JAX as it is configured, cannot carry out."""
+    """A valid request that dmljax, or JAX as it is configured, cannot carry out.
+
+    >>> from_json({"Type": "DML_OPERATOR_NO_SUCH_THING"})
+    Traceback (most recent call last):
+    dmljax._errors.Unsupported: Type must be an operator that `dmljax ops` lists; got 'DML_OPERATOR_NO_SUCH_THING'
+    """
 
 
 @contextmanager

@@ -90,6 +90,9 @@ class Operator:
 
     A subclass names its type, annotates its members in the header's order, copies its page's support tables, yields a
     sentence for each documented rule that it breaks, and calls its function on arrays of its tensors' sizes.
+
+    >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
+    ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
     """
 
     type: ClassVar[str]
@@ -202,7 +205,12 @@ def _listed(things: Any) -> str:
 
 
 def broken_rules(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
-    """Everything that keeps a device of `feature_level` from accepting `desc`, a sentence each."""
+    """Everything that keeps a device of `feature_level` from accepting `desc`, a sentence each.
+
+    >>> tensor = TensorDesc("FLOAT32", (2, 3))
+    >>> broken_rules(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="2_0")[0]
+    'InputTensor.DimensionCount must be 4 to 5; got 2'
+    """
     level = _level(desc, feature_level)
     tables = [table for introduced, table in sorted(desc.support.items()) if introduced <= level]
     if not tables:

@@ -41,7 +41,11 @@ class HeaderEnum(enum.IntEnum):
 
 
 class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
-    """`DML_TENSOR_DATA_TYPE`: the type of a tensor's elements."""
+    """`DML_TENSOR_DATA_TYPE`: the type of a tensor's elements.
+
+    >>> DataType("FLOAT16").dtype, DataType["UINT4"].bits
+    (dtype('float16'), 4)
+    """
 
     UNKNOWN = 0
     FLOAT32 = 1
@@ -110,14 +114,22 @@ LATEST = max(FeatureLevel)
 
 
 class TensorFlags(HeaderEnum, prefix="DML_TENSOR_FLAG_"):
-    """`DML_TENSOR_FLAGS`: whether DirectML keeps a copy of the tensor's data."""
+    """`DML_TENSOR_FLAGS`: whether DirectML keeps a copy of the tensor's data.
+
+    >>> TensorDesc("FLOAT32", (2, 3), flags="OWNED_BY_DML").flags
+    TensorFlags.OWNED_BY_DML
+    """
 
     NONE = 0
     OWNED_BY_DML = 1
 
 
 class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
-    """`DML_AXIS_DIRECTION`: which of several equal elements counts, the first or the last."""
+    """`DML_AXIS_DIRECTION`: which of several equal elements counts, the first or the last.
+
+    >>> argmax(jnp.array([3, 7, 7]), axes=0, axis_direction=AxisDirection.DECREASING).tolist()
+    [2]
+    """
 
     INCREASING = 0
     DECREASING = 1

@@ -13,6 +13,7 @@ from dmljax.__main__ import main
 from dmljax._describe import (
     OPERATOR_COUNT,
     OPERATORS_HEAD,
+    desc_example,
     explanation,
     find_operator,
     function_name,
@@ -52,7 +53,8 @@ class OperatorDescriptorDirective(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        known = explanation(find_operator(self.arguments[0]))
+        operator = find_operator(self.arguments[0])
+        known = explanation(operator)
         members = [
             (f"`{one['name']}`", f"`{one['field']}`", one["kind"] + (", optional" if one["optional"] else ""))
             for one in known["members"]
@@ -77,6 +79,10 @@ class OperatorDescriptorDirective(SphinxDirective):
             *(f"- {rule}" for rule in known["rules"]),
             "",
             *markdown_table(support, ("from level", "tensor", "dimension counts", "data types")),
+            "",
+            "```pycon",
+            *desc_example(operator),
+            "```",
         ]
         return self.parse_text_to_nodes("\n".join(lines))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dmljax
+from dmljax._describe import desc_example
 
 MODULES = [
     importlib.import_module(info.name)
@@ -47,3 +48,21 @@ def test_there_are_examples_to_run() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
     examples = sum(len(test.examples) for module in MODULES for test in finder.find(module))
     assert examples >= 2 * len(dmljax.OPERATORS)
+
+
+@pytest.mark.parametrize("name", sorted(dmljax.OPERATORS))
+def test_the_example_of_every_descriptor_runs(name: str) -> None:
+    session = [line or "<BLANKLINE>" for line in desc_example(dmljax.OPERATORS[name])]
+    test = doctest.DocTestParser().get_doctest("\n".join(session) + "\n", {"dmljax": dmljax, "np": np}, name, None, 0)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(test)
+    assert runner.summarize(verbose=False) == (0, 3)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "OPERATORS"])
+def test_every_public_name_has_a_running_example(name: str) -> None:
+    value = NAMES[name]
+    if isinstance(value, type) and issubclass(value, dmljax.Operator) and value is not dmljax.Operator:
+        return  # one is made of the page's, above
+    finder = doctest.DocTestFinder(exclude_empty=True, recurse=isinstance(value, type))
+    assert any(test.examples for test in finder.find(value, name))

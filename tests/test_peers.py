@@ -133,3 +133,29 @@ def test_gather_nd_and_its_gradient_are_torchs_indexing() -> None:
     weights = np.arange(9, dtype=np.float32)
     (gathered * torch.from_numpy(weights)).sum().backward()
     same(jax.grad(lambda x: (dmljax.gather_nd(x, indices) * weights).sum())(input), tensor.grad.numpy())
+
+
+# What the README says of the peers. When one of them changes, the README does.
+
+SUBNORMALS = np.array([[1e-40, 2e-40, 0]], np.float32)
+
+
+def test_onnxruntime_counts_subnormals_and_refuses_an_index_out_of_range() -> None:
+    assert onnxruntime_run("Hardmax", [SUBNORMALS], axis=-1).tolist() == [[0, 1, 0]]
+    assert onnxruntime_run("NonZero", [SUBNORMALS]).tolist() == [[0, 0], [0, 1]]
+    with pytest.raises(Exception, match="GatherND"):
+        onnxruntime_run("GatherND", [np.arange(3, dtype=np.float32), np.array([[5]])])
+
+
+def test_pytorch_counts_subnormals_and_refuses_what_the_readme_says() -> None:
+    torch = pytest.importorskip("torch")
+    assert torch.argmax(torch.tensor(SUBNORMALS), -1).tolist() == [1]
+    assert torch.nonzero(torch.tensor(SUBNORMALS)).tolist() == [[0, 0], [0, 1]]
+    assert torch.nonzero_static(torch.tensor([0, 3.0, 0]), size=3).tolist() == [[1], [-1], [-1]]
+    for index in (-1, 7):
+        with pytest.raises(RuntimeError, match="Class values must be"):
+            torch.nn.functional.one_hot(torch.tensor([index]), 5)
+    with pytest.raises(IndexError, match="out of bounds"):
+        torch.arange(3.0)[torch.tensor([5])]
+    with pytest.raises(TypeError, match="must be int"):
+        torch.argmax(torch.tensor(SUBNORMALS), dim=(0, 1))

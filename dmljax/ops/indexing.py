@@ -137,7 +137,12 @@ class OneHotDesc(Operator, type="DML_OPERATOR_ONE_HOT"):
 
 
 class NonzeroCoordinates(NamedTuple):
-    """How many elements are not zero, and where they are, in rows past the count `fill_value`."""
+    """How many elements are not zero, and where they are, in rows past the count `fill_value`.
+
+    >>> count, coordinates = nonzero_coordinates(jnp.array([0, 7, 0]))
+    >>> int(count), coordinates.tolist()
+    (1, [[1], [0], [0]])
+    """
 
     count: Array  # type: ignore[assignment]  # hides tuple.count, as nobody counts in a pair
     coordinates: Array
