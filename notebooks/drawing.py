@@ -15,18 +15,20 @@ from dmljax.examples import EXAMPLES
 
 
 def draw(arrays: Mapping[str, Any], *, cell: float = 0.45, columns: int | None = None) -> Figure:
-    """The arrays side by side, each number in a coloured cell: darker is larger, grey is infinite or NaN.
+    """The arrays side by side, each number in a coloured cell: darker is further from 0, grey is infinite or NaN.
 
     What has more than two dimensions is shown as matrices below each other, what has fewer as one row.
     """
     grids = {title: _grid(array) for title, array in arrays.items()}
     columns = columns or len(grids)
     rows = -(-len(grids) // columns)
-    width = sum(sorted((grid.shape[1] + 1.2 for grid in grids.values()), reverse=True)[:columns])
-    height = rows * (max(grid.shape[0] for grid in grids.values()) + 1.4)
-    figure = plt.figure(figsize=(max(width * cell, 2.5), height * cell), layout="constrained")
-    ratios = [max(grid.shape[1] for grid in list(grids.values())[column::columns]) for column in range(columns)]
-    places = figure.subplots(rows, columns, squeeze=False, width_ratios=ratios).ravel()
+    # In cells; a title takes about a fifth of one for each character.
+    sizes = [(grid.shape[0], max(grid.shape[1], 0.2 * len(title))) for title, grid in grids.items()]
+    widths = [max(width for _, width in sizes[column::columns]) for column in range(columns)]
+    heights = [max(height for height, _ in sizes[row * columns :][:columns]) for row in range(rows)]
+    size = (max(sum(widths) + 0.4 * columns, 5) * cell, (sum(heights) + 1.2 * rows) * cell)
+    figure = plt.figure(figsize=size, layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False, width_ratios=widths, height_ratios=heights).ravel()
     for place, (title, grid) in zip(places, grids.items(), strict=False):
         _draw_grid(place, title, grid)
     for place in places[len(grids) :]:
@@ -45,18 +47,18 @@ def _grid(array: Any) -> np.ndarray[Any, Any]:
 
 
 def _draw_grid(place: Axes, title: str, grid: np.ndarray[Any, Any]) -> None:
-    numbers = np.array([[np.nan if value is None else float(value) for value in row] for row in grid])
-    finite = numbers[np.isfinite(numbers)]
-    lowest, highest = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    numbers = np.array([[np.nan if value is None else abs(float(value)) for value in row] for row in grid])
+    largest = max(numbers[np.isfinite(numbers)], default=0) or 1
     colours = np.ma.masked_invalid(numbers)
     map_ = plt.get_cmap("Blues").with_extremes(bad="#dddddd")
-    place.imshow(colours, cmap=map_, vmin=lowest, vmax=highest + 0.35 * (highest - lowest or 1), aspect="equal")
+    place.imshow(colours, cmap=map_, vmin=0, vmax=1.35 * largest, aspect="equal")
+    place.set_anchor("NW")
     for (row, column), value in np.ndenumerate(grid):
         if value is None:
             place.add_patch(plt.Rectangle((column - 0.51, row - 0.51), 1.02, 1.02, color="white"))
         else:
             place.text(column, row, f"{float(value):g}", ha="center", va="center", fontsize=8)
-    place.set_title(title, fontsize=9)
+    place.set_title(title, fontsize=9, loc="left")
     place.set_xticks(np.arange(-0.5, grid.shape[1]), labels=[])
     place.set_yticks(np.arange(-0.5, grid.shape[0]), labels=[])
     place.grid(color="white", linewidth=1.5)
