@@ -1,4 +1,4 @@
-"""The documentation site: `sphinx-build -W -n notebooks FOLDER`."""
+"""The documentation site: `sphinx-build -q -W -n notebooks FOLDER`."""
 
 import sys
 from pathlib import Path
@@ -35,3 +35,13 @@ html_favicon = "favicon.svg"
 html_title = f"dmljax {release}"
 html_copy_source = False
 html_show_sphinx = False
+
+
+def setup(app):
+    """Keeps what MyST-NB extracts from notebooks inside the folder that was named; it would lay it beside that."""
+    inside = Path(app.outdir) / ".notebooks"
+
+    def move(app):
+        app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=str(inside))
+
+    app.connect("builder-inited", move, priority=900)  # after MyST-NB's own

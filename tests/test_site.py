@@ -26,10 +26,11 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
     pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
-    folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", str(NOTEBOOKS), str(folder)]
-    subprocess.run([*build, "-d", str(folder / "doctrees")], check=True, timeout=300)
-    return folder
+    around = tmp_path_factory.mktemp("around")
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", str(NOTEBOOKS), "site"]
+    subprocess.run(build, check=True, timeout=300, cwd=around)
+    assert [path.name for path in around.iterdir()] == ["site"]  # nothing is written beside it
+    return around / "site"
 
 
 def test_every_operator_has_a_page_with_everything(site: Path) -> None:
