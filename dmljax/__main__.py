@@ -135,7 +135,7 @@ def _emit(model: Model, options: argparse.Namespace) -> int:
     platform = PLATFORMS[options.platform] if options.platform else None
     texts = {}
     for name, dispatchable in model.dispatchables.items():
-        with model.part("dispatchables", name):
+        with model.part(*model.desc_place(name)):
             traced = trace(dispatchable.desc)
         if options.emit == "jaxpr":
             texts[name] = str(traced.jaxpr)
