@@ -18,8 +18,8 @@ import dmljax
 from dmljax import DmlError, FeatureLevel
 from dmljax._checks import UINT_MAX, integer_in, named
 from dmljax._describe import (
-    OPERATOR_COUNT,
     OPERATORS_HEAD,
+    coverage,
     explained,
     explanation,
     find_operator,
@@ -29,7 +29,6 @@ from dmljax._describe import (
     table,
 )
 from dmljax._errors import InvalidDesc
-from dmljax._operator import OPERATORS
 from dmljax._types import LATEST
 from dmljax.importers._printing import printable, result_json, result_pieces
 from dmljax.importers.dxdispatch import Finding, InvalidModel, Model, UnreadableModel, load
@@ -187,7 +186,7 @@ def ops(options: argparse.Namespace) -> int:
         return 0
     show = markdown_table if options.markdown else table
     print("\n".join(show(operator_rows(), OPERATORS_HEAD)))
-    print(f"\n{len(OPERATORS)} of the {OPERATOR_COUNT} operators of {LATEST}")
+    print(f"\n{coverage()}")
     return 0
 
 

@@ -12,8 +12,8 @@ from dmljax._errors import InvalidDesc
 from dmljax._operator import OPERATOR_PREFIX, OPERATORS, Cell, Operator, to_json
 from dmljax._scalars import Scalar
 from dmljax._tensor import TensorDesc
-from dmljax._types import DataType, FeatureLevel, HeaderEnum
-from dmljax.examples import EXAMPLES, shown_example
+from dmljax._types import LATEST, FeatureLevel, HeaderEnum
+from dmljax.examples import examples_of, shown_example
 
 OPERATOR_COUNT = 177  # of DML_FEATURE_LEVEL_6_4
 
@@ -24,18 +24,13 @@ def find_operator(name: str) -> type[Operator]:
     wanted = plain.upper().replace("-", "_").removeprefix(OPERATOR_PREFIX)
     if OPERATOR_PREFIX + wanted in OPERATORS:
         return OPERATORS[OPERATOR_PREFIX + wanted]
-    hint = nearest(wanted, (known.removeprefix(OPERATOR_PREFIX) for known in OPERATORS))
+    hint = nearest(wanted, (known.short_name for known in OPERATORS.values()))
     raise InvalidDesc(f"the operator must be one that `dmljax ops` lists; got {name!r}{hint}")
-
-
-def short_name(operator: type[Operator]) -> str:
-    """The type without its prefix, as pages and formats abridge it."""
-    return operator.type.removeprefix(OPERATOR_PREFIX)
 
 
 def function_name(operator: type[Operator]) -> str:
     """The name of the operator's function in dmljax."""
-    return short_name(operator).lower()
+    return operator.short_name.lower()
 
 
 # All operators
@@ -58,10 +53,15 @@ def _cells(operator: type[Operator], table: Mapping[str, Cell]) -> dict[str, dic
     return {
         operator.member(field).name: {
             "dimension_counts": [cell.ranks[0], cell.ranks[-1]],
-            "data_types": [data_type.name for data_type in DataType if data_type in cell.data_types],
+            "data_types": cell.data_type_names,
         }
         for field, cell in table.items()
     }
+
+
+def coverage() -> str:
+    """How many of the operators there are."""
+    return f"{len(OPERATORS)} of the {OPERATOR_COUNT} operators of {LATEST}"
 
 
 OPERATORS_HEAD = ("operator", "level", "tensors", "ranks", "data types")
@@ -126,10 +126,17 @@ def explanation(operator: type[Operator]) -> dict[str, Any]:
                 "inputs": {key: array.tolist() for key, array in example.arrays(of_inputs=True).items()},
                 "outputs": {key: array.tolist() for key, array in example.arrays(of_inputs=False).items()},
             }
-            for example in EXAMPLES
-            if isinstance(example.desc, operator)
+            for example in examples_of(operator)
         ],
     }
+
+
+def member_rows(operator: type[Operator]) -> list[tuple[str, str, str]]:
+    """Each member with its field and what it can be."""
+    return [
+        (member.name, member.field, member.kind.description + (", optional" if member.is_optional else ""))
+        for member in operator.members()
+    ]
 
 
 def signature(operator: type[Operator]) -> str:
@@ -151,10 +158,7 @@ def rules(operator: type[Operator]) -> list[str]:
 def explained(operator: type[Operator], width: int) -> str:
     """An operator for a reader: what it computes, its members, rules and support tables, and an example."""
     known = explanation(operator)
-    members = [
-        (member["name"], member["field"] + "=", member["kind"] + (", optional" if member["optional"] else ""))
-        for member in known["members"]
-    ]
+    members = [(name, f"{field}=", kind) for name, field, kind in member_rows(operator)]
     support = [
         (_level(level) if first else "", tensor, *_cell_texts(cell))
         for level, cells in known["support"].items()
@@ -165,7 +169,7 @@ def explained(operator: type[Operator], width: int) -> str:
         for rule in known["rules"]
         for line in textwrap.wrap(rule, width, initial_indent="  - ", subsequent_indent="    ")
     ]
-    example = next(example for example in EXAMPLES if isinstance(example.desc, operator))
+    example = examples_of(operator)[0]
     return "\n".join(
         [
             known["operator"],
@@ -182,14 +186,14 @@ def explained(operator: type[Operator], width: int) -> str:
             *table(support, ("level", "tensor", "ranks", "data types"), indent="  "),
             "",
             "An example",
-            *shown_example(example),
+            *shown_example(example, example.computed()),
         ]
     )
 
 
 def desc_example(operator: type[Operator]) -> list[str]:
     """A session that computes the operator's first example by its descriptor, as one would type it."""
-    example = next(example for example in EXAMPLES if isinstance(example.desc, operator))
+    example = examples_of(operator)[0]
     values = [(member.field, getattr(example.desc, member.field)) for member in operator.members()]
     members = [f"...     {field}={_source(value)}," for field, value in values if value is not None]
     arrays = example.arrays(of_inputs=True)

@@ -59,14 +59,18 @@ class Cell:
     ranks: range
     data_types: frozenset[DataType]
 
+    @property
+    def data_type_names(self) -> list[str]:
+        """The data types in the order of the header."""
+        return [data_type.name for data_type in DataType if data_type in self.data_types]
+
     def broken_rules(self, name: str, tensor: TensorDesc) -> Iterator[str]:
         if tensor.rank not in self.ranks:
             lowest, highest = self.ranks[0], self.ranks[-1]
             allowed = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
             yield f"{name}.DimensionCount must be {allowed}; got {tensor.rank}"
         if tensor.data_type not in self.data_types:
-            allowed = ", ".join(data_type.name for data_type in DataType if data_type in self.data_types)
-            yield f"{name}.DataType must be one of {allowed}; got {tensor.data_type.name}"
+            yield f"{name}.DataType must be one of {', '.join(self.data_type_names)}; got {tensor.data_type.name}"
 
 
 def rows(ranks: range, **tensors: frozenset[DataType] | Cell) -> Mapping[str, Cell]:
@@ -96,11 +100,12 @@ class Operator:
     """
 
     type: ClassVar[str]
+    short_name: ClassVar[str]  # the type without its prefix, as pages and formats abridge it
     support: ClassVar[Mapping[FeatureLevel, Mapping[str, Cell]]]
 
     def __init_subclass__(cls, type: str | None = None) -> None:
         if type is not None:
-            cls.type = type
+            cls.type, cls.short_name = type, type.removeprefix(OPERATOR_PREFIX)
             OPERATORS[type] = cls
 
     def __post_init__(self) -> None:
@@ -293,7 +298,7 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
                 arrays[field] = _matching(desc.member(field).name, arrays[field], tensor)
         return _lowered(desc, *arrays.values())
 
-    lowered.__name__ = lowered.__qualname__ = desc.type.removeprefix(OPERATOR_PREFIX).lower()
+    lowered.__name__ = lowered.__qualname__ = desc.short_name.lower()
     lowered.__doc__ = f"{desc.type} for one descriptor."
     lowered.__signature__ = signature  # type: ignore[attr-defined]
     return lowered
@@ -355,7 +360,7 @@ def from_json(json: Any) -> Operator:
     (1, 1, 2, 3)
     """
     if not isinstance(json, Mapping):
-        raise InvalidType(f"an operator must be an object; got {json!r}")
+        raise InvalidType(f"an operator must be an object; got {shown(json)}")
     rest = dict(json)
     operator = operator_named("Type", rest.pop("Type", rest.pop("type", None)))
     with within(operator.type):
@@ -372,7 +377,7 @@ def operator_named(member: str, spelled: Any) -> type[Operator]:
     name = json_string(member, spelled).removeprefix(OPERATOR_PREFIX)
     operator = OPERATORS.get(OPERATOR_PREFIX + name)
     if operator is None:
-        hint = nearest(name, (known.removeprefix(OPERATOR_PREFIX) for known in OPERATORS))
+        hint = nearest(name, (known.short_name for known in OPERATORS.values()))
         raise Unsupported(f"{member} must be an operator that `dmljax ops` lists; got {shown(spelled)}{hint}")
     return operator
 

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import dmljax
-from dmljax.examples import EXAMPLES
+from dmljax._describe import find_operator
+from dmljax.examples import examples_of
 
 
 def draw(arrays: Mapping[str, Any], *, cell: float = 0.45, columns: int | None = None) -> Figure:
@@ -68,7 +69,7 @@ def _draw_grid(place: Axes, title: str, grid: np.ndarray[Any, Any]) -> None:
 
 def draw_example(name: str) -> Figure:
     """The first example of an operator's page, of one with inputs: these, and what dmljax makes of them."""
-    examples = [one for one in EXAMPLES if one.desc.type == f"DML_OPERATOR_{name.upper()}"]
+    examples = examples_of(find_operator(name))
     example = next((one for one in examples if one.inputs), examples[0])
     arrays = example.arrays(of_inputs=True) | example.computed()
     return draw({example.desc.member(field).name: array for field, array in arrays.items()})

@@ -11,17 +11,16 @@ from sphinx.util.docutils import SphinxDirective
 import dmljax
 from dmljax.__main__ import main
 from dmljax._describe import (
-    OPERATOR_COUNT,
     OPERATORS_HEAD,
+    coverage,
     desc_example,
     explanation,
     find_operator,
     function_name,
     markdown_table,
+    member_rows,
     operator_rows,
 )
-from dmljax._operator import OPERATORS
-from dmljax._types import LATEST
 
 
 class OperatorFunctionDirective(SphinxDirective):
@@ -55,10 +54,7 @@ class OperatorDescriptorDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         operator = find_operator(self.arguments[0])
         known = explanation(operator)
-        members = [
-            (f"`{one['name']}`", f"`{one['field']}`", one["kind"] + (", optional" if one["optional"] else ""))
-            for one in known["members"]
-        ]
+        members = [(f"`{name}`", f"`{field}`", kind) for name, field, kind in member_rows(operator)]
         support = [
             (
                 level.removeprefix("DML_FEATURE_LEVEL_"),
@@ -92,8 +88,7 @@ class OperatorsDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         rows = [(f"[{row[0]}](operators/{row[0].lower()}.md)" if row[0] else "", *row[1:]) for row in operator_rows()]
-        counted = f"{len(OPERATORS)} of the {OPERATOR_COUNT} operators of {LATEST}."
-        return self.parse_text_to_nodes("\n".join([counted, "", *markdown_table(rows, OPERATORS_HEAD)]))
+        return self.parse_text_to_nodes("\n".join([f"{coverage()}.", "", *markdown_table(rows, OPERATORS_HEAD)]))
 
 
 class PublicNamesDirective(SphinxDirective):

@@ -29,9 +29,9 @@ def opened(path: Path, at_most: int) -> Any:
         if status.st_size > at_most:
             raise InvalidDesc(f"must hold at most {at_most} bytes; got {status.st_size} in '{path}'")
         return path.open("rb")
+    except InvalidDesc:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        if isinstance(error, InvalidDesc):
-            raise
         raise InvalidDesc(f"must be a file that can be read; got '{path}' ({_reason(error)})") from None
 
 
@@ -108,6 +108,11 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
     return (bytes_of_rows.transpose(2, 0, 1).astype(np.float32) / np.float32(255)).astype(data_type.dtype)
 
 
+def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
+    """The elements that lie whole in a buffer: a view."""
+    return data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
+
+
 def target_in(folder: Path, target: str) -> Path:
     """The file that `target` names inside `folder`; what lies elsewhere, by a link as well, is refused."""
     root = folder.resolve()
@@ -146,7 +151,7 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
     check_writable(suffix, data.size, data_type, dimensions)
     values: Any = None
     if suffix in (".npy", *IMAGES):
-        elements = data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
+        elements = whole_elements(data, data_type)
         values = elements[: math.prod(dimensions)].reshape(dimensions) if dimensions else elements
     image = io.BytesIO()  # encoded before the file that may lie there is touched
     if suffix in IMAGES:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from dmljax._checks import shown
 from dmljax._errors import InvalidDesc
 
 Place = tuple[str | int, ...]
@@ -121,7 +122,7 @@ class _Parser:
             start = self.at
             name = self.string()
             if not self.taken(":"):
-                raise self.refused(f"a colon must follow {name!r}")
+                raise self.refused(f"a colon must follow {shown(name)}")
             if name in members:
                 self.repeated.append(((*path, name), _line_and_column(self.text, start)[0]))
             members[name] = self.value((*path, name))

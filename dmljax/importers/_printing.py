@@ -77,7 +77,8 @@ def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterato
     >>> print(*printed_pieces("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False), sep="")
     Resource 'x': 0.1, -0, 1e+07
     """
-    yield f"Resource '{printable(name)}':{chr(10) if verbose else ' '}"
+    yield f"Resource '{printable(name)}':"
+    yield "\n" if verbose else " "
     index_width, digits = len(str(len(values))), 2 * values.itemsize
     for begin in range(0, len(values), _AT_ONCE):
         some = values[begin : begin + _AT_ONCE]

@@ -320,9 +320,7 @@ class _Reader:
 
     def fields(self, place: Place, value: Any, names: Sequence[str]) -> dict[str, Any]:
         """Those fields of an object that count and are not null; DxDispatch passes over others without a word."""
-        if not isinstance(value, dict):
-            raise InvalidType(f"must be an object; got {shown(value)}")
-        for name in value:
+        for name in _object(value):
             if name not in names and value[name] is not None and not name.startswith(("$", "//")):
                 self.warn((*place, name), f"must be one of {', '.join(names)} to count", name, names)
         return {name: value[name] for name in names if value.get(name) is not None}
@@ -463,9 +461,7 @@ class _Reader:
     # Dispatchables
 
     def dispatchable(self, place: Place, value: Any) -> Dispatchable | None:
-        if not isinstance(value, dict):
-            raise InvalidType(f"must be an object; got {shown(value)}")
-        type_field = next((key for key in ("Type", "type") if key in value), "type")
+        type_field = next((key for key in ("Type", "type") if key in _object(value)), "type")
         kind = json_string(type_field, value.get(type_field))
         if kind.lower() in _OTHER_KINDS:
             raise Unsupported(f"{type_field} must be an operator; got {kind!r}, and {_OTHER_KINDS[kind.lower()]}")
@@ -585,9 +581,7 @@ class _Reader:
     # Commands
 
     def command(self, place: Place, value: Any) -> Command | None:
-        if not isinstance(value, dict):
-            raise InvalidType(f"must be an object; got {shown(value)}")
-        kind = json_string("type", value.get("type")).lower()
+        kind = json_string("type", _object(value).get("type")).lower()
         if kind not in _COMMAND_FIELDS:
             kinds = ("dispatch", "print", "writeFile")
             raise InvalidDesc(
@@ -656,6 +650,12 @@ class _Reader:
                 if resource == binding.resource and begin < other_end and other_begin < end:
                     self.find(place, f"{name} must not overlap {other}; got both in {shown(resource)}")
             areas.append((binding.resource, begin, end, name))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidType(f"must be an object; got {shown(value)}")
+    return value
 
 
 def _given(fields: Mapping[str, Any], name: str) -> Any:

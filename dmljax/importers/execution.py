@@ -15,7 +15,7 @@ from dmljax._errors import InvalidDesc
 from dmljax._operator import Operator, lower, require_64_bits_available
 from dmljax._tensor import TensorDesc
 from dmljax._types import DataType, x64_enabled
-from dmljax.importers._files import target_in, write_values
+from dmljax.importers._files import target_in, whole_elements, write_values
 from dmljax.importers.dxdispatch import Binding, Dispatch, Model, Print, WriteFile
 
 
@@ -111,8 +111,7 @@ class Execution:
         if description.data_type is DataType.UNKNOWN:
             raise InvalidDesc(f"resource must have an initialValuesDataType to have values; got {resource!r}")
         end = description.offset_in_bytes + description.initial_values.size
-        itemsize = description.data_type.dtype.itemsize
-        return self.buffers[resource][: end // itemsize * itemsize].view(description.data_type.dtype)
+        return whole_elements(self.buffers[resource][:end], description.data_type)
 
     # Commands
 
@@ -177,5 +176,6 @@ def trace(desc: Operator) -> Any:
 
 @lru_cache(maxsize=256)
 def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
+    """The compiled operator; `x64` tells apart what was compiled with 64-bit types from what was not."""
     with jax.default_device(device):
         return trace(desc).lower().compile()

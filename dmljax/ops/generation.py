@@ -108,8 +108,7 @@ def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, s
         raise InvalidDesc("output_sizes must be given where input is not; got None")
     if len(sizes) < 2:
         raise InvalidDesc(f"output_sizes must have at least 2 elements; got {tuple(sizes)}")
-    for axis, size in enumerate(sizes):
-        check_size(f"output_sizes[{axis}]", size, 0)
+    _check_sizes(sizes)
     is_filled = _is_filled(tuple(sizes), begin, end)
     return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
 
@@ -145,6 +144,11 @@ def _shift(distance: int, size: int, dtype: Any) -> Any:
     if is_symbolic(size):
         return jnp.minimum(np.array(distance, dtype), number(size, dtype))
     return np.array(min(distance, size), dtype)
+
+
+def _check_sizes(sizes: Sequence[int]) -> None:
+    for axis, size in enumerate(sizes):
+        check_size(f"output_sizes[{axis}]", size, 0)
 
 
 def _value_type_rule(desc: Any) -> Iterator[str]:
@@ -228,8 +232,7 @@ def fill_value_constant(value: ScalarLike, *, output_sizes: Sequence[Size], dtyp
     >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
     [[13, 13, 13], [13, 13, 13]]
     """
-    for axis, size in enumerate(output_sizes):
-        check_size(f"output_sizes[{axis}]", size, 0)
+    _check_sizes(output_sizes)
     return jnp.broadcast_to(real_array("value", value), tuple(output_sizes))
 
 
