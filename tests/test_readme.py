@@ -71,6 +71,11 @@ def test_jax_one_hot_wraps_narrow_indices_and_ignores_negative_ones() -> None:
         assert jnp.isnan(hot * (on - off) + off).tolist() == [False, True]
 
 
+def test_jax_full_cuts_what_does_not_fit() -> None:
+    assert jnp.full((1,), 300, "uint8").tolist() == [44]
+    assert jnp.full((1,), 2.5, "int32").tolist() == [2]
+
+
 @on_cpu
 def test_jax_takes_subnormals_for_equal_or_for_zero() -> None:
     assert jnp.argmax(SUBNORMALS, -1).tolist() == [0]

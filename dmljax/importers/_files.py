@@ -154,9 +154,9 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
         elements = whole_elements(data, data_type)
         values = elements[: math.prod(dimensions)].reshape(dimensions) if dimensions else elements
     image = io.BytesIO()  # encoded before the file that may lie there is touched
-    if suffix in IMAGES:
-        _image_of(values).save(image, format="JPEG" if suffix == ".jpg" else "PNG")
     try:
+        if suffix in IMAGES:
+            _image_of(values).save(image, format="JPEG" if suffix == ".jpg" else "PNG")
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             if suffix == ".npy":

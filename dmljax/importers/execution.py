@@ -101,12 +101,12 @@ class Execution:
                 case Dispatch():
                     return Dispatched(command.dispatchable, tuple(self._dispatched(command, repetition)))
                 case Print():
-                    return Printed(command.resource, self.values(command.resource), command.verbose)
+                    return Printed(command.resource, self.values(command.resource).copy(), command.verbose)
                 case WriteFile():
                     return self._written(command)
 
     def values(self, resource: str) -> NDArray[Any]:
-        """The values of a resource, flat: as many as it was initialised with, for what pads them is nobody's."""
+        """A view of the values of a resource, flat: as many as it began with, for what pads them is nobody's."""
         description = self.model.resources[resource]
         if description.data_type is DataType.UNKNOWN:
             raise InvalidDesc(f"resource must have an initialValuesDataType to have values; got {resource!r}")

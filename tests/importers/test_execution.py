@@ -328,6 +328,24 @@ def test_a_file_that_cannot_be_encoded_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "x.jpg").read_bytes() == b"precious"
 
 
+def test_an_image_that_no_encoder_takes_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("PIL.Image", reason="images are an extra")
+    command = write_file(targetPath="x.jpg", dimensions=[1, 1, 1, 70_000])  # JPEG ends at 65,500
+    model = loaded(tmp_path, {"x": zeros("FLOAT32", 70_000)}, {}, [command])
+    with pytest.raises(InvalidModel, match="targetPath must be a file that can be written"):
+        run(model, output_path=tmp_path)
+    assert not (tmp_path / "x.jpg").exists()
+
+
+def test_what_was_printed_does_not_change_with_the_buffer(tmp_path: Path) -> None:
+    commands = [{"type": "print", "resource": "x"}, dispatch("eye", InputTensor="x", OutputTensor="x")]
+    execution = Execution(loaded(tmp_path, {"x": listed("FLOAT32", [5, 6, 7, 8])}, {"eye": IDENTITY_1}, commands))
+    seen = execution.result(0)
+    execution.result(1)
+    assert isinstance(seen, Printed)
+    assert seen.values.tolist() == [5, 6, 7, 8]
+
+
 def test_a_pipe_in_the_folder_does_not_make_one_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.dat")
     model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath="x.dat")])
