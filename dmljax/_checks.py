@@ -30,6 +30,12 @@ _ABRIDGED = reprlib.Repr()
 _ABRIDGED.maxstring, _ABRIDGED.maxlist, _ABRIDGED.maxtuple, _ABRIDGED.maxlevel = 80, 8, 8, 3
 
 
+def listed(things: Iterable[Any]) -> str:
+    """`things` as a sentence lists them: `a, b and c`."""
+    *most, last = map(str, things)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def integer(name: str, value: Any) -> int:
     """`value` as an int: a Python or NumPy integer, or anything else that knows its index; True is none."""
     try:

@@ -1,14 +1,14 @@
 """The function half of every operator: what is done to arguments before, and checked of arrays inside, a jitted call.
 
-A public function is written plain and decorated with `operator_function`, which reads the annotations:
-arrays are `ArrayLike`, a number in the operator's data type is a `ScalarLike`, and keyword-only parameters are static.
+A public function is written plain and decorated with `operator_function`, which reads the annotations: arrays are
+`ArrayLike`, or `Operand` where they share a type; numbers are of the kinds below; keyword-only parameters are static.
 """
 
 import functools
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ParamSpec, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +17,40 @@ from jax import Array
 from jax.export import is_symbolic_dim
 from jax.typing import ArrayLike, DTypeLike
 
-from dmljax._checks import UINT_MAX, array, bound_arguments, integer, integer_in, integers, shown
+from dmljax._checks import UINT_MAX, array, bound_arguments, integer, integer_in, integers, listed, shown
 from dmljax._errors import InvalidDesc, InvalidType, Unsupported, prefixed, within
-from dmljax._scalars import exact, truncated
-from dmljax._types import FLOATS, INTEGERS, REALS, AxisDirection, x64_enabled
+from dmljax._operator import Operator
+from dmljax._scalars import ScaleBias, exact, floored, rounded, truncated
+from dmljax._types import FLOATS, INTEGERS, REALS, HeaderEnum, widened, x64_enabled
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Axes = int | Sequence[int]
 Size = Annotated[int, "or the symbolic size of a dimension, while exporting"]
+Operand = Annotated[ArrayLike, "in the type of the other operands, exactly"]
 ScalarLike = Annotated[ArrayLike, "in the operator's data type, exactly"]
 TruncatedScalarLike = Annotated[ArrayLike, "in the operator's data type, after dropping a fraction"]
+RoundedScalarLike = Annotated[ArrayLike, "in the operator's data type: truncated to an integer, rounded to a float"]
+FlooredScalarLike = Annotated[ArrayLike, "to compare with: a float of at least 32 bits, beside integers rounded down"]
+FloatLike = Annotated[ArrayLike, "a float of at least 32 bits; beside integers, exactly one of them"]
+
+
+class _ScalarKind(NamedTuple):
+    """How a number is brought into a type, and whether that is one of at least 32 bits where it is a float's."""
+
+    convert: Callable[[Any, Any], np.generic]
+    is_wide: bool = False
+
+
+_SCALARS: dict[Any, _ScalarKind] = {
+    ScalarLike: _ScalarKind(exact),
+    TruncatedScalarLike: _ScalarKind(truncated),
+    RoundedScalarLike: _ScalarKind(rounded),
+    FlooredScalarLike: _ScalarKind(floored, is_wide=True),
+    FloatLike: _ScalarKind(exact, is_wide=True),
+    ScaleBias: _ScalarKind(exact, is_wide=True),
+}
 
 
 def operator_function(function: Callable[P, R]) -> Callable[P, R]:
@@ -38,18 +60,32 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     Keyword-only arguments are static. They are brought to one spelling first (`axis=True` and `1.0` are refused,
     NumPy's integers become ints), so that equal keys of the compilation cache mean equal requests.
     """
+
+    @functools.cache
+    def prepared() -> Callable[..., R]:  # at the first call: of a hundred functions, a program calls some
+        return _prepared(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return prepared()(*args, **kwargs)
+
+    return call
+
+
+def _prepared(function: Callable[..., R]) -> Callable[..., R]:
     name = function.__name__
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     statics = [key for key, parameter in signature.parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
-    scalars = {key: hints[key] for key in signature.parameters if hints[key] in (ScalarLike, TruncatedScalarLike)}
-    arrays = [key for key in signature.parameters if key not in statics and key not in scalars]
+    kinds = {key: _without_none(hints[key]) for key in signature.parameters}
+    scalars = {key: _SCALARS[kind] for key, kind in kinds.items() if kind in _SCALARS}
+    arrays = [key for key in kinds if key not in statics and key not in scalars]
+    operands = [key for key in arrays if kinds[key] is Operand]
     optional = {key for key, hint in hints.items() if type(None) in get_args(hint)}
-    converters = dict.fromkeys(arrays, _array) | {key: _STATIC[_without_none(hints[key])] for key in statics}
+    converters = dict.fromkeys(arrays, _array) | {key: _static(kinds[key]) for key in statics}
     compiled = jax.jit(function, static_argnames=statics)
 
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call(*args: Any, **kwargs: Any) -> R:
         with within(name):
             bound = bound_arguments(signature, args, kwargs)
             bound.apply_defaults()
@@ -57,14 +93,15 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             for key, convert in converters.items():
                 if given[key] is not None or key not in optional:
                     given[key] = convert(key, given[key])
+            given.update(_in_one_type({key: given[key] for key in operands}))
             if scalars:
                 first = next((given[key] for key in arrays if given[key] is not None), None)
                 dtype = given.get("dtype")
                 dtype = getattr(first, "dtype", None) if dtype is None else dtype
                 is_weak = dtype is None or getattr(first, "weak_type", False)
                 for key, kind in scalars.items():
-                    convert = truncated if kind is TruncatedScalarLike else exact
-                    given[key] = _scalar(key, given[key], dtype, convert, is_weak=is_weak)
+                    if given[key] is not None or key not in optional:
+                        given[key] = _scalars(key, given[key], kind, dtype, is_weak=is_weak)
             return cast(R, compiled(**given))
 
     return call
@@ -101,6 +138,31 @@ def _fitting(name: str, value: int) -> int:
     if not default.min <= value <= default.max:
         raise InvalidDesc(f"{name} must fit {default.dtype}; got {shown(value)}")
     return value
+
+
+def _in_one_type(operands: dict[str, Any]) -> dict[str, Any]:
+    """The operands, Python numbers among them in the type of the first that has one."""
+    dtypes = [operand.dtype for operand in operands.values() if _has_own_type(operand)]
+    if not dtypes:
+        return operands
+    return {
+        key: operand if _has_own_type(operand) else _scalar(key, operand, dtypes[0], exact, is_weak=False)
+        for key, operand in operands.items()
+    }
+
+
+def _has_own_type(operand: Any) -> bool:
+    return hasattr(operand, "dtype") and not getattr(operand, "weak_type", False)
+
+
+def _scalars(name: str, value: Any, kind: _ScalarKind, dtype: Any, *, is_weak: bool) -> Any:
+    """A number, or the two of a ScaleBias, as their kind has them beside an array of `dtype`."""
+    if dtype is not None and kind.is_wide:
+        dtype = widened(dtype)
+    if isinstance(value, ScaleBias):
+        numbers = zip(ScaleBias._fields, value, strict=True)
+        return ScaleBias(*(_scalar(f"{name}.{key}", x, dtype, kind.convert, is_weak=is_weak) for key, x in numbers))
+    return _scalar(name, value, dtype, kind.convert, is_weak=is_weak)
 
 
 def _scalar(name: str, value: Any, dtype: Any, convert: Callable[..., Any], *, is_weak: bool) -> Any:
@@ -170,10 +232,23 @@ def _sizes(name: str, values: Any) -> tuple[int, ...]:
     return integers(name, values, _size)
 
 
-def _direction(name: str, value: Any) -> AxisDirection:
-    if not isinstance(value, AxisDirection):
-        raise InvalidType(f"{name} must be an AxisDirection; got {shown(value)}")
+def _enumerator(enumeration: type[HeaderEnum], name: str, value: Any) -> HeaderEnum:
+    if not isinstance(value, enumeration):
+        article = "an" if enumeration.__name__[0] in "AEIOU" else "a"
+        raise InvalidType(f"{name} must be {article} {enumeration.__name__}; got {shown(value)}")
     return value
+
+
+def _operator(name: str, value: Any) -> Operator:
+    if not isinstance(value, Operator):
+        raise InvalidType(f"{name} must be a descriptor; got {shown(value)}")
+    return value
+
+
+def _static(kind: Any) -> Callable[[str, Any], Any]:
+    if isinstance(kind, type) and issubclass(kind, HeaderEnum):
+        return functools.partial(_enumerator, kind)
+    return _STATIC[kind]
 
 
 _STATIC: dict[Any, Callable[[str, Any], Any]] = {
@@ -182,7 +257,7 @@ _STATIC: dict[Any, Callable[[str, Any], Any]] = {
     Sequence[Size]: _sizes,
     Axes: _axes,
     DTypeLike: _dtype,
-    AxisDirection: _direction,
+    Operator: _operator,
 }
 
 
@@ -207,6 +282,43 @@ def integer_array(name: str, value: ArrayLike) -> Array:
     if given.dtype not in INTEGERS:
         raise InvalidType(f"{name} must be of an integer type; got {given.dtype}")
     return given
+
+
+def float_array(name: str, value: ArrayLike) -> Array:
+    """`value` as an array of floats."""
+    given = real_array(name, value)
+    if given.dtype not in FLOATS:
+        raise InvalidType(f"{name} must be of a floating type; got {given.dtype}")
+    return given
+
+
+def number_array(name: str, value: ArrayLike) -> Array:
+    """`value` as an array of integers or floats; bool is none."""
+    given = real_array(name, value)
+    if given.dtype == bool:
+        raise InvalidType(f"{name} must be of an integer or floating type; got bool")
+    return given
+
+
+def operands(convert: Callable[[str, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:
+    """The `values`, which must be of one type, as arrays of one shape."""
+    arrays = [convert(name, value) for name, value in values.items()]
+    for name, given in zip(values, arrays, strict=True):
+        if given.dtype != arrays[0].dtype:
+            raise InvalidType(f"{name} must be of {arrays[0].dtype}, as {next(iter(values))} is; got {given.dtype}")
+    return broadcast(**dict(zip(values, arrays, strict=True)))
+
+
+def broadcast(**arrays: Array) -> tuple[Array, ...]:
+    """The arrays in the one shape that all of them can be repeated to, as NumPy has it."""
+    shapes = [given.shape for given in arrays.values()]
+    if all(shape == shapes[0] for shape in shapes):
+        return tuple(arrays.values())
+    try:
+        shape = jnp.broadcast_shapes(*shapes)
+    except ValueError:
+        raise InvalidDesc(f"{listed(arrays)} must have shapes that broadcast; got {listed(shapes)}") from None
+    return tuple(jnp.broadcast_to(given, shape) for given in arrays.values())
 
 
 def require_rank(name: str, given: Array, lowest: int) -> None:

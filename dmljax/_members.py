@@ -5,11 +5,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from dmljax._checks import integer, integer_in, named, nearest, shown, uints
 from dmljax._errors import InvalidDesc, InvalidType, all_checked, prefixed
-from dmljax._scalars import Scalar
+from dmljax._scalars import Scalar, ScaleBias
 from dmljax._tensor import TensorDesc
 from dmljax._types import DataType, HeaderEnum, TensorFlags
 
@@ -17,7 +17,9 @@ from dmljax._types import DataType, HeaderEnum, TensorFlags
 class Kind(ABC):
     """A kind of member, as `directml.h` has them."""
 
-    json_fields: ClassVar[tuple[str, ...]] = ()  # of a kind that JSON spells as an object
+    def json_fields(self, value: Any) -> tuple[str, ...]:
+        """The fields that JSON may give `value`, where that is spelled as an object."""
+        return ()
 
     @property
     @abstractmethod
@@ -41,15 +43,9 @@ class Tensor(Kind):
     """A `DML_TENSOR_DESC`, of an input or an output: declared, for a name like OutputScaleTensor misleads."""
 
     is_input: bool
-    json_fields = (
-        "DataType",
-        "DimensionCount",
-        "Sizes",
-        "Strides",
-        "TotalTensorSizeInBytes",
-        "GuaranteedBaseOffsetAlignment",
-        "Flags",
-    )
+
+    def json_fields(self, value: Any) -> tuple[str, ...]:
+        return ("Type", "Desc", *_TENSOR_FIELDS)
 
     @property
     def description(self) -> str:
@@ -71,11 +67,11 @@ class Tensor(Kind):
         return required | {key: given for key, given in optional.items() if given}
 
     def from_json(self, name: str, value: Any, data_type: DataType | None) -> TensorDesc:
-        fields = json_object(name, value, ("Type", "Desc", *self.json_fields))
+        fields = json_object(name, value, self.json_fields(value))
         if fields.get("Type") not in (None, "DML_TENSOR_TYPE_BUFFER", "BUFFER"):
             raise InvalidDesc(f"{name}.Type must be DML_TENSOR_TYPE_BUFFER; got {shown(fields['Type'])}")
         if "Desc" in fields:  # a DML_TENSOR_DESC around the DML_BUFFER_TENSOR_DESC
-            name, fields = f"{name}.Desc", json_object(f"{name}.Desc", fields["Desc"], self.json_fields)
+            name, fields = f"{name}.Desc", json_object(f"{name}.Desc", fields["Desc"], _TENSOR_FIELDS)
         listed = fields.get("Flags")
         flags = listed if isinstance(listed, list) else [] if listed is None else [listed]
         places = [f"Flags[{i}]" if isinstance(listed, list) else "Flags" for i in range(len(flags))]
@@ -103,6 +99,17 @@ class Tensor(Kind):
                 total_tensor_size_in_bytes=fields.get("TotalTensorSizeInBytes"),
                 guaranteed_base_offset_alignment=0 if alignment is None else alignment,
             )
+
+
+_TENSOR_FIELDS = (
+    "DataType",
+    "DimensionCount",
+    "Sizes",
+    "Strides",
+    "TotalTensorSizeInBytes",
+    "GuaranteedBaseOffsetAlignment",
+    "Flags",
+)
 
 
 @dataclass(frozen=True)
@@ -203,6 +210,43 @@ class Number(Kind):
         if key == typed:
             return f"{name}.{key}", fields[key]
         return name, Scalar(data_type, integer_in(f"{name}.{key}", fields[key], 0, 2**data_type.bits - 1))
+
+
+@dataclass(frozen=True)
+class Scaling(Kind):
+    """A DML_SCALE_BIAS."""
+
+    @property
+    def description(self) -> str:
+        return "DML_SCALE_BIAS: Scale and Bias, FLOAT"
+
+    def json_fields(self, value: Any) -> tuple[str, ...]:
+        return tuple(self._numbers)
+
+    @property
+    def _numbers(self) -> dict[str, Number]:
+        return dict.fromkeys(("Scale", "Bias"), Number(DataType.FLOAT32))
+
+    def settled(self, name: str, value: Any, data_type: DataType | None) -> ScaleBias:
+        if not isinstance(value, ScaleBias):
+            raise InvalidType(f"{name} must be a ScaleBias; got {shown(value)}")
+        with prefixed(name):
+            numbers = zip(self._numbers.items(), value, strict=True)
+            return ScaleBias(*(kind.settled(field, number, data_type) for (field, kind), number in numbers))
+
+    def to_json(self, value: ScaleBias) -> dict[str, Any]:
+        numbers = zip(self._numbers.items(), value, strict=True)
+        return {field: kind.to_json(number) for (field, kind), number in numbers}
+
+    def from_json(self, name: str, value: Any, data_type: DataType | None) -> ScaleBias:
+        fields = json_object(name, value, self.json_fields(value))
+        with prefixed(name):
+            return ScaleBias(
+                *(
+                    kind.from_json(field, json_given(field, fields.get(field)), data_type)
+                    for field, kind in self._numbers.items()
+                )
+            )
 
 
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

@@ -10,13 +10,14 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import jax
 
-from dmljax._checks import UINT_MAX, array, bound_arguments, named, nearest, settle, shown
-from dmljax._errors import NEXT_RULE, InvalidDesc, InvalidType, Unsupported, within
+from dmljax._checks import UINT_MAX, array, bound_arguments, listed, named, nearest, settle, shown
+from dmljax._errors import NEXT_RULE, InvalidDesc, InvalidType, Unsupported, prefixed, within
 from dmljax._members import (
     Enumeration,
     Integer,
     Kind,
     Number,
+    Scaling,
     Tensor,
     UintArray,
     check_count,
@@ -24,14 +25,24 @@ from dmljax._members import (
     json_object,
     json_string,
 )
+from dmljax._scalars import Scalar, ScaleBias
 from dmljax._tensor import TensorDesc, braced
-from dmljax._types import LATEST, AxisDirection, DataType, FeatureLevel, x64_enabled
+from dmljax._types import (
+    LATEST,
+    AxisDirection,
+    DataType,
+    FeatureLevel,
+    IsInfinityMode,
+    RoundingMode,
+    x64_enabled,
+)
 
 # What the members of a desc are annotated with
 
 Input = Annotated[TensorDesc, Tensor(is_input=True)]
 OptionalInput = Annotated[TensorDesc | None, Tensor(is_input=True)]
 Output = Annotated[TensorDesc, Tensor(is_input=False)]
+OptionalOutput = Annotated[TensorDesc | None, Tensor(is_input=False)]
 Uint = Annotated[int, Integer(0, UINT_MAX)]
 Int = Annotated[int, Integer(-(2**31), 2**31 - 1)]
 UintAxes = Annotated[tuple[int, ...], UintArray(count="AxisCount")]
@@ -39,11 +50,16 @@ Direction = Annotated[AxisDirection, Enumeration(AxisDirection)]
 ValueType = Annotated[DataType, Enumeration(DataType)]
 Float = Annotated[Any, Number(own_type=DataType.FLOAT32)]  # takes any number, holds a Scalar
 ScalarUnion = Annotated[Any, Number(own_type=None)]
+OptionalScaleBias = Annotated[ScaleBias | None, Scaling()]
+Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
+InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
 
 # Support tables: for each feature level that changed them, what each tensor may be
 
 FL_1_0, FL_2_0, FL_2_1 = FeatureLevel.FL_1_0, FeatureLevel.FL_2_0, FeatureLevel.FL_2_1
-FL_3_0, FL_4_0, FL_4_1, FL_5_1 = FeatureLevel.FL_3_0, FeatureLevel.FL_4_0, FeatureLevel.FL_4_1, FeatureLevel.FL_5_1
+FL_3_0, FL_3_1, FL_4_0, FL_4_1 = FeatureLevel.FL_3_0, FeatureLevel.FL_3_1, FeatureLevel.FL_4_0, FeatureLevel.FL_4_1
+FL_5_0, FL_5_1, FL_6_0, FL_6_2 = FeatureLevel.FL_5_0, FeatureLevel.FL_5_1, FeatureLevel.FL_6_0, FeatureLevel.FL_6_2
+FL_6_4 = FeatureLevel.FL_6_4
 
 RANK_4 = range(4, 5)
 RANK_4_TO_5 = range(4, 6)
@@ -93,7 +109,8 @@ class Operator:
     """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
 
     A subclass names its type, annotates its members in the header's order, copies its page's support tables, yields a
-    sentence for each documented rule that it breaks, and calls its function on arrays of its tensors' sizes.
+    sentence for each documented rule that it breaks, and calls its function on arrays of its tensors' sizes: by the
+    names of its members, where it says no more than `function=`.
 
     >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
     ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
@@ -102,8 +119,11 @@ class Operator:
     type: ClassVar[str]
     short_name: ClassVar[str]  # the type without its prefix, as pages and formats abridge it
     support: ClassVar[Mapping[FeatureLevel, Mapping[str, Cell]]]
+    function: ClassVar[Callable[..., Any]]
 
-    def __init_subclass__(cls, type: str | None = None) -> None:
+    def __init_subclass__(cls, type: str | None = None, function: Callable[..., Any] | None = None) -> None:
+        if function is not None:
+            cls.function = staticmethod(function)
         if type is not None:
             cls.type, cls.short_name = type, type.removeprefix(OPERATOR_PREFIX)
             OPERATORS[type] = cls
@@ -150,13 +170,54 @@ class Operator:
         """A sentence for each rule of the operator's page that this desc breaks."""
         raise NotImplementedError
 
-    def lower(self, *inputs: Any) -> Any:
+    def attributes(self) -> dict[str, Any]:
+        """What is no tensor, by field: scalars as numbers, all else as it is."""
+        names = [member.field for member in self.members() if not isinstance(member.kind, Tensor)]
+        return {field: _number(getattr(self, field)) for field in names}
+
+    def lower(self, *args: Any, **inputs: Any) -> Any:
         """The outputs, computed from arrays with the sizes and types of the inputs that are present."""
-        raise NotImplementedError
+        return self.function(*args, **inputs, **self.attributes())
 
 
 OPERATORS: dict[str, type[Operator]] = {}
 OPERATOR_PREFIX = "DML_OPERATOR_"
+
+
+class FusedDesc(Kind):
+    """A DML_OPERATOR_DESC of an activation that is fused into another operator."""
+
+    @property
+    def description(self) -> str:
+        return "DML_OPERATOR_DESC of an activation without tensors"
+
+    def json_fields(self, value: Any) -> tuple[str, ...]:
+        known = OPERATORS.get(OPERATOR_PREFIX + str(value.get("Type", value.get("type"))).removeprefix(OPERATOR_PREFIX))
+        return ("Type", "type", "Desc", "desc", *known.json_fields()) if known else tuple(value)
+
+    def settled(self, name: str, value: Any, data_type: DataType | None) -> Operator:
+        if not isinstance(value, Operator):
+            raise InvalidType(f"{name} must be a descriptor; got {shown(value)}")
+        return value
+
+    def to_json(self, value: Operator) -> dict[str, Any]:
+        return to_json(value)
+
+    def from_json(self, name: str, value: Any, data_type: DataType | None) -> Operator:
+        with prefixed(name):
+            return from_json(value)
+
+
+FusedActivation = Annotated[Operator | None, FusedDesc()]
+
+
+def _number(value: Any) -> Any:
+    match value:
+        case Scalar():
+            return value.item
+        case ScaleBias():
+            return ScaleBias(*map(_number, value))
+    return value
 
 
 def _header_name(field: str, kind: Kind) -> str:
@@ -198,12 +259,7 @@ def distinct_axes(axes: tuple[int, ...], rank: int) -> Iterator[str]:
 def _same(desc: Operator, tensors: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Iterator[str]:
     present = {desc.member(field).name: of(getattr(desc, field)) for field in tensors if getattr(desc, field)}
     if len(set(present.values())) > 1:
-        yield f"{_listed(present)} must have the same {what}; got {_listed(present.values())}"
-
-
-def _listed(things: Any) -> str:
-    *most, last = map(str, things)
-    return f"{', '.join(most)} and {last}" if most else last
+        yield f"{listed(present)} must have the same {what}; got {listed(present.values())}"
 
 
 # What is done with a desc
@@ -296,7 +352,7 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
             require_64_bits_available(desc)
             for field, tensor in inputs.items():
                 arrays[field] = _matching(desc.member(field).name, arrays[field], tensor)
-        return _lowered(desc, *arrays.values())
+        return _lowered(desc, arrays)
 
     lowered.__name__ = lowered.__qualname__ = desc.short_name.lower()
     lowered.__doc__ = f"{desc.type} for one descriptor."
@@ -305,8 +361,8 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _lowered(desc: Operator, *inputs: Any) -> Any:
-    return desc.lower(*inputs)
+def _lowered(desc: Operator, inputs: dict[str, Any]) -> Any:
+    return desc.lower(**inputs)
 
 
 def require_64_bits_available(desc: Operator) -> None:

@@ -4,7 +4,7 @@ import math
 import numbers
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,6 +31,29 @@ def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
     number = _python_number(value)
     if dtype in INTEGERS and -(2**64) < number < 2**64:
         return _equal(int(number), dtype, value)
+    return exact(value, dtype)
+
+
+def floored(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """`value` as a scalar of `dtype` that is below the same integers: rounded down to one, if that is an integer type.
+
+    What is beyond all of them is the largest.
+    """
+    number = _python_number(value)
+    if dtype in INTEGERS and not math.isnan(number):
+        highest = int(jnp.iinfo(dtype).max)
+        return _equal(highest if number > highest else math.floor(number), dtype, value)
+    return exact(value, dtype)
+
+
+def rounded(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """`value` as a cast has it in `dtype`: without its fraction, or as the nearest float, which may be infinite."""
+    if dtype not in FLOATS:
+        return truncated(value, dtype)
+    if isinstance(value, np.generic):
+        with np.errstate(over="ignore"):
+            nearest: np.generic = value.astype(dtype)
+            return nearest
     return exact(value, dtype)
 
 
@@ -101,3 +124,14 @@ class Scalar:
 
     def __str__(self) -> str:
         return f"{self.data_type.name} {self.item}"
+
+
+class ScaleBias(NamedTuple):
+    """`DML_SCALE_BIAS`: what an operator's input is multiplied by, and what is added then.
+
+    >>> element_wise_sqrt(jnp.array([1.5, 4.0]), ScaleBias(2.0, 1.0)).tolist()
+    [2.0, 3.0]
+    """
+
+    scale: Any
+    bias: Any

@@ -135,14 +135,44 @@ class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
     DECREASING = 1
 
 
+class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
+    """`DML_ROUNDING_MODE`: to the nearest integer, or toward zero; TOWARD_INFINITY is what halves go to.
+
+    >>> element_wise_round(jnp.array([-2.5, -1.75, 0.5]), rounding_mode=RoundingMode.TOWARD_INFINITY).tolist()
+    [-3.0, -2.0, 1.0]
+    """
+
+    HALVES_TO_NEAREST_EVEN = 0
+    TOWARD_ZERO = 1
+    TOWARD_INFINITY = 2
+
+
+class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
+    """`DML_IS_INFINITY_MODE`: the sign of the infinities that are looked for.
+
+    >>> element_wise_is_infinity(jnp.array([-jnp.inf, 1.0, jnp.inf]), infinity_mode=IsInfinityMode.NEGATIVE).tolist()
+    [1, 0, 0]
+    """
+
+    EITHER = 0
+    POSITIVE = 1
+    NEGATIVE = 2
+
+
 FLOAT = frozenset({DataType.FLOAT32, DataType.FLOAT16})
 INTEGER_UP_TO_32_BIT = frozenset(
     {DataType.INT32, DataType.INT16, DataType.INT8, DataType.UINT32, DataType.UINT16, DataType.UINT8}
 )
 UP_TO_32_BIT = FLOAT | INTEGER_UP_TO_32_BIT
+SIGNED_UP_TO_32_BIT = frozenset({DataType.INT32, DataType.INT16, DataType.INT8})
+UNSIGNED_UP_TO_32_BIT = frozenset({DataType.UINT32, DataType.UINT16, DataType.UINT8})
+INTEGER_32 = frozenset({DataType.INT32, DataType.UINT32})
+INTEGER_8 = frozenset({DataType.INT8, DataType.UINT8})
 INTEGER_64 = frozenset({DataType.INT64, DataType.UINT64})
 UP_TO_64_BIT = UP_TO_32_BIT | INTEGER_64 | {DataType.FLOAT64}
 UINT32 = frozenset({DataType.UINT32})
+UINT8 = frozenset({DataType.UINT8})
+UINT32_OR_8 = UINT32 | UINT8
 INDEX = INTEGER_64 | {DataType.INT32, DataType.UINT32}
 
 
@@ -150,6 +180,11 @@ INDEX = INTEGER_64 | {DataType.INT32, DataType.UINT32}
 FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "float64")))
 INTEGERS = frozenset(jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
 REALS = FLOATS | INTEGERS | {jnp.dtype("bool")}
+
+
+def widened(dtype: Any) -> np.dtype[Any]:
+    """The type that is computed in: float32 for the floats of 16 bits, otherwise `dtype` itself."""
+    return np.dtype(np.float32) if dtype in FLOATS and dtype.itemsize < 4 else np.dtype(dtype)
 
 
 def x64_enabled() -> bool:

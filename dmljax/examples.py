@@ -1,4 +1,4 @@
-"""The examples of DirectML's pages, word for word; `python -m dmljax.examples` replays them beside the pages.
+"""The examples of DirectML's pages, word for word, which `python -m dmljax.examples` replays, and dmljax's own.
 
 A tensor's values stand here as on its page, with or without the brackets of its leading dimensions.
 """
@@ -13,15 +13,19 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax._operator import Operator, lower
+from dmljax._members import Tensor
+from dmljax._operator import OPERATOR_PREFIX, OPERATORS, Operator, lower
+from dmljax._scalars import ScaleBias
 from dmljax._tensor import TensorDesc, braced
-from dmljax._types import AxisDirection, DataType
-from dmljax.ops.activation import ActivationHardmax1Desc, ActivationHardmaxDesc
+from dmljax._types import AxisDirection, DataType, IsInfinityMode, RoundingMode
+from dmljax.ops.activation import ActivationHardmax1Desc, ActivationLeakyReluDesc
 from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
 from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
+UINT8, INT8 = DataType.UINT8, DataType.INT8
+INF, NAN = float("inf"), float("nan")
 INT32_MIN = -(2**31)
 
 
@@ -47,9 +51,18 @@ class Example:
         return dict(zip(self.desc.tensors(is_input=False), map(np.asarray, outputs), strict=True))
 
     def expects(self, computed: Mapping[str, NDArray[Any]]) -> bool:
-        """Whether these are the page's outputs, bit for bit."""
+        """Whether these are the expected outputs, bit for bit; a NaN is any NaN."""
         expected = self.arrays(of_inputs=False)
-        return all(computed[field].tobytes() == expected[field].tobytes() for field in expected)
+        return all(_numbers(computed[field]) == _numbers(expected[field]) for field in expected)
+
+    @property
+    def source(self) -> str:
+        """Whose example it is."""
+        return "the page" if self in EXAMPLES else "expected"
+
+
+def _numbers(array: NDArray[Any]) -> bytes:
+    return (array if array.dtype.kind != "f" else np.where(np.isnan(array), array.dtype.type(NAN), array)).tobytes()
 
 
 def _one_hot(
@@ -98,6 +111,28 @@ def _arg(
     return Example(title, desc, {"input": [[1, 2, 3], [3, 0, 4], [2, 5, 2]]}, {"output": output}, note)
 
 
+def _element_wise(
+    name: str,
+    inputs: Mapping[str, Any],
+    output: Any,
+    note: str = "",
+    *,
+    types: Mapping[str, DataType] | None = None,
+    title: str = "Example",
+    **attributes: Any,
+) -> Example:
+    """An example whose tensors have the sizes of their values, and are FLOAT32 unless `types` has another type."""
+    operator = OPERATORS[OPERATOR_PREFIX + name]
+    field = next(member.field for member in operator.members() if member.kind == Tensor(is_input=False))
+    values = dict(inputs) | {field: output}
+    tensors = {key: TensorDesc((types or {}).get(key, FLOAT32), np.shape(value)) for key, value in values.items()}
+    return Example(title, operator(**tensors, **attributes), inputs, {field: output}, note)
+
+
+def _of_type(data_type: DataType) -> dict[str, DataType]:
+    return dict.fromkeys(("input", "a", "b", "output"), data_type)
+
+
 _OFF_ON = TensorDesc(FLOAT32, (1, 1, 1, 2))
 _COLUMN = TensorDesc(UINT32, (1, 1, 3, 1))
 _MATRIX = [[4, 7, 3, 7, 9], [1, 2, 8, 6, 9], [9, 4, 1, 8, 7], [4, 3, 4, 2, 4]]
@@ -130,13 +165,6 @@ EXAMPLES = (
         (TensorDesc(INT32, (1, 1, 3, 1)), [[[[-3], [100], [3]]]]),
         (_OFF_ON, [[[[0, 1]]]]),
         [[[[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]]],
-    ),
-    Example(
-        "Example",
-        ActivationHardmaxDesc(input=TensorDesc(FLOAT32, (2, 4)), output=TensorDesc(FLOAT32, (2, 4))),
-        {"input": [[3, 0, 5, 2], [7, 1, 7, 7]]},
-        {"output": [[0, 0, 1, 0], [1, 0, 0, 0]]},
-        "the page has no example; this one shows its rule, the first of equal values",
     ),
     Example(
         "Example",
@@ -249,6 +277,32 @@ EXAMPLES = (
         {"input": [[[[0, 1], [2, 3]], [[4, 5], [6, 7]]]], "indices": [[[[0, 1], [1, 0]]]]},
         {"output": [[[[2, 3], [4, 5]]]]},
     ),
+    _element_wise(
+        "ELEMENT_WISE_BIT_COUNT", {"input": [[0, 123], [456, 789]]}, [[0, 6], [4, 5]], types=_of_type(UINT32)
+    ),
+    _element_wise(
+        "ELEMENT_WISE_BIT_NOT", {"input": [[0, 128], [42, 255]]}, [[255, 127], [213, 0]], types=_of_type(UINT8)
+    ),
+    _element_wise(
+        "ELEMENT_WISE_IF",
+        {"condition": [[1, 0], [1, 1]], "a": [[1, 2], [3, 4]], "b": [[9, 8], [7, 6]]},
+        [[1, 8], [3, 4]],
+        types={"condition": UINT8},
+    ),
+    *(
+        _element_wise(
+            "ELEMENT_WISE_ROUND",
+            {"input": [[-2.5, -1.75, -1.5, -1.25, 0, 1.25, 1.5, 1.75, 2.5]]},
+            [output],
+            title=f"the table of DML_ROUNDING_MODE, {mode.name}",
+            rounding_mode=mode,
+        )
+        for mode, output in (
+            (RoundingMode.HALVES_TO_NEAREST_EVEN, [-2, -2, -2, -1, 0, 1, 2, 2, 2]),
+            (RoundingMode.TOWARD_ZERO, [-2, -1, -1, -1, 0, 1, 1, 1, 2]),
+            (RoundingMode.TOWARD_INFINITY, [-3, -2, -2, -1, 0, 1, 2, 2, 3]),
+        )
+    ),
     _arg(ArgmaxDesc, "Example 1: columns", (0,), [[1, 2, 1]]),
     _arg(ArgmaxDesc, "Example 2: rows", (1,), [[2], [2], [1]]),
     _arg(ArgmaxDesc, "Example 3: all axes", (0, 1), [[7]]),
@@ -258,9 +312,165 @@ EXAMPLES = (
 )
 
 
+# Examples of dmljax, for pages without one
+
+
+def _unary(name: str, input: Any, output: Any, note: str = "", **attributes: Any) -> Example:
+    return _element_wise(name, {"input": [input]}, [output], note, **attributes)
+
+
+def _binary(name: str, a: Any, b: Any, output: Any, note: str = "", **attributes: Any) -> Example:
+    return _element_wise(name, {"a": [a], "b": [b]}, [output], note, **attributes)
+
+
+_TRUTH: dict[str, Any] = {"types": _of_type(UINT8)}
+_COMPARED: dict[str, Any] = {"types": {"output": UINT8}}
+_QUANTIZED = {"zero_point": UINT8, "output": UINT8}
+
+OWN_EXAMPLES = (
+    _element_wise(
+        "ACTIVATION_HARDMAX",
+        {"input": [[3, 0, 5, 2], [7, 1, 7, 7]]},
+        [[0, 0, 1, 0], [1, 0, 0, 0]],
+        "the first of equal values",
+    ),
+    _unary("ACTIVATION_CELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
+    _unary("ACTIVATION_ELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
+    _unary("ACTIVATION_GELU", [-100, 0, 20], [-0.0, 0, 20]),
+    _unary("ACTIVATION_HARD_SIGMOID", [-9, 1, 9], [0, 0.75, 1], alpha=0.25, beta=0.5),
+    _unary("ACTIVATION_HARD_SWISH", [-9, 1, 9], [-0.0, 0.75, 9], alpha=0.25, beta=0.5),
+    _unary("ACTIVATION_IDENTITY", [-0.0, 2.5], [-0.0, 2.5]),
+    _unary("ACTIVATION_LEAKY_RELU", [-2, 0, 3], [-1, 0, 3], alpha=0.5),
+    _unary("ACTIVATION_LINEAR", [1, -2], [3.5, -5.5], alpha=3, beta=0.5),
+    _unary("ACTIVATION_LOG_SOFTMAX", [1000, 0, -INF], [0, -1000, -INF], "no exponential is too large"),
+    _element_wise(
+        "ACTIVATION_LOG_SOFTMAX1",
+        {"input": [[1000, -50], [0, 150]]},
+        [[0, -200], [-1000, 0]],
+        "the examples of the page are those of HARDMAX1",
+        axes=(0,),
+    ),
+    _element_wise("ACTIVATION_PARAMETERIZED_RELU", {"input": [[-2, 3, -4]], "slope": [[0.5, 9, 2]]}, [[-1, 3, -8]]),
+    _unary("ACTIVATION_PARAMETRIC_SOFTPLUS", [-INF, 1000], [0, 6000], alpha=3, beta=2),
+    _unary("ACTIVATION_RELU", [-1, -0.0, 2, NAN], [0, 0, 2, NAN]),
+    _element_wise("ACTIVATION_RELU_GRAD", {"input": [[-1, 0, 2]], "input_gradient": [[5, 6, 7]]}, [[0, 0, 7]]),
+    _unary("ACTIVATION_SCALED_ELU", [-INF, 0, 2], [-1.5, 0, 6], alpha=0.5, gamma=3),
+    _unary("ACTIVATION_SCALED_TANH", [-INF, 0, 100], [-3, 0, 3], alpha=3, beta=0.5),
+    _unary("ACTIVATION_SHRINK", [-2, 0.25, 0.5, 3], [-1, 0, 0, 2], bias=1, threshold=0.5),
+    _unary("ACTIVATION_SIGMOID", [-INF, 0, 100], [0, 0.5, 1]),
+    _element_wise("ACTIVATION_SOFTMAX", {"input": [[1000, 1000], [-INF, 5]]}, [[0.5, 0.5], [0, 1]]),
+    _element_wise("ACTIVATION_SOFTMAX1", {"input": [[2, 0], [2, -200]]}, [[0.5, 1], [0.5, 0]], axes=(0,)),
+    _unary("ACTIVATION_SOFTPLUS", [-INF, 1000], [0, 1000], steepness=2),
+    _unary("ACTIVATION_SOFTSIGN", [-1, 0, 3], [-0.5, 0, 0.75]),
+    _unary("ACTIVATION_SWISH", [-2000, 0, 200], [-0.0, 0, 200], sigmoid_input_scale=1),
+    _unary("ACTIVATION_TANH", [-INF, 0, 100], [-1, 0, 1]),
+    _unary("ACTIVATION_THRESHOLDED_RELU", [0.5, 1, 1.5], [0, 0, 1.5], alpha=1),
+    _unary("ELEMENT_WISE_ABS", [-2, 3], [3, 7], scale_bias=ScaleBias(2, 1)),
+    _unary("ELEMENT_WISE_ACOS", [1, 2], [0, NAN]),
+    _unary("ELEMENT_WISE_ACOSH", [1, 0.5], [0, NAN]),
+    _binary("ELEMENT_WISE_ADD", [1, 2], [0.5, -2], [1.5, 0]),
+    _binary(
+        "ELEMENT_WISE_ADD1",
+        [1, 2],
+        [0.5, -4],
+        [1.5, -1],
+        "the sum, and then the fused activation",
+        fused_activation=ActivationLeakyReluDesc(alpha=0.5),
+    ),
+    _unary("ELEMENT_WISE_ASIN", [0, 2], [0, NAN]),
+    _unary("ELEMENT_WISE_ASINH", [0, -INF], [0, -INF]),
+    _unary("ELEMENT_WISE_ATAN", [-0.0, NAN], [-0.0, NAN]),
+    _unary("ELEMENT_WISE_ATANH", [0, 1, -1, 2], [0, INF, -INF, NAN]),
+    _binary("ELEMENT_WISE_ATAN_YX", [0, -0.0], [2, 2], [0, -0.0], "a is the height, b the width"),
+    _binary("ELEMENT_WISE_BIT_AND", [12, 5], [10, 4], [8, 4], **_TRUTH),
+    _binary("ELEMENT_WISE_BIT_OR", [12, 5], [10, 2], [14, 7], **_TRUTH),
+    _binary("ELEMENT_WISE_BIT_SHIFT_LEFT", [1, 255, 1], [7, 4, 8], [128, 240, 0], **_TRUTH),
+    _binary("ELEMENT_WISE_BIT_SHIFT_RIGHT", [128, 255, 128], [7, 4, 8], [1, 15, 0], **_TRUTH),
+    _binary("ELEMENT_WISE_BIT_XOR", [12, 5], [10, 4], [6, 1], "the page's example is that of BIT_NOT", **_TRUTH),
+    _unary("ELEMENT_WISE_CEIL", [-0.5, 1.25], [-0.0, 2]),
+    _unary("ELEMENT_WISE_CLIP", [-3, 0.5, 3], [-1, 0.5, 2], min=-1, max=2),
+    _unary("ELEMENT_WISE_CLIP1", [-3, 0, 3], [-1, 0, 2], types=_of_type(INT32), min_max_data_type=INT32, min=-1, max=2),
+    _element_wise(
+        "ELEMENT_WISE_CLIP_GRAD", {"input": [[-1, 0, 1]], "input_gradient": [[5, 6, 7]]}, [[0, 6, 7]], min=-1, max=2
+    ),
+    _element_wise(
+        "ELEMENT_WISE_CLIP_GRAD1",
+        {"input": [[-1, 0, 1]], "input_gradient": [[5, 6, 7]]},
+        [[0, 6, 0]],
+        min_max_data_type=FLOAT32,
+        min=-1,
+        max=1,
+    ),
+    _unary("ELEMENT_WISE_CONSTANT_POW", [-2, 0, 3], [4, 0, 9], exponent=2),
+    _unary("ELEMENT_WISE_COS", [0, INF], [1, NAN]),
+    _unary("ELEMENT_WISE_COSH", [0, -1000], [1, INF]),
+    _element_wise(
+        "ELEMENT_WISE_DEQUANTIZE_LINEAR",
+        {"input": [[0, 255]], "scale": [[0.5, 2]], "zero_point": [[128, 128]]},
+        [[-64, 254]],
+        types={"input": UINT8, "zero_point": UINT8},
+    ),
+    _binary("ELEMENT_WISE_DIFFERENCE_SQUARE", [1, 5], [4, 3], [9, 4]),
+    _binary("ELEMENT_WISE_DIVIDE", [-7, 7], [2, -2], [-3, -3], "integers lose the fraction", types=_of_type(INT32)),
+    _unary("ELEMENT_WISE_ERF", [0, -INF, 10], [0, -1, 1]),
+    _unary("ELEMENT_WISE_EXP", [0, -INF, 1000], [1, 0, INF]),
+    _unary("ELEMENT_WISE_FLOOR", [-0.5, 1.25], [-1, 1]),
+    _unary("ELEMENT_WISE_IDENTITY", [1, -2], [3.5, -5.5], scale_bias=ScaleBias(3, 0.5)),
+    _unary("ELEMENT_WISE_IS_INFINITY", [-INF, NAN, INF], [1, 0, 0], **_COMPARED, infinity_mode=IsInfinityMode.NEGATIVE),
+    _unary("ELEMENT_WISE_IS_NAN", [NAN, INF, 0], [1, 0, 0], **_COMPARED),
+    _unary("ELEMENT_WISE_LOG", [1, 0, -1], [0, -INF, NAN]),
+    _binary("ELEMENT_WISE_LOGICAL_AND", [5, 0, 2], [3, 4, 0], [1, 0, 0], **_TRUTH),
+    _binary("ELEMENT_WISE_LOGICAL_EQUALS", [1, -0.0, NAN], [2, 0, NAN], [0, 1, 0], **_COMPARED),
+    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN", [3, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_COMPARED),
+    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL", [3, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_COMPARED),
+    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN", [1, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_COMPARED),
+    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL", [1, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_COMPARED),
+    _unary("ELEMENT_WISE_LOGICAL_NOT", [5, 0], [0, 1], **_TRUTH),
+    _binary("ELEMENT_WISE_LOGICAL_OR", [5, 0, 0], [3, 4, 0], [1, 1, 0], **_TRUTH),
+    _binary("ELEMENT_WISE_LOGICAL_XOR", [5, 0, 0], [3, 4, 0], [0, 1, 0], **_TRUTH),
+    _binary("ELEMENT_WISE_MAX", [1, -0.0, NAN], [2, 0, 5], [2, 0, NAN]),
+    _binary("ELEMENT_WISE_MEAN", [2.0**127, 1], [2.0**127, 2], [2.0**127, 1.5]),
+    _binary("ELEMENT_WISE_MIN", [1, -0.0, NAN], [2, 0, 5], [1, -0.0, NAN]),
+    _binary("ELEMENT_WISE_MODULUS_FLOOR", [-7.5, 7.5, 6], [2, -2, -2], [0.5, -0.5, -0.0], "the sign is that of b"),
+    _binary("ELEMENT_WISE_MODULUS_TRUNCATE", [-7.5, 7.5, -6], [2, -2, 2], [-1.5, 1.5, -0.0], "the sign is that of a"),
+    _binary("ELEMENT_WISE_MULTIPLY", [2.5, -3], [2, -0.0], [5, 0]),
+    _unary("ELEMENT_WISE_NEGATE", [0, -3], [-0.0, 3]),
+    _element_wise("ELEMENT_WISE_POW", {"input": [[-2, -2, 0]], "exponent": [[3, 0.5, 0]]}, [[-8, NAN, 1]]),
+    _element_wise(
+        "ELEMENT_WISE_QUANTIZED_LINEAR_ADD",
+        {
+            "a": [[10, 200]],
+            "a_scale": [[0.5]],
+            "b": [[0, 100]],
+            "b_scale": [[1]],
+            "output_scale": [[1]],
+            "output_zero_point": [[7]],
+        },
+        [[12, 207]],
+        types={"a": UINT8, "b": UINT8, "output_zero_point": UINT8, "output": UINT8},
+    ),
+    _element_wise(
+        "ELEMENT_WISE_QUANTIZE_LINEAR",
+        {"input": [[-2.5, 3, 1e6]], "scale": [[2, 2, 2]], "zero_point": [[3, 3, 3]]},
+        [[2, 5, 255]],
+        "halves go to the nearest even number",
+        types=_QUANTIZED,
+    ),
+    _unary("ELEMENT_WISE_RECIP", [4, -0.0], [0.25, -INF]),
+    _unary("ELEMENT_WISE_SIGN", [-2.5, -0.0, NAN, 3], [-1, 0, 0, 1]),
+    _unary("ELEMENT_WISE_SIN", [-0.0, INF], [-0.0, NAN]),
+    _unary("ELEMENT_WISE_SINH", [-0.0, 1000], [-0.0, INF]),
+    _unary("ELEMENT_WISE_SQRT", [1.5, 4], [2, 3], "the ScaleBias comes first", scale_bias=ScaleBias(2, 1)),
+    _binary("ELEMENT_WISE_SUBTRACT", [1, 2], [0.5, 5], [0.5, -3]),
+    _unary("ELEMENT_WISE_TAN", [-0.0, INF], [-0.0, NAN]),
+    _unary("ELEMENT_WISE_TANH", [-0.0, INF], [-0.0, 1]),
+    _unary("ELEMENT_WISE_THRESHOLD", [-1, 0.5, NAN], [0.25, 0.5, NAN], min=0.25),
+)
+
+
 def examples_of(operator: type[Operator]) -> list[Example]:
-    """The examples of an operator's page."""
-    return [example for example in EXAMPLES if isinstance(example.desc, operator)]
+    """The examples of an operator's page, or dmljax's own where that has none."""
+    return [example for example in (*EXAMPLES, *OWN_EXAMPLES) if isinstance(example.desc, operator)]
 
 
 def main() -> int:
@@ -275,22 +485,24 @@ def main() -> int:
 
 
 def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
-    """The lines that show an example: its inputs, and what dmljax computes beside the page's outputs."""
+    """The lines that show an example: its inputs, and what dmljax computes beside the expected outputs."""
     member = example.desc.member
     head = f"{example.desc.short_name}, {example.title}: {'equal' if example.expects(computed) else 'DIFFERENT'}"
     inputs = [_columns(member(field).name, array) for field, array in example.arrays(of_inputs=True).items()]
     expected = example.arrays(of_inputs=False)
-    outputs = [_columns(member(field).name, computed[field], array) for field, array in expected.items()]
+    outputs = [
+        _columns(member(field).name, computed[field], array, example.source) for field, array in expected.items()
+    ]
     return [head, *([f"  ({example.note})"] if example.note else []), *inputs, *outputs]
 
 
-def _columns(name: str, array: NDArray[Any], expected: NDArray[Any] | None = None) -> str:
+def _columns(name: str, array: NDArray[Any], expected: NDArray[Any] | None = None, source: str = "") -> str:
     head = f"  {name} {array.dtype.name.upper()} {braced(array.shape)}"
     ours = _matrix(array)
     if expected is None:
         return "\n".join([head, *(f"    {line}" for line in ours)])
     width = max(map(len, (*ours, "dmljax")))
-    lines = zip_longest(["dmljax", *ours], ["the page", *_matrix(expected)], fillvalue="")
+    lines = zip_longest(["dmljax", *ours], [source, *_matrix(expected)], fillvalue="")
     return "\n".join([head, *(f"    {left:{width}}   {right}" for left, right in lines)])
 
 

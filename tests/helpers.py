@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -41,12 +41,80 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
     )
 
 
+UNITS = {"float16": 1, "float32": 4, "float64": 4}  # in the last place, that floating arithmetic may be off
+
+
+def units_off(actual: Any, exact: NDArray[Any]) -> NDArray[np.float64]:
+    """How many units in the last place of its type `actual` is off; infinitely many where it is of another kind.
+
+    A subnormal result may be a zero of its sign, an exact zero must have its sign.
+    """
+    actual = np.asarray(actual)
+    limits = jnp.finfo(actual.dtype)
+    wide, exact = actual.astype(np.longdouble), np.asarray(exact).astype(np.longdouble)
+    with np.errstate(all="ignore"):
+        exponent = np.floor(np.log2(np.maximum(np.abs(exact), float(limits.tiny))))
+        unit = np.exp2(np.minimum(exponent, limits.maxexp - 1) - limits.nmant)
+        error = np.abs(wide - exact) / unit
+        # Beyond the largest number there is none but infinity; a unit from it, either will do.
+        is_beyond = np.abs(exact) >= float(limits.max)
+        error = np.where(
+            np.isinf(wide), np.where(is_beyond & (np.signbit(wide) == np.signbit(exact)), 0, np.inf), error
+        )
+        error = np.where(np.isnan(wide) | np.isnan(exact), np.where(np.isnan(wide) & np.isnan(exact), 0, np.inf), error)
+        is_flushed = (wide == 0) & (np.abs(exact) < float(limits.tiny))
+    return np.where(is_flushed, np.where(np.signbit(wide) == np.signbit(exact), 0, np.inf), error).astype(np.float64)
+
+
+def assert_within_units(actual: Any, *alternatives: NDArray[Any]) -> None:
+    """Each element is as near to one of the `alternatives` as its type's `UNITS` say; integers are the first."""
+    actual = np.asarray(actual)
+    if not jnp.issubdtype(actual.dtype, jnp.floating):
+        assert_same_bits(actual, alternatives[0].astype(actual.dtype))
+        return
+    error = np.min([units_off(actual, exact) for exact in alternatives], axis=0)
+    worst = np.unravel_index(np.argmax(error), error.shape)
+    places = f"{actual[worst]} at {worst}, not {[float(exact[worst]) for exact in alternatives]}"
+    assert error[worst] <= UNITS[actual.dtype.name], f"{error[worst]} units off: {places}"
+
+
+def with_subnormals(arrays: Mapping[str, NDArray[Any]], value: float) -> dict[str, NDArray[Any]]:
+    """The arrays in float64, subnormals replaced: by zeros of the same sign, or by what a predicate tells from zero."""
+
+    def replaced(array: NDArray[Any]) -> NDArray[Any]:
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            return array
+        is_subnormal = (np.abs(array) < jnp.finfo(array.dtype).tiny) & (array != 0)
+        wide = array.astype(np.float64)
+        return np.where(is_subnormal, np.copysign(value, wide), wide)
+
+    return {field: replaced(array) for field, array in arrays.items()}
+
+
 def assert_same_trees(actual: Any, expected: Any) -> None:
     """Trees of one structure whose leaves are equal in shape, dtype and every bit."""
     structures = [str(jax.tree.structure(tree)) for tree in (actual, expected)]
     assert structures[0] == structures[1]
     for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert_same_bits(one, other)
+
+
+def assert_nearly_same_trees(actual: Any, expected: Any, absolute: float = 0) -> None:
+    """Trees of one structure, whose floats may each be rounded otherwise at every step; a NaN is any NaN.
+
+    Where most of a sum cancels, that is little beside its summands, but not beside it: `absolute` is allowed then.
+    """
+    structures = [str(jax.tree.structure(tree)) for tree in (actual, expected)]
+    assert structures[0] == structures[1]
+    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        if not jnp.issubdtype(jnp.asarray(other).dtype, jnp.floating):
+            assert_same_bits(one, other)
+            continue
+        one, other = np.asarray(one), np.asarray(other)
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        with np.errstate(invalid="ignore"):
+            error = np.where(np.abs(one - other) <= absolute, 0, units_off(one, other))
+        assert np.all(error <= 2 * UNITS[one.dtype.name]), f"{error.max()} units apart: {one}\nand {other}"
 
 
 def mesh_of(axis_type: jax.sharding.AxisType, **axes: int) -> jax.sharding.Mesh:
@@ -72,12 +140,16 @@ def _bytes(hlo_dtype: str) -> int:
     return 1 if hlo_dtype == "pred" else int(re.sub(r"\D", "", hlo_dtype)) // 8
 
 
-def check_gradients(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """First and second derivatives, forward and backward, against finite differences.
+def check_gradients(function: Callable[..., Any], arguments: tuple[Any, ...], *, is_linear: bool = True) -> None:
+    """Derivatives, forward and backward, against finite differences.
 
-    The operators are linear in their floats, so that wide steps are exact and keep float32's rounding out.
+    Of operators that are linear in their floats the second ones, too: wide steps are exact, and keep float32's rounding
+    out. Of others, `test_accuracy.py` compares derivatives with exact ones.
     """
-    check_grads(function, arguments, order=2, eps=0.5)
+    if is_linear:
+        check_grads(function, arguments, order=2, eps=0.5)
+    else:
+        check_grads(function, arguments, order=1, eps=2e-3, atol=1e-2, rtol=1e-2)
 
 
 def specials(dtype: Any) -> NDArray[Any]:

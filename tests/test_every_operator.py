@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import json
+import math
 import pickle
 import re
 import warnings
@@ -18,16 +19,24 @@ import numpy as np
 import processes
 import pytest
 from cases import CASES
-from helpers import assert_same_bits, assert_same_trees, available, check_gradients, collectives, mesh_of
+from helpers import (
+    assert_nearly_same_trees,
+    assert_same_trees,
+    available,
+    check_gradients,
+    collectives,
+    mesh_of,
+)
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from pages import MEMBERS, SUPPORT, pages_minimum_level
 
 import dmljax
 from dmljax import OPERATORS, DataType, FeatureLevel, InvalidDesc
-from dmljax.examples import EXAMPLES
+from dmljax.examples import EXAMPLES, OWN_EXAMPLES
 
 for_each_operator = pytest.mark.parametrize("operator", OPERATORS)
+ALL_EXAMPLES = (*EXAMPLES, *OWN_EXAMPLES)
 LATEST = max(FeatureLevel)
 Test = TypeVar("Test", bound=Callable[..., None])
 
@@ -68,7 +77,7 @@ def random_inputs(desc: dmljax.Operator, seed: int = 0) -> list[Any]:
 
 
 def test_the_tables_of_the_tests_know_every_operator() -> None:
-    assert set(OPERATORS) == set(CASES) == set(SUPPORT) == set(MEMBERS) == {e.desc.type for e in EXAMPLES}
+    assert set(OPERATORS) == set(CASES) == set(SUPPORT) == set(MEMBERS) == {e.desc.type for e in ALL_EXAMPLES}
 
 
 @for_each_operator
@@ -85,12 +94,12 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
     assert f"`{header_name}`, lowered to `{function_name(operator)}`" in (OPERATORS[operator].__doc__ or "")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{function_name(example.desc.type)}-{example.title}")
+@pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda one: f"{function_name(one.desc.type)}-{one.title}")
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jitted"])
-def test_the_pages_examples_come_out_bit_for_bit(example: Any, transform: Any) -> None:
+def test_the_examples_come_out_bit_for_bit(example: Any, transform: Any) -> None:
     outputs = jax.tree.leaves(transform(dmljax.lower(example.desc))(**example.arrays(of_inputs=True)))
-    for output, expected in zip(outputs, example.arrays(of_inputs=False).values(), strict=True):
-        assert_same_bits(output, expected)
+    computed = dict(zip(example.arrays(of_inputs=False), map(np.asarray, outputs), strict=True))
+    assert example.expects(computed), computed
 
 
 @for_each_operator
@@ -103,9 +112,7 @@ def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank
     for seed, desc in enumerate(typed_descs(operator)):
         case = CASES[operator]
         inputs = case.inputs(desc, np.random.default_rng(seed))
-        outputs = jax.tree.leaves(dmljax.lower(desc)(**inputs))
-        for output, expected in zip(outputs, case.expected(desc, inputs), strict=True):
-            assert_same_bits(output, expected)
+        case.check(desc, inputs, dmljax.lower(desc)(**inputs))
 
 
 @for_each_operator
@@ -191,6 +198,14 @@ def transformation(name: str) -> Callable[[Test], Test]:
     return marked
 
 
+def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float = 0) -> None:
+    """The results of one computation, compiled in two ways: the same bits, or what rounding makes of them."""
+    if CASES[operator].is_exact:
+        assert_same_trees(actual, expected)
+    else:
+        assert_nearly_same_trees(actual, expected, absolute)
+
+
 def function_of(desc: dmljax.Operator) -> Callable[..., Any]:
     return CASES[desc.type].of_value or dmljax.lower(desc)
 
@@ -211,21 +226,26 @@ def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     case = CASES[operator]
     if case.of_value:
         return lambda given: case.of_value(given["value"]), {"value": np.float32(3)}
-    # Integer types stay out of the way of floats: indices are indices.
-    desc = case.make(dict.fromkeys(case.free, DataType.UINT32) | FLOAT_TYPES[operator], 4)
+    desc = case.make(tame_types(operator), 4)
     inputs = case.inputs(desc, np.random.default_rng(0))
-    floats = {
-        key: (np.arange(array.size, dtype=array.dtype) * 70 % 1010).reshape(array.shape)
-        for key, array in inputs.items()
-        if array.dtype == np.float32
-    }
+    keys = [key for key, array in inputs.items() if array.dtype == np.float32]
+    # Every other one backwards, so that no two inputs are the same somewhere.
+    floats = {key: tame_floats(case.domain, inputs[key].shape, keys.index(key) % 2 == 1) for key in keys}
     return lambda given: function_of(desc)(**inputs | given), floats
 
 
-FLOAT_TYPES: dict[str, dict[str, DataType]] = {
-    operator: {field: DataType.FLOAT32 for field in ("input", "values") if field in case.free}
-    for operator, case in CASES.items()
-}
+def tame_types(operator: str) -> dict[str, DataType]:
+    """FLOAT32 for what may be, UINT32 for what may not, and may be that: indices are indices."""
+    types = {field: allowed(operator, field)[1] for field in CASES[operator].free}
+    preferred = (DataType.FLOAT32, DataType.UINT32)
+    return {field: next((one for one in preferred if one in list_), list_[0]) for field, list_ in types.items()}
+
+
+def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], backwards: bool) -> Any:
+    """Numbers so far apart, or so inside a domain, that no small step changes what is done with them."""
+    count = int(np.prod(shape))
+    steps = np.arange(count) * 70 % 1010 if domain is None else np.linspace(*domain, count + 2)[1:-1]
+    return steps[:: -1 if backwards else 1].astype(np.float32).reshape(shape)
 
 
 @transformation("jit")
@@ -246,7 +266,7 @@ def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
 
 @transformation("jit")
 def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
-    desc = CASES[operator].make(dict.fromkeys(CASES[operator].free, DataType.UINT32) | FLOAT_TYPES[operator], 4)
+    desc = CASES[operator].make(tame_types(operator), 4)
     inputs = [jax.device_put(array) for array in random_inputs(desc)]
     jax.block_until_ready(inputs)
     jax.clear_caches()
@@ -272,7 +292,7 @@ def test_a_user_jit_around_it_traces_once(operator: str) -> None:
 def test_vmap_equals_a_loop(operator: str) -> None:
     for desc in typed_descs(operator):
         batch, loop = batch_of(desc, 3)
-        assert_same_trees(jax.vmap(function_of(desc))(*batch), loop)
+        assert_agree(operator, jax.vmap(function_of(desc))(*batch), loop)
 
 
 @transformation("nested vmap")
@@ -285,7 +305,7 @@ def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     expected = jax.tree.map(
         lambda array: np.moveaxis(np.moveaxis(array.reshape(2, 3, *array.shape[1:]), 1, -1), 0, 1), loop
     )
-    assert_same_trees(results, expected)
+    assert_agree(operator, results, expected)
 
 
 @transformation("scan, map, while_loop")
@@ -301,9 +321,9 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
 
     empty = jax.tree.map(jnp.zeros_like, loop)
     _, while_outputs = jax.lax.while_loop(lambda carry: carry[0] < 3, step, (jnp.int32(0), empty))
-    assert_same_trees(while_outputs, loop)
-    assert_same_trees(jax.lax.scan(lambda carry, row: (carry, function(*row)), None, batch)[1], loop)
-    assert_same_trees(jax.lax.map(lambda row: function(*row), batch), loop)
+    assert_agree(operator, while_outputs, loop)
+    assert_agree(operator, jax.lax.scan(lambda carry, row: (carry, function(*row)), None, batch)[1], loop)
+    assert_agree(operator, jax.lax.map(lambda row: function(*row), batch), loop)
 
 
 @transformation("grad")
@@ -311,7 +331,9 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
     function, floats = float_call(operator)
     if any(output.dtype != np.float32 for output in jax.tree.leaves(jax.eval_shape(function, floats))):
         pytest.skip("computes no float from a float")
-    check_gradients(function, (floats,))
+    if not CASES[operator].has_derivative:
+        pytest.skip("computes with the bits of a float")
+    check_gradients(function, (floats,), is_linear=CASES[operator].domain is None)
 
 
 @transformation("jvp, vjp, linearize")
@@ -320,13 +342,13 @@ def test_derivatives_agree_with_each_other(operator: str) -> None:
     tangents = jax.tree.map(np.ones_like, floats)
     outputs, pushed = jax.jvp(function, (floats,), (tangents,))
     linearized, push = jax.linearize(function, floats)
-    assert_same_trees((outputs, pushed), (linearized, push(tangents)))
+    assert_agree(operator, (outputs, pushed), (linearized, push(tangents)), absolute=1e-6)
     pulled_outputs, pull = jax.vjp(function, floats)
-    assert_same_trees(pulled_outputs, outputs)
+    assert_agree(operator, pulled_outputs, outputs)
     cotangents = jax.tree.map(np.ones_like, pushed)  # of float0 for what is counted, not computed
     (pulled,) = pull(cotangents)
     total = sum(float(tangent.sum()) for tangent in jax.tree.leaves(pushed) if tangent.dtype != jax.dtypes.float0)
-    assert total == sum(float(array.sum()) for array in jax.tree.leaves(pulled))
+    assert math.isclose(total, sum(float(array.sum()) for array in jax.tree.leaves(pulled)), rel_tol=1e-5, abs_tol=1e-4)
 
 
 @transformation("checkpoint")
@@ -334,11 +356,11 @@ def test_may_be_computed_again_for_its_derivatives(operator: str) -> None:
     function, floats = float_call(operator)
     outputs, pull = jax.vjp(function, floats)
     again, pull_again = jax.vjp(jax.checkpoint(function), floats)
-    assert_same_trees(again, outputs)
+    assert_agree(operator, again, outputs)
     cotangents = jax.tree.map(
         lambda x: np.ones(x.shape, x.dtype if x.dtype == np.float32 else jax.dtypes.float0), outputs
     )
-    assert_same_trees(pull_again(cotangents), pull(cotangents))
+    assert_agree(operator, pull_again(cotangents), pull(cotangents), absolute=1e-6)
 
 
 @transformation("checking_leaks")
@@ -349,7 +371,7 @@ def test_leaks_no_tracer(operator: str) -> None:
     with jax.checking_leaks():
         outputs = jax.jit(function_of(desc))(*inputs)
         jax.vmap(function_of(desc))(*(np.stack([array]) for array in inputs))
-    assert_same_trees(outputs, function_of(desc)(*inputs))
+    assert_agree(operator, outputs, function_of(desc)(*inputs))
 
 
 @transformation("transfer_guard")
@@ -360,7 +382,7 @@ def test_moves_nothing_between_host_and_device(operator: str) -> None:
     with jax.transfer_guard("disallow"):
         eager = function_of(desc)(*inputs)
         jitted = jax.jit(function_of(desc))(*inputs)
-    assert_same_trees(jitted, eager)
+    assert_agree(operator, jitted, eager)
 
 
 @transformation("debug_nans")
@@ -370,9 +392,11 @@ def test_makes_no_nan_of_its_own(operator: str) -> None:
         if array.ndim:
             array.flat[0], array.flat[-1] = -np.inf, np.inf  # whose difference or product with 0 would be NaN
     expected = function(floats)
+    if any(np.isnan(output).any() for output in jax.tree.leaves(expected)):
+        pytest.skip("the function itself is NaN there")
     with jax.debug_nans(True):
-        assert_same_trees(function(floats), expected)
-        assert_same_trees(jax.jit(function)(floats), expected)
+        assert_agree(operator, function(floats), expected)
+        assert_agree(operator, jax.jit(function)(floats), expected)
 
 
 @transformation("donation")
@@ -383,7 +407,7 @@ def test_inputs_may_be_donated(operator: str) -> None:
     donating = jax.jit(function_of(desc), donate_argnums=tuple(range(len(inputs))))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")  # no output has their size
-        assert_same_trees(donating(*inputs), expected)
+        assert_agree(operator, donating(*inputs), expected)
     if any(array.is_deleted() for array in inputs):
         with pytest.raises((RuntimeError, ValueError), match="deleted"):
             function_of(desc)(*inputs)
@@ -413,7 +437,7 @@ def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator
         assert '"0x' not in constant, f"a baked-in constant: {constant[:80]}"
     inputs = random_inputs(desc)
     again = jax.export.deserialize(exported.serialize())
-    assert_same_trees(again.call(*inputs), dmljax.lower(desc)(*inputs))
+    assert_agree(operator, again.call(*inputs), dmljax.lower(desc)(*inputs))
 
 
 @transformation("symbolic batch")
@@ -424,8 +448,8 @@ def test_exports_a_batch_whose_size_is_left_open(operator: str) -> None:
     shapes = [jax.ShapeDtypeStruct((size, *array.shape[1:]), array.dtype) for array in batch]
     exported = jax.export.export(jax.jit(jax.vmap(function_of(desc))), platforms=["cpu", "cuda", "tpu"])(*shapes)
     again = jax.export.deserialize(exported.serialize())
-    assert_same_trees(again.call(*batch), loop)
-    assert_same_trees(again.call(*(array[:2] for array in batch)), jax.tree.map(lambda array: array[:2], loop))
+    assert_agree(operator, again.call(*batch), loop)
+    assert_agree(operator, again.call(*(array[:2] for array in batch)), jax.tree.map(lambda array: array[:2], loop))
 
 
 def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.sharding.Mesh, *, by_shard_map: bool) -> None:
@@ -438,7 +462,7 @@ def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.shardi
     compiled = jax.jit(function).lower(*sharded).compile()
     assert collectives(compiled) == []
     outputs = compiled(*sharded)
-    assert_same_trees(outputs, loop)
+    assert_agree(operator, outputs, loop)
     for output in jax.tree.leaves(outputs):
         assert output.sharding.spec[0] == "batch"
 

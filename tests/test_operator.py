@@ -96,6 +96,13 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
         "axis_direction": st.sampled_from(AxisDirection),
         "value_data_type": st.sampled_from(list(DataType)[1:]),
         "value": st.just(1),
+        "min_max_data_type": st.sampled_from(list(DataType)[1:]),
+        "scale_bias": st.none() | st.builds(dmljax.ScaleBias, small, small),
+        "fused_activation": st.sampled_from(
+            [None, dmljax.ActivationReluDesc(), dmljax.ActivationSoftplusDesc(steepness=0)]
+        ),
+        "rounding_mode": st.sampled_from(dmljax.RoundingMode),
+        "infinity_mode": st.sampled_from(dmljax.IsInfinityMode),
     }
     members = {}
     for member in operator.members():

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dmljax._checks import UINT_MAX, integer_in, named, nearest, shown, uints
 from dmljax._errors import NEXT_RULE, DmlError, InvalidDesc, InvalidType, Unsupported, all_checked, prefixed
-from dmljax._members import NOT_FINITE, Tensor, json_given, json_string
+from dmljax._members import NOT_FINITE, Kind, Tensor, json_given, json_string
 from dmljax._operator import Operator, broken_rules, lower, operator_named, settled_members
 from dmljax._tensor import UINT64_MAX, TensorDesc
 from dmljax._types import FLOATS, LATEST, DataType, FeatureLevel, HeaderEnum, TensorFlags
@@ -484,9 +484,9 @@ class _Reader:
             if place[-1] in ("Desc", "desc"):
                 value = self.fields(place, value, operator.json_fields())
             counting = value | {
-                member.name: self.nested_fields((*place, member.name), member.kind.json_fields, value[member.name])
+                member.name: self.nested_fields((*place, member.name), member.kind, value[member.name])
                 for member in operator.members()
-                if member.kind.json_fields and isinstance(value.get(member.name), dict)
+                if isinstance(value.get(member.name), dict) and member.kind.json_fields(value[member.name])
             }
             settled = settled_members(operator, counting, lambda: self.part(*place))
             if len(self.findings) > before:
@@ -501,11 +501,13 @@ class _Reader:
                     self.find(place, f"{desc.member(key).name}.Sizes must be those {limit}; got {tensor}")
         return desc if len(self.findings) == before else None
 
-    def nested_fields(self, place: Place, names: tuple[str, ...], value: dict[str, Any]) -> dict[str, Any]:
-        """A tensor's fields, or a DML_TENSOR_DESC's around them."""
-        fields = self.fields(place, value, ("Type", "Desc", *names))
+    def nested_fields(self, place: Place, kind: Kind, value: dict[str, Any]) -> dict[str, Any]:
+        """The fields of an object inside a desc, and of the objects in it: a tensor's, or a fused activation's."""
+        names = kind.json_fields(value)
+        fields = self.fields(place, value, names)
         if isinstance(fields.get("Desc"), dict):
-            fields["Desc"] = self.fields((*place, "Desc"), fields["Desc"], names)
+            inner = [name for name in kind.json_fields(fields["Desc"]) if name not in ("Type", "Desc")]
+            fields["Desc"] = self.fields((*place, "Desc"), fields["Desc"], inner)
         return fields
 
     # Bindings

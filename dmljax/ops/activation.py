@@ -1,36 +1,682 @@
-"""Activations: ACTIVATION_HARDMAX and ACTIVATION_HARDMAX1."""
+"""Activations: ACTIVATION_CELU to ACTIVATION_THRESHOLDED_RELU, and the softmax and hardmax of rows.
 
-from collections.abc import Iterator
+The floats of 16 bits are computed in float32 and rounded once; attributes are FLOAT whatever the tensors are. What an
+activation leaves as it is keeps every bit, and at a kink the gradient is that of the branch that the page takes there.
+Functions have the page's typical values as defaults.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 from jax.typing import ArrayLike
 
+from dmljax import _elementary as elementary
 from dmljax._axes import extreme_position, positions_along
-from dmljax._function import Axes, normal_axes, operator_function, real_array, require_rank
+from dmljax._families import ACTIVATION_SINCE_1_0, Activation, Gradient, Unary, alike, fitting, gradient, unary
+from dmljax._floats import greater, greater_equal, is_nan, maximum, minimum, selected
+from dmljax._function import (
+    Axes,
+    FloatLike,
+    FlooredScalarLike,
+    Operand,
+    float_array,
+    normal_axes,
+    number_array,
+    operands,
+    operator_function,
+    real_array,
+    require_rank,
+)
 from dmljax._operator import (
     FL_1_0,
     FL_2_0,
     FL_3_0,
     FL_5_1,
+    FL_6_2,
+    FL_6_4,
     RANK_1_TO_8,
     RANK_4,
     RANK_4_TO_5,
+    Float,
     Input,
     Operator,
     Output,
     UintAxes,
     distinct_axes,
     rows,
-    same_rank,
-    same_sizes,
-    same_type,
 )
+from dmljax._scalars import floored
 from dmljax._tensor import braced
-from dmljax._types import FLOAT, FeatureLevel
+from dmljax._types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
 
-# ACTIVATION_HARDMAX and ACTIVATION_HARDMAX1
+
+def _of_floats(function: Callable[..., Array], input: ArrayLike, *attributes: ArrayLike) -> Array:
+    input = float_array("input", input)
+    wide = input.astype(widened(input.dtype))
+    return function(wide, *(jnp.asarray(number, wide.dtype) for number in attributes)).astype(input.dtype)
+
+
+def _below_zero(function: Callable[[Array], Array], x: Array, *, with_zero: bool = False) -> Array:
+    """`x`, and where it is negative (or zero) the function of it, which sees no others: those could make NaN."""
+    zero = jnp.zeros((), x.dtype)
+    is_below = greater_equal(zero, x) if with_zero else greater(zero, x)
+    return selected(is_below, function(jnp.where(is_below, x, zero)), x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaActivation(Activation):
+    """An activation with one attribute, Alpha."""
+
+    alpha: Float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaBetaActivation(Activation):
+    """An activation with two attributes, Alpha and Beta."""
+
+    alpha: Float
+    beta: Float
+
+
+# Rectifiers
+
+
+@operator_function
+def activation_relu(input: ArrayLike) -> Array:
+    """The element where it is above zero, +0 elsewhere; NaN stays.
+
+    >>> activation_relu(jnp.array([-1.0, -0.0, 2.0])).tolist()
+    [0.0, 0.0, 2.0]
+    """
+    input = number_array("input", input)
+    zero = jnp.zeros((), input.dtype)
+    # A NaN is passed on, but has no gradient: RELU_GRAD's page has none either.
+    other = lax.stop_gradient(selected(is_nan(input), input, zero))
+    return selected(greater(input, zero), input, other)
+
+
+class ActivationReluDesc(Activation, type="DML_OPERATOR_ACTIVATION_RELU", function=activation_relu):
+    """`DML_ACTIVATION_RELU_OPERATOR_DESC`, lowered to `activation_relu`."""
+
+    support = ACTIVATION_SINCE_1_0 | {FL_5_1: unary(RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT)}
+
+
+@operator_function
+def activation_relu_grad(input: Operand, input_gradient: Operand) -> Array:
+    """The gradient where `input` is above zero, 0 elsewhere: that of `activation_relu`.
+
+    >>> activation_relu_grad(jnp.array([-1.0, 0.0, 2.0]), jnp.array([5.0, 6.0, 7.0])).tolist()
+    [0.0, 0.0, 7.0]
+    """
+    x, upper = operands(number_array, input=input, input_gradient=input_gradient)
+    zero = jnp.zeros((), x.dtype)
+    return selected(greater(x, zero), upper, zero)
+
+
+class ActivationReluGradDesc(Gradient, type="DML_OPERATOR_ACTIVATION_RELU_GRAD", function=activation_relu_grad):
+    """`DML_ACTIVATION_RELU_GRAD_OPERATOR_DESC`, lowered to `activation_relu_grad`."""
+
+    support = {
+        FL_3_0: gradient(RANK_1_TO_8, FLOAT),
+        FL_5_1: gradient(RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT),
+    }
+
+
+@operator_function
+def activation_leaky_relu(input: ArrayLike, alpha: FloatLike = 0.01) -> Array:
+    """The element from zero on, `alpha` times it below.
+
+    >>> activation_leaky_relu(jnp.array([-2.0, 3.0]), 0.5).tolist()
+    [-1.0, 3.0]
+    """
+    return _of_floats(lambda x, alpha: _below_zero(lambda x: alpha * x, x), input, alpha)
+
+
+class ActivationLeakyReluDesc(
+    AlphaActivation, type="DML_OPERATOR_ACTIVATION_LEAKY_RELU", function=activation_leaky_relu
+):
+    """`DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC`, lowered to `activation_leaky_relu`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_parameterized_relu(input: Operand, slope: Operand) -> Array:
+    """The element from zero on, `slope` times it below; a slope for each element, or broadcast to them.
+
+    >>> activation_parameterized_relu(jnp.array([[-2.0, 3.0], [-4.0, -1.0]]), jnp.array([0.5, 2.0])).tolist()
+    [[-1.0, 3.0], [-2.0, -2.0]]
+    """
+    x, slope = operands(number_array, input=input, slope=slope)
+    return _below_zero(lambda x: slope * x, x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationParameterizedReluDesc(
+    Operator, type="DML_OPERATOR_ACTIVATION_PARAMETERIZED_RELU", function=activation_parameterized_relu
+):
+    """`DML_ACTIVATION_PARAMETERIZED_RELU_OPERATOR_DESC`, lowered to `activation_parameterized_relu`."""
+
+    input: Input
+    slope: Input
+    output: Output
+    support = {
+        FL_1_0: rows(RANK_4, input=FLOAT, slope=FLOAT, output=FLOAT),
+        FL_2_0: rows(RANK_4_TO_5, input=FLOAT, slope=FLOAT, output=FLOAT),
+        FL_3_0: rows(RANK_1_TO_8, input=FLOAT, slope=FLOAT, output=FLOAT),
+        FL_5_1: rows(
+            RANK_1_TO_8,
+            input=FLOAT | SIGNED_UP_TO_32_BIT,
+            slope=FLOAT | SIGNED_UP_TO_32_BIT,
+            output=FLOAT | SIGNED_UP_TO_32_BIT,
+        ),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor, SlopeTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        yield from alike(self, "input", "slope", "output")
+
+
+@operator_function
+def activation_thresholded_relu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
+    """The element where it is above `alpha`, 0 elsewhere.
+
+    >>> activation_thresholded_relu(jnp.array([0.5, 1.0, 1.5])).tolist()
+    [0.0, 0.0, 1.5]
+    """
+    return _of_floats(lambda x, alpha: selected(greater(x, alpha), x, jnp.zeros((), x.dtype)), input, alpha)
+
+
+class ActivationThresholdedReluDesc(
+    AlphaActivation, type="DML_OPERATOR_ACTIVATION_THRESHOLDED_RELU", function=activation_thresholded_relu
+):
+    """`DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC`, lowered to `activation_thresholded_relu`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_shrink(input: ArrayLike, bias: FloatLike = 0.0, threshold: FlooredScalarLike = 0.5) -> Array:
+    """`input - bias` above `threshold`, `input + bias` below `-threshold`, 0 between them; NaN is between.
+
+    Integers are compared with the threshold itself; their bias must be one of them.
+
+    >>> activation_shrink(jnp.array([-2.0, 0.25, 3.0]), 1.0).tolist()
+    [-1.0, 0.0, 2.0]
+    >>> activation_shrink(jnp.array([-2, 0, 3]), 1, 2.5).tolist()
+    [0, 0, 2]
+    """
+    given = number_array("input", input)
+    x = given.astype(widened(given.dtype))
+    bias, threshold = jnp.asarray(bias, x.dtype), jnp.asarray(threshold, x.dtype)
+    is_above, is_below = greater(x, threshold), greater(-threshold, x)
+    if x.dtype in INTEGERS:
+        # All of them are, above or below a negative threshold; and -threshold is no unsigned integer.
+        is_signed = jnp.iinfo(x.dtype).min < 0
+        is_below = is_below | (threshold < 0) if is_signed else jnp.zeros_like(is_above)
+    zero = jnp.zeros((), x.dtype)
+    return jnp.where(is_above, x - bias, jnp.where(is_below, x + bias, zero)).astype(given.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationShrinkDesc(Activation, type="DML_OPERATOR_ACTIVATION_SHRINK", function=activation_shrink):
+    """`DML_ACTIVATION_SHRINK_OPERATOR_DESC`, lowered to `activation_shrink`."""
+
+    bias: Float
+    threshold: Float
+    support = {
+        FL_2_0: unary(RANK_4_TO_5, FLOAT),
+        FL_3_0: unary(RANK_1_TO_8, FLOAT),
+        FL_5_1: unary(RANK_1_TO_8, UP_TO_32_BIT),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - Bias, where InputTensor.DataType is an integer, is a number of that type.
+        - Threshold, where InputTensor.DataType is an integer, is not below all of that type.
+        """
+        yield from super().broken_rules(feature_level)
+        # The page is silent on what a Bias of 0.5 would do to an integer.
+        if self.input is not None and self.input.dtype in INTEGERS:
+            yield from fitting("Bias", self.bias, self.input.dtype)
+            yield from fitting("Threshold", self.threshold, self.input.dtype, floored)
+
+
+# Exponential units
+
+
+@operator_function
+def activation_elu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
+    """The element from zero on, `alpha * (exp(input) - 1)` below.
+
+    >>> activation_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
+    [-0.5, 0.0, 2.0]
+    """
+    return _of_floats(lambda x, alpha: _below_zero(lambda x: alpha * elementary.expm1(x), x), input, alpha)
+
+
+class ActivationEluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_ELU", function=activation_elu):
+    """`DML_ACTIVATION_ELU_OPERATOR_DESC`, lowered to `activation_elu`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_celu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
+    """`max(0, input) + min(0, alpha * (exp(input / alpha) - 1))`; with an `alpha` of 0 its limit, `activation_relu`.
+
+    >>> activation_celu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
+    [-0.5, 0.0, 2.0]
+    """
+
+    def lower_part(x: Array, alpha: Array) -> Array:
+        return minimum(alpha * elementary.expm1(x / alpha), jnp.zeros((), x.dtype))
+
+    return _of_floats(lambda x, alpha: _below_zero(lambda x: lower_part(x, alpha), x), input, alpha)
+
+
+class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", function=activation_celu):
+    """`DML_ACTIVATION_CELU_OPERATOR_DESC`, lowered to `activation_celu`."""
+
+    support = {FL_3_0: unary(RANK_1_TO_8, FLOAT)}
+
+
+@operator_function
+def activation_scaled_elu(input: ArrayLike, alpha: FloatLike = 1.6732, gamma: FloatLike = 1.0507) -> Array:
+    """`gamma` times the element above zero, `gamma * (alpha * exp(input) - alpha)` from zero on down.
+
+    >>> activation_scaled_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5, 3.0).tolist()
+    [-1.5, 0.0, 6.0]
+    """
+
+    def scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
+        return gamma * _below_zero(lambda x: alpha * elementary.expm1(x), x, with_zero=True)
+
+    return _of_floats(scaled_elu, input, alpha, gamma)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationScaledEluDesc(Activation, type="DML_OPERATOR_ACTIVATION_SCALED_ELU", function=activation_scaled_elu):
+    """`DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC`, lowered to `activation_scaled_elu`."""
+
+    alpha: Float
+    gamma: Float
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
+    """`ln(1 + exp(steepness * input)) / steepness`, however large the exponential is.
+
+    >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
+    [0.0, 1000.0]
+    """
+    return _of_floats(lambda x, steepness: _softplus(x, steepness) / steepness, input, steepness)
+
+
+def _softplus(x: Array, factor: Array) -> Array:
+    return elementary.softplus(*elementary.exact_product(x, factor))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationSoftplusDesc(Activation, type="DML_OPERATOR_ACTIVATION_SOFTPLUS", function=activation_softplus):
+    """`DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC`, lowered to `activation_softplus`."""
+
+    steepness: Float
+    support = ACTIVATION_SINCE_1_0
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - Steepness is at least 1 below DML_FEATURE_LEVEL_6_4.
+        """
+        yield from super().broken_rules(feature_level)
+
+    def broken_attribute_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        if feature_level < FL_6_4 and not self.steepness.item >= 1:
+            yield f"Steepness must be at least 1 below {FL_6_4}; got {self.steepness.item}"
+
+
+@operator_function
+def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: FloatLike) -> Array:
+    """`alpha * ln(1 + exp(beta * input))`, however large the exponential is.
+
+    >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
+    [0.0, 6000.0]
+    """
+    return _of_floats(lambda x, alpha, beta: alpha * _softplus(x, beta), input, alpha, beta)
+
+
+class ActivationParametricSoftplusDesc(
+    AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_PARAMETRIC_SOFTPLUS", function=activation_parametric_softplus
+):
+    """`DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC`, lowered to `activation_parametric_softplus`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+# Sigmoids
+
+
+@operator_function
+def activation_sigmoid(input: ArrayLike) -> Array:
+    """`1 / (1 + exp(-input))`.
+
+    >>> activation_sigmoid(jnp.array([-jnp.inf, 0.0, 100.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return _of_floats(elementary.sigmoid, input)
+
+
+class ActivationSigmoidDesc(Activation, type="DML_OPERATOR_ACTIVATION_SIGMOID", function=activation_sigmoid):
+    """`DML_ACTIVATION_SIGMOID_OPERATOR_DESC`, lowered to `activation_sigmoid`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_hard_sigmoid(input: ArrayLike, alpha: FloatLike = 0.2, beta: FloatLike = 0.5) -> Array:
+    """`alpha * input + beta`, but at least 0 and at most 1; there the gradient is 0.
+
+    >>> activation_hard_sigmoid(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
+    [0.0, 0.75, 1.0]
+    """
+    return _of_floats(_hard_sigmoid, input, alpha, beta)
+
+
+def _hard_sigmoid(x: Array, alpha: Array, beta: Array) -> Array:
+    line = elementary.multiply_add(x, alpha, beta)
+    zero, one = jnp.zeros((), x.dtype), jnp.ones((), x.dtype)
+    return maximum(zero, minimum(one, line))
+
+
+class ActivationHardSigmoidDesc(
+    AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_HARD_SIGMOID", function=activation_hard_sigmoid
+):
+    """`DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC`, lowered to `activation_hard_sigmoid`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_tanh(input: ArrayLike) -> Array:
+    """The hyperbolic tangent, to the infinities that the page's fraction has no value for.
+
+    >>> activation_tanh(jnp.array([-jnp.inf, -0.0, 100.0])).tolist()
+    [-1.0, -0.0, 1.0]
+    """
+    return _of_floats(elementary.tanh, input)
+
+
+class ActivationTanhDesc(Activation, type="DML_OPERATOR_ACTIVATION_TANH", function=activation_tanh):
+    """`DML_ACTIVATION_TANH_OPERATOR_DESC`, lowered to `activation_tanh`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_scaled_tanh(input: ArrayLike, alpha: FloatLike = 1.0, beta: FloatLike = 0.5) -> Array:
+    """`alpha * tanh(beta * input)`.
+
+    >>> activation_scaled_tanh(jnp.array([-jnp.inf, 0.0, 100.0]), 3.0).tolist()
+    [-3.0, 0.0, 3.0]
+    """
+    return _of_floats(lambda x, alpha, beta: alpha * elementary.tanh(beta * x), input, alpha, beta)
+
+
+class ActivationScaledTanhDesc(
+    AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_SCALED_TANH", function=activation_scaled_tanh
+):
+    """`DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC`, lowered to `activation_scaled_tanh`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_softsign(input: ArrayLike) -> Array:
+    """`input / (1 + |input|)`; NaN of an infinity, as the page has it.
+
+    >>> activation_softsign(jnp.array([-1.0, 3.0])).tolist()
+    [-0.5, 0.75]
+    """
+    return _of_floats(_softsign, input)
+
+
+def _softsign(x: Array) -> Array:
+    magnitude = jnp.where(jnp.signbit(x), -x, x)  # whose gradient at 0 is not 0
+    return x / (1 + magnitude)
+
+
+class ActivationSoftsignDesc(Activation, type="DML_OPERATOR_ACTIVATION_SOFTSIGN", function=activation_softsign):
+    """`DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC`, lowered to `activation_softsign`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+# What is multiplied by a sigmoid, and lines
+
+
+@operator_function
+def activation_gelu(input: ArrayLike) -> Array:
+    """`0.5 * input * (1 + erf(input / sqrt(2)))`, whatever of it cancels; NaN of -infinity, as the page has it.
+
+    >>> activation_gelu(jnp.array([-100.0, 0.0, 20.0])).tolist()
+    [-0.0, 0.0, 20.0]
+    """
+    return _of_floats(elementary.gelu, input)
+
+
+class ActivationGeluDesc(Activation, type="DML_OPERATOR_ACTIVATION_GELU", function=activation_gelu):
+    """`DML_ACTIVATION_GELU_OPERATOR_DESC`, lowered to `activation_gelu`."""
+
+    support = {FL_5_1: unary(RANK_1_TO_8, FLOAT)}
+
+
+@operator_function
+def activation_swish(input: ArrayLike, sigmoid_input_scale: FloatLike = 1.0) -> Array:
+    """`input * sigmoid(sigmoid_input_scale * input)`; NaN of an infinity times 0, as the page has it.
+
+    >>> activation_swish(jnp.array([-2000.0, 0.0, 200.0])).tolist()
+    [-0.0, 0.0, 200.0]
+    """
+
+    def swish(x: Array, scale: Array) -> Array:
+        return elementary.times_sigmoid(x, *elementary.exact_product(x, scale))
+
+    return _of_floats(swish, input, sigmoid_input_scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationSwishDesc(Unary, type="DML_OPERATOR_ACTIVATION_SWISH", function=activation_swish):
+    """`DML_ACTIVATION_SWISH_OPERATOR_DESC`, lowered to `activation_swish`."""
+
+    sigmoid_input_scale: Float
+    support = {FL_6_2: unary(RANK_1_TO_8, FLOAT)}
+
+
+@operator_function
+def activation_hard_swish(input: ArrayLike, alpha: FloatLike = 1 / 6, beta: FloatLike = 0.5) -> Array:
+    """`input` times its hard sigmoid; NaN of an infinity times 0, as the page has it.
+
+    >>> activation_hard_swish(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
+    [-0.0, 0.75, 9.0]
+    """
+    return _of_floats(lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), input, alpha, beta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationHardSwishDesc(Unary, type="DML_OPERATOR_ACTIVATION_HARD_SWISH", function=activation_hard_swish):
+    """`DML_ACTIVATION_HARD_SWISH_OPERATOR_DESC`, lowered to `activation_hard_swish`."""
+
+    alpha: Float
+    beta: Float
+    support = {FL_6_2: unary(RANK_1_TO_8, FLOAT)}
+
+
+@operator_function
+def activation_identity(input: ArrayLike) -> Array:
+    """Copies each element, with every bit.
+
+    >>> activation_identity(jnp.array([-0.0, 2.5])).tolist()
+    [-0.0, 2.5]
+    """
+    return float_array("input", input)
+
+
+class ActivationIdentityDesc(Activation, type="DML_OPERATOR_ACTIVATION_IDENTITY", function=activation_identity):
+    """`DML_ACTIVATION_IDENTITY_OPERATOR_DESC`, lowered to `activation_identity`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+@operator_function
+def activation_linear(input: ArrayLike, alpha: FloatLike, beta: FloatLike) -> Array:
+    """`alpha * input + beta`, rounded as if once.
+
+    >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
+    [3.5, -5.5]
+    """
+    return _of_floats(elementary.multiply_add, input, alpha, beta)
+
+
+class ActivationLinearDesc(AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_LINEAR", function=activation_linear):
+    """`DML_ACTIVATION_LINEAR_OPERATOR_DESC`, lowered to `activation_linear`."""
+
+    support = ACTIVATION_SINCE_1_0
+
+
+# Rows: the softmax and the hardmax, of the last axis or of several
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowActivation(Unary):
+    """An activation of each row of a matrix."""
+
+    support = ACTIVATION_SINCE_1_0
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor.Sizes are 1 before the last two.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        if self.input.effective_rank > 2:
+            yield f"InputTensor.Sizes must be 1 before the last two; got {braced(self.input.sizes)}"
+        yield from super().broken_rules(feature_level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxesActivation(Unary):
+    """An activation of what lies along several axes, taken together."""
+
+    axes: UintAxes
+    support = {FL_5_1: unary(RANK_1_TO_8, FLOAT)}
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - Axes names one or more different dimensions of InputTensor.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        yield from distinct_axes(self.axes, self.input.rank)
+        yield from super().broken_rules(feature_level)
+
+
+@operator_function
+def activation_softmax(input: ArrayLike) -> Array:
+    """The exponentials of each row along the last axis, divided by their sum; no exponential is too large.
+
+    A row with NaN or infinity, or of -infinity alone, is NaN.
+
+    >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
+    [[0.5, 0.5], [0.0, 1.0]]
+    """
+    return _of_floats(lambda x: _softmax(x, axes=(-1,)), input)
+
+
+class ActivationSoftmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX", function=activation_softmax):
+    """`DML_ACTIVATION_SOFTMAX_OPERATOR_DESC`, lowered to `activation_softmax`."""
+
+
+@operator_function
+def activation_softmax1(input: ArrayLike, *, axes: Axes) -> Array:
+    """As `activation_softmax`, of what lies along `axes` taken together.
+
+    >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
+    [[0.25, 0.25], [0.25, 0.25]]
+    """
+    return _of_floats(lambda x: _softmax(x, axes=axes), input)
+
+
+class ActivationSoftmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX1", function=activation_softmax1):
+    """`DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_softmax1`."""
+
+
+@operator_function
+def activation_log_softmax(input: ArrayLike) -> Array:
+    """The logarithm of `activation_softmax`, for as long as that of the row's sum can be told.
+
+    >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
+    [[0.0, -1000.0], [-inf, 0.0]]
+    """
+    return _of_floats(lambda x: _log_softmax(x, axes=(-1,)), input)
+
+
+class ActivationLogSoftmaxDesc(
+    RowActivation, type="DML_OPERATOR_ACTIVATION_LOG_SOFTMAX", function=activation_log_softmax
+):
+    """`DML_ACTIVATION_LOG_SOFTMAX_OPERATOR_DESC`, lowered to `activation_log_softmax`."""
+
+
+@operator_function
+def activation_log_softmax1(input: ArrayLike, *, axes: Axes) -> Array:
+    """As `activation_log_softmax`, of what lies along `axes` taken together.
+
+    >>> activation_log_softmax1(jnp.array([[1000.0], [0.0]]), axes=0).tolist()
+    [[0.0], [-1000.0]]
+    """
+    return _of_floats(lambda x: _log_softmax(x, axes=axes), input)
+
+
+class ActivationLogSoftmax1Desc(
+    AxesActivation, type="DML_OPERATOR_ACTIVATION_LOG_SOFTMAX1", function=activation_log_softmax1
+):
+    """`DML_ACTIVATION_LOG_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_log_softmax1`."""
+
+
+def _softmax(input: Array, *, axes: Axes) -> Array:
+    axes, (distance, low) = _below_largest(input, axes)
+    powers = elementary.exp(distance, low)
+    return powers / jnp.sum(powers, axis=axes, keepdims=True)
+
+
+def _log_softmax(input: Array, *, axes: Axes) -> Array:
+    axes, (distance, low) = _below_largest(input, axes)
+    # Of the row's sum all but one of the largest, whose 1 would round the others away, but not its derivative.
+    is_largest = distance == 0
+    powers = jnp.where(is_largest, elementary.expm1(distance), elementary.exp(distance, low))
+    others = jnp.sum(powers, axis=axes, keepdims=True)
+    repeated = jnp.sum(is_largest.astype(distance.dtype), axis=axes, keepdims=True) - 1
+    return distance - (lax.log1p(others + repeated) - low)
+
+
+def _below_largest(input: Array, axes: Axes) -> tuple[tuple[int, ...], tuple[Array, Array]]:
+    """The axes, counted from the first, and each element's distance from the largest along them, in two parts."""
+    require_rank("input", input, 1)
+    axes = normal_axes("axes", axes, input.ndim)
+    largest = jnp.max(input, axis=axes, keepdims=True, initial=-np.inf)
+    return axes, elementary.exact_sum(input, -lax.stop_gradient(largest))
 
 
 @operator_function
@@ -67,53 +713,9 @@ def _hardmax(input: ArrayLike, *, axes: Axes) -> Array:
     return (positions_along(input, axes) == hot).astype(input.dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActivationHardmaxDesc(Operator, type="DML_OPERATOR_ACTIVATION_HARDMAX"):
+class ActivationHardmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_HARDMAX", function=activation_hardmax):
     """`DML_ACTIVATION_HARDMAX_OPERATOR_DESC`, lowered to `activation_hardmax`."""
 
-    input: Input
-    output: Output
-    support = {
-        FL_1_0: rows(RANK_4, input=FLOAT, output=FLOAT),
-        FL_2_0: rows(RANK_4_TO_5, input=FLOAT, output=FLOAT),
-        FL_3_0: rows(RANK_1_TO_8, input=FLOAT, output=FLOAT),
-    }
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
-        """The rules of the page.
-
-        - InputTensor.Sizes are 1 before the last two.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        if self.input.effective_rank > 2:
-            yield f"InputTensor.Sizes must be 1 before the last two; got {braced(self.input.sizes)}"
-        yield from same_type(self, "input", "output")
-        yield from same_rank(self, "input", "output")
-        yield from same_sizes(self, "input", "output")
-
-    def lower(self, input: Array) -> Array:
-        return activation_hardmax(input)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActivationHardmax1Desc(Operator, type="DML_OPERATOR_ACTIVATION_HARDMAX1"):
+class ActivationHardmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_HARDMAX1", function=activation_hardmax1):
     """`DML_ACTIVATION_HARDMAX1_OPERATOR_DESC`, lowered to `activation_hardmax1`."""
-
-    input: Input
-    output: Output
-    axes: UintAxes
-    support = {FL_5_1: rows(RANK_1_TO_8, input=FLOAT, output=FLOAT)}
-
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
-        """The rules of the page.
-
-        - Axes names one or more different dimensions of InputTensor.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        yield from distinct_axes(self.axes, self.input.rank)
-        yield from same_type(self, "input", "output")
-        yield from same_rank(self, "input", "output")
-        yield from same_sizes(self, "input", "output")
-
-    def lower(self, input: Array) -> Array:
-        return activation_hardmax1(input, axes=self.axes)

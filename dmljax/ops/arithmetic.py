@@ -1,0 +1,515 @@
+"""Arithmetic of two tensors: ELEMENT_WISE_ADD to ELEMENT_WISE_ATAN_YX, and of one with a constant.
+
+Where the result of integers does not fit, it wraps around. Operands broadcast as NumPy's do, in the functions; a desc's
+tensors are of one size, and repeat elements by strides of 0. The floats of 16 bits are computed in float32.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import _elementary as elementary
+from dmljax._errors import InvalidDesc
+from dmljax._families import (
+    FLOAT_SINCE_1_0,
+    Activation,
+    Binary,
+    ScaledUnary,
+    binary,
+    fused_activation_rules,
+    scale_bias_rules,
+)
+from dmljax._floats import maximum, minimum
+from dmljax._function import FloatLike, Operand, broadcast, float_array, number_array, operands, operator_function
+from dmljax._operator import (
+    FL_1_0,
+    FL_2_0,
+    FL_2_1,
+    FL_3_0,
+    FL_3_1,
+    FL_4_1,
+    FL_5_0,
+    FL_5_1,
+    FL_6_0,
+    RANK_1_TO_8,
+    RANK_4,
+    RANK_4_TO_5,
+    Float,
+    FusedActivation,
+    Input,
+    Operator,
+    OptionalScaleBias,
+    Output,
+    rows,
+    same_rank,
+    same_sizes,
+    same_type,
+)
+from dmljax._scalars import ScaleBias
+from dmljax._types import (
+    FLOAT,
+    INTEGER_32,
+    INTEGER_64,
+    INTEGERS,
+    UP_TO_32_BIT,
+    FeatureLevel,
+    widened,
+)
+from dmljax.ops.elementary import scaled
+
+
+def _of_floats(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -> Array:
+    a, b = operands(float_array, a=a, b=b)
+    wide = widened(a.dtype)
+    return function(a.astype(wide), b.astype(wide)).astype(a.dtype)
+
+
+# Sums, differences, products and quotients
+
+
+@operator_function
+def element_wise_add(a: Operand, b: Operand) -> Array:
+    """The sum.
+
+    >>> element_wise_add(jnp.array([100, 1], "int8"), 100).tolist()
+    [-56, 101]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return a + b
+
+
+class ElementWiseAddDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD", function=element_wise_add):
+    """`DML_ELEMENT_WISE_ADD_OPERATOR_DESC`, lowered to `element_wise_add`."""
+
+    support = {
+        FL_1_0: binary(RANK_4_TO_5, FLOAT),
+        FL_2_1: binary(RANK_4_TO_5, FLOAT | INTEGER_32),
+        FL_3_0: binary(RANK_1_TO_8, FLOAT | INTEGER_32),
+        FL_4_1: binary(RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
+        FL_5_1: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    }
+
+
+@operator_function
+def element_wise_add1(a: Operand, b: Operand, *, fused_activation: Operator | None = None) -> Array:
+    """The sum, and then an activation: a descriptor without tensors.
+
+    >>> element_wise_add1(jnp.array([1.0, 2.0]), -1.5, fused_activation=ActivationReluDesc()).tolist()
+    [0.0, 0.5]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    if fused_activation is None:
+        return a + b
+    if not isinstance(fused_activation, Activation) or fused_activation.tensors():
+        raise InvalidDesc(f"fused_activation must be an activation without tensors; got {fused_activation}")
+    fused: Array = fused_activation.lower(input=a + b)
+    return fused
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseAdd1Desc(Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD1", function=element_wise_add1):
+    """`DML_ELEMENT_WISE_ADD1_OPERATOR_DESC`, lowered to `element_wise_add1`."""
+
+    fused_activation: FusedActivation = None
+    support = {FL_2_0: binary(RANK_4_TO_5, FLOAT), FL_3_0: binary(RANK_1_TO_8, FLOAT)}
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - ATensor, BTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - FusedActivation is an activation that can be fused, at a level that has it, and has no tensors.
+        """
+        yield from super().broken_rules(feature_level)
+        yield from fused_activation_rules(self.fused_activation, feature_level)
+
+
+@operator_function
+def element_wise_subtract(a: Operand, b: Operand) -> Array:
+    """The difference.
+
+    >>> element_wise_subtract(jnp.array([1, 5], "uint8"), 2).tolist()
+    [255, 3]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return a - b
+
+
+class ElementWiseSubtractDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_SUBTRACT", function=element_wise_subtract):
+    """`DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC`, lowered to `element_wise_subtract`."""
+
+    support = {
+        FL_1_0: binary(RANK_4, FLOAT),
+        FL_2_1: binary(RANK_4, FLOAT | INTEGER_32),
+        FL_3_0: binary(RANK_1_TO_8, FLOAT | INTEGER_32),
+        FL_4_1: binary(RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
+        FL_5_1: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    }
+
+
+@operator_function
+def element_wise_multiply(a: Operand, b: Operand) -> Array:
+    """The product.
+
+    >>> element_wise_multiply(jnp.array([2.5, -3.0]), jnp.array([2.0, -0.0])).tolist()
+    [5.0, 0.0]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return a * b
+
+
+class ElementWiseMultiplyDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_MULTIPLY", function=element_wise_multiply):
+    """`DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC`, lowered to `element_wise_multiply`."""
+
+    support = ElementWiseAddDesc.support
+
+
+@operator_function
+def element_wise_divide(a: Operand, b: Operand) -> Array:
+    """The quotient; that of integers without its fraction.
+
+    An integer over 0 is -1, all bits set; the smallest over -1 is itself.
+
+    >>> element_wise_divide(jnp.array([-7, 7, 1]), jnp.array([2, -2, 0])).tolist()
+    [-3, -3, -1]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return lax.div(a, b)
+
+
+class ElementWiseDivideDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_DIVIDE", function=element_wise_divide):
+    """`DML_ELEMENT_WISE_DIVIDE_OPERATOR_DESC`, lowered to `element_wise_divide`."""
+
+    support = {
+        FL_1_0: binary(RANK_4, FLOAT),
+        FL_2_1: binary(RANK_4, FLOAT | INTEGER_32),
+        FL_3_0: binary(RANK_1_TO_8, FLOAT | INTEGER_32),
+        FL_5_1: binary(RANK_1_TO_8, UP_TO_32_BIT),
+        FL_6_0: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    }
+
+
+# Remainders
+
+
+@operator_function
+def element_wise_modulus_truncate(a: Operand, b: Operand) -> Array:
+    """What is left of `a` by a whole number of `b`, with the sign of `a`, exactly: the modulus of C.
+
+    An integer by 0 is left as it is, a float is NaN.
+
+    >>> element_wise_modulus_truncate(jnp.array([-7.5, 7.5, 7.5]), jnp.array([2.0, -2.0, 0.0])).tolist()
+    [-1.5, 1.5, nan]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return lax.rem(a, b) if a.dtype in INTEGERS else _of_floats(_remainder, a, b)
+
+
+class ElementWiseModulusTruncateDesc(
+    Binary, type="DML_OPERATOR_ELEMENT_WISE_MODULUS_TRUNCATE", function=element_wise_modulus_truncate
+):
+    """`DML_ELEMENT_WISE_MODULUS_TRUNCATE_OPERATOR_DESC`, lowered to `element_wise_modulus_truncate`."""
+
+    support = {
+        FL_2_1: binary(RANK_4, UP_TO_32_BIT),
+        FL_3_0: binary(RANK_1_TO_8, UP_TO_32_BIT),
+        FL_6_0: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    }
+
+
+@operator_function
+def element_wise_modulus_floor(a: Operand, b: Operand) -> Array:
+    """What is left of `a` by a whole number of `b`, with the sign of `b`: the modulus of Python.
+
+    An integer by 0 is left as it is, a float is NaN.
+
+    >>> element_wise_modulus_floor(jnp.array([-7.5, 7.5, 6.0]), jnp.array([2.0, -2.0, -2.0])).tolist()
+    [0.5, -0.5, -0.0]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return _floor_modulus(a, b) if a.dtype in INTEGERS else _of_floats(_floor_remainder, a, b)
+
+
+class ElementWiseModulusFloorDesc(
+    Binary, type="DML_OPERATOR_ELEMENT_WISE_MODULUS_FLOOR", function=element_wise_modulus_floor
+):
+    """`DML_ELEMENT_WISE_MODULUS_FLOOR_OPERATOR_DESC`, lowered to `element_wise_modulus_floor`."""
+
+    support = ElementWiseModulusTruncateDesc.support
+
+
+@jax.custom_jvp
+def _remainder(a: Array, b: Array) -> Array:
+    return lax.rem(a, b)
+
+
+@jax.custom_jvp
+def _floor_remainder(a: Array, b: Array) -> Array:
+    modulus = _floor_modulus(a, b)
+    return jnp.where(modulus == 0, jnp.copysign(jnp.zeros_like(b), b), modulus)
+
+
+def _floor_modulus(a: Array, b: Array) -> Array:
+    remainder = lax.rem(a, b)
+    zero = jnp.zeros((), a.dtype)
+    return jnp.where((remainder != zero) & ((remainder < zero) != (b < zero)), remainder + b, remainder)
+
+
+def _remainder_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """Both remainders are `a` less a whole number of `b`, which does not change with either."""
+    (a, b), (a_tangent, b_tangent) = primals, tangents
+    remainder = function(a, b)
+    return remainder, a_tangent - jnp.round((a - remainder) / b) * b_tangent
+
+
+_remainder.defjvp(lambda primals, tangents: _remainder_jvp(_remainder, primals, tangents))
+_floor_remainder.defjvp(lambda primals, tangents: _remainder_jvp(_floor_remainder, primals, tangents))
+
+
+# Means, squares, extremes, angles
+
+
+@operator_function
+def element_wise_mean(a: Operand, b: Operand) -> Array:
+    """Half of the sum, however large that is; the mean of integers drops its half, toward zero.
+
+    >>> element_wise_mean(jnp.array([2.0**127, 1.0]), jnp.array([2.0**127, 2.0])).tolist()
+    [1.7014118346046923e+38, 1.5]
+    >>> element_wise_mean(jnp.array([-3, 2**31 - 1]), jnp.array([0, 2**31 - 1])).tolist()
+    [-1, 2147483647]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return _integer_mean(a, b) if a.dtype in INTEGERS else _of_floats(_float_mean, a, b)
+
+
+def _float_mean(a: Array, b: Array) -> Array:
+    total = a + b
+    return jnp.where(jnp.isinf(total), a / 2 + b / 2, total / 2)
+
+
+def _integer_mean(a: Array, b: Array) -> Array:
+    one, differing = jnp.ones((), a.dtype), a ^ b
+    below = (a & b) + (differing >> one)
+    return below + jnp.where(below < 0, differing & one, jnp.zeros((), a.dtype))
+
+
+class ElementWiseMeanDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_MEAN", function=element_wise_mean):
+    """`DML_ELEMENT_WISE_MEAN_OPERATOR_DESC`, lowered to `element_wise_mean`."""
+
+    support = {
+        FL_1_0: binary(RANK_4, FLOAT),
+        FL_2_1: binary(RANK_4, FLOAT | INTEGER_32),
+        FL_3_0: binary(RANK_1_TO_8, FLOAT | INTEGER_32),
+    }
+
+
+@operator_function
+def element_wise_difference_square(a: Operand, b: Operand) -> Array:
+    """The square of the difference.
+
+    >>> element_wise_difference_square(jnp.array([1, 5], "uint32"), jnp.array([4, 3], "uint32")).tolist()
+    [9, 4]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    wide = widened(a.dtype)
+    difference = a.astype(wide) - b.astype(wide)
+    return (difference * difference).astype(a.dtype)
+
+
+class ElementWiseDifferenceSquareDesc(
+    Binary, type="DML_OPERATOR_ELEMENT_WISE_DIFFERENCE_SQUARE", function=element_wise_difference_square
+):
+    """`DML_ELEMENT_WISE_DIFFERENCE_SQUARE_OPERATOR_DESC`, lowered to `element_wise_difference_square`."""
+
+    support = {FL_3_1: binary(RANK_1_TO_8, FLOAT | INTEGER_32)}
+
+
+@operator_function
+def element_wise_max(a: Operand, b: Operand) -> Array:
+    """The larger of both, with every bit: NaN if either is, +0 rather than -0; the gradient of equal ones goes to `a`.
+
+    >>> element_wise_max(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])).tolist()
+    [2.0, 0.0, nan]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return maximum(a, b)
+
+
+class ElementWiseMaxDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_MAX", function=element_wise_max):
+    """`DML_ELEMENT_WISE_MAX_OPERATOR_DESC`, lowered to `element_wise_max`."""
+
+    support = {
+        FL_1_0: binary(RANK_4, FLOAT),
+        FL_2_1: binary(RANK_4, UP_TO_32_BIT),
+        FL_3_0: binary(RANK_1_TO_8, UP_TO_32_BIT),
+        FL_5_0: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    }
+
+
+@operator_function
+def element_wise_min(a: Operand, b: Operand) -> Array:
+    """The smaller of both, with every bit: NaN if either is, -0 rather than +0; the gradient of equal ones goes to `a`.
+
+    >>> element_wise_min(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])).tolist()
+    [1.0, -0.0, nan]
+    """
+    a, b = operands(number_array, a=a, b=b)
+    return minimum(a, b)
+
+
+class ElementWiseMinDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_MIN", function=element_wise_min):
+    """`DML_ELEMENT_WISE_MIN_OPERATOR_DESC`, lowered to `element_wise_min`."""
+
+    support = ElementWiseMaxDesc.support
+
+
+@operator_function
+def element_wise_atan_yx(a: Operand, b: Operand) -> Array:
+    """The angle in [-pi, pi] of the point with height `a` and width `b`; the origin has that of C, the page none.
+
+    >>> element_wise_atan_yx(jnp.array([0.0, -0.0]), jnp.array([2.0, 0.0])).tolist()
+    [0.0, -0.0]
+    """
+    return _of_floats(elementary.atan2, a, b)
+
+
+class ElementWiseAtanYxDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_ATAN_YX", function=element_wise_atan_yx):
+    """`DML_ELEMENT_WISE_ATAN_YX_OPERATOR_DESC`, lowered to `element_wise_atan_yx`."""
+
+    support = {FL_3_1: binary(RANK_1_TO_8, FLOAT)}
+
+
+# Powers
+
+
+@operator_function
+def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+    """`input`, after the ScaleBias, to the power of `exponent`, which may be of another type.
+
+    A negative float has whole powers alone, and NaN otherwise. Integers to integers are exact, and wrap around; of a
+    negative power only what is left without a fraction: 0, but of 1 and -1, and -1 (as 1 / 0 is) of 0. An integer to
+    a float that is not whole, or beyond 2^24, is computed in float32, loses its fraction, and saturates.
+
+    >>> element_wise_pow(jnp.array([-2.0, -2.0, 0.0]), jnp.array([3.0, 0.5, 0.0])).tolist()
+    [-8.0, nan, 1.0]
+    >>> element_wise_pow(jnp.array([3, 2, 9], "int8"), jnp.array([5, -1, 0], "int8")).tolist()
+    [-13, 0, 1]
+    """
+    base, exponent = broadcast(input=number_array("input", input), exponent=number_array("exponent", exponent))
+    dtype = base.dtype
+    base = scaled(base, scale_bias)
+    if dtype in INTEGERS and exponent.dtype in INTEGERS:
+        return _integer_power(base, exponent)
+    if dtype in INTEGERS:
+        return _truncated_power(base, exponent)
+    if exponent.dtype in INTEGERS:
+        return _whole_power(base, exponent).astype(dtype)
+    wide = jnp.promote_types(base.dtype, widened(exponent.dtype))
+    return _power(base.astype(wide), exponent.astype(wide)).astype(dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWisePowDesc(Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", function=element_wise_pow):
+    """`DML_ELEMENT_WISE_POW_OPERATOR_DESC`, lowered to `element_wise_pow`."""
+
+    input: Input
+    exponent: Input
+    output: Output
+    scale_bias: OptionalScaleBias = None
+    support = {
+        FL_1_0: rows(RANK_4, input=FLOAT, exponent=FLOAT, output=FLOAT),
+        FL_3_0: rows(RANK_1_TO_8, input=UP_TO_32_BIT, exponent=UP_TO_32_BIT, output=UP_TO_32_BIT),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor, ExponentTensor and OutputTensor have the same DimensionCount and Sizes.
+        - InputTensor and OutputTensor have the same DataType; below DML_FEATURE_LEVEL_3_0, ExponentTensor, too.
+        - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
+        """
+        yield from same_type(self, "input", "output")
+        if feature_level < FL_3_0:
+            yield from same_type(self, "input", "exponent")
+        yield from same_rank(self, "input", "exponent", "output")
+        yield from same_sizes(self, "input", "exponent", "output")
+        yield from scale_bias_rules(self)
+
+
+@operator_function
+def element_wise_constant_pow(input: ArrayLike, exponent: FloatLike, scale_bias: ScaleBias | None = None) -> Array:
+    """`input`, after the ScaleBias, to the power of one number; a negative one has whole powers alone.
+
+    >>> element_wise_constant_pow(jnp.array([-2.0, 0.0]), 3.0).tolist()
+    [-8.0, 0.0]
+    >>> element_wise_constant_pow(jnp.array([-2.0, 4.0]), 0.5).tolist()
+    [nan, 2.0]
+    """
+    input = float_array("input", input)
+    return _power(scaled(input, scale_bias), jnp.asarray(exponent)).astype(input.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseConstantPowDesc(
+    ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CONSTANT_POW", function=element_wise_constant_pow
+):
+    """`DML_ELEMENT_WISE_CONSTANT_POW_OPERATOR_DESC`, lowered to `element_wise_constant_pow`."""
+
+    exponent: Float
+    support = FLOAT_SINCE_1_0
+
+
+def _power(base: Array, exponent: Array) -> Array:
+    """The power of floats; the page's NaN is also that of -infinity, which C has to a fraction."""
+    is_whole = (jnp.trunc(exponent) == exponent) | jnp.isnan(exponent)
+    power = _with_sign(_positive_power(base, exponent), base, is_whole & (jnp.trunc(exponent / 2) * 2 != exponent))
+    return jnp.where((base < 0) & ~is_whole, jnp.full((), np.nan, base.dtype), power)
+
+
+def _whole_power(base: Array, exponent: Array) -> Array:
+    """The power of floats to integers, those of 32 bits or more in two parts that a float can hold."""
+    is_odd = (exponent & 1) == 1
+    if exponent.dtype.itemsize < 4:
+        return _with_sign(_positive_power(base, exponent.astype(base.dtype)), base, is_odd)
+    low = lax.rem(exponent, jnp.full((), 256, exponent.dtype))
+    high_power, low_power = (_positive_power(base, part.astype(base.dtype)) for part in (exponent - low, low))
+    return _with_sign(high_power * low_power, base, is_odd)
+
+
+def _positive_power(base: Array, exponent: Array) -> Array:
+    magnitude = jnp.where(jnp.signbit(base), -base, base)
+    # XLA on CPU takes a subnormal for another number than it is, and than zero.
+    is_zero = magnitude < jnp.finfo(base.dtype).tiny
+    return lax.pow(jnp.where(is_zero, magnitude * 0, magnitude), jnp.broadcast_to(exponent, base.shape))
+
+
+def _with_sign(power: Array, base: Array, is_odd: Array) -> Array:
+    return jnp.where(jnp.signbit(base) & is_odd, -power, power)
+
+
+def _integer_power(base: Array, exponent: Array) -> Array:
+    """By squaring, for each bit of the exponent."""
+    is_negative = exponent < 0
+    unsigned = np.dtype(f"uint{exponent.dtype.itemsize * 8}")
+    left = jnp.where(is_negative, -exponent, exponent).astype(unsigned)
+    power, square = jnp.ones_like(base), base
+    for _ in range(unsigned.itemsize * 8):
+        power = jnp.where((left & 1) == 1, power * square, power)
+        square = square * square
+        left = left >> 1
+    is_unit = (base == 1) | (base + 1 == 0)
+    reciprocal = jnp.where(is_unit, power, jnp.where(base == 0, ~jnp.zeros_like(base), jnp.zeros_like(base)))
+    return jnp.where(is_negative, reciprocal, power)
+
+
+def _truncated_power(base: Array, exponent: Array) -> Array:
+    is_whole = (jnp.trunc(exponent) == exponent) & (jnp.abs(exponent) <= 2**24)
+    whole = jnp.where(is_whole, exponent, jnp.zeros_like(exponent)).astype(np.int32)
+    wide = widened(exponent.dtype)
+    power = _power(base.astype(wide), exponent.astype(wide))
+    return jnp.where(is_whole, _integer_power(base, whole), power.astype(base.dtype))

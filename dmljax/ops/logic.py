@@ -1,0 +1,367 @@
+"""Predicates and what follows from them: ELEMENT_WISE_LOGICAL_*, IS_NAN, IS_INFINITY and IF.
+
+What is computed of floats are their bits: subnormals are told apart, and from zero, on platforms, too, whose arithmetic
+takes them for zeros. Comparisons are IEEE 754's: -0 equals +0, and any comparison with NaN is false.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax._families import Binary, Predicate, Table, Unary, binary, unary
+from dmljax._floats import equal, greater, greater_equal, is_infinite, is_nan, is_nonzero, selected
+from dmljax._function import Operand, broadcast, float_array, operands, operator_function, real_array
+from dmljax._operator import (
+    FL_1_0,
+    FL_2_0,
+    FL_2_1,
+    FL_3_0,
+    FL_4_1,
+    FL_5_0,
+    RANK_1_TO_8,
+    RANK_4,
+    InfinityMode,
+    Input,
+    Operator,
+    Output,
+    rows,
+    same_rank,
+    same_sizes,
+    same_type,
+)
+from dmljax._types import (
+    FLOAT,
+    INTEGER_64,
+    UINT8,
+    UINT32,
+    UINT32_OR_8,
+    UP_TO_32_BIT,
+    UP_TO_64_BIT,
+    DataType,
+    FeatureLevel,
+    IsInfinityMode,
+)
+
+FLOAT16 = frozenset({DataType.FLOAT16})
+
+# Comparisons
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Binary):
+    """As `Binary`, but OutputTensor has a type of its own."""
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - ATensor, BTensor and OutputTensor have the same DimensionCount and Sizes.
+        - ATensor and BTensor have the same DataType.
+        """
+        yield from same_rank(self, "a", "b", "output")
+        yield from same_sizes(self, "a", "b", "output")
+        yield from same_type(self, "a", "b")
+
+    def attributes(self) -> dict[str, Any]:
+        return {"dtype": self.output.dtype}
+
+
+COMPARISON_SINCE_3_0 = {
+    FL_3_0: binary(RANK_1_TO_8, UP_TO_32_BIT, UINT32_OR_8),
+    FL_4_1: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, UINT32_OR_8),
+}
+COMPARISON_SINCE_1_0 = {
+    FL_1_0: binary(RANK_4, FLOAT, UINT32),
+    FL_2_0: binary(RANK_4, FLOAT, UINT32_OR_8),
+    FL_2_1: binary(RANK_4, UP_TO_32_BIT, UINT32_OR_8),
+    **COMPARISON_SINCE_3_0,
+}
+
+
+@operator_function
+def element_wise_logical_equals(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where `a == b`, 0 elsewhere.
+
+    >>> element_wise_logical_equals(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, jnp.nan])).tolist()
+    [0, 1, 0]
+    """
+    a, b = operands(a=a, b=b)
+    return equal(a, b).astype(dtype)
+
+
+class ElementWiseLogicalEqualsDesc(
+    Comparison, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_EQUALS", function=element_wise_logical_equals
+):
+    """`DML_ELEMENT_WISE_LOGICAL_EQUALS_OPERATOR_DESC`, lowered to `element_wise_logical_equals`."""
+
+    support = COMPARISON_SINCE_1_0
+
+
+@operator_function
+def element_wise_logical_greater_than(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where `a > b`, 0 elsewhere.
+
+    >>> element_wise_logical_greater_than(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
+    [1, 0, 0]
+    """
+    a, b = operands(a=a, b=b)
+    return greater(a, b).astype(dtype)
+
+
+class ElementWiseLogicalGreaterThanDesc(
+    Comparison, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_GREATER_THAN", function=element_wise_logical_greater_than
+):
+    """`DML_ELEMENT_WISE_LOGICAL_GREATER_THAN_OPERATOR_DESC`, lowered to `element_wise_logical_greater_than`."""
+
+    support = COMPARISON_SINCE_1_0
+
+
+@operator_function
+def element_wise_logical_greater_than_or_equal(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where `a >= b`, 0 elsewhere.
+
+    >>> element_wise_logical_greater_than_or_equal(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
+    [1, 1, 0]
+    """
+    a, b = operands(a=a, b=b)
+    return greater_equal(a, b).astype(dtype)
+
+
+class ElementWiseLogicalGreaterThanOrEqualDesc(
+    Comparison,
+    type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL",
+    function=element_wise_logical_greater_than_or_equal,
+):
+    """`DML_ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL_OPERATOR_DESC`, lowered to `element_wise_logical_greater_than_or_equal`."""  # noqa: E501
+
+    support = COMPARISON_SINCE_3_0
+
+
+@operator_function
+def element_wise_logical_less_than(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where `a < b`, 0 elsewhere.
+
+    >>> element_wise_logical_less_than(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
+    [1, 0, 0]
+    """
+    a, b = operands(a=a, b=b)
+    return greater(b, a).astype(dtype)
+
+
+class ElementWiseLogicalLessThanDesc(
+    Comparison, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_LESS_THAN", function=element_wise_logical_less_than
+):
+    """`DML_ELEMENT_WISE_LOGICAL_LESS_THAN_OPERATOR_DESC`, lowered to `element_wise_logical_less_than`."""
+
+    support = COMPARISON_SINCE_1_0
+
+
+@operator_function
+def element_wise_logical_less_than_or_equal(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where `a <= b`, 0 elsewhere.
+
+    >>> element_wise_logical_less_than_or_equal(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
+    [1, 1, 0]
+    """
+    a, b = operands(a=a, b=b)
+    return greater_equal(b, a).astype(dtype)
+
+
+class ElementWiseLogicalLessThanOrEqualDesc(
+    Comparison,
+    type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL",
+    function=element_wise_logical_less_than_or_equal,
+):
+    """`DML_ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL_OPERATOR_DESC`, lowered to `element_wise_logical_less_than_or_equal`."""  # noqa: E501
+
+    support = COMPARISON_SINCE_3_0
+
+
+# Logical operators
+
+
+def _truth(table: Callable[[range, frozenset[DataType]], Table]) -> dict[FeatureLevel, Table]:
+    return {FL_1_0: table(RANK_4, UINT32), FL_2_0: table(RANK_4, UINT32_OR_8), FL_3_0: table(RANK_1_TO_8, UINT32_OR_8)}
+
+
+def _truths(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
+    a, b = operands(a=a, b=b)
+    return is_nonzero(a), is_nonzero(b)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logical(Binary):
+    """As `Binary`; the function can give its result in any type."""
+
+    def attributes(self) -> dict[str, Any]:
+        return {"dtype": self.output.dtype}
+
+
+@operator_function
+def element_wise_logical_and(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where both are not zero, 0 elsewhere.
+
+    >>> element_wise_logical_and(jnp.array([5, 0, 2]), jnp.array([3, 4, 0])).tolist()
+    [1, 0, 0]
+    """
+    a_holds, b_holds = _truths(a, b)
+    return (a_holds & b_holds).astype(dtype)
+
+
+class ElementWiseLogicalAndDesc(
+    Logical, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_AND", function=element_wise_logical_and
+):
+    """`DML_ELEMENT_WISE_LOGICAL_AND_OPERATOR_DESC`, lowered to `element_wise_logical_and`."""
+
+    support = _truth(binary)
+
+
+@operator_function
+def element_wise_logical_or(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where either is not zero, 0 elsewhere.
+
+    >>> element_wise_logical_or(jnp.array([5, 0, 0]), jnp.array([3, 4, 0])).tolist()
+    [1, 1, 0]
+    """
+    a_holds, b_holds = _truths(a, b)
+    return (a_holds | b_holds).astype(dtype)
+
+
+class ElementWiseLogicalOrDesc(Logical, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_OR", function=element_wise_logical_or):
+    """`DML_ELEMENT_WISE_LOGICAL_OR_OPERATOR_DESC`, lowered to `element_wise_logical_or`."""
+
+    support = _truth(binary)
+
+
+@operator_function
+def element_wise_logical_xor(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where one is, and the other is not, not zero, 0 elsewhere.
+
+    >>> element_wise_logical_xor(jnp.array([5, 0, 0]), jnp.array([3, 4, 0])).tolist()
+    [0, 1, 0]
+    """
+    a_holds, b_holds = _truths(a, b)
+    return (a_holds ^ b_holds).astype(dtype)
+
+
+class ElementWiseLogicalXorDesc(
+    Logical, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_XOR", function=element_wise_logical_xor
+):
+    """`DML_ELEMENT_WISE_LOGICAL_XOR_OPERATOR_DESC`, lowered to `element_wise_logical_xor`."""
+
+    support = _truth(binary)
+
+
+@operator_function
+def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where the element is zero, 0 elsewhere.
+
+    >>> element_wise_logical_not(jnp.array([5, 0])).tolist()
+    [0, 1]
+    """
+    return (~is_nonzero(real_array("input", input))).astype(dtype)
+
+
+class ElementWiseLogicalNotDesc(Unary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_NOT", function=element_wise_logical_not):
+    """`DML_ELEMENT_WISE_LOGICAL_NOT_OPERATOR_DESC`, lowered to `element_wise_logical_not`."""
+
+    support = _truth(unary)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"dtype": self.output.dtype}
+
+
+# Kinds of floats
+
+
+@operator_function
+def element_wise_is_nan(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+    """1 where the element is NaN, 0 elsewhere.
+
+    >>> element_wise_is_nan(jnp.array([jnp.nan, jnp.inf, 0.0])).tolist()
+    [1, 0, 0]
+    """
+    return is_nan(float_array("input", input)).astype(dtype)
+
+
+class ElementWiseIsNanDesc(Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_NAN", function=element_wise_is_nan):
+    """`DML_ELEMENT_WISE_IS_NAN_OPERATOR_DESC`, lowered to `element_wise_is_nan`."""
+
+    support = {
+        FL_2_0: rows(RANK_4, input=FLOAT, output=UINT32_OR_8),
+        FL_3_0: rows(RANK_1_TO_8, input=FLOAT, output=UINT32_OR_8),
+    }
+
+
+@operator_function
+def element_wise_is_infinity(
+    input: ArrayLike, *, infinity_mode: IsInfinityMode = IsInfinityMode.EITHER, dtype: DTypeLike = jnp.uint8
+) -> Array:
+    """1 where the element is an infinity of the sign that is looked for, 0 elsewhere.
+
+    >>> element_wise_is_infinity(jnp.array([-jnp.inf, jnp.nan, jnp.inf])).tolist()
+    [1, 0, 1]
+    """
+    input = float_array("input", input)
+    wanted: dict[IsInfinityMode, Array] = {
+        IsInfinityMode.EITHER: jnp.ones_like(input, bool),
+        IsInfinityMode.POSITIVE: ~jnp.signbit(input),
+        IsInfinityMode.NEGATIVE: jnp.signbit(input),
+    }
+    return (is_infinite(input) & wanted[infinity_mode]).astype(dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseIsInfinityDesc(
+    Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_INFINITY", function=element_wise_is_infinity
+):
+    """`DML_ELEMENT_WISE_IS_INFINITY_OPERATOR_DESC`, lowered to `element_wise_is_infinity`."""
+
+    infinity_mode: InfinityMode
+    support = {
+        FL_2_1: rows(RANK_4, input=FLOAT, output=UINT8),
+        FL_3_0: rows(RANK_1_TO_8, input=FLOAT, output=UINT8),
+    }
+
+
+# Selection
+
+
+@operator_function
+def element_wise_if(condition: ArrayLike, a: Operand, b: Operand) -> Array:
+    """The element of `a` where the condition is not zero, that of `b` elsewhere, with every bit.
+
+    >>> element_wise_if(jnp.array([1, 0, 7]), jnp.array([1.0, 2.0, jnp.nan]), 9.0).tolist()
+    [1.0, 9.0, nan]
+    """
+    a, b = operands(a=a, b=b)
+    condition, a, b = broadcast(condition=real_array("condition", condition), a=a, b=b)
+    return selected(is_nonzero(condition), a, b)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseIfDesc(Operator, type="DML_OPERATOR_ELEMENT_WISE_IF", function=element_wise_if):
+    """`DML_ELEMENT_WISE_IF_OPERATOR_DESC`, lowered to `element_wise_if`."""
+
+    condition: Input
+    a: Input
+    b: Input
+    output: Output
+    support = {
+        FL_2_0: rows(RANK_4, condition=UINT8, a=FLOAT16, b=FLOAT16, output=FLOAT16),  # so the page has it
+        FL_3_0: rows(RANK_1_TO_8, condition=UINT8, a=UP_TO_32_BIT, b=UP_TO_32_BIT, output=UP_TO_32_BIT),
+        FL_5_0: rows(RANK_1_TO_8, condition=UINT8, a=UP_TO_64_BIT, b=UP_TO_64_BIT, output=UP_TO_64_BIT),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - ConditionTensor, ATensor, BTensor and OutputTensor have the same DimensionCount and Sizes.
+        - ATensor, BTensor and OutputTensor have the same DataType.
+        """
+        yield from same_rank(self, "condition", "a", "b", "output")
+        yield from same_sizes(self, "condition", "a", "b", "output")
+        yield from same_type(self, "a", "b", "output")

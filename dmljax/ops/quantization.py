@@ -1,0 +1,310 @@
+"""Quantization with a scale and a zero point for each element: ELEMENT_WISE_QUANTIZE_LINEAR and its relatives.
+
+The pages say `round` and not how: halves go to the nearest even integer, as in ONNX. Everything is computed in float32,
+that of FLOAT16 too; what depends on a scale of 0 is undefined.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax._errors import InvalidType
+from dmljax._function import (
+    Operand,
+    broadcast,
+    float_array,
+    integer_array,
+    number_array,
+    operands,
+    operator_function,
+)
+from dmljax._operator import (
+    FL_1_0,
+    FL_2_1,
+    FL_3_0,
+    FL_4_0,
+    FL_6_0,
+    FL_6_2,
+    RANK_1_TO_8,
+    RANK_4,
+    Input,
+    Operator,
+    OptionalInput,
+    Output,
+    rows,
+    same_rank,
+    same_sizes,
+    same_type,
+)
+from dmljax._tensor import braced
+from dmljax._types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, INTEGERS, UINT8, DataType, FeatureLevel
+
+FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
+ONLY_FLOAT32 = frozenset({FLOAT32})
+
+
+def _quantized(
+    prefix: str, value: Array, scale: ArrayLike, zero_point: ArrayLike | None, dtype: Any, default: np.dtype[Any]
+) -> Array:
+    """`value` in steps of `scale` from the zero point, as the nearest number of the output's type.
+
+    The arguments' names, but for the value's, begin with `prefix`.
+    """
+    zero_name, scale_name = f"{prefix}_zero_point".strip("_"), f"{prefix}_scale".strip("_")
+    zero = None if zero_point is None else integer_array(zero_name, zero_point)
+    dtype = jnp.dtype(dtype or (default if zero is None else zero.dtype))
+    if dtype not in INTEGERS or dtype.itemsize > 2:
+        raise InvalidType(f"the output must be of an integer type of 8 or 16 bits; got {dtype}")
+    zero = jnp.zeros((), dtype) if zero is None else zero
+    if zero.dtype != dtype:
+        raise InvalidType(f"{zero_name} must be of {dtype}, as the output is; got {zero.dtype}")
+    divisor = float_array(scale_name, scale).astype(np.float32)
+    value, divisor, zero = broadcast(**{"input": value, scale_name: divisor, zero_name: zero})
+    steps = lax.round(value / divisor, lax.RoundingMethod.TO_NEAREST_EVEN)
+    steps = jnp.where(jnp.isnan(steps), jnp.zeros_like(steps), steps)
+    # Further steps saturate whatever the zero point is.
+    whole = jnp.clip(steps, -(2**20), 2**20).astype(np.int32)
+    limits = np.iinfo(dtype)
+    return jnp.clip(whole + zero.astype(np.int32), limits.min, limits.max).astype(dtype)
+
+
+def _dequantized(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None) -> Array:
+    """The float32 of quantized numbers, whose distance from the zero point is exact before it is rounded.
+
+    The arguments' names begin with `prefix`.
+    """
+    given = {prefix or "input": input} | ({} if zero_point is None else {f"{prefix}_zero_point".strip("_"): zero_point})
+    quantized = operands(integer_array, **given)
+    scale_name = f"{prefix}_scale".strip("_")
+    factor = float_array(scale_name, scale).astype(np.float32)
+    number, *zero, factor = broadcast(**dict(zip(given, quantized, strict=True)), **{scale_name: factor})
+    return _distance(number, *zero) * factor
+
+
+def _distance(number: Array, zero: Array | None = None) -> Array:
+    if zero is None:
+        return number.astype(np.float32)
+    is_above = number >= zero
+    higher, lower = jnp.where(is_above, number, zero), jnp.where(is_above, zero, number)
+    unsigned = np.dtype(f"uint{number.dtype.itemsize * 8}")
+    distance = (higher.astype(unsigned) - lower.astype(unsigned)).astype(np.float32)
+    return jnp.where(is_above, distance, -distance)
+
+
+# QUANTIZE_LINEAR
+
+
+@operator_function
+def element_wise_quantize_linear(
+    input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None, *, dtype: DTypeLike | None = None
+) -> Array:
+    """`round(input / scale) + zero_point`, or the nearest number of the output's type.
+
+    That type is `dtype`, otherwise that of `zero_point`, otherwise uint8. Halves go to the nearest even integer.
+
+    >>> element_wise_quantize_linear(jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")).tolist()
+    [2, 5, 127]
+    """
+    value = number_array("input", input).astype(np.float32)
+    return _quantized("", value, scale, zero_point, dtype, np.dtype(np.uint8))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseQuantizeLinearDesc(
+    Operator, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZE_LINEAR", function=element_wise_quantize_linear
+):
+    """`DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_quantize_linear`."""
+
+    input: Input
+    scale: Input
+    zero_point: OptionalInput = None
+    output: Output
+    support = {
+        FL_1_0: rows(RANK_4, input=ONLY_FLOAT32, scale=ONLY_FLOAT32, zero_point=UINT8, output=UINT8),
+        FL_2_1: rows(RANK_4, input=ONLY_FLOAT32 | {INT32}, scale=ONLY_FLOAT32, zero_point=INTEGER_8, output=INTEGER_8),
+        FL_3_0: rows(
+            RANK_1_TO_8, input=ONLY_FLOAT32 | {INT32}, scale=ONLY_FLOAT32, zero_point=INTEGER_8, output=INTEGER_8
+        ),
+        FL_6_0: rows(RANK_1_TO_8, input=FLOAT | {INT32}, scale=FLOAT, zero_point=INTEGER_8, output=INTEGER_8),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
+        - ZeroPointTensor and OutputTensor have the same DataType.
+        - ScaleTensor.DataType is FLOAT32 where that of InputTensor is INT32, otherwise that of InputTensor.
+        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
+        """
+        yield from same_rank(self, "input", "scale", "zero_point", "output")
+        yield from same_sizes(self, "input", "scale", "zero_point", "output")
+        yield from same_type(self, "zero_point", "output")
+        wanted = FLOAT32 if self.input.data_type is INT32 else self.input.data_type
+        if self.scale.data_type is not wanted:
+            beside = f"beside InputTensor.DataType {self.input.data_type.name}"
+            yield f"ScaleTensor.DataType must be {wanted.name} {beside}; got {self.scale.data_type.name}"
+        yield from _zero_point_rule(self, feature_level)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"dtype": self.output.dtype}
+
+
+def _zero_point_rule(desc: Any, feature_level: FeatureLevel) -> Iterator[str]:
+    if desc.zero_point is None and feature_level < FL_6_2:
+        yield f"ZeroPointTensor must be given below {FL_6_2}; got none"
+
+
+# DEQUANTIZE_LINEAR
+
+
+@operator_function
+def element_wise_dequantize_linear(input: Operand, scale: ArrayLike, zero_point: Operand | None = None) -> Array:
+    """`(input - zero_point) * scale`, in the type of `scale`; the difference is exact.
+
+    >>> element_wise_dequantize_linear(jnp.array([0, 255], "uint8"), jnp.array(0.5), 128).tolist()
+    [-64.0, 63.5]
+    """
+    factor = float_array("scale", scale)
+    return _dequantized("", input, factor, zero_point).astype(factor.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseDequantizeLinearDesc(
+    Operator, type="DML_OPERATOR_ELEMENT_WISE_DEQUANTIZE_LINEAR", function=element_wise_dequantize_linear
+):
+    """`DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_dequantize_linear`."""
+
+    input: Input
+    scale: Input
+    zero_point: OptionalInput = None
+    output: Output
+    support = {
+        FL_1_0: rows(RANK_4, input=UINT8, scale=ONLY_FLOAT32, zero_point=UINT8, output=ONLY_FLOAT32),
+        FL_2_1: rows(
+            RANK_4,
+            input=INTEGER_UP_TO_32_BIT,
+            scale=ONLY_FLOAT32,
+            zero_point=INTEGER_UP_TO_32_BIT,
+            output=ONLY_FLOAT32,
+        ),
+        FL_3_0: rows(
+            RANK_1_TO_8,
+            input=INTEGER_UP_TO_32_BIT,
+            scale=ONLY_FLOAT32,
+            zero_point=INTEGER_UP_TO_32_BIT,
+            output=ONLY_FLOAT32,
+        ),
+        FL_6_0: rows(
+            RANK_1_TO_8,
+            input=INTEGER_UP_TO_32_BIT,
+            scale=FLOAT,
+            zero_point=INTEGER_UP_TO_32_BIT,
+            output=FLOAT,
+        ),
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
+        - InputTensor and ZeroPointTensor have the same DataType.
+        - ScaleTensor and OutputTensor have the same DataType.
+        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
+        """
+        yield from same_rank(self, "input", "scale", "zero_point", "output")
+        yield from same_sizes(self, "input", "scale", "zero_point", "output")
+        yield from same_type(self, "input", "zero_point")
+        yield from same_type(self, "scale", "output")
+        yield from _zero_point_rule(self, feature_level)
+
+
+# QUANTIZED_LINEAR_ADD
+
+
+@operator_function
+def element_wise_quantized_linear_add(
+    a: ArrayLike,
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    output_scale: ArrayLike,
+    output_zero_point: ArrayLike | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """The sum of two quantized arrays, each with a scale and a zero point of its own, quantized like the output.
+
+    The output's type is `dtype`, otherwise that of its zero point, otherwise that of `a`.
+
+    >>> element_wise_quantized_linear_add(
+    ...     jnp.array([10, 200], "uint8"), jnp.array(0.5), None, jnp.array([-4, 100], "int8"), jnp.array(1.0), None,
+    ...     jnp.array(1.0), jnp.array(7, "uint8"),
+    ... ).tolist()
+    [8, 207]
+    """
+    left, right = broadcast(
+        a=_dequantized("a", a, a_scale, a_zero_point), b=_dequantized("b", b, b_scale, b_zero_point)
+    )
+    default = integer_array("a", a).dtype
+    return _quantized("output", left + right, output_scale, output_zero_point, dtype, default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseQuantizedLinearAddDesc(
+    Operator, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZED_LINEAR_ADD", function=element_wise_quantized_linear_add
+):
+    """`DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC`, lowered to `element_wise_quantized_linear_add`."""
+
+    a: Input
+    a_scale: Input
+    a_zero_point: OptionalInput = None
+    b: Input
+    b_scale: Input
+    b_zero_point: OptionalInput = None
+    output_scale: Input
+    output_zero_point: OptionalInput = None
+    output: Output
+    support = {
+        FL_4_0: rows(
+            RANK_1_TO_8,
+            a=INTEGER_8,
+            a_scale=ONLY_FLOAT32,
+            a_zero_point=INTEGER_8,
+            b=INTEGER_8,
+            b_scale=ONLY_FLOAT32,
+            b_zero_point=INTEGER_8,
+            output_scale=ONLY_FLOAT32,
+            output_zero_point=INTEGER_8,
+            output=INTEGER_8,
+        )
+    }
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of the page.
+
+        - All tensors have the same DimensionCount.
+        - ATensor, BTensor and OutputTensor have the same Sizes.
+        - Scales and zero points have one element.
+        - Each zero point has the DataType of its tensor: ATensor, BTensor or OutputTensor.
+        """
+        yield from same_rank(self, *self.tensors())
+        # The page has no rule for it, but speaks of corresponding elements.
+        yield from same_sizes(self, "a", "b", "output")
+        for field, tensor in self.tensors().items():
+            if field not in ("a", "b", "output") and tensor.element_count > 1:
+                yield f"{self.member(field).name}.Sizes must be 1 each; got {braced(tensor.sizes)}"
+        for field in ("a", "b", "output"):
+            yield from same_type(self, field, f"{field}_zero_point")
+
+    def attributes(self) -> dict[str, Any]:
+        return {"dtype": self.output.dtype}
+
+    def lower(self, *args: Any, **inputs: Any) -> Any:
+        return super().lower(*args, **{"a_zero_point": None, "b_zero_point": None} | inputs)
