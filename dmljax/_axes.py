@@ -97,3 +97,18 @@ def _folded(reduce: Callable[..., Array], combine: Callable[..., Array], rows: A
     parts = [lax.slice_in_dim(rows, start, start + width, axis=-1) for start in starts]
     runs = functools.reduce(combine, parts).reshape(*rows.shape[:-1], width // _RUN, _RUN)
     return _folded(reduce, combine, lax.optimization_barrier(reduce(runs, axis=-1)))
+
+
+def sum_along(x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum along `axes`, which stay, with size 1: by parts of 32, so that few roundings come one after another."""
+    for axis in reversed(axes):
+        while _is_whole(x, axis) and x.shape[axis] > _SUMMANDS:
+            count = -(-x.shape[axis] // _SUMMANDS)
+            padding = [(0, count * _SUMMANDS - x.shape[axis]) if i == axis else (0, 0) for i in range(x.ndim)]
+            parts = jnp.pad(x, padding).reshape(*x.shape[:axis], count, _SUMMANDS, *x.shape[axis + 1 :])
+            x = jnp.sum(parts, axis=axis + 1)
+        x = jnp.sum(x, axis=axis, keepdims=True)
+    return x
+
+
+_SUMMANDS = 32

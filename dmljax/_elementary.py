@@ -199,16 +199,48 @@ def sigmoid(x: Array, low: Array | None = None) -> Array:
 
 def times_sigmoid(factor: Array, x: Array, low: Array) -> Array:
     """`factor` times the sigmoid of the exact sum of `x` and `low`; a normal number, too, where the sigmoid is none."""
-    is_tiny = x < -60
-    shrunk = _exp_times_power(jnp.where(is_tiny, x, jnp.full_like(x, -60)), jnp.where(is_tiny, low, 0 * low), 32)
-    return jnp.where(is_tiny, factor * np.array(2.0**-32, x.dtype) * shrunk, factor * sigmoid(x, low))
+    return jnp.where(x < TINY, times_tiny_exp(factor, x, low), factor * sigmoid(x, low))
 
 
-def softplus(x: Array, low: Array | None = None) -> Array:
-    """ln(1 + exp(x)) of `x`, or of the exact sum of `x` and `low`."""
+TINY = -60  # below, sigmoid and softplus are the exponential
+
+
+def times_tiny_exp(factor: Array, x: Array, low: Array) -> Array:
+    """`factor` times the exponential of the exact sum of `x` and `low`, if `x` is below `TINY`."""
+    is_tiny = x < TINY
+    x, low = jnp.where(is_tiny, x, jnp.full_like(x, TINY)), jnp.where(is_tiny, low, jnp.zeros_like(low))
+    # The product may be a normal number where the exponential is none.
+    return factor * np.array(2.0**-32, x.dtype) * _exp_times_power(x, low, 32)
+
+
+def softplus(x: Array, low: Array) -> Array:
+    """ln(1 + exp(x + low)) of an exact sum."""
     is_negative = x < 0
-    shrunk = exp(jnp.where(is_negative, x, -x), None if low is None else jnp.where(is_negative, low, -low))
-    return jnp.where(is_negative, jnp.zeros_like(x), x) + lax.log1p(shrunk)
+    shrunk = exp(jnp.where(is_negative, x, -x), jnp.where(is_negative, low, -low))
+    return jnp.where(is_negative, jnp.zeros_like(x), x) + _log1p_of_fraction(shrunk)
+
+
+@float32_function(lax.log1p, lambda x: 1 / (1 + x))
+def _log1p_of_fraction(x: Array) -> Array:
+    """ln(1 + x) of a number in [0, 1], by the hyperbolic arc tangent of x / (2 + x)."""
+    tangent = x / (2 + x)
+    square = tangent * tangent
+    curve = _polynomial(square, 0.3333333731, 0.1999947429, 0.1430760622, 0.1072194278, 0.1212262809)
+    return 2 * (tangent + tangent * square * curve)
+
+
+def _softsign_slope(x: Array) -> Array:
+    return 1 / ((1 + jnp.abs(x)) * (1 + jnp.abs(x)))
+
+
+def _softsign(x: Array) -> Array:
+    return x / (1 + jnp.where(jnp.signbit(x), -x, x))  # jnp.abs has no gradient at 0, or one, as JAX's version has it
+
+
+@float32_function(_softsign, _softsign_slope)
+def softsign(x: Array) -> Array:
+    """X / (1 + |x|), whose derivative must not be told by a difference."""
+    return _softsign(x)
 
 
 # Inverses
@@ -246,10 +278,20 @@ def _atan2(y: Array, x: Array) -> Array:
 @_atan2.defjvp
 def _atan2_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (y, x), (y_tangent, x_tangent) = primals, tangents
-    longer = jnp.maximum(jnp.abs(y), jnp.abs(x))  # whose square may leave the range
-    y_part, x_part = y / longer, x / longer
-    turned = x_part * y_tangent - y_part * x_tangent
-    return _atan2(y, x), turned / (y_part * y_part + x_part * x_part) / longer
+    longer = jnp.maximum(jnp.abs(y), jnp.abs(x))
+    # Squares may leave the range. A power of 2 and not a quotient, which XLA would make one with the next.
+    shrink = _reciprocal_power(longer)
+    y_part, x_part = y * shrink, x * shrink
+    square = y_part * y_part + x_part * x_part
+    is_far = jnp.isinf(longer)
+    of_y, of_x = (jnp.where(is_far, jnp.zeros_like(x), part / square * shrink) for part in (x_part, -y_part))
+    return _atan2(y, x), of_y * y_tangent + of_x * x_tangent
+
+
+def _reciprocal_power(x: Array) -> Array:
+    """A power of 2 that brings `x`, if it is positive and normal, to between 1 and 4."""
+    exponent = lax.bitcast_convert_type(x, np.int32) >> 23
+    return lax.bitcast_convert_type(jnp.maximum(254 - exponent, 1) << 23, np.float32)
 
 
 def _arc_of_slope(slope: Array) -> Array:

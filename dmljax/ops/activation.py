@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import _elementary as elementary
-from dmljax._axes import extreme_position, positions_along
+from dmljax._axes import extreme_position, positions_along, sum_along
 from dmljax._families import ACTIVATION_SINCE_1_0, Activation, Gradient, Unary, alike, fitting, gradient, unary
 from dmljax._floats import greater, greater_equal, is_nan, maximum, minimum, selected
 from dmljax._function import (
@@ -320,11 +320,14 @@ def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
     [0.0, 1000.0]
     """
-    return _of_floats(lambda x, steepness: _softplus(x, steepness) / steepness, input, steepness)
+    return _of_floats(_softplus, input, steepness)
 
 
-def _softplus(x: Array, factor: Array) -> Array:
-    return elementary.softplus(*elementary.exact_product(x, factor))
+def _softplus(x: Array, steepness: Array) -> Array:
+    steep, low = elementary.exact_product(x, steepness)
+    tiny = elementary.times_tiny_exp(1 / steepness, steep, low)
+    usual = elementary.softplus(steep, low) / steepness
+    return jnp.where(steep < elementary.TINY, tiny, jnp.where(steep > 100, x, usual))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,7 +358,14 @@ def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: Flo
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
     [0.0, 6000.0]
     """
-    return _of_floats(lambda x, alpha, beta: alpha * _softplus(x, beta), input, alpha, beta)
+    return _of_floats(_parametric_softplus, input, alpha, beta)
+
+
+def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
+    steep, low = elementary.exact_product(x, beta)
+    tiny = elementary.times_tiny_exp(alpha, steep, low)
+    usual = alpha * elementary.softplus(steep, low)
+    return jnp.where(steep < elementary.TINY, tiny, jnp.where(jnp.isinf(steep), alpha * beta * x, usual))
 
 
 class ActivationParametricSoftplusDesc(
@@ -450,12 +460,7 @@ def activation_softsign(input: ArrayLike) -> Array:
     >>> activation_softsign(jnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
     """
-    return _of_floats(_softsign, input)
-
-
-def _softsign(x: Array) -> Array:
-    magnitude = jnp.where(jnp.signbit(x), -x, x)  # whose gradient at 0 is not 0
-    return x / (1 + magnitude)
+    return _of_floats(elementary.softsign, input)
 
 
 class ActivationSoftsignDesc(Activation, type="DML_OPERATOR_ACTIVATION_SOFTSIGN", function=activation_softsign):
@@ -658,7 +663,7 @@ class ActivationLogSoftmax1Desc(
 def _softmax(input: Array, *, axes: Axes) -> Array:
     axes, (distance, low) = _below_largest(input, axes)
     powers = elementary.exp(distance, low)
-    return powers / jnp.sum(powers, axis=axes, keepdims=True)
+    return powers / sum_along(powers, axes)
 
 
 def _log_softmax(input: Array, *, axes: Axes) -> Array:
@@ -666,8 +671,8 @@ def _log_softmax(input: Array, *, axes: Axes) -> Array:
     # Of the row's sum all but one of the largest, whose 1 would round the others away, but not its derivative.
     is_largest = distance == 0
     powers = jnp.where(is_largest, elementary.expm1(distance), elementary.exp(distance, low))
-    others = jnp.sum(powers, axis=axes, keepdims=True)
-    repeated = jnp.sum(is_largest.astype(distance.dtype), axis=axes, keepdims=True) - 1
+    others = sum_along(powers, axes)
+    repeated = sum_along(is_largest.astype(distance.dtype), axes) - 1
     return distance - (lax.log1p(others + repeated) - low)
 
 
