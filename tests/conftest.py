@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import pytest
+from sample import tried_operators
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1").lower() in ("1", "true"))
@@ -75,14 +76,24 @@ seen: dict[str, dict[str, str]] = {}
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="COUNT", type=int, default=400, help="how many mutated models to try")
     parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
+    parser.addoption(
+        "--sample-transformations", action="store_true", help="try transformations on some operators of each family"
+    )
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out, tried = [], tried_operators(config)
     for item in items:
         for marker in item.iter_markers("transformation"):
             operator = item.callspec.params["operator"]  # type: ignore[attr-defined]
             item.user_properties.append(("transformation", f"{operator} {marker.args[0]}"))
+            if operator not in tried:
+                left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        dropped = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in dropped]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -173,7 +173,9 @@ def log_softmax(x: Arr, axes: tuple[int, ...]) -> Any:
         distance = x.astype(np.longdouble) - np.max(x, axis=axes, keepdims=True)
         is_largest = distance == 0
         others = np.sum(np.where(is_largest, 0, np.exp(distance)), axis=axes, keepdims=True)
-        return distance - np.log1p(others + (np.sum(is_largest, axis=axes, keepdims=True) - 1))
+        logarithm = distance - np.log1p(others + (np.sum(is_largest, axis=axes, keepdims=True) - 1))
+        # What is too little for the type leaves 1, whose logarithm is +0.
+        return np.where(np.abs(logarithm) < np.finfo(np.float32).tiny, 0, logarithm)
 
 
 def quantized(input: Arr, scale: Arr, zero_point: Arr | None, dtype: Any) -> Arr:

@@ -272,14 +272,17 @@ class ActivationEluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_ELU", fun
 
 @operator_function
 def activation_celu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
-    """`max(0, input) + min(0, alpha * (exp(input / alpha) - 1))`; with an `alpha` of 0 its limit, `activation_relu`.
+    """`max(0, input) + min(0, alpha * (exp(input / alpha) - 1))`; with an `alpha` of 0 nothing is left below 0.
 
     >>> activation_celu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
 
     def lower_part(x: Array, alpha: Array) -> Array:
-        return minimum(alpha * elementary.expm1(x / alpha), jnp.zeros((), x.dtype))
+        zero = jnp.zeros((), x.dtype)
+        is_flat = alpha == 0
+        curve = alpha * elementary.expm1(x / jnp.where(is_flat, jnp.ones_like(alpha), alpha))
+        return jnp.where(is_flat, zero, minimum(curve, zero))
 
     return _of_floats(lambda x, alpha: _below_zero(lambda x: lower_part(x, alpha), x), input, alpha)
 

@@ -6,12 +6,14 @@ tensors are of one size, and repeat elements by strides of 0. The floats of 16 b
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from dmljax import _elementary as elementary
@@ -267,8 +269,8 @@ def _remainder_jvp(function: Callable[..., Array], primals: Any, tangents: Any) 
     return remainder, a_tangent - jnp.round((a - remainder) / b) * b_tangent
 
 
-_remainder.defjvp(lambda primals, tangents: _remainder_jvp(_remainder, primals, tangents))
-_floor_remainder.defjvp(lambda primals, tangents: _remainder_jvp(_floor_remainder, primals, tangents))
+_remainder.defjvp(partial(_remainder_jvp, _remainder))
+_floor_remainder.defjvp(partial(_remainder_jvp, _floor_remainder))
 
 
 # Means, squares, extremes, angles
@@ -443,7 +445,7 @@ class ElementWisePowDesc(Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", functio
 
 @operator_function
 def element_wise_constant_pow(input: ArrayLike, exponent: FloatLike, scale_bias: ScaleBias | None = None) -> Array:
-    """`input`, after the ScaleBias, to the power of one number; a negative one has whole powers alone.
+    """`input`, after the ScaleBias, to the power of one number; a negative one, -infinity too, has whole powers alone.
 
     >>> element_wise_constant_pow(jnp.array([-2.0, 0.0]), 3.0).tolist()
     [-8.0, 0.0]
@@ -464,6 +466,7 @@ class ElementWiseConstantPowDesc(
     support = FLOAT_SINCE_1_0
 
 
+@jax.custom_jvp
 def _power(base: Array, exponent: Array) -> Array:
     """The power of floats; the page's NaN is also that of -infinity, which C has to a fraction."""
     is_whole = (jnp.trunc(exponent) == exponent) | jnp.isnan(exponent)
@@ -471,6 +474,7 @@ def _power(base: Array, exponent: Array) -> Array:
     return jnp.where((base < 0) & ~is_whole, jnp.full((), np.nan, base.dtype), power)
 
 
+@jax.custom_jvp
 def _whole_power(base: Array, exponent: Array) -> Array:
     """The power of floats to integers, those of 32 bits or more in two parts that a float can hold."""
     is_odd = (exponent & 1) == 1
@@ -479,6 +483,24 @@ def _whole_power(base: Array, exponent: Array) -> Array:
     low = lax.rem(exponent, jnp.full((), 256, exponent.dtype))
     high_power, low_power = (_positive_power(base, part.astype(base.dtype)) for part in (exponent - low, low))
     return _with_sign(high_power * low_power, base, is_odd)
+
+
+def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """No product with what is infinite or NaN for a tangent that is zero, nor for an exponent that is."""
+    (base, exponent), (base_tangent, exponent_tangent) = primals, tangents
+    power = function(base, exponent)
+    tangent = jnp.zeros_like(power)
+    if type(base_tangent) is not SymbolicZero:
+        slope = exponent.astype(base.dtype) * function(base, exponent - 1)
+        tangent += jnp.where(exponent == 0, jnp.zeros_like(slope), slope) * base_tangent
+    if type(exponent_tangent) is not SymbolicZero:
+        slope = power * jnp.log(base)
+        tangent += jnp.where(power == 0, jnp.zeros_like(slope), slope) * exponent_tangent
+    return power, tangent
+
+
+_power.defjvp(partial(_power_jvp, _power), symbolic_zeros=True)
+_whole_power.defjvp(partial(_power_jvp, _whole_power), symbolic_zeros=True)
 
 
 def _positive_power(base: Array, exponent: Array) -> Array:

@@ -45,7 +45,8 @@ def element_wise_clip(
     """The element, after the ScaleBias, if it is within `[min, max]`, otherwise the bound that it passes.
 
     Bounds are cast to the type of `input`, which drops their fraction where that is an integer type; without one, there
-    is no limit on its side. Where `min` is above `max`, `min` wins. NaN stays. At a bound the gradient is 0.
+    is no limit on its side, nor with one that is NaN. Where `min` is above `max`, `min` wins. NaN stays. At a bound the
+    gradient is 0.
 
     >>> element_wise_clip(jnp.array([-3, 0, 3]), -1.5, 2.9).tolist()
     [-1, 0, 2]

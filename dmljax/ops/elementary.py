@@ -445,7 +445,7 @@ def element_wise_asinh(input: ArrayLike, scale_bias: ScaleBias | None = None) ->
     >>> element_wise_asinh(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, inf]
     """
-    return _of_floats(lax.asinh, input, scale_bias)
+    return _of_floats(elementary.asinh, input, scale_bias)
 
 
 class ElementWiseAsinhDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASINH", function=element_wise_asinh):
