@@ -5,6 +5,7 @@ that round: each is within 4 units in the last place of float32 and 1 of float16
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import elementwise
@@ -77,13 +78,22 @@ def worst(name: str, desc: dmljax.Operator, arrays: list[Arr]) -> tuple[float, s
 
 @pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16], ids=str)
 @pytest.mark.parametrize("name", ROUNDING)
-def test_is_within_few_units_of_float64(name: str, data_type: DataType) -> None:
+def test_is_within_few_units_of_float64(
+    name: str, data_type: DataType, record_property: Callable[[str, object], None]
+) -> None:
     case = elementwise.OPERATORS[name]
     arrays = [dense(data_type.dtype, 200_000, seed) for seed in range(len(case.tensors))]
     rng = np.random.default_rng(9)
     arrays[1:] = [rng.permutation(array) for array in arrays[1:]]
     error, where = worst(name, case.desc(name, data_type, arrays[0].shape), arrays)
+    record_property("units", f"{name} {data_type.name} {error:.2f}")
     assert error <= UNITS[data_type.dtype.name], f"{error} units at {where}"
+
+
+def test_the_documentation_has_every_exception() -> None:
+    table = (Path(__file__).parents[1] / "notebooks" / "accuracy.md").read_text()
+    excepted = [*map(str.upper, EXCEPTIONS), *SUBNORMAL_INSIDE, *ELSEWHERE]
+    assert [name for name in [*excepted, *ROUNDING] if f"| {name}" not in table] == []
 
 
 @pytest.mark.parametrize("attributes", [{"alpha": 1e-3, "beta": 50.0}, {"alpha": -7.0, "beta": -0.3}], ids=str)
