@@ -10,7 +10,7 @@ import dmljax
 from dmljax._checks import nearest
 from dmljax._errors import InvalidDesc
 from dmljax._operator import OPERATOR_PREFIX, OPERATORS, Cell, Operator, to_json
-from dmljax._scalars import Scalar
+from dmljax._scalars import Scalar, ScaleBias
 from dmljax._tensor import TensorDesc
 from dmljax._types import LATEST, FeatureLevel, HeaderEnum
 from dmljax.examples import examples_of, shown_example
@@ -75,7 +75,9 @@ def operator_rows() -> Iterator[tuple[str, ...]]:
             alike.setdefault(_cell_texts(cell), []).append(tensor.removesuffix("Tensor"))
         names = [summary["operator"].removeprefix(OPERATOR_PREFIX), _level(summary["feature_level"])]
         for (ranks, data_types), tensors in alike.items():
-            yield (*names, ", ".join(tensors), ranks, data_types)
+            first, *others = textwrap.wrap(", ".join(tensors), 24)
+            yield (*names, first, ranks, data_types)
+            yield from (("", "", more, "", "") for more in others)
             names = ["", ""]
 
 
@@ -197,7 +199,7 @@ def desc_example(operator: type[Operator]) -> list[str]:
     values = [(member.field, getattr(example.desc, member.field)) for member in operator.members()]
     members = [f"...     {field}={_source(value)}," for field, value in values if value is not None]
     arrays = example.arrays(of_inputs=True)
-    inputs = [f"{field}=np.array({array.tolist()}, dtype={array.dtype.name!r})" for field, array in arrays.items()]
+    inputs = [f"{field}=np.array({_listed(array)}, dtype={array.dtype.name!r})" for field, array in arrays.items()]
     call = (
         [">>> print(compute())"]
         if not inputs
@@ -207,12 +209,22 @@ def desc_example(operator: type[Operator]) -> list[str]:
     return [*(line.replace("'", '"') for line in lines), *str(dmljax.lower(example.desc)(**arrays)).splitlines()]
 
 
+def _listed(array: Any) -> str:
+    return re.sub(r"\b(inf|nan)\b", r"np.\1", str(array.tolist()))
+
+
 def _source(value: Any) -> str:
     match value:
         case TensorDesc():
             return f"dmljax.TensorDesc({value.data_type.name!r}, {value.sizes})"
         case Scalar():
             return repr(value.item.item())
+        case ScaleBias():
+            return f"dmljax.ScaleBias({', '.join(map(_source, value))})"
+        case Operator():
+            values = [(member.field, getattr(value, member.field)) for member in value.members()]
+            given = ", ".join(f"{field}={_source(one)}" for field, one in values if one is not None)
+            return f"dmljax.{type(value).__name__}({given})"
         case HeaderEnum():
             return f"dmljax.{value!r}"
     return repr(value)

@@ -1,6 +1,6 @@
 """What many descriptors share: the members, tables and rules of operators that work element by element."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -202,10 +202,10 @@ def scale_bias_rules(desc: Any) -> Iterator[str]:
         yield from fitting(f"ScaleBias.{name}", number, desc.input.dtype)
 
 
-def fitting(name: str, number: Scalar, dtype: Any, convert: Callable[..., Any] = exact) -> Iterator[str]:
-    """The number is one of `dtype`, or can be converted to it."""
+def fitting(name: str, number: Scalar, dtype: Any) -> Iterator[str]:
+    """The number is one of `dtype`."""
     try:
-        convert(number.item, dtype)
+        exact(number.item, dtype)
     except InvalidDesc as error:
         yield f"{name} {error}"
 

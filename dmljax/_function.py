@@ -20,7 +20,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax._checks import UINT_MAX, array, bound_arguments, integer, integer_in, integers, listed, shown
 from dmljax._errors import InvalidDesc, InvalidType, Unsupported, prefixed, within
 from dmljax._operator import Operator
-from dmljax._scalars import ScaleBias, exact, floored, rounded, truncated
+from dmljax._scalars import ScaleBias, exact, rounded, truncated
 from dmljax._types import FLOATS, INTEGERS, REALS, HeaderEnum, widened, x64_enabled
 
 P = ParamSpec("P")
@@ -32,24 +32,31 @@ Operand = Annotated[ArrayLike, "in the type of the other operands, exactly"]
 ScalarLike = Annotated[ArrayLike, "in the operator's data type, exactly"]
 TruncatedScalarLike = Annotated[ArrayLike, "in the operator's data type, after dropping a fraction"]
 RoundedScalarLike = Annotated[ArrayLike, "in the operator's data type: truncated to an integer, rounded to a float"]
-FlooredScalarLike = Annotated[ArrayLike, "to compare with: a float of at least 32 bits, beside integers rounded down"]
-FloatLike = Annotated[ArrayLike, "a float of at least 32 bits; beside integers, exactly one of them"]
+FloatLike = Annotated[ArrayLike, "a float of at least 32 bits"]
+WideScalarLike = Annotated[ArrayLike, "a float of at least 32 bits; beside integers, exactly one of them"]
+FloatScaleBias = Annotated[ScaleBias, "two floats of at least 32 bits"]
 
 
 class _ScalarKind(NamedTuple):
-    """How a number is brought into a type, and whether that is one of at least 32 bits where it is a float's."""
+    """How a number is brought into a type, which may be another one than that of the arrays."""
 
     convert: Callable[[Any, Any], np.generic]
-    is_wide: bool = False
+    dtype: Callable[[Any], np.dtype[Any]] = np.dtype
+
+
+def _float_beside(dtype: Any) -> np.dtype[Any]:
+    wide = np.float64 if dtype.itemsize == 8 and x64_enabled() else np.float32
+    return np.dtype(wide)
 
 
 _SCALARS: dict[Any, _ScalarKind] = {
     ScalarLike: _ScalarKind(exact),
     TruncatedScalarLike: _ScalarKind(truncated),
     RoundedScalarLike: _ScalarKind(rounded),
-    FlooredScalarLike: _ScalarKind(floored, is_wide=True),
-    FloatLike: _ScalarKind(exact, is_wide=True),
-    ScaleBias: _ScalarKind(exact, is_wide=True),
+    FloatLike: _ScalarKind(exact, _float_beside),
+    WideScalarLike: _ScalarKind(exact, widened),
+    ScaleBias: _ScalarKind(exact, widened),
+    FloatScaleBias: _ScalarKind(exact, _float_beside),
 }
 
 
@@ -145,10 +152,8 @@ def _in_one_type(operands: dict[str, Any]) -> dict[str, Any]:
     dtypes = [operand.dtype for operand in operands.values() if _has_own_type(operand)]
     if not dtypes:
         return operands
-    return {
-        key: operand if _has_own_type(operand) else _scalar(key, operand, dtypes[0], exact, is_weak=False)
-        for key, operand in operands.items()
-    }
+    numbers = {key: x for key, x in operands.items() if x is not None and not _has_own_type(x)}
+    return {key: _scalar(key, number, dtypes[0], exact, is_weak=False) for key, number in numbers.items()}
 
 
 def _has_own_type(operand: Any) -> bool:
@@ -157,8 +162,8 @@ def _has_own_type(operand: Any) -> bool:
 
 def _scalars(name: str, value: Any, kind: _ScalarKind, dtype: Any, *, is_weak: bool) -> Any:
     """A number, or the two of a ScaleBias, as their kind has them beside an array of `dtype`."""
-    if dtype is not None and kind.is_wide:
-        dtype = widened(dtype)
+    if dtype is not None:
+        dtype = kind.dtype(dtype)
     if isinstance(value, ScaleBias):
         numbers = zip(ScaleBias._fields, value, strict=True)
         return ScaleBias(*(_scalar(f"{name}.{key}", x, dtype, kind.convert, is_weak=is_weak) for key, x in numbers))

@@ -152,8 +152,8 @@ class Enumeration(Kind):
 
     @property
     def description(self) -> str:
-        names = list(self.enumeration.__members__)
-        return self.enumeration.prefix.rstrip("_") if len(names) > 8 else f"one of {', '.join(names)}"
+        names = ", ".join(self.enumeration.__members__)
+        return self.enumeration.prefix.rstrip("_") if len(names) > 45 else f"one of {names}"
 
     def settled(self, name: str, value: Any, data_type: DataType | None) -> HeaderEnum:
         member: HeaderEnum = named(self.enumeration, name, value)

@@ -189,7 +189,7 @@ class FusedDesc(Kind):
 
     @property
     def description(self) -> str:
-        return "DML_OPERATOR_DESC of an activation without tensors"
+        return "desc of an activation, without tensors"
 
     def json_fields(self, value: Any) -> tuple[str, ...]:
         known = OPERATORS.get(OPERATOR_PREFIX + str(value.get("Type", value.get("type"))).removeprefix(OPERATOR_PREFIX))

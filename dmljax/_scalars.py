@@ -34,18 +34,6 @@ def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
     return exact(value, dtype)
 
 
-def floored(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """`value` as a scalar of `dtype` that is below the same integers: rounded down to one, if that is an integer type.
-
-    What is beyond all of them is the largest.
-    """
-    number = _python_number(value)
-    if dtype in INTEGERS and not math.isnan(number):
-        highest = int(jnp.iinfo(dtype).max)
-        return _equal(highest if number > highest else math.floor(number), dtype, value)
-    return exact(value, dtype)
-
-
 def rounded(value: Any, dtype: np.dtype[Any]) -> np.generic:
     """`value` as a cast has it in `dtype`: without its fraction, or as the nearest float, which may be infinite."""
     if dtype not in FLOATS:

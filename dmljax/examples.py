@@ -292,9 +292,10 @@ EXAMPLES = (
     *(
         _element_wise(
             "ELEMENT_WISE_ROUND",
-            {"input": [[-2.5, -1.75, -1.5, -1.25, 0, 1.25, 1.5, 1.75, 2.5]]},
-            [output],
-            title=f"the table of DML_ROUNDING_MODE, {mode.name}",
+            {"input": [[-2.5, -1.75, -1.5], [-1.25, 0, 1.25], [1.5, 1.75, 2.5]]},
+            np.reshape(output, (3, 3)),
+            f"{mode.name}, of the table of DML_ROUNDING_MODE",
+            title="Example",
             rounding_mode=mode,
         )
         for mode, output in (

@@ -279,7 +279,7 @@ def test_ops_lists_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
         short = name.removeprefix("DML_OPERATOR_")
         assert re.search(rf"^{short} ", table, re.MULTILINE)
         assert f"| {short} |" in markdown
-    assert max(map(len, table.splitlines())) <= 100
+    assert max(map(len, table.splitlines())) <= 130
     assert table.endswith(f"\n{len(OPERATORS)} of the 177 operators of DML_FEATURE_LEVEL_6_4\n")
     one_hot = next(one for one in told if one["operator"] == "DML_OPERATOR_ONE_HOT")
     assert one_hot["feature_level"] == "DML_FEATURE_LEVEL_2_0"
@@ -304,7 +304,8 @@ def test_every_operator_is_explained(
     assert told["examples"]
     for part in (name, told["signature"].split("(")[0], *(member["name"] for member in told["members"])):
         assert part in text
-    assert max(len(line) for line in text.splitlines() if ">>>" not in line) <= 90
+    written = [line for line in text.splitlines() if not line.lstrip().startswith((">>>", "..."))]
+    assert max(map(len, written)) <= 90
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))

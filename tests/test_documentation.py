@@ -47,7 +47,7 @@ def test_every_public_name_is_documented(name: str) -> None:
 def test_there_are_examples_to_run() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
     examples = sum(len(test.examples) for module in MODULES for test in finder.find(module))
-    assert examples >= 2 * len(dmljax.OPERATORS)
+    assert examples >= len(dmljax.OPERATORS) + 40
 
 
 @pytest.mark.parametrize("name", sorted(dmljax.OPERATORS))

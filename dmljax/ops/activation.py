@@ -20,8 +20,8 @@ from dmljax._floats import greater, greater_equal, is_nan, maximum, minimum, sel
 from dmljax._function import (
     Axes,
     FloatLike,
-    FlooredScalarLike,
     Operand,
+    WideScalarLike,
     float_array,
     normal_axes,
     number_array,
@@ -48,7 +48,6 @@ from dmljax._operator import (
     distinct_axes,
     rows,
 )
-from dmljax._scalars import floored
 from dmljax._tensor import braced
 from dmljax._types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
 
@@ -202,7 +201,7 @@ class ActivationThresholdedReluDesc(
 
 
 @operator_function
-def activation_shrink(input: ArrayLike, bias: FloatLike = 0.0, threshold: FlooredScalarLike = 0.5) -> Array:
+def activation_shrink(input: ArrayLike, bias: WideScalarLike = 0.0, threshold: FloatLike = 0.5) -> Array:
     """`input - bias` above `threshold`, `input + bias` below `-threshold`, 0 between them; NaN is between.
 
     Integers are compared with the threshold itself; their bias must be one of them.
@@ -214,14 +213,31 @@ def activation_shrink(input: ArrayLike, bias: FloatLike = 0.0, threshold: Floore
     """
     given = number_array("input", input)
     x = given.astype(widened(given.dtype))
-    bias, threshold = jnp.asarray(bias, x.dtype), jnp.asarray(threshold, x.dtype)
-    is_above, is_below = greater(x, threshold), greater(-threshold, x)
+    bias, threshold = jnp.asarray(bias, x.dtype), jnp.asarray(threshold)
     if x.dtype in INTEGERS:
-        # All of them are, above or below a negative threshold; and -threshold is no unsigned integer.
-        is_signed = jnp.iinfo(x.dtype).min < 0
-        is_below = is_below | (threshold < 0) if is_signed else jnp.zeros_like(is_above)
+        is_above, is_below = _integers_above(x, threshold), _integers_below(x, -threshold)
+    else:
+        is_above, is_below = greater(x, threshold), greater(-threshold, x)
     zero = jnp.zeros((), x.dtype)
     return jnp.where(is_above, x - bias, jnp.where(is_below, x + bias, zero)).astype(given.dtype)
+
+
+def _integers_above(x: Array, bound: Array) -> Array:
+    """Where integers are above a float, which may be beyond all of them, or NaN."""
+    limits = np.iinfo(x.dtype)
+    end = float(limits.max) + 1  # a power of 2, and a float
+    floor = jnp.where((bound < end) & (bound >= limits.min), jnp.floor(bound), jnp.zeros_like(bound)).astype(x.dtype)
+    return jnp.where(bound < end, (bound < limits.min) | (x > floor), jnp.zeros_like(x, bool))
+
+
+def _integers_below(x: Array, bound: Array) -> Array:
+    """Where integers are below a float, which may be beyond all of them, or NaN."""
+    limits = np.iinfo(x.dtype)
+    end = float(limits.max) + 1
+    ceil = jnp.where((bound < end) & (bound > limits.min), jnp.ceil(bound), jnp.zeros_like(bound))
+    is_end = ceil == end
+    whole = jnp.where(is_end, jnp.zeros_like(ceil), ceil).astype(x.dtype)
+    return jnp.where(bound > limits.min, (bound >= end) | is_end | (x < whole), jnp.zeros_like(x, bool))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,13 +258,11 @@ class ActivationShrinkDesc(Activation, type="DML_OPERATOR_ACTIVATION_SHRINK", fu
         - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - Bias, where InputTensor.DataType is an integer, is a number of that type.
-        - Threshold, where InputTensor.DataType is an integer, is not below all of that type.
         """
         yield from super().broken_rules(feature_level)
         # The page is silent on what a Bias of 0.5 would do to an integer.
         if self.input is not None and self.input.dtype in INTEGERS:
             yield from fitting("Bias", self.bias, self.input.dtype)
-            yield from fitting("Threshold", self.threshold, self.input.dtype, floored)
 
 
 # Exponential units

@@ -28,7 +28,16 @@ from dmljax._families import (
     scale_bias_rules,
 )
 from dmljax._floats import maximum, minimum
-from dmljax._function import FloatLike, Operand, broadcast, float_array, number_array, operands, operator_function
+from dmljax._function import (
+    FloatLike,
+    FloatScaleBias,
+    Operand,
+    broadcast,
+    float_array,
+    number_array,
+    operands,
+    operator_function,
+)
 from dmljax._operator import (
     FL_1_0,
     FL_2_0,
@@ -411,7 +420,7 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
         return _truncated_power(base, exponent)
     if exponent.dtype in INTEGERS:
         return _whole_power(base, exponent).astype(dtype)
-    wide = jnp.promote_types(base.dtype, widened(exponent.dtype))
+    wide = np.promote_types(base.dtype, widened(exponent.dtype))
     return _power(base.astype(wide), exponent.astype(wide)).astype(dtype)
 
 
@@ -444,7 +453,7 @@ class ElementWisePowDesc(Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", functio
 
 
 @operator_function
-def element_wise_constant_pow(input: ArrayLike, exponent: FloatLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_constant_pow(input: ArrayLike, exponent: FloatLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """`input`, after the ScaleBias, to the power of one number; a negative one, -infinity too, has whole powers alone.
 
     >>> element_wise_constant_pow(jnp.array([-2.0, 0.0]), 3.0).tolist()
@@ -524,7 +533,7 @@ def _integer_power(base: Array, exponent: Array) -> Array:
         power = jnp.where((left & 1) == 1, power * square, power)
         square = square * square
         left = left >> 1
-    is_unit = (base == 1) | (base + 1 == 0)
+    is_unit = (base == 1) | ((base < 0) & (base + 1 == 0))
     reciprocal = jnp.where(is_unit, power, jnp.where(base == 0, ~jnp.zeros_like(base), jnp.zeros_like(base)))
     return jnp.where(is_negative, reciprocal, power)
 

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from dmljax import _elementary as elementary
 from dmljax._families import FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, ScaledUnary, Unary, unary
 from dmljax._floats import greater
-from dmljax._function import float_array, number_array, operator_function
+from dmljax._function import FloatScaleBias, float_array, number_array, operator_function
 from dmljax._operator import (
     FL_1_0,
     FL_2_0,
@@ -149,7 +149,7 @@ class ElementWiseSignDesc(Unary, type="DML_OPERATOR_ELEMENT_WISE_SIGN", function
 
 
 @operator_function
-def element_wise_ceil(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_ceil(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The smallest integer that is not below the element; above -1 it is -0 for what is below zero.
 
     >>> element_wise_ceil(jnp.array([-0.5, 1.25])).tolist()
@@ -165,7 +165,7 @@ class ElementWiseCeilDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CEIL", fu
 
 
 @operator_function
-def element_wise_floor(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_floor(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The largest integer that is not above the element.
 
     >>> element_wise_floor(jnp.array([-0.5, 1.25])).tolist()
@@ -209,7 +209,7 @@ class ElementWiseRoundDesc(Unary, type="DML_OPERATOR_ELEMENT_WISE_ROUND", functi
 
 
 @operator_function
-def element_wise_sqrt(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_sqrt(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The square root; NaN below zero, but -0 of -0.
 
     >>> element_wise_sqrt(jnp.array([9.0, -1.0])).tolist()
@@ -225,7 +225,7 @@ class ElementWiseSqrtDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SQRT", fu
 
 
 @operator_function
-def element_wise_recip(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_recip(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The reciprocal; of a zero the infinity of its sign.
 
     >>> element_wise_recip(jnp.array([4.0, -0.0])).tolist()
@@ -241,7 +241,7 @@ class ElementWiseRecipDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_RECIP", 
 
 
 @operator_function
-def element_wise_exp(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_exp(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The exponential: e to the power of the element.
 
     >>> element_wise_exp(jnp.array([0.0, -jnp.inf, 1000.0])).tolist()
@@ -257,7 +257,7 @@ class ElementWiseExpDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_EXP", func
 
 
 @operator_function
-def element_wise_log(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_log(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The natural logarithm: -infinity of zero, and NaN, which the page calls indefinite, below.
 
     >>> element_wise_log(jnp.array([1.0, 0.0, -1.0])).tolist()
@@ -273,7 +273,7 @@ class ElementWiseLogDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_LOG", func
 
 
 @operator_function
-def element_wise_erf(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_erf(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The Gaussian error function.
 
     >>> element_wise_erf(jnp.array([0.0, -jnp.inf, 10.0])).tolist()
@@ -292,7 +292,7 @@ class ElementWiseErfDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ERF", func
 
 
 @operator_function
-def element_wise_sin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_sin(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The sine; NaN of infinities.
 
     >>> element_wise_sin(jnp.array([-0.0, jnp.inf])).tolist()
@@ -308,7 +308,7 @@ class ElementWiseSinDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SIN", func
 
 
 @operator_function
-def element_wise_cos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_cos(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The cosine; NaN of infinities.
 
     >>> element_wise_cos(jnp.array([0.0, jnp.inf])).tolist()
@@ -324,7 +324,7 @@ class ElementWiseCosDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COS", func
 
 
 @operator_function
-def element_wise_tan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_tan(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The tangent; NaN of infinities.
 
     >>> element_wise_tan(jnp.array([-0.0, jnp.inf])).tolist()
@@ -340,7 +340,7 @@ class ElementWiseTanDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TAN", func
 
 
 @operator_function
-def element_wise_asin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_asin(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The arc sine, in [-pi/2, pi/2]; NaN outside [-1, 1].
 
     >>> element_wise_asin(jnp.array([-0.0, 2.0])).tolist()
@@ -356,7 +356,7 @@ class ElementWiseAsinDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASIN", fu
 
 
 @operator_function
-def element_wise_acos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_acos(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The arc cosine, in [0, pi]; NaN outside [-1, 1].
 
     >>> element_wise_acos(jnp.array([1.0, 2.0])).tolist()
@@ -372,7 +372,7 @@ class ElementWiseAcosDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOS", fu
 
 
 @operator_function
-def element_wise_atan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_atan(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The arc tangent, in [-pi/2, pi/2], infinities included.
 
     >>> element_wise_atan(jnp.array([-0.0, jnp.nan])).tolist()
@@ -391,7 +391,7 @@ class ElementWiseAtanDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ATAN", fu
 
 
 @operator_function
-def element_wise_sinh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_sinh(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The hyperbolic sine.
 
     >>> element_wise_sinh(jnp.array([-0.0, 1000.0])).tolist()
@@ -407,7 +407,7 @@ class ElementWiseSinhDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SINH", fu
 
 
 @operator_function
-def element_wise_cosh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_cosh(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The hyperbolic cosine.
 
     >>> element_wise_cosh(jnp.array([0.0, -1000.0])).tolist()
@@ -423,7 +423,7 @@ class ElementWiseCoshDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COSH", fu
 
 
 @operator_function
-def element_wise_tanh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_tanh(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The hyperbolic tangent.
 
     >>> element_wise_tanh(jnp.array([-0.0, jnp.inf])).tolist()
@@ -439,7 +439,7 @@ class ElementWiseTanhDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TANH", fu
 
 
 @operator_function
-def element_wise_asinh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_asinh(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The hyperbolic arc sine.
 
     >>> element_wise_asinh(jnp.array([-0.0, jnp.inf])).tolist()
@@ -455,7 +455,7 @@ class ElementWiseAsinhDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASINH", 
 
 
 @operator_function
-def element_wise_acosh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_acosh(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The hyperbolic arc cosine; NaN below 1.
 
     >>> element_wise_acosh(jnp.array([1.0, 0.5])).tolist()
@@ -471,7 +471,7 @@ class ElementWiseAcoshDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOSH", 
 
 
 @operator_function
-def element_wise_atanh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_atanh(input: ArrayLike, scale_bias: FloatScaleBias | None = None) -> Array:
     """The hyperbolic arc tangent: infinite at -1 and 1, NaN beyond.
 
     >>> element_wise_atanh(jnp.array([1.0, -1.0, 2.0])).tolist()

@@ -14,8 +14,8 @@ import pytest
 from helpers import assert_same_bits, needs_x64
 from models import MODELS, dispatch, findings, hardmax, listed, loaded, tensor, written, zeros
 
-from dmljax import InvalidDesc, TensorFlags
-from dmljax.examples import EXAMPLES
+from dmljax import OPERATORS, InvalidDesc, TensorFlags
+from dmljax.examples import examples_of
 from dmljax.importers.dxdispatch import Binding, InvalidModel, Print, UnreadableModel, load
 
 IO = {"in": zeros("FLOAT32", 6), "out": zeros("FLOAT32", 6)}
@@ -839,7 +839,7 @@ def test_our_own_models_are_valid(path: Path) -> None:
 def test_the_models_hold_the_examples_of_five_pages() -> None:
     five = ["activation_hardmax", "diagonal_matrix1", "gather_nd1", "nonzero_coordinates", "one_hot"]
     descs = [[one.desc for one in load(MODELS / f"{name}.json").dispatchables.values()] for name in five]
-    assert descs == [[one.desc for one in EXAMPLES if one.desc.type == f"DML_OPERATOR_{name.upper()}"] for name in five]
+    assert descs == [[one.desc for one in examples_of(OPERATORS[f"DML_OPERATOR_{name.upper()}"])] for name in five]
 
 
 @needs_x64

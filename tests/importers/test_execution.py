@@ -10,7 +10,8 @@ import pytest
 from helpers import assert_same_bits, needs_x32, needs_x64
 from models import MODELS, dispatch, hardmax, listed, loaded, tensor, zeros
 
-from dmljax.examples import EXAMPLES
+from dmljax import OPERATORS
+from dmljax.examples import examples_of
 from dmljax.importers._printing import printed_pieces
 from dmljax.importers.dxdispatch import InvalidModel, Model, load
 from dmljax.importers.execution import Dispatched, Execution, Printed, Repetition, Written
@@ -42,7 +43,7 @@ def test_the_pages_examples_come_out_of_models(name: str) -> None:
     execution = Execution(model)
     results = [execution.result(index) for index in range(len(model.commands))]
     printed_values = [result.values for result in results if isinstance(result, Printed)]
-    examples = [one for one in EXAMPLES if one.desc.type == f"DML_OPERATOR_{name.upper()}"]
+    examples = examples_of(OPERATORS[f"DML_OPERATOR_{name.upper()}"])
     expected = [array.ravel() for one in examples for array in one.arrays(of_inputs=False).values()]
     for one, other in zip(printed_values, expected, strict=True):
         assert_same_bits(one, other)

@@ -1,0 +1,693 @@
+"""ELEMENT_WISE_ADD to ELEMENT_WISE_ATAN_YX, and the powers."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FLOATS, INTEGERS, assert_same_bits, needs_x64, specials, units_off
+from numpy.typing import NDArray
+
+import dmljax
+from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, ScaleBias, TensorDesc
+
+FLOAT32, FLOAT16, INT32, INT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32, DataType.INT8
+NAN, INF, PI = math.nan, math.inf, math.pi
+SIGNED = [dtype for dtype in INTEGERS if dtype.kind == "i"]
+
+
+def truncated_quotient(a: int, b: int) -> int:
+    return int(math.copysign(1, a) * math.copysign(1, b)) * (abs(a) // abs(b)) if b else -1
+
+
+INTEGER_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "difference_square": lambda a, b: (a - b) ** 2,
+    "divide": truncated_quotient,
+    "modulus_truncate": lambda a, b: a - truncated_quotient(a, b) * b if b else a,
+    "modulus_floor": lambda a, b: a % b if b else a,
+    "mean": lambda a, b: truncated_quotient(a + b, 2),
+    "max": max,
+    "min": min,
+}
+NUMBERS = list(INTEGER_OPERATIONS)
+ALL = [*NUMBERS, "atan_yx", "add1"]
+
+
+def function(name: str) -> Any:
+    return getattr(dmljax, f"element_wise_{name}")
+
+
+def wrapped(value: int, dtype: Any) -> int:
+    """A Python integer in the type's bits."""
+    bits = dtype.itemsize * 8
+    value &= 2**bits - 1
+    return value - 2**bits if dtype.kind == "i" and value >= 2 ** (bits - 1) else value
+
+
+def pairs(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Every pair of the values."""
+    return np.repeat(values, len(values)), np.tile(values, len(values))
+
+
+def of_bits(dtype: Any, *raw: int) -> NDArray[Any]:
+    """Floats of these bits."""
+    return np.array(raw, f"u{np.dtype(dtype).itemsize}").view(dtype)
+
+
+# Integers
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_integers_wrap_around_for_every_pair_of_extremes(name: str, dtype: Any) -> None:
+    small = np.arange(-7, 8) if dtype in SIGNED else np.arange(8)
+    a, b = pairs(np.concatenate([specials(dtype), small.astype(dtype)]))
+    of_python = INTEGER_OPERATIONS[name]
+    expected = [wrapped(of_python(x, y), dtype) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    assert_same_bits(function(name)(a, b), np.array(expected, dtype))
+
+
+def test_sums_differences_and_products_of_integers_wrap_around(call: Any) -> None:
+    for name, dtype, a, b, expected in (
+        ("add", "int8", 127, 1, -128),
+        ("subtract", "uint16", 0, 1, 65535),
+        ("multiply", "int32", 2**31 - 1, 2, -2),
+        ("difference_square", "uint8", 0, 255, 1),
+    ):
+        assert_same_bits(call(function(name), np.array([a], dtype), np.array([b], dtype)), np.array([expected], dtype))
+
+
+A, B = np.array([7, 7, -7, -7, 6, -6, 5, -5, 0], np.int32), np.array([2, -2, 2, -2, -3, 3, 0, 0, 0], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("divide", [3, -3, -3, 3, -2, -2, -1, -1, -1]),
+        ("modulus_truncate", [1, 1, -1, -1, 0, 0, 5, -5, 0]),
+        ("modulus_floor", [1, -1, 1, -1, 0, 0, 5, -5, 0]),
+    ],
+)
+def test_division_of_integers_of_every_sign_and_by_zero(call: Any, name: str, expected: list[int]) -> None:
+    assert_same_bits(call(function(name), A, B), np.array(expected, np.int32))
+
+
+@pytest.mark.parametrize("dtype", SIGNED, ids=str)
+def test_the_smallest_integer_by_minus_one(call: Any, dtype: Any) -> None:
+    smallest, minus_one = np.array([np.iinfo(dtype).min], dtype), np.array([-1], dtype)
+    assert_same_bits(call(dmljax.element_wise_divide, smallest, minus_one), smallest)
+    assert_same_bits(call(dmljax.element_wise_modulus_truncate, smallest, minus_one), np.zeros(1, dtype))
+    assert_same_bits(call(dmljax.element_wise_modulus_floor, smallest, minus_one), np.zeros(1, dtype))
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in INTEGERS if dtype.kind == "u"], ids=str)
+def test_unsigned_integers_are_divided_as_what_they_are(call: Any, dtype: Any) -> None:
+    largest = np.iinfo(dtype).max
+    a, b = np.array([largest, largest, 3], dtype), np.array([2, 0, largest], dtype)
+    assert_same_bits(call(dmljax.element_wise_divide, a, b), np.array([largest // 2, largest, 0], dtype))
+    assert_same_bits(call(dmljax.element_wise_modulus_truncate, a, b), np.array([1, largest, 3], dtype))
+    assert_same_bits(call(dmljax.element_wise_modulus_floor, a, b), np.array([1, largest, 3], dtype))
+
+
+def test_the_mean_of_integers_drops_its_half_toward_zero(call: Any) -> None:
+    a = np.array([-3, 3, -1, -1, -128, 127, -128, -127], np.int8)
+    b = np.array([0, 0, 0, -2, -128, 127, 127, -128], np.int8)
+    assert call(dmljax.element_wise_mean, a, b).tolist() == [-1, 1, 0, -1, -128, 127, 0, -127]
+
+
+# Operands
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_python_number_takes_the_type_of_the_array(name: str) -> None:
+    array, of_python = np.array([-100, 7], np.int8), INTEGER_OPERATIONS[name]
+    expected = [wrapped(of_python(x, 100), array.dtype) for x in array.tolist()]
+    assert_same_bits(function(name)(array, 100), np.array(expected, np.int8))
+    expected = [wrapped(of_python(100, x), array.dtype) for x in array.tolist()]
+    assert_same_bits(function(name)(100.0, array), np.array(expected, np.int8))
+
+
+def test_a_python_number_beside_float16_is_rounded_to_it(call: Any) -> None:
+    result = call(dmljax.element_wise_multiply, np.array([1.0], np.float16), b=0.1)
+    assert_same_bits(result, np.array([0.1], np.float16))
+
+
+def test_a_weakly_typed_array_takes_the_type_of_the_other() -> None:
+    weak = jnp.asarray(2.0)
+    assert weak.weak_type
+    assert_same_bits(dmljax.element_wise_add(np.ones(1, np.float16), weak), np.array([3], np.float16))
+
+
+@needs_x64
+def test_a_python_integer_beside_64_bits_keeps_every_bit(call: Any) -> None:
+    assert call(dmljax.element_wise_add, np.array([1]), b=2**62 + 1).tolist() == [2**62 + 2]
+
+
+REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
+    "an integer that does not fit": (
+        np.ones(2, np.int8),
+        300,
+        InvalidDesc,
+        r"b must be a whole number in \[-128, 127\] to fit int8; got 300",
+    ),
+    "a fraction beside integers": (
+        0.5,
+        np.ones(2, np.int32),
+        InvalidDesc,
+        r"a must be a whole number in \[-2147483648, 2147483647\] to fit int32; got 0.5",
+    ),
+    "NaN beside integers": (np.ones(2, np.int8), NAN, InvalidDesc, r"b must be a whole number in .*; got nan"),
+    "a number beyond float16": (np.ones(2, np.float16), 1e6, InvalidDesc, r"b must fit float16; got 1000000\.0"),
+    "two types": (
+        np.ones(2, np.int32),
+        np.ones(2, np.float32),
+        InvalidType,
+        "b must be of int32, as a is; got float32",
+    ),
+    "two floating types": (
+        np.ones(2, np.float16),
+        np.ones(2, np.float32),
+        InvalidType,
+        "b must be of float16, as a is; got float32",
+    ),
+    "two signs": (np.ones(2, np.int8), np.ones(2, np.uint8), InvalidType, "b must be of int8, as a is; got uint8"),
+    "shapes that do not broadcast": (
+        np.ones((2, 3), np.float32),
+        np.ones((2,), np.float32),
+        InvalidDesc,
+        r"a and b must have shapes that broadcast; got \(2, 3\) and \(2,\)",
+    ),
+    "a list": (np.ones(2, np.float32), [1.0], InvalidType, "b must be a JAX or NumPy array; got list"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("name", ["add", "max", "modulus_floor", "add1"])
+def test_operands_are_refused(name: str, case: str) -> None:
+    a, b, error, message = REFUSED[case]
+    with pytest.raises(error, match=f"^element_wise_{name}: {message}"):
+        function(name)(a, b)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bool_is_refused_where_numbers_are_needed(name: str) -> None:
+    wanted = "a floating type" if name == "atan_yx" else "an integer or floating type"
+    with pytest.raises(InvalidType, match=f"^element_wise_{name}: a must be of {wanted}; got bool"):
+        function(name)(np.ones(2, bool), np.ones(2, bool))
+
+
+def test_integers_are_refused_where_floats_are_needed() -> None:
+    with pytest.raises(InvalidType, match=r"^element_wise_atan_yx: a must be of a floating type; got int32"):
+        dmljax.element_wise_atan_yx(np.ones(2, np.int32), np.ones(2, np.int32))
+    with pytest.raises(InvalidType, match=r"^element_wise_constant_pow: input must be of a floating type; got int8"):
+        dmljax.element_wise_constant_pow(np.ones(2, np.int8), 2)
+
+
+@pytest.mark.parametrize("shapes", [((2, 1), (3,)), ((), (2, 3)), ((4, 1, 2), (3, 1)), ((0, 1), (1, 3)), ((), ())])
+def test_operands_broadcast(call: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    a, b = (np.arange(math.prod(shape), dtype=np.float32).reshape(shape) for shape in shapes)
+    assert_same_bits(call(dmljax.element_wise_subtract, a, b), a - b)
+
+
+@pytest.mark.parametrize(
+    ("b", "output", "message"),
+    [
+        ((FLOAT16, (2, 3)), (FLOAT32, (2, 3)), "must have the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
+        ((FLOAT32, (2, 3)), (INT32, (2, 3)), "must have the same DataType; got FLOAT32, FLOAT32 and INT32"),
+        ((FLOAT32, (3,)), (FLOAT32, (2, 3)), "must have the same DimensionCount; got 2, 1 and 2"),
+        ((FLOAT32, (1, 3)), (FLOAT32, (2, 3)), r"must have the same Sizes; got \{2,3\}, \{1,3\} and \{2,3\}"),
+    ],
+)
+def test_a_desc_refuses_tensors_that_are_unlike(b: Any, output: Any, message: str) -> None:
+    desc = dmljax.ElementWiseAddDesc(a=TensorDesc(FLOAT32, (2, 3)), b=TensorDesc(*b), output=TensorDesc(*output))
+    message = f"DML_OPERATOR_ELEMENT_WISE_ADD at DML_FEATURE_LEVEL_6_4: ATensor, BTensor and OutputTensor {message}"
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(desc)
+
+
+# Floats
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(
+    ("a", "b", "truncated", "floored"),
+    [
+        (7.5, 2.0, 1.5, 1.5),
+        (-7.5, 2.0, -1.5, 0.5),
+        (7.5, -2.0, 1.5, -0.5),
+        (-7.5, -2.0, -1.5, -1.5),
+        (6.0, -2.0, 0.0, -0.0),
+        (-6.0, 2.0, -0.0, 0.0),
+        (-6.0, -2.0, -0.0, -0.0),
+        (0.0, -2.0, 0.0, -0.0),
+        (-0.0, 2.0, -0.0, 0.0),
+        (2.0, 0.0, NAN, NAN),
+        (-2.0, -0.0, NAN, NAN),
+        (0.0, 0.0, NAN, NAN),
+        (INF, 2.0, NAN, NAN),
+        (-INF, -2.0, NAN, NAN),
+        (INF, INF, NAN, NAN),
+        (3.0, INF, 3.0, 3.0),
+        (-3.0, -INF, -3.0, -3.0),
+        (3.0, -INF, 3.0, -INF),
+        (-3.0, INF, -3.0, INF),
+        (-0.0, INF, -0.0, 0.0),
+        (NAN, 2.0, NAN, NAN),
+        (2.0, NAN, NAN, NAN),
+    ],
+)
+def test_remainders_of_floats(a: float, b: float, truncated: float, floored: float, dtype: Any) -> None:
+    arrays = np.array([a], dtype), np.array([b], dtype)
+    assert str(dmljax.element_wise_modulus_truncate(*arrays).tolist()) == str([truncated])
+    assert str(dmljax.element_wise_modulus_floor(*arrays).tolist()) == str([floored])
+
+
+def test_remainders_of_huge_by_small_numbers_are_exact(call: Any) -> None:
+    rng = np.random.default_rng(0)
+    a = (rng.normal(size=300) * 2.0 ** rng.integers(-60, 100, 300)).astype(np.float32)
+    b = (rng.normal(size=300) * 2.0 ** rng.integers(-60, 60, 300)).astype(np.float32)
+    of_c = [math.fmod(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    assert_same_bits(call(dmljax.element_wise_modulus_truncate, a, b), np.array(of_c, np.float32))
+    exact = np.array(of_c) + np.where((np.array(of_c) != 0) & (np.signbit(of_c) != np.signbit(b)), b, 0)
+    assert units_off(call(dmljax.element_wise_modulus_floor, a, b), exact).max() <= 1
+
+
+def test_the_floor_modulus_of_a_tiny_negative_number_is_the_divisor(call: Any) -> None:
+    # As in Python: the exact remainder is not a number of the type, and the nearest is the divisor itself.
+    assert call(dmljax.element_wise_modulus_floor, np.array([-1e-20], np.float32), b=3.0).tolist() == [3.0]
+
+
+def test_division_of_floats_is_that_of_ieee_754(call: Any) -> None:
+    a = np.array([1.0, -1.0, 0.0, INF, INF, 5.0, -5.0], np.float32)
+    b = np.array([0.0, 0.0, -0.0, INF, -0.0, -INF, -INF], np.float32)
+    assert str(call(dmljax.element_wise_divide, a, b).tolist()) == "[inf, -inf, nan, nan, -inf, -0.0, 0.0]"
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_mean_of_the_largest_numbers_is_one_of_them(call: Any, dtype: Any) -> None:
+    largest = float(jnp.finfo(dtype).max)
+    a, b = (
+        np.array([largest, -largest, largest, INF, INF, NAN], dtype),
+        np.array([largest, -largest, -largest, INF, -INF, 1.0], dtype),
+    )
+    result = call(dmljax.element_wise_mean, a, b)
+    assert str(result.tolist()) == str([largest, -largest, 0.0, INF, NAN, NAN])
+
+
+def test_the_mean_of_float16_is_rounded_once(call: Any) -> None:
+    # In float16 the sum would be 4096, and half of it 2048.
+    result = call(dmljax.element_wise_mean, np.array([2048], np.float16), np.array([2050], np.float16))
+    assert result.tolist() == [2048.0]  # 2049, a half, to the even one
+    result = call(dmljax.element_wise_mean, np.array([2050], np.float16), np.array([2054], np.float16))
+    assert result.tolist() == [2052.0]
+
+
+def test_the_difference_of_float16_is_squared_in_float32(call: Any) -> None:
+    # The difference, 2048 + 2^-4, is none of float16, and neither is -65504 - 65504.
+    a, b = np.array([1.0, -65504.0, 1.0], np.float16), np.array([1 + 2.0**-10, 65504.0, -180.0], np.float16)
+    result = call(dmljax.element_wise_difference_square, a, b)
+    assert str(result.tolist()) == str([2.0**-20, INF, 32768.0])  # 181^2 = 32761
+
+
+def test_the_angle_of_every_sign_of_zeros_and_infinities(call: Any) -> None:
+    a = np.array([0.0, -0.0, 0.0, -0.0, 1.0, -1.0, INF, INF, -INF, 2.0, -2.0, NAN, 1.0], np.float32)
+    b = np.array([0.0, 0.0, -0.0, -0.0, 0.0, -0.0, INF, -INF, -INF, INF, -INF, 1.0, NAN], np.float32)
+    expected = [math.atan2(y, x) for y, x in zip(a.tolist(), b.tolist(), strict=True)]
+    assert expected[:6] == [0.0, -0.0, PI, -PI, PI / 2, -PI / 2]
+    result = call(dmljax.element_wise_atan_yx, a, b)
+    assert str(result.tolist()) == str(np.array(expected, np.float32).tolist())
+
+
+# Extremes
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_max_and_min_are_nan_where_either_is_with_every_bit(call: Any, dtype: Any) -> None:
+    infinity = int(np.array(INF, dtype).view(f"u{dtype.itemsize}"))
+    negative_nan = (1 << (dtype.itemsize * 8 - 1)) | infinity | 5
+    nan = of_bits(dtype, infinity + 1, negative_nan, infinity + 1)
+    other = np.array([INF, -INF, 1], dtype)
+    for name in ("max", "min"):
+        assert_same_bits(call(function(name), nan, other), nan)
+        assert_same_bits(call(function(name), other, nan), nan)
+        assert_same_bits(call(function(name), nan, nan[::-1].copy()), nan)  # of two, the first
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_max_and_min_tell_the_zeros_apart_in_either_order(call: Any, dtype: Any) -> None:
+    a, b = np.array([0.0, -0.0, 0.0, -0.0], dtype), np.array([-0.0, 0.0, 0.0, -0.0], dtype)
+    assert str(call(dmljax.element_wise_max, a, b).tolist()) == "[0.0, 0.0, 0.0, -0.0]"
+    assert str(call(dmljax.element_wise_min, a, b).tolist()) == "[-0.0, -0.0, 0.0, -0.0]"
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_max_and_min_tell_subnormals_apart(call: Any, dtype: Any) -> None:
+    sign = 1 << (dtype.itemsize * 8 - 1)
+    a, b = of_bits(dtype, 1, 2, sign | 1, sign | 2, 1, 0), of_bits(dtype, 2, 1, sign | 2, sign | 1, sign | 1, 1)
+    larger, smaller = (
+        of_bits(dtype, 2, 2, sign | 1, sign | 1, 1, 1),
+        of_bits(dtype, 1, 1, sign | 2, sign | 2, sign | 1, 0),
+    )
+    assert_same_bits(call(dmljax.element_wise_max, a, b), larger)
+    assert_same_bits(call(dmljax.element_wise_min, a, b), smaller)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_the_gradient_of_equal_elements_goes_to_the_first(name: str) -> None:
+    a, b = jnp.array([1.0, 2.0, 3.0, 3.0]), jnp.array([2.0, 1.0, 3.0, NAN])
+    gradients = jax.grad(lambda a, b: function(name)(a, b)[:3].sum(), argnums=(0, 1))(a, b)
+    first, second = ([0, 1, 1, 0], [1, 0, 0, 0]) if name == "max" else ([1, 0, 1, 0], [0, 1, 0, 0])
+    assert [gradient.tolist() for gradient in gradients] == [first, second]
+
+
+# Powers
+
+POWERS = [
+    (0.0, 0.0, 1.0),
+    (-0.0, 0.0, 1.0),
+    (NAN, 0.0, 1.0),
+    (INF, -0.0, 1.0),
+    (1.0, NAN, 1.0),
+    (1.0, INF, 1.0),
+    (2.0, NAN, NAN),
+    (NAN, 2.0, NAN),
+    (-2.0, 3.0, -8.0),
+    (-2.0, 2.0, 4.0),
+    (-2.0, -1.0, -0.5),
+    (-2.0, 0.5, NAN),
+    (-2.0, -1.5, NAN),
+    (-8.0, 1 / 3, NAN),
+    (-2.0, INF, INF),
+    (-2.0, -INF, 0.0),
+    (-0.5, INF, 0.0),
+    (-0.5, -INF, INF),
+    (-1.0, INF, 1.0),
+    (-1.0, -INF, 1.0),
+    (2.0, INF, INF),
+    (2.0, -INF, 0.0),
+    (0.0, 3.0, 0.0),
+    (-0.0, 3.0, -0.0),
+    (-0.0, 2.0, 0.0),
+    (-0.0, 0.5, 0.0),
+    (0.0, -1.0, INF),
+    (-0.0, -1.0, -INF),
+    (-0.0, -2.0, INF),
+    (-0.0, -0.5, INF),
+    (-0.0, INF, 0.0),
+    (0.0, -INF, INF),
+    (INF, 2.0, INF),
+    (INF, -2.0, 0.0),
+    (-INF, 3.0, -INF),
+    (-INF, 2.0, INF),
+    (-INF, -3.0, -0.0),
+    (-INF, 0.5, NAN),  # as the page has it, and C has not
+    (-INF, -INF, 0.0),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_power_of_special_floats(call: Any, dtype: Any) -> None:
+    base, exponent, expected = (np.array(column, dtype) for column in zip(*POWERS, strict=True))
+    result = call(dmljax.element_wise_pow, base, exponent)
+    assert result.dtype == dtype
+    assert str(result.tolist()) == str(expected.tolist())
+
+
+def test_constant_pow_of_special_floats() -> None:
+    for base, exponent, expected in POWERS:
+        result = dmljax.element_wise_constant_pow(np.array([base], np.float32), exponent)
+        assert str(result.tolist()) == str([expected]), (base, exponent)
+
+
+@pytest.mark.parametrize("exponent", [2, 3, -1, -2, 2**24 - 1])
+def test_whole_powers_of_negative_floats_have_a_sign(exponent: int) -> None:
+    base = np.array([-1.0, 1.0, -0.0], np.float32)
+    expected = [-1.0 if exponent % 2 else 1.0, 1.0]
+    for dtype in ("int32", "uint32", "float32"):
+        if exponent > 0 or dtype != "uint32":
+            assert dmljax.element_wise_pow(base, np.array([exponent], dtype))[:2].tolist() == expected
+
+
+def test_integer_exponents_beyond_float32_keep_their_parity(call: Any) -> None:
+    exponent = np.array([2**24 + 1, 2**24 + 2, 2**31 - 1, -(2**31), -(2**24) - 1], np.int32)
+    expected = [-1.0, 1.0, -1.0, 1.0, -1.0]
+    assert call(dmljax.element_wise_pow, np.full(5, -1, np.float32), exponent).tolist() == expected
+    assert call(dmljax.element_wise_pow, np.full(5, -1, np.float16), exponent).tolist() == expected
+    assert call(dmljax.element_wise_pow, np.full(5, -1, np.int16), exponent).tolist() == expected
+    unsigned = np.array([2**32 - 1, 2**32 - 2], np.uint32)
+    assert call(dmljax.element_wise_pow, np.full(2, -1, np.float32), unsigned).tolist() == [-1.0, 1.0]
+
+
+def test_integer_exponents_beyond_float32_are_not_rounded(call: Any) -> None:
+    # One more changes this power by its base, 1 + 2^-20, which float32 can tell.
+    base, exponent = np.float32(1 + 2.0**-20), np.array([2**25, 2**25 + 1, 2**25 + 2], np.int32)
+    result = call(dmljax.element_wise_pow, np.full(3, base), exponent)
+    exact = np.exp(exponent * np.log1p(np.longdouble(2.0**-20)))
+    assert units_off(result, exact).max() <= 4
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_to_integers_wrap_around(dtype: Any) -> None:
+    base = np.concatenate([specials(dtype), np.array([3, 5, 10], dtype)])
+    for exponent in ([0, 1, 2, 3, 7, 8, 31, 63, 64, 127], [np.iinfo(dtype).max]):
+        column = np.array(exponent, dtype)[:, np.newaxis]
+        expected = [[wrapped(pow(x, y, 2**64), dtype) for x in base.tolist()] for y in column[:, 0].tolist()]
+        assert_same_bits(dmljax.element_wise_pow(base, column), np.array(expected, dtype))
+
+
+@pytest.mark.parametrize("dtype", SIGNED, ids=str)
+def test_negative_powers_of_integers_are_what_is_left_without_a_fraction(dtype: Any) -> None:
+    base = np.array([0, 1, -1, 2, -2, np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
+    for exponent, of_minus_one in ((-1, -1), (-2, 1), (int(np.iinfo(dtype).min), 1)):
+        result = dmljax.element_wise_pow(base, np.array(exponent, dtype))
+        assert_same_bits(result, np.array([-1, 1, of_minus_one, 0, 0, 0, 0], dtype))
+
+
+def test_negative_powers_of_unsigned_integers(call: Any) -> None:
+    result = call(dmljax.element_wise_pow, np.array([0, 1, 2, 255], np.uint8), np.array(-1, np.int8))
+    assert result.tolist() == [255, 1, 0, 0]  # 0 to it is 1 / 0, all bits set
+
+
+def test_an_integer_to_a_float_is_exact_where_that_is_whole(call: Any) -> None:
+    base, exponent = np.array([3, -3, 3, 2, 0, -1], np.int32), np.array([20.0, 19.0, -1.0, 31.0, 0.0, -3.0], np.float32)
+    expected = [wrapped(3**20, base.dtype), wrapped((-3) ** 19, base.dtype), 0, -(2**31), 1, -1]
+    assert_same_bits(call(dmljax.element_wise_pow, base, exponent), np.array(expected, np.int32))
+
+
+def test_an_integer_to_a_fraction_loses_its_fraction_and_saturates(call: Any) -> None:
+    base = np.array([9, 10, -9, 2, 127, 2, 2, -2], np.int8)
+    exponent = np.array([0.5, 0.5, 0.5, -0.5, 1.5, INF, -INF, NAN], np.float32)
+    assert call(dmljax.element_wise_pow, base, exponent).tolist() == [3, 3, 0, 0, 127, 127, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_float_may_have_an_exponent_of_every_type(dtype: str) -> None:
+    base = np.array([0.0, -0.0, 1.0, 2.0, -2.0, 0.5], dtype)
+    for exponent in [*INTEGERS, *FLOATS]:
+        result = dmljax.element_wise_pow(base, np.array(3, exponent))
+        assert_same_bits(result, np.array([0.0, -0.0, 1.0, 8.0, -8.0, 0.125], dtype))
+
+
+def test_the_base_goes_through_the_scale_bias_and_the_exponent_does_not(call: Any) -> None:
+    base, exponent = np.array([1.0, -2.0], np.float32), np.array([3.0, 2.0], np.float32)
+    assert call(dmljax.element_wise_pow, base, exponent, scale_bias=ScaleBias(2.0, 1.0)).tolist() == [27.0, 9.0]
+    whole = call(dmljax.element_wise_pow, base.astype(np.int8), exponent.astype(np.uint8), scale_bias=ScaleBias(2, 1))
+    assert_same_bits(whole, np.array([27, 9], np.int8))
+    assert call(dmljax.element_wise_constant_pow, base, exponent=2.0, scale_bias=ScaleBias(2.0, 1.0)).tolist() == [9, 9]
+
+
+def test_a_fractional_scale_bias_of_integers_is_refused() -> None:
+    with pytest.raises(InvalidDesc, match=r"^element_wise_pow: scale_bias\.scale must be a whole number in .* got 0.5"):
+        dmljax.element_wise_pow(np.ones(2, np.int8), np.ones(2, np.float32), ScaleBias(0.5, 0))
+
+
+def pow_desc(input: DataType, exponent: DataType, output: DataType, **more: Any) -> dmljax.ElementWisePowDesc:
+    sizes = (1, 1, 2, 3)
+    return dmljax.ElementWisePowDesc(
+        input=TensorDesc(input, sizes), exponent=TensorDesc(exponent, sizes), output=TensorDesc(output, sizes), **more
+    )
+
+
+def test_a_pow_desc_takes_two_types_from_level_3_0_on() -> None:
+    desc = pow_desc(FLOAT32, FLOAT16, FLOAT32)
+    assert dmljax.minimum_feature_level(desc) is FeatureLevel.FL_3_0
+    with pytest.raises(
+        InvalidDesc,
+        match="at DML_FEATURE_LEVEL_2_1: InputTensor and ExponentTensor must have the same DataType; got FLOAT32 and ",
+    ):
+        dmljax.validate(desc, feature_level="2_1")
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (
+            pow_desc(FLOAT32, FLOAT32, FLOAT16),
+            "InputTensor and OutputTensor must have the same DataType; got FLOAT32 and FLOAT16",
+        ),
+        (
+            pow_desc(INT8, FLOAT32, INT8, scale_bias=ScaleBias(1, 0.5)),
+            r"ScaleBias\.Bias must be a whole number in \[-128, 127\] to fit int8; got ",
+        ),
+        (
+            dmljax.ElementWisePowDesc(
+                input=TensorDesc(FLOAT32, (2, 3)),
+                exponent=TensorDesc(FLOAT32, (1, 3)),
+                output=TensorDesc(FLOAT32, (2, 3)),
+            ),
+            r"InputTensor, ExponentTensor and OutputTensor must have the same Sizes; got \{2,3\}, \{1,3\} and \{2,3\}",
+        ),
+        (
+            dmljax.ElementWisePowDesc(
+                input=TensorDesc(FLOAT32, (2, 3)),
+                exponent=TensorDesc(FLOAT32, (3,)),
+                output=TensorDesc(FLOAT32, (2, 3)),
+            ),
+            "InputTensor, ExponentTensor and OutputTensor must have the same DimensionCount; got 2, 1 and 2",
+        ),
+    ],
+)
+def test_a_pow_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+    with pytest.raises(InvalidDesc, match="DML_OPERATOR_ELEMENT_WISE_POW at DML_FEATURE_LEVEL_6_4: .*" + message):
+        dmljax.validate(desc)
+
+
+# Fused activations
+
+FUSABLE: dict[str, dict[str, float]] = {
+    "Celu": {"alpha": 0.7},
+    "Elu": {"alpha": 0.7},
+    "Gelu": {},
+    "HardSigmoid": {"alpha": 0.3, "beta": 0.4},
+    "Identity": {},
+    "LeakyRelu": {"alpha": 0.3},
+    "Linear": {"alpha": 0.3, "beta": 0.4},
+    "ParametricSoftplus": {"alpha": 0.5, "beta": 1.5},
+    "Relu": {},
+    "ScaledElu": {"alpha": 1.6732, "gamma": 1.0507},
+    "ScaledTanh": {"alpha": 0.5, "beta": 1.5},
+    "Shrink": {"bias": 0.3, "threshold": 0.5},
+    "Sigmoid": {},
+    "Softplus": {"steepness": 1.5},
+    "Softsign": {},
+    "Tanh": {},
+    "ThresholdedRelu": {"alpha": 0.7},
+}
+
+
+def activation(name: str, **more: Any) -> Any:
+    return getattr(dmljax, f"Activation{name}Desc")(**FUSABLE[name] | more)
+
+
+def test_the_fusable_activations_are_these() -> None:
+    fusable = {kind.type for kind in dmljax.OPERATORS.values() if getattr(kind, "is_fusable", False)}
+    assert fusable == {activation(name).type for name in FUSABLE}
+
+
+@pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16], ids=str)
+@pytest.mark.parametrize("name", FUSABLE)
+def test_a_fused_activation_is_that_of_the_rounded_sum(name: str, data_type: DataType) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 500)).astype(data_type.dtype)
+    tensor = TensorDesc(data_type, (500,))
+    alone = dmljax.lower(activation(name, input=tensor, output=tensor))
+    desc = dmljax.ElementWiseAdd1Desc(a=tensor, b=tensor, output=tensor, fused_activation=activation(name))
+    assert_same_bits(dmljax.lower(desc)(a, b), alone(a + b))
+
+
+def test_add1_without_an_activation_is_the_sum(call: Any) -> None:
+    a, b = np.array([1.0, -0.0, INF], np.float32), np.array([2.0, -0.0, -INF], np.float32)
+    assert str(call(dmljax.element_wise_add1, a, b).tolist()) == "[3.0, -0.0, nan]"
+
+
+TENSOR = TensorDesc(FLOAT32, (1, 1, 2, 3))
+NOT_FUSED: dict[str, tuple[dmljax.Operator, str, str, str]] = {
+    "CLIP": (
+        dmljax.ElementWiseClipDesc(input=TENSOR, output=TENSOR, min=0, max=1),
+        "6_4",
+        r"FusedActivation\.Type must be one that can be fused; got DML_OPERATOR_ELEMENT_WISE_CLIP",
+        "fused_activation must be an activation without tensors; got ElementWiseClipDesc",
+    ),
+    "SOFTMAX": (
+        dmljax.ActivationSoftmaxDesc(input=TENSOR, output=TENSOR),
+        "6_4",
+        r"FusedActivation\.Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
+        "fused_activation must be an activation without tensors; got ActivationSoftmaxDesc",
+    ),
+    "RELU with tensors": (
+        dmljax.ActivationReluDesc(input=TENSOR, output=TENSOR),
+        "6_4",
+        r"FusedActivation\.InputTensor must not be given; got FLOAT32 \{1,1,2,3\}",
+        "fused_activation must be an activation without tensors; got ActivationReluDesc",
+    ),
+    "RELU with an output": (
+        dmljax.ActivationReluDesc(output=TENSOR),
+        "6_4",
+        r"FusedActivation\.OutputTensor must not be given; got FLOAT32 \{1,1,2,3\}",
+        "fused_activation must be an activation without tensors; got ActivationReluDesc",
+    ),
+    "GELU below its level": (
+        activation("Gelu"),
+        "5_0",
+        r"FusedActivation\.Type must be one of DML_FEATURE_LEVEL_5_0; got DML_OPERATOR_ACTIVATION_GELU of "
+        "DML_FEATURE_LEVEL_5_1",
+        "",
+    ),
+    "a gentle SOFTPLUS below 6_4": (
+        activation("Softplus", steepness=0.5),
+        "6_3",
+        r"FusedActivation\.Steepness must be at least 1 below DML_FEATURE_LEVEL_6_4; got 0.5",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_FUSED)
+def test_what_cannot_be_fused_is_refused_by_name(case: str) -> None:
+    fused, level, of_desc, of_function = NOT_FUSED[case]
+    desc = dmljax.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=fused)
+    with pytest.raises(
+        InvalidDesc, match=f"DML_OPERATOR_ELEMENT_WISE_ADD1 at DML_FEATURE_LEVEL_{level}: (.|\n)*{of_desc}"
+    ):
+        dmljax.validate(desc, feature_level=level)
+    array = np.ones(2, np.float32)
+    if of_function:
+        with pytest.raises(InvalidDesc, match="^element_wise_add1: " + of_function):
+            dmljax.element_wise_add1(array, array, fused_activation=fused)
+    else:
+        dmljax.validate(desc)
+        assert dmljax.element_wise_add1(array, array, fused_activation=fused).shape == (2,)
+
+
+def test_a_fused_activation_is_a_descriptor() -> None:
+    text: Any = "RELU"
+    with pytest.raises(InvalidType, match=r"^element_wise_add1: fused_activation must be a descriptor; got 'RELU'"):
+        dmljax.element_wise_add1(np.ones(1, np.float32), 1.0, fused_activation=text)
+    with pytest.raises(InvalidType, match="FusedActivation must be a descriptor; got 'RELU'"):
+        dmljax.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=text)
+
+
+@pytest.mark.parametrize("name", FUSABLE)
+def test_a_fused_activation_comes_back_from_json(name: str) -> None:
+    desc = dmljax.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=activation(name))
+    spelled = json.loads(json.dumps(dmljax.to_json(desc), allow_nan=False))
+    assert spelled["Desc"]["FusedActivation"]["Type"] == activation(name).type
+    assert dmljax.from_json(spelled) == desc
+
+
+def test_a_fused_activation_is_refused_in_json() -> None:
+    spelled = dmljax.to_json(dmljax.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR))
+    assert spelled["Desc"]["FusedActivation"] is None
+    spelled["Desc"]["FusedActivation"] = {"Type": "ACTIVATION_NOPE", "Desc": {}}
+    with pytest.raises(dmljax.Unsupported, match=r"FusedActivation.*Type must be an operator .* got 'ACTIVATION_NOPE'"):
+        dmljax.from_json(spelled)
+    spelled["Desc"]["FusedActivation"] = {"Type": "ACTIVATION_ELU", "Desc": {}}
+    with pytest.raises(InvalidDesc, match=r"FusedActivation.*Alpha must be given; got none"):
+        dmljax.from_json(spelled)

@@ -1,0 +1,323 @@
+"""ELEMENT_WISE_CLIP, CLIP1, their gradients, and ELEMENT_WISE_THRESHOLD."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FLOATS, INTEGERS, assert_same_bits, needs_x64, random_array, specials
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, ScaleBias, TensorDesc
+
+FLOAT32, FLOAT16, INT8, UINT8, INT32 = (
+    DataType.FLOAT32,
+    DataType.FLOAT16,
+    DataType.INT8,
+    DataType.UINT8,
+    DataType.INT32,
+)
+NAN, INF = math.nan, math.inf
+FLT_MAX = float(np.finfo(np.float32).max)
+CLIPS = [dmljax.element_wise_clip, dmljax.element_wise_clip1]
+GRADIENTS = [dmljax.element_wise_clip_grad, dmljax.element_wise_clip_grad1]
+
+# Functions
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *(dtype for dtype in INTEGERS if dtype.kind == "i")], ids=str)
+@pytest.mark.parametrize("clip", CLIPS)
+def test_clip_keeps_elements_within_bounds(clip: Any, dtype: Any) -> None:
+    input = np.array([-9, -2, -1, 0, 2, 3, 9], dtype)
+    assert_same_bits(clip(input, min=-2, max=3), np.array([-2, -2, -1, 0, 2, 3, 3], dtype))
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_the_lower_bound_wins_above_the_upper_one(call: Any, clip: Any) -> None:
+    assert call(clip, np.array([-9, 2, 3, 4, 9], np.int8), min=5, max=1).tolist() == [5] * 5
+    assert call(clip, np.array([-INF, 2.0, INF], np.float32), min=5.0, max=-INF).tolist() == [5.0] * 3
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("clip", CLIPS)
+def test_clip_keeps_nan_and_infinities_without_bounds_with_every_bit(clip: Any, dtype: Any) -> None:
+    input = specials(dtype)
+    for bound in (None, NAN):
+        assert_same_bits(clip(input, min=bound, max=bound), input)
+    assert_same_bits(clip(input, min=-INF, max=INF), input)
+    assert_same_bits(dmljax.element_wise_threshold(input, min=None), input)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_clip_keeps_signalling_nan_beside_bounds(call: Any, dtype: Any) -> None:
+    with np.errstate(invalid="ignore"):
+        nan = specials(dtype)[np.isnan(specials(dtype))]
+    assert len(nan) == 6
+    assert_same_bits(call(dmljax.element_wise_clip, nan, min=-1.0, max=1.0), nan)
+    assert_same_bits(call(dmljax.element_wise_threshold, nan, min=-1.0), nan)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_clip_tells_subnormals_apart(call: Any, dtype: Any) -> None:
+    bits = np.arange(6, dtype=f"u{dtype.itemsize}")
+    least, most = bits[2:3].view(dtype)[0], bits[4:5].view(dtype)[0]
+    result = call(dmljax.element_wise_clip, bits.view(dtype), min=least, max=most)
+    assert_same_bits(result, np.array([2, 2, 2, 3, 4, 4], bits.dtype).view(dtype))
+
+
+@pytest.mark.parametrize("bounds", [(None, 2), (-2, None)])
+def test_a_bound_may_be_missing(call: Any, bounds: tuple[int | None, int | None]) -> None:
+    least, most = bounds
+    for dtype in ("int8", "float32"):
+        input = np.array([-128, -2, 0, 2, 127], dtype)
+        expected = [
+            x if (least is None or x >= least) and (most is None or x <= most) else least or most for x in input
+        ]
+        assert_same_bits(call(dmljax.element_wise_clip, input, min=least, max=most), np.array(expected, dtype))
+
+
+def test_bounds_on_integers_lose_their_fraction_toward_zero(call: Any) -> None:
+    input = np.array([-3, -2, -1, 0, 1, 2, 3], np.int8)
+    assert call(dmljax.element_wise_clip, input, min=-1.9, max=2.9).tolist() == [-1, -1, -1, 0, 1, 2, 2]
+    assert call(dmljax.element_wise_clip, np.array([0, 1, 9], np.uint8), min=-0.9, max=1.9).tolist() == [0, 1, 1]
+    assert call(dmljax.element_wise_threshold, input, min=-1.9).tolist() == [-1, -1, -1, 0, 1, 2, 3]
+
+
+def test_bounds_on_float16_are_rounded_to_it(call: Any) -> None:
+    input = np.array([0.0, 9.0, INF, -INF], np.float16)
+    result = call(dmljax.element_wise_clip, input, min=0.1, max=np.float32(1e6))
+    least = float(np.float16(0.1))
+    assert_same_bits(result, np.array([least, 9.0, INF, least], np.float16))
+
+
+@needs_x64
+@pytest.mark.parametrize("clip", CLIPS)
+def test_bounds_on_64_bit_integers_are_exact(call: Any, clip: Any) -> None:
+    input = np.array([-(2**63), 0, 2**62 + 1, 2**63 - 1])
+    assert call(clip, input, min=-(2**62) - 1, max=2**62 + 3).tolist() == [-(2**62) - 1, 0, 2**62 + 1, 2**62 + 3]
+    result = call(clip, input.view(np.uint64), min=2**63 - 2, max=2**63 + 1)
+    assert result.tolist() == [2**63, 2**63 - 2, 2**63 - 2, 2**63 - 1]
+
+
+def test_the_scale_bias_comes_before_the_bounds(call: Any) -> None:
+    input = np.array([1.0, 2.0, -1.0], np.float32)
+    result = call(dmljax.element_wise_clip, input, min=0.0, max=5.0, scale_bias=ScaleBias(3.0, 1.0))
+    assert result.tolist() == [4.0, 5.0, 0.0]
+    result = call(dmljax.element_wise_threshold, input, min=0.0, scale_bias=ScaleBias(3.0, 1.0))
+    assert result.tolist() == [4.0, 7.0, 0.0]
+    wraps = np.array([1, 60, -1], np.int8)  # 60 * 3 is -76
+    assert call(dmljax.element_wise_clip1, wraps, min=0, max=5, scale_bias=ScaleBias(3, 1)).tolist() == [4, 0, 0]
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a bound beyond the integers": (
+        {"min": 300},
+        InvalidDesc,
+        r"min must be a whole number in \[-128, 127\] to fit int8; got 300",
+    ),
+    "an infinite bound beside integers": (
+        {"max": INF},
+        InvalidDesc,
+        r"max must be a whole number in \[-128, 127\] to fit int8; got inf",
+    ),
+    "a bound that is NaN beside integers": ({"min": NAN}, InvalidDesc, r"min must be a whole number in .*; got nan"),
+    "a number beyond float16": (
+        {"input": np.ones(2, np.float16), "max": 1e6},
+        InvalidDesc,
+        r"max must fit float16; got 1000000\.0",
+    ),
+    "several bounds": ({"min": np.ones(2, np.int8)}, InvalidDesc, r"min must be a scalar; got shape \(2,\)"),
+    "a traced bound of another type": (
+        {"min": jnp.ones((), jnp.int32)},
+        InvalidType,
+        "min must be of int8, or a Python number that is known while tracing; got an array of int32",
+    ),
+    "bool": (
+        {"input": np.ones(2, bool), "min": 0, "max": 1},
+        InvalidType,
+        "input must be of an integer or floating type; got bool",
+    ),
+    "a fractional ScaleBias of integers": (
+        {"scale_bias": ScaleBias(0.5, 0)},
+        InvalidDesc,
+        r"scale_bias\.scale must be a whole number in \[-128, 127\] to fit int8; got 0\.5",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("clip", CLIPS)
+def test_clip_refuses(clip: Any, case: str) -> None:
+    change, error, message = REFUSED[case]
+    arguments: dict[str, Any] = {"input": np.ones(2, np.int8), "min": None, "max": None} | change
+    with pytest.raises(error, match=rf"^{clip.__name__}: {message}"):
+        clip(**arguments)
+
+
+def test_bounds_that_are_not_given_are_asked_for() -> None:
+    clip: Any = dmljax.element_wise_clip
+    with pytest.raises(InvalidType, match=r"^element_wise_clip: missing a required argument: 'min'"):
+        clip(np.ones(2, np.float32))
+
+
+# Gradients
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_the_gradient_is_zero_at_the_bounds_and_beyond(call: Any, gradient: Any) -> None:
+    input = np.array([-INF, -1.0, -0.5, 2.0, 2.5, NAN], np.float32)
+    upper = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], np.float32)
+    assert str(call(gradient, input, upper, min=-1.0, max=2.0).tolist()) == "[0.0, 0.0, 3.0, 0.0, 0.0, 6.0]"
+    assert call(gradient, np.array([1, 2, 3], np.int8), np.array([7, 8, 9], np.int8), min=1, max=3).tolist() == [
+        0,
+        8,
+        0,
+    ]
+    assert call(gradient, input, upper, min=None, max=None).tolist() == upper.tolist()
+    assert call(gradient, input, upper, min=NAN, max=2.0).tolist() == [1.0, 2.0, 3.0, 0.0, 0.0, 6.0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("bounds", [(1.0, 2.0), (2.0, 1.0), (-0.0, 0.0), (-INF, INF), (None, 1.0), (0.0, None)])
+def test_the_gradient_is_that_of_the_function_bit_for_bit(bounds: tuple[Any, Any], dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    least, most = bounds
+    input, upper = random_array(rng, dtype, (400,)), random_array(rng, dtype, (400,))
+    _, pullback = jax.vjp(lambda x: dmljax.element_wise_clip(x, least, most), input)
+    assert_same_bits(dmljax.element_wise_clip_grad(input, upper, least, most), pullback(jnp.asarray(upper))[0])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_gradient_of_subnormals_beside_bounds(call: Any, dtype: Any) -> None:
+    bits = np.arange(6, dtype=f"u{dtype.itemsize}")
+    least, most = bits[2:3].view(dtype)[0], bits[4:5].view(dtype)[0]
+    result = call(dmljax.element_wise_clip_grad, bits.view(dtype), np.ones(6, dtype), min=least, max=most)
+    assert result.tolist() == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_a_gradient_of_another_type_or_shape_is_refused(gradient: Any) -> None:
+    name = gradient.__name__
+    with pytest.raises(InvalidType, match=f"^{name}: input_gradient must be of float32, as input is; got float16"):
+        gradient(np.ones(2, np.float32), np.ones(2, np.float16), 0, 1)
+    with pytest.raises(
+        InvalidDesc, match=rf"^{name}: input and input_gradient must have shapes that broadcast; got \(2,\) and \(3,\)"
+    ):
+        gradient(np.ones(2, np.float32), np.ones(3, np.float32), 0, 1)
+
+
+# Descriptors
+
+
+def lowered(kind: Any, data_type: DataType, *arrays: Any, **members: Any) -> Any:
+    tensor = TensorDesc(data_type, arrays[0].shape)
+    tensors = (
+        {"input": tensor, "output": tensor}
+        if len(arrays) == 1
+        else {"input": tensor, "input_gradient": tensor, "output_gradient": tensor}
+    )
+    return dmljax.lower(kind(**tensors, **members))(*arrays)
+
+
+@pytest.mark.parametrize("limit", [FLT_MAX, INF, 300.0, 127.5])
+def test_a_float_beyond_the_integers_limits_nothing(limit: float) -> None:
+    input = np.array([-128, -1, 0, 1, 127], np.int8)
+    assert lowered(dmljax.ElementWiseClipDesc, INT8, input, min=-limit - 1, max=limit).tolist() == input.tolist()
+    assert lowered(dmljax.ElementWiseClipDesc, INT8, input, min=0, max=limit).tolist() == [0, 0, 0, 1, 127]
+    assert lowered(dmljax.ElementWiseThresholdDesc, INT8, input, min=-limit - 1).tolist() == input.tolist()
+    result = lowered(dmljax.ElementWiseClipGradDesc, INT8, input, input, min=-limit - 1, max=limit)
+    assert result.tolist() == input.tolist()
+
+
+def test_float_bounds_of_a_desc_on_integers_lose_their_fraction() -> None:
+    input = np.array([0, 1, 2, 3, 255], np.uint8)
+    assert lowered(dmljax.ElementWiseClipDesc, UINT8, input, min=1.9, max=2.9).tolist() == [1, 1, 2, 2, 2]
+    assert lowered(dmljax.ElementWiseClipDesc, UINT8, input, min=-5, max=-0.5).tolist() == [0, 0, 0, 0, 0]
+
+
+def test_float_bounds_of_a_desc_on_float16_are_rounded() -> None:
+    input = np.array([0.0, 65504.0, INF, NAN, -INF], np.float16)
+    result = lowered(dmljax.ElementWiseClipDesc, FLOAT16, input, min=0.1, max=FLT_MAX)
+    least = float(np.float16(0.1))
+    assert str(result.tolist()) == str([least, 65504.0, INF, NAN, least])
+
+
+@needs_x64
+def test_bounds_of_clip1_are_exact_where_those_of_clip_are_floats() -> None:
+    input = np.array([0, 2**24 + 1, 2**62 + 1])
+    result = lowered(
+        dmljax.ElementWiseClip1Desc, DataType.INT64, input, min_max_data_type=DataType.INT64, min=1, max=2**62 + 1
+    )
+    assert result.tolist() == [1, 2**24 + 1, 2**62 + 1]
+    result = lowered(dmljax.ElementWiseClipDesc, DataType.INT64, input, min=1, max=2**24 + 1)
+    assert result.tolist() == [1, 2**24, 2**24]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data_type", "members", "message"),
+    [
+        ("Clip", INT8, {"min": 300, "max": 400}, r"Min must be a whole number in \[-128, 127\] to fit int8; got "),
+        ("Clip", INT8, {"min": -400, "max": -300}, r"Max must be a whole number in \[-128, 127\] to fit int8; got "),
+        ("Clip", UINT8, {"min": -9, "max": -1}, r"Max must be a whole number in \[0, 255\] to fit uint8; got "),
+        ("Clip", INT8, {"min": 0, "max": NAN}, r"Max must be a whole number in \[-128, 127\] to fit int8; got "),
+        ("Clip", INT8, {"min": INF, "max": INF}, r"Min must be a whole number in \[-128, 127\] to fit int8; got "),
+        (
+            "Clip",
+            INT8,
+            {"min": 0, "max": 1, "scale_bias": ScaleBias(0.5, 0)},
+            r"ScaleBias\.Scale must be a whole number in \[-128, 127\] to fit int8; got ",
+        ),
+        ("Threshold", INT8, {"min": 300}, r"Min must be a whole number in \[-128, 127\] to fit int8; got "),
+        ("ClipGrad", INT8, {"min": 300, "max": 400}, r"Min must be a whole number in \[-128, 127\] to fit int8; got "),
+        (
+            "Clip1",
+            FLOAT32,
+            {"min_max_data_type": INT32, "min": 0, "max": 1},
+            "MinMaxDataType must be FLOAT32; got INT32",
+        ),
+        (
+            "ClipGrad1",
+            INT32,
+            {"min_max_data_type": FLOAT32, "min": 0, "max": 1},
+            "MinMaxDataType must be INT32; got FLOAT32",
+        ),
+    ],
+)
+def test_a_desc_refuses(kind: str, data_type: DataType, members: dict[str, Any], message: str) -> None:
+    tensor = TensorDesc(data_type, (2, 3))
+    operator = getattr(dmljax, f"ElementWise{kind}Desc")
+    outputs = ("input_gradient", "output_gradient") if "Grad" in kind else ("output",)
+    desc = operator(input=tensor, **dict.fromkeys(outputs, tensor), **members)
+    level = "5_0" if kind != "Threshold" else "3_0"
+    with pytest.raises(InvalidDesc, match=f"^{operator.type} at DML_FEATURE_LEVEL_{level}: {message}"):
+        dmljax.validate(desc, feature_level=level)
+
+
+def test_bounds_of_clip1_are_of_its_own_type() -> None:
+    tensor = TensorDesc(INT8, (2,))
+    members: dict[str, Any] = {"input": tensor, "output": tensor, "min_max_data_type": INT8}
+    with pytest.raises(
+        InvalidDesc, match=r"^DML_OPERATOR_ELEMENT_WISE_CLIP1: Max must be a whole number in .*; got 300"
+    ):
+        dmljax.ElementWiseClip1Desc(**members, min=0, max=300)
+    with pytest.raises(InvalidDesc, match=r"Min must be a whole number in .*; got 0\.5"):
+        dmljax.ElementWiseClip1Desc(**members, min=0.5, max=1)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        ((FLOAT16, (2, 3)), "must have the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
+        ((FLOAT32, (3,)), "must have the same DimensionCount; got 2, 1 and 2"),
+        ((FLOAT32, (1, 3)), r"must have the same Sizes; got \{2,3\}, \{1,3\} and \{2,3\}"),
+    ],
+)
+def test_a_gradient_desc_refuses_tensors_that_are_unlike(gradient: Any, message: str) -> None:
+    tensor = TensorDesc(FLOAT32, (2, 3))
+    desc = dmljax.ElementWiseClipGradDesc(
+        input=tensor, input_gradient=TensorDesc(*gradient), output_gradient=tensor, min=0, max=1
+    )
+    with pytest.raises(InvalidDesc, match="InputTensor, InputGradientTensor and OutputGradientTensor " + message):
+        dmljax.validate(desc)

@@ -1,0 +1,478 @@
+"""ELEMENT_WISE_ABS to ELEMENT_WISE_TANH, and the ScaleBias that most of them have."""
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FLOATS, INTEGERS, assert_same_bits, needs_x64, specials, units_off
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, RoundingMode, ScaleBias, TensorDesc
+
+FLOAT32, FLOAT16, INT8, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8
+NAN, INF, PI = math.nan, math.inf, math.pi
+SIGNED = [dtype for dtype in INTEGERS if dtype.kind == "i"]
+
+# What each function gives -infinity, -0, 0, infinity and NaN.
+AT_THE_ENDS = {
+    "abs": [INF, 0.0, 0.0, INF, NAN],
+    "acos": [NAN, PI / 2, PI / 2, NAN, NAN],
+    "acosh": [NAN, NAN, NAN, INF, NAN],
+    "asin": [NAN, -0.0, 0.0, NAN, NAN],
+    "asinh": [-INF, -0.0, 0.0, INF, NAN],
+    "atan": [-PI / 2, -0.0, 0.0, PI / 2, NAN],
+    "atanh": [NAN, -0.0, 0.0, NAN, NAN],
+    "ceil": [-INF, -0.0, 0.0, INF, NAN],
+    "cos": [NAN, 1.0, 1.0, NAN, NAN],
+    "cosh": [INF, 1.0, 1.0, INF, NAN],
+    "erf": [-1.0, -0.0, 0.0, 1.0, NAN],
+    "exp": [0.0, 1.0, 1.0, INF, NAN],
+    "floor": [-INF, -0.0, 0.0, INF, NAN],
+    "identity": [-INF, -0.0, 0.0, INF, NAN],
+    "log": [NAN, -INF, -INF, INF, NAN],
+    "recip": [-0.0, -INF, INF, 0.0, NAN],
+    "sin": [NAN, -0.0, 0.0, NAN, NAN],
+    "sinh": [-INF, -0.0, 0.0, INF, NAN],
+    "sqrt": [NAN, -0.0, 0.0, INF, NAN],
+    "tan": [NAN, -0.0, 0.0, NAN, NAN],
+    "tanh": [-1.0, -0.0, 0.0, 1.0, NAN],
+}
+# A number that is neither 0 nor fixed by the function, and what the function gives it.
+AT_A_POINT: dict[str, tuple[float, float]] = {
+    "abs": (-3.0, 3.0),
+    "acos": (1.0, 0.0),
+    "acosh": (1.0, 0.0),
+    "asin": (2.0, NAN),
+    "asinh": (INF, INF),
+    "atan": (1.0, PI / 4),
+    "atanh": (-1.0, -INF),
+    "ceil": (1.25, 2.0),
+    "cos": (INF, NAN),
+    "cosh": (-INF, INF),
+    "erf": (9.0, 1.0),
+    "exp": (-INF, 0.0),
+    "floor": (1.75, 1.0),
+    "identity": (5.5, 5.5),
+    "log": (1.0, 0.0),
+    "recip": (4.0, 0.25),
+    "sin": (INF, NAN),
+    "sinh": (-INF, -INF),
+    "sqrt": (9.0, 3.0),
+    "tan": (INF, NAN),
+    "tanh": (99.0, 1.0),
+}
+FLOATS_ONLY = [name for name in AT_THE_ENDS if name not in ("abs", "identity")]
+
+
+def function(name: str) -> Any:
+    return getattr(dmljax, f"element_wise_{name}")
+
+
+def wrapped(value: int, dtype: Any) -> int:
+    """A Python integer in the type's bits."""
+    bits = dtype.itemsize * 8
+    value &= 2**bits - 1
+    return value - 2**bits if dtype.kind == "i" and value >= 2 ** (bits - 1) else value
+
+
+def nearest(exact: Fraction) -> np.float32:
+    """The fraction rounded to float32, once."""
+    guess = np.float32(float(exact))
+    around = [np.nextafter(guess, np.float32(-INF)), guess, np.nextafter(guess, np.float32(INF))]
+    return min(around, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))
+
+
+# Values where functions end
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", AT_THE_ENDS)
+def test_infinities_zeros_and_nan(name: str, dtype: str) -> None:
+    result = function(name)(np.array([-INF, -0.0, 0.0, INF, NAN], dtype))
+    assert result.dtype == dtype
+    assert str(result.tolist()) == str(np.array(AT_THE_ENDS[name], dtype).tolist())
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "atanh"])
+def test_inverses_are_nan_just_outside_their_domain(call: Any, name: str) -> None:
+    outside = np.nextafter(np.float32(1), np.float32(2))
+    assert np.isnan(call(function(name), np.array([outside, -outside]))).all()
+
+
+def test_the_logarithm_and_the_root_are_nan_below_zero(call: Any) -> None:
+    below = np.array([-1.0, -(2.0**-100), -3e38], np.float32)
+    assert np.isnan(call(dmljax.element_wise_log, below)).all()
+    assert np.isnan(call(dmljax.element_wise_sqrt, below)).all()
+    assert np.isnan(call(dmljax.element_wise_acosh, np.array([1 - 2.0**-24, 0.0, -1.0], np.float32))).all()
+
+
+def test_exponentials_overflow_to_infinity_and_not_before(call: Any) -> None:
+    assert str(call(dmljax.element_wise_exp, np.array([89.0, -200.0], np.float32)).tolist()) == "[inf, 0.0]"
+    assert np.isfinite(call(dmljax.element_wise_exp, np.array([88.5], np.float32))).all()
+    # exp(89) is beyond float32, half of it is not.
+    assert np.isfinite(call(dmljax.element_wise_sinh, np.array([89.0, -89.0], np.float32))).all()
+    assert np.isfinite(call(dmljax.element_wise_cosh, np.array([89.0, -89.0], np.float32))).all()
+
+
+def test_the_reciprocal_of_float16_is_computed_in_float32(call: Any) -> None:
+    smallest = np.array([2.0**-24, 65504.0], np.float16)
+    result = call(dmljax.element_wise_recip, smallest)
+    assert_same_bits(result, np.array([INF, 1 / 65504], np.float16))
+
+
+# ScaleBias
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", AT_A_POINT)
+def test_a_scale_bias_comes_before_the_function(name: str, dtype: str) -> None:
+    after, expected = AT_A_POINT[name]
+    input = np.array([(after - 1) / 2], dtype)
+    result = function(name)(input, ScaleBias(2.0, 1.0))
+    assert str(result.tolist()) == str(np.array([expected], dtype).tolist())
+
+
+def test_a_scale_bias_is_rounded_once_however_much_cancels(call: Any) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        scale, middle = rng.uniform(1, 2, 2).astype(np.float32)
+        bias = -(scale * middle)  # rounded, so that nothing but that rounding is left of the sum
+        input = (middle + np.arange(-200, 200) * np.float32(2.0**-22)).astype(np.float32)
+        exact = [Fraction(float(x)) * Fraction(float(scale)) + Fraction(float(bias)) for x in input]
+        result = call(dmljax.element_wise_identity, input, scale_bias=ScaleBias(float(scale), float(bias)))
+        assert_same_bits(result, np.array([nearest(value) for value in exact]))
+
+
+def test_a_scale_bias_is_within_one_unit_of_the_exact_value(call: Any) -> None:
+    rng = np.random.default_rng(1)
+    input = (rng.normal(size=2000) * 2.0 ** rng.integers(-30, 30, 2000)).astype(np.float32)
+    for scale, bias in ((0.1, 0.7), (-3.3e10, 1e-5), (1e-9, -123.456)):
+        scale, bias = float(np.float32(scale)), float(np.float32(bias))
+        result = call(dmljax.element_wise_identity, input, scale_bias=ScaleBias(scale, bias))
+        exact = np.array([Fraction(float(x)) * Fraction(scale) + Fraction(bias) for x in input]).astype(np.float64)
+        assert units_off(result, exact).max() <= 1
+
+
+def test_a_scale_bias_of_infinite_and_huge_numbers_is_that_of_ieee_754(call: Any) -> None:
+    input = np.array([1.0, -1.0, 0.0, INF, -INF, NAN, 3e38], np.float32)
+    for scale, bias, expected in (
+        (INF, 1.0, [INF, -INF, NAN, INF, -INF, NAN, INF]),
+        (2.0, -INF, [-INF, -INF, -INF, NAN, -INF, NAN, NAN]),
+        (0.0, 3.0, [3.0, 3.0, 3.0, NAN, NAN, NAN, 3.0]),
+    ):
+        result = call(dmljax.element_wise_identity, input, scale_bias=ScaleBias(scale, bias))
+        assert str(result.tolist()) == str(expected)
+
+
+def test_a_scale_bias_beside_float16_is_of_float32(call: Any) -> None:
+    # The first scale is 1 in float16, the second infinite, and 35000 is none of float16.
+    for input, scale, bias, expected in ((1.0, 1 + 2.0**-20, -1.0, 2.0**-20), (0.5, 70000.0, 0.0, 35008.0)):
+        result = call(dmljax.element_wise_identity, np.array([input], np.float16), scale_bias=ScaleBias(scale, bias))
+        assert_same_bits(result, np.array([expected], np.float16))
+
+
+def test_float16_is_rounded_once_after_the_function(call: Any) -> None:
+    # In float16 1024.75 would be 1025 before the floor is taken, and 2049.75 would be 2050.
+    for scale, bias, expected in ((0.5, 0.75, 1024.0), (1.0, 1.75, 2048.0)):
+        result = call(dmljax.element_wise_floor, np.array([2048], np.float16), scale_bias=ScaleBias(scale, bias))
+        assert_same_bits(result, np.array([expected], np.float16))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_a_scale_bias_on_integers_is_exact_and_wraps_around(call: Any, dtype: Any) -> None:
+    input = specials(dtype)
+    for scale, bias in ((3, 7), (np.iinfo(dtype).max, np.iinfo(dtype).max), (np.iinfo(dtype).min, 1), (1.0, 0.0)):
+        expected = [wrapped(x * int(scale) + int(bias), dtype) for x in input.tolist()]
+        result = call(dmljax.element_wise_identity, input, scale_bias=ScaleBias(scale, bias))
+        assert_same_bits(result, np.array(expected, dtype))
+
+
+def test_the_absolute_value_of_integers_comes_after_the_scale_bias(call: Any) -> None:
+    input = np.array([5, -5, 127, -128], np.int8)
+    result = call(dmljax.element_wise_abs, input, scale_bias=ScaleBias(1, -1))
+    assert_same_bits(result, np.array([4, 6, 126, 127], np.int8))
+
+
+@needs_x64
+def test_a_scale_bias_on_64_bit_integers_is_no_float(call: Any) -> None:
+    result = call(dmljax.element_wise_identity, np.array([3]), scale_bias=ScaleBias(2**60 + 1, 2**61 + 1))
+    assert result.tolist() == [3 * (2**60 + 1) + 2**61 + 1]
+
+
+def test_a_scale_bias_may_be_of_arrays_and_has_a_gradient() -> None:
+    def total(scale: Any, bias: Any) -> Any:
+        return dmljax.element_wise_identity(jnp.array([2.0, 3.0], jnp.float32), ScaleBias(scale, bias)).sum()
+
+    arguments = jnp.float32(4), jnp.float32(1)
+    assert total(*arguments) == 22
+    assert jax.tree.map(float, jax.grad(total, argnums=(0, 1))(*arguments)) == (5.0, 2.0)
+
+
+SCALE_BIAS_REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
+    "a fraction beside integers": (
+        np.int8,
+        ScaleBias(1.5, 0),
+        InvalidDesc,
+        r"scale_bias\.scale must be a whole number in \[-128, 127\] to fit int8; got 1.5",
+    ),
+    "too much for the integers": (
+        np.int8,
+        ScaleBias(1, 128),
+        InvalidDesc,
+        r"scale_bias\.bias must be a whole number in \[-128, 127\] to fit int8; got 128",
+    ),
+    "a negative number beside unsigned integers": (
+        np.uint8,
+        ScaleBias(-1, 0),
+        InvalidDesc,
+        r"scale_bias\.scale must be a whole number in \[0, 255\] to fit uint8; got -1",
+    ),
+    "too much for float32": (
+        np.float16,
+        ScaleBias(1e39, 0.0),
+        InvalidDesc,
+        r"scale_bias\.scale must fit float32; got 1e\+39",
+    ),
+    "several numbers": (
+        np.float32,
+        ScaleBias(np.ones(2, np.float32), 0.0),
+        InvalidDesc,
+        r"scale_bias\.scale must be a scalar; got shape \(2,\)",
+    ),
+    "a tuple": (np.float32, (1.0, 0.0), InvalidType, "scale_bias must be a JAX or NumPy array; got tuple"),
+    "text": (
+        np.float32,
+        ScaleBias("1", 0.0),
+        InvalidType,
+        r"scale_bias\.scale must be a JAX or NumPy array; got str",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SCALE_BIAS_REFUSED)
+def test_a_scale_bias_is_refused(case: str) -> None:
+    dtype, scale_bias, error, message = SCALE_BIAS_REFUSED[case]
+    with pytest.raises(error, match="^element_wise_identity: " + message):
+        dmljax.element_wise_identity(np.ones(2, dtype), scale_bias)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "scale", "bias", "message"),
+    [
+        (INT8, 1.5, 0, r"ScaleBias\.Scale must be a whole number in \[-128, 127\] to fit int8; got "),
+        (INT8, 1, -200, r"ScaleBias\.Bias must be a whole number in \[-128, 127\] to fit int8; got "),
+        (UINT8, -1, 0, r"ScaleBias\.Scale must be a whole number in \[0, 255\] to fit uint8; got "),
+        (INT8, NAN, 0, r"ScaleBias\.Scale must be a whole number "),
+        (INT8, 1, INF, r"ScaleBias\.Bias must be a whole number "),
+    ],
+)
+def test_a_desc_refuses_a_scale_bias_that_is_none_of_the_integers(
+    data_type: DataType, scale: float, bias: float, message: str
+) -> None:
+    tensor = TensorDesc(data_type, (2, 3))
+    desc = dmljax.ElementWiseIdentityDesc(input=tensor, output=tensor, scale_bias=ScaleBias(scale, bias))
+    with pytest.raises(InvalidDesc, match="DML_OPERATOR_ELEMENT_WISE_IDENTITY at DML_FEATURE_LEVEL_6_4: " + message):
+        dmljax.validate(desc)
+
+
+def test_a_desc_holds_a_scale_bias_in_float32() -> None:
+    tensor = TensorDesc(FLOAT32, (1,))
+    desc = dmljax.ElementWiseIdentityDesc(input=tensor, output=tensor, scale_bias=ScaleBias(0.1, -0.0))
+    assert desc.scale_bias is not None
+    assert [number.item.item() for number in desc.scale_bias] == [float(np.float32(0.1)), 0.0]
+    assert dmljax.lower(desc)(np.ones(1, np.float32)).tolist() == [float(np.float32(0.1))]
+
+
+@pytest.mark.parametrize("numbers", [(0.1, -0.0), (INF, -INF), (NAN, 16777216.0), (1e-45, 3.4028234663852886e38)])
+def test_a_scale_bias_comes_back_from_json(numbers: tuple[float, float]) -> None:
+    tensor = TensorDesc(FLOAT16, (2, 3))
+    desc = dmljax.ElementWiseSqrtDesc(input=tensor, output=tensor, scale_bias=ScaleBias(*numbers))
+    spelled = json.loads(json.dumps(dmljax.to_json(desc), allow_nan=False))
+    assert list(spelled["Desc"]["ScaleBias"]) == ["Scale", "Bias"]
+    assert dmljax.from_json(spelled) == desc
+
+
+def test_no_scale_bias_comes_back_from_json() -> None:
+    tensor = TensorDesc(FLOAT16, (2, 3))
+    desc = dmljax.ElementWiseSqrtDesc(input=tensor, output=tensor)
+    assert dmljax.to_json(desc)["Desc"]["ScaleBias"] is None
+    assert dmljax.from_json(dmljax.to_json(desc)) == desc
+
+
+@pytest.mark.parametrize(
+    ("spelled", "error", "message"),
+    [
+        ({"Scale": 1.0}, InvalidDesc, r"ScaleBias\.Bias must be given; got none"),
+        ({"Scale": "1", "Bias": 0}, InvalidType, r"ScaleBias\.Scale must be a number, .*; got '1'"),
+        ({"Scale": 1, "Bias": 0, "Offset": 0}, InvalidDesc, "ScaleBias must have no field 'Offset'"),
+        ([1, 0], InvalidType, r"ScaleBias must be an object; got \[1, 0\]"),
+        ({"Scale": 1e39, "Bias": 0}, InvalidDesc, r"ScaleBias\.Scale must fit float32; got 1e\+39"),
+    ],
+)
+def test_a_scale_bias_is_refused_in_json(spelled: Any, error: type[Exception], message: str) -> None:
+    tensor = {"DataType": "FLOAT32", "Sizes": [2]}
+    members = {"InputTensor": tensor, "OutputTensor": tensor, "ScaleBias": spelled}
+    with pytest.raises(error, match="^DML_OPERATOR_ELEMENT_WISE_SQRT: " + message):
+        dmljax.from_json({"Type": "ELEMENT_WISE_SQRT", "Desc": members})
+
+
+def test_a_desc_takes_no_tuple_for_a_scale_bias() -> None:
+    tensor = TensorDesc(FLOAT32, (2,))
+    with pytest.raises(InvalidType, match=r"ScaleBias must be a ScaleBias; got \(1.0, 0.0\)"):
+        dmljax.ElementWiseSqrtDesc(input=tensor, output=tensor, scale_bias=(1.0, 0.0))  # type: ignore[arg-type]
+
+
+# Signs
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_negate_of_integers_wraps_around(call: Any, dtype: Any) -> None:
+    input = specials(dtype)
+    expected = np.array([wrapped(-x, dtype) for x in input.tolist()], dtype)
+    assert_same_bits(call(dmljax.element_wise_negate, input), expected)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_the_absolute_value_of_the_smallest_integer_is_itself(call: Any, dtype: Any) -> None:
+    input = specials(dtype)
+    expected = np.array([wrapped(abs(x), dtype) for x in input.tolist()], dtype)
+    assert_same_bits(call(dmljax.element_wise_abs, input), expected)
+    if dtype in SIGNED:
+        assert expected[0] == input[0] == np.iinfo(dtype).min
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_negate_changes_the_sign_of_every_number(call: Any, dtype: Any) -> None:
+    with np.errstate(invalid="ignore"):
+        numbers = specials(dtype)[~np.isnan(specials(dtype))]
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    sign = unsigned.type(1 << (dtype.itemsize * 8 - 1))
+    assert_same_bits(call(dmljax.element_wise_negate, numbers), (numbers.view(unsigned) ^ sign).view(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_sign_of_nan_and_zeros_is_zero_and_subnormals_have_one(call: Any, dtype: Any) -> None:
+    smallest = float(jnp.finfo(dtype).smallest_subnormal)
+    input = np.array([NAN, -NAN, -0.0, 0.0, smallest, -smallest, INF, -INF, -2.5], dtype)
+    assert_same_bits(call(dmljax.element_wise_sign, input), np.array([0, 0, 0, 0, 1, -1, 1, -1, -1], dtype))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_the_sign_of_integers(call: Any, dtype: Any) -> None:
+    input = specials(dtype)
+    expected = np.array([(x > 0) - (x < 0) for x in input.tolist()], dtype)
+    assert_same_bits(call(dmljax.element_wise_sign, input), expected)
+
+
+# Copies
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
+def test_identity_copies_every_bit(call: Any, dtype: Any) -> None:
+    assert_same_bits(call(dmljax.element_wise_identity, specials(dtype)), specials(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_identity_of_a_desc_keeps_signalling_nan(dtype: str) -> None:
+    values = specials(dtype)
+    tensor = TensorDesc(DataType[dtype.upper()], values.shape)
+    assert_same_bits(dmljax.lower(dmljax.ElementWiseIdentityDesc(input=tensor, output=tensor))(values), values)
+
+
+# Rounding to integers
+
+HALVES = [-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, -1.75, 1.25, -0.25, NAN, INF, -INF]
+ROUNDED = {
+    RoundingMode.HALVES_TO_NEAREST_EVEN: [
+        *(-2.0, -2.0, -0.0, -0.0, 0.0, 0.0, 2.0, 2.0, -2.0, 1.0, -0.0),
+        *(NAN, INF, -INF),
+    ],
+    RoundingMode.TOWARD_ZERO: [-2.0, -1.0, -0.0, -0.0, 0.0, 0.0, 1.0, 2.0, -1.0, 1.0, -0.0, NAN, INF, -INF],
+    RoundingMode.TOWARD_INFINITY: [-3.0, -2.0, -1.0, -0.0, 0.0, 1.0, 2.0, 3.0, -2.0, 1.0, -0.0, NAN, INF, -INF],
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("mode", RoundingMode)
+def test_round_of_halves_zeros_and_what_is_not_finite(call: Any, mode: RoundingMode, dtype: Any) -> None:
+    result = call(dmljax.element_wise_round, np.array(HALVES, dtype), rounding_mode=mode)
+    assert result.dtype == dtype
+    assert str(result.tolist()) == str(ROUNDED[mode])
+
+
+@pytest.mark.parametrize("mode", RoundingMode)
+def test_round_leaves_what_has_no_fraction(call: Any, mode: RoundingMode) -> None:
+    large = np.array([2**23 - 1, 2**23 + 1, -(2**23) - 1, 2**24 + 2, 3e38, -3e38], np.float32)
+    assert_same_bits(call(dmljax.element_wise_round, large, rounding_mode=mode), large)
+    large = np.array([1023, 1025, -1025, 2049, 65504], np.float16)
+    assert_same_bits(call(dmljax.element_wise_round, large, rounding_mode=mode), large)
+
+
+def test_round_does_not_add_a_half(call: Any) -> None:
+    # Their sums with 0.5 are rounded up, to 1 and to 2^23 + 2.
+    below, odd = np.nextafter(np.float32(0.5), np.float32(0)), np.float32(2**23 + 1)
+    for mode in RoundingMode:
+        result = call(dmljax.element_wise_round, np.array([below, -below, odd]), rounding_mode=mode)
+        assert str(result.tolist()) == "[0.0, -0.0, 8388609.0]"
+
+
+def test_round_has_halves_to_even_by_default() -> None:
+    assert dmljax.element_wise_round(np.array([0.5, 1.5, 2.5], np.float32)).tolist() == [0.0, 2.0, 2.0]
+
+
+def test_ceil_and_floor_keep_minus_zero_and_what_has_no_fraction(call: Any) -> None:
+    input = np.array([-0.5, -0.0, 0.5, -1.0, -8388607.5, 8388607.5, 3e38], np.float32)
+    assert str(call(dmljax.element_wise_ceil, input).tolist()) == str(
+        [-0.0, -0.0, 1.0, -1.0, -8388607.0, 8388608.0, float(np.float32(3e38))]
+    )
+    assert str(call(dmljax.element_wise_floor, input).tolist()) == str(
+        [-1.0, -0.0, 0.0, -1.0, -8388608.0, 8388607.0, float(np.float32(3e38))]
+    )
+
+
+# Refused
+
+
+@pytest.mark.parametrize("name", [*FLOATS_ONLY, "round"])
+def test_integers_are_refused_where_floats_are_needed(name: str) -> None:
+    with pytest.raises(InvalidType, match=f"^element_wise_{name}: input must be of a floating type; got int32"):
+        function(name)(np.ones(2, np.int32))
+
+
+@pytest.mark.parametrize("name", ["abs", "identity", "negate", "sign"])
+def test_bool_is_refused_where_numbers_are_needed(name: str) -> None:
+    with pytest.raises(
+        InvalidType, match=f"^element_wise_{name}: input must be of an integer or floating type; got bool"
+    ):
+        function(name)(np.ones(2, bool))
+
+
+def test_a_rounding_mode_is_no_number() -> None:
+    mode: Any = 1
+    with pytest.raises(InvalidType, match=r"^element_wise_round: rounding_mode must be a RoundingMode; got 1"):
+        dmljax.element_wise_round(np.ones(2, np.float32), rounding_mode=mode)
+    tensor = TensorDesc(FLOAT32, (2,))
+    with pytest.raises(
+        InvalidDesc, match=r"RoundingMode must be one of HALVES_TO_NEAREST_EVEN, TOWARD_ZERO, .*; got 3"
+    ):
+        dmljax.ElementWiseRoundDesc(input=tensor, output=tensor, rounding_mode=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ((FLOAT16, (2, 3)), "InputTensor and OutputTensor must have the same DataType; got FLOAT32 and FLOAT16"),
+        ((FLOAT32, (1, 2, 3)), "InputTensor and OutputTensor must have the same DimensionCount; got 2 and 3"),
+        ((FLOAT32, (3, 2)), r"InputTensor and OutputTensor must have the same Sizes; got \{2,3\} and \{3,2\}"),
+    ],
+)
+@pytest.mark.parametrize("kind", [dmljax.ElementWiseSqrtDesc, dmljax.ElementWiseNegateDesc], ids=lambda kind: kind.type)
+def test_a_desc_refuses_an_output_unlike_the_input(kind: Any, output: Any, message: str) -> None:
+    desc = kind(input=TensorDesc(FLOAT32, (2, 3)), output=TensorDesc(*output))
+    with pytest.raises(InvalidDesc, match=f"{kind.type} at DML_FEATURE_LEVEL_6_4: " + message):
+        dmljax.validate(desc)

@@ -1,0 +1,424 @@
+"""ELEMENT_WISE_QUANTIZE_LINEAR, DEQUANTIZE_LINEAR and QUANTIZED_LINEAR_ADD."""
+
+import itertools
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import INTEGERS, assert_same_bits, needs_x64
+
+import dmljax
+from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, TensorDesc
+
+FLOAT32, FLOAT16, INT32, INT8, UINT8 = (
+    DataType.FLOAT32,
+    DataType.FLOAT16,
+    DataType.INT32,
+    DataType.INT8,
+    DataType.UINT8,
+)
+NAN, INF = math.nan, math.inf
+NARROW = ["int8", "uint8", "int16", "uint16"]
+ONE = np.array(1, np.float32)
+
+
+def wanted(steps: list[float], zero: int, dtype: str) -> list[int]:
+    """Whole steps from a zero point, as the nearest numbers of the type."""
+    limits = np.iinfo(dtype)
+    return [int(min(max(step + zero, limits.min), limits.max)) for step in steps]
+
+
+# QUANTIZE_LINEAR
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_halves_go_to_the_even_integer_before_the_zero_point_is_added(call: Any, dtype: str) -> None:
+    input = np.array([0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 2.4999998, 2.5000002], np.float32)
+    steps = [0.0, 2.0, 2.0, 4.0, 0.0, -2.0, -2.0, 2.0, 3.0]
+    for zero in (7, 8):  # the parity of the sum does not matter
+        result = call(dmljax.element_wise_quantize_linear, input, ONE, np.array(zero, dtype))
+        assert_same_bits(result, np.array(wanted(steps, zero, dtype), dtype))
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_what_is_beyond_the_type_saturates_whatever_the_zero_point(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    values = [0.0, 1.0, -1.0, 300.0, -300.0, 65535.0, -65535.0, 70000.0, -70000.0, 3e9, -3e9, 3e38, -3e38, INF, -INF]
+    for zero in (int(limits.min), 0, int(limits.max)):
+        result = dmljax.element_wise_quantize_linear(np.array(values, np.float32), ONE, np.array(zero, dtype))
+        assert_same_bits(result, np.array(wanted(values, zero, dtype), dtype))
+
+
+def test_nan_is_at_the_zero_point(call: Any) -> None:
+    result = call(dmljax.element_wise_quantize_linear, np.array([NAN], np.float32), ONE, np.array(3, np.int8))
+    assert_same_bits(result, np.array([3], np.int8))
+
+
+def test_the_input_is_divided_and_not_multiplied_by_a_reciprocal(call: Any) -> None:
+    scale = np.arange(3, 2000, 2).astype(np.float32)
+    input = scale * np.float32(2.5)  # exactly: each quotient is a half
+    assert (np.rint(input * (1 / scale)) != 2).any()
+    result = call(dmljax.element_wise_quantize_linear, input, scale, dtype="int8")
+    assert_same_bits(result, np.full(len(scale), 2, np.int8))
+
+
+def test_a_negative_or_infinite_scale_is_one(call: Any) -> None:
+    result = call(
+        dmljax.element_wise_quantize_linear,
+        np.array([3.0, 3.0, -3.0], np.float32),
+        np.array([-1.0, INF, 1e-30], np.float32),
+        np.array(5, np.int8),
+    )
+    assert result.tolist() == [2, 5, -128]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_without_a_zero_point_steps_are_counted_from_zero(call: Any, dtype: str) -> None:
+    input = np.array([-3.0, 2.0, 1e9], np.float32)
+    result = call(dmljax.element_wise_quantize_linear, input, ONE, dtype=dtype)
+    assert_same_bits(result, np.array(wanted([-3.0, 2.0, 1e9], 0, dtype), dtype))
+
+
+def test_the_output_is_uint8_unless_the_zero_point_or_dtype_says_otherwise(call: Any) -> None:
+    input = np.array([-3.0, 300.0], np.float32)
+    assert_same_bits(call(dmljax.element_wise_quantize_linear, input, ONE), np.array([0, 255], np.uint8))
+    result = call(dmljax.element_wise_quantize_linear, input, ONE, np.array(1, np.int8))
+    assert_same_bits(result, np.array([-2, 127], np.int8))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int8", "uint32", "float16", "bfloat16"])
+def test_integers_and_other_floats_may_be_quantized(call: Any, dtype: str) -> None:
+    input = np.array([0, 3, 5, 100]).astype(jnp.dtype(dtype))
+    result = call(dmljax.element_wise_quantize_linear, input, np.array(2, np.float32), np.array(-1, np.int8))
+    assert_same_bits(result, np.array([-1, 1, 1, 49], np.int8))
+
+
+def test_int32_extremes_saturate(call: Any) -> None:
+    input = np.array([-(2**31), 2**31 - 1, -128, 127], np.int32)
+    result = call(dmljax.element_wise_quantize_linear, input, ONE, dtype="int8")
+    assert_same_bits(result, np.array([-128, 127, -128, 127], np.int8))
+
+
+def test_each_element_may_have_a_scale_and_a_zero_point_of_its_own(call: Any) -> None:
+    result = call(
+        dmljax.element_wise_quantize_linear,
+        np.array([[10.0], [20.0]], np.float32),
+        np.array([1.0, 2.0, 4.0], np.float32),
+        np.array([[1, 2, 3]], np.uint8),
+    )
+    assert result.tolist() == [[11, 7, 5], [21, 12, 8]]
+
+
+QUANTIZE_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "bool": ({"input": np.ones(2, bool)}, InvalidType, "input must be of an integer or floating type; got bool"),
+    "an integer scale": ({"scale": np.array(2)}, InvalidType, "scale must be of a floating type; got int"),
+    "a floating zero point": (
+        {"zero_point": np.array(2.0, np.float32)},
+        InvalidType,
+        "zero_point must be of an integer type; got float32",
+    ),
+    "a wide output": (
+        {"dtype": "int32"},
+        InvalidType,
+        "the output must be of an integer type of 8 or 16 bits; got int32",
+    ),
+    "a floating output": (
+        {"dtype": "float32"},
+        InvalidType,
+        "the output must be of an integer type of 8 or 16 bits; got float32",
+    ),
+    "a zero point of another type": (
+        {"dtype": "int8", "zero_point": np.array(1, np.uint8)},
+        InvalidType,
+        "zero_point must be of int8, as the output is; got uint8",
+    ),
+    "shapes that do not broadcast": (
+        {"scale": np.ones(3, np.float32)},
+        InvalidDesc,
+        r"input, scale and zero_point must have shapes that broadcast; got \(2,\), \(3,\) and \(\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", QUANTIZE_REFUSED)
+def test_quantize_refuses(case: str) -> None:
+    change, error, message = QUANTIZE_REFUSED[case]
+    with pytest.raises(error, match="^element_wise_quantize_linear: " + message):
+        dmljax.element_wise_quantize_linear(**({"input": np.ones(2, np.float32), "scale": ONE} | change))
+
+
+# DEQUANTIZE_LINEAR
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_the_distance_from_the_zero_point_is_exact_at_the_extremes(call: Any, dtype: Any) -> None:
+    least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    numbers, zeros = [least, most, least, most, most, 0], [most, least, least, most, most - 1, most]
+    result = call(
+        dmljax.element_wise_dequantize_linear, np.array(numbers, dtype), np.array(2, np.float32), np.array(zeros, dtype)
+    )
+    expected = [2.0 * (x - zero) for x, zero in zip(numbers, zeros, strict=True)]
+    assert_same_bits(result, np.array(expected, np.float32))
+
+
+def test_large_integers_are_not_rounded_before_the_difference_is_taken(call: Any) -> None:
+    # In float32 they are 2^24 + 4 and 2^24.
+    input, zero = np.array([2**24 + 3, -(2**24) - 3], np.int32), np.array([2**24 + 1, -(2**24) - 1], np.int32)
+    assert call(dmljax.element_wise_dequantize_linear, input, ONE, zero).tolist() == [2.0, -2.0]
+
+
+@needs_x64
+def test_the_distance_of_64_bit_integers_is_exact(call: Any) -> None:
+    input, zero = np.array([2**63 - 1, -(2**63)]), np.array([2**63 - 3, 2**63 - 1])
+    assert call(dmljax.element_wise_dequantize_linear, input, ONE, zero).tolist() == [2.0, -(2.0**64)]
+
+
+def test_without_a_zero_point_the_number_itself_is_scaled(call: Any) -> None:
+    result = call(dmljax.element_wise_dequantize_linear, np.array([-128, 127], np.int8), np.array(0.5, np.float32))
+    assert_same_bits(result, np.array([-64.0, 63.5], np.float32))
+
+
+def test_the_output_has_the_type_of_the_scale_and_is_computed_in_float32(call: Any) -> None:
+    # 100000 is none of float16, its half is.
+    input = np.array([100000, -100000, 200000], np.int32)
+    result = call(dmljax.element_wise_dequantize_linear, input, np.array(0.5, np.float16))
+    assert_same_bits(result, np.array([50000.0, -50000.0, INF], np.float16))
+    scale = np.array(0.1, np.float16)
+    result = call(dmljax.element_wise_dequantize_linear, np.array([255], np.uint8), scale)
+    assert_same_bits(result, (np.float32(255) * scale.astype(np.float32)).reshape(1).astype(np.float16))
+
+
+def test_a_python_number_serves_as_a_zero_point(call: Any) -> None:
+    result = call(dmljax.element_wise_dequantize_linear, np.array([0, 255], np.uint8), ONE, zero_point=128)
+    assert result.tolist() == [-128.0, 127.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"input": np.ones(2, np.float32)}, InvalidType, "input must be of an integer type; got float32"),
+        ({"input": np.ones(2, bool)}, InvalidType, "input must be of an integer type; got bool"),
+        ({"scale": np.array(1, np.int8)}, InvalidType, "scale must be of a floating type; got int8"),
+        ({"zero_point": np.array(1, np.int8)}, InvalidType, "zero_point must be of uint8, as input is; got int8"),
+        ({"zero_point": -1}, InvalidDesc, r"zero_point must be a whole number in \[0, 255\] to fit uint8; got -1"),
+        (
+            {"zero_point": np.ones(3, np.uint8)},
+            InvalidDesc,
+            r"input and zero_point must have shapes that broadcast; got \(2,\) and \(3,\)",
+        ),
+    ],
+)
+def test_dequantize_refuses(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    arguments: dict[str, Any] = {"input": np.ones(2, np.uint8), "scale": ONE}
+    with pytest.raises(error, match="^element_wise_dequantize_linear: " + message):
+        dmljax.element_wise_dequantize_linear(**arguments | change)
+
+
+# QUANTIZED_LINEAR_ADD
+
+
+def sum_of_quantized(
+    a: list[int], a_zero: int | None, b: list[int], b_zero: int | None, zero: int | None, dtype: str
+) -> list[int]:
+    """With scales of 0.5, 2 and 4, in which floats are exact."""
+    sums = [(x - (a_zero or 0)) * 0.5 + (y - (b_zero or 0)) * 2.0 for x, y in zip(a, b, strict=True)]
+    return wanted([float(round(value / 4)) for value in sums], zero or 0, dtype)
+
+
+SCALES = np.array([0.5], np.float32), np.array([2.0], np.float32), np.array([4.0], np.float32)
+
+
+@pytest.mark.parametrize("zeros", list(itertools.product((None, 100), (None, -100), (None, 9))))
+@pytest.mark.parametrize("output", ["uint8", "int8"])
+def test_quantized_sums_of_two_types_with_and_without_zero_points(
+    output: str, zeros: tuple[int | None, int | None, int | None]
+) -> None:
+    a, b = [0, 255, 100, 7], [-128, 127, 0, -3]
+    a_zero, b_zero, zero = zeros
+    arrays: dict[str, Any] = {
+        "a": np.array(a, np.uint8),
+        "a_scale": SCALES[0],
+        "a_zero_point": None if a_zero is None else np.array([a_zero], np.uint8),
+        "b": np.array(b, np.int8),
+        "b_scale": SCALES[1],
+        "b_zero_point": None if b_zero is None else np.array([b_zero], np.int8),
+        "output_scale": SCALES[2],
+        "output_zero_point": None if zero is None else np.array([zero], output),
+    }
+    expected = np.array(sum_of_quantized(a, a_zero, b, b_zero, zero, output), output)
+    assert_same_bits(dmljax.element_wise_quantized_linear_add(**arrays, dtype=output), expected)
+    given = {name: array for name, array in arrays.items() if array is not None}
+    tensors = {name: TensorDesc(DataType[array.dtype.name.upper()], array.shape) for name, array in given.items()}
+    desc = dmljax.ElementWiseQuantizedLinearAddDesc(**tensors, output=TensorDesc(DataType[output.upper()], (4,)))
+    assert_same_bits(dmljax.lower(desc)(**given), expected)
+
+
+def test_a_quantized_sum_has_the_type_of_its_zero_point_or_of_the_first_summand(call: Any) -> None:
+    a, b = np.array([100], np.int8), np.array([200], np.uint8)
+    function = dmljax.element_wise_quantized_linear_add
+    assert_same_bits(function(a, ONE, None, b, ONE, None, ONE), np.array([127], np.int8))
+    assert_same_bits(function(a, ONE, None, b, ONE, None, ONE, np.array(0, np.uint8)), np.array([255], np.uint8))
+    assert_same_bits(call(function, a, ONE, None, b, ONE, None, ONE, dtype="int16"), np.array([300], np.int16))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"a": np.ones(2, np.float32)}, InvalidType, "a must be of an integer type; got float32"),
+        ({"b_scale": np.array(1)}, InvalidType, "b_scale must be of a floating type; got int"),
+        ({"a_zero_point": np.array(1, np.uint8)}, InvalidType, "a_zero_point must be of int8, as a is; got uint8"),
+        ({"b_zero_point": np.array(1, np.int8)}, InvalidType, "b_zero_point must be of uint8, as b is; got int8"),
+        (
+            {"output_zero_point": np.array(1, np.int8), "dtype": "uint8"},
+            InvalidType,
+            "output_zero_point must be of uint8, as the output is; got int8",
+        ),
+        ({"output_scale": np.array(1)}, InvalidType, "output_scale must be of a floating type; got int"),
+        ({"b": np.ones(3, np.uint8)}, InvalidDesc, r"a and b must have shapes that broadcast; got \(2,\) and \(3,\)"),
+    ],
+)
+def test_quantized_sums_refuse(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    arguments: dict[str, Any] = {
+        "a": np.ones(2, np.int8),
+        "a_scale": ONE,
+        "a_zero_point": None,
+        "b": np.ones(2, np.uint8),
+        "b_scale": ONE,
+        "b_zero_point": None,
+        "output_scale": ONE,
+    }
+    with pytest.raises(error, match="^element_wise_quantized_linear_add: " + message):
+        dmljax.element_wise_quantized_linear_add(**arguments | change)
+
+
+# Descriptors
+
+
+def tensor(data_type: DataType, *sizes: int) -> TensorDesc:
+    return TensorDesc(data_type, sizes or (1, 1, 2, 3))
+
+
+def quantize_desc(**change: TensorDesc | None) -> dmljax.Operator:
+    members: dict[str, Any] = {
+        "input": tensor(FLOAT32),
+        "scale": tensor(FLOAT32),
+        "zero_point": tensor(INT8),
+        "output": tensor(INT8),
+    }
+    return dmljax.ElementWiseQuantizeLinearDesc(**members | change)
+
+
+def dequantize_desc(**change: TensorDesc | None) -> dmljax.Operator:
+    members: dict[str, Any] = {
+        "input": tensor(UINT8),
+        "scale": tensor(FLOAT32),
+        "zero_point": tensor(UINT8),
+        "output": tensor(FLOAT32),
+    }
+    return dmljax.ElementWiseDequantizeLinearDesc(**members | change)
+
+
+def add_desc(**change: TensorDesc) -> dmljax.Operator:
+    one, members = tensor(FLOAT32, 1, 1), dict.fromkeys(("a", "b", "output"), tensor(INT8, 2, 3))
+    members |= dict.fromkeys(("a_scale", "b_scale", "output_scale"), one)
+    return dmljax.ElementWiseQuantizedLinearAddDesc(**members | change)
+
+
+@pytest.mark.parametrize("desc", [quantize_desc, dequantize_desc])
+def test_a_zero_point_may_be_missing_from_6_2_on(desc: Any) -> None:
+    dmljax.validate(desc(), feature_level="6_1")
+    without = desc(zero_point=None)
+    assert dmljax.minimum_feature_level(without) is FeatureLevel.FL_6_2
+    message = "at DML_FEATURE_LEVEL_6_1: ZeroPointTensor must be given below DML_FEATURE_LEVEL_6_2; got none"
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(without, feature_level="6_1")
+
+
+def test_a_desc_without_zero_point_quantizes_to_the_type_of_its_output() -> None:
+    desc = quantize_desc(zero_point=None)
+    input = np.array([-300.0, -2.5, -0.5, 0.5, 1.5, 300.0], np.float32).reshape(1, 1, 2, 3)
+    result = dmljax.lower(desc)(input, np.ones((1, 1, 2, 3), np.float32))
+    assert_same_bits(result, np.array([-128, -2, 0, 0, 2, 127], np.int8).reshape(1, 1, 2, 3))
+
+
+def test_a_desc_without_zero_point_dequantizes_the_number_itself() -> None:
+    input = np.array([0, 1, 2, 128, 254, 255], np.uint8).reshape(1, 1, 2, 3)
+    result = dmljax.lower(dequantize_desc(zero_point=None))(input, np.full((1, 1, 2, 3), 0.5, np.float32))
+    assert_same_bits(result, np.array([0, 0.5, 1, 64, 127, 127.5], np.float32).reshape(1, 1, 2, 3))
+
+
+def test_a_float16_scale_is_of_6_0() -> None:
+    half = tensor(FLOAT16)
+    assert dmljax.minimum_feature_level(quantize_desc(input=half, scale=half)) is FeatureLevel.FL_6_0
+    assert dmljax.minimum_feature_level(dequantize_desc(scale=half, output=half)) is FeatureLevel.FL_6_0
+
+
+def test_the_scale_beside_int32_is_float32() -> None:
+    assert dmljax.minimum_feature_level(quantize_desc(input=tensor(INT32))) is FeatureLevel.FL_2_1
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (
+            quantize_desc(input=tensor(INT32), scale=tensor(FLOAT16)),
+            r"ScaleTensor\.DataType must be FLOAT32 beside InputTensor\.DataType INT32; got FLOAT16",
+        ),
+        (
+            quantize_desc(input=tensor(FLOAT16)),
+            r"ScaleTensor\.DataType must be FLOAT16 beside InputTensor\.DataType FLOAT16; got FLOAT32",
+        ),
+        (
+            quantize_desc(zero_point=tensor(UINT8)),
+            "ZeroPointTensor and OutputTensor must have the same DataType; got UINT8 and INT8",
+        ),
+        (
+            quantize_desc(scale=tensor(FLOAT32, 1, 1, 1, 1)),
+            "InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor must have the same Sizes; got ",
+        ),
+        (
+            quantize_desc(zero_point=tensor(INT8, 6)),
+            "InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor must have the same DimensionCount; "
+            "got 4, 4, 1 and 4",
+        ),
+        (
+            dequantize_desc(zero_point=tensor(INT8)),
+            "InputTensor and ZeroPointTensor must have the same DataType; got UINT8 and INT8",
+        ),
+        (
+            dequantize_desc(output=tensor(FLOAT16)),
+            "ScaleTensor and OutputTensor must have the same DataType; got FLOAT32 and FLOAT16",
+        ),
+        (
+            dequantize_desc(scale=tensor(FLOAT32, 1, 1, 2, 1)),
+            "InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor must have the same Sizes; got ",
+        ),
+        (
+            dequantize_desc(output=tensor(FLOAT32, 2, 3)),
+            "InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor must have the same DimensionCount; got ",
+        ),
+        (add_desc(a_scale=tensor(FLOAT32, 1, 3)), r"AScaleTensor\.Sizes must be 1 each; got \{1,3\}"),
+        (add_desc(b_zero_point=tensor(INT8, 2, 3)), r"BZeroPointTensor\.Sizes must be 1 each; got \{2,3\}"),
+        (
+            add_desc(a_zero_point=tensor(UINT8, 1, 1)),
+            "ATensor and AZeroPointTensor must have the same DataType; got INT8 and UINT8",
+        ),
+        (
+            add_desc(output_zero_point=tensor(UINT8, 1, 1)),
+            "OutputTensor and OutputZeroPointTensor must have the same DataType; got INT8 and UINT8",
+        ),
+        (
+            add_desc(b=tensor(INT8, 1, 3)),
+            r"ATensor, BTensor and OutputTensor must have the same Sizes; got \{2,3\}, \{1,3\} and \{2,3\}",
+        ),
+        (
+            add_desc(output_scale=tensor(FLOAT32, 1)),
+            "must have the same DimensionCount; got 2, 2, 2, 2, 1 and 2",
+        ),
+    ],
+)
+def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+    with pytest.raises(InvalidDesc, match=f"{desc.type} at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
+        dmljax.validate(desc)
