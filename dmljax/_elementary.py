@@ -89,6 +89,15 @@ def _halves(x: Array) -> tuple[Array, Array]:
     return high, x - high
 
 
+def quotient(a: Array, b: Array) -> Array:
+    """`a / b`, rounded once.
+
+    Where one number divides many, XLA multiplies them by its reciprocal, which is rounded too, or not even a normal
+    number. So it must not know: where `a` is NaN, that is the divisor.
+    """
+    return lax.div(a, jnp.where(jnp.isnan(a), lax.stop_gradient(a), b))
+
+
 def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
     """`x * factor + summand`, rounded as if once: to within one unit, however much of it cancels."""
     product, low = exact_product(x, factor)

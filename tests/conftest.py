@@ -142,7 +142,7 @@ What is otherwise, and why:
 
 | operator | what | why |
 | --- | --- | --- |
-| ACTIVATION_SOFTMAX, ACTIVATION_SOFTMAX1 | up to 5 units | the quotient has the errors of two exponentials |
+| ACTIVATION_SOFTMAX, ACTIVATION_SOFTMAX1 | up to 6 units | the quotient has the errors of two exponentials |
 | ELEMENT_WISE_MODULUS_FLOOR | 0 where `b` is below 1e-30 | the remainder that `b` is added to may be subnormal |
 | ACTIVATION_SCALED_TANH | 0 where `input` is below 1e-34 | what `alpha` multiplies may be subnormal |
 | ELEMENT_WISE_ADD1 | rounds twice | the sum, and what the fused activation makes of it, as without fusing |

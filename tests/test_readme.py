@@ -133,4 +133,4 @@ def test_jax_sinh_and_softmax_are_off_by_more_than_a_few_units() -> None:
     rows = np.random.default_rng(0).normal(0, 30, (2000, 10)).astype(np.float32)
     exact = np.exp(log_softmax(rows, (-1,)))
     assert units_off(jax.nn.softmax(rows), exact).max() > 60
-    assert units_off(dmljax.activation_softmax(rows), exact).max() <= 5
+    assert units_off(dmljax.activation_softmax(rows), exact).max() <= 6

@@ -295,7 +295,7 @@ def activation_celu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
     def lower_part(x: Array, alpha: Array) -> Array:
         zero = jnp.zeros((), x.dtype)
         is_flat = alpha == 0
-        curve = alpha * elementary.expm1(x / jnp.where(is_flat, jnp.ones_like(alpha), alpha))
+        curve = alpha * elementary.expm1(elementary.quotient(x, jnp.where(is_flat, jnp.ones_like(alpha), alpha)))
         return jnp.where(is_flat, zero, minimum(curve, zero))
 
     return _of_floats(lambda x, alpha: _below_zero(lambda x: lower_part(x, alpha), x), input, alpha)
@@ -343,7 +343,7 @@ def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
 def _softplus(x: Array, steepness: Array) -> Array:
     steep, low = elementary.exact_product(x, steepness)
     tiny = elementary.times_tiny_exp(1 / steepness, steep, low)
-    usual = elementary.softplus(steep, low) / steepness
+    usual = elementary.quotient(elementary.softplus(steep, low), steepness)
     return jnp.where(steep < elementary.TINY, tiny, jnp.where(steep > 100, x, usual))
 
 
@@ -680,7 +680,7 @@ class ActivationLogSoftmax1Desc(
 def _softmax(input: Array, *, axes: Axes) -> Array:
     axes, (distance, low) = _below_largest(input, axes)
     powers = elementary.exp(distance, low)
-    return powers / sum_along(powers, axes)
+    return elementary.quotient(powers, sum_along(powers, axes))
 
 
 def _log_softmax(input: Array, *, axes: Axes) -> Array:

@@ -190,7 +190,7 @@ def element_wise_divide(a: Operand, b: Operand) -> Array:
     [-3, -3, -1]
     """
     a, b = operands(number_array, a=a, b=b)
-    return lax.div(a, b)
+    return lax.div(a, b) if a.dtype in INTEGERS else elementary.quotient(a, b)
 
 
 class ElementWiseDivideDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_DIVIDE", function=element_wise_divide):
@@ -275,7 +275,7 @@ def _remainder_jvp(function: Callable[..., Array], primals: Any, tangents: Any) 
     """Both remainders are `a` less a whole number of `b`, which does not change with either."""
     (a, b), (a_tangent, b_tangent) = primals, tangents
     remainder = function(a, b)
-    return remainder, a_tangent - jnp.round((a - remainder) / b) * b_tangent
+    return remainder, a_tangent - jnp.round(elementary.quotient(a - remainder, b)) * b_tangent
 
 
 _remainder.defjvp(partial(_remainder_jvp, _remainder))

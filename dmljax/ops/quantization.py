@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
+from dmljax._elementary import quotient
 from dmljax._errors import InvalidType
 from dmljax._function import (
     Operand,
@@ -65,7 +66,7 @@ def _quantized(
         raise InvalidType(f"{zero_name} must be of {dtype}, as the output is; got {zero.dtype}")
     divisor = float_array(scale_name, scale).astype(np.float32)
     value, divisor, zero = broadcast(**{"input": value, scale_name: divisor, zero_name: zero})
-    steps = lax.round(value / divisor, lax.RoundingMethod.TO_NEAREST_EVEN)
+    steps = lax.round(quotient(value, divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
     steps = jnp.where(jnp.isnan(steps), jnp.zeros_like(steps), steps)
     # Further steps saturate whatever the zero point is.
     whole = jnp.clip(steps, -(2**20), 2**20).astype(np.int32)
