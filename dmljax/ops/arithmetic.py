@@ -478,7 +478,7 @@ class ElementWiseConstantPowDesc(
 @jax.custom_jvp
 def _power(base: Array, exponent: Array) -> Array:
     """The power of floats; the page's NaN is also that of -infinity, which C has to a fraction."""
-    is_whole = (jnp.trunc(exponent) == exponent) | jnp.isnan(exponent)
+    is_whole = jnp.trunc(exponent) == exponent
     power = _with_sign(_positive_power(base, exponent), base, is_whole & (jnp.trunc(exponent / 2) * 2 != exponent))
     return jnp.where((base < 0) & ~is_whole, jnp.full((), np.nan, base.dtype), power)
 

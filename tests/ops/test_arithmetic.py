@@ -691,3 +691,8 @@ def test_a_fused_activation_is_refused_in_json() -> None:
     spelled["Desc"]["FusedActivation"] = {"Type": "ACTIVATION_ELU", "Desc": {}}
     with pytest.raises(InvalidDesc, match=r"FusedActivation.*Alpha must be given; got none"):
         dmljax.from_json(spelled)
+
+
+def test_one_to_any_power_is_one_and_minus_one_to_nan_is_nan(call: Any) -> None:
+    base, exponent = np.array([1, -1, 0, -0.0, np.nan], np.float32), np.array([np.nan] * 4 + [0], np.float32)
+    np.testing.assert_array_equal(call(dmljax.element_wise_pow, base, exponent), [1, np.nan, np.nan, np.nan, 1])
