@@ -539,8 +539,8 @@ def _integer_power(base: Array, exponent: Array) -> Array:
 
 
 def _truncated_power(base: Array, exponent: Array) -> Array:
+    exponent = exponent.astype(widened(exponent.dtype))
     is_whole = (jnp.trunc(exponent) == exponent) & (jnp.abs(exponent) <= 2**24)
     whole = jnp.where(is_whole, exponent, jnp.zeros_like(exponent)).astype(np.int32)
-    wide = widened(exponent.dtype)
-    power = _power(base.astype(wide), exponent.astype(wide))
+    power = _power(base.astype(exponent.dtype), exponent)
     return jnp.where(is_whole, _integer_power(base, whole), power.astype(base.dtype))
