@@ -25,16 +25,18 @@ def onnxruntime_run(operator: str, inputs: list[Any], opset: int = 18, **attribu
     onnx = pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     helper = onnx.helper
-    names = [f"x{i}" for i in range(len(inputs))]
+    names = ["" if array is None else f"x{i}" for i, array in enumerate(inputs)]  # an input that is left out has none
+    arrays = {name: array for name, array in zip(names, inputs, strict=True) if name}
     infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-        for name, array in zip(names, inputs, strict=True)
+        for name, array in arrays.items()
     ]
     output = onnx.ValueInfoProto(name="y")
     graph = helper.make_graph([helper.make_node(operator, names, ["y"], **attributes)], "graph", infos, [output])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    domains = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=9)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, dict(zip(names, inputs, strict=True)))[0]
+    return session.run(None, arrays)[0]
 
 
 def same(actual: Any, expected: Any) -> None:
@@ -50,6 +52,7 @@ def test_one_hot_is_onnxruntimes() -> None:
 def test_hardmax_is_onnxruntimes() -> None:
     input = tied(np.float32, (7, 9))
     same(dmljax.activation_hardmax(input), onnxruntime_run("Hardmax", [input], axis=-1))
+    same(dmljax.activation_hardmax1(input, axes=0), onnxruntime_run("Hardmax", [input], axis=0))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
