@@ -272,6 +272,9 @@ def atan2(y: Array, x: Array) -> Array:
     return lax.atan2(y, x) if y.dtype == np.float64 else _atan2(y, x)
 
 
+_RIGHT_ANGLE = np.float32(np.pi / 2), np.float32(np.pi / 2 - float(np.float32(np.pi / 2)))
+
+
 @jax.custom_jvp
 def _atan2(y: Array, x: Array) -> Array:
     height, width = jnp.abs(y), jnp.abs(x)
@@ -279,9 +282,13 @@ def _atan2(y: Array, x: Array) -> Array:
     shorter, longer = jnp.where(is_steep, width, height), jnp.where(is_steep, height, width)
     slope = jnp.where(shorter == longer, jnp.ones_like(x), shorter / longer)  # of two infinities, too
     slope = jnp.where(longer == 0, shorter, slope)
-    angle = _arc_of_slope(jnp.where(jnp.isnan(x), x, slope))
-    angle = jnp.where(is_steep, _subtracted(np.pi / 2, angle), angle)
-    angle = jnp.where(jnp.signbit(x), _subtracted(np.pi, angle), angle)
+    arc = _arc_of_slope(jnp.where(jnp.isnan(x), x, slope))
+    is_left = jnp.signbit(x)
+    # From the nearest axis on, in one step: what a second one rounds depends on the version of XLA.
+    axis, low = (
+        jnp.where(is_steep, quarter, jnp.where(is_left, 2 * quarter, jnp.zeros_like(x))) for quarter in _RIGHT_ANGLE
+    )
+    angle = axis + jnp.where(is_steep == is_left, arc, -arc) + low
     return jnp.where(jnp.signbit(y), -angle, angle)
 
 
@@ -312,11 +319,6 @@ def _arc_of_slope(slope: Array) -> Array:
     curve = _polynomial(square, -0.3333331645, 0.1999848783, -0.1424380243, 0.1059563830, -0.06082485244)
     angle = turned + turned * square * curve
     return jnp.where(is_steep, np.float32(np.pi / 4) + angle, angle)
-
-
-def _subtracted(constant: float, angle: Array) -> Array:
-    high = np.float32(constant)
-    return (high - angle) + np.float32(constant - float(high))
 
 
 def _asinh_slope(x: Array) -> Array:
