@@ -9,7 +9,7 @@ from typing import Any
 import dmljax
 from dmljax._checks import nearest
 from dmljax._errors import InvalidDesc
-from dmljax._operator import OPERATOR_PREFIX, OPERATORS, Cell, Operator, to_json
+from dmljax._operator import OPERATOR_PREFIX, OPERATORS, Operator, Table, to_json
 from dmljax._scalars import Scalar, ScaleBias
 from dmljax._tensor import TensorDesc
 from dmljax._types import LATEST, FeatureLevel, HeaderEnum
@@ -49,7 +49,7 @@ def summaries() -> list[dict[str, Any]]:
     ]
 
 
-def _cells(operator: type[Operator], table: Mapping[str, Cell]) -> dict[str, dict[str, Any]]:
+def _cells(operator: type[Operator], table: Table) -> dict[str, dict[str, Any]]:
     return {
         operator.member(field).name: {
             "dimension_counts": [cell.ranks[0], cell.ranks[-1]],

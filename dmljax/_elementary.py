@@ -182,8 +182,7 @@ def sinh(x: Array) -> Array:
 
 def _hyperbolic_half(x: Array) -> Array:
     """exp(|x|) / 2, finite where that is."""
-    exponent, reduced, square = _reduced(jnp.abs(x), jnp.zeros_like(x))
-    return _scaled(1 + (reduced + square), exponent - 1)
+    return _exp_times_power(jnp.abs(x), None, -1)
 
 
 def _signed(magnitude: Array, x: Array) -> Array:
@@ -202,9 +201,13 @@ def tanh(x: Array) -> Array:
 
 def sigmoid(x: Array, low: Array | None = None) -> Array:
     """1 / (1 + exp(-x)) of `x`, or of the exact sum of `x` and `low`."""
-    is_negative = x < 0
-    shrunk = exp(jnp.where(is_negative, x, -x), None if low is None else jnp.where(is_negative, low, -low))
-    return jnp.where(is_negative, shrunk, jnp.ones_like(x)) / (1 + shrunk)
+    shrunk = _exp_of_minus_magnitude(x, low)
+    return jnp.where(x < 0, shrunk, jnp.ones_like(x)) / (1 + shrunk)
+
+
+def _exp_of_minus_magnitude(x: Array, low: Array | None) -> Array:
+    """exp(-|x|) of `x`, or of the exact sum of `x` and `low`."""
+    return exp(jnp.where(x < 0, x, -x), None if low is None else jnp.where(x < 0, low, -low))
 
 
 def times_sigmoid(factor: Array, x: Array, low: Array) -> Array:
@@ -225,9 +228,7 @@ def times_tiny_exp(factor: Array, x: Array, low: Array) -> Array:
 
 def softplus(x: Array, low: Array) -> Array:
     """ln(1 + exp(x + low)) of an exact sum."""
-    is_negative = x < 0
-    shrunk = exp(jnp.where(is_negative, x, -x), jnp.where(is_negative, low, -low))
-    return jnp.where(is_negative, jnp.zeros_like(x), x) + _log1p_of_fraction(shrunk)
+    return jnp.where(x < 0, jnp.zeros_like(x), x) + _log1p_of_fraction(_exp_of_minus_magnitude(x, low))
 
 
 @float32_function(lax.log1p, lambda x: 1 / (1 + x))
@@ -249,7 +250,7 @@ def _softsign(x: Array) -> Array:
 
 @float32_function(_softsign, _softsign_slope)
 def softsign(x: Array) -> Array:
-    """X / (1 + |x|), whose derivative must not be told by a difference."""
+    """The quotient x / (1 + |x|), whose derivative must not be told by a difference."""
     return _softsign(x)
 
 

@@ -1,8 +1,8 @@
 """What many descriptors share: the members, tables and rules of operators that work element by element."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from dmljax._errors import InvalidDesc
 from dmljax._operator import (
@@ -12,13 +12,13 @@ from dmljax._operator import (
     RANK_1_TO_8,
     RANK_4,
     RANK_4_TO_5,
-    Cell,
     Input,
     Operator,
     OptionalInput,
     OptionalOutput,
     OptionalScaleBias,
     Output,
+    Table,
     rows,
     same_rank,
     same_sizes,
@@ -26,8 +26,6 @@ from dmljax._operator import (
 )
 from dmljax._scalars import Scalar, exact
 from dmljax._types import FLOAT, INTEGERS, DataType, FeatureLevel
-
-Table = Mapping[str, Cell]
 
 # One input
 
@@ -73,7 +71,7 @@ class ScaledUnary(Unary):
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
         """
-        yield from alike(self, "input", "output")
+        yield from super().broken_rules(feature_level)
         yield from scale_bias_rules(self)
 
 
@@ -88,9 +86,6 @@ class Predicate(Unary):
         """
         yield from same_rank(self, "input", "output")
         yield from same_sizes(self, "input", "output")
-
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | {"dtype": self.output.dtype}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +139,6 @@ class Binary(Operator):
 @dataclass(frozen=True, kw_only=True)
 class Activation(Operator):
     """An activation that can be fused into another operator, whose tensors it then works on: it has none itself."""
-
-    is_fusable: ClassVar[bool] = True
 
     input: OptionalInput = None
     output: OptionalOutput = None

@@ -314,6 +314,14 @@ def operands(convert: Callable[[str, ArrayLike], Array] = real_array, **values: 
     return broadcast(**dict(zip(values, arrays, strict=True)))
 
 
+def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: ArrayLike) -> Array:
+    """The function of floats of one type, and of numbers, computed in at least 32 bits and rounded once."""
+    floats = operands(float_array, **values)
+    dtype = floats[0].dtype
+    wide = widened(dtype)
+    return function(*(x.astype(wide) for x in floats), *(jnp.asarray(x, wide) for x in numbers)).astype(dtype)
+
+
 def broadcast(**arrays: Array) -> tuple[Array, ...]:
     """The arrays in the one shape that all of them can be repeated to, as NumPy has it."""
     shapes = [given.shape for given in arrays.values()]

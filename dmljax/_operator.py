@@ -47,7 +47,8 @@ Uint = Annotated[int, Integer(0, UINT_MAX)]
 Int = Annotated[int, Integer(-(2**31), 2**31 - 1)]
 UintAxes = Annotated[tuple[int, ...], UintArray(count="AxisCount")]
 Direction = Annotated[AxisDirection, Enumeration(AxisDirection)]
-ValueType = Annotated[DataType, Enumeration(DataType)]
+SCALAR_TYPE = Enumeration(DataType)
+ValueType = Annotated[DataType, SCALAR_TYPE]
 Float = Annotated[Any, Number(own_type=DataType.FLOAT32)]  # takes any number, holds a Scalar
 ScalarUnion = Annotated[Any, Number(own_type=None)]
 OptionalScaleBias = Annotated[ScaleBias | None, Scaling()]
@@ -89,7 +90,10 @@ class Cell:
             yield f"{name}.DataType must be one of {', '.join(self.data_type_names)}; got {tensor.data_type.name}"
 
 
-def rows(ranks: range, **tensors: frozenset[DataType] | Cell) -> Mapping[str, Cell]:
+Table = Mapping[str, Cell]
+
+
+def rows(ranks: range, **tensors: frozenset[DataType] | Cell) -> Table:
     """One support table: `ranks` for every tensor that does not bring a Cell of its own."""
     cells = {name: cell if isinstance(cell, Cell) else Cell(ranks, cell) for name, cell in tensors.items()}
     return types.MappingProxyType(cells)
@@ -108,9 +112,9 @@ class Member:
 class Operator:
     """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
 
-    A subclass names its type, annotates its members in the header's order, copies its page's support tables, yields a
-    sentence for each documented rule that it breaks, and calls its function on arrays of its tensors' sizes: by the
-    names of its members, where it says no more than `function=`.
+    A subclass names its type, annotates its members in the header's order, copies its page's support tables, and yields
+    a sentence for each documented rule that it breaks. Its `function` is called with its members by name; where that
+    takes something else, the subclass has `attributes` of its own, where the sizes differ, a `lower`.
 
     >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
     ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
@@ -118,7 +122,7 @@ class Operator:
 
     type: ClassVar[str]
     short_name: ClassVar[str]  # the type without its prefix, as pages and formats abridge it
-    support: ClassVar[Mapping[FeatureLevel, Mapping[str, Cell]]]
+    support: ClassVar[Mapping[FeatureLevel, Table]]
     function: ClassVar[Callable[..., Any]]
 
     def __init_subclass__(cls, type: str | None = None, function: Callable[..., Any] | None = None) -> None:
@@ -171,13 +175,21 @@ class Operator:
         raise NotImplementedError
 
     def attributes(self) -> dict[str, Any]:
-        """What is no tensor, by field: scalars as numbers, all else as it is."""
-        names = [member.field for member in self.members() if not isinstance(member.kind, Tensor)]
-        return {field: _number(getattr(self, field)) for field in names}
+        """What the function takes beside arrays: members that are no tensors, the type and the sizes of the output.
 
-    def lower(self, *args: Any, **inputs: Any) -> Any:
+        Scalars are numbers of their type, so that the member which tells it is left out.
+        """
+        members = [member for member in self.members() if not isinstance(member.kind, Tensor)]
+        given = {member.field: _number(getattr(self, member.field)) for member in members if member.kind != SCALAR_TYPE}
+        output = getattr(self, "output", None)
+        of_output = {} if output is None else {"dtype": output.dtype, "output_sizes": output.sizes}
+        taken = inspect.signature(self.function).parameters
+        return given | {name: value for name, value in of_output.items() if name in taken}
+
+    def lower(self, **inputs: Any) -> Any:
         """The outputs, computed from arrays with the sizes and types of the inputs that are present."""
-        return self.function(*args, **inputs, **self.attributes())
+        absent = dict.fromkeys(member.field for member in self.members() if member.kind == Tensor(is_input=True))
+        return self.function(**absent | inputs, **self.attributes())
 
 
 OPERATORS: dict[str, type[Operator]] = {}

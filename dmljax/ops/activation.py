@@ -25,6 +25,7 @@ from dmljax._function import (
     float_array,
     normal_axes,
     number_array,
+    of_floats,
     operands,
     operator_function,
     real_array,
@@ -50,12 +51,6 @@ from dmljax._operator import (
 )
 from dmljax._tensor import braced
 from dmljax._types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
-
-
-def _of_floats(function: Callable[..., Array], input: ArrayLike, *attributes: ArrayLike) -> Array:
-    input = float_array("input", input)
-    wide = input.astype(widened(input.dtype))
-    return function(wide, *(jnp.asarray(number, wide.dtype) for number in attributes)).astype(input.dtype)
 
 
 def _below_zero(function: Callable[[Array], Array], x: Array, *, with_zero: bool = False) -> Array:
@@ -131,7 +126,7 @@ def activation_leaky_relu(input: ArrayLike, alpha: FloatLike = 0.01) -> Array:
     >>> activation_leaky_relu(jnp.array([-2.0, 3.0]), 0.5).tolist()
     [-1.0, 3.0]
     """
-    return _of_floats(lambda x, alpha: _below_zero(lambda x: alpha * x, x), input, alpha)
+    return of_floats(lambda x, alpha: _below_zero(lambda x: alpha * x, x), alpha, input=input)
 
 
 class ActivationLeakyReluDesc(
@@ -189,7 +184,7 @@ def activation_thresholded_relu(input: ArrayLike, alpha: FloatLike = 1.0) -> Arr
     >>> activation_thresholded_relu(jnp.array([0.5, 1.0, 1.5])).tolist()
     [0.0, 0.0, 1.5]
     """
-    return _of_floats(lambda x, alpha: selected(greater(x, alpha), x, jnp.zeros((), x.dtype)), input, alpha)
+    return of_floats(lambda x, alpha: selected(greater(x, alpha), x, jnp.zeros((), x.dtype)), alpha, input=input)
 
 
 class ActivationThresholdedReluDesc(
@@ -275,7 +270,7 @@ def activation_elu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
     >>> activation_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-    return _of_floats(lambda x, alpha: _below_zero(lambda x: alpha * elementary.expm1(x), x), input, alpha)
+    return of_floats(lambda x, alpha: _below_zero(lambda x: alpha * elementary.expm1(x), x), alpha, input=input)
 
 
 class ActivationEluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_ELU", function=activation_elu):
@@ -298,7 +293,7 @@ def activation_celu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
         curve = alpha * elementary.expm1(elementary.quotient(x, jnp.where(is_flat, jnp.ones_like(alpha), alpha)))
         return jnp.where(is_flat, zero, minimum(curve, zero))
 
-    return _of_floats(lambda x, alpha: _below_zero(lambda x: lower_part(x, alpha), x), input, alpha)
+    return of_floats(lambda x, alpha: _below_zero(lambda x: lower_part(x, alpha), x), alpha, input=input)
 
 
 class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", function=activation_celu):
@@ -318,7 +313,7 @@ def activation_scaled_elu(input: ArrayLike, alpha: FloatLike = 1.6732, gamma: Fl
     def scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
         return gamma * _below_zero(lambda x: alpha * elementary.expm1(x), x, with_zero=True)
 
-    return _of_floats(scaled_elu, input, alpha, gamma)
+    return of_floats(scaled_elu, alpha, gamma, input=input)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +332,7 @@ def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
     [0.0, 1000.0]
     """
-    return _of_floats(_softplus, input, steepness)
+    return of_floats(_softplus, steepness, input=input)
 
 
 def _softplus(x: Array, steepness: Array) -> Array:
@@ -375,7 +370,7 @@ def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: Flo
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
     [0.0, 6000.0]
     """
-    return _of_floats(_parametric_softplus, input, alpha, beta)
+    return of_floats(_parametric_softplus, alpha, beta, input=input)
 
 
 def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
@@ -403,7 +398,7 @@ def activation_sigmoid(input: ArrayLike) -> Array:
     >>> activation_sigmoid(jnp.array([-jnp.inf, 0.0, 100.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return _of_floats(elementary.sigmoid, input)
+    return of_floats(elementary.sigmoid, input=input)
 
 
 class ActivationSigmoidDesc(Activation, type="DML_OPERATOR_ACTIVATION_SIGMOID", function=activation_sigmoid):
@@ -419,7 +414,7 @@ def activation_hard_sigmoid(input: ArrayLike, alpha: FloatLike = 0.2, beta: Floa
     >>> activation_hard_sigmoid(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [0.0, 0.75, 1.0]
     """
-    return _of_floats(_hard_sigmoid, input, alpha, beta)
+    return of_floats(_hard_sigmoid, alpha, beta, input=input)
 
 
 def _hard_sigmoid(x: Array, alpha: Array, beta: Array) -> Array:
@@ -443,7 +438,7 @@ def activation_tanh(input: ArrayLike) -> Array:
     >>> activation_tanh(jnp.array([-jnp.inf, -0.0, 100.0])).tolist()
     [-1.0, -0.0, 1.0]
     """
-    return _of_floats(elementary.tanh, input)
+    return of_floats(elementary.tanh, input=input)
 
 
 class ActivationTanhDesc(Activation, type="DML_OPERATOR_ACTIVATION_TANH", function=activation_tanh):
@@ -459,7 +454,7 @@ def activation_scaled_tanh(input: ArrayLike, alpha: FloatLike = 1.0, beta: Float
     >>> activation_scaled_tanh(jnp.array([-jnp.inf, 0.0, 100.0]), 3.0).tolist()
     [-3.0, 0.0, 3.0]
     """
-    return _of_floats(lambda x, alpha, beta: alpha * elementary.tanh(beta * x), input, alpha, beta)
+    return of_floats(lambda x, alpha, beta: alpha * elementary.tanh(beta * x), alpha, beta, input=input)
 
 
 class ActivationScaledTanhDesc(
@@ -477,7 +472,7 @@ def activation_softsign(input: ArrayLike) -> Array:
     >>> activation_softsign(jnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
     """
-    return _of_floats(elementary.softsign, input)
+    return of_floats(elementary.softsign, input=input)
 
 
 class ActivationSoftsignDesc(Activation, type="DML_OPERATOR_ACTIVATION_SOFTSIGN", function=activation_softsign):
@@ -496,7 +491,7 @@ def activation_gelu(input: ArrayLike) -> Array:
     >>> activation_gelu(jnp.array([-100.0, 0.0, 20.0])).tolist()
     [-0.0, 0.0, 20.0]
     """
-    return _of_floats(elementary.gelu, input)
+    return of_floats(elementary.gelu, input=input)
 
 
 class ActivationGeluDesc(Activation, type="DML_OPERATOR_ACTIVATION_GELU", function=activation_gelu):
@@ -516,7 +511,7 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: FloatLike = 1.0) -> 
     def swish(x: Array, scale: Array) -> Array:
         return elementary.times_sigmoid(x, *elementary.exact_product(x, scale))
 
-    return _of_floats(swish, input, sigmoid_input_scale)
+    return of_floats(swish, sigmoid_input_scale, input=input)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -534,7 +529,7 @@ def activation_hard_swish(input: ArrayLike, alpha: FloatLike = 1 / 6, beta: Floa
     >>> activation_hard_swish(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [-0.0, 0.75, 9.0]
     """
-    return _of_floats(lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), input, alpha, beta)
+    return of_floats(lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), alpha, beta, input=input)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -569,7 +564,7 @@ def activation_linear(input: ArrayLike, alpha: FloatLike, beta: FloatLike) -> Ar
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
     [3.5, -5.5]
     """
-    return _of_floats(elementary.multiply_add, input, alpha, beta)
+    return of_floats(elementary.multiply_add, alpha, beta, input=input)
 
 
 class ActivationLinearDesc(AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_LINEAR", function=activation_linear):
@@ -624,7 +619,7 @@ def activation_softmax(input: ArrayLike) -> Array:
     >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
     """
-    return _of_floats(lambda x: _softmax(x, axes=(-1,)), input)
+    return of_floats(lambda x: _softmax(x, axes=(-1,)), input=input)
 
 
 class ActivationSoftmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX", function=activation_softmax):
@@ -638,7 +633,7 @@ def activation_softmax1(input: ArrayLike, *, axes: Axes) -> Array:
     >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
-    return _of_floats(lambda x: _softmax(x, axes=axes), input)
+    return of_floats(lambda x: _softmax(x, axes=axes), input=input)
 
 
 class ActivationSoftmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX1", function=activation_softmax1):
@@ -652,7 +647,7 @@ def activation_log_softmax(input: ArrayLike) -> Array:
     >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
     [[0.0, -1000.0], [-inf, 0.0]]
     """
-    return _of_floats(lambda x: _log_softmax(x, axes=(-1,)), input)
+    return of_floats(lambda x: _log_softmax(x, axes=(-1,)), input=input)
 
 
 class ActivationLogSoftmaxDesc(
@@ -668,7 +663,7 @@ def activation_log_softmax1(input: ArrayLike, *, axes: Axes) -> Array:
     >>> activation_log_softmax1(jnp.array([[1000.0], [0.0]]), axes=0).tolist()
     [[0.0], [-1000.0]]
     """
-    return _of_floats(lambda x: _log_softmax(x, axes=axes), input)
+    return of_floats(lambda x: _log_softmax(x, axes=axes), input=input)
 
 
 class ActivationLogSoftmax1Desc(

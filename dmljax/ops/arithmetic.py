@@ -35,6 +35,7 @@ from dmljax._function import (
     broadcast,
     float_array,
     number_array,
+    of_floats,
     operands,
     operator_function,
 )
@@ -73,13 +74,6 @@ from dmljax._types import (
     widened,
 )
 from dmljax.ops.elementary import scaled
-
-
-def _of_floats(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -> Array:
-    a, b = operands(float_array, a=a, b=b)
-    wide = widened(a.dtype)
-    return function(a.astype(wide), b.astype(wide)).astype(a.dtype)
-
 
 # Sums, differences, products and quotients
 
@@ -218,7 +212,7 @@ def element_wise_modulus_truncate(a: Operand, b: Operand) -> Array:
     [-1.5, 1.5, nan]
     """
     a, b = operands(number_array, a=a, b=b)
-    return lax.rem(a, b) if a.dtype in INTEGERS else _of_floats(_remainder, a, b)
+    return lax.rem(a, b) if a.dtype in INTEGERS else of_floats(_remainder, a=a, b=b)
 
 
 class ElementWiseModulusTruncateDesc(
@@ -243,7 +237,7 @@ def element_wise_modulus_floor(a: Operand, b: Operand) -> Array:
     [0.5, -0.5, -0.0]
     """
     a, b = operands(number_array, a=a, b=b)
-    return _floor_modulus(a, b) if a.dtype in INTEGERS else _of_floats(_floor_remainder, a, b)
+    return _floor_modulus(a, b) if a.dtype in INTEGERS else of_floats(_floor_remainder, a=a, b=b)
 
 
 class ElementWiseModulusFloorDesc(
@@ -295,7 +289,7 @@ def element_wise_mean(a: Operand, b: Operand) -> Array:
     [-1, 2147483647]
     """
     a, b = operands(number_array, a=a, b=b)
-    return _integer_mean(a, b) if a.dtype in INTEGERS else _of_floats(_float_mean, a, b)
+    return _integer_mean(a, b) if a.dtype in INTEGERS else of_floats(_float_mean, a=a, b=b)
 
 
 def _float_mean(a: Array, b: Array) -> Array:
@@ -386,7 +380,7 @@ def element_wise_atan_yx(a: Operand, b: Operand) -> Array:
     >>> element_wise_atan_yx(jnp.array([0.0, -0.0]), jnp.array([2.0, 0.0])).tolist()
     [0.0, -0.0]
     """
-    return _of_floats(elementary.atan2, a, b)
+    return of_floats(elementary.atan2, a=a, b=b)
 
 
 class ElementWiseAtanYxDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_ATAN_YX", function=element_wise_atan_yx):

@@ -164,14 +164,6 @@ class ElementWiseClip1Desc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP1", 
         yield from super().broken_rules(feature_level)
         yield from min_max_type_rule(self)
 
-    def attributes(self) -> dict[str, Any]:
-        return _without_type(super().attributes())
-
-
-def _without_type(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a function, whose numbers have their type."""
-    return {field: value for field, value in attributes.items() if field != "min_max_data_type"}
-
 
 # CLIP_GRAD and CLIP_GRAD1
 
@@ -231,7 +223,7 @@ class ElementWiseClipGradDesc(Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GRA
         yield from _limit_rules(self)
 
     def attributes(self) -> dict[str, Any]:
-        return _limits(self)
+        return super().attributes() | _limits(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,9 +243,6 @@ class ElementWiseClipGrad1Desc(Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GR
         """
         yield from super().broken_rules(feature_level)
         yield from min_max_type_rule(self)
-
-    def attributes(self) -> dict[str, Any]:
-        return _without_type(super().attributes())
 
 
 # THRESHOLD

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from dmljax import _elementary as elementary
 from dmljax._families import FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, ScaledUnary, Unary, unary
 from dmljax._floats import greater
-from dmljax._function import FloatScaleBias, float_array, number_array, operator_function
+from dmljax._function import FloatScaleBias, number_array, of_floats, operator_function
 from dmljax._operator import (
     FL_1_0,
     FL_2_0,
@@ -52,9 +52,8 @@ def scaled(input: Array, scale_bias: ScaleBias | None) -> Array:
     return elementary.multiply_add(input, scale, bias) if input.dtype in FLOATS else input * scale + bias
 
 
-def _of_floats(function: Callable[[Array], Array], input: ArrayLike, scale_bias: ScaleBias | None) -> Array:
-    input = float_array("input", input)
-    return function(scaled(input, scale_bias)).astype(input.dtype)
+def _of_scaled(function: Callable[[Array], Array], input: ArrayLike, scale_bias: ScaleBias | None) -> Array:
+    return of_floats(lambda x: function(scaled(x, scale_bias)), input=input)
 
 
 # Of integers, too
@@ -155,7 +154,7 @@ def element_wise_ceil(input: ArrayLike, scale_bias: FloatScaleBias | None = None
     >>> element_wise_ceil(jnp.array([-0.5, 1.25])).tolist()
     [-0.0, 2.0]
     """
-    return _of_floats(lax.ceil, input, scale_bias)
+    return _of_scaled(lax.ceil, input, scale_bias)
 
 
 class ElementWiseCeilDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CEIL", function=element_wise_ceil):
@@ -171,7 +170,7 @@ def element_wise_floor(input: ArrayLike, scale_bias: FloatScaleBias | None = Non
     >>> element_wise_floor(jnp.array([-0.5, 1.25])).tolist()
     [-1.0, 1.0]
     """
-    return _of_floats(lax.floor, input, scale_bias)
+    return _of_scaled(lax.floor, input, scale_bias)
 
 
 class ElementWiseFloorDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_FLOOR", function=element_wise_floor):
@@ -194,7 +193,7 @@ def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = Roundi
         RoundingMode.TOWARD_ZERO: jnp.trunc,
         RoundingMode.TOWARD_INFINITY: lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     }
-    return _of_floats(round_[rounding_mode], input, None)
+    return of_floats(round_[rounding_mode], input=input)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +214,7 @@ def element_wise_sqrt(input: ArrayLike, scale_bias: FloatScaleBias | None = None
     >>> element_wise_sqrt(jnp.array([9.0, -1.0])).tolist()
     [3.0, nan]
     """
-    return _of_floats(jnp.sqrt, input, scale_bias)
+    return _of_scaled(jnp.sqrt, input, scale_bias)
 
 
 class ElementWiseSqrtDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SQRT", function=element_wise_sqrt):
@@ -231,7 +230,7 @@ def element_wise_recip(input: ArrayLike, scale_bias: FloatScaleBias | None = Non
     >>> element_wise_recip(jnp.array([4.0, -0.0])).tolist()
     [0.25, -inf]
     """
-    return _of_floats(lambda x: 1 / x, input, scale_bias)
+    return _of_scaled(lambda x: 1 / x, input, scale_bias)
 
 
 class ElementWiseRecipDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_RECIP", function=element_wise_recip):
@@ -247,7 +246,7 @@ def element_wise_exp(input: ArrayLike, scale_bias: FloatScaleBias | None = None)
     >>> element_wise_exp(jnp.array([0.0, -jnp.inf, 1000.0])).tolist()
     [1.0, 0.0, inf]
     """
-    return _of_floats(elementary.exp, input, scale_bias)
+    return _of_scaled(elementary.exp, input, scale_bias)
 
 
 class ElementWiseExpDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_EXP", function=element_wise_exp):
@@ -263,7 +262,7 @@ def element_wise_log(input: ArrayLike, scale_bias: FloatScaleBias | None = None)
     >>> element_wise_log(jnp.array([1.0, 0.0, -1.0])).tolist()
     [0.0, -inf, nan]
     """
-    return _of_floats(lax.log, input, scale_bias)
+    return _of_scaled(lax.log, input, scale_bias)
 
 
 class ElementWiseLogDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_LOG", function=element_wise_log):
@@ -279,7 +278,7 @@ def element_wise_erf(input: ArrayLike, scale_bias: FloatScaleBias | None = None)
     >>> element_wise_erf(jnp.array([0.0, -jnp.inf, 10.0])).tolist()
     [0.0, -1.0, 1.0]
     """
-    return _of_floats(elementary.erf, input, scale_bias)
+    return _of_scaled(elementary.erf, input, scale_bias)
 
 
 class ElementWiseErfDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ERF", function=element_wise_erf):
@@ -298,7 +297,7 @@ def element_wise_sin(input: ArrayLike, scale_bias: FloatScaleBias | None = None)
     >>> element_wise_sin(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, nan]
     """
-    return _of_floats(jnp.sin, input, scale_bias)
+    return _of_scaled(jnp.sin, input, scale_bias)
 
 
 class ElementWiseSinDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SIN", function=element_wise_sin):
@@ -314,7 +313,7 @@ def element_wise_cos(input: ArrayLike, scale_bias: FloatScaleBias | None = None)
     >>> element_wise_cos(jnp.array([0.0, jnp.inf])).tolist()
     [1.0, nan]
     """
-    return _of_floats(jnp.cos, input, scale_bias)
+    return _of_scaled(jnp.cos, input, scale_bias)
 
 
 class ElementWiseCosDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COS", function=element_wise_cos):
@@ -330,7 +329,7 @@ def element_wise_tan(input: ArrayLike, scale_bias: FloatScaleBias | None = None)
     >>> element_wise_tan(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, nan]
     """
-    return _of_floats(jnp.tan, input, scale_bias)
+    return _of_scaled(jnp.tan, input, scale_bias)
 
 
 class ElementWiseTanDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TAN", function=element_wise_tan):
@@ -346,7 +345,7 @@ def element_wise_asin(input: ArrayLike, scale_bias: FloatScaleBias | None = None
     >>> element_wise_asin(jnp.array([-0.0, 2.0])).tolist()
     [-0.0, nan]
     """
-    return _of_floats(elementary.asin, input, scale_bias)
+    return _of_scaled(elementary.asin, input, scale_bias)
 
 
 class ElementWiseAsinDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASIN", function=element_wise_asin):
@@ -362,7 +361,7 @@ def element_wise_acos(input: ArrayLike, scale_bias: FloatScaleBias | None = None
     >>> element_wise_acos(jnp.array([1.0, 2.0])).tolist()
     [0.0, nan]
     """
-    return _of_floats(lax.acos, input, scale_bias)
+    return _of_scaled(lax.acos, input, scale_bias)
 
 
 class ElementWiseAcosDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOS", function=element_wise_acos):
@@ -378,7 +377,7 @@ def element_wise_atan(input: ArrayLike, scale_bias: FloatScaleBias | None = None
     >>> element_wise_atan(jnp.array([-0.0, jnp.nan])).tolist()
     [-0.0, nan]
     """
-    return _of_floats(elementary.atan, input, scale_bias)
+    return _of_scaled(elementary.atan, input, scale_bias)
 
 
 class ElementWiseAtanDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ATAN", function=element_wise_atan):
@@ -397,7 +396,7 @@ def element_wise_sinh(input: ArrayLike, scale_bias: FloatScaleBias | None = None
     >>> element_wise_sinh(jnp.array([-0.0, 1000.0])).tolist()
     [-0.0, inf]
     """
-    return _of_floats(elementary.sinh, input, scale_bias)
+    return _of_scaled(elementary.sinh, input, scale_bias)
 
 
 class ElementWiseSinhDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SINH", function=element_wise_sinh):
@@ -413,7 +412,7 @@ def element_wise_cosh(input: ArrayLike, scale_bias: FloatScaleBias | None = None
     >>> element_wise_cosh(jnp.array([0.0, -1000.0])).tolist()
     [1.0, inf]
     """
-    return _of_floats(elementary.cosh, input, scale_bias)
+    return _of_scaled(elementary.cosh, input, scale_bias)
 
 
 class ElementWiseCoshDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COSH", function=element_wise_cosh):
@@ -429,7 +428,7 @@ def element_wise_tanh(input: ArrayLike, scale_bias: FloatScaleBias | None = None
     >>> element_wise_tanh(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, 1.0]
     """
-    return _of_floats(elementary.tanh, input, scale_bias)
+    return _of_scaled(elementary.tanh, input, scale_bias)
 
 
 class ElementWiseTanhDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TANH", function=element_wise_tanh):
@@ -445,7 +444,7 @@ def element_wise_asinh(input: ArrayLike, scale_bias: FloatScaleBias | None = Non
     >>> element_wise_asinh(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, inf]
     """
-    return _of_floats(elementary.asinh, input, scale_bias)
+    return _of_scaled(elementary.asinh, input, scale_bias)
 
 
 class ElementWiseAsinhDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASINH", function=element_wise_asinh):
@@ -461,7 +460,7 @@ def element_wise_acosh(input: ArrayLike, scale_bias: FloatScaleBias | None = Non
     >>> element_wise_acosh(jnp.array([1.0, 0.5])).tolist()
     [0.0, nan]
     """
-    return _of_floats(elementary.acosh, input, scale_bias)
+    return _of_scaled(elementary.acosh, input, scale_bias)
 
 
 class ElementWiseAcoshDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOSH", function=element_wise_acosh):
@@ -477,7 +476,7 @@ def element_wise_atanh(input: ArrayLike, scale_bias: FloatScaleBias | None = Non
     >>> element_wise_atanh(jnp.array([1.0, -1.0, 2.0])).tolist()
     [inf, -inf, nan]
     """
-    return _of_floats(lax.atanh, input, scale_bias)
+    return _of_scaled(lax.atanh, input, scale_bias)
 
 
 class ElementWiseAtanhDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ATANH", function=element_wise_atanh):

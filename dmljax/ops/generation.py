@@ -157,7 +157,7 @@ def _value_type_rule(desc: Any) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagonalMatrixDesc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX"):
+class DiagonalMatrixDesc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX", function=diagonal_matrix):
     """`DML_DIAGONAL_MATRIX_OPERATOR_DESC`, lowered to `diagonal_matrix`."""
 
     output: Output
@@ -182,14 +182,9 @@ class DiagonalMatrixDesc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX"):
         except InvalidDesc as error:
             yield f"Value {error}"
 
-    def lower(self) -> Array:
-        return diagonal_matrix(
-            self.value.item, offset=self.offset, output_sizes=self.output.sizes, dtype=self.output.dtype
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
-class DiagonalMatrix1Desc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1"):
+class DiagonalMatrix1Desc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", function=diagonal_matrix1):
     """`DML_DIAGONAL_MATRIX1_OPERATOR_DESC`, lowered to `diagonal_matrix1`."""
 
     input: OptionalInput = None
@@ -211,16 +206,6 @@ class DiagonalMatrix1Desc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1"):
         yield from same_sizes(self, "input", "output")
         yield from _value_type_rule(self)
 
-    def lower(self, input: Array | None = None) -> Array:
-        return diagonal_matrix1(
-            input,
-            self.value.item,
-            diagonal_fill_begin=self.diagonal_fill_begin,
-            diagonal_fill_end=self.diagonal_fill_end,
-            output_sizes=self.output.sizes,
-            dtype=self.output.dtype,
-        )
-
 
 # FILL_VALUE_CONSTANT
 
@@ -237,7 +222,7 @@ def fill_value_constant(value: ScalarLike, *, output_sizes: Sequence[Size], dtyp
 
 
 @dataclass(frozen=True, kw_only=True)
-class FillValueConstantDesc(Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT"):
+class FillValueConstantDesc(Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT", function=fill_value_constant):
     """`DML_FILL_VALUE_CONSTANT_OPERATOR_DESC`, lowered to `fill_value_constant`."""
 
     output: Output
@@ -255,6 +240,3 @@ class FillValueConstantDesc(Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT"):
         - ValueDataType is OutputTensor.DataType.
         """
         yield from _value_type_rule(self)
-
-    def lower(self) -> Array:
-        return fill_value_constant(self.value.item, output_sizes=self.output.sizes, dtype=self.output.dtype)

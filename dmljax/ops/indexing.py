@@ -94,7 +94,7 @@ def _on_or_off(off_on: tuple[Array, ...], is_hot: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneHotDesc(Operator, type="DML_OPERATOR_ONE_HOT"):
+class OneHotDesc(Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
     """`DML_ONE_HOT_OPERATOR_DESC`, lowered to `one_hot`."""
 
     indices: Input
@@ -129,8 +129,8 @@ class OneHotDesc(Operator, type="DML_OPERATOR_ONE_HOT"):
         if self.values.element_count < 2:
             yield f"ValuesTensor must have at least 2 elements; got {self.values.element_count}"
 
-    def lower(self, indices: Array, values: Array) -> Array:
-        return one_hot(indices, values, axis=self.axis, depth=self.output.sizes[self.axis])
+    def attributes(self) -> dict[str, Any]:
+        return super().attributes() | {"depth": self.output.sizes[self.axis]}
 
 
 # NONZERO_COORDINATES
@@ -212,7 +212,7 @@ def _side_by_side(columns: Sequence[Array]) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES"):
+class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES", function=nonzero_coordinates):
     """`DML_NONZERO_COORDINATES_OPERATOR_DESC`, lowered to `nonzero_coordinates`."""
 
     input: Input
@@ -249,8 +249,11 @@ class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES"):
         if not fewest <= columns <= self.input.rank:
             yield f"OutputCoordinatesTensor must have {fewest} to {self.input.rank} columns; got {columns}"
 
-    def lower(self, input: Array) -> NonzeroCoordinates:
-        count, coordinates = nonzero_coordinates(input, columns=self.output_coordinates.sizes[-1])
+    def attributes(self) -> dict[str, Any]:
+        return {"columns": self.output_coordinates.sizes[-1]}
+
+    def lower(self, **inputs: Any) -> NonzeroCoordinates:
+        count, coordinates = super().lower(**inputs)
         return NonzeroCoordinates(
             count.reshape(self.output_count.sizes), coordinates.reshape(self.output_coordinates.sizes)
         )
@@ -356,7 +359,7 @@ def _broken_tuple_rules(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _GatherDesc(Operator):
+class _GatherDesc(Operator, function=gather_nd1):
     """What both gathers share: the counts of the dimensions that mean anything, and the sizes of the output."""
 
     input: Input
@@ -410,12 +413,16 @@ class _GatherDesc(Operator):
         if self.output.sizes != expected:
             yield f"OutputTensor.Sizes must be {braced(expected)}; got {braced(self.output.sizes)}"
 
-    def lower(self, input: Array, indices: Array) -> Array:
-        natural_input, natural_indices = self._natural_sizes()
-        natural = gather_nd1(
-            input.reshape(natural_input), indices.reshape(natural_indices), batch_dimension_count=self._batch
+    def attributes(self) -> dict[str, Any]:
+        return {"batch_dimension_count": self._batch}
+
+    def lower(self, **inputs: Any) -> Array:
+        input, indices = (
+            inputs[field].reshape(sizes)
+            for field, sizes in zip(("input", "indices"), self._natural_sizes(), strict=True)
         )
-        return natural.reshape(self.output.sizes)
+        output: Array = super().lower(input=input, indices=indices)
+        return output.reshape(self.output.sizes)
 
 
 @dataclass(frozen=True, kw_only=True)

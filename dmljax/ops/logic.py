@@ -6,13 +6,12 @@ takes them for zeros. Comparisons are IEEE 754's: -0 equals +0, and any comparis
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmljax._families import Binary, Predicate, Table, Unary, binary, unary
+from dmljax._families import Binary, Predicate, Unary, binary, unary
 from dmljax._floats import equal, greater, greater_equal, is_infinite, is_nan, is_nonzero, selected
 from dmljax._function import Operand, broadcast, float_array, operands, operator_function, real_array
 from dmljax._operator import (
@@ -28,6 +27,7 @@ from dmljax._operator import (
     Input,
     Operator,
     Output,
+    Table,
     rows,
     same_rank,
     same_sizes,
@@ -64,9 +64,6 @@ class Comparison(Binary):
         yield from same_rank(self, "a", "b", "output")
         yield from same_sizes(self, "a", "b", "output")
         yield from same_type(self, "a", "b")
-
-    def attributes(self) -> dict[str, Any]:
-        return {"dtype": self.output.dtype}
 
 
 COMPARISON_SINCE_3_0 = {
@@ -192,14 +189,6 @@ def _truths(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     return is_nonzero(a), is_nonzero(b)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Logical(Binary):
-    """As `Binary`; the function can give its result in any type."""
-
-    def attributes(self) -> dict[str, Any]:
-        return {"dtype": self.output.dtype}
-
-
 @operator_function
 def element_wise_logical_and(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where both are not zero, 0 elsewhere.
@@ -212,7 +201,7 @@ def element_wise_logical_and(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.u
 
 
 class ElementWiseLogicalAndDesc(
-    Logical, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_AND", function=element_wise_logical_and
+    Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_AND", function=element_wise_logical_and
 ):
     """`DML_ELEMENT_WISE_LOGICAL_AND_OPERATOR_DESC`, lowered to `element_wise_logical_and`."""
 
@@ -230,7 +219,7 @@ def element_wise_logical_or(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.ui
     return (a_holds | b_holds).astype(dtype)
 
 
-class ElementWiseLogicalOrDesc(Logical, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_OR", function=element_wise_logical_or):
+class ElementWiseLogicalOrDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_OR", function=element_wise_logical_or):
     """`DML_ELEMENT_WISE_LOGICAL_OR_OPERATOR_DESC`, lowered to `element_wise_logical_or`."""
 
     support = _truth(binary)
@@ -248,7 +237,7 @@ def element_wise_logical_xor(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.u
 
 
 class ElementWiseLogicalXorDesc(
-    Logical, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_XOR", function=element_wise_logical_xor
+    Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_XOR", function=element_wise_logical_xor
 ):
     """`DML_ELEMENT_WISE_LOGICAL_XOR_OPERATOR_DESC`, lowered to `element_wise_logical_xor`."""
 
@@ -269,9 +258,6 @@ class ElementWiseLogicalNotDesc(Unary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_N
     """`DML_ELEMENT_WISE_LOGICAL_NOT_OPERATOR_DESC`, lowered to `element_wise_logical_not`."""
 
     support = _truth(unary)
-
-    def attributes(self) -> dict[str, Any]:
-        return {"dtype": self.output.dtype}
 
 
 # Kinds of floats

@@ -37,6 +37,7 @@ from dmljax._operator import (
     Operator,
     OptionalInput,
     Output,
+    Table,
     rows,
     same_rank,
     same_sizes,
@@ -115,6 +116,12 @@ def element_wise_quantize_linear(
     return _quantized("", value, scale, zero_point, dtype, np.dtype(np.uint8))
 
 
+def _quantizing(
+    ranks: range, input: frozenset[DataType], scale: frozenset[DataType], output: frozenset[DataType]
+) -> Table:
+    return rows(ranks, input=input, scale=scale, zero_point=output, output=output)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ElementWiseQuantizeLinearDesc(
     Operator, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZE_LINEAR", function=element_wise_quantize_linear
@@ -126,12 +133,10 @@ class ElementWiseQuantizeLinearDesc(
     zero_point: OptionalInput = None
     output: Output
     support = {
-        FL_1_0: rows(RANK_4, input=ONLY_FLOAT32, scale=ONLY_FLOAT32, zero_point=UINT8, output=UINT8),
-        FL_2_1: rows(RANK_4, input=ONLY_FLOAT32 | {INT32}, scale=ONLY_FLOAT32, zero_point=INTEGER_8, output=INTEGER_8),
-        FL_3_0: rows(
-            RANK_1_TO_8, input=ONLY_FLOAT32 | {INT32}, scale=ONLY_FLOAT32, zero_point=INTEGER_8, output=INTEGER_8
-        ),
-        FL_6_0: rows(RANK_1_TO_8, input=FLOAT | {INT32}, scale=FLOAT, zero_point=INTEGER_8, output=INTEGER_8),
+        FL_1_0: _quantizing(RANK_4, ONLY_FLOAT32, ONLY_FLOAT32, UINT8),
+        FL_2_1: _quantizing(RANK_4, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
+        FL_3_0: _quantizing(RANK_1_TO_8, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
+        FL_6_0: _quantizing(RANK_1_TO_8, FLOAT | {INT32}, FLOAT, INTEGER_8),
     }
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
@@ -150,9 +155,6 @@ class ElementWiseQuantizeLinearDesc(
             beside = f"beside InputTensor.DataType {self.input.data_type.name}"
             yield f"ScaleTensor.DataType must be {wanted.name} {beside}; got {self.scale.data_type.name}"
         yield from _zero_point_rule(self, feature_level)
-
-    def attributes(self) -> dict[str, Any]:
-        return {"dtype": self.output.dtype}
 
 
 def _zero_point_rule(desc: Any, feature_level: FeatureLevel) -> Iterator[str]:
@@ -174,6 +176,10 @@ def element_wise_dequantize_linear(input: Operand, scale: ArrayLike, zero_point:
     return _dequantized("", input, factor, zero_point).astype(factor.dtype)
 
 
+def _dequantizing(ranks: range, input: frozenset[DataType], output: frozenset[DataType]) -> Table:
+    return rows(ranks, input=input, scale=output, zero_point=input, output=output)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ElementWiseDequantizeLinearDesc(
     Operator, type="DML_OPERATOR_ELEMENT_WISE_DEQUANTIZE_LINEAR", function=element_wise_dequantize_linear
@@ -185,28 +191,10 @@ class ElementWiseDequantizeLinearDesc(
     zero_point: OptionalInput = None
     output: Output
     support = {
-        FL_1_0: rows(RANK_4, input=UINT8, scale=ONLY_FLOAT32, zero_point=UINT8, output=ONLY_FLOAT32),
-        FL_2_1: rows(
-            RANK_4,
-            input=INTEGER_UP_TO_32_BIT,
-            scale=ONLY_FLOAT32,
-            zero_point=INTEGER_UP_TO_32_BIT,
-            output=ONLY_FLOAT32,
-        ),
-        FL_3_0: rows(
-            RANK_1_TO_8,
-            input=INTEGER_UP_TO_32_BIT,
-            scale=ONLY_FLOAT32,
-            zero_point=INTEGER_UP_TO_32_BIT,
-            output=ONLY_FLOAT32,
-        ),
-        FL_6_0: rows(
-            RANK_1_TO_8,
-            input=INTEGER_UP_TO_32_BIT,
-            scale=FLOAT,
-            zero_point=INTEGER_UP_TO_32_BIT,
-            output=FLOAT,
-        ),
+        FL_1_0: _dequantizing(RANK_4, UINT8, ONLY_FLOAT32),
+        FL_2_1: _dequantizing(RANK_4, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
+        FL_3_0: _dequantizing(RANK_1_TO_8, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
+        FL_6_0: _dequantizing(RANK_1_TO_8, INTEGER_UP_TO_32_BIT, FLOAT),
     }
 
     def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
@@ -303,9 +291,3 @@ class ElementWiseQuantizedLinearAddDesc(
                 yield f"{self.member(field).name}.Sizes must be 1 each; got {braced(tensor.sizes)}"
         for field in ("a", "b", "output"):
             yield from same_type(self, field, f"{field}_zero_point")
-
-    def attributes(self) -> dict[str, Any]:
-        return {"dtype": self.output.dtype}
-
-    def lower(self, *args: Any, **inputs: Any) -> Any:
-        return super().lower(*args, **{"a_zero_point": None, "b_zero_point": None} | inputs)

@@ -113,17 +113,9 @@ class _ArgReduceDesc(Operator):
             yield f"OutputTensor.DataType must hold indices up to {last}; got {self.output.data_type.name}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArgmaxDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMAX"):
+class ArgmaxDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMAX", function=argmax):
     """`DML_ARGMAX_OPERATOR_DESC`, lowered to `argmax`."""
 
-    def lower(self, input: Array) -> Array:
-        return argmax(input, axes=self.axes, axis_direction=self.axis_direction, dtype=self.output.dtype)
 
-
-@dataclass(frozen=True, kw_only=True)
-class ArgminDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMIN"):
+class ArgminDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMIN", function=argmin):
     """`DML_ARGMIN_OPERATOR_DESC`, lowered to `argmin`."""
-
-    def lower(self, input: Array) -> Array:
-        return argmin(input, axes=self.axes, axis_direction=self.axis_direction, dtype=self.output.dtype)
