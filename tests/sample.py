@@ -1,4 +1,4 @@
-"""The operators that `pytest --sample-transformations` tries transformations on."""
+"""The operators that `pytest --sample` tries transformations on."""
 
 import pytest
 
@@ -28,6 +28,6 @@ SAMPLE = [
 
 def tried_operators(config: pytest.Config) -> tuple[str, ...]:
     """The operators that transformations are tried on."""
-    if not config.getoption("--sample-transformations"):
+    if not config.getoption("--sample"):
         return tuple(dmljax.OPERATORS)
     return tuple(f"DML_OPERATOR_{name}" for name in SAMPLE)

@@ -20,6 +20,7 @@ from scipy import special
 import dmljax
 from dmljax import DataType, TensorDesc
 
+pytestmark = pytest.mark.whole
 Arr = NDArray[Any]
 ROWS = ("SOFTMAX", "SOFTMAX1", "LOG_SOFTMAX", "LOG_SOFTMAX1")
 ELSEWHERE = (
