@@ -1,8 +1,8 @@
-"""Elementary functions of float32 to within 4 units in the last place, everywhere and on every platform.
+"""Elementary functions of float32 to within 4 units in the last place, for all arguments.
 
 XLA's own are as exact for most arguments, not for all: on CPU it is up to 24 such units off for sinh, 65 for erfc, and
-5 for atan. Those that are better in every version of JAX stay XLA's. All take and return float32 or float64, and
-float64 is always XLA's.
+5 for atan. Those that are better in every version of JAX stay XLA's. All take and return float32 or float64, which no
+table of DirectML has for them: it is computed by XLA's functions, and as exact as they are.
 """
 
 from collections.abc import Callable
@@ -99,7 +99,10 @@ def quotient(a: Array, b: Array) -> Array:
 
 
 def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
-    """`x * factor + summand`, rounded as if once: to within one unit, however much of it cancels."""
+    """`x * factor + summand`, rounded as if once: to within one unit, however much of it cancels.
+
+    Where the product alone is infinite, so is the result.
+    """
     product, low = exact_product(x, factor)
     total, lower = exact_sum(product, summand)
     return total + (low + lower)
@@ -114,7 +117,7 @@ def exp(x: Array, low: Array | None = None) -> Array:
 
 
 def _exp_times_power(x: Array, low: Array | None, exponent: int) -> Array:
-    """The exponential times `2**exponent`, with which it is a normal number for longer."""
+    """The exponential times `2**exponent`, with which float32's is a normal number for longer."""
     if x.dtype == np.float64:
         return lax.exp(x if low is None else x + low) * 2.0**exponent
     return _float32_exp(x, jnp.zeros_like(x) if low is None else low, exponent)
@@ -122,6 +125,8 @@ def _exp_times_power(x: Array, low: Array | None, exponent: int) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _float32_exp(x: Array, low: Array, exponent: int) -> Array:
+    # Beyond, it is 0 or infinite, and so would be the powers of 2 that make it up.
+    x = jnp.clip(x, -126 - 0.6875 * exponent, 90)
     own_exponent, reduced, square = _reduced(x, low)
     return _scaled(1 + (reduced + square), own_exponent + exponent)
 
@@ -134,7 +139,6 @@ def _float32_exp_jvp(exponent: int, primals: Any, tangents: Any) -> tuple[Array,
 
 def _reduced(x: Array, low: Array) -> tuple[Array, Array, Array]:
     """An integer k and r with x + low = k ln 2 + r, and exp(r) - 1 - r."""
-    x = jnp.clip(x, -126, 90)  # beyond, the exponential is 0 or infinite, whatever power of 2 it is multiplied by
     low = jnp.clip(low, -(2**-10), 2**-10)
     exponent = jnp.round(x * np.float32(1.442695))
     reduced = (x - exponent * np.float32(0.693359375)) + (exponent * np.float32(2.12194440e-4) + low)
@@ -156,7 +160,7 @@ def _power_of_two(exponent: Array) -> Array:
 @float32_function(lax.expm1, exp)
 def expm1(x: Array) -> Array:
     """exp(x) - 1."""
-    exponent, reduced, square = _reduced(x, jnp.zeros_like(x))
+    exponent, reduced, square = _reduced(jnp.clip(x, -126, 90), jnp.zeros_like(x))
     power = _power_of_two(jnp.clip(exponent, -100, 100).astype(np.int32))
     small = power * (reduced + square) + (power - 1)
     value = jnp.where(jnp.abs(x) < 60, small, exp(x) - 1)
@@ -189,7 +193,13 @@ def _signed(magnitude: Array, x: Array) -> Array:
     return jnp.where(x < 0, -magnitude, magnitude)
 
 
-@float32_function(lax.tanh, lambda x: 1 / (cosh(x) * cosh(x)))
+def _tanh_slope(x: Array) -> Array:
+    """1 / cosh(x)**2, out of what is in range, and whose derivative is."""
+    shrunk = _exp_of_minus_magnitude(2 * x, None)
+    return 4 * shrunk / ((1 + shrunk) * (1 + shrunk))
+
+
+@float32_function(lax.tanh, _tanh_slope)
 def tanh(x: Array) -> Array:
     """The hyperbolic tangent."""
     magnitude = jnp.abs(x)
@@ -211,7 +221,7 @@ def _exp_of_minus_magnitude(x: Array, low: Array | None) -> Array:
 
 
 def times_sigmoid(factor: Array, x: Array, low: Array) -> Array:
-    """`factor` times the sigmoid of the exact sum of `x` and `low`; a normal number, too, where the sigmoid is none."""
+    """`factor` times the sigmoid of the exact sum of `x` and `low`, which may be too small for a float32 by itself."""
     return jnp.where(x < TINY, times_tiny_exp(factor, x, low), factor * sigmoid(x, low))
 
 
@@ -222,8 +232,9 @@ def times_tiny_exp(factor: Array, x: Array, low: Array) -> Array:
     """`factor` times the exponential of the exact sum of `x` and `low`, if `x` is below `TINY`."""
     is_tiny = x < TINY
     x, low = jnp.where(is_tiny, x, jnp.full_like(x, TINY)), jnp.where(is_tiny, low, jnp.zeros_like(low))
-    # The product may be a normal number where the exponential is none.
-    return factor * np.array(2.0**-32, x.dtype) * _exp_times_power(x, low, 32)
+    # The product may be a normal number where the exponential is none. Every product here is one if the result is.
+    shrink = np.array(2.0**-86, x.dtype)
+    return factor * shrink * _exp_times_power(x, low, 172) * shrink
 
 
 def softplus(x: Array, low: Array) -> Array:
@@ -323,7 +334,10 @@ def _arc_of_slope(slope: Array) -> Array:
 
 
 def _asinh_slope(x: Array) -> Array:
-    return jnp.where(jnp.abs(x) > 2**13, 1 / jnp.abs(x), lax.rsqrt(x * x + 1))  # whose square may leave the range
+    magnitude = jnp.abs(x)
+    is_large = magnitude > 2**13  # and the square may leave the range
+    near, far = jnp.where(is_large, jnp.zeros_like(x), x), jnp.where(is_large, magnitude, jnp.ones_like(x))
+    return jnp.where(is_large, 1 / far, lax.rsqrt(near * near + 1))
 
 
 @float32_function(lax.asinh, _asinh_slope)
@@ -377,6 +391,7 @@ def erf(x: Array) -> Array:
 
 def _gauss(x: Array) -> Array:
     """exp(-x**2 / 2)."""
+    x = jnp.clip(x, -20, 20)  # beyond, it is 0
     square, low = exact_product(x, x)
     return exp(square / -2, low / -2)
 

@@ -201,9 +201,3 @@ def fitting(name: str, number: Scalar, dtype: Any) -> Iterator[str]:
         exact(number.item, dtype)
     except InvalidDesc as error:
         yield f"{name} {error}"
-
-
-def min_max_type_rule(desc: Any) -> Iterator[str]:
-    """MinMaxDataType is that of the tensors."""
-    if desc.min_max_data_type is not desc.input.data_type:
-        yield f"MinMaxDataType must be {desc.input.data_type.name}; got {desc.min_max_data_type.name}"

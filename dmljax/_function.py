@@ -20,7 +20,8 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax._checks import UINT_MAX, array, bound_arguments, integer, integer_in, integers, listed, shown
 from dmljax._errors import InvalidDesc, InvalidType, Unsupported, prefixed, within
 from dmljax._operator import Operator
-from dmljax._scalars import ScaleBias, exact, rounded, truncated
+from dmljax._scalars import ScaleBias, exact, lower_bound, truncated, upper_bound
+from dmljax._sharding import sharded_alike
 from dmljax._types import FLOATS, INTEGERS, REALS, HeaderEnum, widened, x64_enabled
 
 P = ParamSpec("P")
@@ -31,7 +32,8 @@ Size = Annotated[int, "or the symbolic size of a dimension, while exporting"]
 Operand = Annotated[ArrayLike, "in the type of the other operands, exactly"]
 ScalarLike = Annotated[ArrayLike, "in the operator's data type, exactly"]
 TruncatedScalarLike = Annotated[ArrayLike, "in the operator's data type, after dropping a fraction"]
-RoundedScalarLike = Annotated[ArrayLike, "in the operator's data type: truncated to an integer, rounded to a float"]
+LowerBoundLike = Annotated[ArrayLike, "cast to the operator's data type; nothing where all integers are above"]
+UpperBoundLike = Annotated[ArrayLike, "cast to the operator's data type; nothing where all integers are below"]
 FloatLike = Annotated[ArrayLike, "a float of at least 32 bits"]
 WideScalarLike = Annotated[ArrayLike, "a float of at least 32 bits; beside integers, exactly one of them"]
 FloatScaleBias = Annotated[ScaleBias, "two floats of at least 32 bits"]
@@ -40,8 +42,9 @@ FloatScaleBias = Annotated[ScaleBias, "two floats of at least 32 bits"]
 class _ScalarKind(NamedTuple):
     """How a number is brought into a type, which may be another one than that of the arrays."""
 
-    convert: Callable[[Any, Any], np.generic]
+    convert: Callable[[Any, Any], np.generic | None]
     dtype: Callable[[Any], np.dtype[Any]] = np.dtype
+    is_scale_bias: bool = False  # two numbers
 
 
 def _float_beside(dtype: Any) -> np.dtype[Any]:
@@ -52,11 +55,12 @@ def _float_beside(dtype: Any) -> np.dtype[Any]:
 _SCALARS: dict[Any, _ScalarKind] = {
     ScalarLike: _ScalarKind(exact),
     TruncatedScalarLike: _ScalarKind(truncated),
-    RoundedScalarLike: _ScalarKind(rounded),
+    LowerBoundLike: _ScalarKind(lower_bound),
+    UpperBoundLike: _ScalarKind(upper_bound),
     FloatLike: _ScalarKind(exact, _float_beside),
     WideScalarLike: _ScalarKind(exact, widened),
-    ScaleBias: _ScalarKind(exact, widened),
-    FloatScaleBias: _ScalarKind(exact, _float_beside),
+    ScaleBias: _ScalarKind(exact, widened, is_scale_bias=True),
+    FloatScaleBias: _ScalarKind(exact, _float_beside, is_scale_bias=True),
 }
 
 
@@ -89,7 +93,8 @@ def _prepared(function: Callable[..., R]) -> Callable[..., R]:
     arrays = [key for key in kinds if key not in statics and key not in scalars]
     operands = [key for key in arrays if kinds[key] is Operand]
     optional = {key for key, hint in hints.items() if type(None) in get_args(hint)}
-    converters = dict.fromkeys(arrays, _array) | {key: _static(kinds[key]) for key in statics}
+    converters: dict[str, Callable[[str, Any], Any]] = {key: _operand if key in operands else _array for key in arrays}
+    converters |= {key: _static(kinds[key]) for key in statics}
     compiled = jax.jit(function, static_argnames=statics)
 
     def call(*args: Any, **kwargs: Any) -> R:
@@ -100,7 +105,8 @@ def _prepared(function: Callable[..., R]) -> Callable[..., R]:
             for key, convert in converters.items():
                 if given[key] is not None or key not in optional:
                     given[key] = convert(key, given[key])
-            given.update(_in_one_type({key: given[key] for key in operands}))
+            if operands:
+                given.update(_in_one_type({key: given[key] for key in operands}))
             if scalars:
                 first = next((given[key] for key in arrays if given[key] is not None), None)
                 dtype = given.get("dtype")
@@ -119,11 +125,20 @@ def _prepared(function: Callable[..., R]) -> Callable[..., R]:
 
 def _array(name: str, value: Any) -> Any:
     """`value` as JAX takes it without loss: an array, or a Python number, which stays weakly typed."""
-    if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
+    if _is_number(value):
         return value if isinstance(value, bool | float) else _fitting(name, value)
     given = array(name, value)
     _require_real(name, given.dtype)
     return given if given.dtype.itemsize < 8 or x64_enabled() else _narrowed(name, given)
+
+
+def _operand(name: str, value: Any) -> Any:
+    """As `_array`, but a Python number stays as it is until the type of the other operands is known."""
+    return value if _is_number(value) else _array(name, value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
 
 
 def _narrowed(name: str, given: Array | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -148,12 +163,15 @@ def _fitting(name: str, value: int) -> int:
 
 
 def _in_one_type(operands: dict[str, Any]) -> dict[str, Any]:
-    """The operands, Python numbers among them in the type of the first that has one."""
+    """The operands, Python numbers and what is weakly typed among them in the type of the first that has one."""
     dtypes = [operand.dtype for operand in operands.values() if _has_own_type(operand)]
+    weak = {key: x for key, x in operands.items() if x is not None and not _has_own_type(x)}
     if not dtypes:
-        return operands
-    numbers = {key: x for key, x in operands.items() if x is not None and not _has_own_type(x)}
-    return {key: _scalar(key, number, dtypes[0], exact, is_weak=False) for key, number in numbers.items()}
+        return {key: _array(key, x) for key, x in weak.items()}
+    return {
+        key: _in_dtype(key, x, dtypes[0]) if np.ndim(x) else _scalar(key, x, dtypes[0], exact, is_weak=False)
+        for key, x in weak.items()
+    }
 
 
 def _has_own_type(operand: Any) -> bool:
@@ -164,10 +182,12 @@ def _scalars(name: str, value: Any, kind: _ScalarKind, dtype: Any, *, is_weak: b
     """A number, or the two of a ScaleBias, as their kind has them beside an array of `dtype`."""
     if dtype is not None:
         dtype = kind.dtype(dtype)
-    if isinstance(value, ScaleBias):
-        numbers = zip(ScaleBias._fields, value, strict=True)
-        return ScaleBias(*(_scalar(f"{name}.{key}", x, dtype, kind.convert, is_weak=is_weak) for key, x in numbers))
-    return _scalar(name, value, dtype, kind.convert, is_weak=is_weak)
+    if not kind.is_scale_bias:
+        return _scalar(name, value, dtype, kind.convert, is_weak=is_weak)
+    if not isinstance(value, ScaleBias):
+        raise InvalidType(f"{name} must be a ScaleBias; got {shown(value)}")
+    numbers = zip(ScaleBias._fields, value, strict=True)
+    return ScaleBias(*(_scalar(f"{name}.{key}", x, dtype, kind.convert, is_weak=is_weak) for key, x in numbers))
 
 
 def _scalar(name: str, value: Any, dtype: Any, convert: Callable[..., Any], *, is_weak: bool) -> Any:
@@ -181,14 +201,22 @@ def _scalar(name: str, value: Any, dtype: Any, convert: Callable[..., Any], *, i
         default = _default_dtype(value)
         with prefixed(name, " "):
             converted = convert(value, default if dtype is None else dtype)
-        return value if is_weak and type(value) in (int, float) and converted.dtype == default else converted
+        is_same = converted is not None and converted.dtype == default
+        return value if is_weak and type(value) in (int, float) and is_same else converted
     value = _array(name, value)
     if value.ndim != 0:
         raise InvalidDesc(f"{name} must be a scalar; got shape {value.shape}")
-    if dtype is None or value.dtype == dtype:
+    return value if dtype is None else _in_dtype(name, value, dtype)
+
+
+def _in_dtype(name: str, value: Any, dtype: Any) -> Any:
+    """An array whose numbers are not known in `dtype`, which has them all, or may round what is weakly typed."""
+    if value.dtype == dtype:
         return value
-    if value.weak_type and dtype in FLOATS:
-        return value.astype(dtype)
+    if dtype in FLOATS:
+        is_narrower = value.dtype in FLOATS and value.dtype.itemsize < dtype.itemsize
+        if is_narrower or getattr(value, "weak_type", False):
+            return value.astype(dtype)
     raise InvalidType(
         f"{name} must be of {dtype}, or a Python number that is known while tracing; got an array of {value.dtype}"
     )
@@ -325,13 +353,11 @@ def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: Arr
 def broadcast(**arrays: Array) -> tuple[Array, ...]:
     """The arrays in the one shape that all of them can be repeated to, as NumPy has it."""
     shapes = [given.shape for given in arrays.values()]
-    if all(shape == shapes[0] for shape in shapes):
-        return tuple(arrays.values())
     try:
         shape = jnp.broadcast_shapes(*shapes)
     except ValueError:
         raise InvalidDesc(f"{listed(arrays)} must have shapes that broadcast; got {listed(shapes)}") from None
-    return tuple(jnp.broadcast_to(given, shape) for given in arrays.values())
+    return sharded_alike(*(jnp.broadcast_to(given, shape) for given in arrays.values()))
 
 
 def require_rank(name: str, given: Array, lowest: int) -> None:

@@ -23,26 +23,35 @@ def exact(value: Any, dtype: np.dtype[Any]) -> np.generic:
     if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 and value.dtype == dtype:
         return np.asarray(value).reshape(1)[0]  # type: ignore[no-any-return]  # with every bit of a NaN
     number = _python_number(value)
-    return _rounded(number, dtype) if dtype in FLOATS else _equal(number, dtype, value)
+    return _rounded(number, dtype) if dtype in FLOATS else _equal(number, dtype, number)
 
 
 def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
     """`value` as a scalar of `dtype`, without its fraction if that is an integer type."""
     number = _python_number(value)
     if dtype in INTEGERS and -(2**64) < number < 2**64:
-        return _equal(int(number), dtype, value)
+        return _equal(int(number), dtype, number)
     return exact(value, dtype)
 
 
-def rounded(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """`value` as a cast has it in `dtype`: without its fraction, or as the nearest float, which may be infinite."""
+def lower_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
+    """`value` as a cast has it in `dtype`; None where it is below all integers of that type, and limits nothing.
+
+    Most such bounds are what programs give for "no limit", -FLT_MAX or infinity. One that leaves no integer is refused.
+    """
+    return None if dtype in INTEGERS and _python_number(value) < np.iinfo(dtype).min else _cast(value, dtype)
+
+
+def upper_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
+    """As `lower_bound`, where it is above all integers."""
+    return None if dtype in INTEGERS and _python_number(value) > np.iinfo(dtype).max else _cast(value, dtype)
+
+
+def _cast(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """`value` without its fraction, or as the nearest float, which may be infinite."""
     if dtype not in FLOATS:
         return truncated(value, dtype)
-    if isinstance(value, np.generic):
-        with np.errstate(over="ignore"):
-            nearest: np.generic = value.astype(dtype)
-            return nearest
-    return exact(value, dtype)
+    return _nearest(_python_number(value), dtype)
 
 
 def _python_number(value: Any) -> Any:
@@ -54,15 +63,20 @@ def _python_number(value: Any) -> Any:
 
 
 def _rounded(number: Any, dtype: np.dtype[Any]) -> np.generic:
+    rounded = _nearest(number, dtype)
+    if math.isinf(rounded) and not math.isinf(number):
+        raise InvalidDesc(f"must fit {dtype.name}; got {shown(number)}")
+    return rounded
+
+
+def _nearest(number: Any, dtype: np.dtype[Any]) -> np.generic:
     try:
         double = np.float64(number)
     except OverflowError:  # an int beyond 2**1024
         raise InvalidDesc(f"must fit {dtype.name}; got {shown(number)}") from None
     with np.errstate(over="ignore"):
-        rounded: np.generic = double.astype(dtype)
-    if math.isinf(rounded) and not math.isinf(double):
-        raise InvalidDesc(f"must fit {dtype.name}; got {shown(number)}")
-    return rounded
+        nearest: np.generic = double.astype(dtype)
+        return nearest
 
 
 def _equal(number: Any, dtype: np.dtype[Any], given: Any) -> np.generic:

@@ -26,6 +26,16 @@ def sharded_like(x: Array, new: Array) -> Array:
     return cast(Array, jax.sharding.reshard(new, _sharding(jax.typeof(x).sharding.mesh, axes)))
 
 
+def sharded_alike(*arrays: Array) -> tuple[Array, ...]:
+    """Arrays of one shape, each dimension sharded on an explicit mesh as by the first of them that shards it."""
+    every = [dimension_axes(x) for x in arrays]
+    if all(axes == every[0] for axes in every):
+        return arrays
+    mesh = next(jax.typeof(x).sharding.mesh for x, axes in zip(arrays, every, strict=True) if any(axes))
+    merged = _sharding(mesh, [next(filter(None, axes), None) for axes in zip(*every, strict=True)])
+    return tuple(jax.sharding.reshard(x, merged) for x in arrays)
+
+
 def partitioned(
     function: Callable[..., R], operands: Sequence[tuple[Array, Sequence[MeshAxes]]], *results: Sequence[MeshAxes]
 ) -> R:

@@ -12,8 +12,10 @@ from helpers import assert_same_bits, assert_within_units, random_array, random_
 from numpy.typing import NDArray
 
 import dmljax
-from dmljax import AxisDirection, DataType, TensorDesc
+from dmljax import AxisDirection, DataType, ScaleBias, TensorDesc
+from dmljax._families import ScaledUnary
 from dmljax._members import Tensor
+from dmljax._types import FLOAT
 from dmljax.ops.activation import AxesActivation, RowActivation
 
 Arrays = dict[str, NDArray[Any]]
@@ -249,7 +251,11 @@ def same_type_case(name: str, case: elementwise.Elementwise) -> Case:
         sizes = ones(rank, 4, 6) if is_row else ones(rank, 2, 3, 4)
         own = {case.output: TensorDesc(types[case.output], sizes)} if has_own_output else {}
         axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if has_axes else {}
-        return case.desc(name, types[case.tensors[0]], sizes, **own, **axes)
+        data_type = types[case.tensors[0]]
+        # Changes no number, not even a zero; what a ScaleBias does is seen in tests/ops.
+        is_scaled = issubclass(operator, ScaledUnary) and not case.is_exact and data_type in FLOAT
+        scale_bias = {"scale_bias": ScaleBias(1.0, -0.0)} if is_scaled else {}
+        return case.desc(name, data_type, sizes, **own, **axes, **scale_bias)
 
     def oracle(desc: Any, **inputs: Any) -> Any:
         attributes = {

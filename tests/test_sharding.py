@@ -42,6 +42,18 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (CUBE.astype(jnp.bfloat16), small(8, 8, 1)),
     ),
     "argmax": (lambda x: dmljax.argmax(x, axes=(0, 2)), (CUBE,)),
+    "element_wise_divide": (dmljax.element_wise_divide, (CUBE, CUBE[::-1] + 1)),
+    "element_wise_divide, a number": (lambda x: dmljax.element_wise_divide(x, 3.0), (CUBE,)),
+    "element_wise_max, a row": (dmljax.element_wise_max, (CUBE, VALUES / 8)),
+    "element_wise_modulus_floor, a matrix": (dmljax.element_wise_modulus_floor, (CUBE[0] - 0.5, CUBE)),
+    "element_wise_if": (dmljax.element_wise_if, (CUBE > 0.5, CUBE, VALUES)),
+    "element_wise_pow": (dmljax.element_wise_pow, (small(8, 16, 8), small(8))),
+    "element_wise_clip": (lambda x: dmljax.element_wise_clip(x, 0.2, 0.7), (CUBE,)),
+    "element_wise_quantize_linear": (dmljax.element_wise_quantize_linear, (CUBE, (VALUES + 1) / 8)),
+    "activation_softmax1": (
+        lambda x: dmljax.activation_softmax1(x, axes=(0, 2)),
+        (np.where(small(8, 16, 8) > 0, 0, -np.inf).astype(np.float32),),
+    ),
     "argmin": (lambda x: dmljax.argmin(x, axes=1), (CUBE,)),
 }
 

@@ -338,8 +338,9 @@ def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
 def _softplus(x: Array, steepness: Array) -> Array:
     steep, low = elementary.exact_product(x, steepness)
     tiny = elementary.times_tiny_exp(1 / steepness, steep, low)
-    usual = elementary.quotient(elementary.softplus(steep, low), steepness)
-    return jnp.where(steep < elementary.TINY, tiny, jnp.where(steep > 100, x, usual))
+    is_line = steep > 100
+    usual = elementary.quotient(elementary.softplus(jnp.where(is_line, jnp.zeros_like(x), steep), low), steepness)
+    return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, x, usual))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,8 +377,9 @@ def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: Flo
 def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
     steep, low = elementary.exact_product(x, beta)
     tiny = elementary.times_tiny_exp(alpha, steep, low)
-    usual = alpha * elementary.softplus(steep, low)
-    return jnp.where(steep < elementary.TINY, tiny, jnp.where(jnp.isinf(steep), alpha * beta * x, usual))
+    is_line = jnp.isinf(steep)
+    usual = alpha * elementary.softplus(jnp.where(is_line, jnp.zeros_like(x), steep), low)
+    return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, alpha * beta * x, usual))
 
 
 class ActivationParametricSoftplusDesc(

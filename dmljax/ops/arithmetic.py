@@ -17,6 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from dmljax import _elementary as elementary
+from dmljax._checks import listed
 from dmljax._errors import InvalidDesc
 from dmljax._families import (
     FLOAT_SINCE_1_0,
@@ -66,6 +67,7 @@ from dmljax._operator import (
 from dmljax._scalars import ScaleBias
 from dmljax._types import (
     FLOAT,
+    FLOATS,
     INTEGER_32,
     INTEGER_64,
     INTEGERS,
@@ -112,7 +114,9 @@ def element_wise_add1(a: Operand, b: Operand, *, fused_activation: Operator | No
     if fused_activation is None:
         return a + b
     if not isinstance(fused_activation, Activation) or fused_activation.tensors():
-        raise InvalidDesc(f"fused_activation must be an activation without tensors; got {fused_activation}")
+        tensors = fused_activation.tensors()
+        given = f"{fused_activation.type} with {listed(tensors)}" if tensors else fused_activation.type
+        raise InvalidDesc(f"fused_activation must be an activation without tensors; got {given}")
     fused: Array = fused_activation.lower(input=a + b)
     return fused
 
@@ -269,11 +273,16 @@ def _remainder_jvp(function: Callable[..., Array], primals: Any, tangents: Any) 
     """Both remainders are `a` less a whole number of `b`, which does not change with either."""
     (a, b), (a_tangent, b_tangent) = primals, tangents
     remainder = function(a, b)
-    return remainder, a_tangent - jnp.round(elementary.quotient(a - remainder, b)) * b_tangent
+    tangent = jnp.zeros_like(remainder)
+    if type(a_tangent) is not SymbolicZero:
+        tangent += a_tangent
+    if type(b_tangent) is not SymbolicZero:  # the number of times may be infinite
+        tangent -= jnp.round(elementary.quotient(a - remainder, b)) * b_tangent
+    return remainder, tangent
 
 
-_remainder.defjvp(partial(_remainder_jvp, _remainder))
-_floor_remainder.defjvp(partial(_remainder_jvp, _floor_remainder))
+_remainder.defjvp(partial(_remainder_jvp, _remainder), symbolic_zeros=True)
+_floor_remainder.defjvp(partial(_remainder_jvp, _floor_remainder), symbolic_zeros=True)
 
 
 # Means, squares, extremes, angles
@@ -408,12 +417,14 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
     base, exponent = broadcast(input=number_array("input", input), exponent=number_array("exponent", exponent))
     dtype = base.dtype
     base = scaled(base, scale_bias)
+    if exponent.dtype in FLOATS and exponent.weak_type:
+        exponent = exponent.astype(base.dtype if dtype in FLOATS else np.float32)
     if dtype in INTEGERS and exponent.dtype in INTEGERS:
         return _integer_power(base, exponent)
     if dtype in INTEGERS:
         return _truncated_power(base, exponent)
     if exponent.dtype in INTEGERS:
-        return _whole_power(base, exponent).astype(dtype)
+        return _whole_power(base, exponent.astype(_at_least_32_bits(exponent.dtype))).astype(dtype)
     wide = np.promote_types(base.dtype, widened(exponent.dtype))
     return _power(base.astype(wide), exponent.astype(wide)).astype(dtype)
 
@@ -479,10 +490,8 @@ def _power(base: Array, exponent: Array) -> Array:
 
 @jax.custom_jvp
 def _whole_power(base: Array, exponent: Array) -> Array:
-    """The power of floats to integers, those of 32 bits or more in two parts that a float can hold."""
+    """The power of floats to integers of 32 bits or more, in two parts that a float can hold."""
     is_odd = (exponent & 1) == 1
-    if exponent.dtype.itemsize < 4:
-        return _with_sign(_positive_power(base, exponent.astype(base.dtype)), base, is_odd)
     low = lax.rem(exponent, jnp.full((), 256, exponent.dtype))
     high_power, low_power = (_positive_power(base, part.astype(base.dtype)) for part in (exponent - low, low))
     return _with_sign(high_power * low_power, base, is_odd)
@@ -494,12 +503,27 @@ def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> t
     power = function(base, exponent)
     tangent = jnp.zeros_like(power)
     if type(base_tangent) is not SymbolicZero:
-        slope = exponent.astype(base.dtype) * function(base, exponent - 1)
-        tangent += jnp.where(exponent == 0, jnp.zeros_like(slope), slope) * base_tangent
+        is_constant = exponent == 0
+        less = jnp.where(is_constant, jnp.ones_like(exponent), _one_less(exponent))
+        slope = exponent.astype(base.dtype) * function(base, less)
+        tangent += jnp.where(is_constant, jnp.zeros_like(slope), slope) * base_tangent
     if type(exponent_tangent) is not SymbolicZero:
-        slope = power * jnp.log(base)
-        tangent += jnp.where(power == 0, jnp.zeros_like(slope), slope) * exponent_tangent
+        is_zero = power == 0
+        slope = power * jnp.log(jnp.where(is_zero, jnp.ones_like(base), base))
+        tangent += jnp.where(is_zero, jnp.zeros_like(slope), slope) * exponent_tangent
     return power, tangent
+
+
+def _at_least_32_bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
+
+
+def _one_less(exponent: Array) -> Array:
+    if exponent.dtype in FLOATS:
+        return exponent - 1
+    # Below the smallest comes an odd one, whose powers are -1, 0, 1 and infinities, as are those of the next odd one.
+    smallest = np.iinfo(exponent.dtype).min
+    return jnp.where(exponent == smallest, jnp.full_like(exponent, smallest + 1), exponent - 1)
 
 
 _power.defjvp(partial(_power_jvp, _power), symbolic_zeros=True)

@@ -1,6 +1,6 @@
 """Operators that keep elements within bounds: ELEMENT_WISE_CLIP, CLIP1, their gradients, and ELEMENT_WISE_THRESHOLD.
 
-An element that is kept has every bit, NaN and subnormals included; a bound that is NaN does not bound.
+An element that is kept has every bit, NaN and subnormals included; a bound of floats that is NaN does not bound.
 """
 
 from collections.abc import Iterator
@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmljax._errors import InvalidDesc, prefixed
-from dmljax._families import Gradient, ScaledUnary, gradient, min_max_type_rule, unary
+from dmljax._errors import InvalidDesc
+from dmljax._families import Gradient, ScaledUnary, gradient, unary
 from dmljax._floats import greater_equal, selected
-from dmljax._function import Operand, RoundedScalarLike, number_array, operands, operator_function
+from dmljax._function import LowerBoundLike, Operand, UpperBoundLike, number_array, operands, operator_function
 from dmljax._operator import (
     FL_1_0,
     FL_2_1,
@@ -28,8 +27,8 @@ from dmljax._operator import (
     ScalarUnion,
     ValueType,
 )
-from dmljax._scalars import Scalar, ScaleBias, rounded
-from dmljax._types import FLOAT, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel
+from dmljax._scalars import ScaleBias, lower_bound, upper_bound
+from dmljax._types import FLOAT, INTEGER_64, UP_TO_32_BIT, FeatureLevel
 from dmljax.ops.elementary import scaled
 
 # CLIP and CLIP1
@@ -38,15 +37,15 @@ from dmljax.ops.elementary import scaled
 @operator_function
 def element_wise_clip(
     input: ArrayLike,
-    min: RoundedScalarLike | None,
-    max: RoundedScalarLike | None,
+    min: LowerBoundLike | None,
+    max: UpperBoundLike | None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
     """The element, after the ScaleBias, if it is within `[min, max]`, otherwise the bound that it passes.
 
     Bounds are cast to the type of `input`, which drops their fraction where that is an integer type; without one, there
-    is no limit on its side, nor with one that is NaN. Where `min` is above `max`, `min` wins. NaN stays. At a bound the
-    gradient is 0.
+    is no limit on its side, nor with one that no element passes, -infinity or -1000 for int8. Where `min` is above
+    `max`, `min` wins. NaN stays, and as a bound it is none. At a bound the gradient is 0.
 
     >>> element_wise_clip(jnp.array([-3, 0, 3]), -1.5, 2.9).tolist()
     [-1, 0, 2]
@@ -59,8 +58,8 @@ def element_wise_clip(
 @operator_function
 def element_wise_clip1(
     input: ArrayLike,
-    min: RoundedScalarLike | None,
-    max: RoundedScalarLike | None,
+    min: LowerBoundLike | None,
+    max: UpperBoundLike | None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
     """As `element_wise_clip`; the descriptor has bounds of the tensors' own type, where the other's are FLOAT.
@@ -91,31 +90,23 @@ def _at_least(x: Array, bound: Any) -> Array:
     return selected(greater_equal(bound, x), bound, x)
 
 
-# The page casts a FLOAT to the tensors' type, and is silent on one that has no place there. Most are what programs give
-# for "no limit", -FLT_MAX or infinity, and so they are read; others would ask for what the type cannot hold.
+# The page casts a FLOAT to the tensors' type, and is silent on one that has no place there: the functions take it as no
+# limit where it is one for no element, and refuse it otherwise.
 
 
-def _limit(number: Scalar, dtype: Any, *, is_lower: bool) -> Any:
-    """A FLOAT bound in a tensor's type, None where it limits nothing; refused where no element is within."""
-    if dtype in INTEGERS:
-        limits = np.iinfo(dtype)
-        value = number.item.item()
-        if value < limits.min if is_lower else value > limits.max:
-            return None
-    with prefixed("Min" if is_lower else "Max", " "):
-        return rounded(number.item, dtype)
+def _bound_rules(desc: Any) -> Iterator[str]:
+    for field, bound in (("min", lower_bound), ("max", upper_bound)):
+        if hasattr(desc, field):
+            try:
+                bound(getattr(desc, field).item, desc.input.dtype)
+            except InvalidDesc as error:
+                yield f"{desc.member(field).name} {error}"
 
 
-def _limits(desc: Any) -> dict[str, Any]:
-    fields = [field for field in ("min", "max") if hasattr(desc, field)]
-    return {field: _limit(getattr(desc, field), desc.input.dtype, is_lower=field == "min") for field in fields}
-
-
-def _limit_rules(desc: Any) -> Iterator[str]:
-    try:
-        _limits(desc)
-    except InvalidDesc as error:
-        yield str(error)
+def _bound_type_rule(desc: Any) -> Iterator[str]:
+    (output,) = desc.tensors(is_input=False).values()
+    if desc.min_max_data_type is not output.data_type:
+        yield f"MinMaxDataType must be {output.data_type.name}; got {desc.min_max_data_type.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +130,7 @@ class ElementWiseClipDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP", fu
         - Min and Max, where InputTensor.DataType is an integer, leave something of that type between them.
         """
         yield from super().broken_rules(feature_level)
-        yield from _limit_rules(self)
-
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | _limits(self)
+        yield from _bound_rules(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +150,7 @@ class ElementWiseClip1Desc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP1", 
         - MinMaxDataType is OutputTensor.DataType.
         """
         yield from super().broken_rules(feature_level)
-        yield from min_max_type_rule(self)
+        yield from _bound_type_rule(self)
 
 
 # CLIP_GRAD and CLIP_GRAD1
@@ -170,7 +158,7 @@ class ElementWiseClip1Desc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP1", 
 
 @operator_function
 def element_wise_clip_grad(
-    input: Operand, input_gradient: Operand, min: RoundedScalarLike | None, max: RoundedScalarLike | None
+    input: Operand, input_gradient: Operand, min: LowerBoundLike | None, max: UpperBoundLike | None
 ) -> Array:
     """The gradient where `input` is between the bounds, 0 at them and beyond: that of `element_wise_clip`.
 
@@ -182,7 +170,7 @@ def element_wise_clip_grad(
 
 @operator_function
 def element_wise_clip_grad1(
-    input: Operand, input_gradient: Operand, min: RoundedScalarLike | None, max: RoundedScalarLike | None
+    input: Operand, input_gradient: Operand, min: LowerBoundLike | None, max: UpperBoundLike | None
 ) -> Array:
     """As `element_wise_clip_grad`; the descriptor has bounds of the tensors' own type, where the other's are FLOAT.
 
@@ -220,10 +208,7 @@ class ElementWiseClipGradDesc(Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GRA
         - Min and Max, where InputTensor.DataType is an integer, leave something of that type between them.
         """
         yield from super().broken_rules(feature_level)
-        yield from _limit_rules(self)
-
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | _limits(self)
+        yield from _bound_rules(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,16 +227,14 @@ class ElementWiseClipGrad1Desc(Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GR
         - MinMaxDataType is OutputGradientTensor.DataType.
         """
         yield from super().broken_rules(feature_level)
-        yield from min_max_type_rule(self)
+        yield from _bound_type_rule(self)
 
 
 # THRESHOLD
 
 
 @operator_function
-def element_wise_threshold(
-    input: ArrayLike, min: RoundedScalarLike | None, scale_bias: ScaleBias | None = None
-) -> Array:
+def element_wise_threshold(input: ArrayLike, min: LowerBoundLike | None, scale_bias: ScaleBias | None = None) -> Array:
     """The element, after the ScaleBias, or `min` where that is larger: `element_wise_clip` without an upper bound.
 
     >>> element_wise_threshold(jnp.array([-1.0, 0.5, jnp.nan]), 0.25).tolist()
@@ -281,7 +264,4 @@ class ElementWiseThresholdDesc(
         - Min, where InputTensor.DataType is an integer, is not above all of that type.
         """
         yield from super().broken_rules(feature_level)
-        yield from _limit_rules(self)
-
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | _limits(self)
+        yield from _bound_rules(self)

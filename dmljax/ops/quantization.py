@@ -167,13 +167,14 @@ def _zero_point_rule(desc: Any, feature_level: FeatureLevel) -> Iterator[str]:
 
 @operator_function
 def element_wise_dequantize_linear(input: Operand, scale: ArrayLike, zero_point: Operand | None = None) -> Array:
-    """`(input - zero_point) * scale`, in the type of `scale`; the difference is exact.
+    """`(input - zero_point) * scale`, in the type of `scale`, float32 of a Python number; the difference is exact.
 
     >>> element_wise_dequantize_linear(jnp.array([0, 255], "uint8"), jnp.array(0.5), 128).tolist()
     [-64.0, 63.5]
     """
     factor = float_array("scale", scale)
-    return _dequantized("", input, factor, zero_point).astype(factor.dtype)
+    dtype = np.float32 if factor.weak_type else factor.dtype
+    return _dequantized("", input, factor, zero_point).astype(dtype)
 
 
 def _dequantizing(ranks: range, input: frozenset[DataType], output: frozenset[DataType]) -> Table:

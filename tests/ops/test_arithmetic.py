@@ -140,10 +140,22 @@ def test_a_python_number_beside_float16_is_rounded_to_it(call: Any) -> None:
     assert_same_bits(result, np.array([0.1], np.float16))
 
 
-def test_a_weakly_typed_array_takes_the_type_of_the_other() -> None:
-    weak = jnp.asarray(2.0)
-    assert weak.weak_type
-    assert_same_bits(dmljax.element_wise_add(np.ones(1, np.float16), weak), np.array([3], np.float16))
+def test_a_weakly_typed_array_takes_the_type_of_the_other(call: Any) -> None:
+    for weak in (jnp.asarray(2.0), jnp.full((1,), 2.0), jnp.where(np.array([True]), 2.0, 0.0)):
+        assert weak.weak_type
+        assert_same_bits(call(dmljax.element_wise_add, np.ones(1, np.float16), weak), np.array([3], np.float16))
+        assert_same_bits(call(dmljax.element_wise_add, weak, np.ones(1, np.float16)), np.array([3], np.float16))
+    with pytest.raises(InvalidType, match="b must be of int8, or a Python number that is known while tracing; got an"):
+        dmljax.element_wise_add(np.ones(1, np.int8), jnp.full((1,), 2))
+
+
+def test_a_python_integer_fits_the_type_of_the_others_or_else_the_default_one() -> None:
+    highest = 2**32 - 1
+    assert dmljax.element_wise_bit_and(np.array([5], np.uint32), highest).tolist() == [5]
+    assert dmljax.element_wise_max(highest, np.array([5], np.uint32)).tolist() == [highest]
+    assert dmljax.element_wise_add(np.array([0.0], np.float32), 2**63).tolist() == [2.0**63]
+    with pytest.raises(InvalidDesc, match=r"^element_wise_add: a must fit int(32|64); got 9223372036854775808"):
+        dmljax.element_wise_add(2**63, 1)
 
 
 @needs_x64
@@ -609,30 +621,31 @@ def test_add1_without_an_activation_is_the_sum(call: Any) -> None:
 
 
 TENSOR = TensorDesc(FLOAT32, (1, 1, 2, 3))
+NO_TENSORS = "fused_activation must be an activation without tensors; got "
 NOT_FUSED: dict[str, tuple[dmljax.Operator, str, str, str]] = {
     "CLIP": (
         dmljax.ElementWiseClipDesc(input=TENSOR, output=TENSOR, min=0, max=1),
         "6_4",
         r"FusedActivation\.Type must be one that can be fused; got DML_OPERATOR_ELEMENT_WISE_CLIP",
-        "fused_activation must be an activation without tensors; got ElementWiseClipDesc",
+        NO_TENSORS + "DML_OPERATOR_ELEMENT_WISE_CLIP with input and output",
     ),
     "SOFTMAX": (
         dmljax.ActivationSoftmaxDesc(input=TENSOR, output=TENSOR),
         "6_4",
         r"FusedActivation\.Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
-        "fused_activation must be an activation without tensors; got ActivationSoftmaxDesc",
+        NO_TENSORS + "DML_OPERATOR_ACTIVATION_SOFTMAX with input and output",
     ),
     "RELU with tensors": (
         dmljax.ActivationReluDesc(input=TENSOR, output=TENSOR),
         "6_4",
         r"FusedActivation\.InputTensor must not be given; got FLOAT32 \{1,1,2,3\}",
-        "fused_activation must be an activation without tensors; got ActivationReluDesc",
+        NO_TENSORS + "DML_OPERATOR_ACTIVATION_RELU with ",
     ),
     "RELU with an output": (
         dmljax.ActivationReluDesc(output=TENSOR),
         "6_4",
         r"FusedActivation\.OutputTensor must not be given; got FLOAT32 \{1,1,2,3\}",
-        "fused_activation must be an activation without tensors; got ActivationReluDesc",
+        NO_TENSORS + "DML_OPERATOR_ACTIVATION_RELU with ",
     ),
     "GELU below its level": (
         activation("Gelu"),

@@ -111,23 +111,41 @@ def test_the_scale_bias_comes_before_the_bounds(call: Any) -> None:
     assert call(dmljax.element_wise_clip1, wraps, min=0, max=5, scale_bias=ScaleBias(3, 1)).tolist() == [4, 0, 0]
 
 
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_bound_that_no_element_passes_is_none(call: Any, clip: Any) -> None:
+    integers = np.array([-128, 0, 127], np.int8)
+    for lowest, highest in ((-1000, 1000.5), (-INF, INF), (np.float32(-3e38), np.float32(3e38)), (-129, 10**400)):
+        assert call(clip, integers, min=lowest, max=highest).tolist() == integers.tolist()
+    assert call(clip, integers, min=-1000, max=50).tolist() == [-128, 0, 50]
+    halves = np.array([-INF, -65504, 65504, INF], np.float16)
+    assert_same_bits(call(clip, halves, min=-1e30, max=1e30), halves)
+
+
+@pytest.mark.parametrize("gradient", [dmljax.element_wise_clip_grad, dmljax.element_wise_clip_grad1])
+def test_the_gradient_at_the_end_of_a_type_is_not_that_at_a_bound(call: Any, gradient: Any) -> None:
+    ends, upper = np.array([-128, 127], np.int8), np.array([3, 4], np.int8)
+    assert call(gradient, ends, upper, min=-1000, max=INF).tolist() == [3, 4]
+    assert call(gradient, ends, upper, min=-128, max=127).tolist() == [0, 0]
+
+
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a bound beyond the integers": (
         {"min": 300},
         InvalidDesc,
         r"min must be a whole number in \[-128, 127\] to fit int8; got 300",
     ),
-    "an infinite bound beside integers": (
-        {"max": INF},
+    "a bound that no integer reaches": (
+        {"max": -INF},
         InvalidDesc,
-        r"max must be a whole number in \[-128, 127\] to fit int8; got inf",
+        r"max must be a whole number in \[-128, 127\] to fit int8; got -inf",
     ),
     "a bound that is NaN beside integers": ({"min": NAN}, InvalidDesc, r"min must be a whole number in .*; got nan"),
-    "a number beyond float16": (
-        {"input": np.ones(2, np.float16), "max": 1e6},
+    "a number beyond all floats": (
+        {"input": np.ones(2, np.float32), "max": 10**400},
         InvalidDesc,
-        r"max must fit float16; got 1000000\.0",
+        "max must fit float32; got an int of 1329 bits",
     ),
+    "two numbers": ({"max": ScaleBias(1.0, 2.0)}, InvalidType, "max must be a JAX or NumPy array; got ScaleBias"),
     "several bounds": ({"min": np.ones(2, np.int8)}, InvalidDesc, r"min must be a scalar; got shape \(2,\)"),
     "a traced bound of another type": (
         {"min": jnp.ones((), jnp.int32)},

@@ -244,7 +244,8 @@ SCALE_BIAS_REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
         InvalidDesc,
         r"scale_bias\.scale must be a scalar; got shape \(2,\)",
     ),
-    "a tuple": (np.float32, (1.0, 0.0), InvalidType, "scale_bias must be a JAX or NumPy array; got tuple"),
+    "a tuple": (np.float32, (1.0, 0.0), InvalidType, r"scale_bias must be a ScaleBias; got \(1\.0, 0\.0\)"),
+    "one number": (np.float32, 2.0, InvalidType, r"scale_bias must be a ScaleBias; got 2\.0"),
     "text": (
         np.float32,
         ScaleBias("1", 0.0),
