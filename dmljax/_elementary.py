@@ -93,7 +93,7 @@ def quotient(a: Array, b: Array) -> Array:
     """`a / b`, rounded once.
 
     Where one number divides many, XLA multiplies them by its reciprocal, which is rounded too, or not even a normal
-    number. So it must not know: where `a` is NaN, that is the divisor.
+    number. So it must not know: where `a` is NaN, that is the divisor. `jax.linear_transpose` alone minds.
     """
     return lax.div(a, jnp.where(jnp.isnan(a), lax.stop_gradient(a), b))
 

@@ -98,6 +98,27 @@ def _distance(number: Array, zero: Array | None = None) -> Array:
     return jnp.where(is_above, distance, -distance)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Operator):
+    """What QUANTIZE_LINEAR and DEQUANTIZE_LINEAR share: a scale and a zero point for each element."""
+
+    input: Input
+    scale: Input
+    zero_point: OptionalInput = None
+    output: Output
+
+    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+        """The rules of both pages.
+
+        - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
+        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
+        """
+        yield from same_rank(self, "input", "scale", "zero_point", "output")
+        yield from same_sizes(self, "input", "scale", "zero_point", "output")
+        if self.zero_point is None and feature_level < FL_6_2:
+            yield f"ZeroPointTensor must be given below {FL_6_2}; got none"
+
+
 # QUANTIZE_LINEAR
 
 
@@ -122,16 +143,11 @@ def _quantizing(
     return rows(ranks, input=input, scale=scale, zero_point=output, output=output)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ElementWiseQuantizeLinearDesc(
-    Operator, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZE_LINEAR", function=element_wise_quantize_linear
+    Scaled, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZE_LINEAR", function=element_wise_quantize_linear
 ):
     """`DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_quantize_linear`."""
 
-    input: Input
-    scale: Input
-    zero_point: OptionalInput = None
-    output: Output
     support = {
         FL_1_0: _quantizing(RANK_4, ONLY_FLOAT32, ONLY_FLOAT32, UINT8),
         FL_2_1: _quantizing(RANK_4, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
@@ -143,23 +159,16 @@ class ElementWiseQuantizeLinearDesc(
         """The rules of the page.
 
         - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
+        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
         - ZeroPointTensor and OutputTensor have the same DataType.
         - ScaleTensor.DataType is FLOAT32 where that of InputTensor is INT32, otherwise that of InputTensor.
-        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
         """
-        yield from same_rank(self, "input", "scale", "zero_point", "output")
-        yield from same_sizes(self, "input", "scale", "zero_point", "output")
+        yield from super().broken_rules(feature_level)
         yield from same_type(self, "zero_point", "output")
         wanted = FLOAT32 if self.input.data_type is INT32 else self.input.data_type
         if self.scale.data_type is not wanted:
             beside = f"beside InputTensor.DataType {self.input.data_type.name}"
             yield f"ScaleTensor.DataType must be {wanted.name} {beside}; got {self.scale.data_type.name}"
-        yield from _zero_point_rule(self, feature_level)
-
-
-def _zero_point_rule(desc: Any, feature_level: FeatureLevel) -> Iterator[str]:
-    if desc.zero_point is None and feature_level < FL_6_2:
-        yield f"ZeroPointTensor must be given below {FL_6_2}; got none"
 
 
 # DEQUANTIZE_LINEAR
@@ -181,16 +190,11 @@ def _dequantizing(ranks: range, input: frozenset[DataType], output: frozenset[Da
     return rows(ranks, input=input, scale=output, zero_point=input, output=output)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ElementWiseDequantizeLinearDesc(
-    Operator, type="DML_OPERATOR_ELEMENT_WISE_DEQUANTIZE_LINEAR", function=element_wise_dequantize_linear
+    Scaled, type="DML_OPERATOR_ELEMENT_WISE_DEQUANTIZE_LINEAR", function=element_wise_dequantize_linear
 ):
     """`DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_dequantize_linear`."""
 
-    input: Input
-    scale: Input
-    zero_point: OptionalInput = None
-    output: Output
     support = {
         FL_1_0: _dequantizing(RANK_4, UINT8, ONLY_FLOAT32),
         FL_2_1: _dequantizing(RANK_4, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
@@ -202,15 +206,13 @@ class ElementWiseDequantizeLinearDesc(
         """The rules of the page.
 
         - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
+        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
         - InputTensor and ZeroPointTensor have the same DataType.
         - ScaleTensor and OutputTensor have the same DataType.
-        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
         """
-        yield from same_rank(self, "input", "scale", "zero_point", "output")
-        yield from same_sizes(self, "input", "scale", "zero_point", "output")
+        yield from super().broken_rules(feature_level)
         yield from same_type(self, "input", "zero_point")
         yield from same_type(self, "scale", "output")
-        yield from _zero_point_rule(self, feature_level)
 
 
 # QUANTIZED_LINEAR_ADD
