@@ -101,8 +101,8 @@ def copied(move: Move, floats: tuple[Array, ...], guide: Array) -> Array:
     """`move(floats, guide)`, where `move` does nothing with `floats` but copy elements; every bit survives.
 
     XLA on CPU selects and concatenates bfloat16 as float32, which quietens signalling NaN, so that bfloat16 is moved as
-    integers. Derivatives move in the floats' own type; `jax.linear_transpose` alone, which asks the function itself for
-    its transpose, finds none for bfloat16.
+    integers. (One subnormal bfloat16 that is repeated it makes zeros, whatever it is moved as.) Derivatives move in the
+    floats' own type; `jax.linear_transpose` alone, which asks the function itself for its transpose, finds none.
     """
     return _copied_as_bits(move, floats, guide) if floats[0].dtype == jnp.bfloat16 else move(floats, guide)
 

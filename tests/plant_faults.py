@@ -35,7 +35,7 @@ ON_ELEMENTARY, ON_ARITHMETIC, ON_CLIPPING = "ops/test_elementary.py", "ops/test_
 ON_LOGIC, ON_BITS, ON_QUANTIZATION = "ops/test_logic.py", "ops/test_bits.py", "ops/test_quantization.py"
 ON_INDEXING, ON_GENERATION = "ops/test_indexing.py", "ops/test_generation.py"
 ON_ACTIVATION, ON_REDUCTION = "ops/test_activation.py", "ops/test_reduction.py"
-ON_SHARDING, ON_FUSION = "test_sharding.py", "test_fusion.py"
+ON_SHARDING, ON_FUSION, ON_ACCURACY = "test_sharding.py", "test_fusion.py", "test_accuracy.py"
 ON_FUNCTION, ON_TENSOR, ON_OPERATOR, ON_EVERY = (
     "test_function.py",
     "test_tensor.py",
@@ -399,8 +399,8 @@ FAULTS = [
     Fault(
         "a number's type is not the operands'",
         "_function.py",
-        "_scalar(key, number, dtypes[0], exact, is_weak=False)",
-        "number",
+        "_scalar(key, x, dtypes[0], exact, is_weak=False)",
+        "x",
         ON_ARITHMETIC,
     ),
     Fault(
@@ -574,14 +574,14 @@ FAULTS = [
     Fault(
         "a large exponent is rounded to a float",
         ARITHMETIC,
-        "if exponent.dtype.itemsize < 4:",
-        "if True:",
+        "for part in (exponent - low, low)",
+        "for part in (exponent, 0 * low)",
         ON_ARITHMETIC,
     ),
     Fault(
         "the slope of a power is multiplied by a logarithm of 0",
         ARITHMETIC,
-        "jnp.where(power == 0, jnp.zeros_like(slope), slope) * exponent_tangent",
+        "jnp.where(is_zero, jnp.zeros_like(slope), slope) * exponent_tangent",
         "slope * exponent_tangent",
         ON_ARITHMETIC,
     ),
@@ -593,10 +593,10 @@ FAULTS = [
         ON_CLIPPING,
     ),
     Fault(
-        "a bound beyond the type is refused",
-        CLIPPING,
-        "if value < limits.min if is_lower else value > limits.max:",
-        "if False:",
+        "a lower bound beyond the type is refused",
+        "_scalars.py",
+        "None if dtype in INTEGERS and _python_number(value) < np.iinfo(dtype).min else _cast(value, dtype)",
+        "_cast(value, dtype)",
         ON_CLIPPING,
     ),
     Fault(
@@ -665,7 +665,7 @@ FAULTS = [
     Fault(
         "a zero point may always lack",
         QUANTIZATION,
-        "if desc.zero_point is None and feature_level < FL_6_2:",
+        "if self.zero_point is None and feature_level < FL_6_2:",
         "if False:",
         ON_QUANTIZATION,
     ),
@@ -721,7 +721,7 @@ FAULTS = [
     Fault(
         "a large softplus is infinite",
         ACTIVATION,
-        "jnp.where(steep > 100, x, usual)",
+        "jnp.where(is_line, x, usual)",
         "usual",
         ON_ACTIVATION,
     ),
@@ -745,6 +745,41 @@ FAULTS = [
         "if self.input.effective_rank > 2:",
         "if False:",
         ON_ACTIVATION,
+    ),
+    Fault(
+        "operands stay sharded as they are",
+        "_function.py",
+        "return sharded_alike(*(jnp.broadcast_to(given, shape) for given in arrays.values()))",
+        "return tuple(jnp.broadcast_to(given, shape) for given in arrays.values())",
+        ON_SHARDING,
+    ),
+    Fault(
+        "the derivative of a modulus counts times of a constant",
+        ARITHMETIC,
+        "_remainder.defjvp(partial(_remainder_jvp, _remainder), symbolic_zeros=True)",
+        "_remainder.defjvp(partial(_remainder_jvp, _remainder))",
+        ON_ACCURACY,
+    ),
+    Fault(
+        "below the smallest exponent comes the largest",
+        ARITHMETIC,
+        "jnp.where(exponent == smallest, jnp.full_like(exponent, smallest + 1), exponent - 1)",
+        "exponent - 1",
+        ON_ACCURACY,
+    ),
+    Fault(
+        "a tiny exponential is zero before it is multiplied",
+        "_elementary.py",
+        "_exp_times_power(x, low, 172) * shrink",
+        "exp(x, low) / shrink",
+        ON_ACCURACY,
+    ),
+    Fault(
+        "the slope of a hyperbolic tangent is out of range",
+        "_elementary.py",
+        "return 4 * shrunk / ((1 + shrunk) * (1 + shrunk))",
+        "return 1 / (cosh(x) * cosh(x))",
+        ON_ACCURACY,
     ),
 ]
 

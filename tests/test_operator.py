@@ -96,6 +96,8 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
         "axis_direction": st.sampled_from(AxisDirection),
         "value_data_type": st.sampled_from(list(DataType)[1:]),
         "value": st.just(1),
+        "min": st.integers(0, 7),  # numbers of 4 bits, too
+        "max": st.integers(0, 7),
         "min_max_data_type": st.sampled_from(list(DataType)[1:]),
         "scale_bias": st.none() | st.builds(dmljax.ScaleBias, small, small),
         "fused_activation": st.sampled_from(
