@@ -17,7 +17,6 @@ from typing import Any
 PROCESSES, DEVICES = 2, 4
 
 
-@functools.cache
 def outcomes(operators: tuple[str, ...]) -> dict[str, str]:
     """For each of the operators "as in one process", or what went wrong in the first process that saw it."""
     with socket.socket() as free:

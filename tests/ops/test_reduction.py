@@ -34,7 +34,7 @@ def test_nan_is_the_largest_and_the_smallest(call: Any) -> None:
         assert call(function, row, axes=0, axis_direction=DECREASING).tolist() == [4]
 
 
-@pytest.mark.parametrize("width", [16, 17, 33, 256, 257, 600])
+@pytest.mark.parametrize("width", [16, 17, 256, 257])
 @pytest.mark.parametrize("direction", AxisDirection)
 def test_wide_rows(lowering: str, width: int, direction: AxisDirection) -> None:
     # Rows of up to 16 are looked at element by element; of more, in parts that overlap at the end.
