@@ -119,10 +119,10 @@ def of_function(item: pytest.Item) -> str:
 
 
 def is_in_sample(item: pytest.Item, cases: int) -> bool:
-    """Whether `--sample` keeps one of the `cases` of a test: of many a quarter, unless all are wanted."""
+    """Whether `--sample` keeps one of the `cases` of a test: of many an eighth, unless all are wanted."""
     if item.get_closest_marker("transformation"):
         return item.callspec.params["operator"] in tried_operators(item.config)  # type: ignore[attr-defined]
-    return bool(cases < 8 or item.get_closest_marker("whole") or zlib.crc32(item.nodeid.encode()) % 4 == 0)
+    return bool(cases < 8 or item.get_closest_marker("whole") or zlib.crc32(item.nodeid.encode()) % 8 == 0)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
