@@ -464,7 +464,7 @@ FAULTS = [
         "_elementary.py",
         "jnp.where(jnp.isnan(a), lax.stop_gradient(a), b)",
         "b",
-        ON_ARITHMETIC,
+        ON_ACCURACY,
     ),
     Fault(
         "a ScaleBias rounds the product",
@@ -486,13 +486,6 @@ FAULTS = [
         "is_left = jnp.signbit(x)",
         "is_left = x < 0",
         ON_ARITHMETIC,
-    ),
-    Fault(
-        "the sign of a zero is lost before an exponential",
-        "_elementary.py",
-        "    return jnp.where(x == 0, x, value)  # -0 stays",
-        "    return value",
-        ON_ELEMENTARY,
     ),
     Fault(
         "the sign of NaN is NaN",
