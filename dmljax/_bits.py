@@ -144,7 +144,8 @@ def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
         found = _elements(bits._replace(begins=begins, begun=begun), shape, first_group)
         return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))
 
-    nothing = jnp.zeros((group_count, 32), jnp.uint32)
+    # Out of the words, so that inside shard_map it varies over the same axes of the mesh as what is found
+    nothing = jnp.broadcast_to(jnp.zeros_like(bits.begins)[:, None], (group_count, 32))
     return lax.while_loop(is_left, find, (jnp.uint32(0), nothing))[1]
 
 

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax._exact import exact_product, power_of_two, powers_of_two, with_slopes
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -21,15 +23,7 @@ def float32_function(x64: Callable[..., Array], derivative: Callable[..., Array]
     """Makes a function of one array float32's alone: float64 goes to `x64`, tangents are multiplied by `derivative`."""
 
     def decorated(function: F) -> F:
-        @jax.custom_jvp
-        def of_float32(x: Array) -> Array:
-            result: Array = function(x)
-            return result
-
-        @of_float32.defjvp
-        def _jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-            (x,), (tangent,) = primals, tangents
-            return of_float32(x), derivative(x) * tangent
+        of_float32 = with_slopes(function, lambda tangent, x: derivative(x) * tangent)
 
         def dispatched(x: Array) -> Array:
             result: Array = x64(x) if x.dtype == np.float64 else of_float32(x)
@@ -53,88 +47,43 @@ def _polynomial(x: Array, *coefficients: float) -> Array:
     return value
 
 
-# Sums and products with what rounding takes from them
-
-
-def exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """`a + b` rounded, and what rounding took from it; nothing where that is not finite."""
-    return _exact(_sum_error, a + b, a, b)
-
-
-def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """`a * b` rounded, and what rounding took from it; nothing where that is not finite."""
-    return _exact(_product_error, a * b, a, b)
-
-
-def _exact(error: Callable[..., Array], rounded: Array, a: Array, b: Array) -> tuple[Array, Array]:
-    low = lax.stop_gradient(error(rounded, a, b))
-    return rounded, jnp.where(jnp.isfinite(low), low, _constant(0, low))
-
-
-def _sum_error(total: Array, a: Array, b: Array) -> Array:
-    part = total - a
-    return (a - (total - part)) + (b - part)
-
-
-def _product_error(product: Array, a: Array, b: Array) -> Array:
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-
-
-def _halves(x: Array) -> tuple[Array, Array]:
-    """`x` as the sum of two numbers of half as many digits, whose products are exact."""
-    unsigned, low_bits = (np.uint32, 12) if x.dtype == np.float32 else (np.uint64, 27)
-    high_bits = np.array(-(2**low_bits) & np.iinfo(unsigned).max, unsigned)
-    high = lax.bitcast_convert_type(lax.bitcast_convert_type(x, unsigned) & high_bits, x.dtype)
-    return high, x - high
-
-
-def quotient(a: Array, b: Array) -> Array:
-    """`a / b`, rounded once.
-
-    Where one number divides many, XLA multiplies them by its reciprocal, which is rounded too, or not even a normal
-    number. So it must not know: where `a` is NaN, that is the divisor. `jax.linear_transpose` alone minds.
-    """
-    return lax.div(a, jnp.where(jnp.isnan(a), lax.stop_gradient(a), b))
-
-
-def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
-    """`x * factor + summand`, rounded as if once: to within one unit, however much of it cancels.
-
-    Where the product alone is infinite, so is the result.
-    """
-    product, low = exact_product(x, factor)
-    total, lower = exact_sum(product, summand)
-    return total + (low + lower)
-
-
 # Exponentials
 
 
 def exp(x: Array, low: Array | None = None) -> Array:
     """The exponential of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
-    return _exp_times_power(x, low, 0)
-
-
-def _exp_times_power(x: Array, low: Array | None, exponent: int) -> Array:
-    """The exponential times `2**exponent`, with which float32's is a normal number for longer."""
     if x.dtype == np.float64:
-        return lax.exp(x if low is None else x + low) * 2.0**exponent
-    return _float32_exp(x, jnp.zeros_like(x) if low is None else low, exponent)
+        return lax.exp(x if low is None else x + low)
+    exponent, mantissa = _exp_in_parts(x, jnp.zeros_like(x) if low is None else low, 0)
+    whole = exponent.astype(np.int32)
+    half = whole >> 1  # neither 2**128 nor 2**-127 is a normal number
+    return mantissa * power_of_two(half, np.float32) * power_of_two(whole - half, np.float32)
+
+
+def times_exp(factor: Array, x: Array, low: Array) -> Array:
+    """`factor` times the exponential of the exact sum of `x` and `low`, which may be beyond the range of float32.
+
+    The powers of 2 stand on both sides of the mantissa, so that what a derivative multiplies is a normal number, too.
+    """
+    if x.dtype == np.float64:
+        return factor * exp(x, low)
+    exponent, mantissa = _exp_in_parts(x, low, 128)
+    first, second, third = powers_of_two(exponent.astype(np.int32), np.float32)
+    return factor * first * mantissa * second * third
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _float32_exp(x: Array, low: Array, exponent: int) -> Array:
-    # Beyond, it is 0 or infinite, and so would be the powers of 2 that make it up.
-    x = jnp.clip(x, -126 - 0.6875 * exponent, 90)
-    own_exponent, reduced, square = _reduced(x, low)
-    return _scaled(1 + (reduced + square), own_exponent + exponent)
+def _exp_in_parts(x: Array, low: Array, beyond: int) -> tuple[Array, Array]:
+    """The exponential as the exponent of a power of 2 and what that multiplies, as far as `2**beyond` out of range."""
+    exponent, reduced, square = _reduced(jnp.clip(x, -126 - 0.6875 * beyond, 90 + 0.6875 * beyond), low)
+    # Of -infinity 0 itself, for an infinite factor makes NaN of that
+    return exponent, jnp.where(x == -jnp.inf, jnp.zeros_like(x), 1 + (reduced + square))
 
 
-@_float32_exp.defjvp
-def _float32_exp_jvp(exponent: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    value = _float32_exp(*primals, exponent)
-    return value, value * tangents[0]
+@_exp_in_parts.defjvp
+def _exp_in_parts_jvp(beyond: int, primals: Any, tangents: Any) -> Any:
+    exponent, mantissa = _exp_in_parts(*primals, beyond)
+    return (exponent, mantissa), (jnp.zeros_like(exponent), mantissa * tangents[0])
 
 
 def _reduced(x: Array, low: Array) -> tuple[Array, Array, Array]:
@@ -146,25 +95,22 @@ def _reduced(x: Array, low: Array) -> tuple[Array, Array, Array]:
     return exponent, reduced, reduced * reduced * curve
 
 
-def _scaled(x: Array, exponent: Array) -> Array:
-    """`x * 2**exponent`, in two steps, for neither 2**128 nor 2**-127 is a normal float32."""
-    whole = exponent.astype(np.int32)
-    half = whole >> 1
-    return x * _power_of_two(half) * _power_of_two(whole - half)
+def expm1(x: Array, low: Array | None = None) -> Array:
+    """exp(x) - 1 of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
+    if x.dtype == np.float64:
+        return lax.expm1(x if low is None else x + low)
+    return _expm1(x, jnp.zeros_like(x) if low is None else low)
 
 
-def _power_of_two(exponent: Array) -> Array:
-    return lax.bitcast_convert_type((exponent + 127) << 23, np.float32)
-
-
-@float32_function(lax.expm1, exp)
-def expm1(x: Array) -> Array:
-    """exp(x) - 1."""
-    exponent, reduced, square = _reduced(jnp.clip(x, -126, 90), jnp.zeros_like(x))
-    power = _power_of_two(jnp.clip(exponent, -100, 100).astype(np.int32))
+def _float32_expm1(x: Array, low: Array) -> Array:
+    exponent, reduced, square = _reduced(jnp.clip(x, -126, 90), low)
+    power = power_of_two(jnp.clip(exponent, -100, 100), np.float32)
     small = power * (reduced + square) + (power - 1)
-    value = jnp.where(jnp.abs(x) < 60, small, exp(x) - 1)
+    value = jnp.where(jnp.abs(x) < 60, small, exp(x, low) - 1)
     return jnp.where(x == 0, x, value)  # -0 stays
+
+
+_expm1 = with_slopes(_float32_expm1, *2 * [lambda t, x, low: t * exp(x, low)])
 
 
 @float32_function(lax.cosh, lambda x: sinh(x))  # type: ignore[has-type]
@@ -186,7 +132,7 @@ def sinh(x: Array) -> Array:
 
 def _hyperbolic_half(x: Array) -> Array:
     """exp(|x|) / 2, finite where that is."""
-    return _exp_times_power(jnp.abs(x), None, -1)
+    return times_exp(jnp.full_like(x, 0.5), jnp.abs(x), jnp.zeros_like(x))
 
 
 def _signed(magnitude: Array, x: Array) -> Array:
@@ -232,9 +178,7 @@ def times_tiny_exp(factor: Array, x: Array, low: Array) -> Array:
     """`factor` times the exponential of the exact sum of `x` and `low`, if `x` is below `TINY`."""
     is_tiny = x < TINY
     x, low = jnp.where(is_tiny, x, jnp.full_like(x, TINY)), jnp.where(is_tiny, low, jnp.zeros_like(low))
-    # The product may be a normal number where the exponential is none. Every product here is one if the result is.
-    shrink = np.array(2.0**-86, x.dtype)
-    return factor * shrink * _exp_times_power(x, low, 172) * shrink
+    return times_exp(factor, x, low)
 
 
 def softplus(x: Array, low: Array) -> Array:

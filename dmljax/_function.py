@@ -39,12 +39,25 @@ WideScalarLike = Annotated[ArrayLike, "a float of at least 32 bits; beside integ
 FloatScaleBias = Annotated[ScaleBias, "two floats of at least 32 bits"]
 
 
+def _modulo(value: Any, dtype: np.dtype[Any]) -> Any:
+    return value.astype(dtype)
+
+
+def _within(value: Any, dtype: np.dtype[Any]) -> Any:
+    own, limits = jnp.iinfo(value.dtype), jnp.iinfo(dtype)
+    return jnp.clip(value, max(own.min, limits.min), min(own.max, limits.max)).astype(dtype)
+
+
 class _ScalarKind(NamedTuple):
     """How a number is brought into a type, which may be another one than that of the arrays."""
 
     convert: Callable[[Any, Any], np.generic | None]
     dtype: Callable[[Any], np.dtype[Any]] = np.dtype
     is_scale_bias: bool = False  # two numbers
+    traced: Callable[[Any, np.dtype[Any]], Any] = _modulo  # a Python integer that is not known, as JAX itself takes it
+
+
+_EXACT = _ScalarKind(exact)
 
 
 def _float_beside(dtype: Any) -> np.dtype[Any]:
@@ -53,10 +66,10 @@ def _float_beside(dtype: Any) -> np.dtype[Any]:
 
 
 _SCALARS: dict[Any, _ScalarKind] = {
-    ScalarLike: _ScalarKind(exact),
+    ScalarLike: _EXACT,
     TruncatedScalarLike: _ScalarKind(truncated),
-    LowerBoundLike: _ScalarKind(lower_bound),
-    UpperBoundLike: _ScalarKind(upper_bound),
+    LowerBoundLike: _ScalarKind(lower_bound, traced=_within),
+    UpperBoundLike: _ScalarKind(upper_bound, traced=_within),
     FloatLike: _ScalarKind(exact, _float_beside),
     WideScalarLike: _ScalarKind(exact, widened),
     ScaleBias: _ScalarKind(exact, widened, is_scale_bias=True),
@@ -169,7 +182,7 @@ def _in_one_type(operands: dict[str, Any]) -> dict[str, Any]:
     if not dtypes:
         return {key: _array(key, x) for key, x in weak.items()}
     return {
-        key: _in_dtype(key, x, dtypes[0]) if np.ndim(x) else _scalar(key, x, dtypes[0], exact, is_weak=False)
+        key: _in_dtype(key, x, dtypes[0]) if np.ndim(x) else _scalar(key, x, dtypes[0], _EXACT, is_weak=False)
         for key, x in weak.items()
     }
 
@@ -183,40 +196,41 @@ def _scalars(name: str, value: Any, kind: _ScalarKind, dtype: Any, *, is_weak: b
     if dtype is not None:
         dtype = kind.dtype(dtype)
     if not kind.is_scale_bias:
-        return _scalar(name, value, dtype, kind.convert, is_weak=is_weak)
+        return _scalar(name, value, dtype, kind, is_weak=is_weak)
     if not isinstance(value, ScaleBias):
         raise InvalidType(f"{name} must be a ScaleBias; got {shown(value)}")
     numbers = zip(ScaleBias._fields, value, strict=True)
-    return ScaleBias(*(_scalar(f"{name}.{key}", x, dtype, kind.convert, is_weak=is_weak) for key, x in numbers))
+    return ScaleBias(*(_scalar(f"{name}.{key}", x, dtype, kind, is_weak=is_weak) for key, x in numbers))
 
 
-def _scalar(name: str, value: Any, dtype: Any, convert: Callable[..., Any], *, is_weak: bool) -> Any:
+def _scalar(name: str, value: Any, dtype: Any, kind: _ScalarKind, *, is_weak: bool) -> Any:
     """`value` in `dtype`, or in the type that JAX gives it where `dtype` is None.
 
     The value of a Python or NumPy number is known, so that it can be checked. That of a JAX array is not looked at:
-    it has `dtype` already, or is a Python number that a transformation traced, which a floating type may round.
+    it has `dtype` already, or is a Python number that a transformation traced, which JAX rounds or takes modulo a type.
     A Python number beside nothing, or beside what is weakly typed, stays so: a mask does not widen what it is added to.
     """
     if isinstance(value, bool | int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         default = _default_dtype(value)
         with prefixed(name, " "):
-            converted = convert(value, default if dtype is None else dtype)
+            converted = kind.convert(value, default if dtype is None else dtype)
         is_same = converted is not None and converted.dtype == default
         return value if is_weak and type(value) in (int, float) and is_same else converted
     value = _array(name, value)
     if value.ndim != 0:
         raise InvalidDesc(f"{name} must be a scalar; got shape {value.shape}")
-    return value if dtype is None else _in_dtype(name, value, dtype)
+    return value if dtype is None else _in_dtype(name, value, dtype, kind)
 
 
-def _in_dtype(name: str, value: Any, dtype: Any) -> Any:
-    """An array whose numbers are not known in `dtype`, which has them all, or may round what is weakly typed."""
+def _in_dtype(name: str, value: Any, dtype: Any, kind: _ScalarKind = _EXACT) -> Any:
+    """An array whose numbers are not known in `dtype`: that has them all, or the array is weakly typed."""
     if value.dtype == dtype:
         return value
-    if dtype in FLOATS:
-        is_narrower = value.dtype in FLOATS and value.dtype.itemsize < dtype.itemsize
-        if is_narrower or getattr(value, "weak_type", False):
-            return value.astype(dtype)
+    is_weak = getattr(value, "weak_type", False)
+    if dtype in FLOATS and (is_weak or (value.dtype in FLOATS and value.dtype.itemsize < dtype.itemsize)):
+        return value.astype(dtype)
+    if dtype in INTEGERS and is_weak and value.dtype in INTEGERS:
+        return kind.traced(value, dtype)
     raise InvalidType(
         f"{name} must be of {dtype}, or a Python number that is known while tracing; got an array of {value.dtype}"
     )

@@ -7,6 +7,7 @@ Functions have the page's typical values as defaults.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,18 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import _elementary as elementary
-from dmljax._axes import extreme_position, positions_along, sum_along
+from dmljax._axes import extreme_position, linear_sum_along, positions_along, spread_along, sum_along
+from dmljax._exact import (
+    exact_product,
+    exact_quotient,
+    exact_sum,
+    in_memory,
+    multiply_add,
+    product,
+    quotient,
+    triple_product,
+    with_slopes,
+)
 from dmljax._families import ACTIVATION_SINCE_1_0, Activation, Gradient, Unary, alike, fitting, gradient, unary
 from dmljax._floats import greater, greater_equal, is_nan, maximum, minimum, selected
 from dmljax._function import (
@@ -53,10 +65,10 @@ from dmljax._tensor import braced
 from dmljax._types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
 
 
-def _below_zero(function: Callable[[Array], Array], x: Array, *, with_zero: bool = False) -> Array:
-    """`x`, and where it is negative (or zero) the function of it, which sees no others: those could make NaN."""
+def _below_zero(function: Callable[[Array], Array], x: Array) -> Array:
+    """`x`, and where it is negative the function of it, which sees no others: those could make NaN."""
     zero = jnp.zeros((), x.dtype)
-    is_below = greater_equal(zero, x) if with_zero else greater(zero, x)
+    is_below = greater(zero, x)
     return selected(is_below, function(jnp.where(is_below, x, zero)), x)
 
 
@@ -287,13 +299,35 @@ def activation_celu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
     [-0.5, 0.0, 2.0]
     """
 
-    def lower_part(x: Array, alpha: Array) -> Array:
-        zero = jnp.zeros((), x.dtype)
-        is_flat = alpha == 0
-        curve = alpha * elementary.expm1(elementary.quotient(x, jnp.where(is_flat, jnp.ones_like(alpha), alpha)))
-        return jnp.where(is_flat, zero, minimum(curve, zero))
+    return of_floats(lambda x, alpha: _below_zero(lambda x: _lower_celu(x, alpha), x), alpha, input=input)
 
-    return of_floats(lambda x, alpha: _below_zero(lambda x: lower_part(x, alpha), x), alpha, input=input)
+
+def _lower_celu_value(x: Array, alpha: Array) -> Array:
+    """`min(0, alpha * (exp(x / alpha) - 1))`, where `x` is not above zero."""
+    ratio, low = exact_quotient(x, alpha)
+    # Where the quotient may be subnormal, and where the exponential alone may be infinite
+    near, far = x * (1 + ratio / 2), elementary.times_exp(alpha, ratio, low)
+    curve = jnp.where(jnp.abs(ratio) < 2**-12, near, alpha * elementary.expm1(ratio, low))
+    curve = minimum(jnp.where(ratio > 60, far, curve), jnp.zeros_like(x))
+    return jnp.where(alpha == 0, jnp.zeros_like(x), curve)
+
+
+def _lower_celu_slope(x: Array, alpha: Array) -> Array:
+    return jnp.where(alpha == 0, jnp.zeros_like(x), elementary.exp(*exact_quotient(x, alpha)))
+
+
+def _lower_celu_slope_in_alpha(x: Array, alpha: Array) -> Array:
+    """`(1 - ratio) * exp(ratio) - 1`, whose product is 0 where the ratio is infinite."""
+    ratio = jnp.maximum(quotient(x, alpha), -200)
+    slope = elementary.expm1(ratio) - ratio * elementary.exp(ratio)
+    return jnp.where(alpha == 0, jnp.zeros_like(x), slope)
+
+
+_lower_celu = with_slopes(
+    _lower_celu_value,
+    lambda tangent, *given: tangent * _lower_celu_slope(*given),
+    lambda tangent, *given: tangent * _lower_celu_slope_in_alpha(*given),
+)
 
 
 class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", function=activation_celu):
@@ -311,7 +345,10 @@ def activation_scaled_elu(input: ArrayLike, alpha: FloatLike = 1.6732, gamma: Fl
     """
 
     def scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
-        return gamma * _below_zero(lambda x: alpha * elementary.expm1(x), x, with_zero=True)
+        zero = jnp.zeros_like(x)
+        is_below = greater_equal(zero, x)
+        lower = triple_product(gamma, alpha, elementary.expm1(jnp.where(is_below, x, zero)))
+        return jnp.where(is_below, lower, gamma * jnp.where(is_below, zero, x))
 
     return of_floats(scaled_elu, alpha, gamma, input=input)
 
@@ -335,12 +372,26 @@ def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
     return of_floats(_softplus, steepness, input=input)
 
 
-def _softplus(x: Array, steepness: Array) -> Array:
-    steep, low = elementary.exact_product(x, steepness)
+def _softplus_value(x: Array, steepness: Array) -> Array:
+    steep, low = exact_product(x, steepness)
     tiny = elementary.times_tiny_exp(1 / steepness, steep, low)
     is_line = steep > 100
-    usual = elementary.quotient(elementary.softplus(jnp.where(is_line, jnp.zeros_like(x), steep), low), steepness)
+    usual = quotient(elementary.softplus(jnp.where(is_line, jnp.zeros_like(x), steep), low), steepness)
     return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, x, usual))
+
+
+def _softplus_slope_in_steepness(x: Array, steepness: Array) -> Array:
+    """What the line through the origin, or zero, differs from is the entropy of a coin, over the steepness squared."""
+    distance = jnp.minimum(jnp.abs(product(x, steepness)), 200)
+    entropy = distance * elementary.sigmoid(-distance) + elementary.softplus(-distance, jnp.zeros_like(x))
+    return -quotient(quotient(entropy, steepness), steepness)
+
+
+_softplus = with_slopes(
+    _softplus_value,
+    lambda tangent, *given: tangent * elementary.sigmoid(*exact_product(*given)),
+    lambda tangent, *given: tangent * _softplus_slope_in_steepness(*given),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,11 +426,12 @@ def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: Flo
 
 
 def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
-    steep, low = elementary.exact_product(x, beta)
+    steep, low = exact_product(x, beta)
     tiny = elementary.times_tiny_exp(alpha, steep, low)
-    is_line = jnp.isinf(steep)
-    usual = alpha * elementary.softplus(jnp.where(is_line, jnp.zeros_like(x), steep), low)
-    return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, alpha * beta * x, usual))
+    is_line, zero = steep == jnp.inf, jnp.zeros_like(x)
+    line = triple_product(alpha, beta, jnp.where(is_line, x, zero))
+    usual = alpha * elementary.softplus(jnp.where(is_line, zero, steep), low)
+    return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, line, usual))
 
 
 class ActivationParametricSoftplusDesc(
@@ -420,7 +472,7 @@ def activation_hard_sigmoid(input: ArrayLike, alpha: FloatLike = 0.2, beta: Floa
 
 
 def _hard_sigmoid(x: Array, alpha: Array, beta: Array) -> Array:
-    line = elementary.multiply_add(x, alpha, beta)
+    line = multiply_add(x, alpha, beta)
     zero, one = jnp.zeros((), x.dtype), jnp.ones((), x.dtype)
     return maximum(zero, minimum(one, line))
 
@@ -456,7 +508,14 @@ def activation_scaled_tanh(input: ArrayLike, alpha: FloatLike = 1.0, beta: Float
     >>> activation_scaled_tanh(jnp.array([-jnp.inf, 0.0, 100.0]), 3.0).tolist()
     [-3.0, 0.0, 3.0]
     """
-    return of_floats(lambda x, alpha, beta: alpha * elementary.tanh(beta * x), alpha, beta, input=input)
+    return of_floats(_scaled_tanh, alpha, beta, input=input)
+
+
+def _scaled_tanh(x: Array, alpha: Array, beta: Array) -> Array:
+    steep = product(x, beta)
+    is_line = jnp.abs(steep) < 2**-64  # and may be subnormal
+    line = triple_product(alpha, beta, jnp.where(is_line, x, jnp.zeros_like(x)))
+    return jnp.where(is_line, line, alpha * elementary.tanh(steep))
 
 
 class ActivationScaledTanhDesc(
@@ -511,7 +570,7 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: FloatLike = 1.0) -> 
     """
 
     def swish(x: Array, scale: Array) -> Array:
-        return elementary.times_sigmoid(x, *elementary.exact_product(x, scale))
+        return elementary.times_sigmoid(x, *exact_product(x, scale))
 
     return of_floats(swish, sigmoid_input_scale, input=input)
 
@@ -566,7 +625,7 @@ def activation_linear(input: ArrayLike, alpha: FloatLike, beta: FloatLike) -> Ar
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
     [3.5, -5.5]
     """
-    return of_floats(elementary.multiply_add, alpha, beta, input=input)
+    return of_floats(multiply_add, alpha, beta, input=input)
 
 
 class ActivationLinearDesc(AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_LINEAR", function=activation_linear):
@@ -675,27 +734,52 @@ class ActivationLogSoftmax1Desc(
 
 
 def _softmax(input: Array, *, axes: Axes) -> Array:
-    axes, (distance, low) = _below_largest(input, axes)
-    powers = elementary.exp(distance, low)
-    return elementary.quotient(powers, sum_along(powers, axes))
+    return _of_rows(_softmax_value, lambda tangent, softmax, mean: softmax * (tangent - mean), input, axes)
 
 
 def _log_softmax(input: Array, *, axes: Axes) -> Array:
-    axes, (distance, low) = _below_largest(input, axes)
-    # Of the row's sum all but one of the largest, whose 1 would round the others away, but not its derivative.
+    return _of_rows(_log_softmax_value, lambda tangent, softmax, mean: tangent - mean, input, axes)
+
+
+def _of_rows(
+    value: Callable[[Array, tuple[int, ...]], Array],
+    slope: Callable[[Array, Array, Array], Array],
+    input: Array,
+    axes: Axes,
+) -> Array:
+    """A function of the elements along `axes`, whose slope takes their tangents, their softmax, and the tangents' mean."""
+    require_rank("input", input, 1)
+    along = normal_axes("axes", axes, input.ndim)
+
+    def slope_of_rows(tangent: Array, x: Array) -> Array:
+        softmax = _softmax(x, axes=along)
+        mean = linear_sum_along(softmax * tangent, along)
+        return slope(tangent, softmax, spread_along(mean, x, along))
+
+    of_rows: Array = with_slopes(partial(value, axes=along), slope_of_rows)(input)
+    return of_rows
+
+
+def _softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
+    powers = elementary.exp(*_below_largest(x, axes))
+    return quotient(powers, sum_along(powers, axes))
+
+
+def _log_softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
+    distance, low = _below_largest(x, axes)
+    # Of the row's sum all but one of the largest, whose 1 would round the others away
     is_largest = distance == 0
-    powers = jnp.where(is_largest, elementary.expm1(distance), elementary.exp(distance, low))
-    others = sum_along(powers, axes)
-    repeated = sum_along(is_largest.astype(distance.dtype), axes) - 1
+    others = sum_along(jnp.where(is_largest, jnp.zeros_like(x), elementary.exp(distance, low)), axes)
+    repeated = sum_along(is_largest.astype(x.dtype), axes) - 1
     return distance - (lax.log1p(others + repeated) - low)
 
 
-def _below_largest(input: Array, axes: Axes) -> tuple[tuple[int, ...], tuple[Array, Array]]:
-    """The axes, counted from the first, and each element's distance from the largest along them, in two parts."""
-    require_rank("input", input, 1)
-    axes = normal_axes("axes", axes, input.ndim)
-    largest = jnp.max(input, axis=axes, keepdims=True, initial=-np.inf)
-    return axes, elementary.exact_sum(input, -lax.stop_gradient(largest))
+def _below_largest(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """How far each element is below the largest along the axes, in two parts."""
+    x = in_memory(
+        x
+    )  # or the largest might be another number for the loop that finds it than for that which subtracts it
+    return exact_sum(x, -jnp.max(x, axis=axes, keepdims=True, initial=-np.inf))
 
 
 @operator_function

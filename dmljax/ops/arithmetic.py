@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from dmljax import _elementary as elementary
 from dmljax._checks import listed
 from dmljax._errors import InvalidDesc
+from dmljax._exact import quotient
 from dmljax._families import (
     FLOAT_SINCE_1_0,
     Activation,
@@ -188,7 +189,7 @@ def element_wise_divide(a: Operand, b: Operand) -> Array:
     [-3, -3, -1]
     """
     a, b = operands(number_array, a=a, b=b)
-    return lax.div(a, b) if a.dtype in INTEGERS else elementary.quotient(a, b)
+    return lax.div(a, b) if a.dtype in INTEGERS else quotient(a, b)
 
 
 class ElementWiseDivideDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_DIVIDE", function=element_wise_divide):
@@ -277,7 +278,7 @@ def _remainder_jvp(function: Callable[..., Array], primals: Any, tangents: Any) 
     if type(a_tangent) is not SymbolicZero:
         tangent += a_tangent
     if type(b_tangent) is not SymbolicZero:  # the number of times may be infinite
-        tangent -= jnp.round(elementary.quotient(a - remainder, b)) * b_tangent
+        tangent -= jnp.round(quotient(a - remainder, b)) * b_tangent
     return remainder, tangent
 
 
@@ -508,9 +509,10 @@ def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> t
         slope = exponent.astype(base.dtype) * function(base, less)
         tangent += jnp.where(is_constant, jnp.zeros_like(slope), slope) * base_tangent
     if type(exponent_tangent) is not SymbolicZero:
-        is_zero = power == 0
-        slope = power * jnp.log(jnp.where(is_zero, jnp.ones_like(base), base))
-        tangent += jnp.where(is_zero, jnp.zeros_like(slope), slope) * exponent_tangent
+        # 0 ** 0 is 1 among zeros: it has no slope, as in JAX and PyTorch.
+        is_flat = (power == 0) | ((base == 0) & (exponent == 0))
+        slope = power * jnp.log(jnp.where(is_flat, jnp.ones_like(base), base))
+        tangent += jnp.where(is_flat, jnp.zeros_like(slope), slope) * exponent_tangent
     return power, tangent
 
 

@@ -12,6 +12,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import _elementary as elementary
+from dmljax._exact import multiply_add, quotient
 from dmljax._families import FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, ScaledUnary, Unary, unary
 from dmljax._floats import greater
 from dmljax._function import FloatScaleBias, number_array, of_floats, operator_function
@@ -49,7 +50,7 @@ def scaled(input: Array, scale_bias: ScaleBias | None) -> Array:
     if scale_bias is None:
         return input
     scale, bias = (jnp.asarray(number, input.dtype) for number in scale_bias)
-    return elementary.multiply_add(input, scale, bias) if input.dtype in FLOATS else input * scale + bias
+    return multiply_add(input, scale, bias) if input.dtype in FLOATS else input * scale + bias
 
 
 def _of_scaled(function: Callable[[Array], Array], input: ArrayLike, scale_bias: ScaleBias | None) -> Array:
@@ -230,7 +231,7 @@ def element_wise_recip(input: ArrayLike, scale_bias: FloatScaleBias | None = Non
     >>> element_wise_recip(jnp.array([4.0, -0.0])).tolist()
     [0.25, -inf]
     """
-    return _of_scaled(lambda x: 1 / x, input, scale_bias)
+    return _of_scaled(lambda x: quotient(jnp.ones_like(x), x), input, scale_bias)
 
 
 class ElementWiseRecipDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_RECIP", function=element_wise_recip):

@@ -1,7 +1,7 @@
 """Quantization with a scale and a zero point for each element: ELEMENT_WISE_QUANTIZE_LINEAR and its relatives.
 
 The pages say `round` and not how: halves go to the nearest even integer, as in ONNX. Everything is computed in float32,
-that of FLOAT16 too; what depends on a scale of 0 is undefined.
+that of FLOAT16 too, and in float64 where the input or a scale is of it; what depends on a scale of 0 is undefined.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
-from dmljax._elementary import quotient
 from dmljax._errors import InvalidType
+from dmljax._exact import product, quotient
 from dmljax._function import (
     Operand,
     broadcast,
@@ -44,7 +44,7 @@ from dmljax._operator import (
     same_type,
 )
 from dmljax._tensor import braced
-from dmljax._types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, INTEGERS, UINT8, DataType, FeatureLevel
+from dmljax._types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, INTEGERS, UINT8, DataType, FeatureLevel, widened
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 ONLY_FLOAT32 = frozenset({FLOAT32})
@@ -65,7 +65,9 @@ def _quantized(
     zero = jnp.zeros((), dtype) if zero is None else zero
     if zero.dtype != dtype:
         raise InvalidType(f"{zero_name} must be of {dtype}, as the output is; got {zero.dtype}")
-    divisor = float_array(scale_name, scale).astype(np.float32)
+    divisor = float_array(scale_name, scale)
+    wide = np.promote_types(value.dtype, _type_of_scale(divisor))
+    value, divisor = value.astype(wide), divisor.astype(wide)
     value, divisor, zero = broadcast(**{"input": value, scale_name: divisor, zero_name: zero})
     steps = lax.round(quotient(value, divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
     steps = jnp.where(jnp.isnan(steps), jnp.zeros_like(steps), steps)
@@ -76,25 +78,31 @@ def _quantized(
 
 
 def _dequantized(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None) -> Array:
-    """The float32 of quantized numbers, whose distance from the zero point is exact before it is rounded.
+    """What quantized numbers stand for, in the type of `scale` or float32; the distance from the zero point is exact.
 
     The arguments' names begin with `prefix`.
     """
     given = {prefix or "input": input} | ({} if zero_point is None else {f"{prefix}_zero_point".strip("_"): zero_point})
     quantized = operands(integer_array, **given)
     scale_name = f"{prefix}_scale".strip("_")
-    factor = float_array(scale_name, scale).astype(np.float32)
+    factor = float_array(scale_name, scale)
+    factor = factor.astype(_type_of_scale(factor))
     number, *zero, factor = broadcast(**dict(zip(given, quantized, strict=True)), **{scale_name: factor})
-    return _distance(number, *zero) * factor
+    return product(_distance(factor.dtype, number, *zero), factor)
 
 
-def _distance(number: Array, zero: Array | None = None) -> Array:
+def _type_of_scale(scale: Array) -> np.dtype[Any]:
+    """The type in which a scale is computed with; a Python number has none of its own, and that of float32 is enough."""
+    return np.dtype(np.float32) if scale.weak_type else widened(scale.dtype)
+
+
+def _distance(dtype: np.dtype[Any], number: Array, zero: Array | None = None) -> Array:
     if zero is None:
-        return number.astype(np.float32)
+        return number.astype(dtype)
     is_above = number >= zero
     higher, lower = jnp.where(is_above, number, zero), jnp.where(is_above, zero, number)
     unsigned = np.dtype(f"uint{number.dtype.itemsize * 8}")
-    distance = (higher.astype(unsigned) - lower.astype(unsigned)).astype(np.float32)
+    distance = (higher.astype(unsigned) - lower.astype(unsigned)).astype(dtype)
     return jnp.where(is_above, distance, -distance)
 
 
@@ -133,7 +141,8 @@ def element_wise_quantize_linear(
     >>> element_wise_quantize_linear(jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")).tolist()
     [2, 5, 127]
     """
-    value = number_array("input", input).astype(np.float32)
+    value = number_array("input", input)
+    value = value.astype(np.float32 if value.dtype in INTEGERS else widened(value.dtype))
     return _quantized("", value, scale, zero_point, dtype, np.dtype(np.uint8))
 
 
@@ -241,9 +250,9 @@ def element_wise_quantized_linear_add(
     ... ).tolist()
     [8, 207]
     """
-    left, right = broadcast(
-        a=_dequantized("a", a, a_scale, a_zero_point), b=_dequantized("b", b, b_scale, b_zero_point)
-    )
+    left, right = _dequantized("a", a, a_scale, a_zero_point), _dequantized("b", b, b_scale, b_zero_point)
+    wide = np.promote_types(left.dtype, right.dtype)
+    left, right = broadcast(a=left.astype(wide), b=right.astype(wide))
     default = integer_array("a", a).dtype
     return _quantized("output", left + right, output_scale, output_zero_point, dtype, default)
 

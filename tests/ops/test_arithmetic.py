@@ -145,8 +145,20 @@ def test_a_weakly_typed_array_takes_the_type_of_the_other(call: Any) -> None:
         assert weak.weak_type
         assert_same_bits(call(dmljax.element_wise_add, np.ones(1, np.float16), weak), np.array([3], np.float16))
         assert_same_bits(call(dmljax.element_wise_add, weak, np.ones(1, np.float16)), np.array([3], np.float16))
+    assert_same_bits(call(dmljax.element_wise_add, np.ones(1, np.int8), jnp.full((1,), 2)), np.array([3], np.int8))
     with pytest.raises(InvalidType, match="b must be of int8, or a Python number that is known while tracing; got an"):
-        dmljax.element_wise_add(np.ones(1, np.int8), jnp.full((1,), 2))
+        dmljax.element_wise_add(np.ones(1, np.int8), jnp.full((1,), 2.0))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.float16])
+def test_a_python_number_that_the_callers_jit_traces_is_what_jax_makes_of_it(dtype: Any) -> None:
+    x = np.array([1, 100], dtype)
+    for ours, jaxs in ((dmljax.element_wise_add, jnp.add), (dmljax.element_wise_multiply, jnp.multiply)):
+        for number in (0, 3, 100, 127, 200):
+            assert_same_bits(jax.jit(ours)(x, number), jax.jit(jaxs)(x, number))
+            assert_same_bits(jax.jit(ours)(number, x), jax.jit(jaxs)(number, x))
+    scaled = jax.jit(lambda x, *both: dmljax.element_wise_identity(x, dmljax.ScaleBias(*both)))(x, 1, 3)
+    assert_same_bits(scaled, jnp.add(x, 3))
 
 
 def test_a_python_integer_fits_the_type_of_the_others_or_else_the_default_one() -> None:

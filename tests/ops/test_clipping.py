@@ -152,6 +152,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         InvalidType,
         "min must be of int8, or a Python number that is known while tracing; got an array of int32",
     ),
+    "a traced bound with a fraction": (
+        {"min": jnp.asarray(1.5)},
+        InvalidType,
+        "min must be of int8, or a Python number that is known while tracing; got an array of float",
+    ),
     "bool": (
         {"input": np.ones(2, bool), "min": 0, "max": 1},
         InvalidType,

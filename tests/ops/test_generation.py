@@ -128,8 +128,9 @@ def test_the_value_may_be_traced_but_not_converted() -> None:
     assert fill(input, 3.0).tolist() == [[3, 0], [0, 3]]
     with pytest.raises(InvalidType, match=r"value must be of float16, or a Python number .*; got an array of float32"):
         fill(input, jnp.float32(3))
+    assert_same_bits(fill(jnp.zeros((2, 2), jnp.uint8), 3), np.array([[3, 0], [0, 3]], np.uint8))
     with pytest.raises(InvalidType, match=r"value must be of uint8, or a Python number .*; got an array of int"):
-        fill(jnp.zeros((2, 2), jnp.uint8), 300)
+        fill(jnp.zeros((2, 2), jnp.uint8), jnp.int32(3))
 
 
 def test_diagonal_matrix1_is_differentiable_with_respect_to_input_and_value() -> None:
