@@ -111,7 +111,7 @@ def sum_along(x: Array, axes: tuple[int, ...]) -> Array:
     for axis in reversed(axes):
         if _is_whole(high, axis) and high.shape[axis] > 4 * _LANES:
             # Side by side first: XLA on CPU vectorizes that, and needs half the time for a long row
-            high, low = _exact_sums(*(_in_lanes(part, axis) for part in (high, low)), axis)
+            high, low = _exact_sums(_in_lanes(high, axis), _in_lanes(low, axis), axis)
         high, low = (jnp.expand_dims(part, axis) for part in _exact_sums(high, low, axis))
     return high + low
 

@@ -14,7 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax._exact import exact_product, power_of_two, powers_of_two, with_slopes
+from dmljax._exact import (
+    exact_product,
+    exact_sum,
+    mantissa_and_exponent,
+    power_of_two,
+    powers_of_two,
+    times_power_of_two,
+    triple_product,
+    with_derivatives,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,7 +32,7 @@ def float32_function(x64: Callable[..., Array], derivative: Callable[..., Array]
     """Makes a function of one array float32's alone: float64 goes to `x64`, tangents are multiplied by `derivative`."""
 
     def decorated(function: F) -> F:
-        of_float32 = with_slopes(function, lambda tangent, x: derivative(x) * tangent)
+        of_float32 = with_derivatives(function, derivative)
 
         def dispatched(x: Array) -> Array:
             result: Array = x64(x) if x.dtype == np.float64 else of_float32(x)
@@ -72,12 +81,33 @@ def times_exp(factor: Array, x: Array, low: Array) -> Array:
     return factor * first * mantissa * second * third
 
 
+def _exp_product_value(a: Array, b: Array, x: Array, low: Array) -> Array:
+    if x.dtype == np.float64:
+        return a * exp(x, low) * b
+    exponent, mantissa = _exp_in_parts(x, low, 256)
+    (a, a_exponent), (b, b_exponent) = mantissa_and_exponent(a), mantissa_and_exponent(b)
+    return times_power_of_two(a * b * mantissa, a_exponent + b_exponent + exponent.astype(np.int32))
+
+
+exp_product: Callable[..., Array] = with_derivatives(
+    _exp_product_value,
+    lambda a, b, x, low: exp_product(jnp.ones_like(x), b, x, low),
+    lambda a, b, x, low: exp_product(a, jnp.ones_like(x), x, low),
+    lambda *given: exp_product(*given),
+    lambda *given: exp_product(*given),
+)
+exp_product.__doc__ = (
+    "`a * b` times the exponential of the exact sum of `x` and `low`; only all of it must be in range."
+)
+
+
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _exp_in_parts(x: Array, low: Array, beyond: int) -> tuple[Array, Array]:
     """The exponential as the exponent of a power of 2 and what that multiplies, as far as `2**beyond` out of range."""
-    exponent, reduced, square = _reduced(jnp.clip(x, -126 - 0.6875 * beyond, 90 + 0.6875 * beyond), low)
-    # Of -infinity 0 itself, for an infinite factor makes NaN of that
-    return exponent, jnp.where(x == -jnp.inf, jnp.zeros_like(x), 1 + (reduced + square))
+    lowest = -105 - 0.6875 * beyond
+    exponent, reduced, square = _reduced(jnp.clip(x, lowest, 90 + 0.6875 * beyond), low)
+    # 0 itself where no float is so small: infinity, or a large derivative, may be multiplied by it.
+    return exponent, jnp.where(x < lowest, jnp.zeros_like(x), 1 + (reduced + square))
 
 
 @_exp_in_parts.defjvp
@@ -110,7 +140,7 @@ def _float32_expm1(x: Array, low: Array) -> Array:
     return jnp.where(x == 0, x, value)  # -0 stays
 
 
-_expm1 = with_slopes(_float32_expm1, *2 * [lambda t, x, low: t * exp(x, low)])
+_expm1 = with_derivatives(_float32_expm1, exp, exp)
 
 
 @float32_function(lax.cosh, lambda x: sinh(x))  # type: ignore[has-type]
@@ -139,20 +169,23 @@ def _signed(magnitude: Array, x: Array) -> Array:
     return jnp.where(x < 0, -magnitude, magnitude)
 
 
-def _tanh_slope(x: Array) -> Array:
-    """1 / cosh(x)**2, out of what is in range, and whose derivative is."""
-    shrunk = _exp_of_minus_magnitude(2 * x, None)
-    return 4 * shrunk / ((1 + shrunk) * (1 + shrunk))
+def tanh(x: Array, low: Array | None = None) -> Array:
+    """The hyperbolic tangent of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
+    if x.dtype == np.float64:
+        return lax.tanh(x if low is None else x + low)
+    return _tanh(x, jnp.zeros_like(x) if low is None else low)
 
 
-@float32_function(lax.tanh, _tanh_slope)
-def tanh(x: Array) -> Array:
-    """The hyperbolic tangent."""
-    magnitude = jnp.abs(x)
-    large = _signed(1 - 2 / (exp(2 * jnp.minimum(magnitude, 20)) + 1), x)
+def _float32_tanh(x: Array, low: Array) -> Array:
+    magnitude = jnp.minimum(jnp.abs(x), 20)
+    large = _signed(1 - 2 / (exp(2 * magnitude, 2 * _signed(low, x)) + 1), x)
     square = jnp.minimum(x * x, 1)
     curve = _polynomial(square, -0.3333331943, 0.1333260238, -0.05385385826, 0.02107775211, -0.006282465532)
-    return jnp.where(magnitude < 0.55, x * (1 + square * curve), large)
+    small = x + (x * (square * curve) + low * (1 - square))
+    return jnp.where(x == 0, x, jnp.where(magnitude < 0.55, small, large))  # -0 stays
+
+
+_tanh = with_derivatives(_float32_tanh, *2 * [lambda x, low: _tanh_slope(x)])
 
 
 def sigmoid(x: Array, low: Array | None = None) -> Array:
@@ -169,6 +202,24 @@ def _exp_of_minus_magnitude(x: Array, low: Array | None) -> Array:
 def times_sigmoid(factor: Array, x: Array, low: Array) -> Array:
     """`factor` times the sigmoid of the exact sum of `x` and `low`, which may be too small for a float32 by itself."""
     return jnp.where(x < TINY, times_tiny_exp(factor, x, low), factor * sigmoid(x, low))
+
+
+def sigmoid_product(a: Array, b: Array, x: Array, low: Array) -> Array:
+    """`a * b` times the sigmoid of the exact sum of `x` and `low`; only all of it must be in range."""
+    return jnp.where(x < TINY, exp_product(a, b, x, low), triple_product(a, b, sigmoid(x, low)))
+
+
+def _tanh_slope(x: Array) -> Array:
+    """1 / cosh(x)**2, out of what is in range, and whose derivative is."""
+    one = jnp.ones_like(x)
+    return tanh_slope_product(one, one, x)
+
+
+def tanh_slope_product(a: Array, b: Array, x: Array) -> Array:
+    """`a * b` times the derivative of the hyperbolic tangent at `x`; only all of it must be in range."""
+    power = -2 * jnp.abs(x)
+    shrunk = exp(power)
+    return exp_product(a, b, power, jnp.zeros_like(x)) * (4 / ((1 + shrunk) * (1 + shrunk)))
 
 
 TINY = -60  # below, sigmoid and softplus are the exponential
@@ -188,11 +239,13 @@ def softplus(x: Array, low: Array) -> Array:
 
 @float32_function(lax.log1p, lambda x: 1 / (1 + x))
 def _log1p_of_fraction(x: Array) -> Array:
-    """ln(1 + x) of a number in [0, 1], by the hyperbolic arc tangent of x / (2 + x)."""
-    tangent = x / (2 + x)
-    square = tangent * tangent
-    curve = _polynomial(square, 0.3333333731, 0.1999947429, 0.1430760622, 0.1072194278, 0.1212262809)
-    return 2 * (tangent + tangent * square * curve)
+    """ln(1 + x) of a number in [0, 1]."""
+    curve = _polynomial(
+        x,
+        *(-0.499999881, 0.333326906, -0.249885798, 0.198979318, -0.161293358),
+        *(0.124671236, -0.0830740854, 0.0419813767, -0.0136314882, 0.0020729492),
+    )
+    return x + x * x * curve
 
 
 def _softsign_slope(x: Array) -> Array:
@@ -293,8 +346,8 @@ def asinh(x: Array) -> Array:
 @float32_function(lax.acosh, lambda x: lax.rsqrt(x - 1) * lax.rsqrt(x + 1))
 def acosh(x: Array) -> Array:
     """The hyperbolic arc cosine."""
-    above = x - 1
-    near = lax.log1p(above + jnp.sqrt(above) * jnp.sqrt(above + 2))
+    above = jnp.where(x < 1, jnp.full_like(x, np.nan), x - 1)
+    near = lax.log1p(above + jnp.sqrt(above * (above + 2)))
     return jnp.where(x < 2**13, near, lax.log(x) + np.float32(np.log(2)))
 
 
@@ -306,47 +359,66 @@ def gelu(x: Array) -> Array:
     return x * lax.erfc(x * -np.sqrt(0.5)) / 2 if x.dtype == np.float64 else _gelu(x)
 
 
-@jax.custom_jvp
-def _gelu(x: Array) -> Array:
-    gauss, curve = _normal_tail(jnp.abs(x))
+def _float32_gelu(x: Array) -> Array:
+    near = x * (np.float32(0.5) + x * (_erf_over_x(x * x / 2) * np.float32(np.sqrt(0.125))))
+    gauss, curve, width = _normal_tail(jnp.abs(x))
     # The product with the Gaussian comes last: it is a normal number for longer than the tail is.
-    return jnp.where(x < 0, (x * curve) * gauss, x * (1 - gauss * curve))
+    below, above = (x / width) * curve * gauss, x * (1 - gauss * (curve / width))
+    return jnp.where(jnp.abs(x) < 0.7, near, jnp.where(x < 0, below, above))
 
 
-@_gelu.defjvp
-def _gelu_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    (x,), (tangent,) = primals, tangents
-    bounded = jnp.clip(x, -20, 20)  # beyond, it is 0 or 1
-    gauss, curve = _normal_tail(jnp.abs(bounded))
-    probability = jnp.where(x < 0, gauss * curve, 1 - gauss * curve)
-    return _gelu(x), (probability + bounded * gauss * np.float32(1 / np.sqrt(2 * np.pi))) * tangent
+def _gelu_slope(x: Array) -> Array:
+    x = jnp.clip(x, -20, 20)  # beyond, it is 0 or 1
+    gauss, curve, width = _normal_tail(jnp.abs(x))
+    tail = gauss * (curve / width)
+    return jnp.where(x < 0, tail, 1 - tail) + x * gauss * np.float32(1 / np.sqrt(2 * np.pi))
+
+
+_gelu = with_derivatives(_float32_gelu, _gelu_slope)
 
 
 @float32_function(lax.erf, lambda x: _gauss(x * np.float32(np.sqrt(2))) * np.float32(2 / np.sqrt(np.pi)))
 def erf(x: Array) -> Array:
     """The error function."""
-    square = jnp.minimum(x * x, 1)
-    small = x * _polynomial(
-        square, 1.1283791065, -0.3761262596, 0.1128360033, -0.0268544443, 0.005189535208, -8.020841051e-4, 7.8891193e-5
+    gauss, curve, width = _normal_tail(jnp.abs(x) * np.float32(np.sqrt(2)))
+    return jnp.where(jnp.abs(x) < 1, x * _erf_over_x(x * x), _signed(1 - 2 * gauss * (curve / width), x))
+
+
+def _erf_over_x(square: Array) -> Array:
+    """The error function of a number up to 1, over that number, whose square this takes."""
+    coefficients = (
+        1.1283791065,
+        -0.3761262596,
+        0.1128360033,
+        -0.0268544443,
+        0.005189535208,
+        -8.020841051e-4,
+        7.8891193e-5,
     )
-    gauss, curve = _normal_tail(jnp.abs(x) * np.float32(np.sqrt(2)))
-    return jnp.where(jnp.abs(x) < 1, small, _signed(1 - 2 * gauss * curve, x))
+    return _polynomial(jnp.minimum(square, 1), *coefficients)
 
 
 def _gauss(x: Array) -> Array:
     """exp(-x**2 / 2)."""
-    x = jnp.clip(x, -20, 20)  # beyond, it is 0
-    square, low = exact_product(x, x)
+    square, low = exact_product(*2 * [jnp.clip(x, -20, 20)])  # beyond, it is 0
     return exp(square / -2, low / -2)
 
 
-def _normal_tail(x: Array) -> tuple[Array, Array]:
-    """Two numbers whose product is the probability that a normally distributed number is beyond `x`, which is >= 0."""
+def _normal_tail(x: Array) -> tuple[Array, Array, Array]:
+    """A Gaussian, a curve and a width, such that a normal variable exceeds `x` with probability gauss * curve / width.
+
+    `x` must not be negative. The rounding errors of the curve and the width are corrected in the exponent of the
+    Gaussian, where that costs no rounding.
+    """
     x = jnp.minimum(x, np.float32(14.6))
     # Over the Gaussian, and times what is proportional to x in the end, the tail hardly changes.
-    curve = _polynomial(
-        (x - 4) / (x + 4),
-        *(0.495655864, -0.139302909, 0.0450946391, 0.0106735807, -0.0244839899, 0.0158118643, -0.00486653391),
+    part = (x - 4) / (x + 4)
+    slope = part * _polynomial(
+        part,
+        *(-0.139302909, 0.0450946391, 0.0106735807, -0.0244839899, 0.0158118643, -0.00486653391),
         *(-1.20208388e-4, 6.39787118e-4, -1.06943451e-4, -8.43842427e-5),
     )
-    return _gauss(x), curve / (x + np.float32(1.25))
+    curve, curve_low = exact_sum(jnp.full_like(x, 0.495655864), slope)
+    width, width_low = exact_sum(jnp.full_like(x, 1.25), x)
+    square, low = exact_product(x, x)
+    return exp(square / -2, low / -2 + (curve_low / curve - width_low / width)), curve, width

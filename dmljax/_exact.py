@@ -1,8 +1,8 @@
 """Sums, products and quotients of floats with the part that rounding takes from them, at every scale.
 
-Two habits of backends decide how this is written. A product that is used once may be fused into the sum that it goes into,
-where it is then not rounded: a rounded product comes out of a select, which nothing is fused across. And subnormal
-numbers may be flushed to zero: rounding errors are computed from mantissas in [1, 2), and scaled afterwards.
+Two habits of backends decide how this is written. They may fuse a product into the sum that uses it, and not round it
+there: a product that must be rounded comes out of a select, which stops that. And they may flush subnormal numbers to
+zero: rounding errors are computed from mantissas in [1, 2) and scaled afterwards.
 """
 
 import math
@@ -55,7 +55,7 @@ def powers_of_two(exponent: Array, dtype: Any) -> tuple[Array, Array, Array]:
 
 
 def _layout(dtype: Any) -> tuple[np.dtype[Any], int, int]:
-    """The integers that hold the bits of a float, the number of bits behind the point, and what is added to exponents."""
+    """The integer type that holds the bits of a float type, its number of fraction bits, and its exponent bias."""
     limits = jnp.finfo(dtype)
     return np.dtype(f"int{limits.bits}"), int(limits.nmant), int(limits.maxexp) - 1
 
@@ -81,6 +81,11 @@ def with_slopes(function: Callable[..., Array], *slopes: Callable[..., Array]) -
 
     differentiable.defjvp(jvp, symbolic_zeros=True)
     return differentiable
+
+
+def with_derivatives(function: Callable[..., Array], *derivatives: Callable[..., Array]) -> Callable[..., Array]:
+    """As `with_slopes`, of functions of the arguments alone, with which their tangents are multiplied."""
+    return with_slopes(function, *(lambda t, *given, by=derivative: t * by(*given) for derivative in derivatives))
 
 
 # Sums and products
@@ -130,12 +135,12 @@ def _rounded_product(a: Array, b: Array) -> Array:
     return jnp.where(jnp.isnan(a), a, a * b)
 
 
-def _bounded(x: Array) -> Array:
+def bounded(x: Array) -> Array:
     """`x`, and 0 where it is infinite: a product with infinity does not change with its other factor."""
     return jnp.where(jnp.isinf(x), jnp.zeros_like(x), x)
 
 
-product = with_slopes(_rounded_product, lambda t, a, b: t * _bounded(b), lambda t, a, b: t * _bounded(a))
+product = with_derivatives(_rounded_product, lambda a, b: bounded(b), lambda a, b: bounded(a))
 product.__doc__ = "`a * b`, rounded before anything is added to it."
 
 
@@ -144,9 +149,7 @@ def _triple_product(a: Array, b: Array, c: Array) -> Array:
     return times_power_of_two(math.prod(mantissas[1:], start=mantissas[0]), sum(exponents[1:], start=exponents[0]))
 
 
-triple_product = with_slopes(
-    _triple_product, lambda t, a, b, c: t * (b * c), lambda t, a, b, c: t * (a * c), lambda t, a, b, c: t * (a * b)
-)
+triple_product = with_derivatives(_triple_product, lambda a, b, c: b * c, lambda a, b, c: a * c, lambda a, b, c: a * b)
 triple_product.__doc__ = "`a * b * c`, also where a product of two of them is beyond the type's range."
 
 
@@ -161,11 +164,11 @@ def _multiply_add(x: Array, factor: Array, summand: Array) -> Array:
     return times_power_of_two(jnp.where(rest == 0, total, total + rest), top)  # total may be -0
 
 
-multiply_add = with_slopes(
+multiply_add = with_derivatives(
     _multiply_add,
-    lambda t, x, factor, summand: t * _bounded(factor),
-    lambda t, x, factor, summand: t * _bounded(x),
-    lambda t, x, factor, summand: t,
+    lambda x, factor, summand: bounded(factor),
+    lambda x, factor, summand: bounded(x),
+    lambda x, factor, summand: jnp.ones_like(x),
 )
 multiply_add.__doc__ = (
     "`x * factor + summand`, rounded as if once: however much of it cancels, and whatever the product is."
@@ -177,8 +180,8 @@ multiply_add.__doc__ = (
 
 def _rounded_quotient(a: Array, b: Array) -> Array:
     # Where one number divides many, XLA multiplies them by its reciprocal, which is rounded too, or not even a normal
-    # number. So it must not know: where `a` is NaN, that is the divisor.
-    return lax.div(a, jnp.where(jnp.isnan(a), a, b))
+    # number; and what is divided twice it divides by a product, which may be beyond the range. So it must know neither.
+    return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
 
 
 def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
@@ -186,7 +189,9 @@ def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
     return lax.div(jnp.broadcast_to(tangent, value.shape), jnp.where(jnp.isnan(value), value, b))
 
 
-quotient = with_slopes(_rounded_quotient, _quotient_of_tangent, lambda t, a, b: t * -quotient(quotient(a, b), b))
+quotient: Callable[..., Array] = with_slopes(
+    _rounded_quotient, _quotient_of_tangent, lambda t, a, b: t * -quotient(quotient(a, b), b)
+)
 quotient.__doc__ = "`a / b`, rounded once. `a` has the shape of the result."
 
 
@@ -211,7 +216,7 @@ def _quotient_by_one(x: Array) -> Array:
 
 
 in_memory = with_slopes(_quotient_by_one, lambda tangent, x: tangent)
-in_memory.__doc__ = """`x`, computed once, whatever it is computed of; subnormal numbers may become zero.
+in_memory.__doc__ = """`x`, computed once for all loops that read it; subnormal numbers may become zero.
 
-XLA computes a sum or product again in every loop that reads it, and may round it otherwise there; a quotient it does not.
+XLA on CPU repeats a sum or product in every loop that reads it, and may round it differently there, but not a quotient.
 """

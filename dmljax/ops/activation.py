@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from dmljax import _elementary as elementary
 from dmljax._axes import extreme_position, linear_sum_along, positions_along, spread_along, sum_along
 from dmljax._exact import (
+    bounded,
     exact_product,
     exact_quotient,
     exact_sum,
@@ -25,10 +26,11 @@ from dmljax._exact import (
     product,
     quotient,
     triple_product,
+    with_derivatives,
     with_slopes,
 )
 from dmljax._families import ACTIVATION_SINCE_1_0, Activation, Gradient, Unary, alike, fitting, gradient, unary
-from dmljax._floats import greater, greater_equal, is_nan, maximum, minimum, selected
+from dmljax._floats import greater, is_nan, maximum, minimum, selected
 from dmljax._function import (
     Axes,
     FloatLike,
@@ -298,7 +300,6 @@ def activation_celu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
     >>> activation_celu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-
     return of_floats(lambda x, alpha: _below_zero(lambda x: _lower_celu(x, alpha), x), alpha, input=input)
 
 
@@ -317,17 +318,16 @@ def _lower_celu_slope(x: Array, alpha: Array) -> Array:
 
 
 def _lower_celu_slope_in_alpha(x: Array, alpha: Array) -> Array:
-    """`(1 - ratio) * exp(ratio) - 1`, whose product is 0 where the ratio is infinite."""
-    ratio = jnp.maximum(quotient(x, alpha), -200)
-    slope = elementary.expm1(ratio) - ratio * elementary.exp(ratio)
-    return jnp.where(alpha == 0, jnp.zeros_like(x), slope)
+    """`(1 - ratio) * exp(ratio) - 1`."""
+    ratio, zero = jnp.maximum(quotient(x, alpha), -200), jnp.zeros_like(x)
+    is_large = ratio > 1
+    near = jnp.where(is_large, zero, ratio)
+    large = elementary.times_exp(1 - ratio, ratio, zero) - 1
+    slope = jnp.where(is_large, large, elementary.expm1(near) - near * elementary.exp(near))
+    return jnp.where(alpha == 0, zero, slope)
 
 
-_lower_celu = with_slopes(
-    _lower_celu_value,
-    lambda tangent, *given: tangent * _lower_celu_slope(*given),
-    lambda tangent, *given: tangent * _lower_celu_slope_in_alpha(*given),
-)
+_lower_celu = with_derivatives(_lower_celu_value, _lower_celu_slope, _lower_celu_slope_in_alpha)
 
 
 class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", function=activation_celu):
@@ -343,14 +343,19 @@ def activation_scaled_elu(input: ArrayLike, alpha: FloatLike = 1.6732, gamma: Fl
     >>> activation_scaled_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5, 3.0).tolist()
     [-1.5, 0.0, 6.0]
     """
+    return of_floats(_scaled_elu, alpha, gamma, input=input)
 
-    def scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
-        zero = jnp.zeros_like(x)
-        is_below = greater_equal(zero, x)
-        lower = triple_product(gamma, alpha, elementary.expm1(jnp.where(is_below, x, zero)))
-        return jnp.where(is_below, lower, gamma * jnp.where(is_below, zero, x))
 
-    return of_floats(scaled_elu, alpha, gamma, input=input)
+def _scaled_elu_value(x: Array, alpha: Array, gamma: Array) -> Array:
+    return jnp.where(x > 0, gamma * x, triple_product(gamma, alpha, elementary.expm1(x)))
+
+
+_scaled_elu = with_derivatives(
+    _scaled_elu_value,
+    lambda x, alpha, gamma: jnp.where(x > 0, gamma, triple_product(gamma, alpha, elementary.exp(x))),
+    lambda x, alpha, gamma: jnp.where(x > 0, jnp.zeros_like(x), gamma * elementary.expm1(x)),
+    lambda x, alpha, gamma: jnp.where(x > 0, x, alpha * elementary.expm1(x)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,16 +386,19 @@ def _softplus_value(x: Array, steepness: Array) -> Array:
 
 
 def _softplus_slope_in_steepness(x: Array, steepness: Array) -> Array:
-    """What the line through the origin, or zero, differs from is the entropy of a coin, over the steepness squared."""
-    distance = jnp.minimum(jnp.abs(product(x, steepness)), 200)
-    entropy = distance * elementary.sigmoid(-distance) + elementary.softplus(-distance, jnp.zeros_like(x))
-    return -quotient(quotient(entropy, steepness), steepness)
+    """Minus `distance * sigmoid(-distance) + softplus(-distance)` over the square of the steepness."""
+    distance, zero = jnp.minimum(jnp.abs(product(x, steepness)), 300), jnp.zeros_like(x)
+    near = distance * elementary.sigmoid(-distance) + elementary.softplus(-distance, zero)
+    near = quotient(quotient(near, steepness), steepness)
+    reciprocal = quotient(jnp.ones_like(x), steepness)
+    far = (1 + distance) * elementary.exp_product(reciprocal, reciprocal, -distance, zero)
+    return -jnp.where(-distance < elementary.TINY, far, near)
 
 
-_softplus = with_slopes(
+_softplus = with_derivatives(
     _softplus_value,
-    lambda tangent, *given: tangent * elementary.sigmoid(*exact_product(*given)),
-    lambda tangent, *given: tangent * _softplus_slope_in_steepness(*given),
+    lambda x, steepness: elementary.sigmoid(*exact_product(x, steepness)),
+    _softplus_slope_in_steepness,
 )
 
 
@@ -425,13 +433,20 @@ def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: Flo
     return of_floats(_parametric_softplus, alpha, beta, input=input)
 
 
-def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
+def _parametric_softplus_value(x: Array, alpha: Array, beta: Array) -> Array:
     steep, low = exact_product(x, beta)
     tiny = elementary.times_tiny_exp(alpha, steep, low)
     is_line, zero = steep == jnp.inf, jnp.zeros_like(x)
-    line = triple_product(alpha, beta, jnp.where(is_line, x, zero))
     usual = alpha * elementary.softplus(jnp.where(is_line, zero, steep), low)
-    return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, line, usual))
+    return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, triple_product(alpha, beta, x), usual))
+
+
+_parametric_softplus = with_derivatives(
+    _parametric_softplus_value,
+    lambda x, alpha, beta: elementary.sigmoid_product(alpha, beta, *exact_product(x, beta)),
+    lambda x, alpha, beta: elementary.softplus(*exact_product(x, beta)),
+    lambda x, alpha, beta: elementary.sigmoid_product(alpha, bounded(x), *exact_product(x, beta)),
+)
 
 
 class ActivationParametricSoftplusDesc(
@@ -511,11 +526,19 @@ def activation_scaled_tanh(input: ArrayLike, alpha: FloatLike = 1.0, beta: Float
     return of_floats(_scaled_tanh, alpha, beta, input=input)
 
 
-def _scaled_tanh(x: Array, alpha: Array, beta: Array) -> Array:
-    steep = product(x, beta)
-    is_line = jnp.abs(steep) < 2**-64  # and may be subnormal
-    line = triple_product(alpha, beta, jnp.where(is_line, x, jnp.zeros_like(x)))
-    return jnp.where(is_line, line, alpha * elementary.tanh(steep))
+def _scaled_tanh_value(x: Array, alpha: Array, beta: Array) -> Array:
+    steep, low = exact_product(x, beta)
+    # A product of all three where that of two may be subnormal
+    line, curve = triple_product(alpha, beta, x), alpha * elementary.tanh(steep, low)
+    return jnp.where(jnp.abs(steep) < 2**-64, line, curve)
+
+
+_scaled_tanh = with_derivatives(
+    _scaled_tanh_value,
+    lambda x, alpha, beta: elementary.tanh_slope_product(alpha, beta, product(x, beta)),
+    lambda x, alpha, beta: elementary.tanh(*exact_product(x, beta)),
+    lambda x, alpha, beta: elementary.tanh_slope_product(alpha, bounded(x), product(x, beta)),
+)
 
 
 class ActivationScaledTanhDesc(
@@ -568,11 +591,26 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: FloatLike = 1.0) -> 
     >>> activation_swish(jnp.array([-2000.0, 0.0, 200.0])).tolist()
     [-0.0, 0.0, 200.0]
     """
+    return of_floats(_swish, sigmoid_input_scale, input=input)
 
-    def swish(x: Array, scale: Array) -> Array:
-        return elementary.times_sigmoid(x, *exact_product(x, scale))
 
-    return of_floats(swish, sigmoid_input_scale, input=input)
+def _swish_slope(x: Array, scale: Array) -> Array:
+    steep, low = exact_product(x, scale)
+    # Beyond, the sigmoid is 0 or 1; the product with the other one is 0 there.
+    distance = jnp.clip(steep, -200, 200)
+    return elementary.times_sigmoid(1 + distance * elementary.sigmoid(-distance), steep, low)
+
+
+def _swish_slope_in_scale(x: Array, scale: Array) -> Array:
+    steep, low = exact_product(x, scale)
+    low = jnp.where(steep < 0, low, -low)
+    other = elementary.sigmoid(jnp.abs(steep), -low)
+    return elementary.sigmoid_product(x * other, x, -jnp.abs(steep), low)
+
+
+_swish = with_derivatives(
+    lambda x, scale: elementary.times_sigmoid(x, *exact_product(x, scale)), _swish_slope, _swish_slope_in_scale
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -742,12 +780,12 @@ def _log_softmax(input: Array, *, axes: Axes) -> Array:
 
 
 def _of_rows(
-    value: Callable[[Array, tuple[int, ...]], Array],
+    value: Callable[..., Array],
     slope: Callable[[Array, Array, Array], Array],
     input: Array,
     axes: Axes,
 ) -> Array:
-    """A function of the elements along `axes`, whose slope takes their tangents, their softmax, and the tangents' mean."""
+    """`value` of the rows along `axes`; its `slope` takes the tangents, the softmax, and their weighted mean."""
     require_rank("input", input, 1)
     along = normal_axes("axes", axes, input.ndim)
 
@@ -767,9 +805,10 @@ def _softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
 
 def _log_softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
     distance, low = _below_largest(x, axes)
-    # Of the row's sum all but one of the largest, whose 1 would round the others away
-    is_largest = distance == 0
-    others = sum_along(jnp.where(is_largest, jnp.zeros_like(x), elementary.exp(distance, low)), axes)
+    # Of the row's sum all but one of the largest, whose 1 would round the others away. They may be subnormal.
+    is_largest, scale = distance == 0, jnp.full_like(x, 2.0**64)
+    powers = jnp.where(is_largest, jnp.zeros_like(x), elementary.times_exp(scale, distance, low))
+    others = sum_along(powers, axes) * np.array(2.0**-64, x.dtype)
     repeated = sum_along(is_largest.astype(x.dtype), axes) - 1
     return distance - (lax.log1p(others + repeated) - low)
 

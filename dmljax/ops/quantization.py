@@ -92,7 +92,7 @@ def _dequantized(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: Ar
 
 
 def _type_of_scale(scale: Array) -> np.dtype[Any]:
-    """The type in which a scale is computed with; a Python number has none of its own, and that of float32 is enough."""
+    """The type in which products with a scale are computed: that of the scale, float32 for a Python number."""
     return np.dtype(np.float32) if scale.weak_type else widened(scale.dtype)
 
 

@@ -1,0 +1,75 @@
+"""A search for the arguments at which a function of float32 is furthest from its formula.
+
+Random numbers hardly ever meet the worst case: a cancellation, an attribute of -0.3, a subnormal product beside a
+normal one. So the worst of many draws have offspring, which differ from them in a few digits, in all digits, or in the
+exponent of some arguments.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from helpers import units_off
+from numpy.typing import NDArray
+
+Arr = NDArray[Any]
+
+ROUNDS, DRAWN, KEPT = 5, 2**16, 2**10
+
+
+def worst_arguments(
+    function: Callable[..., Any],
+    formula: Callable[..., Arr],
+    count: int,
+    seed: int,
+    *,
+    is_concerned: Callable[..., Arr] | None = None,
+) -> tuple[float, tuple[float, ...]]:
+    """How many units a function of `count` scalars is off at most, and for which.
+
+    The formula has arrays of float64. Only those arguments count for which `is_concerned`, where it is given.
+    """
+    rng = np.random.default_rng(seed)
+    compiled = jax.jit(jax.vmap(function))
+    kept, errors = np.empty((count, 0), np.float32), np.empty(0)
+    for round_ in range(ROUNDS):
+        drawn = _drawn(rng, count) if round_ == 0 else _offspring(rng, kept)
+        with np.errstate(all="ignore"):
+            exact = formula(*drawn.astype(np.float64))
+            found = units_off(compiled(*drawn), exact)
+            if is_concerned is not None:
+                found = np.where(is_concerned(*drawn.astype(np.float64)), found, 0)
+        kept, errors = np.concatenate([kept, drawn], axis=1), np.concatenate([errors, found])
+        order = np.argsort(-errors, kind="stable")[:KEPT]
+        kept, errors = kept[:, order], errors[order]
+    return float(errors[0]), tuple(map(float, kept[:, 0]))
+
+
+def _drawn(rng: np.random.Generator, count: int) -> Arr:
+    """A third has all magnitudes that there are, a third those of everyday numbers, a third is simple."""
+    kind = rng.integers(0, 3, (count, DRAWN))
+    every = rng.integers(0, 2**32, (count, DRAWN), dtype=np.uint32).view(np.float32)
+    everyday = (np.exp(rng.uniform(-7, 7, kind.shape)) * rng.choice([-1, 1], kind.shape)).astype(np.float32)
+    simple = rng.choice(np.array(SIMPLE + [-x for x in SIMPLE], np.float32), kind.shape)
+    return _normal(np.choose(kind, [every, everyday, simple]))
+
+
+SIMPLE = [0, 1, 0.5, 2, 0.1, 0.7, 3, 1e-10, 1e-20, 1e-30, 1e-37, 1e10, 1e20, 1e30, 3e38, np.inf, 60, 88, 104]
+
+
+def _offspring(rng: np.random.Generator, parents: Arr) -> Arr:
+    bits = np.repeat(parents, DRAWN // parents.shape[1], axis=1).view(np.uint32)
+    few = rng.integers(-8, 9, bits.shape).astype(np.uint32)
+    digits = rng.integers(0, 2**23, bits.shape, dtype=np.uint32)
+    exponents = (rng.integers(-2, 3, bits.shape) * 2**23).astype(np.uint32)
+    changed = np.choose(
+        rng.integers(0, 4, bits.shape), [bits, bits + few, bits & np.uint32(0xFF800000) | digits, bits + exponents]
+    )
+    return _normal(changed.view(np.float32))
+
+
+def _normal(x: Arr) -> Arr:
+    """Subnormal numbers may count as zeros, and NaN with digits of their own as others: that is asked elsewhere."""
+    quiet = np.where(np.isnan(x), np.float32(np.nan), x)
+    return np.where(np.abs(quiet) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), quiet), quiet)
