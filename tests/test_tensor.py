@@ -1,5 +1,10 @@
 """TensorDesc: sizes, strides, flags, bytes, and the way between a buffer and a logical array."""
 
+import math
+import random
+import time
+import tracemalloc
+from collections import Counter
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags, Unsupported
+from dmljax._tensor import _some_meet
 
 FLOAT32, FLOAT16, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
 ALL = [data_type for data_type in DataType if data_type.name not in ("UNKNOWN", "INT4", "UINT4")]
@@ -204,6 +210,59 @@ def test_a_write_needs_a_place_for_each_element() -> None:
     # A size of 1 does not repeat anything, whatever its stride, and dimensions may interleave.
     TensorDesc(UINT8, (1, 3), (0, 1)).write(bytearray(3), np.zeros((1, 3), np.uint8))
     TensorDesc(UINT8, (3, 2), (3, 4)).write(bytearray(16), np.zeros((3, 2), np.uint8))
+
+
+def test_elements_that_share_a_place_are_found_in_any_small_tensor() -> None:
+    rng = random.Random(0)
+    outcomes: Counter[bool] = Counter()
+    for _ in range(5000):
+        rank, largest, longest = rng.randint(1, 5), rng.choice([2, 3, 5, 9]), rng.choice([3, 10, 40, 200])
+        sizes = [rng.randint(1, largest) for _ in range(rank)]
+        strides = [rng.randint(0, longest) for _ in range(rank)]
+        places = np.zeros(1, int)
+        for size, stride in zip(sizes, strides, strict=True):
+            places = np.add.outer(places, np.arange(size) * stride).ravel()
+        expected = np.unique(places).size < places.size
+        assert TensorDesc(UINT8, tuple(sizes), tuple(strides)).overlaps == expected, (sizes, strides)
+        outcomes[expected] += 1
+    assert min(outcomes.values()) > 1000
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (46337, 46339),
+        (1009, 1013, 1019),
+        (2**15, 1023, 61),
+        (173, 179, 181, 191),
+        (53, 59, 61, 64, 67),
+        (23, 25, 29, 31, 32, 37),
+        (11, 13, 16, 17, 19, 23, 27),
+        (5, 7, 9, 11, 13, 16, 17, 19),
+        (2**25 - 1, 2, 3, 5),
+    ],
+)
+def test_elements_that_share_a_place_are_found_in_time_in_any_large_tensor(sizes: tuple[int, ...]) -> None:
+    """Sizes without a common factor, and strides of the product of the others: no two elements share a place."""
+    strides = [math.prod(sizes) // size for size in sizes]
+    two_alike = [min(strides) if stride == max(strides) else stride for stride in strides]
+    tracemalloc.start()
+    begin = time.process_time()
+    assert not TensorDesc(UINT8, sizes, tuple(strides)).overlaps
+    assert TensorDesc(UINT8, sizes, tuple(two_alike)).overlaps
+    assert time.process_time() - begin < 5
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("sizes", [(1625,) * 3, (84,) * 5, (23,) * 7, (16,) * 8])
+def test_the_worst_sizes_take_little_time(sizes: tuple[int, ...]) -> None:
+    """Strides so large that only all steps together tell; no tensor may span as much."""
+    rng = random.Random(0)
+    steps = tuple((rng.randrange(2**45, 2**46), size - 1) for size in sizes)
+    begin = time.process_time()
+    assert not _some_meet(steps)
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize(
