@@ -1,6 +1,7 @@
 """Arguments brought to one form, or refused by name: integers, enumerators, arrays, and whole calls."""
 
 import inspect
+import json
 import operator
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,30 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an int of {value.bit_length()} bits"
     return _ABRIDGED.repr(value) if isinstance(value, str | list | tuple | dict) else repr(value)
+
+
+def one_line(thing: Any) -> str:
+    """A path, a name or a reason for a message: on one line, and abridged if it is too long to read."""
+    text = str(thing)
+    return printable(text if len(text) <= 300 else f"{text[:140]} ... {text[-140:]}")
+
+
+def printable(text: str) -> str:
+    """`text`, as it is unless a terminal would act on it."""
+    return text if text.isprintable() else json_text(text)[1:-1]
+
+
+def json_text(value: Any) -> str:
+    """`value` as JSON on one line, without anything that a terminal would act on."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")  # which is ASCII, too
+
+
+def reason_of(error: BaseException) -> str:
+    """Why something failed, in the words of whoever failed."""
+    return one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
 _ABRIDGED = reprlib.Repr()
@@ -82,11 +107,12 @@ def named(enumeration: type[HeaderEnum], name: str, value: Any) -> Any:
 
 def nearest(name: Any, names: Iterable[str]) -> str:
     """A question after the one of `names` that `name` begins or comes near to, if there is one."""
-    by_lower = {known.lower(): known for known in islice(names, 200)}  # to compare takes some 20 us for each
+    # To compare takes some 20 us for each; a name that is longer than any of DirectML's is no typing error.
+    by_lower = {known.lower(): known for known in islice(names, 200) if len(known) <= 100}
     wanted = str(name)[:100].lower()
     longer = [known for known in by_lower if known.startswith(f"{wanted}_")]
     close = longer or get_close_matches(wanted, by_lower, n=1)
-    return f", did you mean {by_lower[close[0]]}?" if close else ""
+    return f", did you mean {printable(by_lower[close[0]])}?" if close else ""
 
 
 def array(name: str, value: Any) -> jax.Array | np.ndarray[Any, Any]:

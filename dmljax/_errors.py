@@ -1,12 +1,12 @@
 """What dmljax raises. Each message reads `<operator>[ at <level>]: <member> must <rule>; got <value>`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 
 class DmlError(Exception):
-    """Everything that dmljax refuses, whatever the reason.
+    """Everything that dmljax refuses, whatever the reason; `rules` has a sentence for each rule that is broken.
 
     >>> try:
     ...     one_hot(jnp.array([[0]]), jnp.array([0, 1]), axis=2, depth=3)
@@ -14,6 +14,13 @@ class DmlError(Exception):
     ...     print(error)
     one_hot: axis must be in [-2, 2); got 2
     """
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return self.args
+
+    def __str__(self) -> str:
+        return "\n  ".join(self.rules)
 
 
 class InvalidDesc(DmlError, ValueError):
@@ -49,7 +56,7 @@ def within(operator: str) -> Iterator[None]:
     try:
         yield
     except DmlError as error:
-        error.args = (f"{operator}: {error}",)
+        error.args = headed(operator, error.rules)
         raise
 
 
@@ -59,11 +66,17 @@ def prefixed(member: str, separator: str = ".") -> Iterator[None]:
     try:
         yield
     except DmlError as error:
-        error.args = (NEXT_RULE.join(f"{member}{separator}{rule}" for rule in str(error).split(NEXT_RULE)),)
+        error.args = tuple(f"{member}{separator}{rule}" for rule in error.rules)
         raise
 
 
-NEXT_RULE = "\n  "  # between the sentences of a message that has several
+def headed(operator: str, rules: Iterable[str]) -> tuple[str, ...]:
+    """`rules` with the operator before the first: it is named once."""
+    first, *others = rules
+    return (f"{operator}: {first}", *others)
+
+
+MAX_RULES = 1000  # that one refusal tells: nobody reads more
 
 
 def all_checked(*checks: Callable[[], Any]) -> tuple[Any, ...]:
@@ -74,6 +87,8 @@ def all_checked(*checks: Callable[[], Any]) -> tuple[Any, ...]:
             results.append(check())
         except DmlError as error:
             refusals.append(error)
+            if len(refusals) == MAX_RULES:
+                break
     if refusals:
-        raise type(refusals[0])(NEXT_RULE.join(map(str, refusals)))
+        raise type(refusals[0])(*(rule for refusal in refusals for rule in refusal.rules))
     return tuple(results)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 import jax
 
 from dmljax._checks import UINT_MAX, array, bound_arguments, listed, named, nearest, settle, shown
-from dmljax._errors import NEXT_RULE, InvalidDesc, InvalidType, Unsupported, prefixed, within
+from dmljax._errors import InvalidDesc, InvalidType, Unsupported, headed, prefixed, within
 from dmljax._members import (
     Enumeration,
     Integer,
@@ -324,7 +324,7 @@ def _require_operator(desc: Any) -> None:
 
 
 def _refusal(desc: Operator, level: FeatureLevel, rules: Iterable[str]) -> InvalidDesc:
-    return InvalidDesc(f"{desc.type} at {level}: " + NEXT_RULE.join(rules))
+    return InvalidDesc(*headed(f"{desc.type} at {level}", rules))
 
 
 def minimum_feature_level(desc: Operator) -> FeatureLevel:

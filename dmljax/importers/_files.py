@@ -5,18 +5,21 @@ import math
 import stat
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax._checks import shown
+from dmljax._checks import one_line, reason_of, shown
 from dmljax._errors import InvalidDesc, Unsupported
 from dmljax._types import DataType
 
 IMAGES = (".jpg", ".png")
 _MAX_HEADER = 2**20  # of a .npy file
+_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # the second leaves room for the folder in the 4096 that Linux takes
+_MAX_DIMENSIONS = 64  # of a NumPy array
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
@@ -25,14 +28,14 @@ def opened(path: Path, at_most: int) -> Any:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for somebody to write into it
-            raise InvalidDesc(f"must be a regular file; got '{path}'")
+            raise InvalidDesc(f"must be a regular file; got '{one_line(path)}'")
         if status.st_size > at_most:
-            raise InvalidDesc(f"must hold at most {at_most} bytes; got {status.st_size} in '{path}'")
+            raise InvalidDesc(f"must hold at most {at_most} bytes; got {status.st_size} in '{one_line(path)}'")
         return path.open("rb")
     except InvalidDesc:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise InvalidDesc(f"must be a file that can be read; got '{path}' ({_reason(error)})") from None
+        raise InvalidDesc(f"must be a file that can be read; got '{one_line(path)}' ({reason_of(error)})") from None
 
 
 def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> tuple[DataType, NDArray[Any]]:
@@ -69,7 +72,7 @@ def _read_npy(file: Any, path: Path) -> NDArray[Any]:
     except InvalidDesc:
         raise
     except Exception as error:  # whatever NumPy makes of a header that anybody may have written
-        raise InvalidDesc(f"must be a whole .npy file; got '{path}' ({_reason(error)})") from None
+        raise InvalidDesc(f"must be a whole .npy file; got '{one_line(path)}' ({reason_of(error)})") from None
     return np.ascontiguousarray(values.astype(dtype.newbyteorder("="), copy=False))
 
 
@@ -79,7 +82,7 @@ _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.f
 def _data_type_of(dtype: np.dtype[Any], path: Path) -> DataType:
     name = "UINT8" if dtype == np.bool_ else dtype.name.upper()
     if name not in DataType.__members__ or dtype.kind not in "fiub" or dtype.shape:
-        raise InvalidDesc(f"must hold numbers of a DirectML data type; got {dtype} in '{path}'")
+        raise InvalidDesc(f"must hold numbers of a DirectML data type; got {one_line(dtype)} in '{one_line(path)}'")
     return DataType[name]
 
 
@@ -96,7 +99,9 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
         with image_module.open(file) as image:
             height, width = size[2:] if size else (image.height, image.width)
             if max(height * width, image.height * image.width) * channels * 4 > at_most:
-                raise InvalidDesc(f"must take at most {at_most} bytes; got '{path}', {image.height} x {image.width}")
+                raise InvalidDesc(
+                    f"must take at most {at_most} bytes; got '{one_line(path)}', {image.height} x {image.width}"
+                )
             pixels = image.convert(_MODES[channels])
             if pixels.size != (width, height):
                 pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
@@ -104,13 +109,26 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
     except InvalidDesc:
         raise
     except Exception as error:  # whatever a decoder makes of a file that is no image
-        raise InvalidDesc(f"must be an image; got '{path}' ({_reason(error)})") from None
+        raise InvalidDesc(f"must be an image; got '{one_line(path)}' ({reason_of(error)})") from None
     return (bytes_of_rows.transpose(2, 0, 1).astype(np.float32) / np.float32(255)).astype(data_type.dtype)
 
 
 def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
     """The elements that lie whole in a buffer: a view."""
     return data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
+
+
+def target_path(name: str, text: str) -> PureWindowsPath:
+    """A path below a folder, which a file system can hold: of Windows, where models come from, and elsewhere."""
+    path = PureWindowsPath(text)
+    if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
+        raise InvalidDesc(f"{name} must be a file inside the output folder; got {shown(text)}")
+    if any(category(character) == "Cc" for character in text):
+        raise InvalidDesc(f"{name} must have no control character; got {shown(text)}")
+    if len(text.encode()) > _MAX_PATH_BYTES or any(len(part.encode()) > _MAX_NAME_BYTES for part in path.parts):
+        limits = f"at most {_MAX_PATH_BYTES} bytes, {_MAX_NAME_BYTES} in each part"
+        raise InvalidDesc(f"{name} must be a path of {limits}; got {shown(text)}")
+    return path
 
 
 def target_in(folder: Path, target: str) -> Path:
@@ -120,7 +138,7 @@ def target_in(folder: Path, target: str) -> Path:
         path = (root / target).resolve()
         is_taken = path.exists() and not path.is_file()  # to open a pipe would wait for somebody to read it
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL, too long a name
-        raise InvalidDesc(f"targetPath must name a file; got {shown(target)} ({_reason(error)})") from None
+        raise InvalidDesc(f"targetPath must name a file; got {shown(target)} ({reason_of(error)})") from None
     if not path.is_relative_to(root) or is_taken:
         raise InvalidDesc(f"targetPath must be a file inside the output folder; got {shown(target)}")
     return path
@@ -134,6 +152,8 @@ def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensi
     if data_type is DataType.UNKNOWN:
         raise InvalidDesc("resource must have an initialValuesDataType to be written as numbers; got UNKNOWN")
     count = size_in_bytes // data_type.dtype.itemsize
+    if len(dimensions) > _MAX_DIMENSIONS:
+        raise InvalidDesc(f"dimensions must have at most {_MAX_DIMENSIONS} elements; got {len(dimensions)}")
     if dimensions and math.prod(dimensions) > count:
         raise InvalidDesc(f"dimensions must name at most {count} elements; got {shown(tuple(dimensions))}")
     if suffix in IMAGES:
@@ -164,7 +184,9 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
             else:
                 file.write(image.getbuffer() if suffix in IMAGES else data.data)
     except OSError as error:
-        raise InvalidDesc(f"targetPath must be a file that can be written; got '{path}' ({_reason(error)})") from None
+        raise InvalidDesc(
+            f"targetPath must be a file that can be written; got '{one_line(path)}' ({reason_of(error)})"
+        ) from None
 
 
 def _image_of(values: NDArray[Any]) -> Any:
@@ -180,7 +202,3 @@ def _pillow() -> Any:
     except ImportError:
         raise Unsupported("an image must have Pillow to be read or written: pip install 'dmljax[images]'") from None
     return Image
-
-
-def _reason(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -6,13 +6,15 @@ RapidJSON, as DxDispatch sets it up, takes comments and trailing commas, and sto
 import json
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, islice
 from typing import Any
 
 from dmljax._checks import shown
-from dmljax._errors import InvalidDesc
+from dmljax._errors import MAX_RULES, InvalidDesc
 
 Place = tuple[str | int, ...]
 
@@ -30,6 +32,7 @@ _COMMENT_OR_ELEMENT = re.compile(rf"{_COMMENT}|({_ELEMENT})")
 _LAST_COMMA = re.compile(r",\s*+\]\Z")
 _TOKEN = re.compile(rf"(?P<number>{_NUMBER})|(?P<word>true|false|null)")
 _DECODER = json.JSONDecoder()
+_NOTHING: Mapping[str | int, Any] = {}
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -40,6 +43,17 @@ class InvalidJson(InvalidDesc):
         super().__init__(message)
         self.line, self.column = line, column
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.line, self.column)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Spot:
+    """Where a value begins in the text, and where the values inside it do, besides the elements of a plain list."""
+
+    offset: int
+    inside: "Mapping[str | int, Spot]"
+
 
 @dataclass(frozen=True, eq=False)
 class Document:
@@ -47,31 +61,68 @@ class Document:
 
     text: str
     root: Any
-    offsets: dict[Place, int]
+    spot: Spot
     repeated: list[tuple[Place, int]]
+    lines: "_Lines"
+    plain_lists: "dict[int, _PlainList]" = field(default_factory=dict)  # that were asked for an element
 
     def line(self, path: Place) -> int:
         """The line of the value at `path`, or of the nearest value around it."""
-        known = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in self.offsets)
-        offset = self.offsets[known] if known == path else self._element(known, path[len(known)])
-        return _line_and_column(self.text, offset)[0]
+        spot, offset = self.spot, self.spot.offset
+        for key in path:
+            if key not in spot.inside:
+                offset = self._element(spot.offset, key)
+                break
+            spot = spot.inside[key]
+            offset = spot.offset
+        return self.lines.line(offset)
 
-    def _element(self, path: Place, index: str | int) -> int:
-        """Where an element of a plain list begins, or its container if it is none."""
-        offset = self.offsets[path]
-        plain = _PLAIN_LIST.match(self.text, offset)
-        if plain is None or not isinstance(index, int):
+    def _element(self, offset: int, index: str | int) -> int:
+        """Where an element of a plain list at `offset` begins, or the value there if it has no such element."""
+        if not isinstance(index, int):
             return offset
-        return next(islice(_elements(self.text, offset, plain.end()), index, None), (offset, ""))[0]
+        if offset not in self.plain_lists:
+            self.plain_lists[offset] = _PlainList(self.text, offset)
+        return self.plain_lists[offset].element(index)
+
+
+class _Lines:
+    """The lines of a text. To find one, a part of the text is looked through and not all that comes before."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def before(self) -> list[int]:
+        """How many lines end before each part."""
+        ends = (self.text.count("\n", begin, begin + _PART) for begin in range(0, len(self.text), _PART))
+        return list(accumulate(ends, initial=0))
+
+    def line(self, offset: int) -> int:
+        part = offset // _PART
+        return self.before[part] + self.text.count("\n", part * _PART, offset) + 1
+
+
+_PART = 4096
+
+
+class _PlainList:
+    """Where the elements of a plain list begin. Each is looked for once, however many are asked for."""
+
+    def __init__(self, text: str, offset: int) -> None:
+        plain = _PLAIN_LIST.match(text, offset)
+        self.offset = offset
+        self.found = array("Q")
+        self.rest = (begin for begin, _ in _elements(text, offset, plain.end() if plain else offset))
+
+    def element(self, index: int) -> int:
+        self.found.extend(islice(self.rest, max(0, index + 1 - len(self.found))))
+        return self.found[index] if index < len(self.found) else self.offset
 
 
 def _elements(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
     """The elements of a plain list, each with the place where it begins."""
     return ((found.start(), found[1]) for found in _COMMENT_OR_ELEMENT.finditer(text, begin, end) if found[1])
-
-
-def _line_and_column(text: str, offset: int) -> tuple[int, int]:
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def parse(text: str) -> Document:
@@ -81,31 +132,49 @@ def parse(text: str) -> Document:
     {'Sizes': [1, 2], 'Flags': []}
     """
     parser = _Parser(text)
-    root = parser.value(())
-    return Document(text, root, parser.offsets, parser.repeated)
+    root, spot = parser.value()
+    repeated = [(place, parser.lines.line(offset)) for place, offset in parser.repeated]
+    return Document(text, root, spot, repeated, parser.lines)
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
+        self.lines = _Lines(text)
         self.at = 0
-        self.offsets: dict[Place, int] = {}
+        self.path: list[str | int] = []  # of the value that is being read
+        self.count = 0  # of values, those of repeated names too
         self.repeated: list[tuple[Place, int]] = []
 
-    def value(self, path: Place) -> Any:
+    def value(self) -> tuple[Any, Spot]:
         self.space()
-        if len(path) > MAX_DEPTH:
+        if len(self.path) > MAX_DEPTH:
             raise self.refused(f"objects and lists must be nested at most {MAX_DEPTH} deep")
-        if len(self.offsets) >= MAX_VALUES:
+        if self.count >= MAX_VALUES:
             raise self.refused(f"there must be at most {MAX_VALUES} values besides numbers in lists")
-        self.offsets[path] = self.at
-        match self.text[self.at : self.at + 1]:
+        self.count += 1
+        begin = self.at
+        value: Any
+        inside: Mapping[str | int, Spot] = _NOTHING
+        match self.text[begin : begin + 1]:
             case "{":
-                return self.object(path)
+                value, inside = self.object()
             case "[":
-                return self.array(path)
+                value, inside = self.array()
             case '"':
-                return self.string()
+                value = self.string()
+            case _:
+                value = self.number_or_word()
+        return value, Spot(begin, inside)
+
+    def inner(self, key: str | int) -> tuple[Any, Spot]:
+        """The value of a member or element."""
+        self.path.append(key)
+        value = self.value()
+        self.path.pop()
+        return value
+
+    def number_or_word(self) -> Any:
         token = _TOKEN.match(self.text, self.at)
         if token is None:
             raise self.refused("a value must be here")
@@ -113,8 +182,9 @@ class _Parser:
         self.at = token.end()
         return _WORDS[token[0]] if number is None else number
 
-    def object(self, path: Place) -> dict[str, Any]:
+    def object(self) -> tuple[dict[str, Any], dict[str | int, Spot]]:
         members: dict[str, Any] = {}
+        inside: dict[str | int, Spot] = {}
         self.at += 1
         while not self.taken("}"):
             if self.next() != '"':
@@ -123,26 +193,28 @@ class _Parser:
             name = self.string()
             if not self.taken(":"):
                 raise self.refused(f"a colon must follow {shown(name)}")
-            if name in members:
-                self.repeated.append(((*path, name), _line_and_column(self.text, start)[0]))
-            members[name] = self.value((*path, name))
+            if name in members and len(self.repeated) < MAX_RULES:
+                self.repeated.append(((*self.path, name), start))
+            members[name], inside[name] = self.inner(name)
             if not self.taken(",") and self.next() != "}":
                 raise self.refused("a comma or } must be here")
-        return members
+        return members, inside
 
-    def array(self, path: Place) -> list[Any]:
+    def array(self) -> tuple[list[Any], Mapping[str | int, Spot]]:
         plain = _PLAIN_LIST.match(self.text, self.at)
         if plain is not None:
             elements = self.plain_list(plain.end())
             self.at = plain.end()
-            return elements
+            return elements, _NOTHING
         elements = []
+        inside: dict[str | int, Spot] = {}
         self.at += 1
         while not self.taken("]"):
-            elements.append(self.value((*path, len(elements))))
+            element, inside[len(elements)] = self.inner(len(elements))
+            elements.append(element)
             if not self.taken(",") and self.next() != "]":
                 raise self.refused("a comma or ] must be here")
-        return elements
+        return elements, inside
 
     def plain_list(self, end: int) -> list[Any]:
         """A list of numbers up to `end`, at the speed of the standard library's parser where it has no comments."""
@@ -199,6 +271,7 @@ class _Parser:
     def refused(self, message: str) -> InvalidJson:
         here = self.text[self.at : self.at + 20].split("\n")[0]
         got = repr(here) if here else "the end of the line" if self.at < len(self.text) else "the end of the text"
+        column = self.at - self.text.rfind("\n", 0, self.at)
         return InvalidJson(
-            message if "; got " in message else f"{message}; got {got}", *_line_and_column(self.text, self.at)
+            message if "; got " in message else f"{message}; got {got}", self.lines.line(self.at), column
         )

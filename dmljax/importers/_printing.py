@@ -1,6 +1,5 @@
 """What comes of a model's commands, as DxDispatch prints it (numbers by a C++ stream, with six digits) and as JSON."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
@@ -8,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from dmljax._checks import printable
 from dmljax._types import FLOATS
 from dmljax.importers.execution import Dispatched, Printed, Result, Written
 
@@ -39,11 +39,6 @@ def _dispatch_lines(result: Dispatched, platform: str, timing_verbosity: int, wa
         yield "The timings of each iteration: "
         for i, sample in enumerate(result.milliseconds):
             yield f"iteration {i}: {sample:.4f} ms ({platform})"
-
-
-def printable(name: str) -> str:
-    """A name of the model, as it is unless a terminal would act on it."""
-    return name if name.isprintable() else json.dumps(name)[1:-1]
 
 
 def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:

@@ -15,7 +15,6 @@ commands out. The format is what DxDispatch's parser accepts, which is more than
 """
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,20 +27,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax._checks import UINT_MAX, integer_in, named, nearest, shown, uints
-from dmljax._errors import NEXT_RULE, DmlError, InvalidDesc, InvalidType, Unsupported, all_checked, prefixed
+from dmljax._checks import UINT_MAX, integer_in, json_text, named, nearest, one_line, printable, shown, uints
+from dmljax._errors import MAX_RULES, DmlError, InvalidDesc, InvalidType, Unsupported, all_checked, prefixed
 from dmljax._members import NOT_FINITE, Kind, Tensor, json_given, json_string
 from dmljax._operator import Operator, broken_rules, lower, operator_named, settled_members
 from dmljax._tensor import UINT64_MAX, TensorDesc
 from dmljax._types import FLOATS, LATEST, DataType, FeatureLevel, HeaderEnum, TensorFlags
-from dmljax.importers._files import check_writable, opened, read_values
+from dmljax.importers._files import check_writable, opened, read_values, target_path
 from dmljax.importers._json import Document, InvalidJson, Place, parse
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
 MAX_TEXT_BYTES = 2**26  # of the model itself: what is larger belongs into files that it names
 MAX_PRINTED_VALUES = 2**24
-MAX_FINDINGS = 1000
+MAX_FINDINGS = MAX_RULES
 
 # What a model consists of
 
@@ -128,9 +127,9 @@ class Finding:
     column: int | None = None
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        place = ":".join(str(part) for part in (printable(self.file), self.line, self.column) if part)
         joint = "" if not self.path or self.message.startswith(",") else " " if _CONTINUES.match(self.message) else ": "
-        return f"{place}: {self.path}{joint}{self.message}"
+        return f"{place}: {printable(self.path)}{joint}{printable(self.message)}"
 
 
 _CONTINUES = re.compile(r"must\b|and\b")
@@ -140,8 +139,14 @@ class InvalidModel(DmlError, ValueError):
     """A model that cannot be run; `findings` are all that is wrong with it."""
 
     def __init__(self, findings: Sequence[Finding], warnings: Sequence[Finding] = ()) -> None:
-        super().__init__("\n".join(map(str, findings)))
+        super().__init__(*map(str, findings))
         self.findings, self.warnings = tuple(findings), tuple(warnings)
+
+    def __str__(self) -> str:
+        return "\n".join(self.rules)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.findings, self.warnings)
 
 
 class UnreadableModel(InvalidModel):
@@ -182,7 +187,7 @@ class Model:
         except InvalidModel:
             raise
         except DmlError as error:
-            raise InvalidModel([self.finding(place, str(error))], self.warnings) from error
+            raise InvalidModel([self.finding(place, rule) for rule in error.rules], self.warnings) from error
 
 
 _OPERATOR = re.compile(r"^DML_OPERATOR_\w+: ")  # which the place has named already
@@ -191,15 +196,12 @@ _INNER = re.compile(r"[A-Za-z]\w*(?:\.\w+|\[\d+\])*(?=,? (?:must|and)\b|, [A-Z])
 
 
 def _spelled(path: Place) -> str:
-    keys = [
-        f"[{key}]" if isinstance(key, int) else f".{key}" if key.isidentifier() else f"[{_quoted(key)}]" for key in path
-    ]
-    return "".join(keys).lstrip(".")
+    return "".join(f"[{key}]" if isinstance(key, int) else _spelled_name(key) for key in path).lstrip(".")
 
 
-def _quoted(name: str) -> str:
-    """A name as JSON, without anything that a terminal would act on."""
-    return json.dumps(name, ensure_ascii=not name.isprintable())
+def _spelled_name(name: str) -> str:
+    short = name if len(name) <= 100 else f"{name[:45]} ... {name[-45:]}"
+    return f".{short}" if short.isidentifier() else f"[{json_text(short)}]"
 
 
 def load(
@@ -306,11 +308,12 @@ class _Reader:
         try:
             yield
         except DmlError as error:
-            for rule in str(error).split(NEXT_RULE):
+            for rule in error.rules:
                 self.find(place, rule)
 
-    def find(self, place: Place, message: str) -> None:
-        self.findings.append(self.model.finding(place, message))
+    def find(self, place: Place, message: str, line: int | None = None) -> None:
+        finding = self.model.finding(place, message)
+        self.findings.append(finding if line is None else dataclasses.replace(finding, line=line))
         if len(self.findings) >= MAX_FINDINGS:
             raise _EnoughError
 
@@ -320,8 +323,9 @@ class _Reader:
 
     def fields(self, place: Place, value: Any, names: Sequence[str]) -> dict[str, Any]:
         """Those fields of an object that count and are not null; DxDispatch passes over others without a word."""
+        known = set(names)
         for name in _object(value):
-            if name not in names and value[name] is not None and not name.startswith(("$", "//")):
+            if name not in known and value[name] is not None and not name.startswith(("$", "//")):
                 self.warn((*place, name), f"must be one of {', '.join(names)} to count", name, names)
         return {name: value[name] for name in names if value.get(name) is not None}
 
@@ -335,9 +339,8 @@ class _Reader:
 
     def read_all(self) -> None:
         document = self.model.document
-        for place, line in document.repeated[:MAX_FINDINGS]:
-            finding = self.model.finding(place, "must be given once; got it again")
-            self.findings.append(dataclasses.replace(finding, line=line))
+        for place, line in document.repeated:
+            self.find(place, "must be given once; got it again", line)
         with self.part():
             root = self.fields((), document.root, ("resources", "dispatchables", "commands"))
             for name, value in self.section(root, "resources", dict).items():
@@ -388,7 +391,7 @@ class _Reader:
             raise InvalidType(f"initialValues must be a list or an object; got {shown(source)}")
         kinds = [kind for kind in ("value", "valueStart", "sourcePath") if kind in source]
         if not kinds or (kinds[0] == "value" and len(kinds) > 1):
-            given = ", ".join(kinds or list(source)[:8]) or "none"
+            given = ", ".join(map(one_line, kinds or list(source)[:8])) or "none"
             raise InvalidDesc(f"initialValues must have one of value, valueStart and sourcePath; got {given}")
         place = (*place, "initialValues")
         if kinds[0] == "sourcePath":
@@ -610,7 +613,7 @@ class _Reader:
     def write_file(self, fields: Mapping[str, Any]) -> WriteFile:
         (name, resource), target, dimensions = all_checked(
             lambda: self.named_resource(fields, "resource"),
-            lambda: _relative_path("targetPath", _given(fields, "targetPath")),
+            lambda: target_path("targetPath", json_string("targetPath", _given(fields, "targetPath"))),
             lambda: uints("dimensions", fields.get("dimensions", [])),
         )
         if resource is not None:
@@ -668,15 +671,6 @@ def _boolean(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidType(f"{name} must be true or false; got {shown(value)}")
     return value
-
-
-def _relative_path(name: str, value: Any) -> PureWindowsPath:
-    """A path that stays below a folder, on Windows, where models come from, and elsewhere."""
-    text = json_string(name, value)
-    path = PureWindowsPath(text)
-    if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
-        raise InvalidDesc(f"{name} must be a file inside the output folder; got {shown(text)}")
-    return path
 
 
 def _of_kind(fields: Mapping[str, Any], name: str, kind: type) -> Any:

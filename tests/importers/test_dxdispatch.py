@@ -187,6 +187,7 @@ def test_sizes_and_offsets_in_bytes(tmp_path: Path) -> None:
         ),
         (listed("INT8", {"sourcePath": "a\0b"}), "sourcePath must be a file that can be read"),
         (listed("INT8", {"sourcePath": "a" * 5000}), "sourcePath must be a file that can be read"),
+        (listed("INT8", {"sourcePath": "a" * 300}), r"sourcePath must be a file that can be read; .* \(File name too"),
         (listed("INT8", {"sourcePath": "."}), "sourcePath must be a regular file"),
         (listed("INT8", {"sourcePath": "/dev/zero"}), "sourcePath must be a regular file; got '/dev/zero'"),
         ({"initialValues": {"sourcePath": "x.bin"}}, "sourcePath must come with initialValuesDataType, for only .npy"),
@@ -717,6 +718,21 @@ def test_a_tensor_that_strides_make_huge_is_refused(tmp_path: Path) -> None:
                 "\\\\host\\x",
             )
         ),
+        *(
+            ({"type": "writeFile", "resource": "in", "targetPath": target}, message)
+            for target, message in (
+                ("a\0b", r"targetPath must have no control character; got 'a\\x00b'"),
+                ("a\nb.npy", "targetPath must have no control character"),
+                ("a\x7f", "targetPath must have no control character"),
+                ("a/" + "b" * 256, "targetPath must be a path of at most 1024 bytes, 255 in each part; got 'a/bbb"),
+                ("a\\" + "é" * 128, "targetPath must be a path of at most 1024 bytes, 255 in each part"),
+                ("a/" * 600 + "b", "targetPath must be a path of at most 1024 bytes, 255 in each part"),
+            )
+        ),
+        (
+            {"type": "writeFile", "resource": "in", "targetPath": "x.npy", "dimensions": [1] * 65},
+            "dimensions must have at most 64 elements; got 65",
+        ),
         ({"type": "writeFile", "resource": "struct", "targetPath": "x.npy"}, "must have an initialValuesDataType"),
         ({"type": "writeFile", "resource": "in", "targetPath": "x.npy", "dimensions": [7]}, "at most 6 elements"),
         ({"type": "writeFile", "resource": "in", "targetPath": "x.npy", "dimensions": [2**32 - 1] * 8}, "at most 6"),
@@ -809,7 +825,13 @@ def test_findings_are_bounded(tmp_path: Path) -> None:
 
 def test_messages_are_bounded(tmp_path: Path) -> None:
     long = "x" * 1_000_000
-    resources = {"in": zeros("FLOAT32", 6), "y": listed(long, [1]), "z": listed("INT8", [long])}
+    resources: dict[str, Any] = {"in": zeros("FLOAT32", 6), "y": listed(long, [1]), "z": listed("INT8", [long])}
+    resources |= {
+        long: 3,
+        "f": listed("INT8", {"sourcePath": long}),
+        "g": listed("INT8", {long: 1}),
+        f"{long[:100]}_": 3,
+    }
     operators = {
         "a": {"type": long},
         "b": hardmax(2, 3, input={"Strides": list(range(100_000))}),
@@ -819,13 +841,58 @@ def test_messages_are_bounded(tmp_path: Path) -> None:
     commands = [{"type": long}, dispatch(long), {"type": "print", "resource": long}]
     commands += [{"type": "writeFile", "resource": "in", "targetPath": f"../{long}"}]
     found = findings(tmp_path, resources, operators, commands)
-    assert len(found) == 10
-    assert max(map(len, found)) < 600
+    assert len(found) == 13
+    assert max(map(len, found)) < 700
 
 
 def test_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
-    (found,) = findings(tmp_path, {'\x1b[31m"\n': 3})
-    assert found == '3: resources["\\u001b[31m\\"\\n"] must be an object; got 3'
+    (found,) = findings(tmp_path, {'\x1b[31m"\n\x7f': 3})
+    assert found == '3: resources["\\u001b[31m\\"\\n\\u007f"] must be an object; got 3'
+
+
+ODD = "a\n  x.json:1: resources must\x1b[31m be\u2028\x7f\x9b"
+
+
+def test_no_text_of_a_model_begins_a_line_or_acts_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / f"{ODD}.npy").write_bytes(b"no")
+    resources: dict[str, Any] = {
+        ODD: zeros("INT8", 1),
+        "raw": listed("INT8", {"sourcePath": ODD}),
+        "array": {"initialValues": {"sourcePath": f"{ODD}.npy"}},
+        "typed": listed(ODD, [1]),
+        "fields": listed("INT8", {ODD: 1}),
+        "number": listed("INT8", [ODD]),
+        "field": zeros("INT8", 1, **{ODD: 1}),
+    }
+    dispatchables = {
+        "type": {"type": ODD},
+        "flags": hardmax(2, 3, input={"Flags": ODD, "DataType": ODD}),
+        "more": hardmax(2, 3) | {"dmlCompileType": ODD, "executionFlags": [ODD]},
+        "bound": hardmax(2, 3) | {"bindings": {ODD: 1}},
+        "add": {"type": "ELEMENT_WISE_ADD1", "FusedActivation": {"Type": ODD, ODD: 1}},
+    }
+    commands = [
+        *({"type": "print", "resource": f"{ODD[:-1]}"}, {"type": ODD}, {"type": "dispatch", "dispatchable": ODD}),
+        {"type": "writeFile", "resource": "raw", "targetPath": ODD},
+        dispatch("bound", InputTensor=ODD, OutputTensor={"name": ODD, ODD: 1}),
+    ]
+    path = written(tmp_path, resources, dispatchables, commands)
+    path = path.rename(tmp_path / f"{ODD}.json")
+    with pytest.raises(InvalidModel) as refused:
+        load(path)
+    told = [*refused.value.findings, *refused.value.warnings]
+    assert len(told) > 18
+    assert all(str(finding).isprintable() for finding in told)
+    assert str(refused.value).count("\n") == len(refused.value.findings) - 1
+    with pytest.raises(UnreadableModel) as unread:
+        load(tmp_path / f"{ODD}no.json")
+    assert str(unread.value).isprintable()
+
+
+def test_a_path_is_one_finding_whatever_it_says(tmp_path: Path) -> None:
+    path = "no\n  sizeInBytes must be 8; got 4"
+    (found,) = findings(tmp_path, {"x": listed("INT8", {"sourcePath": path})})
+    assert "no\\n  sizeInBytes must be 8; got 4' (No such file" in found
 
 
 # The models in notebooks/models

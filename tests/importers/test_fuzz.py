@@ -91,6 +91,7 @@ ODD: list[Any] = [
     *(0.0, -0.0, 0.5, 1e-45, 65504.0, 65520.0, 1e39, 1e308, [0], [1, 2], [0] * 9, [-1], [2**32], ["x"], [None]),
     *("FLOAT32", "FLOAT16", "FLOAT64", "INT4", "UNKNOWN", "DML_TENSOR_DATA_TYPE_INT64", "OWNED_BY_DML", "hlsl", "onnx"),
     *("../x", "/etc/passwd", "x/../../y", "C:\\x", ".", "x.npy", "x.dat", "x.png", "no.npy", "/dev/zero"),
+    *("a\n  x must be 1; got 2", "\x1b[31m\x7f\u2028", "\n", "a\nb.npy"),
     *("link", "link/x.dat", "link/new", "pipe", "pipe/x", "deep/../link/x.dat"),
     *("print", "dispatch", "writeFile", "list", "out", "max", "ARGMIN", "GATHER_ND1", "ACTIVATION_HARDMAX1"),
     {"valueCount": 2**32 - 1, "value": 0},
@@ -203,9 +204,22 @@ def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
     assert bool(complained.getvalue().replace("warning: ", "")) or status < 2
     assert len(said.getvalue()) + len(complained.getvalue()) < 1_000_000
     if "--json" in arguments:
-        json.loads(said.getvalue())
+        told = json.loads(said.getvalue())
+        if status == 2:
+            assert complained.getvalue().count("\n") == max(1, len(told["findings"])) + warnings_in(complained)
+    elif command[0] == "check" and status < 2:
+        *findings, summary = said.getvalue().removesuffix("\n").split("\n")
+        count = sum(not finding.startswith("warning: ") for finding in findings)
+        assert f": {count or 'no'} finding" in summary
+    if status == 2 or command[0] == "check":
+        lines = (said if status < 2 else complained).getvalue().removesuffix("\n").split("\n")
+        assert all(line.isprintable() for line in lines)
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     return f"{command[0]} {status}"
+
+
+def warnings_in(complained: io.StringIO) -> int:
+    return sum(line.startswith("warning: ") for line in complained.getvalue().split("\n"))
 
 
 @pytest.mark.parametrize("mutated", [mutated_value, mutated_text])
