@@ -2,12 +2,15 @@
 
 import io
 import math
+import os
 import stat
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PureWindowsPath
 from typing import Any
 from unicodedata import category
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,7 +181,7 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
         if suffix in IMAGES:
             _image_of(values).save(image, format="JPEG" if suffix == ".jpg" else "PNG")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
+        with _replacing(path) as file:
             if suffix == ".npy":
                 np.lib.format.write_array(file, values, allow_pickle=False)
             else:
@@ -187,6 +190,24 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
         raise InvalidDesc(
             f"targetPath must be a file that can be written; got '{one_line(path)}' ({reason_of(error)})"
         ) from None
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Any]:
+    """A new file that takes the place of `path` once it is whole: a disk may be full."""
+    mode = None
+    if path.exists():
+        with path.open("r+b") as file:  # which refuses what must not be written
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    beside = path.with_name(f".dmljax-{uuid4().hex}")
+    try:
+        with beside.open("xb") as file:
+            yield file
+        if mode is not None:
+            beside.chmod(mode)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _image_of(values: NDArray[Any]) -> Any:

@@ -1,6 +1,7 @@
 """Running models: buffers of bytes, commands in order, and files nowhere but in the folder that was named."""
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -290,10 +291,61 @@ def test_a_link_that_comes_later_is_seen_as_well(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out" / "taken").mkdir(parents=True)
     (tmp_path / "out" / "file").write_bytes(b"")
-    for target in ("taken", "file/x.dat", "a" * 5000, "a\0b"):
+    for target in ("taken", "file/x.dat"):
         model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath=target)])
         with pytest.raises(InvalidModel, match=r"commands\[0\].targetPath must"):
             run(model, output_path=tmp_path / "out")
+
+
+@pytest.mark.parametrize("target", ["x.dat", "x.npy", "deep/x.dat"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, target: str, is_there: bool) -> None:
+    out = tmp_path / "out"
+    if is_there:
+        (out / target).parent.mkdir(parents=True)
+        (out / target).write_bytes(b"precious")
+    model = loaded(tmp_path, {"x": zeros("INT8", 2**20)}, {}, [write_file(targetPath=target)])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
+    try:
+        with pytest.raises(InvalidModel, match=r"targetPath must be a file that can be written; got '.*' \("):
+            run(model, output_path=out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    left = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert left == ({out / target: b"precious"} if is_there else {})
+    run(model, output_path=out)
+    assert [path for path in out.rglob("*") if path.is_file()] == [out / target]
+    assert (out / target).stat().st_size >= 2**20
+
+
+def test_what_ends_a_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np.lib.format, "write_array", interrupted)
+    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath="x.npy")])
+    with pytest.raises(KeyboardInterrupt):
+        run(model, output_path=tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_file_has_the_mode_that_a_plain_one_would_have(tmp_path: Path) -> None:
+    for name, mode in (("kept.dat", 0o640), ("other.dat", 0o606)):
+        (tmp_path / name).write_bytes(b"old")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "plain").write_bytes(b"")
+    (tmp_path / "link.dat").symlink_to("kept.dat")
+    targets = ("new.dat", "link.dat", "other.dat")
+    run(
+        loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath=target) for target in targets]),
+        output_path=tmp_path,
+    )
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.dat")}
+    plain = (tmp_path / "plain").stat().st_mode & 0o777
+    assert modes == {"new.dat": plain, "kept.dat": 0o640, "link.dat": 0o640, "other.dat": 0o606}
+    assert (tmp_path / "link.dat").is_symlink()
+    assert (tmp_path / "kept.dat").read_bytes() == bytes(4)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
