@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -16,7 +17,7 @@ import jax
 
 import dmljax
 from dmljax import DmlError, FeatureLevel
-from dmljax._checks import UINT_MAX, integer_in, named
+from dmljax._checks import UINT_MAX, integer_in, json_text, named, one_line, printable, reason_of
 from dmljax._describe import (
     OPERATORS_HEAD,
     coverage,
@@ -30,7 +31,7 @@ from dmljax._describe import (
 )
 from dmljax._errors import InvalidDesc
 from dmljax._types import LATEST
-from dmljax.importers._printing import printable, result_json, result_pieces
+from dmljax.importers._printing import result_json, result_pieces
 from dmljax.importers.dxdispatch import Finding, InvalidModel, Model, UnreadableModel, load
 from dmljax.importers.execution import Execution, Repetition, trace
 
@@ -41,21 +42,39 @@ PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu":
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command, and returns its exit status: 0, 1 where `check` found something, 2 where something is wrong."""
+    if sys.stderr is None:  # closed, as by 2>&-: to whoever closed it, the status tells enough
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
+    if sys.stdout is None:
+        print("dmljax: the standard output must be open; got it closed", file=sys.stderr)
+        return REFUSED
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names and characters out of a model go through as they are
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdout else "backslashreplace")
     options = _parser().parse_args(arguments)
     try:
-        status: int = options.command(options)
+        status = _status(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads the output has read enough
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # whoever reads the output has read enough
+            print(f"dmljax: the standard output must take what is printed; got {reason_of(error)}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
+    return status
+
+
+def _status(options: argparse.Namespace) -> int:
+    """The exit status of a command; raised is only what is about no file, but the output."""
+    try:
+        status: int = options.command(options)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if options.debug:
             traceback.print_exc()
+        if isinstance(error, OSError) and error.filename is None:
+            raise
         return _refused(error, as_json=options.json)
     return status
 
@@ -102,8 +121,7 @@ def run(options: argparse.Namespace) -> int:
     results = []
     for index, command in enumerate(model.document.root["commands"]):
         if options.print_commands:
-            source = json.dumps(command, separators=(",", ":"), ensure_ascii=False)
-            say(f"[StartCmd][{index:04}]\t: {source}")
+            say(f"[StartCmd][{index:04}]\t: {json_text(command)}")
         result = execution.result(index, repetition)
         if options.json:
             results.append(result_json(result, options.warmup_samples))
@@ -124,10 +142,13 @@ def _device(platform: str | None) -> jax.Device:
         jax.config.update("jax_platforms", platform)
     try:
         return jax.local_devices()[0]
-    except RuntimeError as error:
-        reason = str(error).split(" (you may need")[0]
+    except Exception as error:  # JAX asserts that it has found one
+        reason = one_line(_REMEDY.sub("", str(error))) or "JAX gives no reason"
         asked = f"--platform must be one that JAX has here; got {platform}" if platform else "JAX must have a platform"
         raise InvalidDesc(f"{asked} ({reason})") from None
+
+
+_REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # which --platform has made useless
 
 
 def _emit(model: Model, options: argparse.Namespace) -> int:
@@ -138,9 +159,10 @@ def _emit(model: Model, options: argparse.Namespace) -> int:
             traced = trace(dispatchable.desc)
         if options.emit == "jaxpr":
             texts[name] = str(traced.jaxpr)
-        else:
+            continue
+        with jax.disable_jit(False):
             lowered = traced.lower(lowering_platforms=(platform,)) if platform else traced.lower()
-            texts[name] = lowered.as_text(options.emit)
+        texts[name] = lowered.as_text(options.emit)
     if options.json:
         print(json.dumps(texts))
     else:
@@ -166,7 +188,7 @@ def check(options: argparse.Namespace) -> int:
         _warn(warnings, file=sys.stdout)
         for finding in findings:
             print(finding)
-        print(f"{options.model}: {_counted(len(findings), 'finding')} at {options.dml_feature_level}")
+        print(f"{printable(str(options.model))}: {_counted(len(findings), 'finding')} at {options.dml_feature_level}")
     return FINDINGS if findings else 0
 
 

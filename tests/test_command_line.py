@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import dmljax
 from dmljax import OPERATORS
 from dmljax.__main__ import main
 from dmljax._describe import rules
+from dmljax.importers.execution import _compiled
 
 ROUTING = MODELS / "top1_routing.json"
 ROUTED = """\
@@ -89,6 +91,52 @@ def test_a_reader_may_leave_early() -> None:
     command = f"{sys.executable} -m dmljax ops --json | head -c 1"
     finished = subprocess.run(command, shell=True, capture_output=True, timeout=120, check=True)
     assert (finished.stdout, finished.stderr) == (b"[", b"")
+
+
+def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
+    for command in (["run", ROUTING], ["check", ROUTING, "--json"], ["ops"], ["--help"]):
+        finished = in_a_shell(command, ">&-")
+        assert finished == (2, b"", b"dmljax: the standard output must be open; got it closed\n")
+    assert in_a_shell(["check", ROUTING], "2>&-")[::2] == (0, b"")
+    assert in_a_shell(["check", tmp_path], "2>&-") == (2, b"", b"")
+    assert in_a_shell(["walk"], "2>&-") == (2, b"", b"")
+    assert in_a_shell(["check", tmp_path], ">&- 2>&-") == (2, b"", b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_an_output_that_takes_nothing_ends_with_one_line() -> None:
+    message = b"dmljax: the standard output must take what is printed; got No space left on device\n"
+    for command in (["run", ROUTING], ["check", ROUTING], ["ops", "--json"]):
+        assert in_a_shell(command, ">/dev/full") == (2, b"", message)
+    status, _, err = in_a_shell(["run", "nothing", "--json"], ">/dev/full")
+    assert status == 2
+    assert err.endswith(message)
+    assert b"Traceback" not in err
+
+
+def in_a_shell(arguments: list[Any], redirected: str) -> tuple[int, bytes, bytes]:
+    command = f"exec {shlex.join([sys.executable, '-m', 'dmljax', *map(str, arguments)])} {redirected}"
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    finished = subprocess.run(command, shell=True, capture_output=True, timeout=120, env=environment, check=False)
+    return finished.returncode, finished.stdout, finished.stderr
+
+
+def test_a_model_runs_where_jit_is_disabled(capsys: pytest.CaptureFixture[str]) -> None:
+    model = MODELS / "nonzero_coordinates.json"  # which has loops
+    finished = in_a_process("run", model, JAX_DISABLE_JIT="1")
+    assert (finished.returncode, finished.stderr) == (0, b"")
+    for arguments in ([], ["--emit", "stablehlo"], ["--emit", "hlo"], ["--emit", "jaxpr"]):
+        told = []
+        for is_disabled in (False, True):
+            _compiled.cache_clear()
+            with jax.disable_jit(is_disabled):
+                assert main(["run", str(model), *arguments]) == 0
+            told.append(without_times(capsys.readouterr().out))
+        assert told[0] == told[1]
+
+
+def without_times(printed: str) -> str:
+    return re.sub(r"[\d.]+ ms", "", printed)
 
 
 # run
@@ -190,11 +238,20 @@ def test_modules_are_emitted_for_any_platform(emit: str, tmp_path: Path, capsys:
     assert modules["gpu"] == modules["cuda"]
 
 
-def test_a_platform_that_is_not_here_is_refused() -> None:
-    finished = in_a_process("run", ROUTING, "--platform", "tpu")
+@pytest.mark.parametrize("platform", ["gpu", "cuda", "rocm", "tpu"])
+def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
+    if jax.default_backend() != "cpu":
+        pytest.skip("JAX may have it here")
+    finished = in_a_process("run", ROUTING, "--platform", platform)
+    message = (
+        rf"dmljax: --platform must be one that JAX has here; got {platform} \((JAX gives no reason|Unable to .*)\)\n"
+    )
     assert finished.returncode == 2
-    assert b"--platform must be one that JAX has here; got tpu" in finished.stderr
-    assert b"Traceback" not in finished.stderr
+    assert re.fullmatch(message, finished.stderr.decode())
+    assert "Error" not in finished.stderr.decode()
+
+
+def test_a_platform_that_is_here_is_taken() -> None:
     assert in_a_process("run", ROUTING, "--platform", "cpu").returncode == 0
 
 
@@ -222,6 +279,19 @@ def test_what_fails_on_the_way_ends_with_status_2(capsys: pytest.CaptureFixture[
     out, err = capsys.readouterr()
     assert out.endswith("Resource 'x': 0\n")
     assert re.fullmatch(rf"{path}:\d+: commands\[1\].targetPath must be a file that can be written; .*\n", err)
+
+
+def test_commands_are_printed_on_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = "a\n\x7f\x9b\u2028"
+    path = written(tmp_path, {odd: zeros("INT32", 1)}, {}, [{"type": "print", "resource": odd}])
+    path = path.rename(tmp_path / f"{odd}.json")
+    assert main(["run", str(path), "--print_commands"]) == 0
+    lines = capsys.readouterr().out.removesuffix("\n").split("\n")
+    assert len(lines) == 5
+    assert lines[1] == r'[StartCmd][0000]	: {"type":"print","resource":"a\n\u007f\u009b\u2028"}'
+    assert lines[2] == r"Resource 'a\n\u007f\u009b\u2028': 0"
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out.rstrip("\n").isprintable()
 
 
 def test_what_nobody_foresaw_ends_with_status_2(
