@@ -99,9 +99,9 @@ def run(options: argparse.Namespace) -> int:
         jax.config.update("jax_enable_x64", True)
     model = load(options.model, input_path=options.input_path, feature_level=options.dml_feature_level)
     _warn(model.warnings)
+    device = _device(None if options.emit else options.platform)
     if options.emit:
         return _emit(model, options)
-    device = _device(options.platform)
     execution = Execution(model, output_path=options.output_path, device=device)
     say: Callable[[str], None] = (lambda text: None) if options.json else print
     say(f"Running on '{device.device_kind}'")
@@ -215,6 +215,7 @@ def ops(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """Explains an operator."""
     operator = find_operator(options.operator)
+    _device(None)  # its examples are arrays
     width = min(shutil.get_terminal_size().columns, 120)
     print(json.dumps(explanation(operator), indent=1) if options.json else explained(operator, width))
     return 0

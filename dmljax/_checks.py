@@ -41,9 +41,7 @@ def printable(text: str) -> str:
 def json_text(value: Any) -> str:
     """`value` as JSON on one line, without anything that a terminal would act on."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    if text.isprintable():
-        return text
-    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")  # which is ASCII, too
+    return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
 
 
 def reason_of(error: BaseException) -> str:

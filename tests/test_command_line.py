@@ -251,6 +251,14 @@ def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
     assert "Error" not in finished.stderr.decode()
 
 
+@pytest.mark.parametrize("command", [["run", ROUTING], ["run", ROUTING, "--emit", "hlo"], ["explain", "one_hot"]])
+def test_without_any_platform_nothing_is_computed(command: list[Any]) -> None:
+    finished = in_a_process(*command, JAX_PLATFORMS="no_such")
+    assert finished.returncode == 2
+    assert re.fullmatch(r"dmljax: JAX must have a platform \(.+\)\n", finished.stderr.decode())
+    assert "Error" not in finished.stderr.decode()
+
+
 def test_a_platform_that_is_here_is_taken() -> None:
     assert in_a_process("run", ROUTING, "--platform", "cpu").returncode == 0
 

@@ -882,7 +882,7 @@ def test_no_text_of_a_model_begins_a_line_or_acts_on_a_terminal(tmp_path: Path) 
         load(path)
     told = [*refused.value.findings, *refused.value.warnings]
     assert len(told) > 18
-    assert all(str(finding).isprintable() for finding in told)
+    assert all(text.isprintable() for one in told for text in (str(one), one.path, one.message))
     assert str(refused.value).count("\n") == len(refused.value.findings) - 1
     with pytest.raises(UnreadableModel) as unread:
         load(tmp_path / f"{ODD}no.json")

@@ -1,12 +1,14 @@
 """JSON with comments, trailing commas and lines."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dmljax.importers import _json
 from dmljax.importers._json import MAX_DEPTH, InvalidJson, parse
 
 TEXT = """\
@@ -42,6 +44,21 @@ def test_comments_in_a_long_list_cost_little() -> None:
     document = parse(f"[{numbers} // half of them\n {numbers} /* 7 */ 2]")
     assert len(document.root) == 600_001
     assert document.line((600_000,)) == 600_002
+
+
+def test_each_element_of_a_plain_list_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    elements, found = _json._elements, []
+
+    def noted(*where: Any) -> Iterator[tuple[int, str]]:
+        for element in elements(*where):
+            found.append(element)
+            yield element
+
+    document = parse("[" + "1,\n" * 1000 + "]")
+    monkeypatch.setattr(_json, "_elements", noted)
+    assert [document.line((index,)) for index in range(0, 900, 3)] == list(range(1, 901, 3))
+    assert [document.line((index,)) for index in (7, 5, 5)] == [8, 6, 6]
+    assert len(found) == 898
 
 
 @pytest.mark.parametrize(
@@ -124,6 +141,7 @@ def test_numbers_are_64_bits_wide_or_doubles(text: str, value: Any) -> None:
         ("[" * 10_000, 1, MAX_DEPTH + 2, f"nested at most {MAX_DEPTH} deep"),
         ('{"a":' * 10_000, 1, 5 * (MAX_DEPTH + 1) + 1, f"nested at most {MAX_DEPTH} deep"),
         ("[" + "[]," * 2**20 + "]", 1, 3145727, "at most 1048576 values"),
+        ('{"a":{' + '"b":1,' * 2**20 + "}}", 1, 6291455, "at most 1048576 values"),
     ],
 )
 def test_what_is_no_json_is_refused_with_its_place(text: str, line: int, column: int, message: str) -> None:
