@@ -134,7 +134,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             outcomes[transformation] = worst
         if key == "units" and report.when == "call":
             operator, data_type, units = str(value).split()
-            units_seen.setdefault(operator, {})[data_type] = units
+            seen_before = units_seen.setdefault(operator, {})
+            seen_before[data_type] = max(units, seen_before.get(data_type, units), key=float)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -15,38 +15,35 @@ from numpy.typing import NDArray
 
 Arr = NDArray[Any]
 
-ROUNDS, DRAWN, KEPT = 5, 2**16, 2**10
+DRAWN, KEPT = 2**16, 2**10
 
 
 def worst_arguments(
     function: Callable[..., Any],
     formula: Callable[..., Arr],
     count: int,
-    seed: int,
-    *,
-    is_concerned: Callable[..., Arr] | None = None,
+    rounds: int,
+    is_concerned: Callable[..., Any] = lambda *_: True,
 ) -> tuple[float, tuple[float, ...]]:
-    """How many units a function of `count` scalars is off at most, and for which.
+    """How many units a function of `count` scalars is off at most, and for which of those that are concerned.
 
-    The formula has arrays of float64. Only those arguments count for which `is_concerned`, where it is given.
+    The function takes scalars of float32, the formula and the condition arrays of float64.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(count)
     compiled = jax.jit(jax.vmap(function))
     kept, errors = np.empty((count, 0), np.float32), np.empty(0)
-    for round_ in range(ROUNDS):
-        drawn = _drawn(rng, count) if round_ == 0 else _offspring(rng, kept)
+    for round_ in range(rounds):
+        drawn = draw(rng, count) if round_ == 0 else _offspring(rng, kept)
+        wide = drawn.astype(np.float64)
         with np.errstate(all="ignore"):
-            exact = formula(*drawn.astype(np.float64))
-            found = units_off(compiled(*drawn), exact)
-            if is_concerned is not None:
-                found = np.where(is_concerned(*drawn.astype(np.float64)), found, 0)
+            found = np.where(is_concerned(*wide), units_off(compiled(*drawn), formula(*wide)), 0)
         kept, errors = np.concatenate([kept, drawn], axis=1), np.concatenate([errors, found])
         order = np.argsort(-errors, kind="stable")[:KEPT]
         kept, errors = kept[:, order], errors[order]
     return float(errors[0]), tuple(map(float, kept[:, 0]))
 
 
-def _drawn(rng: np.random.Generator, count: int) -> Arr:
+def draw(rng: np.random.Generator, count: int) -> Arr:
     """A third has all magnitudes that there are, a third those of everyday numbers, a third is simple."""
     kind = rng.integers(0, 3, (count, DRAWN))
     every = rng.integers(0, 2**32, (count, DRAWN), dtype=np.uint32).view(np.float32)
