@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Arr = NDArray[Any]
 
-DRAWN, KEPT = 2**16, 2**10
+DRAWN, KEPT = 2**16, 2**10  # of one argument, which costs less, four times as many
 
 
 def worst_arguments(
@@ -29,24 +29,24 @@ def worst_arguments(
 
     The function takes scalars of float32, the formula and the condition arrays of float64.
     """
-    rng = np.random.default_rng(count)
+    rng, more = np.random.default_rng(count), 4 if count == 1 else 1
     compiled = jax.jit(jax.vmap(function))
     kept, errors = np.empty((count, 0), np.float32), np.empty(0)
     for round_ in range(rounds):
-        drawn = draw(rng, count) if round_ == 0 else _offspring(rng, kept)
+        drawn = draw(rng, count, more) if round_ == 0 else _offspring(rng, kept, more)
         wide = drawn.astype(np.float64)
         with np.errstate(all="ignore"):
             found = np.where(is_concerned(*wide), units_off(compiled(*drawn), formula(*wide)), 0)
         kept, errors = np.concatenate([kept, drawn], axis=1), np.concatenate([errors, found])
-        order = np.argsort(-errors, kind="stable")[:KEPT]
+        order = np.argsort(-errors, kind="stable")[: KEPT * more]
         kept, errors = kept[:, order], errors[order]
     return float(errors[0]), tuple(map(float, kept[:, 0]))
 
 
-def draw(rng: np.random.Generator, count: int) -> Arr:
+def draw(rng: np.random.Generator, count: int, more: int = 1) -> Arr:
     """A third has all magnitudes that there are, a third those of everyday numbers, a third is simple."""
-    kind = rng.integers(0, 3, (count, DRAWN))
-    every = rng.integers(0, 2**32, (count, DRAWN), dtype=np.uint32).view(np.float32)
+    kind = rng.integers(0, 3, (count, DRAWN * more))
+    every = rng.integers(0, 2**32, kind.shape, dtype=np.uint32).view(np.float32)
     everyday = (np.exp(rng.uniform(-7, 7, kind.shape)) * rng.choice([-1, 1], kind.shape)).astype(np.float32)
     simple = rng.choice(np.array(SIMPLE + [-x for x in SIMPLE], np.float32), kind.shape)
     return _normal(np.choose(kind, [every, everyday, simple]))
@@ -55,8 +55,8 @@ def draw(rng: np.random.Generator, count: int) -> Arr:
 SIMPLE = [0, 1, 0.5, 2, 0.1, 0.7, 3, 1e-10, 1e-20, 1e-30, 1e-37, 1e10, 1e20, 1e30, 3e38, np.inf, 60, 88, 104]
 
 
-def _offspring(rng: np.random.Generator, parents: Arr) -> Arr:
-    bits = np.repeat(parents, DRAWN // parents.shape[1], axis=1).view(np.uint32)
+def _offspring(rng: np.random.Generator, parents: Arr, more: int) -> Arr:
+    bits = np.repeat(parents, DRAWN * more // parents.shape[1], axis=1).view(np.uint32)
     few = rng.integers(-8, 9, bits.shape).astype(np.uint32)
     digits = rng.integers(0, 2**23, bits.shape, dtype=np.uint32)
     exponents = (rng.integers(-2, 3, bits.shape) * 2**23).astype(np.uint32)
