@@ -31,7 +31,7 @@ from helpers import (
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from pages import MEMBERS, SUPPORT, pages_minimum_level
-from sample import tried_operators
+from sample import SAMPLE, tried_operators
 
 import dmljax
 from dmljax import OPERATORS, DataType, FeatureLevel, InvalidDesc
@@ -488,6 +488,12 @@ def test_a_batch_on_an_auto_mesh_stays_where_it_is(operator: str) -> None:
 def test_may_be_called_inside_shard_map(operator: str) -> None:
     for axis_type in (AxisType.Explicit, AxisType.Auto):
         check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(axis_type, batch=8), by_shard_map=True)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_may_be_called_inside_shard_map_on_one_device(name: str, one_device: None) -> None:
+    mesh = mesh_of(AxisType.Explicit, batch=1)
+    check_that_a_sharded_batch_stays_where_it_is(f"DML_OPERATOR_{name}", mesh, by_shard_map=True)
 
 
 @pytest.fixture(scope="session")

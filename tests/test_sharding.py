@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import elementwise
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_same_trees, collectives, mesh_of
+from helpers import UNITS, assert_same_trees, collectives, mesh_of, units_off
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -239,6 +240,38 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
     # a bit for each row besides.
     assert exchanged[AxisType.Explicit] <= input.nbytes / (14 if shape == (512, 133) else 30)
     assert exchanged[AxisType.Auto] <= input.nbytes / 3
+
+
+@AXIS_TYPES
+@pytest.mark.parametrize("rows", [300, 4096])
+def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(
+    rows: int, axis_type: AxisType, one_device: None
+) -> None:
+    # One device finds rows in a loop, whose state varies over the mesh as what it is found in does.
+    mesh = mesh_of(axis_type, batch=1)
+    input = jax.device_put((RNG.random((rows, 3)) < 0.01).astype(np.float32), NamedSharding(mesh, P("batch")))
+    find = lambda x: dmljax.nonzero_coordinates(x).coordinates  # noqa: E731
+    inside = jax.jit(jax.shard_map(find, mesh=mesh, in_specs=P("batch"), out_specs=P("batch")))
+    assert_same_trees(inside(input), find(np.asarray(input)))
+
+
+# Sums along what is sharded
+
+
+@AXIS_TYPES
+@pytest.mark.parametrize("spec", [P(None, "rows"), P("rows", "columns"), P(None, ("rows", "columns"))], ids=str)
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("function", [dmljax.activation_softmax1, dmljax.activation_log_softmax1])
+def test_rows_that_are_shared_out_among_devices_are_summed_as_exactly(
+    function: Any, axes: tuple[int, ...], spec: P, axis_type: AxisType
+) -> None:
+    logarithms = np.where(RNG.random((8, 4096)) < 0.01, 0, -18).astype(np.float32)
+    sharded = jax.device_put(logarithms, NamedSharding(mesh_of(axis_type, rows=4, columns=2), spec))
+    exact = elementwise.log_softmax(logarithms, axes)
+    exact = np.exp(exact) if function is dmljax.activation_softmax1 else exact
+    assert units_off(jax.jit(lambda x: function(x, axes=axes))(sharded), exact).max() <= UNITS["float32"]
+    slope = lambda x: jax.grad(lambda x: function(x, axes=axes).sum())(x)  # noqa: E731
+    np.testing.assert_allclose(jax.jit(slope)(sharded), slope(logarithms), rtol=1e-4, atol=1e-4)
 
 
 # What cannot be done

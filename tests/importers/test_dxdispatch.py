@@ -677,6 +677,18 @@ def test_a_tensor_that_strides_make_huge_is_refused(tmp_path: Path) -> None:
 # Commands
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_file_is_not_the_folder_of_another(tmp_path: Path, order: int) -> None:
+    def write(target: str) -> dict[str, Any]:
+        return {"type": "writeFile", "resource": "in", "targetPath": target}
+
+    commands = [write("a/b"), write("a/b/c\\d")][::order]
+    message = "must not be the folder of another file; got 'a/b'" if order < 0 else "must not lie in another file"
+    with pytest.raises(InvalidModel, match=rf"commands\[1\]\.targetPath {message}"):
+        load(written(tmp_path, {"in": listed("INT8", [1])}, commands=commands))
+    load(written(tmp_path, {"in": listed("INT8", [1])}, commands=[write(x) for x in ("a/b", "a/c", "a/b", "A/B/c")]))
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

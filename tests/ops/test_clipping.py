@@ -40,6 +40,15 @@ def test_the_lower_bound_wins_above_the_upper_one(call: Any, clip: Any) -> None:
     assert call(clip, np.array([-INF, 2.0, INF], np.float32), min=5.0, max=-INF).tolist() == [5.0] * 3
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.float16])
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_bound_that_the_callers_jit_traces_is_the_one_that_is_known(clip: Any, dtype: Any) -> None:
+    x = np.array([0, 1, 5, 7, 100], dtype)
+    compiled = jax.jit(clip)
+    for low, high in ((0, 7), (2, 3), (-1000, 6), (3, 1000), (5, 1)):
+        assert_same_bits(compiled(x, low, high), clip(x, low, high))
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("clip", CLIPS)
 def test_clip_keeps_nan_and_infinities_without_bounds_with_every_bit(clip: Any, dtype: Any) -> None:

@@ -190,6 +190,26 @@ def test_the_output_has_the_type_of_the_scale_and_is_computed_in_float32(call: A
     assert_same_bits(result, (np.float32(255) * scale.astype(np.float32)).reshape(1).astype(np.float16))
 
 
+@needs_x64
+def test_float64_is_quantized_and_dequantized_in_float64(call: Any) -> None:
+    # In float32 the steps would be 2.5, and the number 2^31.
+    result = call(dmljax.element_wise_quantize_linear, np.array([2.50000000025]), np.array(1.0), np.uint8(0))
+    assert_same_bits(result, np.array([3], np.uint8))
+    result = call(dmljax.element_wise_dequantize_linear, np.array([2**31 - 1], np.int32), np.array(0.1))
+    assert_same_bits(result, np.array([(2**31 - 1) * 0.1]))
+    one_is_wide = call(
+        dmljax.element_wise_quantized_linear_add,
+        np.array([127], np.int8), np.array(0.1), None, np.array([0], np.int8), ONE, None, np.array(2.54), None,
+    )  # fmt: skip
+    assert_same_bits(one_is_wide, np.array([5], np.int8))
+
+
+def test_a_python_number_is_a_scale_of_float32(call: Any) -> None:
+    result = call(dmljax.element_wise_dequantize_linear, np.array([3], np.int8), scale=0.1)
+    assert_same_bits(result, np.array([3], np.float32) * np.float32(0.1))
+    assert call(dmljax.element_wise_quantize_linear, np.array([5.0], np.float32), scale=2.0).tolist() == [2]
+
+
 def test_a_python_number_serves_as_a_zero_point(call: Any) -> None:
     result = call(dmljax.element_wise_dequantize_linear, np.array([0, 255], np.uint8), ONE, zero_point=128)
     assert result.tolist() == [-128.0, 127.0]
