@@ -107,7 +107,8 @@ def _folded(reduce: Callable[..., Array], combine: Callable[..., Array], rows: A
 
 def sum_along(x: Array, axes: tuple[int, ...]) -> Array:
     """The sum along `axes`, which stay, with size 1: rounded as if once, however many and unequal the summands are."""
-    high, low = x, jnp.zeros_like(x)
+    # Zeros that are made of `x`: other ones would not be sharded as a batch of it is, on an explicit mesh.
+    high, low = x, jnp.where(jnp.isnan(x), x, jnp.zeros_like(x))
     for axis in reversed(axes):
         if _is_whole(high, axis) and high.shape[axis] > 4 * _LANES:
             # Side by side first: XLA on CPU vectorizes that, and needs half the time for a long row

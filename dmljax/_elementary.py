@@ -1,8 +1,8 @@
 """Elementary functions of float32 to within 4 units in the last place, for all arguments.
 
-XLA's own are as exact for most arguments, not for all: on CPU it is up to 24 such units off for sinh, 65 for erfc, and
-5 for atan. Those that are better in every version of JAX stay XLA's. All take and return float32 or float64, which no
-table of DirectML has for them: it is computed by XLA's functions, and as exact as they are.
+XLA's own functions are that accurate for most arguments, not for all: on CPU they are up to 24 units off for sinh, 65
+for erfc, and 5 for atan. XLA's are kept where they are accurate in every version of JAX. All take and return float32 or
+float64; DirectML lists float64 for none of them, so that it goes to XLA's functions.
 """
 
 from collections.abc import Callable

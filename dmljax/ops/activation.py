@@ -815,9 +815,8 @@ def _log_softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
 
 def _below_largest(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     """How far each element is below the largest along the axes, in two parts."""
-    x = in_memory(
-        x
-    )  # or the largest might be another number for the loop that finds it than for that which subtracts it
+    # The loop that finds the largest and the one that subtracts it must see the same numbers.
+    x = in_memory(x)
     return exact_sum(x, -jnp.max(x, axis=axes, keepdims=True, initial=-np.inf))
 
 
