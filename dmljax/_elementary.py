@@ -32,7 +32,7 @@ def float32_function(x64: Callable[..., Array], derivative: Callable[..., Array]
     """Makes a function of one array float32's alone: float64 goes to `x64`, tangents are multiplied by `derivative`."""
 
     def decorated(function: F) -> F:
-        of_float32 = with_derivatives(function, derivative)
+        of_float32 = with_derivatives(derivative)(function)
 
         def dispatched(x: Array) -> Array:
             result: Array = x64(x) if x.dtype == np.float64 else of_float32(x)
@@ -81,24 +81,19 @@ def times_exp(factor: Array, x: Array, low: Array) -> Array:
     return factor * first * mantissa * second * third
 
 
-def _exp_product_value(a: Array, b: Array, x: Array, low: Array) -> Array:
-    if x.dtype == np.float64:
-        return a * exp(x, low) * b
-    exponent, mantissa = _exp_in_parts(x, low, 256)
-    (a, a_exponent), (b, b_exponent) = mantissa_and_exponent(a), mantissa_and_exponent(b)
-    return times_power_of_two(a * b * mantissa, a_exponent + b_exponent + exponent.astype(np.int32))
-
-
-exp_product: Callable[..., Array] = with_derivatives(
-    _exp_product_value,
+@with_derivatives(
     lambda a, b, x, low: exp_product(jnp.ones_like(x), b, x, low),
     lambda a, b, x, low: exp_product(a, jnp.ones_like(x), x, low),
     lambda *given: exp_product(*given),
     lambda *given: exp_product(*given),
 )
-exp_product.__doc__ = (
-    "`a * b` times the exponential of the exact sum of `x` and `low`; only all of it must be in range."
-)
+def exp_product(a: Array, b: Array, x: Array, low: Array) -> Array:
+    """`a * b` times the exponential of the exact sum of `x` and `low`; only all of it must be in range."""
+    if x.dtype == np.float64:
+        return a * exp(x, low) * b
+    exponent, mantissa = _exp_in_parts(x, low, 256)
+    (a, a_exponent), (b, b_exponent) = mantissa_and_exponent(a), mantissa_and_exponent(b)
+    return times_power_of_two(a * b * mantissa, a_exponent + b_exponent + exponent.astype(np.int32))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -132,15 +127,13 @@ def expm1(x: Array, low: Array | None = None) -> Array:
     return _expm1(x, jnp.zeros_like(x) if low is None else low)
 
 
-def _float32_expm1(x: Array, low: Array) -> Array:
+@with_derivatives(exp, exp)
+def _expm1(x: Array, low: Array) -> Array:
     exponent, reduced, square = _reduced(jnp.clip(x, -126, 90), low)
     power = power_of_two(jnp.clip(exponent, -100, 100), np.float32)
     small = power * (reduced + square) + (power - 1)
     value = jnp.where(jnp.abs(x) < 60, small, exp(x, low) - 1)
     return jnp.where(x == 0, x, value)  # -0 stays
-
-
-_expm1 = with_derivatives(_float32_expm1, exp, exp)
 
 
 @float32_function(lax.cosh, lambda x: sinh(x))  # type: ignore[has-type]
@@ -176,16 +169,14 @@ def tanh(x: Array, low: Array | None = None) -> Array:
     return _tanh(x, jnp.zeros_like(x) if low is None else low)
 
 
-def _float32_tanh(x: Array, low: Array) -> Array:
+@with_derivatives(*2 * [lambda x, low: _tanh_slope(x)])
+def _tanh(x: Array, low: Array) -> Array:
     magnitude = jnp.minimum(jnp.abs(x), 20)
     large = _signed(1 - 2 / (exp(2 * magnitude, 2 * _signed(low, x)) + 1), x)
     square = jnp.minimum(x * x, 1)
     curve = _polynomial(square, -0.3333331943, 0.1333260238, -0.05385385826, 0.02107775211, -0.006282465532)
     small = x + (x * (square * curve) + low * (1 - square))
     return jnp.where(x == 0, x, jnp.where(magnitude < 0.55, small, large))  # -0 stays
-
-
-_tanh = with_derivatives(_float32_tanh, *2 * [lambda x, low: _tanh_slope(x)])
 
 
 def sigmoid(x: Array, low: Array | None = None) -> Array:
@@ -359,7 +350,8 @@ def gelu(x: Array) -> Array:
     return x * lax.erfc(x * -np.sqrt(0.5)) / 2 if x.dtype == np.float64 else _gelu(x)
 
 
-def _float32_gelu(x: Array) -> Array:
+@with_derivatives(lambda x: _gelu_slope(x))
+def _gelu(x: Array) -> Array:
     near = x * (np.float32(0.5) + x * (_erf_over_x(x * x / 2) * np.float32(np.sqrt(0.125))))
     gauss, curve, width = _normal_tail(jnp.abs(x))
     # The product with the Gaussian comes last: it is a normal number for longer than the tail is.
@@ -372,9 +364,6 @@ def _gelu_slope(x: Array) -> Array:
     gauss, curve, width = _normal_tail(jnp.abs(x))
     tail = gauss * (curve / width)
     return jnp.where(x < 0, tail, 1 - tail) + x * gauss * np.float32(1 / np.sqrt(2 * np.pi))
-
-
-_gelu = with_derivatives(_float32_gelu, _gelu_slope)
 
 
 @float32_function(lax.erf, lambda x: _gauss(x * np.float32(np.sqrt(2))) * np.float32(2 / np.sqrt(np.pi)))

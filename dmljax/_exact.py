@@ -63,29 +63,36 @@ def _layout(dtype: Any) -> tuple[np.dtype[Any], int, int]:
 # Functions with derivatives of their own
 
 
-def with_slopes(function: Callable[..., Array], *slopes: Callable[..., Array]) -> Callable[..., Array]:
-    """Makes a function differentiable: `slopes` tell, for each argument, what its tangent adds to that of the result.
+Function = Callable[..., Array]
 
-    A slope takes that tangent, in which it is linear, and all arguments. Constants have none, and theirs is not asked
-    for: it may be infinite.
+
+def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
+    """Gives a function derivatives: each slope tells what the tangent of one argument adds to that of the result.
+
+    A slope takes that tangent, in which it is linear, and all arguments. That of an argument without a tangent is not
+    asked for: it may be infinite.
     """
-    differentiable = jax.custom_jvp(function)
 
-    def jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-        value = differentiable(*primals)
-        tangent = jnp.zeros_like(value)
-        for slope, given in zip(slopes, tangents, strict=True):
-            if type(given) is not SymbolicZero:
-                tangent += slope(given, *primals)
-        return value, tangent
+    def decorated(function: Function) -> Function:
+        differentiable = jax.custom_jvp(function)
 
-    differentiable.defjvp(jvp, symbolic_zeros=True)
-    return differentiable
+        def jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+            value = differentiable(*primals)
+            tangent = jnp.zeros_like(value)
+            for slope, given in zip(slopes, tangents, strict=True):
+                if type(given) is not SymbolicZero:
+                    tangent += slope(given, *primals)
+            return value, tangent
+
+        differentiable.defjvp(jvp, symbolic_zeros=True)
+        return differentiable
+
+    return decorated
 
 
-def with_derivatives(function: Callable[..., Array], *derivatives: Callable[..., Array]) -> Callable[..., Array]:
-    """As `with_slopes`, of functions of the arguments alone, with which their tangents are multiplied."""
-    return with_slopes(function, *(lambda t, *given, by=derivative: t * by(*given) for derivative in derivatives))
+def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
+    """Gives a function derivatives: functions of its arguments, one for each of them."""
+    return with_slopes(*(lambda tangent, *given, by=by: tangent * by(*given) for by in derivatives))
 
 
 # Sums and products
@@ -116,7 +123,7 @@ def _sum_error(total: Array, a: Array, b: Array) -> Array:
 def _product_of_mantissas(a: Array, b: Array) -> tuple[Array, Array, Array]:
     """`a * b` as the exact sum of two floats, times a power of 2 with the exponent that comes third."""
     (a, a_exponent), (b, b_exponent) = mantissa_and_exponent(a), mantissa_and_exponent(b)
-    rounded = _rounded_product(a, b)
+    rounded = product(a, b)
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     low = ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
     return rounded, low, a_exponent + b_exponent
@@ -130,30 +137,31 @@ def _halves(x: Array) -> tuple[Array, Array]:
     return high, x - high
 
 
-def _rounded_product(a: Array, b: Array) -> Array:
-    """`a * b`, rounded before anything is added to it."""
-    return jnp.where(jnp.isnan(a), a, a * b)
-
-
 def bounded(x: Array) -> Array:
     """`x`, and 0 where it is infinite: a product with infinity does not change with its other factor."""
     return jnp.where(jnp.isinf(x), jnp.zeros_like(x), x)
 
 
-product = with_derivatives(_rounded_product, lambda a, b: bounded(b), lambda a, b: bounded(a))
-product.__doc__ = "`a * b`, rounded before anything is added to it."
+@with_derivatives(lambda a, b: bounded(b), lambda a, b: bounded(a))
+def product(a: Array, b: Array) -> Array:
+    """`a * b`, rounded before anything is added to it."""
+    return jnp.where(jnp.isnan(a), a, a * b)
 
 
-def _triple_product(a: Array, b: Array, c: Array) -> Array:
+@with_derivatives(lambda a, b, c: b * c, lambda a, b, c: a * c, lambda a, b, c: a * b)
+def triple_product(a: Array, b: Array, c: Array) -> Array:
+    """`a * b * c`, also where a product of two of them is beyond the type's range."""
     mantissas, exponents = zip(*map(mantissa_and_exponent, (a, b, c)), strict=True)
     return times_power_of_two(math.prod(mantissas[1:], start=mantissas[0]), sum(exponents[1:], start=exponents[0]))
 
 
-triple_product = with_derivatives(_triple_product, lambda a, b, c: b * c, lambda a, b, c: a * c, lambda a, b, c: a * b)
-triple_product.__doc__ = "`a * b * c`, also where a product of two of them is beyond the type's range."
-
-
-def _multiply_add(x: Array, factor: Array, summand: Array) -> Array:
+@with_derivatives(
+    lambda x, factor, summand: bounded(factor),
+    lambda x, factor, summand: bounded(x),
+    lambda x, factor, summand: jnp.ones_like(x),
+)
+def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
+    """`x * factor + summand`, rounded as if once: however much of it cancels, and whatever the product is."""
     high, low, exponent = _product_of_mantissas(x, factor)
     summand, summand_exponent = mantissa_and_exponent(summand)
     top = jnp.maximum(exponent, summand_exponent)
@@ -164,24 +172,7 @@ def _multiply_add(x: Array, factor: Array, summand: Array) -> Array:
     return times_power_of_two(jnp.where(rest == 0, total, total + rest), top)  # total may be -0
 
 
-multiply_add = with_derivatives(
-    _multiply_add,
-    lambda x, factor, summand: bounded(factor),
-    lambda x, factor, summand: bounded(x),
-    lambda x, factor, summand: jnp.ones_like(x),
-)
-multiply_add.__doc__ = (
-    "`x * factor + summand`, rounded as if once: however much of it cancels, and whatever the product is."
-)
-
-
 # Quotients
-
-
-def _rounded_quotient(a: Array, b: Array) -> Array:
-    # Where one number divides many, XLA multiplies them by its reciprocal, which is rounded too, or not even a normal
-    # number; and what is divided twice it divides by a product, which may be beyond the range. So it must know neither.
-    return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
 
 
 def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
@@ -189,10 +180,12 @@ def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
     return lax.div(jnp.broadcast_to(tangent, value.shape), jnp.where(jnp.isnan(value), value, b))
 
 
-quotient: Callable[..., Array] = with_slopes(
-    _rounded_quotient, _quotient_of_tangent, lambda t, a, b: t * -quotient(quotient(a, b), b)
-)
-quotient.__doc__ = "`a / b`, rounded once. `a` has the shape of the result."
+@with_slopes(_quotient_of_tangent, lambda tangent, a, b: tangent * -quotient(quotient(a, b), b))
+def quotient(a: Array, b: Array) -> Array:
+    """`a / b`, rounded once; `a` has the shape of the result."""
+    # Where one number divides many, XLA multiplies them by its reciprocal, which is rounded too, or not even a normal
+    # number; and what is divided twice it divides by a product, which may be beyond the range. So it must know neither.
+    return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
 
 
 def exact_quotient(a: Array, b: Array) -> tuple[Array, Array]:
@@ -202,21 +195,20 @@ def exact_quotient(a: Array, b: Array) -> tuple[Array, Array]:
 
 def _quotient_error(a: Array, b: Array) -> Array:
     (a, a_exponent), (b, b_exponent) = mantissa_and_exponent(a), mantissa_and_exponent(b)
-    rounded = _rounded_quotient(a, b)
+    rounded = quotient(a, b)
     back, low, exponent = _product_of_mantissas(rounded, jnp.broadcast_to(b, a.shape))
     left = (a - times_power_of_two(back, exponent)) - times_power_of_two(low, exponent)
-    return _finite(times_power_of_two(_rounded_quotient(left, b), a_exponent - b_exponent))
+    return _finite(times_power_of_two(quotient(left, b), a_exponent - b_exponent))
 
 
 # Numbers that several loops read
 
 
-def _quotient_by_one(x: Array) -> Array:
-    return lax.div(x, jnp.where(jnp.isnan(x), x, jnp.ones_like(x)))
+@with_slopes(lambda tangent, x: tangent)
+def in_memory(x: Array) -> Array:
+    """`x`, computed once for all loops that read it; subnormal numbers may become zero.
 
-
-in_memory = with_slopes(_quotient_by_one, lambda tangent, x: tangent)
-in_memory.__doc__ = """`x`, computed once for all loops that read it; subnormal numbers may become zero.
-
-XLA on CPU repeats a sum or product in every loop that reads it, and may round it differently there, but not a quotient.
-"""
+    XLA on CPU repeats a sum or product in every loop that reads it, and may round it differently there. It does not
+    repeat a quotient.
+    """
+    return quotient(x, jnp.ones_like(x))

@@ -1011,8 +1011,8 @@ FAULTS = [
     Fault(
         "the errors of small products are flushed",
         EXACT,
-        "mantissa_and_exponent(b)\n    rounded = _rounded_product(a, b)",
-        "(b, jnp.zeros_like(b, np.int32))\n    rounded = _rounded_product(a, b)",
+        "mantissa_and_exponent(b)\n    rounded = product(a, b)",
+        "(b, jnp.zeros_like(b, np.int32))\n    rounded = product(a, b)",
         ON_ACCURACY,
     ),
     Fault(

@@ -129,7 +129,7 @@ def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_
     inputs = len(elementwise.OPERATORS[name].tensors)
 
     def is_concerned(*given: Arr) -> Any:
-        is_finite = np.logical_and.reduce([np.isfinite(attribute) for attribute in given[inputs:]] or [True])
+        is_finite = np.all([np.isfinite(attribute) for attribute in given[inputs:]], axis=0)
         return is_finite & (DEFINED[name](*given) if name in DEFINED else True)
 
     rounds = 3 if request.config.getoption("--sample") else 8
@@ -515,7 +515,8 @@ def slopes_of_celu(x: Arr, alpha: Arr) -> tuple[Arr, Arr]:
 def slopes_of_scaled_elu(x: Arr, alpha: Arr, gamma: Arr) -> tuple[Arr, ...]:
     below = np.minimum(x, 0)
     slopes = gamma * alpha * np.exp(below), gamma * np.expm1(below), alpha * np.expm1(below)
-    return tuple(np.where(x > 0, above, slope) for above, slope in zip((gamma, 0, x), slopes, strict=True))
+    above = gamma, np.zeros_like(x), x
+    return tuple(np.where(x > 0, *both) for both in zip(above, slopes, strict=True))
 
 
 def slopes_of_softplus(x: Arr, steepness: Arr) -> tuple[Arr, Arr]:
@@ -591,7 +592,7 @@ def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: s
     with np.errstate(all="ignore"):
         slopes = SLOPES[name](*wide)
         concerned = np.isfinite(value) & is_away_from_kinks(name, wide)
-        concerned &= np.logical_and.reduce([np.isfinite(x) for x in attributes] or [True])
+        concerned &= np.all([np.isfinite(x) for x in attributes], axis=0)
         concerned &= DEFINED[name](*wide) if name in DEFINED else True
     for i, argument in enumerate(arguments):
         derivative = jax.grad(function, i) if mode == "reverse" else _forward(function, i)

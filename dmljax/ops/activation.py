@@ -303,7 +303,8 @@ def activation_celu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
     return of_floats(lambda x, alpha: _below_zero(lambda x: _lower_celu(x, alpha), x), alpha, input=input)
 
 
-def _lower_celu_value(x: Array, alpha: Array) -> Array:
+@with_derivatives(lambda *given: _lower_celu_slope(*given), lambda *given: _lower_celu_slope_in_alpha(*given))
+def _lower_celu(x: Array, alpha: Array) -> Array:
     """`min(0, alpha * (exp(x / alpha) - 1))`, where `x` is not above zero."""
     ratio, low = exact_quotient(x, alpha)
     # Where the quotient may be subnormal, and where the exponential alone may be infinite
@@ -327,9 +328,6 @@ def _lower_celu_slope_in_alpha(x: Array, alpha: Array) -> Array:
     return jnp.where(alpha == 0, zero, slope)
 
 
-_lower_celu = with_derivatives(_lower_celu_value, _lower_celu_slope, _lower_celu_slope_in_alpha)
-
-
 class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", function=activation_celu):
     """`DML_ACTIVATION_CELU_OPERATOR_DESC`, lowered to `activation_celu`."""
 
@@ -346,16 +344,13 @@ def activation_scaled_elu(input: ArrayLike, alpha: FloatLike = 1.6732, gamma: Fl
     return of_floats(_scaled_elu, alpha, gamma, input=input)
 
 
-def _scaled_elu_value(x: Array, alpha: Array, gamma: Array) -> Array:
-    return jnp.where(x > 0, gamma * x, triple_product(gamma, alpha, elementary.expm1(x)))
-
-
-_scaled_elu = with_derivatives(
-    _scaled_elu_value,
+@with_derivatives(
     lambda x, alpha, gamma: jnp.where(x > 0, gamma, triple_product(gamma, alpha, elementary.exp(x))),
     lambda x, alpha, gamma: jnp.where(x > 0, jnp.zeros_like(x), gamma * elementary.expm1(x)),
     lambda x, alpha, gamma: jnp.where(x > 0, x, alpha * elementary.expm1(x)),
 )
+def _scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
+    return jnp.where(x > 0, gamma * x, triple_product(gamma, alpha, elementary.expm1(x)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,7 +372,11 @@ def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
     return of_floats(_softplus, steepness, input=input)
 
 
-def _softplus_value(x: Array, steepness: Array) -> Array:
+@with_derivatives(
+    lambda x, steepness: elementary.sigmoid(*exact_product(x, steepness)),
+    lambda x, steepness: _softplus_slope_in_steepness(x, steepness),
+)
+def _softplus(x: Array, steepness: Array) -> Array:
     steep, low = exact_product(x, steepness)
     tiny = elementary.times_tiny_exp(1 / steepness, steep, low)
     is_line = steep > 100
@@ -393,13 +392,6 @@ def _softplus_slope_in_steepness(x: Array, steepness: Array) -> Array:
     reciprocal = quotient(jnp.ones_like(x), steepness)
     far = (1 + distance) * elementary.exp_product(reciprocal, reciprocal, -distance, zero)
     return -jnp.where(-distance < elementary.TINY, far, near)
-
-
-_softplus = with_derivatives(
-    _softplus_value,
-    lambda x, steepness: elementary.sigmoid(*exact_product(x, steepness)),
-    _softplus_slope_in_steepness,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -433,20 +425,17 @@ def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: Flo
     return of_floats(_parametric_softplus, alpha, beta, input=input)
 
 
-def _parametric_softplus_value(x: Array, alpha: Array, beta: Array) -> Array:
+@with_derivatives(
+    lambda x, alpha, beta: elementary.sigmoid_product(alpha, beta, *exact_product(x, beta)),
+    lambda x, alpha, beta: elementary.softplus(*exact_product(x, beta)),
+    lambda x, alpha, beta: elementary.sigmoid_product(alpha, bounded(x), *exact_product(x, beta)),
+)
+def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
     steep, low = exact_product(x, beta)
     tiny = elementary.times_tiny_exp(alpha, steep, low)
     is_line, zero = steep == jnp.inf, jnp.zeros_like(x)
     usual = alpha * elementary.softplus(jnp.where(is_line, zero, steep), low)
     return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, triple_product(alpha, beta, x), usual))
-
-
-_parametric_softplus = with_derivatives(
-    _parametric_softplus_value,
-    lambda x, alpha, beta: elementary.sigmoid_product(alpha, beta, *exact_product(x, beta)),
-    lambda x, alpha, beta: elementary.softplus(*exact_product(x, beta)),
-    lambda x, alpha, beta: elementary.sigmoid_product(alpha, bounded(x), *exact_product(x, beta)),
-)
 
 
 class ActivationParametricSoftplusDesc(
@@ -526,19 +515,16 @@ def activation_scaled_tanh(input: ArrayLike, alpha: FloatLike = 1.0, beta: Float
     return of_floats(_scaled_tanh, alpha, beta, input=input)
 
 
-def _scaled_tanh_value(x: Array, alpha: Array, beta: Array) -> Array:
-    steep, low = exact_product(x, beta)
-    # A product of all three where that of two may be subnormal
-    line, curve = triple_product(alpha, beta, x), alpha * elementary.tanh(steep, low)
-    return jnp.where(jnp.abs(steep) < 2**-64, line, curve)
-
-
-_scaled_tanh = with_derivatives(
-    _scaled_tanh_value,
+@with_derivatives(
     lambda x, alpha, beta: elementary.tanh_slope_product(alpha, beta, product(x, beta)),
     lambda x, alpha, beta: elementary.tanh(*exact_product(x, beta)),
     lambda x, alpha, beta: elementary.tanh_slope_product(alpha, bounded(x), product(x, beta)),
 )
+def _scaled_tanh(x: Array, alpha: Array, beta: Array) -> Array:
+    steep, low = exact_product(x, beta)
+    # A product of all three where that of two may be subnormal
+    line, curve = triple_product(alpha, beta, x), alpha * elementary.tanh(steep, low)
+    return jnp.where(jnp.abs(steep) < 2**-64, line, curve)
 
 
 class ActivationScaledTanhDesc(
@@ -594,6 +580,11 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: FloatLike = 1.0) -> 
     return of_floats(_swish, sigmoid_input_scale, input=input)
 
 
+@with_derivatives(lambda *given: _swish_slope(*given), lambda *given: _swish_slope_in_scale(*given))
+def _swish(x: Array, scale: Array) -> Array:
+    return elementary.times_sigmoid(x, *exact_product(x, scale))
+
+
 def _swish_slope(x: Array, scale: Array) -> Array:
     steep, low = exact_product(x, scale)
     # Beyond, the sigmoid is 0 or 1; the product with the other one is 0 there.
@@ -606,11 +597,6 @@ def _swish_slope_in_scale(x: Array, scale: Array) -> Array:
     low = jnp.where(steep < 0, low, -low)
     other = elementary.sigmoid(jnp.abs(steep), -low)
     return elementary.sigmoid_product(x * other, x, -jnp.abs(steep), low)
-
-
-_swish = with_derivatives(
-    lambda x, scale: elementary.times_sigmoid(x, *exact_product(x, scale)), _swish_slope, _swish_slope_in_scale
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -794,7 +780,7 @@ def _of_rows(
         mean = linear_sum_along(softmax * tangent, along)
         return slope(tangent, softmax, spread_along(mean, x, along))
 
-    of_rows: Array = with_slopes(partial(value, axes=along), slope_of_rows)(input)
+    of_rows: Array = with_slopes(slope_of_rows)(partial(value, axes=along))(input)
     return of_rows
 
 
