@@ -7,7 +7,7 @@ float64; DirectML lists float64 for none of them, so that it goes to XLA's funct
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -69,16 +69,39 @@ def exp(x: Array, low: Array | None = None) -> Array:
     return mantissa * power_of_two(half, np.float32) * power_of_two(whole - half, np.float32)
 
 
-def times_exp(factor: Array, x: Array, low: Array) -> Array:
-    """`factor` times the exponential of the exact sum of `x` and `low`, which may be beyond the range of float32.
+class Exponential(NamedTuple):
+    """An exponential in parts, whose product may be beyond the range of float32.
 
     The powers of 2 stand on both sides of the mantissa, so that what a derivative multiplies is a normal number, too.
     """
+
+    first: Array
+    mantissa: Array
+    second: Array
+    third: Array
+
+    def times(self, factor: Array) -> Array:
+        """`factor` times the exponential, in range wherever that is."""
+        return factor * self.first * self.mantissa * self.second * self.third
+
+    def value(self) -> Array:
+        """The exponential itself."""
+        return self.first * self.mantissa * self.second * self.third
+
+
+def exponential(x: Array, low: Array) -> Exponential:
+    """The exponential of the exact sum of `x` and `low`, to be multiplied by what may be large or small."""
     if x.dtype == np.float64:
-        return factor * exp(x, low)
+        one = jnp.ones_like(x)
+        return Exponential(one, exp(x, low), one, one)
     exponent, mantissa = _exp_in_parts(x, low, 128)
     first, second, third = powers_of_two(exponent.astype(np.int32), np.float32)
-    return factor * first * mantissa * second * third
+    return Exponential(first, mantissa, second, third)
+
+
+def times_exp(factor: Array, x: Array, low: Array) -> Array:
+    """`factor` times the exponential of the exact sum of `x` and `low`, which may be beyond the range of float32."""
+    return exponential(x, low).times(factor)
 
 
 @with_derivatives(
@@ -181,18 +204,22 @@ def _tanh(x: Array, low: Array) -> Array:
 
 def sigmoid(x: Array, low: Array | None = None) -> Array:
     """1 / (1 + exp(-x)) of `x`, or of the exact sum of `x` and `low`."""
-    shrunk = _exp_of_minus_magnitude(x, low)
+    return _sigmoid_of(x, exp(*minus_magnitude(x, jnp.zeros_like(x) if low is None else low)))
+
+
+def _sigmoid_of(x: Array, shrunk: Array) -> Array:
     return jnp.where(x < 0, shrunk, jnp.ones_like(x)) / (1 + shrunk)
 
 
-def _exp_of_minus_magnitude(x: Array, low: Array | None) -> Array:
-    """exp(-|x|) of `x`, or of the exact sum of `x` and `low`."""
-    return exp(jnp.where(x < 0, x, -x), None if low is None else jnp.where(x < 0, low, -low))
+def minus_magnitude(x: Array, low: Array) -> tuple[Array, Array]:
+    """-|x + low| of an exact sum, as another one."""
+    return jnp.where(x < 0, x, -x), jnp.where(x < 0, low, -low)
 
 
 def times_sigmoid(factor: Array, x: Array, low: Array) -> Array:
     """`factor` times the sigmoid of the exact sum of `x` and `low`, which may be too small for a float32 by itself."""
-    return jnp.where(x < TINY, times_tiny_exp(factor, x, low), factor * sigmoid(x, low))
+    shrunk = exponential(*minus_magnitude(x, low))
+    return jnp.where(x < TINY, shrunk.times(factor), factor * _sigmoid_of(x, shrunk.value()))
 
 
 def sigmoid_product(a: Array, b: Array, x: Array, low: Array) -> Array:
@@ -216,16 +243,14 @@ def tanh_slope_product(a: Array, b: Array, x: Array) -> Array:
 TINY = -60  # below, sigmoid and softplus are the exponential
 
 
-def times_tiny_exp(factor: Array, x: Array, low: Array) -> Array:
-    """`factor` times the exponential of the exact sum of `x` and `low`, if `x` is below `TINY`."""
-    is_tiny = x < TINY
-    x, low = jnp.where(is_tiny, x, jnp.full_like(x, TINY)), jnp.where(is_tiny, low, jnp.zeros_like(low))
-    return times_exp(factor, x, low)
-
-
 def softplus(x: Array, low: Array) -> Array:
     """ln(1 + exp(x + low)) of an exact sum."""
-    return jnp.where(x < 0, jnp.zeros_like(x), x) + _log1p_of_fraction(_exp_of_minus_magnitude(x, low))
+    return softplus_of(x, exponential(*minus_magnitude(x, low)))
+
+
+def softplus_of(x: Array, shrunk: Exponential) -> Array:
+    """ln(1 + exp(x)), given exp(-|x|)."""
+    return jnp.where(x < 0, jnp.zeros_like(x), x) + _log1p_of_fraction(shrunk.value())
 
 
 @float32_function(lax.log1p, lambda x: 1 / (1 + x))

@@ -2,7 +2,7 @@
 
 Two habits of backends decide how this is written. They may fuse a product into the sum that uses it, and not round it
 there: a product that must be rounded comes out of a select, which stops that. And they may flush subnormal numbers to
-zero: rounding errors are computed from mantissas in [1, 2) and scaled afterwards.
+zero: rounding errors are computed of numbers in the middle of the range, and scaled afterwards.
 """
 
 import math
@@ -60,6 +60,23 @@ def _layout(dtype: Any) -> tuple[np.dtype[Any], int, int]:
     return np.dtype(f"int{limits.bits}"), int(limits.nmant), int(limits.maxexp) - 1
 
 
+def _centred(x: Array) -> tuple[Array, Array, Array]:
+    """`x` times a power of 2 that brings it into the middle third of its type's range, that power, and its inverse."""
+    third = (int(jnp.finfo(x.dtype).maxexp) - 2) // 3
+    up, down = (np.array(2.0**power, x.dtype) for power in (2 * third, -2 * third))
+    one, magnitude = np.ones((), x.dtype), jnp.abs(x)
+    is_small, is_large = magnitude < 2.0**-third, magnitude > 2.0**third
+    scale = jnp.where(is_small, up, jnp.where(is_large, down, one))
+    inverse = jnp.where(is_small, down, jnp.where(is_large, up, one))
+    return x * scale, scale, inverse
+
+
+def _rescaled(x: Array, first: Array, second: Array) -> Array:
+    """`x` times two powers of 2, of which one may be the inverse of the other, and `x` times the first out of range."""
+    cancel = first * second == 1
+    return jnp.where(cancel, x, (x * first) * second)
+
+
 # Functions with derivatives of their own
 
 
@@ -106,9 +123,10 @@ def exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
     """`product(a, b)`, and what rounding took from it; nothing where that is not finite."""
-    _, low, exponent = _product_of_mantissas(*map(lax.stop_gradient, (a, b)))
     rounded = product(a, b)
-    return rounded, jnp.where(jnp.isfinite(rounded), _finite(times_power_of_two(low, exponent)), jnp.zeros_like(low))
+    (a, _, a_inverse), (b, _, b_inverse) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))
+    low = _rescaled(_product_error(product(a, b), a, b), a_inverse, b_inverse)
+    return rounded, jnp.where(jnp.isfinite(rounded), _finite(low), jnp.zeros_like(low))
 
 
 def _finite(low: Array) -> Array:
@@ -120,13 +138,9 @@ def _sum_error(total: Array, a: Array, b: Array) -> Array:
     return (a - (total - part)) + (b - part)
 
 
-def _product_of_mantissas(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """`a * b` as the exact sum of two floats, times a power of 2 with the exponent that comes third."""
-    (a, a_exponent), (b, b_exponent) = mantissa_and_exponent(a), mantissa_and_exponent(b)
-    rounded = product(a, b)
+def _product_error(rounded: Array, a: Array, b: Array) -> Array:
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    low = ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
-    return rounded, low, a_exponent + b_exponent
+    return ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
 def _halves(x: Array) -> tuple[Array, Array]:
@@ -162,14 +176,15 @@ def triple_product(a: Array, b: Array, c: Array) -> Array:
 )
 def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
     """`x * factor + summand`, rounded as if once: however much of it cancels, and whatever the product is."""
-    high, low, exponent = _product_of_mantissas(x, factor)
-    summand, summand_exponent = mantissa_and_exponent(summand)
-    top = jnp.maximum(exponent, summand_exponent)
-    high, low = (times_power_of_two(part, exponent - top) for part in (high, low))
-    summand = times_power_of_two(summand, summand_exponent - top)
-    total = high + summand
-    rest = _finite(low + _sum_error(total, high, summand))
-    return times_power_of_two(jnp.where(rest == 0, total, total + rest), top)  # total may be -0
+    (x, x_scale, x_inverse), (factor, scale, inverse) = _centred(x), _centred(factor)
+    high = product(x, factor)
+    scaled = _rescaled(summand, x_scale, scale)
+    total = high + scaled
+    rest = _finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))
+    value = _rescaled(jnp.where(rest == 0, total, total + rest), x_inverse, inverse)  # total may be -0
+    # The scale of the product may be too much or too little for a summand beside which it is nothing.
+    is_nothing = (high == 0) | (jnp.isinf(scaled) & jnp.isfinite(high))
+    return jnp.where(is_nothing, jnp.where(high == 0, high, jnp.zeros_like(high)) + summand, value)
 
 
 # Quotients
@@ -194,11 +209,11 @@ def exact_quotient(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _quotient_error(a: Array, b: Array) -> Array:
-    (a, a_exponent), (b, b_exponent) = mantissa_and_exponent(a), mantissa_and_exponent(b)
+    (a, _, a_inverse), (b, b_scale, _) = _centred(a), _centred(b)
     rounded = quotient(a, b)
-    back, low, exponent = _product_of_mantissas(rounded, jnp.broadcast_to(b, a.shape))
-    left = (a - times_power_of_two(back, exponent)) - times_power_of_two(low, exponent)
-    return _finite(times_power_of_two(quotient(left, b), a_exponent - b_exponent))
+    back = product(rounded, b)
+    left = (a - back) - _product_error(back, rounded, b)
+    return _finite(_rescaled(quotient(left, b), a_inverse, b_scale))
 
 
 # Numbers that several loops read

@@ -472,8 +472,8 @@ FAULTS = [
     Fault(
         "a ScaleBias rounds the product",
         EXACT,
-        "_finite(low + _sum_error(total, high, summand))",
-        "_finite(_sum_error(total, high, summand))",
+        "_finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))",
+        "_finite(_sum_error(total, high, scaled))",
         ON_ELEMENTARY,
     ),
     Fault(
@@ -717,8 +717,8 @@ FAULTS = [
     Fault(
         "a large softplus is infinite",
         ACTIVATION,
-        "jnp.where(is_line, x, usual)",
-        "usual",
+        "jnp.where(steep > 100, x, curve)",
+        "curve",
         ON_ACTIVATION,
     ),
     Fault(
@@ -766,8 +766,8 @@ FAULTS = [
     Fault(
         "a tiny exponential is zero before it is multiplied",
         "_elementary.py",
-        "return factor * first * mantissa * second * third",
-        "return factor * (first * second * third * mantissa)",
+        "return factor * self.first * self.mantissa * self.second * self.third",
+        "return factor * self.value()",
         ON_ACCURACY,
     ),
     Fault(
@@ -1011,15 +1011,15 @@ FAULTS = [
     Fault(
         "the errors of small products are flushed",
         EXACT,
-        "mantissa_and_exponent(b)\n    rounded = product(a, b)",
-        "(b, jnp.zeros_like(b, np.int32))\n    rounded = product(a, b)",
+        "(a, _, a_inverse), (b, _, b_inverse) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))",
+        "a_inverse = b_inverse = np.ones((), a.dtype)",
         ON_ACCURACY,
     ),
     Fault(
         "a line is computed at the scale of its operands",
         EXACT,
-        "top = jnp.maximum(exponent, summand_exponent)",
-        "top = jnp.zeros_like(exponent + summand_exponent)",
+        "scale = jnp.where(is_small, up, jnp.where(is_large, down, one))",
+        "scale = jnp.where(is_small, one, jnp.where(is_large, down, one))",
         ON_ACCURACY,
     ),
     Fault(

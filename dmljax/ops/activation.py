@@ -378,10 +378,10 @@ def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
 )
 def _softplus(x: Array, steepness: Array) -> Array:
     steep, low = exact_product(x, steepness)
-    tiny = elementary.times_tiny_exp(1 / steepness, steep, low)
-    is_line = steep > 100
-    usual = quotient(elementary.softplus(jnp.where(is_line, jnp.zeros_like(x), steep), low), steepness)
-    return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, x, usual))
+    shrunk = elementary.exponential(*elementary.minus_magnitude(steep, low))
+    curve = quotient(elementary.softplus_of(steep, shrunk), steepness)
+    tiny = shrunk.times(1 / steepness)
+    return jnp.where(steep < elementary.TINY, tiny, jnp.where(steep > 100, x, curve))
 
 
 def _softplus_slope_in_steepness(x: Array, steepness: Array) -> Array:
@@ -432,10 +432,10 @@ def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: Flo
 )
 def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
     steep, low = exact_product(x, beta)
-    tiny = elementary.times_tiny_exp(alpha, steep, low)
-    is_line, zero = steep == jnp.inf, jnp.zeros_like(x)
-    usual = alpha * elementary.softplus(jnp.where(is_line, zero, steep), low)
-    return jnp.where(steep < elementary.TINY, tiny, jnp.where(is_line, triple_product(alpha, beta, x), usual))
+    shrunk = elementary.exponential(*elementary.minus_magnitude(steep, low))
+    curve = alpha * elementary.softplus_of(steep, shrunk)
+    line, tiny = triple_product(alpha, beta, x), shrunk.times(alpha)
+    return jnp.where(steep < elementary.TINY, tiny, jnp.where(steep == jnp.inf, line, curve))
 
 
 class ActivationParametricSoftplusDesc(
@@ -794,7 +794,8 @@ def _log_softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
     # Of the row's sum all but one of the largest, whose 1 would round the others away. They may be subnormal.
     is_largest, scale = distance == 0, jnp.full_like(x, 2.0**64)
     powers = jnp.where(is_largest, jnp.zeros_like(x), elementary.times_exp(scale, distance, low))
-    others = sum_along(powers, axes) * np.array(2.0**-64, x.dtype)
+    # In memory, or XLA on CPU computes them one by one inside the loop that adds them, which takes four times as long.
+    others = sum_along(in_memory(powers), axes) * np.array(2.0**-64, x.dtype)
     repeated = sum_along(is_largest.astype(x.dtype), axes) - 1
     return distance - (lax.log1p(others + repeated) - low)
 
