@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import UNITS, specials, units_off, with_subnormals
+from helpers import UNITS, needs_x64, specials, units_off, with_subnormals
 from numpy.typing import NDArray
 from scipy import special
 from search import draw, worst_arguments
@@ -673,6 +673,35 @@ def test_the_second_derivative_is_finite_and_right_where_that_of_the_function_is
     np.testing.assert_allclose(actual[concerned], exact[concerned], rtol=2e-4, atol=1e-6)
     again = np.asarray(jax.jvp(jax.grad(lambda x: compute(x).sum()), (x,), (np.ones_like(x),))[1])
     np.testing.assert_allclose(again[concerned], exact[concerned], rtol=2e-4, atol=1e-6)
+
+
+# In float64, where JAX differentiates what is written here
+SMOOTH: dict[str, Callable[..., Any]] = {
+    "activation_celu": lambda x, alpha: jnp.where(x >= 0, x, alpha * jnp.expm1(x / alpha)),
+    "activation_elu": lambda x, alpha: jnp.where(x >= 0, x, alpha * jnp.expm1(x)),
+    "activation_parametric_softplus": lambda x, alpha, beta: alpha * jnp.logaddexp(0.0, beta * x),
+    "activation_scaled_elu": lambda x, alpha, gamma: gamma * jnp.where(x > 0, x, alpha * jnp.expm1(x)),
+    "activation_scaled_tanh": lambda x, alpha, beta: alpha * jnp.tanh(beta * x),
+    "activation_softplus": lambda x, steepness: jnp.logaddexp(0.0, steepness * x) / steepness,
+    "activation_swish": lambda x, scale: x * jax.nn.sigmoid(scale * x),
+    "element_wise_divide": lambda a, b: a / b,
+}
+
+
+@needs_x64
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_second_derivatives_with_respect_to_all_pairs_of_arguments_are_right(name: str, mode: str) -> None:
+    again = jax.jacfwd if mode == "forward" else jax.jacrev
+
+    def second(function: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.jit(jax.vmap(again(jax.grad(lambda given: function(*given)))))
+
+    count = SMOOTH[name].__code__.co_argcount
+    rng = np.random.default_rng(6)
+    given = (rng.uniform(0.3, 2.5, (500, count)) * rng.choice([-1, 1], (500, count))).astype(np.float32)
+    actual, exact = second(getattr(dmljax, name))(given), second(SMOOTH[name])(given.astype(np.float64))
+    np.testing.assert_allclose(actual, exact, rtol=1e-3, atol=1e-5 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, np.int32(0), np.int8(1), np.int32(2), np.uint8(3)])

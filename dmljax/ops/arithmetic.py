@@ -85,6 +85,9 @@ from dmljax.ops.elementary import scaled
 def element_wise_add(a: Operand, b: Operand) -> Array:
     """The sum.
 
+    A Python number takes the type of the other operand. One that the caller's jit traces is converted as `jnp.add`
+    converts it, an integer modulo the type.
+
     >>> element_wise_add(jnp.array([100, 1], "int8"), 100).tolist()
     [-56, 101]
     """

@@ -45,7 +45,8 @@ def element_wise_clip(
 
     Bounds are cast to the type of `input`, which drops their fraction where that is an integer type; without one, there
     is no limit on its side, nor with one that no element passes, -infinity or -1000 for int8. Where `min` is above
-    `max`, `min` wins. NaN stays, and as a bound it is none. At a bound the gradient is 0.
+    `max`, `min` wins. NaN stays, and as a bound it is none. At a bound the gradient is 0. An integer bound that the
+    caller's jit traces is brought into the range of the type first.
 
     >>> element_wise_clip(jnp.array([-3, 0, 3]), -1.5, 2.9).tolist()
     [-1, 0, 2]

@@ -185,7 +185,7 @@ class ElementWiseQuantizeLinearDesc(
 
 @operator_function
 def element_wise_dequantize_linear(input: Operand, scale: ArrayLike, zero_point: Operand | None = None) -> Array:
-    """`(input - zero_point) * scale`, in the type of `scale`, float32 of a Python number; the difference is exact.
+    """`(input - zero_point) * scale`, in the type of `scale`; the difference is exact. A Python number is a float32.
 
     >>> element_wise_dequantize_linear(jnp.array([0, 255], "uint8"), jnp.array(0.5), 128).tolist()
     [-64.0, 63.5]
