@@ -4,9 +4,7 @@ import functools
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -137,24 +135,3 @@ def _exact_sums(high: Array, low: Array, axis: int) -> tuple[Array, Array]:
     zero = np.zeros((), high.dtype)
     sums: tuple[Array, Array] = lax.reduce((high, low), (zero, zero), add, (axis,))
     return sums
-
-
-def linear_sum_along(x: Array, axes: tuple[int, ...]) -> Array:
-    """As `sum_along`, but by plain sums of 8, so that JAX can transpose it; few roundings come one after another."""
-    for axis in reversed(axes):
-        while _is_whole(x, axis) and x.shape[axis] > _SUMMANDS:
-            count = -(-x.shape[axis] // _SUMMANDS)
-            padding = [(0, count * _SUMMANDS - x.shape[axis]) if i == axis else (0, 0) for i in range(x.ndim)]
-            parts = jnp.pad(x, padding).reshape(*x.shape[:axis], count, _SUMMANDS, *x.shape[axis + 1 :])
-            x = jnp.sum(parts, axis=axis + 1)
-        x = jnp.sum(x, axis=axis, keepdims=True)
-    return x
-
-
-def spread_along(sums: Array, like: Array, axes: tuple[int, ...]) -> Array:
-    """Repeats what `linear_sum_along` left of `axes`, in such a way that the transpose of this is that sum."""
-    (spread,) = jax.linear_transpose(partial(linear_sum_along, axes=axes), like)(sums)
-    return cast(Array, spread)
-
-
-_SUMMANDS = 8

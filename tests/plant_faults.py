@@ -577,8 +577,8 @@ FAULTS = [
     Fault(
         "the slope of a power is multiplied by a logarithm of 0",
         ARITHMETIC,
-        "jnp.where(is_flat, jnp.zeros_like(slope), slope) * exponent_tangent",
-        "slope * exponent_tangent",
+        "jnp.log(jnp.where(is_flat, jnp.ones_like(base), base))",
+        "jnp.log(base)",
         ON_ARITHMETIC,
     ),
     Fault(
@@ -719,7 +719,7 @@ FAULTS = [
         ACTIVATION,
         "jnp.where(steep > 100, x, curve)",
         "curve",
-        ON_ACTIVATION,
+        ON_ACCURACY,
     ),
     Fault(
         "the largest of a row rounds the others away",
@@ -1090,13 +1090,6 @@ FAULTS = [
         "_axes.py",
         "return total, (a[1] + b[1]) + error",
         "return total, a[1] + b[1]",
-        ON_ACCURACY,
-    ),
-    Fault(
-        "the transpose of a mean is a plain sum",
-        "_axes.py",
-        "_SUMMANDS = 8",
-        "_SUMMANDS = 2**20",
         ON_ACCURACY,
     ),
     Fault(

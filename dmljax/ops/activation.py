@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import _elementary as elementary
-from dmljax._axes import extreme_position, linear_sum_along, positions_along, spread_along, sum_along
+from dmljax._axes import extreme_position, positions_along, sum_along
 from dmljax._exact import (
     bounded,
     exact_product,
@@ -777,8 +777,7 @@ def _of_rows(
 
     def slope_of_rows(tangent: Array, x: Array) -> Array:
         softmax = _softmax(x, axes=along)
-        mean = linear_sum_along(softmax * tangent, along)
-        return slope(tangent, softmax, spread_along(mean, x, along))
+        return slope(tangent, softmax, jnp.sum(softmax * tangent, axis=along, keepdims=True))
 
     of_rows: Array = with_slopes(slope_of_rows)(partial(value, axes=along))(input)
     return of_rows

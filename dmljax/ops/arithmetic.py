@@ -514,8 +514,7 @@ def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> t
     if type(exponent_tangent) is not SymbolicZero:
         # 0 ** 0 is 1 among zeros: it has no slope, as in JAX and PyTorch.
         is_flat = (power == 0) | ((base == 0) & (exponent == 0))
-        slope = power * jnp.log(jnp.where(is_flat, jnp.ones_like(base), base))
-        tangent += jnp.where(is_flat, jnp.zeros_like(slope), slope) * exponent_tangent
+        tangent += power * jnp.log(jnp.where(is_flat, jnp.ones_like(base), base)) * exponent_tangent
     return power, tangent
 
 
