@@ -121,7 +121,11 @@ def exp_product(a: Array, b: Array, x: Array, low: Array) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _exp_in_parts(x: Array, low: Array, beyond: int) -> tuple[Array, Array]:
-    """The exponential as the exponent of a power of 2 and what that multiplies, as far as `2**beyond` out of range."""
+    """The exponential as the exponent of a power of 2 and a mantissa, even if it is `2**beyond` times out of range.
+
+    0.6875 is just below ln 2; the exponentials of -105 and 90 are beyond all float32. `low` has
+    no tangent: what computes it stops derivatives.
+    """
     lowest = -105 - 0.6875 * beyond
     exponent, reduced, square = _reduced(jnp.clip(x, lowest, 90 + 0.6875 * beyond), low)
     # 0 itself where no float is so small: infinity, or a large derivative, may be multiplied by it.

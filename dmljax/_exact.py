@@ -60,21 +60,20 @@ def _layout(dtype: Any) -> tuple[np.dtype[Any], int, int]:
     return np.dtype(f"int{limits.bits}"), int(limits.nmant), int(limits.maxexp) - 1
 
 
-def _centred(x: Array) -> tuple[Array, Array, Array]:
-    """`x` times a power of 2 that brings it into the middle third of its type's range, that power, and its inverse."""
+def _centred(x: Array) -> tuple[Array, Array]:
+    """`x` times a power of 2 that brings it into the middle third of its type's range, and that power's exponent."""
     third = (int(jnp.finfo(x.dtype).maxexp) - 2) // 3
-    up, down = (np.array(2.0**power, x.dtype) for power in (2 * third, -2 * third))
-    one, magnitude = np.ones((), x.dtype), jnp.abs(x)
+    magnitude = jnp.abs(x)
+    # Not a select of constants: under vmap JAX loses the explicit mesh there.
     is_small, is_large = magnitude < 2.0**-third, magnitude > 2.0**third
-    scale = jnp.where(is_small, up, jnp.where(is_large, down, one))
-    inverse = jnp.where(is_small, down, jnp.where(is_large, up, one))
-    return x * scale, scale, inverse
+    exponent = (is_small.astype(np.int32) - is_large.astype(np.int32)) * (2 * third)
+    return x * power_of_two(exponent, x.dtype), exponent
 
 
-def _rescaled(x: Array, first: Array, second: Array) -> Array:
-    """`x` times two powers of 2, of which one may be the inverse of the other, and `x` times the first out of range."""
-    cancel = first * second == 1
-    return jnp.where(cancel, x, (x * first) * second)
+def _rescaled(x: Array, exponent: Array) -> Array:
+    """`x * 2**exponent`, in two steps, for the power alone may be out of range."""
+    half = exponent >> 1
+    return x * power_of_two(half, x.dtype) * power_of_two(exponent - half, x.dtype)
 
 
 # Functions with derivatives of their own
@@ -124,8 +123,8 @@ def exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
 def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
     """`product(a, b)`, and what rounding took from it; nothing where that is not finite."""
     rounded = product(a, b)
-    (a, _, a_inverse), (b, _, b_inverse) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))
-    low = _rescaled(_product_error(product(a, b), a, b), a_inverse, b_inverse)
+    (a, a_exponent), (b, b_exponent) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))
+    low = _rescaled(_product_error(product(a, b), a, b), -(a_exponent + b_exponent))
     return rounded, jnp.where(jnp.isfinite(rounded), _finite(low), jnp.zeros_like(low))
 
 
@@ -152,7 +151,7 @@ def _halves(x: Array) -> tuple[Array, Array]:
 
 
 def bounded(x: Array) -> Array:
-    """`x`, and 0 where it is infinite: a product with infinity does not change with its other factor."""
+    """`x`, and 0 where it is infinite, so that a cotangent of 0 times it is 0 and not NaN."""
     return jnp.where(jnp.isinf(x), jnp.zeros_like(x), x)
 
 
@@ -176,15 +175,15 @@ def triple_product(a: Array, b: Array, c: Array) -> Array:
 )
 def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
     """`x * factor + summand`, rounded as if once: however much of it cancels, and whatever the product is."""
-    (x, x_scale, x_inverse), (factor, scale, inverse) = _centred(x), _centred(factor)
-    high = product(x, factor)
-    scaled = _rescaled(summand, x_scale, scale)
+    (x, x_exponent), (factor, factor_exponent) = _centred(x), _centred(factor)
+    exponent, high = x_exponent + factor_exponent, product(x, factor)
+    scaled = _rescaled(summand, exponent)
     total = high + scaled
     rest = _finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))
-    value = _rescaled(jnp.where(rest == 0, total, total + rest), x_inverse, inverse)  # total may be -0
-    # The scale of the product may be too much or too little for a summand beside which it is nothing.
-    is_nothing = (high == 0) | (jnp.isinf(scaled) & jnp.isfinite(high))
-    return jnp.where(is_nothing, jnp.where(high == 0, high, jnp.zeros_like(high)) + summand, value)
+    value = _rescaled(jnp.where(rest == 0, total, total + rest), -exponent)  # total may be -0
+    # The summand is scaled as the product is, and may be out of range then: beside it the product is negligible.
+    is_negligible = (high == 0) | (jnp.isinf(scaled) & jnp.isfinite(high))
+    return jnp.where(is_negligible, jnp.where(high == 0, high, jnp.zeros_like(high)) + summand, value)
 
 
 # Quotients
@@ -209,11 +208,11 @@ def exact_quotient(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _quotient_error(a: Array, b: Array) -> Array:
-    (a, _, a_inverse), (b, b_scale, _) = _centred(a), _centred(b)
+    (a, a_exponent), (b, b_exponent) = _centred(a), _centred(b)
     rounded = quotient(a, b)
     back = product(rounded, b)
     left = (a - back) - _product_error(back, rounded, b)
-    return _finite(_rescaled(quotient(left, b), a_inverse, b_scale))
+    return _finite(_rescaled(quotient(left, b), b_exponent - a_exponent))
 
 
 # Numbers that several loops read

@@ -1011,15 +1011,15 @@ FAULTS = [
     Fault(
         "the errors of small products are flushed",
         EXACT,
-        "(a, _, a_inverse), (b, _, b_inverse) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))",
-        "a_inverse = b_inverse = np.ones((), a.dtype)",
+        "(a, a_exponent), (b, b_exponent) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))",
+        "a_exponent = b_exponent = jnp.zeros((), np.int32)",
         ON_ACCURACY,
     ),
     Fault(
         "a line is computed at the scale of its operands",
         EXACT,
-        "scale = jnp.where(is_small, up, jnp.where(is_large, down, one))",
-        "scale = jnp.where(is_small, one, jnp.where(is_large, down, one))",
+        "(is_small.astype(np.int32) - is_large.astype(np.int32))",
+        "(-is_large.astype(np.int32))",
         ON_ACCURACY,
     ),
     Fault(
@@ -1046,8 +1046,8 @@ FAULTS = [
     Fault(
         "a subnormal quotient is lost",
         ACTIVATION,
-        "jnp.abs(ratio) < 2**-12, near",
-        "jnp.abs(ratio) < 0, near",
+        "jnp.where(is_near, near, ",
+        "jnp.where(is_near & (ratio > 1), near, ",
         ON_ACCURACY,
     ),
     Fault(
@@ -1158,7 +1158,7 @@ FAULTS = [
     Fault(
         "a file of a model may be a folder",
         DXDISPATCH,
-        "if target in self.folders:",
+        'if target.startswith(f"{folder}/"):',
         "if False:",
         ON_DXDISPATCH,
     ),

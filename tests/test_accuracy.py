@@ -206,6 +206,20 @@ def test_a_scale_and_a_bias_are_rounded_once_before_the_function(name: str) -> N
     assert np.mean(error > UNITS["float32"]) < 1e-4
 
 
+@needs_x64
+@pytest.mark.parametrize("name", [name for name in ROUNDING if len(elementwise.OPERATORS[name].tensors) == 1])
+def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
+    function, formula, arguments = scalar_function(name)
+    attributes = [elementwise.OPERATORS[name].attributes[key] for key in arguments[1:]]
+    magnitudes = np.logspace(-14, 2, 400)
+    x = np.concatenate([magnitudes, -magnitudes])
+    with np.errstate(all="ignore"):
+        exact = formula(x, *map(np.float64, attributes))
+    actual = np.asarray(function(x, *attributes))
+    assert actual.dtype == np.float64
+    np.testing.assert_allclose(actual, exact, rtol=1e-12, atol=1e-300)
+
+
 # What XLA makes of the operators inside a caller's computation
 
 

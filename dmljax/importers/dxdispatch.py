@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from itertools import pairwise
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -297,8 +298,7 @@ class _Reader:
         self.dispatchables: dict[str, Any] = {}
         self.operators: dict[Any, type[Operator]] = {}  # of dispatchables, those with a wrong desc too
         self.commands: list[Any] = []
-        self.files: set[PurePosixPath] = set()  # that commands write, and the folders that these lie in
-        self.folders: set[PurePosixPath] = set()
+        self.targets: dict[str, int] = {}  # the files that commands write, and the first command that writes each
         self.warnings: list[Finding] = []
         self.findings: list[Finding] = []
         self.model = Model(file, self.resources, self.dispatchables, self.commands, self.warnings, document)
@@ -356,6 +356,18 @@ class _Reader:
             for index, value in enumerate(self.section(root, "commands", list)):
                 with self.part("commands", index):
                     self.commands.append(self.command(("commands", index), value))
+                    if isinstance(self.commands[-1], WriteFile):
+                        self.targets.setdefault(self.commands[-1].target_path, index)
+            self.check_targets()
+
+    def check_targets(self) -> None:
+        """No file of the model is a folder that another one lies in."""
+        # Sorted so, a folder stands right before what lies in it.
+        targets = sorted(self.targets, key=lambda target: target.replace("/", "\0"))
+        for folder, target in pairwise(targets):
+            if target.startswith(f"{folder}/"):
+                message = f"targetPath must not lie in another file of the model; got {shown(target)}"
+                self.find(("commands", self.targets[target]), message)
 
     def section(self, root: Mapping[str, Any], name: str, kind: type) -> Any:
         with self.part():
@@ -620,18 +632,7 @@ class _Reader:
         )
         if resource is not None:
             check_writable(target.suffix, resource.size_in_bytes, resource.data_type, dimensions)
-        self.check_apart(PurePosixPath(target.as_posix()))
         return WriteFile(name, target.as_posix(), dimensions)
-
-    def check_apart(self, target: PurePosixPath) -> None:
-        """No file of the model is a folder that another one lies in."""
-        around = set(target.parents)
-        if around & self.files:
-            raise InvalidDesc(f"targetPath must not lie in another file of the model; got {shown(str(target))}")
-        if target in self.folders:
-            raise InvalidDesc(f"targetPath must not be the folder of another file; got {shown(str(target))}")
-        self.files.add(target)
-        self.folders |= around
 
     def dispatch(self, place: Place, fields: Mapping[str, Any]) -> Dispatch | None:
         with self.part(*place):

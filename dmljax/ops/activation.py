@@ -309,7 +309,8 @@ def _lower_celu(x: Array, alpha: Array) -> Array:
     ratio, low = exact_quotient(x, alpha)
     # Where the quotient may be subnormal, and where the exponential alone may be infinite
     near, far = x * (1 + ratio / 2), elementary.times_exp(alpha, ratio, low)
-    curve = jnp.where(jnp.abs(ratio) < 2**-12, near, alpha * elementary.expm1(ratio, low))
+    is_near = jnp.abs(ratio) < 2.0 ** -(jnp.finfo(x.dtype).nmant // 2 + 1)  # what `near` leaves out is rounded away
+    curve = jnp.where(is_near, near, alpha * elementary.expm1(ratio, low))
     curve = minimum(jnp.where(ratio > 60, far, curve), jnp.zeros_like(x))
     return jnp.where(alpha == 0, jnp.zeros_like(x), curve)
 
@@ -645,6 +646,8 @@ class ActivationIdentityDesc(Activation, type="DML_OPERATOR_ACTIVATION_IDENTITY"
 @operator_function
 def activation_linear(input: ArrayLike, alpha: FloatLike, beta: FloatLike) -> Array:
     """`alpha * input + beta`, rounded as if once.
+
+    At an infinite `input` the gradient with respect to `alpha` is 0, and at an infinite `alpha` that of `input`.
 
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
     [3.5, -5.5]

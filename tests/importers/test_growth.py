@@ -88,6 +88,13 @@ def many_dimensions(count: int) -> str:
     return model(f"'x': {{{ONE_BYTE}}}", "", command)
 
 
+def deep_targets(count: int) -> str:
+    target = f"#/{'a/' * 400}x"
+    return model(
+        f"'x': {{{ONE_BYTE}}}", "", padded(f"{{'type': 'writeFile', 'resource': 'x', 'targetPath': '{target}'}}", count)
+    )
+
+
 def seconds(path: Path, text: str) -> float:
     """What reading the model takes the processor, which others may use as well: the least of some times."""
     path.write_text(text.replace("'", '"'))
@@ -117,6 +124,7 @@ def seconds(path: Path, text: str) -> float:
         long_names_nearby,
         fields_of_no_operator,
         many_dimensions,
+        deep_targets,
     ],
 )
 def test_eight_times_as_much_takes_no_square_of_it(tmp_path: Path, model_of: Callable[[int], str]) -> None:
@@ -147,6 +155,15 @@ def test_places_deep_inside_take_no_room_for_their_surroundings(tmp_path: Path) 
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 500 * 50_000
+
+
+def test_targets_deep_inside_folders_take_no_room_for_these(tmp_path: Path) -> None:
+    (tmp_path / "model.json").write_text(deep_targets(500).replace(PAD, "").replace("'", '"'))
+    tracemalloc.start()
+    load(tmp_path / "model.json")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 * 800 * 500
 
 
 def test_the_first_of_very_many_repeated_names_are_told(tmp_path: Path) -> None:
