@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax._exact import exact_sum
+from dmljax._exact import exact_sum, zeros_of
 from dmljax._floats import sort_keys
 from dmljax._function import index_dtype, is_symbolic, number
 from dmljax._sharding import dimension_axes, sharded_like
@@ -105,8 +105,7 @@ def _folded(reduce: Callable[..., Array], combine: Callable[..., Array], rows: A
 
 def sum_along(x: Array, axes: tuple[int, ...]) -> Array:
     """The sum along `axes`, which stay, with size 1: rounded as if once, however many and unequal the summands are."""
-    # Zeros that are made of `x`: other ones would not be sharded as a batch of it is, on an explicit mesh.
-    high, low = x, jnp.where(jnp.isnan(x), x, jnp.zeros_like(x))
+    high, low = x, zeros_of(x)
     for axis in reversed(axes):
         if _is_whole(high, axis) and high.shape[axis] > 4 * _LANES:
             # Side by side first: XLA on CPU vectorizes that, and needs half the time for a long row

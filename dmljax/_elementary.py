@@ -23,6 +23,7 @@ from dmljax._exact import (
     times_power_of_two,
     triple_product,
     with_derivatives,
+    zeros_of,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +64,7 @@ def exp(x: Array, low: Array | None = None) -> Array:
     """The exponential of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
     if x.dtype == np.float64:
         return lax.exp(x if low is None else x + low)
-    exponent, mantissa = _exp_in_parts(x, jnp.zeros_like(x) if low is None else low, 0)
+    exponent, mantissa = _exp_in_parts(x, zeros_of(x) if low is None else low, 0)
     whole = exponent.astype(np.int32)
     half = whole >> 1  # neither 2**128 nor 2**-127 is a normal number
     return mantissa * power_of_two(half, np.float32) * power_of_two(whole - half, np.float32)
@@ -151,7 +152,7 @@ def expm1(x: Array, low: Array | None = None) -> Array:
     """exp(x) - 1 of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
     if x.dtype == np.float64:
         return lax.expm1(x if low is None else x + low)
-    return _expm1(x, jnp.zeros_like(x) if low is None else low)
+    return _expm1(x, zeros_of(x) if low is None else low)
 
 
 @with_derivatives(exp, exp)
@@ -193,7 +194,7 @@ def tanh(x: Array, low: Array | None = None) -> Array:
     """The hyperbolic tangent of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
     if x.dtype == np.float64:
         return lax.tanh(x if low is None else x + low)
-    return _tanh(x, jnp.zeros_like(x) if low is None else low)
+    return _tanh(x, zeros_of(x) if low is None else low)
 
 
 @with_derivatives(*2 * [lambda x, low: _tanh_slope(x)])
@@ -208,7 +209,7 @@ def _tanh(x: Array, low: Array) -> Array:
 
 def sigmoid(x: Array, low: Array | None = None) -> Array:
     """1 / (1 + exp(-x)) of `x`, or of the exact sum of `x` and `low`."""
-    return _sigmoid_of(x, exp(*minus_magnitude(x, jnp.zeros_like(x) if low is None else low)))
+    return _sigmoid_of(x, exp(*minus_magnitude(x, zeros_of(x) if low is None else low)))
 
 
 def _sigmoid_of(x: Array, shrunk: Array) -> Array:

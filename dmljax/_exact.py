@@ -28,7 +28,7 @@ def mantissa_and_exponent(x: Array) -> tuple[Array, Array]:
     field = (bits >> digits) & (2 * bias + 1)
     unit = lax.bitcast_convert_type(bits & ~((2 * bias + 1) << digits) | (bias << digits), x.dtype)
     is_finite, is_normal = field != 2 * bias + 1, field != 0
-    mantissa = jnp.where(is_normal, unit, jnp.copysign(jnp.zeros_like(x), unit))
+    mantissa = jnp.where(is_normal, unit, signed_zeros_of(x))
     return jnp.where(is_finite, mantissa, x), jnp.where(is_finite, field - bias, jnp.zeros_like(field))
 
 
@@ -58,6 +58,17 @@ def _layout(dtype: Any) -> tuple[np.dtype[Any], int, int]:
     """The integer type that holds the bits of a float type, its number of fraction bits, and its exponent bias."""
     limits = jnp.finfo(dtype)
     return np.dtype(f"int{limits.bits}"), int(limits.nmant), int(limits.maxexp) - 1
+
+
+def zeros_of(x: Array) -> Array:
+    """Zeros, or NaN, that depend on `x`: where vmap meets a select of constants, JAX loses an explicit mesh."""
+    return jnp.where(jnp.isnan(x), x, jnp.zeros_like(x))
+
+
+def signed_zeros_of(x: Array) -> Array:
+    """Zeros with the signs of `x`, which depend on it as `zeros_of` it do."""
+    integer, _, _ = _layout(x.dtype)
+    return lax.bitcast_convert_type(lax.bitcast_convert_type(x, integer) & np.iinfo(integer).min, x.dtype)
 
 
 def _centred(x: Array) -> tuple[Array, Array]:

@@ -28,6 +28,7 @@ from dmljax._exact import (
     triple_product,
     with_derivatives,
     with_slopes,
+    zeros_of,
 )
 from dmljax._families import ACTIVATION_SINCE_1_0, Activation, Gradient, Unary, alike, fitting, gradient, unary
 from dmljax._floats import greater, is_nan, maximum, minimum, selected
@@ -387,7 +388,7 @@ def _softplus(x: Array, steepness: Array) -> Array:
 
 def _softplus_slope_in_steepness(x: Array, steepness: Array) -> Array:
     """Minus `distance * sigmoid(-distance) + softplus(-distance)` over the square of the steepness."""
-    distance, zero = jnp.minimum(jnp.abs(product(x, steepness)), 300), jnp.zeros_like(x)
+    distance, zero = jnp.minimum(jnp.abs(product(x, steepness)), 300), zeros_of(x)
     near = distance * elementary.sigmoid(-distance) + elementary.softplus(-distance, zero)
     near = quotient(quotient(near, steepness), steepness)
     reciprocal = quotient(jnp.ones_like(x), steepness)

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from dmljax import _elementary as elementary
 from dmljax._checks import listed
 from dmljax._errors import InvalidDesc
-from dmljax._exact import quotient
+from dmljax._exact import quotient, signed_zeros_of
 from dmljax._families import (
     FLOAT_SINCE_1_0,
     Activation,
@@ -264,7 +264,7 @@ def _remainder(a: Array, b: Array) -> Array:
 @jax.custom_jvp
 def _floor_remainder(a: Array, b: Array) -> Array:
     modulus = _floor_modulus(a, b)
-    return jnp.where(modulus == 0, jnp.copysign(jnp.zeros_like(b), b), modulus)
+    return jnp.where(modulus == 0, signed_zeros_of(b), modulus)
 
 
 def _floor_modulus(a: Array, b: Array) -> Array:
