@@ -66,7 +66,7 @@ def zeros_of(x: Array) -> Array:
 
 
 def signed_zeros_of(x: Array) -> Array:
-    """Zeros with the signs of `x`, which depend on it as `zeros_of` it do."""
+    """Zeros with the signs of `x`; they depend on it for the same reason."""
     integer, _, _ = _layout(x.dtype)
     return lax.bitcast_convert_type(lax.bitcast_convert_type(x, integer) & np.iinfo(integer).min, x.dtype)
 

@@ -528,7 +528,7 @@ FAULTS = [
     Fault(
         "a modulus of 0 has the sign of the dividend",
         ARITHMETIC,
-        "jnp.where(modulus == 0, jnp.copysign(jnp.zeros_like(b), b), modulus)",
+        "jnp.where(modulus == 0, signed_zeros_of(b), modulus)",
         "modulus",
         ON_ARITHMETIC,
     ),
