@@ -124,8 +124,8 @@ def exp_product(a: Array, b: Array, x: Array, low: Array) -> Array:
 def _exp_in_parts(x: Array, low: Array, beyond: int) -> tuple[Array, Array]:
     """The exponential as the exponent of a power of 2 and a mantissa, even if it is `2**beyond` times out of range.
 
-    0.6875 is just below ln 2; the exponentials of -105 and 90 are beyond all float32. `low` has
-    no tangent: what computes it stops derivatives.
+    0.6875 is just below ln 2; the exponentials of -105 and 90 are beyond the range of float32. `low` has no tangent:
+    what computes it stops derivatives.
     """
     lowest = -105 - 0.6875 * beyond
     exponent, reduced, square = _reduced(jnp.clip(x, lowest, 90 + 0.6875 * beyond), low)

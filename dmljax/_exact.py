@@ -192,7 +192,7 @@ def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
     total = high + scaled
     rest = _finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))
     value = _rescaled(jnp.where(rest == 0, total, total + rest), -exponent)  # total may be -0
-    # The summand is scaled as the product is, and may be out of range then: beside it the product is negligible.
+    # A summand that the scale of the product takes out of range is so large that the product is negligible.
     is_negligible = (high == 0) | (jnp.isinf(scaled) & jnp.isfinite(high))
     return jnp.where(is_negligible, jnp.where(high == 0, high, jnp.zeros_like(high)) + summand, value)
 
@@ -215,7 +215,7 @@ def quotient(a: Array, b: Array) -> Array:
 
 def exact_quotient(a: Array, b: Array) -> tuple[Array, Array]:
     """`quotient(a, b)`, and most of what rounding took from it; nothing where that is not finite."""
-    return quotient(a, b), lax.stop_gradient(_quotient_error(*map(lax.stop_gradient, (a, b))))
+    return quotient(a, b), _quotient_error(lax.stop_gradient(a), lax.stop_gradient(b))
 
 
 def _quotient_error(a: Array, b: Array) -> Array:
