@@ -213,11 +213,6 @@ INEXACT_MODULUS = Difference(
     FROM_32_BITS,
     is_certain=False,
 )
-MODULUS_OF_DOUBLES = Difference(
-    "ONNX Runtime computes the remainder of integers of 64 bits in float64",
-    lambda a, b: (np.abs(a.astype(float)) >= 2**53) | (np.abs(b.astype(float)) >= 2**53),
-    ("int64", "uint64"),
-)
 SIGN_OF_MODULUS = Difference(
     "a zero has the sign of the divisor in ours, as in Python; of the dividend in PyTorch's",
     lambda a, b: (np.fmod(a, b) == 0) & (np.signbit(a) != np.signbit(b)) | is_zero_or_subnormal(a),
@@ -336,7 +331,7 @@ CASES: dict[str, Case] = {
     ),
     "MODULUS_TRUNCATE": Case(
         dmljax.element_wise_modulus_truncate,
-        torch("fmod", TORCH_NUMBERS, INEXACT_MODULUS) | onnx("Mod", NUMBERS, MODULUS_OF_DOUBLES, fmod=1),
+        torch("fmod", TORCH_NUMBERS, INEXACT_MODULUS) | onnx("Mod", NUMBERS, fmod=1),
         inputs=2,
     ),
     "MODULUS_FLOOR": Case(
