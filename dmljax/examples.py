@@ -13,15 +13,17 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax._members import Tensor
-from dmljax._operator import OPERATOR_PREFIX, OPERATORS, Operator, lower
-from dmljax._scalars import ScaleBias
-from dmljax._tensor import TensorDesc, braced
-from dmljax._types import AxisDirection, DataType, IsInfinityMode, RoundingMode
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
+from dmljax.descriptors.lowering import lower
+from dmljax.descriptors.members import Tensor
 from dmljax.ops.activation import ActivationHardmax1Desc, ActivationLeakyReluDesc
 from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
 from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc
+from dmljax.scalars import ScaleBias
+from dmljax.tensor import TensorDesc
+from dmljax.text import join_sizes
+from dmljax.types import AxisDirection, DataType, IsInfinityMode, RoundingMode
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 UINT8, INT8 = DataType.UINT8, DataType.INT8
@@ -498,7 +500,7 @@ def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> lis
 
 
 def _columns(name: str, array: NDArray[Any], expected: NDArray[Any] | None = None, source: str = "") -> str:
-    head = f"  {name} {array.dtype.name.upper()} {braced(array.shape)}"
+    head = f"  {name} {array.dtype.name.upper()} {join_sizes(array.shape)}"
     ours = _matrix(array)
     if expected is None:
         return "\n".join([head, *(f"    {line}" for line in ours)])

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import dmljax
-from dmljax._describe import find_operator
+from dmljax.describe import find_operator
 from dmljax.examples import examples_of
 
 

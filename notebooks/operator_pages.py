@@ -9,8 +9,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import dmljax
-from dmljax.__main__ import main
-from dmljax._describe import (
+from dmljax.cli import main
+from dmljax.describe import (
     OPERATORS_HEAD,
     coverage,
     desc_example,

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 import dmljax
 from dmljax import AxisDirection, DataType, ScaleBias, TensorDesc
-from dmljax._families import ScaledUnary
-from dmljax._members import Tensor
-from dmljax._types import FLOAT
+from dmljax.descriptors.bases import ScaledUnary
+from dmljax.descriptors.members import Tensor
 from dmljax.ops.activation import AxesActivation, RowActivation
+from dmljax.types import FLOAT
 
 Arrays = dict[str, NDArray[Any]]
 UINT32 = DataType.UINT32

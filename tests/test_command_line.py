@@ -16,9 +16,9 @@ from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
 from dmljax import OPERATORS
-from dmljax.__main__ import main
-from dmljax._describe import rules
-from dmljax.importers.execution import _compiled
+from dmljax.cli import main
+from dmljax.describe import rules
+from dmljax.dxdispatch.execution import _compiled
 
 ROUTING = MODELS / "top1_routing.json"
 ROUTED = """\
@@ -203,7 +203,15 @@ def test_a_program_reads_the_error(tmp_path: Path, capsys: pytest.CaptureFixture
     out, err = capsys.readouterr()
     (finding,) = json.loads(out)["findings"]
     message = "must be an object; got 3"
-    assert finding == {"file": str(path), "line": 3, "path": "resources.x", "message": message, "column": None}
+    assert finding == {
+        "file": str(path),
+        "line": 3,
+        "column": None,
+        "path": "resources.x",
+        "message": message,
+        "rule": "must be an object",
+        "given": "3",
+    }
     assert err == f"{path}:3: resources.x {message}\n"
 
 
@@ -274,8 +282,8 @@ def test_what_counts_for_nothing_is_warned_of(tmp_path: Path, capsys: pytest.Cap
     assert main(["run", str(path)]) == 0
     out, err = capsys.readouterr()
     assert out.endswith("Resource 'x': 0\n")
-    assert err.startswith(f"warning: {path}:9: resources.x.sizeInByte must be one of")
-    assert err.endswith("did you mean sizeInBytes?\n")
+    ignored = "unknown field 'sizeInByte' is ignored, did you mean sizeInBytes?; known fields are "
+    assert err.startswith(f"warning: {path}:9: resources.x.sizeInByte: {ignored}")
 
 
 def test_what_fails_on_the_way_ends_with_status_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -308,7 +316,7 @@ def test_what_nobody_foresaw_ends_with_status_2(
     def broken(*_: Any, **__: Any) -> Any:
         raise MemoryError("no room")
 
-    monkeypatch.setattr("dmljax.__main__.load", broken)
+    monkeypatch.setattr("dmljax.cli.load", broken)
     assert main(["run", str(ROUTING)]) == 2
     assert capsys.readouterr().err == "dmljax: MemoryError: no room (--debug shows where)\n"
     assert main(["run", str(ROUTING), "--debug"]) == 2
@@ -423,7 +431,7 @@ def test_an_unknown_operator_comes_with_the_nearest(capsys: pytest.CaptureFixtur
         (["run", "x.json", "-v", "3"], "invalid choice: 3"),
         (["run", "x.json", "--emit", "ptx"], "invalid choice: 'ptx'"),
         (["run", "x.json", "--platform", "npu"], "invalid choice: 'npu'"),
-        (["run", "x.json", "--dml_feature_level", "9"], "the level must be one of FL_1_0"),
+        (["run", "x.json", "--dml_feature_level", "9"], "must be one of FL_1_0"),
         (["run", "x.json", "--input"], "unrecognized arguments: --input"),
     ],
 )

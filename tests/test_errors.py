@@ -18,15 +18,17 @@ from dmljax import (
     Unsupported,
     validate,
 )
-from dmljax._errors import MAX_RULES, all_checked, prefixed, within
-from dmljax.importers._json import InvalidJson
-from dmljax.importers.dxdispatch import Finding, InvalidModel, UnreadableModel
+from dmljax.dxdispatch.model import Finding, InvalidModel, UnreadableModel
+from dmljax.dxdispatch.text import InvalidJson
+from dmljax.errors import MAX_PROBLEMS, Problem, all_checked, inside, together, within
 
-FINDINGS = (Finding("m.json", 3, "resources.x", "must be\nan object"), Finding("m.json", 0, "", "is no JSON", 7))
+SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
+FORGING = Problem(("resources", "x\ny", "sourcePath"), "must be\nan object", "a\nb")
+FINDINGS = (Finding("m.json", 3, FORGING), Finding("m.json", 0, Problem((), "is no JSON"), 7))
 ERRORS: list[DmlError] = [
-    *(kind("Sizes must be given; got none", "Axis must\n  be 1") for kind in (DmlError, InvalidDesc, InvalidType)),
-    Unsupported("Type must be known; got 'x'"),
-    InvalidJson("a value must be here; got ']'", 3, 7),
+    *(kind(SIZES, FORGING) for kind in (DmlError, InvalidDesc, InvalidType)),
+    Unsupported(Problem("Type", "must be known", "'x'")),
+    InvalidJson(Problem((), "a value must be here", "']'"), 3, 7),
     *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, UnreadableModel)),
 ]
 
@@ -50,32 +52,64 @@ def test_an_error_is_the_same_in_another_process(error: DmlError, send: Callable
 
 
 def refuse(*rules: str) -> None:
-    raise InvalidDesc(*rules)
+    raise InvalidDesc(*(Problem("Sizes", rule, 2) for rule in rules))
 
 
-def test_what_is_put_before_a_rule_is_put_before_each_and_the_operator_before_all() -> None:
-    with pytest.raises(InvalidDesc) as refused, within("OPERATOR"), prefixed("Tensor"):
-        refuse("Sizes must be 1;\n  got 2", "Strides must be 3; got 4")
-    rules = ("OPERATOR: Tensor.Sizes must be 1;\n  got 2", "Tensor.Strides must be 3; got 4")
-    assert refused.value.rules == rules
-    assert str(refused.value) == "\n  ".join(rules)
+def test_a_place_is_put_before_each_problem_and_the_operator_before_all() -> None:
+    with pytest.raises(InvalidDesc) as refused, within("OPERATOR"), inside(("Tensors", 1)):
+        refuse("must be 1", "must be\n  3")
+    error = refused.value
+    assert error.operator == "OPERATOR"
+    assert error.problems == tuple(Problem(("Tensors", 1, "Sizes"), rule, 2) for rule in ("must be 1", "must be\n  3"))
+    assert error.rules == ("Tensors[1].Sizes must be 1; got 2", "Tensors[1].Sizes must be\n  3; got 2")
+    assert str(error) == "OPERATOR: " + "\n  ".join(error.rules)
 
 
 def test_all_checks_are_told_up_to_what_anybody_reads() -> None:
     with pytest.raises(InvalidDesc) as refused:
         all_checked(lambda: refuse("a", "b"), lambda: 1, lambda: refuse("c"))
-    assert refused.value.rules == ("a", "b", "c")
-    checks = [Mock(side_effect=InvalidDesc("x")) for _ in range(MAX_RULES + 2)]
+    assert [problem.rule for problem in refused.value.problems] == ["a", "b", "c"]
+    checks = [Mock(side_effect=InvalidDesc(SIZES)) for _ in range(MAX_PROBLEMS + 2)]
     with pytest.raises(InvalidDesc) as refused:
         all_checked(*checks)
-    assert len(refused.value.rules) == sum(check.call_count for check in checks) == MAX_RULES
+    assert len(refused.value.problems) == sum(check.call_count for check in checks) == MAX_PROBLEMS
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (SIZES, "InputTensor.Sizes[1] must be at least 1; got 0"),
+        (Problem("axis", "must be in [-2, 2)", 2), "axis must be in [-2, 2); got 2"),
+        (Problem((), "too many positional arguments"), "too many positional arguments"),
+        (Problem(("a", "b c", 0, "d"), "must be given", "none"), 'a["b c"][0].d must be given; got none'),
+        (Problem("a", "the operator must be newer", 1), "a: the operator must be newer; got 1"),
+        (together([("a",), ("b", 1)], "must agree", [1, 2]), "a and b[1] must agree; got 1 and 2"),
+        (together([("a",), ("b",), ("c",)], "must agree", [1, 2, 3]), "a, b and c must agree; got 1, 2 and 3"),
+    ],
+)
+def test_a_problem_is_rendered_in_one_way(problem: Problem, text: str) -> None:
+    assert str(problem) == text
+
+
+def test_a_line_break_in_a_name_makes_no_second_finding() -> None:
+    assert str(FINDINGS[0]).count("\n") == 0
+    assert FINDINGS[0].to_json() == {
+        "file": "m.json",
+        "line": 3,
+        "column": None,
+        "path": 'resources["x\\ny"].sourcePath',
+        "message": "must be\nan object; got a\nb",
+        "rule": "must be\nan object",
+        "given": "a\nb",
+    }
 
 
 def test_a_desc_tells_each_rule_that_it_breaks() -> None:
     tensor = TensorDesc(DataType.FLOAT64, (1, 1, 2, 3))
     with pytest.raises(InvalidDesc) as refused:
         validate(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="1_0")
-    head = "DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_1_0: InputTensor.DataType must"
-    assert [rule.startswith(start) for rule, start in zip(refused.value.rules, (head, "Output"), strict=True)] == [
-        True
-    ] * 2
+    assert refused.value.operator == "DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_1_0"
+    assert [(problem.path, problem.given) for problem in refused.value.problems] == [
+        (("InputTensor", "DataType"), "FLOAT64"),
+        (("OutputTensor", "DataType"), "FLOAT64"),
+    ]

@@ -28,8 +28,7 @@ from helpers import (
     collectives,
     mesh_of,
 )
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from pages import MEMBERS, SUPPORT, pages_minimum_level
 from sample import SAMPLE, tried_operators
 

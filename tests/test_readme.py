@@ -13,7 +13,7 @@ from elementwise import log_softmax
 from helpers import X64, needs_x32, needs_x64, units_off
 
 import dmljax
-from dmljax.__main__ import main
+from dmljax.cli import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import UNITS, assert_same_trees, collectives, mesh_of, units_off
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
 

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_same_bits, random_array
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags, Unsupported
-from dmljax._tensor import _some_meet
+from dmljax.tensor import _some_meet
 
 FLOAT32, FLOAT16, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
 ALL = [data_type for data_type in DataType if data_type.name not in ("UNKNOWN", "INT4", "UINT4")]

@@ -6,7 +6,6 @@ Functions have the page's typical values as defaults.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import jax.numpy as jnp
@@ -14,9 +13,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from dmljax import _elementary as elementary
-from dmljax._axes import extreme_position, positions_along, sum_along
-from dmljax._exact import (
+from dmljax import calls, descriptors as dml
+from dmljax.errors import Problem
+from dmljax.numerics import special
+from dmljax.numerics.along_axes import extreme_position, positions_along, sum_along
+from dmljax.numerics.exact import (
     bounded,
     exact_product,
     exact_quotient,
@@ -30,42 +31,9 @@ from dmljax._exact import (
     with_slopes,
     zeros_of,
 )
-from dmljax._families import ACTIVATION_SINCE_1_0, Activation, Gradient, Unary, alike, fitting, gradient, unary
-from dmljax._floats import greater, is_nan, maximum, minimum, selected
-from dmljax._function import (
-    Axes,
-    FloatLike,
-    Operand,
-    WideScalarLike,
-    float_array,
-    normal_axes,
-    number_array,
-    of_floats,
-    operands,
-    operator_function,
-    real_array,
-    require_rank,
-)
-from dmljax._operator import (
-    FL_1_0,
-    FL_2_0,
-    FL_3_0,
-    FL_5_1,
-    FL_6_2,
-    FL_6_4,
-    RANK_1_TO_8,
-    RANK_4,
-    RANK_4_TO_5,
-    Float,
-    Input,
-    Operator,
-    Output,
-    UintAxes,
-    distinct_axes,
-    rows,
-)
-from dmljax._tensor import braced
-from dmljax._types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
+from dmljax.numerics.floats import greater, is_nan, maximum, minimum, selected
+from dmljax.text import join_sizes
+from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
 
 
 def _below_zero(function: Callable[[Array], Array], x: Array) -> Array:
@@ -75,73 +43,71 @@ def _below_zero(function: Callable[[Array], Array], x: Array) -> Array:
     return selected(is_below, function(jnp.where(is_below, x, zero)), x)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlphaActivation(Activation):
+class AlphaActivation(dml.Activation):
     """An activation with one attribute, Alpha."""
 
-    alpha: Float
+    alpha: dml.Float
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlphaBetaActivation(Activation):
+class AlphaBetaActivation(dml.Activation):
     """An activation with two attributes, Alpha and Beta."""
 
-    alpha: Float
-    beta: Float
+    alpha: dml.Float
+    beta: dml.Float
 
 
 # Rectifiers
 
 
-@operator_function
+@calls.operator_function
 def activation_relu(input: ArrayLike) -> Array:
     """The element where it is above zero, +0 elsewhere; NaN stays.
 
     >>> activation_relu(jnp.array([-1.0, -0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
-    input = number_array("input", input)
+    input = calls.number_array("input", input)
     zero = jnp.zeros((), input.dtype)
     # A NaN is passed on, but has no gradient: RELU_GRAD's page has none either.
     other = lax.stop_gradient(selected(is_nan(input), input, zero))
     return selected(greater(input, zero), input, other)
 
 
-class ActivationReluDesc(Activation, type="DML_OPERATOR_ACTIVATION_RELU", function=activation_relu):
+class ActivationReluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_RELU", function=activation_relu):
     """`DML_ACTIVATION_RELU_OPERATOR_DESC`, lowered to `activation_relu`."""
 
-    support = ACTIVATION_SINCE_1_0 | {FL_5_1: unary(RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT)}
+    support = dml.ACTIVATION_SINCE_1_0 | dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT))
 
 
-@operator_function
-def activation_relu_grad(input: Operand, input_gradient: Operand) -> Array:
+@calls.operator_function(input=calls.OPERAND, input_gradient=calls.OPERAND)
+def activation_relu_grad(input: ArrayLike, input_gradient: ArrayLike) -> Array:
     """The gradient where `input` is above zero, 0 elsewhere: that of `activation_relu`.
 
     >>> activation_relu_grad(jnp.array([-1.0, 0.0, 2.0]), jnp.array([5.0, 6.0, 7.0])).tolist()
     [0.0, 0.0, 7.0]
     """
-    x, upper = operands(number_array, input=input, input_gradient=input_gradient)
+    x, upper = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
     zero = jnp.zeros((), x.dtype)
     return selected(greater(x, zero), upper, zero)
 
 
-class ActivationReluGradDesc(Gradient, type="DML_OPERATOR_ACTIVATION_RELU_GRAD", function=activation_relu_grad):
+class ActivationReluGradDesc(dml.Gradient, type="DML_OPERATOR_ACTIVATION_RELU_GRAD", function=activation_relu_grad):
     """`DML_ACTIVATION_RELU_GRAD_OPERATOR_DESC`, lowered to `activation_relu_grad`."""
 
-    support = {
-        FL_3_0: gradient(RANK_1_TO_8, FLOAT),
-        FL_5_1: gradient(RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT),
-    }
+    support = dml.support(
+        FL_3_0=dml.gradient(dml.RANK_1_TO_8, FLOAT),
+        FL_5_1=dml.gradient(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT),
+    )
 
 
-@operator_function
-def activation_leaky_relu(input: ArrayLike, alpha: FloatLike = 0.01) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER)
+def activation_leaky_relu(input: ArrayLike, alpha: ArrayLike = 0.01) -> Array:
     """The element from zero on, `alpha` times it below.
 
     >>> activation_leaky_relu(jnp.array([-2.0, 3.0]), 0.5).tolist()
     [-1.0, 3.0]
     """
-    return of_floats(lambda x, alpha: _below_zero(lambda x: alpha * x, x), alpha, input=input)
+    return calls.of_floats(lambda x, alpha: _below_zero(lambda x: alpha * x, x), alpha, input=input)
 
 
 class ActivationLeakyReluDesc(
@@ -149,57 +115,56 @@ class ActivationLeakyReluDesc(
 ):
     """`DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC`, lowered to `activation_leaky_relu`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
-def activation_parameterized_relu(input: Operand, slope: Operand) -> Array:
+@calls.operator_function(input=calls.OPERAND, slope=calls.OPERAND)
+def activation_parameterized_relu(input: ArrayLike, slope: ArrayLike) -> Array:
     """The element from zero on, `slope` times it below; a slope for each element, or broadcast to them.
 
     >>> activation_parameterized_relu(jnp.array([[-2.0, 3.0], [-4.0, -1.0]]), jnp.array([0.5, 2.0])).tolist()
     [[-1.0, 3.0], [-2.0, -2.0]]
     """
-    x, slope = operands(number_array, input=input, slope=slope)
+    x, slope = calls.operands(calls.number_array, input=input, slope=slope)
     return _below_zero(lambda x: slope * x, x)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ActivationParameterizedReluDesc(
-    Operator, type="DML_OPERATOR_ACTIVATION_PARAMETERIZED_RELU", function=activation_parameterized_relu
+    dml.Operator, type="DML_OPERATOR_ACTIVATION_PARAMETERIZED_RELU", function=activation_parameterized_relu
 ):
     """`DML_ACTIVATION_PARAMETERIZED_RELU_OPERATOR_DESC`, lowered to `activation_parameterized_relu`."""
 
-    input: Input
-    slope: Input
-    output: Output
-    support = {
-        FL_1_0: rows(RANK_4, input=FLOAT, slope=FLOAT, output=FLOAT),
-        FL_2_0: rows(RANK_4_TO_5, input=FLOAT, slope=FLOAT, output=FLOAT),
-        FL_3_0: rows(RANK_1_TO_8, input=FLOAT, slope=FLOAT, output=FLOAT),
-        FL_5_1: rows(
-            RANK_1_TO_8,
+    input: dml.Input
+    slope: dml.Input
+    output: dml.Output
+    support = dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, slope=FLOAT, output=FLOAT),
+        FL_2_0=dml.rows(dml.RANK_4_TO_5, input=FLOAT, slope=FLOAT, output=FLOAT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, slope=FLOAT, output=FLOAT),
+        FL_5_1=dml.rows(
+            dml.RANK_1_TO_8,
             input=FLOAT | SIGNED_UP_TO_32_BIT,
             slope=FLOAT | SIGNED_UP_TO_32_BIT,
             output=FLOAT | SIGNED_UP_TO_32_BIT,
         ),
-    }
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor, SlopeTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         """
-        yield from alike(self, "input", "slope", "output")
+        yield from dml.alike(self, "input", "slope", "output")
 
 
-@operator_function
-def activation_thresholded_relu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER)
+def activation_thresholded_relu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """The element where it is above `alpha`, 0 elsewhere.
 
     >>> activation_thresholded_relu(jnp.array([0.5, 1.0, 1.5])).tolist()
     [0.0, 0.0, 1.5]
     """
-    return of_floats(lambda x, alpha: selected(greater(x, alpha), x, jnp.zeros((), x.dtype)), alpha, input=input)
+    return calls.of_floats(lambda x, alpha: selected(greater(x, alpha), x, jnp.zeros((), x.dtype)), alpha, input=input)
 
 
 class ActivationThresholdedReluDesc(
@@ -207,11 +172,11 @@ class ActivationThresholdedReluDesc(
 ):
     """`DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC`, lowered to `activation_thresholded_relu`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
-def activation_shrink(input: ArrayLike, bias: WideScalarLike = 0.0, threshold: FloatLike = 0.5) -> Array:
+@calls.operator_function(bias=calls.WIDE_NUMBER, threshold=calls.FLOAT_NUMBER)
+def activation_shrink(input: ArrayLike, bias: ArrayLike = 0.0, threshold: ArrayLike = 0.5) -> Array:
     """`input - bias` above `threshold`, `input + bias` below `-threshold`, 0 between them; NaN is between.
 
     Integers are compared with the threshold itself; their bias must be one of them.
@@ -221,7 +186,7 @@ def activation_shrink(input: ArrayLike, bias: WideScalarLike = 0.0, threshold: F
     >>> activation_shrink(jnp.array([-2, 0, 3]), 1, 2.5).tolist()
     [0, 0, 2]
     """
-    given = number_array("input", input)
+    given = calls.number_array("input", input)
     x = given.astype(widened(given.dtype))
     bias, threshold = jnp.asarray(bias, x.dtype), jnp.asarray(threshold)
     if x.dtype in INTEGERS:
@@ -250,58 +215,57 @@ def _integers_below(x: Array, bound: Array) -> Array:
     return jnp.where(bound > limits.min, (bound >= end) | is_end | (x < whole), jnp.zeros_like(x, bool))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActivationShrinkDesc(Activation, type="DML_OPERATOR_ACTIVATION_SHRINK", function=activation_shrink):
+class ActivationShrinkDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SHRINK", function=activation_shrink):
     """`DML_ACTIVATION_SHRINK_OPERATOR_DESC`, lowered to `activation_shrink`."""
 
-    bias: Float
-    threshold: Float
-    support = {
-        FL_2_0: unary(RANK_4_TO_5, FLOAT),
-        FL_3_0: unary(RANK_1_TO_8, FLOAT),
-        FL_5_1: unary(RANK_1_TO_8, UP_TO_32_BIT),
-    }
+    bias: dml.Float
+    threshold: dml.Float
+    support = dml.support(
+        FL_2_0=dml.unary(dml.RANK_4_TO_5, FLOAT),
+        FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT),
+        FL_5_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - Bias, where InputTensor.DataType is an integer, is a number of that type.
         """
-        yield from super().broken_rules(feature_level)
+        yield from super().page_rules(feature_level)
         # The page is silent on what a Bias of 0.5 would do to an integer.
         if self.input is not None and self.input.dtype in INTEGERS:
-            yield from fitting("Bias", self.bias, self.input.dtype)
+            yield from dml.fitting("Bias", self.bias, self.input.dtype)
 
 
 # Exponential units
 
 
-@operator_function
-def activation_elu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER)
+def activation_elu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """The element from zero on, `alpha * (exp(input) - 1)` below.
 
     >>> activation_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-    return of_floats(lambda x, alpha: _below_zero(lambda x: alpha * elementary.expm1(x), x), alpha, input=input)
+    return calls.of_floats(lambda x, alpha: _below_zero(lambda x: alpha * special.expm1(x), x), alpha, input=input)
 
 
 class ActivationEluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_ELU", function=activation_elu):
     """`DML_ACTIVATION_ELU_OPERATOR_DESC`, lowered to `activation_elu`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
-def activation_celu(input: ArrayLike, alpha: FloatLike = 1.0) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER)
+def activation_celu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`max(0, input) + min(0, alpha * (exp(input / alpha) - 1))`; with an `alpha` of 0 nothing is left below 0.
 
     >>> activation_celu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-    return of_floats(lambda x, alpha: _below_zero(lambda x: _lower_celu(x, alpha), x), alpha, input=input)
+    return calls.of_floats(lambda x, alpha: _below_zero(lambda x: _lower_celu(x, alpha), x), alpha, input=input)
 
 
 @with_derivatives(lambda *given: _lower_celu_slope(*given), lambda *given: _lower_celu_slope_in_alpha(*given))
@@ -309,15 +273,15 @@ def _lower_celu(x: Array, alpha: Array) -> Array:
     """`min(0, alpha * (exp(x / alpha) - 1))`, where `x` is not above zero."""
     ratio, low = exact_quotient(x, alpha)
     # Where the quotient may be subnormal, and where the exponential alone may be infinite
-    near, far = x * (1 + ratio / 2), elementary.times_exp(alpha, ratio, low)
+    near, far = x * (1 + ratio / 2), special.times_exp(alpha, ratio, low)
     is_near = jnp.abs(ratio) < 2.0 ** -(jnp.finfo(x.dtype).nmant // 2 + 1)  # what `near` leaves out is rounded away
-    curve = jnp.where(is_near, near, alpha * elementary.expm1(ratio, low))
+    curve = jnp.where(is_near, near, alpha * special.expm1(ratio, low))
     curve = minimum(jnp.where(ratio > 60, far, curve), jnp.zeros_like(x))
     return jnp.where(alpha == 0, jnp.zeros_like(x), curve)
 
 
 def _lower_celu_slope(x: Array, alpha: Array) -> Array:
-    return jnp.where(alpha == 0, jnp.zeros_like(x), elementary.exp(*exact_quotient(x, alpha)))
+    return jnp.where(alpha == 0, jnp.zeros_like(x), special.exp(*exact_quotient(x, alpha)))
 
 
 def _lower_celu_slope_in_alpha(x: Array, alpha: Array) -> Array:
@@ -325,119 +289,119 @@ def _lower_celu_slope_in_alpha(x: Array, alpha: Array) -> Array:
     ratio, zero = jnp.maximum(quotient(x, alpha), -200), jnp.zeros_like(x)
     is_large = ratio > 1
     near = jnp.where(is_large, zero, ratio)
-    large = elementary.times_exp(1 - ratio, ratio, zero) - 1
-    slope = jnp.where(is_large, large, elementary.expm1(near) - near * elementary.exp(near))
+    large = special.times_exp(1 - ratio, ratio, zero) - 1
+    slope = jnp.where(is_large, large, special.expm1(near) - near * special.exp(near))
     return jnp.where(alpha == 0, zero, slope)
 
 
 class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", function=activation_celu):
     """`DML_ACTIVATION_CELU_OPERATOR_DESC`, lowered to `activation_celu`."""
 
-    support = {FL_3_0: unary(RANK_1_TO_8, FLOAT)}
+    support = dml.support(FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
-@operator_function
-def activation_scaled_elu(input: ArrayLike, alpha: FloatLike = 1.6732, gamma: FloatLike = 1.0507) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER, gamma=calls.FLOAT_NUMBER)
+def activation_scaled_elu(input: ArrayLike, alpha: ArrayLike = 1.6732, gamma: ArrayLike = 1.0507) -> Array:
     """`gamma` times the element above zero, `gamma * (alpha * exp(input) - alpha)` from zero on down.
 
     >>> activation_scaled_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5, 3.0).tolist()
     [-1.5, 0.0, 6.0]
     """
-    return of_floats(_scaled_elu, alpha, gamma, input=input)
+    return calls.of_floats(_scaled_elu, alpha, gamma, input=input)
 
 
 @with_derivatives(
-    lambda x, alpha, gamma: jnp.where(x > 0, gamma, triple_product(gamma, alpha, elementary.exp(x))),
-    lambda x, alpha, gamma: jnp.where(x > 0, jnp.zeros_like(x), gamma * elementary.expm1(x)),
-    lambda x, alpha, gamma: jnp.where(x > 0, x, alpha * elementary.expm1(x)),
+    lambda x, alpha, gamma: jnp.where(x > 0, gamma, triple_product(gamma, alpha, special.exp(x))),
+    lambda x, alpha, gamma: jnp.where(x > 0, jnp.zeros_like(x), gamma * special.expm1(x)),
+    lambda x, alpha, gamma: jnp.where(x > 0, x, alpha * special.expm1(x)),
 )
 def _scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
-    return jnp.where(x > 0, gamma * x, triple_product(gamma, alpha, elementary.expm1(x)))
+    return jnp.where(x > 0, gamma * x, triple_product(gamma, alpha, special.expm1(x)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActivationScaledEluDesc(Activation, type="DML_OPERATOR_ACTIVATION_SCALED_ELU", function=activation_scaled_elu):
+class ActivationScaledEluDesc(
+    dml.Activation, type="DML_OPERATOR_ACTIVATION_SCALED_ELU", function=activation_scaled_elu
+):
     """`DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC`, lowered to `activation_scaled_elu`."""
 
-    alpha: Float
-    gamma: Float
-    support = ACTIVATION_SINCE_1_0
+    alpha: dml.Float
+    gamma: dml.Float
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
-def activation_softplus(input: ArrayLike, steepness: FloatLike = 1.0) -> Array:
+@calls.operator_function(steepness=calls.FLOAT_NUMBER)
+def activation_softplus(input: ArrayLike, steepness: ArrayLike = 1.0) -> Array:
     """`ln(1 + exp(steepness * input)) / steepness`, however large the exponential is.
 
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
     [0.0, 1000.0]
     """
-    return of_floats(_softplus, steepness, input=input)
+    return calls.of_floats(_softplus, steepness, input=input)
 
 
 @with_derivatives(
-    lambda x, steepness: elementary.sigmoid(*exact_product(x, steepness)),
+    lambda x, steepness: special.sigmoid(*exact_product(x, steepness)),
     lambda x, steepness: _softplus_slope_in_steepness(x, steepness),
 )
 def _softplus(x: Array, steepness: Array) -> Array:
     steep, low = exact_product(x, steepness)
-    shrunk = elementary.exponential(*elementary.minus_magnitude(steep, low))
-    curve = quotient(elementary.softplus_of(steep, shrunk), steepness)
+    shrunk = special.exponential(*special.minus_magnitude(steep, low))
+    curve = quotient(special.softplus_of(steep, shrunk), steepness)
     tiny = shrunk.times(1 / steepness)
-    return jnp.where(steep < elementary.TINY, tiny, jnp.where(steep > 100, x, curve))
+    return jnp.where(steep < special.TINY, tiny, jnp.where(steep > 100, x, curve))
 
 
 def _softplus_slope_in_steepness(x: Array, steepness: Array) -> Array:
     """Minus `distance * sigmoid(-distance) + softplus(-distance)` over the square of the steepness."""
     distance, zero = jnp.minimum(jnp.abs(product(x, steepness)), 300), zeros_of(x)
-    near = distance * elementary.sigmoid(-distance) + elementary.softplus(-distance, zero)
+    near = distance * special.sigmoid(-distance) + special.softplus(-distance, zero)
     near = quotient(quotient(near, steepness), steepness)
     reciprocal = quotient(jnp.ones_like(x), steepness)
-    far = (1 + distance) * elementary.exp_product(reciprocal, reciprocal, -distance, zero)
-    return -jnp.where(-distance < elementary.TINY, far, near)
+    far = (1 + distance) * special.exp_product(reciprocal, reciprocal, -distance, zero)
+    return -jnp.where(-distance < special.TINY, far, near)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActivationSoftplusDesc(Activation, type="DML_OPERATOR_ACTIVATION_SOFTPLUS", function=activation_softplus):
+class ActivationSoftplusDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTPLUS", function=activation_softplus):
     """`DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC`, lowered to `activation_softplus`."""
 
-    steepness: Float
-    support = ACTIVATION_SINCE_1_0
+    steepness: dml.Float
+    support = dml.ACTIVATION_SINCE_1_0
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - Steepness is at least 1 below DML_FEATURE_LEVEL_6_4.
         """
-        yield from super().broken_rules(feature_level)
+        yield from super().page_rules(feature_level)
 
-    def broken_attribute_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
-        if feature_level < FL_6_4 and not self.steepness.item >= 1:
-            yield f"Steepness must be at least 1 below {FL_6_4}; got {self.steepness.item}"
+    def attribute_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        if feature_level < FeatureLevel.FL_6_4 and not self.steepness.item >= 1:
+            yield Problem("Steepness", f"must be at least 1 below {FeatureLevel.FL_6_4}", self.steepness.item)
 
 
-@operator_function
-def activation_parametric_softplus(input: ArrayLike, alpha: FloatLike, beta: FloatLike) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
+def activation_parametric_softplus(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Array:
     """`alpha * ln(1 + exp(beta * input))`, however large the exponential is.
 
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
     [0.0, 6000.0]
     """
-    return of_floats(_parametric_softplus, alpha, beta, input=input)
+    return calls.of_floats(_parametric_softplus, alpha, beta, input=input)
 
 
 @with_derivatives(
-    lambda x, alpha, beta: elementary.sigmoid_product(alpha, beta, *exact_product(x, beta)),
-    lambda x, alpha, beta: elementary.softplus(*exact_product(x, beta)),
-    lambda x, alpha, beta: elementary.sigmoid_product(alpha, bounded(x), *exact_product(x, beta)),
+    lambda x, alpha, beta: special.sigmoid_product(alpha, beta, *exact_product(x, beta)),
+    lambda x, alpha, beta: special.softplus(*exact_product(x, beta)),
+    lambda x, alpha, beta: special.sigmoid_product(alpha, bounded(x), *exact_product(x, beta)),
 )
 def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
     steep, low = exact_product(x, beta)
-    shrunk = elementary.exponential(*elementary.minus_magnitude(steep, low))
-    curve = alpha * elementary.softplus_of(steep, shrunk)
+    shrunk = special.exponential(*special.minus_magnitude(steep, low))
+    curve = alpha * special.softplus_of(steep, shrunk)
     line, tiny = triple_product(alpha, beta, x), shrunk.times(alpha)
-    return jnp.where(steep < elementary.TINY, tiny, jnp.where(steep == jnp.inf, line, curve))
+    return jnp.where(steep < special.TINY, tiny, jnp.where(steep == jnp.inf, line, curve))
 
 
 class ActivationParametricSoftplusDesc(
@@ -445,36 +409,36 @@ class ActivationParametricSoftplusDesc(
 ):
     """`DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC`, lowered to `activation_parametric_softplus`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
 # Sigmoids
 
 
-@operator_function
+@calls.operator_function
 def activation_sigmoid(input: ArrayLike) -> Array:
     """`1 / (1 + exp(-input))`.
 
     >>> activation_sigmoid(jnp.array([-jnp.inf, 0.0, 100.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return of_floats(elementary.sigmoid, input=input)
+    return calls.of_floats(special.sigmoid, input=input)
 
 
-class ActivationSigmoidDesc(Activation, type="DML_OPERATOR_ACTIVATION_SIGMOID", function=activation_sigmoid):
+class ActivationSigmoidDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SIGMOID", function=activation_sigmoid):
     """`DML_ACTIVATION_SIGMOID_OPERATOR_DESC`, lowered to `activation_sigmoid`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
-def activation_hard_sigmoid(input: ArrayLike, alpha: FloatLike = 0.2, beta: FloatLike = 0.5) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
+def activation_hard_sigmoid(input: ArrayLike, alpha: ArrayLike = 0.2, beta: ArrayLike = 0.5) -> Array:
     """`alpha * input + beta`, but at least 0 and at most 1; there the gradient is 0.
 
     >>> activation_hard_sigmoid(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [0.0, 0.75, 1.0]
     """
-    return of_floats(_hard_sigmoid, alpha, beta, input=input)
+    return calls.of_floats(_hard_sigmoid, alpha, beta, input=input)
 
 
 def _hard_sigmoid(x: Array, alpha: Array, beta: Array) -> Array:
@@ -488,44 +452,44 @@ class ActivationHardSigmoidDesc(
 ):
     """`DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC`, lowered to `activation_hard_sigmoid`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
+@calls.operator_function
 def activation_tanh(input: ArrayLike) -> Array:
     """The hyperbolic tangent, to the infinities that the page's fraction has no value for.
 
     >>> activation_tanh(jnp.array([-jnp.inf, -0.0, 100.0])).tolist()
     [-1.0, -0.0, 1.0]
     """
-    return of_floats(elementary.tanh, input=input)
+    return calls.of_floats(special.tanh, input=input)
 
 
-class ActivationTanhDesc(Activation, type="DML_OPERATOR_ACTIVATION_TANH", function=activation_tanh):
+class ActivationTanhDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_TANH", function=activation_tanh):
     """`DML_ACTIVATION_TANH_OPERATOR_DESC`, lowered to `activation_tanh`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
-def activation_scaled_tanh(input: ArrayLike, alpha: FloatLike = 1.0, beta: FloatLike = 0.5) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
+def activation_scaled_tanh(input: ArrayLike, alpha: ArrayLike = 1.0, beta: ArrayLike = 0.5) -> Array:
     """`alpha * tanh(beta * input)`.
 
     >>> activation_scaled_tanh(jnp.array([-jnp.inf, 0.0, 100.0]), 3.0).tolist()
     [-3.0, 0.0, 3.0]
     """
-    return of_floats(_scaled_tanh, alpha, beta, input=input)
+    return calls.of_floats(_scaled_tanh, alpha, beta, input=input)
 
 
 @with_derivatives(
-    lambda x, alpha, beta: elementary.tanh_slope_product(alpha, beta, product(x, beta)),
-    lambda x, alpha, beta: elementary.tanh(*exact_product(x, beta)),
-    lambda x, alpha, beta: elementary.tanh_slope_product(alpha, bounded(x), product(x, beta)),
+    lambda x, alpha, beta: special.tanh_slope_product(alpha, beta, product(x, beta)),
+    lambda x, alpha, beta: special.tanh(*exact_product(x, beta)),
+    lambda x, alpha, beta: special.tanh_slope_product(alpha, bounded(x), product(x, beta)),
 )
 def _scaled_tanh(x: Array, alpha: Array, beta: Array) -> Array:
     steep, low = exact_product(x, beta)
     # A product of all three where that of two may be subnormal
-    line, curve = triple_product(alpha, beta, x), alpha * elementary.tanh(steep, low)
+    line, curve = triple_product(alpha, beta, x), alpha * special.tanh(steep, low)
     return jnp.where(jnp.abs(steep) < 2**-64, line, curve)
 
 
@@ -534,118 +498,116 @@ class ActivationScaledTanhDesc(
 ):
     """`DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC`, lowered to `activation_scaled_tanh`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
+@calls.operator_function
 def activation_softsign(input: ArrayLike) -> Array:
     """`input / (1 + |input|)`; NaN of an infinity, as the page has it.
 
     >>> activation_softsign(jnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
     """
-    return of_floats(elementary.softsign, input=input)
+    return calls.of_floats(special.softsign, input=input)
 
 
-class ActivationSoftsignDesc(Activation, type="DML_OPERATOR_ACTIVATION_SOFTSIGN", function=activation_softsign):
+class ActivationSoftsignDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTSIGN", function=activation_softsign):
     """`DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC`, lowered to `activation_softsign`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
 # What is multiplied by a sigmoid, and lines
 
 
-@operator_function
+@calls.operator_function
 def activation_gelu(input: ArrayLike) -> Array:
     """`0.5 * input * (1 + erf(input / sqrt(2)))`, whatever of it cancels; NaN of -infinity, as the page has it.
 
     >>> activation_gelu(jnp.array([-100.0, 0.0, 20.0])).tolist()
     [-0.0, 0.0, 20.0]
     """
-    return of_floats(elementary.gelu, input=input)
+    return calls.of_floats(special.gelu, input=input)
 
 
-class ActivationGeluDesc(Activation, type="DML_OPERATOR_ACTIVATION_GELU", function=activation_gelu):
+class ActivationGeluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_GELU", function=activation_gelu):
     """`DML_ACTIVATION_GELU_OPERATOR_DESC`, lowered to `activation_gelu`."""
 
-    support = {FL_5_1: unary(RANK_1_TO_8, FLOAT)}
+    support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
-@operator_function
-def activation_swish(input: ArrayLike, sigmoid_input_scale: FloatLike = 1.0) -> Array:
+@calls.operator_function(sigmoid_input_scale=calls.FLOAT_NUMBER)
+def activation_swish(input: ArrayLike, sigmoid_input_scale: ArrayLike = 1.0) -> Array:
     """`input * sigmoid(sigmoid_input_scale * input)`; NaN of an infinity times 0, as the page has it.
 
     >>> activation_swish(jnp.array([-2000.0, 0.0, 200.0])).tolist()
     [-0.0, 0.0, 200.0]
     """
-    return of_floats(_swish, sigmoid_input_scale, input=input)
+    return calls.of_floats(_swish, sigmoid_input_scale, input=input)
 
 
 @with_derivatives(lambda *given: _swish_slope(*given), lambda *given: _swish_slope_in_scale(*given))
 def _swish(x: Array, scale: Array) -> Array:
-    return elementary.times_sigmoid(x, *exact_product(x, scale))
+    return special.times_sigmoid(x, *exact_product(x, scale))
 
 
 def _swish_slope(x: Array, scale: Array) -> Array:
     steep, low = exact_product(x, scale)
     # Beyond, the sigmoid is 0 or 1; the product with the other one is 0 there.
     distance = jnp.clip(steep, -200, 200)
-    return elementary.times_sigmoid(1 + distance * elementary.sigmoid(-distance), steep, low)
+    return special.times_sigmoid(1 + distance * special.sigmoid(-distance), steep, low)
 
 
 def _swish_slope_in_scale(x: Array, scale: Array) -> Array:
     steep, low = exact_product(x, scale)
     low = jnp.where(steep < 0, low, -low)
-    other = elementary.sigmoid(jnp.abs(steep), -low)
-    return elementary.sigmoid_product(x * other, x, -jnp.abs(steep), low)
+    other = special.sigmoid(jnp.abs(steep), -low)
+    return special.sigmoid_product(x * other, x, -jnp.abs(steep), low)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActivationSwishDesc(Unary, type="DML_OPERATOR_ACTIVATION_SWISH", function=activation_swish):
+class ActivationSwishDesc(dml.Unary, type="DML_OPERATOR_ACTIVATION_SWISH", function=activation_swish):
     """`DML_ACTIVATION_SWISH_OPERATOR_DESC`, lowered to `activation_swish`."""
 
-    sigmoid_input_scale: Float
-    support = {FL_6_2: unary(RANK_1_TO_8, FLOAT)}
+    sigmoid_input_scale: dml.Float
+    support = dml.support(FL_6_2=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
-@operator_function
-def activation_hard_swish(input: ArrayLike, alpha: FloatLike = 1 / 6, beta: FloatLike = 0.5) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
+def activation_hard_swish(input: ArrayLike, alpha: ArrayLike = 1 / 6, beta: ArrayLike = 0.5) -> Array:
     """`input` times its hard sigmoid; NaN of an infinity times 0, as the page has it.
 
     >>> activation_hard_swish(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [-0.0, 0.75, 9.0]
     """
-    return of_floats(lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), alpha, beta, input=input)
+    return calls.of_floats(lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), alpha, beta, input=input)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActivationHardSwishDesc(Unary, type="DML_OPERATOR_ACTIVATION_HARD_SWISH", function=activation_hard_swish):
+class ActivationHardSwishDesc(dml.Unary, type="DML_OPERATOR_ACTIVATION_HARD_SWISH", function=activation_hard_swish):
     """`DML_ACTIVATION_HARD_SWISH_OPERATOR_DESC`, lowered to `activation_hard_swish`."""
 
-    alpha: Float
-    beta: Float
-    support = {FL_6_2: unary(RANK_1_TO_8, FLOAT)}
+    alpha: dml.Float
+    beta: dml.Float
+    support = dml.support(FL_6_2=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
-@operator_function
+@calls.operator_function
 def activation_identity(input: ArrayLike) -> Array:
     """Copies each element, with every bit.
 
     >>> activation_identity(jnp.array([-0.0, 2.5])).tolist()
     [-0.0, 2.5]
     """
-    return float_array("input", input)
+    return calls.float_array("input", input)
 
 
-class ActivationIdentityDesc(Activation, type="DML_OPERATOR_ACTIVATION_IDENTITY", function=activation_identity):
+class ActivationIdentityDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_IDENTITY", function=activation_identity):
     """`DML_ACTIVATION_IDENTITY_OPERATOR_DESC`, lowered to `activation_identity`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
-@operator_function
-def activation_linear(input: ArrayLike, alpha: FloatLike, beta: FloatLike) -> Array:
+@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
+def activation_linear(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Array:
     """`alpha * input + beta`, rounded as if once.
 
     At an infinite `input` the gradient with respect to `alpha` is 0, and at an infinite `alpha` that of `input`.
@@ -653,53 +615,51 @@ def activation_linear(input: ArrayLike, alpha: FloatLike, beta: FloatLike) -> Ar
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
     [3.5, -5.5]
     """
-    return of_floats(multiply_add, alpha, beta, input=input)
+    return calls.of_floats(multiply_add, alpha, beta, input=input)
 
 
 class ActivationLinearDesc(AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_LINEAR", function=activation_linear):
     """`DML_ACTIVATION_LINEAR_OPERATOR_DESC`, lowered to `activation_linear`."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
 
 # Rows: the softmax and the hardmax, of the last axis or of several
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowActivation(Unary):
+class RowActivation(dml.Unary):
     """An activation of each row of a matrix."""
 
-    support = ACTIVATION_SINCE_1_0
+    support = dml.ACTIVATION_SINCE_1_0
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor.Sizes are 1 before the last two.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         """
         if self.input.effective_rank > 2:
-            yield f"InputTensor.Sizes must be 1 before the last two; got {braced(self.input.sizes)}"
-        yield from super().broken_rules(feature_level)
+            yield Problem(("InputTensor", "Sizes"), "must be 1 before the last two", join_sizes(self.input.sizes))
+        yield from super().page_rules(feature_level)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AxesActivation(Unary):
+class AxesActivation(dml.Unary):
     """An activation of what lies along several axes, taken together."""
 
-    axes: UintAxes
-    support = {FL_5_1: unary(RANK_1_TO_8, FLOAT)}
+    axes: dml.UintAxes
+    support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - Axes names one or more different dimensions of InputTensor.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         """
-        yield from distinct_axes(self.axes, self.input.rank)
-        yield from super().broken_rules(feature_level)
+        yield from dml.distinct_axes(self.axes, self.input.rank)
+        yield from super().page_rules(feature_level)
 
 
-@operator_function
+@calls.operator_function
 def activation_softmax(input: ArrayLike) -> Array:
     """The exponentials of each row along the last axis, divided by their sum; no exponential is too large.
 
@@ -708,35 +668,35 @@ def activation_softmax(input: ArrayLike) -> Array:
     >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
     """
-    return of_floats(lambda x: _softmax(x, axes=(-1,)), input=input)
+    return calls.of_floats(lambda x: _softmax(x, axes=(-1,)), input=input)
 
 
 class ActivationSoftmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX", function=activation_softmax):
     """`DML_ACTIVATION_SOFTMAX_OPERATOR_DESC`, lowered to `activation_softmax`."""
 
 
-@operator_function
-def activation_softmax1(input: ArrayLike, *, axes: Axes) -> Array:
+@calls.operator_function(axes=calls.AXES)
+def activation_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     """As `activation_softmax`, of what lies along `axes` taken together.
 
     >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
-    return of_floats(lambda x: _softmax(x, axes=axes), input=input)
+    return calls.of_floats(lambda x: _softmax(x, axes=axes), input=input)
 
 
 class ActivationSoftmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX1", function=activation_softmax1):
     """`DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_softmax1`."""
 
 
-@operator_function
+@calls.operator_function
 def activation_log_softmax(input: ArrayLike) -> Array:
     """The logarithm of `activation_softmax`, for as long as that of the row's sum can be told.
 
     >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
     [[0.0, -1000.0], [-inf, 0.0]]
     """
-    return of_floats(lambda x: _log_softmax(x, axes=(-1,)), input=input)
+    return calls.of_floats(lambda x: _log_softmax(x, axes=(-1,)), input=input)
 
 
 class ActivationLogSoftmaxDesc(
@@ -745,14 +705,14 @@ class ActivationLogSoftmaxDesc(
     """`DML_ACTIVATION_LOG_SOFTMAX_OPERATOR_DESC`, lowered to `activation_log_softmax`."""
 
 
-@operator_function
-def activation_log_softmax1(input: ArrayLike, *, axes: Axes) -> Array:
+@calls.operator_function(axes=calls.AXES)
+def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     """As `activation_log_softmax`, of what lies along `axes` taken together.
 
     >>> activation_log_softmax1(jnp.array([[1000.0], [0.0]]), axes=0).tolist()
     [[0.0], [-1000.0]]
     """
-    return of_floats(lambda x: _log_softmax(x, axes=axes), input=input)
+    return calls.of_floats(lambda x: _log_softmax(x, axes=axes), input=input)
 
 
 class ActivationLogSoftmax1Desc(
@@ -761,11 +721,11 @@ class ActivationLogSoftmax1Desc(
     """`DML_ACTIVATION_LOG_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_log_softmax1`."""
 
 
-def _softmax(input: Array, *, axes: Axes) -> Array:
+def _softmax(input: Array, *, axes: calls.Axes) -> Array:
     return _of_rows(_softmax_value, lambda tangent, softmax, mean: softmax * (tangent - mean), input, axes)
 
 
-def _log_softmax(input: Array, *, axes: Axes) -> Array:
+def _log_softmax(input: Array, *, axes: calls.Axes) -> Array:
     return _of_rows(_log_softmax_value, lambda tangent, softmax, mean: tangent - mean, input, axes)
 
 
@@ -773,11 +733,11 @@ def _of_rows(
     value: Callable[..., Array],
     slope: Callable[[Array, Array, Array], Array],
     input: Array,
-    axes: Axes,
+    axes: calls.Axes,
 ) -> Array:
     """`value` of the rows along `axes`; its `slope` takes the tangents, the softmax, and their weighted mean."""
-    require_rank("input", input, 1)
-    along = normal_axes("axes", axes, input.ndim)
+    calls.require_rank("input", input, 1)
+    along = calls.normal_axes("axes", axes, input.ndim)
 
     def slope_of_rows(tangent: Array, x: Array) -> Array:
         softmax = _softmax(x, axes=along)
@@ -788,7 +748,7 @@ def _of_rows(
 
 
 def _softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
-    powers = elementary.exp(*_below_largest(x, axes))
+    powers = special.exp(*_below_largest(x, axes))
     return quotient(powers, sum_along(powers, axes))
 
 
@@ -796,7 +756,7 @@ def _log_softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
     distance, low = _below_largest(x, axes)
     # Of the row's sum all but one of the largest, whose 1 would round the others away. They may be subnormal.
     is_largest, scale = distance == 0, jnp.full_like(x, 2.0**64)
-    powers = jnp.where(is_largest, jnp.zeros_like(x), elementary.times_exp(scale, distance, low))
+    powers = jnp.where(is_largest, jnp.zeros_like(x), special.times_exp(scale, distance, low))
     # In memory, or XLA on CPU computes them one by one inside the loop that adds them, which takes four times as long.
     others = sum_along(in_memory(powers), axes) * np.array(2.0**-64, x.dtype)
     repeated = sum_along(is_largest.astype(x.dtype), axes) - 1
@@ -810,7 +770,7 @@ def _below_largest(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     return exact_sum(x, -jnp.max(x, axis=axes, keepdims=True, initial=-np.inf))
 
 
-@operator_function
+@calls.operator_function
 def activation_hardmax(input: ArrayLike) -> Array:
     """Writes 1 at the first largest element of each row along the last axis, 0 elsewhere.
 
@@ -822,8 +782,8 @@ def activation_hardmax(input: ArrayLike) -> Array:
     return _hardmax(input, axes=(-1,))
 
 
-@operator_function
-def activation_hardmax1(input: ArrayLike, *, axes: Axes) -> Array:
+@calls.operator_function(axes=calls.AXES)
+def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     """Writes 1 at the first largest element along `axes` taken together, 0 elsewhere; otherwise `activation_hardmax`.
 
     First is what comes first in the order of the elements, however `axes` are listed.
@@ -834,10 +794,10 @@ def activation_hardmax1(input: ArrayLike, *, axes: Axes) -> Array:
     return _hardmax(input, axes=axes)
 
 
-def _hardmax(input: ArrayLike, *, axes: Axes) -> Array:
-    input = real_array("input", input)
-    require_rank("input", input, 1)
-    axes = normal_axes("axes", axes, input.ndim)
+def _hardmax(input: ArrayLike, *, axes: calls.Axes) -> Array:
+    input = calls.real_array("input", input)
+    calls.require_rank("input", input, 1)
+    axes = calls.normal_axes("axes", axes, input.ndim)
     if input.size == 0:
         return jnp.zeros(input.shape, input.dtype)
     hot = extreme_position(input, axes, largest=True)

@@ -5,7 +5,6 @@ tensors are of one size, and repeat elements by strides of 0. The floats of 16 b
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,73 +15,21 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from dmljax import _elementary as elementary
-from dmljax._checks import listed
-from dmljax._errors import InvalidDesc
-from dmljax._exact import quotient, signed_zeros_of
-from dmljax._families import (
-    FLOAT_SINCE_1_0,
-    Activation,
-    Binary,
-    ScaledUnary,
-    binary,
-    fused_activation_rules,
-    scale_bias_rules,
-)
-from dmljax._floats import maximum, minimum
-from dmljax._function import (
-    FloatLike,
-    FloatScaleBias,
-    Operand,
-    broadcast,
-    float_array,
-    number_array,
-    of_floats,
-    operands,
-    operator_function,
-)
-from dmljax._operator import (
-    FL_1_0,
-    FL_2_0,
-    FL_2_1,
-    FL_3_0,
-    FL_3_1,
-    FL_4_1,
-    FL_5_0,
-    FL_5_1,
-    FL_6_0,
-    RANK_1_TO_8,
-    RANK_4,
-    RANK_4_TO_5,
-    Float,
-    FusedActivation,
-    Input,
-    Operator,
-    OptionalScaleBias,
-    Output,
-    rows,
-    same_rank,
-    same_sizes,
-    same_type,
-)
-from dmljax._scalars import ScaleBias
-from dmljax._types import (
-    FLOAT,
-    FLOATS,
-    INTEGER_32,
-    INTEGER_64,
-    INTEGERS,
-    UP_TO_32_BIT,
-    FeatureLevel,
-    widened,
-)
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
+from dmljax.numerics import special
+from dmljax.numerics.exact import quotient, signed_zeros_of
+from dmljax.numerics.floats import maximum, minimum
 from dmljax.ops.elementary import scaled
+from dmljax.scalars import ScaleBias
+from dmljax.text import join_words, show
+from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel, widened
 
 # Sums, differences, products and quotients
 
 
-@operator_function
-def element_wise_add(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_add(a: ArrayLike, b: ArrayLike) -> Array:
     """The sum.
 
     A Python number takes the type of the other operand. One that the caller's jit traces is converted as `jnp.add`
@@ -91,99 +38,105 @@ def element_wise_add(a: Operand, b: Operand) -> Array:
     >>> element_wise_add(jnp.array([100, 1], "int8"), 100).tolist()
     [-56, 101]
     """
-    a, b = operands(number_array, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
     return a + b
 
 
-class ElementWiseAddDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD", function=element_wise_add):
+class ElementWiseAddDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD", function=element_wise_add):
     """`DML_ELEMENT_WISE_ADD_OPERATOR_DESC`, lowered to `element_wise_add`."""
 
-    support = {
-        FL_1_0: binary(RANK_4_TO_5, FLOAT),
-        FL_2_1: binary(RANK_4_TO_5, FLOAT | INTEGER_32),
-        FL_3_0: binary(RANK_1_TO_8, FLOAT | INTEGER_32),
-        FL_4_1: binary(RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
-        FL_5_1: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
-    }
+    support = dml.support(
+        FL_1_0=dml.binary(dml.RANK_4_TO_5, FLOAT),
+        FL_2_1=dml.binary(dml.RANK_4_TO_5, FLOAT | INTEGER_32),
+        FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
+        FL_4_1=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
+        FL_5_1=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    )
 
 
-@operator_function
-def element_wise_add1(a: Operand, b: Operand, *, fused_activation: Operator | None = None) -> Array:
+def _fusable(where: Where, value: Any) -> dml.Activation:
+    """`value`, if it is a descriptor of an activation without tensors."""
+    if not isinstance(value, dml.Operator):
+        raise InvalidType(Problem(where, "must be a descriptor", show(value)))
+    if not isinstance(value, dml.Activation) or value.tensors():
+        tensors = value.tensors()
+        given = f"{value.type} with {join_words(tensors)}" if tensors else value.type
+        raise InvalidDesc(Problem(where, "must be an activation without tensors", given))
+    return value
+
+
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, fused_activation=_fusable)
+def element_wise_add1(a: ArrayLike, b: ArrayLike, *, fused_activation: dml.Operator | None = None) -> Array:
     """The sum, and then an activation: a descriptor without tensors.
 
     >>> element_wise_add1(jnp.array([1.0, 2.0]), -1.5, fused_activation=ActivationReluDesc()).tolist()
     [0.0, 0.5]
     """
-    a, b = operands(number_array, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
     if fused_activation is None:
         return a + b
-    if not isinstance(fused_activation, Activation) or fused_activation.tensors():
-        tensors = fused_activation.tensors()
-        given = f"{fused_activation.type} with {listed(tensors)}" if tensors else fused_activation.type
-        raise InvalidDesc(f"fused_activation must be an activation without tensors; got {given}")
-    fused: Array = fused_activation.lower(input=a + b)
+    fused: Array = fused_activation.compute(input=a + b)
     return fused
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElementWiseAdd1Desc(Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD1", function=element_wise_add1):
+class ElementWiseAdd1Desc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD1", function=element_wise_add1):
     """`DML_ELEMENT_WISE_ADD1_OPERATOR_DESC`, lowered to `element_wise_add1`."""
 
-    fused_activation: FusedActivation = None
-    support = {FL_2_0: binary(RANK_4_TO_5, FLOAT), FL_3_0: binary(RANK_1_TO_8, FLOAT)}
+    fused_activation: dml.FusedActivation = None
+    support = dml.support(FL_2_0=dml.binary(dml.RANK_4_TO_5, FLOAT), FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT))
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - ATensor, BTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - FusedActivation is an activation that can be fused, at a level that has it, and has no tensors.
         """
-        yield from super().broken_rules(feature_level)
-        yield from fused_activation_rules(self.fused_activation, feature_level)
+        yield from super().page_rules(feature_level)
+        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
 
 
-@operator_function
-def element_wise_subtract(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_subtract(a: ArrayLike, b: ArrayLike) -> Array:
     """The difference.
 
     >>> element_wise_subtract(jnp.array([1, 5], "uint8"), 2).tolist()
     [255, 3]
     """
-    a, b = operands(number_array, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
     return a - b
 
 
-class ElementWiseSubtractDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_SUBTRACT", function=element_wise_subtract):
+class ElementWiseSubtractDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_SUBTRACT", function=element_wise_subtract):
     """`DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC`, lowered to `element_wise_subtract`."""
 
-    support = {
-        FL_1_0: binary(RANK_4, FLOAT),
-        FL_2_1: binary(RANK_4, FLOAT | INTEGER_32),
-        FL_3_0: binary(RANK_1_TO_8, FLOAT | INTEGER_32),
-        FL_4_1: binary(RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
-        FL_5_1: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
-    }
+    support = dml.support(
+        FL_1_0=dml.binary(dml.RANK_4, FLOAT),
+        FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
+        FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
+        FL_4_1=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
+        FL_5_1=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    )
 
 
-@operator_function
-def element_wise_multiply(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_multiply(a: ArrayLike, b: ArrayLike) -> Array:
     """The product.
 
     >>> element_wise_multiply(jnp.array([2.5, -3.0]), jnp.array([2.0, -0.0])).tolist()
     [5.0, 0.0]
     """
-    a, b = operands(number_array, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
     return a * b
 
 
-class ElementWiseMultiplyDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_MULTIPLY", function=element_wise_multiply):
+class ElementWiseMultiplyDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MULTIPLY", function=element_wise_multiply):
     """`DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC`, lowered to `element_wise_multiply`."""
 
     support = ElementWiseAddDesc.support
 
 
-@operator_function
-def element_wise_divide(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_divide(a: ArrayLike, b: ArrayLike) -> Array:
     """The quotient; that of integers without its fraction.
 
     An integer over 0 is -1, all bits set; the smallest over -1 is itself.
@@ -191,27 +144,27 @@ def element_wise_divide(a: Operand, b: Operand) -> Array:
     >>> element_wise_divide(jnp.array([-7, 7, 1]), jnp.array([2, -2, 0])).tolist()
     [-3, -3, -1]
     """
-    a, b = operands(number_array, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
     return lax.div(a, b) if a.dtype in INTEGERS else quotient(a, b)
 
 
-class ElementWiseDivideDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_DIVIDE", function=element_wise_divide):
+class ElementWiseDivideDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_DIVIDE", function=element_wise_divide):
     """`DML_ELEMENT_WISE_DIVIDE_OPERATOR_DESC`, lowered to `element_wise_divide`."""
 
-    support = {
-        FL_1_0: binary(RANK_4, FLOAT),
-        FL_2_1: binary(RANK_4, FLOAT | INTEGER_32),
-        FL_3_0: binary(RANK_1_TO_8, FLOAT | INTEGER_32),
-        FL_5_1: binary(RANK_1_TO_8, UP_TO_32_BIT),
-        FL_6_0: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
-    }
+    support = dml.support(
+        FL_1_0=dml.binary(dml.RANK_4, FLOAT),
+        FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
+        FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
+        FL_5_1=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_6_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    )
 
 
 # Remainders
 
 
-@operator_function
-def element_wise_modulus_truncate(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_modulus_truncate(a: ArrayLike, b: ArrayLike) -> Array:
     """What is left of `a` by a whole number of `b`, with the sign of `a`, exactly: the modulus of C.
 
     An integer by 0 is left as it is, a float is NaN.
@@ -219,24 +172,24 @@ def element_wise_modulus_truncate(a: Operand, b: Operand) -> Array:
     >>> element_wise_modulus_truncate(jnp.array([-7.5, 7.5, 7.5]), jnp.array([2.0, -2.0, 0.0])).tolist()
     [-1.5, 1.5, nan]
     """
-    a, b = operands(number_array, a=a, b=b)
-    return lax.rem(a, b) if a.dtype in INTEGERS else of_floats(_remainder, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
+    return lax.rem(a, b) if a.dtype in INTEGERS else calls.of_floats(_remainder, a=a, b=b)
 
 
 class ElementWiseModulusTruncateDesc(
-    Binary, type="DML_OPERATOR_ELEMENT_WISE_MODULUS_TRUNCATE", function=element_wise_modulus_truncate
+    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MODULUS_TRUNCATE", function=element_wise_modulus_truncate
 ):
     """`DML_ELEMENT_WISE_MODULUS_TRUNCATE_OPERATOR_DESC`, lowered to `element_wise_modulus_truncate`."""
 
-    support = {
-        FL_2_1: binary(RANK_4, UP_TO_32_BIT),
-        FL_3_0: binary(RANK_1_TO_8, UP_TO_32_BIT),
-        FL_6_0: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
-    }
+    support = dml.support(
+        FL_2_1=dml.binary(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_6_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    )
 
 
-@operator_function
-def element_wise_modulus_floor(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_modulus_floor(a: ArrayLike, b: ArrayLike) -> Array:
     """What is left of `a` by a whole number of `b`, with the sign of `b`: the modulus of Python.
 
     An integer by 0 is left as it is, a float is NaN.
@@ -244,12 +197,12 @@ def element_wise_modulus_floor(a: Operand, b: Operand) -> Array:
     >>> element_wise_modulus_floor(jnp.array([-7.5, 7.5, 6.0]), jnp.array([2.0, -2.0, -2.0])).tolist()
     [0.5, -0.5, -0.0]
     """
-    a, b = operands(number_array, a=a, b=b)
-    return _floor_modulus(a, b) if a.dtype in INTEGERS else of_floats(_floor_remainder, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
+    return _floor_modulus(a, b) if a.dtype in INTEGERS else calls.of_floats(_floor_remainder, a=a, b=b)
 
 
 class ElementWiseModulusFloorDesc(
-    Binary, type="DML_OPERATOR_ELEMENT_WISE_MODULUS_FLOOR", function=element_wise_modulus_floor
+    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MODULUS_FLOOR", function=element_wise_modulus_floor
 ):
     """`DML_ELEMENT_WISE_MODULUS_FLOOR_OPERATOR_DESC`, lowered to `element_wise_modulus_floor`."""
 
@@ -292,8 +245,8 @@ _floor_remainder.defjvp(partial(_remainder_jvp, _floor_remainder), symbolic_zero
 # Means, squares, extremes, angles
 
 
-@operator_function
-def element_wise_mean(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_mean(a: ArrayLike, b: ArrayLike) -> Array:
     """Half of the sum, however large that is; the mean of integers drops its half, toward zero.
 
     >>> element_wise_mean(jnp.array([2.0**127, 1.0]), jnp.array([2.0**127, 2.0])).tolist()
@@ -301,8 +254,8 @@ def element_wise_mean(a: Operand, b: Operand) -> Array:
     >>> element_wise_mean(jnp.array([-3, 2**31 - 1]), jnp.array([0, 2**31 - 1])).tolist()
     [-1, 2147483647]
     """
-    a, b = operands(number_array, a=a, b=b)
-    return _integer_mean(a, b) if a.dtype in INTEGERS else of_floats(_float_mean, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
+    return _integer_mean(a, b) if a.dtype in INTEGERS else calls.of_floats(_float_mean, a=a, b=b)
 
 
 def _float_mean(a: Array, b: Array) -> Array:
@@ -316,96 +269,96 @@ def _integer_mean(a: Array, b: Array) -> Array:
     return below + jnp.where(below < 0, differing & one, jnp.zeros((), a.dtype))
 
 
-class ElementWiseMeanDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_MEAN", function=element_wise_mean):
+class ElementWiseMeanDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MEAN", function=element_wise_mean):
     """`DML_ELEMENT_WISE_MEAN_OPERATOR_DESC`, lowered to `element_wise_mean`."""
 
-    support = {
-        FL_1_0: binary(RANK_4, FLOAT),
-        FL_2_1: binary(RANK_4, FLOAT | INTEGER_32),
-        FL_3_0: binary(RANK_1_TO_8, FLOAT | INTEGER_32),
-    }
+    support = dml.support(
+        FL_1_0=dml.binary(dml.RANK_4, FLOAT),
+        FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
+        FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
+    )
 
 
-@operator_function
-def element_wise_difference_square(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_difference_square(a: ArrayLike, b: ArrayLike) -> Array:
     """The square of the difference.
 
     >>> element_wise_difference_square(jnp.array([1, 5], "uint32"), jnp.array([4, 3], "uint32")).tolist()
     [9, 4]
     """
-    a, b = operands(number_array, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
     wide = widened(a.dtype)
     difference = a.astype(wide) - b.astype(wide)
     return (difference * difference).astype(a.dtype)
 
 
 class ElementWiseDifferenceSquareDesc(
-    Binary, type="DML_OPERATOR_ELEMENT_WISE_DIFFERENCE_SQUARE", function=element_wise_difference_square
+    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_DIFFERENCE_SQUARE", function=element_wise_difference_square
 ):
     """`DML_ELEMENT_WISE_DIFFERENCE_SQUARE_OPERATOR_DESC`, lowered to `element_wise_difference_square`."""
 
-    support = {FL_3_1: binary(RANK_1_TO_8, FLOAT | INTEGER_32)}
+    support = dml.support(FL_3_1=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32))
 
 
-@operator_function
-def element_wise_max(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_max(a: ArrayLike, b: ArrayLike) -> Array:
     """The larger of both, with every bit: NaN if either is, +0 rather than -0; the gradient of equal ones goes to `a`.
 
     >>> element_wise_max(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])).tolist()
     [2.0, 0.0, nan]
     """
-    a, b = operands(number_array, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
     return maximum(a, b)
 
 
-class ElementWiseMaxDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_MAX", function=element_wise_max):
+class ElementWiseMaxDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MAX", function=element_wise_max):
     """`DML_ELEMENT_WISE_MAX_OPERATOR_DESC`, lowered to `element_wise_max`."""
 
-    support = {
-        FL_1_0: binary(RANK_4, FLOAT),
-        FL_2_1: binary(RANK_4, UP_TO_32_BIT),
-        FL_3_0: binary(RANK_1_TO_8, UP_TO_32_BIT),
-        FL_5_0: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
-    }
+    support = dml.support(
+        FL_1_0=dml.binary(dml.RANK_4, FLOAT),
+        FL_2_1=dml.binary(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_5_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    )
 
 
-@operator_function
-def element_wise_min(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_min(a: ArrayLike, b: ArrayLike) -> Array:
     """The smaller of both, with every bit: NaN if either is, -0 rather than +0; the gradient of equal ones goes to `a`.
 
     >>> element_wise_min(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])).tolist()
     [1.0, -0.0, nan]
     """
-    a, b = operands(number_array, a=a, b=b)
+    a, b = calls.operands(calls.number_array, a=a, b=b)
     return minimum(a, b)
 
 
-class ElementWiseMinDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_MIN", function=element_wise_min):
+class ElementWiseMinDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MIN", function=element_wise_min):
     """`DML_ELEMENT_WISE_MIN_OPERATOR_DESC`, lowered to `element_wise_min`."""
 
     support = ElementWiseMaxDesc.support
 
 
-@operator_function
-def element_wise_atan_yx(a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_atan_yx(a: ArrayLike, b: ArrayLike) -> Array:
     """The angle in [-pi, pi] of the point with height `a` and width `b`; the origin has that of C, the page none.
 
     >>> element_wise_atan_yx(jnp.array([0.0, -0.0]), jnp.array([2.0, 0.0])).tolist()
     [0.0, -0.0]
     """
-    return of_floats(elementary.atan2, a=a, b=b)
+    return calls.of_floats(special.atan2, a=a, b=b)
 
 
-class ElementWiseAtanYxDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_ATAN_YX", function=element_wise_atan_yx):
+class ElementWiseAtanYxDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ATAN_YX", function=element_wise_atan_yx):
     """`DML_ELEMENT_WISE_ATAN_YX_OPERATOR_DESC`, lowered to `element_wise_atan_yx`."""
 
-    support = {FL_3_1: binary(RANK_1_TO_8, FLOAT)}
+    support = dml.support(FL_3_1=dml.binary(dml.RANK_1_TO_8, FLOAT))
 
 
 # Powers
 
 
-@operator_function
+@calls.operator_function(scale_bias=calls.SCALE_BIAS)
 def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
     """`input`, after the ScaleBias, to the power of `exponent`, which may be of another type.
 
@@ -418,7 +371,9 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
     >>> element_wise_pow(jnp.array([3, 2, 9], "int8"), jnp.array([5, -1, 0], "int8")).tolist()
     [-13, 0, 1]
     """
-    base, exponent = broadcast(input=number_array("input", input), exponent=number_array("exponent", exponent))
+    base, exponent = calls.broadcast(
+        input=calls.number_array("input", input), exponent=calls.number_array("exponent", exponent)
+    )
     dtype = base.dtype
     base = scaled(base, scale_bias)
     if exponent.dtype in FLOATS and exponent.weak_type:
@@ -433,36 +388,35 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
     return _power(base.astype(wide), exponent.astype(wide)).astype(dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElementWisePowDesc(Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", function=element_wise_pow):
+class ElementWisePowDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", function=element_wise_pow):
     """`DML_ELEMENT_WISE_POW_OPERATOR_DESC`, lowered to `element_wise_pow`."""
 
-    input: Input
-    exponent: Input
-    output: Output
-    scale_bias: OptionalScaleBias = None
-    support = {
-        FL_1_0: rows(RANK_4, input=FLOAT, exponent=FLOAT, output=FLOAT),
-        FL_3_0: rows(RANK_1_TO_8, input=UP_TO_32_BIT, exponent=UP_TO_32_BIT, output=UP_TO_32_BIT),
-    }
+    input: dml.Input
+    exponent: dml.Input
+    output: dml.Output
+    scale_bias: dml.OptionalScaleBias = None
+    support = dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, exponent=FLOAT, output=FLOAT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, exponent=UP_TO_32_BIT, output=UP_TO_32_BIT),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor, ExponentTensor and OutputTensor have the same DimensionCount and Sizes.
         - InputTensor and OutputTensor have the same DataType; below DML_FEATURE_LEVEL_3_0, ExponentTensor, too.
         - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
         """
-        yield from same_type(self, "input", "output")
-        if feature_level < FL_3_0:
-            yield from same_type(self, "input", "exponent")
-        yield from same_rank(self, "input", "exponent", "output")
-        yield from same_sizes(self, "input", "exponent", "output")
-        yield from scale_bias_rules(self)
+        yield from dml.same_type(self, "input", "output")
+        if feature_level < FeatureLevel.FL_3_0:
+            yield from dml.same_type(self, "input", "exponent")
+        yield from dml.same_rank(self, "input", "exponent", "output")
+        yield from dml.same_sizes(self, "input", "exponent", "output")
+        yield from dml.scale_bias_rules(self)
 
 
-@operator_function
-def element_wise_constant_pow(input: ArrayLike, exponent: FloatLike, scale_bias: FloatScaleBias | None = None) -> Array:
+@calls.operator_function(exponent=calls.FLOAT_NUMBER, scale_bias=calls.FLOAT_SCALE_BIAS)
+def element_wise_constant_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
     """`input`, after the ScaleBias, to the power of one number; a negative one, -infinity too, has whole powers alone.
 
     >>> element_wise_constant_pow(jnp.array([-2.0, 0.0]), 3.0).tolist()
@@ -470,18 +424,17 @@ def element_wise_constant_pow(input: ArrayLike, exponent: FloatLike, scale_bias:
     >>> element_wise_constant_pow(jnp.array([-2.0, 4.0]), 0.5).tolist()
     [nan, 2.0]
     """
-    input = float_array("input", input)
+    input = calls.float_array("input", input)
     return _power(scaled(input, scale_bias), jnp.asarray(exponent)).astype(input.dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ElementWiseConstantPowDesc(
-    ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CONSTANT_POW", function=element_wise_constant_pow
+    dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CONSTANT_POW", function=element_wise_constant_pow
 ):
     """`DML_ELEMENT_WISE_CONSTANT_POW_OPERATOR_DESC`, lowered to `element_wise_constant_pow`."""
 
-    exponent: Float
-    support = FLOAT_SINCE_1_0
+    exponent: dml.Float
+    support = dml.FLOAT_SINCE_1_0
 
 
 @jax.custom_jvp

@@ -4,41 +4,27 @@ An element that is kept has every bit, NaN and subnormals included; a bound of f
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmljax._errors import InvalidDesc
-from dmljax._families import Gradient, ScaledUnary, gradient, unary
-from dmljax._floats import greater_equal, selected
-from dmljax._function import LowerBoundLike, Operand, UpperBoundLike, number_array, operands, operator_function
-from dmljax._operator import (
-    FL_1_0,
-    FL_2_1,
-    FL_3_0,
-    FL_3_1,
-    FL_5_0,
-    RANK_1_TO_8,
-    RANK_4,
-    Float,
-    ScalarUnion,
-    ValueType,
-)
-from dmljax._scalars import ScaleBias, lower_bound, upper_bound
-from dmljax._types import FLOAT, INTEGER_64, UP_TO_32_BIT, FeatureLevel
+from dmljax import calls, descriptors as dml
+from dmljax.errors import Problem
+from dmljax.numerics.floats import greater_equal, selected
 from dmljax.ops.elementary import scaled
+from dmljax.scalars import ScaleBias, lower_bound, upper_bound
+from dmljax.types import FLOAT, INTEGER_64, UP_TO_32_BIT, FeatureLevel
 
 # CLIP and CLIP1
 
 
-@operator_function
+@calls.operator_function(min=calls.LOWER_BOUND, max=calls.UPPER_BOUND, scale_bias=calls.SCALE_BIAS)
 def element_wise_clip(
     input: ArrayLike,
-    min: LowerBoundLike | None,
-    max: UpperBoundLike | None,
+    min: ArrayLike | None,
+    max: ArrayLike | None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
     """The element, after the ScaleBias, if it is within `[min, max]`, otherwise the bound that it passes.
@@ -56,11 +42,11 @@ def element_wise_clip(
     return _clipped(input, min, max, scale_bias)
 
 
-@operator_function
+@calls.operator_function(min=calls.LOWER_BOUND, max=calls.UPPER_BOUND, scale_bias=calls.SCALE_BIAS)
 def element_wise_clip1(
     input: ArrayLike,
-    min: LowerBoundLike | None,
-    max: UpperBoundLike | None,
+    min: ArrayLike | None,
+    max: ArrayLike | None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
     """As `element_wise_clip`; the descriptor has bounds of the tensors' own type, where the other's are FLOAT.
@@ -72,7 +58,7 @@ def element_wise_clip1(
 
 
 def _clipped(input: ArrayLike, min: Any, max: Any, scale_bias: ScaleBias | None) -> Array:
-    input = number_array("input", input)
+    input = calls.number_array("input", input)
     clipped = input if scale_bias is None else scaled(input, scale_bias).astype(input.dtype)
     return _at_least(_at_most(clipped, max), min)
 
@@ -95,71 +81,68 @@ def _at_least(x: Array, bound: Any) -> Array:
 # limit where it is one for no element, and refuse it otherwise.
 
 
-def _bound_rules(desc: Any) -> Iterator[str]:
+def _bound_rules(desc: Any) -> Iterator[Problem]:
     for field, bound in (("min", lower_bound), ("max", upper_bound)):
         if hasattr(desc, field):
-            try:
-                bound(getattr(desc, field).item, desc.input.dtype)
-            except InvalidDesc as error:
-                yield f"{desc.member(field).name} {error}"
+            yield from dml.refused_by(bound, desc.member(field).name, getattr(desc, field), desc.input.dtype)
 
 
-def _bound_type_rule(desc: Any) -> Iterator[str]:
+def _bound_type_rule(desc: Any) -> Iterator[Problem]:
     (output,) = desc.tensors(is_input=False).values()
     if desc.min_max_data_type is not output.data_type:
-        yield f"MinMaxDataType must be {output.data_type.name}; got {desc.min_max_data_type.name}"
+        yield Problem("MinMaxDataType", f"must be {output.data_type.name}", desc.min_max_data_type.name)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElementWiseClipDesc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP", function=element_wise_clip):
+class ElementWiseClipDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP", function=element_wise_clip):
     """`DML_ELEMENT_WISE_CLIP_OPERATOR_DESC`, lowered to `element_wise_clip`."""
 
-    min: Float
-    max: Float
-    support = {
-        FL_1_0: unary(RANK_4, FLOAT),
-        FL_2_1: unary(RANK_4, UP_TO_32_BIT),
-        FL_3_0: unary(RANK_1_TO_8, UP_TO_32_BIT),
-        FL_5_0: unary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
-    }
+    min: dml.Float
+    max: dml.Float
+    support = dml.support(
+        FL_1_0=dml.unary(dml.RANK_4, FLOAT),
+        FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
         - Min and Max, where InputTensor.DataType is an integer, leave something of that type between them.
         """
-        yield from super().broken_rules(feature_level)
+        yield from super().page_rules(feature_level)
         yield from _bound_rules(self)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElementWiseClip1Desc(ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP1", function=element_wise_clip1):
+class ElementWiseClip1Desc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP1", function=element_wise_clip1):
     """`DML_ELEMENT_WISE_CLIP1_OPERATOR_DESC`, lowered to `element_wise_clip1`."""
 
-    min_max_data_type: ValueType
-    min: ScalarUnion
-    max: ScalarUnion
-    support = {FL_5_0: unary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64)}
+    min_max_data_type: dml.ValueType
+    min: dml.ScalarUnion
+    max: dml.ScalarUnion
+    support = dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
         - MinMaxDataType is OutputTensor.DataType.
         """
-        yield from super().broken_rules(feature_level)
+        yield from super().page_rules(feature_level)
         yield from _bound_type_rule(self)
 
 
 # CLIP_GRAD and CLIP_GRAD1
 
 
-@operator_function
+@calls.operator_function(
+    input=calls.OPERAND, input_gradient=calls.OPERAND, min=calls.LOWER_BOUND, max=calls.UPPER_BOUND
+)
 def element_wise_clip_grad(
-    input: Operand, input_gradient: Operand, min: LowerBoundLike | None, max: UpperBoundLike | None
+    input: ArrayLike, input_gradient: ArrayLike, min: ArrayLike | None, max: ArrayLike | None
 ) -> Array:
     """The gradient where `input` is between the bounds, 0 at them and beyond: that of `element_wise_clip`.
 
@@ -169,9 +152,11 @@ def element_wise_clip_grad(
     return _clipped_gradient(input, input_gradient, min, max)
 
 
-@operator_function
+@calls.operator_function(
+    input=calls.OPERAND, input_gradient=calls.OPERAND, min=calls.LOWER_BOUND, max=calls.UPPER_BOUND
+)
 def element_wise_clip_grad1(
-    input: Operand, input_gradient: Operand, min: LowerBoundLike | None, max: UpperBoundLike | None
+    input: ArrayLike, input_gradient: ArrayLike, min: ArrayLike | None, max: ArrayLike | None
 ) -> Array:
     """As `element_wise_clip_grad`; the descriptor has bounds of the tensors' own type, where the other's are FLOAT.
 
@@ -182,60 +167,62 @@ def element_wise_clip_grad1(
 
 
 def _clipped_gradient(input: ArrayLike, input_gradient: ArrayLike, min: Any, max: Any) -> Array:
-    x, gradient = operands(number_array, input=input, input_gradient=input_gradient)
+    x, upper = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
     zero = jnp.zeros((), x.dtype)
     if max is not None:
-        gradient = selected(greater_equal(x, jnp.asarray(max, x.dtype)), zero, gradient)
+        upper = selected(greater_equal(x, jnp.asarray(max, x.dtype)), zero, upper)
     if min is not None:
-        gradient = selected(greater_equal(jnp.asarray(min, x.dtype), x), zero, gradient)
-    return gradient
+        upper = selected(greater_equal(jnp.asarray(min, x.dtype), x), zero, upper)
+    return upper
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElementWiseClipGradDesc(Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GRAD", function=element_wise_clip_grad):
+class ElementWiseClipGradDesc(
+    dml.Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GRAD", function=element_wise_clip_grad
+):
     """`DML_ELEMENT_WISE_CLIP_GRAD_OPERATOR_DESC`, lowered to `element_wise_clip_grad`."""
 
-    min: Float
-    max: Float
-    support = {
-        FL_3_1: gradient(RANK_1_TO_8, UP_TO_32_BIT),
-        FL_5_0: gradient(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
-    }
+    min: dml.Float
+    max: dml.Float
+    support = dml.support(
+        FL_3_1=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_5_0=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
         - Min and Max, where InputTensor.DataType is an integer, leave something of that type between them.
         """
-        yield from super().broken_rules(feature_level)
+        yield from super().page_rules(feature_level)
         yield from _bound_rules(self)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElementWiseClipGrad1Desc(Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GRAD1", function=element_wise_clip_grad1):
+class ElementWiseClipGrad1Desc(
+    dml.Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GRAD1", function=element_wise_clip_grad1
+):
     """`DML_ELEMENT_WISE_CLIP_GRAD1_OPERATOR_DESC`, lowered to `element_wise_clip_grad1`."""
 
-    min_max_data_type: ValueType
-    min: ScalarUnion
-    max: ScalarUnion
-    support = {FL_5_0: gradient(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64)}
+    min_max_data_type: dml.ValueType
+    min: dml.ScalarUnion
+    max: dml.ScalarUnion
+    support = dml.support(FL_5_0=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
         - MinMaxDataType is OutputGradientTensor.DataType.
         """
-        yield from super().broken_rules(feature_level)
+        yield from super().page_rules(feature_level)
         yield from _bound_type_rule(self)
 
 
 # THRESHOLD
 
 
-@operator_function
-def element_wise_threshold(input: ArrayLike, min: LowerBoundLike | None, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function(min=calls.LOWER_BOUND, scale_bias=calls.SCALE_BIAS)
+def element_wise_threshold(input: ArrayLike, min: ArrayLike | None, scale_bias: ScaleBias | None = None) -> Array:
     """The element, after the ScaleBias, or `min` where that is larger: `element_wise_clip` without an upper bound.
 
     >>> element_wise_threshold(jnp.array([-1.0, 0.5, jnp.nan]), 0.25).tolist()
@@ -244,25 +231,24 @@ def element_wise_threshold(input: ArrayLike, min: LowerBoundLike | None, scale_b
     return _clipped(input, min, None, scale_bias)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ElementWiseThresholdDesc(
-    ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_THRESHOLD", function=element_wise_threshold
+    dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_THRESHOLD", function=element_wise_threshold
 ):
     """`DML_ELEMENT_WISE_THRESHOLD_OPERATOR_DESC`, lowered to `element_wise_threshold`."""
 
-    min: Float
-    support = {
-        FL_1_0: unary(RANK_4, FLOAT),
-        FL_2_1: unary(RANK_4, UP_TO_32_BIT),
-        FL_3_0: unary(RANK_1_TO_8, UP_TO_32_BIT),
-    }
+    min: dml.Float
+    support = dml.support(
+        FL_1_0=dml.unary(dml.RANK_4, FLOAT),
+        FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
         - Min, where InputTensor.DataType is an integer, is not above all of that type.
         """
-        yield from super().broken_rules(feature_level)
+        yield from super().page_rules(feature_level)
         yield from _bound_rules(self)

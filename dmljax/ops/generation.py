@@ -1,7 +1,6 @@
 """Operators that generate tensors: DIAGONAL_MATRIX, DIAGONAL_MATRIX1 and FILL_VALUE_CONSTANT."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,53 +8,24 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
-from dmljax._checks import integer_in
-from dmljax._errors import InvalidDesc, InvalidType
-from dmljax._floats import copied
-from dmljax._function import (
-    ScalarLike,
-    Size,
-    TruncatedScalarLike,
-    check_size,
-    index_dtype,
-    is_symbolic,
-    number,
-    operator_function,
-    real_array,
-    require_rank,
-)
-from dmljax._operator import (
-    FL_2_0,
-    FL_2_1,
-    FL_4_0,
-    FL_4_1,
-    FL_5_1,
-    RANK_1_TO_8,
-    RANK_2_TO_4,
-    RANK_4,
-    Float,
-    Int,
-    Operator,
-    OptionalInput,
-    Output,
-    ScalarUnion,
-    ValueType,
-    rows,
-    same_rank,
-    same_sizes,
-    same_type,
-)
-from dmljax._scalars import truncated
-from dmljax._types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
+from dmljax import calls, descriptors as dml
+from dmljax.checks import integer_in
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics.floats import copied
+from dmljax.numerics.sizes import check_size, index_dtype, is_symbolic, number
+from dmljax.scalars import truncated
+from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 # DIAGONAL_MATRIX and DIAGONAL_MATRIX1
 
 
-@operator_function
+@calls.operator_function(
+    value=calls.TRUNCATED_NUMBER, offset=calls.INTEGER, output_sizes=calls.SIZES, dtype=calls.DTYPE
+)
 def diagonal_matrix(
-    value: TruncatedScalarLike, *, offset: int = 0, output_sizes: Sequence[Size], dtype: DTypeLike | None = None
+    value: ArrayLike, *, offset: int = 0, output_sizes: Sequence[int], dtype: DTypeLike | None = None
 ) -> Array:
     """Writes `value` where column - row equals `offset`, 0 elsewhere; leading dimensions are batches.
 
@@ -65,17 +35,23 @@ def diagonal_matrix(
     [[0, 2, 0], [0, 0, 2]]
     """
     integer_in("offset", offset, INT32_MIN, INT32_MAX)
-    return _filled_diagonals(None, real_array("value", value), offset, offset + 1, output_sizes)
+    return _filled_diagonals(None, calls.real_array("value", value), offset, offset + 1, output_sizes)
 
 
-@operator_function
+@calls.operator_function(
+    value=calls.NUMBER,
+    diagonal_fill_begin=calls.INTEGER,
+    diagonal_fill_end=calls.INTEGER,
+    output_sizes=calls.SIZES,
+    dtype=calls.DTYPE,
+)
 def diagonal_matrix1(
     input: ArrayLike | None,
-    value: ScalarLike,
+    value: ArrayLike,
     *,
     diagonal_fill_begin: int = 0,
     diagonal_fill_end: int = 1,
-    output_sizes: Sequence[Size] | None = None,
+    output_sizes: Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Writes `value` on the diagonals from begin up to, not including, end; elsewhere `input`, or 0 without one.
@@ -91,23 +67,23 @@ def diagonal_matrix1(
     """
     integer_in("diagonal_fill_begin", diagonal_fill_begin, INT32_MIN, INT32_MAX)
     integer_in("diagonal_fill_end", diagonal_fill_end, INT32_MIN, INT32_MAX)
-    value = real_array("value", value)
+    value = calls.real_array("value", value)
     if input is None:
         return _filled_diagonals(None, value, diagonal_fill_begin, diagonal_fill_end, output_sizes)
-    input = real_array("input", input)
-    require_rank("input", input, 2)
+    input = calls.real_array("input", input)
+    calls.require_rank("input", input, 2)
     if dtype is not None and dtype != input.dtype:
-        raise InvalidType(f"dtype must be that of input, {input.dtype}; got {dtype}")
+        raise InvalidType(Problem("dtype", f"must be that of input, {input.dtype}", dtype))
     if output_sizes is not None and tuple(output_sizes) != input.shape:
-        raise InvalidDesc(f"output_sizes must be those of input, {input.shape}; got {output_sizes}")
+        raise InvalidDesc(Problem("output_sizes", f"must be those of input, {input.shape}", output_sizes))
     return _filled_diagonals(input, value, diagonal_fill_begin, diagonal_fill_end, input.shape)
 
 
 def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, sizes: Sequence[int] | None) -> Array:
     if sizes is None:
-        raise InvalidDesc("output_sizes must be given where input is not; got None")
+        raise InvalidDesc(Problem("output_sizes", "must be given where input is not", "None"))
     if len(sizes) < 2:
-        raise InvalidDesc(f"output_sizes must have at least 2 elements; got {tuple(sizes)}")
+        raise InvalidDesc(Problem("output_sizes", "must have at least 2 elements", tuple(sizes)))
     _check_sizes(sizes)
     is_filled = _is_filled(tuple(sizes), begin, end)
     return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
@@ -148,93 +124,87 @@ def _shift(distance: int, size: int, dtype: Any) -> Any:
 
 def _check_sizes(sizes: Sequence[int]) -> None:
     for axis, size in enumerate(sizes):
-        check_size(f"output_sizes[{axis}]", size, 0)
+        check_size(("output_sizes", axis), size, 0)
 
 
-def _value_type_rule(desc: Any) -> Iterator[str]:
+def _value_type_rule(desc: Any) -> Iterator[Problem]:
     if desc.value_data_type is not desc.output.data_type:
-        yield f"ValueDataType must be {desc.output.data_type.name}; got {desc.value_data_type.name}"
+        yield Problem("ValueDataType", f"must be {desc.output.data_type.name}", desc.value_data_type.name)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiagonalMatrixDesc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX", function=diagonal_matrix):
+class DiagonalMatrixDesc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX", function=diagonal_matrix):
     """`DML_DIAGONAL_MATRIX_OPERATOR_DESC`, lowered to `diagonal_matrix`."""
 
-    output: Output
-    offset: Int
-    value: Float
-    support = {
-        FL_2_0: rows(RANK_4, output=FLOAT),
-        FL_2_1: rows(RANK_4, output=UP_TO_32_BIT),
-        FL_4_0: rows(RANK_2_TO_4, output=UP_TO_32_BIT),
-        FL_5_1: rows(RANK_2_TO_4, output=UP_TO_64_BIT),
-    }
+    output: dml.Output
+    offset: dml.Int
+    value: dml.Float
+    support = dml.support(
+        FL_2_0=dml.rows(dml.RANK_4, output=FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, output=UP_TO_32_BIT),
+        FL_4_0=dml.rows(dml.RANK_2_TO_4, output=UP_TO_32_BIT),
+        FL_5_1=dml.rows(dml.RANK_2_TO_4, output=UP_TO_64_BIT),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - Value, without its fraction where OutputTensor.DataType is an integer, fits that type.
         """
         # The page truncates 10.6 to 10 and is silent on what has no such neighbour in the output's type (300 for UINT8,
         # NaN for INT32, 1e6 for FLOAT16): C++ leaves those casts undefined, so they are refused.
-        try:
-            truncated(self.value.item, self.output.dtype)
-        except InvalidDesc as error:
-            yield f"Value {error}"
+        yield from dml.refused_by(truncated, "Value", self.value, self.output.dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiagonalMatrix1Desc(Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", function=diagonal_matrix1):
+class DiagonalMatrix1Desc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", function=diagonal_matrix1):
     """`DML_DIAGONAL_MATRIX1_OPERATOR_DESC`, lowered to `diagonal_matrix1`."""
 
-    input: OptionalInput = None
-    output: Output
-    value_data_type: ValueType
-    value: ScalarUnion
-    diagonal_fill_begin: Int
-    diagonal_fill_end: Int
-    support = {FL_5_1: rows(RANK_2_TO_4, input=UP_TO_64_BIT, output=UP_TO_64_BIT)}
+    input: dml.OptionalInput = None
+    output: dml.Output
+    value_data_type: dml.ValueType
+    value: dml.ScalarUnion
+    diagonal_fill_begin: dml.Int
+    diagonal_fill_end: dml.Int
+    support = dml.support(FL_5_1=dml.rows(dml.RANK_2_TO_4, input=UP_TO_64_BIT, output=UP_TO_64_BIT))
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor, if there is one, and OutputTensor have the same DataType, DimensionCount and Sizes.
         - ValueDataType is OutputTensor.DataType.
         """
-        yield from same_type(self, "input", "output")
-        yield from same_rank(self, "input", "output")
-        yield from same_sizes(self, "input", "output")
+        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_rank(self, "input", "output")
+        yield from dml.same_sizes(self, "input", "output")
         yield from _value_type_rule(self)
 
 
 # FILL_VALUE_CONSTANT
 
 
-@operator_function
-def fill_value_constant(value: ScalarLike, *, output_sizes: Sequence[Size], dtype: DTypeLike | None = None) -> Array:
+@calls.operator_function(value=calls.NUMBER, output_sizes=calls.SIZES, dtype=calls.DTYPE)
+def fill_value_constant(value: ArrayLike, *, output_sizes: Sequence[int], dtype: DTypeLike | None = None) -> Array:
     """Writes `value` everywhere; a number must fit `dtype` exactly where that is an integer type.
 
     >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
     [[13, 13, 13], [13, 13, 13]]
     """
     _check_sizes(output_sizes)
-    return jnp.broadcast_to(real_array("value", value), tuple(output_sizes))
+    return jnp.broadcast_to(calls.real_array("value", value), tuple(output_sizes))
 
 
-@dataclass(frozen=True, kw_only=True)
-class FillValueConstantDesc(Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT", function=fill_value_constant):
+class FillValueConstantDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT", function=fill_value_constant):
     """`DML_FILL_VALUE_CONSTANT_OPERATOR_DESC`, lowered to `fill_value_constant`."""
 
-    output: Output
-    value_data_type: ValueType
-    value: ScalarUnion
-    support = {
-        FL_2_1: rows(RANK_4, output=UP_TO_32_BIT),
-        FL_4_0: rows(RANK_1_TO_8, output=UP_TO_32_BIT),
-        FL_4_1: rows(RANK_1_TO_8, output=UP_TO_64_BIT),
-    }
+    output: dml.Output
+    value_data_type: dml.ValueType
+    value: dml.ScalarUnion
+    support = dml.support(
+        FL_2_1=dml.rows(dml.RANK_4, output=UP_TO_32_BIT),
+        FL_4_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, output=UP_TO_64_BIT),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - ValueDataType is OutputTensor.DataType.

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.export
@@ -11,50 +10,22 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from dmljax._bits import count_and_elements, packed
-from dmljax._checks import UINT_MAX, integer_in, shown
-from dmljax._errors import InvalidDesc
-from dmljax._floats import copied, is_nonzero
-from dmljax._function import (
-    Size,
-    check_size,
-    index_dtype,
-    integer_array,
-    is_symbolic,
-    normal_axis,
-    number,
-    operator_function,
-    real_array,
-    require_rank,
-)
-from dmljax._operator import (
-    FL_2_0,
-    FL_2_1,
-    FL_3_0,
-    FL_4_0,
-    FL_4_1,
-    RANK_1_TO_8,
-    RANK_2_TO_8,
-    RANK_4,
-    RANK_4_TO_5,
-    Cell,
-    Input,
-    Operator,
-    Output,
-    Uint,
-    rows,
-    same_rank,
-    same_type,
-)
-from dmljax._sharding import dimension_axes, dividing_axes, partitioned
-from dmljax._tensor import braced, without_leading_ones
-from dmljax._types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
+from dmljax import calls, descriptors as dml
+from dmljax.checks import UINT_MAX, integer_in
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.compaction import count_and_elements, packed
+from dmljax.numerics.floats import copied, is_nonzero
+from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
+from dmljax.numerics.sizes import check_size, index_dtype, is_symbolic, number
+from dmljax.tensor import without_leading_ones
+from dmljax.text import join_sizes, show
+from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
 # ONE_HOT
 
 
-@operator_function
-def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: Size) -> Array:
+@calls.operator_function(axis=calls.INTEGER, depth=calls.SIZE)
+def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> Array:
     """Writes `values[1]` where an index points along `axis`, `values[0]` elsewhere.
 
     `indices` has size 1 along `axis`, the result has `depth`. A negative index counts from the end; one outside
@@ -64,14 +35,14 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: Size) ->
     >>> one_hot(jnp.array([[-1], [9]]), jnp.array([0, 5]), axis=1, depth=3).tolist()
     [[0, 0, 5], [0, 0, 0]]
     """
-    indices, values = integer_array("indices", indices), real_array("values", values)
-    require_rank("indices", indices, 1)
-    axis = normal_axis("axis", axis, indices.ndim)
+    indices, values = calls.integer_array("indices", indices), calls.real_array("values", values)
+    calls.require_rank("indices", indices, 1)
+    axis = calls.normal_axis("axis", axis, indices.ndim)
     check_size("depth", depth, 1)
     if indices.shape[axis] != 1:
-        raise InvalidDesc(f"indices must have size 1 along axis {axis}; got shape {indices.shape}")
+        raise InvalidDesc(Problem("indices", f"must have size 1 along axis {axis}", f"shape {indices.shape}"))
     if values.size < 2:
-        raise InvalidDesc(f"values must have at least 2 elements; got {values.size}")
+        raise InvalidDesc(Problem("values", "must have at least 2 elements", values.size))
     sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
     # XLA on CPU computes a position anew for each element of a short axis: to clamp it as well took twice as long.
     position = _position(indices, depth)
@@ -93,22 +64,21 @@ def _on_or_off(off_on: tuple[Array, ...], is_hot: Array) -> Array:
     return jnp.where(is_hot, on, off)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneHotDesc(Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
+class OneHotDesc(dml.Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
     """`DML_ONE_HOT_OPERATOR_DESC`, lowered to `one_hot`."""
 
-    indices: Input
-    values: Input
-    output: Output
-    axis: Uint
-    support = {
-        FL_2_0: rows(RANK_4, indices=UINT32, values=FLOAT, output=FLOAT),
-        FL_2_1: rows(RANK_4, indices=UINT32, values=UP_TO_32_BIT, output=UP_TO_32_BIT),
-        FL_3_0: rows(RANK_1_TO_8, indices=INDEX, values=UP_TO_32_BIT, output=UP_TO_32_BIT),
-        FL_4_1: rows(RANK_1_TO_8, indices=INDEX, values=UP_TO_64_BIT, output=UP_TO_64_BIT),
-    }
+    indices: dml.Input
+    values: dml.Input
+    output: dml.Output
+    axis: dml.Uint
+    support = dml.support(
+        FL_2_0=dml.rows(dml.RANK_4, indices=UINT32, values=FLOAT, output=FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, indices=UINT32, values=UP_TO_32_BIT, output=UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, indices=INDEX, values=UP_TO_32_BIT, output=UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, indices=INDEX, values=UP_TO_64_BIT, output=UP_TO_64_BIT),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - IndicesTensor, ValuesTensor and OutputTensor have the same DimensionCount.
@@ -117,17 +87,19 @@ class OneHotDesc(Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
         - IndicesTensor.Sizes are those of OutputTensor, 1 along Axis.
         - ValuesTensor has at least 2 elements.
         """
-        yield from same_rank(self, "indices", "values", "output")
-        yield from same_type(self, "values", "output")
+        yield from dml.same_rank(self, "indices", "values", "output")
+        yield from dml.same_type(self, "values", "output")
         if self.axis >= self.indices.rank:
-            yield f"Axis must be less than {self.indices.rank}; got {self.axis}"
+            yield Problem("Axis", f"must be less than {self.indices.rank}", self.axis)
         elif self.indices.rank == self.output.rank:
             sizes = list(self.output.sizes)
             sizes[self.axis] = 1
             if self.indices.sizes != tuple(sizes):
-                yield f"IndicesTensor.Sizes must be {braced(sizes)}; got {braced(self.indices.sizes)}"
+                yield Problem(
+                    ("IndicesTensor", "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(self.indices.sizes)
+                )
         if self.values.element_count < 2:
-            yield f"ValuesTensor must have at least 2 elements; got {self.values.element_count}"
+            yield Problem("ValuesTensor", "must have at least 2 elements", self.values.element_count)
 
     def attributes(self) -> dict[str, Any]:
         return super().attributes() | {"depth": self.output.sizes[self.axis]}
@@ -151,9 +123,9 @@ class NonzeroCoordinates(NamedTuple):
 jax.export.register_namedtuple_serialization(NonzeroCoordinates, serialized_name="dmljax.NonzeroCoordinates")
 
 
-@operator_function
+@calls.operator_function(size=calls.SIZE, columns=calls.INTEGER, fill_value=calls.INTEGER)
 def nonzero_coordinates(
-    input: ArrayLike, *, size: Size | None = None, columns: int | None = None, fill_value: int = 0
+    input: ArrayLike, *, size: int | None = None, columns: int | None = None, fill_value: int = 0
 ) -> NonzeroCoordinates:
     """Lists the coordinates of all elements that are not zero, in the order of the elements.
 
@@ -168,9 +140,9 @@ def nonzero_coordinates(
     >>> int(count), coordinates.tolist()
     (2, [[0, 0], [1, 1], [0, 0], [0, 0]])
     """
-    input = real_array("input", input)
+    input = calls.real_array("input", input)
     shape = input.shape or (1,)
-    check_size("the number of elements of input", math.prod(shape), 0)
+    check_size(("input", "size"), math.prod(shape), 0)
     size = math.prod(shape) if size is None else size
     check_size("size", size, 0)
     fewest = max(1, len(without_leading_ones(shape)))
@@ -211,21 +183,23 @@ def _side_by_side(columns: Sequence[Array]) -> Array:
     return matrix
 
 
-@dataclass(frozen=True, kw_only=True)
-class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES", function=nonzero_coordinates):
+class NonzeroCoordinatesDesc(dml.Operator, type="DML_OPERATOR_NONZERO_COORDINATES", function=nonzero_coordinates):
     """`DML_NONZERO_COORDINATES_OPERATOR_DESC`, lowered to `nonzero_coordinates`."""
 
-    input: Input
-    output_count: Output
-    output_coordinates: Output
-    support = {
-        FL_3_0: rows(RANK_4_TO_5, input=UP_TO_32_BIT, output_count=UINT32, output_coordinates=UINT32),
-        FL_4_0: rows(
-            RANK_1_TO_8, input=UP_TO_32_BIT, output_count=UINT32, output_coordinates=Cell(RANK_2_TO_8, UINT32)
+    input: dml.Input
+    output_count: dml.Output
+    output_coordinates: dml.Output
+    support = dml.support(
+        FL_3_0=dml.rows(dml.RANK_4_TO_5, input=UP_TO_32_BIT, output_count=UINT32, output_coordinates=UINT32),
+        FL_4_0=dml.rows(
+            dml.RANK_1_TO_8,
+            input=UP_TO_32_BIT,
+            output_count=UINT32,
+            output_coordinates=dml.Cell(dml.RANK_2_TO_8, UINT32),
         ),
-    }
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor, OutputCountTensor and OutputCoordinatesTensor have the same DimensionCount, below level 4_0.
@@ -234,26 +208,30 @@ class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES", 
         - OutputCoordinatesTensor has a row for each element of InputTensor.
         - OutputCoordinatesTensor has a column for each dimension of InputTensor; those that lead with size 1 may lack.
         """
-        if feature_level < FL_4_0:  # from 4_0 on, the page gives the coordinates other ranks than the input
-            yield from same_rank(self, "input", "output_count", "output_coordinates")
+        if (
+            feature_level < FeatureLevel.FL_4_0
+        ):  # from 4_0 on, the page gives the coordinates other ranks than the input
+            yield from dml.same_rank(self, "input", "output_count", "output_coordinates")
         if self.output_count.element_count != 1:
-            yield f"OutputCountTensor.Sizes must all be 1; got {braced(self.output_count.sizes)}"
+            yield Problem(("OutputCountTensor", "Sizes"), "must all be 1", join_sizes(self.output_count.sizes))
         if self.output_coordinates.rank < 2:
             return  # the table says so
-        *leading, rows, columns = self.output_coordinates.sizes
+        *leading, row_count, columns = self.output_coordinates.sizes
         if any(size != 1 for size in leading):
-            yield f"OutputCoordinatesTensor.Sizes must be 1 before the last two; got {braced(leading)}"
-        if rows != self.input.element_count:
-            yield f"OutputCoordinatesTensor must have {self.input.element_count} rows, one for each element; got {rows}"
+            yield Problem(("OutputCoordinatesTensor", "Sizes"), "must be 1 before the last two", join_sizes(leading))
+        if row_count != self.input.element_count:
+            yield Problem(
+                "OutputCoordinatesTensor", f"must have {self.input.element_count} rows, one for each element", row_count
+            )
         fewest = max(1, self.input.effective_rank)
         if not fewest <= columns <= self.input.rank:
-            yield f"OutputCoordinatesTensor must have {fewest} to {self.input.rank} columns; got {columns}"
+            yield Problem("OutputCoordinatesTensor", f"must have {fewest} to {self.input.rank} columns", columns)
 
     def attributes(self) -> dict[str, Any]:
         return {"columns": self.output_coordinates.sizes[-1]}
 
-    def lower(self, **inputs: Any) -> NonzeroCoordinates:
-        count, coordinates = super().lower(**inputs)
+    def compute(self, **inputs: Any) -> NonzeroCoordinates:
+        count, coordinates = super().compute(**inputs)
         return NonzeroCoordinates(
             count.reshape(self.output_count.sizes), coordinates.reshape(self.output_coordinates.sizes)
         )
@@ -262,7 +240,7 @@ class NonzeroCoordinatesDesc(Operator, type="DML_OPERATOR_NONZERO_COORDINATES", 
 # GATHER_ND and GATHER_ND1
 
 
-@operator_function
+@calls.operator_function
 def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
     """Fetches `input[tuple]` for each tuple along the last dimension of `indices`: `gather_nd1` without batches.
 
@@ -272,7 +250,7 @@ def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
     return _gather(input, indices, batch_dimension_count=0)
 
 
-@operator_function
+@calls.operator_function(batch_dimension_count=calls.INTEGER)
 def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int = 0) -> Array:
     """Fetches `input[batch, tuple]` for each tuple along the last dimension of `indices[batch]`.
 
@@ -287,19 +265,19 @@ def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: i
 
 
 def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int) -> Array:
-    input, indices = real_array("input", input), integer_array("indices", indices)
-    require_rank("input", input, 1)
-    require_rank("indices", indices, 1)
+    input, indices = calls.real_array("input", input), calls.integer_array("indices", indices)
+    calls.require_rank("input", input, 1)
+    calls.require_rank("indices", indices, 1)
     names = "input", "indices", "batch_dimension_count"
-    for rule in _broken_tuple_rules(input.shape, indices.shape, batch_dimension_count, names):
-        raise InvalidDesc(rule)
+    for problem in _tuple_problems(input.shape, indices.shape, batch_dimension_count, names):
+        raise InvalidDesc(problem)
     batch, tuple_end = batch_dimension_count, batch_dimension_count + indices.shape[-1]
     bounds, block = input.shape[batch:tuple_end], input.shape[tuple_end:]
     output_shape = indices.shape[:-1] + block
     if math.prod(output_shape) == 0:
         return jnp.zeros_like(input, shape=output_shape)
     if 0 in bounds:
-        raise InvalidDesc(f"input must have elements to fetch; got shape {input.shape}")
+        raise InvalidDesc(Problem("input", "must have elements to fetch", f"shape {input.shape}"))
     dtype = index_dtype("input", *bounds)
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=tuple(range(indices.ndim - 1, len(output_shape))),
@@ -341,42 +319,48 @@ def _clamped(indices: Array, size: int, dtype: np.dtype[Any]) -> Array:
     return clamped.astype(dtype) + from_end
 
 
-def _broken_tuple_rules(
+def _tuple_problems(
     input_sizes: Sequence[int], indices_sizes: Sequence[int], batch: int, names: tuple[str, str, str]
-) -> Iterator[str]:
+) -> Iterator[Problem]:
     """The rules that tie input, indices and batch, which the caller calls by `names`, to each other."""
     input, indices, count = names
     lower_rank = min(len(input_sizes), len(indices_sizes))
     if not 0 <= batch < lower_rank:
-        yield f"{count} must be in [0, {lower_rank}); got {shown(batch)}"
+        yield Problem(count, f"must be in [0, {lower_rank})", show(batch))
         return
     batches = tuple(input_sizes[:batch]), tuple(indices_sizes[:batch])
     if batches[0] != batches[1]:
-        yield f"{input} and {indices} must have the same batch sizes; got {braced(batches[0])} and {braced(batches[1])}"
+        yield Problem(
+            input,
+            f"and {indices} must have the same batch sizes",
+            f"{join_sizes(batches[0])} and {join_sizes(batches[1])}",
+        )
     longest, tuple_size = len(input_sizes) - batch, indices_sizes[-1]
     if not 1 <= tuple_size <= longest:
-        yield f"{indices} must hold tuples of 1 to {longest} coordinates; got {tuple_size}"
+        yield Problem(indices, f"must hold tuples of 1 to {longest} coordinates", tuple_size)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _GatherDesc(Operator, function=gather_nd1):
+class _GatherDesc(dml.Operator):
     """What both gathers share: the counts of the dimensions that mean anything, and the sizes of the output."""
 
-    input: Input
-    indices: Input
-    output: Output
-    input_dimension_count: Uint
-    indices_dimension_count: Uint
+    input: dml.Input
+    indices: dml.Input
+    output: dml.Output
+    input_dimension_count: dml.Uint
+    indices_dimension_count: dml.Uint
 
     @property
     def _batch(self) -> int:
         return 0
 
+    def attributes(self) -> dict[str, Any]:
+        return {}
+
     def _natural_sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         input_leading = self.input.rank - self.input_dimension_count
         return self.input.sizes[input_leading:], self.indices.sizes[self.indices.rank - self.indices_dimension_count :]
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
@@ -387,23 +371,24 @@ class _GatherDesc(Operator, function=gather_nd1):
         - OutputTensor.Sizes are those of IndicesTensor without its last, then what the tuples leave of InputTensor.
         - OutputTensor.Sizes are filled up with leading 1s.
         """
-        yield from same_rank(self, "indices", "input", "output")
-        yield from same_type(self, "input", "output")
+        yield from dml.same_rank(self, "indices", "input", "output")
+        yield from dml.same_type(self, "input", "output")
         broken = False
         for tensor, count in (("input", self.input_dimension_count), ("indices", self.indices_dimension_count)):
             sizes, name = getattr(self, tensor).sizes, self.member(tensor).name
             if not 1 <= count <= len(sizes):
-                yield f"{name.removesuffix('Tensor')}DimensionCount must be in [1, {len(sizes)}]; got {count}"
+                counted = f"{name.removesuffix('Tensor')}DimensionCount"
+                yield Problem(counted, f"must be in [1, {len(sizes)}]", count)
                 broken = True
             elif any(size != 1 for size in sizes[: len(sizes) - count]):
-                yield f"{name}.Sizes must be 1 before the last {count}; got {braced(sizes)}"
+                yield Problem((name, "Sizes"), f"must be 1 before the last {count}", join_sizes(sizes))
                 broken = True
         if broken:
             return
         natural_input, natural_indices = self._natural_sizes()
         names = "InputTensor", "IndicesTensor", "BatchDimensionCount"
-        for rule in _broken_tuple_rules(natural_input, natural_indices, self._batch, names):
-            yield rule
+        for problem in _tuple_problems(natural_input, natural_indices, self._batch, names):
+            yield problem
             broken = True
         if broken:
             return
@@ -411,41 +396,39 @@ class _GatherDesc(Operator, function=gather_nd1):
         natural = natural_indices[:-1] + natural_input[self._batch + natural_indices[-1] :]
         expected = (1,) * (self.output.rank - len(natural)) + natural
         if self.output.sizes != expected:
-            yield f"OutputTensor.Sizes must be {braced(expected)}; got {braced(self.output.sizes)}"
+            yield Problem(("OutputTensor", "Sizes"), f"must be {join_sizes(expected)}", join_sizes(self.output.sizes))
 
-    def attributes(self) -> dict[str, Any]:
-        return {"batch_dimension_count": self._batch}
-
-    def lower(self, **inputs: Any) -> Array:
+    def compute(self, **inputs: Any) -> Array:
         input, indices = (
             inputs[field].reshape(sizes)
             for field, sizes in zip(("input", "indices"), self._natural_sizes(), strict=True)
         )
-        output: Array = super().lower(input=input, indices=indices)
+        output: Array = super().compute(input=input, indices=indices)
         return output.reshape(self.output.sizes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GatherNdDesc(_GatherDesc, type="DML_OPERATOR_GATHER_ND"):
+class GatherNdDesc(_GatherDesc, type="DML_OPERATOR_GATHER_ND", function=gather_nd):
     """`DML_GATHER_ND_OPERATOR_DESC`, lowered to `gather_nd`."""
 
-    support = {
-        FL_2_1: rows(RANK_4, input=UP_TO_32_BIT, indices=UINT32, output=UP_TO_32_BIT),
-        FL_3_0: rows(RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
-        FL_4_1: rows(RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
-    }
+    support = dml.support(
+        FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, indices=UINT32, output=UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class GatherNd1Desc(_GatherDesc, type="DML_OPERATOR_GATHER_ND1"):
+class GatherNd1Desc(_GatherDesc, type="DML_OPERATOR_GATHER_ND1", function=gather_nd1):
     """`DML_GATHER_ND1_OPERATOR_DESC`, lowered to `gather_nd1`."""
 
-    batch_dimension_count: Uint
-    support = {
-        FL_3_0: rows(RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
-        FL_4_1: rows(RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
-    }
+    batch_dimension_count: dml.Uint
+    support = dml.support(
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
+    )
 
     @property
     def _batch(self) -> int:
         return self.batch_dimension_count
+
+    def attributes(self) -> dict[str, Any]:
+        return {"batch_dimension_count": self.batch_dimension_count}

@@ -5,35 +5,15 @@ takes them for zeros. Comparisons are IEEE 754's: -0 equals +0, and any comparis
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmljax._families import Binary, Predicate, Unary, binary, unary
-from dmljax._floats import equal, greater, greater_equal, is_infinite, is_nan, is_nonzero, selected
-from dmljax._function import Operand, broadcast, float_array, operands, operator_function, real_array
-from dmljax._operator import (
-    FL_1_0,
-    FL_2_0,
-    FL_2_1,
-    FL_3_0,
-    FL_4_1,
-    FL_5_0,
-    RANK_1_TO_8,
-    RANK_4,
-    InfinityMode,
-    Input,
-    Operator,
-    Output,
-    Table,
-    rows,
-    same_rank,
-    same_sizes,
-    same_type,
-)
-from dmljax._types import (
+from dmljax import calls, descriptors as dml
+from dmljax.errors import Problem
+from dmljax.numerics.floats import equal, greater, greater_equal, is_infinite, is_nan, is_nonzero, selected
+from dmljax.types import (
     FLOAT,
     INTEGER_64,
     UINT8,
@@ -51,41 +31,40 @@ FLOAT16 = frozenset({DataType.FLOAT16})
 # Comparisons
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison(Binary):
+class Comparison(dml.Binary):
     """As `Binary`, but OutputTensor has a type of its own."""
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - ATensor, BTensor and OutputTensor have the same DimensionCount and Sizes.
         - ATensor and BTensor have the same DataType.
         """
-        yield from same_rank(self, "a", "b", "output")
-        yield from same_sizes(self, "a", "b", "output")
-        yield from same_type(self, "a", "b")
+        yield from dml.same_rank(self, "a", "b", "output")
+        yield from dml.same_sizes(self, "a", "b", "output")
+        yield from dml.same_type(self, "a", "b")
 
 
-COMPARISON_SINCE_3_0 = {
-    FL_3_0: binary(RANK_1_TO_8, UP_TO_32_BIT, UINT32_OR_8),
-    FL_4_1: binary(RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, UINT32_OR_8),
-}
+COMPARISON_SINCE_3_0 = dml.support(
+    FL_3_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT, UINT32_OR_8),
+    FL_4_1=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, UINT32_OR_8),
+)
 COMPARISON_SINCE_1_0 = {
-    FL_1_0: binary(RANK_4, FLOAT, UINT32),
-    FL_2_0: binary(RANK_4, FLOAT, UINT32_OR_8),
-    FL_2_1: binary(RANK_4, UP_TO_32_BIT, UINT32_OR_8),
+    FeatureLevel.FL_1_0: dml.binary(dml.RANK_4, FLOAT, UINT32),
+    FeatureLevel.FL_2_0: dml.binary(dml.RANK_4, FLOAT, UINT32_OR_8),
+    FeatureLevel.FL_2_1: dml.binary(dml.RANK_4, UP_TO_32_BIT, UINT32_OR_8),
     **COMPARISON_SINCE_3_0,
 }
 
 
-@operator_function
-def element_wise_logical_equals(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
+def element_wise_logical_equals(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where `a == b`, 0 elsewhere.
 
     >>> element_wise_logical_equals(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, jnp.nan])).tolist()
     [0, 1, 0]
     """
-    a, b = operands(a=a, b=b)
+    a, b = calls.operands(a=a, b=b)
     return equal(a, b).astype(dtype)
 
 
@@ -97,14 +76,14 @@ class ElementWiseLogicalEqualsDesc(
     support = COMPARISON_SINCE_1_0
 
 
-@operator_function
-def element_wise_logical_greater_than(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
+def element_wise_logical_greater_than(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where `a > b`, 0 elsewhere.
 
     >>> element_wise_logical_greater_than(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
     [1, 0, 0]
     """
-    a, b = operands(a=a, b=b)
+    a, b = calls.operands(a=a, b=b)
     return greater(a, b).astype(dtype)
 
 
@@ -116,14 +95,14 @@ class ElementWiseLogicalGreaterThanDesc(
     support = COMPARISON_SINCE_1_0
 
 
-@operator_function
-def element_wise_logical_greater_than_or_equal(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
+def element_wise_logical_greater_than_or_equal(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where `a >= b`, 0 elsewhere.
 
     >>> element_wise_logical_greater_than_or_equal(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
     [1, 1, 0]
     """
-    a, b = operands(a=a, b=b)
+    a, b = calls.operands(a=a, b=b)
     return greater_equal(a, b).astype(dtype)
 
 
@@ -137,14 +116,14 @@ class ElementWiseLogicalGreaterThanOrEqualDesc(
     support = COMPARISON_SINCE_3_0
 
 
-@operator_function
-def element_wise_logical_less_than(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
+def element_wise_logical_less_than(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where `a < b`, 0 elsewhere.
 
     >>> element_wise_logical_less_than(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
     [1, 0, 0]
     """
-    a, b = operands(a=a, b=b)
+    a, b = calls.operands(a=a, b=b)
     return greater(b, a).astype(dtype)
 
 
@@ -156,14 +135,14 @@ class ElementWiseLogicalLessThanDesc(
     support = COMPARISON_SINCE_1_0
 
 
-@operator_function
-def element_wise_logical_less_than_or_equal(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
+def element_wise_logical_less_than_or_equal(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where `a <= b`, 0 elsewhere.
 
     >>> element_wise_logical_less_than_or_equal(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
     [1, 1, 0]
     """
-    a, b = operands(a=a, b=b)
+    a, b = calls.operands(a=a, b=b)
     return greater_equal(b, a).astype(dtype)
 
 
@@ -180,17 +159,21 @@ class ElementWiseLogicalLessThanOrEqualDesc(
 # Logical operators
 
 
-def _truth(table: Callable[[range, frozenset[DataType]], Table]) -> dict[FeatureLevel, Table]:
-    return {FL_1_0: table(RANK_4, UINT32), FL_2_0: table(RANK_4, UINT32_OR_8), FL_3_0: table(RANK_1_TO_8, UINT32_OR_8)}
+def _truth(table: Callable[[range, frozenset[DataType]], dml.Table]) -> dict[FeatureLevel, dml.Table]:
+    return dml.support(
+        FL_1_0=table(dml.RANK_4, UINT32),
+        FL_2_0=table(dml.RANK_4, UINT32_OR_8),
+        FL_3_0=table(dml.RANK_1_TO_8, UINT32_OR_8),
+    )
 
 
 def _truths(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
-    a, b = operands(a=a, b=b)
+    a, b = calls.operands(a=a, b=b)
     return is_nonzero(a), is_nonzero(b)
 
 
-@operator_function
-def element_wise_logical_and(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
+def element_wise_logical_and(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where both are not zero, 0 elsewhere.
 
     >>> element_wise_logical_and(jnp.array([5, 0, 2]), jnp.array([3, 4, 0])).tolist()
@@ -201,15 +184,15 @@ def element_wise_logical_and(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.u
 
 
 class ElementWiseLogicalAndDesc(
-    Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_AND", function=element_wise_logical_and
+    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_AND", function=element_wise_logical_and
 ):
     """`DML_ELEMENT_WISE_LOGICAL_AND_OPERATOR_DESC`, lowered to `element_wise_logical_and`."""
 
-    support = _truth(binary)
+    support = _truth(dml.binary)
 
 
-@operator_function
-def element_wise_logical_or(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
+def element_wise_logical_or(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where either is not zero, 0 elsewhere.
 
     >>> element_wise_logical_or(jnp.array([5, 0, 0]), jnp.array([3, 4, 0])).tolist()
@@ -219,14 +202,16 @@ def element_wise_logical_or(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.ui
     return (a_holds | b_holds).astype(dtype)
 
 
-class ElementWiseLogicalOrDesc(Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_OR", function=element_wise_logical_or):
+class ElementWiseLogicalOrDesc(
+    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_OR", function=element_wise_logical_or
+):
     """`DML_ELEMENT_WISE_LOGICAL_OR_OPERATOR_DESC`, lowered to `element_wise_logical_or`."""
 
-    support = _truth(binary)
+    support = _truth(dml.binary)
 
 
-@operator_function
-def element_wise_logical_xor(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
+def element_wise_logical_xor(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where one is, and the other is not, not zero, 0 elsewhere.
 
     >>> element_wise_logical_xor(jnp.array([5, 0, 0]), jnp.array([3, 4, 0])).tolist()
@@ -237,52 +222,54 @@ def element_wise_logical_xor(a: Operand, b: Operand, *, dtype: DTypeLike = jnp.u
 
 
 class ElementWiseLogicalXorDesc(
-    Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_XOR", function=element_wise_logical_xor
+    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_XOR", function=element_wise_logical_xor
 ):
     """`DML_ELEMENT_WISE_LOGICAL_XOR_OPERATOR_DESC`, lowered to `element_wise_logical_xor`."""
 
-    support = _truth(binary)
+    support = _truth(dml.binary)
 
 
-@operator_function
+@calls.operator_function(dtype=calls.DTYPE)
 def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where the element is zero, 0 elsewhere.
 
     >>> element_wise_logical_not(jnp.array([5, 0])).tolist()
     [0, 1]
     """
-    return (~is_nonzero(real_array("input", input))).astype(dtype)
+    return (~is_nonzero(calls.real_array("input", input))).astype(dtype)
 
 
-class ElementWiseLogicalNotDesc(Unary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_NOT", function=element_wise_logical_not):
+class ElementWiseLogicalNotDesc(
+    dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_NOT", function=element_wise_logical_not
+):
     """`DML_ELEMENT_WISE_LOGICAL_NOT_OPERATOR_DESC`, lowered to `element_wise_logical_not`."""
 
-    support = _truth(unary)
+    support = _truth(dml.unary)
 
 
 # Kinds of floats
 
 
-@operator_function
+@calls.operator_function(dtype=calls.DTYPE)
 def element_wise_is_nan(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """1 where the element is NaN, 0 elsewhere.
 
     >>> element_wise_is_nan(jnp.array([jnp.nan, jnp.inf, 0.0])).tolist()
     [1, 0, 0]
     """
-    return is_nan(float_array("input", input)).astype(dtype)
+    return is_nan(calls.float_array("input", input)).astype(dtype)
 
 
-class ElementWiseIsNanDesc(Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_NAN", function=element_wise_is_nan):
+class ElementWiseIsNanDesc(dml.Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_NAN", function=element_wise_is_nan):
     """`DML_ELEMENT_WISE_IS_NAN_OPERATOR_DESC`, lowered to `element_wise_is_nan`."""
 
-    support = {
-        FL_2_0: rows(RANK_4, input=FLOAT, output=UINT32_OR_8),
-        FL_3_0: rows(RANK_1_TO_8, input=FLOAT, output=UINT32_OR_8),
-    }
+    support = dml.support(
+        FL_2_0=dml.rows(dml.RANK_4, input=FLOAT, output=UINT32_OR_8),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, output=UINT32_OR_8),
+    )
 
 
-@operator_function
+@calls.operator_function(infinity_mode=calls.one_of(IsInfinityMode), dtype=calls.DTYPE)
 def element_wise_is_infinity(
     input: ArrayLike, *, infinity_mode: IsInfinityMode = IsInfinityMode.EITHER, dtype: DTypeLike = jnp.uint8
 ) -> Array:
@@ -291,7 +278,7 @@ def element_wise_is_infinity(
     >>> element_wise_is_infinity(jnp.array([-jnp.inf, jnp.nan, jnp.inf])).tolist()
     [1, 0, 1]
     """
-    input = float_array("input", input)
+    input = calls.float_array("input", input)
     wanted: dict[IsInfinityMode, Array] = {
         IsInfinityMode.EITHER: jnp.ones_like(input, bool),
         IsInfinityMode.POSITIVE: ~jnp.signbit(input),
@@ -300,54 +287,52 @@ def element_wise_is_infinity(
     return (is_infinite(input) & wanted[infinity_mode]).astype(dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ElementWiseIsInfinityDesc(
-    Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_INFINITY", function=element_wise_is_infinity
+    dml.Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_INFINITY", function=element_wise_is_infinity
 ):
     """`DML_ELEMENT_WISE_IS_INFINITY_OPERATOR_DESC`, lowered to `element_wise_is_infinity`."""
 
-    infinity_mode: InfinityMode
-    support = {
-        FL_2_1: rows(RANK_4, input=FLOAT, output=UINT8),
-        FL_3_0: rows(RANK_1_TO_8, input=FLOAT, output=UINT8),
-    }
+    infinity_mode: dml.InfinityMode
+    support = dml.support(
+        FL_2_1=dml.rows(dml.RANK_4, input=FLOAT, output=UINT8),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, output=UINT8),
+    )
 
 
 # Selection
 
 
-@operator_function
-def element_wise_if(condition: ArrayLike, a: Operand, b: Operand) -> Array:
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_if(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
     """The element of `a` where the condition is not zero, that of `b` elsewhere, with every bit.
 
     >>> element_wise_if(jnp.array([1, 0, 7]), jnp.array([1.0, 2.0, jnp.nan]), 9.0).tolist()
     [1.0, 9.0, nan]
     """
-    a, b = operands(a=a, b=b)
-    condition, a, b = broadcast(condition=real_array("condition", condition), a=a, b=b)
+    a, b = calls.operands(a=a, b=b)
+    condition, a, b = calls.broadcast(condition=calls.real_array("condition", condition), a=a, b=b)
     return selected(is_nonzero(condition), a, b)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElementWiseIfDesc(Operator, type="DML_OPERATOR_ELEMENT_WISE_IF", function=element_wise_if):
+class ElementWiseIfDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_IF", function=element_wise_if):
     """`DML_ELEMENT_WISE_IF_OPERATOR_DESC`, lowered to `element_wise_if`."""
 
-    condition: Input
-    a: Input
-    b: Input
-    output: Output
-    support = {
-        FL_2_0: rows(RANK_4, condition=UINT8, a=FLOAT16, b=FLOAT16, output=FLOAT16),  # so the page has it
-        FL_3_0: rows(RANK_1_TO_8, condition=UINT8, a=UP_TO_32_BIT, b=UP_TO_32_BIT, output=UP_TO_32_BIT),
-        FL_5_0: rows(RANK_1_TO_8, condition=UINT8, a=UP_TO_64_BIT, b=UP_TO_64_BIT, output=UP_TO_64_BIT),
-    }
+    condition: dml.Input
+    a: dml.Input
+    b: dml.Input
+    output: dml.Output
+    support = dml.support(
+        FL_2_0=dml.rows(dml.RANK_4, condition=UINT8, a=FLOAT16, b=FLOAT16, output=FLOAT16),  # so the page has it
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, condition=UINT8, a=UP_TO_32_BIT, b=UP_TO_32_BIT, output=UP_TO_32_BIT),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, condition=UINT8, a=UP_TO_64_BIT, b=UP_TO_64_BIT, output=UP_TO_64_BIT),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - ConditionTensor, ATensor, BTensor and OutputTensor have the same DimensionCount and Sizes.
         - ATensor, BTensor and OutputTensor have the same DataType.
         """
-        yield from same_rank(self, "condition", "a", "b", "output")
-        yield from same_sizes(self, "condition", "a", "b", "output")
-        yield from same_type(self, "a", "b", "output")
+        yield from dml.same_rank(self, "condition", "a", "b", "output")
+        yield from dml.same_sizes(self, "condition", "a", "b", "output")
+        yield from dml.same_type(self, "a", "b", "output")

@@ -5,7 +5,6 @@ that of FLOAT16 too, and in float64 where the input or a scale is of it; what de
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,38 +12,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
-from dmljax._errors import InvalidType
-from dmljax._exact import product, quotient
-from dmljax._function import (
-    Operand,
-    broadcast,
-    float_array,
-    integer_array,
-    number_array,
-    operands,
-    operator_function,
-)
-from dmljax._operator import (
-    FL_1_0,
-    FL_2_1,
-    FL_3_0,
-    FL_4_0,
-    FL_6_0,
-    FL_6_2,
-    RANK_1_TO_8,
-    RANK_4,
-    Input,
-    Operator,
-    OptionalInput,
-    Output,
-    Table,
-    rows,
-    same_rank,
-    same_sizes,
-    same_type,
-)
-from dmljax._tensor import braced
-from dmljax._types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, INTEGERS, UINT8, DataType, FeatureLevel, widened
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidType, Problem
+from dmljax.numerics.exact import product, quotient
+from dmljax.text import join_sizes
+from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, INTEGERS, UINT8, DataType, FeatureLevel, widened
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 ONLY_FLOAT32 = frozenset({FLOAT32})
@@ -58,17 +30,17 @@ def _quantized(
     The arguments' names, but for the value's, begin with `prefix`.
     """
     zero_name, scale_name = f"{prefix}_zero_point".strip("_"), f"{prefix}_scale".strip("_")
-    zero = None if zero_point is None else integer_array(zero_name, zero_point)
+    zero = None if zero_point is None else calls.integer_array(zero_name, zero_point)
     dtype = jnp.dtype(dtype or (default if zero is None else zero.dtype))
     if dtype not in INTEGERS or dtype.itemsize > 2:
-        raise InvalidType(f"the output must be of an integer type of 8 or 16 bits; got {dtype}")
+        raise InvalidType(Problem((), "the output must be of an integer type of 8 or 16 bits", dtype))
     zero = jnp.zeros((), dtype) if zero is None else zero
     if zero.dtype != dtype:
-        raise InvalidType(f"{zero_name} must be of {dtype}, as the output is; got {zero.dtype}")
-    divisor = float_array(scale_name, scale)
+        raise InvalidType(Problem(zero_name, f"must be of {dtype}, as the output is", zero.dtype))
+    divisor = calls.float_array(scale_name, scale)
     wide = np.promote_types(value.dtype, _type_of_scale(divisor))
     value, divisor = value.astype(wide), divisor.astype(wide)
-    value, divisor, zero = broadcast(**{"input": value, scale_name: divisor, zero_name: zero})
+    value, divisor, zero = calls.broadcast(**{"input": value, scale_name: divisor, zero_name: zero})
     steps = lax.round(quotient(value, divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
     steps = jnp.where(jnp.isnan(steps), jnp.zeros_like(steps), steps)
     # Further steps saturate whatever the zero point is.
@@ -83,11 +55,11 @@ def _dequantized(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: Ar
     The arguments' names begin with `prefix`.
     """
     given = {prefix or "input": input} | ({} if zero_point is None else {f"{prefix}_zero_point".strip("_"): zero_point})
-    quantized = operands(integer_array, **given)
+    quantized = calls.operands(calls.integer_array, **given)
     scale_name = f"{prefix}_scale".strip("_")
-    factor = float_array(scale_name, scale)
+    factor = calls.float_array(scale_name, scale)
     factor = factor.astype(_type_of_scale(factor))
-    number, *zero, factor = broadcast(**dict(zip(given, quantized, strict=True)), **{scale_name: factor})
+    number, *zero, factor = calls.broadcast(**dict(zip(given, quantized, strict=True)), **{scale_name: factor})
     return product(_distance(factor.dtype, number, *zero), factor)
 
 
@@ -106,31 +78,30 @@ def _distance(dtype: np.dtype[Any], number: Array, zero: Array | None = None) ->
     return jnp.where(is_above, distance, -distance)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scaled(Operator):
+class Scaled(dml.Operator):
     """What QUANTIZE_LINEAR and DEQUANTIZE_LINEAR share: a scale and a zero point for each element."""
 
-    input: Input
-    scale: Input
-    zero_point: OptionalInput = None
-    output: Output
+    input: dml.Input
+    scale: dml.Input
+    zero_point: dml.OptionalInput = None
+    output: dml.Output
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of both pages.
 
         - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
         - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
         """
-        yield from same_rank(self, "input", "scale", "zero_point", "output")
-        yield from same_sizes(self, "input", "scale", "zero_point", "output")
-        if self.zero_point is None and feature_level < FL_6_2:
-            yield f"ZeroPointTensor must be given below {FL_6_2}; got none"
+        yield from dml.same_rank(self, "input", "scale", "zero_point", "output")
+        yield from dml.same_sizes(self, "input", "scale", "zero_point", "output")
+        if self.zero_point is None and feature_level < FeatureLevel.FL_6_2:
+            yield Problem("ZeroPointTensor", f"must be given below {FeatureLevel.FL_6_2}", "none")
 
 
 # QUANTIZE_LINEAR
 
 
-@operator_function
+@calls.operator_function(dtype=calls.DTYPE)
 def element_wise_quantize_linear(
     input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None, *, dtype: DTypeLike | None = None
 ) -> Array:
@@ -141,15 +112,15 @@ def element_wise_quantize_linear(
     >>> element_wise_quantize_linear(jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")).tolist()
     [2, 5, 127]
     """
-    value = number_array("input", input)
+    value = calls.number_array("input", input)
     value = value.astype(np.float32 if value.dtype in INTEGERS else widened(value.dtype))
     return _quantized("", value, scale, zero_point, dtype, np.dtype(np.uint8))
 
 
 def _quantizing(
     ranks: range, input: frozenset[DataType], scale: frozenset[DataType], output: frozenset[DataType]
-) -> Table:
-    return rows(ranks, input=input, scale=scale, zero_point=output, output=output)
+) -> dml.Table:
+    return dml.rows(ranks, input=input, scale=scale, zero_point=output, output=output)
 
 
 class ElementWiseQuantizeLinearDesc(
@@ -157,14 +128,14 @@ class ElementWiseQuantizeLinearDesc(
 ):
     """`DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_quantize_linear`."""
 
-    support = {
-        FL_1_0: _quantizing(RANK_4, ONLY_FLOAT32, ONLY_FLOAT32, UINT8),
-        FL_2_1: _quantizing(RANK_4, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
-        FL_3_0: _quantizing(RANK_1_TO_8, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
-        FL_6_0: _quantizing(RANK_1_TO_8, FLOAT | {INT32}, FLOAT, INTEGER_8),
-    }
+    support = dml.support(
+        FL_1_0=_quantizing(dml.RANK_4, ONLY_FLOAT32, ONLY_FLOAT32, UINT8),
+        FL_2_1=_quantizing(dml.RANK_4, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
+        FL_3_0=_quantizing(dml.RANK_1_TO_8, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
+        FL_6_0=_quantizing(dml.RANK_1_TO_8, FLOAT | {INT32}, FLOAT, INTEGER_8),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
@@ -172,31 +143,31 @@ class ElementWiseQuantizeLinearDesc(
         - ZeroPointTensor and OutputTensor have the same DataType.
         - ScaleTensor.DataType is FLOAT32 where that of InputTensor is INT32, otherwise that of InputTensor.
         """
-        yield from super().broken_rules(feature_level)
-        yield from same_type(self, "zero_point", "output")
+        yield from super().page_rules(feature_level)
+        yield from dml.same_type(self, "zero_point", "output")
         wanted = FLOAT32 if self.input.data_type is INT32 else self.input.data_type
         if self.scale.data_type is not wanted:
             beside = f"beside InputTensor.DataType {self.input.data_type.name}"
-            yield f"ScaleTensor.DataType must be {wanted.name} {beside}; got {self.scale.data_type.name}"
+            yield Problem(("ScaleTensor", "DataType"), f"must be {wanted.name} {beside}", self.scale.data_type.name)
 
 
 # DEQUANTIZE_LINEAR
 
 
-@operator_function
-def element_wise_dequantize_linear(input: Operand, scale: ArrayLike, zero_point: Operand | None = None) -> Array:
+@calls.operator_function(input=calls.OPERAND, zero_point=calls.OPERAND)
+def element_wise_dequantize_linear(input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None) -> Array:
     """`(input - zero_point) * scale`, in the type of `scale`; the difference is exact. A Python number is a float32.
 
     >>> element_wise_dequantize_linear(jnp.array([0, 255], "uint8"), jnp.array(0.5), 128).tolist()
     [-64.0, 63.5]
     """
-    factor = float_array("scale", scale)
+    factor = calls.float_array("scale", scale)
     dtype = np.float32 if factor.weak_type else factor.dtype
     return _dequantized("", input, factor, zero_point).astype(dtype)
 
 
-def _dequantizing(ranks: range, input: frozenset[DataType], output: frozenset[DataType]) -> Table:
-    return rows(ranks, input=input, scale=output, zero_point=input, output=output)
+def _dequantizing(ranks: range, input: frozenset[DataType], output: frozenset[DataType]) -> dml.Table:
+    return dml.rows(ranks, input=input, scale=output, zero_point=input, output=output)
 
 
 class ElementWiseDequantizeLinearDesc(
@@ -204,14 +175,14 @@ class ElementWiseDequantizeLinearDesc(
 ):
     """`DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_dequantize_linear`."""
 
-    support = {
-        FL_1_0: _dequantizing(RANK_4, UINT8, ONLY_FLOAT32),
-        FL_2_1: _dequantizing(RANK_4, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
-        FL_3_0: _dequantizing(RANK_1_TO_8, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
-        FL_6_0: _dequantizing(RANK_1_TO_8, INTEGER_UP_TO_32_BIT, FLOAT),
-    }
+    support = dml.support(
+        FL_1_0=_dequantizing(dml.RANK_4, UINT8, ONLY_FLOAT32),
+        FL_2_1=_dequantizing(dml.RANK_4, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
+        FL_3_0=_dequantizing(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
+        FL_6_0=_dequantizing(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, FLOAT),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
@@ -219,15 +190,15 @@ class ElementWiseDequantizeLinearDesc(
         - InputTensor and ZeroPointTensor have the same DataType.
         - ScaleTensor and OutputTensor have the same DataType.
         """
-        yield from super().broken_rules(feature_level)
-        yield from same_type(self, "input", "zero_point")
-        yield from same_type(self, "scale", "output")
+        yield from super().page_rules(feature_level)
+        yield from dml.same_type(self, "input", "zero_point")
+        yield from dml.same_type(self, "scale", "output")
 
 
 # QUANTIZED_LINEAR_ADD
 
 
-@operator_function
+@calls.operator_function(dtype=calls.DTYPE)
 def element_wise_quantized_linear_add(
     a: ArrayLike,
     a_scale: ArrayLike,
@@ -252,29 +223,28 @@ def element_wise_quantized_linear_add(
     """
     left, right = _dequantized("a", a, a_scale, a_zero_point), _dequantized("b", b, b_scale, b_zero_point)
     wide = np.promote_types(left.dtype, right.dtype)
-    left, right = broadcast(a=left.astype(wide), b=right.astype(wide))
-    default = integer_array("a", a).dtype
+    left, right = calls.broadcast(a=left.astype(wide), b=right.astype(wide))
+    default = calls.integer_array("a", a).dtype
     return _quantized("output", left + right, output_scale, output_zero_point, dtype, default)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ElementWiseQuantizedLinearAddDesc(
-    Operator, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZED_LINEAR_ADD", function=element_wise_quantized_linear_add
+    dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZED_LINEAR_ADD", function=element_wise_quantized_linear_add
 ):
     """`DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC`, lowered to `element_wise_quantized_linear_add`."""
 
-    a: Input
-    a_scale: Input
-    a_zero_point: OptionalInput = None
-    b: Input
-    b_scale: Input
-    b_zero_point: OptionalInput = None
-    output_scale: Input
-    output_zero_point: OptionalInput = None
-    output: Output
-    support = {
-        FL_4_0: rows(
-            RANK_1_TO_8,
+    a: dml.Input
+    a_scale: dml.Input
+    a_zero_point: dml.OptionalInput = None
+    b: dml.Input
+    b_scale: dml.Input
+    b_zero_point: dml.OptionalInput = None
+    output_scale: dml.Input
+    output_zero_point: dml.OptionalInput = None
+    output: dml.Output
+    support = dml.support(
+        FL_4_0=dml.rows(
+            dml.RANK_1_TO_8,
             a=INTEGER_8,
             a_scale=ONLY_FLOAT32,
             a_zero_point=INTEGER_8,
@@ -285,9 +255,9 @@ class ElementWiseQuantizedLinearAddDesc(
             output_zero_point=INTEGER_8,
             output=INTEGER_8,
         )
-    }
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - All tensors have the same DimensionCount.
@@ -295,11 +265,11 @@ class ElementWiseQuantizedLinearAddDesc(
         - Scales and zero points have one element.
         - Each zero point has the DataType of its tensor: ATensor, BTensor or OutputTensor.
         """
-        yield from same_rank(self, *self.tensors())
+        yield from dml.same_rank(self, *self.tensors())
         # The page has no rule for it, but speaks of corresponding elements.
-        yield from same_sizes(self, "a", "b", "output")
+        yield from dml.same_sizes(self, "a", "b", "output")
         for field, tensor in self.tensors().items():
             if field not in ("a", "b", "output") and tensor.element_count > 1:
-                yield f"{self.member(field).name}.Sizes must be 1 each; got {braced(tensor.sizes)}"
+                yield Problem((self.member(field).name, "Sizes"), "must be 1 each", join_sizes(tensor.sizes))
         for field in ("a", "b", "output"):
-            yield from same_type(self, field, f"{field}_zero_point")
+            yield from dml.same_type(self, field, f"{field}_zero_point")

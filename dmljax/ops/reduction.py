@@ -2,40 +2,27 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmljax._axes import extreme_position
-from dmljax._errors import InvalidDesc, InvalidType
-from dmljax._function import Axes, is_symbolic, normal_axes, operator_function, real_array, require_rank
-from dmljax._operator import (
-    FL_3_0,
-    FL_4_1,
-    RANK_1_TO_8,
-    Direction,
-    Input,
-    Operator,
-    Output,
-    UintAxes,
-    distinct_axes,
-    rows,
-    same_rank,
-)
-from dmljax._tensor import braced
-from dmljax._types import INDEX, INTEGER_64, INTEGERS, UP_TO_32_BIT, AxisDirection, FeatureLevel
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics.along_axes import extreme_position
+from dmljax.numerics.sizes import is_symbolic
+from dmljax.text import join_sizes
+from dmljax.types import INDEX, INTEGER_64, INTEGERS, UP_TO_32_BIT, AxisDirection, FeatureLevel
 
 # ARGMAX and ARGMIN
 
 
-@operator_function
+@calls.operator_function(axes=calls.AXES, axis_direction=calls.one_of(AxisDirection), dtype=calls.DTYPE)
 def argmax(
     input: ArrayLike,
     *,
-    axes: Axes,
+    axes: calls.Axes,
     axis_direction: AxisDirection = AxisDirection.INCREASING,
     dtype: DTypeLike = jnp.uint32,
 ) -> Array:
@@ -50,11 +37,11 @@ def argmax(
     return _arg_reduce(input, axes, axis_direction, dtype, largest=True)
 
 
-@operator_function
+@calls.operator_function(axes=calls.AXES, axis_direction=calls.one_of(AxisDirection), dtype=calls.DTYPE)
 def argmin(
     input: ArrayLike,
     *,
-    axes: Axes,
+    axes: calls.Axes,
     axis_direction: AxisDirection = AxisDirection.INCREASING,
     dtype: DTypeLike = jnp.uint32,
 ) -> Array:
@@ -66,35 +53,36 @@ def argmin(
     return _arg_reduce(input, axes, axis_direction, dtype, largest=False)
 
 
-def _arg_reduce(input: ArrayLike, axes: Axes, direction: AxisDirection, dtype: DTypeLike, *, largest: bool) -> Array:
-    input, dtype = real_array("input", input), jnp.dtype(dtype)
+def _arg_reduce(
+    input: ArrayLike, axes: calls.Axes, direction: AxisDirection, dtype: DTypeLike, *, largest: bool
+) -> Array:
+    input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
     if dtype not in INTEGERS:
-        raise InvalidType(f"dtype must be an integer type; got {dtype}")
-    require_rank("input", input, 1)
-    axes = normal_axes("axes", axes, input.ndim)
+        raise InvalidType(Problem("dtype", "must be an integer type", dtype))
+    calls.require_rank("input", input, 1)
+    axes = calls.normal_axes("axes", axes, input.ndim)
     reduced = math.prod(input.shape[axis] for axis in axes)
     if reduced == 0:
-        raise InvalidDesc(f"input must have elements along axes {axes}; got shape {input.shape}")
+        raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
     last = np.iinfo(np.int32).max if is_symbolic(reduced) else reduced - 1  # what jax.export holds a size in, at least
     if last > np.iinfo(dtype).max:
-        raise InvalidDesc(f"dtype must hold indices up to {last}; got {dtype}")
+        raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
     return extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING).astype(dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ArgReduceDesc(Operator):
+class _ArgReduceDesc(dml.Operator):
     """What ARGMAX and ARGMIN share: all but the function."""
 
-    input: Input
-    output: Output
-    axes: UintAxes
-    axis_direction: Direction
-    support = {
-        FL_3_0: rows(RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX),
-        FL_4_1: rows(RANK_1_TO_8, input=UP_TO_32_BIT | INTEGER_64, output=INDEX),
-    }
+    input: dml.Input
+    output: dml.Output
+    axes: dml.UintAxes
+    axis_direction: dml.Direction
+    support = dml.support(
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT | INTEGER_64, output=INDEX),
+    )
 
-    def broken_rules(self, feature_level: FeatureLevel) -> Iterator[str]:
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
         - InputTensor and OutputTensor have the same DimensionCount.
@@ -102,15 +90,15 @@ class _ArgReduceDesc(Operator):
         - OutputTensor.Sizes are those of InputTensor, 1 along Axes.
         - OutputTensor.DataType holds every index that can come out.
         """
-        yield from same_rank(self, "input", "output")
-        yield from distinct_axes(self.axes, self.input.rank)
+        yield from dml.same_rank(self, "input", "output")
+        yield from dml.distinct_axes(self.axes, self.input.rank)
         sizes = tuple(1 if axis in self.axes else size for axis, size in enumerate(self.input.sizes))
         if self.input.rank == self.output.rank and self.output.sizes != sizes:
-            yield f"OutputTensor.Sizes must be {braced(sizes)}; got {braced(self.output.sizes)}"
+            yield Problem(("OutputTensor", "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(self.output.sizes))
         # The page is silent on an index that its type cannot hold; wrapping it would be wrong without a word.
         last = self.input.element_count // math.prod(sizes) - 1
         if self.output.data_type in INDEX and last > np.iinfo(self.output.dtype).max:
-            yield f"OutputTensor.DataType must hold indices up to {last}; got {self.output.data_type.name}"
+            yield Problem(("OutputTensor", "DataType"), f"must hold indices up to {last}", self.output.data_type.name)
 
 
 class ArgmaxDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMAX", function=argmax):

@@ -11,8 +11,7 @@ import numpy as np
 import oracles
 import pytest
 from helpers import FLOATS, INTEGERS, REALS, assert_same_bits, random_array, specials, units_off
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import dmljax
 from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, ScaleBias, TensorDesc
-from dmljax._families import Activation
+from dmljax.descriptors.bases import Activation
 
 FLOAT32, FLOAT16, INT32, INT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32, DataType.INT8
 NAN, INF, PI = math.nan, math.inf, math.pi

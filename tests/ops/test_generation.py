@@ -19,8 +19,7 @@ from helpers import (
     random_array,
     specials,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import DataType, InvalidDesc, InvalidType, Scalar, TensorDesc

@@ -23,8 +23,7 @@ from helpers import (
     random_indices,
     specials,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc

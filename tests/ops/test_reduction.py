@@ -8,8 +8,7 @@ import numpy as np
 import oracles
 import pytest
 from helpers import INTEGERS, REALS, X64, assert_same_bits, random_array, specials
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc

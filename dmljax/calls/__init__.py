@@ -1,0 +1,36 @@
+"""How operators are called: the decorator of their functions, arguments before `jax.jit`, and arrays inside it.
+
+Every family imports what it needs from here. Knows nothing of descriptors.
+"""
+
+from dmljax.calls.arguments import (
+    AXES as AXES,
+    DTYPE as DTYPE,
+    FLOAT_NUMBER as FLOAT_NUMBER,
+    FLOAT_SCALE_BIAS as FLOAT_SCALE_BIAS,
+    INTEGER as INTEGER,
+    LOWER_BOUND as LOWER_BOUND,
+    NUMBER as NUMBER,
+    OPERAND as OPERAND,
+    SCALE_BIAS as SCALE_BIAS,
+    SIZE as SIZE,
+    SIZES as SIZES,
+    TRUNCATED_NUMBER as TRUNCATED_NUMBER,
+    UPPER_BOUND as UPPER_BOUND,
+    WIDE_NUMBER as WIDE_NUMBER,
+    Axes as Axes,
+    one_of as one_of,
+)
+from dmljax.calls.arrays import (
+    broadcast as broadcast,
+    float_array as float_array,
+    integer_array as integer_array,
+    normal_axes as normal_axes,
+    normal_axis as normal_axis,
+    number_array as number_array,
+    of_floats as of_floats,
+    operands as operands,
+    real_array as real_array,
+    require_rank as require_rank,
+)
+from dmljax.calls.decorator import operator_function as operator_function

@@ -1,0 +1,281 @@
+"""Arguments of operator functions before `jax.jit`: each kind of argument, and how its values are checked.
+
+There are three sorts. An array is an ARRAY, or an OPERAND where it has the same type as the other operands. A number is
+brought into the type of the arrays, as a `Number` says. The others are static: known while tracing, and brought to one
+form first, because equal keys of the compilation cache must mean equal requests, and 1 equals `True` and `1.0`.
+
+The value of a JAX array is never looked at, so that JAX arrays are checked while tracing. Only the values of Python and
+NumPy are checked before each call.
+"""
+
+import enum
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.calls.arrays import require_real
+from dmljax.checks import array, integer, integers
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
+from dmljax.numerics.sizes import is_symbolic
+from dmljax.scalars import ScaleBias, exact, lower_bound, truncated, upper_bound
+from dmljax.text import show
+from dmljax.types import FLOATS, INTEGERS, HeaderEnum, widened, x64_enabled
+
+Axes = int | Sequence[int]
+
+# Arrays
+
+
+class ArrayKind(enum.Enum):
+    """What an array has to do with the other arrays of its call."""
+
+    ARRAY = enum.auto()
+    OPERAND = enum.auto()
+
+
+ARRAY = ArrayKind.ARRAY  # of a type of its own; parameters that are not declared otherwise
+OPERAND = ArrayKind.OPERAND  # of one type with the other operands; a Python number takes it, if that holds it exactly
+
+
+def as_array(where: Where, value: Any) -> Any:
+    """`value` as JAX takes it without loss: an array, or a Python number, which stays weakly typed."""
+    if is_number(value):
+        return value if isinstance(value, bool | float) else _fitting(where, value)
+    given = array(where, value)
+    require_real(where, given.dtype)
+    if given.dtype.itemsize < 8 or x64_enabled():
+        return given
+    require_32_bits(where, given)
+    return _narrowed(where, given)
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a Python number."""
+    return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
+
+
+def require_32_bits(where: Where, given: Any) -> None:
+    """Refuses a JAX array of 64-bit numbers where JAX has no 64-bit types."""
+    if isinstance(given, jax.Array) and given.dtype.itemsize == 8 and not x64_enabled():
+        raise Unsupported(Problem(where, "must be of at most 32 bits unless jax_enable_x64 is set", given.dtype))
+
+
+def _narrowed(where: Where, given: Any) -> np.ndarray[Any, Any]:
+    """NumPy's 64-bit numbers in 32 bits: floats rounded as JAX rounds them, integers exactly, where JAX would wrap."""
+    narrow = np.dtype(f"{given.dtype.kind}4")
+    if given.dtype in INTEGERS and given.size:
+        limits = np.iinfo(narrow)
+        for extreme in (given.min(), given.max()):
+            if not limits.min <= extreme <= limits.max:
+                raise InvalidDesc(Problem(where, f"must fit {narrow} unless jax_enable_x64 is set", extreme))
+    with np.errstate(over="ignore"):
+        narrowed: np.ndarray[Any, Any] = given.astype(narrow)
+        return narrowed
+
+
+def _fitting(where: Where, value: int) -> int:
+    default = np.iinfo(np.int64 if x64_enabled() else np.int32)
+    if not default.min <= value <= default.max:
+        raise InvalidDesc(Problem(where, f"must fit {default.dtype}", show(value)))
+    return value
+
+
+def in_one_type(operands: dict[str, Any], unchanged: Any) -> dict[str, Any]:
+    """Python numbers and weakly typed arrays in the type of the first operand that has its own."""
+    dtypes = [operand.dtype for operand in operands.values() if _has_own_type(operand)]
+    weak = {key: x for key, x in operands.items() if not (x is None or _has_own_type(x) or isinstance(x, unchanged))}
+    if not dtypes:
+        return {key: as_array(key, x) for key, x in weak.items()}
+    return {
+        key: in_dtype(key, x, dtypes[0]) if np.ndim(x) else as_scalar(key, x, dtypes[0], NUMBER, is_weak=False)
+        for key, x in weak.items()
+    }
+
+
+def _has_own_type(operand: Any) -> bool:
+    return hasattr(operand, "dtype") and not getattr(operand, "weak_type", False)
+
+
+# Numbers
+
+
+def _modulo(value: Any, dtype: np.dtype[Any]) -> Any:
+    return value.astype(dtype)
+
+
+def _within(value: Any, dtype: np.dtype[Any]) -> Any:
+    own, limits = jnp.iinfo(value.dtype), jnp.iinfo(dtype)
+    return jnp.clip(value, max(own.min, limits.min), min(own.max, limits.max)).astype(dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """How a number is brought into a type, which may be another one than that of the arrays."""
+
+    convert: Callable[[Any, Any], np.generic | None]
+    dtype: Callable[[Any], np.dtype[Any]] = np.dtype
+    is_scale_bias: bool = False  # two numbers
+    traced: Callable[[Any, np.dtype[Any]], Any] = _modulo  # a Python integer that is not known, as JAX itself takes it
+
+
+def _float_beside(dtype: Any) -> np.dtype[Any]:
+    wide = np.float64 if dtype.itemsize == 8 and x64_enabled() else np.float32
+    return np.dtype(wide)
+
+
+NUMBER = Number(exact)  # in the type of the arrays, exactly where that is an integer type
+TRUNCATED_NUMBER = Number(truncated)  # in the type of the arrays, without its fraction where that is an integer type
+LOWER_BOUND = Number(lower_bound, traced=_within)  # as TRUNCATED_NUMBER; below all integers of the type it is no bound
+UPPER_BOUND = Number(upper_bound, traced=_within)  # as TRUNCATED_NUMBER; above all integers of the type it is no bound
+FLOAT_NUMBER = Number(exact, _float_beside)  # a float of at least 32 bits, whatever the arrays are
+WIDE_NUMBER = Number(exact, widened)  # as NUMBER, but beside 16-bit floats a float of 32 bits
+SCALE_BIAS = Number(exact, widened, is_scale_bias=True)  # two of WIDE_NUMBER
+FLOAT_SCALE_BIAS = Number(exact, _float_beside, is_scale_bias=True)  # two of FLOAT_NUMBER
+
+
+def as_number(where: str, value: Any, kind: Number, dtype: Any, *, is_weak: bool) -> Any:
+    """A number, or the two of a ScaleBias, in the type that its kind has beside an array of `dtype`."""
+    if dtype is not None:
+        dtype = kind.dtype(dtype)
+    if not kind.is_scale_bias:
+        return as_scalar(where, value, dtype, kind, is_weak=is_weak)
+    if not isinstance(value, ScaleBias):
+        raise InvalidType(Problem(where, "must be a ScaleBias", show(value)))
+    numbers = zip(ScaleBias._fields, value, strict=True)
+    return ScaleBias(*(as_scalar((where, key), x, dtype, kind, is_weak=is_weak) for key, x in numbers))
+
+
+def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bool) -> Any:
+    """`value` in `dtype`, or in the type that JAX gives it where `dtype` is None.
+
+    The value of a Python or NumPy number is known, so that it can be checked. That of a JAX array is not looked at:
+    it has `dtype` already, or is a Python number that a transformation traced, which JAX rounds or takes modulo a type.
+    A Python number beside nothing, or beside what is weakly typed, stays so: a mask does not widen what it is added to.
+    """
+    if type(value) in (int, float):
+        is_minus_zero = value == 0 and math.copysign(1, value) < 0  # which equals 0 as a key
+        try:
+            return _converted(value, is_minus_zero, dtype, kind, is_weak, x64_enabled())
+        except DmlError as error:
+            error.move_inside(where)
+            raise
+    if isinstance(value, bool | int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        with inside(where):
+            return kind.convert(value, _default_dtype(value) if dtype is None else dtype)
+    value = as_array(where, value)
+    if value.ndim != 0:
+        raise InvalidDesc(Problem(where, "must be a scalar", f"shape {value.shape}"))
+    return value if dtype is None else in_dtype(where, value, dtype, kind)
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _converted(value: Any, is_minus_zero: bool, dtype: Any, kind: Number, is_weak: bool, x64: bool) -> Any:
+    """A Python number as `as_scalar` converts it; a program makes the same call of few numbers many times."""
+    default = _default_dtype(value)
+    converted = kind.convert(value, default if dtype is None else dtype)
+    return value if is_weak and converted is not None and converted.dtype == default else converted
+
+
+def in_dtype(where: Where, value: Any, dtype: Any, kind: Number = NUMBER) -> Any:
+    """An array whose numbers are not known in `dtype`: a type that holds them all, or the array is weakly typed."""
+    if value.dtype == dtype:
+        return value
+    is_weak = getattr(value, "weak_type", False)
+    if dtype in FLOATS and (is_weak or (value.dtype in FLOATS and value.dtype.itemsize < dtype.itemsize)):
+        return value.astype(dtype)
+    if dtype in INTEGERS and is_weak and value.dtype in INTEGERS:
+        return kind.traced(value, dtype)
+    rule = f"must be of {dtype}, or a Python number that is known while tracing"
+    raise InvalidType(Problem(where, rule, f"an array of {value.dtype}"))
+
+
+def _default_dtype(value: Any) -> np.dtype[Any]:
+    if isinstance(value, np.ndarray | np.generic):
+        return np.dtype(jax.dtypes.canonicalize_dtype(value.dtype))
+    if isinstance(value, bool):
+        return np.dtype(np.bool_)
+    if isinstance(value, int):
+        return np.dtype(np.int64 if x64_enabled() else np.int32)
+    return np.dtype(np.float64 if x64_enabled() else np.float32)
+
+
+# Static arguments
+
+Static = Callable[[Any, Any], Any]  # of the argument's name and value, its one form
+
+
+def _size(where: Where, value: Any) -> int:
+    return value if is_symbolic(value) else integer(where, value)
+
+
+def _sizes(where: Where, values: Any) -> tuple[int, ...]:
+    return integers(where, values, _size)
+
+
+def _axes(where: Where, values: Any) -> tuple[int, ...]:
+    if type(values) is int:
+        return (values,)
+    is_several = isinstance(values, Sequence) or np.ndim(values) > 0
+    return integers(where, values) if is_several else (integer(where, values),)
+
+
+def _dtype(where: Where, value: Any) -> np.dtype[Any]:
+    try:
+        if isinstance(value, jax.Array):
+            raise TypeError
+        dtype: np.dtype[Any] = jnp.dtype(value)
+    except (TypeError, ValueError):
+        raise InvalidType(Problem(where, "must be a dtype", show(value))) from None
+    require_real(where, dtype)
+    if value is int or value is float:  # Python's own types mean JAX's defaults
+        return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+    if dtype.itemsize > 4 and not x64_enabled():
+        raise Unsupported(Problem(where, "must be of at most 32 bits unless jax_enable_x64 is set", dtype))
+    return dtype
+
+
+def one_of(enumeration: type[HeaderEnum]) -> Static:
+    """A static argument that is a member of `enumeration`."""
+
+    def member(where: Where, value: Any) -> HeaderEnum:
+        if not isinstance(value, enumeration):
+            article = "an" if enumeration.__name__[0] in "AEIOU" else "a"
+            raise InvalidType(Problem(where, f"must be {article} {enumeration.__name__}", show(value)))
+        return value
+
+    return member
+
+
+INTEGER: Static = integer
+SIZE: Static = _size  # an integer, or the symbolic size of a dimension
+SIZES: Static = _sizes
+AXES: Static = _axes  # one integer or several, as a tuple
+DTYPE: Static = _dtype
+
+Kind = ArrayKind | Number | Static
+
+
+def in_their_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
+    """Arguments with operands in one type, and numbers in the type that `dtype` names or else the first array has.
+
+    What is an instance of `unchanged` stays as it is: JAX arrays, before they are traced.
+    """
+    operands = {key: given[key] for key, kind in kinds.items() if kind is OPERAND}
+    numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, Number)}
+    typed = in_one_type(operands, unchanged) if operands else {}
+    if numbers:
+        arrays = ((given | typed)[key] for key in kinds if key not in numbers)
+        first = next((value for value in arrays if value is not None), None)
+        dtype = given.get("dtype")
+        dtype = getattr(first, "dtype", None) if dtype is None else dtype
+        is_weak = dtype is None or getattr(first, "weak_type", False)
+        for key, kind in numbers.items():
+            if given[key] is not None and not isinstance(given[key], unchanged):
+                typed[key] = as_number(key, given[key], kind, dtype, is_weak=is_weak)
+    return given | typed

@@ -1,0 +1,102 @@
+"""Arrays inside the jitted call of an operator: types, ranks and axes checked, shapes broadcast."""
+
+from collections.abc import Callable, Sequence
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
+from dmljax.numerics.sharding import sharded_alike
+from dmljax.text import join_words, show
+from dmljax.types import FLOATS, INTEGERS, REALS, widened
+
+
+def require_real(where: Where, dtype: object) -> None:
+    """Refuses a dtype that operators do not compute with."""
+    if dtype not in REALS:
+        rule = "must be bool, an integer of 8 to 64 bits or a float of 16 to 64 bits"
+        raise InvalidType(Problem(where, rule, dtype))
+
+
+def real_array(where: Where, value: ArrayLike) -> Array:
+    """`value` as an array of bool, integers or floats."""
+    given = jnp.asarray(value)
+    require_real(where, given.dtype)
+    return given
+
+
+def integer_array(where: Where, value: ArrayLike) -> Array:
+    """`value` as an array of integers; bool is refused."""
+    given = real_array(where, value)
+    if given.dtype not in INTEGERS:
+        raise InvalidType(Problem(where, "must be of an integer type", given.dtype))
+    return given
+
+
+def float_array(where: Where, value: ArrayLike) -> Array:
+    """`value` as an array of floats."""
+    given = real_array(where, value)
+    if given.dtype not in FLOATS:
+        raise InvalidType(Problem(where, "must be of a floating type", given.dtype))
+    return given
+
+
+def number_array(where: Where, value: ArrayLike) -> Array:
+    """`value` as an array of integers or floats; bool is refused."""
+    given = real_array(where, value)
+    if given.dtype == bool:
+        raise InvalidType(Problem(where, "must be of an integer or floating type", "bool"))
+    return given
+
+
+def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:
+    """The `values` as arrays of one shape; they must be of one type."""
+    arrays = [convert(name, value) for name, value in values.items()]
+    for name, given in zip(values, arrays, strict=True):
+        if given.dtype != arrays[0].dtype:
+            rule = f"must be of {arrays[0].dtype}, as {next(iter(values))} is"
+            raise InvalidType(Problem(name, rule, given.dtype))
+    return broadcast(**dict(zip(values, arrays, strict=True)))
+
+
+def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: ArrayLike) -> Array:
+    """`function` of floats of one type and of numbers, computed in at least 32 bits and rounded once."""
+    floats = operands(float_array, **values)
+    dtype = floats[0].dtype
+    wide = widened(dtype)
+    return function(*(x.astype(wide) for x in floats), *(jnp.asarray(x, wide) for x in numbers)).astype(dtype)
+
+
+def broadcast(**arrays: Array) -> tuple[Array, ...]:
+    """The arrays broadcast to one shape by NumPy's rules."""
+    shapes = [given.shape for given in arrays.values()]
+    try:
+        shape = jnp.broadcast_shapes(*shapes)
+    except ValueError:
+        rule = f"{join_words(arrays)} must have shapes that broadcast"
+        raise InvalidDesc(Problem((), rule, join_words(shapes))) from None
+    return sharded_alike(*(jnp.broadcast_to(given, shape) for given in arrays.values()))
+
+
+def require_rank(where: Where, given: Array, lowest: int) -> None:
+    """Refuses an array of fewer than `lowest` dimensions."""
+    if given.ndim < lowest:
+        dimensions = "dimension" if lowest == 1 else "dimensions"
+        raise InvalidDesc(Problem(where, f"must have at least {lowest} {dimensions}", given.ndim))
+
+
+def normal_axis(where: Where, axis: int, rank: int) -> int:
+    """`axis` counted from the first dimension."""
+    if not -rank <= axis < rank:
+        raise InvalidDesc(Problem(where, f"must be in [{-rank}, {rank})", show(axis)))
+    return axis % rank
+
+
+def normal_axes(where: Where, axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """`axes` counted from the first dimension, in increasing order."""
+    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    normal = sorted(normal_axis(where, axis, rank) for axis in given)
+    if not normal or len(set(normal)) < len(normal):
+        raise InvalidDesc(Problem(where, "must name one or more different dimensions", given))
+    return tuple(normal)

@@ -1,0 +1,146 @@
+"""The decorator that makes a plain function of arrays an operator of the library."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar, get_args, overload
+
+import jax
+
+from dmljax.calls.arguments import (
+    ARRAY,
+    OPERAND,
+    Kind,
+    Number,
+    as_array,
+    in_their_types,
+    is_number,
+    require_32_bits,
+)
+from dmljax.errors import DmlError, InvalidType, Problem
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def operator_function(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def operator_function(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def operator_function(function: Any = None, /, **kinds: Any) -> Any:
+    """Makes a plain function of arrays an operator: an eager call is one dispatch of one compiled computation.
+
+    `kinds` says of which kind each argument is; one that it does not name is an array. Keyword-only arguments are
+    static. JAX arrays are checked while tracing, once for each combination of types and shapes, so that a call with
+    JAX arrays costs little more than one of a function under `jax.jit`.
+    """
+    if function is None:
+        return functools.partial(_operator_function, kinds=kinds)
+    return _operator_function(function, kinds)
+
+
+def _operator_function(function: Callable[..., R], kinds: dict[str, Kind]) -> Callable[..., R]:
+    called: _Call | None = None  # made at the first call: of a hundred operators, a program calls some
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal called
+        if called is None:
+            called = _Call(function, kinds)
+        try:
+            return called(args, kwargs)
+        except DmlError as error:
+            error.operator = function.__name__
+            raise
+
+    return call
+
+
+_MISSING: Any = object()  # the value of an argument that was not given and has no default
+_JAX_ARRAYS: set[type] = set()  # the types of JAX arrays seen so far, traced ones too: to look one up is quick
+
+
+class _Call:
+    """The calls of one operator: arguments are bound, brought to one form, and given to the jitted function."""
+
+    def __init__(self, function: Callable[..., Any], kinds: dict[str, Kind]) -> None:
+        self.signature = inspect.signature(function)
+        parameters = self.signature.parameters
+        arrays = [key for key, one in parameters.items() if one.kind is not one.KEYWORD_ONLY]
+        statics = [key for key in parameters if key not in arrays]
+        self.optional = {key for key, one in parameters.items() if type(None) in get_args(one.annotation)}
+        self.kinds: dict[str, Kind] = {key: kinds.get(key, ARRAY) for key in arrays}
+        self.converters: dict[str, Any] = {key: kinds[key] for key in statics}
+        self.places = {key: i for i, key in enumerate(arrays)}
+        self.static_places = {key: i for i, key in enumerate(statics)}
+        self.defaults = [_default(parameters[key]) for key in arrays]
+        self.static_defaults = tuple(self._static(key, _default(parameters[key])) for key in statics)
+        self.has_required_statics = _MISSING in self.static_defaults
+        self.compiled = jax.jit(self._traced(function), static_argnums=0)
+
+    def _traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(statics: tuple[Any, ...], *values: Any) -> Any:
+            given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
+            for key, value in given.items():
+                require_32_bits(key, value)
+            return function(**in_their_types(self.kinds, given))
+
+        traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module
+        return traced
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kwargs or self.has_required_statics or len(args) != len(self.defaults):
+            values, statics = self._bound(args, kwargs)
+        else:
+            values, statics = args, self.static_defaults
+        for value in values:
+            if type(value) not in _JAX_ARRAYS:
+                return self.compiled(statics, *self._in_one_form(values, statics))
+        return self.compiled(statics, *values)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The arrays and numbers in their order, and the static arguments in theirs."""
+        values, statics = [*args, *self.defaults[len(args) :]], list(self.static_defaults)
+        is_accepted = len(args) <= len(self.defaults)
+        for key, value in kwargs.items():
+            if key in self.static_places:
+                statics[self.static_places[key]] = self._static(key, value)
+            elif self.places.get(key, -1) >= len(args):
+                values[self.places[key]] = value
+            else:
+                is_accepted = False
+        if not is_accepted or any(value is _MISSING for value in (*values, *statics)):
+            raise _refusal(self.signature, args, kwargs)
+        return values, tuple(statics)
+
+    def _static(self, key: str, value: Any) -> Any:
+        is_default = value is _MISSING or (value is None and key in self.optional)
+        return value if is_default else self.converters[key](key, value)
+
+    def _in_one_form(self, values: Sequence[Any], statics: tuple[Any, ...]) -> list[Any]:
+        """Python's and NumPy's values as those that JAX takes without loss, in the types of the arrays beside them."""
+        given = dict(zip(self.places, values, strict=True))
+        for key, value in given.items():
+            kind = self.kinds[key]
+            waits = isinstance(kind, Number) or (kind is OPERAND and is_number(value))  # for the type of the others
+            is_absent = value is None and key in self.optional
+            if not is_absent and (value is None or not waits):
+                given[key] = as_array(key, value)
+            if isinstance(given[key], jax.Array):
+                _JAX_ARRAYS.add(type(given[key]))
+        static = dict(zip(self.static_places, statics, strict=True))
+        typed = in_their_types(self.kinds, given | static, unchanged=jax.Array)
+        return [typed[key] for key in self.places]
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    return _MISSING if parameter.default is parameter.empty else parameter.default
+
+
+def _refusal(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> InvalidType:
+    """The error that Python itself would raise for such arguments."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return InvalidType(Problem((), str(error)))
+    raise AssertionError("the signature accepts these arguments")  # pragma: no cover

@@ -1,0 +1,105 @@
+"""Arguments checked and brought to one form, or refused by name: integers, enumerators and arrays."""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, path_of
+from dmljax.text import did_you_mean, show
+from dmljax.types import HeaderEnum
+
+UINT_MAX = 2**32 - 1
+UINT64_MAX = 2**64 - 1
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+
+
+def element(where: Where, index: int) -> Path:
+    """The path of an element of what stands at `where`."""
+    return (*path_of(where), index)
+
+
+def integer(where: Where, value: Any) -> int:
+    """`value` as an int: a Python or NumPy integer, or any object with an index; bool is refused."""
+    if type(value) is int:
+        return value
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        known = " that is known while tracing" if isinstance(value, jax.core.Tracer) else ""
+        raise InvalidType(Problem(where, f"must be an integer{known}", show(value))) from None
+
+
+def integer_in(where: Where, value: Any, lowest: int, highest: int) -> int:
+    """`value` as an int in [lowest, highest]."""
+    whole = integer(where, value)
+    if not lowest <= whole <= highest:
+        raise InvalidDesc(Problem(where, f"must be in [{lowest}, {highest}]", show(whole)))
+    return whole
+
+
+def integers(where: Where, values: Any, convert: Callable[[Where, Any], int] = integer) -> tuple[int, ...]:
+    """A sequence or an array of one dimension as a tuple of ints."""
+    return tuple(convert(element(where, i), value) for i, value in enumerate(sequence(where, values, "integers")))
+
+
+def sequence(where: Where, values: Any, of: str) -> Any:
+    """`values`, if they are a sequence or an array of one dimension."""
+    is_sequence = isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray)
+    if not is_sequence and not (isinstance(values, np.ndarray) and values.ndim == 1):
+        raise InvalidType(Problem(where, f"must be a sequence of {of}", show(values)))
+    return values
+
+
+def integers_in(where: Where, values: Any, lowest: int, highest: int) -> tuple[int, ...]:
+    """`values` as a tuple of ints in [lowest, highest]."""
+    return integers(where, values, lambda place, value: integer_in(place, value, lowest, highest))
+
+
+def uints(where: Where, values: Any) -> tuple[int, ...]:
+    """`values` as a tuple of UINTs."""
+    return integers_in(where, values, 0, UINT_MAX)
+
+
+def boolean(where: Where, value: Any) -> bool:
+    """`value`, if it is True or False, of Python or NumPy."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidType(Problem(where, "must be true or false", show(value)))
+    return bool(value)
+
+
+def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
+    """`value` as a member of `enumeration`: one of its members, or a member's number or name."""
+    is_foreign = isinstance(value, HeaderEnum) and not isinstance(value, enumeration)
+    if isinstance(value, str | int) and not isinstance(value, bool) and not is_foreign:
+        try:
+            return enumeration(value)  # type: ignore[arg-type]  # its _missing_ finds names
+        except ValueError:
+            pass
+    names = enumeration.__members__
+    hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
+    raise InvalidDesc(Problem(where, f"must be one of {', '.join(names)}", show(value) + hint))
+
+
+def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
+    """`value`, if it is a JAX or NumPy array or converts itself to a JAX array, in the machine's byte order."""
+    if not isinstance(value, jax.Array) and hasattr(type(value), "__jax_array__"):
+        value = value.__jax_array__()
+    if not isinstance(value, jax.Array | np.ndarray | np.generic):
+        raise InvalidType(Problem(where, "must be a JAX or NumPy array", type(value).__name__))
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidType(Problem(where, "must be an array without a mask", "MaskedArray"))
+    if isinstance(value, jax.Array):
+        return value
+    native = np.asarray(value)
+    return native if native.dtype.isnative else native.astype(native.dtype.newbyteorder("="))
+
+
+def set_fields(frozen: object, **fields: Any) -> None:
+    """Sets fields of a frozen dataclass, for use in its own `__init__` or `__post_init__`."""
+    for name, value in fields.items():
+        object.__setattr__(frozen, name, value)

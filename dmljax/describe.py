@@ -1,0 +1,258 @@
+"""What dmljax knows of its operators, as text, Markdown and JSON: for the command line and the documentation."""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import dmljax
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
+from dmljax.descriptors.json_form import to_json
+from dmljax.descriptors.tables import Table
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.examples import examples_of, shown_example
+from dmljax.scalars import Scalar, ScaleBias
+from dmljax.tensor import TensorDesc
+from dmljax.text import did_you_mean
+from dmljax.types import LATEST, FeatureLevel, HeaderEnum
+
+OPERATOR_COUNT = 177  # of DML_FEATURE_LEVEL_6_4
+
+
+def find_operator(name: str) -> type[Operator]:
+    """The operator with that name: its type, with or without prefix and in any case, or that of its desc."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Desc")) if name.endswith("Desc") else name
+    wanted = plain.upper().replace("-", "_").removeprefix(OPERATOR_PREFIX)
+    if OPERATOR_PREFIX + wanted in OPERATORS:
+        return OPERATORS[OPERATOR_PREFIX + wanted]
+    hint = did_you_mean(wanted, (known.short_name for known in OPERATORS.values()))
+    raise InvalidDesc(Problem((), "the operator must be one that `dmljax ops` lists", f"{name!r}{hint}"))
+
+
+def function_name(operator: type[Operator]) -> str:
+    """The name of the operator's function in dmljax."""
+    return operator.short_name.lower()
+
+
+# All operators
+
+
+def summaries() -> list[dict[str, Any]]:
+    """A summary of each operator: its level, and what the tensors of its newest support table may be."""
+    return [
+        {
+            "operator": operator.type,
+            "function": f"dmljax.{function_name(operator)}",
+            "feature_level": str(min(operator.support)),
+            "tensors": _cells(operator, operator.support[max(operator.support)]),
+        }
+        for _, operator in sorted(OPERATORS.items())
+    ]
+
+
+def _cells(operator: type[Operator], table: Table) -> dict[str, dict[str, Any]]:
+    return {
+        operator.member(field).name: {
+            "dimension_counts": [cell.ranks[0], cell.ranks[-1]],
+            "data_types": cell.data_type_names,
+        }
+        for field, cell in table.items()
+    }
+
+
+def coverage() -> str:
+    """How many of the operators there are."""
+    return f"{len(OPERATORS)} of the {OPERATOR_COUNT} operators of {LATEST}"
+
+
+OPERATORS_HEAD = ("operator", "level", "tensors", "ranks", "data types")
+
+
+def operator_rows() -> Iterator[tuple[str, ...]]:
+    """The rows of the table of operators: one for all tensors that may be the same."""
+    for summary in summaries():
+        alike: dict[tuple[str, str], list[str]] = {}
+        for tensor, cell in summary["tensors"].items():
+            alike.setdefault(_cell_texts(cell), []).append(tensor.removesuffix("Tensor"))
+        names = [summary["operator"].removeprefix(OPERATOR_PREFIX), _level(summary["feature_level"])]
+        for (ranks, data_types), tensors in alike.items():
+            first, *others = textwrap.wrap(", ".join(tensors), 24)
+            yield (*names, first, ranks, data_types)
+            yield from (("", "", more, "", "") for more in others)
+            names = ["", ""]
+
+
+def _cell_texts(cell: Mapping[str, Any]) -> tuple[str, str]:
+    lowest, highest = cell["dimension_counts"]
+    return str(lowest) if lowest == highest else f"{lowest}-{highest}", _data_types_text(cell["data_types"])
+
+
+def _data_types_text(names: Iterable[str]) -> str:
+    """Data types by their kind: `FLOAT16/32 INT8/16/32`."""
+    widths: dict[str, list[int]] = {"FLOAT": [], "INT": [], "UINT": []}
+    for name in names:
+        kind = name.rstrip("0123456789")
+        widths[kind].append(int(name.removeprefix(kind)))
+    return " ".join(kind + "/".join(map(str, sorted(bits))) for kind, bits in widths.items() if bits)
+
+
+def _level(spelled: str) -> str:
+    return spelled.removeprefix(FeatureLevel.prefix)
+
+
+# One operator
+
+
+def explanation(operator: type[Operator]) -> dict[str, Any]:
+    """Everything about an operator that a program can use."""
+    return {
+        "operator": operator.type,
+        "function": f"dmljax.{function_name(operator)}",
+        "signature": signature(operator),
+        "documentation": inspect.getdoc(getattr(dmljax, function_name(operator))),
+        "desc": f"dmljax.{operator.__name__}",
+        "members": [
+            {
+                "name": member.name,
+                "field": member.field,
+                "kind": member.kind.description,
+                "optional": member.is_optional,
+            }
+            for member in operator.members()
+        ],
+        "support": {str(level): _cells(operator, table) for level, table in sorted(operator.support.items())},
+        "rules": rules(operator),
+        "examples": [
+            {
+                "title": example.title,
+                "desc": to_json(example.desc)["Desc"],
+                "inputs": {key: array.tolist() for key, array in example.arrays(of_inputs=True).items()},
+                "outputs": {key: array.tolist() for key, array in example.arrays(of_inputs=False).items()},
+            }
+            for example in examples_of(operator)
+        ],
+    }
+
+
+def member_rows(operator: type[Operator]) -> list[tuple[str, str, str]]:
+    """Each member with its field and what it can be."""
+    return [
+        (member.name, member.field, member.kind.description + (", optional" if member.is_optional else ""))
+        for member in operator.members()
+    ]
+
+
+def signature(operator: type[Operator]) -> str:
+    """The call of the operator's function, without the types."""
+    parameters = [
+        parameter.replace(annotation=parameter.empty)
+        for parameter in inspect.signature(getattr(dmljax, function_name(operator))).parameters.values()
+    ]
+    call = f"dmljax.{function_name(operator)}{inspect.Signature(parameters)}"
+    return re.sub(r"<class 'jax\.numpy\.(\w+)'>", r"jnp.\1", call)
+
+
+def rules(operator: type[Operator]) -> list[str]:
+    """The rules of the operator's page, beside its support tables, as `page_rules` lists them."""
+    listed = inspect.getdoc(operator.page_rules) or ""
+    return [" ".join(rule.split()) for rule in re.split(r"^- ", listed, flags=re.MULTILINE)[1:]]
+
+
+def explained(operator: type[Operator], width: int) -> str:
+    """An operator for a reader: what it computes, its members, rules and support tables, and an example."""
+    known = explanation(operator)
+    members = [(name, f"{field}=", kind) for name, field, kind in member_rows(operator)]
+    support = [
+        (_level(level) if first else "", tensor, *_cell_texts(cell))
+        for level, cells in known["support"].items()
+        for first, (tensor, cell) in zip([True, *[False] * len(cells)], cells.items(), strict=False)
+    ]
+    rule_lines = [
+        line
+        for rule in known["rules"]
+        for line in textwrap.wrap(rule, width, initial_indent="  - ", subsequent_indent="    ")
+    ]
+    example = examples_of(operator)[0]
+    return "\n".join(
+        [
+            known["operator"],
+            "",
+            *textwrap.wrap(known["signature"], width, subsequent_indent="    "),
+            *_wrapped(known["documentation"], width),
+            known["desc"],
+            *table(members, indent="    "),
+            "",
+            "Rules",
+            *rule_lines,
+            "",
+            "Support",
+            *table(support, ("level", "tensor", "ranks", "data types"), indent="  "),
+            "",
+            "An example",
+            *shown_example(example, example.computed()),
+        ]
+    )
+
+
+def desc_example(operator: type[Operator]) -> list[str]:
+    """A session that computes the operator's first example by its descriptor, as one would type it."""
+    example = examples_of(operator)[0]
+    values = [(member.field, getattr(example.desc, member.field)) for member in operator.members()]
+    members = [f"...     {field}={_source(value)}," for field, value in values if value is not None]
+    arrays = example.arrays(of_inputs=True)
+    inputs = [f"{field}=np.array({_listed(array)}, dtype={array.dtype.name!r})" for field, array in arrays.items()]
+    call = (
+        [">>> print(compute())"]
+        if not inputs
+        else [">>> print(compute(", *(f"...     {one}," for one in inputs), "... ))"]
+    )
+    lines = [f">>> desc = dmljax.{operator.__name__}(", *members, "... )", ">>> compute = dmljax.lower(desc)", *call]
+    return [*(line.replace("'", '"') for line in lines), *str(dmljax.lower(example.desc)(**arrays)).splitlines()]
+
+
+def _listed(array: Any) -> str:
+    return re.sub(r"\b(inf|nan)\b", r"np.\1", str(array.tolist()))
+
+
+def _source(value: Any) -> str:
+    match value:
+        case TensorDesc():
+            return f"dmljax.TensorDesc({value.data_type.name!r}, {value.sizes})"
+        case Scalar():
+            return repr(value.item.item())
+        case ScaleBias():
+            return f"dmljax.ScaleBias({', '.join(map(_source, value))})"
+        case Operator():
+            values = [(member.field, getattr(value, member.field)) for member in value.members()]
+            given = ", ".join(f"{field}={_source(one)}" for field, one in values if one is not None)
+            return f"dmljax.{type(value).__name__}({given})"
+        case HeaderEnum():
+            return f"dmljax.{value!r}"
+    return repr(value)
+
+
+def _wrapped(documentation: str, width: int) -> Iterator[str]:
+    """A docstring's paragraphs in lines of that width, its examples as they are."""
+    for paragraph in documentation.split("\n\n"):
+        is_example = paragraph.lstrip().startswith(">>>")
+        lines = paragraph.splitlines() if is_example else textwrap.wrap(paragraph, width - 4)
+        yield from [*(f"    {line}" for line in lines), ""]
+
+
+# Tables
+
+
+def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...] | None = None, *, indent: str = "") -> list[str]:
+    """Rows in columns that are as wide as they need to be."""
+    cells = [head, *rows] if head else list(rows)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    ]
+    return [lines[0], indent + "  ".join("-" * width for width in widths), *lines[1:]] if head else lines
+
+
+def markdown_table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...]) -> list[str]:
+    """Rows as a table of Markdown."""
+    return [f"| {' | '.join(row)} |" for row in (head, tuple("---" for _ in head), *rows)]

@@ -1,0 +1,238 @@
+"""The base of all descriptors, and the registry of those that have a type."""
+
+import dataclasses
+import inspect
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, dataclass_transform, get_args
+
+from jax.export import register_namedtuple_serialization
+
+from dmljax.checks import set_fields
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Tensor
+from dmljax.descriptors.tables import Table
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, together, within
+from dmljax.scalars import Scalar, ScaleBias
+from dmljax.tensor import TensorDesc
+from dmljax.text import did_you_mean
+from dmljax.types import DataType, FeatureLevel
+
+OPERATOR_PREFIX = "DML_OPERATOR_"
+OPERATORS: "dict[str, type[Operator]]" = {}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a desc: its Python field, its name in directml.h, and what it can be."""
+
+    field: str
+    name: str
+    kind: Kind
+    is_optional: bool
+
+    @property
+    def tensor_kind(self) -> Tensor | None:
+        """The kind of its tensors, if it is a tensor or an array of tensors."""
+        kind = self.kind.of if isinstance(self.kind, Array) else self.kind
+        return kind if isinstance(kind, Tensor) else None
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor of a desc: a member, or an element of a member that is an array of tensors."""
+
+    member: Member
+    index: int | None
+    tensor: TensorDesc
+
+    @property
+    def key(self) -> str:
+        """Its place in Python: `input`, `inputs[0]`."""
+        return self.member.field if self.index is None else f"{self.member.field}[{self.index}]"
+
+    @property
+    def path(self) -> Path:
+        """Its place in directml.h: `InputTensor`, `InputTensors[0]`."""
+        return (self.member.name,) if self.index is None else (self.member.name, self.index)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Operator:
+    """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
+
+    A subclass names its type, annotates its members in the header's order, copies its page's support tables, and yields
+    a problem for each documented rule that it breaks. Its `function` is called with its members by name; where that
+    takes something else, the subclass has `attributes` of its own, where the sizes differ, a `compute`.
+
+    >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
+    ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
+    """
+
+    type: ClassVar[str]
+    short_name: ClassVar[str]  # the type without its prefix, as pages and formats abridge it
+    support: ClassVar[Mapping[FeatureLevel, Table]]
+    function: ClassVar[Callable[..., Any]]
+    Outputs: ClassVar[Any] = None  # the named tuple of the outputs, where an operator has several
+    _members: ClassVar[tuple[Member, ...]] = ()
+
+    def __init_subclass__(cls, type: str | None = None, function: Callable[..., Any] | None = None) -> None:
+        # All that a dataclass would generate is written once, below: to generate it costs a millisecond for each class.
+        dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=True)(cls)
+        cls._members = tuple(map(_member, dataclasses.fields(cls)))  # type: ignore[arg-type]  # it is a dataclass now
+        if function is not None:
+            cls.function = staticmethod(function)
+        if type is not None:
+            cls.type, cls.short_name = type, type.removeprefix(OPERATOR_PREFIX)
+            _register(cls)
+
+    def __init__(self, **values: Any) -> None:
+        with within(self.type):
+            self._refuse_unknown(values)
+            data_type = None
+            for member in self._members:
+                value = values.get(member.field, getattr(type(self), member.field, None))
+                if value is None and not member.is_optional and member.field not in values:
+                    raise InvalidType(Problem(member.name, "must be given", "none"))
+                if not (value is None and member.is_optional):
+                    value = member.kind.coerce(member.name, value, data_type)
+                set_fields(self, **{member.field: value})
+                data_type = value if isinstance(value, DataType) else data_type
+            for problem in self._differing_lengths():
+                raise InvalidDesc(problem)
+
+    def _refuse_unknown(self, values: Mapping[str, Any]) -> None:
+        fields = [member.field for member in self._members]
+        for key in values:
+            if key not in fields:
+                given = f"{key}={did_you_mean(key, fields)}"
+                raise InvalidType(Problem((), f"the members must be among {', '.join(fields)}", given))
+
+    def _differing_lengths(self) -> Iterator[Problem]:
+        """Arrays that one member counts have one length."""
+        lengths: dict[str, dict[str, int]] = {}
+        for member in self._members:
+            value = getattr(self, member.field)
+            if member.kind.count is not None and value is not None:
+                lengths.setdefault(member.kind.count, {})[member.name] = len(value)
+        for count, by_name in lengths.items():
+            if len(set(by_name.values())) > 1:
+                paths = [(name,) for name in by_name]
+                yield together(paths, f"must have the same length, {count}", list(by_name.values()))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, member.field) for member in self._members)
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._values()))
+
+    def __repr__(self) -> str:
+        values = zip(self._members, self._values(), strict=True)
+        return f"{type(self).__name__}({', '.join(f'{member.field}={value!r}' for member, value in values)})"
+
+    @classmethod
+    def members(cls) -> tuple[Member, ...]:
+        """The members in the header's order, counts of arrays left out."""
+        return cls._members
+
+    @classmethod
+    def member(cls, field: str) -> Member:
+        """The member that `field` mirrors."""
+        return next(member for member in cls._members if member.field == field)
+
+    @classmethod
+    def json_fields(cls) -> tuple[str, ...]:
+        """The names that JSON may give: the members, and the counts of those that are arrays."""
+        counts = dict.fromkeys(member.kind.count for member in cls._members if member.kind.count is not None)
+        return (*(member.name for member in cls._members), *counts)
+
+    def leaves(self, *, is_input: bool | None = None) -> tuple[Leaf, ...]:
+        """The tensors that are present in the header's order: all of them, or the inputs or outputs alone."""
+        found: list[Leaf] = []
+        for member in self._members:
+            kind, value = member.tensor_kind, getattr(self, member.field)
+            if kind is None or value is None or is_input not in (None, kind.is_input):
+                continue
+            if isinstance(value, tuple):
+                found.extend(Leaf(member, i, tensor) for i, tensor in enumerate(value))
+            else:
+                found.append(Leaf(member, None, value))
+        return tuple(found)
+
+    def tensors(self, *, is_input: bool | None = None) -> dict[str, TensorDesc]:
+        """The tensors that are present by their keys, `input` or `inputs[0]`; see `leaves`."""
+        return {leaf.key: leaf.tensor for leaf in self.leaves(is_input=is_input)}
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """A problem for each rule of the operator's page that this desc breaks."""
+        raise NotImplementedError
+
+    def attributes(self) -> dict[str, Any]:
+        """What the function takes beside arrays: members that are no tensors, the type and the sizes of the output.
+
+        Scalars are numbers of their type, so that the member which tells it is left out.
+        """
+        members = [member for member in self._members if member.tensor_kind is None]
+        given = {member.field: _number(getattr(self, member.field)) for member in members if member.kind != SCALAR_TYPE}
+        output = getattr(self, "output", None)
+        of_output = {} if output is None else {"dtype": output.dtype, "output_sizes": output.sizes}
+        taken = inspect.signature(self.function).parameters
+        return given | {name: value for name, value in of_output.items() if name in taken}
+
+    def compute(self, **inputs: Any) -> Any:
+        """The outputs, computed from arrays with the sizes and types of the inputs that are present.
+
+        An array of tensors is given as a sequence.
+        """
+        absent = {member.field: None for member in self._members if member.tensor_kind and member.tensor_kind.is_input}
+        return self.function(**absent | inputs, **self.attributes())
+
+
+def _register(operator: type[Operator]) -> None:
+    if operator.type in OPERATORS:
+        raise ValueError(
+            f"{operator.type} must be registered once; got {operator!r} after {OPERATORS[operator.type]!r}"
+        )
+    OPERATORS[operator.type] = operator
+    outputs = [member.field for member in operator.members() if member.tensor_kind and not member.tensor_kind.is_input]
+    if len(outputs) > 1:
+        name = f"{operator.__name__}.Outputs"
+        operator.Outputs = namedtuple("Outputs", outputs, module="dmljax")  # type: ignore[misc]
+        operator.Outputs.__qualname__ = name
+        register_namedtuple_serialization(operator.Outputs, serialized_name=f"dmljax.{name}")
+
+
+def _member(field: "dataclasses.Field[Any]") -> Member:
+    """The member that an annotation declares: `Annotated[its type, its kind]`."""
+    own_type, kind = field.type.__origin__, field.type.__metadata__[0]  # type: ignore[union-attr]
+    return Member(
+        field.name, kind.header_name or _header_name(field.name, kind), kind, type(None) in get_args(own_type)
+    )
+
+
+def _header_name(field: str, kind: Kind) -> str:
+    name = "".join(word.capitalize() for word in field.split("_"))
+    if isinstance(kind, Tensor):
+        return f"{name}Tensor"
+    is_tensors = isinstance(kind, Array) and isinstance(kind.of, Tensor) and not name.endswith("Tensors")
+    return f"{name.removesuffix('s')}Tensors" if is_tensors else name
+
+
+def _number(value: Any) -> Any:
+    match value:
+        case Scalar():
+            return value.item
+        case ScaleBias():
+            return ScaleBias(*map(_number, value))
+        case tuple():
+            return tuple(map(_number, value))
+    return value

@@ -1,0 +1,152 @@
+"""Bases of descriptors that share their members, and the tables and rules that go with them."""
+
+from collections.abc import Iterator
+
+from dmljax.descriptors.base import Operator
+from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
+from dmljax.descriptors.rules import alike, same_rank, same_sizes, scale_bias_rules
+from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, Table, rows, support
+from dmljax.errors import Path, Problem
+from dmljax.types import FLOAT, DataType, FeatureLevel
+
+# One input
+
+
+def unary(ranks: range, data_types: frozenset[DataType]) -> Table:
+    """A support table that gives the input and the output the same cell."""
+    return rows(ranks, input=data_types, output=data_types)
+
+
+FLOAT_SINCE_1_0 = support(FL_1_0=unary(RANK_4, FLOAT), FL_3_0=unary(RANK_1_TO_8, FLOAT))
+FLOAT_SINCE_2_0 = support(FL_2_0=unary(RANK_4, FLOAT), FL_3_0=unary(RANK_1_TO_8, FLOAT))
+ACTIVATION_SINCE_1_0 = support(
+    FL_1_0=unary(RANK_4, FLOAT), FL_2_0=unary(RANK_4_TO_5, FLOAT), FL_3_0=unary(RANK_1_TO_8, FLOAT)
+)
+
+
+class Unary(Operator):
+    """InputTensor and OutputTensor, of one type and size."""
+
+    input: Input
+    output: Output
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        yield from alike(self, "input", "output")
+
+
+class ScaledUnary(Unary):
+    """As `Unary`, with a ScaleBias that the input goes through first."""
+
+    scale_bias: OptionalScaleBias = None
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
+        """
+        yield from super().page_rules(feature_level)
+        yield from scale_bias_rules(self)
+
+
+class Predicate(Unary):
+    """As `Unary`, but OutputTensor has a type of its own."""
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DimensionCount and Sizes.
+        """
+        yield from same_rank(self, "input", "output")
+        yield from same_sizes(self, "input", "output")
+
+
+class Gradient(Operator):
+    """The gradient of an operator with one input, of which it takes the input too."""
+
+    input: Input
+    input_gradient: Input
+    output_gradient: Output
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
+        """
+        yield from alike(self, "input", "input_gradient", "output_gradient")
+
+
+def gradient(ranks: range, data_types: frozenset[DataType]) -> Table:
+    """A support table that gives the tensors of a `Gradient` the same cell."""
+    return rows(ranks, input=data_types, input_gradient=data_types, output_gradient=data_types)
+
+
+# Two inputs
+
+
+def binary(ranks: range, data_types: frozenset[DataType], output: frozenset[DataType] | None = None) -> Table:
+    """A support table that gives ATensor and BTensor the same cell, and OutputTensor, too, unless it has its own."""
+    return rows(ranks, a=data_types, b=data_types, output=output or data_types)
+
+
+class Binary(Operator):
+    """ATensor, BTensor and OutputTensor, of one type and size."""
+
+    a: Input
+    b: Input
+    output: Output
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - ATensor, BTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        yield from alike(self, "a", "b", "output")
+
+
+# Activations that other operators take
+
+
+class Activation(Operator):
+    """An activation that can be fused into another operator, whose tensors it then works on: it has none itself."""
+
+    input: OptionalInput = None
+    output: OptionalOutput = None
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        for field in ("input", "output"):
+            if getattr(self, field) is None:
+                yield Problem(self.member(field).name, "must be given, unless the activation is fused", "none")
+        yield from alike(self, "input", "output")
+        yield from self.attribute_rules(feature_level)
+
+    def attribute_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """Of those rules the ones that hold for a fused activation, too."""
+        return iter(())
+
+
+def fused_activation_rules(
+    activation: Operator | None, feature_level: FeatureLevel, path: Path = ("FusedActivation",)
+) -> Iterator[Problem]:
+    """The desc at `path` is an activation that can be fused, at a level that has it, without tensors."""
+    if activation is None:
+        return
+    if not isinstance(activation, Activation):
+        yield Problem((*path, "Type"), "must be one that can be fused", activation.type)
+        return
+    introduced = min(activation.support)
+    if introduced > feature_level:
+        yield Problem((*path, "Type"), f"must be one of {feature_level}", f"{activation.type} of {introduced}")
+    for leaf in activation.leaves():
+        yield Problem((*path, *leaf.path), "must not be given", leaf.tensor)
+    for problem in activation.attribute_rules(feature_level):
+        yield problem.inside(path)

@@ -1,0 +1,109 @@
+"""Descriptors as JSON objects, in the spelling of directml.h; and the descs of activations inside other descs."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any
+
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
+from dmljax.descriptors.members import Array, Kind, check_count, json_given, json_object, json_string
+from dmljax.descriptors.validation import require_operator
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
+from dmljax.text import did_you_mean, show
+from dmljax.types import DataType
+
+
+def to_json(desc: Operator) -> dict[str, Any]:
+    """`desc` as a plain JSON object, every name spelled as in directml.h.
+
+    >>> tensor = TensorDesc("FLOAT32", (1, 1, 2, 3))
+    >>> to_json(ActivationHardmaxDesc(input=tensor, output=tensor))["Type"]
+    'DML_OPERATOR_ACTIVATION_HARDMAX'
+    """
+    require_operator(desc)
+    json: dict[str, Any] = {}
+    for member in desc.members():
+        value = getattr(desc, member.field)
+        if member.kind.count is not None and value is not None:
+            json[member.kind.count] = len(value)
+        json[member.name] = None if value is None else member.kind.to_json(value)
+    return {"Type": desc.type, "Desc": json}
+
+
+def from_json(json: Any) -> Operator:
+    """The desc that a JSON object spells: members under `Desc` or beside `Type`, names whole or without their prefix.
+
+    >>> tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
+    >>> desc = from_json({"Type": "ACTIVATION_HARDMAX", "InputTensor": tensor, "OutputTensor": tensor})
+    >>> desc.input.sizes
+    (1, 1, 2, 3)
+    """
+    if not isinstance(json, Mapping):
+        raise InvalidType(Problem((), "an operator must be an object", show(json)))
+    rest = dict(json)
+    operator = operator_of_type("Type", rest.pop("Type", rest.pop("type", None)))
+    with within(operator.type):
+        nested = rest.pop("Desc", rest.pop("desc", None))
+        for key in rest if nested is not None else ():
+            raise InvalidDesc(Problem((), f"the operator beside Desc must have no field {show(key)}"))
+        fields = json_object("Desc", rest if nested is None else nested, operator.json_fields())
+        members = members_from_json(operator, fields)
+    return operator(**members)
+
+
+def operator_of_type(where: Where, spelled: Any) -> type[Operator]:
+    """The operator of that type, its name whole or without its prefix."""
+    name = json_string(where, spelled).removeprefix(OPERATOR_PREFIX)
+    operator = OPERATORS.get(OPERATOR_PREFIX + name)
+    if operator is None:
+        hint = did_you_mean(name, (known.short_name for known in OPERATORS.values()))
+        raise Unsupported(Problem(where, "must be an operator that `dmljax ops` lists", show(spelled) + hint))
+    return operator
+
+
+def members_from_json(
+    operator: type[Operator], fields: Mapping[str, Any], scope: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> dict[str, Any]:
+    """The members of a desc from its JSON fields, each read inside a `scope`, which may note what is wrong."""
+    members: dict[str, Any] = {}
+    data_type = None
+    for member in operator.members():
+        with scope():
+            value = fields.get(member.name)
+            if not member.is_optional:
+                json_given(member.name, value)
+            if value is not None:
+                read = member.kind.from_json(member.name, value, data_type)
+                value = member.kind.coerce(member.name, read, data_type)
+                if member.kind.count is not None:
+                    check_count(member.kind.count, fields.get(member.kind.count), member.name, len(value))
+            data_type = value if isinstance(value, DataType) else data_type
+            members[member.field] = value
+    return members
+
+
+class Fused(Kind):
+    """A DML_OPERATOR_DESC of an activation that is fused into another operator."""
+
+    @property
+    def description(self) -> str:
+        return "desc of an activation, without tensors"
+
+    def json_fields(self, value: Any) -> tuple[str, ...]:
+        known = OPERATORS.get(OPERATOR_PREFIX + str(value.get("Type", value.get("type"))).removeprefix(OPERATOR_PREFIX))
+        return ("Type", "type", "Desc", "desc", *known.json_fields()) if known else tuple(value)
+
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Operator:
+        if not isinstance(value, Operator):
+            raise InvalidType(Problem(name, "must be a descriptor", show(value)))
+        return value
+
+    def to_json(self, value: Operator) -> dict[str, Any]:
+        return to_json(value)
+
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Operator:
+        with inside(where):
+            return from_json(value)
+
+
+FusedActivation = Annotated[Operator | None, Fused()]
+FusedActivations = Annotated[tuple[Operator, ...], Array(Fused(), count="ActivationDescCount")]

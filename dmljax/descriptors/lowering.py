@@ -1,0 +1,164 @@
+"""Descriptors as functions of arrays."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from dmljax.checks import array
+from dmljax.descriptors.base import Leaf, Operator
+from dmljax.descriptors.validation import validate
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, within
+from dmljax.tensor import TensorDesc
+from dmljax.text import join_sizes
+from dmljax.types import LATEST, FeatureLevel, x64_enabled
+
+
+def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Any]:
+    """A function of the desc's inputs that are present, by position or name, that returns its output or outputs.
+
+    It takes and returns arrays with exactly the descs' sizes and data types, and works under every transformation. The
+    tensors of an array are given one after the other, or by name as a sequence; they are returned as a tuple. Several
+    outputs come as a named tuple with the members' names.
+
+    >>> tensor = TensorDesc("FLOAT32", (1, 3))
+    >>> hardmax = lower(ActivationHardmaxDesc(input=tensor, output=tensor))
+    >>> hardmax(np.array([[1, 5, 5]], "float32")).tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    validate(desc, feature_level=feature_level)
+    with within(desc.type):
+        require_64_bits_available(desc)
+    leaves = desc.leaves(is_input=True)
+    compiled = _compiled(_without_layout(desc))
+    jax_arrays: set[type] = set()  # the types of JAX arrays seen so far, traced ones too: to look one up is quick
+
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if not kwargs and len(args) == len(leaves):
+                for value in args:
+                    if type(value) not in jax_arrays:
+                        break
+                else:
+                    return compiled(*args)  # which checks them while tracing
+            arrays = _arrays(leaves, args, kwargs)
+            jax_arrays.update(type(value) for value in arrays if isinstance(value, jax.Array))
+            return compiled(*arrays)
+        except DmlError as error:
+            error.operator = desc.type
+            raise
+
+    lowered.__name__ = lowered.__qualname__ = desc.short_name.lower()
+    lowered.__doc__ = f"{desc.type} for one descriptor."
+    lowered.__signature__ = _signature(leaves)  # type: ignore[attr-defined]
+    return lowered
+
+
+def _signature(leaves: Sequence[Leaf]) -> inspect.Signature:
+    """The inputs that are present; the tensors of an array are one parameter, and none by position."""
+    kinds = inspect.Parameter
+    is_plain = all(leaf.index is None for leaf in leaves)
+    fields = dict.fromkeys(leaf.member.field for leaf in leaves)
+    kind = kinds.POSITIONAL_OR_KEYWORD if is_plain else kinds.KEYWORD_ONLY
+    arrays = [] if is_plain else [kinds("arrays", kinds.VAR_POSITIONAL)]
+    return inspect.Signature([*arrays, *(kinds(field, kind) for field in fields)])
+
+
+def _arrays(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The arrays of a call in the order of the leaves, each with the size and type of its desc."""
+    if any(leaf.index is not None for leaf in leaves):
+        values = _of_arrays_of_tensors(leaves, args, kwargs)
+    else:
+        try:
+            bound = _signature(leaves).bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidType(Problem((), str(error))) from None
+        values = [bound[leaf.member.field] for leaf in leaves]
+    return [_matching(leaf, array(leaf.path, value)) for leaf, value in zip(leaves, values, strict=True)]
+
+
+def _of_arrays_of_tensors(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Arrays by position, one for each leaf, or by name, a sequence for an array of tensors."""
+    if args:
+        if kwargs or len(args) != len(leaves):
+            given = f"{len(args)}{' and ' + ', '.join(kwargs) if kwargs else ''}"
+            raise InvalidType(Problem((), f"the arrays must be {len(leaves)} by position, or all by name", given))
+        return list(args)
+    fields = dict.fromkeys(leaf.member.field for leaf in leaves)
+    if kwargs.keys() != fields.keys():
+        raise InvalidType(Problem((), f"the arrays must be {', '.join(fields)}", ", ".join(kwargs) or "none"))
+    counts = {field: sum(leaf.member.field == field for leaf in leaves) for field in fields}
+    for leaf in leaves:
+        value = kwargs[leaf.member.field]
+        if leaf.index is not None and (not isinstance(value, Sequence) or len(value) != counts[leaf.member.field]):
+            given = f"{len(value)}" if isinstance(value, Sequence) else type(value).__name__
+            rule = f"must be a sequence of {counts[leaf.member.field]} arrays"
+            raise InvalidType(Problem(leaf.member.name, rule, given))
+    return [
+        kwargs[leaf.member.field] if leaf.index is None else kwargs[leaf.member.field][leaf.index] for leaf in leaves
+    ]
+
+
+def _matching(leaf: Leaf, given: Any) -> Any:
+    """`given`, if it has the size and the type of its desc."""
+    tensor = leaf.tensor
+    if given.dtype != tensor.dtype:
+        raise InvalidType(Problem(leaf.path, f"must be of {tensor.dtype}, as its desc is", given.dtype))
+    if given.shape != tensor.sizes:
+        raise InvalidDesc(Problem(leaf.path, f"must have Sizes {join_sizes(tensor.sizes)}", join_sizes(given.shape)))
+    return given
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(desc: Operator) -> Callable[..., Any]:
+    """The jitted computation of all descs that differ from this one in layout alone."""
+    leaves = desc.leaves(is_input=True)
+
+    def computation(*arrays: Any) -> Any:
+        require_64_bits_available(desc)
+        given: dict[str, Any] = {}
+        for leaf, value in zip(leaves, arrays, strict=True):
+            checked = _matching(leaf, value)
+            if leaf.index is None:
+                given[leaf.member.field] = checked
+            else:
+                given[leaf.member.field] = (*given.get(leaf.member.field, ()), checked)
+        return _outputs(desc, desc.compute(**given))
+
+    computation.__name__ = computation.__qualname__ = desc.short_name.lower()  # the name of the compiled module
+    return jax.jit(computation)
+
+
+def _outputs(desc: Operator, computed: Any) -> Any:
+    """The outputs as `lower` promises them; those that the desc leaves out are None."""
+    if desc.Outputs is None:
+        return computed
+    present = iter(computed)
+    return desc.Outputs(*(None if getattr(desc, field) is None else next(present) for field in desc.Outputs._fields))
+
+
+def _without_layout(desc: Operator) -> Operator:
+    """The desc with packed tensors: equal computations are equal descs, whatever their strides and flags."""
+
+    def packed(value: Any) -> Any:
+        if isinstance(value, TensorDesc):
+            return TensorDesc(value.data_type, value.sizes)
+        is_tensors = isinstance(value, tuple) and value and isinstance(value[0], TensorDesc)
+        return tuple(map(packed, value)) if is_tensors else value
+
+    return type(desc)(**{member.field: packed(getattr(desc, member.field)) for member in desc.members()})
+
+
+def require_64_bits_available(desc: Operator) -> None:
+    """Refuses a desc with 64-bit types where JAX has none."""
+    if x64_enabled():
+        return
+    for leaf in desc.leaves():
+        if leaf.tensor.data_type.bits > 32:
+            rule = (
+                "must be of at most 32 bits unless jax_enable_x64 is set, by"
+                ' jax.config.update("jax_enable_x64", True), JAX_ENABLE_X64=1, or --x64 on the command line'
+            )
+            raise Unsupported(Problem((*leaf.path, "DataType"), rule, leaf.tensor.data_type.name))

@@ -1,0 +1,378 @@
+"""What a member of an operator desc can be: how a value is checked, and how it is spelled in JSON."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from dmljax.checks import (
+    INT_MAX,
+    INT_MIN,
+    UINT64_MAX,
+    UINT_MAX,
+    boolean,
+    element,
+    integer,
+    integer_in,
+    parse_enum,
+    sequence,
+    uints,
+)
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, all_checked, inside, path_of
+from dmljax.scalars import Scalar, ScaleBias, Size2D
+from dmljax.tensor import TensorDesc
+from dmljax.text import did_you_mean, show
+from dmljax.types import (
+    AxisDirection,
+    DataType,
+    HeaderEnum,
+    IsInfinityMode,
+    RoundingMode,
+    TensorFlags,
+)
+
+
+class Kind(ABC):
+    """A kind of member, as `directml.h` declares it."""
+
+    count: str | None = None  # of an array: the member that has its length
+    header_name: str | None = None  # where it does not follow from the field
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """What directml.h declares, in a few words."""
+
+    @abstractmethod
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Any:
+        """`value` in its one Python form, or refused; `data_type` is that of the desc's scalar unions."""
+
+    def json_fields(self, value: Any) -> tuple[str, ...]:
+        """The fields that JSON may give `value`, where that is spelled as an object."""
+        return ()
+
+    def to_json(self, value: Any) -> Any:
+        """`value` as JSON."""
+        return value
+
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
+        """JSON as something that `coerce` takes; only what JSON alone can get wrong is refused here."""
+        return value
+
+
+# Tensors
+
+
+@dataclass(frozen=True)
+class Tensor(Kind):
+    """A `DML_TENSOR_DESC` of an input or an output: declared, since names such as OutputScaleTensor are inputs."""
+
+    is_input: bool
+    header_name: str | None = None
+
+    def json_fields(self, value: Any) -> tuple[str, ...]:
+        return ("Type", "Desc", *_TENSOR_FIELDS)
+
+    @property
+    def description(self) -> str:
+        return "input tensor" if self.is_input else "output tensor"
+
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> TensorDesc:
+        if not isinstance(value, TensorDesc):
+            raise InvalidType(Problem(name, "must be a TensorDesc", type(value).__name__))
+        return value
+
+    def to_json(self, value: TensorDesc) -> dict[str, Any]:
+        optional = {
+            "Strides": value.strides and list(value.strides),
+            "TotalTensorSizeInBytes": value.total_tensor_size_in_bytes,
+            "GuaranteedBaseOffsetAlignment": value.guaranteed_base_offset_alignment,
+            "Flags": value.flags and value.flags.spelling,
+        }
+        required = {"DataType": value.data_type.spelling, "Sizes": list(value.sizes)}
+        return required | {key: given for key, given in optional.items() if given}
+
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> TensorDesc:
+        place = path_of(where)
+        fields = json_object(place, value, self.json_fields(value))
+        if fields.get("Type") not in (None, "DML_TENSOR_TYPE_BUFFER", "BUFFER"):
+            raise InvalidDesc(Problem((*place, "Type"), "must be DML_TENSOR_TYPE_BUFFER", show(fields["Type"])))
+        if "Desc" in fields:  # a DML_TENSOR_DESC around the DML_BUFFER_TENSOR_DESC
+            place = (*place, "Desc")
+            fields = json_object(place, fields["Desc"], _TENSOR_FIELDS)
+        given = fields.get("Flags")
+        flags = given if isinstance(given, list) else [] if given is None else [given]
+        places: list[Where] = [("Flags", i) if isinstance(given, list) else "Flags" for i in range(len(flags))]
+        alignment = fields.get("GuaranteedBaseOffsetAlignment")
+        with inside(place):
+            own_type, sizes, *each_flag = all_checked(
+                lambda: parse_enum(DataType, "DataType", json_string("DataType", fields.get("DataType"))),
+                lambda: uints("Sizes", json_given("Sizes", fields.get("Sizes"))),
+                *(
+                    partial(lambda place, flag: parse_enum(TensorFlags, place, json_string(place, flag)), place, flag)
+                    for place, flag in zip(places, flags, strict=True)
+                ),
+            )
+            # As in a C program, DimensionCount says how much of the arrays counts.
+            count = fields.get("DimensionCount")
+            strides: Any = fields.get("Strides")
+            used = slice(None if count is None else integer_in("DimensionCount", count, 0, len(sizes)))
+            if isinstance(strides, list):
+                strides = strides[used] or None
+            return TensorDesc(
+                data_type=own_type,
+                sizes=sizes[used],
+                strides=strides,
+                flags=max(each_flag, default=TensorFlags.NONE),
+                total_tensor_size_in_bytes=fields.get("TotalTensorSizeInBytes"),
+                guaranteed_base_offset_alignment=0 if alignment is None else alignment,
+            )
+
+
+_TENSOR_FIELDS = (
+    "DataType",
+    "DimensionCount",
+    "Sizes",
+    "Strides",
+    "TotalTensorSizeInBytes",
+    "GuaranteedBaseOffsetAlignment",
+    "Flags",
+)
+
+
+@dataclass(frozen=True)
+class Array(Kind):
+    """An array of another kind, with the member that has its length: derived here, written and checked in JSON.
+
+    Arrays may share that member: all of them then have the same length.
+    """
+
+    of: Kind
+    count: str | None
+    header_name: str | None = None
+
+    @property
+    def description(self) -> str:
+        return f"array of {self.of.description}, {self.count} long"
+
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> tuple[Any, ...]:
+        values = sequence(name, value, _PLURALS.get(self.of.description, f"{self.of.description}s"))
+        coerced = (partial(self.of.coerce, element(name, i), one, data_type) for i, one in enumerate(values))
+        return all_checked(*coerced) if isinstance(self.of, Tensor) else tuple(check() for check in coerced)
+
+    def to_json(self, value: tuple[Any, ...]) -> list[Any]:
+        return [self.of.to_json(one) for one in value]
+
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
+        if not isinstance(value, list):
+            return value
+        return [self.of.from_json(element(where, i), one, data_type) for i, one in enumerate(value)]
+
+
+_PLURALS = {"UINT": "integers", "INT": "integers", "FLOAT": "numbers"}
+
+
+# Numbers
+
+
+@dataclass(frozen=True)
+class Integer(Kind):
+    """An integer type of C."""
+
+    name: str
+    lowest: int
+    highest: int
+
+    @property
+    def description(self) -> str:
+        return self.name
+
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> int:
+        return integer_in(name, value, self.lowest, self.highest)
+
+
+@dataclass(frozen=True)
+class Boolean(Kind):
+    """A BOOL of C."""
+
+    @property
+    def description(self) -> str:
+        return "BOOL"
+
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> bool:
+        return boolean(name, value)
+
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
+        return bool(value) if value in (0, 1) and isinstance(value, int) else value  # as a C program has them
+
+
+@dataclass(frozen=True)
+class Enumeration(Kind):
+    """An enumeration of directml.h."""
+
+    enumeration: type[HeaderEnum]
+
+    @property
+    def description(self) -> str:
+        names = ", ".join(self.enumeration.__members__)
+        return self.enumeration.prefix.rstrip("_") if len(names) > 45 else f"one of {names}"
+
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> HeaderEnum:
+        member: HeaderEnum = parse_enum(self.enumeration, name, value)
+        return member
+
+    def to_json(self, value: HeaderEnum) -> str:
+        return value.spelling
+
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> str:
+        return json_string(where, value)
+
+
+@dataclass(frozen=True)
+class Number(Kind):
+    """A FLOAT, or a DML_SCALAR_UNION in the data type that the desc's one DataType member gives."""
+
+    own_type: DataType | None
+
+    @property
+    def description(self) -> str:
+        return "number in the desc's own data type" if self.own_type is None else "FLOAT"
+
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Scalar:
+        with inside(name):
+            return Scalar.of(self.own_type or data_type or DataType.UNKNOWN, value)
+
+    def to_json(self, value: Scalar) -> Any:
+        number: int | float = value.item.item()
+        if math.isfinite(number):
+            return number
+        if value in (Scalar.of(value.data_type, constant) for constant in NOT_FINITE.values()):
+            return str(number)
+        return {f"UInt{value.data_type.bits}": value.bits}  # the bits of an unusual NaN
+
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
+        data_type = self.own_type or data_type or DataType.UNKNOWN
+        if isinstance(value, dict):
+            where, value = self._union_field(where, value, data_type)
+        if isinstance(value, Scalar):
+            return value
+        if isinstance(value, str) and value.lower() in NOT_FINITE:
+            return NOT_FINITE[value.lower()]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            rule = f"must be a number, or {', '.join(map(repr, NOT_FINITE))}"
+            raise InvalidType(Problem(where, rule, show(value)))
+        return value
+
+    def _union_field(self, where: Where, fields: dict[str, Any], data_type: DataType) -> tuple[Where, Any]:
+        typed = data_type.name.replace("UINT", "UInt").replace("INT", "Int").replace("FLOAT", "Float")
+        raw = f"UInt{data_type.bits}"  # how DxDispatch spells a FLOAT16, and dmljax any NaN with bits of its own
+        allowed = (raw,) if data_type is DataType.FLOAT16 else (typed, raw)
+        key = next((key for key in allowed if key in fields), None)  # a union has one value; others are not looked at
+        if key is None:
+            raise InvalidDesc(Problem(where, f"must have the field {' or '.join(allowed)}", show(list(fields))))
+        place = (*path_of(where), key)
+        if key == typed:
+            return place, fields[key]
+        return where, Scalar(data_type, integer_in(place, fields[key], 0, 2**data_type.bits - 1))
+
+
+NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+# Structs
+
+
+@dataclass(frozen=True)
+class Struct(Kind):
+    """A small struct of directml.h: a named tuple here, an object in JSON."""
+
+    name: str
+    form: type[Any]
+    fields: tuple[str, ...]
+    of: Kind
+
+    @property
+    def description(self) -> str:
+        return f"{self.name}: {' and '.join(self.fields)}, {self.of.description}"
+
+    def json_fields(self, value: Any) -> tuple[str, ...]:
+        return self.fields
+
+    def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Any:
+        if not isinstance(value, self.form):
+            raise InvalidType(Problem(name, f"must be a {self.form.__name__}", show(value)))
+        with inside(name):
+            return self.form(*(self.of.coerce(key, one, None) for key, one in zip(self.fields, value, strict=True)))
+
+    def to_json(self, value: Any) -> dict[str, Any]:
+        return {key: self.of.to_json(one) for key, one in zip(self.fields, value, strict=True)}
+
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
+        place = path_of(where)
+        given = json_object(place, value, self.fields)
+        with inside(place):
+            return self.form(*(self.of.from_json(key, json_given(key, given.get(key)), None) for key in self.fields))
+
+
+# What the members of a desc are annotated with
+
+UINT, INT = Integer("UINT", 0, UINT_MAX), Integer("INT", INT_MIN, INT_MAX)
+FLOAT = Number(own_type=DataType.FLOAT32)
+
+Input = Annotated[TensorDesc, Tensor(is_input=True)]
+OptionalInput = Annotated[TensorDesc | None, Tensor(is_input=True)]
+Output = Annotated[TensorDesc, Tensor(is_input=False)]
+OptionalOutput = Annotated[TensorDesc | None, Tensor(is_input=False)]
+Uint = Annotated[int, UINT]
+Uint64 = Annotated[int, Integer("UINT64", 0, UINT64_MAX)]
+Int = Annotated[int, INT]
+Bool = Annotated[bool, Boolean()]
+UintAxes = Annotated[tuple[int, ...], Array(UINT, count="AxisCount")]
+Direction = Annotated[AxisDirection, Enumeration(AxisDirection)]
+SCALAR_TYPE = Enumeration(DataType)
+ValueType = Annotated[DataType, SCALAR_TYPE]
+Float = Annotated[Any, FLOAT]  # takes any number, holds a Scalar
+ScalarUnion = Annotated[Any, Number(own_type=None)]
+OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBias, ("Scale", "Bias"), FLOAT)]
+Size = Annotated[Size2D, Struct("DML_SIZE_2D", Size2D, ("Width", "Height"), UINT)]
+Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
+InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
+
+
+# JSON
+
+
+def json_object(where: Where, value: Any, keys: Iterable[str]) -> dict[str, Any]:
+    """`value`, if it is an object without any other key than `keys`."""
+    if not isinstance(value, dict):
+        raise InvalidType(Problem(where, "must be an object", show(value)))
+    for key in value:
+        if key not in keys:
+            rule = (
+                f"must have no field {show(key)}{did_you_mean(key, keys)}; its fields are {', '.join(keys) or 'none'}"
+            )
+            raise InvalidDesc(Problem(where, rule))
+    return value
+
+
+def check_count(name: str, count: Any, counted: str, length: int) -> None:
+    """Refuses a count that is given, as in a C program, and is not the length of what it counts."""
+    if count is not None and integer(name, count) != length:
+        raise InvalidDesc(Problem(name, f"must be {length}, the length of {counted}", count))
+
+
+def json_given(where: Where, value: Any) -> Any:
+    """`value`, if it is not null, which is an absent field."""
+    if value is None:
+        raise InvalidDesc(Problem(where, "must be given", "none"))
+    return value
+
+
+def json_string(where: Where, value: Any) -> str:
+    """`value`, if it is a string: the format names its enumerators, and never gives their numbers."""
+    json_given(where, value)
+    if not isinstance(value, str):
+        raise InvalidType(Problem(where, "must be a name", show(value)))
+    return value

@@ -1,0 +1,76 @@
+"""Rules that the pages of many operators share."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dmljax.descriptors.base import Operator
+from dmljax.errors import InvalidDesc, Problem, Where, together
+from dmljax.scalars import Scalar, exact
+from dmljax.tensor import TensorDesc
+from dmljax.text import join_sizes
+from dmljax.types import INTEGERS
+
+
+def alike(desc: Operator, *fields: str) -> Iterator[Problem]:
+    """All tensors of `fields` that are present have the same DataType, DimensionCount and Sizes."""
+    yield from same_type(desc, *fields)
+    yield from same_rank(desc, *fields)
+    yield from same_sizes(desc, *fields)
+
+
+def same_rank(desc: Operator, *fields: str) -> Iterator[Problem]:
+    """All tensors of `fields` that are present have the same DimensionCount."""
+    yield from _same(desc, fields, "DimensionCount", lambda tensor: tensor.rank)
+
+
+def same_type(desc: Operator, *fields: str) -> Iterator[Problem]:
+    """All tensors of `fields` that are present have the same DataType."""
+    yield from _same(desc, fields, "DataType", lambda tensor: tensor.data_type.name)
+
+
+def same_sizes(desc: Operator, *fields: str) -> Iterator[Problem]:
+    """All tensors of `fields` that are present have the same Sizes."""
+    yield from _same(desc, fields, "Sizes", lambda tensor: join_sizes(tensor.sizes))
+
+
+def _same(desc: Operator, fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Iterator[Problem]:
+    leaves = sorted(
+        (leaf for leaf in desc.leaves() if leaf.member.field in fields),
+        key=lambda leaf: fields.index(leaf.member.field),
+    )
+    values = [of(leaf.tensor) for leaf in leaves]
+    if len(set(values)) > 1:
+        yield together([leaf.path for leaf in leaves], f"must have the same {what}", values)
+
+
+def distinct_axes(axes: tuple[int, ...], rank: int) -> Iterator[Problem]:
+    """Axes names one or more different dimensions."""
+    # The pages give the range; they are silent on a reduction over none or over one twice, which ONNX refuses.
+    for i, axis in enumerate(axes):
+        if axis >= rank:
+            yield Problem(("Axes", i), f"must be less than {rank}", axis)
+    if not axes or len(set(axes)) < len(axes):
+        yield Problem("Axes", "must name one or more different dimensions", join_sizes(axes))
+
+
+def scale_bias_rules(desc: Any) -> Iterator[Problem]:
+    """ScaleBias, where InputTensor.DataType is an integer, has numbers of that type."""
+    # The pages are silent on what 1.5 would do to an integer.
+    if desc.scale_bias is None or desc.input.dtype not in INTEGERS:
+        return
+    for name, number in zip(("Scale", "Bias"), desc.scale_bias, strict=True):
+        yield from fitting(("ScaleBias", name), number, desc.input.dtype)
+
+
+def fitting(where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
+    """The number is one of `dtype`."""
+    yield from refused_by(exact, where, number, dtype)
+
+
+def refused_by(convert: Callable[[Any, Any], Any], where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
+    """What `convert` says against the number at `where` in `dtype`."""
+    try:
+        convert(number.item, dtype)
+    except InvalidDesc as error:
+        for problem in error.problems:
+            yield problem.inside(where)

@@ -1,0 +1,52 @@
+"""Support tables: for each feature level that changed them, the ranks and data types that each tensor may have."""
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dmljax.errors import Path, Problem
+from dmljax.tensor import TensorDesc
+from dmljax.types import DataType, FeatureLevel
+
+RANK_4 = range(4, 5)
+RANK_4_TO_5 = range(4, 6)
+RANK_1_TO_8 = range(1, 9)
+RANK_2_TO_8 = range(2, 9)
+RANK_2_TO_4 = range(2, 5)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The dimension counts and data types that a support table lists for one tensor."""
+
+    ranks: range
+    data_types: frozenset[DataType]
+
+    @property
+    def data_type_names(self) -> list[str]:
+        """The data types in the order of the header."""
+        return [data_type.name for data_type in DataType if data_type in self.data_types]
+
+    def problems(self, path: Path, tensor: TensorDesc) -> Iterator[Problem]:
+        """What keeps the tensor at `path` from being one of these."""
+        if tensor.rank not in self.ranks:
+            lowest, highest = self.ranks[0], self.ranks[-1]
+            allowed = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+            yield Problem((*path, "DimensionCount"), f"must be {allowed}", tensor.rank)
+        if tensor.data_type not in self.data_types:
+            rule = f"must be one of {', '.join(self.data_type_names)}"
+            yield Problem((*path, "DataType"), rule, tensor.data_type.name)
+
+
+Table = Mapping[str, Cell]  # by the field of the tensor, or of the array of tensors
+
+
+def rows(ranks: range, **tensors: frozenset[DataType] | Cell) -> Table:
+    """One support table: `ranks` for every tensor that does not bring a Cell of its own."""
+    cells = {name: cell if isinstance(cell, Cell) else Cell(ranks, cell) for name, cell in tensors.items()}
+    return types.MappingProxyType(cells)
+
+
+def support(**tables: Table) -> dict[FeatureLevel, Table]:
+    """The support tables of an operator by the level that brought each: `support(FL_1_0=..., FL_3_0=...)`."""
+    return {FeatureLevel[name]: table for name, table in tables.items()}

@@ -1,0 +1,83 @@
+"""What keeps a device from accepting a descriptor: its support tables, and the rules of its page."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dmljax.checks import parse_enum
+from dmljax.descriptors.base import Operator
+from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.text import show
+from dmljax.types import LATEST, FeatureLevel
+
+
+def broken_rules(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
+    """Everything that keeps a device of `feature_level` from accepting `desc`, a sentence each.
+
+    >>> tensor = TensorDesc("FLOAT32", (2, 3))
+    >>> broken_rules(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="2_0")[0]
+    'InputTensor.DimensionCount must be 4 to 5; got 2'
+    """
+    return tuple(map(str, problems(desc, _level(desc, feature_level))))
+
+
+def problems(desc: Operator, level: FeatureLevel) -> tuple[Problem, ...]:
+    """As `broken_rules`, as data."""
+    tables = [table for introduced, table in sorted(desc.support.items()) if introduced <= level]
+    if not tables:
+        return (Problem((), f"the operator must not be used below {min(desc.support)}", level),)
+    table = (
+        problem
+        for field, cell in tables[-1].items()
+        for leaf in desc.leaves()
+        if leaf.member.field == field
+        for problem in cell.problems(leaf.path, leaf.tensor)
+    )
+    return (*table, *desc.page_rules(level))
+
+
+def validate(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> None:
+    """Refuses a desc that a device of `feature_level` would refuse, with every rule that it breaks.
+
+    >>> tensor = TensorDesc("FLOAT64", (1, 1, 2, 3))
+    >>> validate(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="1_0")
+    Traceback (most recent call last):
+    dmljax.InvalidDesc: DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_1_0: ...
+    """
+    level = _level(desc, feature_level)
+    broken = problems(desc, level)
+    if broken:
+        raise _refusal(desc, level, broken)
+
+
+def minimum_feature_level(desc: Operator) -> FeatureLevel:
+    """The lowest level whose devices accept `desc`; a desc that none accepts is refused.
+
+    >>> tensor = TensorDesc("FLOAT16", (2, 3))
+    >>> minimum_feature_level(ActivationHardmaxDesc(input=tensor, output=tensor))
+    FeatureLevel.FL_3_0
+    """
+    require_operator(desc)
+    for level in FeatureLevel:
+        broken = problems(desc, level)
+        if not broken:
+            return level
+    raise _refusal(desc, level, broken)
+
+
+def require_operator(desc: Any) -> None:
+    """Refuses what is no descriptor."""
+    if not isinstance(desc, Operator):
+        raise InvalidType(Problem((), "a descriptor must be an Operator", show(desc)))
+
+
+def _level(desc: Operator, feature_level: FeatureLevel | str) -> FeatureLevel:
+    require_operator(desc)
+    with within(desc.type):
+        level: FeatureLevel = parse_enum(FeatureLevel, "feature_level", feature_level)
+    return level
+
+
+def _refusal(desc: Operator, level: FeatureLevel, broken: Sequence[Problem]) -> InvalidDesc:
+    error = InvalidDesc(*broken)
+    error.operator = f"{desc.type} at {level}"
+    return error

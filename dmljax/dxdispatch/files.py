@@ -1,0 +1,245 @@
+"""Arrays in files: .npy, raw bytes and, with Pillow, images; each read whole or refused, and written in one place."""
+
+import io
+import math
+import os
+import stat
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PureWindowsPath
+from typing import Any
+from unicodedata import category
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.text import one_line, reason_of, show
+from dmljax.types import DataType
+
+IMAGES = (".jpg", ".png")
+_MAX_HEADER = 2**20  # of a .npy file
+_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # the second leaves room for the folder in the 4096 that Linux takes
+_MAX_DIMENSIONS = 64  # of a NumPy array
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def opened(path: Path, at_most: int) -> Any:
+    """A regular file of at most that many bytes, open for reading."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for somebody to write into it
+            raise InvalidDesc(Problem((), "must be a regular file", f"'{one_line(path)}'"))
+        if status.st_size > at_most:
+            raise InvalidDesc(
+                Problem((), f"must hold at most {at_most} bytes", f"{status.st_size} in '{one_line(path)}'")
+            )
+        return path.open("rb")
+    except InvalidDesc:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise InvalidDesc(
+            Problem((), "must be a file that can be read", f"'{one_line(path)}' ({reason_of(error)})")
+        ) from None
+
+
+def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> tuple[DataType, NDArray[Any]]:
+    """The data type and values of a file; `data_type` is UNKNOWN where the model leaves it to the file.
+
+    `size` is what an image is scaled to, batch, channels, height and width; none means its own.
+    """
+    with opened(path, at_most + _MAX_HEADER) as file:
+        if path.suffix.lower() == ".npy":
+            values = _read_npy(file, path)
+            own_type = _data_type_of(values.dtype, path)
+            if data_type not in (DataType.UNKNOWN, own_type):
+                raise InvalidDesc(
+                    Problem((), f"must hold {data_type.name}, as initialValuesDataType says", own_type.name)
+                )
+            return own_type, values
+        if data_type is DataType.UNKNOWN:
+            raise InvalidDesc(
+                Problem((), "must come with initialValuesDataType, for only .npy files know theirs", "UNKNOWN")
+            )
+        if path.suffix.lower() in IMAGES:
+            return data_type, _read_image(file, path, data_type, size, at_most)
+        return data_type, np.frombuffer(file.read(), np.uint8)
+
+
+def _read_npy(file: Any, path: Path) -> NDArray[Any]:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of headers that Python 2 wrote
+            version = np.lib.format.read_magic(file)
+            if version not in _HEADER_READERS:
+                raise ValueError(f"version {version}")
+            shape, fortran_order, dtype = _HEADER_READERS[version](file)
+        _data_type_of(dtype, path)
+        data = file.read()
+        if len(data) != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{len(data)} bytes for {dtype} {list(shape)}")
+        values = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
+    except InvalidDesc:
+        raise
+    except Exception as error:  # whatever NumPy makes of a header that anybody may have written
+        raise InvalidDesc(
+            Problem((), "must be a whole .npy file", f"'{one_line(path)}' ({reason_of(error)})")
+        ) from None
+    return np.ascontiguousarray(values.astype(dtype.newbyteorder("="), copy=False))
+
+
+_HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def _data_type_of(dtype: np.dtype[Any], path: Path) -> DataType:
+    name = "UINT8" if dtype == np.bool_ else dtype.name.upper()
+    if name not in DataType.__members__ or dtype.kind not in "fiub" or dtype.shape:
+        raise InvalidDesc(
+            Problem((), "must hold numbers of a DirectML data type", f"{one_line(dtype)} in '{one_line(path)}'")
+        )
+    return DataType[name]
+
+
+def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> NDArray[Any]:
+    image_module = _pillow()
+    if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
+        raise InvalidDesc(Problem((), "must be read as FLOAT32 or FLOAT16, for it is an image", data_type.name))
+    if size and (len(size) != 4 or size[0] != 1 or size[1] not in _MODES or 0 in size):
+        raise InvalidDesc(
+            Problem(
+                (), "must be scaled to resampleSize [1, channels, height, width] with 1, 3 or 4 channels", list(size)
+            )
+        )
+    channels = size[1] if size else 3
+    try:
+        with image_module.open(file) as image:
+            height, width = size[2:] if size else (image.height, image.width)
+            if max(height * width, image.height * image.width) * channels * 4 > at_most:
+                raise InvalidDesc(
+                    Problem(
+                        (), f"must take at most {at_most} bytes", f"'{one_line(path)}', {image.height} x {image.width}"
+                    )
+                )
+            pixels = image.convert(_MODES[channels])
+            if pixels.size != (width, height):
+                pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
+            bytes_of_rows = np.asarray(pixels).reshape(height, width, channels)
+    except InvalidDesc:
+        raise
+    except Exception as error:  # whatever a decoder makes of a file that is no image
+        raise InvalidDesc(Problem((), "must be an image", f"'{one_line(path)}' ({reason_of(error)})")) from None
+    return (bytes_of_rows.transpose(2, 0, 1).astype(np.float32) / np.float32(255)).astype(data_type.dtype)
+
+
+def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
+    """The elements that lie whole in a buffer: a view."""
+    return data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
+
+
+def target_path(name: str, text: str) -> PureWindowsPath:
+    """A path below a folder, which a file system can hold: of Windows, where models come from, and elsewhere."""
+    path = PureWindowsPath(text)
+    if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
+        raise InvalidDesc(Problem(name, "must be a file inside the output folder", show(text)))
+    if any(category(character) == "Cc" for character in text):
+        raise InvalidDesc(Problem(name, "must have no control character", show(text)))
+    if len(text.encode()) > _MAX_PATH_BYTES or any(len(part.encode()) > _MAX_NAME_BYTES for part in path.parts):
+        limits = f"at most {_MAX_PATH_BYTES} bytes, {_MAX_NAME_BYTES} in each part"
+        raise InvalidDesc(Problem(name, f"must be a path of {limits}", show(text)))
+    return path
+
+
+def target_in(folder: Path, target: str) -> Path:
+    """The file that `target` names inside `folder`; what lies elsewhere, by a link as well, is refused."""
+    root = folder.resolve()
+    try:
+        path = (root / target).resolve()
+        is_taken = path.exists() and not path.is_file()  # to open a pipe would wait for somebody to read it
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL, too long a name
+        raise InvalidDesc(Problem("targetPath", "must name a file", f"{show(target)} ({reason_of(error)})")) from None
+    if not path.is_relative_to(root) or is_taken:
+        raise InvalidDesc(Problem("targetPath", "must be a file inside the output folder", show(target)))
+    return path
+
+
+def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensions: Sequence[int]) -> None:
+    """Refuses to make an array or image of a buffer that is none."""
+    suffix = suffix.lower()
+    if suffix not in (".npy", *IMAGES):
+        return
+    if data_type is DataType.UNKNOWN:
+        raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be written as numbers", "UNKNOWN"))
+    count = size_in_bytes // data_type.dtype.itemsize
+    if len(dimensions) > _MAX_DIMENSIONS:
+        raise InvalidDesc(Problem("dimensions", f"must have at most {_MAX_DIMENSIONS} elements", len(dimensions)))
+    if dimensions and math.prod(dimensions) > count:
+        raise InvalidDesc(Problem("dimensions", f"must name at most {count} elements", show(tuple(dimensions))))
+    if suffix in IMAGES:
+        if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
+            raise InvalidDesc(
+                Problem("resource", "must be of FLOAT32 or FLOAT16 to be written as an image", data_type.name)
+            )
+        channels = (1, 3) if suffix == ".jpg" else (1, 3, 4)
+        if len(dimensions) != 4 or dimensions[0] != 1 or dimensions[1] not in channels or 0 in dimensions:
+            rule = f"[1, channels, height, width] with {' or '.join(map(str, channels))} channels"
+            raise InvalidDesc(Problem("dimensions", f"must be {rule}", show(tuple(dimensions))))
+
+
+def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimensions: Sequence[int]) -> None:
+    """Writes a buffer: as an array or image of `dimensions` by the file's suffix, or its bytes as they are."""
+    suffix = path.suffix.lower()
+    check_writable(suffix, data.size, data_type, dimensions)
+    values: Any = None
+    if suffix in (".npy", *IMAGES):
+        elements = whole_elements(data, data_type)
+        values = elements[: math.prod(dimensions)].reshape(dimensions) if dimensions else elements
+    image = io.BytesIO()  # encoded before the file that may lie there is touched
+    try:
+        if suffix in IMAGES:
+            _image_of(values).save(image, format="JPEG" if suffix == ".jpg" else "PNG")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _replacing(path) as file:
+            if suffix == ".npy":
+                np.lib.format.write_array(file, values, allow_pickle=False)
+            else:
+                file.write(image.getbuffer() if suffix in IMAGES else data.data)
+    except OSError as error:
+        raise InvalidDesc(
+            Problem("targetPath", "must be a file that can be written", f"'{one_line(path)}' ({reason_of(error)})")
+        ) from None
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Any]:
+    """A new file that takes the place of `path` once it is whole: a disk may be full."""
+    mode = None
+    if path.exists():
+        with path.open("r+b") as file:  # which refuses what must not be written
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    beside = path.with_name(f".dmljax-{uuid4().hex}")
+    try:
+        with beside.open("xb") as file:
+            yield file
+        if mode is not None:
+            beside.chmod(mode)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _image_of(values: NDArray[Any]) -> Any:
+    # DxDispatch's own order of comparisons, which makes white of NaN, and its truncation.
+    limited = np.maximum(np.float32(0), np.where(values < 1, values, np.ones((), values.dtype)).astype(np.float32))
+    rows = (limited[0].transpose(1, 2, 0) * np.float32(255)).astype(np.uint8)
+    return _pillow().fromarray(rows[..., 0] if rows.shape[2] == 1 else rows, _MODES[rows.shape[2]])
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise Unsupported(
+            Problem((), "an image must have Pillow to be read or written: pip install 'dmljax[images]'")
+        ) from None
+    return Image

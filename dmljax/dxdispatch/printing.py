@@ -1,0 +1,104 @@
+"""What comes of a model's commands, as DxDispatch prints it (numbers by a C++ stream, with six digits) and as JSON."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dmljax.dxdispatch.execution import Dispatched, Printed, Result, Written
+from dmljax.text import escape_controls
+from dmljax.types import FLOATS
+
+
+def result_pieces(result: Result, platform: str, timing_verbosity: int, warmup_samples: int) -> Iterator[str]:
+    """What DxDispatch says of a command that it has carried out, piece by piece: a buffer may be large."""
+    if isinstance(result, Printed):
+        yield from printed_pieces(result.resource, result.values, verbose=result.verbose)
+    elif isinstance(result, Written):
+        yield f"Resource '{escape_controls(result.resource)}' written to '{escape_controls(str(result.path))}'"
+    else:
+        yield "\n".join(_dispatch_lines(result, platform.upper(), timing_verbosity, warmup_samples))
+
+
+def _dispatch_lines(result: Dispatched, platform: str, timing_verbosity: int, warmup_samples: int) -> Iterator[str]:
+    cold, hot = _cold_and_hot(result.milliseconds, warmup_samples)
+    head = f"Dispatch '{escape_controls(result.dispatchable)}': {len(result.milliseconds)} iterations"
+    if timing_verbosity == 0:
+        yield f"{head}, {_median(hot):.4f} ms median ({platform})"
+        return
+    yield head
+    for title, samples in (("(Cold)", cold), ("(Hot) ", hot)):
+        if samples:
+            yield (
+                f"{platform} Timings {title} : {len(samples)} samples, {fmean(samples):.4f} ms average,"
+                f" {min(samples):.4f} ms min, {_median(samples):.4f} ms median, {max(samples):.4f} ms max"
+            )
+    if timing_verbosity >= 2:
+        yield "The timings of each iteration: "
+        for i, sample in enumerate(result.milliseconds):
+            yield f"iteration {i}: {sample:.4f} ms ({platform})"
+
+
+def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
+    """The same for a program."""
+    if isinstance(result, Printed):
+        values = {"data_type": result.values.dtype.name.upper(), "values": json_values(result.values)}
+        return {"type": "print", "resource": result.resource, **values}
+    if isinstance(result, Written):
+        return {"type": "writeFile", "resource": result.resource, "path": str(result.path)}
+    hot = _cold_and_hot(result.milliseconds, warmup_samples)[1]
+    times = {"median_milliseconds": _median(hot), "milliseconds": result.milliseconds}
+    return {"type": "dispatch", "dispatchable": result.dispatchable, **times}
+
+
+def _cold_and_hot(samples: Sequence[float], warmup_samples: int) -> tuple[Sequence[float], Sequence[float]]:
+    """The first samples, which may be slow, and the others, of which there is one at least."""
+    cold = min(len(samples) - 1, warmup_samples)
+    return samples[:cold], samples[cold:]
+
+
+def _median(samples: Sequence[float]) -> float:
+    return sorted(samples)[len(samples) // 2]  # of an even number the upper one, as DxDispatch has it
+
+
+_AT_ONCE = 2**16
+
+
+def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterator[str]:
+    """What DxDispatch says of a resource.
+
+    >>> print(*printed_pieces("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False), sep="")
+    Resource 'x': 0.1, -0, 1e+07
+    """
+    yield f"Resource '{escape_controls(name)}':"
+    yield "\n" if verbose else " "
+    index_width, digits = len(str(len(values))), 2 * values.itemsize
+    for begin in range(0, len(values), _AT_ONCE):
+        some = values[begin : begin + _AT_ONCE]
+        if verbose:
+            rows = zip(_texts(some), some.view(f"u{some.itemsize}").tolist(), strict=True)
+            lines = (f"[{i:{index_width}}] {text} (0x{raw:{digits}X})\n" for i, (text, raw) in enumerate(rows, begin))
+            yield "".join(lines)
+        else:
+            yield (", " if begin else "") + ", ".join(_texts(some))
+
+
+def _texts(values: NDArray[Any]) -> Iterable[str]:
+    if values.dtype in FLOATS:
+        return map("%g".__mod__, values.tolist())
+    if values.itemsize == 1:
+        # A stream takes them for characters. What is no UTF-8 goes through Python's output as the byte that it is.
+        return (bytes([byte]).decode(errors="surrogateescape") for byte in values.tobytes())
+    return map(str, values.tolist())
+
+
+def json_values(values: NDArray[Any]) -> list[Any]:
+    """Values for a program: numbers, and what JSON has no number for as DxDispatch's format spells it."""
+    if values.dtype not in FLOATS:
+        return list(values.tolist())
+    return [
+        value if math.isfinite(value) else "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        for value in values.tolist()
+    ]

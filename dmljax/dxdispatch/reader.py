@@ -1,0 +1,662 @@
+"""Reads DxDispatch models, and goes on after a part that is wrong, to find what else is."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmljax.checks import UINT64_MAX, UINT_MAX, boolean, element, integer_in, parse_enum, uints
+from dmljax.descriptors import Leaf, Member, Operator
+from dmljax.descriptors.json_form import members_from_json, operator_of_type
+from dmljax.descriptors.members import NOT_FINITE, Array, Kind, json_given, json_string
+from dmljax.descriptors.validation import problems
+from dmljax.dxdispatch.files import check_writable, opened, read_values, target_path
+from dmljax.dxdispatch.model import (
+    Binding,
+    Bindings,
+    Command,
+    Dispatch,
+    Dispatchable,
+    Finding,
+    InvalidModel,
+    Model,
+    Print,
+    Resource,
+    UnreadableModel,
+    WriteFile,
+)
+from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
+from dmljax.errors import (
+    MAX_PROBLEMS,
+    DmlError,
+    InvalidDesc,
+    InvalidType,
+    Problem,
+    Unsupported,
+    Where,
+    all_checked,
+    inside,
+    spell_path,
+)
+from dmljax.tensor import TensorDesc
+from dmljax.text import did_you_mean, one_line, show
+from dmljax.types import FLOATS, LATEST, DataType, FeatureLevel, HeaderEnum, TensorFlags
+
+MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
+MAX_MODEL_BYTES = 2**32
+MAX_TEXT_BYTES = 2**26  # of the model itself: what is larger belongs into files that it names
+MAX_PRINTED_VALUES = 2**24
+MAX_FINDINGS = MAX_PROBLEMS
+
+
+def load(
+    path: str | Path, *, input_path: str | Path | None = None, feature_level: FeatureLevel | str = LATEST
+) -> Model:
+    """The model in a JSON file. Other files are sought in `input_path`, by default the model's folder, then as named.
+
+    >>> model = load("notebooks/models/top1_routing.json")
+    >>> model.dispatchables["route"](np.eye(4, dtype="float32")[::-1]).tolist()[0]
+    [0.0, 0.0, 0.0, 1.0]
+    """
+    level = parse_enum(FeatureLevel, "feature_level", feature_level)
+    beside = Path(path) if input_path is None else Path(input_path) / path
+    file = Path(path) if os.path.exists(path) or not os.path.exists(beside) else beside  # any str
+    reader = _Reader(file, file.parent if input_path is None else Path(input_path), level, _document(file))
+    reader.read()
+    if reader.findings:
+        raise InvalidModel(reader.findings, reader.warnings)
+    return reader.model
+
+
+def _document(file: Path) -> Document:
+    line, column = 0, None
+    try:
+        if file.suffix.lower() == ".onnx":
+            raise Unsupported(Problem((), "must be JSON; ONNX models are not run yet"))
+        with opened(file, MAX_TEXT_BYTES) as stream:
+            data = stream.read()
+        return parse(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problem = Problem((), "the model must be UTF-8 text", error.reason)
+    except InvalidJson as error:
+        line, column, problem = error.line, error.column, error.problems[0]
+    except DmlError as error:
+        (refused,) = error.problems
+        problem = Problem((), f"the model {refused.rule}", refused.given)
+    raise UnreadableModel([Finding(str(file), line, problem, column)])
+
+
+# Reading
+
+_BUFFER_FIELDS = (
+    "initialValuesDataType",
+    "initialValues",
+    "initialValuesOffsetInBytes",
+    "sizeInBytes",
+    "resampleSize",
+    "resampleMode",
+)
+_BINDING_FIELDS = (
+    "name",
+    "elementCount",
+    "elementSizeInBytes",
+    "elementOffset",
+    "format",
+    "counter",
+    "counterOffsetBytes",
+    "shape",
+)
+_COMMAND_FIELDS = {
+    "dispatch": ("type", "dispatchable", "bindings", "threadGroupCount"),
+    "print": ("type", "resource", "verbose"),
+    "writefile": ("type", "resource", "targetPath", "dimensions"),
+}
+_OTHER_KINDS = {
+    "hlsl": "shaders of Direct3D do not run on XLA",
+    "onnx": "ONNX models are not run yet",
+    "dmlserializedgraph": "serialized graphs are not run yet",
+}
+_MINIMUM_ALIGNMENT = 16  # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
+
+
+class _ExecutionFlags(HeaderEnum, prefix="DML_EXECUTION_FLAG_"):
+    """`DML_EXECUTION_FLAGS`: hints to DirectML, which mean nothing to XLA."""
+
+    NONE = 0
+    ALLOW_HALF_PRECISION_COMPUTATION = 1
+    DISABLE_META_COMMANDS = 2
+    DESCRIPTORS_VOLATILE = 4
+
+
+class _EnoughError(Exception):
+    """So much is wrong with a model that nobody reads on."""
+
+
+class _Reader:
+    """Reads a model part by part, and goes on after a part that is wrong, to find what else is."""
+
+    def __init__(self, file: Path, input_path: Path, feature_level: FeatureLevel, document: Document) -> None:
+        self.input_path = input_path
+        self.feature_level = feature_level
+        # A part that is wrong leaves None behind, so that nothing that refers to it is called unknown.
+        self.resources: dict[str, Any] = {}
+        self.dispatchables: dict[str, Any] = {}
+        self.operators: dict[Any, type[Operator]] = {}  # of dispatchables, those with a wrong desc too
+        self.commands: list[Any] = []
+        self.targets: dict[str, int] = {}  # the files that commands write, and the first command that writes each
+        self.warnings: list[Finding] = []
+        self.findings: list[Finding] = []
+        self.model = Model(file, self.resources, self.dispatchables, self.commands, self.warnings, document)
+        self.bytes_left = MAX_MODEL_BYTES
+
+    @contextmanager
+    def part(self, *place: str | int) -> Iterator[None]:
+        """Notes what is wrong with a part of the model, and goes on after it."""
+        try:
+            yield
+        except DmlError as error:
+            for problem in error.problems:
+                self.find(place, problem)
+
+    def find(self, place: Place, problem: Problem, line: int | None = None) -> None:
+        finding = self.model.finding(place, problem)
+        self.findings.append(finding if line is None else replace(finding, line=line))
+        if len(self.findings) >= MAX_FINDINGS:
+            raise _EnoughError
+
+    def warn(self, place: Place, problem: Problem) -> None:
+        if len(self.warnings) < MAX_FINDINGS:
+            self.warnings.append(self.model.finding(place, problem))
+
+    def fields(self, place: Place, value: Any, names: Sequence[str]) -> dict[str, Any]:
+        """Those fields of an object that count and are not null; DxDispatch passes over others without a word."""
+        known = set(names)
+        for name in _object(value):
+            if name not in known and value[name] is not None and not name.startswith(("$", "//")):
+                hint = did_you_mean(name, names)
+                rule = f"unknown field {show(name)} is ignored{hint}; known fields are {', '.join(names)}"
+                self.warn(place, Problem(name, rule))
+        return {name: value[name] for name in names if value.get(name) is not None}
+
+    def read(self) -> None:
+        try:
+            self.read_all()
+        except _EnoughError:
+            last = self.findings[-1]
+            rest = Problem((), f"only {MAX_FINDINGS} findings are listed; the rest of the model was not read")
+            self.findings.append(Finding(last.file, last.line, rest))
+
+    def read_all(self) -> None:
+        document = self.model.document
+        for place, line in document.repeated:
+            self.find(place, Problem((), "must be given once", "it again"), line)
+        with self.part():
+            root = self.fields((), document.root, ("resources", "dispatchables", "commands"))
+            for name, value in self.section(root, "resources", dict).items():
+                self.resources[name] = None
+                with self.part("resources", name):
+                    self.resources[name] = self.resource(("resources", name), value)
+            for name, value in self.section(root, "dispatchables", dict).items():
+                self.dispatchables[name] = None
+                with self.part("dispatchables", name):
+                    self.dispatchables[name] = self.dispatchable(("dispatchables", name), value)
+            for index, value in enumerate(self.section(root, "commands", list)):
+                with self.part("commands", index):
+                    self.commands.append(self.command(("commands", index), value))
+                    if isinstance(self.commands[-1], WriteFile):
+                        self.targets.setdefault(self.commands[-1].target_path, index)
+            self.check_targets()
+
+    def check_targets(self) -> None:
+        """No file of the model is a folder that another one lies in."""
+        # Sorted so, a folder stands right before what lies in it.
+        targets = sorted(self.targets, key=lambda target: target.replace("/", "\0"))
+        for folder, target in pairwise(targets):
+            if target.startswith(f"{folder}/"):
+                problem = Problem("targetPath", "must not lie in another file of the model", show(target))
+                self.find(("commands", self.targets[target]), problem)
+
+    def section(self, root: Mapping[str, Any], name: str, kind: type) -> Any:
+        with self.part():
+            return _of_kind(root, name, kind)
+        return kind()
+
+    # Resources
+
+    def resource(self, place: Place, value: Any) -> Resource:
+        fields = self.fields(place, value, _BUFFER_FIELDS)
+        offset, size, (data_type, values) = all_checked(
+            lambda: _uint64(fields, "initialValuesOffsetInBytes", 0),
+            lambda: _uint64(fields, "sizeInBytes", None),
+            lambda: self.initial_values(place, fields),
+        )
+        if not values.size:
+            raise InvalidDesc(Problem("initialValues", "must hold something", "nothing"))
+        size = -(-values.nbytes // 4) * 4 if size is None else size
+        if values.nbytes + offset > size:
+            needed = f"{values.nbytes + offset}, for {values.nbytes} bytes of initialValues from byte {offset} on"
+            raise InvalidDesc(Problem("sizeInBytes", f"must be at least {needed}", size))
+        self.require_affordable("sizeInBytes", size)
+        self.bytes_left -= size
+        return Resource(data_type, size, values.reshape(-1).view(np.uint8), offset)
+
+    def initial_values(self, place: Place, fields: Mapping[str, Any]) -> tuple[DataType, NDArray[Any]]:
+        data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
+        source = _given(fields, "initialValues")
+        if isinstance(source, list):
+            is_struct = data_type is DataType.UNKNOWN
+            return data_type, self.struct(place, source) if is_struct else self.numbers(place, source, data_type)
+        if source == "deferred":
+            raise Unsupported(
+                Problem("initialValues", "must be known; 'deferred' ones come out of ONNX models, not run yet")
+            )
+        if not isinstance(source, dict):
+            raise InvalidType(Problem("initialValues", "must be a list or an object", show(source)))
+        kinds = [kind for kind in ("value", "valueStart", "sourcePath") if kind in source]
+        if not kinds or (kinds[0] == "value" and len(kinds) > 1):
+            given = ", ".join(map(one_line, kinds or list(source)[:8])) or "none"
+            raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart and sourcePath", given))
+        place = (*place, "initialValues")
+        if kinds[0] == "sourcePath":
+            return self.file_values(self.fields(place, source, ("sourcePath",)), data_type, fields)
+        with inside("initialValues"):
+            return data_type, self.generated(place, source, data_type, kinds[0])
+
+    def generated(self, place: Place, source: Any, data_type: DataType, kind: str) -> NDArray[Any]:
+        """One value many times, or a sequence."""
+        names = (kind, "valueDelta") if kind == "valueStart" else (kind,)
+        fields = self.fields(place, source, (*names, "valueCount"))
+        if data_type is DataType.UNKNOWN:
+            raise InvalidDesc(Problem(kind, "must come with initialValuesDataType", "none"))
+        count = integer_in("valueCount", _given(fields, "valueCount"), 0, UINT_MAX)
+        self.require_affordable("valueCount", count * data_type.dtype.itemsize)
+        first, *delta = (self.number(place, name, _given(fields, name), data_type) for name in names)
+        return _sequence(first, delta[0], count) if delta else np.full(count, first)
+
+    def struct(self, place: Place, source: Sequence[Any]) -> NDArray[np.uint8]:
+        """A list of {name, type, value}, one after the other."""
+        if any(not isinstance(element, dict) for element in source):
+            raise InvalidDesc(
+                Problem("initialValuesDataType", "must be given, unless all of initialValues are objects", "none")
+            )
+        parts = []
+        for index, part in enumerate(source):
+            inner = (*place, "initialValues", index)
+            with inside(("initialValues", index)):
+                fields = self.fields(inner, part, ("name", "type", "value"))
+                data_type = _data_type(fields, "type", None)
+                parts.append(self.number(inner, "value", _given(fields, "value"), data_type).tobytes())
+        return np.frombuffer(b"".join(parts), np.uint8)
+
+    def numbers(self, place: Place, values: Sequence[Any], data_type: DataType) -> NDArray[Any]:
+        converted, too_large = _converted("initialValues", values, data_type)
+        for index in too_large[:MAX_FINDINGS].tolist():
+            self.warn_of_infinity((*place, "initialValues", index), values[index], data_type)
+        return converted
+
+    def number(self, place: Place, name: str, value: Any, data_type: DataType) -> Any:
+        converted, too_large = _converted(name, [value], data_type, is_list=False)
+        if too_large.size:
+            self.warn_of_infinity((*place, name), value, data_type)
+        return converted[0]
+
+    def warn_of_infinity(self, place: Place, value: Any, data_type: DataType) -> None:
+        self.warn(place, Problem((), f"must be in range for {data_type.name} not to become infinite", value))
+
+    def file_values(
+        self, source: Mapping[str, Any], data_type: DataType, fields: Mapping[str, Any]
+    ) -> tuple[DataType, NDArray[Any]]:
+        name = json_string(("initialValues", "sourcePath"), _given(source, "sourcePath"))
+        if fields.get("resampleMode", "scale") != "scale":
+            raise InvalidDesc(Problem("resampleMode", "must be 'scale'", show(fields["resampleMode"])))
+        size = uints("resampleSize", fields.get("resampleSize", []))
+        if len(size) not in (0, 4):
+            raise InvalidDesc(
+                Problem("resampleSize", "must be batch, channels, height and width", f"{len(size)} elements")
+            )
+        # Models come from Windows, with its paths.
+        names = dict.fromkeys((name, PureWindowsPath(name).as_posix()))
+        candidates = [folder / spelled for folder in (self.input_path, Path()) for spelled in names]
+        path = next((path for path in candidates if os.path.exists(path)), candidates[0])  # any str
+        with inside(("initialValues", "sourcePath")):
+            data_type, values = read_values(path, data_type, size, min(MAX_RESOURCE_BYTES, self.bytes_left))
+        self.require_affordable(("initialValues", "sourcePath"), values.nbytes)
+        return data_type, values
+
+    def require_affordable(self, member: Where, size: int) -> None:
+        if size > min(MAX_RESOURCE_BYTES, self.bytes_left):
+            limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
+            raise InvalidDesc(Problem(member, f"must ask for at most {limits}", size))
+
+    # Dispatchables
+
+    def dispatchable(self, place: Place, value: Any) -> Dispatchable | None:
+        type_field = next((key for key in ("Type", "type") if key in _object(value)), "type")
+        kind = json_string(type_field, value.get(type_field))
+        if kind.lower() in _OTHER_KINDS:
+            raise Unsupported(Problem(type_field, "must be an operator", f"{kind!r}, and {_OTHER_KINDS[kind.lower()]}"))
+        operator = operator_of_type(type_field, kind)
+        self.operators[place[-1]] = operator
+        desc_place = self.model.desc_place(str(place[-1]))
+        inside = operator.json_fields() if desc_place == place else (str(desc_place[-1]),)
+        fields = self.fields(place, value, ("type", "Type", "bindings", "executionFlags", "dmlCompileType", *inside))
+        with self.part(*place):
+            all_checked(*_checks_of_hints(fields))
+        desc = self.desc(desc_place, operator, fields if desc_place == place else fields[inside[0]])
+        source = fields.get("bindings", {})
+        bindings = self.bindings((*place, "bindings"), operator, desc, source, _owned(desc), "in a dispatch")
+        return None if desc is None else Dispatchable(desc, bindings)
+
+    def desc(self, place: Place, operator: type[Operator], value: Any) -> Operator | None:
+        """The desc, unless something is wrong with it."""
+        before = len(self.findings)
+        with self.part(*place):
+            if place[-1] in ("Desc", "desc"):
+                value = self.fields(place, value, operator.json_fields())
+            counting = value | {
+                member.name: self.nested_fields((*place, member.name), member.kind, value[member.name])
+                for member in operator.members()
+                if value.get(member.name) is not None
+            }
+            members = members_from_json(operator, counting, lambda: self.part(*place))
+            if len(self.findings) > before:
+                return None
+            desc = operator(**members)
+            for problem in problems(desc, self.feature_level):
+                self.find(place, self.with_level(problem))
+            for leaf in desc.leaves():
+                if leaf.tensor.element_count * leaf.tensor.dtype.itemsize > MAX_RESOURCE_BYTES:
+                    rule = f"must be those of at most {MAX_RESOURCE_BYTES} bytes"
+                    self.find(place, Problem((*leaf.path, "Sizes"), rule, leaf.tensor))
+        return desc if len(self.findings) == before else None
+
+    def with_level(self, problem: Problem) -> Problem:
+        """The problem with the feature level, unless it says that already."""
+        if str(self.feature_level) in problem.message:
+            return problem
+        level = f" (at {self.feature_level})"
+        if problem.given is None:
+            return Problem(problem.path, problem.rule + level)
+        return Problem(problem.path, problem.rule, problem.given + level)
+
+    def nested_fields(self, place: Place, kind: Kind, value: Any) -> Any:
+        """The known fields of the objects inside a desc: of tensors, of fused activations, and of arrays of them."""
+        if isinstance(kind, Array) and isinstance(value, list):
+            return [self.nested_fields((*place, i), kind.of, one) for i, one in enumerate(value)]
+        if not isinstance(value, dict) or not kind.json_fields(value):
+            return value
+        fields = self.fields(place, value, kind.json_fields(value))
+        if isinstance(fields.get("Desc"), dict):
+            inner = [name for name in kind.json_fields(fields["Desc"]) if name not in ("Type", "Desc")]
+            fields["Desc"] = self.fields((*place, "Desc"), fields["Desc"], inner)
+        return fields
+
+    # Bindings
+
+    def bindings(
+        self,
+        place: Place,
+        operator: type[Operator],
+        desc: Operator | None,
+        value: Any,
+        wanted: set[str],
+        otherwise: str,
+    ) -> Bindings:
+        """Where each of the `wanted` tensors lies; others are bound `otherwise`. Without a desc, names are read."""
+        members = {member.name: member for member in operator.members() if member.tensor_kind}
+        leaves = () if desc is None else desc.leaves()
+        bound: dict[str, Binding | None] = {}
+        with self.part(*place):
+            for name, source in self.fields(place, value, tuple(members)).items():
+                own = [leaf for leaf in leaves if leaf.member.name == name]
+                bound |= dict.fromkeys(leaf.key for leaf in own)
+                with self.part(*place, name):
+                    for inner, leaf, one in _sources((*place, name), members[name], own, source):
+                        with self.part(*inner):
+                            binding = self.binding(inner, one, leaf.tensor if leaf else None)
+                            if desc is not None and leaf is None:
+                                raise InvalidDesc(Problem((), "must not be bound, for the desc has no such tensor"))
+                            if leaf is not None and leaf.key not in wanted:
+                                rule = f"must not be bound here, but {otherwise}, for its Flags"
+                                raise InvalidDesc(Problem((), rule))
+                            if leaf is not None:
+                                bound[leaf.key] = binding
+            for leaf in leaves:
+                if leaf.key in wanted and leaf.key not in bound:
+                    self.find(place, Problem(leaf.path, "must be bound", "none"))
+        return {key: binding for key, binding in bound.items() if binding is not None}
+
+    def binding(self, place: Place, source: Any, tensor: TensorDesc | None) -> Binding | None:
+        """The place of a tensor, unless something is wrong with the resource or the desc."""
+        if not isinstance(source, str | dict):
+            rule = "must be the name of a resource, an object, or a list of one"
+            raise InvalidType(Problem((), rule, show(source)))
+        fields = {"name": source} if isinstance(source, str) else self.fields(place, source, _BINDING_FIELDS)
+        (resource_name, resource), _, element_size, element_offset, *_ = all_checked(
+            lambda: self.named_resource(fields, "name"),
+            lambda: self.named_resource(fields, "counter") if "counter" in fields else None,
+            lambda: _uint64(fields, "elementSizeInBytes"),
+            lambda: _uint64(fields, "elementOffset"),
+            lambda: _uint64(fields, "elementCount"),  # for shaders, as the counter: without meaning here
+            lambda: _uint64(fields, "counterOffsetBytes"),
+        )
+        if resource is None or tensor is None:
+            return None
+        if resource.data_type is not DataType.UNKNOWN:
+            element_size = element_size or resource.data_type.dtype.itemsize
+        if element_offset and not element_size:
+            rule = f"must come with elementSizeInBytes for {show(resource_name)}"
+            raise InvalidDesc(Problem("elementOffset", rule, "none"))
+        offset, size = element_offset * element_size, _size_in_bytes(tensor)
+        if offset + size > resource.size_in_bytes:
+            room = max(resource.size_in_bytes - offset, 0)
+            given = f"{room}, in {show(resource_name)} from byte {offset} on"
+            raise InvalidDesc(Problem((), f"must have {size} bytes", given))
+        alignment = tensor.guaranteed_base_offset_alignment or _MINIMUM_ALIGNMENT
+        if offset % alignment:
+            self.warn(place, Problem((), f"must begin at a multiple of {alignment} bytes for DirectML", offset))
+        return Binding(resource_name, offset)
+
+    def named_resource(self, fields: Mapping[str, Any], field: str) -> tuple[str, Resource | None]:
+        name = json_string(field, _given(fields, field))
+        if name not in self.resources:
+            hint = did_you_mean(name, self.resources)
+            raise InvalidDesc(Problem(field, "must be a resource of the model", f"{show(name)}{hint}"))
+        return name, self.resources[name]
+
+    # Commands
+
+    def command(self, place: Place, value: Any) -> Command | None:
+        kind = json_string("type", _object(value).get("type")).lower()
+        if kind not in _COMMAND_FIELDS:
+            kinds = ("dispatch", "print", "writeFile")
+            raise InvalidDesc(
+                Problem(
+                    "type", f"must be one of {', '.join(kinds)}", f"{show(value['type'])}{did_you_mean(kind, kinds)}"
+                )
+            )
+        fields = self.fields(place, value, _COMMAND_FIELDS[kind])
+        if kind == "dispatch":
+            return self.dispatch(place, fields)
+        return self.print(fields) if kind == "print" else self.write_file(fields)
+
+    def print(self, fields: Mapping[str, Any]) -> Print:
+        (name, resource), verbose = all_checked(
+            lambda: self.named_resource(fields, "resource"), lambda: boolean("verbose", fields.get("verbose", False))
+        )
+        if resource is not None:
+            if resource.data_type is DataType.UNKNOWN:
+                raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be printed", show(name)))
+            count = resource.size_in_bytes // resource.data_type.dtype.itemsize
+            if count > MAX_PRINTED_VALUES:
+                most = f"at most {MAX_PRINTED_VALUES} values to be printed"
+                raise InvalidDesc(Problem("resource", f"must have {most}", f"{count}, in {show(name)}"))
+        return Print(name, verbose)
+
+    def write_file(self, fields: Mapping[str, Any]) -> WriteFile:
+        (name, resource), target, dimensions = all_checked(
+            lambda: self.named_resource(fields, "resource"),
+            lambda: target_path("targetPath", json_string("targetPath", _given(fields, "targetPath"))),
+            lambda: uints("dimensions", fields.get("dimensions", [])),
+        )
+        if resource is not None:
+            check_writable(target.suffix, resource.size_in_bytes, resource.data_type, dimensions)
+        return WriteFile(name, target.as_posix(), dimensions)
+
+    def dispatch(self, place: Place, fields: Mapping[str, Any]) -> Dispatch | None:
+        with self.part(*place):
+            groups = uints("threadGroupCount", fields.get("threadGroupCount", [1, 1, 1]))
+            if len(groups) != 3:
+                raise InvalidDesc(Problem("threadGroupCount", "must have 3 elements", len(groups)))
+        name = json_string("dispatchable", _given(fields, "dispatchable"))
+        if name not in self.dispatchables:
+            hint = did_you_mean(name, self.dispatchables)
+            raise InvalidDesc(Problem("dispatchable", "must be one of the model", f"{show(name)}{hint}"))
+        given = _of_kind(fields, "bindings", dict)
+        if name not in self.operators:
+            return None
+        dispatchable = self.dispatchables[name]
+        desc = None if dispatchable is None else dispatchable.desc
+        wanted = set() if desc is None else desc.tensors().keys() - _owned(desc)
+        place = (*place, "bindings")
+        bindings = self.bindings(place, self.operators[name], desc, given, wanted, "at initialisation")
+        if desc is not None:
+            self.check_outputs(place, desc, bindings)
+        return Dispatch(name, bindings)
+
+    def check_outputs(self, place: Place, desc: Operator, bindings: Bindings) -> None:
+        """No two outputs share a part of a buffer, nor two elements of one a place."""
+        areas: list[tuple[str, int, int, str]] = []
+        for leaf in desc.leaves(is_input=False):
+            if leaf.key not in bindings:
+                continue
+            tensor, binding = leaf.tensor, bindings[leaf.key]
+            if tensor.overlaps:
+                self.find(place, Problem(leaf.path, "must have a place of its own for each element", tensor))
+            begin, end = binding.offset_in_bytes, binding.offset_in_bytes + _size_in_bytes(tensor)
+            for resource, other_begin, other_end, other in areas:
+                if resource == binding.resource and begin < other_end and other_begin < end:
+                    problem = Problem(leaf.path, f"must not overlap {other}", f"both in {show(resource)}")
+                    self.find(place, problem)
+            areas.append((binding.resource, begin, end, spell_path(leaf.path)))
+
+
+def _sources(
+    place: Place, member: Member, leaves: Sequence[Leaf], source: Any
+) -> Iterator[tuple[Place, Leaf | None, Any]]:
+    """What a name is bound to, and where that stands: one resource, or one for each tensor of an array."""
+    is_array = isinstance(member.kind, Array)
+    count = len(leaves) if is_array else 1
+    if isinstance(source, list) and len(source) != count and (leaves or not is_array):
+        raise InvalidDesc(Problem((), f"must have {count} resource{'' if count == 1 else 's'}", len(source)))
+    if not is_array:
+        yield place, leaves[0] if leaves else None, source[0] if isinstance(source, list) else source
+        return
+    for i, one in enumerate(source if isinstance(source, list) else [source]):
+        yield (*place, i), leaves[i] if i < len(leaves) else None, one
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidType(Problem((), "must be an object", show(value)))
+    return value
+
+
+def _given(fields: Mapping[str, Any], name: str) -> Any:
+    return json_given(name, fields.get(name))
+
+
+def _of_kind(fields: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = _given(fields, name)
+    if not isinstance(value, kind):
+        raise InvalidType(Problem(name, f"must be {'an object' if kind is dict else 'a list'}", show(value)))
+    return value
+
+
+def _uint64(fields: Mapping[str, Any], name: str, default: int | None = 0) -> Any:
+    return integer_in(name, fields[name], 0, UINT64_MAX) if name in fields else default
+
+
+def _data_type(fields: Mapping[str, Any], name: str, default: DataType | None) -> DataType:
+    if default is not None and name not in fields:
+        return default
+    data_type: DataType = parse_enum(DataType, name, json_string(name, _given(fields, name)))
+    if data_type in (DataType.UINT4, DataType.INT4) or (default is None and data_type is DataType.UNKNOWN):
+        raise InvalidDesc(Problem(name, "must be a data type that whole bytes hold", data_type.name))
+    return data_type
+
+
+def _checks_of_hints(fields: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
+    """That hints to DirectML, which mean nothing here, are ones that it knows."""
+    flags = fields.get("executionFlags", [])
+    places: list[tuple[Where, Any]] = (
+        [(("executionFlags", i), flag) for i, flag in enumerate(flags)] if isinstance(flags, list) else []
+    )
+    for place, flag in places or [("executionFlags", flags or "NONE")]:
+        yield partial(lambda place, flag: parse_enum(_ExecutionFlags, place, json_string(place, flag)), place, flag)
+    kinds = ("DmlCompileOp", "DmlCompileGraph")
+    kind = fields.get("dmlCompileType", kinds[0])
+
+    def check_kind() -> None:
+        if kind not in kinds:
+            raise InvalidDesc(Problem("dmlCompileType", f"must be one of {', '.join(kinds)}", show(kind)))
+
+    yield check_kind
+
+
+def _owned(desc: Operator | None) -> set[str]:
+    """The inputs that DirectML keeps a copy of."""
+    inputs = {} if desc is None else desc.tensors(is_input=True)
+    return {key for key, tensor in inputs.items() if tensor.flags & TensorFlags.OWNED_BY_DML}
+
+
+def _size_in_bytes(tensor: TensorDesc) -> int:
+    return tensor.total_tensor_size_in_bytes or tensor.minimum_size_in_bytes
+
+
+# Numbers
+
+
+def _converted(
+    name: str, values: Sequence[Any], data_type: DataType, *, is_list: bool = True
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """JSON numbers in a data type, integers exactly and floats to the nearest; and the indices of those too large."""
+    dtype = data_type.dtype
+
+    def refuse(index: int, rule: str) -> None:
+        where = element(name, index) if is_list else name
+        raise InvalidDesc(Problem(where, f"must be {rule} for {data_type.name}", show(values[index])))
+
+    if dtype not in FLOATS:
+        limits = np.iinfo(dtype)
+        for index, value in enumerate(values):
+            if type(value) is not int or not limits.min <= value <= limits.max:
+                refuse(index, f"a whole number in [{limits.min}, {limits.max}]")
+        return np.array(values, dtype), np.array([], int)
+    doubles = np.empty(len(values), np.float64)
+    for index, value in enumerate(values):
+        if isinstance(value, str) and value.lower() in NOT_FINITE:
+            doubles[index] = NOT_FINITE[value.lower()]
+        elif type(value) is float or (type(value) is int and int(float(value)) == value):
+            doubles[index] = value
+        else:
+            refuse(index, "a number, 'nan', 'inf' or '-inf'")
+    with np.errstate(over="ignore"):
+        rounded = doubles.astype(dtype)
+    return rounded, np.flatnonzero(np.isinf(rounded) & ~np.isinf(doubles))
+
+
+def _sequence(start: Any, delta: Any, count: int) -> NDArray[Any]:
+    """`start`, and each next one a `delta` more than the last, rounded or wrapped each time as its type does."""
+    steps = np.full(count, delta)
+    steps[:1] = start
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.add.accumulate(steps, dtype=steps.dtype)

@@ -1,0 +1,275 @@
+"""JSON as DxDispatch reads it, with the line on which each value stands.
+
+RapidJSON, as DxDispatch sets it up, takes comments and trailing commas, and stops after the first value.
+"""
+
+import json
+import math
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, islice
+from typing import Any
+
+from dmljax.errors import MAX_PROBLEMS, InvalidDesc, Problem
+from dmljax.text import show
+
+Place = tuple[str | int, ...]
+
+MAX_DEPTH = 64
+MAX_VALUES = 2**20  # besides numbers in plain lists, which take far less room
+
+# Possessive quantifiers: each pattern reads a text once, whatever it holds.
+_COMMENT = r"(?://[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)"
+_BLANK = rf"(?:[ \t\r\n]++|{_COMMENT})*+"
+_NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
+_ELEMENT = rf'(?:{_NUMBER}|"-?+(?i:nan|inf)")'
+_SPACE = re.compile(_BLANK)
+_PLAIN_LIST = re.compile(rf"\[{_BLANK}(?:{_ELEMENT}{_BLANK},{_BLANK})*+(?:{_ELEMENT}{_BLANK})?+\]")
+_COMMENT_OR_ELEMENT = re.compile(rf"{_COMMENT}|({_ELEMENT})")
+_LAST_COMMA = re.compile(r",\s*+\]\Z")
+_TOKEN = re.compile(rf"(?P<number>{_NUMBER})|(?P<word>true|false|null)")
+_DECODER = json.JSONDecoder()
+_NOTHING: Mapping[str | int, Any] = {}
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+class InvalidJson(InvalidDesc):
+    """A text that is not JSON, with the line and column at which it stops being so."""
+
+    def __init__(self, problem: Problem, line: int, column: int) -> None:
+        super().__init__(problem)
+        self.line, self.column = line, column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.problems, self.line, self.column)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Spot:
+    """Where a value begins in the text, and where the values inside it do, besides the elements of a plain list."""
+
+    offset: int
+    inside: "Mapping[str | int, Spot]"
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """A parsed text: its value, where each part of it begins, and the lines of names that an object repeats."""
+
+    text: str
+    root: Any
+    spot: Spot
+    repeated: list[tuple[Place, int]]
+    lines: "_Lines"
+    plain_lists: "dict[int, _PlainList]" = field(default_factory=dict)  # that were asked for an element
+
+    def line(self, path: Place) -> int:
+        """The line of the value at `path`, or of the nearest value around it."""
+        spot, offset = self.spot, self.spot.offset
+        for key in path:
+            if key not in spot.inside:
+                offset = self._element(spot.offset, key)
+                break
+            spot = spot.inside[key]
+            offset = spot.offset
+        return self.lines.line(offset)
+
+    def _element(self, offset: int, index: str | int) -> int:
+        """Where an element of a plain list at `offset` begins, or the value there if it has no such element."""
+        if not isinstance(index, int):
+            return offset
+        if offset not in self.plain_lists:
+            self.plain_lists[offset] = _PlainList(self.text, offset)
+        return self.plain_lists[offset].element(index)
+
+
+class _Lines:
+    """The lines of a text. To find one, a part of the text is looked through and not all that comes before."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def before(self) -> list[int]:
+        """How many lines end before each part."""
+        ends = (self.text.count("\n", begin, begin + _PART) for begin in range(0, len(self.text), _PART))
+        return list(accumulate(ends, initial=0))
+
+    def line(self, offset: int) -> int:
+        part = offset // _PART
+        return self.before[part] + self.text.count("\n", part * _PART, offset) + 1
+
+
+_PART = 4096
+
+
+class _PlainList:
+    """Where the elements of a plain list begin. Each is looked for once, however many are asked for."""
+
+    def __init__(self, text: str, offset: int) -> None:
+        plain = _PLAIN_LIST.match(text, offset)
+        self.offset = offset
+        self.found = array("Q")
+        self.rest = (begin for begin, _ in _elements(text, offset, plain.end() if plain else offset))
+
+    def element(self, index: int) -> int:
+        self.found.extend(islice(self.rest, max(0, index + 1 - len(self.found))))
+        return self.found[index] if index < len(self.found) else self.offset
+
+
+def _elements(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
+    """The elements of a plain list, each with the place where it begins."""
+    return ((found.start(), found[1]) for found in _COMMENT_OR_ELEMENT.finditer(text, begin, end) if found[1])
+
+
+def parse(text: str) -> Document:
+    """The first value in `text`.
+
+    >>> parse('{"Sizes": [1, 2,], /* batch, row */ "Flags": []} and the rest').root
+    {'Sizes': [1, 2], 'Flags': []}
+    """
+    parser = _Parser(text)
+    root, spot = parser.value()
+    repeated = [(place, parser.lines.line(offset)) for place, offset in parser.repeated]
+    return Document(text, root, spot, repeated, parser.lines)
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = _Lines(text)
+        self.at = 0
+        self.path: list[str | int] = []  # of the value that is being read
+        self.count = 0  # of values, those of repeated names too
+        self.repeated: list[tuple[Place, int]] = []
+
+    def value(self) -> tuple[Any, Spot]:
+        self.space()
+        if len(self.path) > MAX_DEPTH:
+            raise self.refused(f"objects and lists must be nested at most {MAX_DEPTH} deep")
+        if self.count >= MAX_VALUES:
+            raise self.refused(f"there must be at most {MAX_VALUES} values besides numbers in lists")
+        self.count += 1
+        begin = self.at
+        value: Any
+        inside: Mapping[str | int, Spot] = _NOTHING
+        match self.text[begin : begin + 1]:
+            case "{":
+                value, inside = self.object()
+            case "[":
+                value, inside = self.array()
+            case '"':
+                value = self.string()
+            case _:
+                value = self.number_or_word()
+        return value, Spot(begin, inside)
+
+    def inner(self, key: str | int) -> tuple[Any, Spot]:
+        """The value of a member or element."""
+        self.path.append(key)
+        value = self.value()
+        self.path.pop()
+        return value
+
+    def number_or_word(self) -> Any:
+        token = _TOKEN.match(self.text, self.at)
+        if token is None:
+            raise self.refused("a value must be here")
+        number = None if token["number"] is None else self.number(token[0])
+        self.at = token.end()
+        return _WORDS[token[0]] if number is None else number
+
+    def object(self) -> tuple[dict[str, Any], dict[str | int, Spot]]:
+        members: dict[str, Any] = {}
+        inside: dict[str | int, Spot] = {}
+        self.at += 1
+        while not self.taken("}"):
+            if self.next() != '"':
+                raise self.refused("a name in double quotes, or }, must be here")
+            start = self.at
+            name = self.string()
+            if not self.taken(":"):
+                raise self.refused(f"a colon must follow {show(name)}")
+            if name in members and len(self.repeated) < MAX_PROBLEMS:
+                self.repeated.append(((*self.path, name), start))
+            members[name], inside[name] = self.inner(name)
+            if not self.taken(",") and self.next() != "}":
+                raise self.refused("a comma or } must be here")
+        return members, inside
+
+    def array(self) -> tuple[list[Any], Mapping[str | int, Spot]]:
+        plain = _PLAIN_LIST.match(self.text, self.at)
+        if plain is not None:
+            elements = self.plain_list(plain.end())
+            self.at = plain.end()
+            return elements, _NOTHING
+        elements = []
+        inside: dict[str | int, Spot] = {}
+        self.at += 1
+        while not self.taken("]"):
+            element, inside[len(elements)] = self.inner(len(elements))
+            elements.append(element)
+            if not self.taken(",") and self.next() != "]":
+                raise self.refused("a comma or ] must be here")
+        return elements, inside
+
+    def plain_list(self, end: int) -> list[Any]:
+        """A list of numbers up to `end`, at the speed of the standard library's parser where it has no comments."""
+        text = self.text[self.at : end]
+        try:
+            elements: list[Any] = json.loads(_LAST_COMMA.sub("]", text))
+            numbers = [element for element in elements if not isinstance(element, str)]
+            if not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**64):
+                return elements
+        except ValueError:  # a comment, or an integer with thousands of digits
+            pass
+        elements = []
+        for offset, token in _elements(self.text, self.at, end):
+            self.at = offset
+            elements.append(token[1:-1] if token.startswith('"') else self.number(token))
+        return elements
+
+    def number(self, token: str) -> int | float:
+        """An integer where 64 bits hold it, a double where they do not or the token is one."""
+        if len(token) <= 20 and not set(token) & set(".eE"):
+            whole = int(token)
+            if -(2**63) <= whole < 2**64:
+                return whole
+        double = float(token)
+        if math.isinf(double):
+            raise self.refused("a number must fit FLOAT64", token if len(token) < 40 else token[:36] + " ...")
+        return double
+
+    def string(self) -> str:
+        try:
+            value: str
+            value, end = _DECODER.raw_decode(self.text, self.at)
+            value.encode()
+        except json.JSONDecodeError as error:
+            self.at = error.pos
+            raise self.refused(f"a string must end, and have no raw control character ({error.msg})") from None
+        except UnicodeEncodeError:
+            raise self.refused("a string must be of whole Unicode characters", "half a surrogate pair") from None
+        self.at = end
+        return value
+
+    def space(self) -> None:
+        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches nothing, too
+
+    def next(self) -> str:
+        self.space()
+        return self.text[self.at : self.at + 1]
+
+    def taken(self, character: str) -> bool:
+        is_next = self.next() == character
+        self.at += is_next
+        return is_next
+
+    def refused(self, rule: str, given: str | None = None) -> InvalidJson:
+        here = self.text[self.at : self.at + 20].split("\n")[0]
+        got = repr(here) if here else "the end of the line" if self.at < len(self.text) else "the end of the text"
+        column = self.at - self.text.rfind("\n", 0, self.at)
+        return InvalidJson(Problem((), rule, given or got), self.lines.line(self.at), column)

@@ -1,0 +1,176 @@
+"""The errors that dmljax raises: each carries its problems as data, and renders them in one place.
+
+An error reads `<operator>[ at <level>]: <member> must <rule>; got <value>`, with a line for each further problem.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dmljax.text import join_words, json_text
+
+Path = tuple[str | int, ...]  # names of members and indices of elements, from the outermost to the innermost
+Where = str | Path  # a path, or the name that is all of it
+
+
+def path_of(where: Where) -> Path:
+    """`where` as a path."""
+    return (where,) if isinstance(where, str) else where
+
+
+@dataclass(frozen=True, init=False, slots=True)
+class Problem:
+    """One broken rule: the place that breaks it, the rule, and what was given there.
+
+    >>> problem = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
+    >>> print(problem)
+    InputTensor.Sizes[1] must be at least 1; got 0
+    """
+
+    path: Path
+    rule: str
+    given: str | None
+
+    def __init__(self, where: Where, rule: str, given: Any = None) -> None:
+        object.__setattr__(self, "path", path_of(where))
+        object.__setattr__(self, "rule", rule)
+        object.__setattr__(self, "given", None if given is None else str(given))
+
+    def inside(self, where: Where) -> "Problem":
+        """The same problem, with `where` before its path."""
+        return Problem((*path_of(where), *self.path), self.rule, self.given)
+
+    @property
+    def message(self) -> str:
+        """The rule, and what was given, without the place."""
+        return self.rule if self.given is None else f"{self.rule}; got {self.given}"
+
+    def __str__(self) -> str:
+        return join_place(spell_path(self.path), self.message)
+
+
+def join_place(place: str, message: str) -> str:
+    """A place and what is said of it. What is said of several members names the others: `, B and C must ...`."""
+    if not place or message.startswith(","):
+        return place + message
+    goes_on = message.startswith(("must ", "and "))
+    return f"{place} {message}" if goes_on else f"{place}: {message}"
+
+
+def spell_path(path: Path) -> str:
+    """A path as text: `InputTensor.Sizes[1]`; names that are no identifiers stand in brackets and quotes."""
+    return "".join(f"[{key}]" if isinstance(key, int) else _spell_name(key) for key in path).lstrip(".")
+
+
+def _spell_name(name: str) -> str:
+    short = name if len(name) <= 100 else f"{name[:45]} ... {name[-45:]}"
+    return f".{short}" if short.isidentifier() else f"[{json_text(short)}]"
+
+
+def together(paths: Sequence[Path], rule: str, given: Sequence[Any]) -> Problem:
+    """A problem of several members, at the first of them: `A, B and C must ...`."""
+    first, *others = paths
+    names = [spell_path(path) for path in others]
+    joint = "and " if len(names) == 1 else ", "
+    return Problem(first, f"{joint}{join_words(names)} {rule}", join_words(given))
+
+
+class DmlError(Exception):
+    """The base of all errors of dmljax; `problems` are the rules that are broken, `operator` the operator that refuses.
+
+    >>> try:
+    ...     one_hot(jnp.array([[0]]), jnp.array([0, 1]), axis=2, depth=3)
+    ... except DmlError as error:
+    ...     print(error)
+    ...     print(error.operator, error.problems[0].path, error.problems[0].given)
+    one_hot: axis must be in [-2, 2); got 2
+    one_hot ('axis',) 2
+    """
+
+    operator = ""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(*problems)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.args
+
+    def move_inside(self, where: Where) -> None:
+        """Puts `where` before the path of each problem."""
+        self.args = tuple(problem.inside(where) for problem in self.problems)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """A sentence for each problem."""
+        return tuple(map(str, self.problems))
+
+    def __str__(self) -> str:
+        sentences = "\n  ".join(self.rules)
+        return f"{self.operator}: {sentences}" if self.operator else sentences
+
+
+class InvalidDesc(DmlError, ValueError):
+    """A value, shape or descriptor breaks a rule of its operator.
+
+    >>> TensorDesc("FLOAT32", sizes=(2, 0))
+    Traceback (most recent call last):
+    dmljax.InvalidDesc: Sizes must be at least 1 each; got {2,0}
+    """
+
+
+class InvalidType(DmlError, TypeError):
+    """An argument is of a kind or data type that its operator does not take.
+
+    >>> activation_hardmax([[1.0, 2.0]])
+    Traceback (most recent call last):
+    dmljax.InvalidType: activation_hardmax: input must be a JAX or NumPy array; got list
+    """
+
+
+class Unsupported(DmlError, NotImplementedError):
+    """A valid request that dmljax, or JAX as it is configured, cannot carry out.
+
+    >>> from_json({"Type": "DML_OPERATOR_NO_SUCH_THING"})
+    Traceback (most recent call last):
+    dmljax.Unsupported: Type must be an operator that `dmljax ops` lists; got 'DML_OPERATOR_NO_SUCH_THING'
+    """
+
+
+@contextmanager
+def within(operator: str) -> Iterator[None]:
+    """Names the operator in a DmlError raised inside, so that inner code need not know its caller."""
+    try:
+        yield
+    except DmlError as error:
+        error.operator = operator
+        raise
+
+
+@contextmanager
+def inside(where: Where) -> Iterator[None]:
+    """Puts `where` before the path of each problem of a DmlError raised inside."""
+    try:
+        yield
+    except DmlError as error:
+        error.move_inside(where)
+        raise
+
+
+MAX_PROBLEMS = 1000  # in one error: nobody reads more
+
+
+def all_checked(*checks: Callable[[], Any]) -> tuple[Any, ...]:
+    """The results of the checks, or one error with the problems of all that fail, of the type of the first."""
+    results, refusals = [], []
+    for check in checks:
+        try:
+            results.append(check())
+        except DmlError as error:
+            refusals.append(error)
+            if len(refusals) == MAX_PROBLEMS:
+                break
+    if refusals:
+        raise type(refusals[0])(*(problem for refusal in refusals for problem in refusal.problems))
+    return tuple(results)

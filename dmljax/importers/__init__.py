@@ -1,1 +1,0 @@
-"""Readers of the formats in which DirectML programs are kept."""

@@ -1,0 +1,1 @@
+"""What operators compute with: floats and their bits, exact sums, special functions. Knows nothing of operators."""

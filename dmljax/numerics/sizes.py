@@ -1,0 +1,34 @@
+"""Sizes of dimensions. While `jax.export` traces, one may be symbolic: known when the exported function is called."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.export import is_symbolic_dim
+
+from dmljax.checks import UINT_MAX, integer_in
+from dmljax.errors import Where
+
+
+def is_symbolic(size: int) -> bool:
+    """Whether `size` is a symbolic size of an export."""
+    return bool(is_symbolic_dim(size))
+
+
+def check_size(where: Where, size: int, lowest: int) -> None:
+    """Refuses a size below `lowest`, or one that DirectML's UINT cannot hold."""
+    if not is_symbolic(size):
+        integer_in(where, size, lowest, UINT_MAX)
+
+
+def number(size: int, dtype: Any) -> Any:
+    """A size as a scalar of `dtype`."""
+    return jnp.asarray(size).astype(dtype) if is_symbolic(size) else np.array(size, dtype)
+
+
+def index_dtype(where: Where, *sizes: int) -> np.dtype[Any]:
+    """The integer type for positions in dimensions of these sizes; it holds the sizes themselves, too."""
+    for size in sizes:
+        check_size(where, size, 0)
+    int32_holds = all(not is_symbolic(size) and size <= np.iinfo(np.int32).max for size in sizes)
+    return np.dtype(np.int32 if int32_holds else np.uint32)

@@ -1,0 +1,161 @@
+"""Operators on the bits of elements, whatever type these are of: ELEMENT_WISE_BIT_*.
+
+A float's bits are those of its encoding, and a negative integer's those of its two's complement.
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.types import UINT32_OR_8, UNSIGNED_UP_TO_32_BIT, UP_TO_64_BIT, DataType
+
+UNSIGNED = UNSIGNED_UP_TO_32_BIT | {DataType.UINT64}
+
+
+def _bits(x: Array) -> Array:
+    return lax.bitcast_convert_type(x, np.dtype(f"uint{x.dtype.itemsize * 8}"))
+
+
+def _of_bits(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -> Array:
+    a, b = calls.operands(calls.number_array, a=a, b=b)
+    return lax.bitcast_convert_type(function(_bits(a), _bits(b)), a.dtype)
+
+
+# AND, OR, XOR and NOT
+
+
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_bit_and(a: ArrayLike, b: ArrayLike) -> Array:
+    """Both bits.
+
+    >>> element_wise_bit_and(jnp.array([0b1100, 5]), jnp.array([0b1010, 4])).tolist()
+    [8, 4]
+    """
+    return _of_bits(lax.bitwise_and, a, b)
+
+
+class ElementWiseBitAndDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_AND", function=element_wise_bit_and):
+    """`DML_ELEMENT_WISE_BIT_AND_OPERATOR_DESC`, lowered to `element_wise_bit_and`."""
+
+    support = dml.support(
+        FL_3_0=dml.binary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT), FL_4_1=dml.binary(dml.RANK_1_TO_8, UP_TO_64_BIT)
+    )
+
+
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_bit_or(a: ArrayLike, b: ArrayLike) -> Array:
+    """Either bit.
+
+    >>> element_wise_bit_or(jnp.array([0b1100, 5]), jnp.array([0b1010, 2])).tolist()
+    [14, 7]
+    """
+    return _of_bits(lax.bitwise_or, a, b)
+
+
+class ElementWiseBitOrDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_OR", function=element_wise_bit_or):
+    """`DML_ELEMENT_WISE_BIT_OR_OPERATOR_DESC`, lowered to `element_wise_bit_or`."""
+
+    support = ElementWiseBitAndDesc.support
+
+
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_bit_xor(a: ArrayLike, b: ArrayLike) -> Array:
+    """One of both bits.
+
+    >>> element_wise_bit_xor(jnp.array([0b1100, 5]), jnp.array([0b1010, 4])).tolist()
+    [6, 1]
+    """
+    return _of_bits(lax.bitwise_xor, a, b)
+
+
+class ElementWiseBitXorDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_XOR", function=element_wise_bit_xor):
+    """`DML_ELEMENT_WISE_BIT_XOR_OPERATOR_DESC`, lowered to `element_wise_bit_xor`."""
+
+    support = ElementWiseBitAndDesc.support
+
+
+@calls.operator_function
+def element_wise_bit_not(input: ArrayLike) -> Array:
+    """Each bit the other way.
+
+    >>> element_wise_bit_not(jnp.array([0, 128, 255], "uint8")).tolist()
+    [255, 127, 0]
+    """
+    input = calls.number_array("input", input)
+    return lax.bitcast_convert_type(~_bits(input), input.dtype)
+
+
+class ElementWiseBitNotDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_BIT_NOT", function=element_wise_bit_not):
+    """`DML_ELEMENT_WISE_BIT_NOT_OPERATOR_DESC`, lowered to `element_wise_bit_not`."""
+
+    support = dml.support(
+        FL_3_0=dml.unary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT), FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT)
+    )
+
+
+# Counts and shifts
+
+
+@calls.operator_function(dtype=calls.DTYPE)
+def element_wise_bit_count(input: ArrayLike, *, dtype: DTypeLike = jnp.uint32) -> Array:
+    """How many bits are set.
+
+    >>> element_wise_bit_count(jnp.array([0, -1, 2], "int8")).tolist()
+    [0, 8, 1]
+    """
+    return lax.population_count(_bits(calls.number_array("input", input))).astype(dtype)
+
+
+class ElementWiseBitCountDesc(
+    dml.Predicate, type="DML_OPERATOR_ELEMENT_WISE_BIT_COUNT", function=element_wise_bit_count
+):
+    """`DML_ELEMENT_WISE_BIT_COUNT_OPERATOR_DESC`, lowered to `element_wise_bit_count`."""
+
+    support = dml.support(
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UNSIGNED_UP_TO_32_BIT, output=UINT32_OR_8),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, output=UINT32_OR_8),
+    )
+
+
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_bit_shift_left(a: ArrayLike, b: ArrayLike) -> Array:
+    """The bits of `a`, `b` places further up, zeros after them: 0 for as many places as there are bits, or more.
+
+    >>> element_wise_bit_shift_left(jnp.array([1, 255, 1], "uint8"), jnp.array([7, 4, 8], "uint8")).tolist()
+    [128, 240, 0]
+    """
+    return _of_bits(lax.shift_left, a, b)
+
+
+class ElementWiseBitShiftLeftDesc(
+    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_SHIFT_LEFT", function=element_wise_bit_shift_left
+):
+    """`DML_ELEMENT_WISE_BIT_SHIFT_LEFT_OPERATOR_DESC`, lowered to `element_wise_bit_shift_left`."""
+
+    support = dml.support(
+        FL_2_1=dml.binary(dml.RANK_4, UNSIGNED_UP_TO_32_BIT),
+        FL_3_0=dml.binary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT),
+        FL_4_1=dml.binary(dml.RANK_1_TO_8, UNSIGNED),
+    )
+
+
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
+def element_wise_bit_shift_right(a: ArrayLike, b: ArrayLike) -> Array:
+    """The bits of `a`, `b` places further down, zeros after them: 0 for as many places as there are bits, or more.
+
+    >>> element_wise_bit_shift_right(jnp.array([128, 255, 128], "uint8"), jnp.array([7, 4, 8], "uint8")).tolist()
+    [1, 15, 0]
+    """
+    return _of_bits(lax.shift_right_logical, a, b)
+
+
+class ElementWiseBitShiftRightDesc(
+    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_SHIFT_RIGHT", function=element_wise_bit_shift_right
+):
+    """`DML_ELEMENT_WISE_BIT_SHIFT_RIGHT_OPERATOR_DESC`, lowered to `element_wise_bit_shift_right`."""
+
+    support = ElementWiseBitShiftLeftDesc.support

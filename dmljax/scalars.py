@@ -1,0 +1,151 @@
+"""Numbers that keep their type: brought into a data type exactly or refused, and compared by their bits."""
+
+import math
+import numbers
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.checks import integer_in, parse_enum, set_fields
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.text import show
+from dmljax.types import FLOATS, INTEGERS, REALS, DataType
+
+
+def exact(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """`value` as a scalar of `dtype`: rounded as NumPy does to a floating type, equal in any other, or refused.
+
+    >>> exact(7.0, np.dtype("uint8")).item(), exact(0.1, np.dtype("float16")).item()
+    (7, 0.0999755859375)
+    """
+    if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 and value.dtype == dtype:
+        return np.asarray(value).reshape(1)[0]  # type: ignore[no-any-return]  # with every bit of a NaN
+    number = _python_number(value)
+    return _rounded(number, dtype) if dtype in FLOATS else _equal(number, dtype, number)
+
+
+def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """`value` as a scalar of `dtype`, without its fraction if that is an integer type."""
+    number = _python_number(value)
+    if dtype in INTEGERS and -(2**64) < number < 2**64:
+        return _equal(int(number), dtype, number)
+    return exact(value, dtype)
+
+
+def lower_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
+    """`value` as a cast has it in `dtype`; None where it is below all integers of that type, and limits nothing.
+
+    Most such bounds are what programs give for "no limit", -FLT_MAX or infinity. One that leaves no integer is refused.
+    """
+    return None if dtype in INTEGERS and _python_number(value) < np.iinfo(dtype).min else _cast(value, dtype)
+
+
+def upper_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
+    """As `lower_bound`, where it is above all integers."""
+    return None if dtype in INTEGERS and _python_number(value) > np.iinfo(dtype).max else _cast(value, dtype)
+
+
+def _cast(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """`value` without its fraction, or as the nearest float, which may be infinite."""
+    if dtype not in FLOATS:
+        return truncated(value, dtype)
+    return _nearest(_python_number(value), dtype)
+
+
+def _python_number(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 and value.dtype in REALS:
+        return value.item()
+    if not isinstance(value, numbers.Real) or isinstance(value, np.generic):
+        raise InvalidType(Problem((), "must be a real number", show(value)))
+    return value
+
+
+def _rounded(number: Any, dtype: np.dtype[Any]) -> np.generic:
+    rounded = _nearest(number, dtype)
+    if math.isinf(rounded) and not math.isinf(number):
+        raise InvalidDesc(Problem((), f"must fit {dtype.name}", show(number)))
+    return rounded
+
+
+def _nearest(number: Any, dtype: np.dtype[Any]) -> np.generic:
+    try:
+        double = np.float64(number)
+    except OverflowError:  # an int beyond 2**1024
+        raise InvalidDesc(Problem((), f"must fit {dtype.name}", show(number))) from None
+    with np.errstate(over="ignore"):
+        nearest: np.generic = double.astype(dtype)
+        return nearest
+
+
+def _equal(number: Any, dtype: np.dtype[Any], given: Any) -> np.generic:
+    # NumPy's iinfo does not know the 4-bit types.
+    limits = None if dtype == np.bool_ else jnp.iinfo(dtype)
+    lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
+    if not lowest <= number <= highest or number != int(number):
+        rule = f"must be a whole number in [{lowest}, {highest}] to fit {dtype.name}"
+        raise InvalidDesc(Problem((), rule, show(given)))
+    whole: np.generic = dtype.type(int(number))
+    return whole
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number with its data type, compared by type and bits: -0.0 is not 0.0, NaN equals itself, 1 is not 1.0."""
+
+    data_type: DataType
+    bits: int
+
+    def __post_init__(self) -> None:
+        data_type = parse_enum(DataType, "data_type", self.data_type)
+        set_fields(self, data_type=data_type, bits=integer_in("bits", self.bits, 0, 2**data_type.bits - 1))
+
+    @classmethod
+    def of(cls, data_type: DataType, value: Any) -> Self:
+        """`value` in `data_type`; refuses what does not fit.
+
+        >>> Scalar.of(DataType.FLOAT32, -0.0) == Scalar.of(DataType.FLOAT32, 0.0)
+        False
+        """
+        data_type = parse_enum(DataType, "data_type", data_type)
+        if isinstance(value, Scalar):
+            if value.data_type is not data_type:
+                raise InvalidDesc(Problem((), f"must be of {data_type.name}", value))
+            value = value.item
+        raw = np.asarray(exact(value, data_type.dtype)).view(f"u{data_type.dtype.itemsize}")
+        return cls(data_type, int(raw) & (2**data_type.bits - 1))
+
+    @cached_property
+    def item(self) -> np.generic:
+        """The number as a NumPy scalar."""
+        dtype = self.data_type.dtype
+        raw = np.array([self.bits], f"u{dtype.itemsize}")
+        number: np.generic = raw.view(dtype)[0]
+        return number
+
+    def __str__(self) -> str:
+        return f"{self.data_type.name} {self.item}"
+
+
+class ScaleBias(NamedTuple):
+    """`DML_SCALE_BIAS`: what an operator's input is multiplied by, and what is added then.
+
+    >>> element_wise_sqrt(jnp.array([1.5, 4.0]), ScaleBias(2.0, 1.0)).tolist()
+    [2.0, 3.0]
+    """
+
+    scale: Any
+    bias: Any
+
+
+class Size2D(NamedTuple):
+    """`DML_SIZE_2D`: a width and a height, in this order.
+
+    >>> Size2D(width=3, height=2)
+    Size2D(width=3, height=2)
+    """
+
+    width: Any
+    height: Any

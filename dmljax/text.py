@@ -1,0 +1,67 @@
+"""Text for messages: values abridged, names escaped, the nearest known name."""
+
+import json
+import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+import jax
+
+
+def show(value: Any) -> str:
+    """A short representation of `value` for a message."""
+    if isinstance(value, jax.core.Tracer):
+        return f"a traced {value.aval}"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an int of {value.bit_length()} bits"
+    return _ABRIDGED.repr(value) if isinstance(value, str | list | tuple | dict) else repr(value)
+
+
+_ABRIDGED = reprlib.Repr()
+_ABRIDGED.maxstring, _ABRIDGED.maxlist, _ABRIDGED.maxtuple, _ABRIDGED.maxlevel = 80, 8, 8, 3
+
+
+def one_line(thing: Any) -> str:
+    """The text of a path, a name or a reason on one line, abridged if it is long."""
+    text = str(thing)
+    return escape_controls(text if len(text) <= 300 else f"{text[:140]} ... {text[-140:]}")
+
+
+def escape_controls(text: str) -> str:
+    """`text` with the characters escaped that a terminal would act on."""
+    return text if text.isprintable() else json_text(text)[1:-1]
+
+
+def json_text(value: Any) -> str:
+    """`value` as JSON on one line, with the characters escaped that a terminal would act on."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
+
+
+def reason_of(error: BaseException) -> str:
+    """The reason that an exception gives, on one line."""
+    return one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+
+
+def join_words(words: Iterable[Any]) -> str:
+    """The words as a sentence lists them: `a, b and c`."""
+    *most, last = map(str, words)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def join_sizes(sizes: Iterable[int]) -> str:
+    """Sizes as DirectML's pages write them, `{1,2,3}`; a long list is cut off after 16."""
+    texts = [str(size) for size in islice(sizes, 17)]
+    return "{" + ",".join(texts if len(texts) < 17 else [*texts[:16], "..."]) + "}"
+
+
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
+    """`, did you mean X?` for the known name that `name` begins or resembles; nothing if there is none."""
+    # One comparison takes some 20 us, so that only the first 200 names are compared.
+    by_lower = {one.lower(): one for one in islice(known, 200) if len(one) <= 100}
+    wanted = str(name)[:100].lower()
+    longer = [one for one in by_lower if one.startswith(f"{wanted}_")]
+    close = longer or get_close_matches(wanted, by_lower, n=1)
+    return f", did you mean {escape_controls(by_lower[close[0]])}?" if close else ""

@@ -1,0 +1,192 @@
+"""The enumerations of directml.h and the named sets of data types."""
+
+import enum
+import string
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem
+
+
+class HeaderEnum(enum.IntEnum):
+    """An enumeration of directml.h, whose members are found by value, by name and by the header's full spelling.
+
+    >>> DataType("FLOAT32") is DataType("DML_TENSOR_DATA_TYPE_FLOAT32") is DataType(1)
+    True
+    """
+
+    prefix: str
+
+    def __init_subclass__(cls, *, prefix: str, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.prefix = prefix
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        return cls.__members__.get(value.removeprefix(cls.prefix)) if isinstance(value, str) else None
+
+    @property
+    def spelling(self) -> str:
+        """The name that directml.h gives this member."""
+        return self.prefix + self.name
+
+    def __str__(self) -> str:
+        return self.spelling
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
+    """`DML_TENSOR_DATA_TYPE`: the type of a tensor's elements.
+
+    >>> DataType("FLOAT16").dtype, DataType["UINT4"].bits
+    (dtype('float16'), 4)
+    """
+
+    UNKNOWN = 0
+    FLOAT32 = 1
+    FLOAT16 = 2
+    UINT32 = 3
+    UINT16 = 4
+    UINT8 = 5
+    INT32 = 6
+    INT16 = 7
+    INT8 = 8
+    FLOAT64 = 9
+    UINT64 = 10
+    INT64 = 11
+    UINT4 = 12
+    INT4 = 13
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy and JAX dtype of the same name."""
+        if self is DataType.UNKNOWN:
+            raise InvalidDesc(Problem("DataType", "must be a known data type", self.name))
+        return jnp.dtype(self.name.lower())
+
+    @property
+    def bits(self) -> int:
+        """How many bits one element takes in a buffer."""
+        return int(self.dtype.name.lstrip(string.ascii_lowercase))
+
+
+class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):
+    """`DML_FEATURE_LEVEL`: what a device promises to support; each level includes those below it.
+
+    >>> FeatureLevel("3_0") is FeatureLevel("DML_FEATURE_LEVEL_3_0") is FeatureLevel.FL_3_0
+    True
+    """
+
+    FL_1_0 = 0x1000
+    FL_2_0 = 0x2000
+    FL_2_1 = 0x2100
+    FL_3_0 = 0x3000
+    FL_3_1 = 0x3100
+    FL_4_0 = 0x4000
+    FL_4_1 = 0x4100
+    FL_5_0 = 0x5000
+    FL_5_1 = 0x5100
+    FL_5_2 = 0x5200
+    FL_6_0 = 0x6000
+    FL_6_1 = 0x6100
+    FL_6_2 = 0x6200
+    FL_6_3 = 0x6300
+    FL_6_4 = 0x6400
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        return cls.__members__.get(value) or cls.__members__.get("FL_" + value.removeprefix(cls.prefix))
+
+    @property
+    def spelling(self) -> str:
+        """The name that directml.h gives this level."""
+        return self.prefix + self.name.removeprefix("FL_")
+
+
+LATEST = max(FeatureLevel)
+
+
+class TensorFlags(HeaderEnum, prefix="DML_TENSOR_FLAG_"):
+    """`DML_TENSOR_FLAGS`: whether DirectML keeps a copy of the tensor's data.
+
+    >>> TensorDesc("FLOAT32", (2, 3), flags="OWNED_BY_DML").flags
+    TensorFlags.OWNED_BY_DML
+    """
+
+    NONE = 0
+    OWNED_BY_DML = 1
+
+
+class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
+    """`DML_AXIS_DIRECTION`: which of several equal elements counts, the first or the last.
+
+    >>> argmax(jnp.array([3, 7, 7]), axes=0, axis_direction=AxisDirection.DECREASING).tolist()
+    [2]
+    """
+
+    INCREASING = 0
+    DECREASING = 1
+
+
+class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
+    """`DML_ROUNDING_MODE`: to the nearest integer, or toward zero; TOWARD_INFINITY is what halves go to.
+
+    >>> element_wise_round(jnp.array([-2.5, -1.75, 0.5]), rounding_mode=RoundingMode.TOWARD_INFINITY).tolist()
+    [-3.0, -2.0, 1.0]
+    """
+
+    HALVES_TO_NEAREST_EVEN = 0
+    TOWARD_ZERO = 1
+    TOWARD_INFINITY = 2
+
+
+class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
+    """`DML_IS_INFINITY_MODE`: the sign of the infinities that are looked for.
+
+    >>> element_wise_is_infinity(jnp.array([-jnp.inf, 1.0, jnp.inf]), infinity_mode=IsInfinityMode.NEGATIVE).tolist()
+    [1, 0, 0]
+    """
+
+    EITHER = 0
+    POSITIVE = 1
+    NEGATIVE = 2
+
+
+FLOAT = frozenset({DataType.FLOAT32, DataType.FLOAT16})
+INTEGER_UP_TO_32_BIT = frozenset(
+    {DataType.INT32, DataType.INT16, DataType.INT8, DataType.UINT32, DataType.UINT16, DataType.UINT8}
+)
+UP_TO_32_BIT = FLOAT | INTEGER_UP_TO_32_BIT
+SIGNED_UP_TO_32_BIT = frozenset({DataType.INT32, DataType.INT16, DataType.INT8})
+UNSIGNED_UP_TO_32_BIT = frozenset({DataType.UINT32, DataType.UINT16, DataType.UINT8})
+INTEGER_32 = frozenset({DataType.INT32, DataType.UINT32})
+INTEGER_8 = frozenset({DataType.INT8, DataType.UINT8})
+INTEGER_64 = frozenset({DataType.INT64, DataType.UINT64})
+UP_TO_64_BIT = UP_TO_32_BIT | INTEGER_64 | {DataType.FLOAT64}
+UINT32 = frozenset({DataType.UINT32})
+UINT8 = frozenset({DataType.UINT8})
+UINT32_OR_8 = UINT32 | UINT8
+INDEX = INTEGER_64 | {DataType.INT32, DataType.UINT32}
+
+
+# The dtypes that functions compute with: JAX's, bfloat16 and bool included, where descriptors have DirectML's.
+FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "float64")))
+INTEGERS = frozenset(jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
+REALS = FLOATS | INTEGERS | {jnp.dtype("bool")}
+
+
+def widened(dtype: Any) -> np.dtype[Any]:
+    """The type that is computed in: float32 for the floats of 16 bits, otherwise `dtype` itself."""
+    return np.dtype(np.float32) if dtype in FLOATS and dtype.itemsize < 4 else np.dtype(dtype)
+
+
+def x64_enabled() -> bool:
+    """Whether JAX has 64-bit types, here and now."""
+    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]

@@ -1,0 +1,56 @@
+"""Models for tests, written out as JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dmljax.dxdispatch.model import InvalidModel, Model
+from dmljax.dxdispatch.reader import load
+
+MODELS = Path(__file__).parents[2] / "notebooks" / "models"
+
+
+def tensor(data_type: str, *sizes: int, **fields: Any) -> dict[str, Any]:
+    return {"DataType": data_type, "Sizes": list(sizes)} | fields
+
+
+def zeros(data_type: str, count: int, **fields: Any) -> dict[str, Any]:
+    return {"initialValuesDataType": data_type, "initialValues": {"valueCount": count, "value": 0}} | fields
+
+
+def listed(data_type: Any, values: Any, **fields: Any) -> dict[str, Any]:
+    return {"initialValuesDataType": data_type, "initialValues": values} | fields
+
+
+def hardmax(*sizes: int, input: dict[str, Any] | None = None, output: dict[str, Any] | None = None) -> dict[str, Any]:
+    desc = {
+        "InputTensor": tensor("FLOAT32", *sizes) | (input or {}),
+        "OutputTensor": tensor("FLOAT32", *sizes) | (output or {}),
+    }
+    return {"type": "DML_OPERATOR_ACTIVATION_HARDMAX", "desc": desc}
+
+
+def dispatch(dispatchable: str, **bindings: Any) -> dict[str, Any]:
+    return {"type": "dispatch", "dispatchable": dispatchable, "bindings": bindings}
+
+
+def written(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None) -> Path:
+    """A file with a model of these parts."""
+    path = folder / "model.json"
+    parts = {"resources": resources or {}, "dispatchables": dispatchables or {}, "commands": commands or []}
+    path.write_text(json.dumps(parts, indent=1), encoding="utf-8")
+    return path
+
+
+def loaded(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None, **how: Any) -> Model:
+    return load(written(folder, resources, dispatchables, commands), **how)
+
+
+def findings(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None) -> list[str]:
+    """What is wrong with a model, each without the file."""
+    path = written(folder, resources, dispatchables, commands)
+    try:
+        load(path)
+    except InvalidModel as error:
+        return [str(finding).removeprefix(f"{path}:") for finding in error.findings]
+    return []

@@ -1,0 +1,943 @@
+"""Reading DxDispatch models: what its parser accepts, and what is said of what it does not."""
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_same_bits, needs_x64
+from models import MODELS, dispatch, findings, hardmax, listed, loaded, tensor, written, zeros
+
+from dmljax import OPERATORS, InvalidDesc, TensorFlags
+from dmljax.dxdispatch.model import Binding, InvalidModel, Print, UnreadableModel
+from dmljax.dxdispatch.reader import load
+from dmljax.examples import examples_of
+
+IO = {"in": zeros("FLOAT32", 6), "out": zeros("FLOAT32", 6)}
+ROUTE = dispatch("max", InputTensor="in", OutputTensor="out")
+
+
+def values(resource: Any) -> Any:
+    """The buffer of a resource in the type of its initial values."""
+    return resource.buffer().view(resource.data_type.dtype)
+
+
+# Resources
+
+
+@pytest.mark.parametrize(
+    ("data_type", "given", "expected"),
+    [
+        ("FLOAT32", [1, 2.5, "nan", "inf", "-inf", -0.0], [1, 2.5, np.nan, np.inf, -np.inf, -0.0]),
+        ("FLOAT32", ["NaN", "INF", "-Inf"], [np.nan, np.inf, -np.inf]),
+        ("DML_TENSOR_DATA_TYPE_FLOAT32", [0.1, 16777217], [np.float32(0.1), 16777216]),
+        ("FLOAT16", [65504, 1e-8, 0.1, 65519], [65504, 0, np.float16(0.1), 65504]),
+        ("FLOAT64", [0.1, 1.7976931348623157e308, 5e-324], [0.1, 1.7976931348623157e308, 5e-324]),
+        ("INT8", [-128, 127, 0, 1], [-128, 127, 0, 1]),
+        ("UINT8", [0, 255, 1, 2], [0, 255, 1, 2]),
+        ("INT16", [-32768, 32767], [-32768, 32767]),
+        ("UINT16", [0, 65535], [0, 65535]),
+        ("INT32", [-(2**31), 2**31 - 1], [-(2**31), 2**31 - 1]),
+        ("UINT32", [0, 2**32 - 1], [0, 2**32 - 1]),
+        ("INT64", [-(2**63), 2**63 - 1], [-(2**63), 2**63 - 1]),
+        ("UINT64", [0, 2**64 - 1], [0, 2**64 - 1]),
+        ("FLOAT32", {"valueCount": 3, "value": "-inf"}, [-np.inf] * 3),
+        ("UINT64", {"valueCount": 2, "value": 2**64 - 1}, [2**64 - 1] * 2),
+        ("FLOAT32", {"valueCount": 4, "valueStart": 1, "valueDelta": 2.5}, [1, 3.5, 6, 8.5]),
+        ("INT32", {"valueCount": 3, "valueStart": 5, "valueDelta": -5}, [5, 0, -5]),
+        ("UINT8", {"valueCount": 4, "valueStart": 250, "valueDelta": 3}, [250, 253, 0, 3]),
+        ("FLOAT32", {"valueCount": 1, "valueStart": "nan", "valueDelta": 1}, [np.nan]),
+    ],
+)
+def test_initial_values_of_every_form(tmp_path: Path, data_type: str, given: Any, expected: Any) -> None:
+    resource = loaded(tmp_path, {"x": listed(data_type, given)}).resources["x"]
+    dtype = np.dtype(data_type.removeprefix("DML_TENSOR_DATA_TYPE_").lower())
+    assert_same_bits(values(resource)[: len(expected)], np.array(expected, dtype))
+    assert resource.size_in_bytes == -(-len(expected) * dtype.itemsize // 4) * 4
+
+
+@pytest.mark.parametrize(("data_type", "start", "delta"), [("float16", 0, 0.1), ("float32", 0.5, 0.1)])
+def test_a_sequence_rounds_at_each_step(tmp_path: Path, data_type: str, start: float, delta: float) -> None:
+    generated = {"valueCount": 5000, "valueStart": start, "valueDelta": delta}
+    resource = loaded(tmp_path, {"x": listed(data_type.upper(), generated)}).resources["x"]
+    scalar = np.dtype(data_type).type
+    value, expected = scalar(start), []
+    for _ in range(5000):
+        expected.append(value)
+        value = scalar(value + scalar(delta))
+    assert_same_bits(values(resource), np.array(expected))
+    assert expected[-1] != scalar(start + delta * 4999)
+
+
+def test_a_list_of_types_and_values_is_a_struct(tmp_path: Path) -> None:
+    given = [
+        {"name": "count", "type": "UINT32", "value": 6},
+        {"type": "FLOAT32", "value": "inf"},
+        {"type": "INT8", "value": -1},
+        {"type": "FLOAT64", "value": 0.1},
+    ]
+    resource = loaded(tmp_path, {"x": {"initialValues": given, "sizeInBytes": 256}}).resources["x"]
+    expected = np.uint32(6).tobytes() + np.float32(np.inf).tobytes() + b"\xff" + np.float64(0.1).tobytes()
+    assert resource.buffer().tobytes() == expected.ljust(256, b"\0")
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f2", "<f8", "i1", "u1", ">i2", "<u4", ">u8", "<i8", "?"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_files_bring_their_type(tmp_path: Path, dtype: str, order: Any) -> None:
+    array = np.asarray(np.array([[0, 1, 2], [1, 0, 1]]).astype(dtype), order=order)
+    np.save(tmp_path / "x.NPY.npy", array)
+    resource = loaded(tmp_path, {"x": {"initialValues": {"sourcePath": "x.NPY.npy"}}}).resources["x"]
+    native = np.ascontiguousarray(array).astype("uint8" if dtype == "?" else array.dtype.newbyteorder("="))
+    assert resource.data_type.dtype == native.dtype
+    assert_same_bits(values(resource)[: native.size], native.ravel())
+
+
+def test_raw_files_take_the_type_that_the_model_gives(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "x.dat").write_bytes(np.arange(5, dtype="float16").tobytes())
+    given = listed("FLOAT16", {"sourcePath": "deep\\x.dat"})  # as models from Windows spell it
+    resource = loaded(tmp_path, {"x": given}).resources["x"]
+    assert_same_bits(values(resource), np.array([0, 1, 2, 3, 4, 0], "float16"))
+
+
+def test_files_are_sought_in_the_input_path_then_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, content in (("inputs", b"1234"), ("here", b"5678")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.bin").write_bytes(content)
+    monkeypatch.chdir(tmp_path / "here")
+    given = {"x": listed("UINT8", {"sourcePath": "x.bin"})}
+    assert loaded(tmp_path, given).resources["x"].buffer().tobytes() == b"5678"
+    assert loaded(tmp_path, given, input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
+    written(tmp_path / "inputs", given)
+    assert load("model.json", input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
+
+
+def test_sizes_and_offsets_in_bytes(tmp_path: Path) -> None:
+    given = listed("FLOAT16", [1, 2, 3], sizeInBytes=13, initialValuesOffsetInBytes=4)
+    resource = loaded(tmp_path, {"x": given}).resources["x"]
+    expected = b"\0" * 4 + np.array([1, 2, 3], "float16").tobytes()
+    assert resource.buffer().tobytes() == expected.ljust(13, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "resources.x must be an object; got 3"),
+        ({}, "resources.x.initialValues must be given; got none"),
+        (listed("FLOAT32", None), "resources.x.initialValues must be given; got none"),
+        (listed("FLOAT32", []), "resources.x.initialValues must hold something; got nothing"),
+        (zeros("FLOAT32", 0), "resources.x.initialValues must hold something; got nothing"),
+        (listed("FLOAT32", 5), "resources.x.initialValues must be a list or an object; got 5"),
+        (listed("FLOAT32", "deferred"), "resources.x.initialValues must be known; 'deferred' ones come out of ONNX"),
+        (
+            listed("FLOAT33", [1]),
+            "resources.x.initialValuesDataType must be one of UNKNOWN, FLOAT32, .*; got 'FLOAT33'",
+        ),
+        (listed("INT4", [1]), "resources.x.initialValuesDataType must be a data type that whole bytes hold; got INT4"),
+        (listed(1, [1]), "resources.x.initialValuesDataType must be a name; got 1"),
+        (
+            listed("INT8", [1, 128]),
+            r"resources.x.initialValues\[1\] must be a whole number in \[-128, 127\] for INT8; got",
+        ),
+        (
+            listed("UINT8", [-1]),
+            r"resources.x.initialValues\[0\] must be a whole number in \[0, 255\] for UINT8; got -1",
+        ),
+        (listed("INT32", [1.0]), r"resources.x.initialValues\[0\] must be a whole number in .* for INT32; got 1.0"),
+        (listed("INT32", [True]), r"resources.x.initialValues\[0\] must be a whole number in .* for INT32; got True"),
+        (listed("INT32", ["nan"]), r"resources.x.initialValues\[0\] must be a whole number in .*; got 'nan'"),
+        (listed("UINT64", [2**64]), r"resources.x.initialValues\[0\] must be a whole number in"),
+        (listed("FLOAT32", ["infinity"]), r"resources.x.initialValues\[0\] must be a number, 'nan', 'inf' or '-inf'"),
+        (listed("FLOAT32", [False]), r"resources.x.initialValues\[0\] must be a number"),
+        (listed("FLOAT32", [[1]]), r"resources.x.initialValues\[0\] must be a number"),
+        (listed("FLOAT32", [2**53 + 1]), r"resources.x.initialValues\[0\] must be a number"),
+        (listed("FLOAT32", {}), "initialValues must have one of value, valueStart and sourcePath; got none"),
+        (listed("FLOAT32", {"valueCount": 1}), "one of value, valueStart and sourcePath; got valueCount"),
+        (listed("FLOAT32", {"value": 1, "valueStart": 1}), "sourcePath; got value, valueStart"),
+        (listed("FLOAT32", {"value": 1}), "resources.x.initialValues.valueCount must be given; got none"),
+        (zeros("FLOAT32", -1), r"resources.x.initialValues.valueCount must be in \[0, 4294967295\]; got -1"),
+        (listed("FLOAT32", {"value": "x", "valueCount": 1}), "resources.x.initialValues.value must be a number"),
+        (listed("FLOAT32", {"valueStart": 1, "valueCount": 1}), "resources.x.initialValues.valueDelta must be given"),
+        ({"initialValues": {"valueCount": 1, "value": 1}}, "value must come with initialValuesDataType; got none"),
+        (
+            {"initialValues": [1]},
+            "initialValuesDataType must be given, unless all of initialValues are objects; got none",
+        ),
+        ({"initialValues": [{"type": "UINT8", "value": 256}]}, r"initialValues\[0\].value must be a whole number"),
+        ({"initialValues": [{"type": "UNKNOWN", "value": 1}]}, r"initialValues\[0\].type must be a data type"),
+        ({"initialValues": [{"value": 1}]}, r"initialValues\[0\].type must be given; got none"),
+        (
+            listed("INT32", [1, 2], sizeInBytes=7),
+            "sizeInBytes must be at least 8, for 8 bytes of initialValues from byte 0",
+        ),
+        (listed("INT32", [1], initialValuesOffsetInBytes=1), "sizeInBytes must be at least 5, .* byte 1 on; got 4"),
+        (listed("INT32", [1], sizeInBytes=-1), r"resources.x.sizeInBytes must be in \[0, 18446744073709551615\]"),
+        (listed("INT32", [1], sizeInBytes=4.5), r"resources.x.sizeInBytes must be an integer; got 4.5"),
+        (zeros("FLOAT64", 2**32 - 1), "valueCount must ask for at most 2147483648 bytes for one .*; got 34359738360"),
+        (listed("INT8", [1], sizeInBytes=2**40), "sizeInBytes must ask for at most 2147483648 .*; got 1099511627776"),
+        (listed("INT8", {"sourcePath": 1}), "resources.x.initialValues.sourcePath must be a name; got 1"),
+        (
+            listed("INT8", {"sourcePath": "no"}),
+            r"sourcePath must be a file that can be read; got '.*no' \(No such file",
+        ),
+        (listed("INT8", {"sourcePath": "a\0b"}), "sourcePath must be a file that can be read"),
+        (listed("INT8", {"sourcePath": "a" * 5000}), "sourcePath must be a file that can be read"),
+        (listed("INT8", {"sourcePath": "a" * 300}), r"sourcePath must be a file that can be read; .* \(File name too"),
+        (listed("INT8", {"sourcePath": "."}), "sourcePath must be a regular file"),
+        (listed("INT8", {"sourcePath": "/dev/zero"}), "sourcePath must be a regular file; got '/dev/zero'"),
+        ({"initialValues": {"sourcePath": "x.bin"}}, "sourcePath must come with initialValuesDataType, for only .npy"),
+        (
+            listed("INT8", {"sourcePath": "f4.npy"}),
+            "sourcePath must hold INT8, as initialValuesDataType says; got FLOAT32",
+        ),
+        (
+            {"initialValues": {"sourcePath": "c8.npy"}},
+            "sourcePath must hold numbers of a DirectML data type; got complex64",
+        ),
+        (
+            {"initialValues": {"sourcePath": "cut.npy"}},
+            "sourcePath must be a whole .npy file",
+        ),
+        (
+            {"initialValues": {"sourcePath": "liar.npy"}},
+            "sourcePath must be a whole .npy file",
+        ),
+        ({"initialValues": {"sourcePath": "no.npy"}}, "sourcePath must be a whole .npy file"),
+        ({"initialValues": {"sourcePath": "empty.npy"}}, r"initialValues must hold something; got nothing"),
+        (listed("FLOAT32", {"sourcePath": "f4.npy"}, resampleMode="crop"), "resampleMode must be 'scale'; got 'crop'"),
+        (
+            listed("FLOAT32", {"sourcePath": "f4.npy"}, resampleSize=[1, 2]),
+            "resampleSize must be batch, channels, height",
+        ),
+    ],
+)
+def test_resources_are_refused_by_what_is_wrong_with_them(tmp_path: Path, given: Any, message: str) -> None:
+    (tmp_path / "x.bin").write_bytes(b"1234")
+    np.save(tmp_path / "f4.npy", np.ones(2, "f4"))
+    np.save(tmp_path / "c8.npy", np.ones(2, "c8"))
+    np.save(tmp_path / "empty.npy", np.ones((0, 2), "f4"))
+    whole = (tmp_path / "f4.npy").read_bytes()
+    (tmp_path / "cut.npy").write_bytes(whole[:-1])
+    (tmp_path / "liar.npy").write_bytes(whole.replace(b"(2,), }" + b" " * 20, b"(2000000000000000000,), }  "))
+    (tmp_path / "no.npy").write_bytes(b"not NumPy's")
+    (found,) = findings(tmp_path, {"x": given})
+    assert_message(found, message)
+
+
+def assert_message(found: str, pattern: str) -> None:
+    assert re.search(r"^\d+: .*" + pattern, found), found
+
+
+def test_all_resources_together_are_bounded(tmp_path: Path) -> None:
+    big = listed("INT8", [1], sizeInBytes=2**31)
+    (found,) = findings(tmp_path, {"a": big, "b": big, "c": big})
+    assert "resources.c.sizeInBytes must ask for at most" in found
+
+
+def test_a_pipe_does_not_make_one_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (found,) = findings(tmp_path, {"x": listed("INT8", {"sourcePath": "pipe"})})
+    assert "must be a regular file" in found
+
+
+def test_a_loop_of_links_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (found,) = findings(tmp_path, {"x": listed("INT8", {"sourcePath": "loop"})})
+    assert "must be a file that can be read" in found
+    with pytest.raises(UnreadableModel, match="the model must be a file that can be read"):
+        load(tmp_path / "loop")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '(2,)<f4', 'fortran_order': False, 'shape': (3,), }",
+        "{'descr': '|V0', 'fortran_order': False, 'shape': (0,), }",
+        "{'descr': '|S0', 'fortran_order': False, 'shape': (0,), }",
+        f"{{'descr': '<f4', 'fortran_order': False, 'shape': {(1,) * 70}, }}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 99999999999999999999), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, -6), }",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }",
+        "{'descr': '<M8[s]', 'fortran_order': False, 'shape': (3,), }",
+        "__import__('os').system('true')",
+    ],
+)
+def test_odd_headers_of_npy_files_are_refused(tmp_path: Path, header: str) -> None:
+    text = header.encode().ljust(118) + b"\n"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(24))
+    (found,) = findings(tmp_path, {"x": {"initialValues": {"sourcePath": "x.npy"}}})
+    assert_message(found, "resources.x.initialValues.sourcePath must (be a whole .npy file|hold numbers)")
+
+
+def test_what_is_too_large_for_a_float_becomes_infinite_with_a_warning(tmp_path: Path) -> None:
+    resources = {
+        "mask": listed("FLOAT16", [0, -1e9, 65519, 65520]),
+        "x": listed("FLOAT32", {"valueCount": 2, "value": 1e39}),
+    }
+    model = loaded(tmp_path, resources)
+    assert values(model.resources["mask"]).tolist() == [0, -np.inf, 65504, np.inf]
+    assert values(model.resources["x"]).tolist() == [np.inf] * 2
+    assert [f"{warning.path} {warning.message}" for warning in model.warnings] == [
+        "resources.mask.initialValues[1] must be in range for FLOAT16 not to become infinite; got -1000000000.0",
+        "resources.mask.initialValues[3] must be in range for FLOAT16 not to become infinite; got 65520",
+        "resources.x.initialValues.value must be in range for FLOAT32 not to become infinite; got 1e+39",
+    ]
+
+
+# Dispatchables
+
+DESC = hardmax(2, 3)["desc"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "DML_OPERATOR_ACTIVATION_HARDMAX", "desc": DESC},
+        {"type": "ACTIVATION_HARDMAX", "Desc": DESC},
+        {"Type": "ACTIVATION_HARDMAX"} | DESC,
+        {"type": "ACTIVATION_HARDMAX", "desc": None, "bindings": None, "executionFlags": None} | DESC,
+        {"type": "ACTIVATION_HARDMAX", "desc": DESC, "executionFlags": "NONE", "dmlCompileType": "DmlCompileGraph"},
+        {
+            "type": "ACTIVATION_HARDMAX",
+            "desc": DESC,
+            "executionFlags": ["DML_EXECUTION_FLAG_DISABLE_META_COMMANDS", "ALLOW_HALF_PRECISION_COMPUTATION"],
+            "dmlCompileType": "DmlCompileOp",
+            "bindings": {},
+        },
+        hardmax(2, 3, input={"Type": "DML_TENSOR_TYPE_BUFFER", "DimensionCount": 2, "Strides": None, "Flags": None}),
+        hardmax(2, 3, input={"Sizes": [2, 3, 7], "DimensionCount": 2, "Strides": []}),
+        hardmax(2, 3, input={"DataType": "DML_TENSOR_DATA_TYPE_FLOAT32", "Flags": ["NONE"], "Strides": [3, 1]}),
+        {
+            "type": "ACTIVATION_HARDMAX",
+            "InputTensor": {"Type": "BUFFER", "Desc": tensor("FLOAT32", 2, 3, TotalTensorSizeInBytes=24)},
+            "OutputTensor": tensor("FLOAT32", 2, 3, GuaranteedBaseOffsetAlignment=0, TotalTensorSizeInBytes=0),
+        },
+    ],
+)
+def test_operators_are_spelled_in_many_ways(tmp_path: Path, given: Any) -> None:
+    model = loaded(tmp_path, IO, {"max": given}, [ROUTE])
+    assert not model.warnings
+    assert model.dispatchables["max"].desc.type == "DML_OPERATOR_ACTIVATION_HARDMAX"
+    result = model.dispatchables["max"](jnp.array([[1, 5, 5], [0, -1, -2]], jnp.float32))
+    assert result.tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_a_dispatchable_is_a_function_for_every_transformation(tmp_path: Path) -> None:
+    route = loaded(tmp_path, IO, {"max": hardmax(2, 3)}, [ROUTE]).dispatchables["max"]
+    rows = jnp.arange(12, dtype="float32").reshape(2, 2, 3)
+    expected = route(rows[0])
+    assert_same_bits(jax.jit(route)(input=rows[0]), expected)
+    assert_same_bits(jax.vmap(route)(rows)[0], expected)
+    assert not jax.grad(lambda x: route(x).sum())(rows[0]).any()
+    with pytest.raises(InvalidDesc, match=r"InputTensor must have Sizes \{2,3\}"):
+        route(rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], r"dispatchables.max must be an object; got \[\]"),
+        ({}, "dispatchables.max.type must be given; got none"),
+        (
+            {"type": "HLSL"},
+            "dispatchables.max.type must be an operator; got 'HLSL', and shaders of Direct3D do not run",
+        ),
+        (
+            {"type": "onnx"},
+            "dispatchables.max.type must be an operator; got 'onnx', and ONNX models are not run yet",
+        ),
+        ({"type": "dmlSerializedGraph"}, "got 'dmlSerializedGraph', and serialized graphs are not run yet"),
+        (
+            {"type": "ONEHOT"},
+            "type must be an operator that `dmljax ops` lists; got 'ONEHOT', did you mean ONE_HOT?",
+        ),
+        ({"type": "ACTIVATION_HARDMAX", "desc": 3}, "dispatchables.max.desc must be an object; got 3"),
+        (
+            {"type": "ACTIVATION_HARDMAX", "desc": DESC, "executionFlags": "FAST"},
+            "executionFlags must be one of NONE",
+        ),
+        (
+            {"type": "ACTIVATION_HARDMAX", "desc": DESC, "dmlCompileType": "No"},
+            "dmlCompileType must be one of DmlComp",
+        ),
+        (
+            {"type": "ACTIVATION_HARDMAX", "desc": DESC, "bindings": 5},
+            "dispatchables.max.bindings must be an object",
+        ),
+        (hardmax(2, 3, input={"DataType": "FLOAT8"}), "desc.InputTensor.DataType must be one of .*; got 'FLOAT8'"),
+        (
+            hardmax(2, 3, input={"Sizes": [2, -3]}),
+            r"desc.InputTensor.Sizes\[1\] must be in \[0, 4294967295\]; got -3",
+        ),
+        (hardmax(2, 3, input={"Sizes": None}), "desc.InputTensor.Sizes must be given"),
+        (hardmax(2, 3, input={"Sizes": [3, 2]}), "desc.InputTensor and OutputTensor must have the same Sizes"),
+        (
+            hardmax(2, 3, input={"DimensionCount": 3}),
+            r"desc.InputTensor.DimensionCount must be in \[0, 2\]; got 3",
+        ),
+        (hardmax(2, 3, input={"Strides": [1]}), "desc.InputTensor.Strides must have 2 elements"),
+        (hardmax(2, 3, input={"Flags": "OWNED"}), "desc.InputTensor.Flags must be one of NONE, OWNED_BY_DML"),
+        (hardmax(2, 3, input={"Type": "TEXTURE"}), "desc.InputTensor.Type must be DML_TENSOR_TYPE_BUFFER"),
+        (hardmax(2, 3, output={"Strides": [0, 1]}), "OutputTensor must have a place of its own for each element"),
+    ],
+)
+def test_dispatchables_are_refused_by_what_is_wrong_with_them(tmp_path: Path, given: Any, message: str) -> None:
+    found = findings(tmp_path, {}, {"max": given})
+    commands = findings(tmp_path, IO, {"max": given}, [ROUTE])
+    assert_message((found or commands)[0], message)
+    assert len(found or commands) == 1
+
+
+def test_all_that_is_wrong_with_a_part_is_told(tmp_path: Path) -> None:
+    bad = {"DataType": "FLOAT8", "Sizes": [2, -3], "Strides": [1.5, 1], "Flags": ["NONE", "OWNED"]}
+    desc = {"InputTensor": bad, "OutputTensor": {"Sizes": 3}}
+    operator = {"type": "ARGMAX", "desc": desc | {"Axes": ["x"]}, "executionFlags": ["NONE", "FAST"]}
+    binding = {"name": "inn", "elementOffset": -1, "counter": 5}
+    resources = {"in": listed("INT8", [300], sizeInBytes="x", initialValuesOffsetInBytes=-1)}
+    command = {"type": "writeFile", "resource": "inn", "targetPath": "..", "dimensions": 3}
+    found = findings(tmp_path, resources, {"top": operator}, [dispatch("top", InputTensor=binding), command])
+    assert [one.partition(": ")[2].partition(" must")[0] for one in found] == [
+        "resources.in.initialValuesOffsetInBytes",
+        "resources.in.sizeInBytes",
+        "resources.in.initialValues[0]",
+        "dispatchables.top.executionFlags[1]",
+        "dispatchables.top.desc.InputTensor.DataType",
+        "dispatchables.top.desc.InputTensor.Sizes[1]",
+        "dispatchables.top.desc.InputTensor.Flags[1]",
+        "dispatchables.top.desc.OutputTensor.DataType",
+        "dispatchables.top.desc.OutputTensor.Sizes",
+        "dispatchables.top.desc.Axes[0]",
+        "dispatchables.top.desc.AxisDirection",
+        "commands[0].bindings.InputTensor.name",
+        "commands[0].bindings.InputTensor.counter",
+        "commands[0].bindings.InputTensor.elementOffset",
+        "commands[1].resource",
+        "commands[1].targetPath",
+        "commands[1].dimensions",
+    ]
+
+
+def test_a_name_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(
+        '{"resources": {\n"x": {"initialValues": 1},\n"x": {"initialValuesDataType": "INT8",\n'
+        '"initialValues": [1]}}, "dispatchables": {}, "commands": []}'
+    )
+    with pytest.raises(InvalidModel) as refused:
+        load(path)
+    assert str(refused.value) == f"{path}:3: resources.x must be given once; got it again"
+
+
+def test_each_finding_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(
+        """{
+    "resources": {
+        "in": {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2, "x"]},
+        "short": {"initialValuesDataType": "FLOAT32", "initialValues": [1]},
+    },
+    "dispatchables": {
+        "max": {
+            "type": "ACTIVATION_HARDMAX",
+            "desc": {
+                "InputTensor": {"DataType": "FLOAT64", "Sizes": [2, 3]},
+                "OutputTensor": {
+                    "DataType": "FLOAT32",
+                    "Sizes": [
+                        2,
+                        4294967296,
+                    ],
+                },
+            },
+        },
+        "first": {
+            "type": "ARGMAX",
+            "InputTensor": {"DataType": "FLOAT32", "Sizes": [2, 3]},
+            "OutputTensor": {"DataType": "FLOAT32", "Sizes": [2, 1]},
+            "AxisCount": 1,
+            "Axes": [2],
+            "AxisDirection": "UP",
+        },
+        "good": {
+            "type": "ACTIVATION_HARDMAX",
+            "InputTensor": {"DataType": "FLOAT32", "Sizes": [1, 3]},
+            "OutputTensor": {"DataType": "FLOAT32", "Sizes": [1, 3]},
+        },
+    },
+    "commands": [
+        {"type": "dispatch", "dispatchable": "goood", "bindings": {}},
+        {
+            "type": "dispatch", "dispatchable": "good",
+            "bindings": {"InputTensor": "shor", "OutputTensor": "short"},
+        },
+        {"type": "print", "resource": "in"},
+        {"type": "prnt", "resource": "in"},
+        {"type": "writeFile", "resource": "short", "targetPath": "../x.npy"},
+    ],
+}"""
+    )
+    with pytest.raises(InvalidModel) as refused:
+        load(path)
+    assert [str(finding).removeprefix(f"{path}:") for finding in refused.value.findings] == [
+        "3: resources.in.initialValues[2] must be a number, 'nan', 'inf' or '-inf' for FLOAT32; got 'x'",
+        "15: dispatchables.max.desc.OutputTensor.Sizes[1] must be in [0, 4294967295]; got 4294967296",
+        "26: dispatchables.first.AxisDirection must be one of INCREASING, DECREASING; got 'UP'",
+        "35: commands[0].dispatchable must be one of the model; got 'goood', did you mean good?",
+        "38: commands[1].bindings.InputTensor.name must be a resource of the model; got 'shor', did you mean short?",
+        "38: commands[1].bindings.OutputTensor must have 12 bytes; got 4, in 'short' from byte 0 on",
+        "41: commands[3].type must be one of dispatch, print, writeFile; got 'prnt', did you mean print?",
+        "42: commands[4].targetPath must be a file inside the output folder; got '../x.npy'",
+    ]
+    assert str(refused.value).count("\n") == 7
+
+
+def test_rules_are_those_of_the_level(tmp_path: Path) -> None:
+    path = written(tmp_path, IO, {"max": hardmax(2, 3)}, [ROUTE])
+    load(path, feature_level="3_0")
+    with pytest.raises(InvalidModel) as refused:
+        load(path, feature_level="1_0")
+    assert [finding.path for finding in refused.value.findings] == [
+        "dispatchables.max.desc.InputTensor.DimensionCount",
+        "dispatchables.max.desc.OutputTensor.DimensionCount",
+    ]
+    assert refused.value.findings[0].message == "must be 4; got 2 (at DML_FEATURE_LEVEL_1_0)"
+    with pytest.raises(InvalidDesc, match="feature_level must be one of FL_1_0"):
+        load(path, feature_level="0_1")
+
+
+def test_what_counts_for_nothing_is_told_and_passed_over(tmp_path: Path) -> None:
+    max_ = hardmax(2, 3, input={"Stride": [3, 1]})
+    max_["desc"]["Axis"] = 1
+    resources = IO | {"in": zeros("FLOAT32", 6, comment="x", sizeInByte=4), "$ignored": zeros("INT8", 1)}
+    binding = {"name": "in", "elementOffset": 0, "elementCount": 6, "elementStride": 4, "//": "a remark"}
+    commands = [dispatch("max", InputTensor=binding, OutputTensor="out", Bias="in")]
+    path = written(tmp_path, resources, {"max": max_ | {"execution": "x"}}, commands)
+    parts = json.loads(path.read_text()) | {"$schema": "./_schema.json", "Resources": {}}
+    path.write_text(json.dumps(parts))
+    buffer = "initialValuesDataType, initialValues, initialValuesOffsetInBytes, sizeInBytes, resampleSize, resampleMode"
+    tensor = "Type, Desc, DataType, DimensionCount, Sizes, Strides, TotalTensorSizeInBytes, "
+        "GuaranteedBaseOffsetAlignment, Flags"
+    binding_fields = "name, elementCount, elementSizeInBytes, elementOffset, format, counter, counterOffsetBytes, shape"
+    unknown = [
+        ("Resources", ", did you mean resources?", "resources, dispatchables, commands"),
+        ("resources.in.comment", "", buffer),
+        ("resources.in.sizeInByte", ", did you mean sizeInBytes?", buffer),
+        (
+            "dispatchables.max.execution",
+            ", did you mean executionFlags?",
+            "type, Type, bindings, executionFlags, dmlCompileType, desc",
+        ),
+        ("dispatchables.max.desc.Axis", "", "InputTensor, OutputTensor"),
+        ("dispatchables.max.desc.InputTensor.Stride", ", did you mean Strides?", tensor),
+        ("commands[0].bindings.Bias", "", "InputTensor, OutputTensor"),
+        ("commands[0].bindings.InputTensor.elementStride", ", did you mean elementOffset?", binding_fields),
+    ]
+    assert [(warning.path, warning.message) for warning in load(path).warnings] == [
+        (place, f"unknown field '{place.rpartition('.')[2]}' is ignored{hint}; known fields are {known}")
+        for place, hint, known in unknown
+    ]
+
+
+# Bindings
+
+
+@pytest.mark.parametrize(
+    ("binding", "offset"),
+    [
+        ("in", 0),
+        (["in"], 0),
+        ({"name": "in"}, 0),
+        ([{"name": "in", "elementOffset": 4, "elementCount": 1}], 16),
+        ({"name": "in", "elementOffset": 2, "elementSizeInBytes": 16}, 32),
+        ({"name": "struct", "elementOffset": 1, "elementSizeInBytes": 16}, 16),
+        ({"name": "in", "format": "R32_FLOAT", "counter": "in", "counterOffsetBytes": 4, "shape": [1]}, 0),
+    ],
+)
+def test_bindings_are_a_name_an_object_or_a_list(tmp_path: Path, binding: Any, offset: int) -> None:
+    resources = IO | {"in": zeros("FLOAT32", 16), "struct": listed("UNKNOWN", [{"type": "INT8", "value": 1}])}
+    resources["struct"]["sizeInBytes"] = 64
+    model = loaded(
+        tmp_path, resources, {"max": hardmax(2, 3)}, [ROUTE, dispatch("max", InputTensor=binding, OutputTensor="out")]
+    )
+    name = binding[0] if isinstance(binding, list) else binding
+    name = name if isinstance(name, str) else name["name"]
+    assert model.commands[1].bindings["input"] == Binding(name, offset)  # type: ignore[union-attr]
+    assert not model.warnings
+
+
+@pytest.mark.parametrize(
+    ("bindings", "messages"),
+    [
+        ({"InputTensor": "in"}, ["bindings.OutputTensor must be bound; got none"]),
+        ({"InputTensor": None, "OutputTensor": "out"}, ["bindings.InputTensor must be bound; got none"]),
+        (
+            {"InputTensor": 3, "OutputTensor": "out"},
+            ["bindings.InputTensor must be the name of a resource, an object, or a list of one; got 3"],
+        ),
+        ({"InputTensor": [], "OutputTensor": "out"}, ["bindings.InputTensor must have 1 resource; got 0"]),
+        ({"InputTensor": ["in", "in"], "OutputTensor": "out"}, ["bindings.InputTensor must have 1 resource; got 2"]),
+        ({"InputTensor": {}, "OutputTensor": "out"}, ["bindings.InputTensor.name must be given; got none"]),
+        (
+            {"InputTensor": {"name": "in", "elementOffset": -1}, "OutputTensor": "out"},
+            ["bindings.InputTensor.elementOffset must be in"],
+        ),
+        (
+            {"InputTensor": {"name": "in", "elementOffset": 2**63}, "OutputTensor": "out"},
+            ["bindings.InputTensor must have 24 bytes; got 0, in 'in' from byte 36893488147419103232 on"],
+        ),
+        (
+            {"InputTensor": {"name": "in", "elementOffset": 1}, "OutputTensor": "out"},
+            ["bindings.InputTensor must have 24 bytes; got 20, in 'in' from byte 4 on"],
+        ),
+        (
+            {"InputTensor": {"name": "in", "elementCount": "6"}, "OutputTensor": "out"},
+            ["bindings.InputTensor.elementCount must be an integer; got '6'"],
+        ),
+        (
+            {"InputTensor": {"name": "in", "counter": "unknown"}, "OutputTensor": "out"},
+            ["bindings.InputTensor.counter must be a resource of the model; got 'unknown'"],
+        ),
+        (
+            {"InputTensor": {"name": "struct", "elementOffset": 1}, "OutputTensor": "out"},
+            ["bindings.InputTensor.elementOffset must come with elementSizeInBytes for 'struct'; got none"],
+        ),
+    ],
+)
+def test_bindings_are_refused_by_what_is_wrong_with_them(tmp_path: Path, bindings: Any, messages: list[str]) -> None:
+    resources = IO | {"struct": {"initialValues": [{"type": "INT8", "value": 1}], "sizeInBytes": 64}}
+    found = findings(tmp_path, resources, {"max": hardmax(2, 3)}, [dispatch("max", **bindings)])
+    assert len(found) == len(messages)
+    for one, message in zip(found, messages, strict=True):
+        assert f"commands[0].{message}" in one
+
+
+def test_a_tensor_that_the_desc_does_not_have_must_not_be_bound(tmp_path: Path) -> None:
+    desc = {
+        "OutputTensor": tensor("FLOAT32", 2, 3),
+        "ValueDataType": "FLOAT32",
+        "Value": 1,
+        "DiagonalFillBegin": 0,
+        "DiagonalFillEnd": 1,
+    }
+    operator = {"type": "DIAGONAL_MATRIX1", "desc": desc}
+    assert not findings(tmp_path, IO, {"eye": operator}, [dispatch("eye", OutputTensor="out")])
+    (found,) = findings(tmp_path, IO, {"eye": operator}, [dispatch("eye", InputTensor="in", OutputTensor="out")])
+    assert found.endswith("commands[0].bindings.InputTensor must not be bound, for the desc has no such tensor")
+
+
+def test_what_directml_owns_is_bound_once_and_for_all(tmp_path: Path) -> None:
+    owned = hardmax(2, 3, input={"Flags": "OWNED_BY_DML"}) | {"bindings": {"InputTensor": "in"}}
+    model = loaded(tmp_path, IO, {"max": owned}, [dispatch("max", OutputTensor="out")])
+    assert model.dispatchables["max"].bindings == {"input": Binding("in")}
+    assert model.dispatchables["max"].desc.tensors()["input"].flags is TensorFlags.OWNED_BY_DML
+    (found,) = findings(tmp_path, IO, {"max": owned}, [ROUTE])
+    assert "commands[0].bindings.InputTensor must not be bound here, but at initialisation, for its Flags" in found
+    (found,) = findings(tmp_path, IO, {"max": hardmax(2, 3) | {"bindings": {"InputTensor": "in"}}}, [ROUTE])
+    assert "dispatchables.max.bindings.InputTensor must not be bound here, but in a dispatch, for its Flags" in found
+    (found,) = findings(tmp_path, IO, {"max": hardmax(2, 3, input={"Flags": "OWNED_BY_DML"})})
+    assert "dispatchables.max.bindings.InputTensor must be bound; got none" in found
+
+
+def test_outputs_must_not_overlap(tmp_path: Path) -> None:
+    nonzero = {
+        "type": "NONZERO_COORDINATES",
+        "InputTensor": tensor("FLOAT32", 6),
+        "OutputCountTensor": tensor("UINT32", 1),
+        "OutputCoordinatesTensor": tensor("UINT32", 6, 1),
+    }
+    resources = IO | {"both": zeros("UINT32", 16)}
+    apart = {"name": "both", "elementOffset": 8}
+    commands = [dispatch("list", InputTensor="in", OutputCountTensor=apart, OutputCoordinatesTensor="both")]
+    assert not findings(tmp_path, resources, {"list": nonzero}, commands)
+    apart["elementOffset"] = 4
+    (found,) = findings(tmp_path, resources, {"list": nonzero}, commands)
+    assert found.endswith("OutputCoordinatesTensor must not overlap OutputCountTensor; got both in 'both'")
+
+
+def test_directml_alone_minds_an_offset_that_is_not_aligned(tmp_path: Path) -> None:
+    resources = {"in": zeros("FLOAT32", 16), "out": zeros("FLOAT32", 6)}
+    commands = [dispatch("max", InputTensor={"name": "in", "elementOffset": 1}, OutputTensor="out")]
+    model = loaded(tmp_path, resources, {"max": hardmax(2, 3)}, commands)
+    (warning,) = model.warnings
+    assert str(warning).endswith("InputTensor must begin at a multiple of 16 bytes for DirectML; got 4")
+    aligned = hardmax(2, 3, input={"GuaranteedBaseOffsetAlignment": 4})
+    assert not loaded(tmp_path, resources, {"max": aligned}, commands).warnings
+
+
+def test_a_tensor_that_strides_make_huge_is_refused(tmp_path: Path) -> None:
+    huge = hardmax(60000, 60000, input={"Strides": [0, 0]}, output={"Strides": [0, 0]})
+    found = findings(tmp_path, IO, {"max": huge}, [ROUTE])
+    assert [one.split(": ")[1] for one in found] == [
+        "dispatchables.max.desc.InputTensor.Sizes must be those of at most 2147483648 bytes; got FLOAT32 {60000,60000}"
+        " strides {0,0}",
+        "dispatchables.max.desc.OutputTensor.Sizes must be those of at most 2147483648 bytes; got FLOAT32 {60000,60000}"
+        " strides {0,0}",
+    ]
+
+
+# Commands
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_file_is_not_the_folder_of_another(tmp_path: Path, order: int) -> None:
+    def write(target: str) -> dict[str, Any]:
+        return {"type": "writeFile", "resource": "in", "targetPath": target}
+
+    commands = [write("a/b"), write("a/b-"), write("a/b/c\\d"), write("z")][::order]
+    message = rf"commands\[{2 if order > 0 else 1}\]\.targetPath must not lie in another file .*; got 'a/b/c/d'"
+    with pytest.raises(InvalidModel, match=message):
+        load(written(tmp_path, {"in": listed("INT8", [1])}, commands=commands))
+    load(written(tmp_path, {"in": listed("INT8", [1])}, commands=[write(x) for x in ("a/b", "a/c", "a/b", "A/B/c")]))
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (3, r"commands\[0\] must be an object; got 3"),
+        ({}, r"commands\[0\].type must be given; got none"),
+        ({"type": "dispatch"}, r"commands\[0\].dispatchable must be given; got none"),
+        ({"type": "dispatch", "dispatchable": "max"}, r"commands\[0\].bindings must be given; got none"),
+        ({"type": "dispatch", "dispatchable": "max", "bindings": "in"}, r"commands\[0\].bindings must be an object"),
+        (ROUTE | {"threadGroupCount": [1, 1]}, r"commands\[0\].threadGroupCount must have 3 elements; got 2"),
+        (ROUTE | {"threadGroupCount": "x"}, r"commands\[0\].threadGroupCount must be a sequence of integers"),
+        ({"type": "print"}, r"commands\[0\].resource must be given; got none"),
+        (
+            {"type": "print", "resource": "int"},
+            r"resource must be a resource of the model; got 'int', did you mean ints\?",
+        ),
+        ({"type": "print", "resource": "in", "verbose": 1}, r"commands\[0\].verbose must be true or false; got 1"),
+        (
+            {"type": "print", "resource": "huge"},
+            "resource must have at most 16777216 values to be printed; got 16777217",
+        ),
+        ({"type": "print", "resource": "struct"}, "resource must have an initialValuesDataType to be printed"),
+        ({"type": "writeFile", "resource": "in"}, r"commands\[0\].targetPath must be given; got none"),
+        *(
+            ({"type": "writeFile", "resource": "in", "targetPath": target}, "must be a file inside the output folder")
+            for target in (
+                "",
+                ".",
+                "a/",
+                "a\\",
+                "/x",
+                "../x",
+                "a/../../x",
+                "a/../x",
+                "..",
+                "C:\\x",
+                "\\x",
+                "a\\..\\x",
+                "C:x",
+                "\\\\host\\x",
+            )
+        ),
+        *(
+            ({"type": "writeFile", "resource": "in", "targetPath": target}, message)
+            for target, message in (
+                ("a\0b", r"targetPath must have no control character; got 'a\\x00b'"),
+                ("a\nb.npy", "targetPath must have no control character"),
+                ("a\x7f", "targetPath must have no control character"),
+                ("a/" + "b" * 256, "targetPath must be a path of at most 1024 bytes, 255 in each part; got 'a/bbb"),
+                ("a\\" + "é" * 128, "targetPath must be a path of at most 1024 bytes, 255 in each part"),
+                ("a/" * 600 + "b", "targetPath must be a path of at most 1024 bytes, 255 in each part"),
+            )
+        ),
+        (
+            {"type": "writeFile", "resource": "in", "targetPath": "x.npy", "dimensions": [1] * 65},
+            "dimensions must have at most 64 elements; got 65",
+        ),
+        ({"type": "writeFile", "resource": "struct", "targetPath": "x.npy"}, "must have an initialValuesDataType"),
+        ({"type": "writeFile", "resource": "in", "targetPath": "x.npy", "dimensions": [7]}, "at most 6 elements"),
+        ({"type": "writeFile", "resource": "in", "targetPath": "x.npy", "dimensions": [2**32 - 1] * 8}, "at most 6"),
+        ({"type": "writeFile", "resource": "in", "targetPath": "x.PNG"}, "with 1 or 3 or 4 channels"),
+        (
+            {"type": "writeFile", "resource": "ints", "targetPath": "x.jpg", "dimensions": [1, 1, 1, 1]},
+            "resource must be of FLOAT32 or FLOAT16 to be written as an image; got INT32",
+        ),
+    ],
+)
+def test_commands_are_refused_by_what_is_wrong_with_them(tmp_path: Path, command: Any, message: str) -> None:
+    struct = {"initialValues": [{"type": "INT8", "value": 1}]}
+    resources = IO | {"struct": struct, "ints": zeros("INT32", 4), "huge": zeros("INT8", 1, sizeInBytes=2**24 + 1)}
+    (found,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, [command])
+    assert_message(found, message)
+
+
+def test_commands_are_found_whatever_their_case(tmp_path: Path) -> None:
+    commands = [ROUTE | {"type": "Dispatch", "threadGroupCount": [1, 1, 1]}, {"type": "PRINT", "resource": "out"}]
+    assert loaded(tmp_path, IO, {"max": hardmax(2, 3)}, commands).commands[1] == Print("out")
+
+
+# Files that are no models
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", ":1:1: a value must be here; got the end of the text"),
+        (b'{"resources": {', ":1:16: a name in double quotes, or }, must be here; got the end of the text"),
+        (b"{}\n\xff", ":2: the model must be UTF-8 text; got invalid start byte"),
+        (b"PK\x03\x04", ":1:1: a value must be here; got 'PK"),
+    ],
+)
+def test_a_file_that_is_no_json_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "model.json").write_bytes(content)
+    with pytest.raises(UnreadableModel) as refused:
+        load(tmp_path / "model.json")
+    assert str(refused.value).startswith(f"{tmp_path / 'model.json'}{message}")
+
+
+@pytest.mark.parametrize(
+    ("content", "messages"),
+    [
+        ("[]", [": must be an object; got []"]),
+        ("{}", [f": {name} must be given; got none" for name in ("resources", "dispatchables", "commands")]),
+        ('{"resources": [], "dispatchables": {}, "commands": []}', [": resources must be an object; got []"]),
+        ('{"resources": {}, "dispatchables": {}, "commands": {}}', [": commands must be a list; got {}"]),
+    ],
+)
+def test_json_that_is_no_model_is_refused(tmp_path: Path, content: str, messages: list[str]) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(content)
+    with pytest.raises(InvalidModel) as refused:
+        load(path)
+    assert [str(finding).removeprefix(f"{path}:1") for finding in refused.value.findings] == messages
+
+
+def test_files_that_cannot_be_models_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableModel, match=r"no\.json: the model must be a file that can be read"):
+        load(tmp_path / "no.json")
+    with pytest.raises(UnreadableModel, match="the model must be a regular file"):
+        load(tmp_path)
+    with pytest.raises(UnreadableModel, match="the model must be JSON; ONNX models are not run yet"):
+        load(tmp_path / "x.onnx")
+    huge = tmp_path / "huge.json"
+    with huge.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(UnreadableModel, match="the model must hold at most 67108864 bytes; got 1099511627776"):
+        load(huge)
+    huge.unlink()
+
+
+def test_odd_names_are_quoted(tmp_path: Path) -> None:
+    (found,) = findings(tmp_path, {"a b.c": 3})
+    assert found == '3: resources["a b.c"] must be an object; got 3'
+
+
+def test_findings_are_bounded(tmp_path: Path) -> None:
+    found = findings(tmp_path, {}, {}, [3] * 5000)
+    assert len(found) == 1001
+    assert found[-1] == "1004: only 1000 findings are listed; the rest of the model was not read"
+    names = {f"r{i}": {"initialValues": [{"type": "INT8", "value": 1}]} for i in range(5000)}
+    wrong = {"type": "ACTIVATION_HARDMAX", "desc": {}}
+    begin = time.monotonic()
+    assert len(findings(tmp_path, names, {"a": wrong}, [{"type": "print", "resource": "unknown"}] * 5000)) == 1001
+    assert len(findings(tmp_path, [3] * 999 and {str(i): 3 for i in range(999)}, {"a": wrong})) == 1001
+    assert time.monotonic() - begin < 60
+
+
+def test_messages_are_bounded(tmp_path: Path) -> None:
+    long = "x" * 1_000_000
+    resources: dict[str, Any] = {"in": zeros("FLOAT32", 6), "y": listed(long, [1]), "z": listed("INT8", [long])}
+    resources |= {
+        long: 3,
+        "f": listed("INT8", {"sourcePath": long}),
+        "g": listed("INT8", {long: 1}),
+        f"{long[:100]}_": 3,
+    }
+    operators = {
+        "a": {"type": long},
+        "b": hardmax(2, 3, input={"Strides": list(range(100_000))}),
+        "c": hardmax(2, 3, input={"Sizes": [1] * 100_000}),
+        "d": hardmax(2, 3, input={"Flags": long}),
+    }
+    commands = [{"type": long}, dispatch(long), {"type": "print", "resource": long}]
+    commands += [{"type": "writeFile", "resource": "in", "targetPath": f"../{long}"}]
+    found = findings(tmp_path, resources, operators, commands)
+    assert len(found) == 13
+    assert max(map(len, found)) < 700
+
+
+def test_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    (found,) = findings(tmp_path, {'\x1b[31m"\n\x7f': 3})
+    assert found == '3: resources["\\u001b[31m\\"\\n\\u007f"] must be an object; got 3'
+
+
+ODD = "a\n  x.json:1: resources must\x1b[31m be\u2028\x7f\x9b"
+
+
+def test_no_text_of_a_model_begins_a_line_or_acts_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / f"{ODD}.npy").write_bytes(b"no")
+    resources: dict[str, Any] = {
+        ODD: zeros("INT8", 1),
+        "raw": listed("INT8", {"sourcePath": ODD}),
+        "array": {"initialValues": {"sourcePath": f"{ODD}.npy"}},
+        "typed": listed(ODD, [1]),
+        "fields": listed("INT8", {ODD: 1}),
+        "number": listed("INT8", [ODD]),
+        "field": zeros("INT8", 1, **{ODD: 1}),
+    }
+    dispatchables = {
+        "type": {"type": ODD},
+        "flags": hardmax(2, 3, input={"Flags": ODD, "DataType": ODD}),
+        "more": hardmax(2, 3) | {"dmlCompileType": ODD, "executionFlags": [ODD]},
+        "bound": hardmax(2, 3) | {"bindings": {ODD: 1}},
+        "add": {"type": "ELEMENT_WISE_ADD1", "FusedActivation": {"Type": ODD, ODD: 1}},
+    }
+    commands = [
+        *({"type": "print", "resource": f"{ODD[:-1]}"}, {"type": ODD}, {"type": "dispatch", "dispatchable": ODD}),
+        {"type": "writeFile", "resource": "raw", "targetPath": ODD},
+        dispatch("bound", InputTensor=ODD, OutputTensor={"name": ODD, ODD: 1}),
+    ]
+    path = written(tmp_path, resources, dispatchables, commands)
+    path = path.rename(tmp_path / f"{ODD}.json")
+    with pytest.raises(InvalidModel) as refused:
+        load(path)
+    told = [*refused.value.findings, *refused.value.warnings]
+    assert len(told) > 18
+    assert all(text.isprintable() for one in told for text in (str(one), one.path, one.message))
+    assert str(refused.value).count("\n") == len(refused.value.findings) - 1
+    with pytest.raises(UnreadableModel) as unread:
+        load(tmp_path / f"{ODD}no.json")
+    assert str(unread.value).isprintable()
+
+
+def test_a_path_is_one_finding_whatever_it_says(tmp_path: Path) -> None:
+    path = "no\n  sizeInBytes must be 8; got 4"
+    (found,) = findings(tmp_path, {"x": listed("INT8", {"sourcePath": path})})
+    assert "no\\n  sizeInBytes must be 8; got 4' (No such file" in found
+
+
+# The models in notebooks/models
+
+
+@pytest.mark.parametrize("path", sorted(MODELS.glob("*.json")), ids=lambda path: path.stem)
+def test_our_own_models_are_valid(path: Path) -> None:
+    assert not load(path).warnings
+
+
+def test_the_models_hold_the_examples_of_five_pages() -> None:
+    five = ["activation_hardmax", "diagonal_matrix1", "gather_nd1", "nonzero_coordinates", "one_hot"]
+    descs = [[one.desc for one in load(MODELS / f"{name}.json").dispatchables.values()] for name in five]
+    assert descs == [[one.desc for one in examples_of(OPERATORS[f"DML_OPERATOR_{name.upper()}"])] for name in five]
+
+
+@needs_x64
+def test_a_64_bit_model_is_a_function_too(tmp_path: Path) -> None:
+    operator = {
+        "type": "GATHER_ND",
+        "InputTensor": tensor("INT64", 1, 3),
+        "IndicesTensor": tensor("INT64", 1, 1),
+        "OutputTensor": tensor("INT64", 1, 1),
+        "InputDimensionCount": 1,
+        "IndicesDimensionCount": 2,
+    }
+    model = loaded(tmp_path, {}, {"gather": operator})
+    assert model.dispatchables["gather"](jnp.array([[1, 2**40, 3]]), jnp.array([[1]])).tolist() == [[2**40]]

@@ -1,0 +1,260 @@
+"""Mutated models: each is run, or refused in time and by name; nothing else comes of any.
+
+The suite draws some hundreds; `pytest tests/dxdispatch/test_fuzz.py --models 50000` as many as it is told.
+"""
+
+import contextlib
+import io
+import json
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from models import MODELS, dispatch, hardmax, listed, tensor, zeros
+
+from dmljax.cli import main
+from dmljax.dxdispatch import reader
+from dmljax.dxdispatch.text import InvalidJson, parse
+
+SECONDS = 20  # for a model, compilation on a busy machine included
+
+EVERYTHING = {
+    "$schema": "./_schema.json",
+    "resources": {
+        "list": listed("FLOAT32", [1, 2.5, "nan", "-inf"]),
+        "raw": listed("INT8", {"sourcePath": "x.dat"}, sizeInBytes=64, initialValuesOffsetInBytes=16),
+        "npy": {"initialValues": {"sourcePath": "x.npy"}},
+        "half": listed("FLOAT16", {"valueCount": 6, "valueStart": 0.1, "valueDelta": 0.1}),
+        "struct": {"initialValues": [{"name": "n", "type": "UINT32", "value": 1}], "sizeInBytes": 64},
+        "out": zeros("FLOAT32", 8),
+        "index": zeros("INT64", 2),
+    },
+    "dispatchables": {
+        "max": hardmax(2, 2, input={"Flags": "OWNED_BY_DML"}, output={"Strides": [4, 2]})
+        | {"bindings": {"InputTensor": "list"}, "executionFlags": ["NONE"], "dmlCompileType": "DmlCompileOp"},
+        "band": {
+            "type": "DIAGONAL_MATRIX1",
+            "InputTensor": None,
+            "OutputTensor": tensor("FLOAT16", 2, 3, DimensionCount=2),
+            "ValueDataType": "FLOAT16",
+            "Value": {"UInt16": 15360},
+            "DiagonalFillBegin": -1,
+            "DiagonalFillEnd": 2147483647,
+        },
+        "top": {
+            "type": "ARGMAX",
+            "desc": {
+                "InputTensor": tensor("FLOAT32", 4),
+                "OutputTensor": tensor("UINT32", 1),
+                "Axes": [0],
+                "AxisDirection": "DECREASING",
+            },
+        },
+        "hot": {
+            "type": "ONE_HOT",
+            "IndicesTensor": {"Type": "BUFFER", "Desc": tensor("INT32", 1, 1)},
+            "ValuesTensor": tensor("FLOAT32", 1, 2),
+            "OutputTensor": tensor("FLOAT32", 1, 4),
+            "Axis": 1,
+        },
+    },
+    "commands": [
+        dispatch("max", OutputTensor={"name": "out", "elementOffset": 1, "elementCount": 4}),
+        dispatch("band", OutputTensor=["half"]),
+        dispatch("top", InputTensor="list", OutputTensor="index"),
+        dispatch("hot", IndicesTensor="index", ValuesTensor="list", OutputTensor="out"),
+        {"type": "print", "resource": "out", "verbose": True},
+        {"type": "print", "resource": "raw"},
+        {"type": "writeFile", "resource": "half", "targetPath": "deep/half.npy", "dimensions": [2, 3]},
+        {"type": "writeFile", "resource": "out", "targetPath": "out.dat"},
+    ],
+}
+TEXTS = [path.read_text() for path in sorted(MODELS.glob("*.json"))] + [json.dumps(EVERYTHING, indent=1)] * 3
+VALUES = [parse(text).root for text in TEXTS]
+
+NPY_FILES = 40  # with mutated headers
+
+# What a mutation puts where something else was
+ODD: list[Any] = [
+    *(None, True, False, "", [], {}, [[]], {"": None}, "nan", "-INF", "deferred", "\0", "é", "a" * 300),
+    *(0, 1, -1, 2, 3, 7, 8, 255, 256, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**63, 2**64 - 1, 10**30),
+    *(0.0, -0.0, 0.5, 1e-45, 65504.0, 65520.0, 1e39, 1e308, [0], [1, 2], [0] * 9, [-1], [2**32], ["x"], [None]),
+    *("FLOAT32", "FLOAT16", "FLOAT64", "INT4", "UNKNOWN", "DML_TENSOR_DATA_TYPE_INT64", "OWNED_BY_DML", "hlsl", "onnx"),
+    *("../x", "/etc/passwd", "x/../../y", "C:\\x", ".", "x.npy", "x.dat", "x.png", "no.npy", "/dev/zero"),
+    *("a\n  x must be 1; got 2", "\x1b[31m\x7f\u2028", "\n", "a\nb.npy"),
+    *("link", "link/x.dat", "link/new", "pipe", "pipe/x", "deep/../link/x.dat"),
+    *("print", "dispatch", "writeFile", "list", "out", "max", "ARGMIN", "GATHER_ND1", "ACTIVATION_HARDMAX1"),
+    {"valueCount": 2**32 - 1, "value": 0},
+    {"valueCount": 5, "valueStart": 250, "valueDelta": 1e30},
+    {"sourcePath": "x.npy"},
+    {"sourcePath": "cut.npy"},
+    *({"sourcePath": f"odd{index}.npy"} for index in range(NPY_FILES)),
+    {"name": "out", "elementOffset": 2**63},
+    {"DataType": "FLOAT32", "Sizes": [2, 2], "Strides": [0, 0]},
+    {"Float32": "nan"},
+]
+NOISE = ['"', "{", "}", "[", "]", ",", ":", "//", "/*", "*/", "\\", "\\u0000", "\\ud800", "1e999", "-", "\n", "\0", "é"]
+
+
+def mutated_value(rng: random.Random) -> str:
+    """A model as JSON, with some of its parts replaced, removed, renamed, doubled or exchanged."""
+    model = json.loads(json.dumps(rng.choice(VALUES)))
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        places = list(_places(model))
+        if not places:
+            break
+        container, key = rng.choice(places)
+        match rng.randrange(6):
+            case 0 | 1:
+                container[key] = _copy(rng.choice(ODD))
+            case 2:
+                del container[key]
+            case 3 if isinstance(container, dict):
+                container[rng.choice([key[:-1], key.lower(), key + "s", "Desc", "x"])] = container.pop(key)
+            case 3 | 4:
+                other, other_key = rng.choice(places)
+                container[key], other[other_key] = _copy(other[other_key]), _copy(container[key])
+            case 5 if isinstance(container[key], bool | str | None):
+                container[key] = [_copy(container[key])] * rng.randint(0, 3)
+            case 5 if isinstance(container[key], int | float):
+                container[key] += rng.choice([-1, 1, 2, -256, 2**31, 0.5])
+            case 5 if isinstance(container[key], list):
+                container[key] = container[key] * rng.randint(0, 3)
+    return json.dumps(model, indent=rng.choice([None, 1]))
+
+
+def _places(value: Any) -> Any:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in list(items):
+        yield value, key
+        yield from _places(inner)
+
+
+def _copy(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def mutated_text(rng: random.Random) -> str:
+    """The text of a model with some of it cut, doubled, exchanged or overwritten."""
+    text = rng.choice(TEXTS)
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        begin = rng.randrange(len(text) + 1)
+        end = min(len(text), begin + rng.choice([0, 1, 2, 8, 64, 4096]))
+        piece = text[begin:end]
+        match rng.randrange(5):
+            case 0:
+                text = text[:begin] + text[end:]
+            case 1:
+                text = text[:begin] + rng.choice(NOISE) + text[end:]
+            case 2:
+                text = text[:end] + piece * rng.randint(1, 3) + text[end:]
+            case 3:
+                text = text[:begin]
+            case 4:
+                text = text[:begin] + "".join(rng.sample(piece, len(piece))) + text[end:]
+    return text
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder with the files that models name, whole ones and mutated ones."""
+    rng = random.Random(5)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "x.dat").write_bytes(bytes(range(40)))
+        np.save(folder / "x.npy", np.arange(6, dtype="float32"))
+        whole = (folder / "x.npy").read_bytes()
+        (folder / "cut.npy").write_bytes(whole[:-3])
+        for index in range(NPY_FILES):
+            data = bytearray(whole)
+            for _ in range(rng.randint(1, 3)):
+                data[rng.randrange(80)] = rng.choice(b"0123456789<>|fiuVSO()[],'{} \x00\xff")
+            (folder / f"odd{index}.npy").write_bytes(data)
+        (folder / "x.png").write_bytes(b"no image")
+        yield folder
+
+
+def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
+    """Has the command line run or check a model: it ends in time, with a status and words that were foreseen."""
+    (folder / "model.json").write_bytes(data)
+    out = folder / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    (out / "link").symlink_to("..")
+    os.mkfifo(out / "pipe")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    command = rng.choice([["run", "--output_path", str(out)]] * 5 + [["run"], ["run", "--emit", "jaxpr"], ["check"]])
+    arguments = [command[0], str(folder / "model.json"), *command[1:], *rng.choice([[], [], ["--json"]])]
+    begin = time.monotonic()
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()) as complained:
+        status = main(arguments)
+    assert time.monotonic() - begin < SECONDS
+    assert status in ((0, 1, 2) if command[0] == "check" else (0, 2))
+    assert "--debug" not in complained.getvalue()  # which is offered where nobody foresaw the error
+    assert bool(complained.getvalue().replace("warning: ", "")) or status < 2
+    assert len(said.getvalue()) + len(complained.getvalue()) < 1_000_000
+    if "--json" in arguments:
+        told = json.loads(said.getvalue())
+        if status == 2:
+            assert complained.getvalue().count("\n") == max(1, len(told["findings"])) + warnings_in(complained)
+    elif command[0] == "check" and status < 2:
+        *findings, summary = said.getvalue().removesuffix("\n").split("\n")
+        count = sum(not finding.startswith("warning: ") for finding in findings)
+        assert f": {count or 'no'} finding" in summary
+    if status == 2 or command[0] == "check":
+        lines = (said if status < 2 else complained).getvalue().removesuffix("\n").split("\n")
+        assert all(line.isprintable() for line in lines)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    return f"{command[0]} {status}"
+
+
+def warnings_in(complained: io.StringIO) -> int:
+    return sum(line.startswith("warning: ") for line in complained.getvalue().split("\n"))
+
+
+@pytest.mark.parametrize("mutated", [mutated_value, mutated_text])
+def test_mutated_models_are_run_or_refused(
+    mutated: Callable[[random.Random], str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # A buffer of two gigabytes is allowed, and takes its time.
+    monkeypatch.setattr(reader, "MAX_RESOURCE_BYTES", 2**20)
+    monkeypatch.chdir(folder / "..")  # where no file lies that a model names
+    count = pytestconfig.getoption("--models") // 2
+    outcomes: Counter[str] = Counter()
+
+    @settings(deadline=None, max_examples=count, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, 2**64 - 1))
+    def attempts(seed: int) -> None:
+        rng = random.Random(seed)
+        outcomes[attempt(folder, mutated(rng).encode(errors="surrogatepass"), rng)] += 1
+
+    attempts()
+    with capsys.disabled():
+        if count >= 1000:
+            print(f"\n{mutated.__name__}: {sum(outcomes.values())} models, {dict(outcomes)}")
+    assert min(outcomes[outcome] for outcome in ("run 0", "run 2", "check 1")) > 0
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text(st.sampled_from('{}[]",:/*\\ntfalsebu01-.eE+ \n\x00é')) | st.text())
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    line = column = 1
+    try:
+        parse(text)
+    except InvalidJson as refused:
+        line, column = refused.line, refused.column
+    assert 1 <= line <= text.count("\n") + 1
+    assert 1 <= column <= len(text) + 1

@@ -1,0 +1,151 @@
+"""JSON with comments, trailing commas and lines."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from dmljax.dxdispatch import text
+from dmljax.dxdispatch.text import MAX_DEPTH, InvalidJson, parse
+
+TEXT = """\
+// a model
+{
+    "Sizes": [1, 2, // batch
+              3],
+    "strings": ["nan", 1,
+                "-INF", 2],
+    /* more
+     * than one line **/ "nested": [
+        {"a": null}, true,
+    ],
+    "Sizes":
+        "again",
+} and what follows does not count
+"""
+
+
+def test_comments_and_trailing_commas_are_passed_over() -> None:
+    text = TEXT.replace('"Sizes":\n', '"more":\n')
+    expected = {"Sizes": [1, 2, 3], "strings": ["nan", 1, "-INF", 2], "nested": [{"a": None}, True], "more": "again"}
+    assert parse(text).root == expected
+    assert not parse(text).repeated
+
+
+def test_a_name_that_comes_again_is_known_with_its_line() -> None:
+    assert parse(TEXT).repeated == [(("Sizes",), 11)]
+
+
+def test_comments_in_a_long_list_cost_little() -> None:
+    numbers = "1,\n" * 300_000
+    document = parse(f"[{numbers} // half of them\n {numbers} /* 7 */ 2]")
+    assert len(document.root) == 600_001
+    assert document.line((600_000,)) == 600_002
+
+
+def test_each_element_of_a_plain_list_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    elements, found = text._elements, []
+
+    def noted(*where: Any) -> Iterator[tuple[int, str]]:
+        for element in elements(*where):
+            found.append(element)
+            yield element
+
+    document = parse("[" + "1,\n" * 1000 + "]")
+    monkeypatch.setattr(text, "_elements", noted)
+    assert [document.line((index,)) for index in range(0, 900, 3)] == list(range(1, 901, 3))
+    assert [document.line((index,)) for index in (7, 5, 5)] == [8, 6, 6]
+    assert len(found) == 898
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ((), 2),
+        (("Sizes",), 3),
+        (("Sizes", 1), 3),
+        (("Sizes", 2), 4),
+        (("Sizes", 3), 3),
+        (("Sizes", "DataType"), 3),
+        (("strings", 1), 5),
+        (("strings", 2), 6),
+        (("nested", 0, "a"), 9),
+        (("nested", 0, "a", "b", 7), 9),
+        (("nowhere", 0), 2),
+    ],
+)
+def test_each_value_knows_its_line_and_what_is_not_there_that_of_its_surroundings(place: Any, line: int) -> None:
+    assert parse(TEXT.replace('"Sizes":\n', '"more":\n')).line(place) == line
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    # Half a surrogate pair is refused.
+    | st.text(st.characters(exclude_categories=["Cs"]))
+    | st.sampled_from(["nan", "-Inf"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(json_values, st.sampled_from([None, 1, "\t"]))
+def test_what_the_standard_library_writes_is_read_the_same(value: Any, indent: Any) -> None:
+    text = json.dumps(value, indent=indent)
+    assert repr(parse(text).root) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("18446744073709551615", 2**64 - 1),
+        ("18446744073709551616", 2.0**64),
+        ("[18446744073709551616]", [2.0**64]),
+        ("-9223372036854775808", -(2**63)),
+        ("[-9223372036854775809, 1]", [-(2.0**63), 1]),
+        ("[" + "1" * 300 + "]", [float("1" * 300)]),
+        ("[1e-400, 1E3]", [0.0, 1000.0]),
+        ("[-0, -0.0]", [0, -0.0]),
+    ],
+)
+def test_numbers_are_64_bits_wide_or_doubles(text: str, value: Any) -> None:
+    assert repr(parse(text).root) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        ("", 1, 1, "a value must be here; got the end of the text"),
+        ('{"a": 1,\n "b" 2}', 2, 6, "a colon must follow 'b'; got '2}'"),
+        ('{"a": 1,\n b: 2}', 2, 2, "a name in double quotes, or }, must be here; got 'b: 2}'"),
+        ('[{"a": 1}\n 2]', 2, 2, "a comma or ] must be here; got '2]'"),
+        ('{"a": 1\n "b": 2}', 2, 2, "a comma or } must be here"),
+        ('{"a": [1, 2', 1, 12, "a comma or ] must be here"),
+        ("[1,,2]", 1, 4, "a value must be here; got ',2]'"),
+        ("[01]", 1, 3, "a comma or ] must be here; got '1]'"),
+        ("[.5]", 1, 2, "a value must be here"),
+        ("[NaN]", 1, 2, "a value must be here; got 'NaN]'"),
+        ('"no end', 1, 1, "a string must end"),
+        ('{"a": "two\nlines"}', 1, 11, "a string must end, and have no raw control character"),
+        (r'["\ud800", {}]', 1, 2, "a string must be of whole Unicode characters"),
+        ("[1,\n 1e400]", 2, 2, "a number must fit FLOAT64; got 1e400"),
+        ("[{}, 1e400]", 1, 6, "a number must fit FLOAT64; got 1e400"),
+        ("[" + "1" * 5000 + "]", 1, 2, "a number must fit FLOAT64; got 111"),
+        ("/* never closed", 1, 1, "a value must be here"),
+        ("[" * 10_000, 1, MAX_DEPTH + 2, f"nested at most {MAX_DEPTH} deep"),
+        ('{"a":' * 10_000, 1, 5 * (MAX_DEPTH + 1) + 1, f"nested at most {MAX_DEPTH} deep"),
+        ("[" + "[]," * 2**20 + "]", 1, 3145727, "at most 1048576 values"),
+        ('{"a":{' + '"b":1,' * 2**20 + "}}", 1, 6291455, "at most 1048576 values"),
+    ],
+)
+def test_what_is_no_json_is_refused_with_its_place(text: str, line: int, column: int, message: str) -> None:
+    with pytest.raises(InvalidJson) as refused:
+        parse(text)
+    assert (refused.value.line, refused.value.column) == (line, column)
+    assert message in str(refused.value)
+    assert len(str(refused.value)) < 200
