@@ -522,8 +522,10 @@ def test_what_counts_for_nothing_is_told_and_passed_over(tmp_path: Path) -> None
     parts = json.loads(path.read_text()) | {"$schema": "./_schema.json", "Resources": {}}
     path.write_text(json.dumps(parts))
     buffer = "initialValuesDataType, initialValues, initialValuesOffsetInBytes, sizeInBytes, resampleSize, resampleMode"
-    tensor = "Type, Desc, DataType, DimensionCount, Sizes, Strides, TotalTensorSizeInBytes, "
-        "GuaranteedBaseOffsetAlignment, Flags"
+    tensor = (
+        "Type, Desc, DataType, DimensionCount, Sizes, Strides, TotalTensorSizeInBytes,"
+        " GuaranteedBaseOffsetAlignment, Flags"
+    )
     binding_fields = "name, elementCount, elementSizeInBytes, elementOffset, format, counter, counterOffsetBytes, shape"
     unknown = [
         ("Resources", ", did you mean resources?", "resources, dispatchables, commands"),
