@@ -2,10 +2,12 @@
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, get_args, overload
 
 import jax
+import numpy as np
 
 from dmljax.calls.arguments import (
     ARRAY,
@@ -18,6 +20,7 @@ from dmljax.calls.arguments import (
     require_32_bits,
 )
 from dmljax.errors import DmlError, InvalidType, Problem
+from dmljax.types import x64_enabled
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,7 +78,11 @@ class _Call:
         self.static_places = {key: i for i, key in enumerate(statics)}
         self.defaults = [_default(parameters[key]) for key in arrays]
         self.static_defaults = tuple(self._static(key, _default(parameters[key])) for key in statics)
-        self.has_required_statics = _MISSING in self.static_defaults
+        self.required_statics = {key for key in statics if parameters[key].default is inspect.Parameter.empty}
+        self.is_quick = [key in self.optional for key in arrays]
+        tails = (tuple(self.defaults[count:]) for count in range(len(arrays) + 1))
+        self.tails = {i: tail for i, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
+        self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
         self.compiled = jax.jit(self._traced(function), static_argnums=0)
 
     def _traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,19 +96,21 @@ class _Call:
         return traced
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if kwargs or self.has_required_statics or len(args) != len(self.defaults):
+        if kwargs or self.required_statics:
             values, statics = self._bound(args, kwargs)
+        elif len(args) in self.tails:
+            values, statics = args + self.tails[len(args)], self.static_defaults
         else:
-            values, statics = args, self.static_defaults
-        for value in values:
-            if type(value) not in _JAX_ARRAYS:
+            raise _refusal(self.signature, args, kwargs)
+        for value, is_quick in zip(values, self.is_quick, strict=True):
+            if type(value) not in _JAX_ARRAYS and not (value is None and is_quick):
                 return self.compiled(statics, *self._in_one_form(values, statics))
         return self.compiled(statics, *values)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arrays and numbers in their order, and the static arguments in theirs."""
         values, statics = [*args, *self.defaults[len(args) :]], list(self.static_defaults)
-        is_accepted = len(args) <= len(self.defaults)
+        is_accepted = len(args) <= len(self.defaults) and self.required_statics <= kwargs.keys()
         for key, value in kwargs.items():
             if key in self.static_places:
                 statics[self.static_places[key]] = self._static(key, value)
@@ -109,7 +118,9 @@ class _Call:
                 values[self.places[key]] = value
             else:
                 is_accepted = False
-        if not is_accepted or any(value is _MISSING for value in (*values, *statics)):
+        for value in values:
+            is_accepted = is_accepted and value is not _MISSING
+        if not is_accepted:
             raise _refusal(self.signature, args, kwargs)
         return values, tuple(statics)
 
@@ -117,8 +128,21 @@ class _Call:
         is_default = value is _MISSING or (value is None and key in self.optional)
         return value if is_default else self.converters[key](key, value)
 
-    def _in_one_form(self, values: Sequence[Any], statics: tuple[Any, ...]) -> list[Any]:
+    def _in_one_form(self, values: Sequence[Any], statics: tuple[Any, ...]) -> Sequence[Any]:
         """Python's and NumPy's values as those that JAX takes without loss, in the types of the arrays beside them."""
+        key = _key(values, statics)
+        if key is None:
+            return self._converted(values, statics)
+        numbers = self.numbers.get(key)
+        if numbers is None:  # a program makes the same call with the same few numbers many times
+            converted = zip(values, self._converted(values, statics), strict=True)
+            numbers = {i: _quickest(*pair) for i, pair in enumerate(converted) if type(pair[1]) not in _JAX_ARRAYS}
+            if len(self.numbers) >= _MAX_NUMBERS:
+                self.numbers.clear()
+            self.numbers[key] = numbers
+        return [numbers.get(i, value) for i, value in enumerate(values)]
+
+    def _converted(self, values: Sequence[Any], statics: tuple[Any, ...]) -> list[Any]:
         given = dict(zip(self.places, values, strict=True))
         for key, value in given.items():
             kind = self.kinds[key]
@@ -131,6 +155,32 @@ class _Call:
         static = dict(zip(self.static_places, statics, strict=True))
         typed = in_their_types(self.kinds, given | static, unchanged=jax.Array)
         return [typed[key] for key in self.places]
+
+
+_MAX_NUMBERS = 1024  # combinations of numbers that an operator remembers
+
+
+def _quickest(number: Any, converted: Any) -> Any:
+    """`number`, if JAX makes of it what `converted` is: it takes a Python float faster than a NumPy scalar."""
+    # XLA on CPU rounds a float64 to zero where its float32 is subnormal.
+    is_same = type(number) is float and type(converted) is np.float32 and (number == 0 or abs(number) >= 2.0**-126)
+    return number if is_same else converted
+
+
+def _key(values: Sequence[Any], statics: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What decides how the Python numbers among `values` are converted; None if there are other things than arrays."""
+    key: list[Any] = [statics, x64_enabled()]
+    for value in values:
+        kind = type(value)
+        if kind in _JAX_ARRAYS:
+            key += (value.dtype, value.weak_type)
+        elif kind is float:
+            key += (kind, value, math.copysign(1, value))  # -0.0 equals 0.0
+        elif kind is int or value is None:
+            key += (kind, value)
+        else:
+            return None
+    return tuple(key)
 
 
 def _default(parameter: inspect.Parameter) -> Any:
