@@ -554,14 +554,12 @@ def _sources(
 ) -> Iterator[tuple[Place, Leaf | None, Any]]:
     """What a name is bound to, and where that stands: one resource, or one for each tensor of an array."""
     is_array = isinstance(member.kind, Array)
+    sources = source if isinstance(source, list) else [source]
     count = len(leaves) if is_array else 1
-    if isinstance(source, list) and len(source) != count and (leaves or not is_array):
-        raise InvalidDesc(Problem((), f"must have {count} resource{'' if count == 1 else 's'}", len(source)))
-    if not is_array:
-        yield place, leaves[0] if leaves else None, source[0] if isinstance(source, list) else source
-        return
-    for i, one in enumerate(source if isinstance(source, list) else [source]):
-        yield (*place, i), leaves[i] if i < len(leaves) else None, one
+    if len(sources) != count and (leaves or not is_array):
+        raise InvalidDesc(Problem((), f"must have {count} resource{'' if count == 1 else 's'}", len(sources)))
+    for i, one in enumerate(sources):
+        yield (*place, i) if is_array else place, leaves[i] if i < len(leaves) else None, one
 
 
 def _object(value: Any) -> dict[str, Any]:

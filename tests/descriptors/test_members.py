@@ -1,0 +1,428 @@
+"""What a descriptor can hold: a mock operator for each kind of member that the 101 operators do not have."""
+
+import dataclasses
+import inspect
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, Problem, Size2D, TensorDesc, descriptors as dml
+from dmljax.descriptors import members as kinds
+from dmljax.dxdispatch import Execution, InvalidModel, Printed, load
+from dmljax.types import FLOAT, FeatureLevel
+
+FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
+Tensors = tuple[TensorDesc, ...]
+LENGTH = "DimensionCount"
+
+
+class Mock(dml.Operator):
+    """A mock operator: no rules, and support from the first level on."""
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """No rules."""
+        return iter(())
+
+
+def join(inputs: Any, offset: Any, *, axis: int) -> Any:
+    return jnp.concatenate(inputs, axis) + offset
+
+
+class MockJoinDesc(Mock, type="DML_OPERATOR_MOCK_JOIN", function=join):
+    """Several inputs in one member, and an optional one after them."""
+
+    inputs: Annotated[Tensors, kinds.Array(kinds.Tensor(is_input=True), count="InputCount")]
+    offset: dml.OptionalInput = None
+    output: dml.Output
+    axis: dml.Uint
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_1_TO_8, inputs=FLOAT, offset=FLOAT, output=FLOAT))
+
+    def compute(self, **inputs: Any) -> Any:
+        return join(inputs["inputs"], inputs.get("offset", np.float32(0)), axis=self.axis)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensors and OutputTensor have the same DataType.
+        """
+        yield from dml.same_type(self, "inputs", "output")
+
+
+def split(input: Any, *, output_sizes: Any = None, sizes: Any, axis: int) -> Any:
+    return tuple(jnp.split(input, np.cumsum(sizes)[:-1], axis))
+
+
+class MockSplitDesc(Mock, type="DML_OPERATOR_MOCK_SPLIT", function=split):
+    """Several outputs in one member."""
+
+    input: dml.Input
+    outputs: Annotated[Tensors, kinds.Array(kinds.Tensor(is_input=False), count="OutputCount")]
+    axis: dml.Uint
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, outputs=FLOAT))
+
+    def compute(self, **inputs: Any) -> Any:
+        return split(inputs["input"], sizes=[tensor.sizes[self.axis] for tensor in self.outputs], axis=self.axis)
+
+
+class MockQuantizeDesc(Mock, type="DML_OPERATOR_MOCK_QUANTIZE", function=join):
+    """An array of inputs whose name says that its elements are tensors."""
+
+    quantization_tensors: Annotated[Tensors, kinds.Array(kinds.Tensor(True), count="QuantizationTensorCount")]
+    output: dml.Output
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_1_TO_8, quantization_tensors=FLOAT, output=FLOAT))
+
+
+def window(input: Any, **_: Any) -> Any:
+    return input
+
+
+Counted = Annotated[tuple[int, ...], kinds.Array(kinds.UINT, count=LENGTH)]
+
+
+class MockWindowDesc(Mock, type="DML_OPERATOR_MOCK_WINDOW", function=window):
+    """Every kind of attribute that the operators so far do not have."""
+
+    input: Annotated[TensorDesc, kinds.Tensor(is_input=True, header_name="ROITensor")]
+    output: dml.Output
+    strides: Counted
+    dilations: Counted
+    steps: Annotated[tuple[int, ...], kinds.Array(kinds.INT, count=LENGTH)]
+    scales: Annotated[tuple[Any, ...] | None, kinds.Array(kinds.FLOAT, count=LENGTH)] = None
+    pooled_size: dml.Size
+    cross_channel: dml.Bool
+    seed: dml.Uint64
+    activation_descs: dml.FusedActivations
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, output=FLOAT))
+
+
+def halves(input: Any) -> Any:
+    return input / 2, input * 2
+
+
+class MockHalvesDesc(Mock, type="DML_OPERATOR_MOCK_HALVES", function=halves):
+    """Two outputs, of which one may be left out."""
+
+    input: dml.Input
+    output_half: dml.OptionalOutput = None
+    output_double: dml.Output
+    support = dml.support(
+        FL_1_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, output_half=FLOAT, output_double=FLOAT),
+    )
+
+    def compute(self, **inputs: Any) -> Any:
+        half, double = super().compute(**inputs)
+        return (double,) if self.output_half is None else (half, double)
+
+
+MOCKS = [MockJoinDesc, MockSplitDesc, MockQuantizeDesc, MockWindowDesc, MockHalvesDesc]
+for mock in MOCKS:
+    del dml.OPERATORS[mock.type]  # other tests go through all operators
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registers the mocks while a test of this file runs."""
+    for mock in MOCKS:
+        monkeypatch.setitem(dml.OPERATORS, mock.type, mock)
+
+
+def matrix(width: int, data_type: Any = "FLOAT32", **others: Any) -> TensorDesc:
+    return TensorDesc(data_type, (2, width), **others)
+
+
+def joining(*widths: int, **others: Any) -> MockJoinDesc:
+    return MockJoinDesc(inputs=tuple(matrix(width) for width in widths), output=matrix(sum(widths)), axis=1, **others)
+
+
+def windowing(**changes: Any) -> MockWindowDesc:
+    members: dict[str, Any] = {
+        "input": matrix(3),
+        "output": matrix(3),
+        "strides": (1, 2),
+        "dilations": np.array([3, 4]),
+        "steps": (-1, 2),
+        "scales": (0.5, float("inf")),
+        "pooled_size": Size2D(3, 2),
+        "cross_channel": True,
+        "seed": 2**64 - 1,
+        "activation_descs": (dmljax.ActivationReluDesc(), dmljax.ActivationEluDesc(alpha=0.5)),
+    }
+    return MockWindowDesc(**members | changes)
+
+
+A, B, C = (np.arange(2 * width, dtype=np.float32).reshape(2, width) for width in (3, 1, 2))
+JOINED = np.concatenate([A, B, C], 1)
+
+
+# Tensors as leaves
+
+
+def test_the_tensors_of_an_array_are_leaves_with_a_place_in_both_spellings() -> None:
+    desc = joining(3, 1, offset=TensorDesc(FLOAT32, (2, 4)))
+    assert list(desc.tensors()) == ["inputs[0]", "inputs[1]", "offset", "output"]
+    assert list(desc.tensors(is_input=True)) == ["inputs[0]", "inputs[1]", "offset"]
+    assert [leaf.path for leaf in desc.leaves()] == [
+        ("InputTensors", 0),
+        ("InputTensors", 1),
+        ("OffsetTensor",),
+        ("OutputTensor",),
+    ]
+    assert [member.name for member in MockQuantizeDesc.members()] == ["QuantizationTensors", "OutputTensor"]
+    assert MockWindowDesc.members()[0].name == "ROITensor"
+
+
+def test_arrays_come_one_after_the_other_or_by_name_as_a_sequence() -> None:
+    join_all = dmljax.lower(joining(3, 1, 2))
+    for outputs in (join_all(A, B, C), join_all(inputs=[A, B, C]), jax.jit(join_all)(A, B, C)):
+        np.testing.assert_array_equal(outputs, JOINED)
+    offset = np.full((2, 6), 10, np.float32)
+    shifted = dmljax.lower(joining(3, 1, 2, offset=TensorDesc(FLOAT32, (2, 6))))
+    for outputs in (shifted(A, B, C, offset), shifted(offset=offset, inputs=(A, B, C))):
+        np.testing.assert_array_equal(outputs, JOINED + 10)
+    assert str(inspect.signature(shifted)) == "(*arrays, inputs, offset)"
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "error", "message"),
+    [
+        ((A, B), {}, InvalidType, "the arrays must be 3 by position, or all by name; got 2"),
+        ((A,), {"inputs": [A]}, InvalidType, "the arrays must be 3 by position, or all by name; got 1 and inputs"),
+        ((), {"input": A}, InvalidType, "the arrays must be inputs; got input"),
+        ((), {"inputs": [A, B]}, InvalidType, "InputTensors must be a sequence of 3 arrays; got 2"),
+        ((), {"inputs": A}, InvalidType, "InputTensors must be a sequence of 3 arrays; got ndarray"),
+        ((A, A, C), {}, InvalidDesc, r"InputTensors\[1\] must have Sizes \{2,1\}; got \{2,3\}"),
+        ((A, B.astype(int), C), {}, InvalidType, r"InputTensors\[1\] must be of float32, as its desc is; got int64"),
+        ((A, B, [1]), {}, InvalidType, r"InputTensors\[2\] must be a JAX or NumPy array; got list"),
+    ],
+)
+def test_other_arrays_are_refused(args: Any, kwargs: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=f"^DML_OPERATOR_MOCK_JOIN: {message}"):
+        dmljax.lower(joining(3, 1, 2))(*args, **kwargs)
+
+
+def test_several_outputs_in_one_member_are_a_tuple() -> None:
+    desc = MockSplitDesc(input=matrix(6), outputs=(matrix(3), matrix(1), matrix(2)), axis=1)
+    outputs = dmljax.lower(desc)(JOINED)
+    assert isinstance(outputs, tuple)
+    for actual, expected in zip(outputs, (A, B, C), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_several_outputs_are_a_named_tuple_with_the_members_names() -> None:
+    both = dmljax.lower(MockHalvesDesc(input=matrix(3), output_half=matrix(3), output_double=matrix(3)))(A)
+    assert both._fields == ("output_half", "output_double")
+    np.testing.assert_array_equal(both.output_half, A / 2)
+    one = dmljax.lower(MockHalvesDesc(input=matrix(3), output_double=matrix(3)))(A)
+    assert one.output_half is None
+    np.testing.assert_array_equal(one.output_double, A * 2)
+    rows = TensorDesc(UINT32, (2, 1))
+    desc = dmljax.NonzeroCoordinatesDesc(
+        input=TensorDesc(FLOAT32, (2,)), output_count=TensorDesc(UINT32, (1,)), output_coordinates=rows
+    )
+    found = dmljax.lower(desc)(jnp.array([0, 5], jnp.float32))
+    assert (found.output_count.tolist(), found.output_coordinates.tolist()) == ([1], [[1], [0]])
+    sent = pickle.loads(pickle.dumps(jax.device_get(found)))
+    assert type(sent) is type(found) is dmljax.NonzeroCoordinatesDesc.Outputs
+
+
+def test_rules_and_tables_name_the_tensor_of_an_array() -> None:
+    desc = MockJoinDesc(inputs=(matrix(3), matrix(1, "INT8")), output=matrix(4, "FLOAT16"), axis=1)
+    assert dmljax.broken_rules(desc) == (
+        "InputTensors[1].DataType must be one of FLOAT32, FLOAT16; got INT8",
+        "InputTensors[0], InputTensors[1] and OutputTensor must have the same DataType; got FLOAT32, INT8 and FLOAT16",
+    )
+
+
+# Members
+
+
+def test_every_kind_of_member_survives_json() -> None:
+    desc = windowing()
+    spelled = json.loads(json.dumps(dmljax.to_json(desc)))
+    assert dmljax.from_json(spelled) == desc
+    assert spelled["Desc"] | {"ROITensor": 0, "OutputTensor": 0} == {
+        "ROITensor": 0,
+        "OutputTensor": 0,
+        "DimensionCount": 2,
+        "Strides": [1, 2],
+        "Dilations": [3, 4],
+        "Steps": [-1, 2],
+        "Scales": [0.5, "inf"],
+        "PooledSize": {"Width": 3, "Height": 2},
+        "CrossChannel": True,
+        "Seed": 2**64 - 1,
+        "ActivationDescCount": 2,
+        "ActivationDescs": [
+            {"Type": "DML_OPERATOR_ACTIVATION_RELU", "Desc": {"InputTensor": None, "OutputTensor": None}},
+            {
+                "Type": "DML_OPERATOR_ACTIVATION_ELU",
+                "Desc": {"InputTensor": None, "OutputTensor": None, "Alpha": 0.5},
+            },
+        ],
+    }
+    assert MockWindowDesc.json_fields().count("DimensionCount") == 1
+    joined = joining(3, 1)
+    assert dmljax.from_json(json.loads(json.dumps(dmljax.to_json(joined)))) == joined
+    assert dmljax.to_json(joined)["Desc"]["InputCount"] == 2
+    spelled["Desc"] |= {"CrossChannel": 0, "Scales": None}  # a BOOL of C is a number
+    assert dmljax.from_json(spelled) == windowing(cross_channel=False, scales=None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dilations": (1, 2, 3)}, "Strides, Dilations, Steps and Scales must have the same length, DimensionCount; "),
+        ({"dilations": (1, 2, 3), "scales": None}, "Strides, Dilations and Steps must have the same length"),
+        ({"strides": (1, -1)}, r"Strides\[1\] must be in \[0, 4294967295\]; got -1"),
+        ({"steps": (0, 2**31)}, r"Steps\[1\] must be in \[-2147483648, 2147483647\]"),
+        ({"scales": (1, "x")}, r"Scales\[1\] must be a real number; got 'x'"),
+        ({"scales": 0.5}, "Scales must be a sequence of numbers; got 0.5"),
+        ({"scales": (1, 1e39)}, r"Scales\[1\] must fit float32"),
+        ({"pooled_size": (3, 2)}, r"PooledSize must be a Size2D; got \(3, 2\)"),
+        ({"pooled_size": Size2D(3, -2)}, r"PooledSize.Height must be in \[0, 4294967295\]; got -2"),
+        ({"cross_channel": 1}, "CrossChannel must be true or false; got 1"),
+        ({"seed": 2**64}, r"Seed must be in \[0, 18446744073709551615\]"),
+        ({"activation_descs": (dmljax.ActivationReluDesc(), 3)}, r"ActivationDescs\[1\] must be a descriptor; got 3"),
+        ({"activation_descs": dmljax.ActivationReluDesc()}, "ActivationDescs must be a sequence of"),
+        ({"strids": 1}, "the members must be among input, .*; got strids=, did you mean strides?"),
+    ],
+)
+def test_a_wrong_member_is_refused_by_its_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((InvalidDesc, InvalidType), match=f"^DML_OPERATOR_MOCK_WINDOW: {message}"):
+        windowing(**changes)
+
+
+def test_a_refusal_names_all_lengths() -> None:
+    with pytest.raises(InvalidDesc, match=r"; got 2, 3, 2 and 2$"):
+        windowing(dilations=(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"DimensionCount": 3}, "DimensionCount must be 2, the length of Strides; got 3"),
+        ({"PooledSize": {"Width": 3}}, "PooledSize.Height must be given; got none"),
+        ({"PooledSize": {"Width": 3, "Hight": 2}}, "PooledSize must have no field 'Hight', did you mean Height?"),
+        ({"PooledSize": [3, 2]}, r"PooledSize must be an object; got \[3, 2\]"),
+        ({"CrossChannel": 2}, "CrossChannel must be true or false; got 2"),
+        ({"Seed": -1}, "Seed must be in"),
+        ({"ActivationDescs": [{"Type": "RELU"}]}, r"ActivationDescs\[0\].Type must be an operator"),
+    ],
+)
+def test_wrong_json_is_refused_by_the_member(changes: dict[str, Any], message: str) -> None:
+    spelled = dmljax.to_json(windowing())
+    with pytest.raises(dmljax.DmlError, match=f"^DML_OPERATOR_MOCK_WINDOW: {message.replace('?', '[?]')}"):
+        dmljax.from_json({"Type": spelled["Type"], "Desc": spelled["Desc"] | changes})
+
+
+def test_a_wrong_tensor_of_an_array_is_refused_by_its_place() -> None:
+    with pytest.raises(InvalidType, match=r"InputTensors\[1\] must be a TensorDesc; got int"):
+        MockJoinDesc(inputs=(matrix(3), 3), output=matrix(4), axis=1)  # type: ignore[arg-type]
+    spelled = dmljax.to_json(joining(3, 1))
+    spelled["Desc"]["InputTensors"][1]["Sizes"] = [2, -1]
+    with pytest.raises(InvalidDesc, match=r"InputTensors\[1\].Sizes\[1\] must be in"):
+        dmljax.from_json(spelled)
+
+
+def test_a_second_operator_of_a_type_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"DML_OPERATOR_ARGMAX must be registered once; got .*Second.* after"):
+
+        class Second(Mock, type="DML_OPERATOR_ARGMAX"):
+            pass
+
+    assert dml.OPERATORS["DML_OPERATOR_ARGMAX"] is dmljax.ArgmaxDesc
+
+
+def test_a_desc_is_a_frozen_dataclass() -> None:
+    desc = windowing()
+    for change in (lambda: setattr(desc, "seed", 1), lambda: delattr(desc, "seed")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            change()
+    changed = dataclasses.replace(desc, seed=1)
+    assert (changed.seed, changed.strides) == (1, desc.strides)
+    assert changed != desc == dataclasses.replace(changed, seed=desc.seed)
+    assert hash(desc) == hash(windowing())
+    assert pickle.loads(pickle.dumps(dmljax.ActivationEluDesc(alpha=-0.0))) == dmljax.ActivationEluDesc(alpha=-0.0)
+    assert eval(repr(dmljax.ActivationEluDesc(alpha=0.5)), vars(dmljax)) == dmljax.ActivationEluDesc(alpha=0.5)
+    with pytest.raises(InvalidType, match="DML_OPERATOR_ACTIVATION_ELU: Alpha must be given; got none"):
+        dmljax.ActivationEluDesc()  # type: ignore[call-arg]
+
+
+def test_equal_computations_compile_once_whatever_the_layout_of_their_descs() -> None:
+    packed = dmljax.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3))
+    strided = dmljax.ElementWiseAddDesc(
+        a=matrix(3, strides=(0, 1)), b=matrix(3, flags="OWNED_BY_DML"), output=matrix(3, total_tensor_size_in_bytes=64)
+    )
+    events: list[str] = []
+    dmljax.lower(packed)(A, A)
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
+    try:
+        np.testing.assert_array_equal(dmljax.lower(strided)(A, A), A + A)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not [event for event in events if "/jax/core/compile" in event]
+
+
+def test_a_compiled_module_carries_the_operators_name() -> None:
+    add = dmljax.lower(dmljax.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3)))
+    assert "@element_wise_add(" in jax.jit(add).lower(A, A).as_text()
+    assert "@one_hot(" in jax.jit(lambda i: dmljax.one_hot(i, A, axis=0, depth=3)).lower(jnp.array([0])).as_text()
+
+
+# Models
+
+
+def model(folder: Path, bindings: Any) -> Path:
+    values = {name: array.ravel().tolist() for name, array in (("a", A), ("b", B), ("c", C), ("out", 0 * JOINED))}
+    resources = {name: {"initialValuesDataType": "FLOAT32", "initialValues": one} for name, one in values.items()}
+    desc = dmljax.to_json(joining(3, 1, 2))
+    commands = [
+        {"type": "dispatch", "dispatchable": "join", "bindings": bindings},
+        {"type": "print", "resource": "out"},
+    ]
+    path = folder / "model.json"
+    path.write_text(
+        json.dumps(
+            {
+                "resources": resources,
+                "dispatchables": {"join": {"type": desc["Type"], "desc": desc["Desc"]}},
+                "commands": commands,
+            }
+        )
+    )
+    return path
+
+
+def test_a_model_binds_a_resource_to_each_tensor_of_an_array(tmp_path: Path) -> None:
+    bindings = {"InputTensors": ["a", {"name": "b"}, "c"], "OutputTensor": "out"}
+    execution = Execution(load(model(tmp_path, bindings)))
+    execution.result(0)
+    printed = execution.result(1)
+    assert isinstance(printed, Printed)
+    np.testing.assert_array_equal(printed.values, JOINED.ravel())
+
+
+@pytest.mark.parametrize(
+    ("bindings", "message"),
+    [
+        ({"InputTensors": ["a", "b"]}, "bindings.InputTensors must have 3 resources; got 2"),
+        ({"InputTensors": "a"}, "bindings.InputTensors must have 3 resources; got 1"),
+        (
+            {"InputTensors": ["a", "x", "c"]},
+            r"bindings.InputTensors\[1\].name must be a resource of the model",
+        ),
+        ({"InputTensors": ["b", "b", "c"]}, r"bindings.InputTensors\[0\] must have 24 bytes; got 8"),
+        ({}, r"bindings.InputTensors\[2\] must be bound; got none"),
+    ],
+)
+def test_wrong_bindings_of_an_array_are_found(tmp_path: Path, bindings: Any, message: str) -> None:
+    with pytest.raises(InvalidModel, match=rf"commands\[0\]\.{message}"):
+        load(model(tmp_path, bindings | {"OutputTensor": "out"}))
