@@ -122,7 +122,7 @@ class MockHalvesDesc(Mock, type="DML_OPERATOR_MOCK_HALVES", function=halves):
         return (double,) if self.output_half is None else (half, double)
 
 
-MOCKS = [MockJoinDesc, MockSplitDesc, MockQuantizeDesc, MockWindowDesc, MockHalvesDesc]
+MOCKS: list[type[dml.Operator]] = [MockJoinDesc, MockSplitDesc, MockQuantizeDesc, MockWindowDesc, MockHalvesDesc]
 for mock in MOCKS:
     del dml.OPERATORS[mock.type]  # other tests go through all operators
 

@@ -1,0 +1,63 @@
+"""The rooms of the package: imports point one way, so that a lower room can be read without the higher ones."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dmljax
+
+PACKAGE = Path(dmljax.__file__).parent
+# From the lowest to the highest; a module imports from its own room and from lower ones.
+ROOMS = [
+    ["text"],
+    ["errors"],
+    ["types"],
+    ["checks", "scalars", "tensor"],
+    ["numerics"],
+    ["calls"],
+    ["descriptors"],
+    ["ops"],
+    ["__init__"],
+    ["examples", "dxdispatch"],
+    ["describe"],
+    ["cli", "__main__"],
+]
+HEIGHTS = {room: height for height, rooms in enumerate(ROOMS) for room in rooms}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
+
+
+def room_of(parts: tuple[str, ...]) -> str:
+    return parts[0].removesuffix(".py") if parts else "__init__"
+
+
+def imported_rooms(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (room_of(tuple(name.name.split("."))[1:]) for name in node.names if name.name[:6] == "dmljax")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "dmljax":
+            inner = tuple((node.module or "").split("."))[1:]
+            for name in node.names:
+                is_room = not inner and name.name in HEIGHTS
+                yield name.name if is_room else room_of(inner)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_from_its_own_room_and_lower_ones(path: Path) -> None:
+    own = room_of(path.relative_to(PACKAGE).parts)
+    assert [room for room in imported_rooms(path) if HEIGHTS[room] > HEIGHTS[own]] == []
+
+
+def test_a_file_is_short_enough_to_be_read() -> None:
+    lengths = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: length for name, length in lengths.items() if length > 850} == {}
+
+
+def test_a_reader_of_a_signature_sees_what_it_takes() -> None:
+    clip = inspect.signature(dmljax.element_wise_clip)
+    add = inspect.signature(dmljax.element_wise_add)
+    assert clip.parameters["min"].annotation == (add.parameters["a"].annotation | None)
+    for operator in dmljax.OPERATORS.values():
+        assert "Annotated" not in str(inspect.signature(operator.function))
