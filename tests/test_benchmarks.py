@@ -34,3 +34,12 @@ def test_an_unknown_operator_is_refused_before_anything_runs(tmp_path: Path) -> 
     assert "--operator must be one of activation_hardmax, argmax" in finished.stderr
     assert "got gather_nd2" in finished.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_the_cost_of_a_call_is_told_for_twelve_operators() -> None:
+    finished = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "calls.py"), "--quick"], capture_output=True, text=True, check=True
+    )
+    head, _, *rows, means = finished.stdout.splitlines()
+    assert len(rows) == 12
+    assert head.count("|") == means.count("|") == 8
