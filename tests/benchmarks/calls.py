@@ -1,7 +1,7 @@
 """What a call costs beside the work: `python tests/benchmarks/calls.py` prints a table, in microseconds.
 
 On arrays of a few elements: an eager call beside the function of jax.numpy that computes the same, a lowered descriptor
-beside that function under `jax.jit`, and a call while a caller's `jax.jit` traces, where the operator was traced before.
+beside that function under `jax.jit`, and a call that a caller's `jax.jit` traces, when the operator was traced before.
 """
 
 import statistics
@@ -39,7 +39,7 @@ def computations() -> dict[str, Computation]:
     index, byte = TensorDesc(DataType.UINT32, (2, 1)), TensorDesc(DataType.UINT8, (2, 3))
     unary: dict[str, Any] = {"input": tensor, "output": tensor}
     binary: dict[str, Any] = {"a": tensor, "b": tensor, "output": tensor}
-    band = {"diagonal_fill_begin": 1, "diagonal_fill_end": 4}
+    band: dict[str, Any] = {"diagonal_fill_begin": 1, "diagonal_fill_end": 4}
     up = AxisDirection.INCREASING
     return {
         "element_wise_add": Computation(dmljax.element_wise_add, jnp.add, (x, y), dmljax.ElementWiseAddDesc(**binary)),
@@ -101,12 +101,12 @@ def seconds(effort: Effort) -> dict[str, dict[str, dict[str, float]]]:
         table["eager"][name] = medians({key: partial(call, *one.arrays) for key, call in rivals.items()}, effort)
         compiled: dict[str, Callable[..., Any]] = {"dmljax": dmljax.lower(one.desc), "jax.numpy": jax.jit(one.numpy)}
         table["lowered"][name] = medians({key: partial(call, *one.arrays) for key, call in compiled.items()}, effort)
-        traced = medians({key: partial(trace, call, one.arrays) for key, call in rivals.items()}, effort)
-        table["traced"][name] = {key: taken / TRACED_CALLS for key, taken in traced.items()}
+        tracing = medians({key: partial(traced, call, one.arrays) for key, call in rivals.items()}, effort)
+        table["traced"][name] = {key: taken / TRACED_CALLS for key, taken in tracing.items()}
     return table
 
 
-def trace(call: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
+def traced(call: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
     """A function that makes many such calls, traced; a new one each time, so that it is not in JAX's cache."""
 
     def caller(*arrays: Any) -> Any:
