@@ -1,5 +1,6 @@
 """What holds for each registered operator, so that the last one costs no more than the first."""
 
+import functools
 import inspect
 import itertools
 import json
@@ -111,10 +112,15 @@ def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
 @pytest.mark.whole
 @for_each_operator
 def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank(operator: str) -> None:
-    for seed, desc in enumerate(typed_descs(operator)):
-        case = CASES[operator]
-        inputs = case.inputs(desc, np.random.default_rng(seed))
-        case.check(desc, inputs, dmljax.lower(desc)(**inputs))
+    case, descs = CASES[operator], list(typed_descs(operator))
+    inputs = [case.inputs(desc, np.random.default_rng(seed)) for seed, desc in enumerate(descs)]
+
+    @jax.jit  # one compilation for all of them
+    def outputs(inputs: list[Any]) -> list[Any]:
+        return [dmljax.lower(desc)(**given) for desc, given in zip(descs, inputs, strict=True)]
+
+    for desc, given, computed in zip(descs, inputs, outputs(inputs), strict=True):
+        case.check(desc, given, computed)
 
 
 @for_each_operator
@@ -191,11 +197,11 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
 # Transformations, told to the table that conftest.py writes
 
 
-def transformation(name: str) -> Callable[[Test], Test]:
-    """A test for each operator, which the table of transformations counts in the column `name`."""
+def transformation(name: str, *, of_each: bool = False) -> Callable[[Test], Test]:
+    """A test for operators of each kind, or for each one, which the table counts in the column `name`."""
 
     def marked(test: Test) -> Test:
-        return cast(Test, for_each_operator(pytest.mark.transformation(name)(test)))
+        return cast(Test, for_each_operator(pytest.mark.transformation(name, of_each=of_each)(test)))
 
     return marked
 
@@ -216,11 +222,19 @@ def arguments_of(desc: dmljax.Operator, seed: int = 0) -> list[Any]:
     return [np.float32(seed)] if CASES[desc.type].of_value else random_inputs(desc, seed)
 
 
-def batch_of(desc: dmljax.Operator, count: int) -> tuple[list[Any], Any]:
+def batch_of(operator: str, count: int) -> tuple[list[Any], Any]:
     """Inputs of `count` calls stacked along a new first dimension, and likewise the outputs of the calls one by one."""
-    calls = [arguments_of(desc, seed) for seed in range(count)]
-    outputs = [function_of(desc)(*inputs) for inputs in calls]
-    return [np.stack(arrays) for arrays in zip(*calls, strict=True)], jax.tree.map(lambda *a: np.stack(a), *outputs)
+    calls, outputs = calls_of(operator)
+    inputs = [np.stack(arrays) for arrays in zip(*calls[:count], strict=True)]
+    return inputs, jax.tree.map(lambda *a: np.stack(a), *outputs[:count])
+
+
+@functools.cache
+def calls_of(operator: str) -> tuple[list[list[Any]], list[Any]]:
+    """The inputs of eight calls of an operator, and their outputs."""
+    desc = any_desc(operator)
+    calls = [arguments_of(desc, seed) for seed in range(8)]
+    return calls, [jax.device_get(function_of(desc)(*inputs)) for inputs in calls]
 
 
 def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -250,7 +264,7 @@ def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], back
     return steps[:: -1 if backwards else 1].astype(np.float32).reshape(shape)
 
 
-@transformation("jit")
+@transformation("jit", of_each=True)
 def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     desc = any_desc(operator)
     lowered = dmljax.lower(desc)
@@ -266,7 +280,7 @@ def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     assert not [event for event in events if "/jax/core/compile" in event]
 
 
-@transformation("jit")
+@transformation("jit", of_each=True)
 def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     desc = CASES[operator].make(tame_types(operator), 4)
     inputs = [jax.device_put(array) for array in random_inputs(desc)]
@@ -290,17 +304,17 @@ def test_a_user_jit_around_it_traces_once(operator: str) -> None:
         jitted(*random_inputs(desc, seed))
 
 
-@transformation("vmap")
+@transformation("vmap", of_each=True)
 def test_vmap_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 3)
+    batch, loop = batch_of(operator, 3)
     assert_agree(operator, jax.vmap(function_of(desc))(*batch), loop)
 
 
 @transformation("nested vmap")
 def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 6)
+    batch, loop = batch_of(operator, 6)
     inner = jax.vmap(function_of(desc), in_axes=-1, out_axes=-1)
     arrays = [np.moveaxis(array.reshape(2, 3, *array.shape[1:]), 1, -1) for array in batch]
     results = jax.vmap(inner, in_axes=0, out_axes=1)(*arrays)
@@ -313,7 +327,7 @@ def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
 @transformation("scan, map, while_loop")
 def test_may_be_the_body_of_a_loop(operator: str) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 3)
+    batch, loop = batch_of(operator, 3)
     function = function_of(desc)
 
     def step(carry: Any) -> Any:
@@ -334,7 +348,7 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
         assert_agree(operator, outputs, loop)
 
 
-@transformation("grad")
+@transformation("grad", of_each=True)
 def test_gradients_equal_finite_differences(operator: str) -> None:
     function, floats = float_call(operator)
     if any(output.dtype != np.float32 for output in jax.tree.leaves(jax.eval_shape(function, floats))):
@@ -344,17 +358,22 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
     check_gradients(function, (floats,), is_linear=CASES[operator].domain is None)
 
 
-@transformation("jvp, vjp, linearize")
+@transformation("jvp, vjp, linearize", of_each=True)
 def test_derivatives_agree_with_each_other(operator: str) -> None:
     function, floats = float_call(operator)
     tangents = jax.tree.map(np.ones_like, floats)
-    outputs, pushed = jax.jvp(function, (floats,), (tangents,))
-    linearized, push = jax.linearize(function, floats)
-    assert_agree(operator, (outputs, pushed), (linearized, push(tangents)), absolute=1e-6)
-    pulled_outputs, pull = jax.vjp(function, floats)
+
+    @jax.jit
+    def derivatives(floats: Any, tangents: Any) -> Any:
+        outputs, pushed = jax.jvp(function, (floats,), (tangents,))
+        linearized, push = jax.linearize(function, floats)
+        pulled_outputs, pull = jax.vjp(function, floats)
+        cotangents = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), pushed)  # of float0 for what is counted, not computed
+        return (outputs, pushed), (linearized, push(tangents)), pulled_outputs, pull(cotangents)
+
+    (outputs, pushed), linearized, pulled_outputs, (pulled,) = derivatives(floats, tangents)
+    assert_agree(operator, (outputs, pushed), linearized, absolute=1e-6)
     assert_agree(operator, pulled_outputs, outputs)
-    cotangents = jax.tree.map(np.ones_like, pushed)  # of float0 for what is counted, not computed
-    (pulled,) = pull(cotangents)
     total = sum(float(tangent.sum()) for tangent in jax.tree.leaves(pushed) if tangent.dtype != jax.dtypes.float0)
     assert math.isclose(total, sum(float(array.sum()) for array in jax.tree.leaves(pulled)), rel_tol=1e-5, abs_tol=1e-4)
 
@@ -431,7 +450,7 @@ def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
     assert_same_trees(pickle.loads(pickle.dumps(jax.device_get(result))), result)
 
 
-@transformation("export")
+@transformation("export", of_each=True)
 def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
     desc = any_desc(operator)
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
@@ -450,7 +469,7 @@ def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator
 @transformation("symbolic batch")
 def test_exports_a_batch_whose_size_is_left_open(operator: str) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 5)
+    batch, loop = batch_of(operator, 5)
     (size,) = jax.export.symbolic_shape("batch")
     shapes = [jax.ShapeDtypeStruct((size, *array.shape[1:]), array.dtype) for array in batch]
     exported = jax.export.export(jax.jit(jax.vmap(function_of(desc))), platforms=["cpu", "cuda", "tpu"])(*shapes)
@@ -461,7 +480,7 @@ def test_exports_a_batch_whose_size_is_left_open(operator: str) -> None:
 
 def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.sharding.Mesh, *, by_shard_map: bool) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 8)
+    batch, loop = batch_of(operator, 8)
     function = jax.vmap(function_of(desc))
     if by_shard_map:
         function = jax.shard_map(function, mesh=mesh, in_specs=P("batch"), out_specs=P("batch"))
@@ -474,7 +493,8 @@ def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.shardi
         assert output.sharding.spec[0] == "batch"
 
 
-@transformation("explicit mesh")
+@pytest.mark.whole
+@transformation("explicit mesh", of_each=True)
 def test_a_batch_on_an_explicit_mesh_stays_where_it_is(operator: str) -> None:
     check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(AxisType.Explicit, batch=8), by_shard_map=False)
 
