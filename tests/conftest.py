@@ -45,10 +45,12 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
 @pytest.fixture(params=["cpu", "default"])
 def lowering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Runs a test with what operators are lowered to for the CPU, and with what they are for every other platform."""
-    if request.param == "default":
-        monkeypatch.setattr(jax.lax, "platform_dependent", lambda *operands, default, **_: default(*operands))
+    if request.param == "cpu":
+        yield "cpu"
+        return
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *operands, default, **_: default(*operands))
     jax.clear_caches()
-    yield request.param
+    yield "default"
     jax.clear_caches()
 
 

@@ -136,19 +136,25 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
     case = CASES[operator]
     all_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
     seen = set()
-    for types in itertools.product(all_types, repeat=len(case.free)):
-        for rank in range(1, 9):
-            desc = case.make(dict(zip(case.free, types, strict=True)), rank)
-            tensors = desc.tensors(is_input=True) | desc.tensors(is_input=False)
-            named = {desc.member(field).name: (t.rank, t.data_type.name) for field, t in tensors.items()}
-            expected = pages_minimum_level(operator, named)
-            if expected is None:
-                with pytest.raises(InvalidDesc, match=f"^{operator} at DML_FEATURE_LEVEL_6_4: "):
-                    dmljax.minimum_feature_level(desc)
-            else:
-                assert dmljax.minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
-                dmljax.validate(desc, feature_level=expected)
-            seen.add(expected)
+    # Tables have ranks and types apart: all combinations of types at one rank, and all ranks with some of each table.
+    combinations = [(types, 4) for types in itertools.product(all_types, repeat=len(case.free))]
+    of_tables = {
+        tuple(allowed(operator, field, level)[1][place] for field in case.free)
+        for level in OPERATORS[operator].support
+        for place in (0, -1)
+    }
+    for types, rank in [*combinations, *itertools.product(sorted(of_tables), range(1, 9))]:
+        desc = case.make(dict(zip(case.free, types, strict=True)), rank)
+        tensors = desc.tensors(is_input=True) | desc.tensors(is_input=False)
+        named = {desc.member(field).name: (t.rank, t.data_type.name) for field, t in tensors.items()}
+        expected = pages_minimum_level(operator, named)
+        if expected is None:
+            with pytest.raises(InvalidDesc, match=f"^{operator} at DML_FEATURE_LEVEL_6_4: "):
+                dmljax.minimum_feature_level(desc)
+        else:
+            assert dmljax.minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
+            dmljax.validate(desc, feature_level=expected)
+        seen.add(expected)
     assert seen - {None} == set(SUPPORT[operator]), "some table of the page decides nothing"
 
 
