@@ -139,6 +139,9 @@ def is_wanted(item: pytest.Item, cases: int, tried: set[str]) -> bool:
     if marker is not None:
         is_tried = item.callspec.params["operator"] in tried  # type: ignore[attr-defined]
         return is_tried or (marker.kwargs["of_each"] and (is_whole or not is_sampled))
+    # What is the same inside of a user's own jit is sampled as with --sample.
+    is_jitted = "call" in item.fixturenames and item.callspec.params["call"] == "jitted"  # type: ignore[attr-defined]
+    is_sampled = is_sampled or (is_jitted and not item.config.getoption("--every-operator"))
     return bool(not is_sampled or is_whole or cases < 8 or zlib.crc32(item.nodeid.encode()) % 8 == 0)
 
 

@@ -614,7 +614,10 @@ def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: s
     attributes = wide[len(elementwise.OPERATORS[name].tensors) :]
     derivative = jax.grad if mode == "reverse" else _forward
     functions = [function, *(derivative(function, i) for i in range(len(arguments)))]
-    value, *derivatives = (np.asarray(result, np.float64) for result in jax.jit(lambda *given: [jax.vmap(one)(*given) for one in functions])(*drawn))
+    value, *derivatives = (
+        np.asarray(result, np.float64)
+        for result in jax.jit(lambda *given: [jax.vmap(one)(*given) for one in functions])(*drawn)
+    )
     with np.errstate(all="ignore"):
         slopes = SLOPES[name](*wide)
         concerned = np.isfinite(value) & is_away_from_kinks(name, wide)

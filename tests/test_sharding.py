@@ -111,9 +111,7 @@ def chosen_shardings(arrays: tuple[Any, ...], count: int) -> list[tuple[P, ...]]
 
 def placed(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> list[Any]:
     """The arrays that a function is called with, sharded by `specs`."""
-    return [
-        jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(CALLS[name][1], specs, strict=True)
-    ]
+    return [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(CALLS[name][1], specs, strict=True)]
 
 
 def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> bool:
