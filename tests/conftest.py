@@ -45,10 +45,12 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
 @pytest.fixture(params=["cpu", "default"])
 def lowering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Runs a test with what operators are lowered to for the CPU, and with what they are for every other platform."""
-    if request.param == "default":
-        monkeypatch.setattr(jax.lax, "platform_dependent", lambda *operands, default, **_: default(*operands))
+    if request.param == "cpu":
+        yield "cpu"
+        return
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *operands, default, **_: default(*operands))
     jax.clear_caches()
-    yield request.param
+    yield "default"
     jax.clear_caches()
 
 
@@ -91,7 +93,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
     parser.addoption("--sample", action="store_true", help="try transformations and long lists of cases on a sample")
-    parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw")
+    parser.addoption("--every-operator", action="store_true", help="try transformations on more than one of each kind")
+    parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw of all")
+    parser.addoption("--expect-transformations", metavar="FILE", type=Path, help="fail where they saw something else")
+    parser.addoption("--compilation-cache", metavar="FOLDER", help="keep what is compiled for other runs with this JAX")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--transformation-table"):
+        config.option.every_operator = True
+    if config.getoption("--compilation-cache"):
+        jax.config.update("jax_compilation_cache_dir", config.getoption("--compilation-cache"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -99,9 +113,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in item.iter_markers("transformation"):
             operator = item.callspec.params["operator"]  # type: ignore[attr-defined]
             item.user_properties.append(("transformation", f"{operator} {marker.args[0]}"))
-    if config.getoption("--sample"):
-        cases = Counter(map(of_function, items))
-        left_out = [item for item in items if not is_in_sample(item, cases[of_function(item)])]
+    cases, tried = Counter(map(of_function, items)), set(tried_operators(config))
+    left_out = [item for item in items if not is_wanted(item, cases[of_function(item)], tried)]
+    if left_out:
         config.hook.pytest_deselected(items=left_out)
         dropped = set(map(id, left_out))
         items[:] = [item for item in items if id(item) not in dropped]
@@ -118,11 +132,17 @@ def of_function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def is_in_sample(item: pytest.Item, cases: int) -> bool:
-    """Whether `--sample` keeps one of the `cases` of a test: of many an eighth, unless all are wanted."""
-    if item.get_closest_marker("transformation"):
-        return item.callspec.params["operator"] in tried_operators(item.config)  # type: ignore[attr-defined]
-    return bool(cases < 8 or item.get_closest_marker("whole") or zlib.crc32(item.nodeid.encode()) % 8 == 0)
+def is_wanted(item: pytest.Item, cases: int, tried: set[str]) -> bool:
+    """Whether one of the `cases` of a test is run: of a transformation where it is tried, and sampled if so asked."""
+    is_sampled, is_whole = item.config.getoption("--sample"), item.get_closest_marker("whole") is not None
+    marker = item.get_closest_marker("transformation")
+    if marker is not None:
+        is_tried = item.callspec.params["operator"] in tried  # type: ignore[attr-defined]
+        return is_tried or (marker.kwargs["of_each"] and (is_whole or not is_sampled))
+    # What is the same inside of a user's own jit is sampled as with --sample.
+    is_jitted = "call" in item.fixturenames and item.callspec.params["call"] == "jitted"  # type: ignore[attr-defined]
+    is_sampled = is_sampled or (is_jitted and not item.config.getoption("--every-operator"))
+    return bool(not is_sampled or is_whole or cases < 8 or zlib.crc32(item.nodeid.encode()) % 8 == 0)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -145,6 +165,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         file = session.config.getoption(option)
         if file is not None:
             write(file)
+    expected = session.config.getoption("--expect-transformations")
+    if expected is not None:
+        for difference in differing_transformations(expected):
+            print(difference)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def write_transformations(file: Path) -> None:
@@ -154,6 +179,20 @@ def write_transformations(file: Path) -> None:
         name = operator.removeprefix("DML_OPERATOR_").lower()
         rows.append([f"`{name}`", *(SYMBOLS.get(seen[operator].get(column, ""), "") for column in columns)])
     file.write_text(TABLE_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
+
+
+def differing_transformations(file: Path) -> Iterator[str]:
+    """Where a table of transformations says something else than the tests saw; of what they did not try, nothing."""
+    head, _, *rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in file.read_text().splitlines() if line[:1] == "|"
+    ]
+    known = {row[0].strip("`"): dict(zip(head, row, strict=True)) for row in rows}
+    for operator, outcomes in seen.items():
+        name = operator.removeprefix("DML_OPERATOR_").lower()
+        for transformation, outcome in outcomes.items():
+            said = known.get(name, {}).get(transformation, "nothing")
+            if said != SYMBOLS[outcome]:
+                yield f"{file} says {said} of {name} and {transformation}; the tests saw {SYMBOLS[outcome]}"
 
 
 # The table of how exact operators are

@@ -1,5 +1,6 @@
 """What holds for each registered operator, so that the last one costs no more than the first."""
 
+import functools
 import inspect
 import itertools
 import json
@@ -30,7 +31,7 @@ from helpers import (
 )
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from pages import MEMBERS, SUPPORT, pages_minimum_level
-from sample import SAMPLE, tried_operators
+from sample import KINDS, SAMPLE, tried_operators
 
 import dmljax
 from dmljax import OPERATORS, DataType, FeatureLevel, InvalidDesc
@@ -80,6 +81,12 @@ def test_the_tables_of_the_tests_know_every_operator() -> None:
     assert set(OPERATORS) == set(CASES) == set(SUPPORT) == set(MEMBERS) == {e.desc.type for e in ALL_EXAMPLES}
 
 
+def test_each_family_has_operators_that_all_transformations_are_tried_on() -> None:
+    tried = [f"DML_OPERATOR_{name}" for names in KINDS.values() for name in names]
+    assert len(set(tried)) == len(tried)
+    assert {OPERATORS[operator].__module__ for operator in tried} == {kind.__module__ for kind in OPERATORS.values()}
+
+
 @for_each_operator
 def test_is_exported_under_its_directml_name(operator: str) -> None:
     assert getattr(dmljax, desc_name(operator)) is OPERATORS[operator]
@@ -95,9 +102,8 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
 
 
 @pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda one: f"{function_name(one.desc.type)}-{one.title}")
-@pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jitted"])
-def test_the_examples_come_out_bit_for_bit(example: Any, transform: Any) -> None:
-    outputs = jax.tree.leaves(transform(dmljax.lower(example.desc))(**example.arrays(of_inputs=True)))
+def test_the_examples_come_out_bit_for_bit(example: Any) -> None:
+    outputs = jax.tree.leaves(dmljax.lower(example.desc)(**example.arrays(of_inputs=True)))
     computed = dict(zip(example.arrays(of_inputs=False), map(np.asarray, outputs), strict=True))
     assert example.expects(computed), computed
 
@@ -110,10 +116,15 @@ def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
 @pytest.mark.whole
 @for_each_operator
 def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank(operator: str) -> None:
-    for seed, desc in enumerate(typed_descs(operator)):
-        case = CASES[operator]
-        inputs = case.inputs(desc, np.random.default_rng(seed))
-        case.check(desc, inputs, dmljax.lower(desc)(**inputs))
+    case, descs = CASES[operator], list(typed_descs(operator))
+    inputs = [case.inputs(desc, np.random.default_rng(seed)) for seed, desc in enumerate(descs)]
+
+    @jax.jit  # one compilation for all of them
+    def outputs(inputs: list[Any]) -> list[Any]:
+        return [dmljax.lower(desc)(**given) for desc, given in zip(descs, inputs, strict=True)]
+
+    for desc, given, computed in zip(descs, inputs, outputs(inputs), strict=True):
+        case.check(desc, given, computed)
 
 
 @for_each_operator
@@ -129,19 +140,25 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
     case = CASES[operator]
     all_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
     seen = set()
-    for types in itertools.product(all_types, repeat=len(case.free)):
-        for rank in range(1, 9):
-            desc = case.make(dict(zip(case.free, types, strict=True)), rank)
-            tensors = desc.tensors(is_input=True) | desc.tensors(is_input=False)
-            named = {desc.member(field).name: (t.rank, t.data_type.name) for field, t in tensors.items()}
-            expected = pages_minimum_level(operator, named)
-            if expected is None:
-                with pytest.raises(InvalidDesc, match=f"^{operator} at DML_FEATURE_LEVEL_6_4: "):
-                    dmljax.minimum_feature_level(desc)
-            else:
-                assert dmljax.minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
-                dmljax.validate(desc, feature_level=expected)
-            seen.add(expected)
+    # Tables have ranks and types apart: all combinations of types at one rank, and all ranks with some of each table.
+    combinations = [(types, 4) for types in itertools.product(all_types, repeat=len(case.free))]
+    of_tables = {
+        tuple(allowed(operator, field, level)[1][place] for field in case.free)
+        for level in OPERATORS[operator].support
+        for place in (0, -1)
+    }
+    for types, rank in [*combinations, *itertools.product(sorted(of_tables), range(1, 9))]:
+        desc = case.make(dict(zip(case.free, types, strict=True)), rank)
+        tensors = desc.tensors(is_input=True) | desc.tensors(is_input=False)
+        named = {desc.member(field).name: (t.rank, t.data_type.name) for field, t in tensors.items()}
+        expected = pages_minimum_level(operator, named)
+        if expected is None:
+            with pytest.raises(InvalidDesc, match=f"^{operator} at DML_FEATURE_LEVEL_6_4: "):
+                dmljax.minimum_feature_level(desc)
+        else:
+            assert dmljax.minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
+            dmljax.validate(desc, feature_level=expected)
+        seen.add(expected)
     assert seen - {None} == set(SUPPORT[operator]), "some table of the page decides nothing"
 
 
@@ -190,11 +207,11 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
 # Transformations, told to the table that conftest.py writes
 
 
-def transformation(name: str) -> Callable[[Test], Test]:
-    """A test for each operator, which the table of transformations counts in the column `name`."""
+def transformation(name: str, *, of_each: bool = False) -> Callable[[Test], Test]:
+    """A test for operators of each kind, or for each one, which the table counts in the column `name`."""
 
     def marked(test: Test) -> Test:
-        return cast(Test, for_each_operator(pytest.mark.transformation(name)(test)))
+        return cast(Test, for_each_operator(pytest.mark.transformation(name, of_each=of_each)(test)))
 
     return marked
 
@@ -215,11 +232,19 @@ def arguments_of(desc: dmljax.Operator, seed: int = 0) -> list[Any]:
     return [np.float32(seed)] if CASES[desc.type].of_value else random_inputs(desc, seed)
 
 
-def batch_of(desc: dmljax.Operator, count: int) -> tuple[list[Any], Any]:
+def batch_of(operator: str, count: int) -> tuple[list[Any], Any]:
     """Inputs of `count` calls stacked along a new first dimension, and likewise the outputs of the calls one by one."""
-    calls = [arguments_of(desc, seed) for seed in range(count)]
-    outputs = [function_of(desc)(*inputs) for inputs in calls]
-    return [np.stack(arrays) for arrays in zip(*calls, strict=True)], jax.tree.map(lambda *a: np.stack(a), *outputs)
+    calls, outputs = calls_of(operator)
+    inputs = [np.stack(arrays) for arrays in zip(*calls[:count], strict=True)]
+    return inputs, jax.tree.map(lambda *a: np.stack(a), *outputs[:count])
+
+
+@functools.cache
+def calls_of(operator: str) -> tuple[list[list[Any]], list[Any]]:
+    """The inputs of eight calls of an operator, and their outputs."""
+    desc = any_desc(operator)
+    calls = [arguments_of(desc, seed) for seed in range(8)]
+    return calls, [jax.device_get(function_of(desc)(*inputs)) for inputs in calls]
 
 
 def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -249,7 +274,7 @@ def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], back
     return steps[:: -1 if backwards else 1].astype(np.float32).reshape(shape)
 
 
-@transformation("jit")
+@transformation("jit", of_each=True)
 def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     desc = any_desc(operator)
     lowered = dmljax.lower(desc)
@@ -265,7 +290,7 @@ def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     assert not [event for event in events if "/jax/core/compile" in event]
 
 
-@transformation("jit")
+@transformation("jit", of_each=True)
 def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     desc = CASES[operator].make(tame_types(operator), 4)
     inputs = [jax.device_put(array) for array in random_inputs(desc)]
@@ -289,17 +314,17 @@ def test_a_user_jit_around_it_traces_once(operator: str) -> None:
         jitted(*random_inputs(desc, seed))
 
 
-@transformation("vmap")
+@transformation("vmap", of_each=True)
 def test_vmap_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 3)
+    batch, loop = batch_of(operator, 3)
     assert_agree(operator, jax.vmap(function_of(desc))(*batch), loop)
 
 
 @transformation("nested vmap")
 def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 6)
+    batch, loop = batch_of(operator, 6)
     inner = jax.vmap(function_of(desc), in_axes=-1, out_axes=-1)
     arrays = [np.moveaxis(array.reshape(2, 3, *array.shape[1:]), 1, -1) for array in batch]
     results = jax.vmap(inner, in_axes=0, out_axes=1)(*arrays)
@@ -312,7 +337,7 @@ def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
 @transformation("scan, map, while_loop")
 def test_may_be_the_body_of_a_loop(operator: str) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 3)
+    batch, loop = batch_of(operator, 3)
     function = function_of(desc)
 
     def step(carry: Any) -> Any:
@@ -333,7 +358,7 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
         assert_agree(operator, outputs, loop)
 
 
-@transformation("grad")
+@transformation("grad", of_each=True)
 def test_gradients_equal_finite_differences(operator: str) -> None:
     function, floats = float_call(operator)
     if any(output.dtype != np.float32 for output in jax.tree.leaves(jax.eval_shape(function, floats))):
@@ -343,17 +368,24 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
     check_gradients(function, (floats,), is_linear=CASES[operator].domain is None)
 
 
-@transformation("jvp, vjp, linearize")
+@transformation("jvp, vjp, linearize", of_each=True)
 def test_derivatives_agree_with_each_other(operator: str) -> None:
     function, floats = float_call(operator)
     tangents = jax.tree.map(np.ones_like, floats)
-    outputs, pushed = jax.jvp(function, (floats,), (tangents,))
-    linearized, push = jax.linearize(function, floats)
-    assert_agree(operator, (outputs, pushed), (linearized, push(tangents)), absolute=1e-6)
-    pulled_outputs, pull = jax.vjp(function, floats)
+
+    @jax.jit
+    def derivatives(floats: Any, tangents: Any) -> Any:
+        outputs, pushed = jax.jvp(function, (floats,), (tangents,))
+        linearized, push = jax.linearize(function, floats)
+        pulled_outputs, pull = jax.vjp(function, floats)
+        cotangents = jax.tree.map(
+            lambda x: np.ones(x.shape, x.dtype), pushed
+        )  # of float0 for what is counted, not computed
+        return (outputs, pushed), (linearized, push(tangents)), pulled_outputs, pull(cotangents)
+
+    (outputs, pushed), linearized, pulled_outputs, (pulled,) = derivatives(floats, tangents)
+    assert_agree(operator, (outputs, pushed), linearized, absolute=1e-6)
     assert_agree(operator, pulled_outputs, outputs)
-    cotangents = jax.tree.map(np.ones_like, pushed)  # of float0 for what is counted, not computed
-    (pulled,) = pull(cotangents)
     total = sum(float(tangent.sum()) for tangent in jax.tree.leaves(pushed) if tangent.dtype != jax.dtypes.float0)
     assert math.isclose(total, sum(float(array.sum()) for array in jax.tree.leaves(pulled)), rel_tol=1e-5, abs_tol=1e-4)
 
@@ -430,7 +462,7 @@ def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
     assert_same_trees(pickle.loads(pickle.dumps(jax.device_get(result))), result)
 
 
-@transformation("export")
+@transformation("export", of_each=True)
 def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
     desc = any_desc(operator)
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
@@ -449,7 +481,7 @@ def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator
 @transformation("symbolic batch")
 def test_exports_a_batch_whose_size_is_left_open(operator: str) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 5)
+    batch, loop = batch_of(operator, 5)
     (size,) = jax.export.symbolic_shape("batch")
     shapes = [jax.ShapeDtypeStruct((size, *array.shape[1:]), array.dtype) for array in batch]
     exported = jax.export.export(jax.jit(jax.vmap(function_of(desc))), platforms=["cpu", "cuda", "tpu"])(*shapes)
@@ -460,7 +492,7 @@ def test_exports_a_batch_whose_size_is_left_open(operator: str) -> None:
 
 def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.sharding.Mesh, *, by_shard_map: bool) -> None:
     desc = any_desc(operator)
-    batch, loop = batch_of(desc, 8)
+    batch, loop = batch_of(operator, 8)
     function = jax.vmap(function_of(desc))
     if by_shard_map:
         function = jax.shard_map(function, mesh=mesh, in_specs=P("batch"), out_specs=P("batch"))
@@ -473,7 +505,8 @@ def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.shardi
         assert output.sharding.spec[0] == "batch"
 
 
-@transformation("explicit mesh")
+@pytest.mark.whole
+@transformation("explicit mesh", of_each=True)
 def test_a_batch_on_an_explicit_mesh_stays_where_it_is(operator: str) -> None:
     check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(AxisType.Explicit, batch=8), by_shard_map=False)
 

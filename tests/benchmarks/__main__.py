@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from overheads import compile_seconds, dispatch_seconds, eager_over_jitted, import_seconds, memory
+from overheads import OPERATORS, compile_seconds, dispatch_seconds, eager_over_jitted, import_seconds, memory
 from report import draw, lines, ratio, size_name
 from timing import Effort, medians
 from workloads import DMLJAX, RIVALS, Workload, workloads
@@ -38,12 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     effort = Effort(rounds=3, block_seconds=0.01) if given.quick else Effort(rounds=5, block_seconds=0.03)
     results = [measure(workload, effort) for workload in chosen if workload.operator in set(given.operator or known)]
     rounds = 1 if given.quick else 5
+    operators = {name: build for name, build in OPERATORS.items() if name in set(given.operator or OPERATORS)}
     overheads = {
         "import": import_seconds(given.folder, rounds),
-        "compile": compile_seconds(rounds),
-        "dispatch": dispatch_seconds(effort),
-        "eager over jitted": eager_over_jitted(effort),
-        "memory": memory(),
+        "compile": compile_seconds(operators, rounds),
+        "dispatch": dispatch_seconds(operators, effort),
+        "eager over jitted": eager_over_jitted(operators, effort),
+        "memory": memory(operators),
     }
     header["run"] = (
         f"{time.perf_counter() - start:.0f} s, {effort.rounds} rounds of {effort.block_seconds * 1e3:.0f} ms"

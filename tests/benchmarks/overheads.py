@@ -28,7 +28,8 @@ from workloads import (
     one_hot,
 )
 
-OPERATORS: Mapping[str, Callable[[int], Work]] = {
+Builders = Mapping[str, Callable[[int], Work]]
+OPERATORS: Builders = {
     "nonzero_coordinates": lambda elements: nonzero_coordinates("float32", elements, 0.1, all_rows=True),
     "activation_hardmax": lambda elements: activation_hardmax("float32", elements, 128),
     "argmax": lambda elements: argmax("float32", elements, 128),
@@ -40,10 +41,10 @@ OPERATORS: Mapping[str, Callable[[int], Work]] = {
 NN_ONE_HOT = "jax.nn.one_hot"
 
 
-def compile_seconds(rounds: int) -> dict[str, dict[str, float]]:
+def compile_seconds(operators: Builders, rounds: int) -> dict[str, dict[str, float]]:
     """Seconds to trace, lower and compile, with nothing cached."""
     table = {}
-    for name, build in OPERATORS.items():
+    for name, build in operators.items():
         work = build(MEDIUM)
         functions = {DMLJAX: work.dmljax, IDIOM: work.jax}
         times: dict[str, list[float]] = {rival: [] for rival in functions}
@@ -57,11 +58,11 @@ def compile_seconds(rounds: int) -> dict[str, dict[str, float]]:
     return table
 
 
-def dispatch_seconds(effort: Effort) -> dict[str, dict[str, float]]:
+def dispatch_seconds(operators: Builders, effort: Effort) -> dict[str, dict[str, float]]:
     """Seconds until an eager call on few elements returns; `jax.nn.one_hot` of 8 indices is the measure."""
     indices = jnp.arange(8)
     table = {}
-    for name, build in OPERATORS.items():
+    for name, build in operators.items():
         work = build(SMALL)
         arrays = jax.device_put(work.inputs)
         calls: dict[str, Callable[[], Any]] = {
@@ -74,10 +75,10 @@ def dispatch_seconds(effort: Effort) -> dict[str, dict[str, float]]:
     return table
 
 
-def eager_over_jitted(effort: Effort) -> dict[str, float]:
+def eager_over_jitted(operators: Builders, effort: Effort) -> dict[str, float]:
     """How many times as long as a jitted call an eager one takes until its result is there, on many elements."""
     table = {}
-    for name, build in OPERATORS.items():
+    for name, build in operators.items():
         work = build(MEDIUM)
         arrays = jax.device_put(work.inputs)
         calls: dict[str, Callable[..., Any]] = {"eager": work.dmljax, "jitted": jax.jit(work.dmljax)}
@@ -90,10 +91,10 @@ def _finished(call: Callable[..., Any], arrays: Any) -> Any:
     return jax.block_until_ready(call(*arrays))
 
 
-def memory() -> dict[str, dict[str, int]]:
+def memory(operators: Builders) -> dict[str, dict[str, int]]:
     """Bytes of the result of each operator, and those that it needs besides."""
     table = {}
-    for name, build in OPERATORS.items():
+    for name, build in operators.items():
         work = build(MEDIUM)
         needed: Any = jax.jit(work.dmljax).lower(*work.inputs).compile().memory_analysis()
         table[name] = {"output": needed.output_size_in_bytes, "temporary": needed.temp_size_in_bytes}

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
-from helpers import FLOATS, INTEGERS, REALS, assert_same_bits, random_array, specials, units_off
+from helpers import FLOATS, INTEGERS, REALS, assert_same_bits, at_once, random_array, specials, units_off
 from hypothesis import given, settings, strategies as st
 
 import dmljax
@@ -54,24 +54,30 @@ def test_hardmax_orders_every_pair_of_special_values(call: Any, dtype: Any) -> N
     assert_same_bits(call(dmljax.activation_hardmax, pairs), oracles.hardmax(pairs))
 
 
-@pytest.mark.parametrize("width", [15, 16, 17, 31, 33, 127, 128, 129, 1000])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint8", "bool"])
-def test_hardmax_of_wide_rows(lowering: str, dtype: str, width: int) -> None:
+def test_hardmax_of_wide_rows(lowering: str, dtype: str) -> None:
     # Rows of up to 16 are looked at element by element; of more, in parts that overlap at the end.
     least = {"int8": -128, "uint8": 0, "bool": False}.get(dtype, -np.inf)
-    rows = np.full((4, width), least, jnp.dtype(dtype))
-    rows[1, -1] = rows[2, width // 2] = rows[2, -1] = 1
-    rows[3] = random_array(np.random.default_rng(width), dtype, (width,))
-    assert_same_bits(dmljax.activation_hardmax(rows), oracles.hardmax(rows))
+    every = []
+    for width in (15, 16, 17, 31, 33, 127, 128, 129, 1000) if dtype == "float32" else (16, 17, 129):
+        rows = np.full((4, width), least, jnp.dtype(dtype))
+        rows[1, -1] = rows[2, width // 2] = rows[2, -1] = 1
+        rows[3] = random_array(np.random.default_rng(width), dtype, (width,))
+        every.append(rows)
+    for rows, result in zip(every, at_once(dmljax.activation_hardmax, every), strict=True):
+        assert_same_bits(result, oracles.hardmax(rows))
 
 
-@pytest.mark.parametrize("dtype", REALS, ids=str)
-def test_hardmax_orders_every_pair_of_special_values_in_a_wide_row(lowering: str, dtype: Any) -> None:
-    values = specials(dtype)
-    least = -np.inf if dtype in FLOATS else min(values.tolist())
-    rows = np.full((len(values) ** 2, 40), least, dtype)
-    rows[:, 7], rows[:, 33] = np.repeat(values, len(values)), np.tile(values, len(values))
-    assert_same_bits(dmljax.activation_hardmax(rows), oracles.hardmax(rows))
+def test_hardmax_orders_every_pair_of_special_values_in_a_wide_row(lowering: str) -> None:
+    every = []
+    for dtype in REALS:
+        values = specials(dtype)
+        least = -np.inf if dtype in FLOATS else min(values.tolist())
+        rows = np.full((len(values) ** 2, 40), least, dtype)
+        rows[:, 7], rows[:, 33] = np.repeat(values, len(values)), np.tile(values, len(values))
+        every.append(rows)
+    for rows, result in zip(every, at_once(dmljax.activation_hardmax, every), strict=True):
+        assert_same_bits(result, oracles.hardmax(rows))
 
 
 @pytest.mark.parametrize("position", range(150))
