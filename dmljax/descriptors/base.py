@@ -57,6 +57,13 @@ class Leaf:
         return (self.member.name,) if self.index is None else (self.member.name, self.index)
 
 
+class _Signature:
+    """The signature of a descriptor's class, as `help` shows it: its members, by keyword alone."""
+
+    def __get__(self, instance: object, operator: "type[Operator]") -> inspect.Signature:
+        return inspect.Signature([_parameter(field) for field in dataclasses.fields(operator)])  # type: ignore[arg-type]
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Operator:
     """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
@@ -74,6 +81,7 @@ class Operator:
     support: ClassVar[Mapping[FeatureLevel, Table]]
     function: ClassVar[Callable[..., Any]]
     Outputs: ClassVar[Any] = None  # the named tuple of the outputs, where an operator has several
+    __signature__: ClassVar[Any] = _Signature()
     _members: ClassVar[tuple[Member, ...]] = ()
 
     def __init_subclass__(cls, type: str | None = None, function: Callable[..., Any] | None = None) -> None:
@@ -209,6 +217,12 @@ def _register(operator: type[Operator]) -> None:
         operator.Outputs = namedtuple("Outputs", outputs, module="dmljax")  # type: ignore[misc]
         operator.Outputs.__qualname__ = name
         register_namedtuple_serialization(operator.Outputs, serialized_name=f"dmljax.{name}")
+
+
+def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+    own_type = field.type.__origin__  # type: ignore[union-attr]  # of Annotated
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=own_type)
 
 
 def _member(field: "dataclasses.Field[Any]") -> Member:

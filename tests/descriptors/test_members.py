@@ -356,6 +356,13 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
         dmljax.ActivationEluDesc()  # type: ignore[call-arg]
 
 
+def test_the_signature_of_a_desc_tells_its_members() -> None:
+    parameters = inspect.signature(dmljax.ElementWiseClipDesc).parameters
+    assert list(parameters) == ["input", "output", "scale_bias", "min", "max"]
+    assert parameters["input"].annotation is TensorDesc
+    assert parameters["scale_bias"].default is None
+
+
 def test_equal_computations_compile_once_whatever_the_layout_of_their_descs() -> None:
     packed = dmljax.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3))
     strided = dmljax.ElementWiseAddDesc(
