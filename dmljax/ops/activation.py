@@ -243,7 +243,7 @@ class ActivationShrinkDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SHRINK"
         - Where InputTensor.DataType is an integer type, Bias is an integer that the type can hold.
         """
         yield from super().page_rules(feature_level)
-        # The page does not say what a Bias with a fraction does to an integer.
+        # The page does not say what a Bias with a fraction does to an integer, so that it is refused.
         if self.input is not None and self.input.dtype in INTEGERS:
             yield from dml.fitting("Bias", self.bias, self.input.dtype)
 
@@ -697,7 +697,7 @@ class AxesActivation(dml.Unary):
 def activation_softmax(input: ArrayLike) -> Array:
     """Computes the softmax of each row along the last axis: its exponentials, divided by their sum.
 
-    No exponential overflows. A row that contains NaN or infinity, or -infinity alone, gives NaN.
+    No exponential overflows. A row that contains NaN or +infinity, or only -infinity, gives only NaN.
 
     >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
@@ -831,9 +831,10 @@ def activation_hardmax(input: ArrayLike) -> Array:
 
 @calls.operator_function(axes=calls.AXES)
 def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
-    """Writes 1 at the first largest element along all `axes` together, 0 elsewhere; otherwise as `activation_hardmax`.
+    """Writes 1 at the first largest element along `axes`, whose elements together form one row, and 0 elsewhere.
 
-    The first element is the first in row-major order, in whatever order `axes` are listed.
+    The first element is the first in row-major order, in whatever order `axes` are listed. NaN, zeros and subnormals
+    are compared as in `activation_hardmax`, and the gradient is zero.
 
     >>> activation_hardmax1(jnp.array([[3.0, 7.0], [7.0, 1.0]]), axes=(0, 1)).tolist()
     [[0.0, 1.0], [0.0, 0.0]]

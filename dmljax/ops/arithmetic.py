@@ -373,11 +373,12 @@ class ElementWiseAtanYxDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ATAN_YX"
 def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
     """Raises `input`, after the ScaleBias, to the power of `exponent`, which may be of another type.
 
-    A negative float with an exponent that is not an integer gives NaN. An integer with an integer exponent gives the
-    exact power, which wraps around; a negative exponent drops the fraction of the power, so that 1 and -1 give 1 or -1,
-    0 gives -1, as `1 / 0` does, and all other integers give 0. An integer with a float exponent that has a fraction, or
-    is beyond 2^24 in magnitude, gives a power computed in float32 (in float64 for a float64 exponent), whose fraction
-    is dropped, and which saturates.
+    A negative float with an exponent that is not an integer gives NaN.
+
+    Integers with integer exponents give exact powers, which wrap around. A negative exponent truncates the power to an
+    integer: 1 and -1 give 1 or -1, 0 gives -1, as the integer quotient `1 / 0` does, and all other integers give 0. If
+    an integer has a float exponent with a fraction, or one beyond 2^24 in magnitude, the power is computed in float32
+    (in float64 for a float64 exponent), truncated to an integer, and saturates.
 
     >>> element_wise_pow(jnp.array([-2.0, -2.0, 0.0]), jnp.array([3.0, 0.5, 0.0])).tolist()
     [-8.0, nan, 1.0]
@@ -417,7 +418,8 @@ class ElementWisePowDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", fun
         """The rules of the page.
 
         - InputTensor, ExponentTensor and OutputTensor have the same DimensionCount and Sizes.
-        - InputTensor and OutputTensor have the same DataType; below DML_FEATURE_LEVEL_3_0, so has ExponentTensor.
+        - InputTensor and OutputTensor have the same DataType. Below DML_FEATURE_LEVEL_3_0, ExponentTensor has the same
+          DataType, too.
         - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
         """
         yield from dml.same_type(self, "input", "output")

@@ -148,9 +148,7 @@ class ElementWiseClip1Desc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP
 def element_wise_clip_grad(
     input: ArrayLike, input_gradient: ArrayLike, min: ArrayLike | None, max: ArrayLike | None
 ) -> Array:
-    """Computes the gradient of `element_wise_clip`: `input_gradient` where `input` is between the bounds, 0 elsewhere.
-
-    An `input` that equals a bound gives 0.
+    """Computes the gradient of `element_wise_clip`: 0 at the bounds and beyond, `input_gradient` elsewhere.
 
     >>> element_wise_clip_grad(jnp.array([-1.0, 0.0, 1.0]), jnp.array([5.0, 6.0, 7.0]), -1.0, 2.0).tolist()
     [0.0, 6.0, 7.0]
