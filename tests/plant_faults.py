@@ -584,8 +584,8 @@ FAULTS = [
     Fault(
         "the upper bound wins",
         CLIPPING,
-        "return _at_least(_at_most(clipped, max), min)",
-        "return _at_most(_at_least(clipped, min), max)",
+        "return _at_least(_at_most(unclipped, max), min)",
+        "return _at_most(_at_least(unclipped, min), max)",
         ON_CLIPPING,
     ),
     Fault(
@@ -626,15 +626,15 @@ FAULTS = [
     Fault(
         "a shift drags the sign along",
         BITS,
-        "_of_bits(lax.shift_right_logical, a, b)",
-        "_of_bits(lax.shift_right_arithmetic, a, b)",
+        "_apply_to_bits(lax.shift_right_logical, a, b)",
+        "_apply_to_bits(lax.shift_right_arithmetic, a, b)",
         ON_BITS,
     ),
     Fault(
         "places count modulo the width",
         BITS,
-        "_of_bits(lax.shift_left, a, b)",
-        "_of_bits(lambda a, b: lax.shift_left(a, b & (8 * a.dtype.itemsize - 1)), a, b)",
+        "_apply_to_bits(lax.shift_left, a, b)",
+        "_apply_to_bits(lambda a, b: lax.shift_left(a, b & (8 * a.dtype.itemsize - 1)), a, b)",
         ON_BITS,
     ),
     Fault(
@@ -675,8 +675,8 @@ FAULTS = [
     Fault(
         "zero is above a threshold of zero",
         ACTIVATION,
-        "selected(greater(x, zero), upper, zero)",
-        "selected(greater_equal(x, zero), upper, zero)",
+        "selected(greater(x, zero), gradient, zero)",
+        "selected(greater_equal(x, zero), gradient, zero)",
         ON_ACTIVATION,
     ),
     Fault(

@@ -1,8 +1,9 @@
-"""Activations: ACTIVATION_CELU to ACTIVATION_THRESHOLDED_RELU, and the softmax and hardmax of rows.
+"""Activation functions, ACTIVATION_CELU to ACTIVATION_THRESHOLDED_RELU, with softmax, log-softmax and hardmax.
 
-The floats of 16 bits are computed in float32 and rounded once; attributes are FLOAT whatever the tensors are. What an
-activation leaves as it is keeps every bit, and at a kink the gradient is that of the branch that the page takes there.
-Functions have the page's typical values as defaults.
+16-bit floats are computed in float32, and only the result is rounded to 16 bits. Attributes are FLOAT, whatever the
+type of the tensors. An element that an activation passes on unchanged keeps every bit. At a kink, the gradient is the
+one of the branch that the operator's page in the DirectML documentation takes there. The parameters' defaults are the
+typical values that the page gives.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,8 +37,11 @@ from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
 
 
-def _below_zero(function: Callable[[Array], Array], x: Array) -> Array:
-    """`x`, and where it is negative the function of it, which sees no others: those could make NaN."""
+def _apply_below_zero(function: Callable[[Array], Array], x: Array) -> Array:
+    """Applies `function` where `x` is negative, and returns `x` elsewhere.
+
+    `function` is given 0 in place of all other elements: their results, although discarded, could make a gradient NaN.
+    """
     zero = jnp.zeros((), x.dtype)
     is_below = greater(zero, x)
     return selected(is_below, function(jnp.where(is_below, x, zero)), x)
@@ -61,16 +65,18 @@ class AlphaBetaActivation(dml.Activation):
 
 @calls.operator_function
 def activation_relu(input: ArrayLike) -> Array:
-    """The element where it is above zero, +0 elsewhere; NaN stays.
+    """Computes the rectified linear unit (ReLU): `input` where it is above zero, +0 elsewhere.
+
+    NaN stays NaN.
 
     >>> activation_relu(jnp.array([-1.0, -0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
     input = calls.number_array("input", input)
     zero = jnp.zeros((), input.dtype)
-    # A NaN is passed on, but has no gradient: RELU_GRAD's page has none either.
-    other = lax.stop_gradient(selected(is_nan(input), input, zero))
-    return selected(greater(input, zero), input, other)
+    # NaN is passed on, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
+    not_positive = lax.stop_gradient(selected(is_nan(input), input, zero))
+    return selected(greater(input, zero), input, not_positive)
 
 
 class ActivationReluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_RELU", function=activation_relu):
@@ -81,14 +87,14 @@ class ActivationReluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_RELU", fu
 
 @calls.operator_function(input=calls.OPERAND, input_gradient=calls.OPERAND)
 def activation_relu_grad(input: ArrayLike, input_gradient: ArrayLike) -> Array:
-    """The gradient where `input` is above zero, 0 elsewhere: that of `activation_relu`.
+    """Computes the gradient of `activation_relu`: `input_gradient` where `input` is above zero, 0 elsewhere.
 
     >>> activation_relu_grad(jnp.array([-1.0, 0.0, 2.0]), jnp.array([5.0, 6.0, 7.0])).tolist()
     [0.0, 0.0, 7.0]
     """
-    x, upper = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
+    x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
     zero = jnp.zeros((), x.dtype)
-    return selected(greater(x, zero), upper, zero)
+    return selected(greater(x, zero), gradient, zero)
 
 
 class ActivationReluGradDesc(dml.Gradient, type="DML_OPERATOR_ACTIVATION_RELU_GRAD", function=activation_relu_grad):
@@ -102,12 +108,12 @@ class ActivationReluGradDesc(dml.Gradient, type="DML_OPERATOR_ACTIVATION_RELU_GR
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER)
 def activation_leaky_relu(input: ArrayLike, alpha: ArrayLike = 0.01) -> Array:
-    """The element from zero on, `alpha` times it below.
+    """Computes the leaky ReLU: `alpha * input` where `input` is below zero, `input` elsewhere.
 
     >>> activation_leaky_relu(jnp.array([-2.0, 3.0]), 0.5).tolist()
     [-1.0, 3.0]
     """
-    return calls.of_floats(lambda x, alpha: _below_zero(lambda x: alpha * x, x), alpha, input=input)
+    return calls.of_floats(lambda x, alpha: _apply_below_zero(lambda x: alpha * x, x), alpha, input=input)
 
 
 class ActivationLeakyReluDesc(
@@ -120,13 +126,15 @@ class ActivationLeakyReluDesc(
 
 @calls.operator_function(input=calls.OPERAND, slope=calls.OPERAND)
 def activation_parameterized_relu(input: ArrayLike, slope: ArrayLike) -> Array:
-    """The element from zero on, `slope` times it below; a slope for each element, or broadcast to them.
+    """Computes the parametric ReLU (PReLU): `slope * input` where `input` is below zero, `input` elsewhere.
+
+    `slope` holds one number for each element, or broadcasts with `input`.
 
     >>> activation_parameterized_relu(jnp.array([[-2.0, 3.0], [-4.0, -1.0]]), jnp.array([0.5, 2.0])).tolist()
     [[-1.0, 3.0], [-2.0, -2.0]]
     """
     x, slope = calls.operands(calls.number_array, input=input, slope=slope)
-    return _below_zero(lambda x: slope * x, x)
+    return _apply_below_zero(lambda x: slope * x, x)
 
 
 class ActivationParameterizedReluDesc(
@@ -159,7 +167,7 @@ class ActivationParameterizedReluDesc(
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER)
 def activation_thresholded_relu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """The element where it is above `alpha`, 0 elsewhere.
+    """Computes the thresholded ReLU: `input` where it is above `alpha`, 0 elsewhere.
 
     >>> activation_thresholded_relu(jnp.array([0.5, 1.0, 1.5])).tolist()
     [0.0, 0.0, 1.5]
@@ -177,9 +185,10 @@ class ActivationThresholdedReluDesc(
 
 @calls.operator_function(bias=calls.WIDE_NUMBER, threshold=calls.FLOAT_NUMBER)
 def activation_shrink(input: ArrayLike, bias: ArrayLike = 0.0, threshold: ArrayLike = 0.5) -> Array:
-    """`input - bias` above `threshold`, `input + bias` below `-threshold`, 0 between them; NaN is between.
+    """Shrinks elements by `bias`: `input - bias` above `threshold`, `input + bias` below `-threshold`, 0 elsewhere.
 
-    Integers are compared with the threshold itself; their bias must be one of them.
+    NaN gives 0. Integers are compared with the threshold as it is, without rounding it; their bias must be an integer
+    of the same type.
 
     >>> activation_shrink(jnp.array([-2.0, 0.25, 3.0]), 1.0).tolist()
     [-1.0, 0.0, 2.0]
@@ -190,23 +199,23 @@ def activation_shrink(input: ArrayLike, bias: ArrayLike = 0.0, threshold: ArrayL
     x = given.astype(widened(given.dtype))
     bias, threshold = jnp.asarray(bias, x.dtype), jnp.asarray(threshold)
     if x.dtype in INTEGERS:
-        is_above, is_below = _integers_above(x, threshold), _integers_below(x, -threshold)
+        is_above, is_below = _is_above(x, threshold), _is_below(x, -threshold)
     else:
         is_above, is_below = greater(x, threshold), greater(-threshold, x)
     zero = jnp.zeros((), x.dtype)
     return jnp.where(is_above, x - bias, jnp.where(is_below, x + bias, zero)).astype(given.dtype)
 
 
-def _integers_above(x: Array, bound: Array) -> Array:
-    """Where integers are above a float, which may be beyond all of them, or NaN."""
+def _is_above(x: Array, bound: Array) -> Array:
+    """Where integers `x` are above a floating-point bound, which may be out of their type's range, or NaN."""
     limits = np.iinfo(x.dtype)
-    end = float(limits.max) + 1  # a power of 2, and a float
+    end = float(limits.max) + 1  # a power of 2, which a float holds exactly
     floor = jnp.where((bound < end) & (bound >= limits.min), jnp.floor(bound), jnp.zeros_like(bound)).astype(x.dtype)
     return jnp.where(bound < end, (bound < limits.min) | (x > floor), jnp.zeros_like(x, bool))
 
 
-def _integers_below(x: Array, bound: Array) -> Array:
-    """Where integers are below a float, which may be beyond all of them, or NaN."""
+def _is_below(x: Array, bound: Array) -> Array:
+    """Where integers `x` are below a floating-point bound, which may be out of their type's range, or NaN."""
     limits = np.iinfo(x.dtype)
     end = float(limits.max) + 1
     ceil = jnp.where((bound < end) & (bound > limits.min), jnp.ceil(bound), jnp.zeros_like(bound))
@@ -231,10 +240,10 @@ class ActivationShrinkDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SHRINK"
 
         - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Bias, where InputTensor.DataType is an integer, is a number of that type.
+        - Where InputTensor.DataType is an integer type, Bias is an integer that the type can hold.
         """
         yield from super().page_rules(feature_level)
-        # The page is silent on what a Bias of 0.5 would do to an integer.
+        # The page does not say what a Bias with a fraction does to an integer, so that it is refused.
         if self.input is not None and self.input.dtype in INTEGERS:
             yield from dml.fitting("Bias", self.bias, self.input.dtype)
 
@@ -244,12 +253,14 @@ class ActivationShrinkDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SHRINK"
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER)
 def activation_elu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """The element from zero on, `alpha * (exp(input) - 1)` below.
+    """Computes the exponential linear unit (ELU): `alpha * (exp(input) - 1)` below zero, `input` elsewhere.
 
     >>> activation_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-    return calls.of_floats(lambda x, alpha: _below_zero(lambda x: alpha * special.expm1(x), x), alpha, input=input)
+    return calls.of_floats(
+        lambda x, alpha: _apply_below_zero(lambda x: alpha * special.expm1(x), x), alpha, input=input
+    )
 
 
 class ActivationEluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_ELU", function=activation_elu):
@@ -260,32 +271,37 @@ class ActivationEluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_ELU", fun
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER)
 def activation_celu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """`max(0, input) + min(0, alpha * (exp(input / alpha) - 1))`; with an `alpha` of 0 nothing is left below 0.
+    """Computes the continuously differentiable ELU (CELU).
+
+    The result is `max(0, input) + min(0, alpha * (exp(input / alpha) - 1))`. With an `alpha` of 0, a negative element
+    gives 0.
 
     >>> activation_celu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-    return calls.of_floats(lambda x, alpha: _below_zero(lambda x: _lower_celu(x, alpha), x), alpha, input=input)
+    return calls.of_floats(
+        lambda x, alpha: _apply_below_zero(lambda x: _celu_below_zero(x, alpha), x), alpha, input=input
+    )
 
 
-@with_derivatives(lambda *given: _lower_celu_slope(*given), lambda *given: _lower_celu_slope_in_alpha(*given))
-def _lower_celu(x: Array, alpha: Array) -> Array:
-    """`min(0, alpha * (exp(x / alpha) - 1))`, where `x` is not above zero."""
+@with_derivatives(lambda *given: _celu_below_zero_slope(*given), lambda *given: _celu_below_zero_slope_in_alpha(*given))
+def _celu_below_zero(x: Array, alpha: Array) -> Array:
+    """Computes `min(0, alpha * (exp(x / alpha) - 1))` for `x` that is not above zero."""
     ratio, low = exact_quotient(x, alpha)
-    # Where the quotient may be subnormal, and where the exponential alone may be infinite
+    # Where the ratio may be subnormal, `near` is used; where the exponential alone may be infinite, `far`.
     near, far = x * (1 + ratio / 2), special.times_exp(alpha, ratio, low)
-    is_near = jnp.abs(ratio) < 2.0 ** -(jnp.finfo(x.dtype).nmant // 2 + 1)  # what `near` leaves out is rounded away
+    is_near = jnp.abs(ratio) < 2.0 ** -(jnp.finfo(x.dtype).nmant // 2 + 1)  # rounding drops the terms that `near` omits
     curve = jnp.where(is_near, near, alpha * special.expm1(ratio, low))
     curve = minimum(jnp.where(ratio > 60, far, curve), jnp.zeros_like(x))
     return jnp.where(alpha == 0, jnp.zeros_like(x), curve)
 
 
-def _lower_celu_slope(x: Array, alpha: Array) -> Array:
+def _celu_below_zero_slope(x: Array, alpha: Array) -> Array:
     return jnp.where(alpha == 0, jnp.zeros_like(x), special.exp(*exact_quotient(x, alpha)))
 
 
-def _lower_celu_slope_in_alpha(x: Array, alpha: Array) -> Array:
-    """`(1 - ratio) * exp(ratio) - 1`."""
+def _celu_below_zero_slope_in_alpha(x: Array, alpha: Array) -> Array:
+    """The derivative with respect to `alpha`: `(1 - ratio) * exp(ratio) - 1`, where `ratio` is `x / alpha`."""
     ratio, zero = jnp.maximum(quotient(x, alpha), -200), jnp.zeros_like(x)
     is_large = ratio > 1
     near = jnp.where(is_large, zero, ratio)
@@ -302,7 +318,7 @@ class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", f
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, gamma=calls.FLOAT_NUMBER)
 def activation_scaled_elu(input: ArrayLike, alpha: ArrayLike = 1.6732, gamma: ArrayLike = 1.0507) -> Array:
-    """`gamma` times the element above zero, `gamma * (alpha * exp(input) - alpha)` from zero on down.
+    """Computes the scaled ELU (SELU): `gamma * input` above zero, `gamma * (alpha * exp(input) - alpha)` elsewhere.
 
     >>> activation_scaled_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5, 3.0).tolist()
     [-1.5, 0.0, 6.0]
@@ -331,7 +347,7 @@ class ActivationScaledEluDesc(
 
 @calls.operator_function(steepness=calls.FLOAT_NUMBER)
 def activation_softplus(input: ArrayLike, steepness: ArrayLike = 1.0) -> Array:
-    """`ln(1 + exp(steepness * input)) / steepness`, however large the exponential is.
+    """Computes the softplus, `ln(1 + exp(steepness * input)) / steepness`, also where the exponential overflows.
 
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
     [0.0, 1000.0]
@@ -352,7 +368,11 @@ def _softplus(x: Array, steepness: Array) -> Array:
 
 
 def _softplus_slope_in_steepness(x: Array, steepness: Array) -> Array:
-    """Minus `distance * sigmoid(-distance) + softplus(-distance)` over the square of the steepness."""
+    """The derivative with respect to the steepness.
+
+    The derivative is `-(distance * sigmoid(-distance) + softplus(-distance)) / steepness**2`, where `distance` is
+    `abs(x * steepness)`.
+    """
     distance, zero = jnp.minimum(jnp.abs(product(x, steepness)), 300), zeros_of(x)
     near = distance * special.sigmoid(-distance) + special.softplus(-distance, zero)
     near = quotient(quotient(near, steepness), steepness)
@@ -372,7 +392,7 @@ class ActivationSoftplusDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTP
 
         - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Steepness is at least 1 below DML_FEATURE_LEVEL_6_4.
+        - Below DML_FEATURE_LEVEL_6_4, Steepness is at least 1.
         """
         yield from super().page_rules(feature_level)
 
@@ -383,7 +403,7 @@ class ActivationSoftplusDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTP
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
 def activation_parametric_softplus(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Array:
-    """`alpha * ln(1 + exp(beta * input))`, however large the exponential is.
+    """Computes the parametric softplus, `alpha * ln(1 + exp(beta * input))`, also where the exponential overflows.
 
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
     [0.0, 6000.0]
@@ -417,7 +437,7 @@ class ActivationParametricSoftplusDesc(
 
 @calls.operator_function
 def activation_sigmoid(input: ArrayLike) -> Array:
-    """`1 / (1 + exp(-input))`.
+    """Computes the logistic sigmoid, `1 / (1 + exp(-input))`.
 
     >>> activation_sigmoid(jnp.array([-jnp.inf, 0.0, 100.0])).tolist()
     [0.0, 0.5, 1.0]
@@ -433,7 +453,9 @@ class ActivationSigmoidDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SIGMOI
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
 def activation_hard_sigmoid(input: ArrayLike, alpha: ArrayLike = 0.2, beta: ArrayLike = 0.5) -> Array:
-    """`alpha * input + beta`, but at least 0 and at most 1; there the gradient is 0.
+    """Computes the hard sigmoid: `alpha * input + beta`, clipped to [0, 1].
+
+    The gradient is 0 where the result is 0 or 1.
 
     >>> activation_hard_sigmoid(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [0.0, 0.75, 1.0]
@@ -457,7 +479,9 @@ class ActivationHardSigmoidDesc(
 
 @calls.operator_function
 def activation_tanh(input: ArrayLike) -> Array:
-    """The hyperbolic tangent, to the infinities that the page's fraction has no value for.
+    """Computes the hyperbolic tangent.
+
+    -infinity gives -1 and infinity gives 1, where the fraction on the page has no value.
 
     >>> activation_tanh(jnp.array([-jnp.inf, -0.0, 100.0])).tolist()
     [-1.0, -0.0, 1.0]
@@ -473,7 +497,7 @@ class ActivationTanhDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_TANH", fu
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
 def activation_scaled_tanh(input: ArrayLike, alpha: ArrayLike = 1.0, beta: ArrayLike = 0.5) -> Array:
-    """`alpha * tanh(beta * input)`.
+    """Computes the scaled hyperbolic tangent, `alpha * tanh(beta * input)`.
 
     >>> activation_scaled_tanh(jnp.array([-jnp.inf, 0.0, 100.0]), 3.0).tolist()
     [-3.0, 0.0, 3.0]
@@ -488,7 +512,7 @@ def activation_scaled_tanh(input: ArrayLike, alpha: ArrayLike = 1.0, beta: Array
 )
 def _scaled_tanh(x: Array, alpha: Array, beta: Array) -> Array:
     steep, low = exact_product(x, beta)
-    # A product of all three where that of two may be subnormal
+    # Near zero, where the product of two factors may be subnormal, the three are multiplied together.
     line, curve = triple_product(alpha, beta, x), alpha * special.tanh(steep, low)
     return jnp.where(jnp.abs(steep) < 2**-64, line, curve)
 
@@ -503,7 +527,9 @@ class ActivationScaledTanhDesc(
 
 @calls.operator_function
 def activation_softsign(input: ArrayLike) -> Array:
-    """`input / (1 + |input|)`; NaN of an infinity, as the page has it.
+    """Computes the softsign, `input / (1 + |input|)`.
+
+    An infinity gives NaN, as the formula on the page does.
 
     >>> activation_softsign(jnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
@@ -517,12 +543,15 @@ class ActivationSoftsignDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTS
     support = dml.ACTIVATION_SINCE_1_0
 
 
-# What is multiplied by a sigmoid, and lines
+# GELU, swish, identity and linear function
 
 
 @calls.operator_function
 def activation_gelu(input: ArrayLike) -> Array:
-    """`0.5 * input * (1 + erf(input / sqrt(2)))`, whatever of it cancels; NaN of -infinity, as the page has it.
+    """Computes the Gaussian error linear unit (GELU), `0.5 * input * (1 + erf(input / sqrt(2)))`.
+
+    The result is accurate also where the sum in this formula cancels. -infinity gives NaN, as the formula on the page
+    does.
 
     >>> activation_gelu(jnp.array([-100.0, 0.0, 20.0])).tolist()
     [-0.0, 0.0, 20.0]
@@ -538,7 +567,9 @@ class ActivationGeluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_GELU", fu
 
 @calls.operator_function(sigmoid_input_scale=calls.FLOAT_NUMBER)
 def activation_swish(input: ArrayLike, sigmoid_input_scale: ArrayLike = 1.0) -> Array:
-    """`input * sigmoid(sigmoid_input_scale * input)`; NaN of an infinity times 0, as the page has it.
+    """Computes the swish, `input * sigmoid(sigmoid_input_scale * input)`.
+
+    An infinity times 0 in this formula gives NaN, as on the page.
 
     >>> activation_swish(jnp.array([-2000.0, 0.0, 200.0])).tolist()
     [-0.0, 0.0, 200.0]
@@ -553,7 +584,7 @@ def _swish(x: Array, scale: Array) -> Array:
 
 def _swish_slope(x: Array, scale: Array) -> Array:
     steep, low = exact_product(x, scale)
-    # Beyond, the sigmoid is 0 or 1; the product with the other one is 0 there.
+    # Beyond 200 in magnitude, one of sigmoid(steep) and sigmoid(-steep) is 0 and the other 1, and their product is 0.
     distance = jnp.clip(steep, -200, 200)
     return special.times_sigmoid(1 + distance * special.sigmoid(-distance), steep, low)
 
@@ -561,8 +592,8 @@ def _swish_slope(x: Array, scale: Array) -> Array:
 def _swish_slope_in_scale(x: Array, scale: Array) -> Array:
     steep, low = exact_product(x, scale)
     low = jnp.where(steep < 0, low, -low)
-    other = special.sigmoid(jnp.abs(steep), -low)
-    return special.sigmoid_product(x * other, x, -jnp.abs(steep), low)
+    larger = special.sigmoid(jnp.abs(steep), -low)
+    return special.sigmoid_product(x * larger, x, -jnp.abs(steep), low)
 
 
 class ActivationSwishDesc(dml.Unary, type="DML_OPERATOR_ACTIVATION_SWISH", function=activation_swish):
@@ -574,7 +605,9 @@ class ActivationSwishDesc(dml.Unary, type="DML_OPERATOR_ACTIVATION_SWISH", funct
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
 def activation_hard_swish(input: ArrayLike, alpha: ArrayLike = 1 / 6, beta: ArrayLike = 0.5) -> Array:
-    """`input` times its hard sigmoid; NaN of an infinity times 0, as the page has it.
+    """Computes the hard swish: `input` times its hard sigmoid, which is `alpha * input + beta` clipped to [0, 1].
+
+    An infinity times 0 in this product gives NaN, as on the page.
 
     >>> activation_hard_swish(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [-0.0, 0.75, 9.0]
@@ -592,7 +625,7 @@ class ActivationHardSwishDesc(dml.Unary, type="DML_OPERATOR_ACTIVATION_HARD_SWIS
 
 @calls.operator_function
 def activation_identity(input: ArrayLike) -> Array:
-    """Copies each element, with every bit.
+    """Returns each element unchanged, with every bit.
 
     >>> activation_identity(jnp.array([-0.0, 2.5])).tolist()
     [-0.0, 2.5]
@@ -608,9 +641,10 @@ class ActivationIdentityDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_IDENT
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
 def activation_linear(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Array:
-    """`alpha * input + beta`, rounded as if once.
+    """Computes the linear function `alpha * input + beta` with a single rounding.
 
-    At an infinite `input` the gradient with respect to `alpha` is 0, and at an infinite `alpha` that of `input`.
+    At an infinite `input`, the gradient with respect to `alpha` is 0. At an infinite `alpha`, the gradient with respect
+    to `input` is 0.
 
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
     [3.5, -5.5]
@@ -624,18 +658,18 @@ class ActivationLinearDesc(AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_LI
     support = dml.ACTIVATION_SINCE_1_0
 
 
-# Rows: the softmax and the hardmax, of the last axis or of several
+# Softmax, log-softmax and hardmax, along the last axis or along several axes
 
 
 class RowActivation(dml.Unary):
-    """An activation of each row of a matrix."""
+    """An activation of each row of a matrix, which the last two dimensions hold."""
 
     support = dml.ACTIVATION_SINCE_1_0
 
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
-        - InputTensor.Sizes are 1 before the last two.
+        - InputTensor.Sizes are 1 in all dimensions before the last two.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         """
         if self.input.effective_rank > 2:
@@ -644,7 +678,7 @@ class RowActivation(dml.Unary):
 
 
 class AxesActivation(dml.Unary):
-    """An activation of what lies along several axes, taken together."""
+    """An activation along one or more axes, whose elements together form one row."""
 
     axes: dml.UintAxes
     support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
@@ -661,9 +695,9 @@ class AxesActivation(dml.Unary):
 
 @calls.operator_function
 def activation_softmax(input: ArrayLike) -> Array:
-    """The exponentials of each row along the last axis, divided by their sum; no exponential is too large.
+    """Computes the softmax of each row along the last axis: its exponentials, divided by their sum.
 
-    A row with NaN or infinity, or of -infinity alone, is NaN.
+    No exponential overflows. A row that contains NaN or +infinity, or only -infinity, gives only NaN.
 
     >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
@@ -677,7 +711,9 @@ class ActivationSoftmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX
 
 @calls.operator_function(axes=calls.AXES)
 def activation_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
-    """As `activation_softmax`, of what lies along `axes` taken together.
+    """Computes the softmax along `axes`, whose elements together form one row.
+
+    Large elements, infinities and NaN are treated as in `activation_softmax`.
 
     >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
@@ -691,7 +727,9 @@ class ActivationSoftmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_SOFTM
 
 @calls.operator_function
 def activation_log_softmax(input: ArrayLike) -> Array:
-    """The logarithm of `activation_softmax`, for as long as that of the row's sum can be told.
+    """Computes the logarithm of the softmax of each row along the last axis.
+
+    The logarithm is accurate also where the softmax itself rounds to 0 or 1, until the logarithm underflows.
 
     >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
     [[0.0, -1000.0], [-inf, 0.0]]
@@ -707,7 +745,9 @@ class ActivationLogSoftmaxDesc(
 
 @calls.operator_function(axes=calls.AXES)
 def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
-    """As `activation_log_softmax`, of what lies along `axes` taken together.
+    """Computes the logarithm of the softmax along `axes`, whose elements together form one row.
+
+    Large elements, infinities and NaN are treated as in `activation_log_softmax`.
 
     >>> activation_log_softmax1(jnp.array([[1000.0], [0.0]]), axes=0).tolist()
     [[0.0], [-1000.0]]
@@ -722,20 +762,23 @@ class ActivationLogSoftmax1Desc(
 
 
 def _softmax(input: Array, *, axes: calls.Axes) -> Array:
-    return _of_rows(_softmax_value, lambda tangent, softmax, mean: softmax * (tangent - mean), input, axes)
+    return _apply_to_rows(_softmax_value, lambda tangent, softmax, mean: softmax * (tangent - mean), input, axes)
 
 
 def _log_softmax(input: Array, *, axes: calls.Axes) -> Array:
-    return _of_rows(_log_softmax_value, lambda tangent, softmax, mean: tangent - mean, input, axes)
+    return _apply_to_rows(_log_softmax_value, lambda tangent, softmax, mean: tangent - mean, input, axes)
 
 
-def _of_rows(
+def _apply_to_rows(
     value: Callable[..., Array],
     slope: Callable[[Array, Array, Array], Array],
     input: Array,
     axes: calls.Axes,
 ) -> Array:
-    """`value` of the rows along `axes`; its `slope` takes the tangents, the softmax, and their weighted mean."""
+    """Applies `value` to the rows along `axes`, with `slope` as its derivative.
+
+    `slope` takes the tangents, the softmax, and the mean of the tangents weighted by the softmax.
+    """
     calls.require_rank("input", input, 1)
     along = calls.normal_axes("axes", axes, input.ndim)
 
@@ -743,38 +786,42 @@ def _of_rows(
         softmax = _softmax(x, axes=along)
         return slope(tangent, softmax, jnp.sum(softmax * tangent, axis=along, keepdims=True))
 
-    of_rows: Array = with_slopes(slope_of_rows)(partial(value, axes=along))(input)
-    return of_rows
+    result: Array = with_slopes(slope_of_rows)(partial(value, axes=along))(input)
+    return result
 
 
 def _softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
-    powers = special.exp(*_below_largest(x, axes))
+    powers = special.exp(*_subtract_largest(x, axes))
     return quotient(powers, sum_along(powers, axes))
 
 
 def _log_softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
-    distance, low = _below_largest(x, axes)
-    # Of the row's sum all but one of the largest, whose 1 would round the others away. They may be subnormal.
+    distance, low = _subtract_largest(x, axes)
+    # The row's sum is 1, from one of its largest elements, plus the exponentials of the others. Rounding would lose
+    # these beside the 1, so that they are summed without it. They are scaled because they may be subnormal.
     is_largest, scale = distance == 0, jnp.full_like(x, 2.0**64)
     powers = jnp.where(is_largest, jnp.zeros_like(x), special.times_exp(scale, distance, low))
-    # In memory, or XLA on CPU computes them one by one inside the loop that adds them, which takes four times as long.
+    # The powers are materialised: XLA on CPU would otherwise compute them one by one inside the loop that adds them,
+    # which takes four times as long.
     others = sum_along(in_memory(powers), axes) * np.array(2.0**-64, x.dtype)
     repeated = sum_along(is_largest.astype(x.dtype), axes) - 1
     return distance - (lax.log1p(others + repeated) - low)
 
 
-def _below_largest(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """How far each element is below the largest along the axes, in two parts."""
-    # The loop that finds the largest and the one that subtracts it must see the same numbers.
+def _subtract_largest(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Subtracts the largest element along the axes from each element; returns the difference and its rounding error."""
+    # XLA on CPU computes `x` again in each loop, and may round it differently. The loop that finds the largest element
+    # and the loop that subtracts it must read the same numbers.
     x = in_memory(x)
     return exact_sum(x, -jnp.max(x, axis=axes, keepdims=True, initial=-np.inf))
 
 
 @calls.operator_function
 def activation_hardmax(input: ArrayLike) -> Array:
-    """Writes 1 at the first largest element of each row along the last axis, 0 elsewhere.
+    """Writes 1 at the first largest element of each row along the last axis, and 0 elsewhere.
 
-    The first NaN of a row is its largest element; -0 equals +0; subnormals are told apart. The gradient is zero.
+    In a row with NaN, the first NaN is the largest element. -0 equals +0, and different subnormals are not equal. The
+    gradient is zero.
 
     >>> activation_hardmax(jnp.array([[1.0, 5.0, 5.0], [-0.0, 0.0, -1.0]])).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
@@ -784,9 +831,10 @@ def activation_hardmax(input: ArrayLike) -> Array:
 
 @calls.operator_function(axes=calls.AXES)
 def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
-    """Writes 1 at the first largest element along `axes` taken together, 0 elsewhere; otherwise `activation_hardmax`.
+    """Writes 1 at the first largest element along `axes`, whose elements together form one row, and 0 elsewhere.
 
-    First is what comes first in the order of the elements, however `axes` are listed.
+    The first element is the first in row-major order, in whatever order `axes` are listed. NaN, zeros and subnormals
+    are compared as in `activation_hardmax`, and the gradient is zero.
 
     >>> activation_hardmax1(jnp.array([[3.0, 7.0], [7.0, 1.0]]), axes=(0, 1)).tolist()
     [[0.0, 1.0], [0.0, 0.0]]
@@ -800,8 +848,8 @@ def _hardmax(input: ArrayLike, *, axes: calls.Axes) -> Array:
     axes = calls.normal_axes("axes", axes, input.ndim)
     if input.size == 0:
         return jnp.zeros(input.shape, input.dtype)
-    hot = extreme_position(input, axes, largest=True)
-    return (positions_along(input, axes) == hot).astype(input.dtype)
+    hot_position = extreme_position(input, axes, largest=True)
+    return (positions_along(input, axes) == hot_position).astype(input.dtype)
 
 
 class ActivationHardmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_HARDMAX", function=activation_hardmax):

@@ -1,7 +1,7 @@
-"""Arithmetic of two tensors: ELEMENT_WISE_ADD to ELEMENT_WISE_ATAN_YX, and of one with a constant.
+"""Arithmetic on two tensors, ELEMENT_WISE_ADD to ELEMENT_WISE_ATAN_YX, and powers, also those with a constant exponent.
 
-Where the result of integers does not fit, it wraps around. Operands broadcast as NumPy's do, in the functions; a desc's
-tensors are of one size, and repeat elements by strides of 0. The floats of 16 bits are computed in float32.
+An integer result that does not fit its type wraps around. The functions broadcast their operands as NumPy does. The
+tensors of a descriptor have the same sizes, and broadcast by strides of 0. 16-bit floats are computed in float32.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,10 +30,10 @@ from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_add(a: ArrayLike, b: ArrayLike) -> Array:
-    """The sum.
+    """Adds two arrays element by element.
 
-    A Python number takes the type of the other operand. One that the caller's jit traces is converted as `jnp.add`
-    converts it, an integer modulo the type.
+    A Python number takes the type of the other operand. A Python number that the caller's `jax.jit` traces is converted
+    as `jnp.add` converts it: an integer that does not fit wraps around.
 
     >>> element_wise_add(jnp.array([100, 1], "int8"), 100).tolist()
     [-56, 101]
@@ -54,8 +54,8 @@ class ElementWiseAddDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD", funct
     )
 
 
-def _fusable(where: Where, value: Any) -> dml.Activation:
-    """`value`, if it is a descriptor of an activation without tensors."""
+def _require_fusable(where: Where, value: Any) -> dml.Activation:
+    """Returns `value` if it is the descriptor of an activation without tensors, and refuses it otherwise."""
     if not isinstance(value, dml.Operator):
         raise InvalidType(Problem(where, "must be a descriptor", show(value)))
     if not isinstance(value, dml.Activation) or value.tensors():
@@ -65,9 +65,11 @@ def _fusable(where: Where, value: Any) -> dml.Activation:
     return value
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, fused_activation=_fusable)
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, fused_activation=_require_fusable)
 def element_wise_add1(a: ArrayLike, b: ArrayLike, *, fused_activation: dml.Operator | None = None) -> Array:
-    """The sum, and then an activation: a descriptor without tensors.
+    """Adds two arrays element by element, and applies an activation to the sum.
+
+    The activation is a descriptor without tensors.
 
     >>> element_wise_add1(jnp.array([1.0, 2.0]), -1.5, fused_activation=ActivationReluDesc()).tolist()
     [0.0, 0.5]
@@ -89,7 +91,7 @@ class ElementWiseAdd1Desc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD1", fun
         """The rules of the page.
 
         - ATensor, BTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - FusedActivation is an activation that can be fused, at a level that has it, and has no tensors.
+        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
         """
         yield from super().page_rules(feature_level)
         yield from dml.fused_activation_rules(self.fused_activation, feature_level)
@@ -97,7 +99,7 @@ class ElementWiseAdd1Desc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD1", fun
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_subtract(a: ArrayLike, b: ArrayLike) -> Array:
-    """The difference.
+    """Subtracts `b` from `a` element by element.
 
     >>> element_wise_subtract(jnp.array([1, 5], "uint8"), 2).tolist()
     [255, 3]
@@ -120,7 +122,7 @@ class ElementWiseSubtractDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_SUBTRA
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_multiply(a: ArrayLike, b: ArrayLike) -> Array:
-    """The product.
+    """Multiplies two arrays element by element.
 
     >>> element_wise_multiply(jnp.array([2.5, -3.0]), jnp.array([2.0, -0.0])).tolist()
     [5.0, 0.0]
@@ -137,9 +139,10 @@ class ElementWiseMultiplyDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MULTIP
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_divide(a: ArrayLike, b: ArrayLike) -> Array:
-    """The quotient; that of integers without its fraction.
+    """Divides `a` by `b` element by element; the quotient of integers is truncated toward zero.
 
-    An integer over 0 is -1, all bits set; the smallest over -1 is itself.
+    An integer divided by 0 gives a result with all bits set, which is -1 in a signed type. The smallest integer of a
+    signed type, divided by -1, gives itself.
 
     >>> element_wise_divide(jnp.array([-7, 7, 1]), jnp.array([2, -2, 0])).tolist()
     [-3, -3, -1]
@@ -165,9 +168,9 @@ class ElementWiseDivideDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_DIVIDE",
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_modulus_truncate(a: ArrayLike, b: ArrayLike) -> Array:
-    """What is left of `a` by a whole number of `b`, with the sign of `a`, exactly: the modulus of C.
+    """Computes the exact remainder of truncated division, which has the sign of `a`, like C's `fmod`.
 
-    An integer by 0 is left as it is, a float is NaN.
+    The remainder of an integer divided by 0 is that integer. The remainder of a float divided by 0 is NaN.
 
     >>> element_wise_modulus_truncate(jnp.array([-7.5, 7.5, 7.5]), jnp.array([2.0, -2.0, 0.0])).tolist()
     [-1.5, 1.5, nan]
@@ -190,9 +193,9 @@ class ElementWiseModulusTruncateDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_modulus_floor(a: ArrayLike, b: ArrayLike) -> Array:
-    """What is left of `a` by a whole number of `b`, with the sign of `b`: the modulus of Python.
+    """Computes the remainder of floored division, which has the sign of `b`, like Python's `%`.
 
-    An integer by 0 is left as it is, a float is NaN.
+    The remainder of an integer divided by 0 is that integer. The remainder of a float divided by 0 is NaN.
 
     >>> element_wise_modulus_floor(jnp.array([-7.5, 7.5, 6.0]), jnp.array([2.0, -2.0, -2.0])).tolist()
     [0.5, -0.5, -0.0]
@@ -227,13 +230,13 @@ def _floor_modulus(a: Array, b: Array) -> Array:
 
 
 def _remainder_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """Both remainders are `a` less a whole number of `b`, which does not change with either."""
+    """The derivative of `a - count * b`, where `count` is the integer quotient, whose derivative is zero."""
     (a, b), (a_tangent, b_tangent) = primals, tangents
     remainder = function(a, b)
     tangent = jnp.zeros_like(remainder)
     if type(a_tangent) is not SymbolicZero:
         tangent += a_tangent
-    if type(b_tangent) is not SymbolicZero:  # the number of times may be infinite
+    if type(b_tangent) is not SymbolicZero:  # the count may be infinite, and infinity times a zero tangent is NaN
         tangent -= jnp.round(quotient(a - remainder, b)) * b_tangent
     return remainder, tangent
 
@@ -242,12 +245,14 @@ _remainder.defjvp(partial(_remainder_jvp, _remainder), symbolic_zeros=True)
 _floor_remainder.defjvp(partial(_remainder_jvp, _floor_remainder), symbolic_zeros=True)
 
 
-# Means, squares, extremes, angles
+# Mean, square of the difference, maximum, minimum and angle
 
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_mean(a: ArrayLike, b: ArrayLike) -> Array:
-    """Half of the sum, however large that is; the mean of integers drops its half, toward zero.
+    """Computes the mean of two arrays element by element, also where the sum would overflow.
+
+    The mean of integers is rounded toward zero.
 
     >>> element_wise_mean(jnp.array([2.0**127, 1.0]), jnp.array([2.0**127, 2.0])).tolist()
     [1.7014118346046923e+38, 1.5]
@@ -281,7 +286,7 @@ class ElementWiseMeanDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MEAN", fun
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_difference_square(a: ArrayLike, b: ArrayLike) -> Array:
-    """The square of the difference.
+    """Computes the square of the difference of two arrays, element by element.
 
     >>> element_wise_difference_square(jnp.array([1, 5], "uint32"), jnp.array([4, 3], "uint32")).tolist()
     [9, 4]
@@ -302,7 +307,9 @@ class ElementWiseDifferenceSquareDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_max(a: ArrayLike, b: ArrayLike) -> Array:
-    """The larger of both, with every bit: NaN if either is, +0 rather than -0; the gradient of equal ones goes to `a`.
+    """Computes the maximum of two arrays element by element, and keeps every bit of the larger element.
+
+    The result is NaN if either element is NaN, and +0 is larger than -0. The gradient of equal elements goes to `a`.
 
     >>> element_wise_max(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])).tolist()
     [2.0, 0.0, nan]
@@ -324,7 +331,9 @@ class ElementWiseMaxDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MAX", funct
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_min(a: ArrayLike, b: ArrayLike) -> Array:
-    """The smaller of both, with every bit: NaN if either is, -0 rather than +0; the gradient of equal ones goes to `a`.
+    """Computes the minimum of two arrays element by element, and keeps every bit of the smaller element.
+
+    The result is NaN if either element is NaN, and -0 is smaller than +0. The gradient of equal elements goes to `a`.
 
     >>> element_wise_min(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])).tolist()
     [1.0, -0.0, nan]
@@ -341,7 +350,9 @@ class ElementWiseMinDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MIN", funct
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_atan_yx(a: ArrayLike, b: ArrayLike) -> Array:
-    """The angle in [-pi, pi] of the point with height `a` and width `b`; the origin has that of C, the page none.
+    """Computes `atan2(a, b)`, the angle in [-pi, pi] of the point with y-coordinate `a` and x-coordinate `b`.
+
+    At the origin, where the page defines no angle, the result is that of C's `atan2`.
 
     >>> element_wise_atan_yx(jnp.array([0.0, -0.0]), jnp.array([2.0, 0.0])).tolist()
     [0.0, -0.0]
@@ -360,11 +371,14 @@ class ElementWiseAtanYxDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ATAN_YX"
 
 @calls.operator_function(scale_bias=calls.SCALE_BIAS)
 def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """`input`, after the ScaleBias, to the power of `exponent`, which may be of another type.
+    """Raises `input`, after the ScaleBias, to the power of `exponent`, which may be of another type.
 
-    A negative float has whole powers alone, and NaN otherwise. Integers to integers are exact, and wrap around; of a
-    negative power only what is left without a fraction: 0, but of 1 and -1, and -1 (as 1 / 0 is) of 0. An integer to
-    a float that is not whole, or beyond 2^24, is computed in float32, loses its fraction, and saturates.
+    A negative float with an exponent that is not an integer gives NaN.
+
+    Integers with integer exponents give exact powers, which wrap around. A negative exponent truncates the power to an
+    integer: 1 and -1 give 1 or -1, 0 gives -1, as the integer quotient `1 / 0` does, and all other integers give 0. If
+    an integer has a float exponent with a fraction, or one beyond 2^24 in magnitude, the power is computed in float32
+    (in float64 for a float64 exponent), truncated to an integer, and saturates.
 
     >>> element_wise_pow(jnp.array([-2.0, -2.0, 0.0]), jnp.array([3.0, 0.5, 0.0])).tolist()
     [-8.0, nan, 1.0]
@@ -381,9 +395,9 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
     if dtype in INTEGERS and exponent.dtype in INTEGERS:
         return _integer_power(base, exponent)
     if dtype in INTEGERS:
-        return _truncated_power(base, exponent)
+        return _integer_to_float_power(base, exponent)
     if exponent.dtype in INTEGERS:
-        return _whole_power(base, exponent.astype(_at_least_32_bits(exponent.dtype))).astype(dtype)
+        return _float_to_integer_power(base, exponent.astype(_at_least_32_bits(exponent.dtype))).astype(dtype)
     wide = np.promote_types(base.dtype, widened(exponent.dtype))
     return _power(base.astype(wide), exponent.astype(wide)).astype(dtype)
 
@@ -404,8 +418,9 @@ class ElementWisePowDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", fun
         """The rules of the page.
 
         - InputTensor, ExponentTensor and OutputTensor have the same DimensionCount and Sizes.
-        - InputTensor and OutputTensor have the same DataType; below DML_FEATURE_LEVEL_3_0, ExponentTensor, too.
-        - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
+        - InputTensor and OutputTensor have the same DataType. Below DML_FEATURE_LEVEL_3_0, ExponentTensor has the same
+          DataType, too.
+        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
         """
         yield from dml.same_type(self, "input", "output")
         if feature_level < FeatureLevel.FL_3_0:
@@ -417,7 +432,9 @@ class ElementWisePowDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", fun
 
 @calls.operator_function(exponent=calls.FLOAT_NUMBER, scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_constant_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """`input`, after the ScaleBias, to the power of one number; a negative one, -infinity too, has whole powers alone.
+    """Raises `input`, after the ScaleBias, to the power of one number.
+
+    A negative element, -infinity included, gives NaN if the exponent is not an integer.
 
     >>> element_wise_constant_pow(jnp.array([-2.0, 0.0]), 3.0).tolist()
     [-8.0, 0.0]
@@ -439,15 +456,22 @@ class ElementWiseConstantPowDesc(
 
 @jax.custom_jvp
 def _power(base: Array, exponent: Array) -> Array:
-    """The power of floats; the page's NaN is also that of -infinity, which C has to a fraction."""
+    """Raises floats to floats.
+
+    A negative base gives NaN if the exponent has a fraction, as on the page. That includes -infinity, for which C's
+    `pow` returns a number.
+    """
     is_whole = jnp.trunc(exponent) == exponent
     power = _with_sign(_positive_power(base, exponent), base, is_whole & (jnp.trunc(exponent / 2) * 2 != exponent))
     return jnp.where((base < 0) & ~is_whole, jnp.full((), np.nan, base.dtype), power)
 
 
 @jax.custom_jvp
-def _whole_power(base: Array, exponent: Array) -> Array:
-    """The power of floats to integers of 32 bits or more, in two parts that a float can hold."""
+def _float_to_integer_power(base: Array, exponent: Array) -> Array:
+    """Raises floats to integers of at least 32 bits.
+
+    The exponent is split into two summands that a float can hold, and the powers of both are multiplied.
+    """
     is_odd = (exponent & 1) == 1
     low = lax.rem(exponent, jnp.full((), 256, exponent.dtype))
     high_power, low_power = (_positive_power(base, part.astype(base.dtype)) for part in (exponent - low, low))
@@ -455,17 +479,20 @@ def _whole_power(base: Array, exponent: Array) -> Array:
 
 
 def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """No product with what is infinite or NaN for a tangent that is zero, nor for an exponent that is."""
+    """The derivative of a power.
+
+    A tangent or an exponent of zero contributes zero: it is not multiplied by a factor that may be infinite or NaN.
+    """
     (base, exponent), (base_tangent, exponent_tangent) = primals, tangents
     power = function(base, exponent)
     tangent = jnp.zeros_like(power)
     if type(base_tangent) is not SymbolicZero:
         is_constant = exponent == 0
-        less = jnp.where(is_constant, jnp.ones_like(exponent), _one_less(exponent))
-        slope = exponent.astype(base.dtype) * function(base, less)
+        one_less = jnp.where(is_constant, jnp.ones_like(exponent), _decrement(exponent))
+        slope = exponent.astype(base.dtype) * function(base, one_less)
         tangent += jnp.where(is_constant, jnp.zeros_like(slope), slope) * base_tangent
     if type(exponent_tangent) is not SymbolicZero:
-        # 0 ** 0 is 1 among zeros: it has no slope, as in JAX and PyTorch.
+        # `0 ** x` jumps at x = 0, where its value is 1: its slope there is taken as 0, as in JAX and PyTorch.
         is_flat = (power == 0) | ((base == 0) & (exponent == 0))
         tangent += power * jnp.log(jnp.where(is_flat, jnp.ones_like(base), base)) * exponent_tangent
     return power, tangent
@@ -475,21 +502,24 @@ def _at_least_32_bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
 
 
-def _one_less(exponent: Array) -> Array:
+def _decrement(exponent: Array) -> Array:
+    """The exponent minus 1, or a substitute with the same powers where the difference does not fit the type."""
     if exponent.dtype in FLOATS:
         return exponent - 1
-    # Below the smallest comes an odd one, whose powers are -1, 0, 1 and infinities, as are those of the next odd one.
+    # The smallest integer minus 1 is odd, and so large that its powers are -1, 0, 1 or infinite. The next odd exponent,
+    # which is the smallest plus 1, has the same powers.
     smallest = np.iinfo(exponent.dtype).min
     return jnp.where(exponent == smallest, jnp.full_like(exponent, smallest + 1), exponent - 1)
 
 
 _power.defjvp(partial(_power_jvp, _power), symbolic_zeros=True)
-_whole_power.defjvp(partial(_power_jvp, _whole_power), symbolic_zeros=True)
+_float_to_integer_power.defjvp(partial(_power_jvp, _float_to_integer_power), symbolic_zeros=True)
 
 
 def _positive_power(base: Array, exponent: Array) -> Array:
+    """Raises the absolute value of `base` to `exponent`."""
     magnitude = jnp.where(jnp.signbit(base), -base, base)
-    # XLA on CPU takes a subnormal for another number than it is, and than zero.
+    # XLA on CPU returns wrong powers of subnormals, neither those of the number nor those of zero: take zero instead.
     is_zero = magnitude < jnp.finfo(base.dtype).tiny
     return lax.pow(jnp.where(is_zero, magnitude * 0, magnitude), jnp.broadcast_to(exponent, base.shape))
 
@@ -499,21 +529,25 @@ def _with_sign(power: Array, base: Array, is_odd: Array) -> Array:
 
 
 def _integer_power(base: Array, exponent: Array) -> Array:
-    """By squaring, for each bit of the exponent."""
+    """Raises integers to integers by repeated squaring, one step for each bit of the exponent."""
     is_negative = exponent < 0
     unsigned = np.dtype(f"uint{exponent.dtype.itemsize * 8}")
-    left = jnp.where(is_negative, -exponent, exponent).astype(unsigned)
+    remaining = jnp.where(is_negative, -exponent, exponent).astype(unsigned)
     power, square = jnp.ones_like(base), base
     for _ in range(unsigned.itemsize * 8):
-        power = jnp.where((left & 1) == 1, power * square, power)
+        power = jnp.where((remaining & 1) == 1, power * square, power)
         square = square * square
-        left = left >> 1
+        remaining = remaining >> 1
     is_unit = (base == 1) | ((base < 0) & (base + 1 == 0))
     reciprocal = jnp.where(is_unit, power, jnp.where(base == 0, ~jnp.zeros_like(base), jnp.zeros_like(base)))
     return jnp.where(is_negative, reciprocal, power)
 
 
-def _truncated_power(base: Array, exponent: Array) -> Array:
+def _integer_to_float_power(base: Array, exponent: Array) -> Array:
+    """Raises integers to floats.
+
+    The power is exact where the exponent is an integer of at most 2^24 in magnitude, and loses its fraction elsewhere.
+    """
     exponent = exponent.astype(widened(exponent.dtype))
     is_whole = (jnp.trunc(exponent) == exponent) & (jnp.abs(exponent) <= 2**24)
     whole = jnp.where(is_whole, exponent, jnp.zeros_like(exponent)).astype(np.int32)

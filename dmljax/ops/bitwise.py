@@ -1,6 +1,7 @@
-"""Operators on the bits of elements, whatever type these are of: ELEMENT_WISE_BIT_*.
+"""Bitwise operators on integers and floats: ELEMENT_WISE_BIT_*.
 
-A float's bits are those of its encoding, and a negative integer's those of its two's complement.
+The bits of a float are those of its encoding, and the bits of a negative integer those of its two's complement. Shifts
+are logical for signed types, too.
 """
 
 from collections.abc import Callable
@@ -16,13 +17,15 @@ from dmljax.types import UINT32_OR_8, UNSIGNED_UP_TO_32_BIT, UP_TO_64_BIT, DataT
 UNSIGNED = UNSIGNED_UP_TO_32_BIT | {DataType.UINT64}
 
 
-def _bits(x: Array) -> Array:
+def _to_bits(x: Array) -> Array:
+    """The bits of `x` as unsigned integers of the same width."""
     return lax.bitcast_convert_type(x, np.dtype(f"uint{x.dtype.itemsize * 8}"))
 
 
-def _of_bits(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -> Array:
+def _apply_to_bits(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -> Array:
+    """Applies `function` to the operands' bits, as unsigned integers, and returns the result in the operands' type."""
     a, b = calls.operands(calls.number_array, a=a, b=b)
-    return lax.bitcast_convert_type(function(_bits(a), _bits(b)), a.dtype)
+    return lax.bitcast_convert_type(function(_to_bits(a), _to_bits(b)), a.dtype)
 
 
 # AND, OR, XOR and NOT
@@ -30,12 +33,12 @@ def _of_bits(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -> Arra
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_bit_and(a: ArrayLike, b: ArrayLike) -> Array:
-    """Both bits.
+    """Computes the bitwise AND of two arrays.
 
     >>> element_wise_bit_and(jnp.array([0b1100, 5]), jnp.array([0b1010, 4])).tolist()
     [8, 4]
     """
-    return _of_bits(lax.bitwise_and, a, b)
+    return _apply_to_bits(lax.bitwise_and, a, b)
 
 
 class ElementWiseBitAndDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_AND", function=element_wise_bit_and):
@@ -48,12 +51,12 @@ class ElementWiseBitAndDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_AND"
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_bit_or(a: ArrayLike, b: ArrayLike) -> Array:
-    """Either bit.
+    """Computes the bitwise OR of two arrays.
 
     >>> element_wise_bit_or(jnp.array([0b1100, 5]), jnp.array([0b1010, 2])).tolist()
     [14, 7]
     """
-    return _of_bits(lax.bitwise_or, a, b)
+    return _apply_to_bits(lax.bitwise_or, a, b)
 
 
 class ElementWiseBitOrDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_OR", function=element_wise_bit_or):
@@ -64,12 +67,12 @@ class ElementWiseBitOrDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_OR", 
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_bit_xor(a: ArrayLike, b: ArrayLike) -> Array:
-    """One of both bits.
+    """Computes the bitwise XOR of two arrays.
 
     >>> element_wise_bit_xor(jnp.array([0b1100, 5]), jnp.array([0b1010, 4])).tolist()
     [6, 1]
     """
-    return _of_bits(lax.bitwise_xor, a, b)
+    return _apply_to_bits(lax.bitwise_xor, a, b)
 
 
 class ElementWiseBitXorDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_XOR", function=element_wise_bit_xor):
@@ -80,13 +83,13 @@ class ElementWiseBitXorDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_XOR"
 
 @calls.operator_function
 def element_wise_bit_not(input: ArrayLike) -> Array:
-    """Each bit the other way.
+    """Computes the bitwise NOT, which inverts every bit.
 
     >>> element_wise_bit_not(jnp.array([0, 128, 255], "uint8")).tolist()
     [255, 127, 0]
     """
     input = calls.number_array("input", input)
-    return lax.bitcast_convert_type(~_bits(input), input.dtype)
+    return lax.bitcast_convert_type(~_to_bits(input), input.dtype)
 
 
 class ElementWiseBitNotDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_BIT_NOT", function=element_wise_bit_not):
@@ -102,12 +105,12 @@ class ElementWiseBitNotDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_BIT_NOT",
 
 @calls.operator_function(dtype=calls.DTYPE)
 def element_wise_bit_count(input: ArrayLike, *, dtype: DTypeLike = jnp.uint32) -> Array:
-    """How many bits are set.
+    """Counts the bits of each element that are set (population count).
 
     >>> element_wise_bit_count(jnp.array([0, -1, 2], "int8")).tolist()
     [0, 8, 1]
     """
-    return lax.population_count(_bits(calls.number_array("input", input))).astype(dtype)
+    return lax.population_count(_to_bits(calls.number_array("input", input))).astype(dtype)
 
 
 class ElementWiseBitCountDesc(
@@ -123,12 +126,14 @@ class ElementWiseBitCountDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_bit_shift_left(a: ArrayLike, b: ArrayLike) -> Array:
-    """The bits of `a`, `b` places further up, zeros after them: 0 for as many places as there are bits, or more.
+    """Shifts the bits of `a` left by `b` places, filling with zeros.
+
+    A shift by the width of the type, or by more, gives 0.
 
     >>> element_wise_bit_shift_left(jnp.array([1, 255, 1], "uint8"), jnp.array([7, 4, 8], "uint8")).tolist()
     [128, 240, 0]
     """
-    return _of_bits(lax.shift_left, a, b)
+    return _apply_to_bits(lax.shift_left, a, b)
 
 
 class ElementWiseBitShiftLeftDesc(
@@ -145,12 +150,14 @@ class ElementWiseBitShiftLeftDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_bit_shift_right(a: ArrayLike, b: ArrayLike) -> Array:
-    """The bits of `a`, `b` places further down, zeros after them: 0 for as many places as there are bits, or more.
+    """Shifts the bits of `a` right by `b` places, filling with zeros.
+
+    A shift by the width of the type, or by more, gives 0.
 
     >>> element_wise_bit_shift_right(jnp.array([128, 255, 128], "uint8"), jnp.array([7, 4, 8], "uint8")).tolist()
     [1, 15, 0]
     """
-    return _of_bits(lax.shift_right_logical, a, b)
+    return _apply_to_bits(lax.shift_right_logical, a, b)
 
 
 class ElementWiseBitShiftRightDesc(

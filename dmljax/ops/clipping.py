@@ -1,6 +1,6 @@
-"""Operators that keep elements within bounds: ELEMENT_WISE_CLIP, CLIP1, their gradients, and ELEMENT_WISE_THRESHOLD.
+"""Operators that clip elements to bounds: ELEMENT_WISE_CLIP, CLIP1, their gradients, and ELEMENT_WISE_THRESHOLD.
 
-An element that is kept has every bit, NaN and subnormals included; a bound of floats that is NaN does not bound.
+An element that is not clipped keeps every bit, also if it is NaN or subnormal. A NaN bound sets no limit on floats.
 """
 
 from collections.abc import Iterator
@@ -27,19 +27,20 @@ def element_wise_clip(
     max: ArrayLike | None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
-    """The element, after the ScaleBias, if it is within `[min, max]`, otherwise the bound that it passes.
+    """Clips each element, after the ScaleBias, to the range `[min, max]`.
 
-    Bounds are cast to the type of `input`, which drops their fraction where that is an integer type; without one, there
-    is no limit on its side, nor with one that no element passes, -infinity or -1000 for int8. Where `min` is above
-    `max`, `min` wins. NaN stays, and as a bound it is none. At a bound the gradient is 0. An integer bound that the
-    caller's jit traces is brought into the range of the type first.
+    The bounds are cast to the type of `input`; for an integer type, the cast drops their fraction. A bound of None sets
+    no limit, nor does a bound beyond which no element can lie, such as a `min` of -infinity or -1000 for int8. Where
+    `min` is above `max`, every number becomes `min`. A NaN element stays NaN, and a NaN bound sets no limit on floats.
+    The gradient of an element that equals a bound is 0. An integer bound that the caller's `jax.jit` traces is clipped
+    to the range of the type before it is cast.
 
     >>> element_wise_clip(jnp.array([-3, 0, 3]), -1.5, 2.9).tolist()
     [-1, 0, 2]
     >>> element_wise_clip(jnp.array([-jnp.inf, jnp.nan, 3.0]), -1.0, None).tolist()
     [-1.0, nan, 3.0]
     """
-    return _clipped(input, min, max, scale_bias)
+    return _clip(input, min, max, scale_bias)
 
 
 @calls.operator_function(min=calls.LOWER_BOUND, max=calls.UPPER_BOUND, scale_bias=calls.SCALE_BIAS)
@@ -49,18 +50,20 @@ def element_wise_clip1(
     max: ArrayLike | None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
-    """As `element_wise_clip`; the descriptor has bounds of the tensors' own type, where the other's are FLOAT.
+    """Clips each element to a range, as `element_wise_clip` does.
+
+    The descriptor has bounds in the tensors' own data type, while the bounds of `ElementWiseClipDesc` are FLOAT.
 
     >>> element_wise_clip1(jnp.array([2**24 + 1, 0], "int32"), 1, 2**24 + 1).tolist()
     [16777217, 1]
     """
-    return _clipped(input, min, max, scale_bias)
+    return _clip(input, min, max, scale_bias)
 
 
-def _clipped(input: ArrayLike, min: Any, max: Any, scale_bias: ScaleBias | None) -> Array:
+def _clip(input: ArrayLike, min: Any, max: Any, scale_bias: ScaleBias | None) -> Array:
     input = calls.number_array("input", input)
-    clipped = input if scale_bias is None else scaled(input, scale_bias).astype(input.dtype)
-    return _at_least(_at_most(clipped, max), min)
+    unclipped = input if scale_bias is None else scaled(input, scale_bias).astype(input.dtype)
+    return _at_least(_at_most(unclipped, max), min)
 
 
 def _at_most(x: Array, bound: Any) -> Array:
@@ -77,8 +80,8 @@ def _at_least(x: Array, bound: Any) -> Array:
     return selected(greater_equal(bound, x), bound, x)
 
 
-# The page casts a FLOAT to the tensors' type, and is silent on one that has no place there: the functions take it as no
-# limit where it is one for no element, and refuse it otherwise.
+# The page casts a FLOAT bound to the tensors' type, and does not say what happens to a bound outside the range of that
+# type. Here, such a bound sets no limit if no element can lie beyond it, and is refused otherwise.
 
 
 def _bound_rules(desc: Any) -> Iterator[Problem]:
@@ -109,8 +112,9 @@ class ElementWiseClipDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP"
         """The rules of the page.
 
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
-        - Min and Max, where InputTensor.DataType is an integer, leave something of that type between them.
+        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
+        - Where InputTensor.DataType is an integer type, Min and Max are not NaN. Without their fractions, Min is not
+          above the range of the type, and Max is not below it.
         """
         yield from super().page_rules(feature_level)
         yield from _bound_rules(self)
@@ -128,7 +132,7 @@ class ElementWiseClip1Desc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP
         """The rules of the page.
 
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
+        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
         - MinMaxDataType is OutputTensor.DataType.
         """
         yield from super().page_rules(feature_level)
@@ -144,12 +148,12 @@ class ElementWiseClip1Desc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP
 def element_wise_clip_grad(
     input: ArrayLike, input_gradient: ArrayLike, min: ArrayLike | None, max: ArrayLike | None
 ) -> Array:
-    """The gradient where `input` is between the bounds, 0 at them and beyond: that of `element_wise_clip`.
+    """Computes the gradient of `element_wise_clip`: 0 at the bounds and beyond, `input_gradient` elsewhere.
 
     >>> element_wise_clip_grad(jnp.array([-1.0, 0.0, 1.0]), jnp.array([5.0, 6.0, 7.0]), -1.0, 2.0).tolist()
     [0.0, 6.0, 7.0]
     """
-    return _clipped_gradient(input, input_gradient, min, max)
+    return _clip_gradient(input, input_gradient, min, max)
 
 
 @calls.operator_function(
@@ -158,22 +162,24 @@ def element_wise_clip_grad(
 def element_wise_clip_grad1(
     input: ArrayLike, input_gradient: ArrayLike, min: ArrayLike | None, max: ArrayLike | None
 ) -> Array:
-    """As `element_wise_clip_grad`; the descriptor has bounds of the tensors' own type, where the other's are FLOAT.
+    """Computes the gradient of `element_wise_clip1`, as `element_wise_clip_grad` does.
+
+    The descriptor has bounds in the tensors' own data type, while the bounds of `ElementWiseClipGradDesc` are FLOAT.
 
     >>> element_wise_clip_grad1(jnp.array([1, 2, 3]), jnp.array([5, 6, 7]), 1, 3).tolist()
     [0, 6, 0]
     """
-    return _clipped_gradient(input, input_gradient, min, max)
+    return _clip_gradient(input, input_gradient, min, max)
 
 
-def _clipped_gradient(input: ArrayLike, input_gradient: ArrayLike, min: Any, max: Any) -> Array:
-    x, upper = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
+def _clip_gradient(input: ArrayLike, input_gradient: ArrayLike, min: Any, max: Any) -> Array:
+    x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
     zero = jnp.zeros((), x.dtype)
     if max is not None:
-        upper = selected(greater_equal(x, jnp.asarray(max, x.dtype)), zero, upper)
+        gradient = selected(greater_equal(x, jnp.asarray(max, x.dtype)), zero, gradient)
     if min is not None:
-        upper = selected(greater_equal(jnp.asarray(min, x.dtype), x), zero, upper)
-    return upper
+        gradient = selected(greater_equal(jnp.asarray(min, x.dtype), x), zero, gradient)
+    return gradient
 
 
 class ElementWiseClipGradDesc(
@@ -192,7 +198,8 @@ class ElementWiseClipGradDesc(
         """The rules of the page.
 
         - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
-        - Min and Max, where InputTensor.DataType is an integer, leave something of that type between them.
+        - Where InputTensor.DataType is an integer type, Min and Max are not NaN. Without their fractions, Min is not
+          above the range of the type, and Max is not below it.
         """
         yield from super().page_rules(feature_level)
         yield from _bound_rules(self)
@@ -223,12 +230,12 @@ class ElementWiseClipGrad1Desc(
 
 @calls.operator_function(min=calls.LOWER_BOUND, scale_bias=calls.SCALE_BIAS)
 def element_wise_threshold(input: ArrayLike, min: ArrayLike | None, scale_bias: ScaleBias | None = None) -> Array:
-    """The element, after the ScaleBias, or `min` where that is larger: `element_wise_clip` without an upper bound.
+    """Raises each element, after the ScaleBias, to at least `min`: `element_wise_clip` without an upper bound.
 
     >>> element_wise_threshold(jnp.array([-1.0, 0.5, jnp.nan]), 0.25).tolist()
     [0.25, 0.5, nan]
     """
-    return _clipped(input, min, None, scale_bias)
+    return _clip(input, min, None, scale_bias)
 
 
 class ElementWiseThresholdDesc(
@@ -247,8 +254,9 @@ class ElementWiseThresholdDesc(
         """The rules of the page.
 
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
-        - Min, where InputTensor.DataType is an integer, is not above all of that type.
+        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
+        - Where InputTensor.DataType is an integer type, Min is not NaN. Without its fraction, Min is not above the
+          range of the type.
         """
         yield from super().page_rules(feature_level)
         yield from _bound_rules(self)

@@ -1,7 +1,7 @@
-"""Elementary functions of each element: ELEMENT_WISE_ABS to ELEMENT_WISE_TANH, most of them with a ScaleBias.
+"""Elementary functions of one tensor, ELEMENT_WISE_ABS to ELEMENT_WISE_TANH, most of them with a ScaleBias.
 
-A ScaleBias is applied to the input before anything else, as if in one rounding of a float. The floats of 16 bits are
-computed in float32 and rounded once.
+A ScaleBias is applied to the input first, and computes `input * scale + bias` of floats with a single rounding. 16-bit
+floats are computed in float32, and only the result is rounded to 16 bits.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ INT64 = frozenset({DataType.INT64})
 
 
 def scaled(input: Array, scale_bias: ScaleBias | None) -> Array:
-    """What the operator is computed of: floats in at least 32 bits, after the ScaleBias."""
+    """Applies the ScaleBias, if there is one, to `input`; 16-bit floats are returned as float32."""
     input = input.astype(widened(input.dtype))
     if scale_bias is None:
         return input
@@ -39,18 +39,19 @@ def scaled(input: Array, scale_bias: ScaleBias | None) -> Array:
     return multiply_add(input, scale, bias) if input.dtype in FLOATS else input * scale + bias
 
 
-def _of_scaled(function: Callable[[Array], Array], input: ArrayLike, scale_bias: ScaleBias | None) -> Array:
+def _apply_to_scaled(function: Callable[[Array], Array], input: ArrayLike, scale_bias: ScaleBias | None) -> Array:
+    """Applies the ScaleBias and then `function` to floats."""
     return calls.of_floats(lambda x: function(scaled(x, scale_bias)), input=input)
 
 
-# Of integers, too
+# Functions of floats and integers
 
 
 @calls.operator_function(scale_bias=calls.SCALE_BIAS)
 def element_wise_identity(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """Copies each element, with every bit; with a ScaleBias computes `input * scale + bias`.
+    """Returns each element unchanged, with every bit, or `input * scale + bias` if there is a ScaleBias.
 
-    Integers take a ScaleBias of integers alone, and wrap around.
+    An integer `input` needs a ScaleBias of integers, and the result wraps around.
 
     >>> element_wise_identity(jnp.array([1.0, -2.0]), ScaleBias(3.0, 0.5)).tolist()
     [3.5, -5.5]
@@ -74,7 +75,9 @@ class ElementWiseIdentityDesc(
 
 @calls.operator_function(scale_bias=calls.SCALE_BIAS)
 def element_wise_abs(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The absolute value; that of the smallest integer does not fit, and wraps around to it.
+    """Computes the absolute value.
+
+    The absolute value of the smallest integer does not fit its type, and wraps around to that integer itself.
 
     >>> element_wise_abs(jnp.array([-128, -127, 5], "int8")).tolist()
     [-128, 127, 5]
@@ -96,7 +99,9 @@ class ElementWiseAbsDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ABS", 
 
 @calls.operator_function
 def element_wise_negate(input: ArrayLike) -> Array:
-    """The element with the other sign, zeros included; the smallest integer wraps around to itself.
+    """Negates each element.
+
+    The sign of a floating-point zero changes, too. The smallest integer wraps around to itself.
 
     >>> element_wise_negate(jnp.array([0.0, -3.0])).tolist()
     [-0.0, 3.0]
@@ -112,7 +117,9 @@ class ElementWiseNegateDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_NEGATE", 
 
 @calls.operator_function
 def element_wise_sign(input: ArrayLike) -> Array:
-    """-1 below zero, 1 above, and +0 otherwise: for both zeros and for NaN; subnormals have a sign.
+    """Computes the sign: -1 for an element below zero, 1 for an element above zero.
+
+    Both zeros and NaN give +0. Subnormals are not treated as zero: they give -1 or 1.
 
     >>> element_wise_sign(jnp.array([-2.5, -0.0, jnp.nan, 1e-45])).tolist()
     [-1.0, 0.0, 0.0, 1.0]
@@ -138,12 +145,14 @@ class ElementWiseSignDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_SIGN", func
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_ceil(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The smallest integer that is not below the element; above -1 it is -0 for what is below zero.
+    """Rounds each element up to the nearest integer.
+
+    An element between -1 and 0 gives -0.
 
     >>> element_wise_ceil(jnp.array([-0.5, 1.25])).tolist()
     [-0.0, 2.0]
     """
-    return _of_scaled(lax.ceil, input, scale_bias)
+    return _apply_to_scaled(lax.ceil, input, scale_bias)
 
 
 class ElementWiseCeilDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CEIL", function=element_wise_ceil):
@@ -154,12 +163,12 @@ class ElementWiseCeilDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CEIL"
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_floor(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The largest integer that is not above the element.
+    """Rounds each element down to the nearest integer.
 
     >>> element_wise_floor(jnp.array([-0.5, 1.25])).tolist()
     [-1.0, 1.0]
     """
-    return _of_scaled(lax.floor, input, scale_bias)
+    return _apply_to_scaled(lax.floor, input, scale_bias)
 
 
 class ElementWiseFloorDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_FLOOR", function=element_wise_floor):
@@ -170,19 +179,21 @@ class ElementWiseFloorDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_FLOO
 
 @calls.operator_function(rounding_mode=calls.one_of(RoundingMode))
 def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = RoundingMode.HALVES_TO_NEAREST_EVEN) -> Array:
-    """The nearest integer, halves to the even one or away from zero (TOWARD_INFINITY), or the one TOWARD_ZERO.
+    """Rounds each element to an integer, by default to the nearest, and halves to the even one.
+
+    TOWARD_ZERO drops the fraction. TOWARD_INFINITY rounds to the nearest integer, and halves away from zero.
 
     >>> element_wise_round(jnp.array([-1.75, 1.5, 2.5])).tolist()
     [-2.0, 2.0, 2.0]
     >>> element_wise_round(jnp.array([-1.75, 1.5, 2.5]), rounding_mode=RoundingMode.TOWARD_ZERO).tolist()
     [-1.0, 1.0, 2.0]
     """
-    round_: dict[RoundingMode, Callable[[Array], Array]] = {
+    rounding: dict[RoundingMode, Callable[[Array], Array]] = {
         RoundingMode.HALVES_TO_NEAREST_EVEN: lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
         RoundingMode.TOWARD_ZERO: jnp.trunc,
         RoundingMode.TOWARD_INFINITY: lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     }
-    return calls.of_floats(round_[rounding_mode], input=input)
+    return calls.of_floats(rounding[rounding_mode], input=input)
 
 
 class ElementWiseRoundDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_ROUND", function=element_wise_round):
@@ -197,12 +208,14 @@ class ElementWiseRoundDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_ROUND", fu
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_sqrt(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The square root; NaN below zero, but -0 of -0.
+    """Computes the square root.
+
+    An element below zero gives NaN, but -0 gives -0.
 
     >>> element_wise_sqrt(jnp.array([9.0, -1.0])).tolist()
     [3.0, nan]
     """
-    return _of_scaled(jnp.sqrt, input, scale_bias)
+    return _apply_to_scaled(jnp.sqrt, input, scale_bias)
 
 
 class ElementWiseSqrtDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SQRT", function=element_wise_sqrt):
@@ -213,12 +226,14 @@ class ElementWiseSqrtDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SQRT"
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_recip(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The reciprocal; of a zero the infinity of its sign.
+    """Computes the reciprocal, `1 / input`.
+
+    A zero gives the infinity of the same sign.
 
     >>> element_wise_recip(jnp.array([4.0, -0.0])).tolist()
     [0.25, -inf]
     """
-    return _of_scaled(lambda x: quotient(jnp.ones_like(x), x), input, scale_bias)
+    return _apply_to_scaled(lambda x: quotient(jnp.ones_like(x), x), input, scale_bias)
 
 
 class ElementWiseRecipDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_RECIP", function=element_wise_recip):
@@ -229,12 +244,12 @@ class ElementWiseRecipDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_RECI
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_exp(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The exponential: e to the power of the element.
+    """Computes the exponential function, e to the power of each element.
 
     >>> element_wise_exp(jnp.array([0.0, -jnp.inf, 1000.0])).tolist()
     [1.0, 0.0, inf]
     """
-    return _of_scaled(special.exp, input, scale_bias)
+    return _apply_to_scaled(special.exp, input, scale_bias)
 
 
 class ElementWiseExpDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_EXP", function=element_wise_exp):
@@ -245,12 +260,14 @@ class ElementWiseExpDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_EXP", 
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_log(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The natural logarithm: -infinity of zero, and NaN, which the page calls indefinite, below.
+    """Computes the natural logarithm.
+
+    Both zeros give -infinity. An element below zero gives NaN, where the page calls the result indefinite.
 
     >>> element_wise_log(jnp.array([1.0, 0.0, -1.0])).tolist()
     [0.0, -inf, nan]
     """
-    return _of_scaled(lax.log, input, scale_bias)
+    return _apply_to_scaled(lax.log, input, scale_bias)
 
 
 class ElementWiseLogDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_LOG", function=element_wise_log):
@@ -261,12 +278,12 @@ class ElementWiseLogDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_LOG", 
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_erf(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The Gaussian error function.
+    """Computes the Gaussian error function, erf.
 
     >>> element_wise_erf(jnp.array([0.0, -jnp.inf, 10.0])).tolist()
     [0.0, -1.0, 1.0]
     """
-    return _of_scaled(special.erf, input, scale_bias)
+    return _apply_to_scaled(special.erf, input, scale_bias)
 
 
 class ElementWiseErfDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ERF", function=element_wise_erf):
@@ -280,12 +297,14 @@ class ElementWiseErfDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ERF", 
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_sin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The sine; NaN of infinities.
+    """Computes the sine of an angle in radians.
+
+    An infinity gives NaN.
 
     >>> element_wise_sin(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, nan]
     """
-    return _of_scaled(jnp.sin, input, scale_bias)
+    return _apply_to_scaled(jnp.sin, input, scale_bias)
 
 
 class ElementWiseSinDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SIN", function=element_wise_sin):
@@ -296,12 +315,14 @@ class ElementWiseSinDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SIN", 
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_cos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The cosine; NaN of infinities.
+    """Computes the cosine of an angle in radians.
+
+    An infinity gives NaN.
 
     >>> element_wise_cos(jnp.array([0.0, jnp.inf])).tolist()
     [1.0, nan]
     """
-    return _of_scaled(jnp.cos, input, scale_bias)
+    return _apply_to_scaled(jnp.cos, input, scale_bias)
 
 
 class ElementWiseCosDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COS", function=element_wise_cos):
@@ -312,12 +333,14 @@ class ElementWiseCosDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COS", 
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_tan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The tangent; NaN of infinities.
+    """Computes the tangent of an angle in radians.
+
+    An infinity gives NaN.
 
     >>> element_wise_tan(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, nan]
     """
-    return _of_scaled(jnp.tan, input, scale_bias)
+    return _apply_to_scaled(jnp.tan, input, scale_bias)
 
 
 class ElementWiseTanDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TAN", function=element_wise_tan):
@@ -328,12 +351,14 @@ class ElementWiseTanDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TAN", 
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_asin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The arc sine, in [-pi/2, pi/2]; NaN outside [-1, 1].
+    """Computes the arc sine, an angle in [-pi/2, pi/2].
+
+    An element outside [-1, 1] gives NaN.
 
     >>> element_wise_asin(jnp.array([-0.0, 2.0])).tolist()
     [-0.0, nan]
     """
-    return _of_scaled(special.asin, input, scale_bias)
+    return _apply_to_scaled(special.asin, input, scale_bias)
 
 
 class ElementWiseAsinDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASIN", function=element_wise_asin):
@@ -344,12 +369,14 @@ class ElementWiseAsinDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASIN"
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_acos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The arc cosine, in [0, pi]; NaN outside [-1, 1].
+    """Computes the arc cosine, an angle in [0, pi].
+
+    An element outside [-1, 1] gives NaN.
 
     >>> element_wise_acos(jnp.array([1.0, 2.0])).tolist()
     [0.0, nan]
     """
-    return _of_scaled(lax.acos, input, scale_bias)
+    return _apply_to_scaled(lax.acos, input, scale_bias)
 
 
 class ElementWiseAcosDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOS", function=element_wise_acos):
@@ -360,12 +387,14 @@ class ElementWiseAcosDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOS"
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_atan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The arc tangent, in [-pi/2, pi/2], infinities included.
+    """Computes the arc tangent, an angle in [-pi/2, pi/2].
+
+    -infinity gives -pi/2, and infinity gives pi/2.
 
     >>> element_wise_atan(jnp.array([-0.0, jnp.nan])).tolist()
     [-0.0, nan]
     """
-    return _of_scaled(special.atan, input, scale_bias)
+    return _apply_to_scaled(special.atan, input, scale_bias)
 
 
 class ElementWiseAtanDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ATAN", function=element_wise_atan):
@@ -379,12 +408,12 @@ class ElementWiseAtanDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ATAN"
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_sinh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The hyperbolic sine.
+    """Computes the hyperbolic sine.
 
     >>> element_wise_sinh(jnp.array([-0.0, 1000.0])).tolist()
     [-0.0, inf]
     """
-    return _of_scaled(special.sinh, input, scale_bias)
+    return _apply_to_scaled(special.sinh, input, scale_bias)
 
 
 class ElementWiseSinhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SINH", function=element_wise_sinh):
@@ -395,12 +424,12 @@ class ElementWiseSinhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SINH"
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_cosh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The hyperbolic cosine.
+    """Computes the hyperbolic cosine.
 
     >>> element_wise_cosh(jnp.array([0.0, -1000.0])).tolist()
     [1.0, inf]
     """
-    return _of_scaled(special.cosh, input, scale_bias)
+    return _apply_to_scaled(special.cosh, input, scale_bias)
 
 
 class ElementWiseCoshDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COSH", function=element_wise_cosh):
@@ -411,12 +440,12 @@ class ElementWiseCoshDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COSH"
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_tanh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The hyperbolic tangent.
+    """Computes the hyperbolic tangent.
 
     >>> element_wise_tanh(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, 1.0]
     """
-    return _of_scaled(special.tanh, input, scale_bias)
+    return _apply_to_scaled(special.tanh, input, scale_bias)
 
 
 class ElementWiseTanhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TANH", function=element_wise_tanh):
@@ -427,12 +456,12 @@ class ElementWiseTanhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TANH"
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_asinh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The hyperbolic arc sine.
+    """Computes the inverse hyperbolic sine.
 
     >>> element_wise_asinh(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, inf]
     """
-    return _of_scaled(special.asinh, input, scale_bias)
+    return _apply_to_scaled(special.asinh, input, scale_bias)
 
 
 class ElementWiseAsinhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASINH", function=element_wise_asinh):
@@ -443,12 +472,14 @@ class ElementWiseAsinhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASIN
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_acosh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The hyperbolic arc cosine; NaN below 1.
+    """Computes the inverse hyperbolic cosine.
+
+    An element below 1 gives NaN.
 
     >>> element_wise_acosh(jnp.array([1.0, 0.5])).tolist()
     [0.0, nan]
     """
-    return _of_scaled(special.acosh, input, scale_bias)
+    return _apply_to_scaled(special.acosh, input, scale_bias)
 
 
 class ElementWiseAcoshDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOSH", function=element_wise_acosh):
@@ -459,12 +490,14 @@ class ElementWiseAcoshDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOS
 
 @calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
 def element_wise_atanh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
-    """The hyperbolic arc tangent: infinite at -1 and 1, NaN beyond.
+    """Computes the inverse hyperbolic tangent.
+
+    -1 gives -infinity, 1 gives infinity, and an element outside [-1, 1] gives NaN.
 
     >>> element_wise_atanh(jnp.array([1.0, -1.0, 2.0])).tolist()
     [inf, -inf, nan]
     """
-    return _of_scaled(lax.atanh, input, scale_bias)
+    return _apply_to_scaled(lax.atanh, input, scale_bias)
 
 
 class ElementWiseAtanhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ATANH", function=element_wise_atanh):
