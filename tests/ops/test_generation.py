@@ -163,7 +163,7 @@ def test_diagonal_matrix1_may_be_mapped_over_either_or_both_arguments() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "no input and no sizes": ({"input": None}, InvalidDesc, "output_sizes must be given where input is not; got None"),
+    "no input and no sizes": ({"input": None}, InvalidDesc, "output_sizes must be given if input is None; got None"),
     "one dimension": ({"input": jnp.ones(3)}, InvalidDesc, "input must have at least 2 dimensions; got 1"),
     "one size": (
         {"input": None, "output_sizes": (3,)},
@@ -177,8 +177,8 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         InvalidType,
         "output_sizes must be a sequence of integers; got 3",
     ),
-    "other sizes": ({"output_sizes": (3, 2)}, InvalidDesc, r"must be those of input, \(2, 3\); got \(3, 2\)"),
-    "another dtype": ({"dtype": "int8"}, InvalidType, "dtype must be that of input, float32; got int8"),
+    "other sizes": ({"output_sizes": (3, 2)}, InvalidDesc, r"must be the shape of input, \(2, 3\); got \(3, 2\)"),
+    "another dtype": ({"dtype": "int8"}, InvalidType, "dtype must be the dtype of input, float32; got int8"),
     "begin below int32": (
         {"diagonal_fill_begin": INT32_MIN - 1},
         InvalidDesc,

@@ -385,11 +385,11 @@ def test_the_scale_beside_int32_is_float32() -> None:
     [
         (
             quantize_desc(input=tensor(INT32), scale=tensor(FLOAT16)),
-            r"ScaleTensor\.DataType must be FLOAT32 beside InputTensor\.DataType INT32; got FLOAT16",
+            r"ScaleTensor\.DataType must be FLOAT32 if InputTensor\.DataType is INT32; got FLOAT16",
         ),
         (
             quantize_desc(input=tensor(FLOAT16)),
-            r"ScaleTensor\.DataType must be FLOAT16 beside InputTensor\.DataType FLOAT16; got FLOAT32",
+            r"ScaleTensor\.DataType must be FLOAT16 if InputTensor\.DataType is FLOAT16; got FLOAT32",
         ),
         (
             quantize_desc(zero_point=tensor(UINT8)),
