@@ -1,6 +1,6 @@
 """The examples of DirectML's pages, word for word, and dmljax's own examples for operators whose page has none.
 
-`python -m dmljax.examples` runs those of the pages and compares the outputs. The values of a tensor are written as on
+`python -m dmljax.examples` runs the pages' examples and compares the outputs. The values of a tensor are written as on
 its page, with or without the brackets of its leading dimensions.
 """
 

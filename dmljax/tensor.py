@@ -126,7 +126,10 @@ class TensorDesc:
         return self._view(np.frombuffer(_bytes_of(buffer), np.uint8)).copy()
 
     def write(self, buffer: Any, logical: Any) -> None:
-        """Copies a logical array into `buffer`, a writable bytes-like object; bytes between elements stay unchanged."""
+        """Copies a logical array into `buffer`, a writable, contiguous bytes-like object.
+
+        The bytes between the elements stay unchanged.
+        """
         logical = np.asarray(array("array", logical))
         if logical.shape != self.sizes or logical.dtype != self.dtype:
             expected, given = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
@@ -219,7 +222,10 @@ def _groups(steps: _Steps) -> Iterator[tuple[_Steps, _Steps]]:
 
 
 def _distance_count(groups: tuple[_Steps, _Steps]) -> int:
-    """The number of distances to compute; a second group of a single dimension needs none, only a division."""
+    """The number of distances to compute for two groups.
+
+    A second group of a single dimension needs none, because a division decides there.
+    """
     group, others = groups
     return _combination_count(group) + (_combination_count(others) if len(others) > 1 else 0)
 

@@ -40,8 +40,8 @@ def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last
     keys = sort_keys(input, nan_is_largest=largest)
     extreme = _extreme(keys, axes, largest=largest)
     if is_row:
-        # The barrier makes XLA on CPU compute the keys again for the second pass: if it knew that they are the same, it
-        # would materialise them.
+        # The barrier makes XLA on CPU compute the keys again for the second pass: if XLA knew that the keys are the same,
+        # it would materialise them.
         input, extreme = lax.optimization_barrier((input, extreme))
         keys = sort_keys(input, nan_is_largest=largest)
     position = positions_along(input, axes)
@@ -121,7 +121,7 @@ def sum_along(x: Array, axes: tuple[int, ...]) -> Array:
     high, low = x, zeros_of(x)
     for axis in reversed(axes):
         if _is_known_and_unsharded(high, axis) and high.shape[axis] > 4 * _LANES:
-            # First 16 lanes are summed side by side: XLA on CPU vectorizes this, which halves the time for a long row.
+            # First, 16 lanes are summed side by side: XLA on CPU vectorizes this, which halves the time for a long row.
             high, low = _exact_sums(_split_into_lanes(high, axis), _split_into_lanes(low, axis), axis)
         high, low = (jnp.expand_dims(part, axis) for part in _exact_sums(high, low, axis))
     return high + low
@@ -140,7 +140,7 @@ def _split_into_lanes(x: Array, axis: int) -> Array:
 def _exact_sums(high: Array, low: Array, axis: int) -> tuple[Array, Array]:
     """Sums numbers `high + low` along `axis`.
 
-    The sum is such a pair, too; its second part contains all rounding errors of the first.
+    The sum is such a pair, too; its second part is the sum of the low parts and of all rounding errors of the first.
     """
 
     def add(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -1,6 +1,6 @@
 """Sums, products and quotients of floats together with their rounding errors, for arguments of any magnitude.
 
-Two habits of backends decide how this is written. A backend may fuse a product into the sum that uses it (a fused
+Two habits of backends decide how this module is written. A backend may fuse a product into the sum that uses it (a fused
 multiply-add), which leaves the product unrounded: a product that must be rounded comes out of a select, which prevents
 the fusion. A backend may also flush subnormal numbers to zero: rounding errors are computed from numbers scaled to the
 middle of the type's range, and are scaled back afterwards.
@@ -104,9 +104,9 @@ Function = Callable[..., Array]
 def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
     """Gives a function a custom JVP rule, with one slope for each argument.
 
-    A slope takes the tangent of its argument, in which it is linear, and all arguments of the function; it returns what
-    this tangent contributes to the tangent of the result. The slope of an argument without a tangent is not called,
-    because it may be infinite.
+    A slope takes the tangent of its argument, in which the slope must be linear, and all arguments of the function. It
+    returns the contribution of this tangent to the tangent of the result. The slope of an argument without a tangent is
+    not called, because its result may be infinite.
     """
 
     def decorated(function: Function) -> Function:
@@ -135,13 +135,13 @@ def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
 
 
 def exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """`a + b` rounded, and its rounding error; the error is 0 where it is not finite."""
+    """`a + b` rounded, and its rounding error, or 0 where that error is not finite."""
     total = a + b
     return total, _zero_unless_finite(lax.stop_gradient(_sum_error(total, a, b)))
 
 
 def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """`product(a, b)`, and its rounding error; the error is 0 where the error or the product is not finite."""
+    """`product(a, b)`, and its rounding error, or 0 where the error or the product is not finite."""
     rounded = product(a, b)
     (a, a_exponent), (b, b_exponent) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))
     low = _rescaled(_product_error(product(a, b), a, b), -(a_exponent + b_exponent))
@@ -194,13 +194,13 @@ def triple_product(a: Array, b: Array, c: Array) -> Array:
     lambda x, factor, summand: jnp.ones_like(x),
 )
 def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
-    """`x * factor + summand`, rounded as if once, however much cancels and however large the product is."""
+    """`x * factor + summand`, rounded as if once, however much cancels and whatever the magnitude of the product."""
     (x, x_exponent), (factor, factor_exponent) = _centred(x), _centred(factor)
     exponent, high = x_exponent + factor_exponent, product(x, factor)
     scaled = _rescaled(summand, exponent)
     total = high + scaled
     rest = _zero_unless_finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))
-    value = _rescaled(jnp.where(rest == 0, total, total + rest), -exponent)  # adding a 0 would lose a total of -0
+    value = _rescaled(jnp.where(rest == 0, total, total + rest), -exponent)  # adding +0 would turn -0 into +0
     # A summand that becomes infinite at the scale of the product is so large that the product is negligible.
     is_negligible = (high == 0) | (jnp.isinf(scaled) & jnp.isfinite(high))
     return jnp.where(is_negligible, jnp.where(high == 0, high, jnp.zeros_like(high)) + summand, value)
@@ -224,7 +224,7 @@ def quotient(a: Array, b: Array) -> Array:
 
 
 def exact_quotient(a: Array, b: Array) -> tuple[Array, Array]:
-    """`quotient(a, b)`, and an approximation of its rounding error, which is 0 where it is not finite."""
+    """`quotient(a, b)`, and an approximation of its rounding error, or 0 where that error is not finite."""
     return quotient(a, b), _quotient_error(lax.stop_gradient(a), lax.stop_gradient(b))
 
 

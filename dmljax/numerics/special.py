@@ -74,7 +74,7 @@ def exp(x: Array, low: Array | None = None) -> Array:
 
 
 class Exponential(NamedTuple):
-    """An exponential as a product of a mantissa and three powers of 2, which may be out of the range of float32.
+    """An exponential as a mantissa and three powers of 2, whose product may be out of the range of float32.
 
     The product has powers of 2 before and after the mantissa, so that the partial products that its derivative
     multiplies are normal numbers, too.
@@ -126,15 +126,15 @@ def exp_product(a: Array, b: Array, x: Array, low: Array) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _exp_in_parts(x: Array, low: Array, beyond: int) -> tuple[Array, Array]:
-    """The exponential as the exponent of a power of 2 and a mantissa, also up to `2**beyond` times out of range.
+    """The exponential as the exponent of a power of 2 and a mantissa, correct even `2**beyond` times out of range.
 
     0.6875 is just below ln 2, and the exponentials of -105 and 90 are out of the range of float32. The tangent of `low`
     is ignored: the functions that compute `low` stop derivatives.
     """
     lowest = -105 - 0.6875 * beyond
     exponent, reduced, square = _reduced(jnp.clip(x, lowest, 90 + 0.6875 * beyond), low)
-    # Where no float is small enough, the mantissa is exactly 0 instead of clamped: it may be multiplied by infinity or
-    # by a large derivative.
+    # The mantissa is exactly 0 where no float is as small as the exponential: a small mantissa would not vanish when it
+    # is multiplied by infinity or by a large derivative.
     return exponent, jnp.where(x < lowest, jnp.zeros_like(x), 1 + (reduced + square))
 
 
@@ -166,7 +166,7 @@ def _expm1(x: Array, low: Array) -> Array:
     power = power_of_two(jnp.clip(exponent, -100, 100), np.float32)
     small = power * (reduced + square) + (power - 1)
     value = jnp.where(jnp.abs(x) < 60, small, exp(x, low) - 1)
-    return jnp.where(x == 0, x, value)  # -0 stays
+    return jnp.where(x == 0, x, value)  # keeps -0
 
 
 @float32_function(lax.cosh, lambda x: sinh(x))  # type: ignore[has-type]
@@ -209,7 +209,7 @@ def _tanh(x: Array, low: Array) -> Array:
     square = jnp.minimum(x * x, 1)
     curve = _polynomial(square, -0.3333331943, 0.1333260238, -0.05385385826, 0.02107775211, -0.006282465532)
     small = x + (x * (square * curve) + low * (1 - square))
-    return jnp.where(x == 0, x, jnp.where(magnitude < 0.55, small, large))  # -0 stays
+    return jnp.where(x == 0, x, jnp.where(magnitude < 0.55, small, large))  # keeps -0
 
 
 def sigmoid(x: Array, low: Array | None = None) -> Array:
@@ -298,12 +298,12 @@ def softsign(x: Array) -> Array:
 
 @float32_function(lax.asin, lambda x: lax.rsqrt((1 - x) * (1 + x)))
 def asin(x: Array) -> Array:
-    """The arc sine."""
+    """The arc sine (inverse sine)."""
     return jnp.where(jnp.abs(x) < 2**-13, x, lax.asin(x))  # in JAX 0.10, XLA flushes the smallest normal numbers to 0
 
 
 def atan(x: Array) -> Array:
-    """The arc tangent."""
+    """The arc tangent (inverse tangent)."""
     return atan2(x, jnp.ones_like(x))
 
 
@@ -375,13 +375,13 @@ def _asinh_slope(x: Array) -> Array:
 
 @float32_function(lax.asinh, _asinh_slope)
 def asinh(x: Array) -> Array:
-    """The hyperbolic arc sine."""
+    """The inverse hyperbolic sine."""
     return lax.asinh(x)
 
 
 @float32_function(lax.acosh, lambda x: lax.rsqrt(x - 1) * lax.rsqrt(x + 1))
 def acosh(x: Array) -> Array:
-    """The hyperbolic arc cosine."""
+    """The inverse hyperbolic cosine."""
     above = jnp.where(x < 1, jnp.full_like(x, np.nan), x - 1)
     near = lax.log1p(above + jnp.sqrt(above * (above + 2)))
     return jnp.where(x < 2**13, near, lax.log(x) + np.float32(np.log(2)))

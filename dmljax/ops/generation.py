@@ -29,8 +29,8 @@ def diagonal_matrix(
 ) -> Array:
     """Makes matrices with `value` on the diagonal where column - row equals `offset`, and 0 elsewhere.
 
-    The last two of `output_sizes` are those of the matrix; the dimensions before them are batches. A Python number
-    given as `value` is truncated toward zero if `dtype` is an integer type.
+    The last two of `output_sizes` are the height and width of the matrix; the dimensions before them are batches. A
+    Python number given as `value` is truncated toward zero if `dtype` is an integer type.
 
     >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
     [[0, 2, 0], [0, 0, 2]]
@@ -55,13 +55,15 @@ def diagonal_matrix1(
     output_sizes: Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Fills a band of diagonals with `value`; the other elements are those of `input`, or 0 if it is None.
+    """Fills a band of diagonals with `value`; the other elements are those of `input`, or 0 if `input` is None.
 
     The band consists of the diagonals in `[diagonal_fill_begin, diagonal_fill_end)`. Diagonal 0 begins at the top left,
     and diagonal 1 lies to its right. If begin is greater than end, all elements outside the diagonals `[end, begin)`
     are filled; if begin equals end, no element is filled. The last two dimensions are the matrix, and the dimensions
-    before them are batches. If the type of `input`, or `dtype` without an input, is an integer type, a Python number
-    given as `value` must be exactly representable in it.
+    before them are batches.
+
+    If the type of `input`, or `dtype` where `input` is None, is an integer type, a Python number given as `value` must
+    be exactly representable in that type.
 
     >>> diagonal_matrix1(None, 7, diagonal_fill_end=2, output_sizes=(2, 3)).tolist()
     [[7, 7, 0], [0, 7, 7]]
@@ -100,8 +102,8 @@ def _value_or_input(floats: tuple[Array, ...], is_filled: Array) -> Array:
 def _band_mask(sizes: tuple[int, ...], begin: int, end: int) -> Array:
     """A mask of the elements to fill, by the page's pseudo-code.
 
-    The page compares `topX >= bound`; here the comparison is `x >= bound + y`, because only the sum `bound + y` can be
-    protected from integer overflow.
+    The page compares `topX >= bound`, where `topX` is `x - y`. Here the comparison is `x >= bound + y`, because only
+    the sum `bound + y` can be protected from integer overflow.
     """
     *batch, height, width = sizes
     dtype = index_dtype("output_sizes", height, width)
@@ -192,7 +194,7 @@ class DiagonalMatrix1Desc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", fu
 def fill_value_constant(value: ArrayLike, *, output_sizes: Sequence[int], dtype: DTypeLike | None = None) -> Array:
     """Fills an array of `output_sizes` with `value`.
 
-    If `dtype` is an integer type, a Python number given as `value` must be exactly representable in it.
+    If `dtype` is an integer type, a Python number given as `value` must be exactly representable in `dtype`.
 
     >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
     [[13, 13, 13], [13, 13, 13]]

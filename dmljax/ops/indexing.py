@@ -188,8 +188,7 @@ def _coordinates(element: Array, shape: tuple[int, ...]) -> list[Array]:
 def _stack_columns(columns: Sequence[Array]) -> Array:
     """Stacks vectors as the columns of a matrix.
 
-    The columns are combined by selects and not by `jnp.stack`, all of whose parts XLA on CPU computes once for each
-    part.
+    The columns are combined by selects. With `jnp.stack`, XLA on CPU would compute all vectors again for each column.
     """
     place = lax.broadcasted_iota(jnp.uint32, (*columns[0].shape, len(columns)), 1)
     matrix = jnp.broadcast_to(columns[0][:, None], place.shape)
@@ -396,9 +395,9 @@ class _GatherDesc(dml.Operator):
         - InputTensor and IndicesTensor have the same batch sizes.
         - IndicesTensor holds tuples of at least 1 coordinate, and of no more than InputTensor has dimensions after the
           batch.
-        - OutputTensor.Sizes are the sizes of IndicesTensor without its last, then the sizes of InputTensor that follow
-          the batch and the dimensions indexed by a tuple.
-        - OutputTensor.Sizes begin with as many 1s as OutputTensor.DimensionCount requires.
+        - OutputTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor after
+          the batch and the dimensions that a tuple indexes.
+        - OutputTensor.Sizes are padded with leading 1s to the DimensionCount of OutputTensor.
         """
         yield from dml.same_rank(self, "indices", "input", "output")
         yield from dml.same_type(self, "input", "output")

@@ -69,7 +69,7 @@ def _arg_reduce(
     reduced = math.prod(input.shape[axis] for axis in axes)
     if reduced == 0:
         raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
-    # A symbolic size may be as large as what jax.export represents sizes in, which is int32 at least.
+    # A symbolic size may be as large as any int32, because jax.export represents sizes in at least 32 bits.
     last = np.iinfo(np.int32).max if is_symbolic(reduced) else reduced - 1
     if last > np.iinfo(dtype).max:
         raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))

@@ -72,7 +72,7 @@ def test_diagonal_matrix1_equals_the_pseudo_code(data: st.DataObject) -> None:
     input = random_array(rng, dtype, sizes) if data.draw(st.booleans()) else None
     value = random_array(rng, dtype, ())
     if dtype == jnp.bfloat16 and abs(value) < jnp.finfo(dtype).tiny:
-        value = np.ones_like(value)  # XLA on CPU repeats one subnormal bfloat16 as zero
+        value = np.ones_like(value)  # XLA on CPU broadcasts a subnormal bfloat16 scalar as zeros
     expected = oracles.diagonal_matrix1(input, value, begin=begin, end=end, sizes=sizes, dtype=dtype)
     bounds = {"diagonal_fill_begin": begin, "diagonal_fill_end": end, "output_sizes": sizes, "dtype": dtype}
     assert_same_bits(dmljax.diagonal_matrix1(input, value, **bounds), expected)
@@ -115,7 +115,7 @@ def test_a_number_is_rounded_to_a_floating_type_but_never_to_infinity(dtype: Any
 
 
 def test_zero_and_minus_zero_are_two_values() -> None:
-    # They are equal, so that one compiled result must not serve both.
+    # 0.0 equals -0.0 as a cache key, but one compiled result must not serve both.
     signs = [dmljax.diagonal_matrix1(None, value, output_sizes=(1, 1), dtype="float32") for value in (0.0, -0.0)]
     assert [bool(jnp.signbit(sign)[0, 0]) for sign in signs] == [False, True]
 
