@@ -40,8 +40,8 @@ def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last
     keys = sort_keys(input, nan_is_largest=largest)
     extreme = _extreme(keys, axes, largest=largest)
     if is_row:
-        # The barrier makes XLA on CPU compute the keys again for the second pass: if XLA knew that the keys are the same,
-        # it would materialise them.
+        # The barrier makes XLA on CPU compute the keys again for the second pass: if XLA knew that the keys are the
+        # same, it would materialise them.
         input, extreme = lax.optimization_barrier((input, extreme))
         keys = sort_keys(input, nan_is_largest=largest)
     position = positions_along(input, axes)

@@ -108,7 +108,7 @@ def _elements(bits: _Bits, shape: tuple[int, ...], first_group: Array | int = 0)
 
 
 def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """`_elements` of all groups at once, or, if few rows are below the row count, of only these in a loop.
+    """`_elements` of all groups at once, or, if the row count is small, of the groups up to it alone, in a loop.
 
     XLA on CPU runs a loop in one thread, where a row costs 2.5 times as much. Under vmap, the loop would run for all
     members of the batch until the one with the most rows is done, so a batch computes all groups at once.

@@ -1,7 +1,7 @@
 """Sums, products and quotients of floats together with their rounding errors, for arguments of any magnitude.
 
-Two habits of backends decide how this module is written. A backend may fuse a product into the sum that uses it (a fused
-multiply-add), which leaves the product unrounded: a product that must be rounded comes out of a select, which prevents
+Two habits of backends decide how this module is written. A backend may fuse a product into the sum that uses it, as a
+fused multiply-add that does not round the product: a product that must be rounded comes out of a select, which prevents
 the fusion. A backend may also flush subnormal numbers to zero: rounding errors are computed from numbers scaled to the
 middle of the type's range, and are scaled back afterwards.
 """

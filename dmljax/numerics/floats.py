@@ -28,8 +28,8 @@ def is_nonzero(x: Array) -> Array:
 def sort_keys(x: Array, *, nan_is_largest: bool, zeros_are_equal: bool = True) -> Array:
     """Maps `x` to integers that compare as the elements of `x` do.
 
-    -0 equals +0 if `zeros_are_equal`, and is less than +0 otherwise. All NaNs have the same key, which is above or below
-    the keys of all numbers.
+    -0 equals +0 if `zeros_are_equal`, and is less than +0 otherwise. All NaNs have the same key, which is above or
+    below the keys of all numbers.
     """
     if x.dtype == bool:
         return x.astype(jnp.uint8)
