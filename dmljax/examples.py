@@ -1,6 +1,7 @@
-"""The examples of DirectML's pages, word for word, which `python -m dmljax.examples` replays, and dmljax's own.
+"""The examples of DirectML's pages, word for word, and dmljax's own examples for operators whose page has none.
 
-A tensor's values stand here as on its page, with or without the brackets of its leading dimensions.
+`python -m dmljax.examples` runs the pages' examples and compares the outputs. The values of a tensor are written as on
+its page, with or without the brackets of its leading dimensions.
 """
 
 import sys
@@ -33,7 +34,7 @@ INT32_MIN = -(2**31)
 
 @dataclass(frozen=True)
 class Example:
-    """One example of a page: a descriptor, the inputs' values and the outputs' values, by member."""
+    """An example of an operator: a descriptor, and the values of its inputs and outputs by field."""
 
     title: str
     desc: Operator
@@ -42,7 +43,7 @@ class Example:
     note: str = ""
 
     def arrays(self, *, of_inputs: bool) -> dict[str, NDArray[Any]]:
-        """The values as arrays of their descs' sizes and types."""
+        """The values of the inputs or outputs as arrays, with the sizes and types of their descs."""
         values = self.inputs if of_inputs else self.outputs
         tensors = self.desc.tensors(is_input=of_inputs)
         return {field: np.array(values[field], desc.dtype).reshape(desc.sizes) for field, desc in tensors.items()}
@@ -53,17 +54,17 @@ class Example:
         return dict(zip(self.desc.tensors(is_input=False), map(np.asarray, outputs), strict=True))
 
     def expects(self, computed: Mapping[str, NDArray[Any]]) -> bool:
-        """Whether these are the expected outputs, bit for bit; a NaN is any NaN."""
+        """Whether `computed` equals the expected outputs bit for bit; any NaN equals any other NaN."""
         expected = self.arrays(of_inputs=False)
-        return all(_numbers(computed[field]) == _numbers(expected[field]) for field in expected)
+        return all(_bytes_with_one_nan(computed[field]) == _bytes_with_one_nan(expected[field]) for field in expected)
 
     @property
     def source(self) -> str:
-        """Whose example it is."""
+        """The heading of the expected values: "the page", or "expected" for dmljax's own examples."""
         return "the page" if self in EXAMPLES else "expected"
 
 
-def _numbers(array: NDArray[Any]) -> bytes:
+def _bytes_with_one_nan(array: NDArray[Any]) -> bytes:
     return (array if array.dtype.kind != "f" else np.where(np.isnan(array), array.dtype.type(NAN), array)).tobytes()
 
 
@@ -123,7 +124,7 @@ def _element_wise(
     title: str = "Example",
     **attributes: Any,
 ) -> Example:
-    """An example whose tensors have the sizes of their values, and are FLOAT32 unless `types` has another type."""
+    """An example whose tensors have the shapes of their values, and are FLOAT32 unless `types` gives another type."""
     operator = OPERATORS[OPERATOR_PREFIX + name]
     field = next(member.field for member in operator.members() if member.kind == Tensor(is_input=False))
     values = dict(inputs) | {field: output}
@@ -131,7 +132,7 @@ def _element_wise(
     return Example(title, operator(**tensors, **attributes), inputs, {field: output}, note)
 
 
-def _of_type(data_type: DataType) -> dict[str, DataType]:
+def _all_of_type(data_type: DataType) -> dict[str, DataType]:
     return dict.fromkeys(("input", "a", "b", "output"), data_type)
 
 
@@ -180,7 +181,7 @@ EXAMPLES = (
             "output_count": [4],
             "output_coordinates": [[0, 0, 0], [0, 0, 3], [0, 1, 1], [0, 1, 3]] + [[0, 0, 0]] * 4,
         },
-        "the page leaves the rows past the count undefined; dmljax promises zeros",
+        "the page leaves the rows from the count on undefined; dmljax fills them with zeros",
     ),
     _diagonal1(
         "Default identity matrix",
@@ -188,7 +189,7 @@ EXAMPLES = (
         0,
         1,
         [[7, 0, 0, 0, 0], [0, 7, 0, 0, 0], [0, 0, 7, 0, 0], [0, 0, 0, 7, 0]],
-        note="the page prints 1 for Value 7: a misprint, by its own pseudo-code",
+        note="the page prints 1 for Value 7, a misprint according to its own pseudo-code",
     ),
     _diagonal1(
         "Fill a 3-element wide diagonal strip",
@@ -280,10 +281,10 @@ EXAMPLES = (
         {"output": [[[[2, 3], [4, 5]]]]},
     ),
     _element_wise(
-        "ELEMENT_WISE_BIT_COUNT", {"input": [[0, 123], [456, 789]]}, [[0, 6], [4, 5]], types=_of_type(UINT32)
+        "ELEMENT_WISE_BIT_COUNT", {"input": [[0, 123], [456, 789]]}, [[0, 6], [4, 5]], types=_all_of_type(UINT32)
     ),
     _element_wise(
-        "ELEMENT_WISE_BIT_NOT", {"input": [[0, 128], [42, 255]]}, [[255, 127], [213, 0]], types=_of_type(UINT8)
+        "ELEMENT_WISE_BIT_NOT", {"input": [[0, 128], [42, 255]]}, [[255, 127], [213, 0]], types=_all_of_type(UINT8)
     ),
     _element_wise(
         "ELEMENT_WISE_IF",
@@ -296,7 +297,7 @@ EXAMPLES = (
             "ELEMENT_WISE_ROUND",
             {"input": [[-2.5, -1.75, -1.5], [-1.25, 0, 1.25], [1.5, 1.75, 2.5]]},
             np.reshape(output, (3, 3)),
-            f"{mode.name}, of the table of DML_ROUNDING_MODE",
+            f"{mode.name}, from the table of DML_ROUNDING_MODE",
             title="Example",
             rounding_mode=mode,
         )
@@ -315,7 +316,7 @@ EXAMPLES = (
 )
 
 
-# Examples of dmljax, for pages without one
+# dmljax's own examples, for pages without one
 
 
 def _unary(name: str, input: Any, output: Any, note: str = "", **attributes: Any) -> Example:
@@ -326,16 +327,16 @@ def _binary(name: str, a: Any, b: Any, output: Any, note: str = "", **attributes
     return _element_wise(name, {"a": [a], "b": [b]}, [output], note, **attributes)
 
 
-_TRUTH: dict[str, Any] = {"types": _of_type(UINT8)}
-_COMPARED: dict[str, Any] = {"types": {"output": UINT8}}
-_QUANTIZED = {"zero_point": UINT8, "output": UINT8}
+_UINT8_TENSORS: dict[str, Any] = {"types": _all_of_type(UINT8)}
+_UINT8_OUTPUT: dict[str, Any] = {"types": {"output": UINT8}}
+_QUANTIZED_TYPES = {"zero_point": UINT8, "output": UINT8}
 
 OWN_EXAMPLES = (
     _element_wise(
         "ACTIVATION_HARDMAX",
         {"input": [[3, 0, 5, 2], [7, 1, 7, 7]]},
         [[0, 0, 1, 0], [1, 0, 0, 0]],
-        "the first of equal values",
+        "the first of equal values is chosen",
     ),
     _unary("ACTIVATION_CELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
     _unary("ACTIVATION_ELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
@@ -345,12 +346,12 @@ OWN_EXAMPLES = (
     _unary("ACTIVATION_IDENTITY", [-0.0, 2.5], [-0.0, 2.5]),
     _unary("ACTIVATION_LEAKY_RELU", [-2, 0, 3], [-1, 0, 3], alpha=0.5),
     _unary("ACTIVATION_LINEAR", [1, -2], [3.5, -5.5], alpha=3, beta=0.5),
-    _unary("ACTIVATION_LOG_SOFTMAX", [1000, 0, -INF], [0, -1000, -INF], "no exponential is too large"),
+    _unary("ACTIVATION_LOG_SOFTMAX", [1000, 0, -INF], [0, -1000, -INF], "no exponential overflows"),
     _element_wise(
         "ACTIVATION_LOG_SOFTMAX1",
         {"input": [[1000, -50], [0, 150]]},
         [[0, -200], [-1000, 0]],
-        "the examples of the page are those of HARDMAX1",
+        "the page repeats the examples of HARDMAX1",
         axes=(0,),
     ),
     _element_wise("ACTIVATION_PARAMETERIZED_RELU", {"input": [[-2, 3, -4]], "slope": [[0.5, 9, 2]]}, [[-1, 3, -8]]),
@@ -377,22 +378,26 @@ OWN_EXAMPLES = (
         [1, 2],
         [0.5, -4],
         [1.5, -1],
-        "the sum, and then the fused activation",
+        "the fused activation is applied to the sum",
         fused_activation=ActivationLeakyReluDesc(alpha=0.5),
     ),
     _unary("ELEMENT_WISE_ASIN", [0, 2], [0, NAN]),
     _unary("ELEMENT_WISE_ASINH", [0, -INF], [0, -INF]),
     _unary("ELEMENT_WISE_ATAN", [-0.0, NAN], [-0.0, NAN]),
     _unary("ELEMENT_WISE_ATANH", [0, 1, -1, 2], [0, INF, -INF, NAN]),
-    _binary("ELEMENT_WISE_ATAN_YX", [0, -0.0], [2, 2], [0, -0.0], "a is the height, b the width"),
-    _binary("ELEMENT_WISE_BIT_AND", [12, 5], [10, 4], [8, 4], **_TRUTH),
-    _binary("ELEMENT_WISE_BIT_OR", [12, 5], [10, 2], [14, 7], **_TRUTH),
-    _binary("ELEMENT_WISE_BIT_SHIFT_LEFT", [1, 255, 1], [7, 4, 8], [128, 240, 0], **_TRUTH),
-    _binary("ELEMENT_WISE_BIT_SHIFT_RIGHT", [128, 255, 128], [7, 4, 8], [1, 15, 0], **_TRUTH),
-    _binary("ELEMENT_WISE_BIT_XOR", [12, 5], [10, 4], [6, 1], "the page's example is that of BIT_NOT", **_TRUTH),
+    _binary("ELEMENT_WISE_ATAN_YX", [0, -0.0], [2, 2], [0, -0.0], "a is the y coordinate, b the x coordinate"),
+    _binary("ELEMENT_WISE_BIT_AND", [12, 5], [10, 4], [8, 4], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_BIT_OR", [12, 5], [10, 2], [14, 7], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_BIT_SHIFT_LEFT", [1, 255, 1], [7, 4, 8], [128, 240, 0], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_BIT_SHIFT_RIGHT", [128, 255, 128], [7, 4, 8], [1, 15, 0], **_UINT8_TENSORS),
+    _binary(
+        "ELEMENT_WISE_BIT_XOR", [12, 5], [10, 4], [6, 1], "the page repeats the example of BIT_NOT", **_UINT8_TENSORS
+    ),
     _unary("ELEMENT_WISE_CEIL", [-0.5, 1.25], [-0.0, 2]),
     _unary("ELEMENT_WISE_CLIP", [-3, 0.5, 3], [-1, 0.5, 2], min=-1, max=2),
-    _unary("ELEMENT_WISE_CLIP1", [-3, 0, 3], [-1, 0, 2], types=_of_type(INT32), min_max_data_type=INT32, min=-1, max=2),
+    _unary(
+        "ELEMENT_WISE_CLIP1", [-3, 0, 3], [-1, 0, 2], types=_all_of_type(INT32), min_max_data_type=INT32, min=-1, max=2
+    ),
     _element_wise(
         "ELEMENT_WISE_CLIP_GRAD", {"input": [[-1, 0, 1]], "input_gradient": [[5, 6, 7]]}, [[0, 6, 7]], min=-1, max=2
     ),
@@ -414,28 +419,41 @@ OWN_EXAMPLES = (
         types={"input": UINT8, "zero_point": UINT8},
     ),
     _binary("ELEMENT_WISE_DIFFERENCE_SQUARE", [1, 5], [4, 3], [9, 4]),
-    _binary("ELEMENT_WISE_DIVIDE", [-7, 7], [2, -2], [-3, -3], "integers lose the fraction", types=_of_type(INT32)),
+    _binary(
+        "ELEMENT_WISE_DIVIDE",
+        [-7, 7],
+        [2, -2],
+        [-3, -3],
+        "integer division truncates toward zero",
+        types=_all_of_type(INT32),
+    ),
     _unary("ELEMENT_WISE_ERF", [0, -INF, 10], [0, -1, 1]),
     _unary("ELEMENT_WISE_EXP", [0, -INF, 1000], [1, 0, INF]),
     _unary("ELEMENT_WISE_FLOOR", [-0.5, 1.25], [-1, 1]),
     _unary("ELEMENT_WISE_IDENTITY", [1, -2], [3.5, -5.5], scale_bias=ScaleBias(3, 0.5)),
-    _unary("ELEMENT_WISE_IS_INFINITY", [-INF, NAN, INF], [1, 0, 0], **_COMPARED, infinity_mode=IsInfinityMode.NEGATIVE),
-    _unary("ELEMENT_WISE_IS_NAN", [NAN, INF, 0], [1, 0, 0], **_COMPARED),
+    _unary(
+        "ELEMENT_WISE_IS_INFINITY", [-INF, NAN, INF], [1, 0, 0], **_UINT8_OUTPUT, infinity_mode=IsInfinityMode.NEGATIVE
+    ),
+    _unary("ELEMENT_WISE_IS_NAN", [NAN, INF, 0], [1, 0, 0], **_UINT8_OUTPUT),
     _unary("ELEMENT_WISE_LOG", [1, 0, -1], [0, -INF, NAN]),
-    _binary("ELEMENT_WISE_LOGICAL_AND", [5, 0, 2], [3, 4, 0], [1, 0, 0], **_TRUTH),
-    _binary("ELEMENT_WISE_LOGICAL_EQUALS", [1, -0.0, NAN], [2, 0, NAN], [0, 1, 0], **_COMPARED),
-    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN", [3, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_COMPARED),
-    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL", [3, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_COMPARED),
-    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN", [1, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_COMPARED),
-    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL", [1, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_COMPARED),
-    _unary("ELEMENT_WISE_LOGICAL_NOT", [5, 0], [0, 1], **_TRUTH),
-    _binary("ELEMENT_WISE_LOGICAL_OR", [5, 0, 0], [3, 4, 0], [1, 1, 0], **_TRUTH),
-    _binary("ELEMENT_WISE_LOGICAL_XOR", [5, 0, 0], [3, 4, 0], [0, 1, 0], **_TRUTH),
+    _binary("ELEMENT_WISE_LOGICAL_AND", [5, 0, 2], [3, 4, 0], [1, 0, 0], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_LOGICAL_EQUALS", [1, -0.0, NAN], [2, 0, NAN], [0, 1, 0], **_UINT8_OUTPUT),
+    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN", [3, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_UINT8_OUTPUT),
+    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL", [3, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_UINT8_OUTPUT),
+    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN", [1, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_UINT8_OUTPUT),
+    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL", [1, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_UINT8_OUTPUT),
+    _unary("ELEMENT_WISE_LOGICAL_NOT", [5, 0], [0, 1], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_LOGICAL_OR", [5, 0, 0], [3, 4, 0], [1, 1, 0], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_LOGICAL_XOR", [5, 0, 0], [3, 4, 0], [0, 1, 0], **_UINT8_TENSORS),
     _binary("ELEMENT_WISE_MAX", [1, -0.0, NAN], [2, 0, 5], [2, 0, NAN]),
     _binary("ELEMENT_WISE_MEAN", [2.0**127, 1], [2.0**127, 2], [2.0**127, 1.5]),
     _binary("ELEMENT_WISE_MIN", [1, -0.0, NAN], [2, 0, 5], [1, -0.0, NAN]),
-    _binary("ELEMENT_WISE_MODULUS_FLOOR", [-7.5, 7.5, 6], [2, -2, -2], [0.5, -0.5, -0.0], "the sign is that of b"),
-    _binary("ELEMENT_WISE_MODULUS_TRUNCATE", [-7.5, 7.5, -6], [2, -2, 2], [-1.5, 1.5, -0.0], "the sign is that of a"),
+    _binary(
+        "ELEMENT_WISE_MODULUS_FLOOR", [-7.5, 7.5, 6], [2, -2, -2], [0.5, -0.5, -0.0], "the result has the sign of b"
+    ),
+    _binary(
+        "ELEMENT_WISE_MODULUS_TRUNCATE", [-7.5, 7.5, -6], [2, -2, 2], [-1.5, 1.5, -0.0], "the result has the sign of a"
+    ),
     _binary("ELEMENT_WISE_MULTIPLY", [2.5, -3], [2, -0.0], [5, 0]),
     _unary("ELEMENT_WISE_NEGATE", [0, -3], [-0.0, 3]),
     _element_wise("ELEMENT_WISE_POW", {"input": [[-2, -2, 0]], "exponent": [[3, 0.5, 0]]}, [[-8, NAN, 1]]),
@@ -456,14 +474,14 @@ OWN_EXAMPLES = (
         "ELEMENT_WISE_QUANTIZE_LINEAR",
         {"input": [[-2.5, 3, 1e6]], "scale": [[2, 2, 2]], "zero_point": [[3, 3, 3]]},
         [[2, 5, 255]],
-        "halves go to the nearest even number",
-        types=_QUANTIZED,
+        "halves are rounded to the nearest even integer",
+        types=_QUANTIZED_TYPES,
     ),
     _unary("ELEMENT_WISE_RECIP", [4, -0.0], [0.25, -INF]),
     _unary("ELEMENT_WISE_SIGN", [-2.5, -0.0, NAN, 3], [-1, 0, 0, 1]),
     _unary("ELEMENT_WISE_SIN", [-0.0, INF], [-0.0, NAN]),
     _unary("ELEMENT_WISE_SINH", [-0.0, 1000], [-0.0, INF]),
-    _unary("ELEMENT_WISE_SQRT", [1.5, 4], [2, 3], "the ScaleBias comes first", scale_bias=ScaleBias(2, 1)),
+    _unary("ELEMENT_WISE_SQRT", [1.5, 4], [2, 3], "the ScaleBias is applied first", scale_bias=ScaleBias(2, 1)),
     _binary("ELEMENT_WISE_SUBTRACT", [1, 2], [0.5, 5], [0.5, -3]),
     _unary("ELEMENT_WISE_TAN", [-0.0, INF], [-0.0, NAN]),
     _unary("ELEMENT_WISE_TANH", [-0.0, INF], [-0.0, 1]),
@@ -472,12 +490,12 @@ OWN_EXAMPLES = (
 
 
 def examples_of(operator: type[Operator]) -> list[Example]:
-    """The examples of an operator's page, or dmljax's own where that has none."""
+    """The examples of an operator's page, or dmljax's own if the page has none."""
     return [example for example in (*EXAMPLES, *OWN_EXAMPLES) if isinstance(example.desc, operator)]
 
 
 def main() -> int:
-    """Prints every example with what dmljax computes and what the page expects; 1 if any differ, bit for bit."""
+    """Prints the pages' examples, with dmljax's outputs beside the expected outputs; returns 1 if any bit differs."""
     equal = 0
     for example in EXAMPLES:
         computed = example.computed()
@@ -488,7 +506,7 @@ def main() -> int:
 
 
 def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
-    """The lines that show an example: its inputs, and what dmljax computes beside the expected outputs."""
+    """The lines that show an example: its inputs, and the outputs of dmljax beside the expected outputs."""
     member = example.desc.member
     head = f"{example.desc.short_name}, {example.title}: {'equal' if example.expects(computed) else 'DIFFERENT'}"
     inputs = [_columns(member(field).name, array) for field, array in example.arrays(of_inputs=True).items()]
@@ -510,7 +528,7 @@ def _columns(name: str, array: NDArray[Any], expected: NDArray[Any] | None = Non
 
 
 def _matrix(array: NDArray[Any]) -> list[str]:
-    """The lines of an array without the brackets of its leading dimensions of size 1."""
+    """The printed lines of an array, without the brackets of leading dimensions of size 1."""
     while array.ndim > 2 and array.shape[0] == 1:
         array = array[0]
     return np.array2string(array, separator=" ").splitlines()

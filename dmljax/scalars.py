@@ -1,4 +1,4 @@
-"""Numbers that keep their type: brought into a data type exactly or refused, and compared by their bits."""
+"""Scalars with a data type: conversion of numbers, which refuses what does not fit, and comparison by bits."""
 
 import math
 import numbers
@@ -16,19 +16,21 @@ from dmljax.types import FLOATS, INTEGERS, REALS, DataType
 
 
 def exact(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """`value` as a scalar of `dtype`: rounded as NumPy does to a floating type, equal in any other, or refused.
+    """Converts a number to a scalar of `dtype`, or refuses it.
+
+    A number is rounded to a floating type as NumPy does, and must be exactly representable in any other type.
 
     >>> exact(7.0, np.dtype("uint8")).item(), exact(0.1, np.dtype("float16")).item()
     (7, 0.0999755859375)
     """
     if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 and value.dtype == dtype:
-        return np.asarray(value).reshape(1)[0]  # type: ignore[no-any-return]  # with every bit of a NaN
+        return np.asarray(value).reshape(1)[0]  # type: ignore[no-any-return]  # keeps every bit of a NaN
     number = _python_number(value)
     return _rounded(number, dtype) if dtype in FLOATS else _equal(number, dtype, number)
 
 
 def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """`value` as a scalar of `dtype`, without its fraction if that is an integer type."""
+    """Converts a number to a scalar of `dtype`, truncated toward zero if that is an integer type, or refuses it."""
     number = _python_number(value)
     if dtype in INTEGERS and -(2**64) < number < 2**64:
         return _equal(int(number), dtype, number)
@@ -36,20 +38,21 @@ def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
 
 
 def lower_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
-    """`value` as a cast has it in `dtype`; None where it is below all integers of that type, and limits nothing.
+    """Casts a lower bound to `dtype`; None if it is below the range of an integer type, where it limits nothing.
 
-    Most such bounds are what programs give for "no limit", -FLT_MAX or infinity. One that leaves no integer is refused.
+    Programs give such bounds, mostly -FLT_MAX or -infinity, to say "no limit". A bound above the range, which would
+    leave no integer, is refused.
     """
     return None if dtype in INTEGERS and _python_number(value) < np.iinfo(dtype).min else _cast(value, dtype)
 
 
 def upper_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
-    """As `lower_bound`, where it is above all integers."""
+    """Casts an upper bound to `dtype`, as `lower_bound` does; None if it is above the range of an integer type."""
     return None if dtype in INTEGERS and _python_number(value) > np.iinfo(dtype).max else _cast(value, dtype)
 
 
 def _cast(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """`value` without its fraction, or as the nearest float, which may be infinite."""
+    """Truncates `value` to an integer, or rounds it to the nearest float, which may be infinite."""
     if dtype not in FLOATS:
         return truncated(value, dtype)
     return _nearest(_python_number(value), dtype)
@@ -81,7 +84,7 @@ def _nearest(number: Any, dtype: np.dtype[Any]) -> np.generic:
 
 
 def _equal(number: Any, dtype: np.dtype[Any], given: Any) -> np.generic:
-    # NumPy's iinfo does not know the 4-bit types.
+    # np.iinfo does not know the 4-bit types; jnp.iinfo does.
     limits = None if dtype == np.bool_ else jnp.iinfo(dtype)
     lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
     if not lowest <= number <= highest or number != int(number):
@@ -104,7 +107,7 @@ class Scalar:
 
     @classmethod
     def of(cls, data_type: DataType, value: Any) -> Self:
-        """`value` in `data_type`; refuses what does not fit.
+        """Makes a scalar of `data_type` from a number, or refuses a number that does not fit.
 
         >>> Scalar.of(DataType.FLOAT32, -0.0) == Scalar.of(DataType.FLOAT32, 0.0)
         False
@@ -130,7 +133,7 @@ class Scalar:
 
 
 class ScaleBias(NamedTuple):
-    """`DML_SCALE_BIAS`: what an operator's input is multiplied by, and what is added then.
+    """`DML_SCALE_BIAS`: an operator first multiplies its input by `scale` and then adds `bias`.
 
     >>> element_wise_sqrt(jnp.array([1.5, 4.0]), ScaleBias(2.0, 1.0)).tolist()
     [2.0, 3.0]

@@ -1,4 +1,4 @@
-"""TensorDesc: how a tensor lies in a buffer. Nothing else in dmljax computes with strides or bytes."""
+"""TensorDesc: the layout of a tensor in a buffer. No other module of dmljax computes with strides or bytes."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -21,9 +21,10 @@ MAX_DIMENSION_COUNT = 8
 
 @dataclass(frozen=True)
 class TensorDesc:
-    """`DML_BUFFER_TENSOR_DESC`: data type, sizes, and where each element lies in its buffer.
+    """`DML_BUFFER_TENSOR_DESC`: the data type and sizes of a tensor, and the layout of its elements in a buffer.
 
-    `strides` count elements, not bytes; 0 repeats one element along a dimension, None means packed.
+    `strides` are in elements, not bytes. A stride of 0 repeats one element along a dimension; `strides=None` means that
+    the tensor is packed, without gaps between elements.
 
     >>> columns = TensorDesc("INT16", sizes=(2, 3), strides=(1, 2))
     >>> columns.read(np.array([1, 4, 2, 5, 3, 6], "int16")).tolist()
@@ -53,7 +54,7 @@ class TensorDesc:
             sizes=sizes,
             strides=strides,
             flags=flags,
-            total_tensor_size_in_bytes=total or None,  # 0 is what a C program leaves there that wants the minimum
+            total_tensor_size_in_bytes=total or None,  # a C program leaves 0 for the minimum size
             guaranteed_base_offset_alignment=alignment,
         )
         for problem in self._problems():
@@ -87,12 +88,12 @@ class TensorDesc:
 
     @property
     def effective_rank(self) -> int:
-        """`DimensionCount` less the leading dimensions of size 1."""
+        """`DimensionCount` without the leading dimensions of size 1."""
         return len(without_leading_ones(self.sizes))
 
     @property
     def element_count(self) -> int:
-        """How many elements the logical tensor has."""
+        """The number of elements of the logical tensor, whatever its strides."""
         return math.prod(self.sizes)
 
     @property
@@ -102,12 +103,12 @@ class TensorDesc:
 
     @property
     def shape_dtype(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the logical array."""
+        """The shape and dtype of the logical array."""
         return jax.ShapeDtypeStruct(self.sizes, self.dtype)
 
     @property
     def minimum_size_in_bytes(self) -> int:
-        """The least size of a buffer for this tensor, as `DMLCalcBufferTensorSize` computes it.
+        """The minimum size in bytes of a buffer for this tensor, as `DMLCalcBufferTensorSize` computes it.
 
         >>> TensorDesc("UINT8", (1, 1, 1, 5)).minimum_size_in_bytes
         8
@@ -121,11 +122,14 @@ class TensorDesc:
         return sum((size - 1) * stride for size, stride in zip(self.sizes, strides, strict=False))
 
     def read(self, buffer: Any) -> NDArray[Any]:
-        """Copies the logical array out of `buffer`, any object that holds its bytes in one piece."""
+        """Copies the logical array out of `buffer`, a contiguous bytes-like object."""
         return self._view(np.frombuffer(_bytes_of(buffer), np.uint8)).copy()
 
     def write(self, buffer: Any, logical: Any) -> None:
-        """Copies a logical array into `buffer`; the bytes between its elements stay as they are."""
+        """Copies a logical array into `buffer`, a writable, contiguous bytes-like object.
+
+        The bytes between the elements stay unchanged.
+        """
         logical = np.asarray(array("array", logical))
         if logical.shape != self.sizes or logical.dtype != self.dtype:
             expected, given = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
@@ -135,7 +139,7 @@ class TensorDesc:
             raise InvalidType(Problem("buffer", "must be writable", f"a read-only {type(buffer).__name__}"))
         view = self._view(data)
         if self.overlaps:
-            raise InvalidDesc(Problem("Strides", "must give each element of an output a place of its own", self))
+            raise InvalidDesc(Problem("Strides", "must not let elements of an output overlap", self))
         view[...] = logical
 
     def _view(self, data: NDArray[np.uint8]) -> NDArray[Any]:
@@ -146,58 +150,63 @@ class TensorDesc:
         if data.size < needed:
             raise InvalidDesc(Problem("buffer", f"must hold at least {needed} bytes for {self}", data.size))
         strides = [stride * itemsize for stride in self.strides or packed_strides(self.sizes)]
-        # NumPy checks the bounds once more: it refuses a view that leaves the buffer.
+        # NumPy also refuses a view that exceeds the buffer, as a second check.
         return np.ndarray(self.sizes, self.dtype, buffer=data.data, strides=strides)
 
     @property
     def overlaps(self) -> bool:
-        """Whether two elements share a place in the buffer, as no two of an output may."""
+        """Whether any two elements share a place in the buffer, which an output must not do."""
         strides = self.strides or packed_strides(self.sizes)
         steps = sorted((stride, size - 1) for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
-        # A dimension that steps over everything that the smaller ones reach keeps apart what they keep apart.
+        # A dimension cannot make elements overlap if its stride exceeds the reach of all dimensions with smaller ones.
         while steps and steps[-1][0] > _reach(steps[:-1]):
             steps.pop()
         if not steps:
             return False
         if steps[0][0] == 0 or math.prod(count + 1 for _, count in steps) > _reach(steps) + 1:
             return True
-        return _some_meet(tuple(steps))
+        return _any_elements_meet(tuple(steps))
 
     def __str__(self) -> str:
         strides = "" if self.strides is None else f" strides {join_sizes(self.strides)}"
         return f"{self.data_type.name} {join_sizes(self.sizes)}{strides}"
 
 
-# Two elements share a place if some steps along the dimensions, not all 0, lead from one to the other and yet nowhere.
-# The dimensions are parted into two groups: the steps along one must lead as far as those along the other lead back. Of
-# 8 dimensions of 15 there are 29^8 ways to step, and 29^4 in each group; the most there is to look at are the 10^7 ways
-# along two dimensions of 1625, whose third is a division.
+# The search for overlaps. The steps between two elements are the differences of their indices along each dimension, and
+# their distance is the sum of steps times strides. Two elements share a place if their steps are not all 0, but their
+# distance is. The search meets in the middle: the dimensions are split into two groups, and elements share a place if
+# steps along one group and steps along the other have the same distance. 8 dimensions of size 15 have 29^8 combinations
+# of steps, but only 29^4 in each group of four. The most expensive case is three dimensions of size 1625: 10^7
+# combinations along two of them, which are compared with the third by a division.
 
-_Steps = tuple[tuple[int, int], ...]  # for each dimension its stride, and how many steps there are along it
+_Steps = tuple[tuple[int, int], ...]  # for each dimension its stride, and the largest number of steps along it
 
 
 def _reach(steps: Iterable[tuple[int, int]]) -> int:
-    """How far all steps together lead."""
+    """The distance from the first element to the last: all steps along all dimensions."""
     return sum(stride * count for stride, count in steps)
 
 
 @lru_cache(maxsize=1024)
-def _some_meet(steps: _Steps) -> bool:
-    """Whether some steps that are not all 0 lead nowhere."""
-    group, others = min(_groups(steps), key=_work)
+def _any_elements_meet(steps: _Steps) -> bool:
+    """Whether any steps that are not all 0 have a distance of 0."""
+    group, others = min(_groups(steps), key=_distance_count)
     back = np.sort(np.concatenate(list(_distances(others)))) if len(others) > 1 else np.zeros(1, np.int64)
     if np.count_nonzero(back == 0) > 1:
         return True
     zeros = 0
     for away in _distances(group):
         zeros += int(np.count_nonzero(away == 0))
-        if zeros > 1 or _leads_back(away[away != 0], others, back):
+        if zeros > 1 or _any_in_both_groups(away[away != 0], others, back):
             return True
     return False
 
 
-def _leads_back(away: NDArray[np.int64], others: _Steps, back: NDArray[np.int64]) -> bool:
-    """Whether one of the distances `away` is also one of steps along the `others`, which are `back` if several."""
+def _any_in_both_groups(away: NDArray[np.int64], others: _Steps, back: NDArray[np.int64]) -> bool:
+    """Whether steps along the dimensions `others` have one of the distances `away`.
+
+    `back` are the sorted distances along `others`; for a single dimension, a division decides instead.
+    """
     if len(others) == 1:
         ((stride, count),) = others
         return bool(((away % stride == 0) & (away <= stride * count)).any())
@@ -206,24 +215,30 @@ def _leads_back(away: NDArray[np.int64], others: _Steps, back: NDArray[np.int64]
 
 
 def _groups(steps: _Steps) -> Iterator[tuple[_Steps, _Steps]]:
-    """All ways to part the dimensions into two groups that are not empty."""
+    """All ways to split the dimensions into two nonempty groups."""
     for chosen in product((False, True), repeat=len(steps)):
         if any(chosen) and not all(chosen):
-            yield tuple(compress(steps, chosen)), tuple(compress(steps, (not one for one in chosen)))
+            yield tuple(compress(steps, chosen)), tuple(compress(steps, (not is_chosen for is_chosen in chosen)))
 
 
-def _work(groups: tuple[_Steps, _Steps]) -> int:
-    """How many distances there are to compare; whether one is some steps along one dimension, a division tells."""
+def _distance_count(groups: tuple[_Steps, _Steps]) -> int:
+    """The number of distances to compute for two groups.
+
+    A second group of a single dimension needs none, because a division decides there.
+    """
     group, others = groups
-    return _ways(group) + (_ways(others) if len(others) > 1 else 0)
+    return _combination_count(group) + (_combination_count(others) if len(others) > 1 else 0)
 
 
-def _ways(steps: _Steps) -> int:
+def _combination_count(steps: _Steps) -> int:
     return math.prod(2 * count + 1 for _, count in steps)
 
 
 def _distances(steps: _Steps) -> Iterator[NDArray[np.int64]]:
-    """How far all steps lead, some at a time; those the other way round lead as far."""
+    """The absolute distances of all combinations of steps, in batches.
+
+    Opposite steps have the same absolute distance, so that along one of the dimensions only steps forward are taken.
+    """
     (stride, count), *rest = sorted(steps, key=lambda step: step[1], reverse=True)
     inner = np.zeros(1, np.int64)
     for inner_stride, inner_count in rest:
@@ -235,13 +250,13 @@ def _distances(steps: _Steps) -> Iterator[NDArray[np.int64]]:
 
 
 def without_leading_ones(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """`sizes` from the first that is not 1."""
+    """`sizes` from the first size that is not 1."""
     leading = next((i for i, size in enumerate(sizes) if size != 1), len(sizes))
     return sizes[leading:]
 
 
 def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a tensor without gaps, the last dimension changing fastest."""
+    """The strides of a tensor without gaps in row-major order, in which the last dimension changes fastest."""
     return tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
 
 
@@ -250,5 +265,5 @@ def _bytes_of(buffer: Any) -> memoryview:
         return memoryview(buffer).cast("B")
     except (TypeError, ValueError, BufferError) as error:
         raise InvalidType(
-            Problem("buffer", "must hold its bytes in one piece", f"{type(buffer).__name__} ({error})")
+            Problem("buffer", "must be a contiguous bytes-like object", f"{type(buffer).__name__} ({error})")
         ) from None

@@ -1,4 +1,4 @@
-"""The enumerations of directml.h and the named sets of data types."""
+"""The enumerations of directml.h, and the sets of data types that support tables and functions name."""
 
 import enum
 import string
@@ -71,12 +71,12 @@ class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
 
     @property
     def bits(self) -> int:
-        """How many bits one element takes in a buffer."""
+        """The number of bits of one element in a buffer."""
         return int(self.dtype.name.lstrip(string.ascii_lowercase))
 
 
 class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):
-    """`DML_FEATURE_LEVEL`: what a device promises to support; each level includes those below it.
+    """`DML_FEATURE_LEVEL`: what a device promises to support; each level includes all lower levels.
 
     >>> FeatureLevel("3_0") is FeatureLevel("DML_FEATURE_LEVEL_3_0") is FeatureLevel.FL_3_0
     True
@@ -125,7 +125,7 @@ class TensorFlags(HeaderEnum, prefix="DML_TENSOR_FLAG_"):
 
 
 class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
-    """`DML_AXIS_DIRECTION`: which of several equal elements counts, the first or the last.
+    """`DML_AXIS_DIRECTION`: whether the first (INCREASING) or the last (DECREASING) of equal elements is chosen.
 
     >>> argmax(jnp.array([3, 7, 7]), axes=0, axis_direction=AxisDirection.DECREASING).tolist()
     [2]
@@ -136,7 +136,10 @@ class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
 
 
 class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
-    """`DML_ROUNDING_MODE`: to the nearest integer, or toward zero; TOWARD_INFINITY is what halves go to.
+    """`DML_ROUNDING_MODE`: how numbers are rounded to integers.
+
+    HALVES_TO_NEAREST_EVEN rounds to the nearest integer, and halves to the even one. TOWARD_ZERO truncates.
+    TOWARD_INFINITY, despite its name, rounds to the nearest integer, and only halves away from zero.
 
     >>> element_wise_round(jnp.array([-2.5, -1.75, 0.5]), rounding_mode=RoundingMode.TOWARD_INFINITY).tolist()
     [-3.0, -2.0, 1.0]
@@ -148,7 +151,7 @@ class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
 
 
 class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
-    """`DML_IS_INFINITY_MODE`: the sign of the infinities that are looked for.
+    """`DML_IS_INFINITY_MODE`: whether to test for positive infinity, negative infinity, or either.
 
     >>> element_wise_is_infinity(jnp.array([-jnp.inf, 1.0, jnp.inf]), infinity_mode=IsInfinityMode.NEGATIVE).tolist()
     [1, 0, 0]
@@ -176,17 +179,18 @@ UINT32_OR_8 = UINT32 | UINT8
 INDEX = INTEGER_64 | {DataType.INT32, DataType.UINT32}
 
 
-# The dtypes that functions compute with: JAX's, bfloat16 and bool included, where descriptors have DirectML's.
+# The dtypes that functions compute with. They are JAX's and include bfloat16 and bool, unlike DirectML's data types
+# above, which descriptors use.
 FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "float64")))
 INTEGERS = frozenset(jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
 REALS = FLOATS | INTEGERS | {jnp.dtype("bool")}
 
 
 def widened(dtype: Any) -> np.dtype[Any]:
-    """The type that is computed in: float32 for the floats of 16 bits, otherwise `dtype` itself."""
+    """The type in which computations on `dtype` are done: float32 for 16-bit floats, otherwise `dtype` itself."""
     return np.dtype(np.float32) if dtype in FLOATS and dtype.itemsize < 4 else np.dtype(dtype)
 
 
 def x64_enabled() -> bool:
-    """Whether JAX has 64-bit types, here and now."""
+    """Whether 64-bit types are currently enabled in JAX."""
     return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]

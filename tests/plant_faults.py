@@ -220,7 +220,7 @@ FAULTS = [
     Fault(
         "rows are reduced in memory",
         "_axes.py",
-        "cpu=partial(_folded, reduce, combine), default=whole",
+        "cpu=partial(_reduce_in_parts, reduce, combine), default=whole",
         "cpu=whole, default=whole",
         ON_FUSION,
     ),
@@ -472,8 +472,8 @@ FAULTS = [
     Fault(
         "a ScaleBias rounds the product",
         EXACT,
-        "_finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))",
-        "_finite(_sum_error(total, high, scaled))",
+        "_zero_unless_finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))",
+        "_zero_unless_finite(_sum_error(total, high, scaled))",
         ON_ELEMENTARY,
     ),
     Fault(
@@ -787,8 +787,8 @@ FAULTS = [
     Fault(
         "steps of one group never lead nowhere",
         "_tensor.py",
-        "if zeros > 1 or _leads_back",
-        "if _leads_back",
+        "if zeros > 1 or _any_in_both_groups",
+        "if _any_in_both_groups",
         ON_TENSOR,
     ),
     Fault(
@@ -815,7 +815,7 @@ FAULTS = [
     Fault(
         "each way of steps is looked at alone",
         "_tensor.py",
-        "_groups(steps), key=_work)",
+        "_groups(steps), key=_distance_count)",
         "_groups(steps), key=lambda groups: -len(groups[0]))",
         ON_TENSOR,
     ),

@@ -1,4 +1,4 @@
-"""TensorDesc: sizes, strides, flags, bytes, and the way between a buffer and a logical array."""
+"""TensorDesc: sizes, strides, flags, sizes in bytes, and copies between a buffer and a logical array."""
 
 import math
 import random
@@ -14,7 +14,7 @@ from helpers import assert_same_bits, random_array
 from hypothesis import given, settings, strategies as st
 
 from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags, Unsupported
-from dmljax.tensor import _some_meet
+from dmljax.tensor import _any_elements_meet
 
 FLOAT32, FLOAT16, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
 ALL = [data_type for data_type in DataType if data_type.name not in ("UNKNOWN", "INT4", "UINT4")]
@@ -56,7 +56,7 @@ def test_the_data_types_are_directml_hs(name: str, value: int, dtype: str) -> No
         ("UINT8", (5,), None, 8),
         ("FLOAT64", (3,), None, 24),
         ("INT64", (2, 2), (1, 2), 32),
-        ("FLOAT32", (2, 3), (5, 1), 32),  # padded rows: the last row's padding does not count
+        ("FLOAT32", (2, 3), (5, 1), 32),  # padded rows: the minimum size excludes the padding of the last row
         ("FLOAT32", (2, 3), (0, 1), 12),  # broadcast rows
         ("FLOAT32", (2, 3), (0, 0), 4),
         ("UINT4", (5,), None, 4),
@@ -202,11 +202,9 @@ def test_what_is_written_is_read_again_at_the_dot_product_of_coordinates_and_str
 def test_a_write_needs_a_place_for_each_element() -> None:
     for sizes, strides in (((2, 3), (0, 1)), ((2, 2), (1, 1)), ((3, 2), (2, 4))):
         desc = TensorDesc(UINT8, sizes, strides)
-        with pytest.raises(
-            InvalidDesc, match="Strides must give each element of an output a place of its own; got UINT8"
-        ):
+        with pytest.raises(InvalidDesc, match="Strides must not let elements of an output overlap; got UINT8"):
             desc.write(bytearray(32), np.zeros(sizes, np.uint8))
-    # A size of 1 does not repeat anything, whatever its stride, and dimensions may interleave.
+    # A dimension of size 1 repeats no element, whatever its stride, and dimensions may interleave without overlap.
     TensorDesc(UINT8, (1, 3), (0, 1)).write(bytearray(3), np.zeros((1, 3), np.uint8))
     TensorDesc(UINT8, (3, 2), (3, 4)).write(bytearray(16), np.zeros((3, 2), np.uint8))
 
@@ -242,7 +240,10 @@ def test_elements_that_share_a_place_are_found_in_any_small_tensor() -> None:
     ],
 )
 def test_elements_that_share_a_place_are_found_in_time_in_any_large_tensor(sizes: tuple[int, ...]) -> None:
-    """Sizes without a common factor, and strides of the product of the others: no two elements share a place."""
+    """Each stride is the product of the other sizes.
+
+    The sizes are pairwise coprime, so that no two elements share a place. Two equal strides make elements overlap.
+    """
     strides = [math.prod(sizes) // size for size in sizes]
     two_alike = [min(strides) if stride == max(strides) else stride for stride in strides]
     tracemalloc.start()
@@ -256,11 +257,14 @@ def test_elements_that_share_a_place_are_found_in_time_in_any_large_tensor(sizes
 
 @pytest.mark.parametrize("sizes", [(1625,) * 3, (84,) * 5, (23,) * 7, (16,) * 8])
 def test_the_worst_sizes_take_little_time(sizes: tuple[int, ...]) -> None:
-    """Strides so large that only all steps together tell; no tensor may span as much."""
+    """The search compares all combinations of steps.
+
+    The strides are random and so large that the search cannot stop early. No TensorDesc may span as many elements.
+    """
     rng = random.Random(0)
     steps = tuple((rng.randrange(2**45, 2**46), size - 1) for size in sizes)
     begin = time.process_time()
-    assert not _some_meet(steps)
+    assert not _any_elements_meet(steps)
     assert time.process_time() - begin < 5
 
 
@@ -283,9 +287,9 @@ def test_the_worst_sizes_take_little_time(sizes: tuple[int, ...]) -> None:
             TensorDesc(FLOAT32, (3,)),
             np.zeros(6, np.float32)[::2],
             InvalidType,
-            "buffer must hold its bytes in one piece",
+            "buffer must be a contiguous bytes-like object",
         ),
-        (TensorDesc(FLOAT32, (3,)), [1, 2, 3], InvalidType, "buffer must hold its bytes in one piece; got list"),
+        (TensorDesc(FLOAT32, (3,)), [1, 2, 3], InvalidType, "buffer must be a contiguous bytes-like object; got list"),
         (TensorDesc(DataType.INT4, (3,)), bytes(4), Unsupported, "buffers of INT4 cannot be read or written"),
         (TensorDesc(DataType.UINT4, (3,)), bytes(4), Unsupported, "buffers of UINT4 cannot be read or written"),
     ],
@@ -302,7 +306,7 @@ def test_reading_refuses(desc: TensorDesc, buffer: Any, error: Any, message: str
         (bytearray(11), np.zeros(3, np.float32), InvalidDesc, "buffer must hold at least 12 bytes"),
         (bytearray(12), np.zeros((1, 3), np.float32), InvalidDesc, r"array must be float32\[3\]; got float32\[1, 3\]"),
         (bytearray(12), [1.0, 2.0, 3.0], InvalidType, "array must be a JAX or NumPy array; got list"),
-        (3, np.zeros(3, np.float32), InvalidType, "buffer must hold its bytes in one piece; got int"),
+        (3, np.zeros(3, np.float32), InvalidType, "buffer must be a contiguous bytes-like object; got int"),
         (bytearray(12), np.zeros(3, np.float64), InvalidDesc, r"array must be float32\[3\]; got float64\[3\]"),
     ],
 )

@@ -1,7 +1,8 @@
-"""Predicates packed into words of 32 bits, and the element that each set bit stands for.
+"""Stream compaction: predicates packed into 32-bit words, and the element index of each set bit.
 
-What is done once for a word instead of an element costs a 32nd. Set bits have *rows*, in their order, which come in
-groups of 32; a row belongs to the last word that begins at or before it.
+Work that is done once for each word instead of once for each element costs a 32nd. The set bits, in their order, are
+numbered by *rows*: row r is for the set bit that has r set bits before it. A word with set bits *begins* at the row of
+its first set bit, and a row belongs to the last word that begins at or before it. Rows are handled in groups of 32.
 """
 
 import math
@@ -18,8 +19,8 @@ from dmljax.numerics.sizes import is_symbolic, number
 
 
 def packed(present: Array) -> Array:
-    """Predicates 32 to a word, the first in the lowest bit."""
-    run, run_count = _runs(present.shape)
+    """Packs predicates into words of 32 bits, the first predicate of a word in its lowest bit."""
+    run, run_count = _run_size_and_count(present.shape)
     words_per_run = (run + 31) // 32
     padding = (0, 0), (0, words_per_run * 32 - run)
     runs = jnp.pad(present.reshape(run_count, run), padding).reshape(run_count, words_per_run, 32)
@@ -27,10 +28,11 @@ def packed(present: Array) -> Array:
     return jnp.sum(runs.astype(jnp.uint32) << place, axis=2, dtype=jnp.uint32).reshape(-1)
 
 
-def _runs(shape: tuple[int, ...]) -> tuple[int, int]:
-    """The size of the fewest last dimensions that fill words of 32 bits well, and that of the others.
+def _run_size_and_count(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The size of a run, which is packed into words of its own, and the number of runs.
 
-    The others may then be sharded, and each device packs what it has.
+    A run covers the fewest trailing dimensions that fill words of 32 bits well. The dimensions before them may be
+    sharded: each device packs its own runs.
     """
     for axis in reversed(range(len(shape))):
         run = math.prod(shape[axis:])
@@ -40,8 +42,8 @@ def _runs(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _first_element(word: Array, shape: tuple[int, ...]) -> Array:
-    """The element that the lowest bit of a word stands for."""
-    run, _ = _runs(shape)
+    """The index of the element whose predicate is the lowest bit of a word."""
+    run, _ = _run_size_and_count(shape)
     if run % 32 == 0:
         return word * np.uint32(32)
     words_per_run = number((run + 31) // 32, jnp.uint32)
@@ -50,63 +52,66 @@ def _first_element(word: Array, shape: tuple[int, ...]) -> Array:
 
 
 def count_and_elements(words: Array, size: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """How many bits of `words` are set, and the element that each of `size` rows is for; rows past the count have any.
+    """The number of set bits in `words`, and the element index of each of the first `size` rows.
 
-    `shape` is that of the predicates that were packed.
+    Rows from the count on have an arbitrary index. `shape` is the shape of the predicates before they were packed.
     """
     group_count = (size + 31) // 32
-    bits = _found(words, group_count)
+    bits = _locate_words(words, group_count)
     every, needed = partial(_elements, shape=shape), partial(_needed_elements, shape=shape)
     if is_symbolic(group_count) or group_count <= _TINY or jax.device_count() > 1:
-        elements = every(bits)  # several devices may share the rows, as they cannot share a loop over them
+        elements = every(bits)  # rows can be sharded over several devices, the iterations of a loop cannot
     else:
         elements = lax.platform_dependent(bits, cpu=needed, default=every)
     return bits.row_count, elements.reshape(-1)[:size]
 
 
 class _Bits(NamedTuple):
+    """The packed words, with what is needed to find the word and the bit of a row."""
+
     words: Array
-    first_row: Array  # of each word
-    listed: Array  # the words that have rows, in their order
-    begins: Array  # a word for each group: a bit for each row, set where a word begins
-    begun: Array  # how many words begin before each group
+    first_row: Array  # for each word, the row of its first set bit, if it has any
+    words_with_rows: Array  # the indices of the words that begin in one of the groups, in order
+    begins: Array  # for each group of 32 rows, a bit mask of the rows at which a word begins
+    begun_before: Array  # for each group, the number of words that begin in the groups before it
     row_count: Array
 
 
-def _found(words: Array, group_count: int) -> _Bits:
+def _locate_words(words: Array, group_count: int) -> _Bits:
     counts = lax.population_count(words)
     ends = _running_sum(counts)
     first_row = ends - counts
     group = first_row >> 5
     has_rows = (counts != 0) & (group < number(group_count, jnp.uint32))
 
-    # Words without rows go to a spare place at the end: `mode="drop"` takes XLA on CPU twice as long.
+    # The scatter writes words without rows to a spare place at the end: with `mode="drop"` instead, XLA on CPU takes
+    # twice as long.
     word_count = words.shape[0]
     with_rows = packed(has_rows)
-    place = _set_up_to(with_rows, _set_before(with_rows)).reshape(-1)[:word_count] - 1
+    place = _bits_up_to(with_rows, _bits_before(with_rows)).reshape(-1)[:word_count] - 1
     place = jnp.where(has_rows, place, number(word_count, jnp.uint32))
-    listed = jnp.zeros(word_count + 1, jnp.uint32)
-    listed = listed.at[place].set(lax.iota(jnp.uint32, word_count), mode="promise_in_bounds")
+    words_with_rows = jnp.zeros(word_count + 1, jnp.uint32)
+    words_with_rows = words_with_rows.at[place].set(lax.iota(jnp.uint32, word_count), mode="promise_in_bounds")
 
     group = jnp.where(has_rows, group, number(group_count, jnp.uint32))
     begins = jnp.zeros(group_count + 1, jnp.uint32)
     begins = begins.at[group].add(jnp.uint32(1) << (first_row & 31), mode="promise_in_bounds")[:-1]
-    return _Bits(words, first_row, listed, begins, _set_before(begins), ends[-1])
+    return _Bits(words, first_row, words_with_rows, begins, _bits_before(begins), ends[-1])
 
 
 def _elements(bits: _Bits, shape: tuple[int, ...], first_group: Array | int = 0) -> Array:
-    """The element of each row of the groups in `bits`, which begin at `first_group`, [group, 32]."""
+    """The element index of each row, as an array [group, 32]; the groups in `bits` begin at `first_group`."""
     group, row = (lax.broadcasted_iota(jnp.uint32, (*bits.begins.shape, 32), axis) for axis in (0, 1))
-    word = _at(bits.listed, jnp.maximum(_set_up_to(bits.begins, bits.begun), 1) - 1)
-    rank = (first_group + group) * 32 + row - _at(bits.first_row, word)
-    return _first_element(word, shape) + _place_of_set_bit(_at(bits.words, word), rank)
+    word = _take(bits.words_with_rows, jnp.maximum(_bits_up_to(bits.begins, bits.begun_before), 1) - 1)
+    rank = (first_group + group) * 32 + row - _take(bits.first_row, word)
+    return _first_element(word, shape) + _place_of_set_bit(_take(bits.words, word), rank)
 
 
 def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """`_elements` of all groups, or, where few rows count, of those alone in a loop.
+    """`_elements` of all groups at once, or, if the row count is small, of the groups up to it alone, in a loop.
 
-    XLA on CPU runs a loop in one thread, so that a row costs 2.5 times as much in it. In a batch the loop would go on
-    for all until the fullest member is done: batches have every row at once.
+    XLA on CPU runs a loop in one thread, where a row costs 2.5 times as much. Under vmap, the loop would run for all
+    members of the batch until the one with the most rows is done, so a batch computes all groups at once.
     """
     every, first = partial(_elements, shape=shape), partial(_first_elements, shape=shape)
 
@@ -125,63 +130,71 @@ def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
     return elements
 
 
-_TINY = 8  # groups: for as many, a loop takes longer to compile than it ever saves
-_CHUNK = 32  # groups: for more at once XLA on CPU wakes another thread, which takes longer than to find them
+_TINY = 8  # groups: for so few, a loop takes longer to compile than it can save
+_CHUNK = 32  # groups: for more at once, XLA on CPU wakes another thread, which takes longer than the chunk itself
 
 
 def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """As `_elements`, chunk by chunk up to the last row that counts."""
+    """As `_elements`, but in a loop over chunks of groups that stops after the last row below the row count."""
     group_count = bits.begins.shape[0]
     size = min(_CHUNK, group_count)
 
-    def is_left(state: tuple[Array, Array]) -> Array:
+    def has_more(state: tuple[Array, Array]) -> Array:
         return state[0] * (size * 32) < bits.row_count
 
-    def find(state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def find_chunk(state: tuple[Array, Array]) -> tuple[Array, Array]:
         chunk, elements = state
-        first_group = chunk * size  # ends before the last group: no more than a third of the rows count here
-        begins, begun = (lax.dynamic_slice(x, (first_group,), (size,)) for x in (bits.begins, bits.begun))
-        found = _elements(bits._replace(begins=begins, begun=begun), shape, first_group)
+        # A chunk never extends past the last group, because at most a third of the rows are below the row count here.
+        first_group = chunk * size
+        begins, begun_before = (lax.dynamic_slice(x, (first_group,), (size,)) for x in (bits.begins, bits.begun_before))
+        found = _elements(bits._replace(begins=begins, begun_before=begun_before), shape, first_group)
         return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))
 
-    # Out of the words, so that inside shard_map it varies over the same axes of the mesh as what is found
+    # The initial value is computed from the words, so that inside shard_map it varies over the same axes of the mesh as
+    # the elements that are found.
     nothing = jnp.broadcast_to(jnp.zeros_like(bits.begins)[:, None], (group_count, 32))
-    return lax.while_loop(is_left, find, (jnp.uint32(0), nothing))[1]
+    return lax.while_loop(has_more, find_chunk, (jnp.uint32(0), nothing))[1]
 
 
 # Words and bits
 
 
 def _place_of_set_bit(bits: Array, rank: Array) -> Array:
-    """The place of the set bit of `bits` that has `rank` set bits below it, found by halves."""
+    """The place of the set bit of `bits` that has `rank` set bits below it, found by bisection."""
     place = jnp.zeros_like(rank)
     for exponent in reversed(range(5)):
         half = 2**exponent
         below = lax.population_count((bits >> place) & jnp.uint32(2**half - 1))
         is_above = rank >= below
         rank = rank - jnp.where(is_above, below, jnp.uint32(0))
-        # Not a select of two constants: under vmap JAX loses the explicit mesh there.
+        # A shift and not a select of two constants: under vmap, such a select makes JAX lose the explicit mesh.
         place = place | is_above.astype(jnp.uint32) << exponent
     return place
 
 
-def _set_before(words: Array) -> Array:
-    """How many bits are set before each word."""
+def _bits_before(words: Array) -> Array:
+    """The number of bits that are set in the words before each word."""
     counts = lax.population_count(words)
     return _running_sum(counts) - counts
 
 
-def _set_up_to(words: Array, before: Array) -> Array:
-    """How many bits are set up to and with each bit of each word, [word, 32]."""
+def _bits_up_to(words: Array, before: Array) -> Array:
+    """The number of bits that are set up to and including each bit, as an array [word, 32].
+
+    `before` is the number of bits that are set before each word.
+    """
     place = lax.broadcasted_iota(jnp.uint32, (*words.shape, 32), 1)
     return before[:, None] + lax.population_count(words[:, None] & ((jnp.uint32(2) << place) - 1))
 
 
-_BLOCK = 32  # XLA on CPU fuses a sum of up to 32
+_BLOCK = 32  # XLA on CPU fuses a sum of up to 32 elements
 
 
 def _running_sum(counts: Array) -> Array:
-    """The sum up to and with each, by blocks in blocks: XLA on CPU takes two to five times as long for `jnp.cumsum`."""
+    """The inclusive prefix sum, by blocks, whose totals are summed recursively.
+
+    XLA on CPU takes two to five times as long for `jnp.cumsum`.
+    """
     size = counts.shape[0]
     if is_symbolic(size):
         return jnp.cumsum(counts, dtype=counts.dtype)
@@ -195,5 +208,5 @@ def _running_sum(counts: Array) -> Array:
     return sums.reshape(-1)[:size]
 
 
-def _at(table: Array, index: Array) -> Array:
+def _take(table: Array, index: Array) -> Array:
     return table.at[index].get(mode="promise_in_bounds")

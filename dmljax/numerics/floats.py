@@ -1,4 +1,8 @@
-"""Floats compared by their bits, for a backend may flush subnormals to zero first: XLA on CPU does."""
+"""Comparison, selection and copying of floats by their bits.
+
+Comparisons use the bits because a backend may flush subnormal operands to zero before it compares them, as XLA on CPU
+does. Copies use the bits where moving floats would change them.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,14 +19,18 @@ Move = Callable[[tuple[Array, ...], Array], Array]
 
 
 def is_nonzero(x: Array) -> Array:
-    """Where `x` is neither +0 nor -0; NaN and subnormals are not zero."""
+    """True where `x` is neither +0 nor -0; NaN and subnormal numbers are not zero."""
     if x.dtype in FLOATS:
         return _magnitude(x) != 0
     return x != np.zeros((), x.dtype)
 
 
 def sort_keys(x: Array, *, nan_is_largest: bool, zeros_are_equal: bool = True) -> Array:
-    """Integers in the order of `x`: -0 equals +0 or is below it, and every NaN is one value beyond all numbers."""
+    """Maps `x` to integers that compare as the elements of `x` do.
+
+    -0 equals +0 if `zeros_are_equal`, and is less than +0 otherwise. All NaNs have the same key, which is above or
+    below the keys of all numbers.
+    """
     if x.dtype == bool:
         return x.astype(jnp.uint8)
     if x.dtype not in FLOATS:
@@ -36,59 +44,59 @@ def sort_keys(x: Array, *, nan_is_largest: bool, zeros_are_equal: bool = True) -
 
 
 def _magnitude(x: Array) -> Array:
-    """The bits of `x` without its sign, as a signed integer: in the order of the absolute values."""
+    """The bits of `x` without the sign bit, as a signed integer; they are in the order of the absolute values."""
     signed = np.dtype(f"int{x.dtype.itemsize * 8}")
     return lax.bitcast_convert_type(x, signed) & np.array(np.iinfo(signed).max, signed)
 
 
 def _infinity(x: Array) -> Array:
-    """The magnitude of an infinity of the type of `x`."""
+    """The `_magnitude` of an infinity of the type of `x`."""
     return _magnitude(jnp.full((), np.inf, x.dtype))
 
 
 def is_nan(x: Array) -> Array:
-    """Where `x` is NaN."""
+    """True where `x` is NaN, which no integer is."""
     return _magnitude(x) > _infinity(x) if x.dtype in FLOATS else jnp.zeros_like(x, bool)
 
 
 def is_infinite(x: Array) -> Array:
-    """Where `x`, of floats, is infinite."""
+    """True where `x`, which must have a float type, is infinite."""
     return _magnitude(x) == _infinity(x)
 
 
-# Comparisons as IEEE 754 has them: one with a NaN is false, for a NaN on the left is taken to be beyond all numbers on
-# one side, and one on the right on the other.
+# Comparisons of IEEE 754, in which any comparison with NaN is false: here a NaN on the left is below all numbers, and a
+# NaN on the right is above all numbers and above a NaN on the left.
 
 
 def greater(a: Array, b: Array) -> Array:
-    """Where `a > b`."""
+    """True where `a > b`, by IEEE 754."""
     return sort_keys(a, nan_is_largest=False) > sort_keys(b, nan_is_largest=True)
 
 
 def greater_equal(a: Array, b: Array) -> Array:
-    """Where `a >= b`."""
+    """True where `a >= b`, by IEEE 754."""
     return sort_keys(a, nan_is_largest=False) >= sort_keys(b, nan_is_largest=True)
 
 
 def equal(a: Array, b: Array) -> Array:
-    """Where `a == b`."""
+    """True where `a == b`, by IEEE 754."""
     return sort_keys(a, nan_is_largest=False) == sort_keys(b, nan_is_largest=True)
 
 
 def maximum(a: Array, b: Array) -> Array:
-    """The larger of both, and of equal ones `a`; a NaN is larger than all, +0 than -0."""
+    """The larger of `a` and `b`, or `a` if they are equal; NaN is larger than every number, and +0 than -0."""
     keys = partial(sort_keys, nan_is_largest=True, zeros_are_equal=False)
     return selected(keys(a) >= keys(b), a, b)
 
 
 def minimum(a: Array, b: Array) -> Array:
-    """The smaller of both, and of equal ones `a`; a NaN is smaller than all, -0 than +0."""
+    """The smaller of `a` and `b`, or `a` if they are equal; NaN is smaller than every number, and -0 than +0."""
     keys = partial(sort_keys, nan_is_largest=False, zeros_are_equal=False)
     return selected(keys(a) <= keys(b), a, b)
 
 
 def selected(condition: Array, a: Array, b: Array) -> Array:
-    """`a` where the condition holds, `b` elsewhere, with every bit."""
+    """`a` where the condition holds, and `b` elsewhere, bit for bit."""
     return copied(_select, (a, b), condition)
 
 
@@ -98,11 +106,13 @@ def _select(arrays: tuple[Array, ...], condition: Array) -> Array:
 
 
 def copied(move: Move, floats: tuple[Array, ...], guide: Array) -> Array:
-    """`move(floats, guide)`, where `move` does nothing with `floats` but copy elements; every bit survives.
+    """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
 
-    XLA on CPU selects and concatenates bfloat16 as float32, which quietens signalling NaN, so that bfloat16 is moved as
-    integers. (One subnormal bfloat16 that is repeated it makes zeros, whatever it is moved as.) Derivatives move in the
-    floats' own type; `jax.linear_transpose` alone, which asks the function itself for its transpose, finds none.
+    XLA on CPU selects and concatenates bfloat16 as float32, which turns signalling NaNs into quiet NaNs; therefore
+    bfloat16 is moved as integers. (A single subnormal bfloat16 that is broadcast becomes zeros on CPU, in whatever type
+    it is moved.) Derivatives are moved in the floats' own type. Only `jax.linear_transpose` is not supported for
+    bfloat16: it transposes the function itself instead of its derivative, and the conversion to integers has no
+    transpose.
     """
     return _copied_as_bits(move, floats, guide) if floats[0].dtype == jnp.bfloat16 else move(floats, guide)
 

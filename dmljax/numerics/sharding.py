@@ -1,4 +1,8 @@
-"""Explicit meshes, where JAX asks how a result is sharded whenever its inputs leave that open."""
+"""Sharding on explicit meshes.
+
+On an explicit mesh the sharding is part of an array's type. Where the shardings of the inputs do not determine the
+sharding of a result, JAX demands it from the program.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,7 +31,10 @@ def sharded_like(x: Array, new: Array) -> Array:
 
 
 def sharded_alike(*arrays: Array) -> tuple[Array, ...]:
-    """Arrays of one shape, each dimension sharded on an explicit mesh as by the first of them that shards it."""
+    """Gives arrays of one shape the same sharding on an explicit mesh.
+
+    Each dimension is sharded as in the first array that shards it.
+    """
     every = [dimension_axes(x) for x in arrays]
     if all(axes == every[0] for axes in every):
         return arrays
@@ -39,10 +46,11 @@ def sharded_alike(*arrays: Array) -> tuple[Array, ...]:
 def partitioned(
     function: Callable[..., R], operands: Sequence[tuple[Array, Sequence[MeshAxes]]], *results: Sequence[MeshAxes]
 ) -> R:
-    """`function` of the operands, left to XLA to partition.
+    """Calls `function` with the operands, and leaves its partitioning over an explicit mesh to XLA.
 
-    On an explicit mesh, each operand is first resharded over the axes beside it, and the result, or each of them, is
-    sharded over `results`; an axis that comes twice shards the first dimension that has it.
+    On an explicit mesh, each operand is first resharded over the mesh axes given with it. `results` are the mesh axes
+    that the dimensions of each result are sharded over. If a mesh axis is given for several dimensions, only the first
+    of them is sharded over it. Without an explicit mesh, this is a plain call.
     """
     arrays = [x for x, _ in operands]
     meshes = (jax.typeof(x).sharding.mesh for x in arrays)
@@ -62,7 +70,7 @@ def _explicit_axes(mesh: AbstractMesh) -> tuple[str, ...]:
 
 
 def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:
-    """`axes`, if a dimension of `size` can be sharded over them on the mesh of `x`; None otherwise."""
+    """`axes`, if they divide a dimension of `size` evenly on the mesh of `x`; None otherwise."""
     mesh = jax.typeof(x).sharding.mesh
     return axes if size % math.prod(mesh.shape[name] for name in _names(axes)) == 0 else None
 

@@ -1,4 +1,8 @@
-"""Sizes of dimensions. While `jax.export` traces, one may be symbolic: known when the exported function is called."""
+"""Sizes of dimensions, which may be symbolic.
+
+A symbolic size, while `jax.export` traces a function with symbolic shapes, has no value before the exported function is
+called.
+"""
 
 from typing import Any
 
@@ -11,23 +15,26 @@ from dmljax.errors import Where
 
 
 def is_symbolic(size: int) -> bool:
-    """Whether `size` is a symbolic size of an export."""
+    """Whether `size` is a symbolic dimension size of `jax.export`."""
     return bool(is_symbolic_dim(size))
 
 
 def check_size(where: Where, size: int, lowest: int) -> None:
-    """Refuses a size below `lowest`, or one that DirectML's UINT cannot hold."""
+    """Refuses a size below `lowest`, or a size that DirectML's UINT cannot hold; a symbolic size is accepted."""
     if not is_symbolic(size):
         integer_in(where, size, lowest, UINT_MAX)
 
 
 def number(size: int, dtype: Any) -> Any:
-    """A size as a scalar of `dtype`."""
+    """A size, symbolic or not, as a scalar of `dtype`."""
     return jnp.asarray(size).astype(dtype) if is_symbolic(size) else np.array(size, dtype)
 
 
 def index_dtype(where: Where, *sizes: int) -> np.dtype[Any]:
-    """The integer type for positions in dimensions of these sizes; it holds the sizes themselves, too."""
+    """The integer type for positions in dimensions of these sizes: int32, or uint32 if a size may not fit int32.
+
+    The type can hold the sizes themselves, too.
+    """
     for size in sizes:
         check_size(where, size, 0)
     int32_holds = all(not is_symbolic(size) and size <= np.iinfo(np.int32).max for size in sizes)

@@ -1,8 +1,11 @@
-"""Elementary functions of float32 to within 4 units in the last place, for all arguments.
+"""Elementary functions of float32, accurate to within 4 units in the last place (ULP) for all arguments.
 
-XLA's own functions are that accurate for most arguments, not for all: on CPU they are up to 24 units off for sinh, 65
-for erfc, and 5 for atan. XLA's are kept where they are accurate in every version of JAX. All take and return float32 or
-float64; DirectML lists float64 for none of them, so that it goes to XLA's functions.
+XLA's own functions are that accurate for most arguments, but not for all: on CPU their errors reach 24 ULP for sinh, 65
+for erfc, and 5 for atan. XLA's functions are used where they are accurate in every version of JAX. All functions take
+and return float32 or float64. DirectML supports float64 for none of them, so for float64 they call XLA's functions.
+
+Many functions take their argument as an unevaluated sum of `x` and a much smaller `low`, which holds the digits that do
+not fit a single float32.
 """
 
 from collections.abc import Callable
@@ -30,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def float32_function(x64: Callable[..., Array], derivative: Callable[..., Array]) -> Callable[[F], F]:
-    """Makes a function of one array float32's alone: float64 goes to `x64`, tangents are multiplied by `derivative`."""
+    """Decorates a function of one float32 array, which has this derivative; float64 arrays go to `x64` instead."""
 
     def decorated(function: F) -> F:
         of_float32 = with_derivatives(derivative)(function)
@@ -50,7 +53,7 @@ def _constant(value: float, like: Array) -> Array:
 
 
 def _polynomial(x: Array, *coefficients: float) -> Array:
-    """The polynomial with these coefficients, that of `x**0` first."""
+    """The polynomial of `x` with these coefficients, starting with the coefficient of `x**0`."""
     value = jnp.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         value = value * x + _constant(coefficient, x)
@@ -61,19 +64,20 @@ def _polynomial(x: Array, *coefficients: float) -> Array:
 
 
 def exp(x: Array, low: Array | None = None) -> Array:
-    """The exponential of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
+    """The exponential of `x`, or of the unevaluated sum of `x` and a much smaller `low`."""
     if x.dtype == np.float64:
         return lax.exp(x if low is None else x + low)
     exponent, mantissa = _exp_in_parts(x, zeros_of(x) if low is None else low, 0)
     whole = exponent.astype(np.int32)
-    half = whole >> 1  # neither 2**128 nor 2**-127 is a normal number
+    half = whole >> 1  # the power is split, because neither 2**128 nor 2**-127 is a normal number
     return mantissa * power_of_two(half, np.float32) * power_of_two(whole - half, np.float32)
 
 
 class Exponential(NamedTuple):
-    """An exponential in parts, whose product may be beyond the range of float32.
+    """An exponential as a mantissa and three powers of 2, whose product may be out of the range of float32.
 
-    The powers of 2 stand on both sides of the mantissa, so that what a derivative multiplies is a normal number, too.
+    The product has powers of 2 before and after the mantissa, so that the partial products that its derivative
+    multiplies are normal numbers, too.
     """
 
     first: Array
@@ -82,7 +86,7 @@ class Exponential(NamedTuple):
     third: Array
 
     def times(self, factor: Array) -> Array:
-        """`factor` times the exponential, in range wherever that is."""
+        """`factor` times the exponential, without overflow or underflow where this product itself is in range."""
         return factor * self.first * self.mantissa * self.second * self.third
 
     def value(self) -> Array:
@@ -91,7 +95,7 @@ class Exponential(NamedTuple):
 
 
 def exponential(x: Array, low: Array) -> Exponential:
-    """The exponential of the exact sum of `x` and `low`, to be multiplied by what may be large or small."""
+    """The exponential of the unevaluated sum `x + low`, in parts to be multiplied by a large or small factor."""
     if x.dtype == np.float64:
         one = jnp.ones_like(x)
         return Exponential(one, exp(x, low), one, one)
@@ -101,7 +105,7 @@ def exponential(x: Array, low: Array) -> Exponential:
 
 
 def times_exp(factor: Array, x: Array, low: Array) -> Array:
-    """`factor` times the exponential of the exact sum of `x` and `low`, which may be beyond the range of float32."""
+    """`factor` times the exponential of the unevaluated sum `x + low`, which may be out of the range of float32."""
     return exponential(x, low).times(factor)
 
 
@@ -112,7 +116,7 @@ def times_exp(factor: Array, x: Array, low: Array) -> Array:
     lambda *given: exp_product(*given),
 )
 def exp_product(a: Array, b: Array, x: Array, low: Array) -> Array:
-    """`a * b` times the exponential of the exact sum of `x` and `low`; only all of it must be in range."""
+    """`a * b` times the exponential of the unevaluated sum `x + low`; only the whole product must be in range."""
     if x.dtype == np.float64:
         return a * exp(x, low) * b
     exponent, mantissa = _exp_in_parts(x, low, 256)
@@ -122,14 +126,15 @@ def exp_product(a: Array, b: Array, x: Array, low: Array) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _exp_in_parts(x: Array, low: Array, beyond: int) -> tuple[Array, Array]:
-    """The exponential as the exponent of a power of 2 and a mantissa, even if it is `2**beyond` times out of range.
+    """The exponential as the exponent of a power of 2 and a mantissa, correct even `2**beyond` times out of range.
 
-    0.6875 is just below ln 2; the exponentials of -105 and 90 are beyond the range of float32. `low` has no tangent:
-    what computes it stops derivatives.
+    0.6875 is just below ln 2, and the exponentials of -105 and 90 are out of the range of float32. The tangent of `low`
+    is ignored: the functions that compute `low` stop derivatives.
     """
     lowest = -105 - 0.6875 * beyond
     exponent, reduced, square = _reduced(jnp.clip(x, lowest, 90 + 0.6875 * beyond), low)
-    # 0 itself where no float is so small: infinity, or a large derivative, may be multiplied by it.
+    # The mantissa is exactly 0 where no float is as small as the exponential: a small mantissa would not vanish when it
+    # is multiplied by infinity or by a large derivative.
     return exponent, jnp.where(x < lowest, jnp.zeros_like(x), 1 + (reduced + square))
 
 
@@ -140,7 +145,7 @@ def _exp_in_parts_jvp(beyond: int, primals: Any, tangents: Any) -> Any:
 
 
 def _reduced(x: Array, low: Array) -> tuple[Array, Array, Array]:
-    """An integer k and r with x + low = k ln 2 + r, and exp(r) - 1 - r."""
+    """The argument reduction of exp: an integer k and an r with x + low = k ln 2 + r; and exp(r) - 1 - r."""
     low = jnp.clip(low, -(2**-10), 2**-10)
     exponent = jnp.round(x * np.float32(1.442695))
     reduced = (x - exponent * np.float32(0.693359375)) + (exponent * np.float32(2.12194440e-4) + low)
@@ -149,7 +154,7 @@ def _reduced(x: Array, low: Array) -> tuple[Array, Array, Array]:
 
 
 def expm1(x: Array, low: Array | None = None) -> Array:
-    """exp(x) - 1 of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
+    """exp(x) - 1 of `x`, or of the unevaluated sum of `x` and a much smaller `low`."""
     if x.dtype == np.float64:
         return lax.expm1(x if low is None else x + low)
     return _expm1(x, zeros_of(x) if low is None else low)
@@ -161,7 +166,7 @@ def _expm1(x: Array, low: Array) -> Array:
     power = power_of_two(jnp.clip(exponent, -100, 100), np.float32)
     small = power * (reduced + square) + (power - 1)
     value = jnp.where(jnp.abs(x) < 60, small, exp(x, low) - 1)
-    return jnp.where(x == 0, x, value)  # -0 stays
+    return jnp.where(x == 0, x, value)  # keeps -0
 
 
 @float32_function(lax.cosh, lambda x: sinh(x))  # type: ignore[has-type]
@@ -182,7 +187,7 @@ def sinh(x: Array) -> Array:
 
 
 def _hyperbolic_half(x: Array) -> Array:
-    """exp(|x|) / 2, finite where that is."""
+    """exp(|x|) / 2, without overflow where this quotient itself is finite."""
     return times_exp(jnp.full_like(x, 0.5), jnp.abs(x), jnp.zeros_like(x))
 
 
@@ -191,7 +196,7 @@ def _signed(magnitude: Array, x: Array) -> Array:
 
 
 def tanh(x: Array, low: Array | None = None) -> Array:
-    """The hyperbolic tangent of `x`, or of the exact sum of `x` and `low`, which is small beside it."""
+    """The hyperbolic tangent of `x`, or of the unevaluated sum of `x` and a much smaller `low`."""
     if x.dtype == np.float64:
         return lax.tanh(x if low is None else x + low)
     return _tanh(x, zeros_of(x) if low is None else low)
@@ -204,63 +209,64 @@ def _tanh(x: Array, low: Array) -> Array:
     square = jnp.minimum(x * x, 1)
     curve = _polynomial(square, -0.3333331943, 0.1333260238, -0.05385385826, 0.02107775211, -0.006282465532)
     small = x + (x * (square * curve) + low * (1 - square))
-    return jnp.where(x == 0, x, jnp.where(magnitude < 0.55, small, large))  # -0 stays
+    return jnp.where(x == 0, x, jnp.where(magnitude < 0.55, small, large))  # keeps -0
 
 
 def sigmoid(x: Array, low: Array | None = None) -> Array:
-    """1 / (1 + exp(-x)) of `x`, or of the exact sum of `x` and `low`."""
+    """The sigmoid 1 / (1 + exp(-x)) of `x`, or of the unevaluated sum `x + low`."""
     return _sigmoid_of(x, exp(*minus_magnitude(x, zeros_of(x) if low is None else low)))
 
 
 def _sigmoid_of(x: Array, shrunk: Array) -> Array:
+    """The sigmoid of `x`, given `shrunk` = exp(-|x|)."""
     return jnp.where(x < 0, shrunk, jnp.ones_like(x)) / (1 + shrunk)
 
 
 def minus_magnitude(x: Array, low: Array) -> tuple[Array, Array]:
-    """-|x + low| of an exact sum, as another one."""
+    """-|x + low|, as an unevaluated sum like its argument."""
     return jnp.where(x < 0, x, -x), jnp.where(x < 0, low, -low)
 
 
 def times_sigmoid(factor: Array, x: Array, low: Array) -> Array:
-    """`factor` times the sigmoid of the exact sum of `x` and `low`, which may be too small for a float32 by itself."""
+    """`factor` times the sigmoid of the unevaluated sum `x + low`; the sigmoid alone may be too small for a float32."""
     shrunk = exponential(*minus_magnitude(x, low))
     return jnp.where(x < TINY, shrunk.times(factor), factor * _sigmoid_of(x, shrunk.value()))
 
 
 def sigmoid_product(a: Array, b: Array, x: Array, low: Array) -> Array:
-    """`a * b` times the sigmoid of the exact sum of `x` and `low`; only all of it must be in range."""
+    """`a * b` times the sigmoid of the unevaluated sum `x + low`; only the whole product must be in range."""
     return jnp.where(x < TINY, exp_product(a, b, x, low), triple_product(a, b, sigmoid(x, low)))
 
 
 def _tanh_slope(x: Array) -> Array:
-    """1 / cosh(x)**2, out of what is in range, and whose derivative is."""
+    """1 / cosh(x)**2, computed so that the intermediate values and their derivatives stay in range."""
     one = jnp.ones_like(x)
     return tanh_slope_product(one, one, x)
 
 
 def tanh_slope_product(a: Array, b: Array, x: Array) -> Array:
-    """`a * b` times the derivative of the hyperbolic tangent at `x`; only all of it must be in range."""
+    """`a * b` times the derivative of the hyperbolic tangent at `x`; only the whole product must be in range."""
     power = -2 * jnp.abs(x)
     shrunk = exp(power)
     return exp_product(a, b, power, jnp.zeros_like(x)) * (4 / ((1 + shrunk) * (1 + shrunk)))
 
 
-TINY = -60  # below, sigmoid and softplus are the exponential
+TINY = -60  # below this argument, sigmoid and softplus equal the exponential
 
 
 def softplus(x: Array, low: Array) -> Array:
-    """ln(1 + exp(x + low)) of an exact sum."""
+    """The softplus ln(1 + exp(x + low)) of an unevaluated sum."""
     return softplus_of(x, exponential(*minus_magnitude(x, low)))
 
 
 def softplus_of(x: Array, shrunk: Exponential) -> Array:
-    """ln(1 + exp(x)), given exp(-|x|)."""
+    """The softplus ln(1 + exp(x)), given `shrunk` = exp(-|x|)."""
     return jnp.where(x < 0, jnp.zeros_like(x), x) + _log1p_of_fraction(shrunk.value())
 
 
 @float32_function(lax.log1p, lambda x: 1 / (1 + x))
 def _log1p_of_fraction(x: Array) -> Array:
-    """ln(1 + x) of a number in [0, 1]."""
+    """ln(1 + x) of an `x` in [0, 1]."""
     curve = _polynomial(
         x,
         *(-0.499999881, 0.333326906, -0.249885798, 0.198979318, -0.161293358),
@@ -274,12 +280,16 @@ def _softsign_slope(x: Array) -> Array:
 
 
 def _softsign(x: Array) -> Array:
-    return x / (1 + jnp.where(jnp.signbit(x), -x, x))  # jnp.abs has no gradient at 0, or one, as JAX's version has it
+    # Not jnp.abs, whose gradient at 0 depends on the version of JAX.
+    return x / (1 + jnp.where(jnp.signbit(x), -x, x))
 
 
 @float32_function(_softsign, _softsign_slope)
 def softsign(x: Array) -> Array:
-    """The quotient x / (1 + |x|), whose derivative must not be told by a difference."""
+    """The softsign x / (1 + |x|).
+
+    Its derivative is given, because automatic differentiation would compute it as a difference, which cancels.
+    """
     return _softsign(x)
 
 
@@ -288,17 +298,20 @@ def softsign(x: Array) -> Array:
 
 @float32_function(lax.asin, lambda x: lax.rsqrt((1 - x) * (1 + x)))
 def asin(x: Array) -> Array:
-    """The arc sine."""
-    return jnp.where(jnp.abs(x) < 2**-13, x, lax.asin(x))  # XLA of JAX 0.10 loses the smallest
+    """The arc sine (inverse sine)."""
+    return jnp.where(jnp.abs(x) < 2**-13, x, lax.asin(x))  # in JAX 0.10, XLA flushes the smallest normal numbers to 0
 
 
 def atan(x: Array) -> Array:
-    """The arc tangent."""
+    """The arc tangent (inverse tangent)."""
     return atan2(x, jnp.ones_like(x))
 
 
 def atan2(y: Array, x: Array) -> Array:
-    """The angle of the point (x, y), in [-pi, pi]; that of the origin is 0 or pi, with the sign of `y`."""
+    """The angle of the point (x, y), in [-pi, pi].
+
+    The angle of the origin is 0 if `x` is +0 and pi if `x` is -0, with the sign of `y`.
+    """
     return lax.atan2(y, x) if y.dtype == np.float64 else _atan2(y, x)
 
 
@@ -310,11 +323,12 @@ def _atan2(y: Array, x: Array) -> Array:
     height, width = jnp.abs(y), jnp.abs(x)
     is_steep = height > width
     shorter, longer = jnp.where(is_steep, width, height), jnp.where(is_steep, height, width)
-    slope = jnp.where(shorter == longer, jnp.ones_like(x), shorter / longer)  # of two infinities, too
+    slope = jnp.where(shorter == longer, jnp.ones_like(x), shorter / longer)  # 1 also for two infinities
     slope = jnp.where(longer == 0, shorter, slope)
     arc = _arc_of_slope(jnp.where(jnp.isnan(x), x, slope))
     is_left = jnp.signbit(x)
-    # From the nearest axis on, in one step: what a second one rounds depends on the version of XLA.
+    # The arc is added to or subtracted from the angle of the nearest axis in one step: with a second step, the rounding
+    # would depend on the version of XLA.
     axis, low = (
         jnp.where(is_steep, quarter, jnp.where(is_left, 2 * quarter, jnp.zeros_like(x))) for quarter in _RIGHT_ANGLE
     )
@@ -326,7 +340,8 @@ def _atan2(y: Array, x: Array) -> Array:
 def _atan2_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (y, x), (y_tangent, x_tangent) = primals, tangents
     longer = jnp.maximum(jnp.abs(y), jnp.abs(x))
-    # Squares may leave the range. A power of 2 and not a quotient, which XLA would make one with the next.
+    # The squares may be out of range, so the parts are scaled first: by a power of 2 and not by a division, which XLA
+    # would merge with the division below.
     shrink = _reciprocal_power(longer)
     y_part, x_part = y * shrink, x * shrink
     square = y_part * y_part + x_part * x_part
@@ -336,7 +351,7 @@ def _atan2_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 
 def _reciprocal_power(x: Array) -> Array:
-    """A power of 2 that brings `x`, if it is positive and normal, to between 1 and 4."""
+    """A power of 2 whose product with `x`, if `x` is positive and normal, is between 1 and 4."""
     exponent = lax.bitcast_convert_type(x, np.int32) >> 23
     return lax.bitcast_convert_type(jnp.maximum(254 - exponent, 1) << 23, np.float32)
 
@@ -353,20 +368,20 @@ def _arc_of_slope(slope: Array) -> Array:
 
 def _asinh_slope(x: Array) -> Array:
     magnitude = jnp.abs(x)
-    is_large = magnitude > 2**13  # and the square may leave the range
+    is_large = magnitude > 2**13  # then sqrt(x**2 + 1) is |x|, and x**2 may be out of range
     near, far = jnp.where(is_large, jnp.zeros_like(x), x), jnp.where(is_large, magnitude, jnp.ones_like(x))
     return jnp.where(is_large, 1 / far, lax.rsqrt(near * near + 1))
 
 
 @float32_function(lax.asinh, _asinh_slope)
 def asinh(x: Array) -> Array:
-    """The hyperbolic arc sine."""
+    """The inverse hyperbolic sine."""
     return lax.asinh(x)
 
 
 @float32_function(lax.acosh, lambda x: lax.rsqrt(x - 1) * lax.rsqrt(x + 1))
 def acosh(x: Array) -> Array:
-    """The hyperbolic arc cosine."""
+    """The inverse hyperbolic cosine."""
     above = jnp.where(x < 1, jnp.full_like(x, np.nan), x - 1)
     near = lax.log1p(above + jnp.sqrt(above * (above + 2)))
     return jnp.where(x < 2**13, near, lax.log(x) + np.float32(np.log(2)))
@@ -376,7 +391,7 @@ def acosh(x: Array) -> Array:
 
 
 def gelu(x: Array) -> Array:
-    """`x` times the probability that a normally distributed number is at most `x`."""
+    """The GELU: `x` times the probability that a standard normal variable is at most `x`."""
     return x * lax.erfc(x * -np.sqrt(0.5)) / 2 if x.dtype == np.float64 else _gelu(x)
 
 
@@ -384,13 +399,14 @@ def gelu(x: Array) -> Array:
 def _gelu(x: Array) -> Array:
     near = x * (np.float32(0.5) + x * (_erf_over_x(x * x / 2) * np.float32(np.sqrt(0.125))))
     gauss, curve, width = _normal_tail(jnp.abs(x))
-    # The product with the Gaussian comes last: it is a normal number for longer than the tail is.
+    # The Gaussian is multiplied last: as x decreases, this product is still a normal number where the tail probability
+    # is not.
     below, above = (x / width) * curve * gauss, x * (1 - gauss * (curve / width))
     return jnp.where(jnp.abs(x) < 0.7, near, jnp.where(x < 0, below, above))
 
 
 def _gelu_slope(x: Array) -> Array:
-    x = jnp.clip(x, -20, 20)  # beyond, it is 0 or 1
+    x = jnp.clip(x, -20, 20)  # beyond these bounds, the slope is 0 or 1
     gauss, curve, width = _normal_tail(jnp.abs(x))
     tail = gauss * (curve / width)
     return jnp.where(x < 0, tail, 1 - tail) + x * gauss * np.float32(1 / np.sqrt(2 * np.pi))
@@ -404,7 +420,7 @@ def erf(x: Array) -> Array:
 
 
 def _erf_over_x(square: Array) -> Array:
-    """The error function of a number up to 1, over that number, whose square this takes."""
+    """erf(y) / y, given the square of y, which must not be greater than 1."""
     coefficients = (
         1.1283791065,
         -0.3761262596,
@@ -419,18 +435,19 @@ def _erf_over_x(square: Array) -> Array:
 
 def _gauss(x: Array) -> Array:
     """exp(-x**2 / 2)."""
-    square, low = exact_product(*2 * [jnp.clip(x, -20, 20)])  # beyond, it is 0
+    square, low = exact_product(*2 * [jnp.clip(x, -20, 20)])  # beyond these bounds, the result is 0
     return exp(square / -2, low / -2)
 
 
 def _normal_tail(x: Array) -> tuple[Array, Array, Array]:
-    """A Gaussian, a curve and a width, such that a normal variable exceeds `x` with probability gauss * curve / width.
+    """A Gaussian, a curve and a width: a standard normal variable exceeds `x` with probability gauss * curve / width.
 
     `x` must not be negative. The rounding errors of the curve and the width are corrected in the exponent of the
-    Gaussian, where that costs no rounding.
+    Gaussian, where the correction costs no additional rounding.
     """
     x = jnp.minimum(x, np.float32(14.6))
-    # Over the Gaussian, and times what is proportional to x in the end, the tail hardly changes.
+    # The curve is the tail probability divided by the Gaussian and multiplied by the width, which is proportional to x
+    # for large x. This quotient hardly varies, so that a polynomial approximates it well.
     part = (x - 4) / (x + 4)
     slope = part * _polynomial(
         part,

@@ -27,15 +27,16 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 def diagonal_matrix(
     value: ArrayLike, *, offset: int = 0, output_sizes: Sequence[int], dtype: DTypeLike | None = None
 ) -> Array:
-    """Writes `value` where column - row equals `offset`, 0 elsewhere; leading dimensions are batches.
+    """Makes matrices with `value` on the diagonal where column - row equals `offset`, and 0 elsewhere.
 
-    A number drops its fraction where `dtype` is an integer type.
+    The last two of `output_sizes` are the height and width of the matrix; the dimensions before them are batches. A
+    Python number given as `value` is truncated toward zero if `dtype` is an integer type.
 
     >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
     [[0, 2, 0], [0, 0, 2]]
     """
     integer_in("offset", offset, INT32_MIN, INT32_MAX)
-    return _filled_diagonals(None, calls.real_array("value", value), offset, offset + 1, output_sizes)
+    return _fill_diagonals(None, calls.real_array("value", value), offset, offset + 1, output_sizes)
 
 
 @calls.operator_function(
@@ -54,11 +55,15 @@ def diagonal_matrix1(
     output_sizes: Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Writes `value` on the diagonals from begin up to, not including, end; elsewhere `input`, or 0 without one.
+    """Fills a band of diagonals with `value`; the other elements are those of `input`, or 0 if `input` is None.
 
-    Diagonal 0 begins at the top left, 1 is the one to its right. With begin after end, everything outside
-    `[end, begin)` is filled; with begin equal to end, nothing is. The last two dimensions are the matrix, those before
-    are batches. A number must fit the type of `input`, or `dtype`, exactly where that is an integer type.
+    The band consists of the diagonals in `[diagonal_fill_begin, diagonal_fill_end)`. Diagonal 0 begins at the top left,
+    and diagonal 1 lies to its right. If begin is greater than end, all elements outside the diagonals `[end, begin)`
+    are filled; if begin equals end, no element is filled. The last two dimensions are the matrix, and the dimensions
+    before them are batches.
+
+    If the type of `input`, or `dtype` where `input` is None, is an integer type, a Python number given as `value` must
+    be exactly representable in that type.
 
     >>> diagonal_matrix1(None, 7, diagonal_fill_end=2, output_sizes=(2, 3)).tolist()
     [[7, 7, 0], [0, 7, 7]]
@@ -69,23 +74,23 @@ def diagonal_matrix1(
     integer_in("diagonal_fill_end", diagonal_fill_end, INT32_MIN, INT32_MAX)
     value = calls.real_array("value", value)
     if input is None:
-        return _filled_diagonals(None, value, diagonal_fill_begin, diagonal_fill_end, output_sizes)
+        return _fill_diagonals(None, value, diagonal_fill_begin, diagonal_fill_end, output_sizes)
     input = calls.real_array("input", input)
     calls.require_rank("input", input, 2)
     if dtype is not None and dtype != input.dtype:
-        raise InvalidType(Problem("dtype", f"must be that of input, {input.dtype}", dtype))
+        raise InvalidType(Problem("dtype", f"must be the dtype of input, {input.dtype}", dtype))
     if output_sizes is not None and tuple(output_sizes) != input.shape:
-        raise InvalidDesc(Problem("output_sizes", f"must be those of input, {input.shape}", output_sizes))
-    return _filled_diagonals(input, value, diagonal_fill_begin, diagonal_fill_end, input.shape)
+        raise InvalidDesc(Problem("output_sizes", f"must be the shape of input, {input.shape}", output_sizes))
+    return _fill_diagonals(input, value, diagonal_fill_begin, diagonal_fill_end, input.shape)
 
 
-def _filled_diagonals(input: Array | None, value: Array, begin: int, end: int, sizes: Sequence[int] | None) -> Array:
+def _fill_diagonals(input: Array | None, value: Array, begin: int, end: int, sizes: Sequence[int] | None) -> Array:
     if sizes is None:
-        raise InvalidDesc(Problem("output_sizes", "must be given where input is not", "None"))
+        raise InvalidDesc(Problem("output_sizes", "must be given if input is None", "None"))
     if len(sizes) < 2:
         raise InvalidDesc(Problem("output_sizes", "must have at least 2 elements", tuple(sizes)))
     _check_sizes(sizes)
-    is_filled = _is_filled(tuple(sizes), begin, end)
+    is_filled = _band_mask(tuple(sizes), begin, end)
     return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
 
 
@@ -94,8 +99,12 @@ def _value_or_input(floats: tuple[Array, ...], is_filled: Array) -> Array:
     return jnp.where(is_filled, value, *input or [jnp.zeros_like(value)])
 
 
-def _is_filled(sizes: tuple[int, ...], begin: int, end: int) -> Array:
-    """The page's pseudo-code, with `topX >= bound` as `x >= bound + y`: only the latter can be kept from wrapping."""
+def _band_mask(sizes: tuple[int, ...], begin: int, end: int) -> Array:
+    """A mask of the elements to fill, by the page's pseudo-code.
+
+    The page compares `topX >= bound`, where `topX` is `x - y`. Here the comparison is `x >= bound + y`, because only
+    the sum `bound + y` can be protected from integer overflow.
+    """
     *batch, height, width = sizes
     dtype = index_dtype("output_sizes", height, width)
     x = lax.broadcasted_iota(dtype, sizes, len(batch) + 1)
@@ -106,17 +115,17 @@ def _is_filled(sizes: tuple[int, ...], begin: int, end: int) -> Array:
 
 
 def _first_column(y: Array, diagonal: int, height: int, width: int) -> Array:
-    """The column in which row `y` meets a diagonal: 0 if that lies to the left of the matrix, `width` to the right."""
+    """The column where row `y` meets a diagonal, clamped to 0 left of the matrix and to `width` right of it."""
     end = number(width, y.dtype)
     if diagonal >= 0:
-        shift = _shift(diagonal, width, y.dtype)
+        shift = _clipped_shift(diagonal, width, y.dtype)
         return jnp.where(y >= end - shift, end, y + shift)
-    shift = _shift(-diagonal, height, y.dtype)
+    shift = _clipped_shift(-diagonal, height, y.dtype)
     return jnp.where(y < shift, np.zeros((), y.dtype), jnp.minimum(y - shift, end))
 
 
-def _shift(distance: int, size: int, dtype: Any) -> Any:
-    """A distance of at most 2^31, or all of `size` where that is less."""
+def _clipped_shift(distance: int, size: int, dtype: Any) -> Any:
+    """The smaller of `distance`, which is at most 2^31, and `size`, as a scalar of `dtype`."""
     if is_symbolic(size):
         return jnp.minimum(np.array(distance, dtype), number(size, dtype))
     return np.array(min(distance, size), dtype)
@@ -148,10 +157,10 @@ class DiagonalMatrixDesc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX", func
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
-        - Value, without its fraction where OutputTensor.DataType is an integer, fits that type.
+        - Value fits OutputTensor.DataType; for an integer type, Value is truncated toward zero first.
         """
-        # The page truncates 10.6 to 10 and is silent on what has no such neighbour in the output's type (300 for UINT8,
-        # NaN for INT32, 1e6 for FLOAT16): C++ leaves those casts undefined, so they are refused.
+        # The page truncates 10.6 to 10. It is silent on values out of the range of the output's type, such as 300 for
+        # UINT8, NaN for INT32 or 1e6 for FLOAT16: C++ leaves the results of those casts undefined, so they are refused.
         yield from dml.refused_by(truncated, "Value", self.value, self.output.dtype)
 
 
@@ -169,7 +178,7 @@ class DiagonalMatrix1Desc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", fu
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
-        - InputTensor, if there is one, and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - InputTensor, if it is given, and OutputTensor have the same DataType, DimensionCount and Sizes.
         - ValueDataType is OutputTensor.DataType.
         """
         yield from dml.same_type(self, "input", "output")
@@ -183,7 +192,9 @@ class DiagonalMatrix1Desc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", fu
 
 @calls.operator_function(value=calls.NUMBER, output_sizes=calls.SIZES, dtype=calls.DTYPE)
 def fill_value_constant(value: ArrayLike, *, output_sizes: Sequence[int], dtype: DTypeLike | None = None) -> Array:
-    """Writes `value` everywhere; a number must fit `dtype` exactly where that is an integer type.
+    """Fills an array of `output_sizes` with `value`.
+
+    If `dtype` is an integer type, a Python number given as `value` must be exactly representable in `dtype`.
 
     >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
     [[13, 13, 13], [13, 13, 13]]

@@ -1,4 +1,8 @@
-"""Operators that find elements, or fetch them, by index: ONE_HOT, NONZERO_COORDINATES, GATHER_ND and GATHER_ND1."""
+"""Operators that produce or consume indices: ONE_HOT, NONZERO_COORDINATES, GATHER_ND and GATHER_ND1.
+
+Input indices are of any integer type, and a negative index counts from the end. ONE_HOT ignores an index that is out of
+range; the gathers clamp it.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -26,11 +30,11 @@ from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, Featu
 
 @calls.operator_function(axis=calls.INTEGER, depth=calls.SIZE)
 def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> Array:
-    """Writes `values[1]` where an index points along `axis`, `values[0]` elsewhere.
+    """One-hot encodes indices along `axis`: `values[1]` at the position of each index, and `values[0]` elsewhere.
 
-    `indices` has size 1 along `axis`, the result has `depth`. A negative index counts from the end; one outside
-    `[-depth, depth)` writes nothing, and an unsigned one is never negative. Both values are copied bit for bit, and
-    those after the first two are unused.
+    `indices` must have size 1 along `axis`, where the result has size `depth`. A negative index counts from the end; an
+    index of an unsigned type is never negative. An index outside `[-depth, depth)` sets no element to `values[1]`. The
+    two values are copied bit for bit; `values` may be longer, and its further elements are ignored.
 
     >>> one_hot(jnp.array([[-1], [9]]), jnp.array([0, 5]), axis=1, depth=3).tolist()
     [[0, 0, 5], [0, 0, 0]]
@@ -44,7 +48,8 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
     if values.size < 2:
         raise InvalidDesc(Problem("values", "must have at least 2 elements", values.size))
     sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
-    # XLA on CPU computes a position anew for each element of a short axis: to clamp it as well took twice as long.
+    # Positions out of range are not clamped, as they equal no index of the axis anyway: XLA on CPU recomputes the
+    # position for each element of a short axis, and took twice as long with a clamp.
     position = _position(indices, depth)
     is_hot = lax.broadcasted_iota(position.dtype, sizes, axis) == position
     off_on = partitioned(lambda values: lax.slice(values.reshape(-1), (0,), (2,)), [(values, [])], [None])
@@ -52,7 +57,10 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
 
 
 def _position(indices: Array, depth: int) -> Array:
-    """Indices counted from the start, in a type that holds them all; what is out of range stays so even if it wraps."""
+    """The position of each index, counted from the start, in an integer type that holds every position.
+
+    The position of an index that is out of range is out of range, too, even where the addition wraps around.
+    """
     index = indices if indices.dtype.itemsize >= 4 else indices.astype(np.int32)
     dtype = index_dtype("depth", depth) if index.dtype == np.int32 else index.dtype
     from_end = jnp.where(index < 0, number(depth, dtype), np.zeros((), dtype))
@@ -83,8 +91,8 @@ class OneHotDesc(dml.Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
 
         - IndicesTensor, ValuesTensor and OutputTensor have the same DimensionCount.
         - ValuesTensor and OutputTensor have the same DataType.
-        - Axis is less than their DimensionCount.
-        - IndicesTensor.Sizes are those of OutputTensor, 1 along Axis.
+        - Axis is less than the DimensionCount of these tensors.
+        - IndicesTensor.Sizes equal OutputTensor.Sizes, except that the size along Axis is 1.
         - ValuesTensor has at least 2 elements.
         """
         yield from dml.same_rank(self, "indices", "values", "output")
@@ -109,14 +117,16 @@ class OneHotDesc(dml.Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
 
 
 class NonzeroCoordinates(NamedTuple):
-    """How many elements are not zero, and where they are, in rows past the count `fill_value`.
+    """The result of `nonzero_coordinates`: the number of nonzero elements, and a row of coordinates for each.
+
+    Rows from `count` on hold `fill_value`.
 
     >>> count, coordinates = nonzero_coordinates(jnp.array([0, 7, 0]))
     >>> int(count), coordinates.tolist()
     (1, [[1], [0], [0]])
     """
 
-    count: Array  # type: ignore[assignment]  # hides tuple.count, as nobody counts in a pair
+    count: Array  # type: ignore[assignment]  # hides tuple.count, which has no use in a pair
     coordinates: Array
 
 
@@ -127,14 +137,15 @@ jax.export.register_namedtuple_serialization(NonzeroCoordinates, serialized_name
 def nonzero_coordinates(
     input: ArrayLike, *, size: int | None = None, columns: int | None = None, fill_value: int = 0
 ) -> NonzeroCoordinates:
-    """Lists the coordinates of all elements that are not zero, in the order of the elements.
+    """Lists the coordinates of all nonzero elements, in row-major order.
 
-    The result has `size` rows, as many as `input` has elements by default. `count` tells how many elements are not
-    zero, also where that is more than `size`; rows at and past it hold `fill_value`. `columns` leaves out leading
-    coordinates, of dimensions of size 1 alone. +0 and -0 are zero; NaN and every subnormal are not.
+    `coordinates` has `size` rows, by default as many as `input` has elements. `count` is the number of nonzero
+    elements, even where that is more than `size`; rows from `count` on hold `fill_value`. `columns` is the number of
+    coordinates to keep: fewer than the rank of `input` drop its leading dimensions, which must be of size 1. +0 and -0
+    are zero; NaN and every subnormal number are not.
 
-    Of an input that is sharded over an explicit mesh, devices exchange one bit for each element, and rows are sharded
-    as its first dimension is, if that divides them.
+    If `input` is sharded over an explicit mesh, the devices exchange one bit for each element. The rows are sharded
+    over the mesh axes of the first dimension of `input`, if these divide `size`.
 
     >>> count, coordinates = nonzero_coordinates(jnp.array([[1.0, 0.0], [-0.0, jnp.nan]]))
     >>> int(count), coordinates.tolist()
@@ -154,16 +165,16 @@ def nonzero_coordinates(
 
     axes = dimension_axes(input)
     row_axes = dividing_axes(axes[0], size, input) if axes else None
-    # On an explicit mesh the words are all that devices exchange; each then lists rows of its own.
+    # On an explicit mesh, devices exchange only the packed words; each device then lists its own rows.
     words = partitioned(lambda input: packed(is_nonzero(input).reshape(shape)), [(input, axes)], [None])
 
-    def listed(words: Array) -> tuple[Array, Array]:
+    def list_rows(words: Array) -> tuple[Array, Array]:
         count, element = count_and_elements(words, size, shape)
-        coordinates = _side_by_side(_coordinates(element, shape)[-columns:])
+        coordinates = _stack_columns(_coordinates(element, shape)[-columns:])
         is_row = lax.iota(jnp.uint32, size) < count
         return count, jnp.where(is_row[:, None], coordinates, jnp.uint32(fill_value))
 
-    return NonzeroCoordinates(*partitioned(listed, [(words, [None])], [], [row_axes, None]))
+    return NonzeroCoordinates(*partitioned(list_rows, [(words, [None])], [], [row_axes, None]))
 
 
 def _coordinates(element: Array, shape: tuple[int, ...]) -> list[Array]:
@@ -174,8 +185,11 @@ def _coordinates(element: Array, shape: tuple[int, ...]) -> list[Array]:
     return coordinates[::-1]
 
 
-def _side_by_side(columns: Sequence[Array]) -> Array:
-    """Vectors as the columns of a matrix; selected, for XLA on CPU computes all parts of a stack once for each part."""
+def _stack_columns(columns: Sequence[Array]) -> Array:
+    """Stacks vectors as the columns of a matrix.
+
+    The columns are combined by selects. With `jnp.stack`, XLA on CPU would compute all vectors again for each column.
+    """
     place = lax.broadcasted_iota(jnp.uint32, (*columns[0].shape, len(columns)), 1)
     matrix = jnp.broadcast_to(columns[0][:, None], place.shape)
     for i, column in enumerate(columns):
@@ -202,20 +216,20 @@ class NonzeroCoordinatesDesc(dml.Operator, type="DML_OPERATOR_NONZERO_COORDINATE
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
-        - InputTensor, OutputCountTensor and OutputCoordinatesTensor have the same DimensionCount, below level 4_0.
+        - InputTensor, OutputCountTensor and OutputCoordinatesTensor have the same DimensionCount below level 4_0.
         - OutputCountTensor.Sizes are all 1.
-        - OutputCoordinatesTensor.Sizes are 1 before the last two.
-        - OutputCoordinatesTensor has a row for each element of InputTensor.
-        - OutputCoordinatesTensor has a column for each dimension of InputTensor; those that lead with size 1 may lack.
+        - OutputCoordinatesTensor.Sizes are 1 in all dimensions before the last two.
+        - OutputCoordinatesTensor has one row for each element of InputTensor.
+        - OutputCoordinatesTensor has one column for each dimension of InputTensor; leading dimensions of size 1 may
+          have none.
         """
-        if (
-            feature_level < FeatureLevel.FL_4_0
-        ):  # from 4_0 on, the page gives the coordinates other ranks than the input
+        # From level 4_0 on, the page's table allows the coordinates other ranks than the input.
+        if feature_level < FeatureLevel.FL_4_0:
             yield from dml.same_rank(self, "input", "output_count", "output_coordinates")
         if self.output_count.element_count != 1:
             yield Problem(("OutputCountTensor", "Sizes"), "must all be 1", join_sizes(self.output_count.sizes))
         if self.output_coordinates.rank < 2:
-            return  # the table says so
+            return  # the support table reports the rank
         *leading, row_count, columns = self.output_coordinates.sizes
         if any(size != 1 for size in leading):
             yield Problem(("OutputCoordinatesTensor", "Sizes"), "must be 1 before the last two", join_sizes(leading))
@@ -242,7 +256,7 @@ class NonzeroCoordinatesDesc(dml.Operator, type="DML_OPERATOR_NONZERO_COORDINATE
 
 @calls.operator_function
 def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
-    """Fetches `input[tuple]` for each tuple along the last dimension of `indices`: `gather_nd1` without batches.
+    """Gathers `input[tuple]` for each index tuple in the last dimension of `indices`: `gather_nd1` without batches.
 
     >>> gather_nd(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [-1, -1]])).tolist()
     [3, 4]
@@ -252,11 +266,11 @@ def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
 
 @calls.operator_function(batch_dimension_count=calls.INTEGER)
 def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int = 0) -> Array:
-    """Fetches `input[batch, tuple]` for each tuple along the last dimension of `indices[batch]`.
+    """Gathers `input[batch, tuple]` for each index tuple in the last dimension of `indices[batch]`.
 
-    The first `batch_dimension_count` dimensions of both are the batch. A negative index counts from the end; one that
-    is out of range after that is clamped into its own dimension. The gradient of an element is the sum over all
-    tuples that fetched it.
+    The first `batch_dimension_count` dimensions of `input` and of `indices` are the batch. A negative index counts from
+    the end; an index that is still out of range is clamped to its own dimension. The gradient of an element of `input`
+    is the sum of the gradients of all output elements gathered from it.
 
     >>> gather_nd1(jnp.array([[1, 2], [3, 4]]), jnp.array([[-1], [0]]), batch_dimension_count=1).tolist()
     [2, 3]
@@ -291,26 +305,28 @@ def _gather(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int)
     def fetch(inputs: tuple[Array, ...], position: Array) -> Array:
         return lax.gather(inputs[0], position, dimensions, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
-    def fetched(input: Array, indices: Array) -> Array:
-        # One coordinate at a time: XLA cannot partition a gather whose tuples were computed whole and sharded inside.
+    def fetch_tuples(input: Array, indices: Array) -> Array:
+        # Coordinates are clamped one at a time: XLA cannot partition a gather whose tuples were computed as a whole and
+        # are sharded along the tuple.
         coordinates = zip(jnp.unstack(indices, axis=-1), bounds, strict=True)
-        position = jnp.stack([_clamped(index, size, dtype) for index, size in coordinates], axis=-1)
+        position = jnp.stack([_clamp_indices(index, size, dtype) for index, size in coordinates], axis=-1)
         return copied(fetch, (input,), position)
 
     batch_axes = [a or b for a, b in zip(dimension_axes(input)[:batch], dimension_axes(indices)[:batch], strict=True)]
     input_axes = batch_axes + dimension_axes(input)[batch:]
     indices_axes = batch_axes + dimension_axes(indices)[batch:]
     operands = [(input, input_axes), (indices, indices_axes)]
-    return partitioned(fetched, operands, indices_axes[:-1] + input_axes[tuple_end:])
+    return partitioned(fetch_tuples, operands, indices_axes[:-1] + input_axes[tuple_end:])
 
 
-def _clamped(indices: Array, size: int, dtype: np.dtype[Any]) -> Array:
-    """Indices clamped into [-size, size) and counted from the start, in `dtype`.
+def _clamp_indices(indices: Array, size: int, dtype: np.dtype[Any]) -> Array:
+    """The indices clamped to [-size, size) and then counted from the start, as integers of `dtype`.
 
-    The bounds are cut to what the indices' own type can hold, so that no index is converted before it is known to
-    survive.
+    The bounds are limited to the range of the indices' own type, so that indices are clamped before they are converted
+    and the conversion to `dtype` cannot change one.
     """
-    indices = indices if indices.dtype.itemsize >= 4 else indices.astype(np.int32)  # holds every symbolic size
+    # 8 and 16 bits may be too few for a symbolic size.
+    indices = indices if indices.dtype.itemsize >= 4 else indices.astype(np.int32)
     limits = np.iinfo(indices.dtype)
     last = number(size - 1 if is_symbolic(size) else min(size - 1, limits.max), indices.dtype)
     lowest = ~last if limits.min else np.zeros((), indices.dtype)
@@ -322,7 +338,10 @@ def _clamped(indices: Array, size: int, dtype: np.dtype[Any]) -> Array:
 def _tuple_problems(
     input_sizes: Sequence[int], indices_sizes: Sequence[int], batch: int, names: tuple[str, str, str]
 ) -> Iterator[Problem]:
-    """The rules that tie input, indices and batch, which the caller calls by `names`, to each other."""
+    """The broken rules that relate the sizes of input and indices and the batch dimension count.
+
+    `names` are the names of these three in the messages.
+    """
     input, indices, count = names
     lower_rank = min(len(input_sizes), len(indices_sizes))
     if not 0 <= batch < lower_rank:
@@ -341,7 +360,11 @@ def _tuple_problems(
 
 
 class _GatherDesc(dml.Operator):
-    """What both gathers share: the counts of the dimensions that mean anything, and the sizes of the output."""
+    """The members and rules that GATHER_ND and GATHER_ND1 share.
+
+    InputDimensionCount and IndicesDimensionCount say how many trailing dimensions a tensor really has: the dimensions
+    before these only fill the tensor up to the common DimensionCount.
+    """
 
     input: dml.Input
     indices: dml.Input
@@ -365,11 +388,16 @@ class _GatherDesc(dml.Operator):
 
         - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
         - InputTensor and OutputTensor have the same DataType.
-        - InputDimensionCount and IndicesDimensionCount are in [1, DimensionCount]; Sizes before them are 1.
-        - BatchDimensionCount, where there is one, is less than both, and the batch sizes are the same.
-        - IndicesTensor holds tuples of no more coordinates than InputTensor has dimensions after the batch.
-        - OutputTensor.Sizes are those of IndicesTensor without its last, then what the tuples leave of InputTensor.
-        - OutputTensor.Sizes are filled up with leading 1s.
+        - InputDimensionCount and IndicesDimensionCount are in [1, DimensionCount].
+        - InputTensor.Sizes are 1 before the last InputDimensionCount dimensions.
+        - IndicesTensor.Sizes are 1 before the last IndicesDimensionCount dimensions.
+        - BatchDimensionCount, if the operator has it, is less than InputDimensionCount and IndicesDimensionCount.
+        - InputTensor and IndicesTensor have the same batch sizes.
+        - IndicesTensor holds tuples of at least 1 coordinate, and of no more than InputTensor has dimensions after the
+          batch.
+        - OutputTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor after
+          the batch and the dimensions that a tuple indexes.
+        - OutputTensor.Sizes are padded with leading 1s to the DimensionCount of OutputTensor.
         """
         yield from dml.same_rank(self, "indices", "input", "output")
         yield from dml.same_type(self, "input", "output")
@@ -392,7 +420,8 @@ class _GatherDesc(dml.Operator):
             broken = True
         if broken:
             return
-        # The page's formula contradicts both of its examples, which put only what the tuples leave of the input last.
+        # The page's formula contradicts both of its examples, in which only the dimensions of the input that the tuples
+        # do not index come last. The examples decide.
         natural = natural_indices[:-1] + natural_input[self._batch + natural_indices[-1] :]
         expected = (1,) * (self.output.rank - len(natural)) + natural
         if self.output.sizes != expected:

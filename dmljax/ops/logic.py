@@ -1,7 +1,7 @@
-"""Predicates and what follows from them: ELEMENT_WISE_LOGICAL_*, IS_NAN, IS_INFINITY and IF.
+"""Element-wise comparisons, logical operators, tests for NaN and infinity, and selection.
 
-What is computed of floats are their bits: subnormals are told apart, and from zero, on platforms, too, whose arithmetic
-takes them for zeros. Comparisons are IEEE 754's: -0 equals +0, and any comparison with NaN is false.
+Floats are compared by their bits, so that subnormal numbers differ from each other and from zero even on platforms
+whose arithmetic flushes them to zero. Comparisons follow IEEE 754: -0 equals +0, and any comparison with NaN is false.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ FLOAT16 = frozenset({DataType.FLOAT16})
 
 
 class Comparison(dml.Binary):
-    """As `Binary`, but OutputTensor has a type of its own."""
+    """The members and rules of comparisons: as `Binary`, but OutputTensor has its own data type."""
 
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
@@ -59,7 +59,7 @@ COMPARISON_SINCE_1_0 = {
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
 def element_wise_logical_equals(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where `a == b`, 0 elsewhere.
+    """Element-wise equality: 1 where `a == b`, 0 elsewhere.
 
     >>> element_wise_logical_equals(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, jnp.nan])).tolist()
     [0, 1, 0]
@@ -78,7 +78,7 @@ class ElementWiseLogicalEqualsDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
 def element_wise_logical_greater_than(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where `a > b`, 0 elsewhere.
+    """Element-wise greater-than comparison: 1 where `a > b`, 0 elsewhere.
 
     >>> element_wise_logical_greater_than(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
     [1, 0, 0]
@@ -97,7 +97,7 @@ class ElementWiseLogicalGreaterThanDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
 def element_wise_logical_greater_than_or_equal(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where `a >= b`, 0 elsewhere.
+    """Element-wise greater-than-or-equal comparison: 1 where `a >= b`, 0 elsewhere.
 
     >>> element_wise_logical_greater_than_or_equal(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
     [1, 1, 0]
@@ -118,7 +118,7 @@ class ElementWiseLogicalGreaterThanOrEqualDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
 def element_wise_logical_less_than(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where `a < b`, 0 elsewhere.
+    """Element-wise less-than comparison: 1 where `a < b`, 0 elsewhere.
 
     >>> element_wise_logical_less_than(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
     [1, 0, 0]
@@ -137,7 +137,7 @@ class ElementWiseLogicalLessThanDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
 def element_wise_logical_less_than_or_equal(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where `a <= b`, 0 elsewhere.
+    """Element-wise less-than-or-equal comparison: 1 where `a <= b`, 0 elsewhere.
 
     >>> element_wise_logical_less_than_or_equal(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
     [1, 1, 0]
@@ -159,7 +159,7 @@ class ElementWiseLogicalLessThanOrEqualDesc(
 # Logical operators
 
 
-def _truth(table: Callable[[range, frozenset[DataType]], dml.Table]) -> dict[FeatureLevel, dml.Table]:
+def _logical_support(table: Callable[[range, frozenset[DataType]], dml.Table]) -> dict[FeatureLevel, dml.Table]:
     return dml.support(
         FL_1_0=table(dml.RANK_4, UINT32),
         FL_2_0=table(dml.RANK_4, UINT32_OR_8),
@@ -167,19 +167,19 @@ def _truth(table: Callable[[range, frozenset[DataType]], dml.Table]) -> dict[Fea
     )
 
 
-def _truths(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
+def _nonzero_operands(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     a, b = calls.operands(a=a, b=b)
     return is_nonzero(a), is_nonzero(b)
 
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
 def element_wise_logical_and(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where both are not zero, 0 elsewhere.
+    """Logical AND: 1 where `a` and `b` are both nonzero, 0 elsewhere.
 
     >>> element_wise_logical_and(jnp.array([5, 0, 2]), jnp.array([3, 4, 0])).tolist()
     [1, 0, 0]
     """
-    a_holds, b_holds = _truths(a, b)
+    a_holds, b_holds = _nonzero_operands(a, b)
     return (a_holds & b_holds).astype(dtype)
 
 
@@ -188,17 +188,17 @@ class ElementWiseLogicalAndDesc(
 ):
     """`DML_ELEMENT_WISE_LOGICAL_AND_OPERATOR_DESC`, lowered to `element_wise_logical_and`."""
 
-    support = _truth(dml.binary)
+    support = _logical_support(dml.binary)
 
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
 def element_wise_logical_or(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where either is not zero, 0 elsewhere.
+    """Logical OR: 1 where `a` or `b` is nonzero, 0 elsewhere.
 
     >>> element_wise_logical_or(jnp.array([5, 0, 0]), jnp.array([3, 4, 0])).tolist()
     [1, 1, 0]
     """
-    a_holds, b_holds = _truths(a, b)
+    a_holds, b_holds = _nonzero_operands(a, b)
     return (a_holds | b_holds).astype(dtype)
 
 
@@ -207,17 +207,17 @@ class ElementWiseLogicalOrDesc(
 ):
     """`DML_ELEMENT_WISE_LOGICAL_OR_OPERATOR_DESC`, lowered to `element_wise_logical_or`."""
 
-    support = _truth(dml.binary)
+    support = _logical_support(dml.binary)
 
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
 def element_wise_logical_xor(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where one is, and the other is not, not zero, 0 elsewhere.
+    """Logical XOR: 1 where exactly one of `a` and `b` is nonzero, 0 elsewhere.
 
     >>> element_wise_logical_xor(jnp.array([5, 0, 0]), jnp.array([3, 4, 0])).tolist()
     [0, 1, 0]
     """
-    a_holds, b_holds = _truths(a, b)
+    a_holds, b_holds = _nonzero_operands(a, b)
     return (a_holds ^ b_holds).astype(dtype)
 
 
@@ -226,12 +226,12 @@ class ElementWiseLogicalXorDesc(
 ):
     """`DML_ELEMENT_WISE_LOGICAL_XOR_OPERATOR_DESC`, lowered to `element_wise_logical_xor`."""
 
-    support = _truth(dml.binary)
+    support = _logical_support(dml.binary)
 
 
 @calls.operator_function(dtype=calls.DTYPE)
 def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where the element is zero, 0 elsewhere.
+    """Logical NOT: 1 where the element is zero, 0 elsewhere.
 
     >>> element_wise_logical_not(jnp.array([5, 0])).tolist()
     [0, 1]
@@ -244,15 +244,15 @@ class ElementWiseLogicalNotDesc(
 ):
     """`DML_ELEMENT_WISE_LOGICAL_NOT_OPERATOR_DESC`, lowered to `element_wise_logical_not`."""
 
-    support = _truth(dml.unary)
+    support = _logical_support(dml.unary)
 
 
-# Kinds of floats
+# Tests for NaN and infinity
 
 
 @calls.operator_function(dtype=calls.DTYPE)
 def element_wise_is_nan(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """1 where the element is NaN, 0 elsewhere.
+    """Tests for NaN: 1 where the element is NaN, 0 elsewhere.
 
     >>> element_wise_is_nan(jnp.array([jnp.nan, jnp.inf, 0.0])).tolist()
     [1, 0, 0]
@@ -273,7 +273,7 @@ class ElementWiseIsNanDesc(dml.Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_NAN
 def element_wise_is_infinity(
     input: ArrayLike, *, infinity_mode: IsInfinityMode = IsInfinityMode.EITHER, dtype: DTypeLike = jnp.uint8
 ) -> Array:
-    """1 where the element is an infinity of the sign that is looked for, 0 elsewhere.
+    """Tests for infinity: 1 where the element is an infinity of the sign that `infinity_mode` asks for, 0 elsewhere.
 
     >>> element_wise_is_infinity(jnp.array([-jnp.inf, jnp.nan, jnp.inf])).tolist()
     [1, 0, 1]
@@ -304,7 +304,7 @@ class ElementWiseIsInfinityDesc(
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_if(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
-    """The element of `a` where the condition is not zero, that of `b` elsewhere, with every bit.
+    """Selects the element of `a` where `condition` is nonzero, and the element of `b` elsewhere, bit for bit.
 
     >>> element_wise_if(jnp.array([1, 0, 7]), jnp.array([1.0, 2.0, jnp.nan]), 9.0).tolist()
     [1.0, 9.0, nan]
@@ -322,7 +322,8 @@ class ElementWiseIfDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_IF", funct
     b: dml.Input
     output: dml.Output
     support = dml.support(
-        FL_2_0=dml.rows(dml.RANK_4, condition=UINT8, a=FLOAT16, b=FLOAT16, output=FLOAT16),  # so the page has it
+        # Only FLOAT16, not FLOAT32: this is what the table of the page says.
+        FL_2_0=dml.rows(dml.RANK_4, condition=UINT8, a=FLOAT16, b=FLOAT16, output=FLOAT16),
         FL_3_0=dml.rows(dml.RANK_1_TO_8, condition=UINT8, a=UP_TO_32_BIT, b=UP_TO_32_BIT, output=UP_TO_32_BIT),
         FL_5_0=dml.rows(dml.RANK_1_TO_8, condition=UINT8, a=UP_TO_64_BIT, b=UP_TO_64_BIT, output=UP_TO_64_BIT),
     )

@@ -1,7 +1,8 @@
-"""Quantization with a scale and a zero point for each element: ELEMENT_WISE_QUANTIZE_LINEAR and its relatives.
+"""Linear quantization with a scale and a zero point for each element: ELEMENT_WISE_QUANTIZE_LINEAR and its relatives.
 
-The pages say `round` and not how: halves go to the nearest even integer, as in ONNX. Everything is computed in float32,
-that of FLOAT16 too, and in float64 where the input or a scale is of it; what depends on a scale of 0 is undefined.
+The pages say `round` without saying how halves are rounded: here they go to the nearest even integer, as in ONNX.
+Computations are in float32, also for FLOAT16, and in float64 if the input or a scale is float64. A result that depends
+on a scale of 0 is undefined.
 """
 
 from collections.abc import Iterator
@@ -22,12 +23,13 @@ FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 ONLY_FLOAT32 = frozenset({FLOAT32})
 
 
-def _quantized(
+def _quantize(
     prefix: str, value: Array, scale: ArrayLike, zero_point: ArrayLike | None, dtype: Any, default: np.dtype[Any]
 ) -> Array:
-    """`value` in steps of `scale` from the zero point, as the nearest number of the output's type.
+    """Quantizes `value`: divides it by `scale`, rounds, adds the zero point, and saturates to the output's type.
 
-    The arguments' names, but for the value's, begin with `prefix`.
+    The output's type is `dtype`, otherwise that of the zero point, otherwise `default`. In error messages, the names of
+    scale and zero point begin with `prefix`.
     """
     zero_name, scale_name = f"{prefix}_zero_point".strip("_"), f"{prefix}_scale".strip("_")
     zero = None if zero_point is None else calls.integer_array(zero_name, zero_point)
@@ -43,16 +45,17 @@ def _quantized(
     value, divisor, zero = calls.broadcast(**{"input": value, scale_name: divisor, zero_name: zero})
     steps = lax.round(quotient(value, divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
     steps = jnp.where(jnp.isnan(steps), jnp.zeros_like(steps), steps)
-    # Further steps saturate whatever the zero point is.
+    # 2^20 steps saturate an output of 8 or 16 bits, whatever the zero point is, and fit int32.
     whole = jnp.clip(steps, -(2**20), 2**20).astype(np.int32)
     limits = np.iinfo(dtype)
     return jnp.clip(whole + zero.astype(np.int32), limits.min, limits.max).astype(dtype)
 
 
-def _dequantized(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None) -> Array:
-    """What quantized numbers stand for, in the type of `scale` or float32; the distance from the zero point is exact.
+def _dequantize(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None) -> Array:
+    """Dequantizes `input`: `(input - zero_point) * scale`, where the integer difference is exact.
 
-    The arguments' names begin with `prefix`.
+    The result has the type that `_type_of_scale` gives. In error messages, the names of the arguments begin with
+    `prefix`.
     """
     given = {prefix or "input": input} | ({} if zero_point is None else {f"{prefix}_zero_point".strip("_"): zero_point})
     quantized = calls.operands(calls.integer_array, **given)
@@ -60,15 +63,18 @@ def _dequantized(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: Ar
     factor = calls.float_array(scale_name, scale)
     factor = factor.astype(_type_of_scale(factor))
     number, *zero, factor = calls.broadcast(**dict(zip(given, quantized, strict=True)), **{scale_name: factor})
-    return product(_distance(factor.dtype, number, *zero), factor)
+    return product(_difference(factor.dtype, number, *zero), factor)
 
 
 def _type_of_scale(scale: Array) -> np.dtype[Any]:
-    """The type in which products with a scale are computed: that of the scale, float32 for a Python number."""
+    """The type in which products with a scale are computed.
+
+    It is float32 for a Python number and for 16-bit floats, otherwise the type of the scale.
+    """
     return np.dtype(np.float32) if scale.weak_type else widened(scale.dtype)
 
 
-def _distance(dtype: np.dtype[Any], number: Array, zero: Array | None = None) -> Array:
+def _difference(dtype: np.dtype[Any], number: Array, zero: Array | None = None) -> Array:
     if zero is None:
         return number.astype(dtype)
     is_above = number >= zero
@@ -79,7 +85,10 @@ def _distance(dtype: np.dtype[Any], number: Array, zero: Array | None = None) ->
 
 
 class Scaled(dml.Operator):
-    """What QUANTIZE_LINEAR and DEQUANTIZE_LINEAR share: a scale and a zero point for each element."""
+    """The members and rules that QUANTIZE_LINEAR and DEQUANTIZE_LINEAR share.
+
+    There is a scale and a zero point for each element.
+    """
 
     input: dml.Input
     scale: dml.Input
@@ -87,7 +96,7 @@ class Scaled(dml.Operator):
     output: dml.Output
 
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of both pages.
+        """The rules of the pages of QUANTIZE_LINEAR and DEQUANTIZE_LINEAR.
 
         - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
         - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
@@ -105,19 +114,20 @@ class Scaled(dml.Operator):
 def element_wise_quantize_linear(
     input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None, *, dtype: DTypeLike | None = None
 ) -> Array:
-    """`round(input / scale) + zero_point`, or the nearest number of the output's type.
+    """Quantizes linearly: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
-    That type is `dtype`, otherwise that of `zero_point`, otherwise uint8. Halves go to the nearest even integer.
+    The output's type is `dtype`, otherwise that of `zero_point`, otherwise uint8. Halves are rounded to the nearest
+    even integer.
 
     >>> element_wise_quantize_linear(jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")).tolist()
     [2, 5, 127]
     """
     value = calls.number_array("input", input)
     value = value.astype(np.float32 if value.dtype in INTEGERS else widened(value.dtype))
-    return _quantized("", value, scale, zero_point, dtype, np.dtype(np.uint8))
+    return _quantize("", value, scale, zero_point, dtype, np.dtype(np.uint8))
 
 
-def _quantizing(
+def _quantize_table(
     ranks: range, input: frozenset[DataType], scale: frozenset[DataType], output: frozenset[DataType]
 ) -> dml.Table:
     return dml.rows(ranks, input=input, scale=scale, zero_point=output, output=output)
@@ -129,10 +139,10 @@ class ElementWiseQuantizeLinearDesc(
     """`DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_quantize_linear`."""
 
     support = dml.support(
-        FL_1_0=_quantizing(dml.RANK_4, ONLY_FLOAT32, ONLY_FLOAT32, UINT8),
-        FL_2_1=_quantizing(dml.RANK_4, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
-        FL_3_0=_quantizing(dml.RANK_1_TO_8, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
-        FL_6_0=_quantizing(dml.RANK_1_TO_8, FLOAT | {INT32}, FLOAT, INTEGER_8),
+        FL_1_0=_quantize_table(dml.RANK_4, ONLY_FLOAT32, ONLY_FLOAT32, UINT8),
+        FL_2_1=_quantize_table(dml.RANK_4, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
+        FL_3_0=_quantize_table(dml.RANK_1_TO_8, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
+        FL_6_0=_quantize_table(dml.RANK_1_TO_8, FLOAT | {INT32}, FLOAT, INTEGER_8),
     )
 
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
@@ -141,14 +151,14 @@ class ElementWiseQuantizeLinearDesc(
         - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
         - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
         - ZeroPointTensor and OutputTensor have the same DataType.
-        - ScaleTensor.DataType is FLOAT32 where that of InputTensor is INT32, otherwise that of InputTensor.
+        - ScaleTensor.DataType is FLOAT32 if InputTensor.DataType is INT32, otherwise InputTensor.DataType.
         """
         yield from super().page_rules(feature_level)
         yield from dml.same_type(self, "zero_point", "output")
         wanted = FLOAT32 if self.input.data_type is INT32 else self.input.data_type
         if self.scale.data_type is not wanted:
-            beside = f"beside InputTensor.DataType {self.input.data_type.name}"
-            yield Problem(("ScaleTensor", "DataType"), f"must be {wanted.name} {beside}", self.scale.data_type.name)
+            rule = f"must be {wanted.name} if InputTensor.DataType is {self.input.data_type.name}"
+            yield Problem(("ScaleTensor", "DataType"), rule, self.scale.data_type.name)
 
 
 # DEQUANTIZE_LINEAR
@@ -156,17 +166,19 @@ class ElementWiseQuantizeLinearDesc(
 
 @calls.operator_function(input=calls.OPERAND, zero_point=calls.OPERAND)
 def element_wise_dequantize_linear(input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None) -> Array:
-    """`(input - zero_point) * scale`, in the type of `scale`; the difference is exact. A Python number is a float32.
+    """Dequantizes linearly: `(input - zero_point) * scale`, in the type of `scale`.
+
+    The integer difference is exact. A Python number given as `scale` is a float32.
 
     >>> element_wise_dequantize_linear(jnp.array([0, 255], "uint8"), jnp.array(0.5), 128).tolist()
     [-64.0, 63.5]
     """
     factor = calls.float_array("scale", scale)
     dtype = np.float32 if factor.weak_type else factor.dtype
-    return _dequantized("", input, factor, zero_point).astype(dtype)
+    return _dequantize("", input, factor, zero_point).astype(dtype)
 
 
-def _dequantizing(ranks: range, input: frozenset[DataType], output: frozenset[DataType]) -> dml.Table:
+def _dequantize_table(ranks: range, input: frozenset[DataType], output: frozenset[DataType]) -> dml.Table:
     return dml.rows(ranks, input=input, scale=output, zero_point=input, output=output)
 
 
@@ -176,10 +188,10 @@ class ElementWiseDequantizeLinearDesc(
     """`DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_dequantize_linear`."""
 
     support = dml.support(
-        FL_1_0=_dequantizing(dml.RANK_4, UINT8, ONLY_FLOAT32),
-        FL_2_1=_dequantizing(dml.RANK_4, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
-        FL_3_0=_dequantizing(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
-        FL_6_0=_dequantizing(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, FLOAT),
+        FL_1_0=_dequantize_table(dml.RANK_4, UINT8, ONLY_FLOAT32),
+        FL_2_1=_dequantize_table(dml.RANK_4, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
+        FL_3_0=_dequantize_table(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
+        FL_6_0=_dequantize_table(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, FLOAT),
     )
 
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
@@ -211,9 +223,10 @@ def element_wise_quantized_linear_add(
     *,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """The sum of two quantized arrays, each with a scale and a zero point of its own, quantized like the output.
+    """Adds two quantized arrays: dequantizes `a` and `b`, adds them, and quantizes the sum.
 
-    The output's type is `dtype`, otherwise that of its zero point, otherwise that of `a`.
+    `a`, `b` and the output each have their own scale and zero point. The output's type is `dtype`, otherwise that of
+    `output_zero_point`, otherwise that of `a`.
 
     >>> element_wise_quantized_linear_add(
     ...     jnp.array([10, 200], "uint8"), jnp.array(0.5), None, jnp.array([-4, 100], "int8"), jnp.array(1.0), None,
@@ -221,11 +234,11 @@ def element_wise_quantized_linear_add(
     ... ).tolist()
     [8, 207]
     """
-    left, right = _dequantized("a", a, a_scale, a_zero_point), _dequantized("b", b, b_scale, b_zero_point)
+    left, right = _dequantize("a", a, a_scale, a_zero_point), _dequantize("b", b, b_scale, b_zero_point)
     wide = np.promote_types(left.dtype, right.dtype)
     left, right = calls.broadcast(a=left.astype(wide), b=right.astype(wide))
     default = calls.integer_array("a", a).dtype
-    return _quantized("output", left + right, output_scale, output_zero_point, dtype, default)
+    return _quantize("output", left + right, output_scale, output_zero_point, dtype, default)
 
 
 class ElementWiseQuantizedLinearAddDesc(
@@ -262,11 +275,11 @@ class ElementWiseQuantizedLinearAddDesc(
 
         - All tensors have the same DimensionCount.
         - ATensor, BTensor and OutputTensor have the same Sizes.
-        - Scales and zero points have one element.
-        - Each zero point has the DataType of its tensor: ATensor, BTensor or OutputTensor.
+        - All scales and zero points have one element.
+        - The zero point of ATensor, BTensor or OutputTensor has the DataType of that tensor.
         """
         yield from dml.same_rank(self, *self.tensors())
-        # The page has no rule for it, but speaks of corresponding elements.
+        # The page has no rule for the sizes of these three, but speaks of corresponding elements.
         yield from dml.same_sizes(self, "a", "b", "output")
         for field, tensor in self.tensors().items():
             if field not in ("a", "b", "output") and tensor.element_count > 1:

@@ -1,4 +1,4 @@
-"""Reductions: ARGMAX and ARGMIN."""
+"""Reductions along axes: ARGMAX and ARGMIN."""
 
 import math
 from collections.abc import Iterator
@@ -26,10 +26,12 @@ def argmax(
     axis_direction: AxisDirection = AxisDirection.INCREASING,
     dtype: DTypeLike = jnp.uint32,
 ) -> Array:
-    """The index of the largest element along `axes`, which stay with size 1.
+    """Computes the index of the largest element along `axes`, which the result keeps with size 1.
 
-    Several axes count as one, in the order of the elements, however they are listed. Of equal elements the first
-    counts, or the last with `AxisDirection.DECREASING`. NaN is the largest; -0 equals +0; subnormals are told apart.
+    Several axes are reduced as if they were flattened into one in row-major order; the order in which they are listed
+    does not matter. The index of the first of equal elements is returned, or of the last with
+    `AxisDirection.DECREASING`. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to
+    zero.
 
     >>> argmax(jnp.array([[1.0, 2.0, 3.0], [3.0, 0.0, 4.0], [2.0, 5.0, 2.0]]), axes=(0, 1)).tolist()
     [[7]]
@@ -45,7 +47,10 @@ def argmin(
     axis_direction: AxisDirection = AxisDirection.INCREASING,
     dtype: DTypeLike = jnp.uint32,
 ) -> Array:
-    """The index of the smallest element along `axes`, which stay with size 1; NaN is the smallest, else as `argmax`.
+    """Computes the index of the smallest element along `axes`, which the result keeps with size 1.
+
+    NaN is smaller than every number. Several axes, equal elements, zeros and subnormal numbers are treated as by
+    `argmax`.
 
     >>> argmin(jnp.array([1, 2, 3, 2, 1]), axes=0, axis_direction=AxisDirection.DECREASING).tolist()
     [4]
@@ -64,14 +69,15 @@ def _arg_reduce(
     reduced = math.prod(input.shape[axis] for axis in axes)
     if reduced == 0:
         raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
-    last = np.iinfo(np.int32).max if is_symbolic(reduced) else reduced - 1  # what jax.export holds a size in, at least
+    # A symbolic size may be as large as any int32, because jax.export represents sizes in at least 32 bits.
+    last = np.iinfo(np.int32).max if is_symbolic(reduced) else reduced - 1
     if last > np.iinfo(dtype).max:
         raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
     return extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING).astype(dtype)
 
 
 class _ArgReduceDesc(dml.Operator):
-    """What ARGMAX and ARGMIN share: all but the function."""
+    """The members, support tables and rules of ARGMAX and ARGMIN, which differ only in their functions."""
 
     input: dml.Input
     output: dml.Output
@@ -87,15 +93,15 @@ class _ArgReduceDesc(dml.Operator):
 
         - InputTensor and OutputTensor have the same DimensionCount.
         - Axes names one or more different dimensions of InputTensor.
-        - OutputTensor.Sizes are those of InputTensor, 1 along Axes.
-        - OutputTensor.DataType holds every index that can come out.
+        - OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1.
+        - OutputTensor.DataType can hold every index along Axes.
         """
         yield from dml.same_rank(self, "input", "output")
         yield from dml.distinct_axes(self.axes, self.input.rank)
         sizes = tuple(1 if axis in self.axes else size for axis, size in enumerate(self.input.sizes))
         if self.input.rank == self.output.rank and self.output.sizes != sizes:
             yield Problem(("OutputTensor", "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(self.output.sizes))
-        # The page is silent on an index that its type cannot hold; wrapping it would be wrong without a word.
+        # The page is silent on an index that the output's type cannot hold; it would silently wrap to a wrong index.
         last = self.input.element_count // math.prod(sizes) - 1
         if self.output.data_type in INDEX and last > np.iinfo(self.output.dtype).max:
             yield Problem(("OutputTensor", "DataType"), f"must hold indices up to {last}", self.output.data_type.name)

@@ -78,7 +78,7 @@ def test_diagonal_matrix1_equals_the_pseudo_code(data: st.DataObject) -> None:
     input = random_array(rng, dtype, sizes) if data.draw(st.booleans()) else None
     value = random_array(rng, dtype, ())
     if dtype == jnp.bfloat16 and abs(value) < jnp.finfo(dtype).tiny:
-        value = np.ones_like(value)  # XLA on CPU repeats one subnormal bfloat16 as zero
+        value = np.ones_like(value)  # XLA on CPU broadcasts a subnormal bfloat16 scalar as zeros
     expected = oracles.diagonal_matrix1(input, value, begin=begin, end=end, sizes=sizes, dtype=dtype)
     bounds = {"diagonal_fill_begin": begin, "diagonal_fill_end": end, "output_sizes": sizes, "dtype": dtype}
     assert_same_bits(dmljax.diagonal_matrix1(input, value, **bounds), expected)
@@ -121,7 +121,7 @@ def test_a_number_is_rounded_to_a_floating_type_but_never_to_infinity(dtype: Any
 
 
 def test_zero_and_minus_zero_are_two_values() -> None:
-    # They are equal, so that one compiled result must not serve both.
+    # 0.0 equals -0.0 as a cache key, but one compiled result must not serve both.
     signs = [dmljax.diagonal_matrix1(None, value, output_sizes=(1, 1), dtype="float32") for value in (0.0, -0.0)]
     assert [bool(jnp.signbit(sign)[0, 0]) for sign in signs] == [False, True]
 
@@ -169,7 +169,7 @@ def test_diagonal_matrix1_may_be_mapped_over_either_or_both_arguments() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "no input and no sizes": ({"input": None}, InvalidDesc, "output_sizes must be given where input is not; got None"),
+    "no input and no sizes": ({"input": None}, InvalidDesc, "output_sizes must be given if input is None; got None"),
     "one dimension": ({"input": jnp.ones(3)}, InvalidDesc, "input must have at least 2 dimensions; got 1"),
     "one size": (
         {"input": None, "output_sizes": (3,)},
@@ -183,8 +183,8 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         InvalidType,
         "output_sizes must be a sequence of integers; got 3",
     ),
-    "other sizes": ({"output_sizes": (3, 2)}, InvalidDesc, r"must be those of input, \(2, 3\); got \(3, 2\)"),
-    "another dtype": ({"dtype": "int8"}, InvalidType, "dtype must be that of input, float32; got int8"),
+    "other sizes": ({"output_sizes": (3, 2)}, InvalidDesc, r"must be the shape of input, \(2, 3\); got \(3, 2\)"),
+    "another dtype": ({"dtype": "int8"}, InvalidType, "dtype must be the dtype of input, float32; got int8"),
     "begin below int32": (
         {"diagonal_fill_begin": INT32_MIN - 1},
         InvalidDesc,

@@ -77,7 +77,7 @@ def test_one_hot_counts_past_int32(depth: int) -> None:
     values = np.array([0, 1], np.int8)
     for position in (0, 5, 7, 2**31 - 2, depth - 2**31 if depth >= 2**31 else 0, depth - 1):
 
-        def column(indices: Any, position: int = position) -> Any:  # the only one that XLA computes
+        def column(indices: Any, position: int = position) -> Any:  # XLA computes only this column
             hot = dmljax.one_hot(indices, values, axis=1, depth=depth)
             return jax.lax.slice_in_dim(hot, position, position + 1, axis=1)
 
@@ -176,7 +176,8 @@ def test_one_hot_refuses(case: str) -> None:
         "axis": 1,
         "depth": 3,
     } | change
-    dmljax.one_hot(jnp.array([[1]]), jnp.array([0, 1]), axis=1, depth=3)  # what is refused must not be found cached
+    # The cached result of this valid call must not be returned for the call that must be refused.
+    dmljax.one_hot(jnp.array([[1]]), jnp.array([0, 1]), axis=1, depth=3)
     with pytest.raises(error, match=r"^one_hot: .*" + message):
         dmljax.one_hot(**arguments)
 
@@ -268,10 +269,10 @@ def test_nonzero_equals_the_pseudo_code(data: st.DataObject) -> None:
     ids=str,
 )
 def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...]) -> None:
-    # Elements are packed 32 to a word, and runs of the last dimensions are padded to whole words.
+    # Predicates are packed 32 to a word, and each run of trailing dimensions is padded to whole words.
     rng = np.random.default_rng(len(shape))
     inputs = [(rng.random(shape) < density).astype(np.uint8) for density in (0, 0.3, 1)]
-    sizes = (32, 33, inputs[0].size + 40)
+    sizes = (32, 33, inputs[0].size, inputs[0].size + 40)
     find = jax.jit(lambda x: [dmljax.nonzero_coordinates(x, size=size, fill_value=7) for size in sizes])
     for input in inputs:
         expected_count = int(input.sum())
@@ -282,7 +283,7 @@ def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...]) -> Non
             assert_same_bits(coordinates, expected)
 
 
-# A chunk has 1024 rows, and with more than a third of the rows to find, all are found at once.
+# A chunk has 1024 rows. If more than a third of the rows are to be found, all rows are found at once, without chunks.
 CHUNKED = {
     5000: (0, 1, 1023, 1024, 1025, 1674, 1675, 5000),
     257: (1,),
@@ -366,7 +367,7 @@ def test_nonzero_may_be_mapped() -> None:
 
 
 def test_nonzero_has_rows_beyond_int32() -> None:
-    # Too large to run here.
+    # The result is too large to compute here, so only its shape is checked.
     result = jax.eval_shape(lambda x: dmljax.nonzero_coordinates(x, size=2**31 + 5), np.ones((3, 4), np.uint8))
     assert (result.coordinates.shape, result.coordinates.dtype) == ((2**31 + 5, 2), np.uint32)
 

@@ -47,12 +47,12 @@ def desc_of(name: str) -> Any:
 
 
 def of_bits(dtype: Any, *raw: int) -> NDArray[Any]:
-    """Floats of these bits."""
+    """Floats with these bits."""
     return np.array(raw, f"u{np.dtype(dtype).itemsize}").view(dtype)
 
 
 def pairs(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Every pair of the values."""
+    """Every pair of values, as the left and the right operands."""
     return np.repeat(values, len(values)), np.tile(values, len(values))
 
 
@@ -62,7 +62,7 @@ def pairs(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_of_every_pair_of_special_values(name: str, dtype: Any) -> None:
-    # Python's own numbers hold those of every type, subnormals and 64 bits included.
+    # Python's numbers represent every value of every type exactly, including subnormals and 64-bit integers.
     a, b = pairs(specials(dtype))
     expected = [COMPARISONS[name](x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     assert_same_bits(function(name)(a, b), np.array(expected, np.uint8))
@@ -182,7 +182,7 @@ def test_operands_broadcast(call: Any, name: str) -> None:
     assert call(function(name), a, b).tolist() == expected
 
 
-# Kinds of floats
+# Tests for NaN and infinity
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

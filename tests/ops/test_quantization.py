@@ -25,7 +25,7 @@ ONE = np.array(1, np.float32)
 
 
 def wanted(steps: list[float], zero: int, dtype: str) -> list[int]:
-    """Whole steps from a zero point, as the nearest numbers of the type."""
+    """Integer steps plus a zero point, saturated to the range of the type."""
     limits = np.iinfo(dtype)
     return [int(min(max(step + zero, limits.min), limits.max)) for step in steps]
 
@@ -37,7 +37,7 @@ def wanted(steps: list[float], zero: int, dtype: str) -> list[int]:
 def test_halves_go_to_the_even_integer_before_the_zero_point_is_added(call: Any, dtype: str) -> None:
     input = np.array([0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 2.4999998, 2.5000002], np.float32)
     steps = [0.0, 2.0, 2.0, 4.0, 0.0, -2.0, -2.0, 2.0, 3.0]
-    for zero in (7, 8):  # the parity of the sum does not matter
+    for zero in (7, 8):  # an even and an odd zero point: halves are rounded before it is added
         result = call(dmljax.element_wise_quantize_linear, input, ONE, np.array(zero, dtype))
         assert_same_bits(result, np.array(wanted(steps, zero, dtype), dtype))
 
@@ -58,7 +58,7 @@ def test_nan_is_at_the_zero_point(call: Any) -> None:
 
 def test_the_input_is_divided_and_not_multiplied_by_a_reciprocal(call: Any) -> None:
     scale = np.arange(3, 2000, 2).astype(np.float32)
-    input = scale * np.float32(2.5)  # exactly: each quotient is a half
+    input = scale * np.float32(2.5)  # the product is exact, so that each quotient is exactly 2.5
     assert (np.rint(input * (1 / scale)) != 2).any()
     result = call(dmljax.element_wise_quantize_linear, input, scale, dtype="int8")
     assert_same_bits(result, np.full(len(scale), 2, np.int8))
@@ -164,7 +164,7 @@ def test_the_distance_from_the_zero_point_is_exact_at_the_extremes(call: Any, dt
 
 
 def test_large_integers_are_not_rounded_before_the_difference_is_taken(call: Any) -> None:
-    # In float32 they are 2^24 + 4 and 2^24.
+    # Rounded to float32 first, input and zero point would be 2^24 + 4 and 2^24 in magnitude.
     input, zero = np.array([2**24 + 3, -(2**24) - 3], np.int32), np.array([2**24 + 1, -(2**24) - 1], np.int32)
     assert call(dmljax.element_wise_dequantize_linear, input, ONE, zero).tolist() == [2.0, -2.0]
 
@@ -181,7 +181,7 @@ def test_without_a_zero_point_the_number_itself_is_scaled(call: Any) -> None:
 
 
 def test_the_output_has_the_type_of_the_scale_and_is_computed_in_float32(call: Any) -> None:
-    # 100000 is none of float16, its half is.
+    # 100000 is out of the range of float16, but half of 100000 is not.
     input = np.array([100000, -100000, 200000], np.int32)
     result = call(dmljax.element_wise_dequantize_linear, input, np.array(0.5, np.float16))
     assert_same_bits(result, np.array([50000.0, -50000.0, INF], np.float16))
@@ -192,7 +192,7 @@ def test_the_output_has_the_type_of_the_scale_and_is_computed_in_float32(call: A
 
 @needs_x64
 def test_float64_is_quantized_and_dequantized_in_float64(call: Any) -> None:
-    # In float32 the steps would be 2.5, and the number 2^31.
+    # In float32, the quotient would be 2.5 and the integer would be rounded to 2^31.
     result = call(dmljax.element_wise_quantize_linear, np.array([2.50000000025]), np.array(1.0), np.uint8(0))
     assert_same_bits(result, np.array([3], np.uint8))
     result = call(dmljax.element_wise_dequantize_linear, np.array([2**31 - 1], np.int32), np.array(0.1))
@@ -205,7 +205,7 @@ def test_float64_is_quantized_and_dequantized_in_float64(call: Any) -> None:
 
 
 def test_a_python_number_is_a_scale_of_float32(call: Any) -> None:
-    # 9 * 0.1 is another number if it is rounded to float32 after the product alone.
+    # 9 * 0.1 is a different float32 if 0.1 is not rounded to float32 before the multiplication.
     result = call(dmljax.element_wise_dequantize_linear, np.array([9, 13], np.int8), scale=0.1)
     assert_same_bits(result, np.array([9, 13], np.float32) * np.float32(0.1))
     assert call(dmljax.element_wise_quantize_linear, np.array([5.0], np.float32), scale=2.0).tolist() == [2]
@@ -243,7 +243,7 @@ def test_dequantize_refuses(change: dict[str, Any], error: type[Exception], mess
 def sum_of_quantized(
     a: list[int], a_zero: int | None, b: list[int], b_zero: int | None, zero: int | None, dtype: str
 ) -> list[int]:
-    """With scales of 0.5, 2 and 4, in which floats are exact."""
+    """The expected quantized sum for scales of 0.5, 2 and 4, with which float arithmetic is exact."""
     sums = [(x - (a_zero or 0)) * 0.5 + (y - (b_zero or 0)) * 2.0 for x, y in zip(a, b, strict=True)]
     return wanted([float(round(value / 4)) for value in sums], zero or 0, dtype)
 
@@ -385,11 +385,11 @@ def test_the_scale_beside_int32_is_float32() -> None:
     [
         (
             quantize_desc(input=tensor(INT32), scale=tensor(FLOAT16)),
-            r"ScaleTensor\.DataType must be FLOAT32 beside InputTensor\.DataType INT32; got FLOAT16",
+            r"ScaleTensor\.DataType must be FLOAT32 if InputTensor\.DataType is INT32; got FLOAT16",
         ),
         (
             quantize_desc(input=tensor(FLOAT16)),
-            r"ScaleTensor\.DataType must be FLOAT16 beside InputTensor\.DataType FLOAT16; got FLOAT32",
+            r"ScaleTensor\.DataType must be FLOAT16 if InputTensor\.DataType is FLOAT16; got FLOAT32",
         ),
         (
             quantize_desc(zero_point=tensor(UINT8)),

@@ -36,7 +36,7 @@ def test_nan_is_the_largest_and_the_smallest(call: Any) -> None:
 @pytest.mark.parametrize("width", [16, 17, 256, 257])
 @pytest.mark.parametrize("direction", AxisDirection)
 def test_wide_rows(lowering: str, width: int, direction: AxisDirection) -> None:
-    # Rows of up to 16 are looked at element by element; of more, in parts that overlap at the end.
+    # Rows of up to 16 elements are compared element by element; longer rows in parts, of which the last ones overlap.
     rng = np.random.default_rng(width)
     every = []
     for dtype in (np.float32, np.int8, np.uint32, *((np.uint64,) if X64 else ())):
