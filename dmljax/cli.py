@@ -218,8 +218,8 @@ def ops(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(summaries(), indent=1))
         return 0
-    show = markdown_table if options.markdown else table
-    print("\n".join(show(operator_rows(), OPERATORS_HEAD)))
+    make_table = markdown_table if options.markdown else table
+    print("\n".join(make_table(operator_rows(), OPERATORS_HEAD)))
     print(f"\n{coverage()}")
     return 0
 
@@ -269,7 +269,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def command(function: Callable[[argparse.Namespace], int], examples: str) -> argparse.ArgumentParser:
-        adding = commands.add_parser(
+        subparser = commands.add_parser(
             function.__name__,
             help=(function.__doc__ or "").rstrip("."),
             description=function.__doc__,
@@ -277,49 +277,53 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        adding.set_defaults(command=function)
-        adding.add_argument("--json", action="store_true", help="print JSON for a program to read")
-        adding.add_argument("--debug", action="store_true", help="print the traceback of an error")
-        return adding
+        subparser.set_defaults(command=function)
+        subparser.add_argument("--json", action="store_true", help="print JSON for a program to read")
+        subparser.add_argument("--debug", action="store_true", help="print the traceback of an error")
+        return subparser
 
-    running = command(run, RUN_EXAMPLES)
-    _add_model(running)
-    running.add_argument(
+    run_parser = command(run, RUN_EXAMPLES)
+    _add_model_arguments(run_parser)
+    run_parser.add_argument(
         "--output_path", type=Path, metavar="FOLDER", help="the folder for the files that the model writes"
     )
-    running.add_argument("--print_commands", action="store_true", help="print each command before and after it runs")
-    timing = running.add_argument_group("timing")
-    timing.add_argument(
+    run_parser.add_argument("--print_commands", action="store_true", help="print each command before and after it runs")
+    timing_group = run_parser.add_argument_group("timing")
+    timing_group.add_argument(
         "-i",
         "--dispatch_iterations",
-        type=_count,
+        type=_parse_count,
         default=1,
         metavar="N",
         help="iterations of each dispatch (default: 1)",
     )
-    timing.add_argument(
-        "-r", "--dispatch_repeat", type=_count, default=1, metavar="N", help="runs in each iteration (default: 1)"
+    timing_group.add_argument(
+        "-r", "--dispatch_repeat", type=_parse_count, default=1, metavar="N", help="runs in each iteration (default: 1)"
     )
-    timing.add_argument(
-        "-t", "--milliseconds_to_run", type=_whole, metavar="MS", help="repeat each dispatch for this long; replaces -i"
+    timing_group.add_argument(
+        "-t",
+        "--milliseconds_to_run",
+        type=_parse_integer,
+        metavar="MS",
+        help="repeat each dispatch for this long; replaces -i",
     )
-    timing.add_argument(
+    timing_group.add_argument(
         "-I",
         "--dispatch_interval",
-        type=_whole,
+        type=_parse_integer,
         default=0,
         metavar="MS",
         help="least time from one iteration's start to the next (default: 0)",
     )
-    timing.add_argument(
+    timing_group.add_argument(
         "-w",
         "--warmup_samples",
-        type=_whole,
+        type=_parse_integer,
         default=1,
         metavar="N",
         help="most iterations to count as cold (default: 1)",
     )
-    timing.add_argument(
+    timing_group.add_argument(
         "-v",
         "--timing_verbosity",
         type=int,
@@ -327,24 +331,26 @@ def _parser() -> argparse.ArgumentParser:
         default=0,
         help="0: hot median; 1: also compilation, cold and hot statistics; 2: also every iteration (default: 0)",
     )
-    xla = running.add_argument_group("XLA")
-    xla.add_argument("--platform", choices=PLATFORMS, help="where to run, or what to emit for (default: JAX's choice)")
-    xla.add_argument(
+    xla_group = run_parser.add_argument_group("XLA")
+    xla_group.add_argument(
+        "--platform", choices=PLATFORMS, help="where to run, or what to emit for (default: JAX's choice)"
+    )
+    xla_group.add_argument(
         "--emit", choices=("stablehlo", "hlo", "jaxpr"), help="print this form of each operator instead of running it"
     )
-    xla.add_argument("--x64", action="store_true", help="enable 64-bit data types in JAX")
+    xla_group.add_argument("--x64", action="store_true", help="enable 64-bit data types in JAX")
 
-    _add_model(command(check, CHECK_EXAMPLES))
+    _add_model_arguments(command(check, CHECK_EXAMPLES))
 
-    listing = command(ops, OPS_EXAMPLES)
-    listing.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    ops_parser = command(ops, OPS_EXAMPLES)
+    ops_parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
 
-    explaining = command(explain, EXPLAIN_EXAMPLES)
-    explaining.add_argument("operator", help="name of an operator, such as one_hot or DML_OPERATOR_ONE_HOT")
+    explain_parser = command(explain, EXPLAIN_EXAMPLES)
+    explain_parser.add_argument("operator", help="name of an operator, such as one_hot or DML_OPERATOR_ONE_HOT")
     return parser
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a DxDispatch model, a JSON file")
     parser.add_argument(
         "--input_path",
@@ -354,14 +360,14 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dml_feature_level",
-        type=_level,
+        type=_parse_level,
         default=LATEST,
         metavar="LEVEL",
         help="DirectML feature level to check against, such as 3_0 or 6.2 (default: 6_4)",
     )
 
 
-def _level(text: str) -> FeatureLevel:
+def _parse_level(text: str) -> FeatureLevel:
     try:
         level: FeatureLevel = parse_enum(FeatureLevel, (), text.replace(".", "_"))
     except DmlError as error:
@@ -369,12 +375,12 @@ def _level(text: str) -> FeatureLevel:
     return level
 
 
-def _whole(text: str, lowest: int = 0) -> int:
+def _parse_integer(text: str, lowest: int = 0) -> int:
     try:
         return integer_in((), int(text), lowest, UINT_MAX)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a whole number in [{lowest}, {UINT_MAX}]; got {text!r}") from None
 
 
-def _count(text: str) -> int:
-    return _whole(text, 1)
+def _parse_count(text: str) -> int:
+    return _parse_integer(text, 1)

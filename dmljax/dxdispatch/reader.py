@@ -74,9 +74,8 @@ def load(
     """
     level = parse_enum(FeatureLevel, "feature_level", feature_level)
     beside = Path(path) if input_path is None else Path(input_path) / path
-    file = (
-        Path(path) if os.path.exists(path) or not os.path.exists(beside) else beside
-    )  # Path.exists raises for some texts
+    # os.path.exists takes any text; Path.exists raises for some.
+    file = Path(path) if os.path.exists(path) or not os.path.exists(beside) else beside
     reader = _Reader(file, file.parent if input_path is None else Path(input_path), level, _document(file))
     reader.read()
     if reader.findings:
@@ -188,7 +187,7 @@ class _Reader:
     def fields(self, place: Place, value: Any, names: Sequence[str]) -> dict[str, Any]:
         """The fields of an object that are in `names` and not null; warns of others, which DxDispatch ignores."""
         known = set(names)
-        for name in _object(value):
+        for name in _require_object(value):
             if name not in known and value[name] is not None and not name.startswith(("$", "//")):
                 hint = did_you_mean(name, names)
                 rule = f"unknown field {show(name)} is ignored{hint}; known fields are {', '.join(names)}"
@@ -282,7 +281,7 @@ class _Reader:
             return data_type, self.generate(place, source, data_type, kinds[0])
 
     def generate(self, place: Place, source: Any, data_type: DataType, kind: str) -> NDArray[Any]:
-        """Makes `valueCount` values: `value` repeated, or `valueStart` and so on in steps of `valueDelta`."""
+        """Makes `valueCount` values: `value` repeated, or a sequence from `valueStart` with the step `valueDelta`."""
         names = (kind, "valueDelta") if kind == "valueStart" else (kind,)
         fields = self.fields(place, source, (*names, "valueCount"))
         if data_type is DataType.UNKNOWN:
@@ -336,7 +335,7 @@ class _Reader:
         # Models come from Windows, so that a backslash in a path separates folders, too.
         names = dict.fromkeys((name, PureWindowsPath(name).as_posix()))
         candidates = [folder / spelled for folder in (self.input_path, Path()) for spelled in names]
-        path = next((path for path in candidates if os.path.exists(path)), candidates[0])  # as in load
+        path = next((path for path in candidates if os.path.exists(path)), candidates[0])
         with inside(("initialValues", "sourcePath")):
             data_type, values = read_values(path, data_type, size, min(MAX_RESOURCE_BYTES, self.bytes_left))
         self.require_affordable(("initialValues", "sourcePath"), values.nbytes)
@@ -350,7 +349,7 @@ class _Reader:
     # Dispatchables
 
     def dispatchable(self, place: Place, value: Any) -> Dispatchable | None:
-        type_field = next((key for key in ("Type", "type") if key in _object(value)), "type")
+        type_field = next((key for key in ("Type", "type") if key in _require_object(value)), "type")
         kind = json_string(type_field, value.get(type_field))
         if kind.lower() in _OTHER_KINDS:
             raise Unsupported(Problem(type_field, "must be an operator", f"{kind!r}, and {_OTHER_KINDS[kind.lower()]}"))
@@ -421,9 +420,10 @@ class _Reader:
         wanted: set[str],
         otherwise: str,
     ) -> Bindings:
-        """Reads where each tensor whose key is in `wanted` is stored; `otherwise` names where other tensors are bound.
+        """Reads where each tensor whose key is in `wanted` is stored; others must be bound elsewhere.
 
-        Without a desc, which had findings, the resources that the bindings name are checked, but no tensors.
+        `otherwise` says where, for the error. If the desc is None because it has findings, the resources that the
+        bindings name are checked, but not whether they fit the tensors.
         """
         members = {member.name: member for member in operator.members() if member.tensor_kind}
         leaves = () if desc is None else desc.leaves()
@@ -489,7 +489,7 @@ class _Reader:
     # Commands
 
     def command(self, place: Place, value: Any) -> Command | None:
-        kind = json_string("type", _object(value).get("type")).lower()
+        kind = json_string("type", _require_object(value).get("type")).lower()
         if kind not in _COMMAND_FIELDS:
             kinds = ("dispatch", "print", "writeFile")
             raise InvalidDesc(
@@ -581,7 +581,7 @@ def _sources(
         yield (*place, i), leaves[i] if i < len(leaves) else None, one
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _require_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidType(Problem((), "must be an object", show(value)))
     return value
