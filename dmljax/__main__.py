@@ -1,4 +1,4 @@
-"""`python -m dmljax` is the command `dmljax`."""
+"""Makes `python -m dmljax` run the command `dmljax`."""
 
 import sys
 

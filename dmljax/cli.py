@@ -1,4 +1,7 @@
-"""The command line: `dmljax run`, `check`, `ops` and `explain`."""
+"""The command line: `dmljax run`, `check`, `ops` and `explain`.
+
+The docstrings of the four command functions are also their help texts.
+"""
 
 import argparse
 import json
@@ -36,37 +39,41 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.text import escape_controls, json_text, one_line, reason_of
 from dmljax.types import LATEST
 
-FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses
+FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; 130 is that of a shell command after Ctrl-C
 
-PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu": "tpu"}  # and what XLA lowers for
+# The values of --platform, each with the name that JAX's lowering has for it.
+PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu": "tpu"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command, and returns its exit status: 0, 1 where `check` found something, 2 where something is wrong."""
-    if sys.stderr is None:  # closed, as by 2>&-: to whoever closed it, the status tells enough
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
+    """Runs a command, and returns its exit status.
+
+    The status is 0 for success, 1 if `check` has findings, 2 for an error, and 130 after an interrupt.
+    """
+    if sys.stderr is None:  # closed, as by 2>&-; messages are dropped
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
     if sys.stdout is None:
         print("dmljax: the standard output must be open; got it closed", file=sys.stderr)
         return REFUSED
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # names and characters out of a model go through as they are
+        if hasattr(stream, "reconfigure"):  # names and bytes of a model may be no valid text
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdout else "backslashreplace")
     options = _parser().parse_args(arguments)
     try:
-        status = _status(options)
+        status = _run_command(options)
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # whoever reads the output has read enough
-            print(f"dmljax: the standard output must take what is printed; got {reason_of(error)}", file=sys.stderr)
+        if not isinstance(error, BrokenPipeError):  # a broken pipe: the reader, such as head, has stopped
+            print(f"dmljax: the standard output must be writable; got {reason_of(error)}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
 
 
-def _status(options: argparse.Namespace) -> int:
-    """The exit status of a command; raised is only what is about no file, but the output."""
+def _run_command(options: argparse.Namespace) -> int:
+    """Runs the command and reports its errors, except those of writing the output, which `main` reports."""
     try:
         status: int = options.command(options)
     except BrokenPipeError:
@@ -76,11 +83,11 @@ def _status(options: argparse.Namespace) -> int:
             traceback.print_exc()
         if isinstance(error, OSError) and error.filename is None:
             raise
-        return _refused(error, as_json=options.json)
+        return _report_error(error, as_json=options.json)
     return status
 
 
-def _refused(error: Exception, *, as_json: bool) -> int:
+def _report_error(error: Exception, *, as_json: bool) -> int:
     findings = error.findings if isinstance(error, InvalidModel) else ()
     message = str(error)
     if not isinstance(error, DmlError):
@@ -95,7 +102,7 @@ def _refused(error: Exception, *, as_json: bool) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs a model, or writes its operators' modules."""
+    """Runs a DxDispatch model, or prints its operators as StableHLO, HLO or jaxprs."""
     if options.x64:
         jax.config.update("jax_enable_x64", True)
     model = load(options.model, input_path=options.input_path, feature_level=options.dml_feature_level)
@@ -143,16 +150,16 @@ def _device(platform: str | None) -> jax.Device:
         jax.config.update("jax_platforms", platform)
     try:
         return jax.local_devices()[0]
-    except Exception as error:  # JAX asserts that it has found one
+    except Exception as error:  # JAX asserts that it has a device, besides its RuntimeErrors
         reason = one_line(_REMEDY.sub("", str(error))) or "JAX gives no reason"
         if platform:
             raise InvalidDesc(
-                Problem((), "--platform must be one that JAX has here", f"{platform} ({reason})")
+                Problem((), "--platform must name a platform that JAX has on this machine", f"{platform} ({reason})")
             ) from None
         raise InvalidDesc(Problem((), f"JAX must have a platform ({reason})")) from None
 
 
-_REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # which --platform has made useless
+_REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # JAX's advice, useless beside --platform
 
 
 def _emit(model: Model, options: argparse.Namespace) -> int:
@@ -176,7 +183,7 @@ def _emit(model: Model, options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Lists all that is wrong with a model."""
+    """Lists every error in a DxDispatch model."""
     findings: Sequence[Finding] = ()
     try:
         model = load(options.model, input_path=options.input_path, feature_level=options.dml_feature_level)
@@ -192,13 +199,13 @@ def check(options: argparse.Namespace) -> int:
         _warn(warnings, file=sys.stdout)
         for finding in findings:
             print(finding)
-        counted = _counted(len(findings), "finding")
-        print(f"{escape_controls(str(options.model))}: {counted} at {options.dml_feature_level}")
+        count = _count_text(len(findings), "finding")
+        print(f"{escape_controls(str(options.model))}: {count} at {options.dml_feature_level}")
     return FINDINGS if findings else 0
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
+def _count_text(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
 def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
@@ -207,44 +214,44 @@ def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
 
 
 def ops(options: argparse.Namespace) -> int:
-    """Lists the operators."""
+    """Lists the operators that dmljax has."""
     if options.json:
         print(json.dumps(summaries(), indent=1))
         return 0
-    show = markdown_table if options.markdown else table
-    print("\n".join(show(operator_rows(), OPERATORS_HEAD)))
+    make_table = markdown_table if options.markdown else table
+    print("\n".join(make_table(operator_rows(), OPERATORS_HEAD)))
     print(f"\n{coverage()}")
     return 0
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Explains an operator."""
+    """Explains an operator: its function, members, rules, data types and an example."""
     operator = find_operator(options.operator)
-    _device(None)  # its examples are arrays
+    _device(None)  # refuses early if JAX has no platform to compute the example on
     width = min(shutil.get_terminal_size().columns, 120)
     print(json.dumps(explanation(operator), indent=1) if options.json else explained(operator, width))
     return 0
 
 
-# What they are called with
+# The options
 
-DESCRIPTION = """The operators of DirectML on XLA: run DxDispatch models, check them, and look operators up."""
+DESCRIPTION = """The operators of DirectML on XLA: run or check DxDispatch models, and look up operators."""
 
 RUN_EXAMPLES = """examples:
   dmljax run notebooks/models/top1_routing.json
-  dmljax run model.json --output_path results        # what the model writes lands there, and nowhere else
-  dmljax run model.json -i 100 -w 10 -v 1            # times of 100 iterations, the first 10 apart
-  dmljax run model.json --emit stablehlo             # the module of each operator, instead of running them
-  dmljax run model.json --emit hlo --platform tpu    # for a platform that need not be here
+  dmljax run model.json --output_path results        # the model may write files below this folder only
+  dmljax run model.json -i 100 -w 10 -v 1            # time 100 iterations; the first 10 are warm-up
+  dmljax run model.json --emit stablehlo             # print the StableHLO of each operator; run nothing
+  dmljax run model.json --emit hlo --platform tpu    # for a platform that this machine may lack
   dmljax run model.json --json | jq '.results'
 
-8-bit integers print as characters, as DxDispatch prints them; --json has their numbers."""
+8-bit integers are printed as characters, as by DxDispatch; --json prints them as numbers."""
 
 CHECK_EXAMPLES = """examples:
-  dmljax check model.json                            # every rule that a device of the newest level would mind
-  dmljax check model.json --dml_feature_level 3_0    # or one of an older level
+  dmljax check model.json                            # check the rules of the newest feature level
+  dmljax check model.json --dml_feature_level 3_0    # check the rules of an older feature level
 
-The exit status is 0 if nothing was found, 1 if something was, and 2 if the file is no model."""
+The exit status is 0 without findings, 1 with findings, and 2 if the file cannot be read as JSON."""
 
 OPS_EXAMPLES = """examples:
   dmljax ops
@@ -262,7 +269,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def command(function: Callable[[argparse.Namespace], int], examples: str) -> argparse.ArgumentParser:
-        adding = commands.add_parser(
+        subparser = commands.add_parser(
             function.__name__,
             help=(function.__doc__ or "").rstrip("."),
             description=function.__doc__,
@@ -270,71 +277,97 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        adding.set_defaults(command=function)
-        adding.add_argument("--json", action="store_true", help="print JSON, for a program")
-        adding.add_argument("--debug", action="store_true", help="show where an error comes from")
-        return adding
+        subparser.set_defaults(command=function)
+        subparser.add_argument("--json", action="store_true", help="print JSON for a program to read")
+        subparser.add_argument("--debug", action="store_true", help="print the traceback of an error")
+        return subparser
 
-    running = command(run, RUN_EXAMPLES)
-    _add_model(running)
-    running.add_argument("--output_path", type=Path, metavar="FOLDER", help="where the model may write files")
-    running.add_argument("--print_commands", action="store_true", help="print each command before and after it runs")
-    timing = running.add_argument_group("timing")
-    timing.add_argument(
-        "-i", "--dispatch_iterations", type=_count, default=1, metavar="N", help="run each dispatch so often (1)"
+    run_parser = command(run, RUN_EXAMPLES)
+    _add_model_arguments(run_parser)
+    run_parser.add_argument(
+        "--output_path", type=Path, metavar="FOLDER", help="the folder for the files that the model writes"
     )
-    timing.add_argument(
-        "-r", "--dispatch_repeat", type=_count, default=1, metavar="N", help="runs within each iteration (1)"
+    run_parser.add_argument("--print_commands", action="store_true", help="print each command before and after it runs")
+    timing_group = run_parser.add_argument_group("timing")
+    timing_group.add_argument(
+        "-i",
+        "--dispatch_iterations",
+        type=_parse_count,
+        default=1,
+        metavar="N",
+        help="iterations of each dispatch (default: 1)",
     )
-    timing.add_argument(
-        "-t", "--milliseconds_to_run", type=_whole, metavar="MS", help="run each dispatch for that long instead of -i"
+    timing_group.add_argument(
+        "-r", "--dispatch_repeat", type=_parse_count, default=1, metavar="N", help="runs in each iteration (default: 1)"
     )
-    timing.add_argument(
-        "-I", "--dispatch_interval", type=_whole, default=0, metavar="MS", help="the least time between iterations (0)"
+    timing_group.add_argument(
+        "-t",
+        "--milliseconds_to_run",
+        type=_parse_integer,
+        metavar="MS",
+        help="repeat each dispatch for this long; replaces -i",
     )
-    timing.add_argument(
-        "-w", "--warmup_samples", type=_whole, default=1, metavar="N", help="iterations that count as cold, at most (1)"
+    timing_group.add_argument(
+        "-I",
+        "--dispatch_interval",
+        type=_parse_integer,
+        default=0,
+        metavar="MS",
+        help="least time from one iteration's start to the next (default: 0)",
     )
-    timing.add_argument(
+    timing_group.add_argument(
+        "-w",
+        "--warmup_samples",
+        type=_parse_integer,
+        default=1,
+        metavar="N",
+        help="most iterations to count as cold (default: 1)",
+    )
+    timing_group.add_argument(
         "-v",
         "--timing_verbosity",
         type=int,
         choices=(0, 1, 2),
         default=0,
-        help="0: the hot median; 1: compilation, cold and hot samples too; 2: every iteration (0)",
+        help="0: hot median; 1: also compilation, cold and hot statistics; 2: also every iteration (default: 0)",
     )
-    xla = running.add_argument_group("XLA")
-    xla.add_argument("--platform", choices=PLATFORMS, help="where to run, or what to emit for (what JAX chooses)")
-    xla.add_argument(
-        "--emit", choices=("stablehlo", "hlo", "jaxpr"), help="print each operator's module and do not run"
+    xla_group = run_parser.add_argument_group("XLA")
+    xla_group.add_argument(
+        "--platform", choices=PLATFORMS, help="where to run, or what to emit for (default: JAX's choice)"
     )
-    xla.add_argument("--x64", action="store_true", help="switch 64-bit types on, for a model that has them")
+    xla_group.add_argument(
+        "--emit", choices=("stablehlo", "hlo", "jaxpr"), help="print this form of each operator instead of running it"
+    )
+    xla_group.add_argument("--x64", action="store_true", help="enable 64-bit data types in JAX")
 
-    _add_model(command(check, CHECK_EXAMPLES))
+    _add_model_arguments(command(check, CHECK_EXAMPLES))
 
-    listing = command(ops, OPS_EXAMPLES)
-    listing.add_argument("--markdown", action="store_true", help="print a table of Markdown")
+    ops_parser = command(ops, OPS_EXAMPLES)
+    ops_parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
 
-    explaining = command(explain, EXPLAIN_EXAMPLES)
-    explaining.add_argument("operator", help="its name, such as one_hot or DML_OPERATOR_ONE_HOT")
+    explain_parser = command(explain, EXPLAIN_EXAMPLES)
+    explain_parser.add_argument("operator", help="name of an operator, such as one_hot or DML_OPERATOR_ONE_HOT")
     return parser
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a DxDispatch model, a JSON file")
     parser.add_argument(
-        "--input_path", type=Path, metavar="FOLDER", help="where the files lie that the model names (beside it)"
+        "--input_path",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder of the files that the model reads (default: the model's folder)",
     )
     parser.add_argument(
         "--dml_feature_level",
-        type=_level,
+        type=_parse_level,
         default=LATEST,
         metavar="LEVEL",
-        help="what a device promises: 3_0, 6.2 (6_4)",
+        help="DirectML feature level to check against, such as 3_0 or 6.2 (default: 6_4)",
     )
 
 
-def _level(text: str) -> FeatureLevel:
+def _parse_level(text: str) -> FeatureLevel:
     try:
         level: FeatureLevel = parse_enum(FeatureLevel, (), text.replace(".", "_"))
     except DmlError as error:
@@ -342,12 +375,12 @@ def _level(text: str) -> FeatureLevel:
     return level
 
 
-def _whole(text: str, lowest: int = 0) -> int:
+def _parse_integer(text: str, lowest: int = 0) -> int:
     try:
         return integer_in((), int(text), lowest, UINT_MAX)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a whole number in [{lowest}, {UINT_MAX}]; got {text!r}") from None
 
 
-def _count(text: str) -> int:
-    return _whole(text, 1)
+def _parse_count(text: str) -> int:
+    return _parse_integer(text, 1)

@@ -1,4 +1,7 @@
-"""What dmljax knows of its operators, as text, Markdown and JSON: for the command line and the documentation."""
+"""Descriptions of the operators as text, Markdown and JSON, for the command line and the documentation.
+
+Everything is computed from the operators' own docstrings, members, rules, support tables and examples.
+"""
 
 import inspect
 import re
@@ -17,11 +20,11 @@ from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean
 from dmljax.types import LATEST, FeatureLevel, HeaderEnum
 
-OPERATOR_COUNT = 177  # of DML_FEATURE_LEVEL_6_4
+OPERATOR_COUNT = 177  # in directml.h at DML_FEATURE_LEVEL_6_4
 
 
 def find_operator(name: str) -> type[Operator]:
-    """The operator with that name: its type, with or without prefix and in any case, or that of its desc."""
+    """Finds an operator by its type or descriptor: `one_hot`, `one-hot`, `DML_OPERATOR_ONE_HOT` or `OneHotDesc`."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Desc")) if name.endswith("Desc") else name
     wanted = plain.upper().replace("-", "_").removeprefix(OPERATOR_PREFIX)
     if OPERATOR_PREFIX + wanted in OPERATORS:
@@ -39,7 +42,7 @@ def function_name(operator: type[Operator]) -> str:
 
 
 def summaries() -> list[dict[str, Any]]:
-    """A summary of each operator: its level, and what the tensors of its newest support table may be."""
+    """Each operator with its lowest feature level, and the ranks and data types of its newest support table."""
     return [
         {
             "operator": operator.type,
@@ -62,7 +65,7 @@ def _cells(operator: type[Operator], table: Table) -> dict[str, dict[str, Any]]:
 
 
 def coverage() -> str:
-    """How many of the operators there are."""
+    """A phrase that counts dmljax's operators among all of DirectML's."""
     return f"{len(OPERATORS)} of the {OPERATOR_COUNT} operators of {LATEST}"
 
 
@@ -70,13 +73,13 @@ OPERATORS_HEAD = ("operator", "level", "tensors", "ranks", "data types")
 
 
 def operator_rows() -> Iterator[tuple[str, ...]]:
-    """The rows of the table of operators: one for all tensors that may be the same."""
+    """The rows of the table of operators; an operator's tensors with the same ranks and data types share a row."""
     for summary in summaries():
-        alike: dict[tuple[str, str], list[str]] = {}
+        tensors_by_cell: dict[tuple[str, str], list[str]] = {}
         for tensor, cell in summary["tensors"].items():
-            alike.setdefault(_cell_texts(cell), []).append(tensor.removesuffix("Tensor"))
-        names = [summary["operator"].removeprefix(OPERATOR_PREFIX), _level(summary["feature_level"])]
-        for (ranks, data_types), tensors in alike.items():
+            tensors_by_cell.setdefault(_cell_texts(cell), []).append(tensor.removesuffix("Tensor"))
+        names = [summary["operator"].removeprefix(OPERATOR_PREFIX), _short_level(summary["feature_level"])]
+        for (ranks, data_types), tensors in tensors_by_cell.items():
             first, *others = textwrap.wrap(", ".join(tensors), 24)
             yield (*names, first, ranks, data_types)
             yield from (("", "", more, "", "") for more in others)
@@ -89,7 +92,7 @@ def _cell_texts(cell: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _data_types_text(names: Iterable[str]) -> str:
-    """Data types by their kind: `FLOAT16/32 INT8/16/32`."""
+    """Data types grouped by kind: `FLOAT16/32 INT8/16/32`."""
     widths: dict[str, list[int]] = {"FLOAT": [], "INT": [], "UINT": []}
     for name in names:
         kind = name.rstrip("0123456789")
@@ -97,7 +100,7 @@ def _data_types_text(names: Iterable[str]) -> str:
     return " ".join(kind + "/".join(map(str, sorted(bits))) for kind, bits in widths.items() if bits)
 
 
-def _level(spelled: str) -> str:
+def _short_level(spelled: str) -> str:
     return spelled.removeprefix(FeatureLevel.prefix)
 
 
@@ -105,7 +108,7 @@ def _level(spelled: str) -> str:
 
 
 def explanation(operator: type[Operator]) -> dict[str, Any]:
-    """Everything about an operator that a program can use."""
+    """Everything that dmljax knows about an operator, as a JSON object."""
     return {
         "operator": operator.type,
         "function": f"dmljax.{function_name(operator)}",
@@ -136,7 +139,7 @@ def explanation(operator: type[Operator]) -> dict[str, Any]:
 
 
 def member_rows(operator: type[Operator]) -> list[tuple[str, str, str]]:
-    """Each member with its field and what it can be."""
+    """The name, the Python field and the kind of each member."""
     return [
         (member.name, member.field, member.kind.description + (", optional" if member.is_optional else ""))
         for member in operator.members()
@@ -144,7 +147,7 @@ def member_rows(operator: type[Operator]) -> list[tuple[str, str, str]]:
 
 
 def signature(operator: type[Operator]) -> str:
-    """The call of the operator's function, without the types."""
+    """The signature of the operator's function, without type annotations."""
     parameters = [
         parameter.replace(annotation=parameter.empty)
         for parameter in inspect.signature(getattr(dmljax, function_name(operator))).parameters.values()
@@ -154,17 +157,17 @@ def signature(operator: type[Operator]) -> str:
 
 
 def rules(operator: type[Operator]) -> list[str]:
-    """The rules of the operator's page, beside its support tables, as `page_rules` lists them."""
+    """The rules of the operator's page besides its support tables, from the list in the docstring of `page_rules`."""
     listed = inspect.getdoc(operator.page_rules) or ""
     return [" ".join(rule.split()) for rule in re.split(r"^- ", listed, flags=re.MULTILINE)[1:]]
 
 
 def explained(operator: type[Operator], width: int) -> str:
-    """An operator for a reader: what it computes, its members, rules and support tables, and an example."""
+    """The text of `dmljax explain`: the operator's documentation, members, rules, support tables and first example."""
     known = explanation(operator)
     members = [(name, f"{field}=", kind) for name, field, kind in member_rows(operator)]
     support = [
-        (_level(level) if first else "", tensor, *_cell_texts(cell))
+        (_short_level(level) if first else "", tensor, *_cell_texts(cell))
         for level, cells in known["support"].items()
         for first, (tensor, cell) in zip([True, *[False] * len(cells)], cells.items(), strict=False)
     ]
@@ -179,7 +182,7 @@ def explained(operator: type[Operator], width: int) -> str:
             known["operator"],
             "",
             *textwrap.wrap(known["signature"], width, subsequent_indent="    "),
-            *_wrapped(known["documentation"], width),
+            *_wrap(known["documentation"], width),
             known["desc"],
             *table(members, indent="    "),
             "",
@@ -196,12 +199,14 @@ def explained(operator: type[Operator], width: int) -> str:
 
 
 def desc_example(operator: type[Operator]) -> list[str]:
-    """A session that computes the operator's first example by its descriptor, as one would type it."""
+    """The lines of a Python session that computes the operator's first example from its descriptor."""
     example = examples_of(operator)[0]
     values = [(member.field, getattr(example.desc, member.field)) for member in operator.members()]
     members = [f"...     {field}={_source(value)}," for field, value in values if value is not None]
     arrays = example.arrays(of_inputs=True)
-    inputs = [f"{field}=np.array({_listed(array)}, dtype={array.dtype.name!r})" for field, array in arrays.items()]
+    inputs = [
+        f"{field}=np.array({_array_source(array)}, dtype={array.dtype.name!r})" for field, array in arrays.items()
+    ]
     call = (
         [">>> print(compute())"]
         if not inputs
@@ -211,7 +216,7 @@ def desc_example(operator: type[Operator]) -> list[str]:
     return [*(line.replace("'", '"') for line in lines), *str(dmljax.lower(example.desc)(**arrays)).splitlines()]
 
 
-def _listed(array: Any) -> str:
+def _array_source(array: Any) -> str:
     return re.sub(r"\b(inf|nan)\b", r"np.\1", str(array.tolist()))
 
 
@@ -232,8 +237,8 @@ def _source(value: Any) -> str:
     return repr(value)
 
 
-def _wrapped(documentation: str, width: int) -> Iterator[str]:
-    """A docstring's paragraphs in lines of that width, its examples as they are."""
+def _wrap(documentation: str, width: int) -> Iterator[str]:
+    """Wraps the paragraphs of a docstring to `width`, and leaves its examples as they are."""
     for paragraph in documentation.split("\n\n"):
         is_example = paragraph.lstrip().startswith(">>>")
         lines = paragraph.splitlines() if is_example else textwrap.wrap(paragraph, width - 4)
@@ -244,7 +249,7 @@ def _wrapped(documentation: str, width: int) -> Iterator[str]:
 
 
 def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...] | None = None, *, indent: str = "") -> list[str]:
-    """Rows in columns that are as wide as they need to be."""
+    """The lines of a table whose columns are as wide as their widest cells."""
     cells = [head, *rows] if head else list(rows)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -254,5 +259,5 @@ def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...] | None = None, 
 
 
 def markdown_table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...]) -> list[str]:
-    """Rows as a table of Markdown."""
+    """The lines of a Markdown table."""
     return [f"| {' | '.join(row)} |" for row in (head, tuple("---" for _ in head), *rows)]

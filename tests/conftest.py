@@ -76,12 +76,14 @@ def one_device(pretend_devices: Callable[[int], None]) -> None:
 TABLE_HEAD = """\
 # Operators and transformations
 
-Written by `pytest tests --transformation-table notebooks/transformations.md` from what the tests saw, on the CPU with
-eight devices: yes where an operator came through, - where a transformation does not apply (a derivative with respect to
-integers, say), NO where it failed. `tests/test_every_operator.py` says what each column means.
+Written by `pytest tests --transformation-table notebooks/transformations.md` from the results of the tests on a CPU
+with eight devices. "yes" means that the operator passed, "-" that the transformation does not apply (such as a
+derivative with respect to integers), and "NO" that the operator failed. `tests/test_every_operator.py` says what each
+column means.
 
-`jax.linear_transpose` asks the function itself for its transpose, and finds none for what dmljax computes by other
-means than it differentiates: quotients, means, lines, what has a ScaleBias, and copies of bfloat16. `jax.vjp` has all.
+`jax.linear_transpose` transposes the function itself, not its derivative. It fails for linear operators that dmljax
+differentiates by a rule of their own: quotients, means, ACTIVATION_LINEAR, operators with a ScaleBias, and copies of
+bfloat16. `jax.vjp` works for all operators.
 
 """
 SYMBOLS = {"passed": "yes", "skipped": "-", "failed": "NO"}
@@ -198,32 +200,33 @@ def differing_transformations(file: Path) -> Iterator[str]:
 # The table of how exact operators are
 
 ACCURACY_HEAD = """\
-# How exact operators are
+# Accuracy
 
-Operators that round nothing equal their pages bit by bit. In FLOAT32 the others are within 4 units in the last place of
-a float64 reference, and in FLOAT16 within 1, for all operands and all finite attributes that the tests tried: NaN,
-infinities and both ends of the range among them. A subnormal operand or result of floating-point arithmetic may be a
-zero of the same sign, as in Direct3D; predicates, selections, copies and bitwise operators keep subnormal numbers.
-DirectML lists float64 for none of the operators that round; there they are as exact as XLA's functions.
+Operators that round nothing agree bit for bit with DirectML's pages. The others are within 4 units in the last place
+of a float64 reference in FLOAT32, and within 1 in FLOAT16, for all operands and all finite attributes that the tests
+tried, including NaN, infinities and both ends of the range. A subnormal operand or result of floating-point
+arithmetic may be replaced by a zero of the same sign, as in Direct3D; predicates, selections, copies and bitwise
+operators keep subnormals. DirectML's pages list float64 for none of the operators that round; in float64 dmljax is as
+accurate as XLA's functions.
 
-Exceptions, and their reasons:
+Exceptions and their reasons:
 
 | operator | exception | reason |
 | --- | --- | --- |
 | ELEMENT_WISE_MODULUS_FLOOR | may be 0 where `b` is below 1e-30 | the remainder may be subnormal before `b` is added |
-| ELEMENT_WISE_ADD1 | rounds twice | it rounds the sum, and then what the fused activation makes of it |
-| those with a ScaleBias | round twice | `input * scale + bias` is rounded once, and then the result |
-| ELEMENT_WISE_POW, of an integer to a float | drops the fraction | the result is an integer, computed in float32 |
+| ELEMENT_WISE_ADD1 | rounds twice | it rounds the sum, and then the result of the fused activation |
+| operators with a ScaleBias | round twice | `input * scale + bias` is rounded once, and then the result |
+| ELEMENT_WISE_POW, integer with float exponent | truncates | the result is an integer, computed in float32 |
 
-Derivatives, forward and reverse, with respect to inputs and attributes, have 4 correct digits at least, and are finite
-where the operator and its derivative are, with infinite inputs too. `0 ** 0` has the slope 0 in its exponent, as in JAX
-and PyTorch.
+Derivatives with respect to inputs and attributes, in forward and reverse mode, have at least 4 correct digits. They
+are finite wherever the operator and its true derivative are, also for infinite inputs. The derivative of `0 ** 0`
+with respect to the exponent is 0, as in JAX and PyTorch.
 
-The largest errors, in units in the last place, that `pytest tests/test_accuracy.py --accuracy-table
-notebooks/accuracy.md` saw on a CPU. In FLOAT32 it tries some 420,000 operands with fixed attributes, and then searches
-for the worst combination of operands and attributes: eight times it draws 65,536 combinations, or 262,144 where there
-is one operand alone, from the neighbourhood of the worst before. In FLOAT16 it tries all operands (of two inputs, each
-with one other):
+The table lists the largest errors, in units in the last place, that `pytest tests/test_accuracy.py --accuracy-table
+notebooks/accuracy.md` found on a CPU. In FLOAT32, the tests try about 420,000 operands with fixed attributes, and
+then search for the worst combination of operands and attributes: in each of eight rounds they draw 65,536
+combinations (262,144 for operators with a single operand) near the worst of the round before. In FLOAT16, they try
+all operands; with two inputs, each value of one input meets one value of the other:
 
 """
 units_seen: dict[str, dict[str, str]] = {}

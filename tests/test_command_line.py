@@ -105,7 +105,7 @@ def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
 def test_an_output_that_takes_nothing_ends_with_one_line() -> None:
-    message = b"dmljax: the standard output must take what is printed; got No space left on device\n"
+    message = b"dmljax: the standard output must be writable; got No space left on device\n"
     for command in (["run", ROUTING], ["check", ROUTING], ["ops", "--json"]):
         assert in_a_shell(command, ">/dev/full") == (2, b"", message)
     status, _, err = in_a_shell(["run", "nothing", "--json"], ">/dev/full")
@@ -251,9 +251,8 @@ def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
     if jax.default_backend() != "cpu":
         pytest.skip("JAX may have it here")
     finished = in_a_process("run", ROUTING, "--platform", platform)
-    message = (
-        rf"dmljax: --platform must be one that JAX has here; got {platform} \((JAX gives no reason|Unable to .*)\)\n"
-    )
+    rule = "--platform must name a platform that JAX has on this machine"
+    message = rf"dmljax: {rule}; got {platform} \((JAX gives no reason|Unable to .*)\)\n"
     assert finished.returncode == 2
     assert re.fullmatch(message, finished.stderr.decode())
     assert "Error" not in finished.stderr.decode()

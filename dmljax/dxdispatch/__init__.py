@@ -1,17 +1,19 @@
-"""DxDispatch models: Microsoft's JSON format for DirectML operators, their data, and what to do with them.
+"""DxDispatch models: Microsoft's JSON format for DirectML operators, their data, and the commands that run them.
 
-`load` reads a model and names the place of everything that is wrong with it; an `Execution` carries its commands out.
-The format is what DxDispatch's parser accepts, which is more than its schema says. What differs:
+`load` reads a model, and reports every error in it with its line and path; an `Execution` runs the model's commands.
+The format is what DxDispatch's parser accepts, which is more than its schema says. dmljax differs from DxDispatch thus:
 
-- A null is an absent field, and a field that counts for nothing is warned of.
-- `initialValuesOffsetInBytes` moves the initial values; DxDispatch checks it, and puts them first all the same.
-- FLOAT16 rounds to the nearest, where DxDispatch truncates. What is too large for a float becomes infinite in initial
-  values, as there, but with a warning; in a desc it is refused.
-- A name that an object gives twice is refused; DxDispatch takes the first here and the last there.
-- Refused before anything runs is what cannot be: bindings that are missing, or for tensors that the desc does not have,
-  or too small; outputs that overlap; files outside the output folder. DxDispatch leaves that to DirectML.
-- A file that cannot be written ends the run, where DxDispatch goes on.
-- An operator may always write where it reads, for all inputs are read first.
+- A field whose value is null counts as absent. An unknown field is ignored with a warning.
+- `initialValuesOffsetInBytes` moves the initial values to that offset; DxDispatch checks the offset, but still puts the
+  values at the start of the buffer.
+- FLOAT16 values are rounded to the nearest; DxDispatch truncates them. A number that is too large for its float type
+  becomes infinite in initial values, as in DxDispatch, but with a warning; in a desc such a number is refused.
+- A name that occurs twice in one object is refused; DxDispatch takes the first in some places and the last in others.
+- `load` refuses a model that cannot run: one with missing bindings, bindings for tensors that the desc does not have,
+  buffers that are too small, outputs that overlap, or files outside the output folder. DxDispatch leaves these checks
+  to DirectML.
+- A file that cannot be written ends the run; DxDispatch goes on.
+- An operator may always write to the buffer that it reads, because all inputs are read first.
 """
 
 from dmljax.dxdispatch.execution import (

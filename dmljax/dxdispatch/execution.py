@@ -1,4 +1,7 @@
-"""Carries out the commands of a model: on buffers of bytes, in order, on the platform that JAX chooses."""
+"""Runs the commands of a model on buffers of bytes in host memory.
+
+A dispatch reads its inputs from the buffers, computes on a JAX device, and writes its outputs back into the buffers.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -22,7 +25,11 @@ from dmljax.types import DataType, x64_enabled
 
 @dataclass(frozen=True)
 class Repetition:
-    """How often a dispatch runs: so many iterations, or as many as begin within a time, of some runs each."""
+    """How often a dispatch runs: `iterations` times, each of which is the mean time of `runs` runs.
+
+    With `milliseconds`, no iteration after the first begins later than that. Two iterations begin at least
+    `interval_in_milliseconds` apart.
+    """
 
     iterations: int = 1
     runs: int = 1
@@ -32,7 +39,7 @@ class Repetition:
 
 @dataclass(frozen=True)
 class Dispatched:
-    """What a dispatch took: the milliseconds of a run, by iteration."""
+    """The times of a dispatch: for each iteration, the mean milliseconds of a run."""
 
     dispatchable: str
     milliseconds: tuple[float, ...]
@@ -40,7 +47,7 @@ class Dispatched:
 
 @dataclass(frozen=True, eq=False)
 class Printed:
-    """The values of a resource, flat, in the type of its initial values."""
+    """The values of a resource as a flat array in the data type of its initial values."""
 
     resource: str
     values: NDArray[Any]
@@ -49,7 +56,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Written:
-    """The file that a resource was written into."""
+    """The file to which a resource was written."""
 
     resource: str
     path: Path
@@ -59,9 +66,10 @@ Result = Dispatched | Printed | Written
 
 
 class Execution:
-    """One run of a model, whose buffers keep what its commands leave in them.
+    """One run of a model, with buffers that keep what each command writes for the next.
 
-    Refused at once is a model that would write a file and has no `output_path` for it, or that needs 64-bit types.
+    The constructor refuses a model that writes files if there is no `output_path`, and a model with 64-bit data types
+    unless JAX has them enabled.
 
     >>> from dmljax.dxdispatch import load
     >>> execution = Execution(load("notebooks/models/top1_routing.json"))
@@ -85,29 +93,29 @@ class Execution:
             with model.part(*model.desc_place(name)):
                 require_64_bits_available(dispatchable.desc)
         self.buffers = {name: resource.buffer() for name, resource in model.resources.items()}
-        # What DirectML owns it copies before any command; the initial values are what it finds then.
+        # DirectML copies inputs flagged OWNED_BY_DML at initialisation, when buffers still hold their initial values.
         owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
         self._owned = {name: self.buffers[name].copy() for name in owned}
 
     def compile(self, dispatchable: str) -> Any:
-        """The compiled operator, so that no dispatch takes that time."""
+        """Compiles an operator, or takes it from the cache, so that the times of dispatches exclude the compilation."""
         with self.model.part(*self.model.desc_place(dispatchable)):
             return _compiled(self.model.dispatchables[dispatchable].desc, self.device, x64_enabled())
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
-        """Carries out a command of the model, and says what came of it."""
+        """Runs the command at `index` of the model, and returns its result."""
         command = self.model.commands[index]
         with self.model.part("commands", index):
             match command:
                 case Dispatch():
-                    return Dispatched(command.dispatchable, tuple(self._dispatched(command, repetition)))
+                    return Dispatched(command.dispatchable, tuple(self._dispatch(command, repetition)))
                 case Print():
                     return Printed(command.resource, self.values(command.resource).copy(), command.verbose)
                 case WriteFile():
-                    return self._written(command)
+                    return self._write(command)
 
     def values(self, resource: str) -> NDArray[Any]:
-        """A view of the values of a resource, flat: as many as it began with, for what pads them is nobody's."""
+        """A flat view of a resource, up to the end of its initial values; the padding after them is left out."""
         description = self.model.resources[resource]
         if description.data_type is DataType.UNKNOWN:
             raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to have values", repr(resource)))
@@ -116,8 +124,8 @@ class Execution:
 
     # Commands
 
-    def _dispatched(self, command: Dispatch, repetition: Repetition) -> Iterator[float]:
-        """Runs, and yields what a run took in milliseconds for each iteration."""
+    def _dispatch(self, command: Dispatch, repetition: Repetition) -> Iterator[float]:
+        """Runs an operator, and yields for each iteration the mean milliseconds of a run."""
         compiled = self.compile(command.dispatchable)
         begin, done = time.perf_counter(), 0
         while done < repetition.iterations:
@@ -132,7 +140,7 @@ class Execution:
             time.sleep(pause / 1e3)
 
     def _run(self, command: Dispatch, compiled: Any) -> float:
-        """Runs an operator on the buffers, and returns the seconds between its inputs and its outputs being there."""
+        """Runs an operator on the buffers, and returns the seconds of its computation, without the copies."""
         dispatchable = self.model.dispatchables[command.dispatchable]
         desc, owned = dispatchable.desc, dispatchable.bindings
         inputs = [
@@ -150,7 +158,7 @@ class Execution:
             tensor.write(_bytes_at(self.buffers, command.bindings[key]), np.asarray(output))
         return seconds
 
-    def _written(self, command: WriteFile) -> Written:
+    def _write(self, command: WriteFile) -> Written:
         path = self._target(command)
         data_type = self.model.resources[command.resource].data_type
         write_values(path, self.buffers[command.resource], data_type, command.dimensions)
@@ -158,7 +166,7 @@ class Execution:
 
     def _target(self, command: WriteFile) -> Path:
         if self._output_path is None:
-            raise InvalidDesc(Problem("targetPath", "must have a folder to lie in, which --output_path names", "none"))
+            raise InvalidDesc(Problem("targetPath", "must have an output folder, which --output_path names", "none"))
         return target_in(self._output_path, command.target_path)
 
 
@@ -171,14 +179,14 @@ def _bytes_at(buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> mem
 
 
 def trace(desc: Operator) -> Any:
-    """The traced operator: `.jaxpr`, and `.lower()` for its module."""
+    """Traces an operator; the result has the attribute `jaxpr`, and `lower()` makes its StableHLO module."""
     inputs = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
-    with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would have nothing that could be lowered, compiled or called
+    with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would leave nothing to lower or compile
         return jax.jit(lower(desc)).trace(*inputs)
 
 
 @lru_cache(maxsize=256)
 def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
-    """The compiled operator; `x64` tells apart what was compiled with 64-bit types from what was not."""
+    """Compiles an operator; `x64` is in the cache key because the setting changes what is compiled."""
     with jax.default_device(device), jax.disable_jit(False):
         return trace(desc).lower().compile()

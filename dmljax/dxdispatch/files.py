@@ -1,4 +1,8 @@
-"""Arrays in files: .npy, raw bytes and, with Pillow, images; each read whole or refused, and written in one place."""
+"""Arrays in files: .npy files, raw bytes and, with Pillow, images.
+
+Models come from strangers, so that a file is refused if it is not a complete, regular file of bounded size, and files
+are written below one folder only.
+"""
 
 import io
 import math
@@ -21,16 +25,16 @@ from dmljax.types import DataType
 
 IMAGES = (".jpg", ".png")
 _MAX_HEADER = 2**20  # of a .npy file
-_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # the second leaves room for the folder in the 4096 that Linux takes
+_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # with its folder, a path may have 4096 on Linux
 _MAX_DIMENSIONS = 64  # of a NumPy array
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_IMAGE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 def opened(path: Path, at_most: int) -> Any:
-    """A regular file of at most that many bytes, open for reading."""
+    """Opens a regular file of at most `at_most` bytes for reading."""
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for somebody to write into it
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
             raise InvalidDesc(Problem((), "must be a regular file", f"'{one_line(path)}'"))
         if status.st_size > at_most:
             raise InvalidDesc(
@@ -39,16 +43,16 @@ def opened(path: Path, at_most: int) -> Any:
         return path.open("rb")
     except InvalidDesc:
         raise
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError comes of a NUL in the name
         raise InvalidDesc(
             Problem((), "must be a file that can be read", f"'{one_line(path)}' ({reason_of(error)})")
         ) from None
 
 
 def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> tuple[DataType, NDArray[Any]]:
-    """The data type and values of a file; `data_type` is UNKNOWN where the model leaves it to the file.
+    """Reads the data type and the values of a file; `data_type` may be UNKNOWN for a .npy file, which stores its own.
 
-    `size` is what an image is scaled to, batch, channels, height and width; none means its own.
+    `size` gives the batch, channels, height and width to which an image is scaled; if empty, the image keeps its size.
     """
     with opened(path, at_most + _MAX_HEADER) as file:
         if path.suffix.lower() == ".npy":
@@ -61,7 +65,7 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
             return own_type, values
         if data_type is DataType.UNKNOWN:
             raise InvalidDesc(
-                Problem((), "must come with initialValuesDataType, for only .npy files know theirs", "UNKNOWN")
+                Problem((), "must come with initialValuesDataType, because only .npy files store their own", "UNKNOWN")
             )
         if path.suffix.lower() in IMAGES:
             return data_type, _read_image(file, path, data_type, size, at_most)
@@ -70,7 +74,7 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
 
 def _read_npy(file: Any, path: Path) -> NDArray[Any]:
     try:
-        with warnings.catch_warnings(action="ignore"):  # of headers that Python 2 wrote
+        with warnings.catch_warnings(action="ignore"):  # NumPy warns of headers that Python 2 wrote
             version = np.lib.format.read_magic(file)
             if version not in _HEADER_READERS:
                 raise ValueError(f"version {version}")
@@ -82,7 +86,7 @@ def _read_npy(file: Any, path: Path) -> NDArray[Any]:
         values = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
     except InvalidDesc:
         raise
-    except Exception as error:  # whatever NumPy makes of a header that anybody may have written
+    except Exception as error:  # NumPy raises many kinds of errors for broken headers
         raise InvalidDesc(
             Problem((), "must be a whole .npy file", f"'{one_line(path)}' ({reason_of(error)})")
         ) from None
@@ -104,8 +108,8 @@ def _data_type_of(dtype: np.dtype[Any], path: Path) -> DataType:
 def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> NDArray[Any]:
     image_module = _pillow()
     if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
-        raise InvalidDesc(Problem((), "must be read as FLOAT32 or FLOAT16, for it is an image", data_type.name))
-    if size and (len(size) != 4 or size[0] != 1 or size[1] not in _MODES or 0 in size):
+        raise InvalidDesc(Problem((), "must be read as FLOAT32 or FLOAT16, because it is an image", data_type.name))
+    if size and (len(size) != 4 or size[0] != 1 or size[1] not in _IMAGE_MODES or 0 in size):
         raise InvalidDesc(
             Problem(
                 (), "must be scaled to resampleSize [1, channels, height, width] with 1, 3 or 4 channels", list(size)
@@ -121,24 +125,27 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
                         (), f"must take at most {at_most} bytes", f"'{one_line(path)}', {image.height} x {image.width}"
                     )
                 )
-            pixels = image.convert(_MODES[channels])
+            pixels = image.convert(_IMAGE_MODES[channels])
             if pixels.size != (width, height):
                 pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
             bytes_of_rows = np.asarray(pixels).reshape(height, width, channels)
     except InvalidDesc:
         raise
-    except Exception as error:  # whatever a decoder makes of a file that is no image
+    except Exception as error:  # decoders raise many kinds of errors for broken images
         raise InvalidDesc(Problem((), "must be an image", f"'{one_line(path)}' ({reason_of(error)})")) from None
     return (bytes_of_rows.transpose(2, 0, 1).astype(np.float32) / np.float32(255)).astype(data_type.dtype)
 
 
 def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
-    """The elements that lie whole in a buffer: a view."""
+    """A view of a buffer as elements of a data type, without the bytes of an incomplete last element."""
     return data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
 
 
 def target_path(name: str, text: str) -> PureWindowsPath:
-    """A path below a folder, which a file system can hold: of Windows, where models come from, and elsewhere."""
+    """Parses a path below the output folder; as on Windows, where models come from, / and backslash separate folders.
+
+    A path that leaves the folder, or that a file system cannot store, is refused.
+    """
     path = PureWindowsPath(text)
     if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
         raise InvalidDesc(Problem(name, "must be a file inside the output folder", show(text)))
@@ -151,12 +158,12 @@ def target_path(name: str, text: str) -> PureWindowsPath:
 
 
 def target_in(folder: Path, target: str) -> Path:
-    """The file that `target` names inside `folder`; what lies elsewhere, by a link as well, is refused."""
+    """The file that `target` names inside `folder`; a path that leads out of `folder`, also by a link, is refused."""
     root = folder.resolve()
     try:
         path = (root / target).resolve()
-        is_taken = path.exists() and not path.is_file()  # to open a pipe would wait for somebody to read it
-    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL, too long a name
+        is_taken = path.exists() and not path.is_file()  # opening a pipe would wait for a reader
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL, or a name that is too long
         raise InvalidDesc(Problem("targetPath", "must name a file", f"{show(target)} ({reason_of(error)})")) from None
     if not path.is_relative_to(root) or is_taken:
         raise InvalidDesc(Problem("targetPath", "must be a file inside the output folder", show(target)))
@@ -164,7 +171,7 @@ def target_in(folder: Path, target: str) -> Path:
 
 
 def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensions: Sequence[int]) -> None:
-    """Refuses to make an array or image of a buffer that is none."""
+    """Refuses to write a buffer as a .npy file or image if its data type or `dimensions` do not allow it."""
     suffix = suffix.lower()
     if suffix not in (".npy", *IMAGES):
         return
@@ -174,7 +181,7 @@ def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensi
     if len(dimensions) > _MAX_DIMENSIONS:
         raise InvalidDesc(Problem("dimensions", f"must have at most {_MAX_DIMENSIONS} elements", len(dimensions)))
     if dimensions and math.prod(dimensions) > count:
-        raise InvalidDesc(Problem("dimensions", f"must name at most {count} elements", show(tuple(dimensions))))
+        raise InvalidDesc(Problem("dimensions", f"must describe at most {count} elements", show(tuple(dimensions))))
     if suffix in IMAGES:
         if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
             raise InvalidDesc(
@@ -187,14 +194,14 @@ def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensi
 
 
 def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimensions: Sequence[int]) -> None:
-    """Writes a buffer: as an array or image of `dimensions` by the file's suffix, or its bytes as they are."""
+    """Writes a buffer to a file: as an array or image of `dimensions` if the suffix says so, or else as raw bytes."""
     suffix = path.suffix.lower()
     check_writable(suffix, data.size, data_type, dimensions)
     values: Any = None
     if suffix in (".npy", *IMAGES):
         elements = whole_elements(data, data_type)
         values = elements[: math.prod(dimensions)].reshape(dimensions) if dimensions else elements
-    image = io.BytesIO()  # encoded before the file that may lie there is touched
+    image = io.BytesIO()  # encoded first, so that an error leaves an existing file untouched
     try:
         if suffix in IMAGES:
             _image_of(values).save(image, format="JPEG" if suffix == ".jpg" else "PNG")
@@ -212,10 +219,10 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Any]:
-    """A new file that takes the place of `path` once it is whole: a disk may be full."""
+    """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old file."""
     mode = None
     if path.exists():
-        with path.open("r+b") as file:  # which refuses what must not be written
+        with path.open("r+b") as file:  # fails if the old file may not be written
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     beside = path.with_name(f".dmljax-{uuid4().hex}")
     try:
@@ -229,10 +236,10 @@ def _replacing(path: Path) -> Iterator[Any]:
 
 
 def _image_of(values: NDArray[Any]) -> Any:
-    # DxDispatch's own order of comparisons, which makes white of NaN, and its truncation.
+    # As in DxDispatch, the order of comparisons turns NaN into 1, white, and the cast to integers truncates.
     limited = np.maximum(np.float32(0), np.where(values < 1, values, np.ones((), values.dtype)).astype(np.float32))
     rows = (limited[0].transpose(1, 2, 0) * np.float32(255)).astype(np.uint8)
-    return _pillow().fromarray(rows[..., 0] if rows.shape[2] == 1 else rows, _MODES[rows.shape[2]])
+    return _pillow().fromarray(rows[..., 0] if rows.shape[2] == 1 else rows, _IMAGE_MODES[rows.shape[2]])
 
 
 def _pillow() -> Any:
@@ -240,6 +247,6 @@ def _pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise Unsupported(
-            Problem((), "an image must have Pillow to be read or written: pip install 'dmljax[images]'")
+            Problem((), "Pillow must be installed to read or write an image: pip install 'dmljax[images]'")
         ) from None
     return Image

@@ -1,4 +1,4 @@
-"""What a DxDispatch model consists of, and what can be wrong with one."""
+"""The parts of a DxDispatch model as data, and the errors that describe what is wrong with one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from dmljax.types import DataType
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """A buffer: its size and first values, and the type in which the model shows them."""
+    """A buffer: its size, its initial values, and the data type in which commands print and write its values."""
 
     data_type: DataType
     size_in_bytes: int
@@ -27,7 +27,7 @@ class Resource:
     offset_in_bytes: int = 0
 
     def buffer(self) -> NDArray[np.uint8]:
-        """A new buffer with the initial values in it."""
+        """A new buffer of zeros, with the initial values at their offset."""
         buffer = np.zeros(self.size_in_bytes, np.uint8)
         buffer[self.offset_in_bytes : self.offset_in_bytes + self.initial_values.size] = self.initial_values
         return buffer
@@ -35,25 +35,25 @@ class Resource:
 
 @dataclass(frozen=True)
 class Binding:
-    """The place of a tensor: a resource, and the byte at which it begins."""
+    """Where a tensor is stored: a resource, and the byte of the resource at which the tensor begins."""
 
     resource: str
     offset_in_bytes: int = 0
 
 
-Bindings = Mapping[str, Binding]  # by the field of the operator's desc
+Bindings = Mapping[str, Binding]  # keys as in `Operator.tensors`, such as "input"
 
 
 @dataclass(frozen=True, eq=False)
 class Dispatchable:
-    """An operator of a model: a function of arrays, as `dmljax.lower` gives it, to call under any transformation."""
+    """An operator of a model, callable as a function of arrays, as by `dmljax.lower`, under any JAX transformation."""
 
     desc: Operator
-    bindings: Bindings = field(default_factory=dict)  # of the inputs that DirectML owns: read before the first command
+    bindings: Bindings = field(default_factory=dict)  # of inputs flagged OWNED_BY_DML, which are read at initialisation
 
     @cached_property
     def function(self) -> Any:
-        """The function, for what asks a function for its signature and name."""
+        """The operator as `dmljax.lower` gives it, for callers that inspect a function's signature or name."""
         return lower(self.desc)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ class Dispatchable:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """A command to run an operator on resources."""
+    """A command that runs an operator on resources."""
 
     dispatchable: str
     bindings: Bindings
@@ -70,7 +70,7 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Print:
-    """A command to show the values of a resource."""
+    """A command that prints the values of a resource."""
 
     resource: str
     verbose: bool = False
@@ -78,7 +78,7 @@ class Print:
 
 @dataclass(frozen=True)
 class WriteFile:
-    """A command to write a resource into a file below the output folder."""
+    """A command that writes a resource to a file below the output folder."""
 
     resource: str
     target_path: str
@@ -90,7 +90,10 @@ Command = Dispatch | Print | WriteFile
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong with a model, and where: file, line, column if it is not JSON, and path inside it."""
+    """An error or warning about a model: its file, line and problem, whose path leads to a place inside the model.
+
+    Only an error in the JSON syntax has a column.
+    """
 
     file: str
     line: int
@@ -104,11 +107,11 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """What is wrong there."""
+        """The broken rule and the given value, without the path."""
         return self.problem.message
 
     def to_json(self) -> dict[str, Any]:
-        """The finding for a program."""
+        """The finding as a JSON object."""
         return {
             "file": self.file,
             "line": self.line,
@@ -125,7 +128,7 @@ class Finding:
 
 
 class InvalidModel(DmlError, ValueError):
-    """A model that cannot be run; `findings` are all that is wrong with it."""
+    """A model cannot be run; `findings` lists every error in the model, and `warnings` its warnings."""
 
     def __init__(self, findings: Sequence[Finding], warnings: Sequence[Finding] = ()) -> None:
         super().__init__(*(finding.problem for finding in findings))
@@ -139,12 +142,15 @@ class InvalidModel(DmlError, ValueError):
 
 
 class UnreadableModel(InvalidModel):
-    """A file that is no model, so that no more can be said of it."""
+    """A file cannot be read as JSON, so that its contents are not checked any further."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A valid model; `warnings` are about what counts for nothing, or for DirectML alone."""
+    """A valid model.
+
+    Its `warnings` name ignored fields, values that become infinite, and offsets that only DirectML refuses.
+    """
 
     path: Path
     resources: Mapping[str, Resource]
@@ -154,19 +160,19 @@ class Model:
     document: Document = field(repr=False)
 
     def finding(self, place: Place, problem: Problem) -> Finding:
-        """A finding about the part of the model at `place`, inside which the problem is."""
+        """A finding for a problem whose path is relative to `place` in the model."""
         whole = problem.inside(place)
         return Finding(str(self.path), self.document.line(whole.path), whole)
 
     def desc_place(self, dispatchable: str) -> Place:
-        """Where the desc of a dispatchable stands: inside it, or beside its type."""
+        """The place of a dispatchable's desc: its field `Desc` or `desc`, or else the dispatchable itself."""
         fields = self.document.root["dispatchables"][dispatchable]
         nested = [key for key in ("Desc", "desc") if fields.get(key) is not None]
         return ("dispatchables", dispatchable, *nested[:1])
 
     @contextmanager
     def part(self, *place: str | int) -> Iterator[None]:
-        """Says of what is refused which part of the model it is."""
+        """Turns a DmlError that is raised inside into an InvalidModel with the place in the model."""
         try:
             yield
         except InvalidModel:

@@ -1,4 +1,8 @@
-"""What comes of a model's commands, as DxDispatch prints it (numbers by a C++ stream, with six digits) and as JSON."""
+"""The results of a model's commands as text and as JSON.
+
+The text is that of DxDispatch, which prints numbers with a C++ stream: floats have six significant digits, and 8-bit
+integers are characters.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +17,7 @@ from dmljax.types import FLOATS
 
 
 def result_pieces(result: Result, platform: str, timing_verbosity: int, warmup_samples: int) -> Iterator[str]:
-    """What DxDispatch says of a command that it has carried out, piece by piece: a buffer may be large."""
+    """The text that DxDispatch prints for the result of a command, in pieces, because a buffer may be large."""
     if isinstance(result, Printed):
         yield from printed_pieces(result.resource, result.values, verbose=result.verbose)
     elif isinstance(result, Written):
@@ -42,7 +46,7 @@ def _dispatch_lines(result: Dispatched, platform: str, timing_verbosity: int, wa
 
 
 def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
-    """The same for a program."""
+    """The result of a command as a JSON object."""
     if isinstance(result, Printed):
         values = {"data_type": result.values.dtype.name.upper(), "values": json_values(result.values)}
         return {"type": "print", "resource": result.resource, **values}
@@ -54,20 +58,20 @@ def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
 
 
 def _cold_and_hot(samples: Sequence[float], warmup_samples: int) -> tuple[Sequence[float], Sequence[float]]:
-    """The first samples, which may be slow, and the others, of which there is one at least."""
+    """Splits samples into the first, cold ones, which may be slow, and the hot ones, of which at least one is left."""
     cold = min(len(samples) - 1, warmup_samples)
     return samples[:cold], samples[cold:]
 
 
 def _median(samples: Sequence[float]) -> float:
-    return sorted(samples)[len(samples) // 2]  # of an even number the upper one, as DxDispatch has it
+    return sorted(samples)[len(samples) // 2]  # of two middle samples the upper one, as in DxDispatch
 
 
-_AT_ONCE = 2**16
+_VALUES_PER_PIECE = 2**16
 
 
 def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterator[str]:
-    """What DxDispatch says of a resource.
+    """The text that DxDispatch prints for a resource, in pieces.
 
     >>> print(*printed_pieces("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False), sep="")
     Resource 'x': 0.1, -0, 1e+07
@@ -75,27 +79,28 @@ def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterato
     yield f"Resource '{escape_controls(name)}':"
     yield "\n" if verbose else " "
     index_width, digits = len(str(len(values))), 2 * values.itemsize
-    for begin in range(0, len(values), _AT_ONCE):
-        some = values[begin : begin + _AT_ONCE]
+    for begin in range(0, len(values), _VALUES_PER_PIECE):
+        some = values[begin : begin + _VALUES_PER_PIECE]
         if verbose:
-            rows = zip(_texts(some), some.view(f"u{some.itemsize}").tolist(), strict=True)
+            rows = zip(_value_texts(some), some.view(f"u{some.itemsize}").tolist(), strict=True)
             lines = (f"[{i:{index_width}}] {text} (0x{raw:{digits}X})\n" for i, (text, raw) in enumerate(rows, begin))
             yield "".join(lines)
         else:
-            yield (", " if begin else "") + ", ".join(_texts(some))
+            yield (", " if begin else "") + ", ".join(_value_texts(some))
 
 
-def _texts(values: NDArray[Any]) -> Iterable[str]:
+def _value_texts(values: NDArray[Any]) -> Iterable[str]:
     if values.dtype in FLOATS:
         return map("%g".__mod__, values.tolist())
     if values.itemsize == 1:
-        # A stream takes them for characters. What is no UTF-8 goes through Python's output as the byte that it is.
+        # A C++ stream prints 8-bit integers as characters. A byte above 127 is escaped here, and Python's output, which
+        # the command line sets to surrogateescape, writes the same byte again.
         return (bytes([byte]).decode(errors="surrogateescape") for byte in values.tobytes())
     return map(str, values.tolist())
 
 
 def json_values(values: NDArray[Any]) -> list[Any]:
-    """Values for a program: numbers, and what JSON has no number for as DxDispatch's format spells it."""
+    """Values as JSON numbers; NaN and infinities, which JSON lacks, as the strings "nan", "inf" and "-inf"."""
     if values.dtype not in FLOATS:
         return list(values.tolist())
     return [

@@ -1,4 +1,8 @@
-"""Reads DxDispatch models, and goes on after a part that is wrong, to find what else is."""
+"""Reads and validates DxDispatch models.
+
+The reader goes on after an error, so that one run reports every error in a model. Models come from strangers: sizes and
+numbers of findings are bounded, and the time is proportional to the size of the model.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +55,7 @@ from dmljax.types import FLOATS, LATEST, DataType, FeatureLevel, HeaderEnum, Ten
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
-MAX_TEXT_BYTES = 2**26  # of the model itself: what is larger belongs into files that it names
+MAX_TEXT_BYTES = 2**26  # of the JSON file; larger data belongs in files that the model names
 MAX_PRINTED_VALUES = 2**24
 MAX_FINDINGS = MAX_PROBLEMS
 
@@ -59,7 +63,10 @@ MAX_FINDINGS = MAX_PROBLEMS
 def load(
     path: str | Path, *, input_path: str | Path | None = None, feature_level: FeatureLevel | str = LATEST
 ) -> Model:
-    """The model in a JSON file. Other files are sought in `input_path`, by default the model's folder, then as named.
+    """Reads a DxDispatch model from a JSON file, and checks it against DirectML's rules at a feature level.
+
+    Files that the model names are looked up in `input_path`, which is the model's folder by default, and then relative
+    to the current folder. The model itself is looked up in `input_path` if `path` does not exist.
 
     >>> model = load("notebooks/models/top1_routing.json")
     >>> model.dispatchables["route"](np.eye(4, dtype="float32")[::-1]).tolist()[0]
@@ -67,7 +74,8 @@ def load(
     """
     level = parse_enum(FeatureLevel, "feature_level", feature_level)
     beside = Path(path) if input_path is None else Path(input_path) / path
-    file = Path(path) if os.path.exists(path) or not os.path.exists(beside) else beside  # any str
+    # os.path.exists takes any text; Path.exists raises for some.
+    file = Path(path) if os.path.exists(path) or not os.path.exists(beside) else beside
     reader = _Reader(file, file.parent if input_path is None else Path(input_path), level, _document(file))
     reader.read()
     if reader.findings:
@@ -128,7 +136,7 @@ _MINIMUM_ALIGNMENT = 16  # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
 
 
 class _ExecutionFlags(HeaderEnum, prefix="DML_EXECUTION_FLAG_"):
-    """`DML_EXECUTION_FLAGS`: hints to DirectML, which mean nothing to XLA."""
+    """`DML_EXECUTION_FLAGS`: hints to DirectML, which have no effect on XLA."""
 
     NONE = 0
     ALLOW_HALF_PRECISION_COMPUTATION = 1
@@ -136,22 +144,22 @@ class _ExecutionFlags(HeaderEnum, prefix="DML_EXECUTION_FLAG_"):
     DESCRIPTORS_VOLATILE = 4
 
 
-class _EnoughError(Exception):
-    """So much is wrong with a model that nobody reads on."""
+class _TooManyFindingsError(Exception):
+    """A model has MAX_FINDINGS errors, so that the reader stops."""
 
 
 class _Reader:
-    """Reads a model part by part, and goes on after a part that is wrong, to find what else is."""
+    """Reads a model part by part, and collects the findings of each."""
 
     def __init__(self, file: Path, input_path: Path, feature_level: FeatureLevel, document: Document) -> None:
         self.input_path = input_path
         self.feature_level = feature_level
-        # A part that is wrong leaves None behind, so that nothing that refers to it is called unknown.
+        # A part with a finding is stored as None, so that references to its name are not reported as unknown.
         self.resources: dict[str, Any] = {}
         self.dispatchables: dict[str, Any] = {}
-        self.operators: dict[Any, type[Operator]] = {}  # of dispatchables, those with a wrong desc too
+        self.operators: dict[Any, type[Operator]] = {}  # by dispatchable, including those with a wrong desc
         self.commands: list[Any] = []
-        self.targets: dict[str, int] = {}  # the files that commands write, and the first command that writes each
+        self.targets: dict[str, int] = {}  # each file that commands write, and the first command that writes it
         self.warnings: list[Finding] = []
         self.findings: list[Finding] = []
         self.model = Model(file, self.resources, self.dispatchables, self.commands, self.warnings, document)
@@ -159,27 +167,27 @@ class _Reader:
 
     @contextmanager
     def part(self, *place: str | int) -> Iterator[None]:
-        """Notes what is wrong with a part of the model, and goes on after it."""
+        """Records the problems of a DmlError raised inside as findings at `place`, and goes on after the block."""
         try:
             yield
         except DmlError as error:
             for problem in error.problems:
-                self.find(place, problem)
+                self.add_finding(place, problem)
 
-    def find(self, place: Place, problem: Problem, line: int | None = None) -> None:
+    def add_finding(self, place: Place, problem: Problem, line: int | None = None) -> None:
         finding = self.model.finding(place, problem)
         self.findings.append(finding if line is None else replace(finding, line=line))
         if len(self.findings) >= MAX_FINDINGS:
-            raise _EnoughError
+            raise _TooManyFindingsError
 
     def warn(self, place: Place, problem: Problem) -> None:
         if len(self.warnings) < MAX_FINDINGS:
             self.warnings.append(self.model.finding(place, problem))
 
     def fields(self, place: Place, value: Any, names: Sequence[str]) -> dict[str, Any]:
-        """Those fields of an object that count and are not null; DxDispatch passes over others without a word."""
+        """The fields of an object that are in `names` and not null; warns of others, which DxDispatch ignores."""
         known = set(names)
-        for name in _object(value):
+        for name in _require_object(value):
             if name not in known and value[name] is not None and not name.startswith(("$", "//")):
                 hint = did_you_mean(name, names)
                 rule = f"unknown field {show(name)} is ignored{hint}; known fields are {', '.join(names)}"
@@ -189,7 +197,7 @@ class _Reader:
     def read(self) -> None:
         try:
             self.read_all()
-        except _EnoughError:
+        except _TooManyFindingsError:
             last = self.findings[-1]
             rest = Problem((), f"only {MAX_FINDINGS} findings are listed; the rest of the model was not read")
             self.findings.append(Finding(last.file, last.line, rest))
@@ -197,7 +205,7 @@ class _Reader:
     def read_all(self) -> None:
         document = self.model.document
         for place, line in document.repeated:
-            self.find(place, Problem((), "must be given once", "it again"), line)
+            self.add_finding(place, Problem((), "must be given only once", "a repeated name"), line)
         with self.part():
             root = self.fields((), document.root, ("resources", "dispatchables", "commands"))
             for name, value in self.section(root, "resources", dict).items():
@@ -216,17 +224,17 @@ class _Reader:
             self.check_targets()
 
     def check_targets(self) -> None:
-        """No file of the model is a folder that another one lies in."""
-        # Sorted so, a folder stands right before what lies in it.
+        """Finds a file that another file of the model would need as its folder."""
+        # With "/" sorted before all other characters, a folder comes directly before the first path inside it.
         targets = sorted(self.targets, key=lambda target: target.replace("/", "\0"))
         for folder, target in pairwise(targets):
             if target.startswith(f"{folder}/"):
-                problem = Problem("targetPath", "must not lie in another file of the model", show(target))
-                self.find(("commands", self.targets[target]), problem)
+                problem = Problem("targetPath", "must not use another file of the model as a folder", show(target))
+                self.add_finding(("commands", self.targets[target]), problem)
 
     def section(self, root: Mapping[str, Any], name: str, kind: type) -> Any:
         with self.part():
-            return _of_kind(root, name, kind)
+            return _required_of_kind(root, name, kind)
         return kind()
 
     # Resources
@@ -239,7 +247,7 @@ class _Reader:
             lambda: self.initial_values(place, fields),
         )
         if not values.size:
-            raise InvalidDesc(Problem("initialValues", "must hold something", "nothing"))
+            raise InvalidDesc(Problem("initialValues", "must hold at least one value", "none"))
         size = -(-values.nbytes // 4) * 4 if size is None else size
         if values.nbytes + offset > size:
             needed = f"{values.nbytes + offset}, for {values.nbytes} bytes of initialValues from byte {offset} on"
@@ -250,13 +258,15 @@ class _Reader:
 
     def initial_values(self, place: Place, fields: Mapping[str, Any]) -> tuple[DataType, NDArray[Any]]:
         data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
-        source = _given(fields, "initialValues")
+        source = _required(fields, "initialValues")
         if isinstance(source, list):
             is_struct = data_type is DataType.UNKNOWN
             return data_type, self.struct(place, source) if is_struct else self.numbers(place, source, data_type)
         if source == "deferred":
             raise Unsupported(
-                Problem("initialValues", "must be known; 'deferred' ones come out of ONNX models, not run yet")
+                Problem(
+                    "initialValues", "must be known; 'deferred' values come from ONNX models, which are not run yet"
+                )
             )
         if not isinstance(source, dict):
             raise InvalidType(Problem("initialValues", "must be a list or an object", show(source)))
@@ -268,21 +278,21 @@ class _Reader:
         if kinds[0] == "sourcePath":
             return self.file_values(self.fields(place, source, ("sourcePath",)), data_type, fields)
         with inside("initialValues"):
-            return data_type, self.generated(place, source, data_type, kinds[0])
+            return data_type, self.generate(place, source, data_type, kinds[0])
 
-    def generated(self, place: Place, source: Any, data_type: DataType, kind: str) -> NDArray[Any]:
-        """One value many times, or a sequence."""
+    def generate(self, place: Place, source: Any, data_type: DataType, kind: str) -> NDArray[Any]:
+        """Makes `valueCount` values: `value` repeated, or a sequence from `valueStart` with the step `valueDelta`."""
         names = (kind, "valueDelta") if kind == "valueStart" else (kind,)
         fields = self.fields(place, source, (*names, "valueCount"))
         if data_type is DataType.UNKNOWN:
             raise InvalidDesc(Problem(kind, "must come with initialValuesDataType", "none"))
-        count = integer_in("valueCount", _given(fields, "valueCount"), 0, UINT_MAX)
+        count = integer_in("valueCount", _required(fields, "valueCount"), 0, UINT_MAX)
         self.require_affordable("valueCount", count * data_type.dtype.itemsize)
-        first, *delta = (self.number(place, name, _given(fields, name), data_type) for name in names)
+        first, *delta = (self.number(place, name, _required(fields, name), data_type) for name in names)
         return _sequence(first, delta[0], count) if delta else np.full(count, first)
 
     def struct(self, place: Place, source: Sequence[Any]) -> NDArray[np.uint8]:
-        """A list of {name, type, value}, one after the other."""
+        """The bytes of a list of {name, type, value} objects, packed without padding."""
         if any(not isinstance(element, dict) for element in source):
             raise InvalidDesc(
                 Problem("initialValuesDataType", "must be given, unless all of initialValues are objects", "none")
@@ -293,17 +303,17 @@ class _Reader:
             with inside(("initialValues", index)):
                 fields = self.fields(inner, part, ("name", "type", "value"))
                 data_type = _data_type(fields, "type", None)
-                parts.append(self.number(inner, "value", _given(fields, "value"), data_type).tobytes())
+                parts.append(self.number(inner, "value", _required(fields, "value"), data_type).tobytes())
         return np.frombuffer(b"".join(parts), np.uint8)
 
     def numbers(self, place: Place, values: Sequence[Any], data_type: DataType) -> NDArray[Any]:
-        converted, too_large = _converted("initialValues", values, data_type)
+        converted, too_large = _convert("initialValues", values, data_type)
         for index in too_large[:MAX_FINDINGS].tolist():
             self.warn_of_infinity((*place, "initialValues", index), values[index], data_type)
         return converted
 
     def number(self, place: Place, name: str, value: Any, data_type: DataType) -> Any:
-        converted, too_large = _converted(name, [value], data_type, is_list=False)
+        converted, too_large = _convert(name, [value], data_type, is_list=False)
         if too_large.size:
             self.warn_of_infinity((*place, name), value, data_type)
         return converted[0]
@@ -314,7 +324,7 @@ class _Reader:
     def file_values(
         self, source: Mapping[str, Any], data_type: DataType, fields: Mapping[str, Any]
     ) -> tuple[DataType, NDArray[Any]]:
-        name = json_string(("initialValues", "sourcePath"), _given(source, "sourcePath"))
+        name = json_string(("initialValues", "sourcePath"), _required(source, "sourcePath"))
         if fields.get("resampleMode", "scale") != "scale":
             raise InvalidDesc(Problem("resampleMode", "must be 'scale'", show(fields["resampleMode"])))
         size = uints("resampleSize", fields.get("resampleSize", []))
@@ -322,10 +332,10 @@ class _Reader:
             raise InvalidDesc(
                 Problem("resampleSize", "must be batch, channels, height and width", f"{len(size)} elements")
             )
-        # Models come from Windows, with its paths.
+        # Models come from Windows, so that a backslash in a path separates folders, too.
         names = dict.fromkeys((name, PureWindowsPath(name).as_posix()))
         candidates = [folder / spelled for folder in (self.input_path, Path()) for spelled in names]
-        path = next((path for path in candidates if os.path.exists(path)), candidates[0])  # any str
+        path = next((path for path in candidates if os.path.exists(path)), candidates[0])
         with inside(("initialValues", "sourcePath")):
             data_type, values = read_values(path, data_type, size, min(MAX_RESOURCE_BYTES, self.bytes_left))
         self.require_affordable(("initialValues", "sourcePath"), values.nbytes)
@@ -339,7 +349,7 @@ class _Reader:
     # Dispatchables
 
     def dispatchable(self, place: Place, value: Any) -> Dispatchable | None:
-        type_field = next((key for key in ("Type", "type") if key in _object(value)), "type")
+        type_field = next((key for key in ("Type", "type") if key in _require_object(value)), "type")
         kind = json_string(type_field, value.get(type_field))
         if kind.lower() in _OTHER_KINDS:
             raise Unsupported(Problem(type_field, "must be an operator", f"{kind!r}, and {_OTHER_KINDS[kind.lower()]}"))
@@ -352,34 +362,34 @@ class _Reader:
             all_checked(*_checks_of_hints(fields))
         desc = self.desc(desc_place, operator, fields if desc_place == place else fields[inside[0]])
         source = fields.get("bindings", {})
-        bindings = self.bindings((*place, "bindings"), operator, desc, source, _owned(desc), "in a dispatch")
+        bindings = self.bindings((*place, "bindings"), operator, desc, source, _owned_by_dml(desc), "in a dispatch")
         return None if desc is None else Dispatchable(desc, bindings)
 
     def desc(self, place: Place, operator: type[Operator], value: Any) -> Operator | None:
-        """The desc, unless something is wrong with it."""
+        """Reads a desc and checks its rules; None if the desc has findings."""
         before = len(self.findings)
         with self.part(*place):
             if place[-1] in ("Desc", "desc"):
                 value = self.fields(place, value, operator.json_fields())
-            counting = value | {
+            known = value | {
                 member.name: self.nested_fields((*place, member.name), member.kind, value[member.name])
                 for member in operator.members()
                 if value.get(member.name) is not None
             }
-            members = members_from_json(operator, counting, lambda: self.part(*place))
+            members = members_from_json(operator, known, lambda: self.part(*place))
             if len(self.findings) > before:
                 return None
             desc = operator(**members)
             for problem in problems(desc, self.feature_level):
-                self.find(place, self.with_level(problem))
+                self.add_finding(place, self.with_level(problem))
             for leaf in desc.leaves():
                 if leaf.tensor.element_count * leaf.tensor.dtype.itemsize > MAX_RESOURCE_BYTES:
-                    rule = f"must be those of at most {MAX_RESOURCE_BYTES} bytes"
-                    self.find(place, Problem((*leaf.path, "Sizes"), rule, leaf.tensor))
+                    rule = f"must describe at most {MAX_RESOURCE_BYTES} bytes"
+                    self.add_finding(place, Problem((*leaf.path, "Sizes"), rule, leaf.tensor))
         return desc if len(self.findings) == before else None
 
     def with_level(self, problem: Problem) -> Problem:
-        """The problem with the feature level, unless it says that already."""
+        """The problem with the feature level appended, unless its message names the level already."""
         if str(self.feature_level) in problem.message:
             return problem
         level = f" (at {self.feature_level})"
@@ -388,7 +398,7 @@ class _Reader:
         return Problem(problem.path, problem.rule, problem.given + level)
 
     def nested_fields(self, place: Place, kind: Kind, value: Any) -> Any:
-        """The known fields of the objects inside a desc: of tensors, of fused activations, and of arrays of them."""
+        """Keeps the known fields of the objects inside a desc: tensors, fused activations, and arrays of either."""
         if isinstance(kind, Array) and isinstance(value, list):
             return [self.nested_fields((*place, i), kind.of, one) for i, one in enumerate(value)]
         if not isinstance(value, dict) or not kind.json_fields(value):
@@ -410,7 +420,11 @@ class _Reader:
         wanted: set[str],
         otherwise: str,
     ) -> Bindings:
-        """Where each of the `wanted` tensors lies; others are bound `otherwise`. Without a desc, names are read."""
+        """Reads where each tensor whose key is in `wanted` is stored; others must be bound elsewhere.
+
+        `otherwise` says where, for the error. If the desc is None because it has findings, the resources that the
+        bindings name are checked, but not whether they fit the tensors.
+        """
         members = {member.name: member for member in operator.members() if member.tensor_kind}
         leaves = () if desc is None else desc.leaves()
         bound: dict[str, Binding | None] = {}
@@ -423,21 +437,21 @@ class _Reader:
                         with self.part(*inner):
                             binding = self.binding(inner, one, leaf.tensor if leaf else None)
                             if desc is not None and leaf is None:
-                                raise InvalidDesc(Problem((), "must not be bound, for the desc has no such tensor"))
+                                raise InvalidDesc(Problem((), "must not be bound, because the desc has no such tensor"))
                             if leaf is not None and leaf.key not in wanted:
-                                rule = f"must not be bound here, but {otherwise}, for its Flags"
+                                rule = f"must be bound {otherwise} instead of here, because of its Flags"
                                 raise InvalidDesc(Problem((), rule))
                             if leaf is not None:
                                 bound[leaf.key] = binding
             for leaf in leaves:
                 if leaf.key in wanted and leaf.key not in bound:
-                    self.find(place, Problem(leaf.path, "must be bound", "none"))
+                    self.add_finding(place, Problem(leaf.path, "must be bound", "none"))
         return {key: binding for key, binding in bound.items() if binding is not None}
 
     def binding(self, place: Place, source: Any, tensor: TensorDesc | None) -> Binding | None:
-        """The place of a tensor, unless something is wrong with the resource or the desc."""
+        """Reads where a tensor is stored; None if its resource or its desc has findings."""
         if not isinstance(source, str | dict):
-            rule = "must be the name of a resource, an object, or a list of one"
+            rule = "must be the name of a resource, an object with it, or a list of these"
             raise InvalidType(Problem((), rule, show(source)))
         fields = {"name": source} if isinstance(source, str) else self.fields(place, source, _BINDING_FIELDS)
         (resource_name, resource), _, element_size, element_offset, *_ = all_checked(
@@ -445,7 +459,7 @@ class _Reader:
             lambda: self.named_resource(fields, "counter") if "counter" in fields else None,
             lambda: _uint64(fields, "elementSizeInBytes"),
             lambda: _uint64(fields, "elementOffset"),
-            lambda: _uint64(fields, "elementCount"),  # for shaders, as the counter: without meaning here
+            lambda: _uint64(fields, "elementCount"),  # this field and the counter have a meaning for shaders only
             lambda: _uint64(fields, "counterOffsetBytes"),
         )
         if resource is None or tensor is None:
@@ -466,7 +480,7 @@ class _Reader:
         return Binding(resource_name, offset)
 
     def named_resource(self, fields: Mapping[str, Any], field: str) -> tuple[str, Resource | None]:
-        name = json_string(field, _given(fields, field))
+        name = json_string(field, _required(fields, field))
         if name not in self.resources:
             hint = did_you_mean(name, self.resources)
             raise InvalidDesc(Problem(field, "must be a resource of the model", f"{show(name)}{hint}"))
@@ -475,7 +489,7 @@ class _Reader:
     # Commands
 
     def command(self, place: Place, value: Any) -> Command | None:
-        kind = json_string("type", _object(value).get("type")).lower()
+        kind = json_string("type", _require_object(value).get("type")).lower()
         if kind not in _COMMAND_FIELDS:
             kinds = ("dispatch", "print", "writeFile")
             raise InvalidDesc(
@@ -504,7 +518,7 @@ class _Reader:
     def write_file(self, fields: Mapping[str, Any]) -> WriteFile:
         (name, resource), target, dimensions = all_checked(
             lambda: self.named_resource(fields, "resource"),
-            lambda: target_path("targetPath", json_string("targetPath", _given(fields, "targetPath"))),
+            lambda: target_path("targetPath", json_string("targetPath", _required(fields, "targetPath"))),
             lambda: uints("dimensions", fields.get("dimensions", [])),
         )
         if resource is not None:
@@ -516,16 +530,16 @@ class _Reader:
             groups = uints("threadGroupCount", fields.get("threadGroupCount", [1, 1, 1]))
             if len(groups) != 3:
                 raise InvalidDesc(Problem("threadGroupCount", "must have 3 elements", len(groups)))
-        name = json_string("dispatchable", _given(fields, "dispatchable"))
+        name = json_string("dispatchable", _required(fields, "dispatchable"))
         if name not in self.dispatchables:
             hint = did_you_mean(name, self.dispatchables)
-            raise InvalidDesc(Problem("dispatchable", "must be one of the model", f"{show(name)}{hint}"))
-        given = _of_kind(fields, "bindings", dict)
+            raise InvalidDesc(Problem("dispatchable", "must be a dispatchable of the model", f"{show(name)}{hint}"))
+        given = _required_of_kind(fields, "bindings", dict)
         if name not in self.operators:
             return None
         dispatchable = self.dispatchables[name]
         desc = None if dispatchable is None else dispatchable.desc
-        wanted = set() if desc is None else desc.tensors().keys() - _owned(desc)
+        wanted = set() if desc is None else desc.tensors().keys() - _owned_by_dml(desc)
         place = (*place, "bindings")
         bindings = self.bindings(place, self.operators[name], desc, given, wanted, "at initialisation")
         if desc is not None:
@@ -533,26 +547,29 @@ class _Reader:
         return Dispatch(name, bindings)
 
     def check_outputs(self, place: Place, desc: Operator, bindings: Bindings) -> None:
-        """No two outputs share a part of a buffer, nor two elements of one a place."""
+        """Finds outputs that share bytes of a buffer, and outputs whose strides make their own elements overlap."""
         areas: list[tuple[str, int, int, str]] = []
         for leaf in desc.leaves(is_input=False):
             if leaf.key not in bindings:
                 continue
             tensor, binding = leaf.tensor, bindings[leaf.key]
             if tensor.overlaps:
-                self.find(place, Problem(leaf.path, "must have a place of its own for each element", tensor))
+                self.add_finding(place, Problem(leaf.path, "must have a place of its own for each element", tensor))
             begin, end = binding.offset_in_bytes, binding.offset_in_bytes + _size_in_bytes(tensor)
             for resource, other_begin, other_end, other in areas:
                 if resource == binding.resource and begin < other_end and other_begin < end:
                     problem = Problem(leaf.path, f"must not overlap {other}", f"both in {show(resource)}")
-                    self.find(place, problem)
+                    self.add_finding(place, problem)
             areas.append((binding.resource, begin, end, spell_path(leaf.path)))
 
 
 def _sources(
     place: Place, member: Member, leaves: Sequence[Leaf], source: Any
 ) -> Iterator[tuple[Place, Leaf | None, Any]]:
-    """What a name is bound to, and where that stands: one resource, or one for each tensor of an array."""
+    """Yields the place of each binding of a member, the tensor that it binds, if any, and its JSON value.
+
+    A member that is an array of tensors has a list with a binding for each.
+    """
     is_array = isinstance(member.kind, Array)
     sources = source if isinstance(source, list) else [source]
     count = len(leaves) if is_array else 1
@@ -562,18 +579,18 @@ def _sources(
         yield (*place, i) if is_array else place, leaves[i] if i < len(leaves) else None, one
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _require_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidType(Problem((), "must be an object", show(value)))
     return value
 
 
-def _given(fields: Mapping[str, Any], name: str) -> Any:
+def _required(fields: Mapping[str, Any], name: str) -> Any:
     return json_given(name, fields.get(name))
 
 
-def _of_kind(fields: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = _given(fields, name)
+def _required_of_kind(fields: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = _required(fields, name)
     if not isinstance(value, kind):
         raise InvalidType(Problem(name, f"must be {'an object' if kind is dict else 'a list'}", show(value)))
     return value
@@ -586,14 +603,14 @@ def _uint64(fields: Mapping[str, Any], name: str, default: int | None = 0) -> An
 def _data_type(fields: Mapping[str, Any], name: str, default: DataType | None) -> DataType:
     if default is not None and name not in fields:
         return default
-    data_type: DataType = parse_enum(DataType, name, json_string(name, _given(fields, name)))
+    data_type: DataType = parse_enum(DataType, name, json_string(name, _required(fields, name)))
     if data_type in (DataType.UINT4, DataType.INT4) or (default is None and data_type is DataType.UNKNOWN):
-        raise InvalidDesc(Problem(name, "must be a data type that whole bytes hold", data_type.name))
+        raise InvalidDesc(Problem(name, "must be a data type of whole bytes", data_type.name))
     return data_type
 
 
 def _checks_of_hints(fields: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
-    """That hints to DirectML, which mean nothing here, are ones that it knows."""
+    """Yields checks that the hints to DirectML, which have no effect here, have values that DirectML knows."""
     flags = fields.get("executionFlags", [])
     places: list[tuple[Where, Any]] = (
         [(("executionFlags", i), flag) for i, flag in enumerate(flags)] if isinstance(flags, list) else []
@@ -610,8 +627,8 @@ def _checks_of_hints(fields: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
     yield check_kind
 
 
-def _owned(desc: Operator | None) -> set[str]:
-    """The inputs that DirectML keeps a copy of."""
+def _owned_by_dml(desc: Operator | None) -> set[str]:
+    """The keys of the inputs flagged OWNED_BY_DML, which DirectML copies at initialisation."""
     inputs = {} if desc is None else desc.tensors(is_input=True)
     return {key for key, tensor in inputs.items() if tensor.flags & TensorFlags.OWNED_BY_DML}
 
@@ -623,10 +640,13 @@ def _size_in_bytes(tensor: TensorDesc) -> int:
 # Numbers
 
 
-def _converted(
+def _convert(
     name: str, values: Sequence[Any], data_type: DataType, *, is_list: bool = True
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """JSON numbers in a data type, integers exactly and floats to the nearest; and the indices of those too large."""
+    """Converts JSON numbers to a data type, and also returns the indices of those that became infinite.
+
+    Integers must fit the data type exactly; floats are rounded to the nearest.
+    """
     dtype = data_type.dtype
 
     def refuse(index: int, rule: str) -> None:
@@ -653,7 +673,7 @@ def _converted(
 
 
 def _sequence(start: Any, delta: Any, count: int) -> NDArray[Any]:
-    """`start`, and each next one a `delta` more than the last, rounded or wrapped each time as its type does."""
+    """`count` values from `start`, each the previous one plus `delta`; floats are rounded each time, integers wrap."""
     steps = np.full(count, delta)
     steps[:1] = start
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,6 +1,10 @@
-"""JSON as DxDispatch reads it, with the line on which each value stands.
+"""A parser of JSON as DxDispatch reads it, which also knows the line of each value.
 
-RapidJSON, as DxDispatch sets it up, takes comments and trailing commas, and stops after the first value.
+RapidJSON, as DxDispatch configures it, accepts comments and trailing commas, and stops after the first value.
+
+A plain list holds only numbers and the strings "nan" and "inf", with or without a minus sign and in any case. Buffers
+are written as plain lists and may be long, so that a plain list is matched by one pattern, and the line of an element
+is computed only when a message needs it. All other values are parsed one by one.
 """
 
 import json
@@ -19,25 +23,25 @@ from dmljax.text import show
 Place = tuple[str | int, ...]
 
 MAX_DEPTH = 64
-MAX_VALUES = 2**20  # besides numbers in plain lists, which take far less room
+MAX_VALUES = 2**20  # without the elements of plain lists, which take far less memory
 
-# Possessive quantifiers: each pattern reads a text once, whatever it holds.
+# Possessive quantifiers do not backtrack, so that each pattern takes linear time on any text.
 _COMMENT = r"(?://[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)"
 _BLANK = rf"(?:[ \t\r\n]++|{_COMMENT})*+"
 _NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
 _ELEMENT = rf'(?:{_NUMBER}|"-?+(?i:nan|inf)")'
-_SPACE = re.compile(_BLANK)
+_BLANK_PATTERN = re.compile(_BLANK)
 _PLAIN_LIST = re.compile(rf"\[{_BLANK}(?:{_ELEMENT}{_BLANK},{_BLANK})*+(?:{_ELEMENT}{_BLANK})?+\]")
 _COMMENT_OR_ELEMENT = re.compile(rf"{_COMMENT}|({_ELEMENT})")
 _LAST_COMMA = re.compile(r",\s*+\]\Z")
 _TOKEN = re.compile(rf"(?P<number>{_NUMBER})|(?P<word>true|false|null)")
 _DECODER = json.JSONDecoder()
-_NOTHING: Mapping[str | int, Any] = {}
+_NO_SPOTS: Mapping[str | int, Any] = {}
 _WORDS = {"true": True, "false": False, "null": None}
 
 
 class InvalidJson(InvalidDesc):
-    """A text that is not JSON, with the line and column at which it stops being so."""
+    """A text is not JSON; `line` and `column` are the place of the syntax error."""
 
     def __init__(self, problem: Problem, line: int, column: int) -> None:
         super().__init__(problem)
@@ -49,7 +53,7 @@ class InvalidJson(InvalidDesc):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Spot:
-    """Where a value begins in the text, and where the values inside it do, besides the elements of a plain list."""
+    """The offset of a value in the text, and the spots of the values inside it, except elements of plain lists."""
 
     offset: int
     inside: "Mapping[str | int, Spot]"
@@ -57,17 +61,17 @@ class Spot:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A parsed text: its value, where each part of it begins, and the lines of names that an object repeats."""
+    """A parsed text: its value, the spots of the value's parts, and the places and lines of repeated names."""
 
     text: str
     root: Any
     spot: Spot
     repeated: list[tuple[Place, int]]
     lines: "_Lines"
-    plain_lists: "dict[int, _PlainList]" = field(default_factory=dict)  # that were asked for an element
+    plain_lists: "dict[int, _PlainList]" = field(default_factory=dict)  # by offset, once an element was looked up
 
     def line(self, path: Place) -> int:
-        """The line of the value at `path`, or of the nearest value around it."""
+        """The line of the value at `path`, or of the innermost value around it that exists."""
         spot, offset = self.spot, self.spot.offset
         for key in path:
             if key not in spot.inside:
@@ -78,7 +82,7 @@ class Document:
         return self.lines.line(offset)
 
     def _element(self, offset: int, index: str | int) -> int:
-        """Where an element of a plain list at `offset` begins, or the value there if it has no such element."""
+        """The offset of an element of the plain list at `offset`; `offset` itself if there is no such element."""
         if not isinstance(index, int):
             return offset
         if offset not in self.plain_lists:
@@ -87,14 +91,14 @@ class Document:
 
 
 class _Lines:
-    """The lines of a text. To find one, a part of the text is looked through and not all that comes before."""
+    """Line numbers of offsets in a text; a look-up counts line ends in one part of the text, not in all before it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
     def before(self) -> list[int]:
-        """How many lines end before each part."""
+        """The number of line ends before each part."""
         ends = (self.text.count("\n", begin, begin + _PART) for begin in range(0, len(self.text), _PART))
         return list(accumulate(ends, initial=0))
 
@@ -107,7 +111,7 @@ _PART = 4096
 
 
 class _PlainList:
-    """Where the elements of a plain list begin. Each is looked for once, however many are asked for."""
+    """The offsets of the elements of a plain list, each found once, when it or a later one is first looked up."""
 
     def __init__(self, text: str, offset: int) -> None:
         plain = _PLAIN_LIST.match(text, offset)
@@ -121,12 +125,12 @@ class _PlainList:
 
 
 def _elements(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
-    """The elements of a plain list, each with the place where it begins."""
+    """Yields the offset and the text of each element of a plain list."""
     return ((found.start(), found[1]) for found in _COMMENT_OR_ELEMENT.finditer(text, begin, end) if found[1])
 
 
 def parse(text: str) -> Document:
-    """The first value in `text`.
+    """Parses the first value in `text`, and ignores what follows.
 
     >>> parse('{"Sizes": [1, 2,], /* batch, row */ "Flags": []} and the rest').root
     {'Sizes': [1, 2], 'Flags': []}
@@ -142,20 +146,20 @@ class _Parser:
         self.text = text
         self.lines = _Lines(text)
         self.at = 0
-        self.path: list[str | int] = []  # of the value that is being read
-        self.count = 0  # of values, those of repeated names too
+        self.path: list[str | int] = []  # of the value that is being parsed
+        self.count = 0  # of values, including those of repeated names
         self.repeated: list[tuple[Place, int]] = []
 
     def value(self) -> tuple[Any, Spot]:
-        self.space()
+        self.skip_blank()
         if len(self.path) > MAX_DEPTH:
-            raise self.refused(f"objects and lists must be nested at most {MAX_DEPTH} deep")
+            raise self.error(f"objects and lists must be nested at most {MAX_DEPTH} deep")
         if self.count >= MAX_VALUES:
-            raise self.refused(f"there must be at most {MAX_VALUES} values besides numbers in lists")
+            raise self.error(f"there must be at most {MAX_VALUES} values besides numbers in lists")
         self.count += 1
         begin = self.at
         value: Any
-        inside: Mapping[str | int, Spot] = _NOTHING
+        inside: Mapping[str | int, Spot] = _NO_SPOTS
         match self.text[begin : begin + 1]:
             case "{":
                 value, inside = self.object()
@@ -167,8 +171,8 @@ class _Parser:
                 value = self.number_or_word()
         return value, Spot(begin, inside)
 
-    def inner(self, key: str | int) -> tuple[Any, Spot]:
-        """The value of a member or element."""
+    def inner_value(self, key: str | int) -> tuple[Any, Spot]:
+        """Parses the value of a member or element."""
         self.path.append(key)
         value = self.value()
         self.path.pop()
@@ -177,7 +181,7 @@ class _Parser:
     def number_or_word(self) -> Any:
         token = _TOKEN.match(self.text, self.at)
         if token is None:
-            raise self.refused("a value must be here")
+            raise self.error("a value must be here")
         number = None if token["number"] is None else self.number(token[0])
         self.at = token.end()
         return _WORDS[token[0]] if number is None else number
@@ -186,18 +190,18 @@ class _Parser:
         members: dict[str, Any] = {}
         inside: dict[str | int, Spot] = {}
         self.at += 1
-        while not self.taken("}"):
-            if self.next() != '"':
-                raise self.refused("a name in double quotes, or }, must be here")
+        while not self.take("}"):
+            if self.peek() != '"':
+                raise self.error("a name in double quotes, or }, must be here")
             start = self.at
             name = self.string()
-            if not self.taken(":"):
-                raise self.refused(f"a colon must follow {show(name)}")
+            if not self.take(":"):
+                raise self.error(f"a colon must follow {show(name)}")
             if name in members and len(self.repeated) < MAX_PROBLEMS:
                 self.repeated.append(((*self.path, name), start))
-            members[name], inside[name] = self.inner(name)
-            if not self.taken(",") and self.next() != "}":
-                raise self.refused("a comma or } must be here")
+            members[name], inside[name] = self.inner_value(name)
+            if not self.take(",") and self.peek() != "}":
+                raise self.error("a comma or } must be here")
         return members, inside
 
     def array(self) -> tuple[list[Any], Mapping[str | int, Spot]]:
@@ -205,19 +209,19 @@ class _Parser:
         if plain is not None:
             elements = self.plain_list(plain.end())
             self.at = plain.end()
-            return elements, _NOTHING
+            return elements, _NO_SPOTS
         elements = []
         inside: dict[str | int, Spot] = {}
         self.at += 1
-        while not self.taken("]"):
-            element, inside[len(elements)] = self.inner(len(elements))
+        while not self.take("]"):
+            element, inside[len(elements)] = self.inner_value(len(elements))
             elements.append(element)
-            if not self.taken(",") and self.next() != "]":
-                raise self.refused("a comma or ] must be here")
+            if not self.take(",") and self.peek() != "]":
+                raise self.error("a comma or ] must be here")
         return elements, inside
 
     def plain_list(self, end: int) -> list[Any]:
-        """A list of numbers up to `end`, at the speed of the standard library's parser where it has no comments."""
+        """Parses a plain list up to `end`, by the fast parser of the standard library if the list has no comments."""
         text = self.text[self.at : end]
         try:
             elements: list[Any] = json.loads(_LAST_COMMA.sub("]", text))
@@ -233,14 +237,14 @@ class _Parser:
         return elements
 
     def number(self, token: str) -> int | float:
-        """An integer where 64 bits hold it, a double where they do not or the token is one."""
+        """Converts a token to an int; to a double if it has a fraction or an exponent or does not fit 64 bits."""
         if len(token) <= 20 and not set(token) & set(".eE"):
             whole = int(token)
             if -(2**63) <= whole < 2**64:
                 return whole
         double = float(token)
         if math.isinf(double):
-            raise self.refused("a number must fit FLOAT64", token if len(token) < 40 else token[:36] + " ...")
+            raise self.error("a number must fit FLOAT64", token if len(token) < 40 else token[:36] + " ...")
         return double
 
     def string(self) -> str:
@@ -250,25 +254,25 @@ class _Parser:
             value.encode()
         except json.JSONDecodeError as error:
             self.at = error.pos
-            raise self.refused(f"a string must end, and have no raw control character ({error.msg})") from None
+            raise self.error(f"a string must end, and have no raw control character ({error.msg})") from None
         except UnicodeEncodeError:
-            raise self.refused("a string must be of whole Unicode characters", "half a surrogate pair") from None
+            raise self.error("a string must be of whole Unicode characters", "half a surrogate pair") from None
         self.at = end
         return value
 
-    def space(self) -> None:
-        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    def skip_blank(self) -> None:
+        self.at = _BLANK_PATTERN.match(self.text, self.at).end()  # type: ignore[union-attr]  # also matches empty text
 
-    def next(self) -> str:
-        self.space()
+    def peek(self) -> str:
+        self.skip_blank()
         return self.text[self.at : self.at + 1]
 
-    def taken(self, character: str) -> bool:
-        is_next = self.next() == character
+    def take(self, character: str) -> bool:
+        is_next = self.peek() == character
         self.at += is_next
         return is_next
 
-    def refused(self, rule: str, given: str | None = None) -> InvalidJson:
+    def error(self, rule: str, given: str | None = None) -> InvalidJson:
         here = self.text[self.at : self.at + 20].split("\n")[0]
         got = repr(here) if here else "the end of the line" if self.at < len(self.text) else "the end of the text"
         column = self.at - self.text.rfind("\n", 0, self.at)

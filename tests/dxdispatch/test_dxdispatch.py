@@ -131,15 +131,15 @@ def test_sizes_and_offsets_in_bytes(tmp_path: Path) -> None:
         (3, "resources.x must be an object; got 3"),
         ({}, "resources.x.initialValues must be given; got none"),
         (listed("FLOAT32", None), "resources.x.initialValues must be given; got none"),
-        (listed("FLOAT32", []), "resources.x.initialValues must hold something; got nothing"),
-        (zeros("FLOAT32", 0), "resources.x.initialValues must hold something; got nothing"),
+        (listed("FLOAT32", []), "resources.x.initialValues must hold at least one value; got none"),
+        (zeros("FLOAT32", 0), "resources.x.initialValues must hold at least one value; got none"),
         (listed("FLOAT32", 5), "resources.x.initialValues must be a list or an object; got 5"),
-        (listed("FLOAT32", "deferred"), "resources.x.initialValues must be known; 'deferred' ones come out of ONNX"),
+        (listed("FLOAT32", "deferred"), "resources.x.initialValues must be known; 'deferred' values come from ONNX"),
         (
             listed("FLOAT33", [1]),
             "resources.x.initialValuesDataType must be one of UNKNOWN, FLOAT32, .*; got 'FLOAT33'",
         ),
-        (listed("INT4", [1]), "resources.x.initialValuesDataType must be a data type that whole bytes hold; got INT4"),
+        (listed("INT4", [1]), "resources.x.initialValuesDataType must be a data type of whole bytes; got INT4"),
         (listed(1, [1]), "resources.x.initialValuesDataType must be a name; got 1"),
         (
             listed("INT8", [1, 128]),
@@ -191,7 +191,10 @@ def test_sizes_and_offsets_in_bytes(tmp_path: Path) -> None:
         (listed("INT8", {"sourcePath": "a" * 300}), r"sourcePath must be a file that can be read; .* \(File name too"),
         (listed("INT8", {"sourcePath": "."}), "sourcePath must be a regular file"),
         (listed("INT8", {"sourcePath": "/dev/zero"}), "sourcePath must be a regular file; got '/dev/zero'"),
-        ({"initialValues": {"sourcePath": "x.bin"}}, "sourcePath must come with initialValuesDataType, for only .npy"),
+        (
+            {"initialValues": {"sourcePath": "x.bin"}},
+            "sourcePath must come with initialValuesDataType, because only .npy",
+        ),
         (
             listed("INT8", {"sourcePath": "f4.npy"}),
             "sourcePath must hold INT8, as initialValuesDataType says; got FLOAT32",
@@ -209,7 +212,7 @@ def test_sizes_and_offsets_in_bytes(tmp_path: Path) -> None:
             "sourcePath must be a whole .npy file",
         ),
         ({"initialValues": {"sourcePath": "no.npy"}}, "sourcePath must be a whole .npy file"),
-        ({"initialValues": {"sourcePath": "empty.npy"}}, r"initialValues must hold something; got nothing"),
+        ({"initialValues": {"sourcePath": "empty.npy"}}, r"initialValues must hold at least one value; got none"),
         (listed("FLOAT32", {"sourcePath": "f4.npy"}, resampleMode="crop"), "resampleMode must be 'scale'; got 'crop'"),
         (
             listed("FLOAT32", {"sourcePath": "f4.npy"}, resampleSize=[1, 2]),
@@ -432,7 +435,7 @@ def test_a_name_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidModel) as refused:
         load(path)
-    assert str(refused.value) == f"{path}:3: resources.x must be given once; got it again"
+    assert str(refused.value) == f"{path}:3: resources.x must be given only once; got a repeated name"
 
 
 def test_each_finding_is_told_with_its_line(tmp_path: Path) -> None:
@@ -489,7 +492,7 @@ def test_each_finding_is_told_with_its_line(tmp_path: Path) -> None:
         "3: resources.in.initialValues[2] must be a number, 'nan', 'inf' or '-inf' for FLOAT32; got 'x'",
         "15: dispatchables.max.desc.OutputTensor.Sizes[1] must be in [0, 4294967295]; got 4294967296",
         "26: dispatchables.first.AxisDirection must be one of INCREASING, DECREASING; got 'UP'",
-        "35: commands[0].dispatchable must be one of the model; got 'goood', did you mean good?",
+        "35: commands[0].dispatchable must be a dispatchable of the model; got 'goood', did you mean good?",
         "38: commands[1].bindings.InputTensor.name must be a resource of the model; got 'shor', did you mean short?",
         "38: commands[1].bindings.OutputTensor must have 12 bytes; got 4, in 'short' from byte 0 on",
         "41: commands[3].type must be one of dispatch, print, writeFile; got 'prnt', did you mean print?",
@@ -581,7 +584,7 @@ def test_bindings_are_a_name_an_object_or_a_list(tmp_path: Path, binding: Any, o
         ({"InputTensor": None, "OutputTensor": "out"}, ["bindings.InputTensor must be bound; got none"]),
         (
             {"InputTensor": 3, "OutputTensor": "out"},
-            ["bindings.InputTensor must be the name of a resource, an object, or a list of one; got 3"],
+            ["bindings.InputTensor must be the name of a resource, an object with it, or a list of these; got 3"],
         ),
         ({"InputTensor": [], "OutputTensor": "out"}, ["bindings.InputTensor must have 1 resource; got 0"]),
         ({"InputTensor": ["in", "in"], "OutputTensor": "out"}, ["bindings.InputTensor must have 1 resource; got 2"]),
@@ -631,7 +634,7 @@ def test_a_tensor_that_the_desc_does_not_have_must_not_be_bound(tmp_path: Path) 
     operator = {"type": "DIAGONAL_MATRIX1", "desc": desc}
     assert not findings(tmp_path, IO, {"eye": operator}, [dispatch("eye", OutputTensor="out")])
     (found,) = findings(tmp_path, IO, {"eye": operator}, [dispatch("eye", InputTensor="in", OutputTensor="out")])
-    assert found.endswith("commands[0].bindings.InputTensor must not be bound, for the desc has no such tensor")
+    assert found.endswith("commands[0].bindings.InputTensor must not be bound, because the desc has no such tensor")
 
 
 def test_what_directml_owns_is_bound_once_and_for_all(tmp_path: Path) -> None:
@@ -640,9 +643,15 @@ def test_what_directml_owns_is_bound_once_and_for_all(tmp_path: Path) -> None:
     assert model.dispatchables["max"].bindings == {"input": Binding("in")}
     assert model.dispatchables["max"].desc.tensors()["input"].flags is TensorFlags.OWNED_BY_DML
     (found,) = findings(tmp_path, IO, {"max": owned}, [ROUTE])
-    assert "commands[0].bindings.InputTensor must not be bound here, but at initialisation, for its Flags" in found
+    assert (
+        "commands[0].bindings.InputTensor must be bound at initialisation instead of here, because of its Flags"
+        in found
+    )
     (found,) = findings(tmp_path, IO, {"max": hardmax(2, 3) | {"bindings": {"InputTensor": "in"}}}, [ROUTE])
-    assert "dispatchables.max.bindings.InputTensor must not be bound here, but in a dispatch, for its Flags" in found
+    assert (
+        "dispatchables.max.bindings.InputTensor must be bound in a dispatch instead of here, because of its Flags"
+        in found
+    )
     (found,) = findings(tmp_path, IO, {"max": hardmax(2, 3, input={"Flags": "OWNED_BY_DML"})})
     assert "dispatchables.max.bindings.InputTensor must be bound; got none" in found
 
@@ -677,9 +686,9 @@ def test_a_tensor_that_strides_make_huge_is_refused(tmp_path: Path) -> None:
     huge = hardmax(60000, 60000, input={"Strides": [0, 0]}, output={"Strides": [0, 0]})
     found = findings(tmp_path, IO, {"max": huge}, [ROUTE])
     assert [one.split(": ")[1] for one in found] == [
-        "dispatchables.max.desc.InputTensor.Sizes must be those of at most 2147483648 bytes; got FLOAT32 {60000,60000}"
+        "dispatchables.max.desc.InputTensor.Sizes must describe at most 2147483648 bytes; got FLOAT32 {60000,60000}"
         " strides {0,0}",
-        "dispatchables.max.desc.OutputTensor.Sizes must be those of at most 2147483648 bytes; got FLOAT32 {60000,60000}"
+        "dispatchables.max.desc.OutputTensor.Sizes must describe at most 2147483648 bytes; got FLOAT32 {60000,60000}"
         " strides {0,0}",
     ]
 
@@ -693,7 +702,7 @@ def test_a_file_is_not_the_folder_of_another(tmp_path: Path, order: int) -> None
         return {"type": "writeFile", "resource": "in", "targetPath": target}
 
     commands = [write("a/b"), write("a/b-"), write("a/b/c\\d"), write("z")][::order]
-    message = rf"commands\[{2 if order > 0 else 1}\]\.targetPath must not lie in another file .*; got 'a/b/c/d'"
+    message = rf"commands\[{2 if order > 0 else 1}\]\.targetPath must not use another file .*; got 'a/b/c/d'"
     with pytest.raises(InvalidModel, match=message):
         load(written(tmp_path, {"in": listed("INT8", [1])}, commands=commands))
     load(written(tmp_path, {"in": listed("INT8", [1])}, commands=[write(x) for x in ("a/b", "a/c", "a/b", "A/B/c")]))

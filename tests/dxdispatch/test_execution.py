@@ -259,7 +259,7 @@ def test_files_are_written_into_the_folder_that_is_named(tmp_path: Path) -> None
 def test_no_file_is_written_where_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath="x.dat")])
-    message = r"commands\[0\].targetPath must have a folder to lie in, which --output_path names; got none"
+    message = r"commands\[0\].targetPath must have an output folder, which --output_path names; got none"
     with pytest.raises(InvalidModel, match=message):
         Execution(model)
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
@@ -419,7 +419,7 @@ def test_an_image_keeps_its_pixels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"initialValuesDataType": "INT8"}, "must be read as FLOAT32 or FLOAT16, for it is an image; got INT8"),
+        ({"initialValuesDataType": "INT8"}, "must be read as FLOAT32 or FLOAT16, because it is an image; got INT8"),
         ({"resampleSize": [2, 3, 4, 4]}, "must be scaled to resampleSize"),
         ({"resampleSize": [1, 2, 4, 4]}, "must be scaled to resampleSize"),
         ({"resampleSize": [1, 3, 0, 4]}, "must be scaled to resampleSize"),
@@ -438,5 +438,7 @@ def test_images_are_refused_by_what_is_wrong_with_them(tmp_path: Path, fields: A
 def test_images_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     (tmp_path / "x.png").write_bytes(b"")
-    with pytest.raises(InvalidModel, match=r"must have Pillow to be read or written: pip install 'dmljax\[images\]'"):
+    with pytest.raises(
+        InvalidModel, match=r"Pillow must be installed to read or write an image: pip install 'dmljax\[images\]'"
+    ):
         loaded(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"})})
