@@ -216,3 +216,52 @@ def test_works_without_jit_too() -> None:
         assert dmljax.one_hot(np.array([[1]]), VALUES, axis=1, depth=2).tolist() == [[0, 1]]
         assert int(dmljax.nonzero_coordinates(np.array([[1, 0]])).count) == 1
         assert dmljax.diagonal_matrix1(None, 7.0, output_sizes=(1, 2)).tolist() == [[7, 0]]
+
+
+# Numbers, which a call remembers in the form that it gave them
+
+
+def test_numbers_are_told_apart_by_their_bits() -> None:
+    for value in (0.0, -0.0, 0.0, 1e-40, -1e-40, 2.0**-126):
+        for _ in range(2):  # converted, and remembered
+            filled = dmljax.fill_value_constant(value, output_sizes=(1,), dtype="float32")
+            assert_same_bits(filled, np.array([value], np.float32))
+
+
+def test_numbers_are_converted_anew_for_another_type() -> None:
+    for dtype in ("float16", "float32", "int8", "float16"):
+        x = np.array([1, 5], dtype)
+        for clip in (dmljax.element_wise_clip, jax.jit(dmljax.element_wise_clip, static_argnums=(1, 2))):
+            assert_same_bits(clip(x, 1.7, 3.3), np.clip(x, np.array(1.7).astype(dtype), np.array(3.3).astype(dtype)))
+    with pytest.raises(InvalidDesc, match=r"^element_wise_add: b must be a whole number in \[-128, 127\]"):
+        dmljax.element_wise_add(np.array([1], np.int8), 200)
+
+
+def test_an_operator_remembers_a_bounded_number_of_numbers() -> None:
+    from dmljax.calls.decorator import _MAX_NUMBERS
+
+    x = jnp.array([1.0], jnp.float32)
+    for value in range(_MAX_NUMBERS + 10):
+        dmljax.activation_leaky_relu(x, float(value))
+    (called,) = (
+        cell.cell_contents
+        for cell in dmljax.activation_leaky_relu.__closure__ or ()
+        if hasattr(cell.cell_contents, "numbers")
+    )
+    assert 0 < len(called.numbers) <= _MAX_NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, "missing a required argument: 'indices'"),
+        ((VALUES,), {"axis": 0, "depth": 2}, "missing a required argument: 'values'"),
+        ((VALUES, VALUES, 0), {"depth": 2}, "too many positional arguments"),
+        ((VALUES, VALUES), {"axis": 0}, "missing a required argument: 'depth'"),
+        ((VALUES, VALUES), {"axis": 0, "depth": 2, "dept": 2}, "got an unexpected keyword argument 'dept'"),
+        ((VALUES, VALUES), {"axis": 0, "depth": 2, "values": VALUES}, "multiple values for argument 'values'"),
+    ],
+)
+def test_a_call_that_python_would_refuse_is_refused(args: Any, kwargs: Any, message: str) -> None:
+    with pytest.raises(InvalidType, match=f"^one_hot: {message}"):
+        dmljax.one_hot(*args, **kwargs)

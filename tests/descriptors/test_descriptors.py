@@ -174,6 +174,22 @@ def test_a_lowered_desc_takes_nothing_but_its_arrays(input: Any, error: Any, mes
 
 
 @pytest.mark.parametrize(
+    ("input", "error", "message"),
+    [
+        (jnp.zeros((1, 1, 2, 3), jnp.int32), InvalidType, "InputTensor must be of float32, as its desc is; got int32"),
+        (jnp.zeros((2, 3), jnp.float32), InvalidDesc, r"InputTensor must have Sizes \{1,1,2,3\}; got \{2,3\}"),
+    ],
+)
+def test_jax_arrays_are_checked_while_tracing(input: Any, error: Any, message: str) -> None:
+    hardmax = dmljax.lower(HARDMAX)
+    right = jnp.zeros((1, 1, 2, 3), jnp.float32)
+    for function in (hardmax, jax.jit(hardmax)):
+        assert function(right).tolist() == [[[[1, 0, 0], [1, 0, 0]]]]
+        with pytest.raises(error, match="^DML_OPERATOR_ACTIVATION_HARDMAX: " + message):
+            function(input)
+
+
+@pytest.mark.parametrize(
     "use", [dmljax.validate, dmljax.lower, dmljax.to_json, dmljax.broken_rules, dmljax.minimum_feature_level]
 )
 @pytest.mark.parametrize("given", [5, None, MATRIX, dmljax.ActivationHardmaxDesc])
