@@ -15,7 +15,7 @@ from dmljax.descriptors.json_form import to_json
 from dmljax.descriptors.tables import Table
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import examples_of, shown_example
-from dmljax.scalars import Scalar, ScaleBias
+from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean
 from dmljax.types import LATEST, FeatureLevel, HeaderEnum
@@ -204,8 +204,10 @@ def desc_example(operator: type[Operator]) -> list[str]:
     values = [(member.field, getattr(example.desc, member.field)) for member in operator.members()]
     members = [f"...     {field}={_source(value)}," for field, value in values if value is not None]
     arrays = example.arrays(of_inputs=True)
+    by_name = all(key.isidentifier() for key in arrays)  # the tensors of an array are given by position
     inputs = [
-        f"{field}=np.array({_array_source(array)}, dtype={array.dtype.name!r})" for field, array in arrays.items()
+        f"{f'{key}=' if by_name else ''}np.array({_array_source(array)}, dtype={array.dtype.name!r})"
+        for key, array in arrays.items()
     ]
     call = (
         [">>> print(compute())"]
@@ -213,11 +215,18 @@ def desc_example(operator: type[Operator]) -> list[str]:
         else [">>> print(compute(", *(f"...     {one}," for one in inputs), "... ))"]
     )
     lines = [f">>> desc = dmljax.{operator.__name__}(", *members, "... )", ">>> compute = dmljax.lower(desc)", *call]
-    return [*(line.replace("'", '"') for line in lines), *str(dmljax.lower(example.desc)(**arrays)).splitlines()]
+    return [
+        *(line.replace("'", '"') for line in lines),
+        *str(dmljax.lower(example.desc)(*arrays.values())).splitlines(),
+    ]
 
 
 def _array_source(array: Any) -> str:
-    return re.sub(r"\b(inf|nan)\b", r"np.\1", str(array.tolist()))
+    return _with_numpys_names(str(array.tolist()))
+
+
+def _with_numpys_names(numbers: str) -> str:
+    return re.sub(r"\b(inf|nan)\b", r"np.\1", numbers)
 
 
 def _source(value: Any) -> str:
@@ -225,9 +234,11 @@ def _source(value: Any) -> str:
         case TensorDesc():
             return f"dmljax.TensorDesc({value.data_type.name!r}, {value.sizes})"
         case Scalar():
-            return repr(value.item.item())
-        case ScaleBias():
-            return f"dmljax.ScaleBias({', '.join(map(_source, value))})"
+            return _with_numpys_names(repr(value.item.item()))
+        case ScaleBias() | Size2D():
+            return f"dmljax.{type(value).__name__}({', '.join(map(_source, value))})"
+        case tuple():
+            return f"({', '.join(map(_source, value))}{',' if len(value) == 1 else ''})"
         case Operator():
             values = [(member.field, getattr(value, member.field)) for member in value.members()]
             given = ", ".join(f"{field}={_source(one)}" for field, one in values if one is not None)

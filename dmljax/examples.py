@@ -50,7 +50,7 @@ class Example:
 
     def computed(self) -> dict[str, NDArray[Any]]:
         """The outputs as dmljax computes them."""
-        outputs = jax.tree.leaves(lower(self.desc)(**self.arrays(of_inputs=True)))
+        outputs = jax.tree.leaves(lower(self.desc)(*self.arrays(of_inputs=True).values()))
         return dict(zip(self.desc.tensors(is_input=False), map(np.asarray, outputs), strict=True))
 
     def expects(self, computed: Mapping[str, NDArray[Any]]) -> bool:

@@ -1,11 +1,14 @@
 """What a descriptor can hold: a mock operator for each kind of member that the 101 operators do not have."""
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import jax
@@ -14,9 +17,10 @@ import numpy as np
 import pytest
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, Problem, Size2D, TensorDesc, descriptors as dml
+from dmljax import DataType, InvalidDesc, InvalidType, Problem, Size2D, TensorDesc, describe, descriptors as dml
 from dmljax.descriptors import members as kinds
 from dmljax.dxdispatch import Execution, InvalidModel, Printed, load
+from dmljax.examples import Example
 from dmljax.types import FLOAT, FeatureLevel
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
@@ -382,6 +386,29 @@ def test_a_compiled_module_carries_the_operators_name() -> None:
     add = dmljax.lower(dmljax.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3)))
     assert "@element_wise_add(" in jax.jit(add).lower(A, A).as_text()
     assert "@one_hot(" in jax.jit(lambda i: dmljax.one_hot(i, A, axis=0, depth=3)).lower(jnp.array([0])).as_text()
+
+
+# Descriptions
+
+
+def test_an_example_and_its_session_have_the_tensors_of_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    example = Example("three", joining(3, 1, 2), {"inputs[0]": A, "inputs[1]": B, "inputs[2]": C}, {"output": JOINED})
+    assert example.expects(example.computed())
+    monkeypatch.setattr(describe, "examples_of", lambda operator: [example])
+    session = describe.desc_example(MockJoinDesc)
+    names: dict[str, Any] = {"np": np, "dmljax": SimpleNamespace(**vars(dmljax), MockJoinDesc=MockJoinDesc)}
+    code = [line[4:] for line in session if line.startswith((">>> ", "... "))]
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        exec("\n".join(code), names)
+    assert output.getvalue().splitlines() == [line for line in session if not line.startswith((">>> ", "... "))]
+
+
+def test_the_source_of_a_value_makes_the_same_value() -> None:
+    desc = windowing()
+    for member in desc.members():
+        value = getattr(desc, member.field)
+        again = eval(describe._source(value), {"dmljax": dmljax, "np": np})
+        assert dataclasses.replace(desc, **{member.field: again}) == desc
 
 
 # Models
