@@ -139,7 +139,7 @@ class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
     """`DML_ROUNDING_MODE`: how numbers are rounded to integers.
 
     HALVES_TO_NEAREST_EVEN rounds to the nearest integer, and halves to the even one. TOWARD_ZERO truncates.
-    TOWARD_INFINITY, despite its name, rounds to the nearest integer, and only halves away from zero.
+    TOWARD_INFINITY also rounds to the nearest integer, and halves away from zero.
 
     >>> element_wise_round(jnp.array([-2.5, -1.75, 0.5]), rounding_mode=RoundingMode.TOWARD_INFINITY).tolist()
     [-3.0, -2.0, 1.0]

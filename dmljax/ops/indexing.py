@@ -393,8 +393,7 @@ class _GatherDesc(dml.Operator):
         - IndicesTensor.Sizes are 1 before the last IndicesDimensionCount dimensions.
         - BatchDimensionCount, if the operator has it, is less than InputDimensionCount and IndicesDimensionCount.
         - InputTensor and IndicesTensor have the same batch sizes.
-        - IndicesTensor holds tuples of at least 1 coordinate, and of no more than InputTensor has dimensions after the
-          batch.
+        - IndicesTensor holds tuples of 1 to as many coordinates as InputTensor has dimensions after the batch.
         - OutputTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor after
           the batch and the dimensions that a tuple indexes.
         - OutputTensor.Sizes are padded with leading 1s to the DimensionCount of OutputTensor.
