@@ -47,7 +47,7 @@ class ScaledUnary(Unary):
         """The rules of the page.
 
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - ScaleBias, where InputTensor.DataType is an integer, has numbers of that type.
+        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
         """
         yield from super().page_rules(feature_level)
         yield from scale_bias_rules(self)

@@ -54,7 +54,7 @@ def distinct_axes(axes: tuple[int, ...], rank: int) -> Iterator[Problem]:
 
 
 def scale_bias_rules(desc: Any) -> Iterator[Problem]:
-    """ScaleBias, where InputTensor.DataType is an integer, has numbers of that type."""
+    """Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold."""
     # The pages are silent on what 1.5 would do to an integer.
     if desc.scale_bias is None or desc.input.dtype not in INTEGERS:
         return
