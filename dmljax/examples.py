@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import Tensor
-from dmljax.ops.activation import ActivationHardmax1Desc, ActivationLeakyReluDesc
+from dmljax.ops.activation import ActivationLeakyReluDesc
 from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
 from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc
+from dmljax.ops.softmax import ActivationHardmax1Desc
 from dmljax.scalars import ScaleBias
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes

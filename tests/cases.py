@@ -15,7 +15,7 @@ import dmljax
 from dmljax import AxisDirection, DataType, ScaleBias, TensorDesc
 from dmljax.descriptors.bases import ScaledUnary
 from dmljax.descriptors.members import Tensor
-from dmljax.ops.activation import AxesActivation, RowActivation
+from dmljax.ops.softmax import AxesActivation, RowActivation
 from dmljax.types import FLOAT
 
 Arrays = dict[str, NDArray[Any]]

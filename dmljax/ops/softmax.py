@@ -1,0 +1,220 @@
+"""Softmax, log-softmax and hardmax: ACTIVATION_SOFTMAX, LOG_SOFTMAX, HARDMAX, and their versions with Axes.
+
+16-bit floats are computed in float32 and rounded once. The first version of each works along the last axis, the second
+along several axes together.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import Problem
+from dmljax.numerics import special
+from dmljax.numerics.along_axes import extreme_position, positions_along, sum_along
+from dmljax.numerics.exact import exact_sum, in_memory, quotient, with_slopes
+from dmljax.text import join_sizes
+from dmljax.types import FLOAT, FeatureLevel
+
+
+class RowActivation(dml.Unary):
+    """An activation of each row of a matrix, which the last two dimensions hold."""
+
+    support = dml.ACTIVATION_SINCE_1_0
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor.Sizes are 1 in all dimensions before the last two.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        if self.input.effective_rank > 2:
+            yield Problem(("InputTensor", "Sizes"), "must be 1 before the last two", join_sizes(self.input.sizes))
+        yield from super().page_rules(feature_level)
+
+
+class AxesActivation(dml.Unary):
+    """An activation along one or more axes, whose elements together form one row."""
+
+    axes: dml.UintAxes
+    support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - Axes names one or more different dimensions of InputTensor.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        yield from dml.distinct_axes(self.axes, self.input.rank)
+        yield from super().page_rules(feature_level)
+
+
+@calls.operator_function
+def activation_softmax(input: ArrayLike) -> Array:
+    """Computes the softmax of each row along the last axis: its exponentials, divided by their sum.
+
+    No exponential overflows. A row that contains NaN or +infinity, or only -infinity, gives only NaN.
+
+    >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
+    [[0.5, 0.5], [0.0, 1.0]]
+    """
+    return calls.of_floats(lambda x: _softmax(x, axes=(-1,)), input=input)
+
+
+class ActivationSoftmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX", function=activation_softmax):
+    """`DML_ACTIVATION_SOFTMAX_OPERATOR_DESC`, lowered to `activation_softmax`."""
+
+
+@calls.operator_function(axes=calls.AXES)
+def activation_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
+    """Computes the softmax along `axes`, whose elements together form one row.
+
+    Large elements, infinities and NaN are treated as in `activation_softmax`.
+
+    >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
+    [[0.25, 0.25], [0.25, 0.25]]
+    """
+    return calls.of_floats(lambda x: _softmax(x, axes=axes), input=input)
+
+
+class ActivationSoftmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX1", function=activation_softmax1):
+    """`DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_softmax1`."""
+
+
+@calls.operator_function
+def activation_log_softmax(input: ArrayLike) -> Array:
+    """Computes the logarithm of the softmax of each row along the last axis.
+
+    The logarithm is accurate also where the softmax itself rounds to 0 or 1, until the logarithm underflows.
+
+    >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
+    [[0.0, -1000.0], [-inf, 0.0]]
+    """
+    return calls.of_floats(lambda x: _log_softmax(x, axes=(-1,)), input=input)
+
+
+class ActivationLogSoftmaxDesc(
+    RowActivation, type="DML_OPERATOR_ACTIVATION_LOG_SOFTMAX", function=activation_log_softmax
+):
+    """`DML_ACTIVATION_LOG_SOFTMAX_OPERATOR_DESC`, lowered to `activation_log_softmax`."""
+
+
+@calls.operator_function(axes=calls.AXES)
+def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
+    """Computes the logarithm of the softmax along `axes`, whose elements together form one row.
+
+    Large elements, infinities and NaN are treated as in `activation_log_softmax`.
+
+    >>> activation_log_softmax1(jnp.array([[1000.0], [0.0]]), axes=0).tolist()
+    [[0.0], [-1000.0]]
+    """
+    return calls.of_floats(lambda x: _log_softmax(x, axes=axes), input=input)
+
+
+class ActivationLogSoftmax1Desc(
+    AxesActivation, type="DML_OPERATOR_ACTIVATION_LOG_SOFTMAX1", function=activation_log_softmax1
+):
+    """`DML_ACTIVATION_LOG_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_log_softmax1`."""
+
+
+def _softmax(input: Array, *, axes: calls.Axes) -> Array:
+    return _apply_to_rows(_softmax_value, lambda tangent, softmax, mean: softmax * (tangent - mean), input, axes)
+
+
+def _log_softmax(input: Array, *, axes: calls.Axes) -> Array:
+    return _apply_to_rows(_log_softmax_value, lambda tangent, softmax, mean: tangent - mean, input, axes)
+
+
+def _apply_to_rows(
+    value: Callable[..., Array],
+    slope: Callable[[Array, Array, Array], Array],
+    input: Array,
+    axes: calls.Axes,
+) -> Array:
+    """Applies `value` to the rows along `axes`, with `slope` as its derivative.
+
+    `slope` takes the tangents, the softmax, and the mean of the tangents weighted by the softmax.
+    """
+    calls.require_rank("input", input, 1)
+    along = calls.normal_axes("axes", axes, input.ndim)
+
+    def slope_of_rows(tangent: Array, x: Array) -> Array:
+        softmax = _softmax(x, axes=along)
+        return slope(tangent, softmax, jnp.sum(softmax * tangent, axis=along, keepdims=True))
+
+    result: Array = with_slopes(slope_of_rows)(partial(value, axes=along))(input)
+    return result
+
+
+def _softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
+    powers = special.exp(*_subtract_largest(x, axes))
+    return quotient(powers, sum_along(powers, axes))
+
+
+def _log_softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
+    distance, low = _subtract_largest(x, axes)
+    # The row's sum is 1, from one of its largest elements, plus the exponentials of the others. Rounding would lose
+    # these beside the 1, so that they are summed without it. They are scaled because they may be subnormal.
+    is_largest, scale = distance == 0, jnp.full_like(x, 2.0**64)
+    powers = jnp.where(is_largest, jnp.zeros_like(x), special.times_exp(scale, distance, low))
+    # The powers are materialised: XLA on CPU would otherwise compute them one by one inside the loop that adds them,
+    # which takes four times as long.
+    others = sum_along(in_memory(powers), axes) * np.array(2.0**-64, x.dtype)
+    repeated = sum_along(is_largest.astype(x.dtype), axes) - 1
+    return distance - (lax.log1p(others + repeated) - low)
+
+
+def _subtract_largest(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Subtracts the largest element along the axes from each element; returns the difference and its rounding error."""
+    # XLA on CPU computes `x` again in each loop, and may round it differently. The loop that finds the largest element
+    # and the loop that subtracts it must read the same numbers.
+    x = in_memory(x)
+    return exact_sum(x, -jnp.max(x, axis=axes, keepdims=True, initial=-np.inf))
+
+
+@calls.operator_function
+def activation_hardmax(input: ArrayLike) -> Array:
+    """Writes 1 at the first largest element of each row along the last axis, and 0 elsewhere.
+
+    In a row with NaN, the first NaN is the largest element. -0 equals +0, and different subnormals are not equal. The
+    gradient is zero.
+
+    >>> activation_hardmax(jnp.array([[1.0, 5.0, 5.0], [-0.0, 0.0, -1.0]])).tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    return _hardmax(input, axes=(-1,))
+
+
+@calls.operator_function(axes=calls.AXES)
+def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
+    """Writes 1 at the first largest element along `axes`, whose elements together form one row, and 0 elsewhere.
+
+    The first element is the first in row-major order, in whatever order `axes` are listed. NaN, zeros and subnormals
+    are compared as in `activation_hardmax`, and the gradient is zero.
+
+    >>> activation_hardmax1(jnp.array([[3.0, 7.0], [7.0, 1.0]]), axes=(0, 1)).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
+    """
+    return _hardmax(input, axes=axes)
+
+
+def _hardmax(input: ArrayLike, *, axes: calls.Axes) -> Array:
+    input = calls.real_array("input", input)
+    calls.require_rank("input", input, 1)
+    axes = calls.normal_axes("axes", axes, input.ndim)
+    if input.size == 0:
+        return jnp.zeros(input.shape, input.dtype)
+    hot_position = extreme_position(input, axes, largest=True)
+    return (positions_along(input, axes) == hot_position).astype(input.dtype)
+
+
+class ActivationHardmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_HARDMAX", function=activation_hardmax):
+    """`DML_ACTIVATION_HARDMAX_OPERATOR_DESC`, lowered to `activation_hardmax`."""
+
+
+class ActivationHardmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_HARDMAX1", function=activation_hardmax1):
+    """`DML_ACTIVATION_HARDMAX1_OPERATOR_DESC`, lowered to `activation_hardmax1`."""
