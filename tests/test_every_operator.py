@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import processes
 import pytest
-from cases import CASES
+from families import CASES, MEMBERS, SUPPORT, pages_minimum_level
 from filelock import FileLock
 from helpers import (
     assert_nearly_same_trees,
@@ -30,7 +30,6 @@ from helpers import (
     mesh_of,
 )
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from pages import MEMBERS, SUPPORT, pages_minimum_level
 from sample import KINDS, SAMPLE, tried_operators
 
 import dmljax

@@ -4,11 +4,11 @@ import inspect
 import math
 from typing import Any
 
+import cases_activation as oracles
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-import oracles
 import pytest
 from helpers import FLOATS, INTEGERS, REALS, assert_same_bits, at_once, random_array, specials, units_off
 from hypothesis import given, settings, strategies as st
