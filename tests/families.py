@@ -4,6 +4,7 @@ Whatever stands in one of these dictionaries of such a file is found here, and h
 """
 
 import importlib
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,17 @@ from typing import Any
 from cases import Case, Elementwise, same_type_case
 from pages import Tables, merge
 
+import dmljax
+
 FAMILIES = {
     path.stem.removeprefix("cases_"): importlib.import_module(path.stem)
     for path in sorted((Path(__file__).parent / "ops").glob("cases_*.py"))
 }
+
+
+def family_of(operator: str) -> str:
+    """The file of `dmljax/ops` that an operator stands in."""
+    return Path(inspect.unwrap(dmljax.OPERATORS[operator].function).__code__.co_filename).stem
 
 
 def collect(dictionary: str) -> dict[str, Any]:
