@@ -1,25 +1,25 @@
-"""For each operator: valid descriptors of any rank and types, random inputs, and what the oracle makes of them."""
+"""How an operator is tested by what its family's `tests/ops/cases_<family>.py` says of it.
+
+A `Case` makes valid descriptors of any rank and data types, random inputs, and what the oracle makes of them. An
+`Elementwise` is the formula of an operator whose inputs share a type, which is all that its case needs.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import elementwise
 import jax
 import numpy as np
-import oracles
+from formulas import Arr, Formula
 from helpers import assert_same_bits, assert_within_units, random_array, random_indices, with_subnormals
-from numpy.typing import NDArray
 
 import dmljax
-from dmljax import AxisDirection, DataType, ScaleBias, TensorDesc
-from dmljax.descriptors.bases import ScaledUnary
-from dmljax.descriptors.members import Tensor
-from dmljax.ops.softmax import AxesActivation, RowActivation
+from dmljax import DataType, ScaleBias, TensorDesc
 from dmljax.types import FLOAT
 
-Arrays = dict[str, NDArray[Any]]
-UINT32 = DataType.UINT32
+Arrays = dict[str, Arr]
+AB = ("a", "b")
+GRADIENT = ("input", "input_gradient")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Case:
                 alternatives = [inputs, *(with_subnormals(inputs, value) for value in (0, 1e-300))]
                 assert_within_units(outputs, *(self.oracle(desc, **arrays) for arrays in alternatives))
 
-    def expected(self, desc: dmljax.Operator, inputs: Arrays) -> list[NDArray[Any]]:
+    def expected(self, desc: dmljax.Operator, inputs: Arrays) -> list[Arr]:
         """The outputs by the pseudo-code, with the descs' sizes and types."""
         outputs = self.oracle(desc, **inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -78,274 +78,70 @@ def ones(rank: int, *last: int) -> tuple[int, ...]:
     return ((1,) * rank + last)[-rank:]
 
 
-def one_hot(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.OneHotDesc(
-        indices=TensorDesc(types["indices"], ones(rank, 2, 3, 1)),
-        values=TensorDesc(types["values"], ones(rank, 3)),
-        output=TensorDesc(types["values"], ones(rank, 2, 3, 4)),
-        axis=rank - 1,
-    )
+@dataclass(frozen=True)
+class Elementwise:
+    """An operator whose inputs all have one type: its formula, and what its case needs to know."""
+
+    formula: Formula
+    tensors: tuple[str, ...] = ("input",)  # the inputs that share a type, which is the first one's
+    output: str = "output"
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    sizes: tuple[int, ...] = (2, 3, 4)  # the last ones of the tensors
+    is_exact: bool = False  # bit for bit, NaN included
+    domain: tuple[float, float] = (0.2, 0.9)  # where finite differences tell the derivative
+    has_derivative: bool = True
+
+    def desc(self, operator: str, data_type: DataType, sizes: tuple[int, ...], **more: Any) -> dmljax.Operator:
+        """A descriptor whose tensors are all of one type and size, but for those in `more`."""
+        kind = dmljax.OPERATORS[f"DML_OPERATOR_{operator}"]
+        tensor = TensorDesc(data_type, sizes)
+        attributes = dict(self.attributes)
+        if "min_max_data_type" in attributes:
+            attributes["min_max_data_type"] = data_type
+        return kind(**dict.fromkeys((*self.tensors, self.output), tensor) | attributes | more)
+
+    def exact_value(self, desc: dmljax.Operator, *arrays: Arr) -> Arr:
+        """The formula's value: of the arrays as they are where it is exact, otherwise of floats in float64."""
+        if not self.is_exact:
+            arrays = tuple(x.astype(np.float64) if x.dtype.kind == "f" else x for x in arrays)
+        fields = [member.field for member in desc.members() if member.tensor_kind is None]
+        given = {field: getattr(desc, field) for field in fields if field != "min_max_data_type"}
+        numbers = {field: plain(value) for field, value in given.items() if value is not None}
+        scale_bias = numbers.pop("scale_bias", None)
+        if scale_bias is not None:
+            scale, bias = map(plain, scale_bias)
+            arrays = (arrays[0] * scale + bias, *arrays[1:])
+        with np.errstate(all="ignore"):
+            return np.asarray(self.formula(*arrays, **numbers))
 
 
-def hardmax(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    tensor = TensorDesc(types["input"], ones(rank, 4, 5))
-    return dmljax.ActivationHardmaxDesc(input=tensor, output=tensor)
+def plain(value: Any) -> Any:
+    """A Scalar as a number."""
+    return value.item.item() if isinstance(value, dmljax.Scalar) else value
 
 
-def hardmax1(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    tensor = TensorDesc(types["input"], ones(rank, 2, 3, 4))
-    return dmljax.ActivationHardmax1Desc(input=tensor, output=tensor, axes=tuple({rank - 1, max(rank - 3, 0)}))
-
-
-def nonzero(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    input = TensorDesc(types["input"], ones(rank, 3, 4))
-    coordinates = ones(max(rank, 2), input.element_count, rank)
-    return dmljax.NonzeroCoordinatesDesc(
-        input=input,
-        output_count=TensorDesc(UINT32, ones(rank)),
-        output_coordinates=TensorDesc(UINT32, coordinates),
-    )
-
-
-def diagonal(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.DiagonalMatrixDesc(output=TensorDesc(types["output"], ones(rank, 2, 3, 4)), offset=1, value=3.0)
-
-
-def diagonal1(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    tensor = TensorDesc(types["input"], ones(rank, 2, 3, 4))
-    return dmljax.DiagonalMatrix1Desc(
-        input=tensor,
-        output=tensor,
-        value_data_type=types["input"],
-        value=3,
-        diagonal_fill_begin=1,
-        diagonal_fill_end=-1,
-    )
-
-
-def fill(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    output = TensorDesc(types["output"], ones(rank, 2, 3, 4))
-    return dmljax.FillValueConstantDesc(output=output, value_data_type=types["output"], value=3)
-
-
-def gather(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.GatherNdDesc(
-        input=TensorDesc(types["input"], ones(rank, 3, 4)),
-        indices=TensorDesc(types["indices"], ones(rank, 2, 1)),
-        output=TensorDesc(types["input"], ones(rank, 2, 4) if rank > 1 else (1,)),
-        input_dimension_count=min(rank, 2),
-        indices_dimension_count=min(rank, 2),
-    )
-
-
-def gather1(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    if rank == 1:
-        return dmljax.GatherNd1Desc(
-            input=TensorDesc(types["input"], (4,)),
-            indices=TensorDesc(types["indices"], (1,)),
-            output=TensorDesc(types["input"], (1,)),
-            input_dimension_count=1,
-            indices_dimension_count=1,
-            batch_dimension_count=0,
-        )
-    return dmljax.GatherNd1Desc(
-        input=TensorDesc(types["input"], ones(rank, 2, 3)),
-        indices=TensorDesc(types["indices"], ones(rank, 2, 1)),
-        output=TensorDesc(types["input"], ones(rank, 2)),
-        input_dimension_count=2,
-        indices_dimension_count=2,
-        batch_dimension_count=1,
-    )
-
-
-def arg_reduce(operator: Any) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-        sizes = ones(rank, 3, 4)
-        desc: dmljax.Operator = operator(
-            input=TensorDesc(types["input"], sizes),
-            output=TensorDesc(types["output"], (*sizes[:-1], 1)),
-            axes=(rank - 1,),
-            axis_direction=AxisDirection.DECREASING,
-        )
-        return desc
-
-    return make
-
-
-def gather_oracle(desc: Any, input: Any, indices: Any) -> Any:
-    return oracles.gather_nd1(
-        input.reshape(input.shape[input.ndim - desc.input_dimension_count :]),
-        indices.reshape(indices.shape[indices.ndim - desc.indices_dimension_count :]),
-        batch_dimension_count=getattr(desc, "batch_dimension_count", 0),
-    )
-
-
-CASES = {
-    "DML_OPERATOR_ONE_HOT": Case(
-        ("indices", "values"),
-        one_hot,
-        lambda desc, indices, values: oracles.one_hot(
-            indices, values, axis=desc.axis, depth=desc.output.sizes[desc.axis]
-        ),
-        {"indices": 4},
-    ),
-    "DML_OPERATOR_ACTIVATION_HARDMAX": Case(("input",), hardmax, lambda desc, input: oracles.hardmax(input)),
-    "DML_OPERATOR_ACTIVATION_HARDMAX1": Case(
-        ("input",), hardmax1, lambda desc, input: oracles.hardmax(input, axes=desc.axes)
-    ),
-    "DML_OPERATOR_NONZERO_COORDINATES": Case(
-        ("input",),
-        nonzero,
-        lambda desc, input: oracles.nonzero_coordinates(input, columns=desc.output_coordinates.sizes[-1]),
-    ),
-    "DML_OPERATOR_DIAGONAL_MATRIX": Case(
-        ("output",),
-        diagonal,
-        lambda desc: oracles.diagonal_matrix1(
-            None, 3, begin=1, end=2, sizes=desc.output.sizes, dtype=desc.output.dtype
-        ),
-        of_value=lambda value: dmljax.diagonal_matrix(value, offset=1, output_sizes=(3, 4)),
-    ),
-    "DML_OPERATOR_DIAGONAL_MATRIX1": Case(
-        ("input",),
-        diagonal1,
-        lambda desc, input: oracles.diagonal_matrix1(
-            input, 3, begin=1, end=-1, sizes=desc.output.sizes, dtype=input.dtype
-        ),
-    ),
-    "DML_OPERATOR_FILL_VALUE_CONSTANT": Case(
-        ("output",),
-        fill,
-        lambda desc: oracles.fill_value_constant(3, sizes=desc.output.sizes, dtype=desc.output.dtype),
-        of_value=lambda value: dmljax.fill_value_constant(value, output_sizes=(3, 4)),
-    ),
-    "DML_OPERATOR_GATHER_ND": Case(("input", "indices"), gather, gather_oracle, {"indices": 3}),
-    "DML_OPERATOR_GATHER_ND1": Case(("input", "indices"), gather1, gather_oracle, {"indices": 3}),
-    "DML_OPERATOR_ARGMAX": Case(
-        ("input", "output"),
-        arg_reduce(dmljax.ArgmaxDesc),
-        lambda desc, input: oracles.argmax(input, axes=desc.axes, last=True),
-    ),
-    "DML_OPERATOR_ARGMIN": Case(
-        ("input", "output"),
-        arg_reduce(dmljax.ArgminDesc),
-        lambda desc, input: oracles.argmin(input, axes=desc.axes, last=True),
-    ),
-}
-
-
-# The element-wise operators and activations
-
-
-def same_type_case(name: str, case: elementwise.Elementwise) -> Case:
+def same_type_case(name: str, elementwise: Elementwise) -> Case:
     """The case of an operator whose inputs all have one type, its output that one or one of its own."""
     operator = dmljax.OPERATORS[f"DML_OPERATOR_{name}"]
-    has_own_output = (
-        operator.support[max(operator.support)][case.output]
-        != (operator.support[max(operator.support)][case.tensors[0]])
-    )
-    is_row = issubclass(operator, RowActivation)
-    has_axes = issubclass(operator, AxesActivation)
+    fields = {member.field for member in operator.members()}
+    latest = operator.support[max(operator.support)]
+    has_own_output = latest[elementwise.output] != latest[elementwise.tensors[0]]
 
     def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-        sizes = ones(rank, 4, 6) if is_row else ones(rank, 2, 3, 4)
-        own = {case.output: TensorDesc(types[case.output], sizes)} if has_own_output else {}
-        axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if has_axes else {}
-        data_type = types[case.tensors[0]]
+        sizes = ones(rank, *elementwise.sizes)
+        own = {elementwise.output: TensorDesc(types[elementwise.output], sizes)} if has_own_output else {}
+        axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if "axes" in fields else {}
+        data_type = types[elementwise.tensors[0]]
         # Changes no number, not even a zero; what a ScaleBias does is seen in tests/ops.
-        is_scaled = issubclass(operator, ScaledUnary) and not case.is_exact and data_type in FLOAT
+        is_scaled = "scale_bias" in fields and not elementwise.is_exact and data_type in FLOAT
         scale_bias = {"scale_bias": ScaleBias(1.0, -0.0)} if is_scaled else {}
-        return case.desc(name, data_type, sizes, **own, **axes, **scale_bias)
+        return elementwise.desc(name, data_type, sizes, **own, **axes, **scale_bias)
 
-    def oracle(desc: Any, **inputs: Any) -> Any:
-        attributes = {
-            member.field: getattr(desc, member.field)
-            for member in desc.members()
-            if not isinstance(member.kind, Tensor) and getattr(desc, member.field) is not None
-        }
-        return elementwise.exact_value(name, attributes, *inputs.values())
-
-    free = (case.tensors[0], case.output) if has_own_output else (case.tensors[0],)
-    return Case(free, make, oracle, is_exact=case.is_exact, domain=case.domain, has_derivative="_BIT_" not in name)
-
-
-def pow_(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    input, exponent = (TensorDesc(types[field], ones(rank, 2, 3, 4)) for field in ("input", "exponent"))
-    return dmljax.ElementWisePowDesc(input=input, exponent=exponent, output=input)
-
-
-def if_(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    sizes = ones(rank, 2, 3, 4)
-    tensor = TensorDesc(types["a"], sizes)
-    return dmljax.ElementWiseIfDesc(condition=TensorDesc(DataType.UINT8, sizes), a=tensor, b=tensor, output=tensor)
-
-
-def quantize(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    sizes = ones(rank, 2, 3, 4)
-    input, output = (TensorDesc(types[field], sizes) for field in ("input", "output"))
-    scale = TensorDesc(DataType.FLOAT32, sizes) if types["input"] is DataType.INT32 else input
-    return dmljax.ElementWiseQuantizeLinearDesc(input=input, scale=scale, zero_point=output, output=output)
-
-
-def dequantize(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    input, scale = (TensorDesc(types[field], ones(rank, 2, 3, 4)) for field in ("input", "scale"))
-    return dmljax.ElementWiseDequantizeLinearDesc(input=input, scale=scale, zero_point=input, output=scale)
-
-
-def quantized_add(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    a, b = (TensorDesc(types[field], ones(rank, 2, 3, 4)) for field in ("a", "b"))
-    scale, a_zero, b_zero = (
-        TensorDesc(data_type, ones(rank)) for data_type in (DataType.FLOAT32, a.data_type, b.data_type)
+    return Case(
+        free=(elementwise.tensors[0], elementwise.output) if has_own_output else (elementwise.tensors[0],),
+        make=make,
+        oracle=lambda desc, **inputs: elementwise.exact_value(desc, *inputs.values()),
+        is_exact=elementwise.is_exact,
+        domain=elementwise.domain,
+        has_derivative=elementwise.has_derivative,
     )
-    return dmljax.ElementWiseQuantizedLinearAddDesc(
-        a=a,
-        a_scale=scale,
-        a_zero_point=a_zero,
-        b=b,
-        b_scale=scale,
-        b_zero_point=b_zero,
-        output_scale=scale,
-        output_zero_point=a_zero,
-        output=a,
-    )
-
-
-def quantized_add_oracle(desc: Any, *, a: Any, b: Any, output_scale: Any, output_zero_point: Any, **others: Any) -> Any:
-    total = elementwise.dequantized(a, others["a_scale"], others["a_zero_point"]) + elementwise.dequantized(
-        b, others["b_scale"], others["b_zero_point"]
-    )
-    return elementwise.quantized(total, output_scale, output_zero_point, desc.output.dtype)
-
-
-CASES |= {
-    f"DML_OPERATOR_{name}": same_type_case(name, case)
-    for name, case in elementwise.OPERATORS.items()
-    if name != "ELEMENT_WISE_POW"
-}
-CASES |= {
-    "DML_OPERATOR_ELEMENT_WISE_POW": Case(
-        ("input", "exponent"),
-        pow_,
-        lambda desc, input, exponent: elementwise.exact_value("ELEMENT_WISE_POW", {}, input, exponent),
-        is_exact=False,
-        domain=(1.1, 1.9),
-    ),
-    "DML_OPERATOR_ELEMENT_WISE_IF": Case(("a",), if_, lambda desc, condition, a, b: np.where(condition != 0, a, b)),
-    "DML_OPERATOR_ELEMENT_WISE_QUANTIZE_LINEAR": Case(
-        ("input", "output"),
-        quantize,
-        lambda desc, input, scale, zero_point: elementwise.quantized(input, scale, zero_point, desc.output.dtype),
-        scales=("scale",),
-    ),
-    "DML_OPERATOR_ELEMENT_WISE_DEQUANTIZE_LINEAR": Case(
-        ("input", "scale"),
-        dequantize,
-        lambda desc, input, scale, zero_point: elementwise.dequantized(input, scale, zero_point),
-        is_exact=False,
-        domain=(0.2, 0.9),
-        scales=("scale",),
-    ),
-    "DML_OPERATOR_ELEMENT_WISE_QUANTIZED_LINEAR_ADD": Case(
-        ("a", "b"), quantized_add, quantized_add_oracle, scales=("a_scale", "b_scale", "output_scale")
-    ),
-}

@@ -34,7 +34,7 @@ LOGIC, BITS, QUANTIZATION, ACTIVATION = "ops/logic.py", "ops/bitwise.py", "ops/q
 ON_ELEMENTARY, ON_ARITHMETIC, ON_CLIPPING = "ops/test_elementary.py", "ops/test_arithmetic.py", "ops/test_clipping.py"
 ON_LOGIC, ON_BITS, ON_QUANTIZATION = "ops/test_logic.py", "ops/test_bitwise.py", "ops/test_quantization.py"
 ON_INDEXING, ON_GENERATION = "ops/test_indexing.py", "ops/test_generation.py"
-ON_ACTIVATION, ON_REDUCTION = "ops/test_activation.py", "ops/test_reduction.py"
+ON_ACTIVATION, ON_REDUCTION, ON_SOFTMAX = "ops/test_activation.py", "ops/test_reduction.py", "ops/test_softmax.py"
 ON_SHARDING, ON_FUSION, ON_ACCURACY = "test_sharding.py", "test_fusion.py", "test_accuracy.py"
 ON_FUNCTION, ON_TENSOR, ON_OPERATOR, ON_EVERY = (
     "calls/test_calls.py",

@@ -79,7 +79,7 @@ def check_batch(desc: Any, mesh: Any) -> None:
     """A batch of calls, sharded over all processes, equals the calls of one process."""
     import jax
     import numpy as np
-    from cases import CASES
+    from families import CASES
     from test_every_operator import arguments_of, function_of
 
     calls = [arguments_of(desc, seed) for seed in range(PROCESSES * DEVICES)]

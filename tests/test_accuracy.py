@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import elementwise
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases_elementary import SCALED_UNARY
+from cases_softmax import log_softmax
+from families import ELEMENTWISE
 from helpers import UNITS, needs_x64, specials, units_off, with_subnormals
 from numpy.typing import NDArray
 from scipy import special
@@ -31,7 +33,7 @@ ELSEWHERE = (
 )
 ROUNDING = [
     name
-    for name, case in elementwise.OPERATORS.items()
+    for name, case in ELEMENTWISE.items()
     if not case.is_exact and not name.endswith(ROWS) and name not in ELSEWHERE
 ]
 
@@ -59,20 +61,15 @@ BREAKPOINTS = [0.0, 1.0, 0.5, 0.55, 0.41421357, 0.7, 0.34657359, 1.5707963, 14.6
 def worst(name: str, desc: dmljax.Operator, arrays: list[Arr]) -> tuple[float, str]:
     """How many units the operator is off at most, and where."""
     actual = np.asarray(dmljax.lower(desc)(*arrays))
-    attributes = {
-        member.field: getattr(desc, member.field)
-        for member in desc.members()
-        if member.field not in desc.tensors() and getattr(desc, member.field) is not None
-    }
     with np.errstate(all="ignore"):
-        exact = elementwise.exact_value(name, attributes, *arrays)
+        exact = ELEMENTWISE[name].exact_value(desc, *arrays)
         error = units_off(actual, exact)
         # A subnormal operand may count as zero.
         tiny = np.finfo(actual.dtype).tiny
         some = np.flatnonzero(np.any([(np.abs(array) < tiny) & (array != 0) for array in arrays], axis=0))
         given = {str(i): array[some] for i, array in enumerate(arrays)}
         for value in (0, 1e-300):
-            alternative = elementwise.exact_value(name, attributes, *with_subnormals(given, value).values())
+            alternative = ELEMENTWISE[name].exact_value(desc, *with_subnormals(given, value).values())
             error[some] = np.minimum(error[some], units_off(actual[some], alternative))
         if name in SUBNORMAL_INSIDE and actual.dtype == np.float32:
             error[SUBNORMAL_INSIDE[name][0](*arrays)] = 0
@@ -85,7 +82,7 @@ def worst(name: str, desc: dmljax.Operator, arrays: list[Arr]) -> tuple[float, s
 def test_is_within_few_units_of_float64(
     name: str, data_type: DataType, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
-    case = elementwise.OPERATORS[name]
+    case = ELEMENTWISE[name]
     count = 40_000 if request.config.getoption("--sample") else 200_000
     arrays = [dense(data_type.dtype, count, seed) for seed in range(len(case.tensors))]
     rng = np.random.default_rng(9)
@@ -100,7 +97,7 @@ def test_is_within_few_units_of_float64(
 
 def scalar_function(name: str) -> tuple[Callable[..., Any], Callable[..., Any], list[str]]:
     """An operator and its formula as functions of scalars: the inputs, and then the attributes that are floats."""
-    case = elementwise.OPERATORS[name]
+    case = ELEMENTWISE[name]
     attributes = [key for key, value in case.attributes.items() if isinstance(value, float | int) and key not in STATIC]
     static = {key: value for key, value in case.attributes.items() if key not in attributes}
     operator = getattr(dmljax, name.lower())
@@ -131,7 +128,7 @@ def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_
     name: str, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
     function, formula, arguments = scalar_function(name)
-    inputs = len(elementwise.OPERATORS[name].tensors)
+    inputs = len(ELEMENTWISE[name].tensors)
 
     def is_concerned(*given: Arr) -> Any:
         is_finite = np.all([np.isfinite(attribute) for attribute in given[inputs:]], axis=0)
@@ -164,10 +161,10 @@ def test_the_documentation_has_every_exception() -> None:
 
 
 @pytest.mark.parametrize("attributes", [{"alpha": 1e-3, "beta": 50.0}, {"alpha": -7.0, "beta": -0.3}], ids=str)
-@pytest.mark.parametrize("name", [name for name, case in elementwise.OPERATORS.items() if "beta" in case.attributes])
+@pytest.mark.parametrize("name", [name for name, case in ELEMENTWISE.items() if "beta" in case.attributes])
 def test_is_as_exact_with_other_attributes(name: str, attributes: dict[str, Any]) -> None:
     x = dense(np.float32, 100_000, 1)
-    desc = elementwise.OPERATORS[name].desc(name, DataType.FLOAT32, x.shape, **attributes)
+    desc = ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape, **attributes)
     error, where = worst(name, desc, [x])
     assert error <= UNITS["float32"], f"{error} units at {where}"
 
@@ -195,13 +192,13 @@ def test_powers_with_integer_exponents_of_any_size() -> None:
     assert units_off(actual, exact).max() <= UNITS["float32"]
 
 
-@pytest.mark.parametrize("name", [f"ELEMENT_WISE_{name}" for name in elementwise.SCALED_UNARY])
+@pytest.mark.parametrize("name", SCALED_UNARY)
 def test_a_scale_and_a_bias_are_rounded_once_before_the_function(name: str) -> None:
     x = dense(np.float32, 20_000, 4)
     scale, bias = np.float32(1.7), np.float32(-0.9)
     with np.errstate(all="ignore"):
         scaled = (x.astype(np.float64) * scale + bias).astype(np.float32)
-    case = elementwise.OPERATORS[name]
+    case = ELEMENTWISE[name]
     desc = case.desc(name, DataType.FLOAT32, x.shape, scale_bias=dmljax.ScaleBias(scale, bias))
     actual = np.asarray(dmljax.lower(desc)(x))
     with np.errstate(all="ignore"):
@@ -212,10 +209,10 @@ def test_a_scale_and_a_bias_are_rounded_once_before_the_function(name: str) -> N
 
 
 @needs_x64
-@pytest.mark.parametrize("name", [name for name in ROUNDING if len(elementwise.OPERATORS[name].tensors) == 1])
+@pytest.mark.parametrize("name", [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1])
 def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
     function, formula, arguments = scalar_function(name)
-    attributes = [elementwise.OPERATORS[name].attributes[key] for key in arguments[1:]]
+    attributes = [ELEMENTWISE[name].attributes[key] for key in arguments[1:]]
     magnitudes = np.logspace(-14, 2, 400)
     x = np.concatenate([magnitudes, -magnitudes])
     with np.errstate(all="ignore"):
@@ -228,12 +225,12 @@ def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
 # What XLA makes of the operators inside a caller's computation
 
 
-@pytest.mark.parametrize("name", [name for name in ROUNDING if len(elementwise.OPERATORS[name].tensors) == 1])
+@pytest.mark.parametrize("name", [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1])
 def test_is_as_exact_of_arrays_with_one_element(name: str) -> None:
     # XLA computes with scalars as it does not with arrays: it takes products with two constants together, say.
     x = specials_of(name)
     function, formula, arguments = scalar_function(name)
-    attributes = [np.float32(elementwise.OPERATORS[name].attributes[key]) for key in arguments[1:]]
+    attributes = [np.float32(ELEMENTWISE[name].attributes[key]) for key in arguments[1:]]
     compute = lambda x: function(x, *attributes)  # noqa: E731
     with np.errstate(all="ignore"):
         exact = formula(x.astype(np.float64), *map(np.float64, attributes))
@@ -258,8 +255,8 @@ def test_is_as_exact_of_what_is_computed_inside_the_same_computation(name: str) 
     # XLA may compute a product again where it is used, and not round it there.
     rng = np.random.default_rng(8)
     function, formula, arguments = scalar_function(name)
-    inputs = len(elementwise.OPERATORS[name].tensors)
-    attributes = [np.float32(elementwise.OPERATORS[name].attributes[key]) for key in arguments[inputs:]]
+    inputs = len(ELEMENTWISE[name].tensors)
+    attributes = [np.float32(ELEMENTWISE[name].attributes[key]) for key in arguments[inputs:]]
     factors = [rng.normal(0, 5, 4000).astype(np.float32) for _ in range(2 * inputs)]
     products = [a * b for a, b in zip(factors[::2], factors[1::2], strict=True)]
     unrounded = [a.astype(np.float64) * b for a, b in zip(factors[::2], factors[1::2], strict=True)]
@@ -349,8 +346,8 @@ def test_celu_with_a_large_alpha_is_the_element() -> None:
 def test_softmax_is_within_few_units_of_float64(width: int, spread: float) -> None:
     rows = np.random.default_rng(width).normal(0, spread, (64, width)).astype(np.float32)
     for function, formula in (
-        (dmljax.activation_softmax, lambda x: np.exp(elementwise.log_softmax(x, (-1,)))),
-        (dmljax.activation_log_softmax, lambda x: elementwise.log_softmax(x, (-1,))),
+        (dmljax.activation_softmax, lambda x: np.exp(log_softmax(x, (-1,)))),
+        (dmljax.activation_log_softmax, lambda x: log_softmax(x, (-1,))),
     ):
         error = units_off(function(rows), formula(rows))
         assert error.max() <= UNITS["float32"], f"{function.__name__}: {error.max()} units"
@@ -376,7 +373,7 @@ def hard_rows(rng: np.random.Generator, count: int, width: int) -> list[Arr]:
 def test_rows_of_any_length_and_cancellation_are_within_few_units(width: int, axis: int) -> None:
     for rows in hard_rows(np.random.default_rng(width), max(2, min(500, 100_000 // width)), width):
         x = rows.astype(np.float32)
-        logarithms = elementwise.log_softmax(x, (-1,))
+        logarithms = log_softmax(x, (-1,))
         given = x if axis == 1 else np.ascontiguousarray(x.T)
         for function, exact in (
             (dmljax.activation_softmax1, np.exp(logarithms)),
@@ -409,12 +406,12 @@ def test_the_oracle_of_log_softmax_is_the_logarithm_of_the_quotient() -> None:
     rows = np.random.default_rng(4).normal(0, 3, (50, 20)).astype(np.longdouble)
     powers = np.exp(rows)
     direct = np.log(powers / powers.sum(axis=-1, keepdims=True))
-    np.testing.assert_allclose(elementwise.log_softmax(rows, (-1,)).astype(float), direct.astype(float), rtol=1e-13)
+    np.testing.assert_allclose(log_softmax(rows, (-1,)).astype(float), direct.astype(float), rtol=1e-13)
 
 
 def test_log_softmax_tells_the_little_that_a_row_lacks() -> None:
     rows = np.array([[0, -40], [0, -17], [50, 33]], np.float32)
-    error = units_off(dmljax.activation_log_softmax(rows), elementwise.log_softmax(rows, (-1,)))
+    error = units_off(dmljax.activation_log_softmax(rows), log_softmax(rows, (-1,)))
     assert error.max() <= UNITS["float32"]
 
 
@@ -433,7 +430,7 @@ def inside(x: Arr, alpha: float, beta: float) -> Arr:
     return np.where((line > 0) & (line < 1), alpha, 0.0)
 
 
-# By operator, for the attributes that `elementwise` has.
+# By operator, for the attributes that `ELEMENTWISE` has.
 DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
     "ELEMENT_WISE_ABS": lambda x: np.where(x == 0, np.nan, np.sign(x)),
     "ELEMENT_WISE_ACOS": lambda x: -1 / np.sqrt(1 - x * x),
@@ -481,7 +478,7 @@ DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
 def test_the_gradient_is_finite_and_right_wherever_that_of_the_function_is(name: str) -> None:
     x = dense(np.float32, 20_000, 5)
     x = x[(np.abs(x) >= np.finfo(np.float32).tiny) | (x == 0)]
-    compute: Any = dmljax.lower(elementwise.OPERATORS[name].desc(name, DataType.FLOAT32, x.shape))
+    compute: Any = dmljax.lower(ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape))
 
     @jax.jit
     def derivatives(x: Any) -> Any:
@@ -611,7 +608,7 @@ def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: s
     function, _, arguments = scalar_function(name)
     drawn = draw(np.random.default_rng(3), len(arguments))
     wide = list(drawn.astype(np.float64))
-    attributes = wide[len(elementwise.OPERATORS[name].tensors) :]
+    attributes = wide[len(ELEMENTWISE[name].tensors) :]
     derivative = jax.grad if mode == "reverse" else _forward
     functions = [function, *(derivative(function, i) for i in range(len(arguments)))]
     value, *derivatives = (
@@ -654,7 +651,7 @@ def test_derivatives_at_infinity_are_numbers_where_the_function_is_finite(name: 
             assert np.isfinite(gradient).all(), (attributes, gradient)
 
 
-@pytest.mark.parametrize("name", [f"ELEMENT_WISE_{name}" for name in elementwise.SCALED_UNARY])
+@pytest.mark.parametrize("name", SCALED_UNARY)
 def test_the_derivative_with_respect_to_a_scale_is_a_number_at_infinity_too(name: str) -> None:
     of_scale = lambda scale, x: getattr(dmljax, name.lower())(x, dmljax.ScaleBias(scale, np.float32(0.5)))  # noqa: E731
     for x in (np.float32(np.inf), np.float32(-np.inf)):
@@ -691,7 +688,7 @@ SECOND_DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
 def test_the_second_derivative_is_finite_and_right_where_that_of_the_function_is(name: str) -> None:
     magnitudes = np.array([0.0, 1e-30, 1e-3, 0.3, 1, 3, 12, 45, 88, 100, 1e4, 1e20], np.float32)
     x = np.concatenate([magnitudes, -magnitudes])
-    compute: Any = dmljax.lower(elementwise.OPERATORS[name].desc(name, DataType.FLOAT32, x.shape))
+    compute: Any = dmljax.lower(ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape))
     once = jax.grad(lambda x: compute(x).sum())
     twice = jax.jit(lambda x: [jax.grad(lambda x: once(x).sum())(x), jax.jvp(once, (x,), (jnp.ones_like(x),))[1]])
     with np.errstate(all="ignore"):

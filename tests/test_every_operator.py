@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import processes
 import pytest
-from cases import CASES
+from families import CASES, FAMILIES, MEMBERS, SUPPORT, family_of, pages_minimum_level
 from filelock import FileLock
 from helpers import (
     assert_nearly_same_trees,
@@ -30,7 +30,6 @@ from helpers import (
     mesh_of,
 )
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from pages import MEMBERS, SUPPORT, pages_minimum_level
 from sample import KINDS, SAMPLE, tried_operators
 
 import dmljax
@@ -84,7 +83,7 @@ def test_the_tables_of_the_tests_know_every_operator() -> None:
 def test_each_family_has_operators_that_all_transformations_are_tried_on() -> None:
     tried = [f"DML_OPERATOR_{name}" for names in KINDS.values() for name in names]
     assert len(set(tried)) == len(tried)
-    assert {OPERATORS[operator].__module__ for operator in tried} == {kind.__module__ for kind in OPERATORS.values()}
+    assert {family_of(operator) for operator in tried} == set(FAMILIES)
 
 
 @for_each_operator

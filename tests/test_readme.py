@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from elementwise import log_softmax
+from cases_softmax import log_softmax
 from helpers import X64, needs_x32, needs_x64, units_off
 
 import dmljax

@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import elementwise
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases_softmax import log_softmax
 from helpers import UNITS, assert_same_trees, at_once, collectives, mesh_of, units_off
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
@@ -283,7 +283,7 @@ def test_rows_that_are_shared_out_among_devices_are_summed_as_exactly(
     logits = np.where(np.random.default_rng(0).random((8, 4096)) < 0.01, 0, -18).astype(np.float32)
     sharded = jax.device_put(logits, NamedSharding(mesh_of(axis_type, rows=4, columns=2), spec))
     (softmax, logarithm), slopes = softmaxes_and_slopes(sharded, axes=axes)
-    exact = elementwise.log_softmax(logits, axes)
+    exact = log_softmax(logits, axes)
     assert units_off(softmax, np.exp(exact)).max() <= UNITS["float32"]
     assert units_off(logarithm, exact).max() <= UNITS["float32"]
     _, expected = softmaxes_and_slopes(logits, axes=axes)

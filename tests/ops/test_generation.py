@@ -2,10 +2,10 @@
 
 from typing import Any
 
+import cases_generation as oracles
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracles
 import pytest
 from helpers import (
     FLOATS,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+import formulas as oracles
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracles
 import pytest
 from helpers import INTEGERS, REALS, X64, assert_same_bits, at_once, random_array, specials
 from hypothesis import given, settings, strategies as st

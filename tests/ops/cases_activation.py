@@ -1,0 +1,148 @@
+"""ACTIVATION_* but softmax and hardmax: the pages' tables and members, and the formulas."""
+
+from typing import Any
+
+import numpy as np
+from cases import GRADIENT, Elementwise
+from formulas import Arr, by_python, of_kind
+from pages import FLOATS, UP_TO_32, alike, merge, of_all
+from scipy import special
+
+# The table of level 4_0 of ACTIVATION_RELU_GRAD is that of 3_0, and is left out.
+SUPPORT = merge(
+    of_all(
+        """
+        ACTIVATION_ELU ACTIVATION_HARD_SIGMOID ACTIVATION_IDENTITY ACTIVATION_LEAKY_RELU ACTIVATION_LINEAR
+        ACTIVATION_PARAMETRIC_SOFTPLUS ACTIVATION_SCALED_ELU ACTIVATION_SCALED_TANH ACTIVATION_SIGMOID
+        ACTIVATION_SOFTPLUS ACTIVATION_SOFTSIGN ACTIVATION_TANH ACTIVATION_THRESHOLDED_RELU
+        """,
+        alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "2_0": (4, 5, FLOATS), "3_0": (1, 8, FLOATS)}),
+    ),
+    of_all(
+        "ACTIVATION_GELU",
+        alike("InputTensor OutputTensor", {"5_1": (1, 8, FLOATS)}),
+    ),
+    of_all("ACTIVATION_CELU", alike("InputTensor OutputTensor", {"3_0": (1, 8, FLOATS)})),
+    of_all("ACTIVATION_HARD_SWISH ACTIVATION_SWISH", alike("InputTensor OutputTensor", {"6_2": (1, 8, FLOATS)})),
+    of_all(
+        "ACTIVATION_PARAMETERIZED_RELU",
+        alike(
+            "InputTensor SlopeTensor OutputTensor",
+            {
+                "1_0": (4, 4, FLOATS),
+                "2_0": (4, 5, FLOATS),
+                "3_0": (1, 8, FLOATS),
+                "5_1": (1, 8, FLOATS + " INT32 INT16 INT8"),
+            },
+        ),
+    ),
+    of_all(
+        "ACTIVATION_RELU",
+        alike(
+            "InputTensor OutputTensor",
+            {
+                "1_0": (4, 4, FLOATS),
+                "2_0": (4, 5, FLOATS),
+                "3_0": (1, 8, FLOATS),
+                "5_1": (1, 8, FLOATS + " INT32 INT16 INT8"),
+            },
+        ),
+    ),
+    of_all(
+        "ACTIVATION_RELU_GRAD",
+        alike(
+            "InputTensor InputGradientTensor OutputGradientTensor",
+            {"3_0": (1, 8, FLOATS), "5_1": (1, 8, FLOATS + " INT32 INT16 INT8")},
+        ),
+    ),
+    of_all(
+        "ACTIVATION_SHRINK",
+        alike("InputTensor OutputTensor", {"2_0": (4, 5, FLOATS), "3_0": (1, 8, FLOATS), "5_1": (1, 8, UP_TO_32)}),
+    ),
+)
+
+MEMBERS = merge(
+    of_all(
+        """
+        ACTIVATION_IDENTITY ACTIVATION_RELU ACTIVATION_SIGMOID ACTIVATION_SOFTSIGN ACTIVATION_TANH ACTIVATION_GELU
+        """,
+        "InputTensor OutputTensor",
+    ),
+    of_all("ACTIVATION_RELU_GRAD", "InputTensor InputGradientTensor OutputGradientTensor"),
+    of_all(
+        "ACTIVATION_ELU ACTIVATION_CELU ACTIVATION_LEAKY_RELU ACTIVATION_THRESHOLDED_RELU",
+        "InputTensor OutputTensor Alpha",
+    ),
+    of_all(
+        """
+        ACTIVATION_HARD_SIGMOID ACTIVATION_LINEAR ACTIVATION_PARAMETRIC_SOFTPLUS ACTIVATION_SCALED_TANH
+        ACTIVATION_HARD_SWISH
+        """,
+        "InputTensor OutputTensor Alpha Beta",
+    ),
+    of_all("ACTIVATION_PARAMETERIZED_RELU", "InputTensor SlopeTensor OutputTensor"),
+    of_all("ACTIVATION_SCALED_ELU", "InputTensor OutputTensor Alpha Gamma"),
+    of_all("ACTIVATION_SOFTPLUS", "InputTensor OutputTensor Steepness"),
+    of_all("ACTIVATION_SHRINK", "InputTensor OutputTensor Bias Threshold"),
+    of_all("ACTIVATION_SWISH", "InputTensor OutputTensor SigmoidInputScale"),
+)
+
+# Formulas, of floats as float64
+
+
+def shrunk(x: Arr, bias: float, threshold: float) -> Any:
+    if x.dtype.kind == "f":
+        return np.where(x > threshold, x - bias, np.where(x < -threshold, x + bias, 0.0))
+    return by_python(lambda v: v - int(bias) if v > threshold else v + int(bias) if v < -threshold else 0)(x)
+
+
+ELEMENTWISE = {
+    "ACTIVATION_CELU": Elementwise(
+        lambda x, alpha: np.where(x >= 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)), attributes={"alpha": 0.7}
+    ),
+    "ACTIVATION_ELU": Elementwise(
+        lambda x, alpha: np.where(x >= 0, x, alpha * np.expm1(np.minimum(x, 0))), attributes={"alpha": 0.7}
+    ),
+    "ACTIVATION_GELU": Elementwise(lambda x: x * special.ndtr(x)),
+    "ACTIVATION_HARD_SIGMOID": Elementwise(
+        lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), attributes={"alpha": 0.3, "beta": 0.4}
+    ),
+    "ACTIVATION_HARD_SWISH": Elementwise(
+        lambda x, alpha, beta: x * np.clip(alpha * x + beta, 0, 1), attributes={"alpha": 0.3, "beta": 0.4}
+    ),
+    "ACTIVATION_IDENTITY": Elementwise(lambda x: x, is_exact=True),
+    "ACTIVATION_LEAKY_RELU": Elementwise(lambda x, alpha: np.where(x >= 0, x, alpha * x), attributes={"alpha": 0.3}),
+    "ACTIVATION_LINEAR": Elementwise(lambda x, alpha, beta: alpha * x + beta, attributes={"alpha": 0.3, "beta": 0.4}),
+    "ACTIVATION_PARAMETERIZED_RELU": Elementwise(
+        of_kind(lambda x, slope: np.where(x >= 0, x, slope * x), lambda x, slope: x if x >= 0 else slope * x),
+        ("input", "slope"),
+    ),
+    "ACTIVATION_PARAMETRIC_SOFTPLUS": Elementwise(
+        lambda x, alpha, beta: alpha * np.logaddexp(0, beta * x), attributes={"alpha": 0.5, "beta": 1.5}
+    ),
+    "ACTIVATION_RELU": Elementwise(lambda x: np.where(x > 0, x, np.where(x != x, x, 0)), is_exact=True),
+    "ACTIVATION_RELU_GRAD": Elementwise(
+        lambda x, gradient: np.where(x > 0, gradient, 0), GRADIENT, "output_gradient", is_exact=True
+    ),
+    "ACTIVATION_SCALED_ELU": Elementwise(
+        lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(x)),
+        attributes={"alpha": 1.6732, "gamma": 1.0507},
+    ),
+    "ACTIVATION_SCALED_TANH": Elementwise(
+        lambda x, alpha, beta: alpha * np.tanh(beta * x), attributes={"alpha": 0.5, "beta": 1.5}
+    ),
+    "ACTIVATION_SHRINK": Elementwise(shrunk, attributes={"bias": 2, "threshold": 0.5}, domain=(0.6, 0.9)),
+    "ACTIVATION_SIGMOID": Elementwise(special.expit),
+    "ACTIVATION_SOFTPLUS": Elementwise(
+        lambda x, steepness: np.logaddexp(0, steepness * x) / steepness, attributes={"steepness": 1.5}
+    ),
+    "ACTIVATION_SOFTSIGN": Elementwise(lambda x: x / (1 + np.abs(x))),
+    "ACTIVATION_SWISH": Elementwise(
+        lambda x, sigmoid_input_scale: x * special.expit(sigmoid_input_scale * x),
+        attributes={"sigmoid_input_scale": 1.5},
+    ),
+    "ACTIVATION_TANH": Elementwise(np.tanh),
+    "ACTIVATION_THRESHOLDED_RELU": Elementwise(
+        lambda x, alpha: np.where(x > alpha, x, 0), attributes={"alpha": 0.7}, domain=(0.75, 0.95)
+    ),
+}

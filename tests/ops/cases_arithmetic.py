@@ -1,0 +1,222 @@
+"""ADD to ATAN_YX and the powers: the pages' tables and members, the formulas, and the case of POW."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from cases import AB, Case, Elementwise, ones
+from formulas import Arr, by_python, of_kind
+from pages import FLOATS, UP_TO_32, alike, merge, of_all
+
+import dmljax
+from dmljax import DataType, TensorDesc
+
+SUPPORT = merge(
+    of_all(
+        "ELEMENT_WISE_ADD ELEMENT_WISE_MULTIPLY",
+        alike(
+            "ATensor BTensor OutputTensor",
+            {
+                "1_0": (4, 5, FLOATS),
+                "2_1": (4, 5, FLOATS + " INT32 UINT32"),
+                "3_0": (1, 8, FLOATS + " INT32 UINT32"),
+                "4_1": (1, 8, FLOATS + " INT32 UINT32 INT64 UINT64"),
+                "5_1": (1, 8, UP_TO_32 + " INT64 UINT64"),
+            },
+        ),
+    ),
+    of_all("ELEMENT_WISE_ADD1", alike("ATensor BTensor OutputTensor", {"2_0": (4, 5, FLOATS), "3_0": (1, 8, FLOATS)})),
+    of_all("ELEMENT_WISE_ATAN_YX", alike("ATensor BTensor OutputTensor", {"3_1": (1, 8, FLOATS)})),
+    of_all(
+        "ELEMENT_WISE_CONSTANT_POW", alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)})
+    ),
+    of_all(
+        "ELEMENT_WISE_DIFFERENCE_SQUARE",
+        alike("ATensor BTensor OutputTensor", {"3_1": (1, 8, FLOATS + " INT32 UINT32")}),
+    ),
+    of_all(
+        "ELEMENT_WISE_DIVIDE",
+        alike(
+            "ATensor BTensor OutputTensor",
+            {
+                "1_0": (4, 4, FLOATS),
+                "2_1": (4, 4, FLOATS + " INT32 UINT32"),
+                "3_0": (1, 8, FLOATS + " INT32 UINT32"),
+                "5_1": (1, 8, UP_TO_32),
+                "6_0": (1, 8, UP_TO_32 + " INT64 UINT64"),
+            },
+        ),
+    ),
+    of_all(
+        "ELEMENT_WISE_MAX ELEMENT_WISE_MIN",
+        alike(
+            "ATensor BTensor OutputTensor",
+            {
+                "1_0": (4, 4, FLOATS),
+                "2_1": (4, 4, UP_TO_32),
+                "3_0": (1, 8, UP_TO_32),
+                "5_0": (1, 8, UP_TO_32 + " INT64 UINT64"),
+            },
+        ),
+    ),
+    of_all(
+        "ELEMENT_WISE_MEAN",
+        alike(
+            "ATensor BTensor OutputTensor",
+            {"1_0": (4, 4, FLOATS), "2_1": (4, 4, FLOATS + " INT32 UINT32"), "3_0": (1, 8, FLOATS + " INT32 UINT32")},
+        ),
+    ),
+    of_all(
+        "ELEMENT_WISE_MODULUS_FLOOR ELEMENT_WISE_MODULUS_TRUNCATE",
+        alike(
+            "ATensor BTensor OutputTensor",
+            {"2_1": (4, 4, UP_TO_32), "3_0": (1, 8, UP_TO_32), "6_0": (1, 8, UP_TO_32 + " INT64 UINT64")},
+        ),
+    ),
+    of_all(
+        "ELEMENT_WISE_POW",
+        alike("InputTensor ExponentTensor OutputTensor", {"1_0": (4, 4, FLOATS), "3_0": (1, 8, UP_TO_32)}),
+    ),
+    of_all(
+        "ELEMENT_WISE_SUBTRACT",
+        alike(
+            "ATensor BTensor OutputTensor",
+            {
+                "1_0": (4, 4, FLOATS),
+                "2_1": (4, 4, FLOATS + " INT32 UINT32"),
+                "3_0": (1, 8, FLOATS + " INT32 UINT32"),
+                "4_1": (1, 8, FLOATS + " INT32 UINT32 INT64 UINT64"),
+                "5_1": (1, 8, UP_TO_32 + " INT64 UINT64"),
+            },
+        ),
+    ),
+)
+
+MEMBERS = merge(
+    of_all(
+        """
+        ELEMENT_WISE_ADD ELEMENT_WISE_DIVIDE ELEMENT_WISE_MAX ELEMENT_WISE_MEAN ELEMENT_WISE_MIN ELEMENT_WISE_MULTIPLY
+        ELEMENT_WISE_DIFFERENCE_SQUARE ELEMENT_WISE_ATAN_YX ELEMENT_WISE_SUBTRACT ELEMENT_WISE_MODULUS_TRUNCATE
+        ELEMENT_WISE_MODULUS_FLOOR
+        """,
+        "ATensor BTensor OutputTensor",
+    ),
+    of_all("ELEMENT_WISE_POW", "InputTensor ExponentTensor OutputTensor ScaleBias"),
+    of_all("ELEMENT_WISE_CONSTANT_POW", "InputTensor OutputTensor ScaleBias Exponent"),
+    of_all("ELEMENT_WISE_ADD1", "ATensor BTensor OutputTensor FusedActivation"),
+)
+
+# Until 3_0, says the page of POW, its tensors have one data type.
+REMARKS = of_all("ELEMENT_WISE_POW", lambda level, data_types: level >= "3_0" or len(data_types) == 1)
+
+# Formulas, of floats as float64 and of integers as they are
+
+
+def truncated_quotient(a: int, b: int) -> int:
+    if b == 0:
+        return -1
+    return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def truncated_remainder(a: int, b: int) -> int:
+    return a if b == 0 else a - b * truncated_quotient(a, b)
+
+
+def half_of_sum(a: int, b: int) -> int:
+    return truncated_quotient(a + b, 2)
+
+
+def larger(a: Arr, b: Arr) -> Arr:
+    """The larger of floats or integers: NaN of any NaN, the first of two; +0 of zeros."""
+    both_zero = (a == 0) & (b == 0)
+    takes_a = np.isnan(a) | np.where(both_zero, ~np.signbit(a), a >= b) if a.dtype.kind == "f" else a >= b
+    return np.where(takes_a, a, b)
+
+
+def smaller(a: Arr, b: Arr) -> Arr:
+    both_zero = (a == 0) & (b == 0)
+    takes_a = np.isnan(a) | np.where(both_zero, np.signbit(a), a <= b) if a.dtype.kind == "f" else a <= b
+    return np.where(takes_a, a, b)
+
+
+def integer_power(base: int, exponent: int) -> Any:
+    if exponent >= 0:
+        return pow(base, exponent, 2**64)
+    return -1 if base == 0 else base ** (exponent % 2) if base in (1, -1) else 0
+
+
+def power(base: Arr, exponent: Any) -> Any:
+    if base.dtype.kind == "f":
+        whole = np.isnan(exponent) | np.isinf(exponent) | (np.trunc(exponent) == exponent)
+        result = [
+            _c_pow(float(x), float(y))
+            for x, y in zip(base.ravel(), np.broadcast_to(exponent, base.shape).ravel(), strict=True)
+        ]
+        return np.where((base < 0) & ~whole, np.nan, np.reshape(result, base.shape))
+    if exponent.dtype.kind != "f":
+        return by_python(integer_power)(base, exponent)
+    limits = np.iinfo(base.dtype)
+    bits = base.dtype.itemsize * 8
+
+    def mixed(x: int, y: float) -> Any:
+        if abs(y) <= 2**24 and y == int(y):
+            wrapped = integer_power(x, int(y)) & (2**bits - 1)
+            return wrapped if wrapped <= limits.max else wrapped - 2**bits
+        value = math.nan if x < 0 and math.isfinite(y) and y != int(y) else _c_pow(float(x), y)
+        return 0 if math.isnan(value) else int(min(max(value, limits.min), limits.max))
+
+    pairs = zip(base.ravel(), exponent.ravel(), strict=True)
+    return np.array([mixed(int(x), float(y)) for x, y in pairs], base.dtype).reshape(base.shape)
+
+
+def _c_pow(x: float, y: float) -> float:
+    """C's pow, which Python's raises errors of."""
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return -math.inf if x < 0 and y % 2 == 1 else math.inf
+    except ValueError:
+        return math.nan if x != 0 else math.copysign(math.inf, x) if y % 2 == 1 else math.inf
+
+
+ELEMENTWISE = {
+    "ELEMENT_WISE_ADD": Elementwise(of_kind(np.add, lambda a, b: a + b), AB),
+    "ELEMENT_WISE_ADD1": Elementwise(
+        lambda a, b, fused_activation: np.where(a + b >= 0, a + b, 0.5 * (a + b)),
+        AB,
+        attributes={"fused_activation": dmljax.ActivationLeakyReluDesc(alpha=0.5)},
+    ),
+    "ELEMENT_WISE_SUBTRACT": Elementwise(of_kind(np.subtract, lambda a, b: a - b), AB),
+    "ELEMENT_WISE_MULTIPLY": Elementwise(of_kind(np.multiply, lambda a, b: a * b), AB),
+    "ELEMENT_WISE_DIVIDE": Elementwise(of_kind(np.divide, truncated_quotient), AB),
+    "ELEMENT_WISE_MODULUS_TRUNCATE": Elementwise(of_kind(np.fmod, truncated_remainder), AB, domain=(2.1, 2.9)),
+    "ELEMENT_WISE_MODULUS_FLOOR": Elementwise(
+        of_kind(np.mod, lambda a, b: a if b == 0 else a % b), AB, domain=(2.1, 2.9)
+    ),
+    "ELEMENT_WISE_MEAN": Elementwise(of_kind(lambda a, b: (a + b) / 2, half_of_sum), AB),
+    "ELEMENT_WISE_DIFFERENCE_SQUARE": Elementwise(of_kind(lambda a, b: (a - b) ** 2, lambda a, b: (a - b) ** 2), AB),
+    "ELEMENT_WISE_MAX": Elementwise(larger, AB, is_exact=True),
+    "ELEMENT_WISE_MIN": Elementwise(smaller, AB, is_exact=True),
+    "ELEMENT_WISE_ATAN_YX": Elementwise(np.arctan2, AB),
+    "ELEMENT_WISE_POW": Elementwise(power, ("input",)),
+    "ELEMENT_WISE_CONSTANT_POW": Elementwise(
+        lambda x, exponent: power(x, np.float64(exponent)), attributes={"exponent": 1.5}, domain=(1.1, 1.9)
+    ),
+}
+
+
+def pow_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    input, exponent = (TensorDesc(types[field], ones(rank, 2, 3, 4)) for field in ("input", "exponent"))
+    return dmljax.ElementWisePowDesc(input=input, exponent=exponent, output=input)
+
+
+CASES = {
+    "ELEMENT_WISE_POW": Case(
+        ("input", "exponent"),
+        pow_desc,
+        lambda desc, input, exponent: ELEMENTWISE["ELEMENT_WISE_POW"].exact_value(desc, input, exponent),
+        is_exact=False,
+        domain=(1.1, 1.9),
+    ),
+}

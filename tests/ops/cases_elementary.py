@@ -1,0 +1,118 @@
+"""The elementary functions: the pages' tables and members, and the formulas."""
+
+import numpy as np
+from cases import Elementwise
+from formulas import Formula
+from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
+from scipy import special
+
+from dmljax import RoundingMode
+
+SUPPORT = merge(
+    of_all(
+        "ELEMENT_WISE_ABS",
+        alike(
+            "InputTensor OutputTensor",
+            {
+                "1_0": (4, 4, FLOATS),
+                "2_1": (4, 4, FLOATS + " INT32 INT16 INT8"),
+                "3_0": (1, 8, FLOATS + " INT32 INT16 INT8"),
+                "4_1": (1, 8, FLOATS + " INT32 INT16 INT8 INT64"),
+            },
+        ),
+    ),
+    of_all(
+        """
+        ELEMENT_WISE_ACOS ELEMENT_WISE_ASIN ELEMENT_WISE_ATAN ELEMENT_WISE_CEIL ELEMENT_WISE_COS ELEMENT_WISE_EXP
+        ELEMENT_WISE_FLOOR ELEMENT_WISE_LOG ELEMENT_WISE_RECIP ELEMENT_WISE_SIN ELEMENT_WISE_SQRT ELEMENT_WISE_TAN
+        """,
+        alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)}),
+    ),
+    of_all(
+        """
+        ELEMENT_WISE_ACOSH ELEMENT_WISE_ASINH ELEMENT_WISE_ATANH ELEMENT_WISE_COSH ELEMENT_WISE_ERF ELEMENT_WISE_SINH
+        ELEMENT_WISE_TANH
+        """,
+        alike("InputTensor OutputTensor", {"2_0": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)}),
+    ),
+    of_all(
+        "ELEMENT_WISE_IDENTITY",
+        alike(
+            "InputTensor OutputTensor",
+            {"1_0": (4, 5, FLOATS), "2_1": (4, 5, UP_TO_32), "3_0": (1, 8, UP_TO_32), "4_1": (1, 8, ALL)},
+        ),
+    ),
+    of_all(
+        "ELEMENT_WISE_NEGATE", alike("InputTensor OutputTensor", {"5_0": (1, 8, FLOATS + " INT32 INT16 INT8 INT64")})
+    ),
+    of_all("ELEMENT_WISE_ROUND", alike("InputTensor OutputTensor", {"2_1": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)})),
+    of_all(
+        "ELEMENT_WISE_SIGN",
+        alike(
+            "InputTensor OutputTensor",
+            {
+                "2_0": (4, 4, FLOATS),
+                "2_1": (4, 4, UP_TO_32),
+                "3_0": (1, 8, UP_TO_32),
+                "4_1": (1, 8, UP_TO_32 + " INT64 UINT64"),
+            },
+        ),
+    ),
+)
+
+MEMBERS = merge(
+    of_all(
+        """
+        ELEMENT_WISE_IDENTITY ELEMENT_WISE_ABS ELEMENT_WISE_ACOS ELEMENT_WISE_ASIN ELEMENT_WISE_ATAN ELEMENT_WISE_CEIL
+        ELEMENT_WISE_COS ELEMENT_WISE_EXP ELEMENT_WISE_FLOOR ELEMENT_WISE_LOG ELEMENT_WISE_RECIP ELEMENT_WISE_SIN
+        ELEMENT_WISE_SQRT ELEMENT_WISE_TAN ELEMENT_WISE_ERF ELEMENT_WISE_SINH ELEMENT_WISE_COSH ELEMENT_WISE_TANH
+        ELEMENT_WISE_ASINH ELEMENT_WISE_ACOSH ELEMENT_WISE_ATANH
+        """,
+        "InputTensor OutputTensor ScaleBias",
+    ),
+    of_all("ELEMENT_WISE_SIGN ELEMENT_WISE_NEGATE", "InputTensor OutputTensor"),
+    of_all("ELEMENT_WISE_ROUND", "InputTensor OutputTensor RoundingMode"),
+)
+
+# Formulas, of floats as float64
+
+ROUNDINGS: dict[RoundingMode, Formula] = {
+    RoundingMode.HALVES_TO_NEAREST_EVEN: np.rint,
+    RoundingMode.TOWARD_ZERO: np.trunc,
+    RoundingMode.TOWARD_INFINITY: lambda x: np.where(np.abs(x) < 2.0**30, np.copysign(np.floor(np.abs(x) + 0.5), x), x),
+}
+SCALED_UNARY = {
+    "ELEMENT_WISE_ABS": Elementwise(np.abs),
+    "ELEMENT_WISE_ACOS": Elementwise(np.arccos, domain=(-0.9, 0.9)),
+    "ELEMENT_WISE_ACOSH": Elementwise(np.arccosh, domain=(1.2, 3)),
+    "ELEMENT_WISE_ASIN": Elementwise(np.arcsin, domain=(-0.9, 0.9)),
+    "ELEMENT_WISE_ASINH": Elementwise(np.arcsinh),
+    "ELEMENT_WISE_ATAN": Elementwise(np.arctan),
+    "ELEMENT_WISE_ATANH": Elementwise(np.arctanh),
+    "ELEMENT_WISE_CEIL": Elementwise(np.ceil),
+    "ELEMENT_WISE_COS": Elementwise(np.cos),
+    "ELEMENT_WISE_COSH": Elementwise(np.cosh),
+    "ELEMENT_WISE_ERF": Elementwise(special.erf),
+    "ELEMENT_WISE_EXP": Elementwise(np.exp),
+    "ELEMENT_WISE_FLOOR": Elementwise(np.floor),
+    "ELEMENT_WISE_IDENTITY": Elementwise(lambda x: x, is_exact=True),
+    "ELEMENT_WISE_LOG": Elementwise(np.log),
+    "ELEMENT_WISE_RECIP": Elementwise(lambda x: 1 / x),
+    "ELEMENT_WISE_SIN": Elementwise(np.sin),
+    "ELEMENT_WISE_SINH": Elementwise(np.sinh),
+    "ELEMENT_WISE_SQRT": Elementwise(np.sqrt),
+    "ELEMENT_WISE_TAN": Elementwise(np.tan),
+    "ELEMENT_WISE_TANH": Elementwise(np.tanh),
+}
+ELEMENTWISE = merge(
+    SCALED_UNARY,
+    {
+        "ELEMENT_WISE_NEGATE": Elementwise(np.negative, is_exact=True),
+        "ELEMENT_WISE_SIGN": Elementwise(lambda x: np.where(x > 0, 1, np.where(x < 0, -1, 0)), is_exact=True),
+        "ELEMENT_WISE_ROUND": Elementwise(
+            lambda x, rounding_mode: ROUNDINGS[rounding_mode](x),
+            attributes={"rounding_mode": RoundingMode.TOWARD_INFINITY},
+            domain=(0.1, 0.4),
+        ),
+    },
+)

@@ -1,0 +1,139 @@
+"""Comparisons, logical operators and IF: the pages' tables and members, the formulas, and the case of IF."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from cases import AB, Case, Elementwise, ones
+from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
+
+import dmljax
+from dmljax import DataType, IsInfinityMode, TensorDesc
+
+SUPPORT = merge(
+    of_all(
+        "ELEMENT_WISE_IF",
+        {
+            "2_0": [
+                ("ConditionTensor", 4, 4, "UINT8"),
+                ("ATensor", 4, 4, "FLOAT16"),
+                ("BTensor", 4, 4, "FLOAT16"),
+                ("OutputTensor", 4, 4, "FLOAT16"),
+            ],
+            "3_0": [
+                ("ConditionTensor", 1, 8, "UINT8"),
+                ("ATensor", 1, 8, UP_TO_32),
+                ("BTensor", 1, 8, UP_TO_32),
+                ("OutputTensor", 1, 8, UP_TO_32),
+            ],
+            "5_0": [
+                ("ConditionTensor", 1, 8, "UINT8"),
+                ("ATensor", 1, 8, ALL),
+                ("BTensor", 1, 8, ALL),
+                ("OutputTensor", 1, 8, ALL),
+            ],
+        },
+    ),
+    of_all(
+        "ELEMENT_WISE_IS_INFINITY",
+        {
+            "2_1": [("InputTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT8")],
+            "3_0": [("InputTensor", 1, 8, FLOATS), ("OutputTensor", 1, 8, "UINT8")],
+        },
+    ),
+    of_all(
+        "ELEMENT_WISE_IS_NAN",
+        {
+            "2_0": [("InputTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT32 UINT8")],
+            "3_0": [("InputTensor", 1, 8, FLOATS), ("OutputTensor", 1, 8, "UINT32 UINT8")],
+        },
+    ),
+    of_all(
+        "ELEMENT_WISE_LOGICAL_AND ELEMENT_WISE_LOGICAL_OR ELEMENT_WISE_LOGICAL_XOR",
+        alike(
+            "ATensor BTensor OutputTensor",
+            {"1_0": (4, 4, "UINT32"), "2_0": (4, 4, "UINT32 UINT8"), "3_0": (1, 8, "UINT32 UINT8")},
+        ),
+    ),
+    of_all(
+        "ELEMENT_WISE_LOGICAL_EQUALS ELEMENT_WISE_LOGICAL_GREATER_THAN ELEMENT_WISE_LOGICAL_LESS_THAN",
+        {
+            "1_0": [("ATensor", 4, 4, FLOATS), ("BTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT32")],
+            "2_0": [("ATensor", 4, 4, FLOATS), ("BTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT32 UINT8")],
+            "2_1": [("ATensor", 4, 4, UP_TO_32), ("BTensor", 4, 4, UP_TO_32), ("OutputTensor", 4, 4, "UINT32 UINT8")],
+            "3_0": [("ATensor", 1, 8, UP_TO_32), ("BTensor", 1, 8, UP_TO_32), ("OutputTensor", 1, 8, "UINT32 UINT8")],
+            "4_1": [
+                ("ATensor", 1, 8, UP_TO_32 + " INT64 UINT64"),
+                ("BTensor", 1, 8, UP_TO_32 + " INT64 UINT64"),
+                ("OutputTensor", 1, 8, "UINT32 UINT8"),
+            ],
+        },
+    ),
+    of_all(
+        "ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL",
+        {
+            "3_0": [("ATensor", 1, 8, UP_TO_32), ("BTensor", 1, 8, UP_TO_32), ("OutputTensor", 1, 8, "UINT32 UINT8")],
+            "4_1": [
+                ("ATensor", 1, 8, UP_TO_32 + " INT64 UINT64"),
+                ("BTensor", 1, 8, UP_TO_32 + " INT64 UINT64"),
+                ("OutputTensor", 1, 8, "UINT32 UINT8"),
+            ],
+        },
+    ),
+    of_all(
+        "ELEMENT_WISE_LOGICAL_NOT",
+        alike(
+            "InputTensor OutputTensor",
+            {"1_0": (4, 4, "UINT32"), "2_0": (4, 4, "UINT32 UINT8"), "3_0": (1, 8, "UINT32 UINT8")},
+        ),
+    ),
+)
+
+MEMBERS = merge(
+    of_all(
+        """
+        ELEMENT_WISE_LOGICAL_AND ELEMENT_WISE_LOGICAL_EQUALS ELEMENT_WISE_LOGICAL_GREATER_THAN
+        ELEMENT_WISE_LOGICAL_LESS_THAN ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL
+        ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL ELEMENT_WISE_LOGICAL_OR ELEMENT_WISE_LOGICAL_XOR
+        """,
+        "ATensor BTensor OutputTensor",
+    ),
+    of_all("ELEMENT_WISE_LOGICAL_NOT ELEMENT_WISE_IS_NAN", "InputTensor OutputTensor"),
+    of_all("ELEMENT_WISE_IF", "ConditionTensor ATensor BTensor OutputTensor"),
+    of_all("ELEMENT_WISE_IS_INFINITY", "InputTensor OutputTensor InfinityMode"),
+)
+
+# Formulas
+
+INFINITIES = {
+    IsInfinityMode.EITHER: lambda x: np.isinf(x),
+    IsInfinityMode.POSITIVE: lambda x: np.isinf(x) & (x > 0),
+    IsInfinityMode.NEGATIVE: lambda x: np.isinf(x) & (x < 0),
+}
+ELEMENTWISE = {
+    "ELEMENT_WISE_LOGICAL_EQUALS": Elementwise(np.equal, AB, is_exact=True),
+    "ELEMENT_WISE_LOGICAL_GREATER_THAN": Elementwise(np.greater, AB, is_exact=True),
+    "ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL": Elementwise(np.greater_equal, AB, is_exact=True),
+    "ELEMENT_WISE_LOGICAL_LESS_THAN": Elementwise(np.less, AB, is_exact=True),
+    "ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL": Elementwise(np.less_equal, AB, is_exact=True),
+    "ELEMENT_WISE_LOGICAL_AND": Elementwise(np.logical_and, AB, is_exact=True),
+    "ELEMENT_WISE_LOGICAL_OR": Elementwise(np.logical_or, AB, is_exact=True),
+    "ELEMENT_WISE_LOGICAL_XOR": Elementwise(np.logical_xor, AB, is_exact=True),
+    "ELEMENT_WISE_LOGICAL_NOT": Elementwise(np.logical_not, is_exact=True),
+    "ELEMENT_WISE_IS_NAN": Elementwise(np.isnan, is_exact=True),
+    "ELEMENT_WISE_IS_INFINITY": Elementwise(
+        lambda x, infinity_mode: INFINITIES[infinity_mode](x),
+        attributes={"infinity_mode": IsInfinityMode.NEGATIVE},
+        is_exact=True,
+    ),
+}
+
+
+def if_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    sizes = ones(rank, 2, 3, 4)
+    tensor = TensorDesc(types["a"], sizes)
+    return dmljax.ElementWiseIfDesc(condition=TensorDesc(DataType.UINT8, sizes), a=tensor, b=tensor, output=tensor)
+
+
+CASES = {
+    "ELEMENT_WISE_IF": Case(("a",), if_desc, lambda desc, condition, a, b: np.where(condition != 0, a, b)),
+}
