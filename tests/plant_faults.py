@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +57,7 @@ FAULTS = [
         "numerics/along_axes.py",
         "none), axes, largest=last)",
         "-1 - none), axes, largest=True)",
-        ON_ACTIVATION,
+        ON_SOFTMAX,
     ),
     Fault(
         "the direction of a tie is ignored",
@@ -70,7 +71,7 @@ FAULTS = [
         "numerics/along_axes.py",
         "for start in range(0, size, width))",
         "for start in range(0, size - width + 1, width))",
-        ON_ACTIVATION,
+        ON_SOFTMAX,
     ),
     Fault(
         "a short row is looked at from the wrong end",
@@ -84,23 +85,23 @@ FAULTS = [
         "calls/arrays.py",
         "sorted(normal_axis",
         "list(normal_axis",
-        ON_ACTIVATION,
+        ON_SOFTMAX,
     ),
     Fault("subnormals count as zero", "numerics/floats.py", "return _magnitude(x) != 0", "return x != 0", ON_INDEXING),
-    Fault("subnormals are all equal", "numerics/floats.py", "if x.dtype not in FLOATS:", "if True:", ON_ACTIVATION),
+    Fault("subnormals are all equal", "numerics/floats.py", "if x.dtype not in FLOATS:", "if True:", ON_SOFTMAX),
     Fault(
         "-0 is less than +0",
         "numerics/floats.py",
         "-magnitude if zeros_are_equal else ~magnitude",
         "~magnitude",
-        ON_ACTIVATION,
+        ON_SOFTMAX,
     ),
     Fault(
         "NaN is ordered by its sign",
         "numerics/floats.py",
         "magnitude > _infinity(x),",
         "magnitude > magnitude,",
-        ON_ACTIVATION,
+        ON_SOFTMAX,
     ),
     Fault(
         "NaN is not the smallest",
@@ -767,21 +768,21 @@ FAULTS = [
         "ops/softmax.py",
         "distance - (lax.log1p(others + repeated) - low)",
         "distance - (lax.log(1 + others + repeated) - low)",
-        ON_ACTIVATION,
+        ON_SOFTMAX,
     ),
     Fault(
         "of several largest one counts",
         "ops/softmax.py",
         "sum_along(is_largest.astype(x.dtype), axes) - 1",
         "0 * others",
-        ON_ACTIVATION,
+        ON_SOFTMAX,
     ),
     Fault(
         "a matrix may have batches",
         "ops/softmax.py",
         "if self.input.effective_rank > 2:",
         "if False:",
-        ON_ACTIVATION,
+        ON_SOFTMAX,
     ),
     Fault(
         "operands stay sharded as they are",
@@ -1321,16 +1322,19 @@ def main(words: list[str]) -> int:
             print(f"without any fault, {first} fails")
             return 1
     survivors = 0
-    for fault in chosen:
-        start = time.monotonic()
-        failed, first = caught(fault, [fault.tests], x64=fault.x64)
-        survivors += not failed
-        print(
-            f"{'caught' if failed else 'SURVIVES':8} {fault.what}: {first} ({time.monotonic() - start:.0f} s)",
-            flush=True,
-        )
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each plants its fault in a copy of its own
+        for told, failed in pool.map(planted, chosen):
+            survivors += not failed
+            print(told, flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} faults caught")
     return 1 if survivors else 0
+
+
+def planted(fault: Fault) -> tuple[str, bool]:
+    """What came of a fault, and whether it was caught."""
+    start = time.monotonic()
+    failed, first = caught(fault, [fault.tests], x64=fault.x64)
+    return f"{'caught' if failed else 'SURVIVES':8} {fault.what}: {first} ({time.monotonic() - start:.0f} s)", failed
 
 
 if __name__ == "__main__":
