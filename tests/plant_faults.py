@@ -976,14 +976,14 @@ FAULTS = [
     Fault(
         "descs of another layout are other computations",
         "descriptors/lowering.py",
-        "_compiled(_without_layout(desc))",
-        "_compiled(desc)",
+        "_compile(_without_layout(desc))",
+        "_compile(desc)",
         ON_MEMBERS,
     ),
     Fault(
         "JAX arrays of any size are computed with",
         "descriptors/lowering.py",
-        "checked = _matching(leaf, value)",
+        "checked = _require_match(leaf, value)",
         "checked = value",
         ON_OPERATOR,
     ),
@@ -1256,7 +1256,7 @@ FAULTS = [
     Fault(
         "a traced bound wraps",
         "calls/arguments.py",
-        "LOWER_BOUND = Number(lower_bound, traced=_within)",
+        "LOWER_BOUND = Number(lower_bound, traced=_clamp)",
         "LOWER_BOUND = Number(lower_bound)",
         ON_CLIPPING,
     ),

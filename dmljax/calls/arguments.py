@@ -46,13 +46,13 @@ OPERAND = ArrayKind.OPERAND  # of one type with the other operands; a Python num
 def as_array(where: Where, value: Any) -> Any:
     """`value` as JAX takes it without loss: an array, or a Python number, which stays weakly typed."""
     if is_number(value):
-        return value if isinstance(value, bool | float) else _fitting(where, value)
+        return value if isinstance(value, bool | float) else _require_fit(where, value)
     given = array(where, value)
     require_real(where, given.dtype)
     if given.dtype.itemsize < 8 or x64_enabled():
         return given
     require_32_bits(where, given)
-    return _narrowed(where, given)
+    return _narrow(where, given)
 
 
 def is_number(value: Any) -> bool:
@@ -66,7 +66,7 @@ def require_32_bits(where: Where, given: Any) -> None:
         raise Unsupported(Problem(where, "must be of at most 32 bits unless jax_enable_x64 is set", given.dtype))
 
 
-def _narrowed(where: Where, given: Any) -> np.ndarray[Any, Any]:
+def _narrow(where: Where, given: Any) -> np.ndarray[Any, Any]:
     """NumPy's 64-bit numbers in 32 bits: floats rounded as JAX rounds them, integers exactly, where JAX would wrap."""
     narrow = np.dtype(f"{given.dtype.kind}4")
     if given.dtype in INTEGERS and given.size:
@@ -79,21 +79,21 @@ def _narrowed(where: Where, given: Any) -> np.ndarray[Any, Any]:
         return narrowed
 
 
-def _fitting(where: Where, value: int) -> int:
+def _require_fit(where: Where, value: int) -> int:
     default = np.iinfo(np.int64 if x64_enabled() else np.int32)
     if not default.min <= value <= default.max:
         raise InvalidDesc(Problem(where, f"must fit {default.dtype}", show(value)))
     return value
 
 
-def in_one_type(operands: dict[str, Any], unchanged: Any) -> dict[str, Any]:
+def bring_into_one_type(operands: dict[str, Any], unchanged: Any) -> dict[str, Any]:
     """Python numbers and weakly typed arrays in the type of the first operand that has its own."""
     dtypes = [operand.dtype for operand in operands.values() if _has_own_type(operand)]
     weak = {key: x for key, x in operands.items() if not (x is None or _has_own_type(x) or isinstance(x, unchanged))}
     if not dtypes:
         return {key: as_array(key, x) for key, x in weak.items()}
     return {
-        key: in_dtype(key, x, dtypes[0]) if np.ndim(x) else as_scalar(key, x, dtypes[0], NUMBER, is_weak=False)
+        key: convert_array(key, x, dtypes[0]) if np.ndim(x) else as_scalar(key, x, dtypes[0], NUMBER, is_weak=False)
         for key, x in weak.items()
     }
 
@@ -105,11 +105,11 @@ def _has_own_type(operand: Any) -> bool:
 # Numbers
 
 
-def _modulo(value: Any, dtype: np.dtype[Any]) -> Any:
+def _wrap(value: Any, dtype: np.dtype[Any]) -> Any:
     return value.astype(dtype)
 
 
-def _within(value: Any, dtype: np.dtype[Any]) -> Any:
+def _clamp(value: Any, dtype: np.dtype[Any]) -> Any:
     own, limits = jnp.iinfo(value.dtype), jnp.iinfo(dtype)
     return jnp.clip(value, max(own.min, limits.min), min(own.max, limits.max)).astype(dtype)
 
@@ -121,7 +121,7 @@ class Number:
     convert: Callable[[Any, Any], np.generic | None]
     dtype: Callable[[Any], np.dtype[Any]] = np.dtype
     is_scale_bias: bool = False  # two numbers
-    traced: Callable[[Any, np.dtype[Any]], Any] = _modulo  # a Python integer that is not known, as JAX itself takes it
+    traced: Callable[[Any, np.dtype[Any]], Any] = _wrap  # a Python integer that is not known, as JAX itself takes it
 
 
 def _float_beside(dtype: Any) -> np.dtype[Any]:
@@ -131,8 +131,8 @@ def _float_beside(dtype: Any) -> np.dtype[Any]:
 
 NUMBER = Number(exact)  # in the type of the arrays, exactly where that is an integer type
 TRUNCATED_NUMBER = Number(truncated)  # in the type of the arrays, without its fraction where that is an integer type
-LOWER_BOUND = Number(lower_bound, traced=_within)  # as TRUNCATED_NUMBER; below all integers of the type it is no bound
-UPPER_BOUND = Number(upper_bound, traced=_within)  # as TRUNCATED_NUMBER; above all integers of the type it is no bound
+LOWER_BOUND = Number(lower_bound, traced=_clamp)  # as TRUNCATED_NUMBER; below all integers of the type it is no bound
+UPPER_BOUND = Number(upper_bound, traced=_clamp)  # as TRUNCATED_NUMBER; above all integers of the type it is no bound
 FLOAT_NUMBER = Number(exact, _float_beside)  # a float of at least 32 bits, whatever the arrays are
 WIDE_NUMBER = Number(exact, widened)  # as NUMBER, but beside 16-bit floats a float of 32 bits
 SCALE_BIAS = Number(exact, widened, is_scale_bias=True)  # two of WIDE_NUMBER
@@ -161,7 +161,7 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bo
     if type(value) in (int, float):
         is_minus_zero = value == 0 and math.copysign(1, value) < 0  # which equals 0 as a key
         try:
-            return _converted(value, is_minus_zero, dtype, kind, is_weak, x64_enabled())
+            return _convert_number(value, is_minus_zero, dtype, kind, is_weak, x64_enabled())
         except DmlError as error:
             error.move_inside(where)
             raise
@@ -171,18 +171,18 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bo
     value = as_array(where, value)
     if value.ndim != 0:
         raise InvalidDesc(Problem(where, "must be a scalar", f"shape {value.shape}"))
-    return value if dtype is None else in_dtype(where, value, dtype, kind)
+    return value if dtype is None else convert_array(where, value, dtype, kind)
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
-def _converted(value: Any, is_minus_zero: bool, dtype: Any, kind: Number, is_weak: bool, x64: bool) -> Any:
+def _convert_number(value: Any, is_minus_zero: bool, dtype: Any, kind: Number, is_weak: bool, x64: bool) -> Any:
     """A Python number as `as_scalar` converts it; a program makes the same call of few numbers many times."""
     default = _default_dtype(value)
     converted = kind.convert(value, default if dtype is None else dtype)
     return value if is_weak and converted is not None and converted.dtype == default else converted
 
 
-def in_dtype(where: Where, value: Any, dtype: Any, kind: Number = NUMBER) -> Any:
+def convert_array(where: Where, value: Any, dtype: Any, kind: Number = NUMBER) -> Any:
     """An array whose numbers are not known in `dtype`: a type that holds them all, or the array is weakly typed."""
     if value.dtype == dtype:
         return value
@@ -261,14 +261,14 @@ DTYPE: Static = _dtype
 Kind = ArrayKind | Number | Static
 
 
-def in_their_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
+def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
     """Arguments with operands in one type, and numbers in the type that `dtype` names or else the first array has.
 
     What is an instance of `unchanged` stays as it is: JAX arrays, before they are traced.
     """
     operands = {key: given[key] for key, kind in kinds.items() if kind is OPERAND}
     numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, Number)}
-    typed = in_one_type(operands, unchanged) if operands else {}
+    typed = bring_into_one_type(operands, unchanged) if operands else {}
     if numbers:
         arrays = ((given | typed)[key] for key in kinds if key not in numbers)
         first = next((value for value in arrays if value is not None), None)

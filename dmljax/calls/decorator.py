@@ -15,7 +15,7 @@ from dmljax.calls.arguments import (
     Kind,
     Number,
     as_array,
-    in_their_types,
+    bring_into_types,
     is_number,
     require_32_bits,
 )
@@ -43,6 +43,10 @@ def operator_function(function: Any = None, /, **kinds: Any) -> Any:
 
 
 def _operator_function(function: Callable[..., R], kinds: dict[str, Kind]) -> Callable[..., R]:
+    code = function.__code__
+    unknown = kinds.keys() - code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if unknown:
+        raise TypeError(f"{function.__name__} must have the arguments {', '.join(sorted(unknown))}")
     called: _Call | None = None  # made at the first call: of a hundred operators, a program calls some
 
     @functools.wraps(function)
@@ -79,35 +83,35 @@ class _Call:
         self.defaults = [_default(parameters[key]) for key in arrays]
         self.static_defaults = tuple(self._static(key, _default(parameters[key])) for key in statics)
         self.required_statics = {key for key in statics if parameters[key].default is inspect.Parameter.empty}
-        self.is_quick = [key in self.optional for key in arrays]
+        self.may_be_none = [key in self.optional for key in arrays]
         tails = (tuple(self.defaults[count:]) for count in range(len(arrays) + 1))
         self.tails = {i: tail for i, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
         self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
-        self.compiled = jax.jit(self._traced(function), static_argnums=0)
+        self.compiled = jax.jit(self._make_traced(function), static_argnums=0)
 
-    def _traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _make_traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def traced(statics: tuple[Any, ...], *values: Any) -> Any:
             given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
             for key, value in given.items():
                 require_32_bits(key, value)
-            return function(**in_their_types(self.kinds, given))
+            return function(**bring_into_types(self.kinds, given))
 
         traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module
         return traced
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs or self.required_statics:
-            values, statics = self._bound(args, kwargs)
+            values, statics = self._bind(args, kwargs)
         elif len(args) in self.tails:
             values, statics = args + self.tails[len(args)], self.static_defaults
         else:
             raise _refusal(self.signature, args, kwargs)
-        for value, is_quick in zip(values, self.is_quick, strict=True):
-            if type(value) not in _JAX_ARRAYS and not (value is None and is_quick):
-                return self.compiled(statics, *self._in_one_form(values, statics))
+        for value, may_be_none in zip(values, self.may_be_none, strict=True):
+            if type(value) not in _JAX_ARRAYS and not (value is None and may_be_none):
+                return self.compiled(statics, *self._coerce(values, statics))
         return self.compiled(statics, *values)
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arrays and numbers in their order, and the static arguments in theirs."""
         values, statics = [*args, *self.defaults[len(args) :]], list(self.static_defaults)
         is_accepted = len(args) <= len(self.defaults) and self.required_statics <= kwargs.keys()
@@ -128,21 +132,21 @@ class _Call:
         is_default = value is _MISSING or (value is None and key in self.optional)
         return value if is_default else self.converters[key](key, value)
 
-    def _in_one_form(self, values: Sequence[Any], statics: tuple[Any, ...]) -> Sequence[Any]:
+    def _coerce(self, values: Sequence[Any], statics: tuple[Any, ...]) -> Sequence[Any]:
         """Python's and NumPy's values as those that JAX takes without loss, in the types of the arrays beside them."""
         key = _key(values, statics)
         if key is None:
-            return self._converted(values, statics)
+            return self._convert(values, statics)
         numbers = self.numbers.get(key)
         if numbers is None:  # a program makes the same call with the same few numbers many times
-            converted = zip(values, self._converted(values, statics), strict=True)
+            converted = zip(values, self._convert(values, statics), strict=True)
             numbers = {i: _quickest(*pair) for i, pair in enumerate(converted) if type(pair[1]) not in _JAX_ARRAYS}
             if len(self.numbers) >= _MAX_NUMBERS:
                 self.numbers.clear()
             self.numbers[key] = numbers
         return [numbers.get(i, value) for i, value in enumerate(values)]
 
-    def _converted(self, values: Sequence[Any], statics: tuple[Any, ...]) -> list[Any]:
+    def _convert(self, values: Sequence[Any], statics: tuple[Any, ...]) -> list[Any]:
         given = dict(zip(self.places, values, strict=True))
         for key, value in given.items():
             kind = self.kinds[key]
@@ -153,7 +157,7 @@ class _Call:
             if isinstance(given[key], jax.Array):
                 _JAX_ARRAYS.add(type(given[key]))
         static = dict(zip(self.static_places, statics, strict=True))
-        typed = in_their_types(self.kinds, given | static, unchanged=jax.Array)
+        typed = bring_into_types(self.kinds, given | static, unchanged=jax.Array)
         return [typed[key] for key in self.places]
 
 

@@ -32,7 +32,7 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
     with within(desc.type):
         require_64_bits_available(desc)
     leaves = desc.leaves(is_input=True)
-    compiled = _compiled(_without_layout(desc))
+    compiled = _compile(_without_layout(desc))
     jax_arrays: set[type] = set()  # the types of JAX arrays seen so far, traced ones too: to look one up is quick
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
@@ -43,7 +43,7 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
                         break
                 else:
                     return compiled(*args)  # which checks them while tracing
-            arrays = _arrays(leaves, args, kwargs)
+            arrays = _bind_arrays(leaves, args, kwargs)
             jax_arrays.update(type(value) for value in arrays if isinstance(value, jax.Array))
             return compiled(*arrays)
         except DmlError as error:
@@ -66,20 +66,20 @@ def _signature(leaves: Sequence[Leaf]) -> inspect.Signature:
     return inspect.Signature([*arrays, *(kinds(field, kind) for field in fields)])
 
 
-def _arrays(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def _bind_arrays(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The arrays of a call in the order of the leaves, each with the size and type of its desc."""
     if any(leaf.index is not None for leaf in leaves):
-        values = _of_arrays_of_tensors(leaves, args, kwargs)
+        values = _bind_leaves(leaves, args, kwargs)
     else:
         try:
             bound = _signature(leaves).bind(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidType(Problem((), str(error))) from None
         values = [bound[leaf.member.field] for leaf in leaves]
-    return [_matching(leaf, array(leaf.path, value)) for leaf, value in zip(leaves, values, strict=True)]
+    return [_require_match(leaf, array(leaf.path, value)) for leaf, value in zip(leaves, values, strict=True)]
 
 
-def _of_arrays_of_tensors(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def _bind_leaves(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """Arrays by position, one for each leaf, or by name, a sequence for an array of tensors."""
     if args:
         if kwargs or len(args) != len(leaves):
@@ -101,7 +101,7 @@ def _of_arrays_of_tensors(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: d
     ]
 
 
-def _matching(leaf: Leaf, given: Any) -> Any:
+def _require_match(leaf: Leaf, given: Any) -> Any:
     """`given`, if it has the size and the type of its desc."""
     tensor = leaf.tensor
     if given.dtype != tensor.dtype:
@@ -112,7 +112,7 @@ def _matching(leaf: Leaf, given: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(desc: Operator) -> Callable[..., Any]:
+def _compile(desc: Operator) -> Callable[..., Any]:
     """The jitted computation of all descs that differ from this one in layout alone."""
     leaves = desc.leaves(is_input=True)
 
@@ -120,7 +120,7 @@ def _compiled(desc: Operator) -> Callable[..., Any]:
         require_64_bits_available(desc)
         given: dict[str, Any] = {}
         for leaf, value in zip(leaves, arrays, strict=True):
-            checked = _matching(leaf, value)
+            checked = _require_match(leaf, value)
             if leaf.index is None:
                 given[leaf.member.field] = checked
             else:

@@ -10,7 +10,7 @@ import pytest
 from helpers import X64, assert_same_bits, needs_x32, needs_x64
 
 import dmljax
-from dmljax import InvalidDesc, InvalidType, Unsupported
+from dmljax import InvalidDesc, InvalidType, Unsupported, calls
 
 VALUES = np.array([0, 1], np.float32)
 
@@ -249,6 +249,14 @@ def test_an_operator_remembers_a_bounded_number_of_numbers() -> None:
         if hasattr(cell.cell_contents, "numbers")
     )
     assert 0 < len(called.numbers) <= _MAX_NUMBERS
+
+
+def test_a_kind_of_no_argument_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^scale must have the arguments factors$"):
+
+        @calls.operator_function(factors=calls.NUMBER)
+        def scale(x: Any, factor: Any) -> Any:
+            return x * factor
 
 
 @pytest.mark.parametrize(
