@@ -9,8 +9,6 @@ NumPy are checked before each call.
 """
 
 import enum
-import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +19,7 @@ import numpy as np
 
 from dmljax.calls.arrays import require_real
 from dmljax.checks import array, integer, integers
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
 from dmljax.numerics.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, exact, lower_bound, truncated, upper_bound
 from dmljax.text import show
@@ -158,28 +156,16 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bo
     it has `dtype` already, or is a Python number that a transformation traced, which JAX rounds or takes modulo a type.
     A Python number beside nothing, or beside what is weakly typed, stays so: a mask does not widen what it is added to.
     """
-    if type(value) in (int, float):
-        is_minus_zero = value == 0 and math.copysign(1, value) < 0  # which equals 0 as a key
-        try:
-            return _convert_number(value, is_minus_zero, dtype, kind, is_weak, x64_enabled())
-        except DmlError as error:
-            error.move_inside(where)
-            raise
     if isinstance(value, bool | int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        default = _default_dtype(value)
         with inside(where):
-            return kind.convert(value, _default_dtype(value) if dtype is None else dtype)
+            converted = kind.convert(value, default if dtype is None else dtype)
+        is_same = converted is not None and converted.dtype == default
+        return value if is_weak and type(value) in (int, float) and is_same else converted
     value = as_array(where, value)
     if value.ndim != 0:
         raise InvalidDesc(Problem(where, "must be a scalar", f"shape {value.shape}"))
     return value if dtype is None else convert_array(where, value, dtype, kind)
-
-
-@functools.lru_cache(maxsize=4096, typed=True)
-def _convert_number(value: Any, is_minus_zero: bool, dtype: Any, kind: Number, is_weak: bool, x64: bool) -> Any:
-    """A Python number as `as_scalar` converts it; a program makes the same call of few numbers many times."""
-    default = _default_dtype(value)
-    converted = kind.convert(value, default if dtype is None else dtype)
-    return value if is_weak and converted is not None and converted.dtype == default else converted
 
 
 def convert_array(where: Where, value: Any, dtype: Any, kind: Number = NUMBER) -> Any:
