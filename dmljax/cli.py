@@ -178,7 +178,7 @@ def _emit(model: Model, options: argparse.Namespace) -> int:
         print(json.dumps(texts))
     else:
         for name, text in texts.items():
-            print(f"// {escape_controls(name)}: {model.dispatchables[name].desc.type}\n{text.rstrip()}\n")
+            print(f"// {escape_controls(name)}: {type(model.dispatchables[name].desc).type}\n{text.rstrip()}\n")
     return 0
 
 

@@ -5,13 +5,13 @@ An error reads `<operator>[ at <level>]: <member> must <rule>; got <value>`, wit
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dmljax.text import join_words, json_text
 
 Path = tuple[str | int, ...]  # names of members and indices of elements, from the outermost to the innermost
-Where = str | Path  # a path, or the name that is all of it
+Where = str | Path  # a path, or a name instead of a path of one name
 
 
 def path_of(where: Where) -> Path:
@@ -31,15 +31,17 @@ class Problem:
     path: Path
     rule: str
     given: str | None
+    others: tuple[Path, ...]  # the further members that the rule is about, as their operator names them
 
-    def __init__(self, where: Where, rule: str, given: Any = None) -> None:
-        object.__setattr__(self, "path", path_of(where))
+    def __init__(self, path: Where, rule: str, given: Any = None, others: Sequence[Path] = ()) -> None:
+        object.__setattr__(self, "path", path_of(path))
         object.__setattr__(self, "rule", rule)
         object.__setattr__(self, "given", None if given is None else str(given))
+        object.__setattr__(self, "others", tuple(others))
 
     def inside(self, where: Where) -> "Problem":
         """The same problem, with `where` before its path."""
-        return Problem((*path_of(where), *self.path), self.rule, self.given)
+        return replace(self, path=(*path_of(where), *self.path))
 
     @property
     def message(self) -> str:
@@ -47,15 +49,10 @@ class Problem:
         return self.rule if self.given is None else f"{self.rule}; got {self.given}"
 
     def __str__(self) -> str:
-        return join_place(spell_path(self.path), self.message)
-
-
-def join_place(place: str, message: str) -> str:
-    """A place and what is said of it. What is said of several members names the others: `, B and C must ...`."""
-    if not place or message.startswith(","):
-        return place + message
-    goes_on = message.startswith(("must ", "and "))
-    return f"{place} {message}" if goes_on else f"{place}: {message}"
+        place = join_words(map(spell_path, (self.path, *self.others)))
+        if not place:
+            return self.message
+        return f"{place} {self.message}" if self.rule.startswith("must ") else f"{place}: {self.message}"
 
 
 def spell_path(path: Path) -> str:
@@ -66,14 +63,6 @@ def spell_path(path: Path) -> str:
 def _spell_name(name: str) -> str:
     short = name if len(name) <= 100 else f"{name[:45]} ... {name[-45:]}"
     return f".{short}" if short.isidentifier() else f"[{json_text(short)}]"
-
-
-def together(paths: Sequence[Path], rule: str, given: Sequence[Any]) -> Problem:
-    """A problem of several members, at the first of them: `A, B and C must ...`."""
-    first, *others = paths
-    names = [spell_path(path) for path in others]
-    joint = "and " if len(names) == 1 else ", "
-    return Problem(first, f"{joint}{join_words(names)} {rule}", join_words(given))
 
 
 class DmlError(Exception):
@@ -90,8 +79,8 @@ class DmlError(Exception):
 
     operator = ""
 
-    def __init__(self, *problems: Problem) -> None:
-        super().__init__(*problems)
+    def __init__(self, *problems: Problem | str) -> None:
+        super().__init__(*(Problem((), one) if isinstance(one, str) else one for one in problems))
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -191,6 +191,9 @@ def widened(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype in FLOATS and dtype.itemsize < 4 else np.dtype(dtype)
 
 
+NEEDS_X64 = "must be of at most 32 bits unless jax_enable_x64 is set"  # a rule of errors
+
+
 def x64_enabled() -> bool:
     """Whether 64-bit types are currently enabled in JAX."""
     return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]

@@ -208,6 +208,7 @@ def test_a_program_reads_the_error(tmp_path: Path, capsys: pytest.CaptureFixture
         "line": 3,
         "column": None,
         "path": "resources.x",
+        "others": [],
         "message": message,
         "rule": "must be an object",
         "given": "3",
@@ -281,8 +282,9 @@ def test_what_counts_for_nothing_is_warned_of(tmp_path: Path, capsys: pytest.Cap
     assert main(["run", str(path)]) == 0
     out, err = capsys.readouterr()
     assert out.endswith("Resource 'x': 0\n")
-    ignored = "unknown field 'sizeInByte' is ignored, did you mean sizeInBytes?; known fields are "
+    ignored = "unknown field 'sizeInByte' is ignored; known fields are "
     assert err.startswith(f"warning: {path}:9: resources.x.sizeInByte: {ignored}")
+    assert err.endswith(", did you mean sizeInBytes?\n")
 
 
 def test_what_fails_on_the_way_ends_with_status_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Errors: the rules that they tell, as data and as text, wherever they are sent."""
 
 import copy
+import dataclasses
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +21,7 @@ from dmljax import (
 )
 from dmljax.dxdispatch.model import Finding, InvalidModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
-from dmljax.errors import MAX_PROBLEMS, Problem, all_checked, inside, together, within
+from dmljax.errors import MAX_PROBLEMS, Problem, all_checked, inside, within
 
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
 FORGING = Problem(("resources", "x\ny", "sourcePath"), "must be\nan object", "a\nb")
@@ -83,12 +84,24 @@ def test_all_checks_are_told_up_to_what_anybody_reads() -> None:
         (Problem((), "too many positional arguments"), "too many positional arguments"),
         (Problem(("a", "b c", 0, "d"), "must be given", "none"), 'a["b c"][0].d must be given; got none'),
         (Problem("a", "the operator must be newer", 1), "a: the operator must be newer; got 1"),
-        (together([("a",), ("b", 1)], "must agree", [1, 2]), "a and b[1] must agree; got 1 and 2"),
-        (together([("a",), ("b",), ("c",)], "must agree", [1, 2, 3]), "a, b and c must agree; got 1, 2 and 3"),
+        (Problem("a", "must agree", "1 and 2", [("b", 1)]), "a and b[1] must agree; got 1 and 2"),
+        (Problem("a", "must agree", "1, 2 and 3", [("b",), ("c",)]), "a, b and c must agree; got 1, 2 and 3"),
     ],
 )
 def test_a_problem_is_rendered_in_one_way(problem: Problem, text: str) -> None:
     assert str(problem) == text
+
+
+def test_a_problem_is_a_dataclass_that_may_be_replaced() -> None:
+    changed = dataclasses.replace(SIZES, given="-1")
+    assert (changed.path, changed.rule, changed.given) == (SIZES.path, SIZES.rule, "-1")
+    assert changed != SIZES == dataclasses.replace(changed, given="0")
+
+
+def test_a_sentence_is_a_problem_of_no_place() -> None:
+    with pytest.raises(InvalidDesc, match=r"^A: this is wrong$") as refused, inside("A"):
+        raise InvalidDesc("this is wrong")
+    assert refused.value.problems == (Problem("A", "this is wrong"),)
 
 
 def test_a_line_break_in_a_name_makes_no_second_finding() -> None:
@@ -98,6 +111,7 @@ def test_a_line_break_in_a_name_makes_no_second_finding() -> None:
         "line": 3,
         "column": None,
         "path": 'resources["x\\ny"].sourcePath',
+        "others": [],
         "message": "must be\nan object; got a\nb",
         "rule": "must be\nan object",
         "given": "a\nb",

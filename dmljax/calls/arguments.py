@@ -23,7 +23,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where,
 from dmljax.numerics.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, exact, lower_bound, truncated, upper_bound
 from dmljax.text import show
-from dmljax.types import FLOATS, INTEGERS, HeaderEnum, widened, x64_enabled
+from dmljax.types import FLOATS, INTEGERS, NEEDS_X64, REALS, HeaderEnum, widened, x64_enabled
 
 Axes = int | Sequence[int]
 
@@ -38,7 +38,7 @@ class ArrayKind(enum.Enum):
 
 
 ARRAY = ArrayKind.ARRAY  # of a type of its own; parameters that are not declared otherwise
-OPERAND = ArrayKind.OPERAND  # of one type with the other operands; a Python number takes it, if that holds it exactly
+OPERAND = ArrayKind.OPERAND  # of the same type as the other operands; a Python number is converted to that type
 
 
 def as_array(where: Where, value: Any) -> Any:
@@ -60,8 +60,8 @@ def is_number(value: Any) -> bool:
 
 def require_32_bits(where: Where, given: Any) -> None:
     """Refuses a JAX array of 64-bit numbers where JAX has no 64-bit types."""
-    if isinstance(given, jax.Array) and given.dtype.itemsize == 8 and not x64_enabled():
-        raise Unsupported(Problem(where, "must be of at most 32 bits unless jax_enable_x64 is set", given.dtype))
+    if isinstance(given, jax.Array) and given.dtype in REALS and given.dtype.itemsize == 8 and not x64_enabled():
+        raise Unsupported(Problem(where, NEEDS_X64, given.dtype))
 
 
 def _narrow(where: Where, given: Any) -> np.ndarray[Any, Any]:
@@ -119,7 +119,7 @@ class Number:
     convert: Callable[[Any, Any], np.generic | None]
     dtype: Callable[[Any], np.dtype[Any]] = np.dtype
     is_scale_bias: bool = False  # two numbers
-    traced: Callable[[Any, np.dtype[Any]], Any] = _wrap  # a Python integer that is not known, as JAX itself takes it
+    traced: Callable[[Any, np.dtype[Any]], Any] = _wrap  # for a traced Python integer, whose value is unknown
 
 
 def _float_beside(dtype: Any) -> np.dtype[Any]:
@@ -165,14 +165,15 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bo
     value = as_array(where, value)
     if value.ndim != 0:
         raise InvalidDesc(Problem(where, "must be a scalar", f"shape {value.shape}"))
-    return value if dtype is None else convert_array(where, value, dtype, kind)
+    stays = dtype is None or (is_weak and value.dtype == dtype)
+    return value if stays else convert_array(where, value, dtype, kind)
 
 
 def convert_array(where: Where, value: Any, dtype: Any, kind: Number = NUMBER) -> Any:
     """An array whose numbers are not known in `dtype`: a type that holds them all, or the array is weakly typed."""
-    if value.dtype == dtype:
-        return value
     is_weak = getattr(value, "weak_type", False)
+    if value.dtype == dtype and not is_weak:
+        return value
     if dtype in FLOATS and (is_weak or (value.dtype in FLOATS and value.dtype.itemsize < dtype.itemsize)):
         return value.astype(dtype)
     if dtype in INTEGERS and is_weak and value.dtype in INTEGERS:
@@ -222,7 +223,7 @@ def _dtype(where: Where, value: Any) -> np.dtype[Any]:
     if value is int or value is float:  # Python's own types mean JAX's defaults
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     if dtype.itemsize > 4 and not x64_enabled():
-        raise Unsupported(Problem(where, "must be of at most 32 bits unless jax_enable_x64 is set", dtype))
+        raise Unsupported(Problem(where, NEEDS_X64, dtype))
     return dtype
 
 

@@ -20,6 +20,7 @@ from dmljax.calls.arguments import (
     require_32_bits,
 )
 from dmljax.errors import DmlError, InvalidType, Problem
+from dmljax.scalars import ScaleBias
 from dmljax.types import x64_enabled
 
 P = ParamSpec("P")
@@ -116,16 +117,17 @@ class _Call:
         values, statics = [*args, *self.defaults[len(args) :]], list(self.static_defaults)
         is_accepted = len(args) <= len(self.defaults) and self.required_statics <= kwargs.keys()
         for key, value in kwargs.items():
-            if key in self.static_places:
-                statics[self.static_places[key]] = self._static(key, value)
-            elif self.places.get(key, -1) >= len(args):
+            if self.places.get(key, -1) >= len(args):
                 values[self.places[key]] = value
             else:
-                is_accepted = False
+                is_accepted = is_accepted and key in self.static_places
         for value in values:
             is_accepted = is_accepted and value is not _MISSING
         if not is_accepted:
             raise _refusal(self.signature, args, kwargs)
+        for key, value in kwargs.items():
+            if key in self.static_places:
+                statics[self.static_places[key]] = self._static(key, value)
         return values, tuple(statics)
 
     def _static(self, key: str, value: Any) -> Any:
@@ -139,8 +141,8 @@ class _Call:
             return self._convert(values, statics)
         numbers = self.numbers.get(key)
         if numbers is None:  # a program makes the same call with the same few numbers many times
-            converted = zip(values, self._convert(values, statics), strict=True)
-            numbers = {i: _quickest(*pair) for i, pair in enumerate(converted) if type(pair[1]) not in _JAX_ARRAYS}
+            converted = self._convert(values, statics)
+            numbers = {i: one for i, one in enumerate(converted) if type(one) not in _JAX_ARRAYS}
             if len(self.numbers) >= _MAX_NUMBERS:
                 self.numbers.clear()
             self.numbers[key] = numbers
@@ -158,33 +160,42 @@ class _Call:
                 _JAX_ARRAYS.add(type(given[key]))
         static = dict(zip(self.static_places, statics, strict=True))
         typed = bring_into_types(self.kinds, given | static, unchanged=jax.Array)
-        return [typed[key] for key in self.places]
+        numbers = {key for key, kind in self.kinds.items() if isinstance(kind, Number)}
+        # Where nothing has a type, a number decides it, and must keep its own.
+        has_type = static.get("dtype") is not None or any(
+            hasattr(given[key], "dtype") for key in given.keys() - numbers
+        )
+        return [_quickest(one) if has_type and key in numbers else one for key, one in typed.items() if key in given]
 
 
 _MAX_NUMBERS = 1024  # combinations of numbers that an operator remembers
 
 
-def _quickest(number: Any, converted: Any) -> Any:
-    """`number`, if JAX makes of it what `converted` is: it takes a Python float faster than a NumPy scalar."""
+def _quickest(converted: Any) -> Any:
+    """A converted number as a Python float where JAX makes the same of that, in less time than of a NumPy scalar."""
     # XLA on CPU rounds a float64 to zero where its float32 is subnormal.
-    is_same = type(number) is float and type(converted) is np.float32 and (number == 0 or abs(number) >= 2.0**-126)
-    return number if is_same else converted
+    is_same = type(converted) is np.float32 and (converted == 0 or abs(converted) >= 2.0**-126)
+    return float(converted) if is_same else converted
 
 
 def _key(values: Sequence[Any], statics: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """What decides how the Python numbers among `values` are converted; None if there are other things than arrays."""
-    key: list[Any] = [statics, x64_enabled()]
-    for value in values:
-        kind = type(value)
-        if kind in _JAX_ARRAYS:
-            key += (value.dtype, value.weak_type)
-        elif kind is float:
-            key += (kind, value, math.copysign(1, value))  # -0.0 equals 0.0
-        elif kind is int or value is None:
-            key += (kind, value)
-        else:
-            return None
-    return tuple(key)
+    """What decides how the numbers among `values` are converted; None if one is neither a number nor a JAX array."""
+    keys = [_key_of(value) for value in values]
+    return None if None in keys else (statics, x64_enabled(), *keys)
+
+
+def _key_of(value: Any) -> tuple[Any, ...] | None:
+    kind = type(value)
+    if kind in _JAX_ARRAYS:
+        return (value.dtype, value.weak_type)
+    if kind is float:
+        return (kind, value, math.copysign(1, value))  # -0.0 equals 0.0
+    if kind is int or value is None:
+        return (kind, value)
+    if kind is ScaleBias and not any(type(one) in _JAX_ARRAYS for one in value):
+        keys = [_key_of(one) for one in value]
+        return None if None in keys else (kind, *keys)
+    return (kind, value.tobytes()) if isinstance(value, np.generic) else None
 
 
 def _default(parameter: inspect.Parameter) -> Any:

@@ -5,17 +5,17 @@ import inspect
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, dataclass_transform, get_args
+from typing import Any, ClassVar, dataclass_transform, get_args, get_type_hints
 
 from jax.export import register_namedtuple_serialization
 
 from dmljax.checks import set_fields
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Tensor
 from dmljax.descriptors.tables import Table
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, together, within
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, within
 from dmljax.scalars import Scalar, ScaleBias
 from dmljax.tensor import TensorDesc
-from dmljax.text import did_you_mean
+from dmljax.text import did_you_mean, join_words
 from dmljax.types import DataType, FeatureLevel
 
 OPERATOR_PREFIX = "DML_OPERATOR_"
@@ -30,6 +30,7 @@ class Member:
     name: str
     kind: Kind
     is_optional: bool
+    default: Any  # dataclasses.MISSING if it must be given
 
     @property
     def tensor_kind(self) -> Tensor | None:
@@ -69,8 +70,10 @@ class Operator:
     """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
 
     A subclass names its type, annotates its members in the header's order, copies its page's support tables, and yields
-    a problem for each documented rule that it breaks. Its `function` is called with its members by name; where that
-    takes something else, the subclass has `attributes` of its own, where the sizes differ, a `compute`.
+    a problem for each documented rule that it breaks. It is a dataclass without a decorator. Its `function` is called
+    with its members by name; where that takes something else, the subclass has `attributes` of its own, where the sizes
+    differ, a `compute`. An operator's member may be called `type` or `function` itself: `type(desc).type` is always the
+    operator's type.
 
     >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
     ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
@@ -87,20 +90,26 @@ class Operator:
     def __init_subclass__(cls, type: str | None = None, function: Callable[..., Any] | None = None) -> None:
         # All that a dataclass would generate is written once, below: to generate it costs a millisecond for each class.
         dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=True)(cls)
-        cls._members = tuple(map(_member, dataclasses.fields(cls)))  # type: ignore[arg-type]  # it is a dataclass now
+        declared = dataclasses.fields(cls)  # type: ignore[arg-type]  # it is a dataclass now
+        # Annotations are strings where their module has `from __future__ import annotations`.
+        is_text = any(isinstance(field.type, str) for field in declared)
+        hints = get_type_hints(cls, include_extras=True) if is_text else {field.name: field.type for field in declared}
+        cls._members = tuple(_member(field, hints[field.name]) for field in declared)
         if function is not None:
             cls.function = staticmethod(function)
         if type is not None:
             cls.type, cls.short_name = type, type.removeprefix(OPERATOR_PREFIX)
             _register(cls)
 
-    def __init__(self, **values: Any) -> None:
-        with within(self.type):
+    def __init__(self, *args: Any, **values: Any) -> None:
+        with within(type(self).type):
+            if args:
+                raise InvalidType(Problem((), "the members must be given by name", f"{len(args)} by position"))
             self._refuse_unknown(values)
             data_type = None
             for member in self._members:
-                value = values.get(member.field, getattr(type(self), member.field, None))
-                if value is None and not member.is_optional and member.field not in values:
+                value = values.get(member.field, member.default)
+                if value is dataclasses.MISSING:
                     raise InvalidType(Problem(member.name, "must be given", "none"))
                 if not (value is None and member.is_optional):
                     value = member.kind.coerce(member.name, value, data_type)
@@ -113,7 +122,7 @@ class Operator:
         fields = [member.field for member in self._members]
         for key in values:
             if key not in fields:
-                given = f"{key}={did_you_mean(key, fields)}"
+                given = f"{key}{did_you_mean(key, fields)}"
                 raise InvalidType(Problem((), f"the members must be among {', '.join(fields)}", given))
 
     def _differing_lengths(self) -> Iterator[Problem]:
@@ -125,8 +134,8 @@ class Operator:
                 lengths.setdefault(member.kind.count, {})[member.name] = len(value)
         for count, by_name in lengths.items():
             if len(set(by_name.values())) > 1:
-                paths = [(name,) for name in by_name]
-                yield together(paths, f"must have the same length, {count}", list(by_name.values()))
+                first, *others = ((name,) for name in by_name)
+                yield Problem(first, f"must have the same length, {count}", join_words(by_name.values()), others)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -193,7 +202,7 @@ class Operator:
         given = {member.field: _number(getattr(self, member.field)) for member in members if member.kind != SCALAR_TYPE}
         output = getattr(self, "output", None)
         of_output = {} if output is None else {"dtype": output.dtype, "output_sizes": output.sizes}
-        taken = inspect.signature(self.function).parameters
+        taken = inspect.signature(type(self).function).parameters
         return given | {name: value for name, value in of_output.items() if name in taken}
 
     def compute(self, **inputs: Any) -> Any:
@@ -202,7 +211,7 @@ class Operator:
         An array of tensors is given as a sequence.
         """
         absent = {member.field: None for member in self._members if member.tensor_kind and member.tensor_kind.is_input}
-        return self.function(**absent | inputs, **self.attributes())
+        return type(self).function(**absent | inputs, **self.attributes())
 
 
 def _register(operator: type[Operator]) -> None:
@@ -214,23 +223,27 @@ def _register(operator: type[Operator]) -> None:
     outputs = [member.field for member in operator.members() if member.tensor_kind and not member.tensor_kind.is_input]
     if len(outputs) > 1:
         name = f"{operator.__name__}.Outputs"
-        operator.Outputs = namedtuple("Outputs", outputs, module="dmljax")  # type: ignore[misc]
+        operator.Outputs = namedtuple("Outputs", outputs, module=operator.__module__)  # type: ignore[misc]
         operator.Outputs.__qualname__ = name
-        register_namedtuple_serialization(operator.Outputs, serialized_name=f"dmljax.{name}")
+        register_namedtuple_serialization(operator.Outputs, serialized_name=f"dmljax.{operator.type}.Outputs")
 
 
 def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
     default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
-    own_type = field.type.__origin__  # type: ignore[union-attr]  # of Annotated
+    own_type = getattr(field.type, "__origin__", field.type)  # of Annotated
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=own_type)
 
 
-def _member(field: "dataclasses.Field[Any]") -> Member:
-    """The member that an annotation declares: `Annotated[its type, its kind]`."""
-    own_type, kind = field.type.__origin__, field.type.__metadata__[0]  # type: ignore[union-attr]
-    return Member(
-        field.name, kind.header_name or _header_name(field.name, kind), kind, type(None) in get_args(own_type)
-    )
+def _member(field: "dataclasses.Field[Any]", annotation: Any) -> Member:
+    """The member that `Annotated[type, kind]` declares; a name after the kind is the one that directml.h gives it."""
+    kind, *name = getattr(annotation, "__metadata__", (None,))
+    if not isinstance(kind, Kind):
+        raise TypeError(
+            f"{field.name} must be annotated with the kind of the member, such as Input; got {annotation!r}"
+        )
+    is_optional = type(None) in get_args(annotation.__origin__)
+    header_name = name[0] if name else _header_name(field.name, kind)
+    return Member(field.name, header_name, kind, is_optional, field.default)
 
 
 def _header_name(field: str, kind: Kind) -> str:

@@ -130,7 +130,7 @@ class Activation(Operator):
         yield from self.attribute_rules(feature_level)
 
     def attribute_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """Of those rules the ones that hold for a fused activation, too."""
+        """The rules about attributes, which hold for a fused activation as well."""
         return iter(())
 
 

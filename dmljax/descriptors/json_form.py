@@ -26,7 +26,7 @@ def to_json(desc: Operator) -> dict[str, Any]:
         if member.kind.count is not None and value is not None:
             json[member.kind.count] = len(value)
         json[member.name] = None if value is None else member.kind.to_json(value)
-    return {"Type": desc.type, "Desc": json}
+    return {"Type": type(desc).type, "Desc": json}
 
 
 def from_json(json: Any) -> Operator:
@@ -87,6 +87,10 @@ class Fused(Kind):
     @property
     def description(self) -> str:
         return "desc of an activation, without tensors"
+
+    @property
+    def plural(self) -> str:
+        return "descriptors of activations"
 
     def json_fields(self, value: Any) -> tuple[str, ...]:
         known = OPERATORS.get(OPERATOR_PREFIX + str(value.get("Type", value.get("type"))).removeprefix(OPERATOR_PREFIX))

@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from dmljax.descriptors.validation import validate
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
-from dmljax.types import LATEST, FeatureLevel, x64_enabled
+from dmljax.types import LATEST, NEEDS_X64, FeatureLevel, x64_enabled
 
 
 def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Any]:
@@ -29,9 +30,9 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
     [[0.0, 1.0, 0.0]]
     """
     validate(desc, feature_level=feature_level)
-    with within(desc.type):
+    with within(type(desc).type):
         require_64_bits_available(desc)
-    leaves = desc.leaves(is_input=True)
+    leaves, counts = desc.leaves(is_input=True), _counts(desc)
     compiled = _compile(_without_layout(desc))
     jax_arrays: set[type] = set()  # the types of JAX arrays seen so far, traced ones too: to look one up is quick
 
@@ -43,62 +44,71 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
                         break
                 else:
                     return compiled(*args)  # which checks them while tracing
-            arrays = _bind_arrays(leaves, args, kwargs)
+            arrays = _bind_arrays(counts, leaves, args, kwargs)
             jax_arrays.update(type(value) for value in arrays if isinstance(value, jax.Array))
             return compiled(*arrays)
         except DmlError as error:
-            error.operator = desc.type
+            error.operator = type(desc).type
             raise
 
     lowered.__name__ = lowered.__qualname__ = desc.short_name.lower()
-    lowered.__doc__ = f"{desc.type} for one descriptor."
-    lowered.__signature__ = _signature(leaves)  # type: ignore[attr-defined]
+    lowered.__doc__ = f"{type(desc).type} for one descriptor."
+    lowered.__signature__ = _signature(counts)  # type: ignore[attr-defined]
     return lowered
 
 
-def _signature(leaves: Sequence[Leaf]) -> inspect.Signature:
-    """The inputs that are present; the tensors of an array are one parameter, and none by position."""
+Counts = dict[str, int | None]  # of the inputs that are present: how many tensors an array has, None for a tensor
+
+
+def _counts(desc: Operator) -> Counts:
+    members = [member for member in desc.members() if member.tensor_kind and member.tensor_kind.is_input]
+    present = {member.field: getattr(desc, member.field) for member in members}
+    return {
+        field: len(value) if isinstance(value, tuple) else None for field, value in present.items() if value is not None
+    }
+
+
+def _signature(counts: Counts) -> inspect.Signature:
+    """The inputs that are present; the tensors of an array are one parameter by name, and several by position."""
     kinds = inspect.Parameter
-    is_plain = all(leaf.index is None for leaf in leaves)
-    fields = dict.fromkeys(leaf.member.field for leaf in leaves)
+    is_plain = all(count is None for count in counts.values())
     kind = kinds.POSITIONAL_OR_KEYWORD if is_plain else kinds.KEYWORD_ONLY
     arrays = [] if is_plain else [kinds("arrays", kinds.VAR_POSITIONAL)]
-    return inspect.Signature([*arrays, *(kinds(field, kind) for field in fields)])
+    return inspect.Signature([*arrays, *(kinds(field, kind) for field in counts)])
 
 
-def _bind_arrays(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def _bind_arrays(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The arrays of a call in the order of the leaves, each with the size and type of its desc."""
-    if any(leaf.index is not None for leaf in leaves):
-        values = _bind_leaves(leaves, args, kwargs)
+    if any(count is not None for count in counts.values()):
+        values = _bind_leaves(counts, leaves, args, kwargs)
     else:
         try:
-            bound = _signature(leaves).bind(*args, **kwargs).arguments
+            values = list(_signature(counts).bind(*args, **kwargs).arguments.values())
         except TypeError as error:
             raise InvalidType(Problem((), str(error))) from None
-        values = [bound[leaf.member.field] for leaf in leaves]
     return [_require_match(leaf, array(leaf.path, value)) for leaf, value in zip(leaves, values, strict=True)]
 
 
-def _bind_leaves(leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Arrays by position, one for each leaf, or by name, a sequence for an array of tensors."""
+def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Arrays by position, one for each leaf, or by name, with a sequence for an array of tensors."""
     if args:
         if kwargs or len(args) != len(leaves):
             given = f"{len(args)}{' and ' + ', '.join(kwargs) if kwargs else ''}"
             raise InvalidType(Problem((), f"the arrays must be {len(leaves)} by position, or all by name", given))
         return list(args)
-    fields = dict.fromkeys(leaf.member.field for leaf in leaves)
-    if kwargs.keys() != fields.keys():
-        raise InvalidType(Problem((), f"the arrays must be {', '.join(fields)}", ", ".join(kwargs) or "none"))
-    counts = {field: sum(leaf.member.field == field for leaf in leaves) for field in fields}
-    for leaf in leaves:
-        value = kwargs[leaf.member.field]
-        if leaf.index is not None and (not isinstance(value, Sequence) or len(value) != counts[leaf.member.field]):
+    if kwargs.keys() != counts.keys():
+        raise InvalidType(Problem((), f"the arrays must be {', '.join(counts)}", ", ".join(kwargs) or "none"))
+    values: list[Any] = []
+    for field, count in counts.items():
+        value = kwargs[field]
+        if count is None:
+            values.append(value)
+        elif isinstance(value, Sequence) and len(value) == count:
+            values.extend(value)
+        else:
             given = f"{len(value)}" if isinstance(value, Sequence) else type(value).__name__
-            rule = f"must be a sequence of {counts[leaf.member.field]} arrays"
-            raise InvalidType(Problem(leaf.member.name, rule, given))
-    return [
-        kwargs[leaf.member.field] if leaf.index is None else kwargs[leaf.member.field][leaf.index] for leaf in leaves
-    ]
+            raise InvalidType(Problem(field, f"must be a sequence of {count} arrays", given))
+    return values
 
 
 def _require_match(leaf: Leaf, given: Any) -> Any:
@@ -114,17 +124,14 @@ def _require_match(leaf: Leaf, given: Any) -> Any:
 @functools.lru_cache(maxsize=4096)
 def _compile(desc: Operator) -> Callable[..., Any]:
     """The jitted computation of all descs that differ from this one in layout alone."""
-    leaves = desc.leaves(is_input=True)
+    leaves, counts = desc.leaves(is_input=True), _counts(desc)
 
     def computation(*arrays: Any) -> Any:
         require_64_bits_available(desc)
-        given: dict[str, Any] = {}
-        for leaf, value in zip(leaves, arrays, strict=True):
-            checked = _require_match(leaf, value)
-            if leaf.index is None:
-                given[leaf.member.field] = checked
-            else:
-                given[leaf.member.field] = (*given.get(leaf.member.field, ()), checked)
+        checked = iter(_require_match(leaf, value) for leaf, value in zip(leaves, arrays, strict=True))
+        given = {
+            field: next(checked) if count is None else tuple(islice(checked, count)) for field, count in counts.items()
+        }
         return _outputs(desc, desc.compute(**given))
 
     computation.__name__ = computation.__qualname__ = desc.short_name.lower()  # the name of the compiled module
@@ -141,6 +148,8 @@ def _outputs(desc: Operator, computed: Any) -> Any:
 
 def _without_layout(desc: Operator) -> Operator:
     """The desc with packed tensors: equal computations are equal descs, whatever their strides and flags."""
+    if all(leaf.tensor == TensorDesc(leaf.tensor.data_type, leaf.tensor.sizes) for leaf in desc.leaves()):
+        return desc
 
     def packed(value: Any) -> Any:
         if isinstance(value, TensorDesc):
@@ -158,7 +167,7 @@ def require_64_bits_available(desc: Operator) -> None:
     for leaf in desc.leaves():
         if leaf.tensor.data_type.bits > 32:
             rule = (
-                "must be of at most 32 bits unless jax_enable_x64 is set, by"
+                f"{NEEDS_X64}, by"
                 ' jax.config.update("jax_enable_x64", True), JAX_ENABLE_X64=1, or --x64 on the command line'
             )
             raise Unsupported(Problem((*leaf.path, "DataType"), rule, leaf.tensor.data_type.name))

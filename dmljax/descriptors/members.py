@@ -38,12 +38,16 @@ class Kind(ABC):
     """A kind of member, as `directml.h` declares it."""
 
     count: str | None = None  # of an array: the member that has its length
-    header_name: str | None = None  # where it does not follow from the field
 
     @property
     @abstractmethod
     def description(self) -> str:
         """What directml.h declares, in a few words."""
+
+    @property
+    def plural(self) -> str:
+        """What an array of this kind holds, in an error."""
+        return f"{self.description}s"
 
     @abstractmethod
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Any:
@@ -70,7 +74,6 @@ class Tensor(Kind):
     """A `DML_TENSOR_DESC` of an input or an output: declared, since names such as OutputScaleTensor are inputs."""
 
     is_input: bool
-    header_name: str | None = None
 
     def json_fields(self, value: Any) -> tuple[str, ...]:
         return ("Type", "Desc", *_TENSOR_FIELDS)
@@ -78,6 +81,10 @@ class Tensor(Kind):
     @property
     def description(self) -> str:
         return "input tensor" if self.is_input else "output tensor"
+
+    @property
+    def plural(self) -> str:
+        return "TensorDescs"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> TensorDesc:
         if not isinstance(value, TensorDesc):
@@ -151,14 +158,13 @@ class Array(Kind):
 
     of: Kind
     count: str | None
-    header_name: str | None = None
 
     @property
     def description(self) -> str:
         return f"array of {self.of.description}, {self.count} long"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> tuple[Any, ...]:
-        values = sequence(name, value, _PLURALS.get(self.of.description, f"{self.of.description}s"))
+        values = sequence(name, value, self.of.plural)
         coerced = (partial(self.of.coerce, element(name, i), one, data_type) for i, one in enumerate(values))
         return all_checked(*coerced) if isinstance(self.of, Tensor) else tuple(check() for check in coerced)
 
@@ -169,9 +175,6 @@ class Array(Kind):
         if not isinstance(value, list):
             return value
         return [self.of.from_json(element(where, i), one, data_type) for i, one in enumerate(value)]
-
-
-_PLURALS = {"UINT": "integers", "INT": "integers", "FLOAT": "numbers"}
 
 
 # Numbers
@@ -188,6 +191,10 @@ class Integer(Kind):
     @property
     def description(self) -> str:
         return self.name
+
+    @property
+    def plural(self) -> str:
+        return "integers"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> int:
         return integer_in(name, value, self.lowest, self.highest)
@@ -219,6 +226,10 @@ class Enumeration(Kind):
         names = ", ".join(self.enumeration.__members__)
         return self.enumeration.prefix.rstrip("_") if len(names) > 45 else f"one of {names}"
 
+    @property
+    def plural(self) -> str:
+        return f"enumerators of {self.enumeration.prefix.rstrip('_')}"
+
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> HeaderEnum:
         member: HeaderEnum = parse_enum(self.enumeration, name, value)
         return member
@@ -239,6 +250,10 @@ class Number(Kind):
     @property
     def description(self) -> str:
         return "number in the desc's own data type" if self.own_type is None else "FLOAT"
+
+    @property
+    def plural(self) -> str:
+        return "numbers"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Scalar:
         with inside(name):

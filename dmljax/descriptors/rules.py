@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dmljax.descriptors.base import Operator
-from dmljax.errors import InvalidDesc, Problem, Where, together
+from dmljax.errors import InvalidDesc, Problem, Where
 from dmljax.scalars import Scalar, exact
 from dmljax.tensor import TensorDesc
-from dmljax.text import join_sizes
+from dmljax.text import join_sizes, join_words
 from dmljax.types import INTEGERS
 
 
@@ -40,7 +40,8 @@ def _same(desc: Operator, fields: tuple[str, ...], what: str, of: Callable[[Tens
     )
     values = [of(leaf.tensor) for leaf in leaves]
     if len(set(values)) > 1:
-        yield together([leaf.path for leaf in leaves], f"must have the same {what}", values)
+        first, *others = (leaf.path for leaf in leaves)
+        yield Problem(first, f"must have the same {what}", join_words(values), others)
 
 
 def distinct_axes(axes: tuple[int, ...], rank: int) -> Iterator[Problem]:
@@ -63,12 +64,12 @@ def scale_bias_rules(desc: Any) -> Iterator[Problem]:
 
 
 def fitting(where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
-    """The number is one of `dtype`."""
+    """The number can be converted to `dtype` exactly, or, to a floating type, by rounding."""
     yield from refused_by(exact, where, number, dtype)
 
 
 def refused_by(convert: Callable[[Any, Any], Any], where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
-    """What `convert` says against the number at `where` in `dtype`."""
+    """The problems that `convert` raises when it converts the number at `where` to `dtype`."""
     try:
         convert(number.item, dtype)
     except InvalidDesc as error:

@@ -68,16 +68,18 @@ def require_operator(desc: Any) -> None:
     """Refuses what is no descriptor."""
     if not isinstance(desc, Operator):
         raise InvalidType(Problem((), "a descriptor must be an Operator", show(desc)))
+    if type(desc).__init__ is not Operator.__init__:  # its members have not been checked
+        raise InvalidType(Problem((), "a descriptor's class must keep Operator's __init__", type(desc).__name__))
 
 
 def _level(desc: Operator, feature_level: FeatureLevel | str) -> FeatureLevel:
     require_operator(desc)
-    with within(desc.type):
+    with within(type(desc).type):
         level: FeatureLevel = parse_enum(FeatureLevel, "feature_level", feature_level)
     return level
 
 
 def _refusal(desc: Operator, level: FeatureLevel, broken: Sequence[Problem]) -> InvalidDesc:
     error = InvalidDesc(*broken)
-    error.operator = f"{desc.type} at {level}"
+    error.operator = f"{type(desc).type} at {level}"
     return error

@@ -118,6 +118,7 @@ class Finding:
             "column": self.column,
             "path": self.path,
             "message": self.message,
+            "others": [spell_path(path) for path in self.problem.others],
             "rule": self.problem.rule,
             "given": self.problem.given,
         }

@@ -190,7 +190,7 @@ class _Reader:
         for name in _require_object(value):
             if name not in known and value[name] is not None and not name.startswith(("$", "//")):
                 hint = did_you_mean(name, names)
-                rule = f"unknown field {show(name)} is ignored{hint}; known fields are {', '.join(names)}"
+                rule = f"unknown field {show(name)} is ignored; known fields are {', '.join(names)}{hint}"
                 self.warn(place, Problem(name, rule))
         return {name: value[name] for name in names if value.get(name) is not None}
 
@@ -394,8 +394,8 @@ class _Reader:
             return problem
         level = f" (at {self.feature_level})"
         if problem.given is None:
-            return Problem(problem.path, problem.rule + level)
-        return Problem(problem.path, problem.rule, problem.given + level)
+            return replace(problem, rule=problem.rule + level)
+        return replace(problem, given=problem.given + level)
 
     def nested_fields(self, place: Place, kind: Kind, value: Any) -> Any:
         """Keeps the known fields of the objects inside a desc: tensors, fused activations, and arrays of either."""

@@ -6,10 +6,12 @@ import inspect
 import io
 import json
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,17 @@ import numpy as np
 import pytest
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, Problem, Size2D, TensorDesc, describe, descriptors as dml
+from dmljax import (
+    AxisDirection,
+    DataType,
+    InvalidDesc,
+    InvalidType,
+    Problem,
+    Size2D,
+    TensorDesc,
+    describe,
+    descriptors as dml,
+)
 from dmljax.descriptors import members as kinds
 from dmljax.dxdispatch import Execution, InvalidModel, Printed, load
 from dmljax.examples import Example
@@ -94,7 +106,7 @@ Counted = Annotated[tuple[int, ...], kinds.Array(kinds.UINT, count=LENGTH)]
 class MockWindowDesc(Mock, type="DML_OPERATOR_MOCK_WINDOW", function=window):
     """Every kind of attribute that the operators so far do not have."""
 
-    input: Annotated[TensorDesc, kinds.Tensor(is_input=True, header_name="ROITensor")]
+    input: Annotated[TensorDesc, kinds.Tensor(is_input=True), "ROITensor"]
     output: dml.Output
     strides: Counted
     dilations: Counted
@@ -126,7 +138,30 @@ class MockHalvesDesc(Mock, type="DML_OPERATOR_MOCK_HALVES", function=halves):
         return (double,) if self.output_half is None else (half, double)
 
 
-MOCKS: list[type[dml.Operator]] = [MockJoinDesc, MockSplitDesc, MockQuantizeDesc, MockWindowDesc, MockHalvesDesc]
+Up = Annotated[AxisDirection, kinds.Enumeration(AxisDirection)]
+
+
+def signed(input: Any, *, function: Any, directions: Any) -> Any:
+    return input if function is AxisDirection.INCREASING else -input
+
+
+class MockReduceDesc(Mock, type="DML_OPERATOR_MOCK_REDUCE", function=signed):
+    """Members whose names descriptors use themselves, as REDUCE has Function and RANDOM_GENERATOR Type."""
+
+    function: Up  # type: ignore[assignment,misc]
+    type: Up = AxisDirection.DECREASING  # type: ignore[assignment,misc]
+    input: dml.Input
+    output: dml.Output
+    directions: Annotated[tuple[AxisDirection, ...], kinds.Array(kinds.Enumeration(AxisDirection), count="Count")] = ()
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, output=FLOAT))
+
+    def attributes(self) -> dict[str, Any]:
+        return {"function": self.function, "directions": self.directions}
+
+
+MOCKS: list[type[dml.Operator]] = [
+    *(MockJoinDesc, MockSplitDesc, MockQuantizeDesc, MockWindowDesc, MockHalvesDesc, MockReduceDesc)
+]
 for mock in MOCKS:
     del dml.OPERATORS[mock.type]  # other tests go through all operators
 
@@ -200,8 +235,8 @@ def test_arrays_come_one_after_the_other_or_by_name_as_a_sequence() -> None:
         ((A, B), {}, InvalidType, "the arrays must be 3 by position, or all by name; got 2"),
         ((A,), {"inputs": [A]}, InvalidType, "the arrays must be 3 by position, or all by name; got 1 and inputs"),
         ((), {"input": A}, InvalidType, "the arrays must be inputs; got input"),
-        ((), {"inputs": [A, B]}, InvalidType, "InputTensors must be a sequence of 3 arrays; got 2"),
-        ((), {"inputs": A}, InvalidType, "InputTensors must be a sequence of 3 arrays; got ndarray"),
+        ((), {"inputs": [A, B]}, InvalidType, "inputs must be a sequence of 3 arrays; got 2"),
+        ((), {"inputs": A}, InvalidType, "inputs must be a sequence of 3 arrays; got ndarray"),
         ((A, A, C), {}, InvalidDesc, r"InputTensors\[1\] must have Sizes \{2,1\}; got \{2,3\}"),
         ((A, B.astype(int), C), {}, InvalidType, r"InputTensors\[1\] must be of float32, as its desc is; got int64"),
         ((A, B, [1]), {}, InvalidType, r"InputTensors\[2\] must be a JAX or NumPy array; got list"),
@@ -295,8 +330,11 @@ def test_every_kind_of_member_survives_json() -> None:
         ({"cross_channel": 1}, "CrossChannel must be true or false; got 1"),
         ({"seed": 2**64}, r"Seed must be in \[0, 18446744073709551615\]"),
         ({"activation_descs": (dmljax.ActivationReluDesc(), 3)}, r"ActivationDescs\[1\] must be a descriptor; got 3"),
-        ({"activation_descs": dmljax.ActivationReluDesc()}, "ActivationDescs must be a sequence of"),
-        ({"strids": 1}, "the members must be among input, .*; got strids=, did you mean strides?"),
+        (
+            {"activation_descs": dmljax.ActivationReluDesc()},
+            "ActivationDescs must be a sequence of descriptors of",
+        ),
+        ({"strids": 1}, "the members must be among input, .*; got strids, did you mean strides?"),
     ],
 )
 def test_a_wrong_member_is_refused_by_its_name(changes: dict[str, Any], message: str) -> None:
@@ -358,6 +396,56 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
     assert eval(repr(dmljax.ActivationEluDesc(alpha=0.5)), vars(dmljax)) == dmljax.ActivationEluDesc(alpha=0.5)
     with pytest.raises(InvalidType, match="DML_OPERATOR_ACTIVATION_ELU: Alpha must be given; got none"):
         dmljax.ActivationEluDesc()  # type: ignore[call-arg]
+
+
+def test_a_member_may_be_called_as_a_descriptor_calls_something_itself() -> None:
+    desc = MockReduceDesc(function="DECREASING", input=matrix(3), output=matrix(3))  # type: ignore[arg-type]
+    assert (desc.function, desc.type) == (AxisDirection.DECREASING, AxisDirection.DECREASING)
+    np.testing.assert_array_equal(dmljax.lower(desc)(A), -A)
+    assert dmljax.to_json(desc)["Type"] == "DML_OPERATOR_MOCK_REDUCE"
+    assert dmljax.from_json(json.loads(json.dumps(dmljax.to_json(desc)))) == desc
+    with pytest.raises(InvalidType, match=r"^DML_OPERATOR_MOCK_REDUCE: Function must be given; got none"):
+        MockReduceDesc(input=matrix(3), output=matrix(3))  # type: ignore[call-arg]
+    with pytest.raises(InvalidType, match="Directions must be a sequence of enumerators of DML_AXIS_DIRECTION; got 3"):
+        MockReduceDesc(function=0, input=matrix(3), output=matrix(3), directions=3)  # type: ignore[arg-type]
+
+
+def test_an_array_of_no_tensors_is_an_empty_sequence() -> None:
+    def count(inputs: Any, offset: Any, *, axis: int) -> Any:
+        return jnp.full((2, 3), len(inputs), jnp.float32)
+
+    desc = MockJoinDesc(inputs=(), output=matrix(3), axis=1)
+    with patch.object(MockJoinDesc, "compute", lambda self, inputs: count(inputs, None, axis=1)):
+        for outputs in (dmljax.lower(desc)(), dmljax.lower(desc)(inputs=[])):
+            assert outputs.tolist() == [[0, 0, 0]] * 2
+
+
+def test_members_are_given_by_name_alone() -> None:
+    with pytest.raises(InvalidType, match="ADD: the members must be given by name; got 3 by position"):
+        dmljax.ElementWiseAddDesc(matrix(3), matrix(3), matrix(3))  # type: ignore[call-arg]
+
+
+def test_a_class_that_loses_its_checks_or_has_no_kinds_is_refused() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Decorated(dmljax.Operator):
+        input: dml.OptionalInput = None
+
+    with pytest.raises(InvalidType, match="a descriptor's class must keep Operator's __init__; got Decorated"):
+        dmljax.validate(Decorated())
+    with pytest.raises(TypeError, match="input must be annotated with a kind of member, such as Input; got"):
+
+        class Plain(Mock):
+            input: TensorDesc
+
+
+def test_annotations_may_be_text() -> None:
+    code = "from __future__ import annotations\n" + inspect.getsource(MockHalvesDesc).replace(
+        "HALVES", "HALVES_OF_TEXT"
+    )
+    names = vars(sys.modules[__name__]) | {"__name__": __name__}
+    exec(compile(code, "text", "exec"), names)
+    del dml.OPERATORS["DML_OPERATOR_MOCK_HALVES_OF_TEXT"]
+    assert names["MockHalvesDesc"].members() == MockHalvesDesc.members()
 
 
 def test_the_signature_of_a_desc_tells_its_members() -> None:

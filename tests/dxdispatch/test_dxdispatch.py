@@ -545,7 +545,7 @@ def test_what_counts_for_nothing_is_told_and_passed_over(tmp_path: Path) -> None
         ("commands[0].bindings.InputTensor.elementStride", ", did you mean elementOffset?", binding_fields),
     ]
     assert [(warning.path, warning.message) for warning in load(path).warnings] == [
-        (place, f"unknown field '{place.rpartition('.')[2]}' is ignored{hint}; known fields are {known}")
+        (place, f"unknown field '{place.rpartition('.')[2]}' is ignored; known fields are {known}{hint}")
         for place, hint, known in unknown
     ]
 
