@@ -962,8 +962,8 @@ FAULTS = [
     Fault(
         "the tensors of an array are those of the first",
         "descriptors/lowering.py",
-        "kwargs[leaf.member.field][leaf.index] for leaf",
-        "kwargs[leaf.member.field][0] for leaf",
+        "values.extend(value)",
+        "values.extend([value[0]] * len(value))",
         ON_MEMBERS,
     ),
     Fault(
@@ -983,8 +983,8 @@ FAULTS = [
     Fault(
         "JAX arrays of any size are computed with",
         "descriptors/lowering.py",
-        "checked = _require_match(leaf, value)",
-        "checked = value",
+        "iter(_require_match(leaf, value) for leaf",
+        "iter(value for leaf",
         ON_OPERATOR,
     ),
     Fault(
@@ -993,6 +993,28 @@ FAULTS = [
         "traced.__name__ = traced.__qualname__ = function.__name__",
         "traced.__qualname__ = function.__name__",
         ON_MEMBERS,
+    ),
+    Fault(
+        "a member may be hidden by what a descriptor calls so itself",
+        "descriptors/base.py",
+        "return type(self).function(**absent",
+        "return self.function(**absent",
+        ON_MEMBERS,
+    ),
+    Fault(
+        "a number alone is of Python's own type",
+        "calls/decorator.py",
+        "if has_type and key in numbers else",
+        "if key in numbers else",
+        ON_FUNCTION,
+    ),
+    Fault(
+        "a number beside an array stays weak",
+        "calls/arguments.py",
+        "if value.dtype == dtype and not is_weak:",
+        "if value.dtype == dtype:",
+        ON_FUNCTION,
+        x64=False,
     ),
     Fault(
         "-0 is remembered as 0",
@@ -1004,7 +1026,7 @@ FAULTS = [
     Fault(
         "a subnormal number is rounded on the device",
         "calls/decorator.py",
-        "abs(number) >= 2.0**-126",
+        "abs(converted) >= 2.0**-126",
         "True",
         ON_FUNCTION,
     ),

@@ -432,7 +432,7 @@ def test_a_class_that_loses_its_checks_or_has_no_kinds_is_refused() -> None:
 
     with pytest.raises(InvalidType, match="a descriptor's class must keep Operator's __init__; got Decorated"):
         dmljax.validate(Decorated())
-    with pytest.raises(TypeError, match="input must be annotated with a kind of member, such as Input; got"):
+    with pytest.raises(TypeError, match="input must be annotated with the kind of the member, such as Input; got"):
 
         class Plain(Mock):
             input: TensorDesc
