@@ -486,8 +486,8 @@ FAULTS = [
     Fault(
         "absent tensors are not told to functions",
         "descriptors/base.py",
-        "self.function(**absent | inputs,",
-        "self.function(**inputs,",
+        "type(self).function(**absent | inputs,",
+        "type(self).function(**inputs,",
         ON_QUANTIZATION,
     ),
     Fault(
