@@ -71,7 +71,7 @@ class TensorDesc:
             yield Problem("Strides", f"must have {self.rank} elements, as Sizes has", join_sizes(self.strides))
         # The second limit keeps DMLCalcBufferTensorSize's 32-bit index of the last element from wrapping.
         if max(self.element_count, self._last_element + 1) > UINT_MAX:
-            yield Problem("Sizes", "and Strides must span at most 2^32 - 1 elements", self)
+            yield Problem("Sizes", "must span at most 2^32 - 1 elements", self, [("Strides",)])
         total = self.total_tensor_size_in_bytes
         if total is not None and total < self.minimum_size_in_bytes:
             yield Problem("TotalTensorSizeInBytes", f"must be at least {self.minimum_size_in_bytes}", total)

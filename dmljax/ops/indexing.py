@@ -349,11 +349,8 @@ def _tuple_problems(
         return
     batches = tuple(input_sizes[:batch]), tuple(indices_sizes[:batch])
     if batches[0] != batches[1]:
-        yield Problem(
-            input,
-            f"and {indices} must have the same batch sizes",
-            f"{join_sizes(batches[0])} and {join_sizes(batches[1])}",
-        )
+        given = f"{join_sizes(batches[0])} and {join_sizes(batches[1])}"
+        yield Problem(input, "must have the same batch sizes", given, [(indices,)])
     longest, tuple_size = len(input_sizes) - batch, indices_sizes[-1]
     if not 1 <= tuple_size <= longest:
         yield Problem(indices, f"must hold tuples of 1 to {longest} coordinates", tuple_size)
