@@ -289,7 +289,7 @@ def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     assert not [event for event in events if "/jax/core/compile" in event]
 
 
-@transformation("jit", of_each=True)
+@transformation("jit")
 def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     desc = CASES[operator].make(tame_types(operator), 4)
     inputs = [jax.device_put(array) for array in random_inputs(desc)]

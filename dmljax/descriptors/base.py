@@ -13,7 +13,7 @@ from dmljax.checks import set_fields
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Tensor
 from dmljax.descriptors.tables import Table
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, within
-from dmljax.scalars import Scalar, ScaleBias
+from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, join_words
 from dmljax.types import DataType, FeatureLevel
@@ -126,7 +126,7 @@ class Operator:
                 raise InvalidType(Problem((), f"the members must be among {', '.join(fields)}", given))
 
     def _differing_lengths(self) -> Iterator[Problem]:
-        """Arrays that one member counts have one length."""
+        """The problems of arrays that have the same count member, and different lengths."""
         lengths: dict[str, dict[str, int]] = {}
         for member in self._members:
             value = getattr(self, member.field)
@@ -194,9 +194,9 @@ class Operator:
         raise NotImplementedError
 
     def attributes(self) -> dict[str, Any]:
-        """What the function takes beside arrays: members that are no tensors, the type and the sizes of the output.
+        """The function's arguments besides its arrays: members that are no tensors, the output's type and sizes.
 
-        Scalars are numbers of their type, so that the member which tells it is left out.
+        A scalar is passed as a number of its data type, so that the member with that data type is left out.
         """
         members = [member for member in self._members if member.tensor_kind is None]
         given = {member.field: _number(getattr(self, member.field)) for member in members if member.kind != SCALAR_TYPE}
@@ -206,9 +206,9 @@ class Operator:
         return given | {name: value for name, value in of_output.items() if name in taken}
 
     def compute(self, **inputs: Any) -> Any:
-        """The outputs, computed from arrays with the sizes and types of the inputs that are present.
+        """Computes the outputs from arrays that have the sizes and types of the inputs that are present.
 
-        An array of tensors is given as a sequence.
+        An array of tensors is a sequence of arrays.
         """
         absent = {member.field: None for member in self._members if member.tensor_kind and member.tensor_kind.is_input}
         return type(self).function(**absent | inputs, **self.attributes())
@@ -258,8 +258,8 @@ def _number(value: Any) -> Any:
     match value:
         case Scalar():
             return value.item
-        case ScaleBias():
-            return ScaleBias(*map(_number, value))
+        case ScaleBias() | Size2D():
+            return type(value)(*map(_number, value))
         case tuple():
             return tuple(map(_number, value))
     return value

@@ -448,6 +448,13 @@ def test_annotations_may_be_text() -> None:
     assert names["MockHalvesDesc"].members() == MockHalvesDesc.members()
 
 
+def test_attributes_are_what_a_function_takes() -> None:
+    given = windowing().attributes()
+    assert (given["pooled_size"], given["scales"], given["strides"]) == (Size2D(3, 2), (0.5, np.inf), (1, 2))
+    assert type(given["pooled_size"]) is Size2D
+    assert type(given["scales"][0]) is np.float32
+
+
 def test_the_signature_of_a_desc_tells_its_members() -> None:
     parameters = inspect.signature(dmljax.ElementWiseClipDesc).parameters
     assert list(parameters) == ["input", "output", "scale_bias", "min", "max"]
