@@ -460,6 +460,7 @@ def test_the_signature_of_a_desc_tells_its_members() -> None:
     assert list(parameters) == ["input", "output", "scale_bias", "min", "max"]
     assert parameters["input"].annotation is TensorDesc
     assert parameters["scale_bias"].default is None
+    assert not inspect.signature(dmljax.Operator).parameters
 
 
 def test_equal_computations_compile_once_whatever_the_layout_of_their_descs() -> None:
