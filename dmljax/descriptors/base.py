@@ -62,8 +62,8 @@ class _Signature:
     """The signature of a descriptor's class, as `help` shows it: its members, by keyword alone."""
 
     def __get__(self, instance: object, operator: "type[Operator]") -> inspect.Signature:
-        is_base = not dataclasses.is_dataclass(operator)
-        return inspect.Signature([] if is_base else [_parameter(field) for field in dataclasses.fields(operator)])
+        fields = dataclasses.fields(operator) if dataclasses.is_dataclass(operator) else ()
+        return inspect.Signature([_parameter(field) for field in fields])
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
