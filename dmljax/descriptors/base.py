@@ -62,7 +62,7 @@ class _Signature:
     """The signature of a descriptor's class, as `help` shows it: its members, by keyword alone."""
 
     def __get__(self, instance: object, operator: "type[Operator]") -> inspect.Signature:
-        fields = dataclasses.fields(operator) if dataclasses.is_dataclass(operator) else ()
+        fields: tuple[Any, ...] = dataclasses.fields(operator) if dataclasses.is_dataclass(operator) else ()
         return inspect.Signature([_parameter(field) for field in fields])
 
 
