@@ -1003,10 +1003,18 @@ FAULTS = [
     ),
     Fault(
         "a number alone is of Python's own type",
-        "calls/decorator.py",
-        "if has_type and key in numbers else",
-        "if key in numbers else",
+        "calls/arguments.py",
+        "number if dtype is None or is_weak else",
+        "number if is_weak else",
         ON_FUNCTION,
+    ),
+    Fault(
+        "a NumPy number beside a weakly typed array is weak",
+        "calls/arguments.py",
+        "number if dtype is None or is_weak else",
+        "number if dtype is None else",
+        ON_FUNCTION,
+        x64=False,
     ),
     Fault(
         "a number beside an array stays weak",
@@ -1025,8 +1033,8 @@ FAULTS = [
     ),
     Fault(
         "a subnormal number is rounded on the device",
-        "calls/decorator.py",
-        "abs(converted) >= 2.0**-126",
+        "calls/arguments.py",
+        "abs(number) >= 2.0**-126",
         "True",
         ON_FUNCTION,
     ),

@@ -142,11 +142,19 @@ def as_number(where: str, value: Any, kind: Number, dtype: Any, *, is_weak: bool
     if dtype is not None:
         dtype = kind.dtype(dtype)
     if not kind.is_scale_bias:
-        return as_scalar(where, value, dtype, kind, is_weak=is_weak)
+        number = as_scalar(where, value, dtype, kind, is_weak=is_weak)
+        return number if dtype is None or is_weak else _quickest(number)
     if not isinstance(value, ScaleBias):
         raise InvalidType(Problem(where, "must be a ScaleBias", show(value)))
     numbers = zip(ScaleBias._fields, value, strict=True)
     return ScaleBias(*(as_scalar((where, key), x, dtype, kind, is_weak=is_weak) for key, x in numbers))
+
+
+def _quickest(number: Any) -> Any:
+    """A NumPy float32 as a Python float, which `jax.jit` takes in less time and converts to the same float32."""
+    # XLA on CPU rounds a float64 to zero where its float32 is subnormal.
+    is_same = type(number) is np.float32 and (number == 0 or abs(number) >= 2.0**-126)
+    return float(number) if is_same else number
 
 
 def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bool) -> Any:

@@ -160,26 +160,14 @@ class _Call:
                 _JAX_ARRAYS.add(type(given[key]))
         static = dict(zip(self.static_places, statics, strict=True))
         typed = bring_into_types(self.kinds, given | static, unchanged=jax.Array)
-        numbers = {key for key, kind in self.kinds.items() if isinstance(kind, Number)}
-        # Where nothing has a type, a number decides it, and must keep its own.
-        has_type = static.get("dtype") is not None or any(
-            hasattr(given[key], "dtype") for key in given.keys() - numbers
-        )
-        return [_quickest(one) if has_type and key in numbers else one for key, one in typed.items() if key in given]
+        return [typed[key] for key in self.places]
 
 
 _MAX_NUMBERS = 1024  # combinations of numbers that an operator remembers
 
 
-def _quickest(converted: Any) -> Any:
-    """A converted number as a Python float where JAX makes the same of that, in less time than of a NumPy scalar."""
-    # XLA on CPU rounds a float64 to zero where its float32 is subnormal.
-    is_same = type(converted) is np.float32 and (converted == 0 or abs(converted) >= 2.0**-126)
-    return float(converted) if is_same else converted
-
-
 def _key(values: Sequence[Any], statics: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """What decides how the numbers among `values` are converted; None if one is neither a number nor a JAX array."""
+    """What the conversion of `values` depends on, as a key; None if one of them is not a number or a JAX array."""
     keys = [_key_of(value) for value in values]
     return None if None in keys else (statics, x64_enabled(), *keys)
 

@@ -163,6 +163,7 @@ def test_types_are_weak_where_jaxs_are() -> None:
         assert (half + make()).dtype == jax.jit(lambda make=make: half + make())().dtype == jnp.bfloat16
     assert not dmljax.diagonal_matrix1(None, -1.0, output_sizes=size, dtype="float32").weak_type
     assert not dmljax.diagonal_matrix1(None, np.float32(-1), output_sizes=size).weak_type
+    assert not dmljax.diagonal_matrix1(jnp.full(size, 2.0), np.float32(-1)).weak_type
     assert not dmljax.diagonal_matrix1(half, -1.0).weak_type
     assert jax.jit(dmljax.diagonal_matrix1)(half, -1.0).dtype == jnp.bfloat16
 
