@@ -1,7 +1,8 @@
 """Arguments checked and brought to one form, or refused by name: integers, enumerators and arrays."""
 
+import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -85,6 +86,9 @@ def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
     raise InvalidDesc(Problem(where, f"must be one of {', '.join(names)}", show(value) + hint))
 
 
+JAX_ARRAYS: set[type] = set()  # the types of JAX arrays seen by `array`, traced ones too: to look a type up is quick
+
+
 def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
     """`value`, if it is a JAX or NumPy array or converts itself to a JAX array, in the machine's byte order."""
     if not isinstance(value, jax.Array) and hasattr(type(value), "__jax_array__"):
@@ -94,9 +98,19 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidType(Problem(where, "must be an array without a mask", "MaskedArray"))
     if isinstance(value, jax.Array):
+        if isinstance(value.dtype, np.dtype):  # random keys have a dtype of JAX's own, and a type of their own
+            JAX_ARRAYS.add(type(value))
         return value
     native = np.asarray(value)
     return native if native.dtype.isnative else native.astype(native.dtype.newbyteorder("="))
+
+
+def bound_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by parameter; what Python itself would refuse is refused in Python's words."""
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise InvalidType(Problem((), str(error))) from None
 
 
 def set_fields(frozen: object, **fields: Any) -> None:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from dmljax.checks import INT_MIN
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import Tensor
@@ -30,7 +31,6 @@ from dmljax.types import AxisDirection, DataType, IsInfinityMode, RoundingMode
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 UINT8, INT8 = DataType.UINT8, DataType.INT8
 INF, NAN = float("inf"), float("nan")
-INT32_MIN = -(2**31)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ EXAMPLES = (
     _diagonal1(
         "Keep the strictly upper triangle, zero the bottom left",
         0,
-        INT32_MIN,
+        INT_MIN,
         1,
         [[0, 7, 3, 7, 9], [0, 0, 8, 6, 9], [0, 0, 0, 8, 7], [0, 0, 0, 0, 4]],
         input=_MATRIX,

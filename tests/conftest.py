@@ -216,7 +216,7 @@ Exceptions and their reasons:
 | ELEMENT_WISE_MODULUS_FLOOR | may be 0 where `b` is below 1e-30 | the remainder may be subnormal before `b` is added |
 | ELEMENT_WISE_ADD1 | rounds twice | it rounds the sum, and then the result of the fused activation |
 | operators with a ScaleBias | round twice | `input * scale + bias` is rounded once, and then the result |
-| ELEMENT_WISE_POW, integer with float exponent | truncates | the result is an integer, computed in float32 |
+| ELEMENT_WISE_POW, integer with float exponent | truncates | the result is an integer, computed in floating point |
 
 Derivatives with respect to inputs and attributes, in forward and reverse mode, have at least 4 correct digits. They
 are finite wherever the operator and its true derivative are, also for infinite inputs. The derivative of `0 ** 0`

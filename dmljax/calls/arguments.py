@@ -23,7 +23,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where,
 from dmljax.numerics.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, exact, lower_bound, truncated, upper_bound
 from dmljax.text import show
-from dmljax.types import FLOATS, INTEGERS, NEEDS_X64, REALS, HeaderEnum, widened, x64_enabled
+from dmljax.types import FLOATS, INTEGERS, NEEDS_X64, HeaderEnum, widened, x64_enabled
 
 Axes = int | Sequence[int]
 
@@ -46,11 +46,11 @@ def as_array(where: Where, value: Any) -> Any:
     if is_number(value):
         return value if isinstance(value, bool | float) else _require_fit(where, value)
     given = array(where, value)
-    require_real(where, given.dtype)
-    if given.dtype.itemsize < 8 or x64_enabled():
+    if isinstance(given, jax.Array):
+        require_available(where, given)
         return given
-    require_32_bits(where, given)
-    return _narrow(where, given)
+    require_real(where, given.dtype)
+    return given if given.dtype.itemsize < 8 or x64_enabled() else _narrow(where, given)
 
 
 def is_number(value: Any) -> bool:
@@ -58,9 +58,10 @@ def is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
 
 
-def require_32_bits(where: Where, given: Any) -> None:
-    """Refuses a JAX array of 64-bit numbers where JAX has no 64-bit types."""
-    if isinstance(given, jax.Array) and given.dtype in REALS and given.dtype.itemsize == 8 and not x64_enabled():
+def require_available(where: Where, given: jax.Array) -> None:
+    """Refuses what is not real numbers, and numbers of 64 bits where JAX has no 64-bit types."""
+    require_real(where, given.dtype)
+    if given.dtype.itemsize == 8 and not x64_enabled():
         raise Unsupported(Problem(where, NEEDS_X64, given.dtype))
 
 
@@ -143,7 +144,7 @@ def as_number(where: str, value: Any, kind: Number, dtype: Any, *, is_weak: bool
         dtype = kind.dtype(dtype)
     if not kind.is_scale_bias:
         number = as_scalar(where, value, dtype, kind, is_weak=is_weak)
-        return number if dtype is None or is_weak else _quickest(number)
+        return number if is_weak else _quickest(number)
     if not isinstance(value, ScaleBias):
         raise InvalidType(Problem(where, "must be a ScaleBias", show(value)))
     numbers = zip(ScaleBias._fields, value, strict=True)

@@ -17,9 +17,10 @@ from dmljax.calls.arguments import (
     as_array,
     bring_into_types,
     is_number,
-    require_32_bits,
+    require_available,
 )
-from dmljax.errors import DmlError, InvalidType, Problem
+from dmljax.checks import JAX_ARRAYS, bound_arguments
+from dmljax.errors import DmlError
 from dmljax.scalars import ScaleBias
 from dmljax.types import x64_enabled
 
@@ -65,7 +66,6 @@ def _operator_function(function: Callable[..., R], kinds: dict[str, Kind]) -> Ca
 
 
 _MISSING: Any = object()  # the value of an argument that was not given and has no default
-_JAX_ARRAYS: set[type] = set()  # the types of JAX arrays seen so far, traced ones too: to look one up is quick
 
 
 class _Call:
@@ -94,21 +94,20 @@ class _Call:
         def traced(statics: tuple[Any, ...], *values: Any) -> Any:
             given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
             for key, value in given.items():
-                require_32_bits(key, value)
+                if isinstance(value, jax.Array):
+                    require_available(key, value)
             return function(**bring_into_types(self.kinds, given))
 
         traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module
         return traced
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if kwargs or self.required_statics:
+        if kwargs or self.required_statics or len(args) not in self.tails:
             values, statics = self._bind(args, kwargs)
-        elif len(args) in self.tails:
-            values, statics = args + self.tails[len(args)], self.static_defaults
         else:
-            raise _refusal(self.signature, args, kwargs)
+            values, statics = args + self.tails[len(args)], self.static_defaults
         for value, may_be_none in zip(values, self.may_be_none, strict=True):
-            if type(value) not in _JAX_ARRAYS and not (value is None and may_be_none):
+            if type(value) not in JAX_ARRAYS and not (value is None and may_be_none):
                 return self.compiled(statics, *self._coerce(values, statics))
         return self.compiled(statics, *values)
 
@@ -124,7 +123,7 @@ class _Call:
         for value in values:
             is_accepted = is_accepted and value is not _MISSING
         if not is_accepted:
-            raise _refusal(self.signature, args, kwargs)
+            bound_arguments(self.signature, args, kwargs)  # which refuses them
         for key, value in kwargs.items():
             if key in self.static_places:
                 statics[self.static_places[key]] = self._static(key, value)
@@ -142,7 +141,7 @@ class _Call:
         numbers = self.numbers.get(key)
         if numbers is None:  # a program makes the same call with the same few numbers many times
             converted = self._convert(values, statics)
-            numbers = {i: one for i, one in enumerate(converted) if type(one) not in _JAX_ARRAYS}
+            numbers = {i: one for i, one in enumerate(converted) if type(one) not in JAX_ARRAYS}
             if len(self.numbers) >= _MAX_NUMBERS:
                 self.numbers.clear()
             self.numbers[key] = numbers
@@ -156,8 +155,6 @@ class _Call:
             is_absent = value is None and key in self.optional
             if not is_absent and (value is None or not waits):
                 given[key] = as_array(key, value)
-            if isinstance(given[key], jax.Array):
-                _JAX_ARRAYS.add(type(given[key]))
         static = dict(zip(self.static_places, statics, strict=True))
         typed = bring_into_types(self.kinds, given | static, unchanged=jax.Array)
         return [typed[key] for key in self.places]
@@ -174,13 +171,13 @@ def _key(values: Sequence[Any], statics: tuple[Any, ...]) -> tuple[Any, ...] | N
 
 def _key_of(value: Any) -> tuple[Any, ...] | None:
     kind = type(value)
-    if kind in _JAX_ARRAYS:
+    if kind in JAX_ARRAYS:
         return (value.dtype, value.weak_type)
     if kind is float:
         return (kind, value, math.copysign(1, value))  # -0.0 equals 0.0
     if kind is int or value is None:
         return (kind, value)
-    if kind is ScaleBias and not any(type(one) in _JAX_ARRAYS for one in value):
+    if kind is ScaleBias and not any(type(one) in JAX_ARRAYS for one in value):
         keys = [_key_of(one) for one in value]
         return None if None in keys else (kind, *keys)
     return (kind, value.tobytes()) if isinstance(value, np.generic) else None
@@ -188,12 +185,3 @@ def _key_of(value: Any) -> tuple[Any, ...] | None:
 
 def _default(parameter: inspect.Parameter) -> Any:
     return _MISSING if parameter.default is parameter.empty else parameter.default
-
-
-def _refusal(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> InvalidType:
-    """The error that Python itself would raise for such arguments."""
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        return InvalidType(Problem((), str(error)))
-    raise AssertionError("the signature accepts these arguments")  # pragma: no cover

@@ -141,11 +141,11 @@ def fused_activation_rules(
     if activation is None:
         return
     if not isinstance(activation, Activation):
-        yield Problem((*path, "Type"), "must be one that can be fused", activation.type)
+        yield Problem((*path, "Type"), "must be one that can be fused", type(activation).type)
         return
     introduced = min(activation.support)
     if introduced > feature_level:
-        yield Problem((*path, "Type"), f"must be one of {feature_level}", f"{activation.type} of {introduced}")
+        yield Problem((*path, "Type"), f"must be one of {feature_level}", f"{type(activation).type} of {introduced}")
     for leaf in activation.leaves():
         yield Problem((*path, *leaf.path), "must not be given", leaf.tensor)
     for problem in activation.attribute_rules(feature_level):

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from dmljax.checks import array
+from dmljax.checks import JAX_ARRAYS, array, bound_arguments
 from dmljax.descriptors.base import Leaf, Operator
 from dmljax.descriptors.validation import validate
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, within
@@ -34,19 +34,16 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
         require_64_bits_available(desc)
     leaves, counts = desc.leaves(is_input=True), _counts(desc)
     compiled = _compile(_without_layout(desc))
-    jax_arrays: set[type] = set()  # the types of JAX arrays seen so far, traced ones too: to look one up is quick
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
         try:
             if not kwargs and len(args) == len(leaves):
                 for value in args:
-                    if type(value) not in jax_arrays:
+                    if type(value) not in JAX_ARRAYS:
                         break
                 else:
                     return compiled(*args)  # which checks them while tracing
-            arrays = _bind_arrays(counts, leaves, args, kwargs)
-            jax_arrays.update(type(value) for value in arrays if isinstance(value, jax.Array))
-            return compiled(*arrays)
+            return compiled(*_bind_arrays(counts, leaves, args, kwargs))
         except DmlError as error:
             error.operator = type(desc).type
             raise
@@ -82,10 +79,7 @@ def _bind_arrays(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kw
     if any(count is not None for count in counts.values()):
         values = _bind_leaves(counts, leaves, args, kwargs)
     else:
-        try:
-            values = list(_signature(counts).bind(*args, **kwargs).arguments.values())
-        except TypeError as error:
-            raise InvalidType(Problem((), str(error))) from None
+        values = list(bound_arguments(_signature(counts), args, kwargs).values())
     return [_require_match(leaf, array(leaf.path, value)) for leaf, value in zip(leaves, values, strict=True)]
 
 
@@ -148,8 +142,6 @@ def _outputs(desc: Operator, computed: Any) -> Any:
 
 def _without_layout(desc: Operator) -> Operator:
     """The desc with packed tensors: equal computations are equal descs, whatever their strides and flags."""
-    if all(leaf.tensor == TensorDesc(leaf.tensor.data_type, leaf.tensor.sizes) for leaf in desc.leaves()):
-        return desc
 
     def packed(value: Any) -> Any:
         if isinstance(value, TensorDesc):
@@ -157,7 +149,9 @@ def _without_layout(desc: Operator) -> Operator:
         is_tensors = isinstance(value, tuple) and value and isinstance(value[0], TensorDesc)
         return tuple(map(packed, value)) if is_tensors else value
 
-    return type(desc)(**{member.field: packed(getattr(desc, member.field)) for member in desc.members()})
+    given = {member.field: getattr(desc, member.field) for member in desc.members()}
+    changed = {field: packed(value) for field, value in given.items()}
+    return desc if changed == given else type(desc)(**changed)
 
 
 def require_64_bits_available(desc: Operator) -> None:

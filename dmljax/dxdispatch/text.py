@@ -17,10 +17,10 @@ from functools import cached_property
 from itertools import accumulate, islice
 from typing import Any
 
-from dmljax.errors import MAX_PROBLEMS, InvalidDesc, Problem
+from dmljax.errors import MAX_PROBLEMS, InvalidDesc, Path, Problem
 from dmljax.text import show
 
-Place = tuple[str | int, ...]
+Place = Path  # inside a model
 
 MAX_DEPTH = 64
 MAX_VALUES = 2**20  # without the elements of plain lists, which take far less memory

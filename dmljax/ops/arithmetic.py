@@ -60,7 +60,7 @@ def _require_fusable(where: Where, value: Any) -> dml.Activation:
         raise InvalidType(Problem(where, "must be a descriptor", show(value)))
     if not isinstance(value, dml.Activation) or value.tensors():
         tensors = value.tensors()
-        given = f"{value.type} with {join_words(tensors)}" if tensors else value.type
+        given = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
         raise InvalidDesc(Problem(where, "must be an activation without tensors", given))
     return value
 

@@ -9,14 +9,12 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import integer_in
+from dmljax.checks import INT_MAX, INT_MIN, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.floats import copied
 from dmljax.numerics.sizes import check_size, index_dtype, is_symbolic, number
 from dmljax.scalars import truncated
 from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
-
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 # DIAGONAL_MATRIX and DIAGONAL_MATRIX1
 
@@ -35,7 +33,7 @@ def diagonal_matrix(
     >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
     [[0, 2, 0], [0, 0, 2]]
     """
-    integer_in("offset", offset, INT32_MIN, INT32_MAX)
+    integer_in("offset", offset, INT_MIN, INT_MAX)
     return _fill_diagonals(None, calls.real_array("value", value), offset, offset + 1, output_sizes)
 
 
@@ -70,8 +68,8 @@ def diagonal_matrix1(
     >>> diagonal_matrix1(jnp.array([[4, 7], [1, 2]]), 0, diagonal_fill_begin=1, diagonal_fill_end=0).tolist()
     [[4, 0], [0, 2]]
     """
-    integer_in("diagonal_fill_begin", diagonal_fill_begin, INT32_MIN, INT32_MAX)
-    integer_in("diagonal_fill_end", diagonal_fill_end, INT32_MIN, INT32_MAX)
+    integer_in("diagonal_fill_begin", diagonal_fill_begin, INT_MIN, INT_MAX)
+    integer_in("diagonal_fill_end", diagonal_fill_end, INT_MIN, INT_MAX)
     value = calls.real_array("value", value)
     if input is None:
         return _fill_diagonals(None, value, diagonal_fill_begin, diagonal_fill_end, output_sizes)

@@ -109,6 +109,17 @@ def test_other_types_are_refused_by_name(dtype: str) -> None:
         dmljax.activation_hardmax(array)
 
 
+@pytest.mark.parametrize("make", [lambda: jnp.complex64(1), lambda: jax.random.key(0)], ids=["complex64", "key"])
+@pytest.mark.parametrize("argument", ["input", "min", "max"])
+def test_jax_arrays_of_other_types_are_refused_at_every_call(make: Any, argument: str) -> None:
+    given = {"input": jnp.ones(2), "min": jnp.float32(0), "max": 1.0} | {argument: make()}
+    expected = rf"^element_wise_clip: {argument} must be bool, an integer .* got (complex64|key<fry>)"
+    functions: list[Any] = [dmljax.element_wise_clip, dmljax.element_wise_clip, jax.jit(dmljax.element_wise_clip)]
+    for call in functions:
+        with pytest.raises(InvalidType, match=expected):
+            call(**given)
+
+
 def test_numpys_integers_serve_as_static_arguments() -> None:
     result = dmljax.one_hot(np.array([[1]]), VALUES, axis=np.int64(1), depth=np.uint8(2))  # type: ignore[arg-type]
     assert result.tolist() == [[0, 1]]
