@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import pytest
-from sample import tried_operators
+from sample import Tried, tried_operators
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1").lower() in ("1", "true"))
@@ -115,7 +115,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in item.iter_markers("transformation"):
             operator = item.callspec.params["operator"]  # type: ignore[attr-defined]
             item.user_properties.append(("transformation", f"{operator} {marker.args[0]}"))
-    cases, tried = Counter(map(of_function, items)), set(tried_operators(config))
+    cases = Counter(map(of_function, items))
+    tried = {kind: set(tried_operators(config, kind)) for kind in Tried}
     left_out = [item for item in items if not is_wanted(item, cases[of_function(item)], tried)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -134,13 +135,12 @@ def of_function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def is_wanted(item: pytest.Item, cases: int, tried: set[str]) -> bool:
+def is_wanted(item: pytest.Item, cases: int, tried: dict[Tried, set[str]]) -> bool:
     """Whether one of the `cases` of a test is run: of a transformation where it is tried, and sampled if so asked."""
     is_sampled, is_whole = item.config.getoption("--sample"), item.get_closest_marker("whole") is not None
     marker = item.get_closest_marker("transformation")
     if marker is not None:
-        is_tried = item.callspec.params["operator"] in tried  # type: ignore[attr-defined]
-        return is_tried or (marker.kwargs["of_each"] and (is_whole or not is_sampled))
+        return item.callspec.params["operator"] in tried[marker.kwargs["of"]]  # type: ignore[attr-defined]
     # What is the same inside of a user's own jit is sampled as with --sample.
     is_jitted = "call" in item.fixturenames and item.callspec.params["call"] == "jitted"  # type: ignore[attr-defined]
     is_sampled = is_sampled or (is_jitted and not item.config.getoption("--every-operator"))

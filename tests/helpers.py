@@ -148,16 +148,12 @@ def _bytes(hlo_dtype: str) -> int:
     return 1 if hlo_dtype == "pred" else int(re.sub(r"\D", "", hlo_dtype)) // 8
 
 
-def check_gradients(function: Callable[..., Any], arguments: tuple[Any, ...], *, is_linear: bool = True) -> None:
-    """Derivatives against finite differences; of operators that are linear in their floats forward and backward.
+def check_linear_gradients(function: Callable[..., Any], arguments: tuple[Any, ...], *, order: int = 2) -> None:
+    """Derivatives, forward and backward, of what is linear in its floats against finite differences.
 
-    Of operators that are linear in their floats the second ones, too: wide steps are exact, and keep float32's rounding
-    out. Of others, `test_accuracy.py` compares derivatives with exact ones.
+    Wide steps are exact there, and keep float32's rounding out.
     """
-    if is_linear:
-        check_grads(function, arguments, order=2, eps=0.5)
-    else:
-        check_grads(function, arguments, order=1, modes=["rev"], eps=2e-3, atol=1e-2, rtol=1e-2)
+    check_grads(function, arguments, order=order, eps=0.5)
 
 
 def specials(dtype: Any) -> NDArray[Any]:

@@ -1,13 +1,15 @@
 """The operators that stand for all of their kind where a test is of JAX's own transformations."""
 
+import enum
+
 import pytest
 
 import dmljax
 
 # By the kind of computation: what a loop around an operator or a mesh beneath it sees, it sees of a few of each kind.
 # An operator that is lowered in a way of its own (a loop, a rule for derivatives, vmap or a mesh, what is there for one
-# platform alone) stands here, whatever else it is like. `--sample` tries the first of each kind, and `--every-operator`
-# all operators.
+# platform alone) stands here, whatever else it is like. The first of each kind stands for all of it with `--sample`,
+# and in tests that take long.
 KINDS: dict[str, tuple[str, ...]] = {
     "one function of XLA": ("ELEMENT_WISE_SQRT",),
     "an elementary function": ("ELEMENT_WISE_ERF", "ELEMENT_WISE_ASINH", "ELEMENT_WISE_ATAN_YX", "ACTIVATION_TANH"),
@@ -34,9 +36,19 @@ KINDS: dict[str, tuple[str, ...]] = {
 SAMPLE = [names[0] for names in KINDS.values()]
 
 
-def tried_operators(config: pytest.Config) -> tuple[str, ...]:
-    """The operators that transformations are tried on."""
-    if config.getoption("--every-operator"):
+class Tried(enum.Enum):
+    """What a transformation is tried on, unless `--sample` asks for less or `--every-operator` for all."""
+
+    EACH_OPERATOR = enum.auto()
+    SOME_OF_EACH_KIND = enum.auto()
+    ONE_OF_EACH_KIND = enum.auto()
+
+
+def tried_operators(config: pytest.Config, tried: Tried) -> tuple[str, ...]:
+    """The operators that a transformation is tried on."""
+    is_sampled = config.getoption("--sample")
+    if config.getoption("--every-operator") or (tried is Tried.EACH_OPERATOR and not is_sampled):
         return tuple(dmljax.OPERATORS)
-    names = SAMPLE if config.getoption("--sample") else [name for kind in KINDS.values() for name in kind]
+    is_one = is_sampled or tried is Tried.ONE_OF_EACH_KIND
+    names = SAMPLE if is_one else [name for kind in KINDS.values() for name in kind]
     return tuple(f"DML_OPERATOR_{name}" for name in names)

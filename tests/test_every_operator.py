@@ -25,12 +25,13 @@ from helpers import (
     assert_nearly_same_trees,
     assert_same_trees,
     available,
-    check_gradients,
+    check_linear_gradients,
     collectives,
     mesh_of,
 )
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from sample import KINDS, SAMPLE, tried_operators
+from jax.test_util import check_grads
+from sample import KINDS, SAMPLE, Tried, tried_operators
 
 import dmljax
 from dmljax import OPERATORS, DataType, FeatureLevel, InvalidDesc
@@ -206,11 +207,11 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
 # Transformations, told to the table that conftest.py writes
 
 
-def transformation(name: str, *, of_each: bool = False) -> Callable[[Test], Test]:
-    """A test for operators of each kind, or for each one, which the table counts in the column `name`."""
+def transformation(name: str, *, of: Tried = Tried.SOME_OF_EACH_KIND) -> Callable[[Test], Test]:
+    """A test of a transformation, tried on operators of each kind, which the table counts in the column `name`."""
 
     def marked(test: Test) -> Test:
-        return cast(Test, for_each_operator(pytest.mark.transformation(name, of_each=of_each)(test)))
+        return cast(Test, for_each_operator(pytest.mark.transformation(name, of=of)(test)))
 
     return marked
 
@@ -273,7 +274,7 @@ def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], back
     return steps[:: -1 if backwards else 1].astype(np.float32).reshape(shape)
 
 
-@transformation("jit", of_each=True)
+@transformation("jit", of=Tried.EACH_OPERATOR)
 def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     desc = any_desc(operator)
     lowered = dmljax.lower(desc)
@@ -313,7 +314,7 @@ def test_a_user_jit_around_it_traces_once(operator: str) -> None:
         jitted(*random_inputs(desc, seed))
 
 
-@transformation("vmap", of_each=True)
+@transformation("vmap")
 def test_vmap_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
     batch, loop = batch_of(operator, 3)
@@ -357,17 +358,21 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
         assert_agree(operator, outputs, loop)
 
 
-@transformation("grad", of_each=True)
-def test_gradients_equal_finite_differences(operator: str) -> None:
+@transformation("grad", of=Tried.EACH_OPERATOR)
+def test_gradients_equal_finite_differences(operator: str, pytestconfig: pytest.Config) -> None:
     function, floats = float_call(operator)
     if any(output.dtype != np.float32 for output in jax.tree.leaves(jax.eval_shape(function, floats))):
         pytest.skip("computes no float from a float")
     if not CASES[operator].has_derivative:
         pytest.skip("computes with the bits of a float")
-    check_gradients(function, (floats,), is_linear=CASES[operator].domain is None)
+    if CASES[operator].domain is None:
+        is_one_of_some = operator in tried_operators(pytestconfig, Tried.SOME_OF_EACH_KIND)
+        check_linear_gradients(function, (floats,), order=2 if is_one_of_some else 1)
+    else:  # roughly: `test_accuracy.py` compares these derivatives with exact ones
+        check_grads(function, (floats,), order=1, modes=["rev"], eps=2e-3, atol=1e-2, rtol=1e-2)
 
 
-@transformation("jvp, vjp, linearize", of_each=True)
+@transformation("jvp, vjp, linearize")
 def test_derivatives_agree_with_each_other(operator: str) -> None:
     function, floats = float_call(operator)
     tangents = jax.tree.map(np.ones_like, floats)
@@ -461,7 +466,7 @@ def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
     assert_same_trees(pickle.loads(pickle.dumps(jax.device_get(result))), result)
 
 
-@transformation("export", of_each=True)
+@transformation("export", of=Tried.EACH_OPERATOR)
 def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
     desc = any_desc(operator)
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
@@ -472,7 +477,13 @@ def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator
         # Larger ones are printed as one hexadecimal string.
         assert constant.count(",") < 8, f"a baked-in constant: {constant[:80]}"
         assert '"0x' not in constant, f"a baked-in constant: {constant[:80]}"
+
+
+@transformation("export")
+def test_computes_the_same_when_it_is_exported(operator: str) -> None:
+    desc = any_desc(operator)
     inputs = random_inputs(desc)
+    exported = jax.export.export(jax.jit(dmljax.lower(desc)))(*inputs)
     again = jax.export.deserialize(exported.serialize())
     assert_agree(operator, again.call(*inputs), dmljax.lower(desc)(*inputs))
 
@@ -504,8 +515,7 @@ def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.shardi
         assert output.sharding.spec[0] == "batch"
 
 
-@pytest.mark.whole
-@transformation("explicit mesh", of_each=True)
+@transformation("explicit mesh")
 def test_a_batch_on_an_explicit_mesh_stays_where_it_is(operator: str) -> None:
     check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(AxisType.Explicit, batch=8), by_shard_map=False)
 
@@ -532,7 +542,7 @@ def in_several_processes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> dict[str, str]:
     """What several processes make of every operator, started by the first worker that asks."""
-    operators = tried_operators(request.config)
+    operators = tried_operators(request.config, Tried.ONE_OF_EACH_KIND)
     if worker_id == "master":
         return processes.outcomes(operators)
     seen = tmp_path_factory.getbasetemp().parent / "processes.json"
@@ -542,6 +552,6 @@ def in_several_processes(
     return cast(dict[str, str], json.loads(seen.read_text()))
 
 
-@transformation("several processes")
+@transformation("several processes", of=Tried.ONE_OF_EACH_KIND)
 def test_runs_on_arrays_that_several_processes_hold(operator: str, in_several_processes: dict[str, str]) -> None:
     assert in_several_processes[operator] == processes.AS_IN_ONE
