@@ -7,6 +7,7 @@
 import gc
 import os
 import pickle
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -98,16 +99,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-operator", action="store_true", help="try transformations on more than one of each kind")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw of all")
     parser.addoption("--expect-transformations", metavar="FILE", type=Path, help="fail where they saw something else")
-    parser.addoption("--compilation-cache", metavar="FOLDER", help="keep what is compiled for other runs with this JAX")
+    parser.addoption("--compilation-cache", metavar="FOLDER", help="keep what is compiled for other runs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--transformation-table"):
         config.option.every_operator = True
-    if config.getoption("--compilation-cache"):
-        jax.config.update("jax_compilation_cache_dir", config.getoption("--compilation-cache"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if config.option.compilation_cache is None:  # the workers of one run share what they compile: a sixth of all time
+        folder = tempfile.TemporaryDirectory(prefix="dmljax-tests-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        config.option.compilation_cache = folder.name  # xdist hands the options to its workers
+    jax.config.update("jax_compilation_cache_dir", config.option.compilation_cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
