@@ -901,7 +901,7 @@ FAULTS = [
         "errors.py",
         "short = name if len(name) <= 100 else",
         "short = name if True else",
-        ON_GROWTH,
+        ON_ERRORS,
     ),
     Fault(
         "long names are looked at for one that is near",

@@ -24,7 +24,6 @@ from search import draw, worst_arguments
 import dmljax
 from dmljax import DataType, TensorDesc
 
-pytestmark = pytest.mark.whole
 Arr = NDArray[Any]
 ROWS = ("SOFTMAX", "SOFTMAX1", "LOG_SOFTMAX", "LOG_SOFTMAX1")
 ELSEWHERE = (
@@ -79,6 +78,7 @@ def worst(name: str, desc: dmljax.Operator, arrays: list[Arr]) -> tuple[float, s
 
 @pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16], ids=str)
 @pytest.mark.parametrize("name", ROUNDING)
+@pytest.mark.whole
 def test_is_within_few_units_of_float64(
     name: str, data_type: DataType, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
@@ -124,6 +124,7 @@ DEFINED: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", ROUNDING)
+@pytest.mark.whole
 def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_off(
     name: str, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_
     assert units <= UNITS["float32"], f"{units} units at {dict(zip(arguments, where, strict=True))}"
 
 
+@pytest.mark.whole
 def test_a_search_for_the_worst_scale_and_bias_finds_that_they_are_rounded_once() -> None:
     units, where = worst_arguments(
         lambda x, *both: dmljax.element_wise_identity(x, dmljax.ScaleBias(*both)),
@@ -150,6 +152,7 @@ def test_a_search_for_the_worst_scale_and_bias_finds_that_they_are_rounded_once(
     assert units <= 0.51, f"{units} units at {where}"
 
 
+@pytest.mark.whole
 def test_the_documentation_has_every_exception() -> None:
     page = (Path(__file__).parents[1] / "notebooks" / "accuracy.md").read_text()
     tables = [part for part in page.split("\n\n") if part.startswith("|")]
@@ -162,6 +165,7 @@ def test_the_documentation_has_every_exception() -> None:
 
 @pytest.mark.parametrize("attributes", [{"alpha": 1e-3, "beta": 50.0}, {"alpha": -7.0, "beta": -0.3}], ids=str)
 @pytest.mark.parametrize("name", [name for name, case in ELEMENTWISE.items() if "beta" in case.attributes])
+@pytest.mark.whole
 def test_is_as_exact_with_other_attributes(name: str, attributes: dict[str, Any]) -> None:
     x = dense(np.float32, 100_000, 1)
     desc = ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape, **attributes)
@@ -169,6 +173,7 @@ def test_is_as_exact_with_other_attributes(name: str, attributes: dict[str, Any]
     assert error <= UNITS["float32"], f"{error} units at {where}"
 
 
+@pytest.mark.whole
 def test_powers_are_within_few_units_of_float64() -> None:
     rng = np.random.default_rng(2)
     bases = [np.exp(rng.normal(0, 20, 60_000)), 1 + rng.normal(0, 0.01, 60_000), rng.normal(0, 9, 60_000)]
@@ -180,6 +185,7 @@ def test_powers_are_within_few_units_of_float64() -> None:
     assert error <= UNITS["float32"], f"{error} units at {where}"
 
 
+@pytest.mark.whole
 def test_powers_with_integer_exponents_of_any_size() -> None:
     rng = np.random.default_rng(3)
     exponent = rng.choice([3, -7, 200, 2**24 + 1, 2**31 - 1, -(2**31), -(2**25) - 1], 5000).astype(np.int32)
@@ -193,6 +199,7 @@ def test_powers_with_integer_exponents_of_any_size() -> None:
 
 
 @pytest.mark.parametrize("name", SCALED_UNARY)
+@pytest.mark.whole
 def test_a_scale_and_a_bias_are_rounded_once_before_the_function(name: str) -> None:
     x = dense(np.float32, 20_000, 4)
     scale, bias = np.float32(1.7), np.float32(-0.9)
@@ -210,6 +217,7 @@ def test_a_scale_and_a_bias_are_rounded_once_before_the_function(name: str) -> N
 
 @needs_x64
 @pytest.mark.parametrize("name", [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1])
+@pytest.mark.whole
 def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
     function, formula, arguments = scalar_function(name)
     attributes = [ELEMENTWISE[name].attributes[key] for key in arguments[1:]]
@@ -226,6 +234,7 @@ def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1])
+@pytest.mark.whole
 def test_is_as_exact_of_arrays_with_one_element(name: str) -> None:
     # XLA computes with scalars as it does not with arrays: it takes products with two constants together, say.
     x = specials_of(name)
@@ -251,6 +260,7 @@ def specials_of(name: str) -> Arr:
 
 
 @pytest.mark.parametrize("name", [name for name in ROUNDING if name.startswith("ACTIVATION")])
+@pytest.mark.whole
 def test_is_as_exact_of_what_is_computed_inside_the_same_computation(name: str) -> None:
     # XLA may compute a product again where it is used, and not round it there.
     rng = np.random.default_rng(8)
@@ -284,6 +294,7 @@ BEFORE_ROWS = [
 
 @pytest.mark.parametrize("function", ROW_FUNCTIONS)
 @pytest.mark.parametrize(("before", "width"), BEFORE_ROWS)
+@pytest.mark.whole
 def test_rows_that_are_computed_inside_the_same_computation_are_those_that_are_not(
     function: Any, before: str, width: int
 ) -> None:
@@ -308,6 +319,7 @@ def test_rows_that_are_computed_inside_the_same_computation_are_those_that_are_n
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.whole
 def test_a_quotient_by_one_number_is_rounded_once(dtype: Any) -> None:
     largest = np.finfo(dtype).max
     a = np.array([1, 7, 49, 829.5, largest / 3, largest, -largest, 0, np.nan, np.inf], dtype)
@@ -330,6 +342,7 @@ def test_a_quotient_by_one_number_is_rounded_once(dtype: Any) -> None:
 DESC = {np.float32: TensorDesc(DataType.FLOAT32, (10,)), np.float16: TensorDesc(DataType.FLOAT16, (10,))}
 
 
+@pytest.mark.whole
 def test_quantization_by_one_scale_has_its_halves() -> None:
     for scale in range(1, 200):
         halves = (np.arange(-20, 20) + np.float32(0.5)) * np.float32(scale)
@@ -338,6 +351,7 @@ def test_quantization_by_one_scale_has_its_halves() -> None:
             assert dmljax.element_wise_quantize_linear(halves, one, np.int8(0)).tolist() == steps.tolist()
 
 
+@pytest.mark.whole
 def test_celu_with_a_large_alpha_is_the_element() -> None:
     x = np.array([-1e30, -1e37], np.float32)
     error = units_off(dmljax.activation_celu(x, 3e38), np.float32(3e38) * np.expm1(x / np.longdouble(np.float32(3e38))))
@@ -349,6 +363,7 @@ def test_celu_with_a_large_alpha_is_the_element() -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 10, 100, 1000])
 @pytest.mark.parametrize("spread", [1, 30, 1e4])
+@pytest.mark.whole
 def test_softmax_is_within_few_units_of_float64(width: int, spread: float) -> None:
     rows = np.random.default_rng(width).normal(0, spread, (64, width)).astype(np.float32)
     for function, formula in (
@@ -376,6 +391,7 @@ def hard_rows(rng: np.random.Generator, count: int, width: int) -> list[Arr]:
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("width", [1, 2, 3, 16, 33, 64, 65, 1000, 50257])
+@pytest.mark.whole
 def test_rows_of_any_length_and_cancellation_are_within_few_units(width: int, axis: int) -> None:
     for rows in hard_rows(np.random.default_rng(width), max(2, min(500, 100_000 // width)), width):
         x = rows.astype(np.float32)
@@ -389,6 +405,7 @@ def test_rows_of_any_length_and_cancellation_are_within_few_units(width: int, ax
             assert error.max() <= UNITS["float32"], f"{function.__name__}: {error.max()} units"
 
 
+@pytest.mark.whole
 def test_a_long_row_of_little_summands_counts_each() -> None:
     row = np.concatenate([[0], np.full(50256, -20.2)]).astype(np.float32)
     np.testing.assert_allclose(dmljax.activation_softmax(row)[0], 0.99991520, rtol=1e-7)
@@ -398,6 +415,7 @@ def test_a_long_row_of_little_summands_counts_each() -> None:
 
 
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.whole
 def test_the_derivatives_of_a_long_row_cancel(mode: str) -> None:
     # The softmaxes add up to 1 wherever the row goes, so that the sum has no slope; a plain sum would leave 8e-5.
     row = jnp.concatenate([jnp.zeros(1, np.float32), jnp.full(50256, -20.2, np.float32)])
@@ -408,6 +426,7 @@ def test_the_derivatives_of_a_long_row_cancel(mode: str) -> None:
     assert np.abs(slope).max() < 1e-6
 
 
+@pytest.mark.whole
 def test_the_oracle_of_log_softmax_is_the_logarithm_of_the_quotient() -> None:
     rows = np.random.default_rng(4).normal(0, 3, (50, 20)).astype(np.longdouble)
     powers = np.exp(rows)
@@ -415,6 +434,7 @@ def test_the_oracle_of_log_softmax_is_the_logarithm_of_the_quotient() -> None:
     np.testing.assert_allclose(log_softmax(rows, (-1,)).astype(float), direct.astype(float), rtol=1e-13)
 
 
+@pytest.mark.whole
 def test_log_softmax_tells_the_little_that_a_row_lacks() -> None:
     rows = np.array([[0, -40], [0, -17], [50, 33]], np.float32)
     error = units_off(dmljax.activation_log_softmax(rows), log_softmax(rows, (-1,)))

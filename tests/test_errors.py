@@ -127,3 +127,8 @@ def test_a_desc_tells_each_rule_that_it_breaks() -> None:
         (("InputTensor", "DataType"), "FLOAT64"),
         (("OutputTensor", "DataType"), "FLOAT64"),
     ]
+
+
+def test_a_long_name_is_abridged_in_messages() -> None:
+    problem = Problem(("resources", "x" * 50 + "y" * 10_000 + "z" * 50, 3), "must be short")
+    assert str(problem) == f'resources["{"x" * 45} ... {"z" * 45}"][3] must be short'
