@@ -4,6 +4,8 @@ What this file names is public, and so are `dmljax.examples` and `dmljax.dxdispa
 `python tests/public_names.py` writes it.
 """
 
+import typing as _typing
+
 from dmljax.descriptors import (
     OPERATORS as OPERATORS,
     Operator as Operator,
@@ -253,6 +255,14 @@ from dmljax.ops.softmax import (
 )
 
 __version__ = "0.1.0"
+
+if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
+
+    def __getattr__(name):
+        from dmljax.relatives import hint
+
+        raise AttributeError(f"module 'dmljax' has no attribute {name!r}{'' if name[0] == '_' else hint(name)}")
+
 
 for _public in list(globals().values()):
     if getattr(_public, "__module__", "").startswith("dmljax."):

@@ -3,13 +3,14 @@
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import jax
 import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, path_of
-from dmljax.text import did_you_mean, show
+from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import HeaderEnum
 
 UINT_MAX = 2**32 - 1
@@ -31,8 +32,11 @@ def integer(where: Where, value: Any) -> int:
             raise TypeError
         return operator.index(value)
     except TypeError:
-        known = " that is known while tracing" if isinstance(value, jax.core.Tracer) else ""
-        raise InvalidType(Problem(where, f"must be an integer{known}", show(value))) from None
+        rule, remedy = "must be an integer", None
+        if isinstance(value, jax.core.Tracer):
+            rule += " that is known while tracing"
+            remedy = f"make it static where it is traced: jax.jit(..., static_argnames={str(path_of(where)[0])!r})"
+        raise InvalidType(Problem(where, rule, show(value), remedy=remedy)) from None
 
 
 def integer_in(where: Where, value: Any, lowest: int, highest: int) -> int:
@@ -94,7 +98,9 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
     if not isinstance(value, jax.Array) and hasattr(type(value), "__jax_array__"):
         value = value.__jax_array__()
     if not isinstance(value, jax.Array | np.ndarray | np.generic):
-        raise InvalidType(Problem(where, "must be a JAX or NumPy array", type(value).__name__))
+        is_convertible = isinstance(value, list | tuple) or hasattr(value, "__array__")
+        remedy = "jnp.asarray makes one of it" if is_convertible else None
+        raise InvalidType(Problem(where, "must be a JAX or NumPy array", type(value).__name__, remedy=remedy))
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidType(Problem(where, "must be an array without a mask", "MaskedArray"))
     if isinstance(value, jax.Array):
@@ -110,7 +116,29 @@ def bound_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: M
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        raise InvalidType(Problem((), str(error))) from None
+        raise InvalidType(Problem((), str(error), remedy=_remedy_for_arguments(signature, args, kwargs))) from None
+
+
+# What other libraries call an argument, and what it is called here, where there is one of that name
+_CALLED_ELSEWHERE = {"axis": "axes", "dim": "axis", "dims": "axes", "num_classes": "depth", "out_type": "dtype"}
+
+
+def _remedy_for_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """What to write instead of arguments that a function does not take; None if there is no saying."""
+    parameters = signature.parameters
+    by_name = [key for key, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
+    if len(args) > len(parameters) - len(by_name) and by_name:
+        return f"give {join_words(by_name)} by name"
+    unknown = next((key for key in kwargs if key not in parameters), None)
+    if unknown in ("keepdim", "keepdims"):
+        return "the result keeps each dimension; jnp.squeeze removes those of size 1"
+    if unknown is None:
+        return None
+    elsewhere = _CALLED_ELSEWHERE.get(unknown, "")
+    known = [name for name in (elsewhere, _CALLED_ELSEWHERE.get(elsewhere)) if name in parameters]
+    longer = [name for name in parameters if name.startswith(f"{unknown}_")]
+    near = known or longer or get_close_matches(unknown, parameters, n=1)
+    return f"did you mean {near[0]} for {unknown}?" if near else f"it takes {join_words(parameters)}"
 
 
 def set_fields(frozen: object, **fields: Any) -> None:

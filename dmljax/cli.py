@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names and bytes of a model may be no valid text
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdout else "backslashreplace")
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return REFUSED
     try:
         status = _run_command(options)
         sys.stdout.flush()
@@ -102,14 +107,28 @@ def _report_error(error: Exception, *, as_json: bool) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs a DxDispatch model, or prints its operators as StableHLO, HLO or jaxprs."""
+    """Runs DxDispatch models, or prints their operators as StableHLO, HLO or jaxprs."""
     if options.x64:
         jax.config.update("jax_enable_x64", True)
-    model = load(options.model, input_path=options.input_path, feature_level=options.dml_feature_level)
-    _warn(model.warnings)
+    for path in options.models:
+        model = load(_source(path), input_path=options.input_path, feature_level=options.dml_feature_level)
+        _warn(model.warnings)
+        if len(options.models) > 1 and not options.json:
+            print(f"{escape_controls(path)}:")
+        _run_model(model, options)
+    return 0
+
+
+def _source(path: str) -> Any:
+    """Where a model is read from: the standard input if `path` is `-`."""
+    return sys.stdin.buffer if path == "-" else path
+
+
+def _run_model(model: Model, options: argparse.Namespace) -> None:
     device = _device(None if options.emit else options.platform)
     if options.emit:
-        return _emit(model, options)
+        _emit(model, options)
+        return
     execution = Execution(model, output_path=options.output_path, device=device)
     say: Callable[[str], None] = (lambda text: None) if options.json else print
     say(f"Running on '{device.device_kind}'")
@@ -142,7 +161,6 @@ def run(options: argparse.Namespace) -> int:
             say(f"[EndCmd][{index:04}]\t: hr=0x00000000 \n")
     if options.json:
         print(json.dumps({"device": device.device_kind, "compile_milliseconds": compiled, "results": results}))
-    return 0
 
 
 def _device(platform: str | None) -> jax.Device:
@@ -162,7 +180,7 @@ def _device(platform: str | None) -> jax.Device:
 _REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # JAX's advice, useless beside --platform
 
 
-def _emit(model: Model, options: argparse.Namespace) -> int:
+def _emit(model: Model, options: argparse.Namespace) -> None:
     platform = PLATFORMS[options.platform] if options.platform else None
     texts = {}
     for name, dispatchable in model.dispatchables.items():
@@ -179,14 +197,23 @@ def _emit(model: Model, options: argparse.Namespace) -> int:
     else:
         for name, text in texts.items():
             print(f"// {escape_controls(name)}: {type(model.dispatchables[name].desc).type}\n{text.rstrip()}\n")
-    return 0
 
 
 def check(options: argparse.Namespace) -> int:
-    """Lists every error in a DxDispatch model."""
+    """Lists every error in DxDispatch models."""
+    statuses = []
+    for path in options.models:
+        try:
+            statuses.append(_check_model(path, options))
+        except UnreadableModel as error:  # the other models are checked all the same
+            statuses.append(_report_error(error, as_json=options.json))
+    return max(statuses)
+
+
+def _check_model(path: str, options: argparse.Namespace) -> int:
     findings: Sequence[Finding] = ()
     try:
-        model = load(options.model, input_path=options.input_path, feature_level=options.dml_feature_level)
+        model = load(_source(path), input_path=options.input_path, feature_level=options.dml_feature_level)
         warnings = model.warnings
     except UnreadableModel:
         raise
@@ -200,7 +227,8 @@ def check(options: argparse.Namespace) -> int:
         for finding in findings:
             print(finding)
         count = _count_text(len(findings), "finding")
-        print(f"{escape_controls(str(options.model))}: {count} at {options.dml_feature_level}")
+        name = "<stdin>" if path == "-" else escape_controls(path)
+        print(f"{name}: {count} at {options.dml_feature_level}")
     return FINDINGS if findings else 0
 
 
@@ -250,6 +278,8 @@ RUN_EXAMPLES = """examples:
 CHECK_EXAMPLES = """examples:
   dmljax check model.json                            # check the rules of the newest feature level
   dmljax check model.json --dml_feature_level 3_0    # check the rules of an older feature level
+  dmljax check models/*.json                         # check several models
+  generate_model | dmljax check -                    # check what another program writes
 
 The exit status is 0 without findings, 1 with findings, and 2 if the file cannot be read as JSON."""
 
@@ -263,10 +293,22 @@ EXPLAIN_EXAMPLES = """examples:
   dmljax explain DML_OPERATOR_GATHER_ND1 --json"""
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that refuses unknown options itself: with the usage of its own command, and the nearest option."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        known, others = super().parse_known_args(args, namespace)
+        if others:
+            near = get_close_matches(others[0].partition("=")[0], self._option_string_actions, n=1)
+            self.error(f"unrecognized arguments: {' '.join(others)}" + (f", did you mean {near[0]}?" if near else ""))
+        return known, others
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("dmljax", description=DESCRIPTION, allow_abbrev=False)
+    parser = _Parser("dmljax", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"dmljax {dmljax.__version__}, jax {jax.__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     def command(function: Callable[[argparse.Namespace], int], examples: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(
@@ -351,7 +393,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a DxDispatch model, a JSON file")
+    parser.add_argument(
+        "models", nargs="+", metavar="model", help="a DxDispatch model, a JSON file; - reads the standard input"
+    )
     parser.add_argument(
         "--input_path",
         type=Path,

@@ -12,25 +12,30 @@ from typing import Any
 import dmljax
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.json_form import to_json
+from dmljax.descriptors.missing import MISSING, NOT_YET
 from dmljax.descriptors.tables import Table
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import examples_of, shown_example
+from dmljax.relatives import functions_called, functions_named, hint
 from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
-from dmljax.text import did_you_mean
 from dmljax.types import LATEST, FeatureLevel, HeaderEnum
-
-OPERATOR_COUNT = 177  # in directml.h at DML_FEATURE_LEVEL_6_4
 
 
 def find_operator(name: str) -> type[Operator]:
-    """Finds an operator by its type or descriptor: `one_hot`, `one-hot`, `DML_OPERATOR_ONE_HOT` or `OneHotDesc`."""
+    """Finds an operator by its type, descriptor or function, or by the only one that a name elsewhere stands for.
+
+    `one_hot`, `one-hot`, `DML_OPERATOR_ONE_HOT` and `OneHotDesc` are ONE_HOT, and `relu` is ACTIVATION_RELU.
+    """
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Desc")) if name.endswith("Desc") else name
     wanted = plain.upper().replace("-", "_").removeprefix(OPERATOR_PREFIX)
     if OPERATOR_PREFIX + wanted in OPERATORS:
         return OPERATORS[OPERATOR_PREFIX + wanted]
-    hint = did_you_mean(wanted, (known.short_name for known in OPERATORS.values()))
-    raise InvalidDesc(Problem((), "the operator must be one that `dmljax ops` lists", f"{name!r}{hint}"))
+    for functions in (functions_named(wanted), functions_called(wanted)):
+        if len(functions) == 1:
+            return OPERATORS[OPERATOR_PREFIX + functions[0].upper()]
+    known = NOT_YET if wanted in MISSING else hint(wanted)
+    raise InvalidDesc(Problem((), "the operator must be one that `dmljax ops` lists", f"{name!r}{known}"))
 
 
 def function_name(operator: type[Operator]) -> str:
@@ -39,6 +44,28 @@ def function_name(operator: type[Operator]) -> str:
 
 
 # All operators
+
+FAMILIES = {
+    "indexing": "Indices",
+    "generation": "Bands and constants",
+    "reduction": "Reductions",
+    "softmax": "Softmax and hardmax",
+    "activation": "Activations",
+    "arithmetic": "Arithmetic",
+    "elementary": "Elementary functions",
+    "clipping": "Clipping",
+    "logic": "Comparisons, logic and selection",
+    "bitwise": "Bits",
+    "quantization": "Quantization",
+}
+
+
+def operators_by_family() -> dict[str, list[type[Operator]]]:
+    """The operators of each family, by its title, in the order of `FAMILIES`."""
+    found: dict[str, list[type[Operator]]] = {family: [] for family in FAMILIES}
+    for operator in OPERATORS.values():
+        found[inspect.unwrap(operator.function).__module__.rpartition(".")[2]].append(operator)
+    return {FAMILIES[family]: operators for family, operators in found.items()}
 
 
 def summaries() -> list[dict[str, Any]]:
@@ -66,7 +93,7 @@ def _cells(operator: type[Operator], table: Table) -> dict[str, dict[str, Any]]:
 
 def coverage() -> str:
     """A phrase that counts dmljax's operators among all of DirectML's."""
-    return f"{len(OPERATORS)} of the {OPERATOR_COUNT} operators of {LATEST}"
+    return f"{len(OPERATORS)} of the {len(OPERATORS) + len(MISSING)} operators of {LATEST}"
 
 
 OPERATORS_HEAD = ("operator", "level", "tensors", "ranks", "data types")

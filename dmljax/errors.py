@@ -21,7 +21,7 @@ def path_of(where: Where) -> Path:
 
 @dataclass(frozen=True, init=False, slots=True)
 class Problem:
-    """One broken rule: the place that breaks it, the rule, and what was given there.
+    """One broken rule: the place that breaks it, the rule, what was given there, and perhaps a remedy.
 
     >>> problem = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
     >>> print(problem)
@@ -32,12 +32,16 @@ class Problem:
     rule: str
     given: str | None
     others: tuple[Path, ...]  # the further members that the rule is about, as their operator names them
+    remedy: str | None  # what a caller can do who has the habits of another library
 
-    def __init__(self, path: Where, rule: str, given: Any = None, others: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, path: Where, rule: str, given: Any = None, others: Sequence[Path] = (), *, remedy: str | None = None
+    ) -> None:
         object.__setattr__(self, "path", path_of(path))
         object.__setattr__(self, "rule", rule)
         object.__setattr__(self, "given", None if given is None else str(given))
         object.__setattr__(self, "others", tuple(others))
+        object.__setattr__(self, "remedy", remedy)
 
     def inside(self, where: Where) -> "Problem":
         """The same problem, with `where` before its path."""
@@ -45,8 +49,9 @@ class Problem:
 
     @property
     def message(self) -> str:
-        """The rule, and what was given, without the place."""
-        return self.rule if self.given is None else f"{self.rule}; got {self.given}"
+        """The rule, what was given, and the remedy, without the place."""
+        given = "" if self.given is None else f"; got {self.given}"
+        return self.rule + given + (f" ({self.remedy})" if self.remedy else "")
 
     def __str__(self) -> str:
         place = join_words(map(spell_path, (self.path, *self.others)))
@@ -69,12 +74,12 @@ class DmlError(Exception):
     """The base of all errors of dmljax; `problems` are the rules that are broken, `operator` the operator that refuses.
 
     >>> try:
-    ...     one_hot(jnp.array([[0]]), jnp.array([0, 1]), axis=2, depth=3)
+    ...     one_hot(jnp.array([[0]]), jnp.array([0, 1]), axis=-3, depth=3)
     ... except DmlError as error:
     ...     print(error)
     ...     print(error.operator, error.problems[0].path, error.problems[0].given)
-    one_hot: axis must be in [-2, 2); got 2
-    one_hot ('axis',) 2
+    one_hot: axis must be in [-2, 2); got -3
+    one_hot ('axis',) -3
     """
 
     operator = ""
@@ -114,7 +119,7 @@ class InvalidType(DmlError, TypeError):
 
     >>> activation_hardmax([[1.0, 2.0]])
     Traceback (most recent call last):
-    dmljax.InvalidType: activation_hardmax: input must be a JAX or NumPy array; got list
+    dmljax.InvalidType: activation_hardmax: input must be a JAX or NumPy array; got list (jnp.asarray makes one of it)
     """
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -20,7 +21,9 @@ from dmljax.describe import (
     markdown_table,
     member_rows,
     operator_rows,
+    operators_by_family,
 )
+from dmljax.relatives import names_elsewhere
 
 
 class OperatorFunctionDirective(SphinxDirective):
@@ -83,8 +86,32 @@ class OperatorDescriptorDirective(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+class FamiliesDirective(SphinxDirective):
+    """All operators by family: each with a link to its page, what it does, and what it is called elsewhere."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = []
+        for title, operators in operators_by_family().items():
+            names = [function_name(operator) for operator in operators]
+            rows = [(f"[`{name}`](operators/{name}.md)", purpose(name), elsewhere(name)) for name in names]
+            lines += [f"## {title}", "", *markdown_table(rows, ("function", "what it does", "called elsewhere")), ""]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+def purpose(name: str) -> str:
+    """The first paragraph of an operator's page."""
+    text = (Path(__file__).parent / "operators" / f"{name}.md").read_text()
+    return " ".join(text.split("\n\n")[1].splitlines())
+
+
+def elsewhere(name: str) -> str:
+    """What a function is called elsewhere, without what it is called here."""
+    plain = name.replace("_", "")
+    return ", ".join(one for one in names_elsewhere(name) if not plain.endswith(one))
+
+
 class OperatorsDirective(SphinxDirective):
-    """All operators, each with a link to its page."""
+    """The levels, ranks and data types of all operators, each with a link to its page."""
 
     def run(self) -> list[nodes.Node]:
         rows = [(f"[{row[0]}](operators/{row[0].lower()}.md)" if row[0] else "", *row[1:]) for row in operator_rows()]
@@ -130,6 +157,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Adds the directives."""
     app.add_directive("operator-function", OperatorFunctionDirective)
     app.add_directive("operator-descriptor", OperatorDescriptorDirective)
+    app.add_directive("families", FamiliesDirective)
     app.add_directive("operators", OperatorsDirective)
     app.add_directive("public-names", PublicNamesDirective)
     app.add_directive("command-help", CommandHelpDirective)

@@ -345,6 +345,49 @@ def test_check_lists_all_findings(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert told["warnings"] == []
 
 
+def test_several_models_are_checked_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong, unreadable = written(tmp_path, {"x": 3}), tmp_path / "none.json"
+    assert main(["check", str(ROUTING), str(wrong)]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{ROUTING}: no findings at DML_FEATURE_LEVEL_6_4"
+    assert printed[-1] == f"{wrong}: 1 finding at DML_FEATURE_LEVEL_6_4"
+    assert main(["check", str(unreadable), str(wrong), "--json"]) == 2
+    printed = capsys.readouterr().out.splitlines()
+    assert [len(json.loads(line)["findings"]) for line in printed] == [1, 1]
+
+
+def test_several_models_run_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
+    models = [str(ROUTING), str(MODELS / "nonzero_coordinates.json")]
+    assert main(["run", *models]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.endswith(":")] == [f"{model}:" for model in models]
+    assert lines.count("Running on 'cpu'") == 2
+    assert main(["run", *models, "--json"]) == 0
+    assert [json.loads(line)["device"] for line in capsys.readouterr().out.splitlines()] == ["cpu", "cpu"]
+
+
+def test_a_model_is_read_from_the_standard_input() -> None:
+    command = [sys.executable, "-m", "dmljax"]
+    checked = subprocess.run(
+        [*command, "check", "-"], input='{"resources": {"x": 3}}', capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 1
+    first, *_, last = checked.stdout.splitlines()
+    assert first == "<stdin>:1: resources.x must be an object; got 3"
+    assert last.startswith("<stdin>: ")
+    ran = subprocess.run([*command, "run", "-"], input=ROUTING.read_bytes(), capture_output=True, check=True)
+    assert ran.stdout.decode().endswith(ROUTED)
+
+
+def test_findings_come_in_the_order_of_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.json"
+    path.write_text('{"commands": [\n{"type": "walk"}],\n"dispatchables": {\n"a": 3},\n"resources": {\n"x": 3}}')
+    assert main(["check", str(path), "--json"]) == 1
+    lines = [finding["line"] for finding in json.loads(capsys.readouterr().out)["findings"]]
+    assert lines == sorted(lines)
+    assert set(lines) >= {2, 4, 6}
+
+
 def test_check_says_what_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.json").write_text("{")
     assert main(["check", str(tmp_path / "model.json")]) == 2
@@ -412,9 +455,38 @@ def test_an_operator_is_found_by_any_of_its_names(name: str, capsys: pytest.Capt
     assert capsys.readouterr().out.startswith("DML_OPERATOR_ONE_HOT\n")
 
 
-def test_an_unknown_operator_comes_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "onehot"]) == 2
-    assert capsys.readouterr().err.endswith("lists; got 'onehot', did you mean ONE_HOT?\n")
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("relu", "ACTIVATION_RELU"),
+        ("hardmax", "ACTIVATION_HARDMAX"),
+        ("max", "ELEMENT_WISE_MAX"),
+        ("onehot", "ONE_HOT"),
+        ("nonzero", "NONZERO_COORDINATES"),
+        ("Trilu", "DIAGONAL_MATRIX1"),
+    ],
+)
+def test_an_operator_is_found_by_what_it_is_called_elsewhere(
+    name: str, operator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name]) == 0
+    assert capsys.readouterr().out.startswith(f"DML_OPERATOR_{operator}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("one_hott", ", did you mean one_hot?"),
+        ("tanh", ", did you mean activation_tanh or element_wise_tanh?"),
+        ("GEMM", ", which DirectML has and dmljax does not have yet"),
+        ("fnord", ""),
+    ],
+)
+def test_an_unknown_operator_comes_with_what_may_be_meant(
+    name: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name]) == 2
+    assert capsys.readouterr().err.endswith(f"lists; got {name!r}{hint}\n")
 
 
 # Calls that are wrong
@@ -423,7 +495,6 @@ def test_an_unknown_operator_comes_with_the_nearest(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required: COMMAND"),
         (["walk"], "invalid choice: 'walk'"),
         (["run"], "the following arguments are required: model"),
         (["run", "x.json", "-i", "0"], r"must be a whole number in [1, 4294967295]; got '0'"),
@@ -433,7 +504,11 @@ def test_an_unknown_operator_comes_with_the_nearest(capsys: pytest.CaptureFixtur
         (["run", "x.json", "--emit", "ptx"], "invalid choice: 'ptx'"),
         (["run", "x.json", "--platform", "npu"], "invalid choice: 'npu'"),
         (["run", "x.json", "--dml_feature_level", "9"], "must be one of FL_1_0"),
-        (["run", "x.json", "--input"], "unrecognized arguments: --input"),
+        (["run", "x.json", "--input"], "unrecognized arguments: --input, did you mean --input_path?"),
+        (["run", "x.json", "--platfrom=cpu"], "unrecognized arguments: --platfrom=cpu, did you mean --platform?"),
+        (["check", "x.json", "--platform", "cpu"], "usage: dmljax check"),
+        (["--verson"], "unrecognized arguments: --verson, did you mean --version?"),
+        (["ops", "relu"], "unrecognized arguments: relu\n"),
     ],
 )
 def test_wrong_calls_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -441,6 +516,14 @@ def test_wrong_calls_are_refused(arguments: list[str], message: str, capsys: pyt
         main(arguments)
     assert refused.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.startswith("usage: dmljax ")
+    assert all(f"\n    {command} " in printed.out for command in ("run", "check", "ops", "explain"))
+    assert printed.err == ""
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["check"], ["ops"], ["explain"]])

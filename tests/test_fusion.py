@@ -47,7 +47,7 @@ def band(matrix: Any) -> Any:
 
 
 def generated_band(dtype: Any) -> Any:
-    return dmljax.diagonal_matrix1(None, 3, diagonal_fill_end=5, output_sizes=(SIZE, SIZE), dtype=dtype)
+    return dmljax.diagonal_matrix1(None, 3, diagonal_fill_begin=5, output_sizes=(SIZE, SIZE), dtype=dtype)
 
 
 CONSUMED: dict[str, Call] = {

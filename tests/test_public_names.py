@@ -3,12 +3,14 @@
 import inspect
 
 import public_names
+import pytest
 
 import dmljax
 
 
 def test_every_operator_is_exported() -> None:
     assert (public_names.PACKAGE / "__init__.py").read_text() == public_names.text(), "run tests/public_names.py"
+    assert (public_names.PACKAGE / "relatives.py").read_text() == public_names.relatives_text()
     for operator in dmljax.OPERATORS.values():
         assert getattr(dmljax, operator.__name__) is operator
         assert getattr(dmljax, operator.short_name.lower()) is operator.function
@@ -19,3 +21,24 @@ def test_what_is_public_is_found_where_users_find_it() -> None:
     for name, value in public.items():
         if not inspect.ismodule(value) and name != "OPERATORS":
             assert (value.__module__, value.__name__) == ("dmljax", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("relu", ", did you mean activation_relu?"),
+        ("softmax", ", did you mean activation_softmax or activation_softmax1?"),
+        ("nonzero", ", did you mean nonzero_coordinates?"),
+        ("tril", ", did you mean diagonal_matrix1?"),
+        ("where", ", did you mean element_wise_if?"),
+        ("max", ", did you mean element_wise_max?"),
+        ("LeakyRelu", ", did you mean activation_leaky_relu?"),
+        ("nonzero_coordinate", ", did you mean nonzero_coordinates?"),
+        ("fnord", ""),
+        ("_relu", ""),
+    ],
+)
+def test_a_name_of_another_library_is_told_in_dmljaxs(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as refused:
+        getattr(dmljax, name)
+    assert str(refused.value) == f"module 'dmljax' has no attribute {name!r}{meant}"

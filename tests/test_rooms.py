@@ -20,6 +20,7 @@ ROOMS = [
     ["calls"],
     ["descriptors"],
     ["ops"],
+    ["relatives"],
     ["__init__"],
     ["examples", "dxdispatch"],
     ["describe"],

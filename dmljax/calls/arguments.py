@@ -236,6 +236,13 @@ def _dtype(where: Where, value: Any) -> np.dtype[Any]:
     return dtype
 
 
+def _integer_dtype(where: Where, value: Any) -> np.dtype[Any]:
+    dtype = _dtype(where, value)
+    if dtype not in INTEGERS:
+        raise InvalidType(Problem(where, "must be an integer type", dtype))
+    return dtype
+
+
 def one_of(enumeration: type[HeaderEnum]) -> Static:
     """A static argument that is a member of `enumeration`."""
 
@@ -253,6 +260,7 @@ SIZE: Static = _size  # an integer, or the symbolic size of a dimension
 SIZES: Static = _sizes
 AXES: Static = _axes  # one integer or several, as a tuple
 DTYPE: Static = _dtype
+INTEGER_DTYPE: Static = _integer_dtype
 
 Kind = ArrayKind | Number | Static
 

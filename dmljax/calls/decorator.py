@@ -113,6 +113,8 @@ class _Call:
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arrays and numbers in their order, and the static arguments in theirs."""
+        if "axis" in kwargs and "axes" in self.static_places and "axes" not in kwargs:  # as jax.numpy calls it
+            kwargs = {"axes" if key == "axis" else key: value for key, value in kwargs.items()}
         values, statics = [*args, *self.defaults[len(args) :]], list(self.static_defaults)
         is_accepted = len(args) <= len(self.defaults) and self.required_statics <= kwargs.keys()
         for key, value in kwargs.items():

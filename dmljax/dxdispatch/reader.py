@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,35 +61,54 @@ MAX_FINDINGS = MAX_PROBLEMS
 
 
 def load(
-    path: str | Path, *, input_path: str | Path | None = None, feature_level: FeatureLevel | str = LATEST
+    path: str | Path | BinaryIO, *, input_path: str | Path | None = None, feature_level: FeatureLevel | str = LATEST
 ) -> Model:
     """Reads a DxDispatch model from a JSON file, and checks it against DirectML's rules at a feature level.
 
     Files that the model names are looked up in `input_path`, which is the model's folder by default, and then relative
-    to the current folder. The model itself is looked up in `input_path` if `path` does not exist.
+    to the current folder. The model itself is looked up in `input_path` if `path` does not exist. A stream of bytes
+    serves as well as a path; its folder is the current one.
 
     >>> model = load("notebooks/models/top1_routing.json")
     >>> model.dispatchables["route"](np.eye(4, dtype="float32")[::-1]).tolist()[0]
     [0.0, 0.0, 0.0, 1.0]
     """
     level = parse_enum(FeatureLevel, "feature_level", feature_level)
-    beside = Path(path) if input_path is None else Path(input_path) / path
-    # os.path.exists takes any text; Path.exists raises for some.
-    file = Path(path) if os.path.exists(path) or not os.path.exists(beside) else beside
-    reader = _Reader(file, file.parent if input_path is None else Path(input_path), level, _document(file))
+    if isinstance(path, str | Path):
+        beside = Path(path) if input_path is None else Path(input_path) / path
+        # os.path.exists takes any text; Path.exists raises for some.
+        file = Path(path) if os.path.exists(path) or not os.path.exists(beside) else beside
+        document = _document(file, partial(_read_file, file))
+    else:
+        file = Path(getattr(path, "name", "<stream>"))
+        document = _document(file, partial(_read_stream, path))
+    reader = _Reader(file, file.parent if input_path is None else Path(input_path), level, document)
     reader.read()
     if reader.findings:
-        raise InvalidModel(reader.findings, reader.warnings)
+        listed, rest = reader.findings[:MAX_FINDINGS], reader.findings[MAX_FINDINGS:]
+        raise InvalidModel([*sorted(listed, key=lambda finding: finding.line), *rest], reader.warnings)
     return reader.model
 
 
-def _document(file: Path) -> Document:
+def _read_file(file: Path) -> bytes:
+    if file.suffix.lower() == ".onnx":
+        raise Unsupported(Problem((), "must be JSON; ONNX models are not run yet"))
+    with opened(file, MAX_TEXT_BYTES) as stream:
+        data: bytes = stream.read()
+    return data
+
+
+def _read_stream(stream: BinaryIO) -> bytes:
+    data = stream.read(MAX_TEXT_BYTES + 1)
+    if len(data) > MAX_TEXT_BYTES:
+        raise InvalidDesc(Problem((), f"must hold at most {MAX_TEXT_BYTES} bytes", "more"))
+    return data
+
+
+def _document(file: Path, read: Callable[[], bytes]) -> Document:
     line, column = 0, None
     try:
-        if file.suffix.lower() == ".onnx":
-            raise Unsupported(Problem((), "must be JSON; ONNX models are not run yet"))
-        with opened(file, MAX_TEXT_BYTES) as stream:
-            data = stream.read()
+        data = read()
         return parse(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1

@@ -25,6 +25,11 @@ def check_size(where: Where, size: int, lowest: int) -> None:
         integer_in(where, size, lowest, UINT_MAX)
 
 
+def largest_size(size: int) -> int:
+    """The largest value that `size` may have: of a symbolic size, that of any int32."""
+    return np.iinfo(np.int32).max if is_symbolic(size) else size  # jax.export represents sizes in at least 32 bits
+
+
 def number(size: int, dtype: Any) -> Any:
     """A size, symbolic or not, as a scalar of `dtype`."""
     return jnp.asarray(size).astype(dtype) if is_symbolic(size) else np.array(size, dtype)

@@ -48,38 +48,42 @@ def diagonal_matrix1(
     input: ArrayLike | None,
     value: ArrayLike,
     *,
-    diagonal_fill_begin: int = 0,
-    diagonal_fill_end: int = 1,
+    diagonal_fill_begin: int | None = None,
+    diagonal_fill_end: int | None = None,
     output_sizes: Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Fills a band of diagonals with `value`; the other elements are those of `input`, or 0 if `input` is None.
 
     The band consists of the diagonals in `[diagonal_fill_begin, diagonal_fill_end)`. Diagonal 0 begins at the top left,
-    and diagonal 1 lies to its right. If begin is greater than end, all elements outside the diagonals `[end, begin)`
-    are filled; if begin equals end, no element is filled. The last two dimensions are the matrix, and the dimensions
-    before them are batches.
+    and diagonal 1 lies to its right. A bound that is None lies beyond the outermost diagonal, as in a slice. If begin
+    is greater than end, all elements outside the diagonals `[end, begin)` are filled; if begin equals end, no element
+    is filled. The last two dimensions are the matrix, and the dimensions before them are batches.
 
     If the type of `input`, or `dtype` where `input` is None, is an integer type, a Python number given as `value` must
     be exactly representable in that type.
 
-    >>> diagonal_matrix1(None, 7, diagonal_fill_end=2, output_sizes=(2, 3)).tolist()
+    >>> diagonal_matrix1(None, 7, diagonal_fill_begin=0, diagonal_fill_end=2, output_sizes=(2, 3)).tolist()
     [[7, 7, 0], [0, 7, 7]]
+    >>> diagonal_matrix1(None, -jnp.inf, diagonal_fill_begin=1, output_sizes=(2, 3)).tolist()
+    [[0.0, -inf, -inf], [0.0, 0.0, -inf]]
     >>> diagonal_matrix1(jnp.array([[4, 7], [1, 2]]), 0, diagonal_fill_begin=1, diagonal_fill_end=0).tolist()
     [[4, 0], [0, 2]]
     """
-    integer_in("diagonal_fill_begin", diagonal_fill_begin, INT_MIN, INT_MAX)
-    integer_in("diagonal_fill_end", diagonal_fill_end, INT_MIN, INT_MAX)
+    begin = INT_MIN if diagonal_fill_begin is None else diagonal_fill_begin
+    end = INT_MAX if diagonal_fill_end is None else diagonal_fill_end
+    integer_in("diagonal_fill_begin", begin, INT_MIN, INT_MAX)
+    integer_in("diagonal_fill_end", end, INT_MIN, INT_MAX)
     value = calls.real_array("value", value)
     if input is None:
-        return _fill_diagonals(None, value, diagonal_fill_begin, diagonal_fill_end, output_sizes)
+        return _fill_diagonals(None, value, begin, end, output_sizes)
     input = calls.real_array("input", input)
     calls.require_rank("input", input, 2)
     if dtype is not None and dtype != input.dtype:
         raise InvalidType(Problem("dtype", f"must be the dtype of input, {input.dtype}", dtype))
     if output_sizes is not None and tuple(output_sizes) != input.shape:
         raise InvalidDesc(Problem("output_sizes", f"must be the shape of input, {input.shape}", output_sizes))
-    return _fill_diagonals(input, value, diagonal_fill_begin, diagonal_fill_end, input.shape)
+    return _fill_diagonals(input, value, begin, end, input.shape)
 
 
 def _fill_diagonals(input: Array | None, value: Array, begin: int, end: int, sizes: Sequence[int] | None) -> Array:

@@ -12,15 +12,15 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import UINT_MAX, integer_in
+from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.compaction import count_and_elements, packed
 from dmljax.numerics.floats import copied, is_nonzero
 from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
-from dmljax.numerics.sizes import check_size, index_dtype, is_symbolic, number
+from dmljax.numerics.sizes import check_size, index_dtype, is_symbolic, largest_size, number
 from dmljax.tensor import without_leading_ones
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
@@ -41,10 +41,15 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
     """
     indices, values = calls.integer_array("indices", indices), calls.real_array("values", values)
     calls.require_rank("indices", indices, 1)
-    axis = calls.normal_axis("axis", axis, indices.ndim)
+    is_new = axis == indices.ndim  # as jax.nn.one_hot counts, which adds the axis
+    place = axis if is_new else calls.normal_axis("axis", axis, indices.ndim)
     check_size("depth", depth, 1)
-    if indices.shape[axis] != 1:
-        raise InvalidDesc(Problem("indices", f"must have size 1 along axis {axis}", f"shape {indices.shape}"))
+    if is_new or indices.shape[place] != 1:
+        remedy = f"jnp.expand_dims(indices, {axis}) adds such an axis"
+        raise InvalidDesc(
+            Problem("indices", f"must have size 1 along axis {place}", f"shape {indices.shape}", remedy=remedy)
+        )
+    axis = place
     if values.size < 2:
         raise InvalidDesc(Problem("values", "must have at least 2 elements", values.size))
     sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
@@ -133,9 +138,14 @@ class NonzeroCoordinates(NamedTuple):
 jax.export.register_namedtuple_serialization(NonzeroCoordinates, serialized_name="dmljax.NonzeroCoordinates")
 
 
-@calls.operator_function(size=calls.SIZE, columns=calls.INTEGER, fill_value=calls.INTEGER)
+@calls.operator_function(size=calls.SIZE, columns=calls.INTEGER, fill_value=calls.INTEGER, dtype=calls.INTEGER_DTYPE)
 def nonzero_coordinates(
-    input: ArrayLike, *, size: int | None = None, columns: int | None = None, fill_value: int = 0
+    input: ArrayLike,
+    *,
+    size: int | None = None,
+    columns: int | None = None,
+    fill_value: int = 0,
+    dtype: DTypeLike = jnp.uint32,
 ) -> NonzeroCoordinates:
     """Lists the coordinates of all nonzero elements, in row-major order.
 
@@ -143,6 +153,9 @@ def nonzero_coordinates(
     elements, even where that is more than `size`; rows from `count` on hold `fill_value`. `columns` is the number of
     coordinates to keep: fewer than the rank of `input` drop its leading dimensions, which must be of size 1. +0 and -0
     are zero; NaN and every subnormal number are not.
+
+    The results are uint32, as in DirectML, so that `count - 1` wraps around where `count` is 0; `dtype` may be any
+    integer type that holds the count and the coordinates. Of a signed type, `fill_value` may be -1.
 
     If `input` is sharded over an explicit mesh, the devices exchange one bit for each element. The rows are sharded
     over the mesh axes of the first dimension of `input`, if these divide `size`.
@@ -158,10 +171,14 @@ def nonzero_coordinates(
     check_size("size", size, 0)
     fewest = max(1, len(without_leading_ones(shape)))
     columns = integer_in("columns", len(shape) if columns is None else columns, fewest, len(shape))
-    integer_in("fill_value", fill_value, 0, UINT_MAX)
+    limits = np.iinfo(dtype)
+    largest = largest_size(math.prod(shape))
+    if largest > limits.max:
+        raise InvalidDesc(Problem("dtype", f"must hold counts up to {largest}", limits.dtype))
+    fill = np.array(integer_in("fill_value", fill_value, limits.min, limits.max), limits.dtype)
 
     if input.size == 0:
-        return NonzeroCoordinates(jnp.uint32(0), jnp.full((size, columns), fill_value, jnp.uint32))
+        return NonzeroCoordinates(jnp.zeros_like(fill), jnp.full((size, columns), fill))
 
     axes = dimension_axes(input)
     row_axes = dividing_axes(axes[0], size, input) if axes else None
@@ -172,7 +189,7 @@ def nonzero_coordinates(
         count, element = count_and_elements(words, size, shape)
         coordinates = _stack_columns(_coordinates(element, shape)[-columns:])
         is_row = lax.iota(jnp.uint32, size) < count
-        return count, jnp.where(is_row[:, None], coordinates, jnp.uint32(fill_value))
+        return count.astype(fill.dtype), jnp.where(is_row[:, None], coordinates.astype(fill.dtype), fill)
 
     return NonzeroCoordinates(*partitioned(list_rows, [(words, [None])], [], [row_axes, None]))
 

@@ -9,16 +9,16 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.along_axes import extreme_position
-from dmljax.numerics.sizes import is_symbolic
+from dmljax.numerics.sizes import largest_size
 from dmljax.text import join_sizes
-from dmljax.types import INDEX, INTEGER_64, INTEGERS, UP_TO_32_BIT, AxisDirection, FeatureLevel
+from dmljax.types import INDEX, INTEGER_64, UP_TO_32_BIT, AxisDirection, FeatureLevel
 
 # ARGMAX and ARGMIN
 
 
-@calls.operator_function(axes=calls.AXES, axis_direction=calls.one_of(AxisDirection), dtype=calls.DTYPE)
+@calls.operator_function(axes=calls.AXES, axis_direction=calls.one_of(AxisDirection), dtype=calls.INTEGER_DTYPE)
 def argmax(
     input: ArrayLike,
     *,
@@ -39,7 +39,7 @@ def argmax(
     return _arg_reduce(input, axes, axis_direction, dtype, largest=True)
 
 
-@calls.operator_function(axes=calls.AXES, axis_direction=calls.one_of(AxisDirection), dtype=calls.DTYPE)
+@calls.operator_function(axes=calls.AXES, axis_direction=calls.one_of(AxisDirection), dtype=calls.INTEGER_DTYPE)
 def argmin(
     input: ArrayLike,
     *,
@@ -62,15 +62,12 @@ def _arg_reduce(
     input: ArrayLike, axes: calls.Axes, direction: AxisDirection, dtype: DTypeLike, *, largest: bool
 ) -> Array:
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
-    if dtype not in INTEGERS:
-        raise InvalidType(Problem("dtype", "must be an integer type", dtype))
     calls.require_rank("input", input, 1)
     axes = calls.normal_axes("axes", axes, input.ndim)
     reduced = math.prod(input.shape[axis] for axis in axes)
     if reduced == 0:
         raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
-    # A symbolic size may be as large as any int32, because jax.export represents sizes in at least 32 bits.
-    last = np.iinfo(np.int32).max if is_symbolic(reduced) else reduced - 1
+    last = largest_size(reduced) - 1
     if last > np.iinfo(dtype).max:
         raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
     return extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING).astype(dtype)

@@ -25,7 +25,6 @@ Function = Callable[..., Any]
 Array = NDArray[Any]
 
 SMALL, MEDIUM, LARGE = 2**10, 2**20, 2**24
-INT32_MAX = 2**31 - 1
 SEED = 2021
 OPSET = 18
 
@@ -270,7 +269,7 @@ def diagonal_triangle(dtype: str, elements: int) -> Work:
     size = math.isqrt(elements)
     return Work(
         (numbers(dtype, (size, size)), np.array(0, dtype)),
-        dmljax=lambda x, value: dmljax.diagonal_matrix1(x, value, diagonal_fill_begin=1, diagonal_fill_end=INT32_MAX),
+        dmljax=lambda x, value: dmljax.diagonal_matrix1(x, value, diagonal_fill_begin=1),
         jax=lambda x, value: jnp.tril(x),
         torch=lambda x, value: torch.tril(x),
         onnx=OnnxNode("Trilu", lambda x, value: {"x": x}, {"upper": 0}),
@@ -284,9 +283,7 @@ def diagonal_mask(dtype: str, elements: int) -> Work:
     size = math.isqrt(elements)
     return Work(
         (np.array(3, dtype),),
-        dmljax=lambda value: dmljax.diagonal_matrix1(
-            None, value, diagonal_fill_begin=1, diagonal_fill_end=INT32_MAX, output_sizes=(size, size)
-        ),
+        dmljax=lambda value: dmljax.diagonal_matrix1(None, value, diagonal_fill_begin=1, output_sizes=(size, size)),
         jax=lambda value: jnp.triu(jnp.full((size, size), value), 1),
         torch=lambda value: torch.full((size, size), value, dtype=value.dtype).triu_(1),
         numpy=lambda value: np.triu(np.full((size, size), value), 1),

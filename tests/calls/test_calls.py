@@ -66,7 +66,8 @@ def test_64_bit_floats_of_jax_are_refused_without_64_bit_types() -> None:
 @needs_x32
 def test_float64_of_numpy_is_a_float32_beside_one() -> None:
     ones = np.ones((2, 2))
-    assert_same_bits(dmljax.diagonal_matrix1(ones, jnp.float32(3)), np.array([[3, 1], [1, 3]], np.float32))
+    filled = dmljax.diagonal_matrix1(ones, jnp.float32(3), diagonal_fill_begin=1)
+    assert_same_bits(filled, np.array([[1, 3], [1, 1]], np.float32))
     assert dmljax.diagonal_matrix1(ones, 0.1).dtype == np.float32
 
 
@@ -118,6 +119,34 @@ def test_jax_arrays_of_other_types_are_refused_at_every_call(make: Any, argument
     for call in functions:
         with pytest.raises(InvalidType, match=expected):
             call(**given)
+
+
+def test_axis_is_taken_for_axes() -> None:
+    input = np.array([[1, 5], [7, 0]], np.float32)
+    assert_same_bits(dmljax.argmax(input, axis=1), dmljax.argmax(input, axes=1))  # type: ignore[call-arg]
+    assert_same_bits(dmljax.activation_softmax1(input, axis=(0, 1)), dmljax.activation_softmax1(input, axes=(0, 1)))  # type: ignore[call-arg]
+    with pytest.raises(InvalidType, match=r"^argmax: got an unexpected keyword argument 'axis'"):
+        dmljax.argmax(input, axis=1, axes=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (lambda: dmljax.activation_relu([1.0, 2.0]), "got list (jnp.asarray makes one of it)"),  # type: ignore[arg-type]
+        (lambda: dmljax.activation_relu({1.0}), "got set"),  # type: ignore[arg-type]
+        (lambda: dmljax.argmax(VALUES, 1), "(give axes, axis_direction and dtype by name)"),  # type: ignore[call-arg]
+        (lambda: dmljax.argmax(VALUES, axes=0, keepdims=False), "jnp.squeeze removes those of size 1)"),  # type: ignore[call-arg]
+        (lambda: dmljax.argmax(VALUES, dim=0), "(did you mean axes for dim?)"),  # type: ignore[call-arg]
+        (lambda: dmljax.one_hot(VALUES, VALUES, dim=0, depth=2), "(did you mean axis for dim?)"),  # type: ignore[call-arg]
+        (lambda: dmljax.one_hot(VALUES, VALUES, axis=0, num_classes=2), "(did you mean depth for num_classes?)"),  # type: ignore[call-arg]
+        (lambda: dmljax.nonzero_coordinates(VALUES, fill=1), "(did you mean fill_value for fill?)"),  # type: ignore[call-arg]
+        (lambda: dmljax.activation_relu(VALUES, fnord=1), "(it takes input)"),  # type: ignore[call-arg]
+    ],
+)
+def test_habits_of_other_libraries_are_told_the_remedy(call: Any, remedy: str) -> None:
+    with pytest.raises(InvalidType) as refused:
+        call()
+    assert str(refused.value).endswith(remedy)
 
 
 def test_numpys_integers_serve_as_static_arguments() -> None:
@@ -227,7 +256,7 @@ def test_works_without_jit_too() -> None:
     with jax.disable_jit():
         assert dmljax.one_hot(np.array([[1]]), VALUES, axis=1, depth=2).tolist() == [[0, 1]]
         assert int(dmljax.nonzero_coordinates(np.array([[1, 0]])).count) == 1
-        assert dmljax.diagonal_matrix1(None, 7.0, output_sizes=(1, 2)).tolist() == [[7, 0]]
+        assert dmljax.diagonal_matrix1(None, 7.0, diagonal_fill_end=1, output_sizes=(1, 2)).tolist() == [[7, 0]]
 
 
 # Numbers, which a call remembers in the form that it gave them

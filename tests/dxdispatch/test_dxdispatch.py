@@ -361,6 +361,7 @@ def test_a_dispatchable_is_a_function_for_every_transformation(tmp_path: Path) -
             {"type": "ONEHOT"},
             "type must be an operator that `dmljax ops` lists; got 'ONEHOT', did you mean ONE_HOT?",
         ),
+        ({"type": "GEMM"}, "lists; got 'GEMM', which DirectML has and dmljax does not have yet"),
         ({"type": "ACTIVATION_HARDMAX", "desc": 3}, "dispatchables.max.desc must be an object; got 3"),
         (
             {"type": "ACTIVATION_HARDMAX", "desc": DESC, "executionFlags": "FAST"},
@@ -407,20 +408,20 @@ def test_all_that_is_wrong_with_a_part_is_told(tmp_path: Path) -> None:
     command = {"type": "writeFile", "resource": "inn", "targetPath": "..", "dimensions": 3}
     found = findings(tmp_path, resources, {"top": operator}, [dispatch("top", InputTensor=binding), command])
     assert [one.partition(": ")[2].partition(" must")[0] for one in found] == [
-        "resources.in.initialValuesOffsetInBytes",
-        "resources.in.sizeInBytes",
         "resources.in.initialValues[0]",
-        "dispatchables.top.executionFlags[1]",
+        "resources.in.sizeInBytes",
+        "resources.in.initialValuesOffsetInBytes",
+        "dispatchables.top.desc.AxisDirection",
         "dispatchables.top.desc.InputTensor.DataType",
         "dispatchables.top.desc.InputTensor.Sizes[1]",
         "dispatchables.top.desc.InputTensor.Flags[1]",
         "dispatchables.top.desc.OutputTensor.DataType",
         "dispatchables.top.desc.OutputTensor.Sizes",
         "dispatchables.top.desc.Axes[0]",
-        "dispatchables.top.desc.AxisDirection",
+        "dispatchables.top.executionFlags[1]",
         "commands[0].bindings.InputTensor.name",
-        "commands[0].bindings.InputTensor.counter",
         "commands[0].bindings.InputTensor.elementOffset",
+        "commands[0].bindings.InputTensor.counter",
         "commands[1].resource",
         "commands[1].targetPath",
         "commands[1].dimensions",

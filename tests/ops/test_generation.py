@@ -1,5 +1,6 @@
 """DIAGONAL_MATRIX, DIAGONAL_MATRIX1 and FILL_VALUE_CONSTANT; the pages' own examples run in test_every_operator.py."""
 
+from functools import partial
 from typing import Any
 
 import cases_generation as oracles
@@ -25,6 +26,7 @@ import dmljax
 from dmljax import DataType, InvalidDesc, InvalidType, Scalar, TensorDesc
 
 FLOAT32 = DataType.FLOAT32
+MAIN_DIAGONAL: Any = partial(dmljax.diagonal_matrix1, diagonal_fill_begin=0, diagonal_fill_end=1)
 BOUNDS = [INT32_MIN, INT32_MIN + 1, -5, -2, -1, 0, 1, 2, 5, INT32_MAX - 1, INT32_MAX]
 
 
@@ -58,13 +60,26 @@ def test_begin_equal_to_end_fills_nothing_and_begin_after_end_everything_outside
     assert fill(INT32_MIN, INT32_MAX) == [[1, 1, 1], [1, 1, 1]]
 
 
+def test_a_bound_that_is_none_lies_beyond_the_outermost_diagonal(call: Any) -> None:
+    input = np.zeros((3, 4), np.float32)
+    for bound in (INT32_MIN, -3, -1, 0, 1, 4, INT32_MAX):
+        for bounds, both in (
+            ({"diagonal_fill_begin": bound}, {"begin": bound, "end": INT32_MAX}),
+            ({"diagonal_fill_end": bound}, {"begin": INT32_MIN, "end": bound}),
+        ):
+            expected = oracles.diagonal_matrix1(None, 1, **both, sizes=(3, 4), dtype=np.float32)
+            assert_same_bits(call(dmljax.diagonal_matrix1, input, np.float32(1), **bounds), expected)
+    assert_same_bits(call(dmljax.diagonal_matrix1, input, np.float32(1)), np.ones_like(input))
+
+
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_value_and_input_are_copied_bit_for_bit(call: Any, dtype: Any) -> None:
     values = specials(dtype)
     input = np.stack([values, values[::-1]])
     for value in values:
         expected = oracles.diagonal_matrix1(input, value, begin=0, end=2, sizes=input.shape, dtype=dtype)
-        assert_same_bits(call(dmljax.diagonal_matrix1, input, np.array(value), diagonal_fill_end=2), expected)
+        filled = call(dmljax.diagonal_matrix1, input, np.array(value), diagonal_fill_begin=0, diagonal_fill_end=2)
+        assert_same_bits(filled, expected)
 
 
 @settings(deadline=None, max_examples=40)
@@ -86,7 +101,7 @@ def test_diagonal_matrix1_equals_the_pseudo_code(data: st.DataObject) -> None:
 
 
 def test_leading_dimensions_are_batches(call: Any) -> None:
-    result = call(dmljax.diagonal_matrix1, None, np.float32(1), output_sizes=[2, 1, 3, 3])
+    result = call(MAIN_DIAGONAL, None, np.float32(1), output_sizes=[2, 1, 3, 3])
     assert_same_bits(result, np.broadcast_to(np.eye(3, dtype=np.float32), (2, 1, 3, 3)))
 
 
@@ -129,7 +144,7 @@ def test_zero_and_minus_zero_are_two_values() -> None:
 
 def test_the_value_may_be_traced_but_not_converted() -> None:
     input = jnp.zeros((2, 2), jnp.float16)
-    fill = jax.jit(dmljax.diagonal_matrix1)
+    fill = jax.jit(MAIN_DIAGONAL)
     assert fill(input, jnp.float16(3)).tolist() == [[3, 0], [0, 3]]
     assert fill(input, 3.0).tolist() == [[3, 0], [0, 3]]
     with pytest.raises(InvalidType, match=r"value must be of float16, or a Python number .*; got an array of float32"):
@@ -141,19 +156,19 @@ def test_the_value_may_be_traced_but_not_converted() -> None:
 
 def test_diagonal_matrix1_is_differentiable_with_respect_to_input_and_value() -> None:
     input = jnp.arange(6.0).reshape(2, 3)
-    fill = lambda input, value: dmljax.diagonal_matrix1(input, value, diagonal_fill_end=2)  # noqa: E731
+    fill: Any = partial(dmljax.diagonal_matrix1, diagonal_fill_begin=0, diagonal_fill_end=2)
     to_input, to_value = jax.grad(lambda *a: (fill(*a) * jnp.arange(6.0).reshape(2, 3)).sum(), argnums=(0, 1))(
         input, 9.0
     )
     assert to_input.tolist() == [[0, 0, 2], [3, 0, 0]]
     assert float(to_value) == 0 + 1 + 4 + 5
     check_linear_gradients(fill, (input, 9.0))
-    assert jax.grad(lambda v: dmljax.diagonal_matrix1(None, v, output_sizes=(2, 3)).sum())(9.0) == 2
+    assert jax.grad(lambda v: fill(None, v, output_sizes=(2, 3)).sum())(9.0) == 4
 
 
 def test_bfloat16_is_differentiable_too() -> None:
     input = jnp.ones((2, 2), jnp.bfloat16)
-    gradients = jax.grad(lambda *a: dmljax.diagonal_matrix1(*a).sum(), argnums=(0, 1))(input, jnp.bfloat16(3))
+    gradients = jax.grad(lambda *a: MAIN_DIAGONAL(*a).sum(), argnums=(0, 1))(input, jnp.bfloat16(3))
     assert_same_bits(gradients[0], np.array([[0, 1], [1, 0]], jnp.bfloat16))
     assert_same_bits(gradients[1], np.array(2, jnp.bfloat16))
 
@@ -163,9 +178,9 @@ def test_diagonal_matrix1_may_be_mapped_over_either_or_both_arguments() -> None:
     for axes in ((0, None), (None, 0), (0, 0)):
         arguments = [a if axis == 0 else a[0] for a, axis in zip((inputs, values), axes, strict=True)]
         rows = [[a[k] if axis == 0 else a for a, axis in zip(arguments, axes, strict=True)] for k in range(2)]
-        expected = jnp.stack([dmljax.diagonal_matrix1(*row) for row in rows])
-        assert_same_bits(jax.vmap(dmljax.diagonal_matrix1, in_axes=axes)(*arguments), expected)
-    generated = jax.vmap(lambda value: dmljax.diagonal_matrix1(None, value, output_sizes=(2, 2)))(values)
+        expected = jnp.stack([MAIN_DIAGONAL(*row) for row in rows])
+        assert_same_bits(jax.vmap(MAIN_DIAGONAL, in_axes=axes)(*arguments), expected)
+    generated = jax.vmap(lambda value: MAIN_DIAGONAL(None, value, output_sizes=(2, 2)))(values)
     assert_same_bits(generated, values[:, None, None] * jnp.eye(2, dtype=values.dtype)[None])
 
 

@@ -158,7 +158,17 @@ ONE_HOT_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "depth 0": ({"depth": 0}, InvalidDesc, r"depth must be in \[1, 4294967295\]; got 0"),
     "negative depth": ({"depth": -1}, InvalidDesc, r"depth must be in \[1, 4294967295\]; got -1"),
     "a floating depth": ({"depth": 3.0}, InvalidType, r"depth must be an integer; got 3\.0"),
-    "axis past the rank": ({"axis": 2}, InvalidDesc, r"axis must be in \[-2, 2\); got 2"),
+    "axis past the rank": ({"axis": 3}, InvalidDesc, r"axis must be in \[-2, 2\); got 3"),
+    "labels without the axis": (
+        {"indices": jnp.array([1, 2])},
+        InvalidDesc,
+        r"indices must have size 1 along axis 1; got shape \(2,\) \(jnp.expand_dims\(indices, 1\) adds such an axis\)",
+    ),
+    "labels without the last axis": (
+        {"indices": jnp.array([1, 2]), "axis": -1},
+        InvalidDesc,
+        r"indices must have size 1 along axis 0; got shape \(2,\) \(jnp.expand_dims\(indices, -1\) adds such an axis\)",
+    ),
     "axis below the rank": ({"axis": -3}, InvalidDesc, r"axis must be in \[-2, 2\); got -3"),
     "a bool axis": ({"axis": True}, InvalidType, "axis must be an integer; got True"),
     "a thick axis": ({"indices": jnp.array([[1, 2]])}, InvalidDesc, r"size 1 along axis 1; got shape \(1, 2\)"),
@@ -190,7 +200,8 @@ def test_arrays_of_another_byte_order_are_read_as_the_numbers_they_hold() -> Non
 
 
 def test_one_hot_refuses_a_traced_axis() -> None:
-    with pytest.raises(InvalidType, match="axis must be an integer that is known while tracing; got a traced"):
+    expected = r"axis must be an integer that is known while tracing; got a traced .*static_argnames='axis'"
+    with pytest.raises(InvalidType, match=expected):
         jax.jit(lambda axis: dmljax.one_hot(jnp.array([[1]]), jnp.array([0, 1]), axis=axis, depth=3))(1)
 
 
@@ -221,6 +232,27 @@ def test_nonzero_tells_the_whole_count_when_size_is_too_small(call: Any) -> None
 def test_nonzero_fills_rows_past_the_count(call: Any) -> None:
     _, coordinates = call(dmljax.nonzero_coordinates, np.array([0, 2], np.int8), size=3, fill_value=2**32 - 1)
     assert coordinates.tolist() == [[1], [2**32 - 1], [2**32 - 1]]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_nonzero_gives_count_and_coordinates_in_any_integer_type(call: Any, dtype: Any) -> None:
+    fill_value = -1 if dtype.kind == "i" else np.iinfo(dtype).max
+    result = call(dmljax.nonzero_coordinates, np.array([[0, 2]]), size=2, fill_value=fill_value, dtype=dtype)
+    assert_same_bits(result.count, np.array(1, dtype))
+    assert_same_bits(result.coordinates, np.array([[0, 1], [fill_value, fill_value]], dtype))
+    empty = call(dmljax.nonzero_coordinates, np.zeros((0, 2)), size=1, fill_value=fill_value, dtype=dtype)
+    assert_same_bits(empty.count, np.array(0, dtype))
+    assert_same_bits(empty.coordinates, np.array([[fill_value, fill_value]], dtype))
+
+
+def test_nonzero_refuses_a_type_that_does_not_hold_the_count() -> None:
+    assert int(dmljax.nonzero_coordinates(np.ones(127), dtype="int8").count) == 127
+    with pytest.raises(InvalidDesc, match=r"^nonzero_coordinates: dtype must hold counts up to 128; got int8"):
+        dmljax.nonzero_coordinates(np.ones(128), dtype="int8")
+    with pytest.raises(InvalidType, match=r"^nonzero_coordinates: dtype must be an integer type; got float32"):
+        dmljax.nonzero_coordinates(np.ones(128), dtype="float32")
+    with pytest.raises(InvalidDesc, match=r"fill_value must be in \[-2147483648, 2147483647\]; got 2147483648"):
+        dmljax.nonzero_coordinates(np.ones(1), dtype="int32", fill_value=2**31)
 
 
 def test_nonzero_leaves_out_leading_coordinates_of_size_one(call: Any) -> None:
