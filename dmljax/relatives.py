@@ -24,11 +24,6 @@ def functions_called(name: str) -> list[str]:
     return list(dict.fromkeys([*functions_named(name), *_ELSEWHERE.get(_plain(name), "").split()]))
 
 
-def names_elsewhere(function: str) -> list[str]:
-    """What a function of dmljax is called elsewhere, in small letters and without underscores."""
-    return [name for name, functions in _ELSEWHERE.items() if function in functions.split()]
-
-
 def hint(name: str) -> str:
     """`, did you mean X or Y?` for the functions that are called `name`, or for one of a similar name, if any."""
     called = functions_called(name)

@@ -20,7 +20,7 @@ extensions = [
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and see that what stands in them is what they print
 myst_heading_anchors = 3
-exclude_patterns = ["models"]
+exclude_patterns = ["models", "static"]
 
 default_role = "code"  # docstrings have names in single backquotes
 autodoc_member_order = "bysource"
@@ -33,7 +33,11 @@ plot_working_directory = str(Path(__file__).parent)
 html_theme = "furo"
 html_favicon = "favicon.svg"
 html_title = f"dmljax {release}"
+html_static_path = ["static"]
+html_js_files = ["sidebar.js"]
 html_copy_source = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "  # the button copies code without prompts and output
+copybutton_prompt_is_regexp = True
 html_show_sphinx = False
 
 

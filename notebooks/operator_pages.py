@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import dmljax
+from dmljax import FeatureLevel, Operator
 from dmljax.cli import main
 from dmljax.describe import (
     OPERATORS_HEAD,
@@ -23,7 +25,6 @@ from dmljax.describe import (
     operator_rows,
     operators_by_family,
 )
-from dmljax.relatives import names_elsewhere
 
 
 class OperatorFunctionDirective(SphinxDirective):
@@ -56,7 +57,7 @@ class OperatorDescriptorDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         operator = find_operator(self.arguments[0])
-        known = explanation(operator)
+        known, link = explanation(operator), official_page(operator)
         members = [(f"`{name}`", f"`{field}`", kind) for name, field, kind in member_rows(operator)]
         support = [
             (
@@ -69,7 +70,7 @@ class OperatorDescriptorDirective(SphinxDirective):
             for tensor, cell in cells.items()
         ]
         lines = [
-            f"`{known['desc']}` has these members, in the order of `directml.h`:",
+            f"`{known['desc']}` has these members, in the order of `directml.h` and of [the official page]({link}):",
             "",
             *markdown_table(members, ("member", "field", "")),
             "",
@@ -99,15 +100,24 @@ class FamiliesDirective(SphinxDirective):
 
 
 def purpose(name: str) -> str:
-    """The first paragraph of an operator's page."""
+    """The first paragraph of an operator's page, its links as they are from the page of all."""
     text = (Path(__file__).parent / "operators" / f"{name}.md").read_text()
-    return " ".join(text.split("\n\n")[1].splitlines())
+    return re.sub(r"\]\((\w+\.md)\)", r"](operators/\1)", " ".join(text.split("\n\n")[1].splitlines()))
 
 
 def elsewhere(name: str) -> str:
-    """What a function is called elsewhere, without what it is called here."""
-    plain = name.replace("_", "")
-    return ", ".join(one for one in names_elsewhere(name) if not plain.endswith(one))
+    """What an operator is called in JAX, PyTorch and ONNX, as the table at the end of its page has it."""
+    table = (Path(__file__).parent / "operators" / f"{name}.md").read_text().partition("## Relatives")[2]
+    cells = re.findall(r"^\| (?:JAX|PyTorch|ONNX) \| (.*?) \|", table, re.MULTILINE)
+    names = [re.sub(r"\(.*", "", code) for cell in cells for code in re.findall(r"`([^`]*)`", cell)]
+    return ", ".join(f"`{one}`" for one in dict.fromkeys(names) if re.fullmatch(r"[\w.]{2,}", one))
+
+
+def official_page(operator: type[Operator]) -> str:
+    """The address of the official page; those of newer operators stand in another part of Microsoft's documentation."""
+    part = "win32/api/directml" if min(operator.support) < FeatureLevel.FL_5_0 else "ai/directml/api"
+    name = operator.type.replace("DML_OPERATOR_", "dml_").lower()
+    return f"https://learn.microsoft.com/windows/{part}/ns-directml-{name}_operator_desc"
 
 
 class OperatorsDirective(SphinxDirective):
@@ -153,8 +163,17 @@ class CommandHelpDirective(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
+def break_names(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Lets the names of operators in the sidebar break at underscores."""
+    tree = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = re.sub(
+        r"(?<=>)[A-Z0-9_]+(?=<)", lambda name: name[0].replace("_", "_<wbr>"), tree
+    )
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Adds the directives."""
+    app.connect("html-page-context", break_names, priority=900)  # after Furo's own
     app.add_directive("operator-function", OperatorFunctionDirective)
     app.add_directive("operator-descriptor", OperatorDescriptorDirective)
     app.add_directive("families", FamiliesDirective)

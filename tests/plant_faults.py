@@ -217,7 +217,7 @@ FAULTS = [
         INDEXING,
         "jax.export.register_namedtuple_serialization(",
         "(lambda *_, **__: None)(",
-        ON_EVERY,
+        ON_INDEXING,
     ),
     Fault(
         "an axis of the mesh shards two dimensions",
@@ -582,11 +582,11 @@ FAULTS = [
         ON_ARITHMETIC,
     ),
     Fault(
-        "the difference of integers of 8 bits wraps",
+        "the difference of 16-bit floats is rounded before it is squared",
         ARITHMETIC,
         "difference = a.astype(wide) - b.astype(wide)",
         "difference = (a - b).astype(wide)",
-        ON_ARITHMETIC,
+        ON_ACCURACY,
     ),
     Fault(
         "an odd power of a negative base is positive",
@@ -621,7 +621,7 @@ FAULTS = [
         ARITHMETIC,
         "jnp.log(jnp.where(is_flat, jnp.ones_like(base), base))",
         "jnp.log(base)",
-        ON_ARITHMETIC,
+        ON_ACCURACY,
     ),
     Fault(
         "the upper bound wins",
@@ -726,7 +726,7 @@ FAULTS = [
         ACTIVATION,
         "function(jnp.where(is_below, x, zero))",
         "function(x)",
-        ON_ACTIVATION,
+        ON_ACCURACY,
     ),
     Fault(
         "the threshold of an integer is cut",

@@ -279,6 +279,14 @@ def test_nonzero_of_a_scalar_has_one_column(call: Any) -> None:
     assert int(call(dmljax.nonzero_coordinates, np.float32(-0.0)).count) == 0
 
 
+def test_nonzero_may_be_exported() -> None:
+    input = np.array([0.0, 3.0], np.float32)
+    exported = jax.export.export(jax.jit(dmljax.nonzero_coordinates))(input)
+    result = jax.export.deserialize(exported.serialize()).call(input)
+    assert isinstance(result, dmljax.NonzeroCoordinates)
+    assert_same_trees(result, dmljax.nonzero_coordinates(input))
+
+
 def test_nonzero_with_size_zero_only_counts(call: Any) -> None:
     count, coordinates = call(dmljax.nonzero_coordinates, np.array([[1, 0], [1, 1]]), size=0)
     assert (int(count), coordinates.shape) == (3, (0, 2))
