@@ -93,6 +93,7 @@ seen: dict[str, dict[str, str]] = {}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="COUNT", type=int, default=400, help="how many mutated models to try")
+    parser.addoption("--notebooks", action="store_true", help="run the notebooks")
     parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
     parser.addoption("--sample", action="store_true", help="try transformations and long lists of cases on a sample")

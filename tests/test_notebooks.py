@@ -1,6 +1,7 @@
 """The notebooks run from top to bottom in under a minute each, and print what stands in them.
 
-`pytest tests/test_notebooks.py --write-notebooks` puts what they print and draw into the files.
+They run with `--notebooks`, as in the gate: all of them take a minute of a core. `pytest tests/test_notebooks.py
+--write-notebooks` puts what they print and draw into the files.
 """
 
 import time
@@ -19,6 +20,8 @@ NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 def test_a_notebook_prints_what_stands_in_it(
     path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
+    if not pytestconfig.getoption("--notebooks") and not pytestconfig.getoption("--write-notebooks"):
+        pytest.skip("runs with --notebooks")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("JAX_ENABLE_X64", "0")
     stored = nbformat.read(path, as_version=4)

@@ -560,7 +560,8 @@ def is_same(case: Case, peer: Peer, actual: Arr, expected: Arr) -> Any:
 def check(name: str, peer_name: str, arrays: list[Arr]) -> None:
     case = CASES[name]
     peer = case.peers[peer_name]
-    actual, expected = np.asarray(case.function(*arrays)), peer.run(*arrays)
+    expected = peer.run(*arrays)  # first, for it skips the test where the peer is not installed
+    actual = np.asarray(case.function(*arrays))
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     agrees = is_same(case, peer, actual, expected)
     if not np.all(agrees) and not case.is_exact and arrays[0].dtype.kind == "f":
@@ -612,6 +613,7 @@ DIFFERENTIABLE = [
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_a_gradient_is_pytorchs_at_ordinary_points(name: str) -> None:
+    pytest.importorskip("torch")
     # In the middle of the domain, for PyTorch subtracts from 1 a square that is rounded already.
     case, rng = CASES[name], np.random.default_rng(zlib.crc32(name.encode()))
     middle = sum(case.domain) / 2

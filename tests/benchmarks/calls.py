@@ -132,5 +132,5 @@ def lines(table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    effort = Effort(rounds=3, block_seconds=0.01) if "--quick" in sys.argv else Effort(rounds=21, block_seconds=0.05)
+    effort = Effort(rounds=1, block_seconds=0.002) if "--quick" in sys.argv else Effort(rounds=21, block_seconds=0.05)
     print("\n".join(lines(seconds(effort))))
