@@ -93,3 +93,15 @@ def test_the_site_is_well_in_a_browser(site: Path, address: str) -> None:
         page.press("input[name=q]", "Enter")
         page.wait_for_selector("#search-results a[href*='operators/gather_nd1']", timeout=20_000)
     assert not said
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_no_wider_than_the_window(address: str, scheme: str, width: int) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the extra `docs` is not installed")
+    with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM) as browser:
+        page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 844}).new_page()
+        for name in ("index", "operators", "operators/diagonal_matrix1", "2-dynamic-results", "transformations"):
+            page.goto(f"{address}/{name}.html")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
