@@ -171,12 +171,20 @@ def _device(platform: str | None) -> jax.Device:
     except Exception as error:  # JAX asserts that it has a device, besides its RuntimeErrors
         reason = one_line(_REMEDY.sub("", str(error))) or "JAX gives no reason"
         if platform:
-            raise InvalidDesc(
-                Problem((), "--platform must name a platform that JAX has on this machine", f"{platform} ({reason})")
-            ) from None
+            # JAX tells of a plugin that nobody asked for where it was installed without one.
+            is_installed = "list of known backends" not in reason
+            given = f"{platform} ({reason})" if is_installed else platform
+            remedy = None if is_installed else _INSTALLED_BY.get(platform)
+            rule = "--platform must name a platform that JAX has on this machine"
+            raise InvalidDesc(Problem((), rule, given, remedy=remedy)) from None
         raise InvalidDesc(Problem((), f"JAX must have a platform ({reason})")) from None
 
 
+_INSTALLED_BY = {
+    "gpu": "pip install 'jax[cuda13]' brings it for NVIDIA's GPUs",
+    "cuda": "pip install 'jax[cuda13]' brings it",
+    "tpu": "pip install 'jax[tpu]' brings it",
+}
 _REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # JAX's advice, useless beside --platform
 
 
@@ -226,7 +234,7 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
         _warn(warnings, file=sys.stdout)
         for finding in findings:
             print(finding)
-        count = _count_text(len(findings), "finding")
+        count = _coloured(_count_text(len(findings), "finding"), _RED if findings else _GREEN)
         name = "<stdin>" if path == "-" else escape_controls(path)
         print(f"{name}: {count} at {options.dml_feature_level}")
     return FINDINGS if findings else 0
@@ -237,8 +245,18 @@ def _count_text(count: int, noun: str) -> str:
 
 
 def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
+    file = file or sys.stderr
     for warning in warnings:
-        print(f"warning: {warning}", file=file or sys.stderr)
+        print(f"{_coloured('warning', _YELLOW, file)}: {warning}", file=file)
+
+
+_RED, _GREEN, _YELLOW = "31", "32", "33"  # codes of the ANSI escape sequence for colours
+
+
+def _coloured(text: str, colour: str, file: Any = None) -> str:
+    """The text in a colour, if it goes to a terminal; https://no-color.org says how users switch that off."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not (file or sys.stdout).isatty()
+    return text if is_plain else f"\033[{colour}m{text}\033[0m"
 
 
 def ops(options: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ def argmax(
     Several axes are reduced as if they were flattened into one in row-major order; the order in which they are listed
     does not matter. The index of the first of equal elements is returned, or of the last with
     `AxisDirection.DECREASING`. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to
-    zero.
+    zero. The index is uint32, as in DirectML, so that `index - 1` wraps around at 0; `dtype` may be any integer type.
 
     >>> argmax(jnp.array([[1.0, 2.0, 3.0], [3.0, 0.0, 4.0], [2.0, 5.0, 2.0]]), axes=(0, 1)).tolist()
     [[7]]
