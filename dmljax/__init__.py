@@ -261,7 +261,7 @@ if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
     def __getattr__(name):
         from dmljax.relatives import hint
 
-        raise AttributeError(f"module 'dmljax' has no attribute {name!r}{'' if name[0] == '_' else hint(name)}")
+        raise AttributeError(f"module 'dmljax' has no attribute {name!r}{hint(name)}")
 
 
 for _public in list(globals().values()):

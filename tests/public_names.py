@@ -1,4 +1,4 @@
-"""Writes `dmljax/__init__.py` from the families, and `dmljax/relatives.py` from the operators' pages.
+"""Writes `dmljax/__init__.py` from the families, and `dmljax/elsewhere.py` from the operators' pages.
 
 Run `python tests/public_names.py` whenever an operator was added; tests/test_public_names.py sees that it was done.
 """
@@ -51,7 +51,7 @@ if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
     def __getattr__(name):
         from dmljax.relatives import hint
 
-        raise AttributeError(f"module 'dmljax' has no attribute {{name!r}}{{'' if name[0] == '_' else hint(name)}}")
+        raise AttributeError(f"module 'dmljax' has no attribute {{name!r}}{{hint(name)}}")
 
 
 for _public in list(globals().values()):
@@ -83,68 +83,28 @@ def is_public(node: ast.stmt) -> bool:
     return any(one.arg == "type" for one in node.keywords) or "NamedTuple" in map(ast.unparse, node.bases)
 
 
-RELATIVES = '''\
-"""What the functions are called elsewhere: in jax.numpy, NumPy, PyTorch, ONNX and WebNN, and without a prefix.
+ELSEWHERE = '''\
+"""What other libraries call the functions, by their names in small letters and without underscores.
 
-The table is written by `python tests/public_names.py` from the section "Relatives" of the operators' pages.
+`python tests/public_names.py` writes it from the section "Relatives" of the operators' pages.
 """
 
-from dmljax.descriptors import OPERATORS
-from dmljax.text import did_you_mean
-
-_FAMILY_PREFIXES = ("activation_", "element_wise_logical_", "element_wise_bit_", "element_wise_")
-
-
-def functions_named(name: str) -> list[str]:
-    """The functions that are called `name` without their prefix; capital letters and underscores do not matter."""
-    return [one for one in _functions() if _plain(name) in (_plain(one), _plain(_without_prefix(one)))]
-
-
-def functions_called(name: str) -> list[str]:
-    """The functions that are called `name` here or elsewhere, those of dmljax's own name first.
-
-    >>> from dmljax.relatives import functions_called
-    >>> functions_called("LeakyRelu"), functions_called("pow"), functions_called("relu7")
-    (['activation_leaky_relu'], ['element_wise_pow', 'element_wise_constant_pow'], [])
-    """
-    return list(dict.fromkeys([*functions_named(name), *_ELSEWHERE.get(_plain(name), "").split()]))
-
-
-def hint(name: str) -> str:
-    """`, did you mean X or Y?` for the functions that are called `name`, or for one of a similar name, if any."""
-    called = functions_called(name)
-    return f", did you mean {{' or '.join(called)}}?" if called else did_you_mean(name, _functions())
-
-
-def _functions() -> list[str]:
-    return [operator.short_name.lower() for operator in OPERATORS.values()]
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
-
-
-def _without_prefix(function: str) -> str:
-    prefix = next((one for one in _FAMILY_PREFIXES if function.startswith(one)), "")
-    return function.removeprefix(prefix)
-
-
-_ELSEWHERE = {{
-{relatives}
+ELSEWHERE = {{
+{names}
 }}
 '''
 PAGES = PACKAGE.parent / "notebooks" / "operators"
 _FUNCTION = re.compile(r"`(?:[a-z]\w*\.)*(\w+)(?:\([\w, .=]*\))?`")  # a name, perhaps with simple arguments
 
 
-def relatives_text() -> str:
-    """The text of `dmljax/relatives.py`."""
+def elsewhere_text() -> str:
+    """The text of `dmljax/elsewhere.py`."""
     functions: dict[str, list[str]] = {}
     for page in sorted(PAGES.glob("*.md")):
         for name in dict.fromkeys(names_elsewhere(page.read_text())):
             functions.setdefault(name, []).append(page.stem)
     lines = (f'    "{name}": "{" ".join(known)}",' for name, known in sorted(functions.items()))
-    return RELATIVES.format(relatives="\n".join(lines))
+    return ELSEWHERE.format(names="\n".join(lines))
 
 
 def names_elsewhere(page: str) -> Iterator[str]:
@@ -167,4 +127,4 @@ def import_of(module: str, names: tuple[str, ...]) -> str:
 
 if __name__ == "__main__":
     (PACKAGE / "__init__.py").write_text(text())
-    (PACKAGE / "relatives.py").write_text(relatives_text())
+    (PACKAGE / "elsewhere.py").write_text(elsewhere_text())
