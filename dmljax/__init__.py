@@ -23,6 +23,7 @@ from dmljax.errors import (
     Problem as Problem,
     Unsupported as Unsupported,
 )
+from dmljax.pictures import show as show
 from dmljax.scalars import Scalar as Scalar, ScaleBias as ScaleBias, Size2D as Size2D
 from dmljax.tensor import TensorDesc as TensorDesc
 from dmljax.types import (

@@ -119,8 +119,14 @@ def bound_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: M
         raise InvalidType(Problem((), str(error), remedy=_remedy_for_arguments(signature, args, kwargs))) from None
 
 
-# What other libraries call an argument, and what it is called here, where there is one of that name
-_CALLED_ELSEWHERE = {"axis": "axes", "dim": "axis", "dims": "axes", "num_classes": "depth", "out_type": "dtype"}
+# What other libraries call an argument, and what it may be called here
+_CALLED_HERE = {
+    "axis": ("axes",),
+    "dim": ("axis", "axes"),
+    "dims": ("axes",),
+    "num_classes": ("depth",),
+    "out_type": ("dtype",),
+}
 
 
 def _remedy_for_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
@@ -134,8 +140,7 @@ def _remedy_for_arguments(signature: inspect.Signature, args: Sequence[Any], kwa
         return "the result keeps each dimension; jnp.squeeze removes those of size 1"
     if unknown is None:
         return None
-    elsewhere = _CALLED_ELSEWHERE.get(unknown, "")
-    known = [name for name in (elsewhere, _CALLED_ELSEWHERE.get(elsewhere)) if name in parameters]
+    known = [name for name in _CALLED_HERE.get(unknown, ()) if name in parameters]
     longer = [name for name in parameters if name.startswith(f"{unknown}_")]
     near = known or longer or get_close_matches(unknown, parameters, n=1)
     return f"did you mean {near[0]} for {unknown}?" if near else f"it takes {join_words(parameters)}"

@@ -22,6 +22,7 @@ CORE = {
         "validate",
     ),
     "errors": ("DmlError", "InvalidDesc", "InvalidType", "Problem", "Unsupported"),
+    "pictures": ("show",),
     "scalars": ("Scalar", "ScaleBias", "Size2D"),
     "tensor": ("TensorDesc",),
     "types": (

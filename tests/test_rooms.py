@@ -16,6 +16,7 @@ ROOMS = [
     ["errors"],
     ["types"],
     ["checks", "scalars", "tensor"],
+    ["pictures"],
     ["numerics"],
     ["calls"],
     ["descriptors"],

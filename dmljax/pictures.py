@@ -1,0 +1,154 @@
+"""Pictures of small arrays: each number in a coloured cell. They need Matplotlib, which the extra `pictures` brings."""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from dmljax import checks
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.text import show as spelled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def show(
+    arrays: Any,
+    results: Any = None,
+    *,
+    columns: int | None = None,
+    cell: float = 0.45,
+    file: str | os.PathLike[str] | None = None,
+) -> None:
+    """Shows an array, or a dict of arrays by their titles, as coloured cells; an arrow leads to the `results`.
+
+    Blue is above 0 and red below, darker is further away from it; grey is infinite or NaN. An array of more than two
+    dimensions is shown as matrices below each other, one of fewer dimensions as a row. In a notebook the picture
+    appears below the cell, elsewhere in a window, and with `file` it is written there instead. `columns` is the number
+    of arrays side by side, `cell` the size of a number's cell in inches.
+
+    >>> mask = diagonal_matrix1(None, -jnp.inf, diagonal_fill_begin=1, output_sizes=(4, 4))
+    >>> show({"a causal mask": mask}, file="mask.png")
+    """
+    with within("show"):
+        plt = _pyplot()
+        # Matplotlib itself only warns, and shows nothing.
+        if file is None and plt.get_backend().lower() == "agg":
+            raise Unsupported(Problem("file", "must be given where no window can be opened: file='picture.png'"))
+        figure = draw(arrays, results, columns=columns, cell=cell)
+        if file is None:
+            plt.show()
+        else:
+            figure.savefig(file, dpi=160)
+            plt.close(figure)
+
+
+def draw(arrays: Any, results: Any = None, *, columns: int | None = None, cell: float = 0.45) -> "Figure":
+    """What `show` shows, as a figure of Matplotlib."""
+    plt = _pyplot()
+    grids = _grids("arrays", arrays)
+    if results is not None:
+        grids += [("", None), *_grids("results", results)]
+    columns = len(grids) if columns is None else checks.integer_in("columns", columns, 1, len(grids))
+    if not cell > 0:
+        raise InvalidDesc(Problem("cell", "must be above 0", spelled(cell)))
+    rows = -(-len(grids) // columns)
+    # In cells; a title takes about a fifth of one for each character.
+    sizes = [_ARROW if grid is None else (grid.shape[0], max(grid.shape[1], 0.2 * len(title))) for title, grid in grids]
+    widths = [max(width for _, width in sizes[column::columns]) for column in range(columns)]
+    heights = [max(height for height, _ in sizes[row * columns :][:columns]) for row in range(rows)]
+    size = (max(sum(widths) + 0.4 * columns, 5) * cell, (sum(heights) + 1.2 * rows) * cell)
+    # The background is that of the page.
+    figure: Figure = plt.figure(figsize=size, layout="constrained", facecolor="none")
+    places = figure.subplots(rows, columns, squeeze=False, width_ratios=widths, height_ratios=heights).ravel()
+    for i, (place, (title, grid)) in enumerate(zip(places, grids, strict=False)):
+        # All in the same units, so that every cell has the same size.
+        height, width = heights[i // columns], widths[i % columns]
+        place.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), aspect="equal")
+        place.set_anchor("NW")
+        place.set_axis_off()
+        if grid is None:
+            _draw_arrow(place)
+        else:
+            _draw_grid(place, title, grid)
+    for place in places[len(grids) :]:
+        place.set_axis_off()
+    return figure
+
+
+_ARROW = (1, 0.8)  # the size of an arrow, in cells
+_LINES = "#7a7f87"  # told from a white page and from a dark one
+_MOST_NUMBERS = 4096  # in one array: of more, no cell can be read, and drawing takes seconds
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        rule = "Matplotlib must be installed to draw a picture: pip install 'dmljax[pictures]'"
+        raise Unsupported(Problem((), rule)) from None
+    return plt
+
+
+def _grids(where: str, arrays: Any) -> list[tuple[str, np.ndarray[Any, Any] | None]]:
+    """A title and a matrix for each array of a dict, or of the one array that is given."""
+    if not isinstance(arrays, Mapping):
+        return [("", _grid(where, arrays))]
+    if not arrays:
+        raise InvalidDesc(Problem(where, "must have at least one array", spelled(arrays)))
+    with inside(where):
+        return [(str(title), _grid(str(title), array)) for title, array in arrays.items()]
+
+
+def _grid(where: str, array: Any) -> np.ndarray[Any, Any]:
+    """A matrix of the array's numbers; the matrices of a higher rank lie below each other, apart by a row of None."""
+    if isinstance(array, jax.core.Tracer):
+        rule = "must be an array whose values are known; show it outside of jax.jit"
+        raise InvalidType(Problem(where, rule, spelled(array)))
+    given = checks.array(where, array)
+    if not isinstance(given.dtype, np.dtype) or given.dtype.kind not in "biufV":  # V: NumPy's kind of bfloat16
+        raise InvalidType(Problem(where, "must have real numbers", given.dtype))
+    values = np.asarray(given)
+    if not 0 < values.size <= _MOST_NUMBERS:
+        raise InvalidDesc(Problem(where, f"must have 1 to {_MOST_NUMBERS} numbers", values.size))
+    values = values.reshape(1, -1) if values.ndim < 2 else values
+    matrices = list(values.reshape(-1, *values.shape[-2:]))
+    apart = np.full((1, values.shape[-1]), None)
+    pieces = [piece for matrix in matrices for piece in (apart, matrix.astype(object))]
+    return np.concatenate(pieces[1:])
+
+
+def _draw_grid(place: "Axes", title: str, grid: np.ndarray[Any, Any]) -> None:
+    from matplotlib.patches import Rectangle
+
+    numbers = [float(value) for value in grid.ravel() if value is not None]
+    largest = max((abs(number) for number in numbers if np.isfinite(number)), default=0) or 1
+    for (row, column), value in np.ndenumerate(grid):
+        if value is not None:
+            colour = _colour(float(value) / largest)
+            place.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=colour))
+            black_or_white = "black" if _luminance(colour) > 0.18 else "white"  # a contrast of at least 4.5 : 1
+            place.text(column, row, f"{float(value):g}", ha="center", va="center", fontsize=8, color=black_or_white)
+    place.set_title(title, fontsize=9, loc="left", color=_LINES)
+
+
+def _colour(part: float) -> tuple[float, ...]:
+    """The colour of a number that is this part of the largest: blue above 0, red below, grey if it is no number."""
+    from matplotlib import colormaps
+
+    if not np.isfinite(part):
+        return (0.8, 0.8, 0.8)
+    return tuple(colormaps["RdBu"](0.5 + 0.42 * part)[:3])
+
+
+def _luminance(colour: tuple[float, ...]) -> float:
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in colour]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+def _draw_arrow(place: "Axes") -> None:
+    place.annotate("", (0.25, 0), (-0.45, 0), arrowprops={"arrowstyle": "->", "color": _LINES, "linewidth": 1.5})
