@@ -18,13 +18,21 @@ extensions = [
     "sphinx_copybutton",
     "operator_pages",
 ]
+# Types of other libraries are no links, for their inventories would have to be fetched; nor are private types.
+nitpick_ignore_regex = [
+    ("py:class", r"(jax|jaxlib|numpy|collections|os|pathlib)\..*|ArrayLike|DTypeLike|NDArray"),
+    ("py:class", r"dmljax\.(descriptors|dxdispatch)\..*"),
+]
 nb_execution_mode = "off"  # the tests run the notebooks, and see that what stands in them is what they print
 myst_heading_anchors = 3
 exclude_patterns = ["models", "static"]
 
 default_role = "code"  # docstrings have names in single backquotes
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 100  # a longer one has a line for each argument
 plot_html_show_source_link = False
 plot_html_show_formats = False
 plot_formats = [("png", 120)]

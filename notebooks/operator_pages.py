@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax.typing
 from docutils import nodes
+from numpy.typing import NDArray
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import stringify_annotation
 
 import dmljax
 from dmljax import FeatureLevel, Operator
@@ -163,6 +166,19 @@ class CommandHelpDirective(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
+def name_types(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Writes types in a signature by the names that stand in the code, such as `ArrayLike`, instead of what those are."""
+    for alias, type_ in TYPES.items():
+        long = stringify_annotation(type_, "smart")
+        signature, returns = signature and signature.replace(long, alias), returns and returns.replace(long, alias)
+    return signature, returns
+
+
+TYPES = {"ArrayLike": jax.typing.ArrayLike, "DTypeLike": jax.typing.DTypeLike, "NDArray": NDArray[Any]}
+
+
 def break_names(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Lets the names of operators in the sidebar break at underscores."""
     tree = context.get("furo_navigation_tree", "")
@@ -173,6 +189,7 @@ def break_names(app: Sphinx, page: str, template: str, context: dict[str, Any], 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Adds the directives."""
+    app.connect("autodoc-process-signature", name_types)
     app.connect("html-page-context", break_names, priority=900)  # after Furo's own
     app.add_directive("operator-function", OperatorFunctionDirective)
     app.add_directive("operator-descriptor", OperatorDescriptorDirective)

@@ -1,6 +1,6 @@
 """What every test runs under: eight devices, strict promotion of types, none of ranks, 64 bits as JAX_ENABLE_X64 says.
 
-`pytest --transformation-table FILE` writes which operator came through which transformation, as the tests saw it, and
+`pytest --transformation-table FILE` writes which operator comes through which transformation, as the tests saw it, and
 `pytest tests/test_accuracy.py --accuracy-table FILE` how exact each is.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import pytest
+import transformation_table
 from sample import Tried, tried_operators
 
 jax.config.update("jax_num_cpu_devices", 8)
@@ -70,25 +71,6 @@ def pretend_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int],
 @pytest.fixture
 def one_device(pretend_devices: Callable[[int], None]) -> None:
     pretend_devices(1)
-
-
-# The table of operators and transformations
-
-TABLE_HEAD = """\
-# Operators and transformations
-
-Written by `pytest tests --transformation-table notebooks/transformations.md` from the results of the tests on a CPU
-with eight devices. "yes" means that the operator passed, "-" that the transformation does not apply (such as a
-derivative with respect to integers), and "NO" that the operator failed. `tests/test_every_operator.py` says what each
-column means.
-
-`jax.linear_transpose` transposes the function itself, not its derivative. It fails for linear operators that dmljax
-differentiates by a rule of their own: quotients, means, ACTIVATION_LINEAR, operators with a ScaleBias, and copies of
-bfloat16. `jax.vjp` works for all operators.
-
-"""
-SYMBOLS = {"passed": "yes", "skipped": "-", "failed": "NO"}
-seen: dict[str, dict[str, str]] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -154,11 +136,9 @@ def is_wanted(item: pytest.Item, cases: int, tried: dict[Tried, set[str]]) -> bo
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     for key, value in report.user_properties:
-        if key == "transformation" and (report.when == "call" or not report.passed):
+        if key == "transformation":
             operator, _, transformation = str(value).partition(" ")
-            outcomes = seen.setdefault(operator, {})
-            worst = max(outcomes.get(transformation, "passed"), report.outcome, key=list(SYMBOLS).index)
-            outcomes[transformation] = worst
+            transformation_table.record(report, operator, transformation)
         if key == "units" and report.when == "call":
             operator, data_type, units = str(value).split()
             seen_before = units_seen.setdefault(operator, {})
@@ -168,38 +148,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):  # a worker of xdist sees a part alone
         return
-    for option, write in (("--transformation-table", write_transformations), ("--accuracy-table", write_accuracy)):
+    for option, write in (("--transformation-table", transformation_table.write), ("--accuracy-table", write_accuracy)):
         file = session.config.getoption(option)
         if file is not None:
             write(file)
     expected = session.config.getoption("--expect-transformations")
     if expected is not None:
-        for difference in differing_transformations(expected):
+        for difference in transformation_table.differences(expected):
             print(difference)
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def write_transformations(file: Path) -> None:
-    columns = sorted({transformation for outcomes in seen.values() for transformation in outcomes})
-    rows = [["operator", *columns], ["---", *[":-:"] * len(columns)]]
-    for operator in sorted(seen):
-        name = operator.removeprefix("DML_OPERATOR_").lower()
-        rows.append([f"`{name}`", *(SYMBOLS.get(seen[operator].get(column, ""), "") for column in columns)])
-    file.write_text(TABLE_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
-
-
-def differing_transformations(file: Path) -> Iterator[str]:
-    """Where a table of transformations says something else than the tests saw; of what they did not try, nothing."""
-    head, _, *rows = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in file.read_text().splitlines() if line[:1] == "|"
-    ]
-    known = {row[0].strip("`"): dict(zip(head, row, strict=True)) for row in rows}
-    for operator, outcomes in seen.items():
-        name = operator.removeprefix("DML_OPERATOR_").lower()
-        for transformation, outcome in outcomes.items():
-            said = known.get(name, {}).get(transformation, "nothing")
-            if said != SYMBOLS[outcome]:
-                yield f"{file} says {said} of {name} and {transformation}; the tests saw {SYMBOLS[outcome]}"
 
 
 # The table of how exact operators are

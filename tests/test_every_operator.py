@@ -362,9 +362,9 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
 def test_gradients_equal_finite_differences(operator: str, pytestconfig: pytest.Config) -> None:
     function, floats = float_call(operator)
     if any(output.dtype != np.float32 for output in jax.tree.leaves(jax.eval_shape(function, floats))):
-        pytest.skip("computes no float from a float")
+        pytest.skip("the result is no float: there is nothing to differentiate")
     if not CASES[operator].has_derivative:
-        pytest.skip("computes with the bits of a float")
+        pytest.skip("computes with the bits of a number, not with its value")
     if CASES[operator].domain is None:
         is_one_of_some = operator in tried_operators(pytestconfig, Tried.SOME_OF_EACH_KIND)
         check_linear_gradients(function, (floats,), order=2 if is_one_of_some else 1)
@@ -435,7 +435,7 @@ def test_makes_no_nan_of_its_own(operator: str) -> None:
             array.flat[0], array.flat[-1] = -np.inf, np.inf  # whose difference or product with 0 would be NaN
     expected = function(floats)
     if any(np.isnan(output).any() for output in jax.tree.leaves(expected)):
-        pytest.skip("the function itself is NaN there")
+        pytest.skip("the result is NaN by definition, of infinite or negative operands")
     with jax.debug_nans(True):
         assert_agree(operator, function(floats), expected)
         assert_agree(operator, jax.jit(function)(floats), expected)

@@ -1,0 +1,88 @@
+"""The page of transformations: what the tests try of each operator, and the exceptions with their reasons.
+
+`pytest --transformation-table FILE` writes it, and `--expect-transformations FILE` compares it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+PAGE = """\
+# Transformations
+
+Each of the {count} operators comes through each of these transformations, except where one does not apply (below).
+`pytest --transformation-table notebooks/transformations.md` writes this page from the results of the tests in
+`tests/test_every_operator.py`, on a CPU with eight devices.
+
+{tried}
+
+## Exceptions
+
+{exceptions}
+
+`jax.linear_transpose`, which transposes the function itself and not its derivative, fails for linear operators that
+dmljax differentiates by a rule of their own: quotients, means, `activation_linear`, operators with a ScaleBias, and
+copies of bfloat16. `jax.vjp` works for all operators.
+"""
+PASSED = "passed"
+tried: dict[str, set[str]] = {}  # what the tests of a transformation say that they try
+outcomes: dict[str, dict[str, str]] = {}  # of each transformation and operator: passed, or why not
+
+
+def record(report: pytest.TestReport, operator: str, transformation: str) -> None:
+    """Remembers what a test of a transformation came to."""
+    test = report.nodeid.partition("::test_")[2].partition("[")[0]
+    tried.setdefault(transformation, set()).add(test.replace("_", " "))
+    if report.when == "call" or not report.passed:
+        of_operators = outcomes.setdefault(transformation, {})
+        name = operator.removeprefix("DML_OPERATOR_").lower()
+        if of_operators.get(name, PASSED) == PASSED:
+            of_operators[name] = PASSED if report.passed else reason_of(report)
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """Why a test was skipped."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return "FAILED"
+
+
+def write(file: Path) -> None:
+    """Writes the page."""
+    exceptions: dict[tuple[str, str], list[str]] = {}
+    for transformation, of_operators in sorted(outcomes.items()):
+        for name, outcome in sorted(of_operators.items()):
+            if outcome != PASSED:
+                exceptions.setdefault((transformation, outcome), []).append(f"`{name}`")
+    rows = [(transformation, "; ".join(sorted(tests))) for transformation, tests in sorted(tried.items())]
+    file.write_text(
+        PAGE.format(
+            count=len({name for of_operators in outcomes.values() for name in of_operators}),
+            tried=table(("transformation", "what the tests try"), rows),
+            exceptions=table(
+                ("transformation", "why it does not apply", "operators"),
+                [(*exception, ", ".join(names)) for exception, names in exceptions.items()],
+            ),
+        )
+    )
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A table of Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ("---",) * len(head), *rows])
+
+
+def differences(file: Path) -> Iterator[str]:
+    """Where the page says something else than the tests saw; of what they did not try, nothing."""
+    expected: dict[str, dict[str, str]] = {}
+    for line in file.read_text().partition("## Exceptions")[2].splitlines():
+        if line.startswith("|"):
+            transformation, reason, names = (cell.strip() for cell in line.split("|")[1:-1])
+            expected.setdefault(transformation, {}).update(dict.fromkeys(re.findall(r"`(\w+)`", names), reason))
+    for transformation, of_operators in outcomes.items():
+        for name, outcome in of_operators.items():
+            said = expected.get(transformation, {}).get(name, PASSED)
+            if said != outcome:
+                yield f"{file} says of {name} and {transformation}: {said}; the tests saw: {outcome}"
