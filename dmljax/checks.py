@@ -139,7 +139,8 @@ def _remedy_for_arguments(signature: inspect.Signature, args: Sequence[Any], kwa
     if unknown in ("keepdim", "keepdims"):
         return "the result keeps each dimension; jnp.squeeze removes those of size 1"
     if unknown is None:
-        return None
+        is_missing = "axes" in parameters and not {"axes", "axis"} & {*kwargs}
+        return "axes=-1 is the last one, axes=range(x.ndim) is all" if is_missing else None
     known = [name for name in _CALLED_HERE.get(unknown, ()) if name in parameters]
     longer = [name for name in parameters if name.startswith(f"{unknown}_")]
     near = known or longer or get_close_matches(unknown, parameters, n=1)

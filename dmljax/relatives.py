@@ -1,6 +1,7 @@
 """Functions by what they are called elsewhere: in jax.numpy, NumPy, PyTorch, ONNX and WebNN, and without a prefix."""
 
 from dmljax.descriptors import OPERATORS
+from dmljax.descriptors.missing import MISSING, NOT_YET
 from dmljax.elsewhere import ELSEWHERE
 from dmljax.text import did_you_mean
 
@@ -23,11 +24,18 @@ def functions_called(name: str) -> list[str]:
 
 
 def hint(name: str) -> str:
-    """`, did you mean X or Y?` for the functions that are called `name`, or for one of a similar name, if any."""
+    """`, did you mean X or Y?` for the functions that are called `name`, or for one of a similar name, if any.
+
+    Of an operator that DirectML has and dmljax lacks, it says that.
+    """
     if name.startswith("_"):  # Python itself looks for such names
         return ""
     called = functions_called(name)
-    return f", did you mean {' or '.join(called)}?" if called else did_you_mean(name, _functions())
+    if called:
+        return f", did you mean {' or '.join(called)}?"
+    if _plain(name) in map(_plain, MISSING):
+        return NOT_YET
+    return did_you_mean(name, _functions())
 
 
 def _functions() -> list[str]:

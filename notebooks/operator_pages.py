@@ -169,7 +169,7 @@ class CommandHelpDirective(SphinxDirective):
 def name_types(
     app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """Writes types in a signature by the names that stand in the code, such as `ArrayLike`, instead of what those are."""
+    """Writes types in a signature by their names in the code, such as `ArrayLike`, instead of what those stand for."""
     for alias, type_ in TYPES.items():
         long = stringify_annotation(type_, "smart")
         signature, returns = signature and signature.replace(long, alias), returns and returns.replace(long, alias)
