@@ -1,11 +1,14 @@
 """The documentation site: `sphinx-build -q -W -n notebooks FOLDER`."""
 
+import shutil
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the extension and the drawings beside this file
 
 import dmljax
+
+HERE = Path(__file__).parent
 
 project, author, copyright = "dmljax", "the dmljax developers", "the dmljax developers"
 version = release = dmljax.__version__
@@ -36,7 +39,7 @@ python_maximum_signature_line_length = 100  # a longer one has a line for each a
 plot_html_show_source_link = False
 plot_html_show_formats = False
 plot_formats = [("png", 120)]
-plot_working_directory = str(Path(__file__).parent)
+plot_working_directory = str(HERE)
 
 html_theme = "furo"
 html_favicon = "favicon.svg"
@@ -50,10 +53,24 @@ html_show_sphinx = False
 
 
 def setup(app):
-    """Keeps what MyST-NB extracts from notebooks inside the folder that was named; it would lay it beside that."""
+    """Offers each notebook for download, and keeps what MyST-NB extracts from them inside the folder that was named."""
     inside = Path(app.outdir) / ".notebooks"
 
     def move(app):
         app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=str(inside))
 
+    def offer_download(app, page, template, context, doctree):
+        notebook = HERE / f"{page}.ipynb"
+        if notebook.exists():
+            shutil.copy(notebook, app.outdir)
+            below_title = "</h1>" + DOWNLOAD.format(name=notebook.name)
+            context["body"] = context["body"].replace("</h1>", below_title, 1)
+
     app.connect("builder-inited", move, priority=900)  # after MyST-NB's own
+    app.connect("html-page-context", offer_download)
+
+
+DOWNLOAD = """\
+<p><a href="{name}" download>Download this notebook</a> and run it, without a clone of the repository, where dmljax is
+installed with its extra <code>notebooks</code>: <code>jupyter lab {name}</code></p>
+"""

@@ -140,7 +140,8 @@ class PublicNamesDirective(SphinxDirective):
             value = getattr(dmljax, name)
             kind = "exception" if isinstance(value, type) and issubclass(value, Exception) else "class"
             lines += [f".. auto{kind if isinstance(value, type) else 'function'}:: dmljax.{name}"]
-            lines += ["   :members:"] if isinstance(value, type) and kind == "class" else []
+            has_members = isinstance(value, type) and kind == "class" and not issubclass(value, tuple)
+            lines += ["   :members:"] if has_members else []
             lines.append("")
         return self.parse_text_to_nodes("\n".join([*lines, "```"]))
 

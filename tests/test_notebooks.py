@@ -1,9 +1,10 @@
-"""The notebooks run from top to bottom in under a minute each, and print what stands in them.
+"""The notebooks run from top to bottom in under a minute each, in any folder, and print what stands in them.
 
-They run with `--notebooks`, as in the gate: all of them take a minute of a core. `pytest tests/test_notebooks.py
---write-notebooks` puts what they print and draw into the files.
+They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all of them take a minute of a core.
+`pytest tests/test_notebooks.py --write-notebooks` puts what they print and draw into the files.
 """
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_prints_what_stands_in_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+    path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
     if not pytestconfig.getoption("--notebooks") and not pytestconfig.getoption("--write-notebooks"):
         pytest.skip("runs with --notebooks")
@@ -26,7 +27,7 @@ def test_a_notebook_prints_what_stands_in_it(
     monkeypatch.setenv("JAX_ENABLE_X64", "0")
     stored = nbformat.read(path, as_version=4)
     executed = nbformat.from_dict(stored)
-    place = {"metadata": {"path": str(NOTEBOOKS)}}
+    place = {"metadata": {"path": str(tmp_path)}}
     begin = time.monotonic()
     NotebookClient(executed, timeout=60, kernel_name="python3", resources=place, record_timing=False).execute()
     assert time.monotonic() - begin < 60
@@ -54,6 +55,10 @@ def test_a_notebook_reads_well_without_being_run(path: Path) -> None:
     assert prose[0] is notebook.cells[0]
     assert prose[0].source.startswith("# ")
     assert len(prose) >= len(cells) // 2
+    assert notebook.cells[-1] is prose[-1]
+    assert re.search(r"(Next:\*\*|^## Where to go from here)", prose[-1].source)
+    for name in re.findall(r"\]\(([^)]+)\)", prose[-1].source):
+        assert (NOTEBOOKS / name).exists()
 
 
 def _code_cells(notebook: Any) -> Any:
