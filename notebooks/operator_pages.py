@@ -3,7 +3,6 @@
 import contextlib
 import io
 import re
-from pathlib import Path
 from typing import Any
 
 import jax.typing
@@ -26,7 +25,6 @@ from dmljax.describe import (
     markdown_table,
     member_rows,
     operator_rows,
-    operators_by_family,
 )
 
 
@@ -88,32 +86,6 @@ class OperatorDescriptorDirective(SphinxDirective):
             "```",
         ]
         return self.parse_text_to_nodes("\n".join(lines))
-
-
-class FamiliesDirective(SphinxDirective):
-    """All operators by family: each with a link to its page, what it does, and what it is called elsewhere."""
-
-    def run(self) -> list[nodes.Node]:
-        lines = []
-        for title, operators in operators_by_family().items():
-            names = [function_name(operator) for operator in operators]
-            rows = [(f"[`{name}`](operators/{name}.md)", purpose(name), elsewhere(name)) for name in names]
-            lines += [f"## {title}", "", *markdown_table(rows, ("function", "what it does", "called elsewhere")), ""]
-        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
-
-
-def purpose(name: str) -> str:
-    """The first paragraph of an operator's page, its links as they are from the page of all."""
-    text = (Path(__file__).parent / "operators" / f"{name}.md").read_text()
-    return re.sub(r"\]\((\w+\.md)\)", r"](operators/\1)", " ".join(text.split("\n\n")[1].splitlines()))
-
-
-def elsewhere(name: str) -> str:
-    """What an operator is called in JAX, PyTorch and ONNX, as the table at the end of its page has it."""
-    table = (Path(__file__).parent / "operators" / f"{name}.md").read_text().partition("## Relatives")[2]
-    cells = re.findall(r"^\| (?:JAX|PyTorch|ONNX) \| (.*?) \|", table, re.MULTILINE)
-    names = [re.sub(r"\(.*", "", code) for cell in cells for code in re.findall(r"`([^`]*)`", cell)]
-    return ", ".join(f"`{one}`" for one in dict.fromkeys(names) if re.fullmatch(r"[\w.]{2,}", one))
 
 
 def official_page(operator: type[Operator]) -> str:
@@ -194,7 +166,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", break_names, priority=900)  # after Furo's own
     app.add_directive("operator-function", OperatorFunctionDirective)
     app.add_directive("operator-descriptor", OperatorDescriptorDirective)
-    app.add_directive("families", FamiliesDirective)
     app.add_directive("operators", OperatorsDirective)
     app.add_directive("public-names", PublicNamesDirective)
     app.add_directive("command-help", CommandHelpDirective)

@@ -1,4 +1,4 @@
-"""Writes `dmljax/__init__.py` from the families, and `dmljax/elsewhere.py` from the operators' pages.
+"""Writes what follows from the families and the operators' pages: `__init__.py`, `elsewhere.py`, the list of operators.
 
 Run `python tests/public_names.py` whenever an operator was added; tests/test_public_names.py sees that it was done.
 """
@@ -118,6 +118,56 @@ def names_elsewhere(page: str) -> Iterator[str]:
                 yield match[1].lower().replace("_", "")
 
 
+OPERATORS_PAGE = PAGES.parent / "operators.md"
+LIST = """\
+# The operators
+
+By what they do. Each page has the function, a drawing, the descriptor with its rules and data types, and its relatives
+in other libraries. `python tests/public_names.py` writes this list.
+
+{families}
+
+## Levels, ranks and data types
+
+```{{operators}}
+```
+
+```{{toctree}}
+:hidden:
+:glob:
+
+operators/*
+```
+"""
+
+
+def operators_text() -> str:
+    """The text of `notebooks/operators.md`: each operator with what it does and what it is called elsewhere."""
+    from dmljax.describe import function_name, markdown_table, operators_by_family  # when `__init__.py` is written
+
+    families = []
+    for title, operators in operators_by_family().items():
+        names = [function_name(operator) for operator in operators]
+        rows = [(f"[`{name}`](operators/{name}.md)", purpose(name), called_elsewhere(name)) for name in names]
+        lines = markdown_table(rows, ("function", "what it does", "called elsewhere"))
+        families.append("\n".join([f"## {title}", "", *lines]))
+    return LIST.format(families="\n\n".join(families))
+
+
+def purpose(name: str) -> str:
+    """The first paragraph of an operator's page, its links as they are from the page of all."""
+    text = (PAGES / f"{name}.md").read_text()
+    return re.sub(r"\]\((\w+\.md)\)", r"](operators/\1)", " ".join(text.split("\n\n")[1].splitlines()))
+
+
+def called_elsewhere(name: str) -> str:
+    """What an operator is called in JAX, PyTorch and ONNX, as the table at the end of its page has it."""
+    table = (PAGES / f"{name}.md").read_text().partition("## Relatives")[2]
+    cells = re.findall(r"^\| (?:JAX|PyTorch|ONNX) \| (.*?) \|", table, re.MULTILINE)
+    names = [re.sub(r"\(.*", "", code) for cell in cells for code in re.findall(r"`([^`]*)`", cell)]
+    return ", ".join(f"`{one}`" for one in dict.fromkeys(names) if re.fullmatch(r"[\w.]{2,}", one))
+
+
 def import_of(module: str, names: tuple[str, ...]) -> str:
     """The import of the names, in the form that exports them."""
     line = f"from dmljax.{module} import {', '.join(f'{name} as {name}' for name in names)}"
@@ -129,3 +179,4 @@ def import_of(module: str, names: tuple[str, ...]) -> str:
 if __name__ == "__main__":
     (PACKAGE / "__init__.py").write_text(text())
     (PACKAGE / "elsewhere.py").write_text(elsewhere_text())
+    OPERATORS_PAGE.write_text(operators_text())
