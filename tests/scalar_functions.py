@@ -1,0 +1,56 @@
+"""Operators and their formulas as functions of scalars, and the numbers on which they are tried."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from families import ELEMENTWISE
+from helpers import specials
+from numpy.typing import NDArray
+
+import dmljax
+
+Arr = NDArray[Any]
+
+
+def dense(dtype: Any, count: int, seed: int) -> Arr:
+    """Numbers of all magnitudes, many small ones and those around what functions break at."""
+    if dtype == np.float16:
+        return np.arange(2**16).astype(np.uint16).view(np.float16)
+    rng = np.random.default_rng(seed)
+    ranges = [rng.uniform(-size, size, count // 8).astype(np.float32) for size in (1e-3, 0.1, 1, 3, 10, 30, 110, 1000)]
+    breakpoints = np.array(BREAKPOINTS + [-x for x in BREAKPOINTS], np.float32).view(np.int32)
+    around = breakpoints[:, None] + np.arange(-64, 64, dtype=np.int32)
+    raw = [rng.integers(0, 2**32, count, dtype=np.uint32), specials(np.float32), *ranges, around.ravel()]
+    return np.concatenate([part.view(np.uint32) for part in raw]).view(np.float32)
+
+
+BREAKPOINTS = [0.0, 1.0, 0.5, 0.55, 0.41421357, 0.7, 0.34657359, 1.5707963, 14.6, 60.0, 87.33655, 88.72284]
+
+
+def scalar_function(name: str) -> tuple[Callable[..., Any], Callable[..., Any], list[str]]:
+    """An operator and its formula as functions of scalars: the inputs, and then the attributes that are floats."""
+    case = ELEMENTWISE[name]
+    attributes = [key for key, value in case.attributes.items() if isinstance(value, float | int) and key not in STATIC]
+    static = {key: value for key, value in case.attributes.items() if key not in attributes}
+    operator = getattr(dmljax, name.lower())
+    inputs = len(case.tensors)
+
+    def function(*given: Any) -> Any:
+        return operator(*given[:inputs], **dict(zip(attributes, given[inputs:], strict=True)), **static)
+
+    def formula(*given: Any) -> Any:
+        return case.formula(*given[:inputs], **dict(zip(attributes, given[inputs:], strict=True)), **static)
+
+    return function, formula, [*case.tensors, *attributes]
+
+
+STATIC = ("rounding_mode",)
+
+# Where the formulas have no value, or one by the sign of a zero alone
+DEFINED: dict[str, Callable[..., Any]] = {
+    "ACTIVATION_CELU": lambda x, alpha: alpha != 0,
+    "ACTIVATION_HARD_SIGMOID": lambda x, alpha, beta: alpha * x + beta != 0,
+    "ACTIVATION_HARD_SWISH": lambda x, alpha, beta: alpha * x + beta != 0,
+    "ELEMENT_WISE_MODULUS_FLOOR": lambda a, b: np.abs(b) > 1e-30,
+}
