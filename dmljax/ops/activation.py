@@ -1,9 +1,9 @@
 """Activation functions of each element: ACTIVATION_CELU to ACTIVATION_THRESHOLDED_RELU, without softmax and hardmax.
 
 16-bit floats are computed in float32, and only the result is rounded to 16 bits. Attributes are FLOAT, whatever the
-type of the tensors. An element that an activation passes on unchanged keeps every bit. At a kink, the gradient is the
-one of the branch that the operator's page in the DirectML documentation takes there. The parameters' defaults are the
-typical values that the page gives.
+type of the tensors. An element that an activation passes on unchanged keeps every bit. At a kink, the gradient is that
+of the branch which the formula in the DirectML documentation selects there. The parameters' defaults are the typical
+values that the page gives.
 """
 
 from collections.abc import Callable, Iterator
@@ -475,7 +475,7 @@ class ActivationHardSigmoidDesc(
 def activation_tanh(input: ArrayLike) -> Array:
     """Computes the hyperbolic tangent.
 
-    -infinity gives -1 and infinity gives 1, where the fraction on the page has no value.
+    Infinity gives 1. -infinity gives -1, although the fraction on the page is infinity over infinity there.
 
     >>> activation_tanh(jnp.array([-jnp.inf, -0.0, 100.0])).tolist()
     [-1.0, -0.0, 1.0]

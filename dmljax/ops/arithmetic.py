@@ -1,7 +1,8 @@
 """Arithmetic on two tensors, ELEMENT_WISE_ADD to ELEMENT_WISE_ATAN_YX, and powers, also those with a constant exponent.
 
-An integer result that does not fit its type wraps around. The functions broadcast their operands as NumPy does. The
-tensors of a descriptor have the same sizes, and broadcast by strides of 0. 16-bit floats are computed in float32.
+An integer result that does not fit its type wraps around. The functions broadcast their operands as NumPy does. In a
+descriptor, all tensors have the same sizes, and a stride of 0 broadcasts a dimension. 16-bit floats are computed in
+float32.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,8 +33,8 @@ from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_
 def element_wise_add(a: ArrayLike, b: ArrayLike) -> Array:
     """Adds two arrays element by element.
 
-    A Python number takes the type of the other operand. A Python number that the caller's `jax.jit` traces is converted
-    as `jnp.add` converts it: an integer that does not fit wraps around.
+    A Python number takes the type of the other operand, and is refused if it does not fit. If it is an argument of a
+    function under `jax.jit`, it is traced, and an integer that does not fit wraps around, as in `jnp.add`.
 
     >>> element_wise_add(jnp.array([100, 1], "int8"), 100).tolist()
     [-56, 101]
@@ -375,10 +376,11 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
 
     A negative float with an exponent that is not an integer gives NaN.
 
-    Integers with integer exponents give exact powers, which wrap around. A negative exponent truncates the power to an
-    integer: 1 and -1 give 1 or -1, 0 gives -1, as the integer quotient `1 / 0` does, and all other integers give 0. If
-    an integer has a float exponent with a fraction, or one beyond 2^24 in magnitude, the power is computed in float32
-    (in float64 for a float64 exponent), truncated to an integer, and saturates.
+    Integers with integer exponents give exact powers, which wrap around. With a negative exponent, the power is
+    truncated to an integer: a base of 1 or -1 gives 1 or -1, a base of 0 gives -1 (all bits set), as the integer
+    division `1 / 0` does, and every other base gives 0. If an integer has a float exponent with a fraction, or one
+    beyond 2^24 in magnitude, the power is computed in float32 (in float64 for a float64 exponent), truncated to an
+    integer, and saturates.
 
     >>> element_wise_pow(jnp.array([-2.0, -2.0, 0.0]), jnp.array([3.0, 0.5, 0.0])).tolist()
     [-8.0, nan, 1.0]

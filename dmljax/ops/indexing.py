@@ -151,11 +151,12 @@ def nonzero_coordinates(
 
     `coordinates` has `size` rows, by default as many as `input` has elements. `count` is the number of nonzero
     elements, even where that is more than `size`; rows from `count` on hold `fill_value`. `columns` is the number of
-    coordinates to keep: fewer than the rank of `input` drop its leading dimensions, which must be of size 1. +0 and -0
-    are zero; NaN and every subnormal number are not.
+    coordinates in each row, by default the rank of `input`. With fewer, the coordinates of the leading dimensions are
+    left out; these dimensions must have size 1. +0 and -0 are zero; NaN and every subnormal number are not.
 
     The results are uint32, as in DirectML, so that `count - 1` wraps around where `count` is 0; `dtype` may be any
-    integer type that holds the count and the coordinates. Of a signed type, `fill_value` may be -1.
+    integer type that holds the count and the coordinates. If `dtype` is a signed type, `fill_value` may be negative,
+    such as -1.
 
     If `input` is sharded over an explicit mesh, the devices exchange one bit for each element. The rows are sharded
     over the mesh axes of the first dimension of `input`, if these divide `size`.

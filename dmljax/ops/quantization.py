@@ -1,4 +1,4 @@
-"""Linear quantization with a scale and a zero point for each element: ELEMENT_WISE_QUANTIZE_LINEAR and its relatives.
+"""Linear quantization with scales and zero points: ELEMENT_WISE_QUANTIZE_LINEAR and its relatives.
 
 The pages say `round` without saying how halves are rounded: here they go to the nearest even integer, as in ONNX.
 Computations are in float32, also for FLOAT16, and in float64 if the input or a scale is float64. A result that depends

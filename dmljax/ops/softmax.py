@@ -55,7 +55,7 @@ class AxesActivation(dml.Unary):
 
 @calls.operator_function
 def activation_softmax(input: ArrayLike) -> Array:
-    """Computes the softmax of each row along the last axis: its exponentials, divided by their sum.
+    """Computes the softmax of each row along the last axis: exponentials of its elements, divided by their sum.
 
     No exponential overflows. A row that contains NaN or +infinity, or only -infinity, gives only NaN.
 
