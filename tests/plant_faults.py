@@ -36,7 +36,8 @@ ON_ELEMENTARY, ON_ARITHMETIC, ON_CLIPPING = "ops/test_elementary.py", "ops/test_
 ON_LOGIC, ON_BITS, ON_QUANTIZATION = "ops/test_logic.py", "ops/test_bitwise.py", "ops/test_quantization.py"
 ON_INDEXING, ON_GENERATION = "ops/test_indexing.py", "ops/test_generation.py"
 ON_ACTIVATION, ON_REDUCTION, ON_SOFTMAX = "ops/test_activation.py", "ops/test_reduction.py", "ops/test_softmax.py"
-ON_SHARDING, ON_FUSION, ON_ACCURACY = "test_sharding.py", "test_fusion.py", "test_accuracy.py"
+ON_SHARDING, ON_FUSION = "test_sharding.py", "test_fusion.py"
+ON_ACCURACY, ON_DERIVATIVES = "test_accuracy.py", "test_derivatives.py"
 ON_FUNCTION, ON_TENSOR, ON_OPERATOR, ON_EVERY = (
     "calls/test_calls.py",
     "test_tensor.py",
@@ -621,7 +622,7 @@ FAULTS = [
         ARITHMETIC,
         "jnp.log(jnp.where(is_flat, jnp.ones_like(base), base))",
         "jnp.log(base)",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "the upper bound wins",
@@ -726,7 +727,7 @@ FAULTS = [
         ACTIVATION,
         "function(jnp.where(is_below, x, zero))",
         "function(x)",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "the threshold of an integer is cut",
@@ -796,14 +797,14 @@ FAULTS = [
         ARITHMETIC,
         "_remainder.defjvp(partial(_remainder_jvp, _remainder), symbolic_zeros=True)",
         "_remainder.defjvp(partial(_remainder_jvp, _remainder))",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "below the smallest exponent comes the largest",
         ARITHMETIC,
         "jnp.where(exponent == smallest, jnp.full_like(exponent, smallest + 1), exponent - 1)",
         "exponent - 1",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "a tiny exponential is zero before it is multiplied",
@@ -817,7 +818,7 @@ FAULTS = [
         "numerics/special.py",
         "    return exp_product(a, b, power, jnp.zeros_like(x)) * (4 / ((1 + shrunk) * (1 + shrunk)))",
         "    return a * b / (cosh(x) * cosh(x))",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "steps lead one way alone",
@@ -1176,14 +1177,14 @@ FAULTS = [
         "numerics/exact.py",
         "return jnp.where(jnp.isinf(x), jnp.zeros_like(x), x)",
         "return x",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "what is divided twice is divided by a product",
         "numerics/exact.py",
         "lax.div(jnp.where(jnp.isnan(b), b, a), ",
         "lax.div(a, ",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "a quotient has no second part",
@@ -1260,14 +1261,14 @@ FAULTS = [
         ACTIVATION,
         "    return -jnp.where(-distance < special.TINY, far, near)",
         "    return -near",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "0 to the power of 0 has a slope",
         ARITHMETIC,
         "(power == 0) | ((base == 0) & (exponent == 0))",
         "(power == 0)",
-        ON_ACCURACY,
+        ON_DERIVATIVES,
     ),
     Fault(
         "a traced Python integer is refused",

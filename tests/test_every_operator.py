@@ -368,7 +368,7 @@ def test_gradients_equal_finite_differences(operator: str, pytestconfig: pytest.
     if CASES[operator].domain is None:
         is_one_of_some = operator in tried_operators(pytestconfig, Tried.SOME_OF_EACH_KIND)
         check_linear_gradients(function, (floats,), order=2 if is_one_of_some else 1)
-    else:  # roughly: `test_accuracy.py` compares these derivatives with exact ones
+    else:  # roughly: `test_derivatives.py` compares these with exact ones
         check_grads(function, (floats,), order=1, modes=["rev"], eps=2e-3, atol=1e-2, rtol=1e-2)
 
 
