@@ -35,7 +35,8 @@ def integer(where: Where, value: Any) -> int:
         rule, remedy = "must be an integer", None
         if isinstance(value, jax.core.Tracer):
             rule += " that is known while tracing"
-            remedy = f"make it static where it is traced: jax.jit(..., static_argnames={str(path_of(where)[0])!r})"
+            argument = str(path_of(where)[0])
+            remedy = f"make it static: jax.jit(..., static_argnames={argument!r}); jax.vmap cannot map it"
         raise InvalidType(Problem(where, rule, show(value), remedy=remedy)) from None
 
 
@@ -139,8 +140,10 @@ def _remedy_for_arguments(signature: inspect.Signature, args: Sequence[Any], kwa
     if unknown in ("keepdim", "keepdims"):
         return "the result keeps each dimension; jnp.squeeze removes those of size 1"
     if unknown is None:
-        is_missing = "axes" in parameters and not {"axes", "axis"} & {*kwargs}
-        return "axes=-1 is the last one, axes=range(x.ndim) is all" if is_missing else None
+        needed = [one.replace(annotation=one.empty) for one in parameters.values() if one.default is one.empty]
+        lacks_axes = args and [one.name for one in needed if one.kind is one.KEYWORD_ONLY] == ["axes"]
+        all_needed = inspect.Signature(needed)
+        return "axes=-1 is the last one, axes=range(x.ndim) is all" if lacks_axes else f"it takes {all_needed}"
     known = [name for name in _CALLED_HERE.get(unknown, ()) if name in parameters]
     longer = [name for name in parameters if name.startswith(f"{unknown}_")]
     near = known or longer or get_close_matches(unknown, parameters, n=1)

@@ -13,7 +13,7 @@ import jax
 def show(value: Any) -> str:
     """A short representation of `value` for a message."""
     if isinstance(value, jax.core.Tracer):
-        return f"a traced {value.aval}"
+        return f"a traced {str(value.aval).lstrip('~')}"  # without JAX's mark of a weak type
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an int of {value.bit_length()} bits"
     return _ABRIDGED.repr(value) if isinstance(value, str | list | tuple | dict) else repr(value)

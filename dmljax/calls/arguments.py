@@ -217,6 +217,8 @@ def _sizes(where: Where, values: Any) -> tuple[int, ...]:
 def _axes(where: Where, values: Any) -> tuple[int, ...]:
     if type(values) is int:
         return (values,)
+    if values is None or (isinstance(values, jax.Array) and values.ndim > 0):
+        raise InvalidType(Problem(where, "must be an integer or a sequence of integers", show(values)))
     is_several = isinstance(values, Sequence) or np.ndim(values) > 0
     return integers(where, values) if is_several else (integer(where, values),)
 

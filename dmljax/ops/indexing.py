@@ -45,7 +45,9 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
     place = axis if is_new else calls.normal_axis("axis", axis, indices.ndim)
     check_size("depth", depth, 1)
     if is_new or indices.shape[place] != 1:
-        remedy = f"jnp.expand_dims(indices, {axis}) adds such an axis"
+        own = next((i for i, size in enumerate(indices.shape) if size == 1), None)
+        moved = f"jnp.moveaxis(indices, {own}, {axis}) puts its axis of size 1 there"
+        remedy = f"jnp.expand_dims(indices, {axis}) adds such an axis" if own is None else moved
         raise InvalidDesc(
             Problem("indices", f"must have size 1 along axis {place}", f"shape {indices.shape}", remedy=remedy)
         )
@@ -176,6 +178,10 @@ def nonzero_coordinates(
     largest = largest_size(math.prod(shape))
     if largest > limits.max:
         raise InvalidDesc(Problem("dtype", f"must hold counts up to {largest}", limits.dtype))
+    if fill_value < 0 and limits.min == 0:
+        raise InvalidDesc(
+            Problem("fill_value", f"must be in [0, {limits.max}]", fill_value, remedy="dtype=jnp.int32 holds it")
+        )
     fill = np.array(integer_in("fill_value", fill_value, limits.min, limits.max), limits.dtype)
 
     if input.size == 0:
