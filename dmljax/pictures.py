@@ -1,7 +1,7 @@
 """Pictures of small arrays: each number in a coloured cell. They need Matplotlib, which the extra `pictures` brings."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -49,10 +49,19 @@ def show(
 
 def draw(arrays: Any, results: Any = None, *, columns: int | None = None, cell: float = 0.45) -> "Figure":
     """What `show` shows, as a figure of Matplotlib."""
+    return draw_all([(arrays, results)], columns=columns, cell=cell)
+
+
+def draw_all(steps: Sequence[tuple[Any, Any]], *, columns: int | None = None, cell: float = 0.45) -> "Figure":
+    """Several pairs of arrays and results beside each other; results of None are left out with their arrow."""
     plt = _pyplot()
-    grids = _grids("arrays", arrays)
-    if results is not None:
-        grids += [("", None), *_grids("results", results)]
+    grids: list[Titled] = []
+    for arrays, results in steps:
+        if grids:
+            grids.append(("", np.full((1, 1), None)))  # a gap
+        grids += _grids("arrays", arrays)
+        if results is not None:
+            grids += [("", None), *_grids("results", results)]
     columns = len(grids) if columns is None else checks.integer_in("columns", columns, 1, len(grids))
     if not cell > 0:
         raise InvalidDesc(Problem("cell", "must be above 0", spelled(cell)))
@@ -80,6 +89,7 @@ def draw(arrays: Any, results: Any = None, *, columns: int | None = None, cell: 
     return figure
 
 
+Titled = tuple[str, np.ndarray[Any, Any] | None]  # a grid by its title; None is an arrow
 _ARROW = (1, 0.8)  # the size of an arrow, in cells
 _LINES = "#7a7f87"  # told from a white page and from a dark one
 _MOST_NUMBERS = 4096  # in one array: of more, no cell can be read, and drawing takes seconds
@@ -94,7 +104,7 @@ def _pyplot() -> Any:
     return plt
 
 
-def _grids(where: str, arrays: Any) -> list[tuple[str, np.ndarray[Any, Any] | None]]:
+def _grids(where: str, arrays: Any) -> list[Titled]:
     """A title and a matrix for each array of a dict, or of the one array that is given."""
     if not isinstance(arrays, Mapping):
         return [("", _grid(where, arrays))]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import dmljax
 from dmljax.describe import find_operator
 from dmljax.examples import examples_of
-from dmljax.pictures import draw
+from dmljax.pictures import draw, draw_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,14 +31,12 @@ def main(path: str) -> None:
     scores = jnp.array([[0.1, 2.5, -1.0, 0.3], [1.7, 0.2, 0.9, 1.7]])
     count, coordinates = dmljax.nonzero_coordinates(x, size=4)
     band = dmljax.diagonal_matrix1(None, -jnp.inf, diagonal_fill_begin=1, diagonal_fill_end=-1, output_sizes=(4, 4))
-    arrays = {
-        "scores": scores,
-        "activation_hardmax": dmljax.activation_hardmax(scores),
-        "x": x,
-        f"nonzero_coordinates: {count}": coordinates,
-        "diagonal_matrix1": band,
-    }
-    dmljax.show(arrays, cell=0.4, file=path)
+    steps = [
+        ({"scores": scores}, {"activation_hardmax": dmljax.activation_hardmax(scores)}),
+        ({"x": x}, {f"nonzero_coordinates, count {count}": coordinates}),
+        ({"diagonal_matrix1": band}, None),
+    ]
+    draw_all(steps, cell=0.4).savefig(path, dpi=160)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ class Cell:
             allowed = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
             yield Problem((*path, "DimensionCount"), f"must be {allowed}", tensor.rank)
         if tensor.data_type not in self.data_types:
-            rule = f"must be one of {', '.join(self.data_type_names)}"
+            names = self.data_type_names
+            rule = f"must be {names[0]}" if len(names) == 1 else f"must be one of {', '.join(names)}"
             yield Problem((*path, "DataType"), rule, tensor.data_type.name)
 
 

@@ -630,7 +630,7 @@ def nonzero_desc(**change: Any) -> dmljax.NonzeroCoordinatesDesc:
         ({"output_coordinates": TensorDesc(UINT32, (1, 1, 5, 2))}, "must have 6 rows, one for each element; got 5"),
         ({"output_coordinates": TensorDesc(UINT32, (1, 1, 6, 1))}, "must have 2 to 4 columns; got 1"),
         ({"output_coordinates": TensorDesc(UINT32, (1, 1, 6, 5))}, "must have 2 to 4 columns; got 5"),
-        ({"output_coordinates": TensorDesc(INT32, (1, 1, 6, 2))}, "DataType must be one of UINT32; got INT32"),
+        ({"output_coordinates": TensorDesc(INT32, (1, 1, 6, 2))}, "DataType must be UINT32; got INT32"),
         (
             {"output_coordinates": TensorDesc(UINT32, (6,))},
             "OutputCoordinatesTensor.DimensionCount must be 2 to 8; got 1",

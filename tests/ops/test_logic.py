@@ -277,7 +277,7 @@ def test_results_of_comparisons_are_uint32_first_and_uint8_from_2_0_on(name: str
     narrow = desc_of(name)(a=tensor(FLOAT32), b=tensor(FLOAT32), output=tensor(UINT8))
     dmljax.validate(wide, feature_level="1_0")
     with pytest.raises(
-        InvalidDesc, match=r"at DML_FEATURE_LEVEL_1_0: OutputTensor\.DataType must be one of UINT32; got UINT8"
+        InvalidDesc, match=r"at DML_FEATURE_LEVEL_1_0: OutputTensor\.DataType must be UINT32; got UINT8"
     ):
         dmljax.validate(narrow, feature_level="1_0")
     assert dmljax.minimum_feature_level(narrow) is FeatureLevel.FL_2_0
