@@ -325,7 +325,7 @@ def test_comparisons_with_equality_are_of_3_0(name: str) -> None:
             dmljax.ElementWiseIsInfinityDesc(
                 input=tensor(FLOAT32), output=tensor(UINT32), infinity_mode=IsInfinityMode.EITHER
             ),
-            r"OutputTensor\.DataType must be one of UINT8; got UINT32",
+            r"OutputTensor\.DataType must be UINT8; got UINT32",
         ),
         (
             dmljax.ElementWiseIfDesc(
@@ -347,7 +347,7 @@ def test_comparisons_with_equality_are_of_3_0(name: str) -> None:
         ),
         (
             dmljax.ElementWiseIfDesc(condition=tensor(FLOAT32), a=tensor(INT8), b=tensor(INT8), output=tensor(INT8)),
-            r"ConditionTensor\.DataType must be one of UINT8; got FLOAT32",
+            r"ConditionTensor\.DataType must be UINT8; got FLOAT32",
         ),
     ],
 )
@@ -361,7 +361,7 @@ def test_if_takes_float16_alone_at_2_0() -> None:
     half = dmljax.ElementWiseIfDesc(**members, **dict.fromkeys(("a", "b", "output"), tensor(FLOAT16)))
     single = dmljax.ElementWiseIfDesc(**members, **dict.fromkeys(("a", "b", "output"), tensor(FLOAT32)))
     dmljax.validate(half, feature_level="2_0")
-    with pytest.raises(InvalidDesc, match=r"ATensor\.DataType must be one of FLOAT16; got FLOAT32"):
+    with pytest.raises(InvalidDesc, match=r"ATensor\.DataType must be FLOAT16; got FLOAT32"):
         dmljax.validate(single, feature_level="2_0")
     dmljax.validate(single, feature_level="3_0")
 
