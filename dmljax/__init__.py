@@ -29,6 +29,7 @@ from dmljax.tensor import TensorDesc as TensorDesc
 from dmljax.types import (
     AxisDirection as AxisDirection,
     DataType as DataType,
+    DepthSpaceOrder as DepthSpaceOrder,
     FeatureLevel as FeatureLevel,
     IsInfinityMode as IsInfinityMode,
     RoundingMode as RoundingMode,
@@ -230,6 +231,22 @@ from dmljax.ops.logic import (
     element_wise_logical_not as element_wise_logical_not,
     element_wise_logical_or as element_wise_logical_or,
     element_wise_logical_xor as element_wise_logical_xor,
+)
+from dmljax.ops.movement import (
+    DepthToSpace1Desc as DepthToSpace1Desc,
+    DepthToSpaceDesc as DepthToSpaceDesc,
+    Slice1Desc as Slice1Desc,
+    SliceDesc as SliceDesc,
+    SpaceToDepth1Desc as SpaceToDepth1Desc,
+    SpaceToDepthDesc as SpaceToDepthDesc,
+    TileDesc as TileDesc,
+    depth_to_space as depth_to_space,
+    depth_to_space1 as depth_to_space1,
+    slice as slice,
+    slice1 as slice1,
+    space_to_depth as space_to_depth,
+    space_to_depth1 as space_to_depth1,
+    tile as tile,
 )
 from dmljax.ops.quantization import (
     ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc,

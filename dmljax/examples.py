@@ -26,7 +26,7 @@ from dmljax.ops.softmax import ActivationHardmax1Desc
 from dmljax.scalars import ScaleBias
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
-from dmljax.types import AxisDirection, DataType, IsInfinityMode, RoundingMode
+from dmljax.types import AxisDirection, DataType, DepthSpaceOrder, IsInfinityMode, RoundingMode
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 UINT8, INT8 = DataType.UINT8, DataType.INT8
@@ -136,6 +136,39 @@ def _element_wise(
 def _all_of_type(data_type: DataType) -> dict[str, DataType]:
     return dict.fromkeys(("input", "a", "b", "output"), data_type)
 
+
+def _moved(name: str, input: Any, output: Any, *, title: str = "Example", note: str = "", **attributes: Any) -> Example:
+    """An example of an operator that copies elements; whole images of channels are of UINT32 on the pages."""
+    data_type = FLOAT32 if input is _FOUR_BY_FOUR or name == "TILE" else UINT32
+    types = {"input": data_type, "output": data_type}
+    return _element_wise(name, {"input": input}, output, note, types=types, title=title, **attributes)
+
+
+_FOUR_BY_FOUR = [[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]]]
+_EIGHT_CHANNELS = [
+    [
+        *([[0, 1, 2], [3, 4, 5]], [[9, 10, 11], [12, 13, 14]]),
+        *([[18, 19, 20], [21, 22, 23]], [[27, 28, 29], [30, 31, 32]]),
+        *([[36, 37, 38], [39, 40, 41]], [[45, 46, 47], [48, 49, 50]]),
+        *([[54, 55, 56], [57, 58, 59]], [[63, 64, 65], [66, 67, 68]]),
+    ]
+]
+_DEPTH_COLUMN_ROW = [
+    [
+        [[0, 18, 1, 19, 2, 20], [36, 54, 37, 55, 38, 56], [3, 21, 4, 22, 5, 23], [39, 57, 40, 58, 41, 59]],
+        [[9, 27, 10, 28, 11, 29], [45, 63, 46, 64, 47, 65], [12, 30, 13, 31, 14, 32], [48, 66, 49, 67, 50, 68]],
+    ]
+]
+_COLUMN_ROW_DEPTH = [
+    [
+        [[0, 9, 1, 10, 2, 11], [18, 27, 19, 28, 20, 29], [3, 12, 4, 13, 5, 14], [21, 30, 22, 31, 23, 32]],
+        [[36, 45, 37, 46, 38, 47], [54, 63, 55, 64, 56, 65], [39, 48, 40, 49, 41, 50], [57, 66, 58, 67, 59, 68]],
+    ]
+]
+_ORDERS = (
+    ("Example 1. Depth-column-row order", DepthSpaceOrder.DEPTH_COLUMN_ROW, _DEPTH_COLUMN_ROW),
+    ("Example 2. Column-row-depth order", DepthSpaceOrder.COLUMN_ROW_DEPTH, _COLUMN_ROW_DEPTH),
+)
 
 _OFF_ON = TensorDesc(FLOAT32, (1, 1, 1, 2))
 _COLUMN = TensorDesc(UINT32, (1, 1, 3, 1))
@@ -256,6 +289,53 @@ EXAMPLES = (
         FillValueConstantDesc(output=TensorDesc(FLOAT32, (1, 1, 2, 4)), value_data_type=FLOAT32, value=13.0),
         {},
         {"output": [[[[13, 13, 13, 13], [13, 13, 13, 13]]]]},
+    ),
+    _moved(
+        "SLICE",
+        _FOUR_BY_FOUR,
+        [[[[7, 8], [11, 12], [15, 16]]]],
+        title="Example 1. Contiguous slice",
+        offsets=(0, 0, 1, 2),
+        sizes=(1, 1, 3, 2),
+        strides=(1, 1, 1, 1),
+    ),
+    _moved(
+        "SLICE",
+        _FOUR_BY_FOUR,
+        [[[[5, 8], [13, 16]]]],
+        title="Example 2. Strided slice",
+        offsets=(0, 0, 1, 0),
+        sizes=(1, 1, 2, 2),
+        strides=(1, 1, 2, 3),
+    ),
+    _moved(
+        "SLICE1",
+        _FOUR_BY_FOUR,
+        [[[[2, 4], [10, 12]]]],
+        title="Example 1. Strided slice with positive strides",
+        input_window_offsets=(0, 0, 0, 1),
+        input_window_sizes=(1, 1, 4, 3),
+        input_window_strides=(1, 1, 2, 2),
+    ),
+    _moved(
+        "SLICE1",
+        _FOUR_BY_FOUR,
+        [[[[14, 16], [6, 8]]]],
+        title="Example 2. Strided slice with negative strides",
+        input_window_offsets=(0, 0, 0, 1),
+        input_window_sizes=(1, 1, 4, 3),
+        input_window_strides=(1, 1, -2, 2),
+    ),
+    _moved("TILE", [[[[1, 2, 3], [4, 5, 6]]]], [[[[1, 2, 3] * 3, [4, 5, 6] * 3] * 3]], repeats=(1, 1, 3, 3)),
+    _moved("SPACE_TO_DEPTH", _DEPTH_COLUMN_ROW, _EIGHT_CHANNELS, block_size=2),
+    _moved("DEPTH_TO_SPACE", _EIGHT_CHANNELS, _DEPTH_COLUMN_ROW, block_size=2),
+    *(
+        _moved("SPACE_TO_DEPTH1", image, _EIGHT_CHANNELS, title=title, block_size=2, order=order)
+        for title, order, image in _ORDERS
+    ),
+    *(
+        _moved("DEPTH_TO_SPACE1", _EIGHT_CHANNELS, image, title=title, block_size=2, order=order)
+        for title, order, image in _ORDERS
     ),
     Example(
         "Example 1: 1D remapping",

@@ -150,6 +150,21 @@ class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
     TOWARD_INFINITY = 2
 
 
+class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
+    """`DML_DEPTH_SPACE_ORDER`: how channels count the elements of blocks, with the fastest dimension first.
+
+    With DEPTH_COLUMN_ROW, neighbouring channels are of the same element of a block, and with COLUMN_ROW_DEPTH, of the
+    same channel of the image whose blocks are moved.
+
+    >>> image = jnp.array([[[1, 2]], [[5, 6]]]).repeat(2, axis=1)
+    >>> space_to_depth1(image, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW).ravel().tolist()
+    [1, 5, 2, 6, 1, 5, 2, 6]
+    """
+
+    DEPTH_COLUMN_ROW = 0
+    COLUMN_ROW_DEPTH = 1
+
+
 class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     """`DML_IS_INFINITY_MODE`: whether to test for positive infinity, negative infinity, or either.
 

@@ -28,6 +28,7 @@ CORE = {
     "types": (
         "AxisDirection",
         "DataType",
+        "DepthSpaceOrder",
         "FeatureLevel",
         "IsInfinityMode",
         "RoundingMode",

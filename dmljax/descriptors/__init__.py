@@ -36,16 +36,20 @@ from dmljax.descriptors.members import (
     InfinityMode as InfinityMode,
     Input as Input,
     Int as Int,
+    IntDimensions as IntDimensions,
     OptionalInput as OptionalInput,
     OptionalOutput as OptionalOutput,
     OptionalScaleBias as OptionalScaleBias,
+    Order as Order,
     Output as Output,
+    Repeats as Repeats,
     Rounding as Rounding,
     ScalarUnion as ScalarUnion,
     Size as Size,
     Uint as Uint,
     Uint64 as Uint64,
     UintAxes as UintAxes,
+    UintDimensions as UintDimensions,
     ValueType as ValueType,
 )
 from dmljax.descriptors.rules import (
@@ -57,6 +61,7 @@ from dmljax.descriptors.rules import (
     same_sizes as same_sizes,
     same_type as same_type,
     scale_bias_rules as scale_bias_rules,
+    sizes_are as sizes_are,
 )
 from dmljax.descriptors.tables import (
     RANK_1_TO_8 as RANK_1_TO_8,

@@ -27,6 +27,7 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import (
     AxisDirection,
     DataType,
+    DepthSpaceOrder,
     HeaderEnum,
     IsInfinityMode,
     RoundingMode,
@@ -344,6 +345,9 @@ Uint = Annotated[int, UINT]
 Uint64 = Annotated[int, Integer("UINT64", 0, UINT64_MAX)]
 Int = Annotated[int, INT]
 Bool = Annotated[bool, Boolean()]
+UintDimensions = Annotated[tuple[int, ...], Array(UINT, count="DimensionCount")]
+IntDimensions = Annotated[tuple[int, ...], Array(INT, count="DimensionCount")]
+Repeats = Annotated[tuple[int, ...], Array(UINT, count="RepeatsCount")]
 UintAxes = Annotated[tuple[int, ...], Array(UINT, count="AxisCount")]
 Direction = Annotated[AxisDirection, Enumeration(AxisDirection)]
 SCALAR_TYPE = Enumeration(DataType)
@@ -352,6 +356,7 @@ Float = Annotated[Any, FLOAT]  # takes any number, holds a Scalar
 ScalarUnion = Annotated[Any, Number(own_type=None)]
 OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBias, ("Scale", "Bias"), FLOAT)]
 Size = Annotated[Size2D, Struct("DML_SIZE_2D", Size2D, ("Width", "Height"), UINT)]
+Order = Annotated[DepthSpaceOrder, Enumeration(DepthSpaceOrder)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
 InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
 

@@ -33,6 +33,13 @@ def same_sizes(desc: Operator, *fields: str) -> Iterator[Problem]:
     yield from _same(desc, fields, "Sizes", lambda tensor: join_sizes(tensor.sizes))
 
 
+def sizes_are(desc: Operator, field: str, sizes: tuple[int, ...]) -> Iterator[Problem]:
+    """The Sizes of the tensor `field` are `sizes`."""
+    actual = getattr(desc, field).sizes
+    if actual != sizes:
+        yield Problem((desc.member(field).name, "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(actual))
+
+
 def _same(desc: Operator, fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Iterator[Problem]:
     leaves = sorted(
         (leaf for leaf in desc.leaves() if leaf.member.field in fields),

@@ -1,0 +1,485 @@
+"""Operators that copy elements to other places: slices, tiles, and blocks between space and depth.
+
+All of them copy bit for bit. On an explicit mesh, each dimension of the result is sharded as that of the input is, if
+its size allows it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
+from dmljax.numerics.sizes import check_size
+from dmljax.text import join_sizes
+from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, FeatureLevel
+
+
+def _moved(input: Array, sizes: Sequence[int], move: Callable[[Array], Array]) -> Array:
+    """`move(input)`, which has `sizes` and as many dimensions as `input`."""
+    axes = dimension_axes(input)
+    kept = [dividing_axes(one, size, input) for one, size in zip(axes, sizes, strict=True)]
+    return partitioned(move, [(input, axes)], kept)
+
+
+# SLICE and SLICE1
+
+
+@calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES)
+def slice(
+    input: ArrayLike, *, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None
+) -> Array:
+    """Copies `sizes[i]` elements of each dimension `i`: the first at `starts[i]`, the others `strides[i]` apart.
+
+    `sizes` is the shape of the result. All of its elements must lie inside `input`.
+
+    >>> slice(jnp.arange(20), starts=(10,), sizes=(5,), strides=(2,)).tolist()
+    [10, 12, 14, 16, 18]
+    """
+    input = calls.real_array("input", input)
+    strides = _strides(input, starts, sizes, strides)
+    for i, (start, size, stride) in enumerate(zip(starts, sizes, strides, strict=True)):
+        integer_in(("strides", i), stride, 1, UINT_MAX)
+        last = start + (size - 1) * stride
+        if last >= input.shape[i]:
+            name = f"the last index, starts[{i}] + (sizes[{i}] - 1) * strides[{i}],"
+            raise InvalidDesc(Problem((), f"{name} must be less than {input.shape[i]}, the size of input", last))
+    return _strided(input, starts, sizes, strides)
+
+
+@calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES, output_sizes=calls.SIZES)
+def slice1(
+    input: ArrayLike,
+    *,
+    starts: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int] | None = None,
+    output_sizes: Sequence[int] | None = None,
+) -> Array:
+    """Copies elements of a window, `strides[i]` apart, that begins at `starts[i]` and has `sizes[i]` elements.
+
+    A negative stride begins at the last element of the window and goes backwards. All elements that are reached are
+    copied; `output_sizes` may ask for fewer.
+
+    >>> slice1(jnp.arange(10), starts=(2,), sizes=(7,), strides=(3,)).tolist()
+    [2, 5, 8]
+    >>> slice1(jnp.arange(10), starts=(2,), sizes=(7,), strides=(-2,)).tolist()
+    [8, 6, 4, 2]
+    """
+    input = calls.real_array("input", input)
+    strides = _strides(input, starts, sizes, strides)
+    for i, (start, size, stride) in enumerate(zip(starts, sizes, strides, strict=True)):
+        if integer_in(("strides", i), stride, INT_MIN, INT_MAX) == 0:
+            raise InvalidDesc(Problem(("strides", i), "must not be 0", stride))
+        if start + size > input.shape[i]:
+            name = f"the end of the window, starts[{i}] + sizes[{i}],"
+            raise InvalidDesc(Problem((), f"{name} must be at most {input.shape[i]}, the size of input", start + size))
+    most = _reached(sizes, strides)
+    counts = most if output_sizes is None else output_sizes
+    _require_one_each("output_sizes", counts, input)
+    for i, count in enumerate(counts):
+        if not 1 <= count <= most[i]:
+            raise InvalidDesc(Problem(("output_sizes", i), f"must be in [1, {most[i]}]", count))
+    windows = zip(starts, sizes, strides, strict=True)
+    firsts = [start if stride > 0 else start + size - 1 for start, size, stride in windows]
+    return _strided(input, firsts, counts, strides)
+
+
+def _strides(input: Array, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None) -> Sequence[int]:
+    """The strides, 1 each by default; refuses numbers that are not one for each dimension, and sizes of 0."""
+    strides = (1,) * input.ndim if strides is None else strides
+    for name, values in (("starts", starts), ("sizes", sizes), ("strides", strides)):
+        _require_one_each(name, values, input)
+    for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        check_size(("starts", i), start, 0)
+        check_size(("sizes", i), size, 1)
+    return strides
+
+
+def _require_one_each(name: str, values: Sequence[int], input: Array) -> None:
+    if len(values) != input.ndim:
+        rule = f"must have {input.ndim} elements, one for each dimension of input"
+        raise InvalidDesc(Problem(name, rule, tuple(values)))
+
+
+def _reached(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """How many elements of a window are reached in each dimension."""
+    # The page divides by the stride itself, which is negative in its second example.
+    return tuple(1 + (size - 1) // abs(stride) for size, stride in zip(sizes, strides, strict=True))
+
+
+def _strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Array:
+    """`counts` elements of each dimension, the first at `firsts`, the others `strides` apart."""
+    # Of a single element the stride does not matter, however large it is.
+    steps = [stride if count > 1 else 1 for stride, count in zip(strides, counts, strict=True)]
+    lengths = [(count - 1) * abs(step) for count, step in zip(counts, steps, strict=True)]
+    lowest = [first if step > 0 else first - length for first, step, length in zip(firsts, steps, lengths, strict=True)]
+    limits = [low + length + 1 for low, length in zip(lowest, lengths, strict=True)]
+    backwards = [i for i, step in enumerate(steps) if step < 0]
+
+    def move(input: Array) -> Array:
+        found = lax.slice(input, lowest, limits, [abs(step) for step in steps])
+        return lax.rev(found, backwards) if backwards else found
+
+    return _moved(input, counts, move)
+
+
+def _one_each(desc: Any, *names: str) -> Iterator[Problem]:
+    """Each of the members that `names` are has one number for each dimension of InputTensor."""
+    for name in names:
+        values = getattr(desc, name)
+        if len(values) != desc.input.rank:
+            rule = f"must have {desc.input.rank} elements, one for each dimension of InputTensor"
+            yield Problem(desc.member(name).name, rule, join_sizes(values))
+
+
+class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
+    """`DML_SLICE_OPERATOR_DESC`, lowered to `slice`."""
+
+    input: dml.Input
+    output: dml.Output
+    offsets: dml.UintDimensions
+    sizes: dml.UintDimensions
+    strides: dml.UintDimensions
+    support = dml.support(
+        FL_1_0=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT - {DataType.INT8, DataType.UINT8}),
+        FL_2_1=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT),
+        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType and DimensionCount.
+        - Offsets, Sizes and Strides have one number for each dimension; no stride is 0.
+        - Sizes equals OutputTensor.Sizes.
+        - The last element that is copied lies inside InputTensor.
+        """
+        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_rank(self, "input", "output")
+        yield from _one_each(self, "offsets", "sizes", "strides")
+        if self.sizes != self.output.sizes:
+            yield Problem(
+                "Sizes", f"must be OutputTensor.Sizes, {join_sizes(self.output.sizes)}", join_sizes(self.sizes)
+            )
+        for i, stride in enumerate(self.strides):
+            if stride == 0:  # the page is silent on it
+                yield Problem(("Strides", i), "must not be 0", stride)
+        for i, dimension in enumerate(zip(self.offsets, self.sizes, self.strides, self.input.sizes, strict=False)):
+            offset, size, stride, limit = dimension
+            last = offset + (size - 1) * stride
+            if last >= limit:
+                rule = (
+                    f"must keep Offsets[{i}] + (Sizes[{i}] - 1) * Strides[{i}] below {limit}, the size of InputTensor"
+                )
+                yield Problem(("Sizes", i), rule, last)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"starts": self.offsets, "sizes": self.sizes, "strides": self.strides}
+
+
+class Slice1Desc(dml.Operator, type="DML_OPERATOR_SLICE1", function=slice1):
+    """`DML_SLICE1_OPERATOR_DESC`, lowered to `slice1`."""
+
+    input: dml.Input
+    output: dml.Output
+    input_window_offsets: dml.UintDimensions
+    input_window_sizes: dml.UintDimensions
+    input_window_strides: dml.IntDimensions
+    support = dml.support(
+        FL_2_1=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT),
+        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType and DimensionCount.
+        - InputWindowOffsets, InputWindowSizes and InputWindowStrides have one number for each dimension.
+        - The window is not empty, and lies inside InputTensor.
+        - No stride is 0.
+        - OutputTensor has no more elements in a dimension than the stride reaches in the window.
+        """
+        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_rank(self, "input", "output")
+        yield from _one_each(self, "input_window_offsets", "input_window_sizes", "input_window_strides")
+        windows = zip(self.input_window_offsets, self.input_window_sizes, self.input_window_strides, strict=False)
+        sizes = zip(self.input.sizes, self.output.sizes, strict=False)
+        for i, ((offset, size, stride), (limit, count)) in enumerate(zip(windows, sizes, strict=False)):
+            if size == 0:
+                yield Problem(("InputWindowSizes", i), "must be at least 1", size)
+            elif offset + size > limit:
+                rule = f"must keep InputWindowOffsets[{i}] + InputWindowSizes[{i}] at most {limit}, InputTensor's size"
+                yield Problem(("InputWindowSizes", i), rule, offset + size)
+            if stride == 0:
+                yield Problem(("InputWindowStrides", i), "must not be 0", stride)
+            elif size and count > _reached([size], [stride])[0]:
+                rule = f"must be at most {_reached([size], [stride])[0]}, which the stride reaches in the window"
+                yield Problem(("OutputTensor", "Sizes", i), rule, count)
+
+    def attributes(self) -> dict[str, Any]:
+        return {
+            "starts": self.input_window_offsets,
+            "sizes": self.input_window_sizes,
+            "strides": self.input_window_strides,
+            "output_sizes": self.output.sizes,
+        }
+
+
+# TILE
+
+
+@calls.operator_function(repeats=calls.SIZES)
+def tile(input: ArrayLike, *, repeats: Sequence[int]) -> Array:
+    """Repeats `input` as a whole, `repeats[i]` times along each dimension `i`.
+
+    >>> tile(jnp.array([[1, 2], [3, 4]]), repeats=(1, 2)).tolist()
+    [[1, 2, 1, 2], [3, 4, 3, 4]]
+    """
+    input = calls.real_array("input", input)
+    _require_one_each("repeats", repeats, input)
+    for i, repeat in enumerate(repeats):
+        check_size(("repeats", i), repeat, 1)
+    sizes = [size * repeat for size, repeat in zip(input.shape, repeats, strict=True)]
+    return _moved(input, sizes, lambda input: jnp.tile(input, tuple(repeats)))
+
+
+class TileDesc(dml.Operator, type="DML_OPERATOR_TILE", function=tile):
+    """`DML_TILE_OPERATOR_DESC`, lowered to `tile`."""
+
+    input: dml.Input
+    output: dml.Output
+    repeats: dml.Repeats
+    support = dml.support(
+        FL_1_0=dml.unary(dml.RANK_4, FLOAT),
+        FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType and DimensionCount.
+        - Repeats has one number for each dimension, each at least 1.
+        - OutputTensor.Sizes are InputTensor.Sizes times Repeats.
+        """
+        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_rank(self, "input", "output")
+        yield from _one_each(self, "repeats")
+        for i, repeat in enumerate(self.repeats):
+            if repeat == 0:
+                yield Problem(("Repeats", i), "must be at least 1", repeat)
+        if len(self.repeats) == self.input.rank:
+            expected = tuple(size * repeat for size, repeat in zip(self.input.sizes, self.repeats, strict=True))
+            yield from dml.sizes_are(self, "output", expected)
+
+
+# SPACE_TO_DEPTH and DEPTH_TO_SPACE
+
+
+@calls.operator_function(block_size=calls.INTEGER)
+def space_to_depth(input: ArrayLike, *, block_size: int) -> Array:
+    """Moves each block of `block_size` by `block_size` elements of an image into the channels.
+
+    The last three dimensions of `input` are channels, height and width, and those before them are batches. The
+    channels of the result are ordered by row and column in the block, and then by the channel of `input`.
+
+    >>> space_to_depth(jnp.array([[[1, 2], [3, 4]]]), block_size=2).tolist()
+    [[[1]], [[2]], [[3]], [[4]]]
+    """
+    return _space_to_depth(input, block_size, DepthSpaceOrder.DEPTH_COLUMN_ROW)
+
+
+@calls.operator_function(block_size=calls.INTEGER, order=calls.one_of(DepthSpaceOrder))
+def space_to_depth1(
+    input: ArrayLike, *, block_size: int, order: DepthSpaceOrder = DepthSpaceOrder.DEPTH_COLUMN_ROW
+) -> Array:
+    """Moves each block of `block_size` by `block_size` elements of an image into the channels.
+
+    The last three dimensions of `input` are channels, height and width, and those before them are batches. With
+    DEPTH_COLUMN_ROW, the channels of the result are ordered by row and column in the block, and then by the channel of
+    `input`; with COLUMN_ROW_DEPTH, by the channel of `input` first.
+
+    >>> image = jnp.array([[[1, 2]], [[5, 6]]]).repeat(2, axis=1)
+    >>> space_to_depth1(image, block_size=2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH).ravel().tolist()
+    [1, 2, 1, 2, 5, 6, 5, 6]
+    """
+    return _space_to_depth(input, block_size, order)
+
+
+@calls.operator_function(block_size=calls.INTEGER)
+def depth_to_space(input: ArrayLike, *, block_size: int) -> Array:
+    """Moves the channels of an image into blocks of `block_size` by `block_size` elements; inverts `space_to_depth`.
+
+    The last three dimensions of `input` are channels, height and width, and those before them are batches.
+
+    >>> depth_to_space(jnp.array([[[1]], [[2]], [[3]], [[4]]]), block_size=2).tolist()
+    [[[1, 2], [3, 4]]]
+    """
+    return _depth_to_space(input, block_size, DepthSpaceOrder.DEPTH_COLUMN_ROW)
+
+
+@calls.operator_function(block_size=calls.INTEGER, order=calls.one_of(DepthSpaceOrder))
+def depth_to_space1(
+    input: ArrayLike, *, block_size: int, order: DepthSpaceOrder = DepthSpaceOrder.DEPTH_COLUMN_ROW
+) -> Array:
+    """Moves the channels of an image into blocks of `block_size` by `block_size` elements; inverts `space_to_depth1`.
+
+    The last three dimensions of `input` are channels, height and width, and those before them are batches. With
+    DEPTH_COLUMN_ROW, the channels of `input` are ordered by row and column in the block, and then by the channel of the
+    result; with COLUMN_ROW_DEPTH, by the channel of the result first.
+
+    >>> channels = jnp.arange(8).reshape(8, 1, 1)
+    >>> depth_to_space1(channels, block_size=2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH).tolist()
+    [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+    """
+    return _depth_to_space(input, block_size, order)
+
+
+def _space_to_depth(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
+    input = calls.real_array("input", input)
+    calls.require_rank("input", input, 3)
+    *batch, channels, height, width = input.shape
+    _require_divisible(input, -2, "block_size", _block(block))
+    _require_divisible(input, -1, "block_size", block)
+    sizes = (*batch, channels * block * block, height // block, width // block)
+
+    def move(input: Array) -> Array:
+        blocks = input.reshape(*batch, channels, height // block, block, width // block, block)
+        c, y, row, x, column = range(len(batch), len(batch) + 5)
+        depth = (row, column, c) if order is DepthSpaceOrder.DEPTH_COLUMN_ROW else (c, row, column)
+        return blocks.transpose(*range(len(batch)), *depth, y, x).reshape(sizes)
+
+    return _moved(input, sizes, move)
+
+
+def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
+    input = calls.real_array("input", input)
+    calls.require_rank("input", input, 3)
+    *batch, channels, height, width = input.shape
+    _require_divisible(input, -3, "block_size * block_size", _block(block) ** 2)
+    depth = channels // block**2
+    sizes = (*batch, depth, height * block, width * block)
+
+    def move(input: Array) -> Array:
+        first = len(batch)
+        if order is DepthSpaceOrder.DEPTH_COLUMN_ROW:
+            row, column, c = first, first + 1, first + 2
+            split = (block, block, depth)
+        else:
+            c, row, column = first, first + 1, first + 2
+            split = (depth, block, block)
+        blocks = input.reshape(*batch, *split, height, width)
+        return blocks.transpose(*range(first), c, first + 3, row, first + 4, column).reshape(sizes)
+
+    return _moved(input, sizes, move)
+
+
+def _block(block: int) -> int:
+    return integer_in("block_size", block, 1, UINT_MAX)
+
+
+def _require_divisible(input: Array, axis: int, name: str, divisor: int) -> None:
+    if input.shape[axis] % divisor:
+        rule = f"must have a multiple of {name}, {divisor}, elements along axis {axis}"
+        raise InvalidDesc(Problem("input", rule, f"shape {input.shape}"))
+
+
+class _Blocks(dml.Operator):
+    """InputTensor and OutputTensor, of four dimensions, and the size of the blocks."""
+
+    input: dml.Input
+    output: dml.Output
+    block_size: dml.Uint
+
+    def _rules(self, from_depth: bool) -> Iterator[Problem]:
+        yield from dml.same_type(self, "input", "output")
+        block = self.block_size
+        if block == 0:
+            yield Problem("BlockSize", "must be at least 1", block)
+        elif self.input.rank == 4:  # the support table reports any other
+            batch, channels, height, width = self.input.sizes
+            divided = {1: block * block} if from_depth else {2: block, 3: block}
+            for axis, divisor in divided.items():
+                if self.input.sizes[axis] % divisor:
+                    place = ("InputTensor", "Sizes", axis)
+                    yield Problem(place, f"must be a multiple of {divisor}", self.input.sizes[axis])
+            if from_depth:
+                yield from dml.sizes_are(self, "output", (batch, channels // block**2, height * block, width * block))
+            else:
+                # The page has the sizes of DEPTH_TO_SPACE here; its example has these.
+                yield from dml.sizes_are(self, "output", (batch, channels * block**2, height // block, width // block))
+
+
+_SINCE_2_1 = {"FL_2_1": dml.unary(dml.RANK_4, UP_TO_32_BIT), "FL_5_0": dml.unary(dml.RANK_4, UP_TO_64_BIT)}
+_SINCE_1_0 = {"FL_1_0": dml.unary(dml.RANK_4, FLOAT), **_SINCE_2_1}
+
+
+class SpaceToDepthDesc(_Blocks, type="DML_OPERATOR_SPACE_TO_DEPTH", function=space_to_depth):
+    """`DML_SPACE_TO_DEPTH_OPERATOR_DESC`, lowered to `space_to_depth`."""
+
+    support = dml.support(**_SINCE_1_0)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType.
+        - BlockSize is at least 1, and divides the height and the width of InputTensor.
+        - OutputTensor has BlockSize * BlockSize times as many channels, each with a BlockSize-th of height and width.
+        """
+        yield from self._rules(from_depth=False)
+
+
+class SpaceToDepth1Desc(_Blocks, type="DML_OPERATOR_SPACE_TO_DEPTH1", function=space_to_depth1):
+    """`DML_SPACE_TO_DEPTH1_OPERATOR_DESC`, lowered to `space_to_depth1`."""
+
+    order: dml.Order
+    support = dml.support(**_SINCE_2_1)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType.
+        - BlockSize is at least 1, and divides the height and the width of InputTensor.
+        - OutputTensor has BlockSize * BlockSize times as many channels, each with a BlockSize-th of height and width.
+        """
+        yield from self._rules(from_depth=False)
+
+
+class DepthToSpaceDesc(_Blocks, type="DML_OPERATOR_DEPTH_TO_SPACE", function=depth_to_space):
+    """`DML_DEPTH_TO_SPACE_OPERATOR_DESC`, lowered to `depth_to_space`."""
+
+    support = dml.support(**_SINCE_1_0)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType.
+        - BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.
+        - OutputTensor has as many channels fewer, each with BlockSize times the height and the width.
+        """
+        yield from self._rules(from_depth=True)
+
+
+class DepthToSpace1Desc(_Blocks, type="DML_OPERATOR_DEPTH_TO_SPACE1", function=depth_to_space1):
+    """`DML_DEPTH_TO_SPACE1_OPERATOR_DESC`, lowered to `depth_to_space1`."""
+
+    order: dml.Order
+    support = dml.support(**_SINCE_2_1)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType.
+        - BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.
+        - OutputTensor has as many channels fewer, each with BlockSize times the height and the width.
+        """
+        yield from self._rules(from_depth=True)

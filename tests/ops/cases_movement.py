@@ -1,0 +1,188 @@
+"""SLICE, TILE, SPACE_TO_DEPTH and DEPTH_TO_SPACE: the pages' tables, members and pseudo-code, and cases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from cases import Case, ones
+from formulas import Arr, bits_of
+from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
+
+import dmljax
+from dmljax import DataType, DepthSpaceOrder, TensorDesc
+
+BOTH = "InputTensor OutputTensor"
+SUPPORT = merge(
+    of_all(
+        "SLICE",
+        alike(
+            BOTH,
+            {
+                "1_0": (4, 5, "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"),
+                "2_1": (4, 5, UP_TO_32),
+                "3_0": (1, 8, UP_TO_32),
+                "4_1": (1, 8, ALL),
+            },
+        ),
+    ),
+    of_all("SLICE1", alike(BOTH, {"2_1": (4, 5, UP_TO_32), "3_0": (1, 8, UP_TO_32), "4_1": (1, 8, ALL)})),
+    of_all(
+        "TILE",
+        alike(
+            BOTH,
+            {
+                "1_0": (4, 4, FLOATS),
+                "2_1": (4, 4, UP_TO_32),
+                "3_1": (1, 8, UP_TO_32),
+                "4_1": (1, 8, "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"),
+            },
+        ),
+    ),
+    of_all(
+        "SPACE_TO_DEPTH DEPTH_TO_SPACE",
+        alike(BOTH, {"1_0": (4, 4, FLOATS), "2_1": (4, 4, UP_TO_32), "5_0": (4, 4, ALL)}),
+    ),
+    of_all("SPACE_TO_DEPTH1 DEPTH_TO_SPACE1", alike(BOTH, {"2_1": (4, 4, UP_TO_32), "5_0": (4, 4, ALL)})),
+)
+
+MEMBERS = merge(
+    of_all("SLICE", "InputTensor OutputTensor DimensionCount Offsets Sizes Strides"),
+    of_all("SLICE1", "InputTensor OutputTensor DimensionCount InputWindowOffsets InputWindowSizes InputWindowStrides"),
+    of_all("TILE", "InputTensor OutputTensor RepeatsCount Repeats"),
+    of_all("SPACE_TO_DEPTH DEPTH_TO_SPACE", "InputTensor OutputTensor BlockSize"),
+    of_all("SPACE_TO_DEPTH1 DEPTH_TO_SPACE1", "InputTensor OutputTensor BlockSize Order"),
+)
+
+# Pseudo-code
+
+
+def copied(input: Arr, sizes: tuple[int, ...], source: Any) -> Arr:
+    """An array of `sizes`, whose elements are those of `input` at the coordinates that `source` makes of their own."""
+    bits = bits_of(input)
+    output = np.empty(sizes, bits.dtype)
+    for place in np.ndindex(*sizes):
+        output[place] = bits[tuple(int(coordinate) for coordinate in source(place))]
+    return output.view(input.dtype)
+
+
+def sliced(input: Arr, *, starts: Any, sizes: Any, strides: Any) -> Arr:
+    return copied(input, tuple(sizes), lambda place: np.add(starts, np.multiply(strides, place)))
+
+
+def windowed(input: Arr, *, starts: Any, sizes: Any, strides: Any, output_sizes: Any) -> Arr:
+    first = [
+        start + (size - 1 if stride < 0 else 0) for start, size, stride in zip(starts, sizes, strides, strict=True)
+    ]
+    return copied(input, tuple(output_sizes), lambda place: np.add(first, np.multiply(strides, place)))
+
+
+def tiled(input: Arr, *, repeats: Any) -> Arr:
+    sizes = tuple(np.multiply(input.shape, repeats))
+    return copied(input, sizes, lambda place: np.remainder(place, input.shape))
+
+
+def channel(order: DepthSpaceOrder, block: int, depth: int, row: int, column: int, c: int) -> int:
+    if order is DepthSpaceOrder.DEPTH_COLUMN_ROW:
+        return (row * block + column) * depth + c
+    return (c * block + row) * block + column
+
+
+def to_depth(input: Arr, *, block_size: int, order: Any) -> Arr:
+    batch, depth, height, width = input.shape
+    block = block_size
+    output = np.empty((batch, depth * block**2, height // block, width // block), input.dtype)
+    source, target = bits_of(input), bits_of(output)
+    for n, c, y, x in np.ndindex(*input.shape):
+        place = channel(order, block, depth, y % block, x % block, c)
+        target[n, place, y // block, x // block] = source[n, c, y, x]
+    return target.view(input.dtype)
+
+
+def to_space(input: Arr, *, block_size: int, order: Any) -> Arr:
+    batch, channels, height, width = input.shape
+    block = block_size
+    depth = channels // block**2
+    output = np.empty((batch, depth, height * block, width * block), input.dtype)
+    source, target = bits_of(input), bits_of(output)
+    for n, c, y, x in np.ndindex(*output.shape):
+        place = channel(order, block, depth, y % block, x % block, c)
+        target[n, c, y, x] = source[n, place, y // block, x // block]
+    return target.view(input.dtype)
+
+
+# Descriptors
+
+
+def slice_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.SliceDesc(
+        input=TensorDesc(types["input"], ones(rank, 4, 7)),
+        output=TensorDesc(types["input"], ones(rank, 3, 2)),
+        offsets=(*(0 for _ in range(rank)), 1, 1)[-rank:],
+        sizes=ones(rank, 3, 2),
+        strides=ones(rank, 1, 3),
+    )
+
+
+def slice1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.Slice1Desc(
+        input=TensorDesc(types["input"], ones(rank, 4, 7)),
+        output=TensorDesc(types["input"], ones(rank, 2, 3)),
+        input_window_offsets=(*(0 for _ in range(rank)), 1, 1)[-rank:],
+        input_window_sizes=ones(rank, 3, 6),
+        input_window_strides=ones(rank, 2, -2),
+    )
+
+
+def tile_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.TileDesc(
+        input=TensorDesc(types["input"], ones(rank, 2, 3)),
+        output=TensorDesc(types["input"], ones(rank, 6, 6)),
+        repeats=ones(rank, 3, 2),
+    )
+
+
+def blocks_desc(name: str) -> Any:
+    operator = dmljax.OPERATORS[f"DML_OPERATOR_{name}"]
+    image, deep = (2, 3, 4, 6), (2, 12, 2, 3)
+
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        # At another rank than 4, which no table has, these are no valid descs.
+        sizes = [ones(rank, *(image if is_image else deep)) for is_image in (True, False)]
+        input, output = sizes if name.startswith("SPACE") else sizes[::-1]
+        order = {"order": DepthSpaceOrder.COLUMN_ROW_DEPTH} if name.endswith("1") else {}
+        data_type = types["input"]
+        return operator(input=TensorDesc(data_type, input), output=TensorDesc(data_type, output), block_size=2, **order)
+
+    return make
+
+
+def blocks_case(name: str) -> Case:
+    move = to_depth if name.startswith("SPACE") else to_space
+
+    def oracle(desc: Any, input: Arr) -> Arr:
+        order = getattr(desc, "order", DepthSpaceOrder.DEPTH_COLUMN_ROW)
+        return move(input, block_size=desc.block_size, order=order)
+
+    return Case(("input",), blocks_desc(name), oracle)
+
+
+CASES = {
+    "SLICE": Case(
+        ("input",),
+        slice_desc,
+        lambda desc, input: sliced(input, starts=desc.offsets, sizes=desc.sizes, strides=desc.strides),
+    ),
+    "SLICE1": Case(
+        ("input",),
+        slice1_desc,
+        lambda desc, input: windowed(
+            input,
+            starts=desc.input_window_offsets,
+            sizes=desc.input_window_sizes,
+            strides=desc.input_window_strides,
+            output_sizes=desc.output.sizes,
+        ),
+    ),
+    "TILE": Case(("input",), tile_desc, lambda desc, input: tiled(input, repeats=desc.repeats)),
+    **{name: blocks_case(name) for name in ("SPACE_TO_DEPTH", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE", "DEPTH_TO_SPACE1")},
+}
