@@ -31,6 +31,7 @@ class Fault:
 
 INDEXING, GENERATION, REDUCTION = "ops/indexing.py", "ops/generation.py", "ops/reduction.py"
 ELEMENTARY, ARITHMETIC, CLIPPING = "ops/elementary.py", "ops/arithmetic.py", "ops/clipping.py"
+MOVEMENT, ON_MOVEMENT = "ops/movement.py", "ops/test_movement.py"
 LOGIC, BITS, QUANTIZATION, ACTIVATION = "ops/logic.py", "ops/bitwise.py", "ops/quantization.py", "ops/activation.py"
 ON_ELEMENTARY, ON_ARITHMETIC, ON_CLIPPING = "ops/test_elementary.py", "ops/test_arithmetic.py", "ops/test_clipping.py"
 ON_LOGIC, ON_BITS, ON_QUANTIZATION = "ops/test_logic.py", "ops/test_bitwise.py", "ops/test_quantization.py"
@@ -1303,6 +1304,83 @@ FAULTS = [
         "numerics/compaction.py",
         "jnp.broadcast_to(jnp.zeros_like(bits.begins)[:, None], (group_count, 32))",
         "jnp.zeros((group_count, 32), jnp.uint32)",
+        ON_SHARDING,
+    ),
+    Fault(
+        "a slice begins at the start of the window in both directions",
+        MOVEMENT,
+        "start if stride > 0 else start + size - 1 for",
+        "start for",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a slice may end beyond its window",
+        MOVEMENT,
+        "if not 1 <= count <= most[i]:",
+        "if count < 1:",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a slice may end beyond its input by one",
+        MOVEMENT,
+        "if last >= input.shape[i]:",
+        "if last > input.shape[i]:",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a descriptor's slice may end beyond its input by one",
+        MOVEMENT,
+        "if last >= limit:",
+        "if last > limit:",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a window may end beyond its input by one",
+        MOVEMENT,
+        "elif offset + size > limit:",
+        "elif offset + size > limit + 1:",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a slice with negative strides is not reversed",
+        MOVEMENT,
+        "lax.rev(found, backwards) if backwards else found",
+        "found",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a tile may be repeated no times",
+        MOVEMENT,
+        'check_size(("repeats", i), repeat, 1)',
+        'check_size(("repeats", i), repeat, 0)',
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "blocks have one order of channels on the way to depth",
+        MOVEMENT,
+        "(row, column, c) if order is DepthSpaceOrder.DEPTH_COLUMN_ROW else (c, row, column)",
+        "(row, column, c)",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "rows and columns of a block are swapped on the way to space",
+        MOVEMENT,
+        "c, first + 3, row, first + 4, column",
+        "c, first + 3, column, first + 4, row",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a block need not divide the channels",
+        MOVEMENT,
+        "if input.shape[axis] % divisor:",
+        "if axis != -3 and input.shape[axis] % divisor:",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a sharded dimension of a copy is gathered",
+        MOVEMENT,
+        "kept = [dividing_axes(one, size, input) for",
+        "kept = [None for",
         ON_SHARDING,
     ),
     Fault(

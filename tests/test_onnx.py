@@ -17,7 +17,7 @@ from helpers import INT32_MAX, INT32_MIN, UNITS, X64, assert_same_bits, units_of
 from onnx.backend.test.case.node import collect_testcases
 
 import dmljax
-from dmljax import AxisDirection, IsInfinityMode
+from dmljax import AxisDirection, DepthSpaceOrder, IsInfinityMode
 
 # Why a case cannot apply, or differs, by its name.
 NO_SUCH_TYPE = "DirectML has no data type of that kind"
@@ -34,6 +34,7 @@ INAPPLICABLE: dict[str, str] = {
     "test_gelu_tanh_2": NO_APPROXIMATION,
     "test_identity_opt": NO_TENSOR,
     "test_identity_sequence": NO_TENSOR,
+    "test_slice_start_out_of_bounds": "the result is empty, and DirectML's tensors are not",
     "test_mean_example": TWO_INPUTS,
     "test_mean_one_input": TWO_INPUTS,
     **{
@@ -159,6 +160,29 @@ def quantize(
     return dmljax.element_wise_quantize_linear(input, scale, zero_point, dtype=dtype)
 
 
+def slice1(input: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+    # ONNX has the index after the last element, and clamps; DirectML has the size of a window inside the input.
+    axes = range(len(starts)) if axes is None else axes.tolist()
+    steps = np.ones(len(starts), np.int64) if steps is None else steps
+    windows = {axis: range(input.shape[axis]) for axis in range(input.ndim)}
+    for axis, start, end, step in zip(axes, starts.tolist(), ends.tolist(), steps.tolist(), strict=True):
+        windows[axis % input.ndim] = range(input.shape[axis])[start:end:step]
+    first = [min(window[0], window[-1]) for window in windows.values()]
+    sizes = [abs(window[-1] - window[0]) + 1 for window in windows.values()]
+    return dmljax.slice1(input, starts=first, sizes=sizes, strides=[window.step for window in windows.values()])
+
+
+ORDERS = {b"DCR": DepthSpaceOrder.DEPTH_COLUMN_ROW, b"CRD": DepthSpaceOrder.COLUMN_ROW_DEPTH}
+
+
+def depth_to_space(input: Any, *, blocksize: int, mode: bytes = b"DCR") -> Any:
+    return dmljax.depth_to_space1(input, block_size=blocksize, order=ORDERS[mode])
+
+
+def space_to_depth(input: Any, *, blocksize: int, mode: bytes = b"DCR") -> Any:
+    return dmljax.space_to_depth1(input, block_size=blocksize, order=ORDERS[mode])
+
+
 # What is computed in floats, and so is not the same to the last bit everywhere.
 ROUNDED: dict[str, Callable[..., Any]] = {
     "Acos": dmljax.element_wise_acos,
@@ -205,6 +229,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "BitwiseXor": dmljax.element_wise_bit_xor,
     "Ceil": dmljax.element_wise_ceil,
     "Clip": clip,
+    "DepthToSpace": depth_to_space,
     "DequantizeLinear": dequantize,
     "Div": dmljax.element_wise_divide,
     "Equal": predicate(dmljax.element_wise_logical_equals),
@@ -237,8 +262,11 @@ EXACT: dict[str, Callable[..., Any]] = {
     "Round": dmljax.element_wise_round,
     "Shrink": shrink,
     "Sign": dmljax.element_wise_sign,
+    "Slice": slice1,
+    "SpaceToDepth": space_to_depth,
     "Sub": dmljax.element_wise_subtract,
     "ThresholdedRelu": dmljax.activation_thresholded_relu,
+    "Tile": lambda input, repeats: dmljax.tile(input, repeats=repeats),
     "Trilu": trilu,
     "Where": dmljax.element_wise_if,
     "Xor": predicate(dmljax.element_wise_logical_xor),

@@ -7,7 +7,7 @@ import pytest
 from helpers import X64, random_indices, specials
 
 import dmljax
-from dmljax import AxisDirection
+from dmljax import AxisDirection, DepthSpaceOrder
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)
@@ -85,7 +85,40 @@ def test_arg_reductions_are_onnxruntimes(name: str, function: Any, last: int) ->
     same(function(input, axes=1, axis_direction=AxisDirection(last)), expected)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_tiles_and_blocks_are_onnxruntimes(dtype: Any) -> None:
+    input = tied(dtype, (2, 8, 4, 6))
+    repeats = np.array([1, 2, 1, 3])
+    same(dmljax.tile(input, repeats=repeats.tolist()), onnxruntime_run("Tile", [input, repeats]))
+    if dtype == np.float32:  # which ONNX Runtime has of these
+        same(dmljax.space_to_depth(input, block_size=2), onnxruntime_run("SpaceToDepth", [input], blocksize=2))
+        for mode, order in (("DCR", DepthSpaceOrder.DEPTH_COLUMN_ROW), ("CRD", DepthSpaceOrder.COLUMN_ROW_DEPTH)):
+            expected = onnxruntime_run("DepthToSpace", [input], blocksize=2, mode=mode)
+            same(dmljax.depth_to_space1(input, block_size=2, order=order), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("start", "end", "step"), [(1, 7, 2), (8, 0, -3), (0, 9, 1), (8, 1, -1)])
+def test_slices_are_onnxruntimes(dtype: Any, start: int, end: int, step: int) -> None:
+    input = tied(dtype, (3, 9))
+    expected = onnxruntime_run("Slice", [input, *(np.array([value]) for value in (start, end, 1, step))])
+    window = range(9)[start:end:step]
+    first, last = min(window[0], window[-1]), max(window[0], window[-1])
+    actual = dmljax.slice1(input, starts=(0, first), sizes=(3, last - first + 1), strides=(1, step))
+    same(actual, expected)
+
+
 # PyTorch
+
+
+def test_blocks_are_torchs_pixel_shuffles() -> None:
+    torch = pytest.importorskip("torch")
+    image, deep = tied(np.float32, (2, 3, 4, 6)), tied(np.float32, (2, 12, 2, 3))
+    order = DepthSpaceOrder.COLUMN_ROW_DEPTH
+    shuffled = torch.nn.functional.pixel_shuffle(torch.from_numpy(deep), 2).numpy()
+    same(dmljax.depth_to_space1(deep, block_size=2, order=order), shuffled)
+    unshuffled = torch.nn.functional.pixel_unshuffle(torch.from_numpy(image), 2).numpy()
+    same(dmljax.space_to_depth1(image, block_size=2, order=order), unshuffled)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.bool_])

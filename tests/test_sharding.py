@@ -56,6 +56,11 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (np.where(small(8, 16, 8) > 0, 0, -np.inf).astype(np.float32),),
     ),
     "argmin": (lambda x: dmljax.argmin(x, axes=1), (CUBE,)),
+    "slice": (lambda x: dmljax.slice(x, starts=(0, 3, 1), sizes=(8, 8, 3), strides=(1, 1, 2)), (CUBE,)),
+    "slice1": (lambda x: dmljax.slice1(x, starts=(0, 2, 0), sizes=(8, 12, 8), strides=(-1, 3, 1)), (CUBE,)),
+    "tile": (lambda x: dmljax.tile(x, repeats=(2, 1, 3)), (CUBE,)),
+    "space_to_depth": (lambda x: dmljax.space_to_depth(x, block_size=4), (CUBE,)),
+    "depth_to_space": (lambda x: dmljax.depth_to_space(x, block_size=2), (CUBE,)),
 }
 
 
@@ -71,6 +76,10 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gather_nd1": (lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1), (ROWS, small(8, 5, 2))),
     "argmax": (lambda x: dmljax.argmax(x, axes=-1), (ROWS,)),
     "argmin": (lambda x: dmljax.argmin(x, axes=(1, 2)), (ROWS,)),
+    "slice1": (lambda x: dmljax.slice1(x, starts=(0, 1, 2), sizes=(8, 4, 70), strides=(1, -1, 3)), (ROWS,)),
+    "tile": (lambda x: dmljax.tile(x, repeats=(1, 2, 3)), (ROWS,)),
+    "space_to_depth": (lambda x: dmljax.space_to_depth(x[:, None], block_size=2), (ROWS,)),
+    "depth_to_space": (lambda x: dmljax.depth_to_space(x[:, :4, None], block_size=2), (ROWS,)),
 }
 
 

@@ -1,0 +1,243 @@
+"""SLICE, SLICE1, TILE, SPACE_TO_DEPTH and DEPTH_TO_SPACE; the pages' own examples run in test_every_operator.py."""
+
+from typing import Any
+
+import cases_movement as oracles
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import REALS, X64, assert_same_bits, random_array
+from hypothesis import given, settings, strategies as st
+
+import dmljax
+from dmljax import DataType, DepthSpaceOrder, DmlError, InvalidDesc, TensorDesc
+
+FLOAT32 = DataType.FLOAT32
+ROW = np.arange(10, dtype=np.int32)
+
+
+@st.composite
+def windows(draw: Any) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
+    """A shape, and a window of it with strides in either direction."""
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+    starts = tuple(draw(st.integers(0, size - 1)) for size in shape)
+    sizes = tuple(draw(st.integers(1, size - start)) for size, start in zip(shape, starts, strict=True))
+    strides = tuple(draw(st.integers(-7, 7).filter(bool)) for _ in shape)
+    most = [1 + (size - 1) // abs(stride) for size, stride in zip(sizes, strides, strict=True)]
+    output_sizes = tuple(draw(st.integers(1, count)) for count in most)
+    return shape, {"starts": starts, "sizes": sizes, "strides": strides, "output_sizes": output_sizes}
+
+
+@settings(max_examples=60, deadline=None)
+@given(windows())
+def test_any_window_is_the_pseudo_codes(window: Any) -> None:
+    shape, arguments = window
+    input = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
+    assert_same_bits(dmljax.slice1(input, **arguments), oracles.windowed(input, **arguments))
+    counts = arguments["output_sizes"]
+    steps = tuple(map(abs, arguments["strides"]))
+    same = {"starts": arguments["starts"], "sizes": counts, "strides": steps}
+    assert_same_bits(dmljax.slice(input, **same), oracles.sliced(input, **same))
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("dtype", REALS)
+def test_every_bit_is_copied(dtype: Any, call: Any) -> None:
+    input = random_array(np.random.default_rng(0), dtype, (4, 4, 6))
+    backwards = call(dmljax.slice1, input, starts=(0, 0, 1), sizes=(4, 4, 5), strides=(1, -1, -2))
+    assert_same_bits(backwards, input[:, ::-1, 5:0:-2])
+    assert_same_bits(call(dmljax.slice, input, starts=(1, 0, 3), sizes=(3, 4, 3)), input[1:, :, 3:])
+    assert_same_bits(call(dmljax.tile, input, repeats=(1, 2, 3)), np.tile(input, (1, 2, 3)))
+    deep = call(dmljax.space_to_depth, input, block_size=2)
+    assert deep.shape == (16, 2, 3)
+    assert_same_bits(call(dmljax.depth_to_space, np.asarray(deep), block_size=2), input)
+
+
+def test_a_negative_stride_begins_at_the_end_of_the_window(call: Any) -> None:
+    assert call(dmljax.slice1, ROW, starts=(2,), sizes=(7,), strides=(-3,)).tolist() == [8, 5, 2]
+    assert call(dmljax.slice1, ROW, starts=(2,), sizes=(7,), strides=(-4,)).tolist() == [8, 4]
+    assert call(dmljax.slice1, ROW, starts=(0,), sizes=(10,), strides=(-1,)).tolist() == ROW[::-1].tolist()
+
+
+@pytest.mark.parametrize("stride", [2**31 - 1, -(2**31), 10, -10])
+def test_a_stride_beyond_the_window_copies_one_element(stride: int) -> None:
+    expected = [2] if stride > 0 else [8]
+    assert dmljax.slice1(ROW, starts=(2,), sizes=(7,), strides=(stride,)).tolist() == expected
+
+
+def test_output_sizes_may_ask_for_fewer_elements_than_the_window_has() -> None:
+    fewer = dmljax.slice1(ROW, starts=(0,), sizes=(10,), strides=(-2,), output_sizes=(3,))
+    assert fewer.tolist() == [9, 7, 5]
+
+
+@pytest.mark.parametrize("order", DepthSpaceOrder)
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_depth_to_space_inverts_space_to_depth(order: DepthSpaceOrder, block: int) -> None:
+    image = np.arange(2 * 2 * 6 * 12, dtype=np.int32).reshape(2, 2, 6, 12)
+    deep = dmljax.space_to_depth1(image, block_size=block, order=order)
+    assert_same_bits(deep, oracles.to_depth(image, block_size=block, order=order))
+    back = dmljax.depth_to_space1(deep, block_size=block, order=order)
+    assert_same_bits(back, image)
+    assert_same_bits(back, oracles.to_space(np.asarray(deep), block_size=block, order=order))
+
+
+def test_the_older_versions_have_the_order_of_depth_first() -> None:
+    image = np.arange(2 * 4 * 4).reshape(2, 4, 4).astype(np.int32)
+    deep = dmljax.space_to_depth1(image, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW)
+    assert_same_bits(dmljax.space_to_depth(image, block_size=2), deep)
+    assert_same_bits(dmljax.depth_to_space(deep, block_size=2), image)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: dmljax.slice1(x, starts=(1, 1), sizes=(3, 5), strides=(-2, 2)),
+        lambda x: dmljax.tile(x, repeats=(2, 3)),
+        lambda x: dmljax.depth_to_space(jnp.broadcast_to(x, (4, 4, 6)), block_size=2),
+    ],
+)
+def test_the_gradient_of_a_copy_counts_its_copies(function: Any) -> None:
+    x = jnp.arange(24, dtype=np.float32).reshape(4, 6)
+    places = np.asarray(function(jnp.arange(24, dtype=np.int32).reshape(4, 6)))
+    expected = np.bincount(places.ravel(), minlength=24).reshape(4, 6)
+    np.testing.assert_array_equal(jax.grad(lambda x: function(x).sum())(x), expected)
+
+
+@pytest.mark.skipif(not X64, reason="needs 64-bit types")
+def test_a_tile_of_float64_is_a_functions_though_not_a_descriptors() -> None:
+    assert_same_bits(dmljax.tile(np.array([1e300]), repeats=(2,)), np.array([1e300, 1e300]))
+
+
+# What is refused
+
+IMAGE = np.zeros((4, 4, 6), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call_", "message"),
+    [
+        (lambda: dmljax.slice(ROW, starts=(4,), sizes=(3,), strides=(3,)), "the last index, .* 10, .*; got 10"),
+        (lambda: dmljax.slice(ROW, starts=(-1,), sizes=(3,)), r"starts\[0\] must be in \[0, 4294967295\]; got -1"),
+        (lambda: dmljax.slice(ROW, starts=(0,), sizes=(0,)), r"sizes\[0\] must be in \[1, 4294967295\]; got 0"),
+        (lambda: dmljax.slice(ROW, starts=(0,), sizes=(2,), strides=(0,)), r"strides\[0\] must be in \[1, "),
+        (lambda: dmljax.slice(ROW, starts=(0, 0), sizes=(2,)), r"starts must have 1 elements, .*; got \(0, 0\)"),
+        (lambda: dmljax.slice1(ROW, starts=(4,), sizes=(7,)), r"the end of the window, .* at most 10, .*; got 11"),
+        (lambda: dmljax.slice1(ROW, starts=(0,), sizes=(7,), strides=(0,)), r"strides\[0\] must not be 0; got 0"),
+        (lambda: dmljax.slice1(ROW, starts=(0,), sizes=(7,), strides=(2**31,)), r"strides\[0\] must be in \[-2147"),
+        (
+            lambda: dmljax.slice1(ROW, starts=(0,), sizes=(7,), strides=(-3,), output_sizes=(4,)),
+            r"output_sizes\[0\] must be in \[1, 3\]; got 4",
+        ),
+        (lambda: dmljax.tile(ROW, repeats=(2, 2)), r"repeats must have 1 elements, .*; got \(2, 2\)"),
+        (lambda: dmljax.tile(ROW, repeats=(0,)), r"repeats\[0\] must be in \[1, 4294967295\]; got 0"),
+        (lambda: dmljax.space_to_depth(IMAGE, block_size=0), r"block_size must be in \[1, 4294967295\]; got 0"),
+        (lambda: dmljax.space_to_depth(IMAGE, block_size=4), r"a multiple of block_size, 4, elements along axis -1"),
+        (lambda: dmljax.space_to_depth(IMAGE, block_size=3), r"a multiple of block_size, 3, elements along axis -2"),
+        (lambda: dmljax.depth_to_space(IMAGE, block_size=3), r"a multiple of block_size \* block_size, 9, elements"),
+        (lambda: dmljax.depth_to_space(IMAGE[0], block_size=2), "input must have at least 3 dimensions; got 2"),
+        (
+            lambda: dmljax.depth_to_space1(IMAGE, block_size=2, order=0),  # type: ignore[arg-type]
+            "order must be a DepthSpaceOrder; got 0",
+        ),
+    ],
+)
+def test_a_call_refuses(call_: Any, message: str) -> None:
+    with pytest.raises(DmlError, match=message):
+        call_()
+
+
+def slicing(**changes: Any) -> dmljax.SliceDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (4, 6)),
+        "output": TensorDesc(FLOAT32, (2, 3)),
+        "offsets": (1, 0),
+        "sizes": (2, 3),
+        "strides": (2, 2),
+    }
+    return dmljax.SliceDesc(**members | changes)
+
+
+def windowing(**changes: Any) -> dmljax.Slice1Desc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (4, 6)),
+        "output": TensorDesc(FLOAT32, (2, 3)),
+        "input_window_offsets": (1, 0),
+        "input_window_sizes": (3, 6),
+        "input_window_strides": (-2, 2),
+    }
+    return dmljax.Slice1Desc(**members | changes)
+
+
+def tiling(**changes: Any) -> dmljax.TileDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (2, 3)),
+        "output": TensorDesc(FLOAT32, (4, 3)),
+        "repeats": (2, 1),
+    }
+    return dmljax.TileDesc(**members | changes)
+
+
+def blocking(kind: Any, input: tuple[int, ...], output: tuple[int, ...], block_size: int = 2) -> dmljax.Operator:
+    made: dmljax.Operator = kind(
+        input=TensorDesc(FLOAT32, input), output=TensorDesc(FLOAT32, output), block_size=block_size
+    )
+    return made
+
+
+INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (slicing(output=INT8_OUTPUT), "InputTensor and OutputTensor must have the same DataType"),
+        (windowing(output=INT8_OUTPUT), "InputTensor and OutputTensor must have the same DataType"),
+        (tiling(output=TensorDesc(DataType.INT8, (4, 3))), "InputTensor and OutputTensor must have the same DataType"),
+        (tiling(output=TensorDesc(FLOAT32, (1, 4, 3))), "must have the same DimensionCount; got 2 and 3"),
+        (slicing(output=TensorDesc(FLOAT32, (1, 2, 3))), "must have the same DimensionCount; got 2 and 3"),
+        (windowing(output=TensorDesc(FLOAT32, (1, 2, 3))), "must have the same DimensionCount; got 2 and 3"),
+        (slicing(offsets=(1,), sizes=(2,), strides=(2,)), r"Offsets must have 2 elements, .*; got \{1\}"),
+        (slicing(sizes=(2, 2)), r"Sizes must be OutputTensor\.Sizes, \{2,3\}; got \{2,2\}"),
+        (slicing(strides=(0, 2)), r"Strides\[0\] must not be 0; got 0"),
+        (slicing(offsets=(2, 0)), r"Sizes\[0\] must keep Offsets\[0\] .* below 4, the size of InputTensor; got 4"),
+        (
+            windowing(input_window_offsets=(2, 0)),
+            r"InputWindowSizes\[0\] must keep .* at most 4, InputTensor's size; got 5",
+        ),
+        (windowing(input_window_sizes=(3, 0)), r"InputWindowSizes\[1\] must be at least 1; got 0"),
+        (windowing(input_window_strides=(-2, 0)), r"InputWindowStrides\[1\] must not be 0; got 0"),
+        (windowing(input_window_strides=(-3, 2)), r"OutputTensor\.Sizes\[0\] must be at most 1, .*; got 2"),
+        (tiling(repeats=(2,)), r"Repeats must have 2 elements, one for each dimension of InputTensor; got \{2\}"),
+        (tiling(repeats=(2, 0)), r"Repeats\[1\] must be at least 1; got 0"),
+        (tiling(repeats=(2, 2)), r"OutputTensor\.Sizes must be \{4,6\}; got \{4,3\}"),
+        (
+            blocking(dmljax.SpaceToDepthDesc, (1, 1, 4, 5), (1, 4, 2, 2)),
+            r"InputTensor\.Sizes\[3\] must be a multiple of 2; got 5",
+        ),
+        (
+            blocking(dmljax.SpaceToDepthDesc, (1, 4, 4, 4), (1, 1, 8, 8)),  # as the page has it
+            r"OutputTensor\.Sizes must be \{1,16,2,2\}; got \{1,1,8,8\}",
+        ),
+        (blocking(dmljax.SpaceToDepthDesc, (1, 1, 4, 4), (1, 4, 2, 2), 0), "BlockSize must be at least 1; got 0"),
+        (
+            blocking(dmljax.DepthToSpaceDesc, (1, 6, 4, 4), (1, 1, 8, 8)),
+            r"InputTensor\.Sizes\[1\] must be a multiple of 4; got 6",
+        ),
+        (
+            blocking(dmljax.DepthToSpaceDesc, (1, 4, 4, 4), (1, 4, 4, 4)),
+            r"OutputTensor\.Sizes must be \{1,1,8,8\}; got \{1,4,4,4\}",
+        ),
+    ],
+)
+def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(desc)
+
+
+def test_a_desc_has_the_count_of_its_dimensions_in_json() -> None:
+    json = dmljax.to_json(windowing())
+    assert json["Desc"]["InputWindowStrides"] == [-2, 2]
+    json["Desc"]["DimensionCount"] = 3
+    with pytest.raises(InvalidDesc, match="DimensionCount must be 2"):
+        dmljax.from_json(json)
