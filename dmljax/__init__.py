@@ -235,17 +235,21 @@ from dmljax.ops.logic import (
 from dmljax.ops.movement import (
     DepthToSpace1Desc as DepthToSpace1Desc,
     DepthToSpaceDesc as DepthToSpaceDesc,
+    JoinDesc as JoinDesc,
     Slice1Desc as Slice1Desc,
     SliceDesc as SliceDesc,
     SpaceToDepth1Desc as SpaceToDepth1Desc,
     SpaceToDepthDesc as SpaceToDepthDesc,
+    SplitDesc as SplitDesc,
     TileDesc as TileDesc,
     depth_to_space as depth_to_space,
     depth_to_space1 as depth_to_space1,
+    join as join,
     slice as slice,
     slice1 as slice1,
     space_to_depth as space_to_depth,
     space_to_depth1 as space_to_depth1,
+    split as split,
     tile as tile,
 )
 from dmljax.ops.quantization import (

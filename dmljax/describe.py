@@ -48,7 +48,7 @@ def function_name(operator: type[Operator]) -> str:
 FAMILIES = {
     "indexing": "Indices",
     "generation": "Bands and constants",
-    "movement": "Slices, tiles and blocks",
+    "movement": "Slices, joins and blocks",
     "reduction": "Reductions",
     "softmax": "Softmax and hardmax",
     "activation": "Activations",

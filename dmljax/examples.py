@@ -5,7 +5,7 @@ its page, with or without the brackets of its leading dimensions.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -18,9 +18,11 @@ from dmljax.checks import INT_MIN
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import Tensor
+from dmljax.errors import spell_path
 from dmljax.ops.activation import ActivationLeakyReluDesc
 from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
 from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
+from dmljax.ops.movement import JoinDesc, SplitDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
 from dmljax.scalars import ScaleBias
@@ -144,6 +146,20 @@ def _moved(name: str, input: Any, output: Any, *, title: str = "Example", note: 
     return _element_wise(name, {"input": input}, output, note, types=types, title=title, **attributes)
 
 
+def _splitting(title: str, axis: int, *parts: Any) -> Example:
+    tensors = tuple(TensorDesc(FLOAT32, np.shape(part)) for part in parts)
+    desc = SplitDesc(input=TensorDesc(FLOAT32, (1, 1, 6, 2)), outputs=tensors, axis=axis)
+    input = [[[[1, 2], [3, 4], [5, 6], [7, 8], [9, 10], [11, 12]]]]
+    return Example(title, desc, {"input": input}, {f"outputs[{i}]": part for i, part in enumerate(parts)})
+
+
+def _joining(title: str, axis: int, parts: Sequence[Any], output: Any) -> Example:
+    tensors = tuple(TensorDesc(FLOAT32, np.shape(part)) for part in parts)
+    desc = JoinDesc(inputs=tensors, output=TensorDesc(FLOAT32, np.shape(output)), axis=axis)
+    return Example(title, desc, {f"inputs[{i}]": part for i, part in enumerate(parts)}, {"output": output})
+
+
+_TWO_BY_TWO = ([[[[1, 2], [3, 4]]]], [[[[5, 6], [7, 8]]]], [[[[9, 10], [11, 12]]]])
 _FOUR_BY_FOUR = [[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]]]
 _EIGHT_CHANNELS = [
     [
@@ -326,6 +342,19 @@ EXAMPLES = (
         input_window_sizes=(1, 1, 4, 3),
         input_window_strides=(1, 1, -2, 2),
     ),
+    _splitting("Example 1. Splitting axis 2", 2, [[[[1, 2], [3, 4]]]], [[[[5, 6]]]], [[[[7, 8], [9, 10], [11, 12]]]]),
+    _splitting(
+        "Example 2. Splitting axis 3", 3, [[[[1], [3], [5], [7], [9], [11]]]], [[[[2], [4], [6], [8], [10], [12]]]]
+    ),
+    _joining(
+        "Example 1. Joining tensors with only one possible axis",
+        3,
+        ([[[[1, 2, 3], [4, 5, 6]]]], [[[[7, 8, 9, 10], [11, 12, 13, 14]]]]),
+        [[[[1, 2, 3, 7, 8, 9, 10], [4, 5, 6, 11, 12, 13, 14]]]],
+    ),
+    _joining("Example 2. Joining axis 1", 1, _TWO_BY_TWO, [[[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9, 10], [11, 12]]]]),
+    _joining("Example 2. Joining axis 2", 2, _TWO_BY_TWO, [[[[1, 2], [3, 4], [5, 6], [7, 8], [9, 10], [11, 12]]]]),
+    _joining("Example 2. Joining axis 3", 3, _TWO_BY_TWO, [[[[1, 2, 5, 6, 9, 10], [3, 4, 7, 8, 11, 12]]]]),
     _moved("TILE", [[[[1, 2, 3], [4, 5, 6]]]], [[[[1, 2, 3] * 3, [4, 5, 6] * 3] * 3]], repeats=(1, 1, 3, 3)),
     _moved("SPACE_TO_DEPTH", _DEPTH_COLUMN_ROW, _EIGHT_CHANNELS, block_size=2),
     _moved("DEPTH_TO_SPACE", _EIGHT_CHANNELS, _DEPTH_COLUMN_ROW, block_size=2),
@@ -588,13 +617,11 @@ def main() -> int:
 
 def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
     """The lines that show an example: its inputs, and the outputs of dmljax beside the expected outputs."""
-    member = example.desc.member
+    names = {leaf.key: spell_path(leaf.path) for leaf in example.desc.leaves()}
     head = f"{example.desc.short_name}, {example.title}: {'equal' if example.expects(computed) else 'DIFFERENT'}"
-    inputs = [_columns(member(field).name, array) for field, array in example.arrays(of_inputs=True).items()]
+    inputs = [_columns(names[key], array) for key, array in example.arrays(of_inputs=True).items()]
     expected = example.arrays(of_inputs=False)
-    outputs = [
-        _columns(member(field).name, computed[field], array, example.source) for field, array in expected.items()
-    ]
+    outputs = [_columns(names[key], computed[key], array, example.source) for key, array in expected.items()]
     return [head, *([f"  ({example.note})"] if example.note else []), *inputs, *outputs]
 
 

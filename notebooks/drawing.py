@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 import dmljax
 from dmljax.describe import find_operator
+from dmljax.errors import spell_path
 from dmljax.examples import examples_of
 from dmljax.pictures import draw, draw_all
 
@@ -19,7 +20,7 @@ def draw_example(name: str) -> "Figure":
     examples = examples_of(find_operator(name))
     example = next((one for one in examples if one.inputs), examples[0])
     inputs, outputs = (
-        {example.desc.member(field).name: array for field, array in arrays.items()}
+        {spell_path(leaf.path): arrays[leaf.key] for leaf in example.desc.leaves() if leaf.key in arrays}
         for arrays in (example.arrays(of_inputs=True), example.computed())
     )
     return draw(inputs, outputs) if inputs else draw(outputs)

@@ -35,6 +35,7 @@ from sample import KINDS, SAMPLE, Tried, tried_operators
 
 import dmljax
 from dmljax import OPERATORS, DataType, FeatureLevel, InvalidDesc
+from dmljax.errors import spell_path
 from dmljax.examples import EXAMPLES, OWN_EXAMPLES
 
 for_each_operator = pytest.mark.parametrize("operator", OPERATORS)
@@ -103,7 +104,7 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
 
 @pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda one: f"{function_name(one.desc.type)}-{one.title}")
 def test_the_examples_come_out_bit_for_bit(example: Any) -> None:
-    outputs = jax.tree.leaves(dmljax.lower(example.desc)(**example.arrays(of_inputs=True)))
+    outputs = jax.tree.leaves(dmljax.lower(example.desc)(*example.arrays(of_inputs=True).values()))
     computed = dict(zip(example.arrays(of_inputs=False), map(np.asarray, outputs), strict=True))
     assert example.expects(computed), computed
 
@@ -121,7 +122,7 @@ def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank
 
     @jax.jit  # one compilation for all of them
     def outputs(inputs: list[Any]) -> list[Any]:
-        return [dmljax.lower(desc)(**given) for desc, given in zip(descs, inputs, strict=True)]
+        return [dmljax.lower(desc)(*given.values()) for desc, given in zip(descs, inputs, strict=True)]
 
     for desc, given, computed in zip(descs, inputs, outputs(inputs), strict=True):
         case.check(desc, given, computed)
@@ -149,8 +150,7 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
     }
     for types, rank in [*combinations, *itertools.product(sorted(of_tables), range(1, 9))]:
         desc = case.make(dict(zip(case.free, types, strict=True)), rank)
-        tensors = desc.tensors(is_input=True) | desc.tensors(is_input=False)
-        named = {desc.member(field).name: (t.rank, t.data_type.name) for field, t in tensors.items()}
+        named = {leaf.member.name: (leaf.tensor.rank, leaf.tensor.data_type.name) for leaf in desc.leaves()}
         expected = pages_minimum_level(operator, named)
         if expected is None:
             with pytest.raises(InvalidDesc, match=f"^{operator} at DML_FEATURE_LEVEL_6_4: "):
@@ -189,8 +189,8 @@ def test_a_desc_survives_json(operator: str) -> None:
 def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
     desc = any_desc(operator)
     lowered, inputs = dmljax.lower(desc), CASES[operator].inputs(desc, np.random.default_rng(0))
-    for field, array in inputs.items():
-        name = desc.member(field).name
+    for leaf in desc.leaves(is_input=True):
+        array, name = inputs[leaf.key], re.escape(spell_path(leaf.path))
         other = np.int8 if array.dtype == np.uint8 else np.uint8
         for wrong, kind in (
             (array[None], InvalidDesc),
@@ -199,8 +199,8 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
             (array.tolist(), dmljax.InvalidType),
         ):
             with pytest.raises(kind, match=f"^{operator}: {name} must "):
-                lowered(**inputs | {field: wrong})
-    with pytest.raises(dmljax.InvalidType, match=f"^{operator}: (missing|got an unexpected|too many)"):
+                lowered(*(inputs | {leaf.key: wrong}).values())
+    with pytest.raises(dmljax.InvalidType, match=f"^{operator}: (missing|got an unexpected|too many|the arrays must)"):
         lowered(*inputs.values(), *([1] * 5))
 
 
@@ -257,7 +257,7 @@ def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     keys = [key for key, array in inputs.items() if array.dtype == np.float32]
     # Every other one backwards, so that no two inputs are the same somewhere.
     floats = {key: tame_floats(case.domain, inputs[key].shape, keys.index(key) % 2 == 1) for key in keys}
-    return lambda given: function_of(desc)(**inputs | given), floats
+    return lambda given: function_of(desc)(*(inputs | given).values()), floats
 
 
 def tame_types(operator: str) -> dict[str, DataType]:

@@ -111,6 +111,16 @@ def test_slices_are_onnxruntimes(dtype: Any, start: int, end: int, step: int) ->
 # PyTorch
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_splits_and_joins_are_torchs(dtype: Any) -> None:
+    torch = pytest.importorskip("torch")
+    input = tied(dtype, (3, 7))
+    parts = dmljax.split(input, sizes=(2, 4, 1), axis=1)
+    for part, expected in zip(parts, torch.split(torch.from_numpy(input), (2, 4, 1), 1), strict=True):
+        same(part, expected.numpy())
+    same(dmljax.join(parts, axis=1), input)
+
+
 def test_blocks_are_torchs_pixel_shuffles() -> None:
     torch = pytest.importorskip("torch")
     image, deep = tied(np.float32, (2, 3, 4, 6)), tied(np.float32, (2, 12, 2, 3))

@@ -4,6 +4,7 @@ Every family imports what it needs from here. Knows nothing of descriptors.
 """
 
 from dmljax.calls.arguments import (
+    ARRAYS as ARRAYS,
     AXES as AXES,
     DTYPE as DTYPE,
     FLOAT_NUMBER as FLOAT_NUMBER,

@@ -1,6 +1,7 @@
 """Arguments of operator functions before `jax.jit`: each kind of argument, and how its values are checked.
 
-There are three sorts. An array is an ARRAY, or an OPERAND where it has the same type as the other operands. A number is
+There are three sorts. An array is an ARRAY, or an OPERAND where it has the same type as the other operands; a sequence
+of arrays is ARRAYS. A number is
 brought into the type of the arrays, as a `Number` says. The others are static: known while tracing, and brought to one
 form first, because equal keys of the compilation cache must mean equal requests, and 1 equals `True` and `1.0`.
 
@@ -35,8 +36,10 @@ class ArrayKind(enum.Enum):
 
     ARRAY = enum.auto()
     OPERAND = enum.auto()
+    ARRAYS = enum.auto()
 
 
+ARRAYS = ArrayKind.ARRAYS  # a sequence of arrays
 ARRAY = ArrayKind.ARRAY  # of a type of its own; parameters that are not declared otherwise
 OPERAND = ArrayKind.OPERAND  # of the same type as the other operands; a Python number is converted to that type
 
@@ -51,6 +54,13 @@ def as_array(where: Where, value: Any) -> Any:
         return given
     require_real(where, given.dtype)
     return given if given.dtype.itemsize < 8 or x64_enabled() else _narrow(where, given)
+
+
+def as_arrays(where: str, values: Any) -> tuple[Any, ...]:
+    """A sequence of arrays as a tuple, each as `as_array` has it."""
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        raise InvalidType(Problem(where, "must be a sequence of arrays", type(values).__name__))
+    return tuple(as_array((where, i), value) for i, value in enumerate(values))
 
 
 def is_number(value: Any) -> bool:

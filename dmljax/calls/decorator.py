@@ -11,10 +11,12 @@ import numpy as np
 
 from dmljax.calls.arguments import (
     ARRAY,
+    ARRAYS,
     OPERAND,
     Kind,
     Number,
     as_array,
+    as_arrays,
     bring_into_types,
     is_number,
     require_available,
@@ -94,8 +96,9 @@ class _Call:
         def traced(statics: tuple[Any, ...], *values: Any) -> Any:
             given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
             for key, value in given.items():
-                if isinstance(value, jax.Array):
-                    require_available(key, value)
+                for i, one in enumerate(value if isinstance(value, tuple) else [value]):
+                    if isinstance(one, jax.Array):
+                        require_available((key, i) if isinstance(value, tuple) else key, one)
             return function(**bring_into_types(self.kinds, given))
 
         traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module
@@ -155,7 +158,9 @@ class _Call:
             kind = self.kinds[key]
             waits = isinstance(kind, Number) or (kind is OPERAND and is_number(value))  # for the type of the others
             is_absent = value is None and key in self.optional
-            if not is_absent and (value is None or not waits):
+            if kind is ARRAYS:
+                given[key] = as_arrays(key, value)
+            elif not is_absent and (value is None or not waits):
                 given[key] = as_array(key, value)
         static = dict(zip(self.static_places, statics, strict=True))
         typed = bring_into_types(self.kinds, given | static, unchanged=jax.Array)

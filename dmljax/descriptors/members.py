@@ -338,6 +338,8 @@ UINT, INT = Integer("UINT", 0, UINT_MAX), Integer("INT", INT_MIN, INT_MAX)
 FLOAT = Number(own_type=DataType.FLOAT32)
 
 Input = Annotated[TensorDesc, Tensor(is_input=True)]
+Inputs = Annotated[tuple[TensorDesc, ...], Array(Tensor(is_input=True), count="InputCount")]
+Outputs = Annotated[tuple[TensorDesc, ...], Array(Tensor(is_input=False), count="OutputCount")]
 OptionalInput = Annotated[TensorDesc | None, Tensor(is_input=True)]
 Output = Annotated[TensorDesc, Tensor(is_input=False)]
 OptionalOutput = Annotated[TensorDesc | None, Tensor(is_input=False)]

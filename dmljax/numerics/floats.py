@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from dmljax.types import FLOATS
 
-Move = Callable[[tuple[Array, ...], Array], Array]
+Move = Callable[[tuple[Array, ...], Any], Array]
 
 
 def is_nonzero(x: Array) -> Array:
@@ -105,7 +105,7 @@ def _select(arrays: tuple[Array, ...], condition: Array) -> Array:
     return jnp.where(condition, a, b)
 
 
-def copied(move: Move, floats: tuple[Array, ...], guide: Array) -> Array:
+def copied(move: Move, floats: tuple[Array, ...], guide: Array | None = None) -> Array:
     """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
 
     XLA on CPU selects and concatenates bfloat16 as float32, which turns signalling NaNs into quiet NaNs; therefore
@@ -118,7 +118,7 @@ def copied(move: Move, floats: tuple[Array, ...], guide: Array) -> Array:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _copied_as_bits(move: Move, floats: tuple[Array, ...], guide: Array) -> Array:
+def _copied_as_bits(move: Move, floats: tuple[Array, ...], guide: Array | None) -> Array:
     bits = tuple(lax.bitcast_convert_type(x, jnp.uint16) for x in floats)
     return lax.bitcast_convert_type(move(bits, guide), floats[0].dtype)
 

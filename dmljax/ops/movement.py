@@ -1,9 +1,10 @@
-"""Operators that copy elements to other places: slices, tiles, and blocks between space and depth.
+"""Operators that copy elements to other places: slices, joins, splits, tiles, and blocks between space and depth.
 
 All of them copy bit for bit. On an explicit mesh, each dimension of the result is sharded as that of the input is, if
 its size allows it.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,18 +14,23 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics.floats import copied
 from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.numerics.sizes import check_size
 from dmljax.text import join_sizes
-from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, FeatureLevel
+from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, FeatureLevel
 
 
-def _moved(input: Array, sizes: Sequence[int], move: Callable[[Array], Array]) -> Array:
-    """`move(input)`, which has `sizes` and as many dimensions as `input`."""
-    axes = dimension_axes(input)
-    kept = [dividing_axes(one, size, input) for one, size in zip(axes, sizes, strict=True)]
-    return partitioned(move, [(input, axes)], kept)
+def _moved(inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Array]) -> Array:
+    """`move(*inputs)`, which has `sizes` and as many dimensions as each of the inputs."""
+    axes = [dimension_axes(x) for x in inputs]
+    kept = []
+    for i, size in enumerate(sizes):
+        sharded = ((own[i], x) for own, x in zip(axes, inputs, strict=True) if own[i] is not None)
+        first, x = next(sharded, (None, inputs[0]))
+        kept.append(dividing_axes(first, size, x))
+    return partitioned(move, list(zip(inputs, axes, strict=True)), kept)
 
 
 # SLICE and SLICE1
@@ -126,7 +132,7 @@ def _strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides
         found = lax.slice(input, lowest, limits, [abs(step) for step in steps])
         return lax.rev(found, backwards) if backwards else found
 
-    return _moved(input, counts, move)
+    return _moved([input], counts, move)
 
 
 def _one_each(desc: Any, *names: str) -> Iterator[Problem]:
@@ -147,7 +153,7 @@ class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
     sizes: dml.UintDimensions
     strides: dml.UintDimensions
     support = dml.support(
-        FL_1_0=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT - {DataType.INT8, DataType.UINT8}),
+        FL_1_0=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT - INTEGER_8),
         FL_2_1=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT),
         FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
         FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
@@ -233,6 +239,135 @@ class Slice1Desc(dml.Operator, type="DML_OPERATOR_SLICE1", function=slice1):
         }
 
 
+# SPLIT and JOIN
+
+
+@calls.operator_function(sizes=calls.SIZES, axis=calls.INTEGER)
+def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
+    """Splits `input` along `axis` into arrays that have `sizes` there.
+
+    >>> first, second = split(jnp.array([[1, 2, 3], [4, 5, 6]]), sizes=(1, 2), axis=1)
+    >>> first.tolist(), second.tolist()
+    ([[1], [4]], [[2, 3], [5, 6]])
+    """
+    input = calls.real_array("input", input)
+    calls.require_rank("input", input, 1)
+    axis = calls.normal_axis("axis", axis, input.ndim)
+    for i, size in enumerate(sizes):
+        check_size(("sizes", i), size, 1)
+    if sum(sizes) != input.shape[axis]:
+        rule = f"must add up to {input.shape[axis]}, the size of input along axis {axis}"
+        raise InvalidDesc(Problem("sizes", rule, tuple(sizes)))
+    ends = itertools.accumulate(sizes)
+    return tuple(_part(input, axis, end - size, size) for end, size in zip(ends, sizes, strict=True))
+
+
+def _part(input: Array, axis: int, start: int, size: int) -> Array:
+    sizes = (*input.shape[:axis], size, *input.shape[axis + 1 :])
+    return _moved([input], sizes, lambda input: lax.slice_in_dim(input, start, start + size, axis=axis))
+
+
+@calls.operator_function(inputs=calls.ARRAYS, axis=calls.INTEGER)
+def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
+    """Joins arrays one after the other along `axis`; they have one type, and the same sizes along the other axes.
+
+    >>> join([jnp.array([[1], [4]]), jnp.array([[2, 3], [5, 6]])], axis=1).tolist()
+    [[1, 2, 3], [4, 5, 6]]
+    """
+    arrays = [calls.real_array(("inputs", i), x) for i, x in enumerate(inputs)]
+    if not arrays:
+        raise InvalidDesc(Problem("inputs", "must have at least 1 array", 0))
+    first = arrays[0]
+    calls.require_rank(("inputs", 0), first, 1)
+    axis = calls.normal_axis("axis", axis, first.ndim)
+    for i, x in enumerate(arrays):
+        if x.dtype != first.dtype:
+            raise InvalidType(Problem(("inputs", i), f"must be of {first.dtype}, as inputs[0] is", x.dtype))
+        if x.ndim != first.ndim or _without(x.shape, axis) != _without(first.shape, axis):
+            rule = f"must have the shape of inputs[0], {first.shape}, except along axis {axis}"
+            raise InvalidDesc(Problem(("inputs", i), rule, x.shape))
+    sizes = (*first.shape[:axis], sum(x.shape[axis] for x in arrays), *first.shape[axis + 1 :])
+    return _moved(arrays, sizes, lambda *given: copied(lambda floats, _: lax.concatenate(floats, axis), given))
+
+
+def _without(sizes: Sequence[int], axis: int) -> tuple[int, ...]:
+    return (*sizes[:axis], *sizes[axis + 1 :])
+
+
+def _parts_rules(desc: Any, parts: str, whole: str) -> Iterator[Problem]:
+    """The parts, one or more, are as large together as the whole along Axis, and have its sizes elsewhere."""
+    tensors, entire = getattr(desc, parts), getattr(desc, whole)
+    parts_name, whole_name = desc.member(parts).name, desc.member(whole).name
+    if not tensors:
+        yield Problem(parts_name, "must have at least 1 tensor", 0)
+        return
+    yield from dml.same_type(desc, parts, whole)
+    yield from dml.same_rank(desc, parts, whole)
+    if desc.axis >= entire.rank:
+        yield Problem("Axis", f"must be less than {entire.rank}", desc.axis)
+        return
+    alike = [tensor for tensor in tensors if tensor.rank == entire.rank]
+    for i, tensor in enumerate(tensors):
+        if tensor.rank == entire.rank and _without(tensor.sizes, desc.axis) != _without(entire.sizes, desc.axis):
+            rule = f"must be {whole_name}.Sizes, {join_sizes(entire.sizes)}, except along Axis"
+            yield Problem((parts_name, i, "Sizes"), rule, join_sizes(tensor.sizes))
+    total = sum(tensor.sizes[desc.axis] for tensor in alike)
+    if len(alike) == len(tensors) and total != entire.sizes[desc.axis]:
+        rule = f"must have {entire.sizes[desc.axis]} elements along Axis together, as {whole_name} has"
+        yield Problem(parts_name, rule, total)
+
+
+class SplitDesc(dml.Operator, type="DML_OPERATOR_SPLIT", function=split):
+    """`DML_SPLIT_OPERATOR_DESC`, lowered to `split`."""
+
+    input: dml.Input
+    outputs: dml.Outputs
+    axis: dml.Uint
+    support = dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, input=UP_TO_32_BIT - INTEGER_8, outputs=UP_TO_32_BIT - INTEGER_8),
+        FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, outputs=UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, outputs=UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, outputs=UP_TO_64_BIT),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - OutputTensors has at least one tensor.
+        - InputTensor and OutputTensors have the same DataType and DimensionCount.
+        - Axis is less than that DimensionCount.
+        - InputTensor and OutputTensors have the same Sizes, except along Axis, where those of OutputTensors add up.
+        """
+        yield from _parts_rules(self, "outputs", "input")
+
+    def attributes(self) -> dict[str, Any]:
+        return {"sizes": tuple(tensor.sizes[self.axis] for tensor in self.outputs), "axis": self.axis}
+
+
+class JoinDesc(dml.Operator, type="DML_OPERATOR_JOIN", function=join):
+    """`DML_JOIN_OPERATOR_DESC`, lowered to `join`."""
+
+    inputs: dml.Inputs
+    output: dml.Output
+    axis: dml.Uint
+    support = dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, inputs=UP_TO_32_BIT - INTEGER_8, output=UP_TO_32_BIT - INTEGER_8),
+        FL_2_1=dml.rows(dml.RANK_4, inputs=UP_TO_32_BIT, output=UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_4_TO_5, inputs=UP_TO_32_BIT, output=UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, inputs=UP_TO_64_BIT, output=UP_TO_64_BIT),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensors has at least one tensor.
+        - InputTensors and OutputTensor have the same DataType and DimensionCount.
+        - Axis is less than that DimensionCount.
+        - InputTensors and OutputTensor have the same Sizes, except along Axis, where those of InputTensors add up.
+        """
+        yield from _parts_rules(self, "inputs", "output")
+
+
 # TILE
 
 
@@ -248,7 +383,7 @@ def tile(input: ArrayLike, *, repeats: Sequence[int]) -> Array:
     for i, repeat in enumerate(repeats):
         check_size(("repeats", i), repeat, 1)
     sizes = [size * repeat for size, repeat in zip(input.shape, repeats, strict=True)]
-    return _moved(input, sizes, lambda input: jnp.tile(input, tuple(repeats)))
+    return _moved([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
 
 
 class TileDesc(dml.Operator, type="DML_OPERATOR_TILE", function=tile):
@@ -358,7 +493,7 @@ def _space_to_depth(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
         depth = (row, column, c) if order is DepthSpaceOrder.DEPTH_COLUMN_ROW else (c, row, column)
         return blocks.transpose(*range(len(batch)), *depth, y, x).reshape(sizes)
 
-    return _moved(input, sizes, move)
+    return _moved([input], sizes, move)
 
 
 def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
@@ -380,7 +515,7 @@ def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
         blocks = input.reshape(*batch, *split, height, width)
         return blocks.transpose(*range(first), c, first + 3, row, first + 4, column).reshape(sizes)
 
-    return _moved(input, sizes, move)
+    return _moved([input], sizes, move)
 
 
 def _block(block: int) -> int:

@@ -27,6 +27,30 @@ SUPPORT = merge(
     ),
     of_all("SLICE1", alike(BOTH, {"2_1": (4, 5, UP_TO_32), "3_0": (1, 8, UP_TO_32), "4_1": (1, 8, ALL)})),
     of_all(
+        "SPLIT",
+        alike(
+            "InputTensor OutputTensors",
+            {
+                "1_0": (4, 4, "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"),
+                "2_1": (4, 4, UP_TO_32),
+                "3_0": (1, 8, UP_TO_32),
+                "4_1": (1, 8, ALL),
+            },
+        ),
+    ),
+    of_all(
+        "JOIN",
+        alike(
+            "InputTensors OutputTensor",
+            {
+                "1_0": (4, 4, "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"),
+                "2_1": (4, 4, UP_TO_32),
+                "3_0": (4, 5, UP_TO_32),
+                "4_1": (1, 8, ALL),
+            },
+        ),
+    ),
+    of_all(
         "TILE",
         alike(
             BOTH,
@@ -48,6 +72,8 @@ SUPPORT = merge(
 MEMBERS = merge(
     of_all("SLICE", "InputTensor OutputTensor DimensionCount Offsets Sizes Strides"),
     of_all("SLICE1", "InputTensor OutputTensor DimensionCount InputWindowOffsets InputWindowSizes InputWindowStrides"),
+    of_all("SPLIT", "InputTensor OutputCount OutputTensors Axis"),
+    of_all("JOIN", "InputCount InputTensors OutputTensor Axis"),
     of_all("TILE", "InputTensor OutputTensor RepeatsCount Repeats"),
     of_all("SPACE_TO_DEPTH DEPTH_TO_SPACE", "InputTensor OutputTensor BlockSize"),
     of_all("SPACE_TO_DEPTH1 DEPTH_TO_SPACE1", "InputTensor OutputTensor BlockSize Order"),
@@ -74,6 +100,29 @@ def windowed(input: Arr, *, starts: Any, sizes: Any, strides: Any, output_sizes:
         start + (size - 1 if stride < 0 else 0) for start, size, stride in zip(starts, sizes, strides, strict=True)
     ]
     return copied(input, tuple(output_sizes), lambda place: np.add(first, np.multiply(strides, place)))
+
+
+def split(input: Arr, *, sizes: Any, axis: int) -> tuple[Arr, ...]:
+    parts, start = [], 0
+    for size in sizes:
+        shape = (*input.shape[:axis], size, *input.shape[axis + 1 :])
+        offset = np.eye(input.ndim, dtype=int)[axis] * start
+        parts.append(copied(input, shape, lambda place, offset=offset: np.add(place, offset)))
+        start += size
+    return tuple(parts)
+
+
+def joined(*inputs: Arr, axis: int) -> Arr:
+    sizes = list(inputs[0].shape)
+    sizes[axis] = sum(input.shape[axis] for input in inputs)
+    output = np.empty(sizes, bits_of(inputs[0]).dtype)
+    for place in np.ndindex(*sizes):
+        within, which = list(place), 0
+        while within[axis] >= inputs[which].shape[axis]:
+            within[axis] -= inputs[which].shape[axis]
+            which += 1
+        output[place] = bits_of(inputs[which])[tuple(within)]
+    return output.view(inputs[0].dtype)
 
 
 def tiled(input: Arr, *, repeats: Any) -> Arr:
@@ -133,6 +182,24 @@ def slice1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
+def split_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    sizes = [ones(rank, 3, size) for size in (1, 4, 2)]
+    return dmljax.SplitDesc(
+        input=TensorDesc(types["input"], ones(rank, 3, 7)),
+        outputs=tuple(TensorDesc(types["input"], part) for part in sizes),
+        axis=rank - 1,
+    )
+
+
+def join_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    sizes = [ones(rank, size, 3) for size in (1, 4, 2)] if rank > 1 else [(1,), (4,), (2,)]
+    return dmljax.JoinDesc(
+        inputs=tuple(TensorDesc(types["inputs"], part) for part in sizes),
+        output=TensorDesc(types["inputs"], ones(rank, 7, 3) if rank > 1 else (7,)),
+        axis=max(rank - 2, 0),
+    )
+
+
 def tile_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     return dmljax.TileDesc(
         input=TensorDesc(types["input"], ones(rank, 2, 3)),
@@ -183,6 +250,12 @@ CASES = {
             output_sizes=desc.output.sizes,
         ),
     ),
+    "SPLIT": Case(
+        ("input",),
+        split_desc,
+        lambda desc, input: split(input, sizes=[tensor.sizes[desc.axis] for tensor in desc.outputs], axis=desc.axis),
+    ),
+    "JOIN": Case(("inputs",), join_desc, lambda desc, **inputs: joined(*inputs.values(), axis=desc.axis)),
     "TILE": Case(("input",), tile_desc, lambda desc, input: tiled(input, repeats=desc.repeats)),
     **{name: blocks_case(name) for name in ("SPACE_TO_DEPTH", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE", "DEPTH_TO_SPACE1")},
 }

@@ -1,4 +1,4 @@
-"""SLICE, SLICE1, TILE, SPACE_TO_DEPTH and DEPTH_TO_SPACE; the pages' own examples run in test_every_operator.py."""
+"""SLICE, SPLIT, JOIN, TILE, SPACE_TO_DEPTH and DEPTH_TO_SPACE; the pages' examples run in test_every_operator.py."""
 
 from typing import Any
 
@@ -66,6 +66,47 @@ def test_a_stride_beyond_the_window_copies_one_element(stride: int) -> None:
     assert dmljax.slice1(ROW, starts=(2,), sizes=(7,), strides=(stride,)).tolist() == expected
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_join_inverts_split(axis: int, call: Any) -> None:
+    input = np.arange(7 * 7, dtype=np.uint16).reshape(7, 7)
+    parts = call(dmljax.split, input, sizes=(1, 4, 2), axis=axis)
+    assert isinstance(parts, tuple)
+    for part, expected in zip(parts, oracles.split(input, sizes=(1, 4, 2), axis=axis % 2), strict=True):
+        assert_same_bits(part, expected)
+    assert_same_bits(dmljax.join(parts, axis=axis), input)
+    assert_same_bits(jax.jit(lambda parts: dmljax.join(parts, axis=axis))(list(parts)), input)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("dtype", REALS)
+def test_every_bit_is_joined(dtype: Any) -> None:
+    first, second = random_array(np.random.default_rng(0), dtype, (2, 5, 3))
+    for join in (dmljax.join, jax.jit(dmljax.join, static_argnames="axis")):
+        assert_same_bits(join([first, second], axis=1), np.concatenate([first, second], axis=1))
+
+
+def test_one_array_is_joined_to_a_copy_of_itself() -> None:
+    assert dmljax.join((ROW,), axis=0).tolist() == ROW.tolist()
+    assert dmljax.split(ROW, sizes=(10,), axis=0)[0].tolist() == ROW.tolist()
+
+
+def test_the_gradient_of_a_join_is_split() -> None:
+    first, second = np.ones((2, 1), np.float32), np.ones((2, 3), np.float32)
+    weights = np.arange(8, dtype=np.float32).reshape(2, 4)
+    loss = lambda *parts: (dmljax.join(parts, axis=1) * weights).sum()  # noqa: E731
+    gradients = jax.grad(loss, argnums=(0, 1))(first, second)
+    for gradient, expected in zip(gradients, dmljax.split(weights, sizes=(1, 3), axis=1), strict=True):
+        assert_same_bits(gradient, expected)
+
+
+def test_a_lowered_split_returns_a_tuple_and_a_lowered_join_takes_arrays_by_position_or_a_sequence_by_name() -> None:
+    parts = dmljax.lower(splitting())(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert [part.tolist() for part in parts] == [[[0], [3]], [[1, 2], [4, 5]]]
+    join = dmljax.lower(joining())
+    assert_same_bits(join(*parts), join(inputs=list(parts)))
+    assert join(*parts).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 def test_output_sizes_may_ask_for_fewer_elements_than_the_window_has() -> None:
     fewer = dmljax.slice1(ROW, starts=(0,), sizes=(10,), strides=(-2,), output_sizes=(3,))
     assert fewer.tolist() == [9, 7, 5]
@@ -129,6 +170,19 @@ IMAGE = np.zeros((4, 4, 6), np.float32)
             lambda: dmljax.slice1(ROW, starts=(0,), sizes=(7,), strides=(-3,), output_sizes=(4,)),
             r"output_sizes\[0\] must be in \[1, 3\]; got 4",
         ),
+        (lambda: dmljax.split(ROW, sizes=(3, 6), axis=0), r"sizes must add up to 10, .* along axis 0; got \(3, 6\)"),
+        (lambda: dmljax.split(ROW, sizes=(10, 0), axis=0), r"sizes\[1\] must be in \[1, 4294967295\]; got 0"),
+        (lambda: dmljax.split(ROW, sizes=(10,), axis=1), r"axis must be in \[-1, 1\); got 1"),
+        (lambda: dmljax.split(np.float32(1), sizes=(1,), axis=0), "input must have at least 1 dimension; got 0"),
+        (lambda: dmljax.join([], axis=0), "inputs must have at least 1 array; got 0"),
+        (lambda: dmljax.join(ROW, axis=0), "inputs must be a sequence of arrays; got ndarray"),  # type: ignore[arg-type]
+        (lambda: dmljax.join([ROW, [1, 2]], axis=0), r"inputs\[1\] must be a JAX or NumPy array"),  # type: ignore[list-item]
+        (
+            lambda: dmljax.join([ROW, IMAGE[0, 0]], axis=0),
+            r"inputs\[1\] must be of int32, as inputs\[0\] is; got float32",
+        ),
+        (lambda: dmljax.join([IMAGE, IMAGE[:, :3]], axis=2), r"inputs\[1\] must have the shape of inputs\[0\], "),
+        (lambda: dmljax.join([IMAGE, IMAGE[0]], axis=0), r"inputs\[1\] must have the shape .* axis 0; got \(4, 6\)"),
         (lambda: dmljax.tile(ROW, repeats=(2, 2)), r"repeats must have 1 elements, .*; got \(2, 2\)"),
         (lambda: dmljax.tile(ROW, repeats=(0,)), r"repeats\[0\] must be in \[1, 4294967295\]; got 0"),
         (lambda: dmljax.space_to_depth(IMAGE, block_size=0), r"block_size must be in \[1, 4294967295\]; got 0"),
@@ -167,6 +221,24 @@ def windowing(**changes: Any) -> dmljax.Slice1Desc:
         "input_window_strides": (-2, 2),
     }
     return dmljax.Slice1Desc(**members | changes)
+
+
+def splitting(**changes: Any) -> dmljax.SplitDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (2, 3)),
+        "outputs": (TensorDesc(FLOAT32, (2, 1)), TensorDesc(FLOAT32, (2, 2))),
+        "axis": 1,
+    }
+    return dmljax.SplitDesc(**members | changes)
+
+
+def joining(**changes: Any) -> dmljax.JoinDesc:
+    members: dict[str, Any] = {
+        "inputs": (TensorDesc(FLOAT32, (2, 1)), TensorDesc(FLOAT32, (2, 2))),
+        "output": TensorDesc(FLOAT32, (2, 3)),
+        "axis": 1,
+    }
+    return dmljax.JoinDesc(**members | changes)
 
 
 def tiling(**changes: Any) -> dmljax.TileDesc:
@@ -208,6 +280,23 @@ INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
         (windowing(input_window_sizes=(3, 0)), r"InputWindowSizes\[1\] must be at least 1; got 0"),
         (windowing(input_window_strides=(-2, 0)), r"InputWindowStrides\[1\] must not be 0; got 0"),
         (windowing(input_window_strides=(-3, 2)), r"OutputTensor\.Sizes\[0\] must be at most 1, .*; got 2"),
+        (splitting(outputs=()), "OutputTensors must have at least 1 tensor; got 0"),
+        (joining(inputs=()), "InputTensors must have at least 1 tensor; got 0"),
+        (splitting(axis=2), "Axis must be less than 2; got 2"),
+        (joining(axis=2), "Axis must be less than 2; got 2"),
+        (joining(output=INT8_OUTPUT), r"InputTensors\[0\], .* and OutputTensor must have the same DataType"),
+        (
+            joining(output=TensorDesc(FLOAT32, (1, 2, 3))),
+            r"InputTensors\[0\], .* and OutputTensor must have the same DimensionCount; got 2, 2 and 3",
+        ),
+        (
+            joining(inputs=(TensorDesc(FLOAT32, (2, 1)), TensorDesc(FLOAT32, (1, 2)))),
+            r"InputTensors\[1\]\.Sizes must be OutputTensor\.Sizes, \{2,3\}, except along Axis; got \{1,2\}",
+        ),
+        (
+            splitting(outputs=(TensorDesc(FLOAT32, (2, 1)),)),
+            "OutputTensors must have 3 elements along Axis together, as InputTensor has; got 1",
+        ),
         (tiling(repeats=(2,)), r"Repeats must have 2 elements, one for each dimension of InputTensor; got \{2\}"),
         (tiling(repeats=(2, 0)), r"Repeats\[1\] must be at least 1; got 0"),
         (tiling(repeats=(2, 2)), r"OutputTensor\.Sizes must be \{4,6\}; got \{4,3\}"),
