@@ -133,6 +133,7 @@ ELSEWHERE = {
     "sin": "element_wise_sin",
     "sinh": "element_wise_sinh",
     "slice": "slice slice1",
+    "slicescatter": "slice_grad",
     "softmax": "activation_softmax activation_softmax1",
     "softplus": "activation_softplus",
     "softshrink": "activation_shrink",

@@ -22,7 +22,7 @@ from dmljax.errors import spell_path
 from dmljax.ops.activation import ActivationLeakyReluDesc
 from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
 from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
-from dmljax.ops.movement import JoinDesc, SplitDesc
+from dmljax.ops.movement import JoinDesc, SliceGradDesc, SplitDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
 from dmljax.scalars import ScaleBias
@@ -442,6 +442,19 @@ _UINT8_OUTPUT: dict[str, Any] = {"types": {"output": UINT8}}
 _QUANTIZED_TYPES = {"zero_point": UINT8, "output": UINT8}
 
 OWN_EXAMPLES = (
+    Example(
+        "Example",
+        SliceGradDesc(
+            input_gradient=TensorDesc(FLOAT32, (2, 2)),
+            output_gradient=TensorDesc(FLOAT32, (4, 4)),
+            input_window_offsets=(0, 0),
+            input_window_sizes=(4, 4),
+            input_window_strides=(2, 2),
+        ),
+        {"input_gradient": [[1, 2], [3, 4]]},
+        {"output_gradient": [[1, 0, 2, 0], [0, 0, 0, 0], [3, 0, 4, 0], [0, 0, 0, 0]]},
+        "the page has letters instead of numbers",
+    ),
     _element_wise(
         "ACTIVATION_HARDMAX",
         {"input": [[3, 0, 5, 2], [7, 1, 7, 7]]},

@@ -1309,8 +1309,8 @@ FAULTS = [
     Fault(
         "a slice begins at the start of the window in both directions",
         MOVEMENT,
-        "start if stride > 0 else start + size - 1 for",
-        "start for",
+        "return [start if stride > 0 else start + size - 1 for",
+        "return [start for",
         ON_MOVEMENT,
     ),
     Fault(
@@ -1346,6 +1346,20 @@ FAULTS = [
         MOVEMENT,
         "lax.rev(found, backwards) if backwards else found",
         "found",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "the gradient of a slice is not reversed",
+        MOVEMENT,
+        "forwards = lax.rev(floats[0], backwards) if backwards else floats[0]",
+        "forwards = floats[0]",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "the gradient of a slice lies too densely",
+        MOVEMENT,
+        "(low, size - low - length - 1, step - 1)",
+        "(low, size - low - (length // step) - 1, 0)",
         ON_MOVEMENT,
     ),
     Fault(

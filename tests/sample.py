@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "a sum along axes": ("ACTIVATION_LOG_SOFTMAX1", "ACTIVATION_SOFTMAX"),
     "the largest along axes": ("ARGMAX", "ACTIVATION_HARDMAX1"),
     "a band": ("DIAGONAL_MATRIX1", "DIAGONAL_MATRIX", "FILL_VALUE_CONSTANT"),
-    "elements at other places": ("SLICE1", "JOIN", "SPLIT", "TILE", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE1"),
+    "elements at other places": ("SLICE1", "SLICE_GRAD", "JOIN", "SPLIT", "TILE", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE1"),
     "a place for each element": ("ONE_HOT",),
     "elements from places": ("GATHER_ND1", "GATHER_ND"),
     "as many rows as there are": ("NONZERO_COORDINATES",),

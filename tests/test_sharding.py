@@ -58,6 +58,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "argmin": (lambda x: dmljax.argmin(x, axes=1), (CUBE,)),
     "slice": (lambda x: dmljax.slice(x, starts=(0, 3, 1), sizes=(8, 8, 3), strides=(1, 1, 2)), (CUBE,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 2, 0), sizes=(8, 12, 8), strides=(-1, 3, 1)), (CUBE,)),
+    "slice_grad": (
+        lambda x: dmljax.slice_grad(x, starts=(0, 1, 0), sizes=(8, 31, 8), strides=(-1, 2, 1), output_sizes=(8, 32, 8)),
+        (CUBE,),
+    ),
     "split": (lambda x: dmljax.split(x, sizes=(4, 12), axis=1), (CUBE,)),
     "join": (lambda *x: dmljax.join(x, axis=1), (CUBE, CUBE[:, :8])),
     "join, bfloat16": (lambda *x: dmljax.join(x, axis=2), (CUBE.astype(jnp.bfloat16), CUBE.astype(jnp.bfloat16))),

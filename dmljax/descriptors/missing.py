@@ -65,7 +65,6 @@ MISSING = {
     "ROI_POOLING": "",
     "SCATTER": "scatter_elements",
     "SCATTER_ND": "",
-    "SLICE_GRAD": "",
     "TOP_K": "sort argsort",
     "TOP_K1": "",
     "UNFOLD": "",

@@ -1,4 +1,4 @@
-"""Operators that copy elements to other places: slices, joins, splits, tiles, and blocks between space and depth.
+"""Operators that copy elements to other places: slices and their gradient, joins, splits, tiles and blocks.
 
 All of them copy bit for bit. On an explicit mesh, each dimension of the result is sharded as that of the input is, if
 its size allows it.
@@ -79,21 +79,14 @@ def slice1(
     """
     input = calls.real_array("input", input)
     strides = _strides(input, starts, sizes, strides)
-    for i, (start, size, stride) in enumerate(zip(starts, sizes, strides, strict=True)):
-        if integer_in(("strides", i), stride, INT_MIN, INT_MAX) == 0:
-            raise InvalidDesc(Problem(("strides", i), "must not be 0", stride))
-        if start + size > input.shape[i]:
-            name = f"the end of the window, starts[{i}] + sizes[{i}],"
-            raise InvalidDesc(Problem((), f"{name} must be at most {input.shape[i]}, the size of input", start + size))
+    _require_window(starts, sizes, strides, input.shape, "input")
     most = _reached(sizes, strides)
     counts = most if output_sizes is None else output_sizes
     _require_one_each("output_sizes", counts, input)
     for i, count in enumerate(counts):
         if not 1 <= count <= most[i]:
             raise InvalidDesc(Problem(("output_sizes", i), f"must be in [1, {most[i]}]", count))
-    windows = zip(starts, sizes, strides, strict=True)
-    firsts = [start if stride > 0 else start + size - 1 for start, size, stride in windows]
-    return _strided(input, firsts, counts, strides)
+    return _strided(input, _firsts(starts, sizes, strides), counts, strides)
 
 
 def _strides(input: Array, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None) -> Sequence[int]:
@@ -105,6 +98,24 @@ def _strides(input: Array, starts: Sequence[int], sizes: Sequence[int], strides:
         check_size(("starts", i), start, 0)
         check_size(("sizes", i), size, 1)
     return strides
+
+
+def _require_window(
+    starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int], whole: Sequence[int], name: str
+) -> None:
+    """Refuses a window that does not lie inside an array of the sizes `whole`, and strides of 0."""
+    for i, (start, size, stride, limit) in enumerate(zip(starts, sizes, strides, whole, strict=True)):
+        if integer_in(("strides", i), stride, INT_MIN, INT_MAX) == 0:
+            raise InvalidDesc(Problem(("strides", i), "must not be 0", stride))
+        if start + size > limit:
+            end = f"the end of the window, starts[{i}] + sizes[{i}],"
+            raise InvalidDesc(Problem((), f"{end} must be at most {limit}, the size of {name}", start + size))
+
+
+def _firsts(starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """The index of the first element of a window that is copied: with a negative stride, its last one."""
+    windows = zip(starts, sizes, strides, strict=True)
+    return [start if stride > 0 else start + size - 1 for start, size, stride in windows]
 
 
 def _require_one_each(name: str, values: Sequence[int], input: Array) -> None:
@@ -121,26 +132,34 @@ def _reached(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
 
 def _strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Array:
     """`counts` elements of each dimension, the first at `firsts`, the others `strides` apart."""
-    # Of a single element the stride does not matter, however large it is.
-    steps = [stride if count > 1 else 1 for stride, count in zip(strides, counts, strict=True)]
-    lengths = [(count - 1) * abs(step) for count, step in zip(counts, steps, strict=True)]
-    lowest = [first if step > 0 else first - length for first, step, length in zip(firsts, steps, lengths, strict=True)]
-    limits = [low + length + 1 for low, length in zip(lowest, lengths, strict=True)]
-    backwards = [i for i, step in enumerate(steps) if step < 0]
+    lowest, steps, backwards = _places(firsts, counts, strides)
+    limits = [low + (count - 1) * step + 1 for low, count, step in zip(lowest, counts, steps, strict=True)]
 
     def move(input: Array) -> Array:
-        found = lax.slice(input, lowest, limits, [abs(step) for step in steps])
+        found = lax.slice(input, lowest, limits, steps)
         return lax.rev(found, backwards) if backwards else found
 
     return _moved([input], counts, move)
 
 
-def _one_each(desc: Any, *names: str) -> Iterator[Problem]:
-    """Each of the members that `names` are has one number for each dimension of InputTensor."""
+def _places(
+    firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]
+) -> tuple[list[int], list[int], list[int]]:
+    """The lowest index of each dimension, the steps upwards from it, and the dimensions that go backwards."""
+    # Of a single element the stride does not matter, however large it is.
+    signed = [stride if count > 1 else 1 for stride, count in zip(strides, counts, strict=True)]
+    ends = zip(firsts, counts, signed, strict=True)
+    lowest = [first if step > 0 else first + (count - 1) * step for first, count, step in ends]
+    return lowest, [abs(step) for step in signed], [i for i, step in enumerate(signed) if step < 0]
+
+
+def _one_each(desc: Any, tensor: str, *names: str) -> Iterator[Problem]:
+    """Each of the members that `names` are has one number for each dimension of the tensor."""
+    rank = getattr(desc, tensor).rank
     for name in names:
         values = getattr(desc, name)
-        if len(values) != desc.input.rank:
-            rule = f"must have {desc.input.rank} elements, one for each dimension of InputTensor"
+        if len(values) != rank:
+            rule = f"must have {rank} elements, one for each dimension of {desc.member(tensor).name}"
             yield Problem(desc.member(name).name, rule, join_sizes(values))
 
 
@@ -169,7 +188,7 @@ class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
         """
         yield from dml.same_type(self, "input", "output")
         yield from dml.same_rank(self, "input", "output")
-        yield from _one_each(self, "offsets", "sizes", "strides")
+        yield from _one_each(self, "input", "offsets", "sizes", "strides")
         if self.sizes != self.output.sizes:
             yield Problem(
                 "Sizes", f"must be OutputTensor.Sizes, {join_sizes(self.output.sizes)}", join_sizes(self.sizes)
@@ -188,6 +207,27 @@ class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
 
     def attributes(self) -> dict[str, Any]:
         return {"starts": self.offsets, "sizes": self.sizes, "strides": self.strides}
+
+
+def _window_rules(desc: Any, whole: str, part: str) -> Iterator[Problem]:
+    """The window lies inside the tensor `whole`, and its strides reach as many elements as the tensor `part` has."""
+    yield from dml.same_type(desc, whole, part)
+    yield from dml.same_rank(desc, whole, part)
+    yield from _one_each(desc, whole, "input_window_offsets", "input_window_sizes", "input_window_strides")
+    windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=False)
+    sizes = zip(getattr(desc, whole).sizes, getattr(desc, part).sizes, strict=False)
+    for i, ((offset, size, stride), (limit, count)) in enumerate(zip(windows, sizes, strict=False)):
+        if size == 0:
+            yield Problem(("InputWindowSizes", i), "must be at least 1", size)
+        elif offset + size > limit:
+            of_whole = f"the size of {desc.member(whole).name}"
+            rule = f"must keep InputWindowOffsets[{i}] + InputWindowSizes[{i}] at most {limit}, {of_whole}"
+            yield Problem(("InputWindowSizes", i), rule, offset + size)
+        if stride == 0:
+            yield Problem(("InputWindowStrides", i), "must not be 0", stride)
+        elif size and count > _reached([size], [stride])[0]:
+            rule = f"must be at most {_reached([size], [stride])[0]}, which the stride reaches in the window"
+            yield Problem((desc.member(part).name, "Sizes", i), rule, count)
 
 
 class Slice1Desc(dml.Operator, type="DML_OPERATOR_SLICE1", function=slice1):
@@ -213,22 +253,7 @@ class Slice1Desc(dml.Operator, type="DML_OPERATOR_SLICE1", function=slice1):
         - No stride is 0.
         - OutputTensor has no more elements in a dimension than the stride reaches in the window.
         """
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_rank(self, "input", "output")
-        yield from _one_each(self, "input_window_offsets", "input_window_sizes", "input_window_strides")
-        windows = zip(self.input_window_offsets, self.input_window_sizes, self.input_window_strides, strict=False)
-        sizes = zip(self.input.sizes, self.output.sizes, strict=False)
-        for i, ((offset, size, stride), (limit, count)) in enumerate(zip(windows, sizes, strict=False)):
-            if size == 0:
-                yield Problem(("InputWindowSizes", i), "must be at least 1", size)
-            elif offset + size > limit:
-                rule = f"must keep InputWindowOffsets[{i}] + InputWindowSizes[{i}] at most {limit}, InputTensor's size"
-                yield Problem(("InputWindowSizes", i), rule, offset + size)
-            if stride == 0:
-                yield Problem(("InputWindowStrides", i), "must not be 0", stride)
-            elif size and count > _reached([size], [stride])[0]:
-                rule = f"must be at most {_reached([size], [stride])[0]}, which the stride reaches in the window"
-                yield Problem(("OutputTensor", "Sizes", i), rule, count)
+        yield from _window_rules(self, "input", "output")
 
     def attributes(self) -> dict[str, Any]:
         return {
@@ -236,6 +261,85 @@ class Slice1Desc(dml.Operator, type="DML_OPERATOR_SLICE1", function=slice1):
             "sizes": self.input_window_sizes,
             "strides": self.input_window_strides,
             "output_sizes": self.output.sizes,
+        }
+
+
+# SLICE_GRAD
+
+
+@calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES, output_sizes=calls.SIZES)
+def slice_grad(
+    input_gradient: ArrayLike,
+    *,
+    starts: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int] | None = None,
+    output_sizes: Sequence[int],
+) -> Array:
+    """Puts elements back where `slice1` took them from: the gradient of `slice1` with respect to its input.
+
+    `starts`, `sizes` and `strides` are those of `slice1`, and `output_sizes` is the shape of its input. The elements
+    that `slice1` did not take are 0.
+
+    >>> slice_grad(jnp.array([1, 2, 3]), starts=(2,), sizes=(5,), strides=(-2,), output_sizes=(8,)).tolist()
+    [0, 0, 3, 0, 2, 0, 1, 0]
+    """
+    given = calls.real_array("input_gradient", input_gradient)
+    _require_one_each("output_sizes", output_sizes, given)
+    for i, size in enumerate(output_sizes):
+        check_size(("output_sizes", i), size, 1)
+    strides = _strides(given, starts, sizes, strides)
+    _require_window(starts, sizes, strides, output_sizes, "output_sizes")
+    for i, (count, most) in enumerate(zip(given.shape, _reached(sizes, strides), strict=True)):
+        if not 1 <= count <= most:
+            rule = f"must have 1 to {most} elements along axis {i}, which strides[{i}] reaches in the window"
+            raise InvalidDesc(Problem("input_gradient", rule, count))
+    firsts = _firsts(starts, sizes, strides)
+    lowest, steps, backwards = _places(firsts, given.shape, strides)
+    lengths = [(count - 1) * step for count, step in zip(given.shape, steps, strict=True)]
+    padding = [
+        (low, size - low - length - 1, step - 1)
+        for low, length, size, step in zip(lowest, lengths, output_sizes, steps, strict=True)
+    ]
+
+    def move(floats: tuple[Array, ...], _: None) -> Array:
+        forwards = lax.rev(floats[0], backwards) if backwards else floats[0]
+        return lax.pad(forwards, jnp.zeros((), forwards.dtype), padding)
+
+    return _moved([given], output_sizes, lambda given: copied(move, (given,)))
+
+
+class SliceGradDesc(dml.Operator, type="DML_OPERATOR_SLICE_GRAD", function=slice_grad):
+    """`DML_SLICE_GRAD_OPERATOR_DESC`, lowered to `slice_grad`."""
+
+    input_gradient: dml.Input
+    output_gradient: dml.Output
+    input_window_offsets: dml.UintDimensions
+    input_window_sizes: dml.UintDimensions
+    input_window_strides: dml.IntDimensions
+    support = dml.support(
+        FL_3_0=dml.rows(dml.RANK_4_TO_5, input_gradient=UP_TO_32_BIT, output_gradient=UP_TO_32_BIT),
+        FL_3_1=dml.rows(dml.RANK_1_TO_8, input_gradient=UP_TO_32_BIT, output_gradient=UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, input_gradient=UP_TO_64_BIT, output_gradient=UP_TO_64_BIT),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputGradientTensor and OutputGradientTensor have the same DataType and DimensionCount.
+        - InputWindowOffsets, InputWindowSizes and InputWindowStrides have one number for each dimension.
+        - The window is not empty, and lies inside OutputGradientTensor.
+        - No stride is 0.
+        - InputGradientTensor has no more elements in a dimension than the stride reaches in the window.
+        """
+        yield from _window_rules(self, "output_gradient", "input_gradient")
+
+    def attributes(self) -> dict[str, Any]:
+        return {
+            "starts": self.input_window_offsets,
+            "sizes": self.input_window_sizes,
+            "strides": self.input_window_strides,
+            "output_sizes": self.output_gradient.sizes,
         }
 
 
@@ -408,7 +512,7 @@ class TileDesc(dml.Operator, type="DML_OPERATOR_TILE", function=tile):
         """
         yield from dml.same_type(self, "input", "output")
         yield from dml.same_rank(self, "input", "output")
-        yield from _one_each(self, "repeats")
+        yield from _one_each(self, "input", "repeats")
         for i, repeat in enumerate(self.repeats):
             if repeat == 0:
                 yield Problem(("Repeats", i), "must be at least 1", repeat)

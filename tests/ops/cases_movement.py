@@ -27,6 +27,13 @@ SUPPORT = merge(
     ),
     of_all("SLICE1", alike(BOTH, {"2_1": (4, 5, UP_TO_32), "3_0": (1, 8, UP_TO_32), "4_1": (1, 8, ALL)})),
     of_all(
+        "SLICE_GRAD",
+        alike(
+            "InputGradientTensor OutputGradientTensor",
+            {"3_0": (4, 5, UP_TO_32), "3_1": (1, 8, UP_TO_32), "4_1": (1, 8, ALL)},
+        ),
+    ),
+    of_all(
         "SPLIT",
         alike(
             "InputTensor OutputTensors",
@@ -72,6 +79,11 @@ SUPPORT = merge(
 MEMBERS = merge(
     of_all("SLICE", "InputTensor OutputTensor DimensionCount Offsets Sizes Strides"),
     of_all("SLICE1", "InputTensor OutputTensor DimensionCount InputWindowOffsets InputWindowSizes InputWindowStrides"),
+    of_all(
+        "SLICE_GRAD",
+        "InputGradientTensor OutputGradientTensor DimensionCount "
+        "InputWindowOffsets InputWindowSizes InputWindowStrides",
+    ),
     of_all("SPLIT", "InputTensor OutputCount OutputTensors Axis"),
     of_all("JOIN", "InputCount InputTensors OutputTensor Axis"),
     of_all("TILE", "InputTensor OutputTensor RepeatsCount Repeats"),
@@ -100,6 +112,17 @@ def windowed(input: Arr, *, starts: Any, sizes: Any, strides: Any, output_sizes:
         start + (size - 1 if stride < 0 else 0) for start, size, stride in zip(starts, sizes, strides, strict=True)
     ]
     return copied(input, tuple(output_sizes), lambda place: np.add(first, np.multiply(strides, place)))
+
+
+def put_back(input: Arr, *, starts: Any, sizes: Any, strides: Any, output_sizes: Any) -> Arr:
+    """The elements of a window back at their places, by the indices that `windowed` finds there."""
+    places = np.arange(np.prod(output_sizes)).reshape(output_sizes)
+    taken = windowed(places, starts=starts, sizes=sizes, strides=strides, output_sizes=input.shape)
+    bits = bits_of(input)
+    output = np.zeros(np.prod(output_sizes), bits.dtype)
+    for place in np.ndindex(*input.shape):
+        output[taken[place]] = bits[place]
+    return output.reshape(output_sizes).view(input.dtype)
 
 
 def split(input: Arr, *, sizes: Any, axis: int) -> tuple[Arr, ...]:
@@ -182,6 +205,16 @@ def slice1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
+def slice_grad_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.SliceGradDesc(
+        input_gradient=TensorDesc(types["input_gradient"], ones(rank, 2, 3)),
+        output_gradient=TensorDesc(types["input_gradient"], ones(rank, 4, 7)),
+        input_window_offsets=(*(0 for _ in range(rank)), 1, 1)[-rank:],
+        input_window_sizes=ones(rank, 3, 6),
+        input_window_strides=ones(rank, 2, -2),
+    )
+
+
 def split_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     sizes = [ones(rank, 3, size) for size in (1, 4, 2)]
     return dmljax.SplitDesc(
@@ -248,6 +281,17 @@ CASES = {
             sizes=desc.input_window_sizes,
             strides=desc.input_window_strides,
             output_sizes=desc.output.sizes,
+        ),
+    ),
+    "SLICE_GRAD": Case(
+        ("input_gradient",),
+        slice_grad_desc,
+        lambda desc, input_gradient: put_back(
+            input_gradient,
+            starts=desc.input_window_offsets,
+            sizes=desc.input_window_sizes,
+            strides=desc.input_window_strides,
+            output_sizes=desc.output_gradient.sizes,
         ),
     ),
     "SPLIT": Case(

@@ -35,7 +35,10 @@ def test_any_window_is_the_pseudo_codes(window: Any) -> None:
     shape, arguments = window
     input = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
     assert_same_bits(dmljax.slice1(input, **arguments), oracles.windowed(input, **arguments))
-    counts = arguments["output_sizes"]
+    counts = arguments.pop("output_sizes")
+    gradient = np.arange(1, 1 + np.prod(counts), dtype=np.int16).reshape(counts)
+    put_back = dmljax.slice_grad(gradient, **arguments, output_sizes=shape)
+    assert_same_bits(put_back, oracles.put_back(gradient, **arguments, output_sizes=shape))
     steps = tuple(map(abs, arguments["strides"]))
     same = {"starts": arguments["starts"], "sizes": counts, "strides": steps}
     assert_same_bits(dmljax.slice(input, **same), oracles.sliced(input, **same))
@@ -107,6 +110,28 @@ def test_a_lowered_split_returns_a_tuple_and_a_lowered_join_takes_arrays_by_posi
     assert join(*parts).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+def test_slice_grad_is_the_gradient_of_slice1() -> None:
+    input, window = np.ones((4, 6), np.float32), {"starts": (1, 1), "sizes": (3, 5), "strides": (-2, 2)}
+    sliced, pull = jax.vjp(lambda x: dmljax.slice1(x, **window), input)
+    weights = np.arange(1, 7, dtype=np.float32).reshape(sliced.shape)
+    assert_same_bits(dmljax.slice_grad(weights, **window, output_sizes=(4, 6)), pull(weights)[0])
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("dtype", REALS)
+def test_every_bit_is_put_back(dtype: Any, call: Any) -> None:
+    gradient = random_array(np.random.default_rng(0), dtype, (2, 3))
+    window = {"starts": (0, 1), "sizes": (2, 5), "strides": (1, -2), "output_sizes": (3, 7)}
+    assert_same_bits(call(dmljax.slice_grad, gradient, **window), oracles.put_back(gradient, **window))
+
+
+@pytest.mark.parametrize("stride", [2**31 - 1, -(2**31)])
+def test_a_single_element_is_put_back_whatever_the_stride(stride: int) -> None:
+    expected = [0, 5, 0, 0, 0] if stride > 0 else [0, 0, 0, 5, 0]
+    window = {"starts": (1,), "sizes": (3,), "strides": (stride,), "output_sizes": (5,)}
+    assert dmljax.slice_grad(np.array([5], np.int32), **window).tolist() == expected
+
+
 def test_output_sizes_may_ask_for_fewer_elements_than_the_window_has() -> None:
     fewer = dmljax.slice1(ROW, starts=(0,), sizes=(10,), strides=(-2,), output_sizes=(3,))
     assert fewer.tolist() == [9, 7, 5]
@@ -170,6 +195,18 @@ IMAGE = np.zeros((4, 4, 6), np.float32)
             lambda: dmljax.slice1(ROW, starts=(0,), sizes=(7,), strides=(-3,), output_sizes=(4,)),
             r"output_sizes\[0\] must be in \[1, 3\]; got 4",
         ),
+        (
+            lambda: dmljax.slice_grad(ROW, starts=(2,), sizes=(10,), output_sizes=(11,)),
+            r"the end of the window, .* at most 11, the size of output_sizes; got 12",
+        ),
+        (
+            lambda: dmljax.slice_grad(ROW, starts=(0,), sizes=(18,), strides=(2,), output_sizes=(18,)),
+            r"input_gradient must have 1 to 9 elements along axis 0, which strides\[0\] reaches .*; got 10",
+        ),
+        (
+            lambda: dmljax.slice_grad(ROW, starts=(0,), sizes=(10,), output_sizes=(10, 1)),
+            r"output_sizes must have 1 elements, .*; got \(10, 1\)",
+        ),
         (lambda: dmljax.split(ROW, sizes=(3, 6), axis=0), r"sizes must add up to 10, .* along axis 0; got \(3, 6\)"),
         (lambda: dmljax.split(ROW, sizes=(10, 0), axis=0), r"sizes\[1\] must be in \[1, 4294967295\]; got 0"),
         (lambda: dmljax.split(ROW, sizes=(10,), axis=1), r"axis must be in \[-1, 1\); got 1"),
@@ -221,6 +258,17 @@ def windowing(**changes: Any) -> dmljax.Slice1Desc:
         "input_window_strides": (-2, 2),
     }
     return dmljax.Slice1Desc(**members | changes)
+
+
+def gradient(**changes: Any) -> dmljax.SliceGradDesc:
+    members: dict[str, Any] = {
+        "input_gradient": TensorDesc(FLOAT32, (2, 3)),
+        "output_gradient": TensorDesc(FLOAT32, (4, 6)),
+        "input_window_offsets": (1, 0),
+        "input_window_sizes": (3, 6),
+        "input_window_strides": (-2, 2),
+    }
+    return dmljax.SliceGradDesc(**members | changes)
 
 
 def splitting(**changes: Any) -> dmljax.SplitDesc:
@@ -275,11 +323,19 @@ INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
         (slicing(offsets=(2, 0)), r"Sizes\[0\] must keep Offsets\[0\] .* below 4, the size of InputTensor; got 4"),
         (
             windowing(input_window_offsets=(2, 0)),
-            r"InputWindowSizes\[0\] must keep .* at most 4, InputTensor's size; got 5",
+            r"InputWindowSizes\[0\] must keep .* at most 4, the size of InputTensor; got 5",
         ),
         (windowing(input_window_sizes=(3, 0)), r"InputWindowSizes\[1\] must be at least 1; got 0"),
         (windowing(input_window_strides=(-2, 0)), r"InputWindowStrides\[1\] must not be 0; got 0"),
         (windowing(input_window_strides=(-3, 2)), r"OutputTensor\.Sizes\[0\] must be at most 1, .*; got 2"),
+        (
+            gradient(output_gradient=TensorDesc(FLOAT32, (3, 6))),
+            r"InputWindowSizes\[0\] must keep .* at most 3, the size of OutputGradientTensor; got 4",
+        ),
+        (
+            gradient(input_gradient=TensorDesc(FLOAT32, (2, 4))),
+            r"InputGradientTensor\.Sizes\[1\] must be at most 3, which the stride reaches in the window; got 4",
+        ),
         (splitting(outputs=()), "OutputTensors must have at least 1 tensor; got 0"),
         (joining(inputs=()), "InputTensors must have at least 1 tensor; got 0"),
         (splitting(axis=2), "Axis must be less than 2; got 2"),
