@@ -1363,6 +1363,13 @@ FAULTS = [
         ON_MOVEMENT,
     ),
     Fault(
+        "the gradient of a slice makes signalling NaNs of bfloat16 quiet",
+        MOVEMENT,
+        "lambda given: copied(move, (given,))",
+        "lambda given: move((given,), None)",
+        ON_MOVEMENT,
+    ),
+    Fault(
         "the parts of a split begin at its sizes",
         MOVEMENT,
         "ends = itertools.accumulate(sizes)",
