@@ -88,14 +88,16 @@ def test_every_bit_is_joined(dtype: Any) -> None:
         assert_same_bits(join([first, second], axis=1), np.concatenate([first, second], axis=1))
 
 
-@pytest.mark.parametrize("move", [lambda x: dmljax.join([x[:999], x[999:]], axis=0), jax.jit(lambda x: put_back(x))])
+@pytest.mark.parametrize(
+    "move", [lambda x: np.asarray(dmljax.join([x[:999], x[999:]], axis=0)), lambda x: put_back(x)[1:-1]]
+)
 def test_every_bfloat16_is_copied(move: Any) -> None:
     every = np.arange(2**16, dtype=np.uint16).view(jnp.bfloat16)  # signalling NaNs among them
-    np.testing.assert_array_equal(np.asarray(move(every)).view(np.uint16), every.view(np.uint16))
+    np.testing.assert_array_equal(move(every).view(np.uint16), every.view(np.uint16))
 
 
 def put_back(x: Any) -> Any:
-    return dmljax.slice_grad(x, starts=(1,), sizes=x.shape, output_sizes=(x.size + 2,))[1:-1]
+    return np.asarray(dmljax.slice_grad(x, starts=(1,), sizes=x.shape, output_sizes=(x.size + 2,)))
 
 
 def test_one_array_is_joined_to_a_copy_of_itself() -> None:
