@@ -21,6 +21,7 @@ from dmljax import (
     TensorFlags,
     Unsupported,
 )
+from dmljax.descriptors import members as kinds
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 MATRIX = TensorDesc(FLOAT32, (1, 1, 2, 3))
@@ -86,29 +87,38 @@ tensor_descs = st.builds(
 small = st.integers(0, 9)
 
 
+def of_kind(kind: kinds.Kind) -> Any:
+    """Values of one kind of member, right or wrong."""
+    if isinstance(kind, kinds.Tensor):
+        return tensor_descs
+    if isinstance(kind, kinds.Enumeration):
+        return st.sampled_from([one for one in kind.enumeration if one is not DataType.UNKNOWN])
+    return st.integers(-9, 9) if kind == kinds.INT else small
+
+
 @settings(deadline=None, max_examples=400)
 @given(st.data())
 def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
     operator = data.draw(st.sampled_from(list(dmljax.OPERATORS.values())))
-    kinds: dict[str, Any] = {
-        "axes": st.lists(small, max_size=3),
-        "axis_direction": st.sampled_from(AxisDirection),
-        "value_data_type": st.sampled_from(list(DataType)[1:]),
+    numbers: dict[str, Any] = {
         "value": st.just(1),
         "min": st.integers(0, 7),  # numbers of 4 bits, too
         "max": st.integers(0, 7),
-        "min_max_data_type": st.sampled_from(list(DataType)[1:]),
         "scale_bias": st.none() | st.builds(dmljax.ScaleBias, small, small),
         "fused_activation": st.sampled_from(
             [None, dmljax.ActivationReluDesc(), dmljax.ActivationSoftplusDesc(steepness=0)]
         ),
-        "rounding_mode": st.sampled_from(dmljax.RoundingMode),
-        "infinity_mode": st.sampled_from(dmljax.IsInfinityMode),
     }
+    lengths: dict[str, int] = {}  # arrays that share a count have one length
     members = {}
     for member in operator.members():
-        is_tensor = member.name.endswith("Tensor")
-        members[member.field] = data.draw(tensor_descs if is_tensor else kinds.get(member.field, small))
+        if isinstance(member.kind, kinds.Array) and member.kind.count:
+            length = lengths.setdefault(member.kind.count, data.draw(st.integers(0, 4)))
+            each = of_kind(member.kind.of)
+            members[member.field] = data.draw(st.lists(each, min_size=length, max_size=length))
+        else:
+            own = member.field in numbers
+            members[member.field] = data.draw(numbers[member.field] if own else of_kind(member.kind))
     desc = operator(**members)
     for level in FeatureLevel:
         findings = dmljax.broken_rules(desc, feature_level=level)
