@@ -1351,8 +1351,8 @@ FAULTS = [
     Fault(
         "the gradient of a slice is not reversed",
         MOVEMENT,
-        "forwards = lax.rev(floats[0], backwards) if backwards else floats[0]",
-        "forwards = floats[0]",
+        "forwards = lax.rev(gradient, backwards) if backwards else gradient",
+        "forwards = gradient",
         ON_MOVEMENT,
     ),
     Fault(
@@ -1365,15 +1365,15 @@ FAULTS = [
     Fault(
         "the gradient of a slice makes signalling NaNs of bfloat16 quiet",
         MOVEMENT,
-        "lambda given: copied(move, (given,))",
-        "lambda given: move((given,), None)",
+        "if given.dtype == jnp.bfloat16:",
+        "if False:",
         ON_MOVEMENT,
     ),
     Fault(
-        "the parts of a split begin at its sizes",
+        "the parts of a split come in the other order",
         MOVEMENT,
-        "ends = itertools.accumulate(sizes)",
-        "ends = [size + 1 for size in sizes]",
+        "tuple(lax.split(floats[0], sizes, axis=axis))",
+        "tuple(lax.split(floats[0], sizes[::-1], axis=axis))",
         ON_MOVEMENT,
     ),
     Fault(
@@ -1386,8 +1386,15 @@ FAULTS = [
     Fault(
         "a join makes signalling NaNs of bfloat16 quiet",
         MOVEMENT,
-        "copied(lambda floats, _: lax.concatenate(floats, axis), given)",
-        "lax.concatenate(given, axis)",
+        "copy = lambda *given: copied(lambda floats, _: move(*floats), given)",
+        "copy = move",
+        ON_MOVEMENT,
+    ),
+    Fault(
+        "a sequence of arrays may be one array",
+        "calls/decorator.py",
+        "type(value) in JAX_ARRAYS and not self.has_sequences",
+        "type(value) in JAX_ARRAYS",
         ON_MOVEMENT,
     ),
     Fault(
@@ -1435,8 +1442,8 @@ FAULTS = [
     Fault(
         "a sharded dimension of a copy is gathered",
         MOVEMENT,
-        "kept = [dividing_axes(one, size, input) for",
-        "kept = [None for",
+        "kept.append(dividing_axes(first, size, x))",
+        "kept.append(None)",
         ON_SHARDING,
     ),
     Fault(

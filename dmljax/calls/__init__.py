@@ -21,6 +21,7 @@ from dmljax.calls.arguments import (
     UPPER_BOUND as UPPER_BOUND,
     WIDE_NUMBER as WIDE_NUMBER,
     Axes as Axes,
+    bring_into_one_type as bring_into_one_type,
     one_of as one_of,
 )
 from dmljax.calls.arrays import (

@@ -1,9 +1,9 @@
 """Arguments of operator functions before `jax.jit`: each kind of argument, and how its values are checked.
 
 There are three sorts. An array is an ARRAY, or an OPERAND where it has the same type as the other operands; a sequence
-of arrays is ARRAYS. A number is
-brought into the type of the arrays, as a `Number` says. The others are static: known while tracing, and brought to one
-form first, because equal keys of the compilation cache must mean equal requests, and 1 equals `True` and `1.0`.
+of arrays is ARRAYS. A number is brought into the type of the arrays, as a `Number` says. The others are static: known
+while tracing, and brought to one form first, because equal keys of the compilation cache must mean equal requests, and
+1 equals `True` and `1.0`.
 
 The value of a JAX array is never looked at, so that JAX arrays are checked while tracing. Only the values of Python and
 NumPy are checked before each call.
@@ -59,7 +59,9 @@ def as_array(where: Where, value: Any) -> Any:
 def as_arrays(where: str, values: Any) -> tuple[Any, ...]:
     """A sequence of arrays as a tuple, each as `as_array` has it."""
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
-        raise InvalidType(Problem(where, "must be a sequence of arrays", type(values).__name__))
+        shape = getattr(values, "shape", None)
+        given = type(values).__name__ if shape is None else f"one array of shape {shape}"
+        raise InvalidType(Problem(where, "must be a sequence of arrays", given))
     return tuple(as_array((where, i), value) for i, value in enumerate(values))
 
 
@@ -95,7 +97,7 @@ def _require_fit(where: Where, value: int) -> int:
     return value
 
 
-def bring_into_one_type(operands: dict[str, Any], unchanged: Any) -> dict[str, Any]:
+def bring_into_one_type(operands: dict[Any, Any], unchanged: Any) -> dict[Any, Any]:
     """Python numbers and weakly typed arrays in the type of the first operand that has its own."""
     dtypes = [operand.dtype for operand in operands.values() if _has_own_type(operand)]
     weak = {key: x for key, x in operands.items() if not (x is None or _has_own_type(x) or isinstance(x, unchanged))}

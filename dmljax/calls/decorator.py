@@ -90,6 +90,7 @@ class _Call:
         tails = (tuple(self.defaults[count:]) for count in range(len(arrays) + 1))
         self.tails = {i: tail for i, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
         self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
+        self.has_sequences = ARRAYS in self.kinds.values()
         self.compiled = jax.jit(self._make_traced(function), static_argnums=0)
 
     def _make_traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +111,8 @@ class _Call:
         else:
             values, statics = args + self.tails[len(args)], self.static_defaults
         for value, may_be_none in zip(values, self.may_be_none, strict=True):
-            if type(value) not in JAX_ARRAYS and not (value is None and may_be_none):
+            is_ready = type(value) in JAX_ARRAYS and not self.has_sequences
+            if not is_ready and not (value is None and may_be_none):
                 return self.compiled(statics, *self._coerce(values, statics))
         return self.compiled(statics, *values)
 

@@ -6,7 +6,7 @@ does. Copies use the bits where moving floats would change them.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from jax import Array, lax
 
 from dmljax.types import FLOATS
 
-Move = Callable[[tuple[Array, ...], Any], Array]
+R = TypeVar("R")  # an array, or a tree of arrays
+Move = Callable[[tuple[Array, ...], Any], R]
 
 
 def is_nonzero(x: Array) -> Array:
@@ -105,7 +106,7 @@ def _select(arrays: tuple[Array, ...], condition: Array) -> Array:
     return jnp.where(condition, a, b)
 
 
-def copied(move: Move, floats: tuple[Array, ...], guide: Array | None = None) -> Array:
+def copied(move: Move[R], floats: tuple[Array, ...], guide: Array | None = None) -> R:
     """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
 
     XLA on CPU selects and concatenates bfloat16 as float32, which turns signalling NaNs into quiet NaNs; therefore
@@ -118,12 +119,13 @@ def copied(move: Move, floats: tuple[Array, ...], guide: Array | None = None) ->
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _copied_as_bits(move: Move, floats: tuple[Array, ...], guide: Array | None) -> Array:
+def _copied_as_bits(move: Move[R], floats: tuple[Array, ...], guide: Array | None) -> R:
     bits = tuple(lax.bitcast_convert_type(x, jnp.uint16) for x in floats)
-    return lax.bitcast_convert_type(move(bits, guide), floats[0].dtype)
+    moved = move(bits, guide)
+    return cast(R, jax.tree.map(lambda one: lax.bitcast_convert_type(one, floats[0].dtype), moved))
 
 
 @_copied_as_bits.defjvp
-def _copied_as_bits_jvp(move: Move, primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _copied_as_bits_jvp(move: Move[R], primals: Any, tangents: Any) -> tuple[R, R]:
     floats, guide = primals
     return _copied_as_bits(move, floats, guide), move(tangents[0], guide)

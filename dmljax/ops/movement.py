@@ -1,10 +1,11 @@
 """Operators that copy elements to other places: slices and their gradient, joins, splits, tiles and blocks.
 
-All of them copy bit for bit. On an explicit mesh, each dimension of the result is sharded as that of the input is, if
-its size allows it.
+All of them copy bit for bit, with one exception: where XLA on a CPU fuses the tile of a join of bfloat16, it may turn
+subnormals into zeros and signalling NaNs into quiet ones, for it merges the conversion of the bits into the selection.
+On an explicit mesh, each dimension of the result is sharded as that of the input is, if its size allows it.
 """
 
-import itertools
+import builtins
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,12 +26,19 @@ from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType,
 def _moved(inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Array]) -> Array:
     """`move(*inputs)`, which has `sizes` and as many dimensions as each of the inputs."""
     axes = [dimension_axes(x) for x in inputs]
+    copy = lambda *given: copied(lambda floats, _: move(*floats), given)  # noqa: E731
+    return partitioned(copy, list(zip(inputs, axes, strict=True)), _kept_axes(inputs, sizes))
+
+
+def _kept_axes(inputs: Sequence[Array], sizes: Sequence[int]) -> list[Any]:
+    """The mesh axes of each dimension of a result: those of the first input that shards it, if they divide its size."""
     kept = []
     for i, size in enumerate(sizes):
-        sharded = ((own[i], x) for own, x in zip(axes, inputs, strict=True) if own[i] is not None)
+        check_size(("result", "shape", i), size, 0)
+        sharded = ((dimension_axes(x)[i], x) for x in inputs if dimension_axes(x)[i] is not None)
         first, x = next(sharded, (None, inputs[0]))
         kept.append(dividing_axes(first, size, x))
-    return partitioned(move, list(zip(inputs, axes, strict=True)), kept)
+    return kept
 
 
 # SLICE and SLICE1
@@ -54,7 +62,8 @@ def slice(
         last = start + (size - 1) * stride
         if last >= input.shape[i]:
             name = f"the last index, starts[{i}] + (sizes[{i}] - 1) * strides[{i}],"
-            raise InvalidDesc(Problem((), f"{name} must be less than {input.shape[i]}, the size of input", last))
+            limit = f"{input.shape[i]}, the size of input along axis {i}"
+            raise InvalidDesc(Problem((), f"{name} must be less than {limit}", last))
     return _strided(input, starts, sizes, strides)
 
 
@@ -109,7 +118,8 @@ def _require_window(
             raise InvalidDesc(Problem(("strides", i), "must not be 0", stride))
         if start + size > limit:
             end = f"the end of the window, starts[{i}] + sizes[{i}],"
-            raise InvalidDesc(Problem((), f"{end} must be at most {limit}, the size of {name}", start + size))
+            rule = f"{end} must be at most {limit}, the size of {name} along axis {i}"
+            raise InvalidDesc(Problem((), rule, start + size))
 
 
 def _firsts(starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
@@ -120,7 +130,7 @@ def _firsts(starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int])
 
 def _require_one_each(name: str, values: Sequence[int], input: Array) -> None:
     if len(values) != input.ndim:
-        rule = f"must have {input.ndim} elements, one for each dimension of input"
+        rule = f"must have one number for each of {input.ndim} dimensions"
         raise InvalidDesc(Problem(name, rule, tuple(values)))
 
 
@@ -147,7 +157,7 @@ def _places(
 ) -> tuple[list[int], list[int], list[int]]:
     """The lowest index of each dimension, the steps upwards from it, and the dimensions that go backwards."""
     # Of a single element the stride does not matter, however large it is.
-    signed = [stride if count > 1 else 1 for stride, count in zip(strides, counts, strict=True)]
+    signed = [1 if count == 1 else stride for stride, count in zip(strides, counts, strict=True)]
     ends = zip(firsts, counts, signed, strict=True)
     lowest = [first if step > 0 else first + (count - 1) * step for first, count, step in ends]
     return lowest, [abs(step) for step in signed], [i for i, step in enumerate(signed) if step < 0]
@@ -159,7 +169,7 @@ def _one_each(desc: Any, tensor: str, *names: str) -> Iterator[Problem]:
     for name in names:
         values = getattr(desc, name)
         if len(values) != rank:
-            rule = f"must have {rank} elements, one for each dimension of {desc.member(tensor).name}"
+            rule = f"must have one number for each of the {rank} dimensions of {desc.member(tensor).name}"
             yield Problem(desc.member(name).name, rule, join_sizes(values))
 
 
@@ -292,7 +302,7 @@ def slice_grad(
     _require_window(starts, sizes, strides, output_sizes, "output_sizes")
     for i, (count, most) in enumerate(zip(given.shape, _reached(sizes, strides), strict=True)):
         if not 1 <= count <= most:
-            rule = f"must have 1 to {most} elements along axis {i}, which strides[{i}] reaches in the window"
+            rule = f"must have a size of 1 to {most} along axis {i}, which strides[{i}] reaches in the window"
             raise InvalidDesc(Problem("input_gradient", rule, count))
     firsts = _firsts(starts, sizes, strides)
     lowest, steps, backwards = _places(firsts, given.shape, strides)
@@ -302,11 +312,19 @@ def slice_grad(
         for low, length, size, step in zip(lowest, lengths, output_sizes, steps, strict=True)
     ]
 
-    def move(floats: tuple[Array, ...], _: None) -> Array:
-        forwards = lax.rev(floats[0], backwards) if backwards else floats[0]
+    def move(gradient: Array) -> Array:
+        forwards = lax.rev(gradient, backwards) if backwards else gradient
+        if given.dtype == jnp.bfloat16:  # XLA on CPU would pad its bits as if they were bfloat16 again, with strides
+            places = tuple(_range_of(*place) for place in zip(lowest, lengths, steps, strict=True))
+            return jnp.zeros(output_sizes, forwards.dtype).at[places].set(forwards, unique_indices=True)
         return lax.pad(forwards, jnp.zeros((), forwards.dtype), padding)
 
-    return _moved([given], output_sizes, lambda given: copied(move, (given,)))
+    return _moved([given], output_sizes, move)
+
+
+def _range_of(first: int, length: int, step: int) -> Any:
+    """The indices from `first` to `first + length`, `step` apart."""
+    return builtins.slice(first, first + length + 1, step)
 
 
 class SliceGradDesc(dml.Operator, type="DML_OPERATOR_SLICE_GRAD", function=slice_grad):
@@ -357,18 +375,23 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
     input = calls.real_array("input", input)
     calls.require_rank("input", input, 1)
     axis = calls.normal_axis("axis", axis, input.ndim)
+    if not sizes:
+        raise InvalidDesc(Problem("sizes", "must have at least 1 element", tuple(sizes)))
     for i, size in enumerate(sizes):
         check_size(("sizes", i), size, 1)
     if sum(sizes) != input.shape[axis]:
         rule = f"must add up to {input.shape[axis]}, the size of input along axis {axis}"
         raise InvalidDesc(Problem("sizes", rule, tuple(sizes)))
-    ends = itertools.accumulate(sizes)
-    return tuple(_part(input, axis, end - size, size) for end, size in zip(ends, sizes, strict=True))
+    if len(sizes) == 1:
+        return (_moved([input], input.shape, lambda input: input),)
+    shapes = [(*input.shape[:axis], size, *input.shape[axis + 1 :]) for size in sizes]
+    # One operation for all parts: its gradient is one concatenation, where that of slices adds up padded parts.
+    shardings = [_kept_axes([input], shape) for shape in shapes]
 
+    def move(floats: tuple[Array, ...], _: None) -> tuple[Array, ...]:
+        return tuple(lax.split(floats[0], sizes, axis=axis))
 
-def _part(input: Array, axis: int, start: int, size: int) -> Array:
-    sizes = (*input.shape[:axis], size, *input.shape[axis + 1 :])
-    return _moved([input], sizes, lambda input: lax.slice_in_dim(input, start, start + size, axis=axis))
+    return partitioned(lambda input: copied(move, (input,)), [(input, dimension_axes(input))], *shardings)
 
 
 @calls.operator_function(inputs=calls.ARRAYS, axis=calls.INTEGER)
@@ -381,7 +404,8 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     arrays = [calls.real_array(("inputs", i), x) for i, x in enumerate(inputs)]
     if not arrays:
         raise InvalidDesc(Problem("inputs", "must have at least 1 array", 0))
-    first = arrays[0]
+    named = {("inputs", i): x for i, x in enumerate(arrays)}
+    first, *_ = arrays = list((named | calls.bring_into_one_type(named, ())).values())
     calls.require_rank(("inputs", 0), first, 1)
     axis = calls.normal_axis("axis", axis, first.ndim)
     for i, x in enumerate(arrays):
@@ -391,7 +415,7 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
             rule = f"must have the shape of inputs[0], {first.shape}, except along axis {axis}"
             raise InvalidDesc(Problem(("inputs", i), rule, x.shape))
     sizes = (*first.shape[:axis], sum(x.shape[axis] for x in arrays), *first.shape[axis + 1 :])
-    return _moved(arrays, sizes, lambda *given: copied(lambda floats, _: lax.concatenate(floats, axis), given))
+    return _moved(arrays, sizes, lambda *given: lax.concatenate(given, axis))
 
 
 def _without(sizes: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -404,11 +428,11 @@ def _parts_rules(desc: Any, parts: str, whole: str) -> Iterator[Problem]:
     parts_name, whole_name = desc.member(parts).name, desc.member(whole).name
     if not tensors:
         yield Problem(parts_name, "must have at least 1 tensor", 0)
-        return
     yield from dml.same_type(desc, parts, whole)
     yield from dml.same_rank(desc, parts, whole)
     if desc.axis >= entire.rank:
         yield Problem("Axis", f"must be less than {entire.rank}", desc.axis)
+    if not tensors or desc.axis >= entire.rank:
         return
     alike = [tensor for tensor in tensors if tensor.rank == entire.rank]
     for i, tensor in enumerate(tensors):
@@ -516,7 +540,7 @@ class TileDesc(dml.Operator, type="DML_OPERATOR_TILE", function=tile):
         for i, repeat in enumerate(self.repeats):
             if repeat == 0:
                 yield Problem(("Repeats", i), "must be at least 1", repeat)
-        if len(self.repeats) == self.input.rank:
+        if len(self.repeats) == self.input.rank and all(self.repeats):
             expected = tuple(size * repeat for size, repeat in zip(self.input.sizes, self.repeats, strict=True))
             yield from dml.sizes_are(self, "output", expected)
 
@@ -647,10 +671,12 @@ class _Blocks(dml.Operator):
         elif self.input.rank == 4:  # the support table reports any other
             batch, channels, height, width = self.input.sizes
             divided = {1: block * block} if from_depth else {2: block, 3: block}
-            for axis, divisor in divided.items():
-                if self.input.sizes[axis] % divisor:
-                    place = ("InputTensor", "Sizes", axis)
-                    yield Problem(place, f"must be a multiple of {divisor}", self.input.sizes[axis])
+            undivided = [axis for axis, divisor in divided.items() if self.input.sizes[axis] % divisor]
+            for axis in undivided:
+                place = ("InputTensor", "Sizes", axis)
+                yield Problem(place, f"must be a multiple of {divided[axis]}", self.input.sizes[axis])
+            if undivided:
+                return  # no size of the output would be right
             if from_depth:
                 yield from dml.sizes_are(self, "output", (batch, channels // block**2, height * block, width * block))
             else:
@@ -703,7 +729,7 @@ class DepthToSpaceDesc(_Blocks, type="DML_OPERATOR_DEPTH_TO_SPACE", function=dep
 
         - InputTensor and OutputTensor have the same DataType.
         - BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.
-        - OutputTensor has as many channels fewer, each with BlockSize times the height and the width.
+        - OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the width.
         """
         yield from self._rules(from_depth=True)
 
@@ -719,6 +745,6 @@ class DepthToSpace1Desc(_Blocks, type="DML_OPERATOR_DEPTH_TO_SPACE1", function=d
 
         - InputTensor and OutputTensor have the same DataType.
         - BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.
-        - OutputTensor has as many channels fewer, each with BlockSize times the height and the width.
+        - OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the width.
         """
         yield from self._rules(from_depth=True)

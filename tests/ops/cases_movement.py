@@ -1,4 +1,4 @@
-"""SLICE, TILE, SPACE_TO_DEPTH and DEPTH_TO_SPACE: the pages' tables, members and pseudo-code, and cases."""
+"""SLICE, SPLIT, JOIN, TILE, SPACE_TO_DEPTH and DEPTH_TO_SPACE: the pages' tables and pseudo-code, and cases."""
 
 from collections.abc import Mapping
 from typing import Any

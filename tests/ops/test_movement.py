@@ -4,10 +4,11 @@ from typing import Any
 
 import cases_movement as oracles
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import REALS, X64, assert_same_bits, random_array
+from helpers import REALS, X64, assert_same_bits, assert_same_trees, random_array
 from hypothesis import given, settings, strategies as st
 
 import dmljax
@@ -88,11 +89,69 @@ def test_every_bit_is_joined(dtype: Any) -> None:
         assert_same_bits(join([first, second], axis=1), np.concatenate([first, second], axis=1))
 
 
+EVERY = np.arange(2**16, dtype=np.uint16)  # every bfloat16, subnormals and signalling NaNs among them
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda x: dmljax.slice_grad(x, starts=(1, 0), sizes=(256, 511), strides=(1, 2), output_sizes=(258, 512)),
+        lambda x: dmljax.slice_grad(x, starts=(0, 1), sizes=(256, 766), strides=(-1, -3), output_sizes=(256, 768)),
+        lambda x: dmljax.tile(x, repeats=(2, 2)),
+        lambda x: dmljax.slice1(dmljax.join([x, x[:3]], axis=0), starts=(0, 0), sizes=(259, 256), strides=(-2, 3)),
+        lambda x: dmljax.split(dmljax.join([x, x[:3]], axis=0), sizes=(100, 159), axis=0)[1],
+        lambda x: dmljax.space_to_depth(dmljax.join([x, x], axis=1)[None], block_size=4),
+    ],
+)
+def test_every_bfloat16_is_moved_inside_one_computation_and_outside(move: Any) -> None:
+    bits = EVERY.reshape(256, 256)
+    expected = np.asarray(move(bits))
+    for run in (move, jax.jit(move)):
+        np.testing.assert_array_equal(np.asarray(run(bits.view(jnp.bfloat16))).view(np.uint16), expected)
+
+
+def test_sizes_may_be_symbolic() -> None:
+    (b,) = jax.export.symbolic_shape("b")
+    x = np.arange(30, dtype=np.float32).reshape(5, 6)
+    for function in (
+        lambda x: dmljax.slice(x, starts=(0, 1), sizes=(x.shape[0], 3)),
+        lambda x: dmljax.slice1(x, starts=(0, 0), sizes=x.shape, strides=(-1, 2)),
+        lambda x: dmljax.slice_grad(x, starts=(0, 1), sizes=x.shape, output_sizes=(x.shape[0], 8)),
+        lambda x: dmljax.tile(dmljax.join([x, x], axis=1), repeats=(1, 2)),
+        lambda x: dmljax.split(x, sizes=(2, 4), axis=1),
+    ):
+        exported = jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct((b, 6), np.float32))
+        assert_same_trees(exported.call(x), function(x))
+
+
+def test_the_gradient_of_a_split_is_one_join() -> None:
+    x = np.ones((2, 64), np.float32)
+    parts, pull = jax.vjp(lambda x: dmljax.split(x, sizes=(1,) * 64, axis=1), x)
+    negative = tuple(np.full(part.shape, -0.0, np.float32) for part in parts)
+    assert_same_bits(pull(negative)[0], np.full_like(x, -0.0))
+    assert " pad[" not in str(jax.make_jaxpr(pull)(parts))
+
+
+def test_a_join_takes_weakly_typed_arrays_as_other_operators_do() -> None:
+    weak = jnp.broadcast_to(2.0, (2,))
+    joined = dmljax.join([weak, jnp.ones(1, jnp.bfloat16)], axis=0)
+    assert (joined.dtype, joined.tolist()) == (jnp.bfloat16, [2, 2, 1])
+
+
+def test_a_join_asks_for_a_sequence_whatever_was_called_before() -> None:
+    array = jnp.ones((2, 3))
+    dmljax.slice(array, starts=(0, 0), sizes=(1, 1))
+    join: Any = dmljax.join
+    for call_ in (lambda x: join(x, axis=0), jax.jit(lambda x: join(x, axis=0))):
+        with pytest.raises(DmlError, match=r"inputs must be a sequence of arrays; got one array of shape \(2, 3\)"):
+            call_(array)
+
+
 @pytest.mark.parametrize(
     "move", [lambda x: np.asarray(dmljax.join([x[:999], x[999:]], axis=0)), lambda x: put_back(x)[1:-1]]
 )
 def test_every_bfloat16_is_copied(move: Any) -> None:
-    every = np.arange(2**16, dtype=np.uint16).view(jnp.bfloat16)  # signalling NaNs among them
+    every = EVERY.view(jnp.bfloat16)
     np.testing.assert_array_equal(move(every).view(np.uint16), every.view(np.uint16))
 
 
@@ -199,7 +258,10 @@ IMAGE = np.zeros((4, 4, 6), np.float32)
         (lambda: dmljax.slice(ROW, starts=(-1,), sizes=(3,)), r"starts\[0\] must be in \[0, 4294967295\]; got -1"),
         (lambda: dmljax.slice(ROW, starts=(0,), sizes=(0,)), r"sizes\[0\] must be in \[1, 4294967295\]; got 0"),
         (lambda: dmljax.slice(ROW, starts=(0,), sizes=(2,), strides=(0,)), r"strides\[0\] must be in \[1, "),
-        (lambda: dmljax.slice(ROW, starts=(0, 0), sizes=(2,)), r"starts must have 1 elements, .*; got \(0, 0\)"),
+        (
+            lambda: dmljax.slice(ROW, starts=(0, 0), sizes=(2,)),
+            r"starts must have one number for each of 1 dimensions; got \(0, 0\)",
+        ),
         (lambda: dmljax.slice1(ROW, starts=(4,), sizes=(7,)), r"the end of the window, .* at most 10, .*; got 11"),
         (lambda: dmljax.slice1(ROW, starts=(0,), sizes=(7,), strides=(0,)), r"strides\[0\] must not be 0; got 0"),
         (lambda: dmljax.slice1(ROW, starts=(0,), sizes=(7,), strides=(2**31,)), r"strides\[0\] must be in \[-2147"),
@@ -209,22 +271,28 @@ IMAGE = np.zeros((4, 4, 6), np.float32)
         ),
         (
             lambda: dmljax.slice_grad(ROW, starts=(2,), sizes=(10,), output_sizes=(11,)),
-            r"the end of the window, .* at most 11, the size of output_sizes; got 12",
+            r"the end of the window, .* at most 11, the size of output_sizes along axis 0; got 12",
         ),
         (
             lambda: dmljax.slice_grad(ROW, starts=(0,), sizes=(18,), strides=(2,), output_sizes=(18,)),
-            r"input_gradient must have 1 to 9 elements along axis 0, which strides\[0\] reaches .*; got 10",
+            r"input_gradient must have a size of 1 to 9 along axis 0, which strides\[0\] reaches .*; got 10",
         ),
         (
             lambda: dmljax.slice_grad(ROW, starts=(0,), sizes=(10,), output_sizes=(10, 1)),
-            r"output_sizes must have 1 elements, .*; got \(10, 1\)",
+            r"output_sizes must have one number for each of 1 dimensions; got \(10, 1\)",
         ),
         (lambda: dmljax.split(ROW, sizes=(3, 6), axis=0), r"sizes must add up to 10, .* along axis 0; got \(3, 6\)"),
         (lambda: dmljax.split(ROW, sizes=(10, 0), axis=0), r"sizes\[1\] must be in \[1, 4294967295\]; got 0"),
         (lambda: dmljax.split(ROW, sizes=(10,), axis=1), r"axis must be in \[-1, 1\); got 1"),
         (lambda: dmljax.split(np.float32(1), sizes=(1,), axis=0), "input must have at least 1 dimension; got 0"),
         (lambda: dmljax.join([], axis=0), "inputs must have at least 1 array; got 0"),
-        (lambda: dmljax.join(ROW, axis=0), "inputs must be a sequence of arrays; got ndarray"),  # type: ignore[arg-type]
+        (lambda: dmljax.join(ROW, axis=0), r"inputs must be a sequence of arrays; got one array of shape \(10,\)"),  # type: ignore[arg-type]
+        (lambda: dmljax.join(jnp.ones(3), axis=0), r"a sequence of arrays; got one array of shape \(3,\)"),  # type: ignore[arg-type]
+        (lambda: dmljax.split(np.zeros((2, 0)), sizes=(), axis=1), r"sizes must have at least 1 element; got \(\)"),
+        (
+            lambda: dmljax.tile(ROW, repeats=(2**32 - 1,)),
+            r"result\.shape\[0\] must be in \[0, 4294967295\]; got 42949672950",
+        ),
         (lambda: dmljax.join([ROW, [1, 2]], axis=0), r"inputs\[1\] must be a JAX or NumPy array"),  # type: ignore[list-item]
         (
             lambda: dmljax.join([ROW, IMAGE[0, 0]], axis=0),
@@ -232,7 +300,10 @@ IMAGE = np.zeros((4, 4, 6), np.float32)
         ),
         (lambda: dmljax.join([IMAGE, IMAGE[:, :3]], axis=2), r"inputs\[1\] must have the shape of inputs\[0\], "),
         (lambda: dmljax.join([IMAGE, IMAGE[0]], axis=0), r"inputs\[1\] must have the shape .* axis 0; got \(4, 6\)"),
-        (lambda: dmljax.tile(ROW, repeats=(2, 2)), r"repeats must have 1 elements, .*; got \(2, 2\)"),
+        (
+            lambda: dmljax.tile(ROW, repeats=(2, 2)),
+            r"repeats must have one number for each of 1 dimensions; got \(2, 2\)",
+        ),
         (lambda: dmljax.tile(ROW, repeats=(0,)), r"repeats\[0\] must be in \[1, 4294967295\]; got 0"),
         (lambda: dmljax.space_to_depth(IMAGE, block_size=0), r"block_size must be in \[1, 4294967295\]; got 0"),
         (lambda: dmljax.space_to_depth(IMAGE, block_size=4), r"a multiple of block_size, 4, elements along axis -1"),
@@ -329,7 +400,10 @@ INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
         (tiling(output=TensorDesc(FLOAT32, (1, 4, 3))), "must have the same DimensionCount; got 2 and 3"),
         (slicing(output=TensorDesc(FLOAT32, (1, 2, 3))), "must have the same DimensionCount; got 2 and 3"),
         (windowing(output=TensorDesc(FLOAT32, (1, 2, 3))), "must have the same DimensionCount; got 2 and 3"),
-        (slicing(offsets=(1,), sizes=(2,), strides=(2,)), r"Offsets must have 2 elements, .*; got \{1\}"),
+        (
+            slicing(offsets=(1,), sizes=(2,), strides=(2,)),
+            r"Offsets must have one number for each of the 2 dimensions of InputTensor; got \{1\}",
+        ),
         (slicing(sizes=(2, 2)), r"Sizes must be OutputTensor\.Sizes, \{2,3\}; got \{2,2\}"),
         (slicing(strides=(0, 2)), r"Strides\[0\] must not be 0; got 0"),
         (slicing(offsets=(2, 0)), r"Sizes\[0\] must keep Offsets\[0\] .* below 4, the size of InputTensor; got 4"),
@@ -348,6 +422,17 @@ INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
             gradient(input_gradient=TensorDesc(FLOAT32, (2, 4))),
             r"InputGradientTensor\.Sizes\[1\] must be at most 3, which the stride reaches in the window; got 4",
         ),
+        (
+            splitting(outputs=(), axis=2),
+            r"OutputTensors must have at least 1 tensor; got 0\n  Axis must be less than 2",
+        ),
+        (
+            joining(output=TensorDesc(FLOAT32, (2, 4))),
+            "InputTensors must have 4 elements along Axis together, .*; got 3",
+        ),
+        (splitting(outputs=(INT8_OUTPUT,)), r"OutputTensors\[0\] and InputTensor must have the same DataType"),
+        (gradient(input_gradient=INT8_OUTPUT), "OutputGradientTensor and InputGradientTensor must have the same DataT"),
+        (gradient(input_window_strides=(-2, 0)), r"InputWindowStrides\[1\] must not be 0; got 0"),
         (splitting(outputs=()), "OutputTensors must have at least 1 tensor; got 0"),
         (joining(inputs=()), "InputTensors must have at least 1 tensor; got 0"),
         (splitting(axis=2), "Axis must be less than 2; got 2"),
@@ -365,7 +450,7 @@ INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
             splitting(outputs=(TensorDesc(FLOAT32, (2, 1)),)),
             "OutputTensors must have 3 elements along Axis together, as InputTensor has; got 1",
         ),
-        (tiling(repeats=(2,)), r"Repeats must have 2 elements, one for each dimension of InputTensor; got \{2\}"),
+        (tiling(repeats=(2,)), r"Repeats must have one number for each of the 2 dimensions of InputTensor; got \{2\}"),
         (tiling(repeats=(2, 0)), r"Repeats\[1\] must be at least 1; got 0"),
         (tiling(repeats=(2, 2)), r"OutputTensor\.Sizes must be \{4,6\}; got \{4,3\}"),
         (
@@ -377,6 +462,7 @@ INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
             r"OutputTensor\.Sizes must be \{1,16,2,2\}; got \{1,1,8,8\}",
         ),
         (blocking(dmljax.SpaceToDepthDesc, (1, 1, 4, 4), (1, 4, 2, 2), 0), "BlockSize must be at least 1; got 0"),
+        (blocking(dmljax.DepthToSpaceDesc, (1, 4, 2, 2), (1, 1, 4, 4), 0), "BlockSize must be at least 1; got 0"),
         (
             blocking(dmljax.DepthToSpaceDesc, (1, 6, 4, 4), (1, 1, 8, 8)),
             r"InputTensor\.Sizes\[1\] must be a multiple of 4; got 6",
@@ -390,6 +476,15 @@ INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
 def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=message):
         dmljax.validate(desc)
+
+
+def test_no_size_is_asked_for_that_no_output_could_have() -> None:
+    for desc in (
+        blocking(dmljax.SpaceToDepthDesc, (1, 3, 4, 5), (1, 3, 4, 5), 3),
+        blocking(dmljax.DepthToSpaceDesc, (1, 3, 4, 5), (1, 3, 4, 5), 3),
+        tiling(repeats=(0, 1)),
+    ):
+        assert not [rule for rule in dmljax.broken_rules(desc) if rule.startswith("OutputTensor")]
 
 
 def test_a_desc_has_the_count_of_its_dimensions_in_json() -> None:
