@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -85,12 +86,17 @@ def address(site: Path) -> Iterator[str]:
 def test_the_site_is_well_in_a_browser(site: Path, address: str) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="the extra `docs` is not installed")
     said: list[str] = []
+
+    def missed(request: Any) -> None:
+        # What the next page cuts short, such as an icon that is still loading, is aborted and not missing.
+        if request.failure != "net::ERR_ABORTED":
+            said.append(f"{request.frame.url}: {request.url}")
+
     with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM) as browser:
         page = browser.new_page()
         page.on("console", lambda message: said.append(f"{page.url}: {message.text}"))
         page.on("pageerror", lambda error: said.append(f"{page.url}: {error}"))
-        # What the next page cuts short, such as an icon that is still loading, is aborted and not missing.
-        page.on("requestfailed", lambda one: one.failure == "net::ERR_ABORTED" or said.append(f"{page.url}: {one.url}"))
+        page.on("requestfailed", missed)
         for file in sorted(site.rglob("*.html")):
             page.goto(f"{address}/{file.relative_to(site)}")
             assert page.title()

@@ -341,7 +341,7 @@ class ActivationScaledEluDesc(
 
 @calls.operator_function(steepness=calls.FLOAT_NUMBER)
 def activation_softplus(input: ArrayLike, steepness: ArrayLike = 1.0) -> Array:
-    """Computes the softplus, `ln(1 + exp(steepness * input)) / steepness`, also where the exponential overflows.
+    """Computes the softplus, `ln(1 + exp(steepness * input)) / steepness`, even where the exponential overflows.
 
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
     [0.0, 1000.0]
@@ -397,7 +397,7 @@ class ActivationSoftplusDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTP
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
 def activation_parametric_softplus(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Array:
-    """Computes the parametric softplus, `alpha * ln(1 + exp(beta * input))`, also where the exponential overflows.
+    """Computes the parametric softplus, `alpha * ln(1 + exp(beta * input))`, even where the exponential overflows.
 
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
     [0.0, 6000.0]
@@ -544,7 +544,7 @@ class ActivationSoftsignDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTS
 def activation_gelu(input: ArrayLike) -> Array:
     """Computes the Gaussian error linear unit (GELU), `0.5 * input * (1 + erf(input / sqrt(2)))`.
 
-    The result is accurate also where the sum in this formula cancels. -infinity gives NaN, as the formula on the page
+    The result is accurate even where the sum in this formula cancels. -infinity gives NaN, as the formula on the page
     does.
 
     >>> activation_gelu(jnp.array([-100.0, 0.0, 20.0])).tolist()

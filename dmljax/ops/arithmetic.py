@@ -251,7 +251,7 @@ _floor_remainder.defjvp(partial(_remainder_jvp, _floor_remainder), symbolic_zero
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
 def element_wise_mean(a: ArrayLike, b: ArrayLike) -> Array:
-    """Computes the mean of two arrays element by element, also where the sum would overflow.
+    """Computes the mean of two arrays element by element, even where the sum would overflow.
 
     The mean of integers is rounded toward zero.
 
@@ -378,9 +378,9 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
 
     Integers with integer exponents give exact powers, which wrap around. With a negative exponent, the power is
     truncated to an integer: a base of 1 or -1 gives 1 or -1, a base of 0 gives -1 (all bits set), as the integer
-    division `1 / 0` does, and every other base gives 0. If an integer has a float exponent with a fraction, or one
-    beyond 2^24 in magnitude, the power is computed in float32 (in float64 for a float64 exponent), truncated to an
-    integer, and saturates.
+    division `1 / 0` does, and every other base gives 0. If an integer is raised to a float exponent that has a fraction
+    or exceeds 2^24 in magnitude, the power is computed in float32 (in float64 for a float64 exponent), truncated to an
+    integer, and saturated to the range of the type.
 
     >>> element_wise_pow(jnp.array([-2.0, -2.0, 0.0]), jnp.array([3.0, 0.5, 0.0])).tolist()
     [-8.0, nan, 1.0]

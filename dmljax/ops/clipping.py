@@ -1,6 +1,6 @@
 """Operators that clip elements to bounds: ELEMENT_WISE_CLIP, CLIP1, their gradients, and ELEMENT_WISE_THRESHOLD.
 
-An element that is not clipped keeps every bit, also if it is NaN or subnormal. A NaN bound sets no limit on floats.
+An element that is not clipped keeps every bit, even if it is NaN or subnormal. A NaN bound sets no limit on floats.
 """
 
 from collections.abc import Iterator

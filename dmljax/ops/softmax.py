@@ -89,7 +89,7 @@ class ActivationSoftmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_SOFTM
 def activation_log_softmax(input: ArrayLike) -> Array:
     """Computes the logarithm of the softmax of each row along the last axis.
 
-    The logarithm is accurate also where the softmax itself rounds to 0 or 1, until the logarithm underflows.
+    The logarithm is accurate even where the softmax itself rounds to 0 or 1, until the logarithm underflows.
 
     >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
     [[0.0, -1000.0], [-inf, 0.0]]
