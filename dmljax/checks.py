@@ -40,11 +40,11 @@ def integer(where: Where, value: Any) -> int:
         raise InvalidType(Problem(where, rule, show(value), remedy=remedy)) from None
 
 
-def integer_in(where: Where, value: Any, lowest: int, highest: int) -> int:
+def integer_in(where: Where, value: Any, lowest: int, highest: int, *, remedy: str | None = None) -> int:
     """`value` as an int in [lowest, highest]."""
     whole = integer(where, value)
     if not lowest <= whole <= highest:
-        raise InvalidDesc(Problem(where, f"must be in [{lowest}, {highest}]", show(whole)))
+        raise InvalidDesc(Problem(where, f"must be in [{lowest}, {highest}]", show(whole), remedy=remedy))
     return whole
 
 

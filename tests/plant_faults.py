@@ -1393,8 +1393,8 @@ FAULTS = [
     Fault(
         "a sequence of arrays may be one array",
         "calls/decorator.py",
-        "type(value) in JAX_ARRAYS and not self.has_sequences",
-        "type(value) in JAX_ARRAYS",
+        "if self.has_sequences:",
+        "if False:",
         ON_MOVEMENT,
     ),
     Fault(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, get_args, overload
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dmljax.calls.arguments import (
@@ -97,9 +98,11 @@ class _Call:
         def traced(statics: tuple[Any, ...], *values: Any) -> Any:
             given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
             for key, value in given.items():
-                for i, one in enumerate(value if isinstance(value, tuple) else [value]):
-                    if isinstance(one, jax.Array):
-                        require_available((key, i) if isinstance(value, tuple) else key, one)
+                if isinstance(value, jax.Array):
+                    require_available(key, value)
+                elif self.kinds.get(key) is ARRAYS:
+                    for i, one in enumerate(value):
+                        require_available((key, i), jnp.asarray(one))
             return function(**bring_into_types(self.kinds, given))
 
         traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module
@@ -110,9 +113,10 @@ class _Call:
             values, statics = self._bind(args, kwargs)
         else:
             values, statics = args + self.tails[len(args)], self.static_defaults
+        if self.has_sequences:
+            return self.compiled(statics, *self._coerce(values, statics))
         for value, may_be_none in zip(values, self.may_be_none, strict=True):
-            is_ready = type(value) in JAX_ARRAYS and not self.has_sequences
-            if not is_ready and not (value is None and may_be_none):
+            if type(value) not in JAX_ARRAYS and not (value is None and may_be_none):
                 return self.compiled(statics, *self._coerce(values, statics))
         return self.compiled(statics, *values)
 

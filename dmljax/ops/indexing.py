@@ -109,10 +109,7 @@ class OneHotDesc(dml.Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
         elif self.indices.rank == self.output.rank:
             sizes = list(self.output.sizes)
             sizes[self.axis] = 1
-            if self.indices.sizes != tuple(sizes):
-                yield Problem(
-                    ("IndicesTensor", "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(self.indices.sizes)
-                )
+            yield from dml.sizes_are(self, "indices", tuple(sizes))
         if self.values.element_count < 2:
             yield Problem("ValuesTensor", "must have at least 2 elements", self.values.element_count)
 
@@ -178,11 +175,8 @@ def nonzero_coordinates(
     largest = largest_size(math.prod(shape))
     if largest > limits.max:
         raise InvalidDesc(Problem("dtype", f"must hold counts up to {largest}", limits.dtype))
-    if fill_value < 0 and limits.min == 0:
-        raise InvalidDesc(
-            Problem("fill_value", f"must be in [0, {limits.max}]", fill_value, remedy="dtype=jnp.int32 holds it")
-        )
-    fill = np.array(integer_in("fill_value", fill_value, limits.min, limits.max), limits.dtype)
+    remedy = "dtype=jnp.int32 holds it" if fill_value < 0 and limits.min == 0 else None
+    fill = np.array(integer_in("fill_value", fill_value, limits.min, limits.max, remedy=remedy), limits.dtype)
 
     if input.size == 0:
         return NonzeroCoordinates(jnp.zeros_like(fill), jnp.full((size, columns), fill))
@@ -444,8 +438,7 @@ class _GatherDesc(dml.Operator):
         # do not index come last. The examples decide.
         natural = natural_indices[:-1] + natural_input[self._batch + natural_indices[-1] :]
         expected = (1,) * (self.output.rank - len(natural)) + natural
-        if self.output.sizes != expected:
-            yield Problem(("OutputTensor", "Sizes"), f"must be {join_sizes(expected)}", join_sizes(self.output.sizes))
+        yield from dml.sizes_are(self, "output", expected)
 
     def compute(self, **inputs: Any) -> Array:
         input, indices = (

@@ -5,11 +5,11 @@ subnormals into zeros and signalling NaNs into quiet ones, for it merges the con
 On an explicit mesh, each dimension of the result is sharded as that of the input is, if its size allows it.
 """
 
-import builtins
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
@@ -25,6 +25,8 @@ from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType,
 
 def _moved(inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Array]) -> Array:
     """`move(*inputs)`, which has `sizes` and as many dimensions as each of the inputs."""
+    for i, size in enumerate(sizes):
+        check_size(("result", "shape", i), size, 0)
     axes = [dimension_axes(x) for x in inputs]
     copy = lambda *given: copied(lambda floats, _: move(*floats), given)  # noqa: E731
     return partitioned(copy, list(zip(inputs, axes, strict=True)), _kept_axes(inputs, sizes))
@@ -34,7 +36,6 @@ def _kept_axes(inputs: Sequence[Array], sizes: Sequence[int]) -> list[Any]:
     """The mesh axes of each dimension of a result: those of the first input that shards it, if they divide its size."""
     kept = []
     for i, size in enumerate(sizes):
-        check_size(("result", "shape", i), size, 0)
         sharded = ((dimension_axes(x)[i], x) for x in inputs if dimension_axes(x)[i] is not None)
         first, x = next(sharded, (None, inputs[0]))
         kept.append(dividing_axes(first, size, x))
@@ -89,7 +90,7 @@ def slice1(
     input = calls.real_array("input", input)
     strides = _strides(input, starts, sizes, strides)
     _require_window(starts, sizes, strides, input.shape, "input")
-    most = _reached(sizes, strides)
+    most = tuple(map(_reached, sizes, strides))
     counts = most if output_sizes is None else output_sizes
     _require_one_each("output_sizes", counts, input)
     for i, count in enumerate(counts):
@@ -134,10 +135,10 @@ def _require_one_each(name: str, values: Sequence[int], input: Array) -> None:
         raise InvalidDesc(Problem(name, rule, tuple(values)))
 
 
-def _reached(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """How many elements of a window are reached in each dimension."""
+def _reached(size: int, stride: int) -> int:
+    """How many elements of a window are reached in a dimension."""
     # The page divides by the stride itself, which is negative in its second example.
-    return tuple(1 + (size - 1) // abs(stride) for size, stride in zip(sizes, strides, strict=True))
+    return 1 + (size - 1) // abs(stride)
 
 
 def _strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Array:
@@ -164,7 +165,7 @@ def _places(
 
 
 def _one_each(desc: Any, tensor: str, *names: str) -> Iterator[Problem]:
-    """Each of the members that `names` are has one number for each dimension of the tensor."""
+    """Each of the members `names` has one number for each dimension of `tensor`."""
     rank = getattr(desc, tensor).rank
     for name in names:
         values = getattr(desc, name)
@@ -235,8 +236,8 @@ def _window_rules(desc: Any, whole: str, part: str) -> Iterator[Problem]:
             yield Problem(("InputWindowSizes", i), rule, offset + size)
         if stride == 0:
             yield Problem(("InputWindowStrides", i), "must not be 0", stride)
-        elif size and count > _reached([size], [stride])[0]:
-            rule = f"must be at most {_reached([size], [stride])[0]}, which the stride reaches in the window"
+        elif size and count > _reached(size, stride):
+            rule = f"must be at most {_reached(size, stride)}, which the stride reaches in the window"
             yield Problem((desc.member(part).name, "Sizes", i), rule, count)
 
 
@@ -300,7 +301,7 @@ def slice_grad(
         check_size(("output_sizes", i), size, 1)
     strides = _strides(given, starts, sizes, strides)
     _require_window(starts, sizes, strides, output_sizes, "output_sizes")
-    for i, (count, most) in enumerate(zip(given.shape, _reached(sizes, strides), strict=True)):
+    for i, (count, most) in enumerate(zip(given.shape, map(_reached, sizes, strides), strict=True)):
         if not 1 <= count <= most:
             rule = f"must have a size of 1 to {most} along axis {i}, which strides[{i}] reaches in the window"
             raise InvalidDesc(Problem("input_gradient", rule, count))
@@ -315,16 +316,12 @@ def slice_grad(
     def move(gradient: Array) -> Array:
         forwards = lax.rev(gradient, backwards) if backwards else gradient
         if given.dtype == jnp.bfloat16:  # XLA on CPU would pad its bits as if they were bfloat16 again, with strides
-            places = tuple(_range_of(*place) for place in zip(lowest, lengths, steps, strict=True))
+            ranges = zip(lowest, lengths, steps, strict=True)
+            places = tuple(np.s_[low : low + length + 1 : step] for low, length, step in ranges)
             return jnp.zeros(output_sizes, forwards.dtype).at[places].set(forwards, unique_indices=True)
         return lax.pad(forwards, jnp.zeros((), forwards.dtype), padding)
 
     return _moved([given], output_sizes, move)
-
-
-def _range_of(first: int, length: int, step: int) -> Any:
-    """The indices from `first` to `first + length`, `step` apart."""
-    return builtins.slice(first, first + length + 1, step)
 
 
 class SliceGradDesc(dml.Operator, type="DML_OPERATOR_SLICE_GRAD", function=slice_grad):
@@ -405,7 +402,8 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     if not arrays:
         raise InvalidDesc(Problem("inputs", "must have at least 1 array", 0))
     named = {("inputs", i): x for i, x in enumerate(arrays)}
-    first, *_ = arrays = list((named | calls.bring_into_one_type(named, ())).values())
+    arrays = list((named | calls.bring_into_one_type(named, ())).values())
+    first = arrays[0]
     calls.require_rank(("inputs", 0), first, 1)
     axis = calls.normal_axis("axis", axis, first.ndim)
     for i, x in enumerate(arrays):
@@ -663,88 +661,77 @@ class _Blocks(dml.Operator):
     output: dml.Output
     block_size: dml.Uint
 
-    def _rules(self, from_depth: bool) -> Iterator[Problem]:
+    def _block_rules(self, divisors: dict[int, int], sizes: Callable[[], tuple[int, ...]]) -> Iterator[Problem]:
+        """InputTensor.Sizes are multiples of the divisors of their axes; if they are, OutputTensor has these sizes."""
         yield from dml.same_type(self, "input", "output")
-        block = self.block_size
-        if block == 0:
-            yield Problem("BlockSize", "must be at least 1", block)
+        if self.block_size == 0:
+            yield Problem("BlockSize", "must be at least 1", self.block_size)
         elif self.input.rank == 4:  # the support table reports any other
-            batch, channels, height, width = self.input.sizes
-            divided = {1: block * block} if from_depth else {2: block, 3: block}
-            undivided = [axis for axis, divisor in divided.items() if self.input.sizes[axis] % divisor]
+            undivided = [axis for axis, divisor in divisors.items() if self.input.sizes[axis] % divisor]
             for axis in undivided:
                 place = ("InputTensor", "Sizes", axis)
-                yield Problem(place, f"must be a multiple of {divided[axis]}", self.input.sizes[axis])
-            if undivided:
-                return  # no size of the output would be right
-            if from_depth:
-                yield from dml.sizes_are(self, "output", (batch, channels // block**2, height * block, width * block))
-            else:
-                # The page has the sizes of DEPTH_TO_SPACE here; its example has these.
-                yield from dml.sizes_are(self, "output", (batch, channels * block**2, height // block, width // block))
+                yield Problem(place, f"must be a multiple of {divisors[axis]}", self.input.sizes[axis])
+            if not undivided:
+                yield from dml.sizes_are(self, "output", sizes())
+
+
+class _SpaceToDepth(_Blocks):
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType.
+        - BlockSize is at least 1, and divides the height and the width of InputTensor.
+        - OutputTensor has BlockSize * BlockSize times as many channels, each with a BlockSize-th of height and width.
+        """
+
+        def sizes() -> tuple[int, ...]:  # the page has those of DEPTH_TO_SPACE; its example has these
+            batch, channels, height, width = self.input.sizes
+            return batch, channels * self.block_size**2, height // self.block_size, width // self.block_size
+
+        yield from self._block_rules({2: self.block_size, 3: self.block_size}, sizes)
+
+
+class _DepthToSpace(_Blocks):
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType.
+        - BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.
+        - OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the width.
+        """
+
+        def sizes() -> tuple[int, ...]:
+            batch, channels, height, width = self.input.sizes
+            return batch, channels // self.block_size**2, height * self.block_size, width * self.block_size
+
+        yield from self._block_rules({1: self.block_size**2}, sizes)
 
 
 _SINCE_2_1 = {"FL_2_1": dml.unary(dml.RANK_4, UP_TO_32_BIT), "FL_5_0": dml.unary(dml.RANK_4, UP_TO_64_BIT)}
 _SINCE_1_0 = {"FL_1_0": dml.unary(dml.RANK_4, FLOAT), **_SINCE_2_1}
 
 
-class SpaceToDepthDesc(_Blocks, type="DML_OPERATOR_SPACE_TO_DEPTH", function=space_to_depth):
+class SpaceToDepthDesc(_SpaceToDepth, type="DML_OPERATOR_SPACE_TO_DEPTH", function=space_to_depth):
     """`DML_SPACE_TO_DEPTH_OPERATOR_DESC`, lowered to `space_to_depth`."""
 
     support = dml.support(**_SINCE_1_0)
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
 
-        - InputTensor and OutputTensor have the same DataType.
-        - BlockSize is at least 1, and divides the height and the width of InputTensor.
-        - OutputTensor has BlockSize * BlockSize times as many channels, each with a BlockSize-th of height and width.
-        """
-        yield from self._rules(from_depth=False)
-
-
-class SpaceToDepth1Desc(_Blocks, type="DML_OPERATOR_SPACE_TO_DEPTH1", function=space_to_depth1):
+class SpaceToDepth1Desc(_SpaceToDepth, type="DML_OPERATOR_SPACE_TO_DEPTH1", function=space_to_depth1):
     """`DML_SPACE_TO_DEPTH1_OPERATOR_DESC`, lowered to `space_to_depth1`."""
 
     order: dml.Order
     support = dml.support(**_SINCE_2_1)
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
 
-        - InputTensor and OutputTensor have the same DataType.
-        - BlockSize is at least 1, and divides the height and the width of InputTensor.
-        - OutputTensor has BlockSize * BlockSize times as many channels, each with a BlockSize-th of height and width.
-        """
-        yield from self._rules(from_depth=False)
-
-
-class DepthToSpaceDesc(_Blocks, type="DML_OPERATOR_DEPTH_TO_SPACE", function=depth_to_space):
+class DepthToSpaceDesc(_DepthToSpace, type="DML_OPERATOR_DEPTH_TO_SPACE", function=depth_to_space):
     """`DML_DEPTH_TO_SPACE_OPERATOR_DESC`, lowered to `depth_to_space`."""
 
     support = dml.support(**_SINCE_1_0)
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
 
-        - InputTensor and OutputTensor have the same DataType.
-        - BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.
-        - OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the width.
-        """
-        yield from self._rules(from_depth=True)
-
-
-class DepthToSpace1Desc(_Blocks, type="DML_OPERATOR_DEPTH_TO_SPACE1", function=depth_to_space1):
+class DepthToSpace1Desc(_DepthToSpace, type="DML_OPERATOR_DEPTH_TO_SPACE1", function=depth_to_space1):
     """`DML_DEPTH_TO_SPACE1_OPERATOR_DESC`, lowered to `depth_to_space1`."""
 
     order: dml.Order
     support = dml.support(**_SINCE_2_1)
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType.
-        - BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.
-        - OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the width.
-        """
-        yield from self._rules(from_depth=True)

@@ -12,7 +12,6 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.along_axes import extreme_position
 from dmljax.numerics.sizes import largest_size
-from dmljax.text import join_sizes
 from dmljax.types import INDEX, INTEGER_64, UP_TO_32_BIT, AxisDirection, FeatureLevel
 
 # ARGMAX and ARGMIN
@@ -96,8 +95,8 @@ class _ArgReduceDesc(dml.Operator):
         yield from dml.same_rank(self, "input", "output")
         yield from dml.distinct_axes(self.axes, self.input.rank)
         sizes = tuple(1 if axis in self.axes else size for axis, size in enumerate(self.input.sizes))
-        if self.input.rank == self.output.rank and self.output.sizes != sizes:
-            yield Problem(("OutputTensor", "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(self.output.sizes))
+        if self.input.rank == self.output.rank:
+            yield from dml.sizes_are(self, "output", sizes)
         # The page is silent on an index that the output's type cannot hold; it would silently wrap to a wrong index.
         last = self.input.element_count // math.prod(sizes) - 1
         if self.output.data_type in INDEX and last > np.iinfo(self.output.dtype).max:

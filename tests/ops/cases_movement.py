@@ -12,13 +12,14 @@ import dmljax
 from dmljax import DataType, DepthSpaceOrder, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
+WITHOUT_8_BIT = "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"
 SUPPORT = merge(
     of_all(
         "SLICE",
         alike(
             BOTH,
             {
-                "1_0": (4, 5, "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"),
+                "1_0": (4, 5, WITHOUT_8_BIT),
                 "2_1": (4, 5, UP_TO_32),
                 "3_0": (1, 8, UP_TO_32),
                 "4_1": (1, 8, ALL),
@@ -38,7 +39,7 @@ SUPPORT = merge(
         alike(
             "InputTensor OutputTensors",
             {
-                "1_0": (4, 4, "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"),
+                "1_0": (4, 4, WITHOUT_8_BIT),
                 "2_1": (4, 4, UP_TO_32),
                 "3_0": (1, 8, UP_TO_32),
                 "4_1": (1, 8, ALL),
@@ -50,7 +51,7 @@ SUPPORT = merge(
         alike(
             "InputTensors OutputTensor",
             {
-                "1_0": (4, 4, "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"),
+                "1_0": (4, 4, WITHOUT_8_BIT),
                 "2_1": (4, 4, UP_TO_32),
                 "3_0": (4, 5, UP_TO_32),
                 "4_1": (1, 8, ALL),
