@@ -32,6 +32,7 @@ from dmljax.types import (
     DepthSpaceOrder as DepthSpaceOrder,
     FeatureLevel as FeatureLevel,
     IsInfinityMode as IsInfinityMode,
+    ReduceFunction as ReduceFunction,
     RoundingMode as RoundingMode,
     TensorFlags as TensorFlags,
 )
@@ -262,7 +263,20 @@ from dmljax.ops.quantization import (
     element_wise_quantize_linear as element_wise_quantize_linear,
     element_wise_quantized_linear_add as element_wise_quantized_linear_add,
 )
-from dmljax.ops.reduction import ArgmaxDesc as ArgmaxDesc, ArgminDesc as ArgminDesc, argmax as argmax, argmin as argmin
+from dmljax.ops.reduction import (
+    ArgmaxDesc as ArgmaxDesc,
+    ArgminDesc as ArgminDesc,
+    ReduceDesc as ReduceDesc,
+    argmax as argmax,
+    argmin as argmin,
+    reduce as reduce,
+)
+from dmljax.ops.scans import (
+    CumulativeProductDesc as CumulativeProductDesc,
+    CumulativeSummationDesc as CumulativeSummationDesc,
+    cumulative_product as cumulative_product,
+    cumulative_summation as cumulative_summation,
+)
 from dmljax.ops.softmax import (
     ActivationHardmax1Desc as ActivationHardmax1Desc,
     ActivationHardmaxDesc as ActivationHardmaxDesc,
@@ -278,7 +292,7 @@ from dmljax.ops.softmax import (
     activation_softmax1 as activation_softmax1,
 )
 
-__version__ = "0.1.0"
+__version__ = ""
 
 if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
 

@@ -50,6 +50,7 @@ FAMILIES = {
     "generation": "Bands and constants",
     "movement": "Slices, joins and blocks",
     "reduction": "Reductions",
+    "scans": "Running sums and products",
     "softmax": "Softmax and hardmax",
     "activation": "Activations",
     "arithmetic": "Arithmetic",

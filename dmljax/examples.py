@@ -23,12 +23,12 @@ from dmljax.ops.activation import ActivationLeakyReluDesc
 from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
 from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.movement import JoinDesc, SliceGradDesc, SplitDesc
-from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc
+from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc, ReduceDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
 from dmljax.scalars import ScaleBias
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
-from dmljax.types import AxisDirection, DataType, DepthSpaceOrder, IsInfinityMode, RoundingMode
+from dmljax.types import AxisDirection, DataType, DepthSpaceOrder, IsInfinityMode, ReduceFunction, RoundingMode
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 UINT8, INT8 = DataType.UINT8, DataType.INT8
@@ -159,6 +159,26 @@ def _joining(title: str, axis: int, parts: Sequence[Any], output: Any) -> Exampl
     return Example(title, desc, {f"inputs[{i}]": part for i, part in enumerate(parts)}, {"output": output})
 
 
+def _tally(
+    operator: str, title: str, exclusive: dict[str, bool], axis: int, direction: int, output: list[int]
+) -> Example:
+    tensor = TensorDesc(FLOAT32, (1, 1, 3, 4))
+    desc = OPERATORS[f"{OPERATOR_PREFIX}{operator}"](
+        input=tensor, output=tensor, axis=axis, axis_direction=AxisDirection(direction), **exclusive
+    )
+    return Example(title, desc, {"input": [[[[2, 1, 3, 5], [3, 8, 7, 3], [9, 6, 2, 4]]]]}, {"output": output})
+
+
+def _sum(title: str, axes: tuple[int, ...], output: Any) -> Example:
+    sizes = tuple(1 if axis in axes else 3 for axis in range(2))
+    desc = ReduceDesc(
+        function=ReduceFunction.SUM, input=TensorDesc(FLOAT32, (3, 3)), output=TensorDesc(FLOAT32, sizes), axes=axes
+    )
+    return Example(title, desc, {"input": [[1, 2, 3], [3, 0, 4], [2, 4, 2]]}, {"output": output})
+
+
+_SUMS = [2, 3, 6, 11, 3, 11, 18, 21, 9, 15, 17, 21]
+_PRODUCTS = [2, 2, 6, 30, 3, 24, 168, 504, 9, 54, 108, 432]
 _TWO_BY_TWO = ([[[[1, 2], [3, 4]]]], [[[[5, 6], [7, 8]]]], [[[[9, 10], [11, 12]]]])
 _FOUR_BY_FOUR = [[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]]]
 _EIGHT_CHANNELS = [
@@ -423,6 +443,27 @@ EXAMPLES = (
     _arg(ArgminDesc, "Example 1: columns", (0,), [[0, 1, 2]]),
     _arg(ArgminDesc, "Example 2: rows", (1,), [[0], [1], [0]]),
     _arg(ArgminDesc, "Example 3: all axes", (0, 1), [[4]]),
+    *(
+        _tally("CUMULATIVE_SUMMATION", title, {"has_exclusive_sum": is_exclusive}, axis, direction, output)
+        for title, is_exclusive, axis, direction, output in (
+            ("Example 1. Cumulative summation across horizontal slivers", False, 3, 0, _SUMS),
+            ("Example 2. Exclusive sums", True, 3, 0, [0, 2, 3, 6, 0, 3, 11, 18, 0, 9, 15, 17]),
+            ("Example 3. Axis direction", False, 3, 1, [11, 9, 8, 5, 21, 18, 10, 3, 21, 12, 6, 4]),
+            ("Example 4. Summing along a different axis", False, 2, 0, [2, 1, 3, 5, 5, 9, 10, 8, 14, 15, 12, 12]),
+        )
+    ),
+    *(
+        _tally("CUMULATIVE_PRODUCT", title, {"has_exclusive_product": is_exclusive}, axis, direction, output)
+        for title, is_exclusive, axis, direction, output in (
+            ("Example 1. Cumulative product across horizontal slivers", False, 3, 0, _PRODUCTS),
+            ("Example 2. Exclusive products", True, 3, 0, [1, 2, 2, 6, 1, 3, 24, 168, 1, 9, 54, 108]),
+            ("Example 3. Axis direction", False, 3, 1, [30, 15, 15, 5, 504, 168, 21, 3, 432, 48, 8, 4]),
+            ("Example 4. Multiplying along a different axis", False, 2, 0, [2, 1, 3, 5, 6, 8, 21, 15, 54, 48, 42, 60]),
+        )
+    ),
+    _sum("Example 1. Applying sum to columns", (0,), [[6, 6, 9]]),
+    _sum("Example 2. Applying sum to rows", (1,), [[6], [7], [8]]),
+    _sum("Example 3. Applying sum to all axes (the entire tensor)", (0, 1), [[21]]),
 )
 
 

@@ -125,7 +125,10 @@ class TensorFlags(HeaderEnum, prefix="DML_TENSOR_FLAG_"):
 
 
 class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
-    """`DML_AXIS_DIRECTION`: whether the first (INCREASING) or the last (DECREASING) of equal elements is chosen.
+    """`DML_AXIS_DIRECTION`: an order of elements along an axis, or of their values.
+
+    ARGMAX and ARGMIN choose the first (INCREASING) or the last (DECREASING) of equal elements; running sums and
+    products begin at the first or at the last element; TOP_K1 selects the smallest or the largest elements.
 
     >>> argmax(jnp.array([3, 7, 7]), axes=0, axis_direction=AxisDirection.DECREASING).tolist()
     [2]
@@ -133,6 +136,27 @@ class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
 
     INCREASING = 0
     DECREASING = 1
+
+
+class ReduceFunction(HeaderEnum, prefix="DML_REDUCE_FUNCTION_"):
+    """`DML_REDUCE_FUNCTION`: what `reduce` makes of the elements along its axes.
+
+    >>> reduce(jnp.array([3.0, 4.0]), function=ReduceFunction.L2, axes=0).tolist()
+    [5.0]
+    """
+
+    ARGMAX = 0
+    ARGMIN = 1
+    AVERAGE = 2
+    L1 = 3
+    L2 = 4
+    LOG_SUM = 5
+    LOG_SUM_EXP = 6
+    MAX = 7
+    MIN = 8
+    MULTIPLY = 9
+    SUM = 10
+    SUM_SQUARE = 11
 
 
 class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):

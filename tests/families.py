@@ -44,13 +44,13 @@ CASES: dict[str, Case] = by_whole_name(
 SUPPORT: dict[str, Tables] = by_whole_name(collect("SUPPORT"))
 MEMBERS: dict[str, str] = by_whole_name(collect("MEMBERS"))
 # What a page says beside its tables: whether at a level the operator takes these data types together.
-REMARKS: dict[str, Callable[[str, set[str]], bool]] = by_whole_name(collect("REMARKS"))
+REMARKS: dict[str, Callable[[str, dict[str, str]], bool]] = by_whole_name(collect("REMARKS"))
 
 
 def pages_minimum_level(operator: str, tensors: dict[str, tuple[int, str]]) -> str | None:
     """The first level whose table lists every tensor's dimension count and data type."""
     is_allowed = REMARKS.get(operator, lambda level, data_types: True)
-    data_types = {data_type for _, data_type in tensors.values()}
+    data_types = {name: data_type for name, (_, data_type) in tensors.items()}
     for level, table in SUPPORT[operator].items():
         cells = {name: (range(lowest, highest + 1), types.split()) for name, lowest, highest, types in table}
         is_listed = all(

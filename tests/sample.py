@@ -28,6 +28,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "quantization": ("ELEMENT_WISE_QUANTIZED_LINEAR_ADD", "ELEMENT_WISE_QUANTIZE_LINEAR"),
     "a sum along axes": ("ACTIVATION_LOG_SOFTMAX1", "ACTIVATION_SOFTMAX"),
     "the largest along axes": ("ARGMAX", "ACTIVATION_HARDMAX1"),
+    "a sum along axes in blocks": ("REDUCE",),
+    "a running tally": ("CUMULATIVE_SUMMATION", "CUMULATIVE_PRODUCT"),
     "a band": ("DIAGONAL_MATRIX1", "DIAGONAL_MATRIX", "FILL_VALUE_CONSTANT"),
     "elements at other places": ("SLICE1", "SLICE_GRAD", "JOIN", "SPLIT", "TILE", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE1"),
     "a place for each element": ("ONE_HOT",),

@@ -6,6 +6,7 @@ Every family imports what it needs from here. Knows nothing of descriptors.
 from dmljax.calls.arguments import (
     ARRAYS as ARRAYS,
     AXES as AXES,
+    BOOLEAN as BOOLEAN,
     DTYPE as DTYPE,
     FLOAT_NUMBER as FLOAT_NUMBER,
     FLOAT_SCALE_BIAS as FLOAT_SCALE_BIAS,

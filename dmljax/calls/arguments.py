@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.calls.arrays import require_real
-from dmljax.checks import array, integer, integers
+from dmljax.checks import array, boolean, integer, integers
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
 from dmljax.numerics.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, exact, lower_bound, truncated, upper_bound
@@ -270,6 +270,7 @@ def one_of(enumeration: type[HeaderEnum]) -> Static:
 
 
 INTEGER: Static = integer
+BOOLEAN: Static = boolean
 SIZE: Static = _size  # an integer, or the symbolic size of a dimension
 SIZES: Static = _sizes
 AXES: Static = _axes  # one integer or several, as a tuple

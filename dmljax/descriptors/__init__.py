@@ -44,6 +44,7 @@ from dmljax.descriptors.members import (
     Order as Order,
     Output as Output,
     Outputs as Outputs,
+    Reduction as Reduction,
     Repeats as Repeats,
     Rounding as Rounding,
     ScalarUnion as ScalarUnion,
@@ -56,6 +57,7 @@ from dmljax.descriptors.members import (
 )
 from dmljax.descriptors.rules import (
     alike as alike,
+    axis_of as axis_of,
     distinct_axes as distinct_axes,
     fitting as fitting,
     refused_by as refused_by,

@@ -194,6 +194,10 @@ class Operator:
         """A problem for each rule of the operator's page that this desc breaks."""
         raise NotImplementedError
 
+    def own_support(self) -> Mapping[FeatureLevel, Table]:
+        """The support tables that hold for this desc: those of its operator, unless a member narrows them down."""
+        return type(self).support
+
     def attributes(self) -> dict[str, Any]:
         """The function's arguments besides its arrays: members that are no tensors, the output's type and sizes.
 

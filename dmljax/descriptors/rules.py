@@ -51,6 +51,13 @@ def _same(desc: Operator, fields: tuple[str, ...], what: str, of: Callable[[Tens
         yield Problem(first, f"must have the same {what}", join_words(values), others)
 
 
+def axis_of(desc: Any, field: str) -> Iterator[Problem]:
+    """Axis is a dimension of the tensor `field`."""
+    rank = getattr(desc, field).rank
+    if desc.axis >= rank:
+        yield Problem("Axis", f"must be less than {rank}", desc.axis)
+
+
 def distinct_axes(axes: tuple[int, ...], rank: int) -> Iterator[Problem]:
     """Axes names one or more different dimensions."""
     # The pages give the range; they are silent on a reduction over none or over one twice, which ONNX refuses.

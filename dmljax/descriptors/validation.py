@@ -22,9 +22,10 @@ def broken_rules(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) 
 
 def problems(desc: Operator, level: FeatureLevel) -> tuple[Problem, ...]:
     """As `broken_rules`, as data."""
-    tables = [table for introduced, table in sorted(desc.support.items()) if introduced <= level]
+    support = desc.own_support()
+    tables = [table for introduced, table in sorted(support.items()) if introduced <= level]
     if not tables:
-        return (Problem((), f"the operator must not be used below {min(desc.support)}", level),)
+        return (Problem((), f"the operator must not be used below {min(support)}", level),)
     table = (
         problem
         for field, cell in tables[-1].items()

@@ -44,6 +44,17 @@ def sort_keys(x: Array, *, nan_is_largest: bool, zeros_are_equal: bool = True) -
     return jnp.where(magnitude > _infinity(x), nan_key, jnp.where(is_negative, negative, magnitude))
 
 
+def of_sort_keys(keys: Array, dtype: Any) -> Array:
+    """The elements that have these `sort_keys`, made with `zeros_are_equal=False`; a NaN is the usual one."""
+    if dtype not in FLOATS:
+        return keys.astype(dtype)
+    limits = np.iinfo(keys.dtype)
+    magnitude = jnp.where(keys < 0, ~keys, keys)
+    numbers = lax.bitcast_convert_type(jnp.where(keys < 0, magnitude | limits.min, magnitude), dtype)
+    is_number = (keys > limits.min) & (keys < limits.max)
+    return selected(is_number, numbers, jnp.full_like(numbers, np.nan))
+
+
 def _magnitude(x: Array) -> Array:
     """The bits of `x` without the sign bit, as a signed integer; they are in the order of the absolute values."""
     signed = np.dtype(f"int{x.dtype.itemsize * 8}")

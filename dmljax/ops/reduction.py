@@ -1,18 +1,47 @@
-"""Reductions along axes: ARGMAX and ARGMIN."""
+"""Reductions along axes, which keep size 1: ARGMAX, ARGMIN, and the twelve functions of REDUCE.
+
+16-bit floats are computed in float32 and rounded once.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.along_axes import extreme_position
-from dmljax.numerics.sizes import largest_size
-from dmljax.types import INDEX, INTEGER_64, UP_TO_32_BIT, AxisDirection, FeatureLevel
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics import special
+from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
+from dmljax.numerics.exact import (
+    exact_sum,
+    in_memory,
+    mantissa_and_exponent,
+    quotient,
+    times_power_of_two,
+    with_slopes,
+)
+from dmljax.numerics.scans import full_product, products_of_others
+from dmljax.numerics.sharding import dimension_axes, partitioned
+from dmljax.numerics.sizes import largest_size, number
+from dmljax.types import (
+    FLOAT,
+    FLOATS,
+    INDEX,
+    INTEGER_32,
+    INTEGER_64,
+    UINT32,
+    UP_TO_32_BIT,
+    AxisDirection,
+    FeatureLevel,
+    ReduceFunction,
+    widened,
+)
 
 # ARGMAX and ARGMIN
 
@@ -72,6 +101,26 @@ def _arg_reduce(
     return extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING).astype(dtype)
 
 
+def _reduced_rules(desc: Any) -> Iterator[Problem]:
+    """OutputTensor has the sizes of InputTensor, but 1 along Axes, which name dimensions of it."""
+    yield from dml.same_rank(desc, "input", "output")
+    yield from dml.distinct_axes(desc.axes, desc.input.rank)
+    if desc.input.rank == desc.output.rank:
+        yield from dml.sizes_are(desc, "output", _reduced_sizes(desc))
+
+
+def _index_rules(desc: Any) -> Iterator[Problem]:
+    """OutputTensor can hold every index along Axes."""
+    # The pages are silent on an index that the output's type cannot hold; it would silently wrap to a wrong index.
+    last = desc.input.element_count // math.prod(_reduced_sizes(desc)) - 1
+    if desc.output.data_type in INDEX and last > np.iinfo(desc.output.dtype).max:
+        yield Problem(("OutputTensor", "DataType"), f"must hold indices up to {last}", desc.output.data_type.name)
+
+
+def _reduced_sizes(desc: Any) -> tuple[int, ...]:
+    return tuple(1 if axis in desc.axes else size for axis, size in enumerate(desc.input.sizes))
+
+
 class _ArgReduceDesc(dml.Operator):
     """The members, support tables and rules of ARGMAX and ARGMIN, which differ only in their functions."""
 
@@ -92,15 +141,8 @@ class _ArgReduceDesc(dml.Operator):
         - OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1.
         - OutputTensor.DataType can hold every index along Axes.
         """
-        yield from dml.same_rank(self, "input", "output")
-        yield from dml.distinct_axes(self.axes, self.input.rank)
-        sizes = tuple(1 if axis in self.axes else size for axis, size in enumerate(self.input.sizes))
-        if self.input.rank == self.output.rank:
-            yield from dml.sizes_are(self, "output", sizes)
-        # The page is silent on an index that the output's type cannot hold; it would silently wrap to a wrong index.
-        last = self.input.element_count // math.prod(sizes) - 1
-        if self.output.data_type in INDEX and last > np.iinfo(self.output.dtype).max:
-            yield Problem(("OutputTensor", "DataType"), f"must hold indices up to {last}", self.output.data_type.name)
+        yield from _reduced_rules(self)
+        yield from _index_rules(self)
 
 
 class ArgmaxDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMAX", function=argmax):
@@ -109,3 +151,262 @@ class ArgmaxDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMAX", function=argmax):
 
 class ArgminDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMIN", function=argmin):
     """`DML_ARGMIN_OPERATOR_DESC`, lowered to `argmin`."""
+
+
+# REDUCE
+
+
+@calls.operator_function(function=calls.one_of(ReduceFunction), axes=calls.AXES, dtype=calls.INTEGER_DTYPE)
+def reduce(input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtype: DTypeLike | None = None) -> Array:
+    """Reduces the elements along `axes` by a `ReduceFunction`; the result keeps the axes with size 1.
+
+    - SUM, SUM_SQUARE (of squares), L1 (of absolute values) and MULTIPLY are of floats or integers, which wrap around.
+    - AVERAGE, L2 (the square root of the sum of squares), LOG_SUM (its logarithm) and LOG_SUM_EXP (the logarithm of the
+      sum of exponentials) are of floats alone.
+    - MIN and MAX order elements as `element_wise_min` and `element_wise_max` do: NaN is smaller and larger than every
+      number.
+    - ARGMIN and ARGMAX are `argmin` and `argmax`; `dtype` is the type of their indices, uint32 unless it is given.
+
+    Floats are added in blocks, so that rounding errors stay few in long rows. MULTIPLY, L2 and LOG_SUM_EXP are infinite
+    or 0 only where the result itself is out of range, not where it is so on the way. The gradient of L1 and L2 is 0 at
+    0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where factors are 0.
+
+    >>> reduce(jnp.array([[3e30, 4e30], [0.0, 0.0]]), function=ReduceFunction.L2, axes=1).tolist()
+    [[5e+30], [0.0]]
+    """
+    input = calls.number_array("input", input) if function not in _ARGUMENTS else calls.real_array("input", input)
+    calls.require_rank("input", input, 1)
+    axes = calls.normal_axes("axes", axes, input.ndim)
+    if function in _ARGUMENTS:
+        largest = function is ReduceFunction.ARGMAX
+        return _arg_reduce(
+            input, axes, AxisDirection.INCREASING, jnp.uint32 if dtype is None else dtype, largest=largest
+        )
+    if dtype is not None and dtype != input.dtype:
+        raise InvalidType(Problem("dtype", f"must be the dtype of input, {input.dtype}", dtype))
+    if function in _OF_FLOATS:
+        calls.float_array("input", input)
+    return _FUNCTIONS[function](input, axes).astype(input.dtype)
+
+
+_ARGUMENTS = (ReduceFunction.ARGMAX, ReduceFunction.ARGMIN)
+_OF_FLOATS = (ReduceFunction.AVERAGE, ReduceFunction.L2, ReduceFunction.LOG_SUM, ReduceFunction.LOG_SUM_EXP)
+
+
+def _sum(x: Array, axes: tuple[int, ...]) -> Array:
+    return _sum_of(lambda x: x, lambda tangent, x: tangent, x, axes)
+
+
+def _sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
+    return _sum_of(lambda x: x * x, lambda tangent, x: 2 * tangent * x, x, axes)
+
+
+def _sum_of_magnitudes(x: Array, axes: tuple[int, ...]) -> Array:
+    return _sum_of(jnp.abs, lambda tangent, x: tangent * jnp.sign(x), x, axes)
+
+
+def _sum_of(
+    term: Callable[[Array], Array], slope: Callable[[Array, Array], Array], x: Array, axes: tuple[int, ...]
+) -> Array:
+    """The sum of the terms of `x` along the axes, where `slope` is the tangent of a term."""
+    wide = widened(x.dtype)
+
+    def value(x: Array) -> Array:
+        return fast_sum(x, axes, lambda part: term(part.astype(wide)))
+
+    def slope_of_sum(tangent: Array, x: Array) -> Array:
+        return _plain_sum(slope(tangent.astype(wide), x.astype(wide)), axes)
+
+    return with_slopes(slope_of_sum)(value)(x) if x.dtype in FLOATS else value(x)
+
+
+def _plain_sum(x: Array, axes: tuple[int, ...]) -> Array:
+    return jnp.sum(x, axis=axes, keepdims=True)
+
+
+def _average(x: Array, axes: tuple[int, ...]) -> Array:
+    total = _sum(x, axes)
+    count = number(math.prod(x.shape[axis] for axis in axes), total.dtype)
+    return quotient(total, jnp.broadcast_to(count, total.shape))
+
+
+def _log_of_sum(x: Array, axes: tuple[int, ...]) -> Array:
+    return lax.log(_sum(x, axes))
+
+
+def _norm(x: Array, axes: tuple[int, ...]) -> Array:
+    def slope(tangent: Array, x: Array) -> Array:
+        return _plain_sum(tangent.astype(widened(x.dtype)) * _direction(x, axes), axes)
+
+    return with_slopes(slope)(lambda x: _norm_value(x, axes))(x)
+
+
+def _norm_value(x: Array, axes: tuple[int, ...]) -> Array:
+    wide, limits = widened(x.dtype), jnp.finfo(widened(x.dtype))
+    squares = fast_sum(x, axes, lambda part: jnp.square(part.astype(wide)))
+    if x.dtype == np.float16:
+        return lax.sqrt(squares)  # whose squares float32 holds
+
+    def of_scaled() -> Array:
+        # Scaled so that the largest element is between 1 and 2: no square overflows, and what underflows is negligible.
+        _, exponent = mantissa_and_exponent(extreme(jnp.abs(x), axes, largest=True).astype(wide))
+        scaled = lambda part: jnp.square(times_power_of_two(part.astype(wide), -exponent))  # noqa: E731
+        return times_power_of_two(lax.sqrt(fast_sum(x, axes, scaled)), exponent)
+
+    is_in_range = (squares > limits.tiny * 2.0**62) & jnp.isfinite(squares)
+    if jax.device_count() > 1:  # where a condition for all rows would be an exchange
+        return jnp.where(is_in_range, lax.sqrt(squares), of_scaled())
+    norm: Array = lax.cond(jnp.all(is_in_range), lambda: lax.sqrt(squares), of_scaled)
+    return norm
+
+
+def _direction(x: Array, axes: tuple[int, ...]) -> Array:
+    """`x` divided by its norm, and 0 where the norm is 0; beside infinite elements, finite ones count as 0."""
+    x = x.astype(widened(x.dtype))
+    largest = extreme(lax.stop_gradient(jnp.abs(x)), axes, largest=True)
+    ends = jnp.where(jnp.isinf(x), jnp.sign(x), jnp.zeros_like(x))
+    x = jnp.where(jnp.isinf(largest), ends, x)
+    norm = _norm(x, axes)
+    return jnp.where(norm == 0, jnp.zeros_like(x), lax.div(x, jnp.broadcast_to(jnp.where(norm == 0, 1, norm), x.shape)))
+
+
+def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
+    def slope(tangent: Array, x: Array) -> Array:
+        # The exponentials divided by their sum. Infinite elements have equal parts of it where the sum is infinite.
+        total = _log_sum_exp(x, axes)
+        is_infinite = lax.stop_gradient(jnp.isinf(total))
+        finite = jnp.where(is_infinite, jnp.zeros_like(total), total)
+        part = special.exp(*exact_sum(jnp.where(is_infinite, jnp.zeros_like(x), x), -finite))
+        is_largest = (x == jnp.inf).astype(x.dtype)
+        count = jnp.maximum(_plain_sum(is_largest, axes), 1)
+        return _plain_sum(tangent * jnp.where(is_infinite, is_largest / count, part), axes)
+
+    x = x.astype(widened(x.dtype))
+    return with_slopes(slope)(lambda x: _log_sum_exp_value(x, axes))(x)
+
+
+def _log_sum_exp_value(x: Array, axes: tuple[int, ...]) -> Array:
+    # XLA on CPU computes `x` again in each loop, and may round it differently. The loop that finds the largest element
+    # and the loop that subtracts it must read the same numbers.
+    x = in_memory(x)
+    largest = extreme(x, axes, largest=True)
+    shift = jnp.where(jnp.isinf(largest), jnp.zeros_like(largest), largest)
+    distance, low = exact_sum(x, -shift)
+    # The largest elements have exponentials of 1, beside which small ones would be lost: they are added without them.
+    is_largest = x == largest
+    powers = jnp.where(is_largest, jnp.zeros_like(x), special.exp(distance, low))
+    repeated = fast_sum(is_largest.astype(x.dtype), axes)
+    logarithm = lax.log1p(fast_sum(in_memory(powers), axes) + (repeated - 1))
+    return jnp.where(jnp.isinf(largest) | jnp.isnan(largest), largest, largest + logarithm)
+
+
+def _product(x: Array, axes: tuple[int, ...]) -> Array:
+    if x.dtype not in FLOATS:
+        return jnp.prod(x, axis=axes, keepdims=True, dtype=x.dtype)
+
+    def slope(tangent: Array, x: Array) -> Array:
+        return _plain_sum(tangent * products_of_others(x, axes), axes)
+
+    product = with_slopes(slope)(lambda x: full_product(x, axes))
+    kept = [None if i in axes else name for i, name in enumerate(dimension_axes(x))]
+    return partitioned(product, [(x.astype(widened(x.dtype)), dimension_axes(x))], kept)
+
+
+def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
+    def slope(tangent: Array, x: Array) -> Array:
+        is_first = positions_along(x, axes) == extreme_position(x, axes, largest=largest)
+        return _plain_sum(jnp.where(is_first, tangent, jnp.zeros_like(tangent)), axes)
+
+    value = partial(extreme, axes=axes, largest=largest)
+    return with_slopes(slope)(value)(x) if x.dtype in FLOATS else value(x)
+
+
+_FUNCTIONS: Mapping[ReduceFunction, Callable[[Array, tuple[int, ...]], Array]] = {
+    ReduceFunction.AVERAGE: _average,
+    ReduceFunction.L1: _sum_of_magnitudes,
+    ReduceFunction.L2: _norm,
+    ReduceFunction.LOG_SUM: _log_of_sum,
+    ReduceFunction.LOG_SUM_EXP: _log_sum_exp,
+    ReduceFunction.MAX: partial(_smallest_or_largest, largest=True),
+    ReduceFunction.MIN: partial(_smallest_or_largest, largest=False),
+    ReduceFunction.MULTIPLY: _product,
+    ReduceFunction.SUM: _sum,
+    ReduceFunction.SUM_SQUARE: _sum_of_squares,
+}
+
+_WIDE_INTEGERS = INTEGER_32 | INTEGER_64
+_ARGUMENT_SUPPORT = dml.support(
+    FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, output=UINT32),
+    FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, output=UINT32),
+    FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX),
+    FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT | INTEGER_64, output=INDEX),
+)
+_FLOAT_SUPPORT = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT), FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT))
+_NORM_SUPPORT = _FLOAT_SUPPORT | dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, FLOAT | _WIDE_INTEGERS))
+_EXTREME_SUPPORT = dml.support(
+    FL_1_0=dml.unary(dml.RANK_4, FLOAT),
+    FL_2_1=dml.unary(dml.RANK_4, FLOAT | INTEGER_32),
+    FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+    FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+)
+_SUM_SUPPORT = dml.support(
+    FL_1_0=dml.unary(dml.RANK_4, FLOAT),
+    FL_2_1=dml.unary(dml.RANK_4, FLOAT | INTEGER_32),
+    FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
+    FL_5_0=dml.unary(dml.RANK_1_TO_8, FLOAT | _WIDE_INTEGERS),
+)
+_SUPPORT = {
+    ReduceFunction.ARGMAX: _ARGUMENT_SUPPORT,
+    ReduceFunction.ARGMIN: _ARGUMENT_SUPPORT,
+    ReduceFunction.AVERAGE: _FLOAT_SUPPORT,
+    ReduceFunction.L1: _NORM_SUPPORT,
+    ReduceFunction.L2: _FLOAT_SUPPORT,
+    ReduceFunction.LOG_SUM: _FLOAT_SUPPORT,
+    ReduceFunction.LOG_SUM_EXP: _FLOAT_SUPPORT,
+    ReduceFunction.MAX: _EXTREME_SUPPORT,
+    ReduceFunction.MIN: _EXTREME_SUPPORT,
+    ReduceFunction.MULTIPLY: _SUM_SUPPORT,
+    ReduceFunction.SUM: _SUM_SUPPORT,
+    ReduceFunction.SUM_SQUARE: _NORM_SUPPORT,
+}
+
+
+class ReduceDesc(dml.Operator, type="DML_OPERATOR_REDUCE", function=reduce):
+    """`DML_REDUCE_OPERATOR_DESC`, lowered to `reduce`."""
+
+    function: dml.Reduction  # type: ignore[assignment, misc]  # type(desc).function is the operator's function
+    input: dml.Input
+    output: dml.Output
+    axes: dml.UintAxes
+    # What any of the functions takes; each has tables of its own.
+    support = dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, output=FLOAT | UINT32),
+        FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, output=FLOAT | INTEGER_32),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=UP_TO_32_BIT | INTEGER_64),
+        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    )
+
+    def own_support(self) -> Mapping[FeatureLevel, dml.Table]:
+        return _SUPPORT[self.function]
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - Function decides which data types the tensors may have: integers of 8 and 16 bits go with MIN, MAX, ARGMIN and
+          ARGMAX alone, and no integers with AVERAGE, L2, LOG_SUM and LOG_SUM_EXP.
+        - InputTensor and OutputTensor have the same DataType, unless Function is ARGMIN or ARGMAX.
+        - InputTensor and OutputTensor have the same DimensionCount.
+        - Axes names one or more different dimensions of InputTensor.
+        - OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1.
+        - With ARGMIN and ARGMAX, OutputTensor.DataType can hold every index along Axes.
+        """
+        if self.function in _ARGUMENTS:
+            yield from _index_rules(self)
+        else:
+            yield from dml.same_type(self, "input", "output")
+        yield from _reduced_rules(self)
+
+    def attributes(self) -> dict[str, Any]:
+        given = {"function": self.function, "axes": self.axes}
+        return given | {"dtype": self.output.dtype} if self.function in _ARGUMENTS else given

@@ -108,7 +108,7 @@ MEMBERS = merge(
 )
 
 # Until 3_0, says the page of POW, its tensors have one data type.
-REMARKS = of_all("ELEMENT_WISE_POW", lambda level, data_types: level >= "3_0" or len(data_types) == 1)
+REMARKS = of_all("ELEMENT_WISE_POW", lambda level, data_types: level >= "3_0" or len(set(data_types.values())) == 1)
 
 # Formulas, of floats as float64 and of integers as they are
 

@@ -1,0 +1,113 @@
+"""Running tallies along an axis: CUMULATIVE_SUMMATION and CUMULATIVE_PRODUCT.
+
+16-bit floats are computed in float32 and rounded once; integers wrap around.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from jax import Array
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import Problem
+from dmljax.numerics.scans import running_product, running_sum
+from dmljax.numerics.sharding import dimension_axes, partitioned
+from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, FeatureLevel, widened
+
+
+@calls.operator_function(
+    axis=calls.INTEGER, axis_direction=calls.one_of(AxisDirection), has_exclusive_sum=calls.BOOLEAN
+)
+def cumulative_summation(
+    input: ArrayLike,
+    *,
+    axis: int,
+    axis_direction: AxisDirection = AxisDirection.INCREASING,
+    has_exclusive_sum: bool = False,
+) -> Array:
+    """Adds up the elements along `axis`: each result is the sum of the elements up to this one.
+
+    With `AxisDirection.DECREASING` the sum begins at the last element. With `has_exclusive_sum` it leaves out the
+    element at its own place, so that the first sum is 0. Floats are added in blocks, in which rounding errors are at
+    most 8 for every factor of 8 in the size of the axis.
+
+    >>> cumulative_summation(jnp.array([2, 1, 3, 5]), axis=0, has_exclusive_sum=True).tolist()
+    [0, 2, 3, 6]
+    """
+    return _along(running_sum, input, axis, axis_direction, has_exclusive_sum)
+
+
+@calls.operator_function(
+    axis=calls.INTEGER, axis_direction=calls.one_of(AxisDirection), has_exclusive_product=calls.BOOLEAN
+)
+def cumulative_product(
+    input: ArrayLike,
+    *,
+    axis: int,
+    axis_direction: AxisDirection = AxisDirection.INCREASING,
+    has_exclusive_product: bool = False,
+) -> Array:
+    """Multiplies the elements along `axis`: each result is the product of the elements up to this one.
+
+    With `AxisDirection.DECREASING` the product begins at the last element. With `has_exclusive_product` it leaves out
+    the element at its own place, so that the first product is 1. A product of floats is infinite or 0 only where its
+    exact value is out of range, whatever the products before it are. The derivative is right where factors are 0.
+
+    >>> cumulative_product(jnp.array([1e30, 1e30, 1e-30], "float32"), axis=0).tolist()
+    [1.0000000150474662e+30, inf, 1.0000000150474662e+30]
+    """
+    return _along(running_product, input, axis, axis_direction, has_exclusive_product)
+
+
+def _along(
+    running: Callable[..., Array], input: ArrayLike, axis: int, direction: AxisDirection, is_exclusive: bool
+) -> Array:
+    input = calls.number_array("input", input)
+    calls.require_rank("input", input, 1)
+    axis = calls.normal_axis("axis", axis, input.ndim)
+    reverse = direction is AxisDirection.DECREASING
+    tally = partial(running, axis=axis, reverse=reverse, exclusive=is_exclusive)
+    wide = widened(input.dtype)
+    mesh_axes = dimension_axes(input)
+    return partitioned(lambda x: tally(x.astype(wide)).astype(x.dtype), [(input, mesh_axes)], mesh_axes)
+
+
+class _Cumulative(dml.Unary):
+    """The rules that both operators share."""
+
+    input: dml.Input
+    output: dml.Output
+    axis: dml.Uint
+    axis_direction: dml.Direction
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - Axis is less than the DimensionCount of InputTensor.
+        """
+        yield from super().page_rules(feature_level)
+        yield from dml.axis_of(self, "input")
+
+
+_TYPES = FLOAT | INTEGER_32
+_FROM_4_0: dict[str, Any] = {
+    "FL_4_0": dml.unary(dml.RANK_1_TO_8, _TYPES),
+    "FL_5_0": dml.unary(dml.RANK_1_TO_8, _TYPES | INTEGER_64),
+}
+
+
+class CumulativeSummationDesc(_Cumulative, type="DML_OPERATOR_CUMULATIVE_SUMMATION", function=cumulative_summation):
+    """`DML_CUMULATIVE_SUMMATION_OPERATOR_DESC`, lowered to `cumulative_summation`."""
+
+    has_exclusive_sum: dml.Bool
+    support = dml.support(FL_2_1=dml.unary(dml.RANK_4, _TYPES), **_FROM_4_0)
+
+
+class CumulativeProductDesc(_Cumulative, type="DML_OPERATOR_CUMULATIVE_PRODUCT", function=cumulative_product):
+    """`DML_CUMULATIVE_PRODUCT_OPERATOR_DESC`, lowered to `cumulative_product`."""
+
+    has_exclusive_product: dml.Bool
+    support = dml.support(FL_3_1=dml.unary(dml.RANK_4, _TYPES), **_FROM_4_0)

@@ -1,0 +1,88 @@
+"""CUMULATIVE_SUMMATION and CUMULATIVE_PRODUCT: the pages' tables and pseudo-code, and cases."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from cases import Case, ones
+from formulas import Arr
+from pages import FLOATS, alike, merge, of_all
+
+import dmljax
+from dmljax import AxisDirection, DataType, TensorDesc
+
+BOTH = "InputTensor OutputTensor"
+NUMBERS_32, NUMBERS_64 = FLOATS + " INT32 UINT32", FLOATS + " INT64 INT32 UINT64 UINT32"
+SUPPORT = merge(
+    of_all(
+        "CUMULATIVE_SUMMATION",
+        alike(BOTH, {"2_1": (4, 4, NUMBERS_32), "4_0": (1, 8, NUMBERS_32), "5_0": (1, 8, NUMBERS_64)}),
+    ),
+    of_all(
+        "CUMULATIVE_PRODUCT",
+        alike(BOTH, {"3_1": (4, 4, NUMBERS_32), "4_0": (1, 8, NUMBERS_32), "5_0": (1, 8, NUMBERS_64)}),
+    ),
+)
+MEMBERS = {
+    "CUMULATIVE_SUMMATION": "InputTensor OutputTensor Axis AxisDirection HasExclusiveSum",
+    "CUMULATIVE_PRODUCT": "InputTensor OutputTensor Axis AxisDirection HasExclusiveProduct",
+}
+
+# Pseudo-code: the running tally of the page, in float64 for floats, which have more exponents
+
+
+def tallied(combine: Any, first: int, input: Arr, *, axis: int, direction: AxisDirection, is_exclusive: bool) -> Arr:
+    wide = input.astype(np.float64) if input.dtype.kind == "f" or input.dtype.name == "bfloat16" else input
+    rows = np.moveaxis(wide, axis, 0)
+    output = np.empty_like(rows)
+    tally = np.full(rows.shape[1:], first, rows.dtype)
+    places = range(len(rows))
+    for i in places if direction is AxisDirection.INCREASING else reversed(places):
+        before, tally = tally, combine(tally, rows[i])
+        output[i] = before if is_exclusive else tally
+    return np.moveaxis(output, 0, axis)
+
+
+# Descriptors
+
+# Their sums and products are exact, in whatever order they are computed, and their sums do not cancel.
+EXACT = {"CUMULATIVE_SUMMATION": [0, 1, 2, 3, 64, 100], "CUMULATIVE_PRODUCT": [0, 1, 2, 4, 0.5, -1]}
+
+
+class TallyCase(Case):
+    """A case with inputs whose tallies are exact in every type; other numbers are for the family's own tests."""
+
+    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+        tensor = desc.tensors(is_input=True)["input"]
+        if tensor.dtype.kind != "f":
+            return super().inputs(desc, rng)
+        return {"input": rng.choice(EXACT[type(desc).short_name], tensor.sizes).astype(tensor.dtype)}
+
+
+def case(operator: Any, combine: Any, first: int, exclusive: str, domain: tuple[float, float] | None) -> Case:
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        tensor = TensorDesc(types["input"], ones(rank, 3, 11))
+        is_exclusive = rank % 2 == 0
+        direction = AxisDirection(rank % 4 // 2)
+        desc: dmljax.Operator = operator(
+            input=tensor, output=tensor, axis=rank - 1, axis_direction=direction, **{exclusive: is_exclusive}
+        )
+        return desc
+
+    def oracle(desc: Any, input: Arr) -> Arr:
+        return tallied(
+            combine,
+            first,
+            input,
+            axis=desc.axis,
+            direction=desc.axis_direction,
+            is_exclusive=getattr(desc, exclusive),
+        )
+
+    return TallyCase(("input",), make, oracle, domain=domain)
+
+
+CASES: dict[str, Callable[..., Any] | Case] = {
+    "CUMULATIVE_SUMMATION": case(dmljax.CumulativeSummationDesc, np.add, 0, "has_exclusive_sum", None),
+    "CUMULATIVE_PRODUCT": case(dmljax.CumulativeProductDesc, np.multiply, 1, "has_exclusive_product", (0.5, 1.5)),
+}
