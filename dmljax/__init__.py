@@ -277,6 +277,13 @@ from dmljax.ops.scans import (
     cumulative_product as cumulative_product,
     cumulative_summation as cumulative_summation,
 )
+from dmljax.ops.selection import (
+    TopK as TopK,
+    TopK1Desc as TopK1Desc,
+    TopKDesc as TopKDesc,
+    top_k as top_k,
+    top_k1 as top_k1,
+)
 from dmljax.ops.softmax import (
     ActivationHardmax1Desc as ActivationHardmax1Desc,
     ActivationHardmaxDesc as ActivationHardmaxDesc,

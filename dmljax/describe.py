@@ -51,6 +51,7 @@ FAMILIES = {
     "movement": "Slices, joins and blocks",
     "reduction": "Reductions",
     "scans": "Running sums and products",
+    "selection": "Largest and smallest elements",
     "softmax": "Softmax and hardmax",
     "activation": "Activations",
     "arithmetic": "Arithmetic",

@@ -177,6 +177,24 @@ def _sum(title: str, axes: tuple[int, ...], output: Any) -> Example:
     return Example(title, desc, {"input": [[1, 2, 3], [3, 0, 4], [2, 4, 2]]}, {"output": output})
 
 
+def _top_k(
+    operator: str, title: str, axis: int, k: int, direction: int, input: Any, values: list[int], indices: list[int]
+) -> Example:
+    sizes = tuple(k if i == axis else size for i, size in enumerate((1, 1, 3, 4)))
+    desc = OPERATORS[f"{OPERATOR_PREFIX}{operator}"](
+        input=TensorDesc(FLOAT32, (1, 1, 3, 4)),
+        output_value=TensorDesc(FLOAT32, sizes),
+        output_index=TensorDesc(UINT32, sizes),
+        axis=axis,
+        k=k,
+        **({"axis_direction": AxisDirection(direction)} if operator == "TOP_K1" else {}),
+    )
+    return Example(title, desc, {"input": input}, {"output_value": values, "output_index": indices})
+
+
+_DISTINCT = [[[[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]]]
+_TIED = [[[[1, 2, 2, 3], [3, 4, 5, 5], [6, 6, 6, 6]]]]
+_COLUMNS = [4, 5, 10, 11, 3, 2, 9, 8], [2, 2, 0, 0, 1, 1, 1, 1]
 _SUMS = [2, 3, 6, 11, 3, 11, 18, 21, 9, 15, 17, 21]
 _PRODUCTS = [2, 2, 6, 30, 3, 24, 168, 504, 9, 54, 108, 432]
 _TWO_BY_TWO = ([[[[1, 2], [3, 4]]]], [[[[5, 6], [7, 8]]]], [[[[9, 10], [11, 12]]]])
@@ -464,6 +482,18 @@ EXAMPLES = (
     _sum("Example 1. Applying sum to columns", (0,), [[6, 6, 9]]),
     _sum("Example 2. Applying sum to rows", (1,), [[6], [7], [8]]),
     _sum("Example 3. Applying sum to all axes (the entire tensor)", (0, 1), [[21]]),
+    *(
+        _top_k(operator, *example)
+        for operator in ("TOP_K", "TOP_K1")
+        for example in (
+            ("Example 1", 3, 2, 1, _DISTINCT, [11, 10, 9, 8, 7, 6], [3, 2, 2, 3, 3, 2]),
+            ("Example 2. Using a different axis", 2, 2, 1, _DISTINCT, *_COLUMNS),
+            ("Example 3. Tied values", 3, 3, 1, _TIED, [3, 2, 2, 5, 5, 4, 6, 6, 6], [3, 1, 2, 2, 3, 1, 0, 1, 2]),
+        )
+    ),
+    _top_k(
+        "TOP_K1", "Example 4. Increasing axis direction", 3, 3, 0, _TIED, [1, 2, 2, 3, 4, 5, 6, 6, 6], [0, 1, 2] * 3
+    ),
 )
 
 

@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "a sum along axes": ("ACTIVATION_LOG_SOFTMAX1", "ACTIVATION_SOFTMAX"),
     "the largest along axes": ("ARGMAX", "ACTIVATION_HARDMAX1"),
     "a sum along axes in blocks": ("REDUCE",),
+    "the largest elements in order": ("TOP_K1",),
     "a running tally": ("CUMULATIVE_SUMMATION", "CUMULATIVE_PRODUCT"),
     "a band": ("DIAGONAL_MATRIX1", "DIAGONAL_MATRIX", "FILL_VALUE_CONSTANT"),
     "elements at other places": ("SLICE1", "SLICE_GRAD", "JOIN", "SPLIT", "TILE", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE1"),

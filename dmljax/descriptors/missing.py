@@ -62,8 +62,6 @@ MISSING = {
     "ROI_POOLING": "",
     "SCATTER": "scatter_elements",
     "SCATTER_ND": "",
-    "TOP_K": "sort argsort",
-    "TOP_K1": "",
     "UNFOLD": "",
     "UPSAMPLE_2D": "",
     "VALUE_SCALE_2D": "",

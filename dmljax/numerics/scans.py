@@ -175,7 +175,8 @@ def _split(x: Array, axis: int, block: int, filling: tuple[int, int, int], fill:
 def _joined(columns: list[Array], axis: int, size: int, first: int) -> Array:
     """The columns of the blocks as one axis again, without what it was filled up with."""
     blocks = jnp.stack(columns, axis + 1)
-    whole = blocks.reshape(*blocks.shape[:axis], -1, *blocks.shape[axis + 2 :])
+    count, block = blocks.shape[axis : axis + 2]
+    whole = blocks.reshape(*blocks.shape[:axis], count * block, *blocks.shape[axis + 2 :])
     return lax.slice_in_dim(whole, first, first + size, axis=axis)
 
 

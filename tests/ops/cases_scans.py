@@ -1,6 +1,6 @@
 """CUMULATIVE_SUMMATION and CUMULATIVE_PRODUCT: the pages' tables and pseudo-code, and cases."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,10 @@ def tallied(combine: Any, first: int, input: Arr, *, axis: int, direction: AxisD
 # Descriptors
 
 # Their sums and products are exact, in whatever order they are computed, and their sums do not cancel.
-EXACT = {"CUMULATIVE_SUMMATION": [0, 1, 2, 3, 64, 100], "CUMULATIVE_PRODUCT": [0, 1, 2, 4, 0.5, -1]}
+EXACT: dict[str, list[float]] = {
+    "CUMULATIVE_SUMMATION": [0, 1, 2, 3, 64, 100],
+    "CUMULATIVE_PRODUCT": [0, 1, 2, 4, 0.5, -1],
+}
 
 
 class TallyCase(Case):
@@ -82,7 +85,7 @@ def case(operator: Any, combine: Any, first: int, exclusive: str, domain: tuple[
     return TallyCase(("input",), make, oracle, domain=domain)
 
 
-CASES: dict[str, Callable[..., Any] | Case] = {
+CASES = {
     "CUMULATIVE_SUMMATION": case(dmljax.CumulativeSummationDesc, np.add, 0, "has_exclusive_sum", None),
     "CUMULATIVE_PRODUCT": case(dmljax.CumulativeProductDesc, np.multiply, 1, "has_exclusive_product", (0.5, 1.5)),
 }

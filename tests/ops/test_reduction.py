@@ -1,7 +1,8 @@
-"""ARGMAX and ARGMIN; the pages' own examples run in test_every_operator.py."""
+"""ARGMAX, ARGMIN and REDUCE; the pages' own examples run in test_every_operator.py."""
 
 from typing import Any
 
+import cases_reduction as cases
 import formulas as oracles
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from helpers import INTEGERS, REALS, X64, assert_same_bits, at_once, random_arra
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import AxisDirection, DataType, InvalidDesc, InvalidType, ReduceFunction, TensorDesc
 
 INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
@@ -155,3 +156,220 @@ def test_arg_reduction_descs_refuse(operator: Any, change: dict[str, Any], messa
     dmljax.validate(operator(**members), feature_level="3_0")
     with pytest.raises(InvalidDesc, match=operator.type + " at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
         dmljax.validate(operator(**members | change))
+
+
+# REDUCE
+
+F = ReduceFunction
+OF_FLOATS = [F.AVERAGE, F.L1, F.L2, F.LOG_SUM, F.LOG_SUM_EXP, F.SUM, F.SUM_SQUARE, F.MULTIPLY]
+OF_INTEGERS = [F.L1, F.SUM, F.SUM_SQUARE, F.MULTIPLY, F.MIN, F.MAX]
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((7,), (0,)),
+    ((600,), (0,)),
+    ((3, 700), (1,)),
+    ((700, 3), (0,)),
+    ((300, 40), (0,)),
+    ((2, 31, 5), (1,)),
+    ((5, 6, 7), (0, 2)),
+    ((1, 4, 1), (0, 1, 2)),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_function_is_the_formulas(shape: Any, lowering: str, one_device: None) -> None:
+    sizes, axes = shape
+    x = np.random.default_rng(0).uniform(0.5, 1.5, sizes).astype(np.float32)
+    x = np.exp2(np.round(np.log2(x) * 64) / 64).astype(np.float32)
+    results = jax.jit(lambda x: {f.name: dmljax.reduce(x, function=f, axes=axes) for f in F})(x)
+    for function in F:
+        expected = cases.reduced(x, function=function, axes=axes)
+        result = np.asarray(results[function.name])
+        assert result.shape == expected.shape
+        if function in (F.ARGMAX, F.ARGMIN, F.MAX, F.MIN):
+            assert_same_bits(result, expected.astype(result.dtype))
+        else:
+            count = x.size // expected.size
+            units = count / 2 if function is F.MULTIPLY else 8
+            error = np.abs(result - expected) / np.spacing(np.abs(expected).astype(np.float32))
+            assert np.all(error <= units), (function, error)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_integers_wrap_around(shape: Any, lowering: str, one_device: None) -> None:
+    sizes, axes = shape
+    rng = np.random.default_rng(1)
+    arrays = [random_array(rng, dtype, sizes) for dtype in (np.int32, np.uint8, *((np.int64,) if X64 else ()))]
+    results = at_once(lambda x: [dmljax.reduce(x, function=f, axes=axes) for f in OF_INTEGERS], arrays)
+    for x, of_functions in zip(arrays, results, strict=True):
+        for function, result in zip(OF_INTEGERS, of_functions, strict=True):
+            assert_same_bits(result, cases.reduced(x, function=function, axes=axes))
+
+
+def test_sums_of_many_are_exact_and_16_bit_floats_are_added_in_float32(call: Any) -> None:
+    ones = np.ones(2**24, np.float32)
+    assert float(call(dmljax.reduce, ones, function=F.SUM, axes=0)[0]) == 2**24
+    for dtype in (np.float16, jnp.bfloat16):
+        many = np.full(2**15, 0.25, dtype)
+        assert float(call(dmljax.reduce, many, function=F.SUM, axes=0)[0]) == 2**13
+        assert float(call(dmljax.reduce, many, function=F.AVERAGE, axes=0)[0]) == 0.25
+    # The sum of squares is out of float16's range on the way, its root is not.
+    large = np.full(100, 6000, np.float16)
+    assert float(call(dmljax.reduce, large, function=F.L2, axes=0)[0]) == 60000
+
+
+@pytest.mark.parametrize("sizes", [(2**17,), (2**13, 4), (600, 300)], ids=str)
+def test_rounding_errors_do_not_add_up(sizes: tuple[int, ...], lowering: str, one_device: None) -> None:
+    rng = np.random.default_rng(0)
+    every = [
+        np.full(sizes, 0.1, np.float32),
+        rng.random(sizes).astype(np.float32),
+        (rng.random(sizes) * 10.0 ** rng.integers(-10, 10, sizes)).astype(np.float32),
+        rng.standard_normal(sizes).astype(np.float32),  # which cancel
+    ]
+    sums = at_once(lambda x: dmljax.reduce(x, function=F.SUM, axes=0), every)
+    for x, result in zip(every, sums, strict=True):
+        exact = x.astype(np.float64).sum(0, keepdims=True)
+        error = np.abs(np.asarray(result, np.float64) - exact)
+        assert np.all(error <= 256 * 2.0**-24 * np.abs(x.astype(np.float64)).sum(0, keepdims=True))
+        if x is not every[3]:
+            assert np.all(error <= 40 * 2.0**-24 * exact), error / exact * 2**24
+
+
+def test_what_is_out_of_range_on_the_way_is_not_so_in_the_end(call: Any, one_device: None) -> None:
+    reduce = lambda x, function: np.asarray(call(dmljax.reduce, np.array(x, np.float32), function=function, axes=-1))  # noqa: E731
+    rows = [[3e30, 4e30], [3e-30, 4e-30], [3e38, 0], [0, 0], [np.inf, 1], [np.inf, -np.inf]]
+    expected = [5e30, 5e-30, 3e38, 0, np.inf, np.inf]
+    np.testing.assert_allclose(reduce(rows, F.L2).ravel(), np.array(expected, np.float32), rtol=3e-7)
+    assert reduce([[3, 4], [6, 8]], F.L2).ravel().tolist() == [5, 10]
+    assert np.isnan(reduce([[np.nan, np.inf]], F.L2)).all()
+    rows = [[1000, 1000], [-1000, -1000], [-np.inf, -np.inf], [np.inf, 0], [np.inf, -np.inf], [3e38, -3e38]]
+    expected = [1000 + np.log(2), -1000 + np.log(2), -np.inf, np.inf, np.inf, 3e38]
+    np.testing.assert_allclose(reduce(rows, F.LOG_SUM_EXP).ravel(), np.array(expected, np.float32), rtol=1e-7)
+    assert np.isnan(reduce([[np.nan, np.inf]], F.LOG_SUM_EXP)).all()
+    # Small exponentials beside a large one, which a sum that begins with 1 would lose.
+    np.testing.assert_allclose(reduce([0, -20], F.LOG_SUM_EXP), np.log1p(np.exp(-20.0)), rtol=1e-6)
+    rows = [[1e30, 1e30, 1e-30], [1e-30, 1e-30, 1e30], [1e30, 1e30, 0], [-0.0, 2, 3], [np.inf, 0, 1]]
+    result = reduce(rows, F.MULTIPLY).ravel()
+    np.testing.assert_allclose(result[:3], np.array([1e30, 1e-30, 0], np.float32), rtol=1e-6)
+    assert np.signbit(result[3]) and result[3] == 0
+    assert np.isnan(result[4])
+    assert reduce([[-1.0], [0.0]], F.LOG_SUM).ravel().tolist()[1] == -np.inf
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_extremes_order_elements_as_element_wise_max_does(dtype: Any) -> None:
+    if np.dtype(dtype) == bool:
+        return
+    values = specials(dtype)
+    pairs = np.stack([np.repeat(values, len(values)), np.tile(values, len(values))], axis=1)
+    for function, of_two in ((F.MAX, dmljax.element_wise_max), (F.MIN, dmljax.element_wise_min)):
+        result = np.asarray(dmljax.reduce(pairs, function=function, axes=1))[:, 0]
+        expected = np.asarray(of_two(pairs[:, 0], pairs[:, 1]))
+        is_nan = expected != expected
+        assert_same_bits(result[~is_nan], expected[~is_nan])
+        assert np.all(result[is_nan] != result[is_nan])
+
+
+def test_gradients_at_ties_zeros_and_infinities(one_device: None) -> None:
+    def gradient(function: ReduceFunction, x: Any) -> list[float]:
+        loss = lambda x: dmljax.reduce(x, function=function, axes=0)[0]  # noqa: E731
+        forward, backward = jax.jacfwd(loss)(x), jax.grad(loss)(x)
+        np.testing.assert_allclose(forward, backward, rtol=1e-6)
+        return list(np.asarray(backward).tolist())
+
+    x = np.array([1, 3, 3, -2], np.float32)
+    assert gradient(F.MAX, x) == [0, 1, 0, 0]
+    assert gradient(F.MIN, np.array([0.0, -0.0, 1], np.float32)) == [1, 0, 0]
+    assert gradient(F.L1, np.array([-2, 0, np.inf], np.float32)) == [-1, 0, 1]
+    assert gradient(F.L2, np.array([3, 4, 0], np.float32)) == [np.float32(0.6), np.float32(0.8), 0]
+    assert gradient(F.L2, np.zeros(3, np.float32)) == [0, 0, 0]
+    half = np.float32(np.sqrt(0.5))
+    assert gradient(F.L2, np.array([np.inf, -np.inf, 5], np.float32)) == [half, -half, 0]
+    np.testing.assert_allclose(gradient(F.L2, np.array([3e30, 4e30], np.float32)), [0.6, 0.8], rtol=1e-6)
+    assert gradient(F.MULTIPLY, np.array([0, 2, 3], np.float32)) == [6, 0, 0]
+    assert gradient(F.MULTIPLY, np.array([0, 2, 0], np.float32)) == [0, 0, 0]
+    np.testing.assert_allclose(gradient(F.MULTIPLY, np.array([1e30, 1e30, 1e-30], np.float32))[:2], [1, 1], rtol=1e-6)
+    assert gradient(F.SUM, np.array([np.inf, 1], np.float32)) == [1, 1]
+    assert gradient(F.AVERAGE, np.array([np.inf, 1], np.float32)) == [0.5, 0.5]
+    np.testing.assert_allclose(gradient(F.LOG_SUM, x), [0.2] * 4, rtol=1e-6)
+    np.testing.assert_allclose(gradient(F.LOG_SUM_EXP, np.array([1000, 1000, 0], np.float32)), [0.5, 0.5, 0], rtol=1e-6)
+    assert gradient(F.LOG_SUM_EXP, np.array([np.inf, 0, np.inf], np.float32)) == [0.5, 0, 0.5]
+    assert gradient(F.LOG_SUM_EXP, np.full(2, -np.inf, np.float32)) == [0, 0]
+    assert gradient(F.SUM_SQUARE, np.array([3, 0], np.float32)) == [6, 0]
+
+
+@pytest.mark.parametrize("function", OF_FLOATS, ids=str)
+@pytest.mark.parametrize("sizes", [(5,), (3, 20, 2)], ids=str)
+def test_derivatives_are_those_of_the_formula(function: ReduceFunction, sizes: Any) -> None:
+    axes = (0,) if len(sizes) == 1 else (0, 1)
+    x = np.random.default_rng(0).uniform(0.5, 1.5, sizes).astype(np.float32)
+    weights = np.arange(1, 1 + x.size // np.prod([sizes[axis] for axis in axes]), dtype=np.float64)
+    formula = lambda x: float(np.sum(cases.reduced(x, function=function, axes=axes).ravel() * weights))  # noqa: E731
+    steps = np.eye(x.size).reshape(-1, *sizes) * 1e-6
+    exact = np.array([(formula(x + step) - formula(x - step)) / 2e-6 for step in steps]).reshape(sizes)
+    loss = lambda x: jnp.sum(dmljax.reduce(x, function=function, axes=axes).ravel() * weights.astype(np.float32))  # noqa: E731
+    np.testing.assert_allclose(jax.grad(loss)(x), exact, rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(jax.jacfwd(loss)(x), exact, rtol=2e-4, atol=1e-5)
+    second = jax.jvp(jax.grad(loss), (x,), (np.ones_like(x),))[1]
+    again = jax.grad(lambda x: jnp.sum(jax.grad(loss)(x)))(x)
+    np.testing.assert_allclose(second, again, rtol=1e-4, atol=1e-4)
+
+
+def test_wrong_calls_of_reduce_are_refused() -> None:
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(InvalidType, match="reduce: function must be a ReduceFunction; got 'SUM'"):
+        dmljax.reduce(x, function="SUM", axes=0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidType, match="reduce: input must be of a floating type; got int32"):
+        dmljax.reduce(np.ones(3, np.int32), function=F.AVERAGE, axes=0)
+    with pytest.raises(InvalidType, match="input must be of an integer or floating type; got bool"):
+        dmljax.reduce(x > 0, function=F.SUM, axes=0)
+    with pytest.raises(InvalidType, match="dtype must be the dtype of input, int32; got uint32"):
+        dmljax.reduce(np.ones(3, np.int32), function=F.SUM, axes=0, dtype="uint32")
+    with pytest.raises(InvalidDesc, match="axes must name one or more different dimensions"):
+        dmljax.reduce(x, function=F.SUM, axes=())
+
+
+def reduce_desc(function: str, input: TensorDesc, output: TensorDesc, axes: tuple[int, ...]) -> dmljax.ReduceDesc:
+    return dmljax.ReduceDesc(function=ReduceFunction[function], input=input, output=output, axes=axes)
+
+
+def test_descriptors_of_reduce_that_break_a_rule_are_refused() -> None:
+    matrix, column = TensorDesc(FLOAT32, (2, 3)), TensorDesc(FLOAT32, (2, 1))
+    rules = {
+        ("SUM", matrix, matrix, (1,)): ("OutputTensor.Sizes must be {2,1}; got {2,3}",),
+        ("SUM", matrix, TensorDesc(DataType.INT32, (2, 1)), (1,)): (
+            "InputTensor and OutputTensor must have the same DataType; got FLOAT32 and INT32",
+        ),
+        ("ARGMAX", matrix, column, (1,)): (
+            "OutputTensor.DataType must be one of UINT32, INT32, UINT64, INT64; got FLOAT32",
+        ),
+        ("MAX", matrix, column, (1, 1)): ("Axes must name one or more different dimensions; got {1,1}",),
+        ("L1", matrix, TensorDesc(FLOAT32, (2,)), (1,)): (
+            "InputTensor and OutputTensor must have the same DimensionCount; got 2 and 1",
+        ),
+    }
+    for members, expected in rules.items():
+        assert dmljax.broken_rules(reduce_desc(*members)) == expected
+
+
+def test_each_function_has_the_tables_of_its_own() -> None:
+    data_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
+    for function, tables in cases.SUPPORT_BY_FUNCTION.items():
+        for rank in (1, 4):
+            for input in data_types:
+                for output in data_types if function.startswith("ARG") else [input]:
+                    sizes = (1,) * (rank - 1) + (3,)
+                    desc = reduce_desc(function, TensorDesc(input, sizes), TensorDesc(output, (1,) * rank), (rank - 1,))
+                    listed = [
+                        level
+                        for level, rows in tables.items()
+                        if all(
+                            lowest <= rank <= highest
+                            and {"InputTensor": input, "OutputTensor": output}[tensor].name in types.split()
+                            for tensor, lowest, highest, types in rows
+                        )
+                    ]
+                    if listed:
+                        assert dmljax.minimum_feature_level(desc).name == f"FL_{min(listed)}"
+                    else:
+                        assert dmljax.broken_rules(desc)

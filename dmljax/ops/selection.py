@@ -1,0 +1,177 @@
+"""The largest or smallest elements along an axis: TOP_K and TOP_K1."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.checks import integer_in
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.floats import copied, sort_keys
+from dmljax.numerics.selection import largest_positions
+from dmljax.numerics.sharding import dimension_axes, partitioned
+from dmljax.numerics.sizes import is_symbolic, largest_size
+from dmljax.types import (
+    FLOAT,
+    INTEGER_64,
+    UINT32,
+    UP_TO_32_BIT,
+    AxisDirection,
+    DataType,
+    FeatureLevel,
+)
+
+
+class TopK(NamedTuple):
+    """The result of `top_k` and `top_k1`: elements in order, and their indices along the axis.
+
+    >>> values, indices = top_k(jnp.array([1, 5, 3]), axis=0, k=2)
+    >>> values.tolist(), indices.tolist()
+    ([5, 3], [1, 2])
+    """
+
+    values: Array
+    indices: Array
+
+
+jax.export.register_namedtuple_serialization(TopK, serialized_name="dmljax.TopK")
+
+
+@calls.operator_function(axis=calls.INTEGER, k=calls.INTEGER, dtype=calls.INTEGER_DTYPE)
+def top_k(input: ArrayLike, *, axis: int, k: int, dtype: DTypeLike = jnp.uint32) -> TopK:
+    """Selects the `k` largest elements along `axis`, in decreasing order, with their indices.
+
+    Of equal elements, the one with the lower index comes first. NaN is larger than every number, -0 equals +0, and
+    subnormal numbers are not flushed to zero. The values are copied bit for bit; the gradient of each goes to the
+    element that it is copied from. The indices are uint32, as in DirectML; `dtype` may be any integer type.
+
+    >>> values, indices = top_k(jnp.array([1.0, 2.0, 2.0, 3.0]), axis=0, k=3)
+    >>> values.tolist(), indices.tolist()
+    ([3.0, 2.0, 2.0], [3, 1, 2])
+    """
+    return _top_k(input, axis, k, AxisDirection.DECREASING, dtype)
+
+
+@calls.operator_function(
+    axis=calls.INTEGER, k=calls.INTEGER, axis_direction=calls.one_of(AxisDirection), dtype=calls.INTEGER_DTYPE
+)
+def top_k1(
+    input: ArrayLike,
+    *,
+    axis: int,
+    k: int,
+    axis_direction: AxisDirection = AxisDirection.DECREASING,
+    dtype: DTypeLike = jnp.uint32,
+) -> TopK:
+    """Selects the `k` largest elements along `axis`, or the smallest with `AxisDirection.INCREASING`, in order.
+
+    Equal elements are in the order of their indices in either direction. NaN is larger than every number in either
+    direction, too: among the smallest elements it comes last. Zeros, subnormal numbers, copies, gradients and `dtype`
+    are as in `top_k`.
+
+    >>> row = jnp.array([2.0, jnp.nan, 1.0, 1.0])
+    >>> values, indices = top_k1(row, axis=0, k=3, axis_direction=AxisDirection.INCREASING)
+    >>> values.tolist(), indices.tolist()
+    ([1.0, 1.0, 2.0], [2, 3, 0])
+    """
+    return _top_k(input, axis, k, axis_direction, dtype)
+
+
+def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype: DTypeLike) -> TopK:
+    input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
+    calls.require_rank("input", input, 1)
+    axis = calls.normal_axis("axis", axis, input.ndim)
+    size = input.shape[axis]
+    if is_symbolic(size):
+        integer_in("k", k, 1, largest_size(size))
+    elif not 1 <= k <= size:
+        raise InvalidDesc(Problem("k", f"must be in [1, {size}], the size of input along axis {axis}", k))
+    last = largest_size(size) - 1
+    if last > np.iinfo(dtype).max:
+        raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
+    output_shape = (*input.shape[:axis], k, *input.shape[axis + 1 :])
+    if math.prod(output_shape) == 0:
+        return TopK(jnp.zeros_like(input, shape=output_shape), jnp.zeros(output_shape, dtype))
+
+    def select(input: Array) -> tuple[Array, Array]:
+        keys = jnp.moveaxis(sort_keys(input, nan_is_largest=True), axis, -1)
+        keys = keys if direction is AxisDirection.DECREASING else ~keys  # the order of integers backwards
+        positions = jnp.moveaxis(largest_positions(keys, k), -1, axis)
+        values = copied(_take_along(axis), (input,), positions)
+        return values, positions.astype(dtype)
+
+    mesh_axes = dimension_axes(input)
+    kept = [None if i == axis else name for i, name in enumerate(mesh_axes)]
+    return TopK(*partitioned(select, [(input, mesh_axes)], kept, kept))
+
+
+def _take_along(axis: int) -> Any:
+    def take(floats: tuple[Array, ...], positions: Array) -> Array:
+        return jnp.take_along_axis(floats[0], positions, axis=axis, mode="promise_in_bounds")
+
+    return take
+
+
+class _Selection(dml.Operator):
+    """The members and rules that TOP_K and TOP_K1 share."""
+
+    input: dml.Input
+    output_value: dml.Output
+    output_index: dml.Output
+    axis: dml.Uint
+    k: dml.Uint
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, OutputValueTensor and OutputIndexTensor have the same DimensionCount.
+        - InputTensor and OutputValueTensor have the same DataType.
+        - Axis is less than the DimensionCount of InputTensor.
+        - K is at least 1, and at most the size of InputTensor along Axis.
+        - OutputValueTensor and OutputIndexTensor have the sizes of InputTensor, but K along Axis.
+        """
+        yield from dml.same_rank(self, "input", "output_value", "output_index")
+        yield from dml.same_type(self, "input", "output_value")
+        yield from dml.axis_of(self, "input")
+        if self.axis >= self.input.rank:
+            return
+        size = self.input.sizes[self.axis]
+        if not 1 <= self.k <= size:  # the page says less than the size; its examples of sorting need all
+            yield Problem("K", f"must be in [1, {size}]", self.k)
+        sizes = (*self.input.sizes[: self.axis], self.k, *self.input.sizes[self.axis + 1 :])
+        for field in ("output_value", "output_index"):
+            if getattr(self, field).rank == self.input.rank:
+                yield from dml.sizes_are(self, field, sizes)
+
+    def attributes(self) -> dict[str, Any]:
+        return super().attributes() | {"dtype": self.output_index.dtype}
+
+
+def _rows(ranks: range, values: frozenset[DataType], indices: frozenset[DataType]) -> dml.Table:
+    return dml.rows(ranks, input=values, output_value=values, output_index=indices)
+
+
+_SINCE_2_1 = {
+    "FL_2_1": _rows(dml.RANK_4, UP_TO_32_BIT, UINT32),
+    "FL_3_1": _rows(dml.RANK_1_TO_8, UP_TO_32_BIT, UINT32),
+    "FL_5_0": _rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, UINT32 | {DataType.UINT64}),
+}
+
+
+class TopKDesc(_Selection, type="DML_OPERATOR_TOP_K", function=top_k):
+    """`DML_TOP_K_OPERATOR_DESC`, lowered to `top_k`."""
+
+    support = dml.support(FL_2_0=_rows(dml.RANK_4, FLOAT, UINT32), **_SINCE_2_1)
+
+
+class TopK1Desc(_Selection, type="DML_OPERATOR_TOP_K1", function=top_k1):
+    """`DML_TOP_K1_OPERATOR_DESC`, lowered to `top_k1`."""
+
+    axis_direction: dml.Direction
+    support = dml.support(**_SINCE_2_1)

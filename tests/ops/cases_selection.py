@@ -1,0 +1,79 @@
+"""TOP_K and TOP_K1: the pages' tables and pseudo-code, and cases."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from cases import Case, ones
+from formulas import Arr, bits_of
+from pages import FLOATS, UP_TO_32, Tables, merge, of_all
+
+import dmljax
+from dmljax import AxisDirection, DataType, TensorDesc
+
+
+def rows(lowest: int, highest: int, values: str, indices: str) -> list[tuple[str, int, int, str]]:
+    tensors = {"InputTensor": values, "OutputValueTensor": values, "OutputIndexTensor": indices}
+    return [(tensor, lowest, highest, types) for tensor, types in tensors.items()]
+
+
+SINCE_2_1: Tables = {
+    "2_1": rows(4, 4, UP_TO_32, "UINT32"),
+    "3_1": rows(1, 8, UP_TO_32, "UINT32"),
+    "5_0": rows(1, 8, UP_TO_32 + " INT64 UINT64", "UINT64 UINT32"),
+}
+SUPPORT: dict[str, Tables] = {"TOP_K": {"2_0": rows(4, 4, FLOATS, "UINT32"), **SINCE_2_1}, "TOP_K1": SINCE_2_1}
+MEMBERS = merge(
+    of_all("TOP_K", "InputTensor OutputValueTensor OutputIndexTensor Axis K"),
+    of_all("TOP_K1", "InputTensor OutputValueTensor OutputIndexTensor Axis K AxisDirection"),
+)
+
+# Pseudo-code: an insertion of one element after the other into the order
+
+
+def is_before(a: Any, b: Any, *, largest: bool) -> bool:
+    """Whether `a` comes before an equal or another element `b` that has a lower index."""
+    above, below = (a, b) if largest else (b, a)
+    if np.isnan(below):
+        return False
+    return bool(np.isnan(above) or above > below)
+
+
+def top_k(input: Arr, *, axis: int, k: int, largest: bool) -> tuple[Arr, Arr]:
+    moved, bits = np.moveaxis(input, axis, -1), np.moveaxis(bits_of(input), axis, -1)
+    values = np.empty((*moved.shape[:-1], k), bits.dtype)
+    indices = np.empty(values.shape, np.int64)
+    for place in np.ndindex(*moved.shape[:-1]):
+        # float64 keeps the subnormals of every narrower float, which NumPy compares as they are
+        row = [x if input.dtype.kind in "iu" else np.float64(x) for x in moved[place]]
+        order: list[int] = []
+        for i, x in enumerate(row):
+            rank = functools.reduce(lambda rank, j: rank - is_before(x, row[j], largest=largest), order, len(order))
+            order.insert(rank, i)
+        indices[place] = order[:k]
+        values[place] = bits[place][order[:k]]
+    return np.moveaxis(values, -1, axis).view(input.dtype), np.moveaxis(indices, -1, axis)
+
+
+def case(operator: str) -> Case:
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        sizes, selected = ones(rank, 2, 7), ones(rank, 2, 3)
+        direction = {"axis_direction": AxisDirection(rank % 2)} if operator == "TOP_K1" else {}
+        return dmljax.OPERATORS[f"DML_OPERATOR_{operator}"](
+            input=TensorDesc(types["input"], sizes),
+            output_value=TensorDesc(types["input"], selected),
+            output_index=TensorDesc(types["output_index"], selected),
+            axis=rank - 1,
+            k=3,
+            **direction,
+        )
+
+    def oracle(desc: Any, input: Arr) -> tuple[Arr, Arr]:
+        direction = getattr(desc, "axis_direction", AxisDirection.DECREASING)
+        return top_k(input, axis=desc.axis, k=desc.k, largest=direction is AxisDirection.DECREASING)
+
+    return Case(("input", "output_index"), make, oracle)
+
+
+CASES = {operator: case(operator) for operator in ("TOP_K", "TOP_K1")}

@@ -1,0 +1,212 @@
+"""CUMULATIVE_SUMMATION and CUMULATIVE_PRODUCT; the pages' examples run in test_every_operator.py."""
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import cases_scans as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import X64, assert_same_bits, assert_same_trees, at_once, collectives, mesh_of, random_array
+from hypothesis import given, settings, strategies as st
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+import dmljax
+from dmljax import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
+
+INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING
+WAYS = list(itertools.product(AxisDirection, (False, True)))
+
+
+def summed(x: Any, axis: int = 0, direction: AxisDirection = INCREASING, is_exclusive: bool = False) -> Any:
+    return dmljax.cumulative_summation(x, axis=axis, axis_direction=direction, has_exclusive_sum=is_exclusive)
+
+
+def multiplied(x: Any, axis: int = 0, direction: AxisDirection = INCREASING, is_exclusive: bool = False) -> Any:
+    return dmljax.cumulative_product(x, axis=axis, axis_direction=direction, has_exclusive_product=is_exclusive)
+
+
+BOTH = [(summed, np.add, 0), (multiplied, np.multiply, 1)]
+
+
+@settings(deadline=None, max_examples=15)  # each shape is compiled, in every direction at once
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=3), st.data())
+def test_integers_of_any_shape_are_tallied_and_wrap(sizes: list[int], data: Any) -> None:
+    axis = data.draw(st.integers(0, len(sizes) - 1))
+    x = random_array(np.random.default_rng(0), np.int32, tuple(sizes))
+    for function, combine, first in BOTH:
+        results = jax.jit(lambda x, function=function: [function(x, axis, *way) for way in WAYS])(x)
+        for (direction, is_exclusive), result in zip(WAYS, results, strict=True):
+            expected = oracles.tallied(combine, first, x, axis=axis, direction=direction, is_exclusive=is_exclusive)
+            assert_same_bits(result, expected)
+
+
+@pytest.mark.parametrize("size", [7, 8, 9, 63, 64, 65, 511, 513])
+@pytest.mark.parametrize(("direction", "is_exclusive"), WAYS)
+def test_the_borders_of_blocks(size: int, direction: AxisDirection, is_exclusive: bool) -> None:
+    rng = np.random.default_rng(size)
+    for function, combine, first in BOTH:
+        numbers = [1, 2, 3] if combine is np.add else [0.5, 1, 2, -1]
+        x = rng.choice(numbers, (size, 2)).astype(np.float32)
+        with np.errstate(over="ignore", under="ignore"):
+            expected = oracles.tallied(
+                combine, first, x, axis=0, direction=direction, is_exclusive=is_exclusive
+            ).astype(np.float32)
+        result = np.asarray(function(x, 0, direction, is_exclusive))
+        is_normal = (np.abs(expected) > 2e-38) | (expected == 0)
+        np.testing.assert_array_equal(result[is_normal], expected[is_normal])
+
+
+def test_a_product_is_out_of_range_only_where_its_exact_value_is(call: Any) -> None:
+    up, down = np.float32(1e30), np.float32(1e-30)
+    assert call(multiplied, np.array([up, up, down, down, down])).tolist() == [up, np.inf, up, 1, down]
+    # In one block, the whole product of which is out of range, and in blocks whose totals are.
+    row = np.array([up, down] * 8 + [up] * 8 + [down] * 8 + [down, up] * 8, np.float32)
+    result = np.asarray(call(multiplied, row), np.float64)
+    exact = np.cumprod(row.astype(np.float64)[:18])
+    np.testing.assert_allclose(result[:16], exact[:16], rtol=1e-6)
+    np.testing.assert_allclose(result[32:], [exact_product(row[: i + 1]) for i in range(32, 48)], rtol=1e-5)
+    assert np.isinf(result[18:30]).all()
+
+
+def exact_product(row: Any) -> float:
+    product = Fraction(1)
+    for factor in row.tolist():
+        product *= Fraction(factor)
+    return float(product)
+
+
+def test_zeros_infinities_and_nan(call: Any) -> None:
+    row = np.array([2, -0.0, 3, np.inf, 1, np.nan], np.float32)
+    products = np.asarray(call(multiplied, row))
+    assert_same_bits(products[:3], np.array([2, -0.0, -0.0], np.float32))
+    assert np.isnan(products[3:]).all()
+    assert call(summed, np.array([np.inf, 1, -np.inf, 1], np.float32)).tolist()[:2] == [np.inf, np.inf]
+    assert np.isnan(np.asarray(call(summed, np.array([1, np.inf, -np.inf, 1], np.float32)))[2:]).all()
+    # What comes later changes nothing, in whatever block it is.
+    row = np.ones(100, np.float32)
+    row[70:] = np.nan
+    assert np.asarray(call(summed, row))[:70].tolist() == list(range(1, 71))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16])
+def test_16_bit_floats_are_computed_in_float32_and_rounded_once(dtype: Any, call: Any) -> None:
+    ones = np.ones(5000, dtype)
+    assert_same_bits(call(summed, ones), np.arange(1, 5001, dtype=np.float32).astype(dtype))
+    small = np.full(2000, 1 + 2.0**-7, dtype)
+    exact = np.cumprod(small.astype(np.float64))
+    error = np.abs(np.asarray(call(multiplied, small)).astype(np.float64) / exact - 1)[exact < 6e4]
+    assert error.max() < 2.0**-11 * 1.01 if dtype == np.float16 else error.max() < 2.0**-8 * 1.01
+
+
+@pytest.mark.parametrize("size", [2**10, 2**17])
+def test_rounding_errors_do_not_add_up_along_long_rows(size: int) -> None:
+    rng = np.random.default_rng(0)
+    levels = np.ceil(np.log2(size) / 3)
+    rows = [
+        np.full(size, 0.1, np.float32),
+        rng.random(size).astype(np.float32),
+        (rng.random(size) * 10.0 ** rng.integers(-10, 10, size)).astype(np.float32),
+        np.where(np.arange(size) % 2, 1, -1).astype(np.float32) * rng.random(size).astype(np.float32),
+    ]
+    for row, result in zip(rows, at_once(summed, rows), strict=True):
+        exact, magnitude = np.cumsum(row.astype(np.float64)), np.cumsum(np.abs(row.astype(np.float64)))
+        assert np.all(np.abs(np.asarray(result, np.float64) - exact) <= 8 * levels * 2.0**-24 * magnitude)
+    row = (1 + rng.standard_normal(size) / 1000).astype(np.float32)
+    exact = np.cumprod(row.astype(np.float64))
+    errors = np.abs(np.asarray(multiplied(row), np.float64) / exact - 1)
+    assert np.all(errors <= np.arange(1, size + 1) * 2.0**-24)
+
+
+def test_the_derivative_of_a_product_is_right_where_factors_are_0(call: Any) -> None:
+    row = np.array([2, 0, 3, 0, 5], np.float32)
+    for place, expected in ((2, [0, 6, 0, 0, 0]), (4, [0] * 5), (1, [0, 2, 0, 0, 0])):
+        assert jax.grad(lambda x, place=place: call(multiplied, x)[place])(row).tolist() == expected
+    jacobian = np.asarray(jax.jacfwd(multiplied)(row))
+    np.testing.assert_array_equal(jacobian, np.asarray(jax.jacrev(multiplied)(row)))
+    # The derivative is the product of the others, in range or not on the way.
+    row = np.array([1e30, 1e30, 1e-30, 0, 1e-30], np.float32)
+    gradient = np.asarray(jax.grad(lambda x: multiplied(x)[4])(row), np.float64)
+    np.testing.assert_allclose(gradient, [0, 0, 0, 1, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", [summed, multiplied])
+@pytest.mark.parametrize(("direction", "is_exclusive"), WAYS)
+def test_derivatives_are_those_of_the_formula(function: Any, direction: AxisDirection, is_exclusive: bool) -> None:
+    x = np.random.default_rng(0).uniform(0.5, 1.5, 11).astype(np.float32)
+    exact = np.zeros((11, 11))
+    for j in range(11):
+        step = np.zeros(11)
+        step[j] = 1e-6
+        combine, first = (np.add, 0) if function is summed else (np.multiply, 1)
+        ends = (
+            oracles.tallied(combine, first, x + sign * step, axis=0, direction=direction, is_exclusive=is_exclusive)
+            for sign in (1, -1)
+        )
+        exact[:, j] = np.subtract(*ends) / 2e-6
+    for jacobian in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(jacobian(lambda x: function(x, 0, direction, is_exclusive))(x), exact, atol=1e-4)
+
+
+def test_a_size_may_be_symbolic() -> None:
+    (b,) = jax.export.symbolic_shape("b")
+    x = np.arange(1, 6, dtype=np.float32)
+    for function in (summed, multiplied):
+        for way in WAYS:
+            tally = jax.jit(lambda x, function=function, way=way: function(x, 0, *way))
+            exported = jax.export.export(tally)(jax.ShapeDtypeStruct((b,), np.float32))
+            assert_same_trees(exported.call(x), function(x, 0, *way))
+
+
+def test_rows_that_are_sharded_elsewhere_exchange_nothing_and_a_sharded_axis_less_than_the_input() -> None:
+    # Positive, for devices may exchange numbers by adding zeros to them, which makes 0 of -0.
+    x = np.random.default_rng(0).choice([0.5, 1, 2], (16, 4096)).astype(np.float32)
+    for function in (summed, multiplied):
+        for axis_type in (AxisType.Explicit, AxisType.Auto):
+            mesh = mesh_of(axis_type, devices=8)
+            for spec, most in ((P("devices"), 0), (P(None, "devices"), x.nbytes / 2)):
+                given_ = jax.device_put(x, NamedSharding(mesh, spec))
+                compiled = jax.jit(lambda x, function=function: function(x, 1)).lower(given_).compile()
+                exchanged = sum(size for _, size in collectives(compiled))
+                assert exchanged <= most, (function, axis_type, spec, collectives(compiled))
+                assert_same_trees(compiled(given_), function(x, 1))
+
+
+def test_empty_arrays_stay_empty() -> None:
+    for function in (summed, multiplied):
+        assert function(np.zeros((0, 3), np.float32)).shape == (0, 3)
+        assert function(np.zeros((3, 0), np.int32)).shape == (3, 0)
+
+
+def test_wrong_calls_are_refused() -> None:
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(InvalidDesc, match=r"cumulative_summation: axis must be in \[-2, 2\); got 2"):
+        summed(x, 2)
+    with pytest.raises(InvalidType, match="cumulative_product: input must be of an integer or floating type; got bool"):
+        multiplied(x > 0)
+    with pytest.raises(InvalidType, match="has_exclusive_sum must be true or false; got 1"):
+        dmljax.cumulative_summation(x, axis=0, has_exclusive_sum=1)  # type: ignore[arg-type]
+    with pytest.raises(InvalidType, match="axis_direction must be an AxisDirection; got 1"):
+        dmljax.cumulative_product(x, axis=0, axis_direction=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["CumulativeSummation", "CumulativeProduct"])
+def test_descriptors_that_break_a_rule_are_refused(name: str) -> None:
+    operator = getattr(dmljax, f"{name}Desc")
+    has_exclusive = {"has_exclusive_sum" if name == "CumulativeSummation" else "has_exclusive_product": False}
+    input, other = TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), TensorDesc(DataType.FLOAT16, (1, 1, 3, 2))
+    desc = operator(input=input, output=other, axis=4, axis_direction="INCREASING", **has_exclusive)
+    assert dmljax.broken_rules(desc) == (
+        "InputTensor and OutputTensor must have the same DataType; got FLOAT32 and FLOAT16",
+        "InputTensor and OutputTensor must have the same Sizes; got {1,1,2,3} and {1,1,3,2}",
+        "Axis must be less than 4; got 4",
+    )
+
+
+@pytest.mark.skipif(not X64, reason="float64 needs 64-bit types")
+def test_float64_has_the_range_of_float64() -> None:
+    row = np.array([1e300, 1e300, 1e-300, 1e-300])
+    np.testing.assert_allclose(multiplied(row), [1e300, np.inf, 1e300, 1], rtol=1e-15)
