@@ -77,8 +77,9 @@ def _product_of_blocks(tally: Tally, axis: int) -> Tally:
     size = mantissas.shape[axis]
     block = min(size, 32)  # mantissas whose product is below 2**32
     filling = (0, -size % block, 0)
-    mantissas = _split(mantissas, axis, block, filling, 1)
-    return jnp.prod(mantissas, axis + 1), jnp.sum(_split(exponents, axis, block, filling, 0), axis + 1)
+    mantissas = _split(mantissas, axis, block, filling, fill=1)
+    exponents = _split(exponents, axis, block, filling)
+    return jnp.prod(mantissas, axis + 1), jnp.sum(exponents, axis + 1, dtype=exponents.dtype)
 
 
 def products_of_others(x: Array, axes: tuple[int, ...]) -> Array:

@@ -19,6 +19,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics import special
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
 from dmljax.numerics.exact import (
+    bounded,
     exact_sum,
     in_memory,
     mantissa_and_exponent,
@@ -272,14 +273,14 @@ def _direction(x: Array, axes: tuple[int, ...]) -> Array:
 
 def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
     def slope(tangent: Array, x: Array) -> Array:
-        # The exponentials divided by their sum. Infinite elements have equal parts of it where the sum is infinite.
-        total = _log_sum_exp(x, axes)
-        is_infinite = lax.stop_gradient(jnp.isinf(total))
-        finite = jnp.where(is_infinite, jnp.zeros_like(total), total)
-        part = special.exp(*exact_sum(jnp.where(is_infinite, jnp.zeros_like(x), x), -finite))
-        is_largest = (x == jnp.inf).astype(x.dtype)
-        count = jnp.maximum(_plain_sum(is_largest, axes), 1)
-        return _plain_sum(tangent * jnp.where(is_infinite, is_largest / count, part), axes)
+        # The exponentials divided by their sum. Where that is infinite, infinite elements have equal parts of it.
+        largest = lax.stop_gradient(extreme(x, axes, largest=True))
+        is_infinite = jnp.isinf(largest)
+        shift = jnp.where(is_infinite, jnp.zeros_like(largest), largest)
+        powers = special.exp(*exact_sum(jnp.where(is_infinite, jnp.zeros_like(x), x), -shift))
+        powers = jnp.where(is_infinite, (x == jnp.inf).astype(x.dtype), powers)
+        total = _plain_sum(powers, axes)
+        return _plain_sum(tangent * quotient(powers, jnp.where(total == 0, jnp.ones_like(total), total)), axes)
 
     x = x.astype(widened(x.dtype))
     return with_slopes(slope)(lambda x: _log_sum_exp_value(x, axes))(x)
@@ -305,7 +306,7 @@ def _product(x: Array, axes: tuple[int, ...]) -> Array:
         return jnp.prod(x, axis=axes, keepdims=True, dtype=x.dtype)
 
     def slope(tangent: Array, x: Array) -> Array:
-        return _plain_sum(tangent * products_of_others(x, axes), axes)
+        return _plain_sum(tangent * bounded(products_of_others(x, axes)), axes)
 
     product = with_slopes(slope)(lambda x: full_product(x, axes))
     kept = [None if i in axes else name for i, name in enumerate(dimension_axes(x))]
