@@ -20,8 +20,9 @@ from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import Tensor
 from dmljax.errors import spell_path
 from dmljax.ops.activation import ActivationLeakyReluDesc
+from dmljax.ops.gathering import GatherNd1Desc, GatherNdDesc
 from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
-from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
+from dmljax.ops.indexing import NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.movement import JoinDesc, SliceGradDesc, SplitDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
