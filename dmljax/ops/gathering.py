@@ -503,7 +503,8 @@ def _overwritten(
 
     def move(arrays: tuple[Array, ...], position: Array) -> Array:
         # XLA promises no order. On a CPU it keeps the order of the updates, all of which one thread writes.
-        return lax.platform_dependent(arrays, position, cpu=one_after_another, default=last_ones)
+        written: Array = lax.platform_dependent(arrays, position, cpu=one_after_another, default=last_ones)
+        return written
 
     # JAX's derivative of a scatter is that of any one of several updates, not of the last.
     return copied(move, (input, updates), position, derivative=last_ones)
