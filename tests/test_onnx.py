@@ -30,8 +30,11 @@ LOGICAL_SHIFT = "the page has unsigned integers alone, into which zeros are shif
 NO_REDUCTION = "DirectML's scatters overwrite, and do not reduce"
 INAPPLICABLE: dict[str, str] = {
     "test_scatter_elements_with_duplicate_indices": NO_REDUCTION,
-    **{f"test_scatter_elements_with_reduction_{kind}": NO_REDUCTION for kind in ("max", "min")},
-    **{f"test_scatternd_{kind}": NO_REDUCTION for kind in ("add", "max", "min", "multiply")},
+    **{f"test_scatter_elements_with_reduction_{kind}": NO_REDUCTION for kind in ("max", "min", "mul")},
+    **{
+        f"test_scatternd_{kind}": NO_REDUCTION
+        for kind in ("add", "max", "max_with_element_indices", "min", "min_with_element_indices", "multiply")
+    },
     "test_clip_min_greater_than_max": "the page has max(Min, min(x, Max)): Min wins, where in ONNX Max does",
     "test_equal_string": NO_SUCH_TYPE,
     "test_equal_string_broadcast": NO_SUCH_TYPE,

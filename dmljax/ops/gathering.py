@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,7 +22,7 @@ from dmljax.numerics.sizes import index_dtype, is_symbolic, number
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel
 
-_IN_BOUNDS = lax.GatherScatterMode.PROMISE_IN_BOUNDS
+_IN_BOUNDS, _DROP = lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMode.FILL_OR_DROP
 
 
 def _positions(indices: Array, size: int, dtype: np.dtype[Any], *, is_clamped: bool) -> Array:
@@ -489,14 +490,18 @@ def _overwritten(
 
     def one_after_another(arrays: tuple[Array, ...], position: Array) -> Array:
         input, updates = arrays
-        return lax.scatter(input, position, updates, dimensions, mode=lax.GatherScatterMode.FILL_OR_DROP)
+        if dimensions.operand_batching_dims and _is_flattened(input):
+            place = _flat_place(position[..., 0], input.shape, axis).reshape(-1, 1)
+            flat = lax.ScatterDimensionNumbers((), (0,), (0,))
+            return lax.scatter(input.ravel(), place, updates.ravel(), flat, mode=_DROP).reshape(input.shape)
+        return lax.scatter(input, position, updates, dimensions, mode=_DROP)
 
     def last_ones(arrays: tuple[Array, ...], position: Array) -> Array:
         input, updates = arrays
         one, places = np.ones((), dtype), dimensions._replace(update_window_dims=())
         none = jnp.zeros(input.shape[: input.ndim - len(dimensions.update_window_dims)], dtype)
         counted = lax.broadcasted_iota(dtype, position.shape[:-1], axis) + one  # 0 is none
-        last = lax.scatter_max(none, position, counted, places, mode=lax.GatherScatterMode.FILL_OR_DROP)
+        last = lax.scatter_max(none, position, counted, places, mode=_DROP)
         found = fetch(updates, jnp.maximum(last, one) - one, axis)
         is_found = jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim)))
         return jnp.where(is_found, found, input)
@@ -508,6 +513,22 @@ def _overwritten(
 
     # JAX's derivative of a scatter is that of any one of several updates, not of the last.
     return copied(move, (input, updates), position, derivative=last_ones)
+
+
+def _is_flattened(input: Array) -> bool:
+    """Whether elements are written to one dimension: that takes XLA on CPU three quarters of the time."""
+    # Several devices share out the other dimensions, which they could not do with a single one.
+    is_known = jax.device_count() == 1 and not any(map(is_symbolic, input.shape))
+    return is_known and input.size <= np.iinfo(np.int32).max
+
+
+def _flat_place(position: Array, shape: Sequence[int], axis: int) -> Array:
+    """Where elements at `position` along `axis` are if an array of `shape` is flattened; its size, if out of range."""
+    place = jnp.zeros_like(position)
+    for i, size in enumerate(shape):
+        along = position if i == axis else lax.broadcasted_iota(position.dtype, position.shape, i)
+        place = place * number(size, position.dtype) + along
+    return jnp.where(position == number(shape[axis], position.dtype), number(math.prod(shape), position.dtype), place)
 
 
 @calls.operator_function(input=calls.OPERAND, updates=calls.OPERAND, axis=calls.INTEGER)

@@ -290,6 +290,20 @@ def test_the_last_update_wins_inside_of_loops_and_fusions(lowering: str) -> None
     assert_same_bits(looped(input, indices, updates), expected)
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, jnp.bfloat16])
+def test_one_device_writes_elements_to_one_dimension(axis: int, dtype: Any, one_device: None) -> None:
+    rng, sizes = np.random.default_rng(2), [3, 4, 5]
+    input = random_array(rng, dtype, tuple(sizes))
+    sizes[axis] = 90
+    updates, indices = random_array(rng, dtype, tuple(sizes)), random_indices(rng, np.int16, tuple(sizes), 4)
+    expected = oracles.scatter(input, indices, updates, axis=axis % 3)
+    assert_same_bits(dmljax.scatter(input, indices, updates, axis=axis), expected)
+    mapped = jax.vmap(lambda u: dmljax.scatter(input, indices, u, axis=axis))(np.stack([updates, updates[::-1]]))
+    assert_same_bits(mapped[0], expected)
+    assert_same_bits(mapped[1], oracles.scatter(input, indices, updates[::-1], axis=axis % 3))
+
+
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_scatters_ignore_what_is_out_of_range(call: Any, lowering: str, dtype: Any) -> None:
     input, indices = np.zeros(300, np.int32), specials(dtype)
