@@ -492,6 +492,7 @@ def test_sizes_may_be_symbolic(lowering: str) -> None:
     input, indices = rng.integers(0, 9, (5, 7)).astype(np.float32), rng.integers(-9, 9, (5, 3)).astype(np.int8)
     updates = -rng.integers(1, 9, (5, 3)).astype(np.float32)
     shapes = (rows, depth), (rows, 3), (rows, 3)
+    arrays: tuple[Any, ...] = input, indices, updates
     for function in (
         lambda x, i, u: dmljax.gather(x, i, axis=1),
         lambda x, i, u: dmljax.gather_elements(x, i, axis=1),
@@ -502,9 +503,9 @@ def test_sizes_may_be_symbolic(lowering: str) -> None:
         lambda x, i, u: dmljax.scatter_nd(x, i[:, :1], x),
         lambda x, i, u: dmljax.reverse_subsequences(x, i[:, :1], axis=1),
     ):
-        symbolic = [jax.ShapeDtypeStruct(s, a.dtype) for s, a in zip(shapes, (input, indices, updates), strict=True)]
+        symbolic = [jax.ShapeDtypeStruct(s, a.dtype) for s, a in zip(shapes, arrays, strict=True)]
         exported = jax.export.export(jax.jit(function))(*symbolic)
-        assert_same_trees(exported.call(input, indices, updates), function(input, indices, updates))
+        assert_same_trees(exported.call(*arrays), function(*arrays))
 
 
 ROWS, ROW_INDICES = jnp.zeros((2, 3)), jnp.zeros((2, 1), int)
