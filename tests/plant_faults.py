@@ -328,8 +328,8 @@ FAULTS = [
     Fault(
         "sizes may differ beside the axis",
         GATHERING,
-        "if given.ndim != input.ndim or _except(given.shape, axis) != _except(input.shape, axis):",
-        "if given.ndim != input.ndim:",
+        "if indices.ndim != input.ndim or _except(indices.shape, axis) != _except(input.shape, axis):",
+        "if indices.ndim != input.ndim:",
         ON_GATHERING,
     ),
     Fault(

@@ -70,11 +70,10 @@ def _except(sizes: Sequence[Any], axis: int) -> tuple[Any, ...]:
     return (*sizes[:axis], *sizes[axis + 1 :])
 
 
-def _require_alike_except(name: str, given: Array, input: Array, axis: int) -> None:
-    if given.ndim != input.ndim or _except(given.shape, axis) != _except(input.shape, axis):
-        raise InvalidDesc(
-            Problem(name, f"must have the shape of input, {input.shape}, except along axis {axis}", given.shape)
-        )
+def _require_alike_except(indices: Array, input: Array, axis: int) -> None:
+    if indices.ndim != input.ndim or _except(indices.shape, axis) != _except(input.shape, axis):
+        rule = f"must have the shape of input, {input.shape}, except along axis {axis}"
+        raise InvalidDesc(Problem("indices", rule, indices.shape))
 
 
 def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
@@ -234,7 +233,7 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     """
     input, indices = _arrays(input, indices)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    _require_alike_except("indices", indices, input, axis)
+    _require_alike_except(indices, input, axis)
     if indices.size == 0:
         return jnp.zeros_like(input, shape=indices.shape)
     size = input.shape[axis]
@@ -507,7 +506,8 @@ def _overwritten(
         return jnp.where(is_found, found, input)
 
     def move(arrays: tuple[Array, ...], position: Array) -> Array:
-        # XLA promises no order. On a CPU it keeps the order of the updates, all of which one thread writes.
+        # XLA promises no order. On a CPU one thread writes the updates in their order (JAX 0.8 to 0.12), which takes
+        # less time than to find the last ones.
         written: Array = lax.platform_dependent(arrays, position, cpu=one_after_another, default=last_ones)
         return written
 
@@ -544,7 +544,7 @@ def scatter(input: ArrayLike, indices: ArrayLike, updates: ArrayLike, *, axis: i
     """
     input, indices, updates = _scatter_arrays(input, indices, updates)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    _require_alike_except("indices", indices, input, axis)
+    _require_alike_except(indices, input, axis)
     if updates.shape != indices.shape:
         raise InvalidDesc(Problem("updates", f"must have the shape of indices, {indices.shape}", updates.shape))
     if updates.size == 0 or input.size == 0:

@@ -1,4 +1,4 @@
-"""Operators that turn indices into elements and elements into indices: ONE_HOT and NONZERO_COORDINATES.
+"""Operators that produce or consume indices: ONE_HOT and NONZERO_COORDINATES.
 
 The indices of ONE_HOT are of any integer type. A negative index counts from the end, and one out of range is ignored.
 """
