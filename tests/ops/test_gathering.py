@@ -291,11 +291,12 @@ def test_the_last_update_wins_inside_of_loops_and_fusions(lowering: str) -> None
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, jnp.bfloat16])
-def test_one_device_writes_elements_to_one_dimension(axis: int, dtype: Any, one_device: None) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+@pytest.mark.parametrize("count", [2, 90])
+def test_one_device_writes_elements_to_one_dimension(axis: int, dtype: Any, count: int, one_device: None) -> None:
     rng, sizes = np.random.default_rng(2), [3, 4, 5]
     input = random_array(rng, dtype, tuple(sizes))
-    sizes[axis] = 90
+    sizes[axis] = count
     updates, indices = random_array(rng, dtype, tuple(sizes)), random_indices(rng, np.int16, tuple(sizes), 4)
     expected = oracles.scatter(input, indices, updates, axis=axis % 3)
     assert_same_bits(dmljax.scatter(input, indices, updates, axis=axis), expected)
