@@ -188,6 +188,22 @@ from dmljax.ops.elementary import (
     element_wise_tan as element_wise_tan,
     element_wise_tanh as element_wise_tanh,
 )
+from dmljax.ops.gathering import (
+    GatherDesc as GatherDesc,
+    GatherElementsDesc as GatherElementsDesc,
+    GatherNd1Desc as GatherNd1Desc,
+    GatherNdDesc as GatherNdDesc,
+    ReverseSubsequencesDesc as ReverseSubsequencesDesc,
+    ScatterDesc as ScatterDesc,
+    ScatterNdDesc as ScatterNdDesc,
+    gather as gather,
+    gather_elements as gather_elements,
+    gather_nd as gather_nd,
+    gather_nd1 as gather_nd1,
+    reverse_subsequences as reverse_subsequences,
+    scatter as scatter,
+    scatter_nd as scatter_nd,
+)
 from dmljax.ops.generation import (
     DiagonalMatrix1Desc as DiagonalMatrix1Desc,
     DiagonalMatrixDesc as DiagonalMatrixDesc,
@@ -197,13 +213,9 @@ from dmljax.ops.generation import (
     fill_value_constant as fill_value_constant,
 )
 from dmljax.ops.indexing import (
-    GatherNd1Desc as GatherNd1Desc,
-    GatherNdDesc as GatherNdDesc,
     NonzeroCoordinates as NonzeroCoordinates,
     NonzeroCoordinatesDesc as NonzeroCoordinatesDesc,
     OneHotDesc as OneHotDesc,
-    gather_nd as gather_nd,
-    gather_nd1 as gather_nd1,
     nonzero_coordinates as nonzero_coordinates,
     one_hot as one_hot,
 )

@@ -47,6 +47,7 @@ def function_name(operator: type[Operator]) -> str:
 
 FAMILIES = {
     "indexing": "Indices",
+    "gathering": "Gathers and scatters",
     "generation": "Bands and constants",
     "movement": "Slices, joins and blocks",
     "reduction": "Reductions",

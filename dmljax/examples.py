@@ -20,8 +20,9 @@ from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import Tensor
 from dmljax.errors import spell_path
 from dmljax.ops.activation import ActivationLeakyReluDesc
+from dmljax.ops.gathering import GatherNd1Desc, GatherNdDesc
 from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
-from dmljax.ops.indexing import GatherNd1Desc, GatherNdDesc, NonzeroCoordinatesDesc, OneHotDesc
+from dmljax.ops.indexing import NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.movement import JoinDesc, SliceGradDesc, SplitDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc, ReduceDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
@@ -135,6 +136,13 @@ def _element_wise(
     return Example(title, operator(**tensors, **attributes), inputs, {field: output}, note)
 
 
+def _indexed(
+    name: str, inputs: Mapping[str, Any], output: Any, note: str = "", *, title: str = "Example", **attributes: Any
+) -> Example:
+    types = {"indices": UINT32, "sequence_lengths": UINT32}
+    return _element_wise(name, inputs, output, note, types=types, title=title, **attributes)
+
+
 def _all_of_type(data_type: DataType) -> dict[str, DataType]:
     return dict.fromkeys(("input", "a", "b", "output"), data_type)
 
@@ -198,6 +206,8 @@ _COLUMNS = [4, 5, 10, 11, 3, 2, 9, 8], [2, 2, 0, 0, 1, 1, 1, 1]
 _SUMS = [2, 3, 6, 11, 3, 11, 18, 21, 9, 15, 17, 21]
 _PRODUCTS = [2, 2, 6, 30, 3, 24, 168, 504, 9, 54, 108, 432]
 _TWO_BY_TWO = ([[[[1, 2], [3, 4]]]], [[[[5, 6], [7, 8]]]], [[[[9, 10], [11, 12]]]])
+_THREE_ROWS = [[1, 2], [3, 4], [5, 6]]
+_TWELVE = [[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]]]
 _FOUR_BY_FOUR = [[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]]]
 _EIGHT_CHANNELS = [
     [
@@ -343,6 +353,91 @@ EXAMPLES = (
         FillValueConstantDesc(output=TensorDesc(FLOAT32, (1, 1, 2, 4)), value_data_type=FLOAT32, value=13.0),
         {},
         {"output": [[[[13, 13, 13, 13], [13, 13, 13, 13]]]]},
+    ),
+    _indexed(
+        "GATHER",
+        {"input": [11, 12, 13, 14], "indices": [3, 1, 3, 0, 2]},
+        [14, 12, 14, 11, 13],
+        title="Example 1. 1D remapping",
+        axis=0,
+        index_dimensions=1,
+    ),
+    _indexed(
+        "GATHER",
+        {"input": _THREE_ROWS, "indices": [[0, 1, 1, 2]]},
+        [[1, 2], [3, 4], [3, 4], [5, 6]],
+        title="Example 2. 2D output, 1D indices, Axis 0, concatenate rows",
+        axis=0,
+        index_dimensions=1,
+    ),
+    _indexed(
+        "GATHER",
+        {"input": _THREE_ROWS, "indices": [[1, 0]]},
+        [[2, 1], [4, 3], [6, 5]],
+        "the page has IndexDimensions 2, with which the output would have three dimensions",
+        title="Example 3. 2D, Axis 1, swap columns",
+        axis=1,
+        index_dimensions=1,
+    ),
+    _indexed(
+        "GATHER",
+        {"input": [[[1, 2, 3], [4, 5, 6], [7, 8, 9]]], "indices": [[[0, 2]]]},
+        [[[1, 3]], [[4, 6]], [[7, 9]]],
+        title="Example 4. 2D, Axis 1, nested indices",
+        axis=2,
+        index_dimensions=2,
+    ),
+    _indexed(
+        "GATHER",
+        {"input": [_THREE_ROWS], "indices": [[[0, 1], [1, 2]]]},
+        [[[1, 2], [3, 4]], [[3, 4], [5, 6]]],
+        title="Example 5. 2D, Axis 0, nested indices",
+        axis=1,
+        index_dimensions=2,
+    ),
+    _indexed(
+        "GATHER_ELEMENTS",
+        {"input": [[1, 2, 3], [4, 5, 6], [7, 8, 9]], "indices": [[1, 2, 0], [2, 0, 0]]},
+        [[4, 8, 3], [7, 2, 3]],
+        "the page has an output of UINT32, a misprint according to its own constraints",
+        axis=0,
+    ),
+    _indexed(
+        "SCATTER",
+        {"input": [0, 1, 2, 3, 4], "indices": [3, 1, 3, 0], "updates": [5, 6, 7, 8]},
+        [8, 6, 2, 7, 4],
+        title="Example 1. 1D scatter",
+        axis=0,
+    ),
+    _indexed(
+        "SCATTER",
+        {"input": [[0, 0, 0]] * 3, "indices": [[1, 0, 2], [0, 2, 1]], "updates": [[10, 11, 12], [20, 21, 22]]},
+        [[20, 11, 0], [10, 0, 22], [0, 21, 12]],
+        "the page has an input of {2,3} with three rows",
+        title="Example 2. 2D scatter",
+        axis=0,
+    ),
+    _indexed(
+        "SCATTER_ND",
+        {"input": [[1, 2, 3, 4, 5, 6, 7, 8]], "indices": [[4], [3], [1], [7]], "updates": [[9, 10, 11, 12]]},
+        [[1, 11, 3, 10, 9, 6, 7, 12]],
+        "the page has no leading 1s, and indices of FLOAT32",
+        input_dimension_count=1,
+        indices_dimension_count=2,
+    ),
+    _indexed(
+        "REVERSE_SUBSEQUENCES",
+        {"input": _TWELVE, "sequence_lengths": [[[[2], [4], [3]]]]},
+        [[[[2, 1, 3, 4], [8, 7, 6, 5], [11, 10, 9, 12]]]],
+        title="Example 1",
+        axis=3,
+    ),
+    _indexed(
+        "REVERSE_SUBSEQUENCES",
+        {"input": _TWELVE, "sequence_lengths": [[[[2, 3, 1, 0]]]]},
+        [[[[5, 10, 3, 4], [1, 6, 7, 8], [9, 2, 11, 12]]]],
+        title="Example 2. Reversing along a different axis",
+        axis=2,
     ),
     _moved(
         "SLICE",

@@ -34,7 +34,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "a band": ("DIAGONAL_MATRIX1", "DIAGONAL_MATRIX", "FILL_VALUE_CONSTANT"),
     "elements at other places": ("SLICE1", "SLICE_GRAD", "JOIN", "SPLIT", "TILE", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE1"),
     "a place for each element": ("ONE_HOT",),
-    "elements from places": ("GATHER_ND1", "GATHER_ND"),
+    "elements from places": ("GATHER_ND1", "GATHER_ND", "GATHER", "GATHER_ELEMENTS", "REVERSE_SUBSEQUENCES"),
+    "elements to places": ("SCATTER", "SCATTER_ND"),
     "as many rows as there are": ("NONZERO_COORDINATES",),
 }
 SAMPLE = [names[0] for names in KINDS.values()]

@@ -27,7 +27,14 @@ NO_APPROXIMATION = "the page has the Gaussian itself, not an approximation of it
 TWO_INPUTS = "the page has the mean of two tensors"
 NO_EMPTY = "a result is empty, which DirectML's tensors are not"
 LOGICAL_SHIFT = "the page has unsigned integers alone, into which zeros are shifted, not copies of a sign"
+NO_REDUCTION = "DirectML's scatters overwrite, and do not reduce"
 INAPPLICABLE: dict[str, str] = {
+    "test_scatter_elements_with_duplicate_indices": NO_REDUCTION,
+    **{f"test_scatter_elements_with_reduction_{kind}": NO_REDUCTION for kind in ("max", "min", "mul")},
+    **{
+        f"test_scatternd_{kind}": NO_REDUCTION
+        for kind in ("add", "max", "max_with_element_indices", "min", "min_with_element_indices", "multiply")
+    },
     "test_clip_min_greater_than_max": "the page has max(Min, min(x, Max)): Min wins, where in ONNX Max does",
     "test_equal_string": NO_SUCH_TYPE,
     "test_equal_string_broadcast": NO_SUCH_TYPE,
@@ -72,6 +79,23 @@ def nonzero(input: Any) -> Any:
 
 def gather_nd(input: Any, indices: Any, *, batch_dims: int = 0) -> Any:
     return dmljax.gather_nd1(input, indices, batch_dimension_count=batch_dims)
+
+
+def scatter_elements(input: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: bytes = b"none") -> Any:
+    assert reduction == b"none"
+    return dmljax.scatter(input, indices, updates, axis=axis)
+
+
+def scatter_nd(input: Any, indices: Any, updates: Any, *, reduction: bytes = b"none") -> Any:
+    assert reduction == b"none"
+    return dmljax.scatter_nd(input, indices, updates)
+
+
+def reverse_sequence(input: Any, lengths: Any, *, batch_axis: int = 1, time_axis: int = 0) -> Any:
+    # ONNX has a length for each index of the batch axis; DirectML has one for each sequence.
+    sizes = [1 if axis == time_axis else size for axis, size in enumerate(input.shape)]
+    other = [axis for axis in range(input.ndim) if axis != batch_axis]
+    return dmljax.reverse_subsequences(input, np.broadcast_to(np.expand_dims(lengths, other), sizes), axis=time_axis)
 
 
 def trilu(input: Any, k: Any = 0, *, upper: int = 1) -> Any:
@@ -247,6 +271,8 @@ EXACT: dict[str, Callable[..., Any]] = {
     "Equal": predicate(dmljax.element_wise_logical_equals),
     "EyeLike": eye_like,
     "Floor": dmljax.element_wise_floor,
+    "Gather": lambda input, indices, *, axis=0: dmljax.gather(input, indices, axis=axis),
+    "GatherElements": lambda input, indices, *, axis=0: dmljax.gather_elements(input, indices, axis=axis),
     "GatherND": gather_nd,
     "Greater": predicate(dmljax.element_wise_logical_greater_than),
     "GreaterOrEqual": predicate(dmljax.element_wise_logical_greater_than_or_equal),
@@ -271,7 +297,11 @@ EXACT: dict[str, Callable[..., Any]] = {
     "QuantizeLinear": quantize,
     "Reciprocal": dmljax.element_wise_recip,
     "Relu": dmljax.activation_relu,
+    "ReverseSequence": reverse_sequence,
     "Round": dmljax.element_wise_round,
+    "Scatter": scatter_elements,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
     "Shrink": shrink,
     "Sign": dmljax.element_wise_sign,
     "Slice": slice1,

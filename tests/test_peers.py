@@ -55,6 +55,33 @@ def test_hardmax_is_onnxruntimes() -> None:
     same(dmljax.activation_hardmax1(input, axes=0), onnxruntime_run("Hardmax", [input], axis=0))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gathers_and_scatters_are_onnxruntimes_in_range(dtype: Any, axis: int) -> None:
+    input = tied(dtype, (4, 5, 3))
+    size = input.shape[axis]
+    indices = RNG.integers(-size, size, (2, 3))
+    same(dmljax.gather(input, indices, axis=axis), onnxruntime_run("Gather", [input, indices], axis=axis))
+    indices = np.argsort(RNG.random(input.shape), axis=axis).take(range(size - 1), axis) - RNG.choice([0, size])
+    gathered = onnxruntime_run("GatherElements", [input, indices], axis=axis)
+    same(dmljax.gather_elements(input, indices, axis=axis), gathered)
+    updates = tied(dtype, indices.shape)
+    scattered = onnxruntime_run("ScatterElements", [input, indices, updates], axis=axis)
+    same(dmljax.scatter(input, indices, updates, axis=axis), scattered)
+    tuples = np.stack([RNG.permutation(4)[:3] - 4, RNG.permutation(5)[:3]], axis=-1)
+    updates = tied(dtype, (3, 3))
+    same(dmljax.scatter_nd(input, tuples, updates), onnxruntime_run("ScatterND", [input, tuples, updates]))
+
+
+@pytest.mark.parametrize("batch_axis", [0, 1])
+def test_reverse_subsequences_is_onnxruntimes(batch_axis: int) -> None:
+    input = tied(np.float32, (4, 4, 3))
+    lengths = np.array([0, 1, 3, 4])
+    expected = onnxruntime_run("ReverseSequence", [input, lengths], batch_axis=batch_axis, time_axis=1 - batch_axis)
+    of_each = np.repeat(lengths.reshape((4, 1, 1) if batch_axis == 0 else (1, 4, 1)), 3, axis=2)
+    same(dmljax.reverse_subsequences(input, of_each, axis=1 - batch_axis), expected)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
 def test_nonzero_is_onnxruntimes(dtype: Any) -> None:
     input = tied(dtype, (4, 5, 3))
@@ -179,6 +206,37 @@ def test_gather_nd_and_its_gradient_are_torchs_indexing() -> None:
     weights = np.arange(9, dtype=np.float32)
     (gathered * torch.from_numpy(weights)).sum().backward()
     same(jax.grad(lambda x: (dmljax.gather_nd(x, indices) * weights).sum())(input), tensor.grad.numpy())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gathers_and_scatters_are_torchs(dtype: Any) -> None:
+    torch = pytest.importorskip("torch")
+    input, indices = tied(dtype, (6, 7)), RNG.integers(0, 6, 9)
+    tensor = torch.from_numpy(input)
+    same(dmljax.gather(input, indices, axis=0), torch.index_select(tensor, 0, torch.from_numpy(indices)).numpy())
+    indices = np.argsort(RNG.random((6, 7)), axis=0)[:4]
+    same(dmljax.gather_elements(input, indices, axis=0), torch.gather(tensor, 0, torch.from_numpy(indices)).numpy())
+    updates = tied(dtype, (4, 7))
+    scattered = torch.scatter(tensor, 0, torch.from_numpy(indices), torch.from_numpy(updates))
+    same(dmljax.scatter(input, indices, updates, axis=0), scattered.numpy())
+    rows, columns = map(torch.from_numpy, np.divmod(RNG.permutation(42)[:9], 7))
+    updates = tied(dtype, (9,))
+    written = torch.index_put(tensor, (rows, columns), torch.from_numpy(updates))
+    same(dmljax.scatter_nd(input, np.stack([rows, columns], axis=-1), updates), written.numpy())
+
+
+def test_the_gradients_of_scatters_are_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    input, updates, weights = (tied(np.float32, shape) for shape in ((6, 7), (4, 7), (6, 7)))
+    indices = np.argsort(RNG.random((6, 7)), axis=0)[:4]
+    tensors = [torch.from_numpy(array).requires_grad_() for array in (input, updates)]
+    scattered = torch.scatter(tensors[0], 0, torch.from_numpy(indices), tensors[1])
+    (scattered * torch.from_numpy(weights)).sum().backward()
+    loss = lambda x, u: (dmljax.scatter(x, indices, u, axis=0) * weights).sum()  # noqa: E731
+    for gradient, tensor in zip(jax.grad(loss, argnums=(0, 1))(input, updates), tensors, strict=True):
+        same(gradient, tensor.grad.numpy())
 
 
 # What the README says of the peers. When one of them changes, the README does.

@@ -117,26 +117,34 @@ def _select(arrays: tuple[Array, ...], condition: Array) -> Array:
     return jnp.where(condition, a, b)
 
 
-def copied(move: Move[R], floats: tuple[Array, ...], guide: Array | None = None) -> R:
+def copied(
+    move: Move[R], floats: tuple[Array, ...], guide: Array | None = None, *, derivative: Move[R] | None = None
+) -> R:
     """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
 
     XLA on CPU selects and concatenates bfloat16 as float32, which turns signalling NaNs into quiet NaNs; therefore
     bfloat16 is moved as integers. (A single subnormal bfloat16 that is broadcast becomes zeros on CPU, in whatever type
-    it is moved.) Derivatives are moved in the floats' own type. Only `jax.linear_transpose` is not supported for
-    bfloat16: it transposes the function itself instead of its derivative, and the conversion to integers has no
-    transpose.
+    it is moved.) Derivatives are moved in the floats' own type, by `derivative` where JAX cannot differentiate `move`
+    itself. Of what is moved so, only `jax.linear_transpose` is not supported: it transposes the function itself instead
+    of its derivative, and neither the conversion to integers nor such a `move` has a transpose.
     """
-    return _copied_as_bits(move, floats, guide) if floats[0].dtype == jnp.bfloat16 else move(floats, guide)
+    dtype = floats[0].dtype
+    if dtype == jnp.bfloat16 or (derivative is not None and dtype in FLOATS):
+        return cast(R, _copied_apart(move, derivative or move, floats, guide))
+    return move(floats, guide)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _copied_as_bits(move: Move[R], floats: tuple[Array, ...], guide: Array | None) -> R:
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _copied_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Array | None) -> R:
+    """`copied`, whose derivative is a computation of its own."""
+    dtype = floats[0].dtype
+    if dtype != jnp.bfloat16:
+        return move(floats, guide)
     bits = tuple(lax.bitcast_convert_type(x, jnp.uint16) for x in floats)
-    moved = move(bits, guide)
-    return cast(R, jax.tree.map(lambda one: lax.bitcast_convert_type(one, floats[0].dtype), moved))
+    return cast(R, jax.tree.map(lambda one: lax.bitcast_convert_type(one, dtype), move(bits, guide)))
 
 
-@_copied_as_bits.defjvp
-def _copied_as_bits_jvp(move: Move[R], primals: Any, tangents: Any) -> tuple[R, R]:
+@_copied_apart.defjvp
+def _copied_apart_jvp(move: Move[R], derivative: Move[R], primals: Any, tangents: Any) -> tuple[R, R]:
     floats, guide = primals
-    return _copied_as_bits(move, floats, guide), move(tangents[0], guide)
+    return _copied_apart(move, derivative, floats, guide), derivative(tangents[0], guide)

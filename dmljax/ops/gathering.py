@@ -1,0 +1,746 @@
+"""Operators that fetch elements from indices, write elements to indices, or reverse parts of a dimension.
+
+Input indices are of any integer type, and a negative index counts from the end. An index that is still out of range is
+clamped where elements are fetched, and ignored where elements are written. All of these operators copy bit for bit.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics.floats import copied
+from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
+from dmljax.numerics.sizes import index_dtype, is_symbolic, number
+from dmljax.text import join_sizes, show
+from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel
+
+_IN_BOUNDS, _DROP = lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMode.FILL_OR_DROP
+
+
+def _positions(indices: Array, size: int, dtype: np.dtype[Any], *, is_clamped: bool) -> Array:
+    """The indices counted from the start, as integers of `dtype`; what is out of range is clamped, or else `size`.
+
+    The bounds are limited to the range of the indices' own type, so that indices are clamped before they are converted
+    and the conversion to `dtype` cannot change one.
+    """
+    indices, last = _beside_limit(indices, size - 1)
+    lowest = ~last if np.iinfo(indices.dtype).min else np.zeros((), indices.dtype)
+    clamped = jnp.clip(indices, lowest, last)
+    from_end = jnp.where(clamped < 0, number(size, dtype), np.zeros((), dtype))
+    position = clamped.astype(dtype) + from_end
+    return position if is_clamped else jnp.where(clamped == indices, position, number(size, dtype))
+
+
+def _beside_limit(integers: Array, limit: int) -> tuple[Array, Any]:
+    """Integers of at least 32 bits, and `limit` in their type, or the largest value of that type if it is less."""
+    # 8 and 16 bits may be too few for a symbolic limit.
+    integers = integers if integers.dtype.itemsize >= 4 else integers.astype(np.int32)
+    dtype = integers.dtype
+    return integers, number(limit if is_symbolic(limit) else min(limit, np.iinfo(dtype).max), dtype)
+
+
+def _tuples(indices: Array, bounds: Sequence[int], dtype: np.dtype[Any], *, is_clamped: bool) -> Array:
+    """The positions of the tuples in the last dimension of `indices`, whose coordinates have these bounds."""
+    # One coordinate at a time: XLA cannot partition a gather whose tuples were computed as a whole and are sharded
+    # along the tuple.
+    coordinates = zip(jnp.unstack(indices, axis=-1), bounds, strict=True)
+    return jnp.stack([_positions(index, size, dtype, is_clamped=is_clamped) for index, size in coordinates], axis=-1)
+
+
+def _arrays(input: ArrayLike, indices: ArrayLike) -> tuple[Array, Array]:
+    input, indices = calls.real_array("input", input), calls.integer_array("indices", indices)
+    calls.require_rank("input", input, 1)
+    return input, indices
+
+
+def _require_elements(input: Array, bounds: Sequence[int]) -> None:
+    if 0 in bounds:
+        raise InvalidDesc(Problem("input", "must have elements to fetch", f"shape {input.shape}"))
+
+
+def _except(sizes: Sequence[Any], axis: int) -> tuple[Any, ...]:
+    return (*sizes[:axis], *sizes[axis + 1 :])
+
+
+def _require_alike_except(indices: Array, input: Array, axis: int) -> None:
+    if indices.ndim != input.ndim or _except(indices.shape, axis) != _except(input.shape, axis):
+        rule = f"must have the shape of input, {input.shape}, except along axis {axis}"
+        raise InvalidDesc(Problem("indices", rule, indices.shape))
+
+
+def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
+    """The mesh axes of arrays that are indexed together in all dimensions but `axis`."""
+    axes_of_a, axes_of_b = dimension_axes(a), dimension_axes(b)
+    shared = [one or other for one, other in zip(axes_of_a, axes_of_b, strict=True)]
+    own_of_a, own_of_b = list(shared), list(shared)
+    own_of_a[axis], own_of_b[axis] = axes_of_a[axis], axes_of_b[axis]
+    return own_of_a, own_of_b
+
+
+def _fetch_blocks(source: Array, position: Array, axis: int) -> Array:
+    """`source` with `axis` replaced by the dimensions of `position`, which is in range."""
+    end = axis + position.ndim
+    dimensions = lax.GatherDimensionNumbers(
+        offset_dims=(*range(axis), *range(end, end + source.ndim - axis - 1)),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+    )
+    sizes = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
+    return lax.gather(source, position[..., None], dimensions, sizes, mode=_IN_BOUNDS)
+
+
+def _fetch_elements(source: Array, position: Array, axis: int) -> Array:
+    """For each element of `position`, which is in range, the element of `source` there along `axis`."""
+    others = _except(range(source.ndim), axis)
+    dimensions = lax.GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    return lax.gather(source, position[..., None], dimensions, (1,) * source.ndim, mode=_IN_BOUNDS)
+
+
+def _since_2_1(*others: str) -> dict[str, Any]:
+    """The tables that all pages but GATHER_ND1's have; `others` are the tensors of the type of the input."""
+    of_32, of_64 = dict.fromkeys(others, UP_TO_32_BIT), dict.fromkeys(others, UP_TO_64_BIT)
+    return {
+        "FL_2_1": dml.rows(dml.RANK_4, input=UP_TO_32_BIT, indices=UINT32, **of_32),
+        "FL_3_0": dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, **of_32),
+        "FL_4_1": dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, **of_64),
+    }
+
+
+# GATHER
+
+
+@calls.operator_function(axis=calls.INTEGER)
+def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
+    """Gathers `input[..., indices, ...]` along `axis`, which the dimensions of `indices` replace.
+
+    A negative index counts from the end; an index that is still out of range is clamped. The gradient of an element of
+    `input` is the sum of the gradients of all output elements gathered from it.
+
+    >>> gather(jnp.array([[1, 2], [3, 4]]), jnp.array([-1, 0, 9]), axis=1).tolist()
+    [[2, 1, 2], [4, 3, 4]]
+    """
+    input, indices = _arrays(input, indices)
+    axis = calls.normal_axis("axis", axis, input.ndim)
+    output_shape = input.shape[:axis] + indices.shape + input.shape[axis + 1 :]
+    if math.prod(output_shape) == 0:
+        return jnp.zeros_like(input, shape=output_shape)
+    size = input.shape[axis]
+    _require_elements(input, (size,))
+    dtype = index_dtype("input", size)
+
+    def fetch(input: Array, indices: Array) -> Array:
+        position = _positions(indices, size, dtype, is_clamped=True)
+        return copied(lambda inputs, position: _fetch_blocks(inputs[0], position, axis), (input,), position)
+
+    input_axes, indices_axes = dimension_axes(input), dimension_axes(indices)
+    output_axes = input_axes[:axis] + indices_axes + input_axes[axis + 1 :]
+    return partitioned(fetch, [(input, input_axes), (indices, indices_axes)], output_axes)
+
+
+class GatherDesc(dml.Operator, type="DML_OPERATOR_GATHER", function=gather):
+    """`DML_GATHER_OPERATOR_DESC`, lowered to `gather`."""
+
+    input: dml.Input
+    indices: dml.Input
+    output: dml.Output
+    axis: dml.Uint
+    index_dimensions: dml.Uint
+    support = dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, output=FLOAT),
+        **_since_2_1("output"),
+    )
+
+    def _natural_indices(self) -> tuple[int, ...]:
+        return self.indices.sizes[self.indices.rank - self.index_dimensions :]
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
+        - InputTensor and OutputTensor have the same DataType.
+        - Axis is less than that DimensionCount.
+        - IndexDimensions is in [0, DimensionCount].
+        - IndicesTensor.Sizes are 1 before the last IndexDimensions dimensions.
+        - OutputTensor.Sizes are InputTensor.Sizes, with the size along Axis replaced by the last IndexDimensions sizes
+          of IndicesTensor.
+        - If these are more than DimensionCount, leading sizes of 1 of InputTensor, which lie before Axis, are cropped;
+          if they are fewer, leading 1s are prepended.
+        """
+        yield from dml.same_rank(self, "indices", "input", "output")
+        yield from dml.same_type(self, "input", "output")
+        rank = self.input.rank
+        if self.axis >= rank:
+            yield Problem("Axis", f"must be less than {rank}", self.axis)
+        broken = list(_count_rules(self, "indices", "IndexDimensions", self.index_dimensions, lowest=0))
+        yield from broken
+        if self.axis >= rank or broken:
+            return
+        before = self.input.sizes[: self.axis]
+        cropped = next((i for i, size in enumerate(before) if size != 1), len(before))
+        if self.index_dimensions > cropped + 1:
+            rule = f"must be at most {cropped + 1}, for OutputTensor has no more than {rank} dimensions"
+            yield Problem("IndexDimensions", rule, self.index_dimensions)
+            return
+        natural = before + self._natural_indices() + self.input.sizes[self.axis + 1 :]
+        yield from dml.sizes_are(self, "output", ((1,) * rank + natural)[-rank:])
+
+    def attributes(self) -> dict[str, Any]:
+        return {"axis": self.axis}
+
+    def compute(self, **inputs: Any) -> Array:
+        indices = inputs["indices"].reshape(self._natural_indices())
+        output: Array = super().compute(input=inputs["input"], indices=indices)
+        return output.reshape(self.output.sizes)
+
+
+def _count_rules(desc: Any, tensor: str, member: str, count: int, *, lowest: int = 1) -> Iterator[Problem]:
+    """The `count` of dimensions that matter is in range, and the sizes of the dimensions before these are 1."""
+    # The pages exclude DimensionCount, and have it in their own examples.
+    sizes, name = getattr(desc, tensor).sizes, desc.member(tensor).name
+    if not lowest <= count <= len(sizes):
+        yield Problem(member, f"must be in [{lowest}, {len(sizes)}]", count)
+    elif any(size != 1 for size in sizes[: len(sizes) - count]):
+        yield Problem((name, "Sizes"), f"must be 1 before the last {count}", join_sizes(sizes))
+
+
+# GATHER_ELEMENTS
+
+
+@calls.operator_function(axis=calls.INTEGER)
+def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
+    """Gathers, for each element of `indices`, the element of `input` there along `axis`.
+
+    `input` and `indices` have the same sizes except along `axis`; the result has the shape of `indices`. A negative
+    index counts from the end; an index that is still out of range is clamped. The gradient of an element of `input` is
+    the sum of the gradients of all output elements gathered from it.
+
+    >>> gather_elements(jnp.array([[1, 2], [3, 4]]), jnp.array([[0, -1], [9, 0]]), axis=1).tolist()
+    [[1, 2], [4, 3]]
+    """
+    input, indices = _arrays(input, indices)
+    axis = calls.normal_axis("axis", axis, input.ndim)
+    _require_alike_except(indices, input, axis)
+    if indices.size == 0:
+        return jnp.zeros_like(input, shape=indices.shape)
+    size = input.shape[axis]
+    _require_elements(input, (size,))
+    dtype = index_dtype("input", size)
+
+    def fetch(input: Array, indices: Array) -> Array:
+        position = _positions(indices, size, dtype, is_clamped=True)
+        return copied(lambda inputs, position: _fetch_elements(inputs[0], position, axis), (input,), position)
+
+    input_axes, indices_axes = _shared_axes(input, indices, axis)
+    return partitioned(fetch, [(input, input_axes), (indices, indices_axes)], indices_axes)
+
+
+def _element_rules(desc: Any, *others: str) -> Iterator[Problem]:
+    """What GATHER_ELEMENTS and SCATTER share; `others` are the further tensors of the type of InputTensor."""
+    yield from dml.same_rank(desc, "indices", "input", "output", *others)
+    yield from dml.same_type(desc, "input", "output", *others)
+    if desc.axis >= desc.input.rank:
+        yield Problem("Axis", f"must be less than {desc.input.rank}", desc.axis)
+    elif desc.indices.rank == desc.input.rank:
+        along = desc.indices.sizes[desc.axis]
+        expected = (*desc.input.sizes[: desc.axis], along, *desc.input.sizes[desc.axis + 1 :])
+        yield from dml.sizes_are(desc, "indices", expected)
+
+
+class GatherElementsDesc(dml.Operator, type="DML_OPERATOR_GATHER_ELEMENTS", function=gather_elements):
+    """`DML_GATHER_ELEMENTS_OPERATOR_DESC`, lowered to `gather_elements`."""
+
+    input: dml.Input
+    indices: dml.Input
+    output: dml.Output
+    axis: dml.Uint
+    support = dml.support(**_since_2_1("output"))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
+        - InputTensor and OutputTensor have the same DataType.
+        - Axis is less than that DimensionCount.
+        - IndicesTensor.Sizes are InputTensor.Sizes, except along Axis.
+        - OutputTensor.Sizes are IndicesTensor.Sizes.
+        """
+        yield from _element_rules(self)
+        yield from dml.sizes_are(self, "output", self.indices.sizes)
+
+
+# GATHER_ND and GATHER_ND1
+
+
+@calls.operator_function
+def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
+    """Gathers `input[tuple]` for each index tuple in the last dimension of `indices`: `gather_nd1` without batches.
+
+    >>> gather_nd(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [-1, -1]])).tolist()
+    [3, 4]
+    """
+    return _gather_tuples(input, indices, batch_dimension_count=0)
+
+
+@calls.operator_function(batch_dimension_count=calls.INTEGER)
+def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int = 0) -> Array:
+    """Gathers `input[batch, tuple]` for each index tuple in the last dimension of `indices[batch]`.
+
+    The first `batch_dimension_count` dimensions of `input` and of `indices` are the batch. A negative index counts from
+    the end; an index that is still out of range is clamped to its own dimension. The gradient of an element of `input`
+    is the sum of the gradients of all output elements gathered from it.
+
+    >>> gather_nd1(jnp.array([[1, 2], [3, 4]]), jnp.array([[-1], [0]]), batch_dimension_count=1).tolist()
+    [2, 3]
+    """
+    return _gather_tuples(input, indices, batch_dimension_count=batch_dimension_count)
+
+
+def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int) -> Array:
+    input, indices = _arrays(input, indices)
+    calls.require_rank("indices", indices, 1)
+    names = "input", "indices", "batch_dimension_count"
+    for problem in _tuple_problems(input.shape, indices.shape, batch_dimension_count, names):
+        raise InvalidDesc(problem)
+    batch, tuple_end = batch_dimension_count, batch_dimension_count + indices.shape[-1]
+    bounds, block = input.shape[batch:tuple_end], input.shape[tuple_end:]
+    output_shape = indices.shape[:-1] + block
+    if math.prod(output_shape) == 0:
+        return jnp.zeros_like(input, shape=output_shape)
+    _require_elements(input, bounds)
+    dtype = index_dtype("input", *bounds)
+    dimensions = lax.GatherDimensionNumbers(
+        offset_dims=tuple(range(indices.ndim - 1, len(output_shape))),
+        collapsed_slice_dims=tuple(range(batch, tuple_end)),
+        start_index_map=tuple(range(batch, tuple_end)),
+        operand_batching_dims=tuple(range(batch)),
+        start_indices_batching_dims=tuple(range(batch)),
+    )
+    sizes = (1,) * tuple_end + block
+
+    def fetch_tuples(inputs: tuple[Array, ...], position: Array) -> Array:
+        return lax.gather(inputs[0], position, dimensions, sizes, mode=_IN_BOUNDS)
+
+    def fetch(input: Array, indices: Array) -> Array:
+        return copied(fetch_tuples, (input,), _tuples(indices, bounds, dtype, is_clamped=True))
+
+    batch_axes = [a or b for a, b in zip(dimension_axes(input)[:batch], dimension_axes(indices)[:batch], strict=True)]
+    input_axes = batch_axes + dimension_axes(input)[batch:]
+    indices_axes = batch_axes + dimension_axes(indices)[batch:]
+    operands = [(input, input_axes), (indices, indices_axes)]
+    return partitioned(fetch, operands, indices_axes[:-1] + input_axes[tuple_end:])
+
+
+def _tuple_problems(
+    input_sizes: Sequence[int], indices_sizes: Sequence[int], batch: int, names: tuple[str, str, str]
+) -> Iterator[Problem]:
+    """The broken rules that relate the sizes of input and indices and the batch dimension count.
+
+    `names` are the names of these three in the messages.
+    """
+    input, indices, count = names
+    lower_rank = min(len(input_sizes), len(indices_sizes))
+    if not 0 <= batch < lower_rank:
+        yield Problem(count, f"must be in [0, {lower_rank})", show(batch))
+        return
+    batches = tuple(input_sizes[:batch]), tuple(indices_sizes[:batch])
+    if batches[0] != batches[1]:
+        given = f"{join_sizes(batches[0])} and {join_sizes(batches[1])}"
+        yield Problem(input, "must have the same batch sizes", given, [(indices,)])
+    longest, tuple_size = len(input_sizes) - batch, indices_sizes[-1]
+    if not 1 <= tuple_size <= longest:
+        yield Problem(indices, f"must hold tuples of 1 to {longest} coordinates", tuple_size)
+
+
+def _natural_sizes(desc: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes of InputTensor and IndicesTensor without the dimensions before those that their counts say."""
+    input, indices = desc.input, desc.indices
+    natural_indices = indices.sizes[indices.rank - desc.indices_dimension_count :]
+    return input.sizes[input.rank - desc.input_dimension_count :], natural_indices
+
+
+def _tuple_rules(desc: Any, blocks: str, batch: int = 0) -> Iterator[Problem]:
+    """The counts and sizes of input, indices, and the tensor `blocks`, which has a block for each tuple of indices."""
+    broken = [
+        *_count_rules(desc, "input", "InputDimensionCount", desc.input_dimension_count),
+        *_count_rules(desc, "indices", "IndicesDimensionCount", desc.indices_dimension_count),
+    ]
+    if not broken:
+        input, indices = _natural_sizes(desc)
+        names = "InputTensor", "IndicesTensor", "BatchDimensionCount"
+        broken = list(_tuple_problems(input, indices, batch, names))
+    yield from broken
+    if broken:
+        return
+    # The pages' formulas contradict all of their examples, in which only the dimensions of the input that the tuples do
+    # not index come last. The examples decide.
+    natural = indices[:-1] + input[batch + indices[-1] :]
+    yield from dml.sizes_are(desc, blocks, (1,) * (getattr(desc, blocks).rank - len(natural)) + natural)
+
+
+class _GatherTuplesDesc(dml.Operator):
+    """The members and rules that GATHER_ND and GATHER_ND1 share.
+
+    InputDimensionCount and IndicesDimensionCount say how many trailing dimensions a tensor really has: the dimensions
+    before these only fill the tensor up to the common DimensionCount.
+    """
+
+    input: dml.Input
+    indices: dml.Input
+    output: dml.Output
+    input_dimension_count: dml.Uint
+    indices_dimension_count: dml.Uint
+
+    @property
+    def _batch(self) -> int:
+        return 0
+
+    def attributes(self) -> dict[str, Any]:
+        return {}
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
+        - InputTensor and OutputTensor have the same DataType.
+        - InputDimensionCount and IndicesDimensionCount are in [1, DimensionCount].
+        - InputTensor.Sizes are 1 before the last InputDimensionCount dimensions.
+        - IndicesTensor.Sizes are 1 before the last IndicesDimensionCount dimensions.
+        - BatchDimensionCount, if the operator has it, is less than InputDimensionCount and IndicesDimensionCount.
+        - InputTensor and IndicesTensor have the same batch sizes.
+        - IndicesTensor holds tuples of 1 to as many coordinates as InputTensor has dimensions after the batch.
+        - OutputTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor after
+          the batch and the dimensions that a tuple indexes.
+        - OutputTensor.Sizes are padded with leading 1s to the DimensionCount of OutputTensor.
+        """
+        yield from dml.same_rank(self, "indices", "input", "output")
+        yield from dml.same_type(self, "input", "output")
+        yield from _tuple_rules(self, "output", self._batch)
+
+    def compute(self, **inputs: Any) -> Array:
+        input, indices = (
+            inputs[field].reshape(sizes)
+            for field, sizes in zip(("input", "indices"), _natural_sizes(self), strict=True)
+        )
+        output: Array = super().compute(input=input, indices=indices)
+        return output.reshape(self.output.sizes)
+
+
+class GatherNdDesc(_GatherTuplesDesc, type="DML_OPERATOR_GATHER_ND", function=gather_nd):
+    """`DML_GATHER_ND_OPERATOR_DESC`, lowered to `gather_nd`."""
+
+    support = dml.support(**_since_2_1("output"))
+
+
+class GatherNd1Desc(_GatherTuplesDesc, type="DML_OPERATOR_GATHER_ND1", function=gather_nd1):
+    """`DML_GATHER_ND1_OPERATOR_DESC`, lowered to `gather_nd1`."""
+
+    batch_dimension_count: dml.Uint
+    support = dml.support(
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
+    )
+
+    @property
+    def _batch(self) -> int:
+        return self.batch_dimension_count
+
+    def attributes(self) -> dict[str, Any]:
+        return {"batch_dimension_count": self.batch_dimension_count}
+
+
+# SCATTER and SCATTER_ND
+
+
+def _scatter_arrays(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> tuple[Array, Array, Array]:
+    input, indices = _arrays(input, indices)
+    updates = calls.real_array("updates", updates)
+    if updates.dtype != input.dtype:
+        raise InvalidType(Problem("updates", f"must be of {input.dtype}, as input is", updates.dtype))
+    return input, indices, updates
+
+
+def _overwritten(
+    input: Array,
+    updates: Array,
+    position: Array,
+    dimensions: lax.ScatterDimensionNumbers,
+    fetch: Callable[[Array, Array, int], Array],
+    axis: int,
+) -> Array:
+    """`input` with the last one of the updates at each position; a position out of range is ignored.
+
+    Updates meet only along `axis`, from which `fetch` gets those with some numbers.
+    """
+    dtype = index_dtype("updates", updates.shape[axis])
+
+    def one_after_another(arrays: tuple[Array, ...], position: Array) -> Array:
+        input, updates = arrays
+        if dimensions.operand_batching_dims and _is_flattened(input):
+            place = _flat_place(position[..., 0], input.shape, axis).reshape(-1, 1)
+            flat = lax.ScatterDimensionNumbers((), (0,), (0,))
+            return lax.scatter(input.ravel(), place, updates.ravel(), flat, mode=_DROP).reshape(input.shape)
+        return lax.scatter(input, position, updates, dimensions, mode=_DROP)
+
+    def last_ones(arrays: tuple[Array, ...], position: Array) -> Array:
+        input, updates = arrays
+        one, places = np.ones((), dtype), dimensions._replace(update_window_dims=())
+        none = jnp.zeros(input.shape[: input.ndim - len(dimensions.update_window_dims)], dtype)
+        counted = lax.broadcasted_iota(dtype, position.shape[:-1], axis) + one  # 0 is none
+        last = lax.scatter_max(none, position, counted, places, mode=_DROP)
+        found = fetch(updates, jnp.maximum(last, one) - one, axis)
+        is_found = jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim)))
+        return jnp.where(is_found, found, input)
+
+    def move(arrays: tuple[Array, ...], position: Array) -> Array:
+        # XLA promises no order. On a CPU one thread writes the updates in their order (JAX 0.8 to 0.12), which takes
+        # less time than to find the last ones.
+        written: Array = lax.platform_dependent(arrays, position, cpu=one_after_another, default=last_ones)
+        return written
+
+    # JAX's derivative of a scatter is that of any one of several updates, not of the last.
+    return copied(move, (input, updates), position, derivative=last_ones)
+
+
+def _is_flattened(input: Array) -> bool:
+    """Whether elements are written to one dimension: that takes XLA on CPU three quarters of the time."""
+    # Several devices share out the other dimensions, which they could not do with a single one.
+    is_known = jax.device_count() == 1 and not any(map(is_symbolic, input.shape))
+    return is_known and input.size <= np.iinfo(np.int32).max
+
+
+def _flat_place(position: Array, shape: Sequence[int], axis: int) -> Array:
+    """Where elements at `position` along `axis` are if an array of `shape` is flattened; its size, if out of range."""
+    place = jnp.zeros_like(position)
+    for i, size in enumerate(shape):
+        along = position if i == axis else lax.broadcasted_iota(position.dtype, position.shape, i)
+        place = place * number(size, position.dtype) + along
+    return jnp.where(position == number(shape[axis], position.dtype), number(math.prod(shape), position.dtype), place)
+
+
+@calls.operator_function(input=calls.OPERAND, updates=calls.OPERAND, axis=calls.INTEGER)
+def scatter(input: ArrayLike, indices: ArrayLike, updates: ArrayLike, *, axis: int) -> Array:
+    """Copies `input`, and overwrites, for each element of `indices`, the element there along `axis` by its update.
+
+    `input` and `indices` have the same sizes except along `axis`, and `updates` has the shape of `indices`. A negative
+    index counts from the end; an index that is still out of range overwrites nothing. Where several updates go to one
+    element, the last of them in row-major order wins, and alone has a gradient.
+
+    >>> scatter(jnp.array([0, 1, 2, 3]), jnp.array([-1, 1, 9, 3]), jnp.array([5, 6, 7, 8]), axis=0).tolist()
+    [0, 6, 2, 8]
+    """
+    input, indices, updates = _scatter_arrays(input, indices, updates)
+    axis = calls.normal_axis("axis", axis, input.ndim)
+    _require_alike_except(indices, input, axis)
+    if updates.shape != indices.shape:
+        raise InvalidDesc(Problem("updates", f"must have the shape of indices, {indices.shape}", updates.shape))
+    if updates.size == 0 or input.size == 0:
+        return input
+    size = input.shape[axis]
+    dtype = index_dtype("input", size)
+    others = _except(range(input.ndim), axis)
+    dimensions = lax.ScatterDimensionNumbers(
+        update_window_dims=(),
+        inserted_window_dims=(axis,),
+        scatter_dims_to_operand_dims=(axis,),
+        operand_batching_dims=others,
+        scatter_indices_batching_dims=others,
+    )
+
+    def overwrite(input: Array, indices: Array, updates: Array) -> Array:
+        position = _positions(indices, size, dtype, is_clamped=False)[..., None]
+        return _overwritten(input, updates, position, dimensions, _fetch_elements, axis)
+
+    input_axes, indices_axes = _shared_axes(input, indices, axis)
+    return partitioned(overwrite, [(input, input_axes), (indices, indices_axes), (updates, indices_axes)], input_axes)
+
+
+class ScatterDesc(dml.Operator, type="DML_OPERATOR_SCATTER", function=scatter):
+    """`DML_SCATTER_OPERATOR_DESC`, lowered to `scatter`."""
+
+    input: dml.Input
+    indices: dml.Input
+    updates: dml.Input
+    output: dml.Output
+    axis: dml.Uint
+    support = dml.support(
+        # The table of the page; the feature level history has the operator from 2_0 on.
+        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, updates=FLOAT, output=FLOAT),
+        **_since_2_1("updates", "output"),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - IndicesTensor, InputTensor, OutputTensor and UpdatesTensor have the same DimensionCount.
+        - InputTensor, OutputTensor and UpdatesTensor have the same DataType.
+        - Axis is less than that DimensionCount.
+        - IndicesTensor.Sizes are InputTensor.Sizes, except along Axis.
+        - UpdatesTensor.Sizes are IndicesTensor.Sizes.
+        - OutputTensor.Sizes are InputTensor.Sizes.
+        """
+        yield from _element_rules(self, "updates")
+        yield from dml.sizes_are(self, "updates", self.indices.sizes)
+        yield from dml.sizes_are(self, "output", self.input.sizes)
+
+
+@calls.operator_function(input=calls.OPERAND, updates=calls.OPERAND)
+def scatter_nd(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> Array:
+    """Copies `input`, and overwrites `input[tuple]` for each index tuple in the last dimension of `indices`.
+
+    A tuple that has fewer coordinates than `input` has dimensions overwrites a block: `updates` has the shape
+    `indices.shape[:-1] + input.shape[indices.shape[-1]:]`. A negative index counts from the end; a tuple of which any
+    index is still out of range overwrites nothing. Where several updates go to one element, the last of them in
+    row-major order wins, and alone has a gradient.
+
+    >>> scatter_nd(jnp.zeros((3, 2), int), jnp.array([[2], [0], [-1]]), jnp.array([[1, 2], [3, 4], [5, 6]])).tolist()
+    [[3, 4], [0, 0], [5, 6]]
+    """
+    input, indices, updates = _scatter_arrays(input, indices, updates)
+    calls.require_rank("indices", indices, 1)
+    for problem in _tuple_problems(input.shape, indices.shape, 0, ("input", "indices", "")):
+        raise InvalidDesc(problem)
+    length = indices.shape[-1]
+    bounds, block = input.shape[:length], input.shape[length:]
+    expected = indices.shape[:-1] + block
+    if updates.shape != expected:
+        rule = f"must have the shape of indices before its last dimension, and that of a block of input, {expected}"
+        raise InvalidDesc(Problem("updates", rule, updates.shape))
+    if updates.size == 0 or input.size == 0:
+        return input
+    count = math.prod(indices.shape[:-1])
+    dtype = index_dtype("input", *bounds)
+    dimensions = lax.ScatterDimensionNumbers(
+        update_window_dims=tuple(range(1, 1 + len(block))),
+        inserted_window_dims=tuple(range(length)),
+        scatter_dims_to_operand_dims=tuple(range(length)),
+    )
+
+    def overwrite(input: Array, indices: Array, updates: Array) -> Array:
+        position = _tuples(indices.reshape(count, length), bounds, dtype, is_clamped=False)
+        return _overwritten(input, updates.reshape(count, *block), position, dimensions, _fetch_blocks, 0)
+
+    operands = [(x, dimension_axes(x)) for x in (input, indices, updates)]
+    return partitioned(overwrite, operands, dimension_axes(input))
+
+
+class ScatterNdDesc(dml.Operator, type="DML_OPERATOR_SCATTER_ND", function=scatter_nd):
+    """`DML_SCATTER_ND_OPERATOR_DESC`, lowered to `scatter_nd`."""
+
+    input: dml.Input
+    indices: dml.Input
+    updates: dml.Input
+    output: dml.Output
+    input_dimension_count: dml.Uint
+    indices_dimension_count: dml.Uint
+    support = dml.support(**_since_2_1("updates", "output"))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - IndicesTensor, InputTensor, OutputTensor and UpdatesTensor have the same DimensionCount.
+        - InputTensor, OutputTensor and UpdatesTensor have the same DataType.
+        - InputDimensionCount and IndicesDimensionCount are in [1, DimensionCount].
+        - InputTensor.Sizes are 1 before the last InputDimensionCount dimensions.
+        - IndicesTensor.Sizes are 1 before the last IndicesDimensionCount dimensions.
+        - IndicesTensor holds tuples of 1 to InputDimensionCount coordinates.
+        - UpdatesTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor after
+          the dimensions that a tuple indexes, and padded with leading 1s.
+        - OutputTensor.Sizes are InputTensor.Sizes.
+        """
+        yield from dml.same_rank(self, "indices", "input", "output", "updates")
+        yield from dml.same_type(self, "input", "output", "updates")
+        yield from _tuple_rules(self, "updates")
+        yield from dml.sizes_are(self, "output", self.input.sizes)
+
+    def attributes(self) -> dict[str, Any]:
+        return {}
+
+    def compute(self, **inputs: Any) -> Array:
+        input, indices = _natural_sizes(self)
+        natural = {"input": input, "indices": indices, "updates": indices[:-1] + input[indices[-1] :]}
+        output: Array = super().compute(**{field: inputs[field].reshape(sizes) for field, sizes in natural.items()})
+        return output.reshape(self.output.sizes)
+
+
+# REVERSE_SUBSEQUENCES
+
+
+@calls.operator_function(axis=calls.INTEGER)
+def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis: int) -> Array:
+    """Reverses the first `sequence_lengths` elements along `axis`, and copies the others.
+
+    `sequence_lengths`, of any integer type, has size 1 along `axis` and the sizes of `input` elsewhere. A length above
+    the size of `axis` reverses all elements; a negative one reverses none.
+
+    >>> reverse_subsequences(jnp.array([[1, 2, 3], [4, 5, 6]]), jnp.array([[2], [9]]), axis=1).tolist()
+    [[2, 1, 3], [6, 5, 4]]
+    """
+    input = calls.real_array("input", input)
+    lengths = calls.integer_array("sequence_lengths", sequence_lengths)
+    calls.require_rank("input", input, 1)
+    axis = calls.normal_axis("axis", axis, input.ndim)
+    expected = (*input.shape[:axis], 1, *input.shape[axis + 1 :])
+    if lengths.shape != expected:
+        rule = f"must have the shape of input with size 1 along axis {axis}, {expected}"
+        raise InvalidDesc(Problem("sequence_lengths", rule, lengths.shape))
+    if input.size == 0:
+        return input
+    dtype = index_dtype("input", input.shape[axis])
+
+    def reverse(input: Array, lengths: Array) -> Array:
+        lengths, most = _beside_limit(lengths, input.shape[axis])
+        length = jnp.clip(lengths, np.zeros((), lengths.dtype), most).astype(dtype)
+        place = lax.broadcasted_iota(dtype, input.shape, axis)
+        position = jnp.where(place < length, length - number(1, dtype) - place, place)
+        return copied(lambda inputs, position: _fetch_elements(inputs[0], position, axis), (input,), position)
+
+    input_axes, lengths_axes = _shared_axes(input, lengths, axis)
+    return partitioned(reverse, [(input, input_axes), (lengths, lengths_axes)], input_axes)
+
+
+class ReverseSubsequencesDesc(dml.Operator, type="DML_OPERATOR_REVERSE_SUBSEQUENCES", function=reverse_subsequences):
+    """`DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC`, lowered to `reverse_subsequences`."""
+
+    input: dml.Input
+    sequence_lengths: dml.Input
+    output: dml.Output
+    axis: dml.Uint
+    support = dml.support(
+        FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, sequence_lengths=UINT32, output=UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_4_TO_5, input=UP_TO_32_BIT, sequence_lengths=UINT32, output=UP_TO_32_BIT),
+        FL_4_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, sequence_lengths=UINT32, output=UP_TO_32_BIT),
+        FL_5_0=dml.rows(
+            dml.RANK_1_TO_8, input=UP_TO_64_BIT, sequence_lengths=UINT32 | {DataType.UINT64}, output=UP_TO_64_BIT
+        ),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, OutputTensor and SequenceLengthsTensor have the same DimensionCount.
+        - InputTensor and OutputTensor have the same DataType and Sizes.
+        - Axis is less than that DimensionCount.
+        - SequenceLengthsTensor.Sizes are InputTensor.Sizes, except that the size along Axis is 1.
+        """
+        yield from dml.same_rank(self, "input", "output", "sequence_lengths")
+        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_sizes(self, "input", "output")
+        if self.axis >= self.input.rank:
+            yield Problem("Axis", f"must be less than {self.input.rank}", self.axis)
+            return
+        expected = (*self.input.sizes[: self.axis], 1, *self.input.sizes[self.axis + 1 :])
+        yield from dml.sizes_are(self, "sequence_lengths", expected)

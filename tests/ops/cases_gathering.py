@@ -1,0 +1,271 @@
+"""GATHER, SCATTER, their kin and REVERSE_SUBSEQUENCES: the pages' tables, members and pseudo-code, and cases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from cases import Case, ones
+from formulas import Arr, bits_of
+from pages import ALL, FLOATS, INDICES, UP_TO_32, merge, of_all
+
+import dmljax
+from dmljax import DataType, TensorDesc
+
+GATHERS = "InputTensor OutputTensor"
+SCATTERS = "InputTensor UpdatesTensor OutputTensor"
+
+
+def rows(tensors: str, lowest: int, highest: int, types: str, of_indices: str) -> list[tuple[str, int, int, str]]:
+    """One table: the rows of `tensors`, which have one list of types, and that of IndicesTensor."""
+    return [
+        *((name, lowest, highest, types) for name in tensors.split()),
+        ("IndicesTensor", lowest, highest, of_indices),
+    ]
+
+
+def since_2_1(tensors: str) -> dict[str, list[tuple[str, int, int, str]]]:
+    return {
+        "2_1": rows(tensors, 4, 4, UP_TO_32, "UINT32"),
+        "3_0": rows(tensors, 1, 8, UP_TO_32, INDICES),
+        "4_1": rows(tensors, 1, 8, ALL, INDICES),
+    }
+
+
+def reverse_rows(lowest: int, highest: int, types: str, of_lengths: str) -> list[tuple[str, int, int, str]]:
+    return [
+        ("InputTensor", lowest, highest, types),
+        ("SequenceLengthsTensor", lowest, highest, of_lengths),
+        ("OutputTensor", lowest, highest, types),
+    ]
+
+
+SUPPORT = merge(
+    of_all("GATHER", {"1_0": rows(GATHERS, 4, 4, FLOATS, "UINT32"), **since_2_1(GATHERS)}),
+    of_all("GATHER_ELEMENTS GATHER_ND", since_2_1(GATHERS)),
+    of_all(
+        "GATHER_ND1",
+        {"3_0": rows(GATHERS, 1, 8, UP_TO_32, INDICES), "4_1": rows(GATHERS, 1, 8, ALL, INDICES)},
+    ),
+    of_all("SCATTER", {"1_0": rows(SCATTERS, 4, 4, FLOATS, "UINT32"), **since_2_1(SCATTERS)}),
+    of_all("SCATTER_ND", since_2_1(SCATTERS)),
+    of_all(
+        "REVERSE_SUBSEQUENCES",
+        {
+            "2_1": reverse_rows(4, 4, UP_TO_32, "UINT32"),
+            "3_0": reverse_rows(4, 5, UP_TO_32, "UINT32"),
+            "4_0": reverse_rows(1, 8, UP_TO_32, "UINT32"),
+            "5_0": reverse_rows(1, 8, ALL, "UINT64 UINT32"),
+        },
+    ),
+)
+
+MEMBERS = merge(
+    of_all("GATHER", "InputTensor IndicesTensor OutputTensor Axis IndexDimensions"),
+    of_all("GATHER_ELEMENTS", "InputTensor IndicesTensor OutputTensor Axis"),
+    of_all("GATHER_ND", "InputTensor IndicesTensor OutputTensor InputDimensionCount IndicesDimensionCount"),
+    of_all(
+        "GATHER_ND1",
+        "InputTensor IndicesTensor OutputTensor InputDimensionCount IndicesDimensionCount BatchDimensionCount",
+    ),
+    of_all("SCATTER", "InputTensor IndicesTensor UpdatesTensor OutputTensor Axis"),
+    of_all(
+        "SCATTER_ND",
+        "InputTensor IndicesTensor UpdatesTensor OutputTensor InputDimensionCount IndicesDimensionCount",
+    ),
+    of_all("REVERSE_SUBSEQUENCES", "InputTensor SequenceLengthsTensor OutputTensor Axis"),
+)
+
+# Pseudo-code
+
+
+def from_start(index: Any, size: int) -> int:
+    return int(index) + size if index < 0 else int(index)
+
+
+def clamped(index: Any, size: int) -> int:
+    return min(max(from_start(index, size), 0), size - 1)
+
+
+def gather(input: Arr, indices: Arr, *, axis: int) -> Arr:
+    source = bits_of(input)
+    output = np.empty(input.shape[:axis] + indices.shape + input.shape[axis + 1 :], source.dtype)
+    for place in np.ndindex(*output.shape):
+        before, own, after = place[:axis], place[axis : axis + indices.ndim], place[axis + indices.ndim :]
+        output[place] = source[(*before, clamped(indices[own], input.shape[axis]), *after)]
+    return output.view(input.dtype)
+
+
+def gather_elements(input: Arr, indices: Arr, *, axis: int) -> Arr:
+    source = bits_of(input)
+    output = np.empty(indices.shape, source.dtype)
+    for place in np.ndindex(*indices.shape):
+        index = clamped(indices[place], input.shape[axis])
+        output[place] = source[(*place[:axis], index, *place[axis + 1 :])]
+    return output.view(input.dtype)
+
+
+def gather_nd1(input: Arr, indices: Arr, *, batch_dimension_count: int = 0) -> Arr:
+    batch, tuple_size = batch_dimension_count, indices.shape[-1]
+    source = bits_of(input)
+    output = np.empty(indices.shape[:-1] + input.shape[batch + tuple_size :], source.dtype)
+    for place in np.ndindex(*indices.shape[:-1]):
+        start = []
+        for axis in range(tuple_size):
+            start.append(clamped(indices[place][axis], input.shape[batch + axis]))
+        output[place] = source[(*place[:batch], *start)]
+    return output.view(input.dtype)
+
+
+def scatter(input: Arr, indices: Arr, updates: Arr, *, axis: int) -> Arr:
+    output, source = bits_of(input).copy(), bits_of(updates)
+    for place in np.ndindex(*indices.shape):
+        index = from_start(indices[place], input.shape[axis])
+        if 0 <= index < input.shape[axis]:
+            output[(*place[:axis], index, *place[axis + 1 :])] = source[place]
+    return output.view(input.dtype)
+
+
+def scatter_nd(input: Arr, indices: Arr, updates: Arr) -> Arr:
+    output, source = bits_of(input).copy(), bits_of(updates)
+    for place in np.ndindex(*indices.shape[:-1]):
+        start = tuple(from_start(index, size) for index, size in zip(indices[place], input.shape, strict=False))
+        if all(0 <= index < size for index, size in zip(start, input.shape, strict=False)):
+            output[start] = source[place]
+    return output.view(input.dtype)
+
+
+def reverse_subsequences(input: Arr, sequence_lengths: Arr, *, axis: int) -> Arr:
+    source = bits_of(input)
+    output = source.copy()
+    for place in np.ndindex(*input.shape):
+        length = min(int(sequence_lengths[(*place[:axis], 0, *place[axis + 1 :])]), input.shape[axis])
+        if place[axis] < length:
+            output[place] = source[(*place[:axis], length - 1 - place[axis], *place[axis + 1 :])]
+    return output.view(input.dtype)
+
+
+# Descriptors
+
+
+def gather_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.GatherDesc(
+        input=TensorDesc(types["input"], ones(rank, 3, 4)),
+        indices=TensorDesc(types["indices"], ones(rank, 5)),
+        output=TensorDesc(types["input"], ones(rank, 3, 5)),
+        axis=rank - 1,
+        index_dimensions=1,
+    )
+
+
+def gather_elements_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.GatherElementsDesc(
+        input=TensorDesc(types["input"], ones(rank, 3, 4)),
+        indices=TensorDesc(types["indices"], ones(rank, 3, 5)),
+        output=TensorDesc(types["input"], ones(rank, 3, 5)),
+        axis=rank - 1,
+    )
+
+
+def scatter_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.ScatterDesc(
+        input=TensorDesc(types["input"], ones(rank, 3, 4)),
+        indices=TensorDesc(types["indices"], ones(rank, 3, 6)),
+        updates=TensorDesc(types["input"], ones(rank, 3, 6)),
+        output=TensorDesc(types["input"], ones(rank, 3, 4)),
+        axis=rank - 1,
+    )
+
+
+def scatter_nd_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.ScatterNdDesc(
+        input=TensorDesc(types["input"], ones(rank, 3, 4)),
+        indices=TensorDesc(types["indices"], ones(rank, 5, 1)),
+        updates=TensorDesc(types["input"], ones(rank, 5, 4) if rank > 1 else (1,)),
+        output=TensorDesc(types["input"], ones(rank, 3, 4)),
+        input_dimension_count=min(rank, 2),
+        indices_dimension_count=min(rank, 2),
+    )
+
+
+def reverse_subsequences_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.ReverseSubsequencesDesc(
+        input=TensorDesc(types["input"], ones(rank, 3, 5)),
+        sequence_lengths=TensorDesc(types["sequence_lengths"], ones(rank, 3, 1)),
+        output=TensorDesc(types["input"], ones(rank, 3, 5)),
+        axis=rank - 1,
+    )
+
+
+def gather_nd_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.GatherNdDesc(
+        input=TensorDesc(types["input"], ones(rank, 3, 4)),
+        indices=TensorDesc(types["indices"], ones(rank, 2, 1)),
+        output=TensorDesc(types["input"], ones(rank, 2, 4) if rank > 1 else (1,)),
+        input_dimension_count=min(rank, 2),
+        indices_dimension_count=min(rank, 2),
+    )
+
+
+def gather_nd1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    if rank == 1:
+        return dmljax.GatherNd1Desc(
+            input=TensorDesc(types["input"], (4,)),
+            indices=TensorDesc(types["indices"], (1,)),
+            output=TensorDesc(types["input"], (1,)),
+            input_dimension_count=1,
+            indices_dimension_count=1,
+            batch_dimension_count=0,
+        )
+    return dmljax.GatherNd1Desc(
+        input=TensorDesc(types["input"], ones(rank, 2, 3)),
+        indices=TensorDesc(types["indices"], ones(rank, 2, 1)),
+        output=TensorDesc(types["input"], ones(rank, 2)),
+        input_dimension_count=2,
+        indices_dimension_count=2,
+        batch_dimension_count=1,
+    )
+
+
+def gather_tuples(desc: Any, input: Any, indices: Any) -> Any:
+    return gather_nd1(
+        input.reshape(input.shape[input.ndim - desc.input_dimension_count :]),
+        indices.reshape(indices.shape[indices.ndim - desc.indices_dimension_count :]),
+        batch_dimension_count=getattr(desc, "batch_dimension_count", 0),
+    )
+
+
+def gather_blocks(desc: Any, input: Any, indices: Any) -> Any:
+    natural = indices.reshape(indices.shape[indices.ndim - desc.index_dimensions :])
+    return gather(input, natural, axis=desc.axis)
+
+
+def scatter_tuples(desc: Any, input: Any, indices: Any, updates: Any) -> Any:
+    input = input.reshape(input.shape[input.ndim - desc.input_dimension_count :])
+    indices = indices.reshape(indices.shape[indices.ndim - desc.indices_dimension_count :])
+    return scatter_nd(input, indices, updates.reshape(indices.shape[:-1] + input.shape[indices.shape[-1] :]))
+
+
+CASES = {
+    "GATHER": Case(("input", "indices"), gather_desc, gather_blocks, {"indices": 4}),
+    "GATHER_ELEMENTS": Case(
+        ("input", "indices"),
+        gather_elements_desc,
+        lambda desc, input, indices: gather_elements(input, indices, axis=desc.axis),
+        {"indices": 4},
+    ),
+    "GATHER_ND": Case(("input", "indices"), gather_nd_desc, gather_tuples, {"indices": 3}),
+    "GATHER_ND1": Case(("input", "indices"), gather_nd1_desc, gather_tuples, {"indices": 3}),
+    "SCATTER": Case(
+        ("input", "indices"),
+        scatter_desc,
+        lambda desc, input, indices, updates: scatter(input, indices, updates, axis=desc.axis),
+        {"indices": 4},
+    ),
+    "SCATTER_ND": Case(("input", "indices"), scatter_nd_desc, scatter_tuples, {"indices": 3}),
+    "REVERSE_SUBSEQUENCES": Case(
+        ("input", "sequence_lengths"),
+        reverse_subsequences_desc,
+        lambda desc, input, sequence_lengths: reverse_subsequences(input, sequence_lengths, axis=desc.axis),
+        {"sequence_lengths": 5},
+    ),
+}
