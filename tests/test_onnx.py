@@ -17,13 +17,14 @@ from helpers import INT32_MAX, INT32_MIN, UNITS, X64, assert_same_bits, units_of
 from onnx.backend.test.case.node import collect_testcases
 
 import dmljax
-from dmljax import AxisDirection, DepthSpaceOrder, IsInfinityMode
+from dmljax import AxisDirection, DepthSpaceOrder, IsInfinityMode, ReduceFunction
 
 # Why a case cannot apply, or differs, by its name.
 NO_SUCH_TYPE = "DirectML has no data type of that kind"
 NO_4_BITS = "the table of ELEMENT_WISE_QUANTIZE_LINEAR and of its inverse has no integers of 4 bits"
 NO_TENSOR = "a sequence or an optional, where DirectML has tensors"
 NO_APPROXIMATION = "the page has the Gaussian itself, not an approximation of it"
+NO_EXTREME = "DirectML has no empty tensors, and dmljax refuses to find the largest of no elements"
 TWO_INPUTS = "the page has the mean of two tensors"
 NO_EMPTY = "a result is empty, which DirectML's tensors are not"
 LOGICAL_SHIFT = "the page has unsigned integers alone, into which zeros are shifted, not copies of a sign"
@@ -40,6 +41,7 @@ INAPPLICABLE: dict[str, str] = {
     "test_equal_string_broadcast": NO_SUCH_TYPE,
     "test_gelu_tanh_1": NO_APPROXIMATION,
     "test_gelu_tanh_2": NO_APPROXIMATION,
+    **{f"test_reduce_{name}": NO_EXTREME for name in ("max_empty_set", "max_empty_set_bool", "min_empty_set")},
     "test_identity_opt": NO_TENSOR,
     "test_identity_sequence": NO_TENSOR,
     "test_split_zero_size_splits_opset13": NO_EMPTY,
@@ -218,6 +220,36 @@ def split(input: Any, sizes: Any = None, *, axis: int = 0, num_outputs: int) -> 
     return dmljax.split(input, sizes=sizes.tolist(), axis=axis)
 
 
+def axis_of(axis: Any) -> int:
+    return int(np.asarray(axis).item())
+
+
+def cumulate(function: Callable[..., Any], exclusive_member: str) -> Callable[..., Any]:
+    def run(input: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
+        direction = AxisDirection(reverse)
+        return function(input, axis=axis_of(axis), axis_direction=direction, **{exclusive_member: bool(exclusive)})
+
+    return run
+
+
+def top_k(input: Any, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+    direction = AxisDirection(largest)
+    values, indices = dmljax.top_k1(input, axis=axis, k=axis_of(k), axis_direction=direction)
+    return values, np.asarray(indices).astype(np.int64)  # as ONNX counts
+
+
+def reduction(function: ReduceFunction) -> Callable[..., Any]:
+    def run(input: Any, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
+        if axes is None or not len(axes):
+            if noop_with_empty_axes:  # a reduction of single elements
+                return np.squeeze(dmljax.reduce(input[..., None], function=function, axes=-1), -1)
+            axes = range(input.ndim)
+        result = dmljax.reduce(input, function=function, axes=tuple(map(int, axes)))
+        return result if keepdims else jnp.squeeze(result, tuple(map(int, axes)))
+
+    return run
+
+
 # What is computed in floats, and so is not the same to the last bit everywhere.
 ROUNDED: dict[str, Callable[..., Any]] = {
     "Acos": dmljax.element_wise_acos,
@@ -229,6 +261,8 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "Celu": dmljax.activation_celu,
     "Cos": dmljax.element_wise_cos,
     "Cosh": dmljax.element_wise_cosh,
+    "CumProd": cumulate(dmljax.cumulative_product, "has_exclusive_product"),
+    "CumSum": cumulate(dmljax.cumulative_summation, "has_exclusive_sum"),
     "Elu": dmljax.activation_elu,
     "Erf": dmljax.element_wise_erf,
     "Exp": dmljax.element_wise_exp,
@@ -238,6 +272,14 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "Log": dmljax.element_wise_log,
     "LogSoftmax": along(dmljax.activation_log_softmax1),
     "Pow": dmljax.element_wise_pow,
+    "ReduceL1": reduction(ReduceFunction.L1),
+    "ReduceL2": reduction(ReduceFunction.L2),
+    "ReduceLogSum": reduction(ReduceFunction.LOG_SUM),
+    "ReduceLogSumExp": reduction(ReduceFunction.LOG_SUM_EXP),
+    "ReduceMean": reduction(ReduceFunction.AVERAGE),
+    "ReduceProd": reduction(ReduceFunction.MULTIPLY),
+    "ReduceSum": reduction(ReduceFunction.SUM),
+    "ReduceSumSquare": reduction(ReduceFunction.SUM_SQUARE),
     "Selu": selu,
     "Sigmoid": dmljax.activation_sigmoid,
     "Sin": dmljax.element_wise_sin,
@@ -296,6 +338,8 @@ EXACT: dict[str, Callable[..., Any]] = {
     "PRelu": dmljax.activation_parameterized_relu,
     "QuantizeLinear": quantize,
     "Reciprocal": dmljax.element_wise_recip,
+    "ReduceMax": reduction(ReduceFunction.MAX),
+    "ReduceMin": reduction(ReduceFunction.MIN),
     "Relu": dmljax.activation_relu,
     "ReverseSequence": reverse_sequence,
     "Round": dmljax.element_wise_round,
@@ -310,6 +354,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "Sub": dmljax.element_wise_subtract,
     "ThresholdedRelu": dmljax.activation_thresholded_relu,
     "Tile": lambda input, repeats: dmljax.tile(input, repeats=repeats),
+    "TopK": top_k,
     "Trilu": trilu,
     "Where": dmljax.element_wise_if,
     "Xor": predicate(dmljax.element_wise_logical_xor),

@@ -16,6 +16,7 @@ from helpers import UNITS, assert_same_trees, at_once, collectives, mesh_of, uni
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
+from dmljax import ReduceFunction
 
 AXIS_TYPES = pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 RNG = np.random.default_rng(0)
@@ -68,6 +69,21 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (np.where(small(8, 16, 8) > 0, 0, -np.inf).astype(np.float32),),
     ),
     "argmin": (lambda x: dmljax.argmin(x, axes=1), (CUBE,)),
+    "cumulative_summation": (lambda x: dmljax.cumulative_summation(x, axis=1), (small(8, 16, 8),)),
+    "cumulative_product": (lambda x: dmljax.cumulative_product(x, axis=1), (small(8, 16, 8),)),
+    "top_k": (lambda x: dmljax.top_k(x, axis=1, k=5), (CUBE,)),
+    **{
+        f"reduce, {function.name}": (
+            lambda x, function=function: dmljax.reduce(x, function=function, axes=(0, 2)),
+            (x,),
+        )
+        for function, x in (
+            (ReduceFunction.SUM, small(8, 16, 8).astype(np.float32)),
+            (ReduceFunction.MULTIPLY, np.exp2(small(8, 16, 8) // 4).astype(np.float32)),
+            (ReduceFunction.L2, np.where(small(8, 16, 8) > 0, 0, 3e30).astype(np.float32)),
+            (ReduceFunction.MAX, CUBE),
+        )
+    },
     "slice": (lambda x: dmljax.slice(x, starts=(0, 3, 1), sizes=(8, 8, 3), strides=(1, 1, 2)), (CUBE,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 2, 0), sizes=(8, 12, 8), strides=(-1, 3, 1)), (CUBE,)),
     "slice_grad": (
@@ -100,6 +116,10 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "reverse_subsequences": (lambda x, n: dmljax.reverse_subsequences(x, n, axis=2), (ROWS, small(8, 6, 1) + 8)),
     "argmax": (lambda x: dmljax.argmax(x, axes=-1), (ROWS,)),
     "argmin": (lambda x: dmljax.argmin(x, axes=(1, 2)), (ROWS,)),
+    "cumulative_summation": (lambda x: dmljax.cumulative_summation(x, axis=2), (ROWS,)),
+    "cumulative_product": (lambda x: dmljax.cumulative_product(x, axis=1), (ROWS,)),
+    "reduce": (lambda x: dmljax.reduce(x, function=ReduceFunction.L2, axes=2), (ROWS,)),
+    "top_k": (lambda x: dmljax.top_k(x, axis=2, k=4).values, (ROWS,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 1, 2), sizes=(8, 4, 70), strides=(1, -1, 3)), (ROWS,)),
     "join": (lambda *x: dmljax.join(x, axis=2), (ROWS, ROWS[:, :, :7])),
     "tile": (lambda x: dmljax.tile(x, repeats=(1, 2, 3)), (ROWS,)),

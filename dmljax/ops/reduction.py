@@ -175,7 +175,8 @@ def reduce(input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtyp
     >>> reduce(jnp.array([[3e30, 4e30], [0.0, 0.0]]), function=ReduceFunction.L2, axes=1).tolist()
     [[5e+30], [0.0]]
     """
-    input = calls.number_array("input", input) if function not in _ARGUMENTS else calls.real_array("input", input)
+    to_array = calls.real_array if function in _OF_ORDER else calls.number_array
+    input = to_array("input", input)
     calls.require_rank("input", input, 1)
     axes = calls.normal_axes("axes", axes, input.ndim)
     if function in _ARGUMENTS:
@@ -187,11 +188,28 @@ def reduce(input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtyp
         raise InvalidType(Problem("dtype", f"must be the dtype of input, {input.dtype}", dtype))
     if function in _OF_FLOATS:
         calls.float_array("input", input)
+    if math.prod(input.shape[axis] for axis in axes) == 0:
+        return _of_nothing(input, axes, function)
     return _FUNCTIONS[function](input, axes).astype(input.dtype)
 
 
 _ARGUMENTS = (ReduceFunction.ARGMAX, ReduceFunction.ARGMIN)
+_OF_ORDER = (*_ARGUMENTS, ReduceFunction.MAX, ReduceFunction.MIN)
 _OF_FLOATS = (ReduceFunction.AVERAGE, ReduceFunction.L2, ReduceFunction.LOG_SUM, ReduceFunction.LOG_SUM_EXP)
+
+
+def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -> Array:
+    """The reduction of no elements: that of an empty sum or product, by the formulas."""
+    values = {
+        ReduceFunction.AVERAGE: np.nan,
+        ReduceFunction.LOG_SUM: -np.inf,
+        ReduceFunction.LOG_SUM_EXP: -np.inf,
+        ReduceFunction.MULTIPLY: 1,
+    }
+    if function in _OF_ORDER:
+        raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
+    sizes = tuple(1 if axis in axes else size for axis, size in enumerate(input.shape))
+    return jnp.full_like(input, values.get(function, 0), shape=sizes)
 
 
 def _sum(x: Array, axes: tuple[int, ...]) -> Array:

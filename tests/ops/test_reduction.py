@@ -319,6 +319,21 @@ def test_derivatives_are_those_of_the_formula(function: ReduceFunction, sizes: A
     np.testing.assert_allclose(second, again, rtol=1e-4, atol=1e-4)
 
 
+def test_the_reduction_of_nothing_is_that_of_an_empty_sum_or_product() -> None:
+    nothing = np.zeros((2, 0, 3), np.float32)
+    expected = {F.SUM: 0, F.L1: 0, F.L2: 0, F.SUM_SQUARE: 0, F.MULTIPLY: 1, F.LOG_SUM: -np.inf, F.LOG_SUM_EXP: -np.inf}
+    for function, value in expected.items():
+        assert_same_bits(dmljax.reduce(nothing, function=function, axes=1), np.full((2, 1, 3), value, np.float32))
+    assert np.isnan(dmljax.reduce(nothing, function=F.AVERAGE, axes=(1, 2))).all()
+    for function in (F.MAX, F.MIN, F.ARGMAX, F.ARGMIN):
+        with pytest.raises(
+            InvalidDesc, match=r"reduce: input must have elements along axes \(1,\); got shape \(2, 0, 3\)"
+        ):
+            dmljax.reduce(nothing, function=function, axes=1)
+    for function in F:
+        assert dmljax.reduce(nothing, function=function, axes=0).shape == (1, 0, 3)
+
+
 def test_wrong_calls_of_reduce_are_refused() -> None:
     x = np.ones((2, 3), np.float32)
     with pytest.raises(InvalidType, match="reduce: function must be a ReduceFunction; got 'SUM'"):

@@ -1,0 +1,180 @@
+"""TOP_K and TOP_K1; the pages' examples run in test_every_operator.py."""
+
+from typing import Any
+
+import cases_selection as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import REALS, X64, assert_same_bits, assert_same_trees, mesh_of, random_array, specials
+from hypothesis import given, settings, strategies as st
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+import dmljax
+from dmljax import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
+
+INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING
+NAN = np.nan
+KEPT = [dtype for dtype in REALS if np.dtype(dtype) != bool]
+
+
+def check(input: Any, axis: int, k: int) -> None:
+    """Both directions against the pseudo-code, compiled at once."""
+    ways = list(AxisDirection)
+    select = jax.jit(lambda x: [dmljax.top_k1(x, axis=axis, k=k, axis_direction=way) for way in ways])
+    for way, (values, indices) in zip(ways, select(input), strict=True):
+        expected, places = oracles.top_k(input, axis=axis, k=k, largest=way is DECREASING)
+        assert_same_bits(indices, places.astype(np.uint32))
+        assert_same_bits(values, expected)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=3), st.data())
+def test_any_shape_is_the_pseudo_codes(sizes: list[int], data: Any) -> None:
+    axis = data.draw(st.integers(0, len(sizes) - 1))
+    k = data.draw(st.integers(1, sizes[axis]))
+    check(random_array(np.random.default_rng(0), np.float32, tuple(sizes)), axis, k)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("dtype", KEPT, ids=str)
+def test_special_values_are_ordered_and_copied_bit_for_bit(dtype: Any) -> None:
+    values = specials(dtype)
+    rows = np.stack([np.random.default_rng(seed).permutation(values) for seed in range(4)])
+    for k in (1, 3, len(values)):
+        check(rows, 1, k)
+
+
+@pytest.mark.parametrize(("size", "k"), [(63, 1), (64, 2), (700, 5), (2000, 17), (3000, 40), (1023, 500), (1000, 999)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint32, np.float16], ids=lambda dtype: dtype.__name__)
+def test_long_rows_with_many_ties(size: int, k: int, dtype: Any) -> None:
+    # Few different values in one row, the lowest ones in another, with which blocks are filled up, any bits elsewhere.
+    rng = np.random.default_rng(size)
+    rows = random_array(rng, dtype, (4, size))
+    rows[0] = rng.integers(0, 3, size).astype(dtype)
+    rows[1] = specials(dtype).min() if np.dtype(dtype).kind != "f" else -np.inf
+    select = jax.jit(lambda x: [dmljax.top_k1(x, axis=1, k=k, axis_direction=way) for way in AxisDirection])
+    for way, (values, indices) in zip(AxisDirection, select(rows), strict=True):
+        with np.errstate(invalid="ignore"):  # of signalling NaNs
+            exact = rows.astype(np.float64) + 0.0  # no -0
+        exact = exact if way is INCREASING else -exact
+        is_nan = np.isnan(exact)
+        exact[is_nan] = np.inf if way is INCREASING else -np.inf
+        order = np.lexsort((np.arange(size) + 0 * exact, is_nan if way is INCREASING else ~is_nan, exact), axis=-1)
+        assert_same_bits(indices, order[:, :k].astype(np.uint32))
+        assert_same_bits(values, np.take_along_axis(rows, order[:, :k], axis=1))
+
+
+@pytest.mark.skipif(not X64, reason="64-bit integers")
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64], ids=lambda dtype: dtype.__name__)
+def test_64_bit_rows(dtype: Any) -> None:
+    rows = random_array(np.random.default_rng(0), dtype, (2, 130))
+    for k in (2, 20):
+        check(rows, 1, k)
+
+
+def test_equal_elements_are_in_the_order_of_their_indices_in_both_directions(call: Any) -> None:
+    row = np.array([2, 1, 2, 1, 2], np.float32)
+    for direction, expected in ((DECREASING, [0, 2, 4, 1]), (INCREASING, [1, 3, 0, 2])):
+        assert call(dmljax.top_k1, row, axis=0, k=4, axis_direction=direction).indices.tolist() == expected
+    assert call(dmljax.top_k, np.array([-0.0, 0.0, -0.0], np.float32), axis=0, k=3).indices.tolist() == [0, 1, 2]
+
+
+def test_nan_is_larger_than_every_number_in_both_directions(call: Any) -> None:
+    row = np.array([1, NAN, np.inf, -NAN, -np.inf], np.float32)
+    for direction, expected in ((DECREASING, [1, 3, 2, 0, 4]), (INCREASING, [4, 0, 2, 1, 3])):
+        assert call(dmljax.top_k1, row, axis=0, k=5, axis_direction=direction).indices.tolist() == expected
+
+
+def test_subnormals_are_different_numbers(call: Any) -> None:
+    row = np.array([1e-45, 3e-45, 0, -1e-45], np.float32)
+    assert call(dmljax.top_k, row, axis=0, k=4).indices.tolist() == [1, 0, 2, 3]
+
+
+@pytest.mark.parametrize("k", [1, 3, 40])
+def test_the_gradient_goes_to_what_was_selected(k: int) -> None:
+    x = np.random.default_rng(0).permutation(200).astype(np.float32).reshape(2, 100)
+    values, pull = jax.vjp(lambda x: dmljax.top_k1(x, axis=1, k=k, axis_direction=INCREASING).values, x)
+    weights = np.arange(1, 2 * k + 1, dtype=np.float32).reshape(2, k)
+    expected = np.zeros_like(x)
+    np.put_along_axis(expected, np.argsort(x, axis=1)[:, :k], weights, axis=1)
+    assert_same_bits(pull(weights)[0], expected)
+    tangent = np.random.default_rng(1).random(x.shape).astype(np.float32)
+    forward = jax.jvp(lambda x: dmljax.top_k1(x, axis=1, k=k, axis_direction=INCREASING).values, (x,), (tangent,))
+    assert_same_bits(forward[1], np.take_along_axis(tangent, np.argsort(x, axis=1)[:, :k], axis=1))
+    assert values.shape == (2, k)
+
+
+def test_the_indices_have_the_type_that_is_asked_for() -> None:
+    assert dmljax.top_k(np.arange(5), axis=0, k=2, dtype="int8").indices.dtype == np.int8
+    with pytest.raises(InvalidDesc, match="top_k: dtype must hold indices up to 299; got uint8"):
+        dmljax.top_k(np.arange(300), axis=0, k=2, dtype=np.uint8)
+
+
+def test_a_size_may_be_symbolic() -> None:
+    (b,) = jax.export.symbolic_shape("b")
+    x = np.random.default_rng(0).random((7, 5)).astype(np.float32)
+    for axis, shape in ((1, (b, 5)), (0, (7, b))):
+        select = jax.jit(lambda x, axis=axis: dmljax.top_k(x, axis=axis, k=2))
+        exported = jax.export.export(select)(jax.ShapeDtypeStruct(shape, np.float32))
+        assert_same_trees(exported.call(x), dmljax.top_k(x, axis=axis, k=2))
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("spec", [P("devices"), P(None, "devices")], ids=str)
+def test_rows_that_are_sharded_are_selected_from(spec: Any, axis_type: AxisType) -> None:
+    x = np.random.default_rng(0).random((8, 2048)).astype(np.float32)
+    mesh = mesh_of(axis_type, devices=8)
+    sharded = jax.device_put(x, NamedSharding(mesh, spec))
+    for k in (1, 5, 30):
+        assert_same_trees(jax.jit(lambda x, k=k: dmljax.top_k(x, axis=1, k=k))(sharded), dmljax.top_k(x, axis=1, k=k))
+
+
+def test_empty_batches_stay_empty() -> None:
+    values, indices = dmljax.top_k(np.zeros((0, 3), np.float32), axis=1, k=2)
+    assert (values.shape, indices.shape, indices.dtype) == ((0, 2), (0, 2), np.uint32)
+
+
+def test_wrong_calls_are_refused() -> None:
+    x = np.ones((2, 3), np.float32)
+    for k in (0, 4):
+        with pytest.raises(
+            InvalidDesc, match=rf"top_k: k must be in \[1, 3\], the size of input along axis 1; got {k}"
+        ):
+            dmljax.top_k(x, axis=1, k=k)
+    with pytest.raises(InvalidDesc, match=r"top_k1: axis must be in \[-2, 2\); got 2"):
+        dmljax.top_k1(x, axis=2, k=1)
+    with pytest.raises(InvalidType, match="axis_direction must be an AxisDirection; got 'DECREASING'"):
+        dmljax.top_k1(x, axis=1, k=1, axis_direction="DECREASING")  # type: ignore[arg-type]
+    with pytest.raises(InvalidType, match="dtype must be an integer type; got float32"):
+        dmljax.top_k(x, axis=1, k=1, dtype=jnp.float32)
+
+
+def test_descriptors_that_break_a_rule_are_refused() -> None:
+    input, values = TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), TensorDesc(DataType.FLOAT32, (1, 1, 2, 2))
+    indices = TensorDesc(DataType.UINT32, (1, 1, 2, 2))
+    valid = {"input": input, "output_value": values, "output_index": indices, "axis": 3, "k": 2}
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"axis": 4}, "Axis must be less than 4; got 4"),
+        ({"k": 0}, "K must be in [1, 3]; got 0"),
+        ({"k": 4}, "K must be in [1, 3]; got 4"),
+        ({"output_value": input}, "OutputValueTensor.Sizes must be {1,1,2,2}; got {1,1,2,3}"),
+        (
+            {"output_index": TensorDesc(DataType.UINT32, (2, 2))},
+            "InputTensor, OutputValueTensor and OutputIndexTensor must have the same DimensionCount; got 4, 4 and 2",
+        ),
+        (
+            {"output_value": TensorDesc(DataType.FLOAT16, (1, 1, 2, 2))},
+            "InputTensor and OutputValueTensor must have the same DataType; got FLOAT32 and FLOAT16",
+        ),
+        (
+            {"output_index": TensorDesc(DataType.INT32, (1, 1, 2, 2))},
+            "OutputIndexTensor.DataType must be one of UINT32, UINT64; got INT32",
+        ),
+    ]
+    for operator, more in ((dmljax.TopKDesc, {}), (dmljax.TopK1Desc, {"axis_direction": "DECREASING"})):
+        assert dmljax.broken_rules(operator(**valid, **more)) == ()
+        for change, rule in refused:
+            assert rule in dmljax.broken_rules(operator(**{**valid, **more, **change}))
