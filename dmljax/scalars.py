@@ -44,8 +44,8 @@ def step(value: Any, dtype: np.dtype[Any]) -> np.generic:
     254
     """
     number = _python_number(value)
-    if dtype in INTEGERS and dtype.kind == "u" and number < 0:
-        highest = int(np.iinfo(dtype).max)
+    if dtype.name.startswith("uint") and number < 0:
+        highest = int(jnp.iinfo(dtype).max)
         if number < -highest or number != int(number):
             rule = f"must be a whole number in [-{highest}, {highest}], a step between two numbers of {dtype.name}"
             raise InvalidDesc(Problem((), rule, show(value)))

@@ -28,7 +28,8 @@ def one_nan(array: Arr) -> Arr:
     raw = array.view(f"u{dtype.itemsize}")
     infinity = ((1 << exponent) - 1) << fraction
     is_nan = (raw & raw.dtype.type((1 << (fraction + exponent)) - 1)) > raw.dtype.type(infinity)
-    return np.where(is_nan, raw.dtype.type(infinity | (1 << (fraction - 1))), raw).view(dtype)
+    quiet = raw.dtype.type(infinity | (1 << (fraction - 1)))
+    return np.asarray(np.where(is_nan, quiet, raw).view(dtype))
 
 
 # Single numbers
@@ -139,7 +140,7 @@ def _bit_length(x: Arr) -> Arr:
         is_longer = x >> np.uint64(step) != 0
         length += is_longer * step
         x = np.where(is_longer, x >> np.uint64(step), x)
-    return length + (x != 0)
+    return np.asarray(length + (x != 0))
 
 
 def hard_values(dtype: Any) -> Arr:

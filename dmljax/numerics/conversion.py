@@ -6,7 +6,7 @@ are computed from the bits. XLA's own conversion serves the others, on CPU alone
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def converted(x: Array, dtype: Any) -> Array:
         return is_nonzero(x)
     if x.dtype not in FLOATS:
         return _rounded(x, dtype) if x.dtype in INTEGERS and dtype in FLOATS else x.astype(dtype)
-    return _between_floats(dtype, x) if dtype in FLOATS else _truncated(x, dtype)
+    return cast(Array, _between_floats(dtype, x)) if dtype in FLOATS else _truncated(x, dtype)
 
 
 # Floats to floats
@@ -44,7 +44,7 @@ def _between_floats(dtype: np.dtype[Any], x: Array) -> Array:
         return single.astype(dtype) if x.dtype == np.float16 else _double(single)  # no float16 is subnormal there
     if x.dtype == np.float64:
         return _single(x) if dtype == np.float32 else _narrowed(x, dtype)
-    return lax.platform_dependent(x, cpu=lambda x: x.astype(dtype), default=lambda x: _by_bits(x, dtype))
+    return cast(Array, lax.platform_dependent(x, cpu=lambda x: x.astype(dtype), default=lambda x: _by_bits(x, dtype)))
 
 
 @_between_floats.defjvp
@@ -153,7 +153,7 @@ def _widened(x: Array) -> Array:
 
 def _truncated(x: Array, dtype: np.dtype[Any]) -> Array:
     # XLA on CPU does what `_clamped` does, in half the time.
-    return lax.platform_dependent(x, cpu=lambda x: x.astype(dtype), default=lambda x: _clamped(x, dtype))
+    return cast(Array, lax.platform_dependent(x, cpu=lambda x: x.astype(dtype), default=lambda x: _clamped(x, dtype)))
 
 
 def _clamped(x: Array, dtype: np.dtype[Any]) -> Array:
@@ -174,7 +174,7 @@ def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
         return x.astype(dtype)
     if dtype == np.float16 or x.dtype.itemsize < 4:
         # An integer that float32 does not hold is beyond the range of float16.
-        return _between_floats(dtype, x.astype(np.float32))
+        return cast(Array, _between_floats(dtype, x.astype(np.float32)))
     # Of an integer with more bits than the wider float has, the last bits become one that tells whether all were 0.
     wide = np.dtype(np.float32 if x.dtype.itemsize == 4 else np.float64)
     held = int(jnp.finfo(wide).nmant) + 1
@@ -184,4 +184,4 @@ def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
     is_held = x < number(1 << held)
     if x.dtype.kind == "i":
         is_held &= x > number(-(1 << held))
-    return _between_floats(dtype, jnp.where(is_held, x, (x & ~spare) | sticky).astype(wide))
+    return cast(Array, _between_floats(dtype, jnp.where(is_held, x, (x & ~spare) | sticky).astype(wide)))

@@ -8,7 +8,7 @@ and of a column add up without rounding, so that only the sum of the parts round
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -28,15 +28,29 @@ def arithmetic_sequence(start: Array, delta: Array, count: int) -> Array:
 
     The first element is `start` itself, also where `delta` is infinite.
     """
-    return _sequence(count, start, delta)
+    return cast(Array, _sequence(count, start, delta))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _sequence(count: Any, start: Array, delta: Array) -> Array:
-    dtype = start.dtype
-    wide = widened(dtype)
-    parts = _Parts(converted(start, wide), converted(delta, wide), count, dtype)
-    elements = lax.platform_dependent(cpu=parts.elements_by_need, default=parts.any_elements)
+    whole = partial(_elements, count, is_branching=False)
+
+    @jax.custom_batching.custom_vmap
+    def elements(start: Array, delta: Array) -> Array:
+        return lax.platform_dependent(start, delta, cpu=partial(_elements, count, is_branching=True), default=whole)
+
+    @elements.def_vmap
+    def _(size: int, are_batched: Any, start: Array, delta: Array) -> tuple[Array, bool]:
+        # A branch for each element of a batch would be computed in all cases.
+        return jax.vmap(whole, [0 if is_batched else None for is_batched in are_batched])(start, delta), True
+
+    return cast(Array, elements(start, delta))
+
+
+def _elements(count: Any, start: Array, delta: Array, *, is_branching: bool) -> Array:
+    wide = widened(start.dtype)
+    parts = _Parts(converted(start, wide), converted(delta, wide), count, start.dtype)
+    elements = parts.elements_by_need() if is_branching else parts.any_elements()
     return elements.reshape(-1)[:count]
 
 
@@ -123,7 +137,7 @@ class _Parts:
         for end in ends:
             is_simple &= lax.round(end, lax.RoundingMethod.TO_NEAREST_EVEN) == end
         is_simple &= (self.start != 0) | ~jnp.signbit(self.start)
-        return lax.cond(is_simple, self._few_elements, self.any_elements)
+        return cast(Array, lax.cond(is_simple, self._few_elements, self.any_elements))
 
     def _few_elements(self) -> Array:
         unit = power_of_two(self.exponent, self.start.dtype)
@@ -145,11 +159,11 @@ class _Parts:
             (self.scaled_start == 0) & (self.scaled_delta == 0)
         )
         value = jnp.where(is_special, self.start + self.delta, value)
-        is_first = (self.first_of_row == 0)[:, None] & (self.column == 0)
+        is_first = (self.first_of_row == 0)[:, None] & (self.column == 0)[None]
         return converted(jnp.where(is_first, self.start, value), self.dtype)
 
     def _sums(self, rows: list[Array], columns: list[Array]) -> list[Array]:
-        return [row[:, None] + column for row, column in zip(rows, columns, strict=True)]
+        return [row[:, None] + column[None] for row, column in zip(rows, columns, strict=True)]
 
     def _unscaled(self, scaled: Array) -> Array:
         """`scaled * 2**exponent`, also where that is subnormal, and then exact."""

@@ -158,6 +158,6 @@ CASES = {
         lambda desc: fill_value_sequence(
             desc.value_start.item, desc.value_delta.item, sizes=desc.output.sizes, dtype=desc.output.dtype
         ),
-        of_value=lambda value: dmljax.fill_value_sequence(value, 0.1, output_sizes=(3, 4)),
+        of_value=lambda value: dmljax.fill_value_sequence(value, value, output_sizes=(3, 4)),
     ),
 }
