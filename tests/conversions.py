@@ -181,7 +181,9 @@ def hard_values(dtype: Any) -> Arr:
                 ),
                 (2.0 ** (digits + 1) - np.arange(-1.5, 9.5)) * 2.0 ** (2 ** (exponent - 1) - 1 - digits),  # the last
             ]
-        ).astype(dtype)
+        )
+        with np.errstate(over="ignore"):
+            of_narrow = of_narrow.astype(dtype)
         halves += [of_narrow, *(np.nextafter(of_narrow, dtype.type(to)) for to in (np.inf, -np.inf))]
     with np.errstate(over="ignore"):
         edges = np.array([float(end) for end in ends]).astype(dtype)

@@ -56,6 +56,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (np.where(small(8, 16, 8) > 0, 0, -np.inf).astype(np.float32),),
     ),
     "argmin": (lambda x: dmljax.argmin(x, axes=1), (CUBE,)),
+    "cast": (lambda x: dmljax.cast(x * 300, dtype="uint8"), (CUBE,)),
+    "cast, bfloat16": (lambda x: dmljax.cast(x, dtype="bfloat16"), (small(8, 16, 8),)),
     "slice": (lambda x: dmljax.slice(x, starts=(0, 3, 1), sizes=(8, 8, 3), strides=(1, 1, 2)), (CUBE,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 2, 0), sizes=(8, 12, 8), strides=(-1, 3, 1)), (CUBE,)),
     "slice_grad": (
@@ -83,6 +85,7 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gather_nd1": (lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1), (ROWS, small(8, 5, 2))),
     "argmax": (lambda x: dmljax.argmax(x, axes=-1), (ROWS,)),
     "argmin": (lambda x: dmljax.argmin(x, axes=(1, 2)), (ROWS,)),
+    "cast": (lambda x: dmljax.cast(x, dtype="float16"), (ROWS,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 1, 2), sizes=(8, 4, 70), strides=(1, -1, 3)), (ROWS,)),
     "join": (lambda *x: dmljax.join(x, axis=2), (ROWS, ROWS[:, :, :7])),
     "tile": (lambda x: dmljax.tile(x, repeats=(1, 2, 3)), (ROWS,)),

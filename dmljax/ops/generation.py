@@ -253,12 +253,13 @@ def fill_value_sequence(
     if not is_symbolic(count) and count > UINT_MAX:
         raise InvalidDesc(Problem("output_sizes", f"must have at most {UINT_MAX} elements", count))
     start, delta = calls.number_array("value_start", value_start), calls.number_array("value_delta", value_delta)
-    result_dtype = jnp.promote_types(start.dtype, delta.dtype)  # of two Python numbers, which may be int and float
-    start, delta = start.astype(result_dtype), delta.astype(result_dtype)
-    if result_dtype in FLOATS:
+    if start.dtype != delta.dtype:  # two Python numbers, one of which is a float
+        common = start.dtype if start.dtype in FLOATS else delta.dtype
+        start, delta = start.astype(common), delta.astype(common)
+    if start.dtype in FLOATS:
         return arithmetic_sequence(start, delta, count).reshape(tuple(output_sizes))
-    index = lax.iota(np.uint64 if result_dtype.itemsize == 8 else np.uint32, count)
-    return (start + index.astype(result_dtype) * delta).reshape(tuple(output_sizes))
+    index = lax.iota(np.uint64 if start.dtype.itemsize == 8 else np.uint32, count).astype(start.dtype)
+    return (start + index * delta).reshape(tuple(output_sizes))
 
 
 class FillValueSequenceDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_SEQUENCE", function=fill_value_sequence):

@@ -521,9 +521,10 @@ def test_every_conversion_is_that_of_exact_arithmetic(source: Any) -> None:
 def test_a_cast_of_a_cast_is_the_two_after_each_other(source: Any) -> None:
     # XLA leaves conversions out where it takes another one for the two of them.
     values = hard(source)[:: max(1, hard(source).size // 4000)]
-    both = jax.jit(lambda x: [[dmljax.cast(dmljax.cast(x, dtype=a), dtype=b) for b in REALS] for a in REALS])(values)
-    for between, row in zip(REALS, both, strict=True):
-        for dtype, converted in zip(REALS, row, strict=True):
+    ends = [*FLOATS, np.dtype(np.uint8)]
+    both = jax.jit(lambda x: [[dmljax.cast(dmljax.cast(x, dtype=a), dtype=b) for b in ends] for a in FLOATS])(values)
+    for between, row in zip(FLOATS, both, strict=True):
+        for dtype, converted in zip(ends, row, strict=True):
             expected = one_nan(convert(one_nan(convert(values, between)), dtype))
             assert_same_bits(one_nan(np.asarray(converted)), expected)
 
@@ -532,7 +533,8 @@ def test_a_cast_of_a_cast_is_the_two_after_each_other(source: Any) -> None:
 def test_the_exact_arithmetic_of_arrays_is_that_of_fractions(source: Any) -> None:
     values = hard(source)
     values = np.random.default_rng(1).choice(values, 300)
-    finite = values[np.isfinite(values.astype(np.float64))]
+    with np.errstate(invalid="ignore"):
+        finite = values[np.isfinite(values.astype(np.float64))]
     for dtype in REALS:
         expected = np.array([number(value, dtype) for value in finite], dtype)
         assert_same_bits(convert(finite, dtype), finite if dtype == source else expected)
@@ -556,10 +558,9 @@ def test_a_scalar_is_cast_as_an_array_is() -> None:
     for source in FLOATS:
         for value in specials(source):
             for dtype in REALS:
-                if source == dtype == jnp.bfloat16 and not (value == 0 or abs(value) >= jnp.finfo(source).tiny):
-                    continue  # which XLA on CPU makes zeros and quiet NaNs of
-                converted = one_nan(np.asarray(dmljax.cast(value, dtype=dtype)))
-                assert_same_bits(converted, one_nan(convert(np.array(value), dtype)))
+                converted = np.asarray(dmljax.cast(value, dtype=dtype))
+                assert converted.shape == ()
+                assert_same_bits(one_nan(converted.reshape(1)), one_nan(convert(np.array([value]), dtype)))
 
 
 @pytest.mark.parametrize("dtype", REALS, ids=str)
@@ -597,7 +598,7 @@ def test_a_float64_is_rounded_once() -> None:
 @needs_x32
 def test_64_bits_are_refused_without_64_bit_types() -> None:
     for dtype in ("float64", "int64", "uint64"):
-        with pytest.raises(dmljax.Unsupported, match="^cast: dtype must be of at most 32 bits unless"):
+        with pytest.raises(dmljax.Unsupported, match=r"^cast: dtype must be of at most 32 bits"):
             dmljax.cast(np.ones(2, np.float32), dtype=dtype)
 
 

@@ -1,4 +1,4 @@
-"""DIAGONAL_MATRIX, FILL_VALUE_CONSTANT and FILL_VALUE_SEQUENCE; the pages' own examples run in test_every_operator.py."""
+"""DIAGONAL_MATRIX, FILL_VALUE_CONSTANT and FILL_VALUE_SEQUENCE; their pages' examples: test_every_operator.py."""
 
 import itertools
 from functools import partial
@@ -411,7 +411,7 @@ def test_a_sequence_counts_beyond_what_its_type_holds(dtype: str) -> None:
         check_sequence(start, delta, count, jnp.dtype(dtype), places, compiled(start, delta))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(st.data())
 def test_a_sequence_equals_the_pseudo_code(data: st.DataObject) -> None:
     sizes = tuple(data.draw(st.lists(st.integers(0, 5), max_size=4)))
@@ -442,7 +442,7 @@ def test_a_negative_step_of_an_unsigned_type_goes_down(dtype: Any) -> None:
         sequence = dmljax.fill_value_sequence(10, delta, output_sizes=(3,), dtype=dtype)
         assert_same_bits(sequence, oracles.fill_value_sequence(10, int(delta), sizes=(3,), dtype=dtype))
     for delta in (-highest - 1, highest + 1, -0.5, float("nan")):
-        with pytest.raises(InvalidDesc, match="^fill_value_sequence: value_delta must be a whole number in "):
+        with pytest.raises(InvalidDesc, match=r"^fill_value_sequence: value_delta must be a whole number"):
             dmljax.fill_value_sequence(10, delta, output_sizes=(3,), dtype=dtype)
     with pytest.raises(InvalidDesc, match=r"^fill_value_sequence: value_start must be a whole number in \[0, "):
         dmljax.fill_value_sequence(-1, 1, output_sizes=(3,), dtype=dtype)
@@ -571,7 +571,7 @@ def test_a_sequence_may_be_mapped_over_either_or_both_numbers() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_sizes_of_a_sequence_may_be_symbolic(dtype: str) -> None:
     b, c = jax.export.symbolic_shape("b, c")
-    fill = lambda x: dmljax.fill_value_sequence(x.sum(), 3, output_sizes=(*x.shape, 2), dtype=dtype)  # noqa: E731
+    fill = lambda x: dmljax.fill_value_sequence(x.sum(dtype=x.dtype), 3, output_sizes=(*x.shape, 2), dtype=dtype)  # noqa: E731
     exported = jax.export.export(jax.jit(fill))(jax.ShapeDtypeStruct((b, c), dtype))
     for shape in ((2, 3), (40, 100)):
         x = np.zeros(shape, dtype)
