@@ -77,7 +77,7 @@ def convert(x: Arr, dtype: Any) -> Arr:
         return x
     is_negative, integer, exponent, is_nan, is_infinite = _exactly(x)
     if dtype == np.bool_:
-        return (integer != 0) | is_nan | is_infinite
+        return np.asarray((integer != 0) | is_nan | is_infinite)
     if dtype in LAYOUTS:
         return _as_floats(dtype, is_negative, integer, exponent, is_nan, is_infinite)
     unsigned = np.dtype(f"u{dtype.itemsize}")

@@ -148,7 +148,7 @@ def test_casts_between_floats_are_torchs_and_its_narrow_integers_wrap() -> None:
     torch = pytest.importorskip("torch")
     raw = RNG.integers(0, 2**32, 5000, np.uint64).astype(np.uint32)
     floats, integers = raw.view(np.float32), raw.view(np.int32)
-    floats = np.concatenate([floats[~np.isnan(floats)], np.float32([1e-40, -1e-45, 65520, np.inf])])
+    floats = np.concatenate([floats[~np.isnan(floats)], np.array([1e-40, -1e-45, 65520, np.inf], np.float32)])
     same(dmljax.cast(floats, dtype="float16"), torch.from_numpy(floats).to(torch.float16).numpy())
     same(dmljax.cast(integers, dtype="int8"), torch.from_numpy(integers).to(torch.int8).numpy())
     bfloat16 = torch.from_numpy(floats).to(torch.bfloat16).to(torch.float32).numpy()
@@ -158,7 +158,7 @@ def test_casts_between_floats_are_torchs_and_its_narrow_integers_wrap() -> None:
 def test_sequences_are_torchs_and_numpys_where_all_is_exact() -> None:
     torch = pytest.importorskip("torch")
     for start, stop, step in ((3, 103, 2), (5.0, -20.0, -0.25)):
-        expected = np.arange(start, stop, step, np.float32)
+        expected = np.arange(start, stop, step).astype(np.float32)
         same(dmljax.fill_value_sequence(start, step, output_sizes=expected.shape, dtype="float32"), expected)
         same(np.asarray(torch.arange(start, stop, step, dtype=torch.float32)), expected)
 

@@ -31,7 +31,7 @@ def converted(x: Array, dtype: Any) -> Array:
         return is_nonzero(x)
     if x.dtype not in FLOATS:
         return _rounded(x, dtype) if x.dtype in INTEGERS and dtype in FLOATS else x.astype(dtype)
-    return cast(Array, _between_floats(dtype, x)) if dtype in FLOATS else _truncated(x, dtype)
+    return _between_floats(dtype, x) if dtype in FLOATS else _truncated(x, dtype)
 
 
 # Floats to floats
@@ -128,7 +128,7 @@ def _narrowed(x: Array, dtype: Any) -> Array:
 def _shifted_to_nearest(x: Array, places: Any) -> Array:
     """`x / 2**places` rounded to the nearest integer, the even one of two; at least one place."""
     one = x.dtype.type(1)
-    half = (one << (places - one)) - one + ((x >> places) & one)
+    half: Array = (one << (places - one)) - one + ((x >> places) & one)
     return (x + half) >> places
 
 
@@ -174,7 +174,7 @@ def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
         return x.astype(dtype)
     if dtype == np.float16 or x.dtype.itemsize < 4:
         # An integer that float32 does not hold is beyond the range of float16.
-        return cast(Array, _between_floats(dtype, x.astype(np.float32)))
+        return _between_floats(dtype, x.astype(np.float32))
     # Of an integer with more bits than the wider float has, the last bits become one that tells whether all were 0.
     wide = np.dtype(np.float32 if x.dtype.itemsize == 4 else np.float64)
     held = int(jnp.finfo(wide).nmant) + 1
@@ -184,4 +184,4 @@ def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
     is_held = x < number(1 << held)
     if x.dtype.kind == "i":
         is_held &= x > number(-(1 << held))
-    return cast(Array, _between_floats(dtype, jnp.where(is_held, x, (x & ~spare) | sticky).astype(wide)))
+    return _between_floats(dtype, jnp.where(is_held, x, (x & ~spare) | sticky).astype(wide))

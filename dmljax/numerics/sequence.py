@@ -28,7 +28,7 @@ def arithmetic_sequence(start: Array, delta: Array, count: int) -> Array:
 
     The first element is `start` itself, also where `delta` is infinite.
     """
-    return cast(Array, _sequence(count, start, delta))
+    return _sequence(count, start, delta)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -37,7 +37,8 @@ def _sequence(count: Any, start: Array, delta: Array) -> Array:
 
     @jax.custom_batching.custom_vmap
     def elements(start: Array, delta: Array) -> Array:
-        return lax.platform_dependent(start, delta, cpu=partial(_elements, count, is_branching=True), default=whole)
+        by_need = partial(_elements, count, is_branching=True)
+        return cast(Array, lax.platform_dependent(start, delta, cpu=by_need, default=whole))
 
     @elements.def_vmap
     def _(size: int, are_batched: Any, start: Array, delta: Array) -> tuple[Array, bool]:

@@ -572,15 +572,15 @@ def test_a_cast_to_the_same_type_copies_every_bit(call: Any, dtype: Any) -> None
 @pytest.mark.parametrize(
     ("input", "dtype", "expected"),
     [
-        (np.float32([-1.9, 1.9, 300, -7, np.nan, np.inf]), "uint8", [0, 1, 255, 0, 0, 255]),
-        (np.float32([2.0**31, -(2.0**31), 2.0**31 - 128]), "int32", [2**31 - 1, -(2**31), 2**31 - 128]),
-        (np.int32([-1, 300, 128]), "int8", [-1, 44, -128]),
-        (np.int8([-1, -128]), "uint16", [65535, 65408]),
-        (np.float32([1e-45, -0.0, np.nan]), "bool", [True, False, True]),
+        (np.array([-1.9, 1.9, 300, -7, np.nan, np.inf], np.float32), "uint8", [0, 1, 255, 0, 0, 255]),
+        (np.array([2.0**31, -(2.0**31), 2.0**31 - 128], np.float32), "int32", [2**31 - 1, -(2**31), 2**31 - 128]),
+        (np.array([-1, 300, 128], np.int32), "int8", [-1, 44, -128]),
+        (np.array([-1, -128], np.int8), "uint16", [65535, 65408]),
+        (np.array([1e-45, -0.0, np.nan], np.float32), "bool", [True, False, True]),
         (np.array([True, False]), "bfloat16", [1, 0]),
-        (np.int32([2**24 + 2**16 + 1, 65520, 65519]), "float16", [np.inf, np.inf, 65504]),
-        (np.int32([2**24 + 2**16 + 1, 2**24 + 2**16]), "bfloat16", [2**24 + 2**17, 2**24]),
-        (np.float32([65520, 65519.99, 2.0**-25, 2.0**-24]), "float16", [np.inf, 65504, 0, 2.0**-24]),
+        (np.array([2**24 + 2**16 + 1, 65520, 65519], np.int32), "float16", [np.inf, np.inf, 65504]),
+        (np.array([2**24 + 2**16 + 1, 2**24 + 2**16], np.int32), "bfloat16", [2**24 + 2**17, 2**24]),
+        (np.array([65520, 65519.99, 2.0**-25, 2.0**-24], np.float32), "float16", [np.inf, 65504, 0, 2.0**-24]),
     ],
 )
 def test_casts_that_surprise(call: Any, input: Any, dtype: str, expected: Any) -> None:
@@ -592,7 +592,9 @@ def test_a_float64_is_rounded_once() -> None:
     above_a_half = np.array([1 + 2.0**-11 + 2.0**-40])
     assert_same_bits(dmljax.cast(above_a_half, dtype="float16"), np.array([1 + 2.0**-10], np.float16))
     assert_same_bits(dmljax.cast(np.array([1e-45, 2.0**-150]), dtype="float32"), np.array([1e-45, 0], np.float32))
-    assert_same_bits(dmljax.cast(np.float32([1e-45]), dtype="float64"), np.float32([1e-45]).astype(np.float64))
+    assert_same_bits(
+        dmljax.cast(np.array([1e-45], np.float32), dtype="float64"), np.array([1e-45], np.float32).astype(np.float64)
+    )
 
 
 @needs_x32
@@ -632,27 +634,32 @@ def test_gradients_pass_between_floats_and_are_cast_back(source: Any) -> None:
 @pytest.mark.parametrize("dtype", [*INTEGERS, np.dtype(bool)], ids=str)
 def test_no_gradient_passes_through_integers(dtype: Any) -> None:
     through = lambda x: dmljax.cast(dmljax.cast(x, dtype=dtype), dtype="float32").sum()  # noqa: E731
-    assert jax.grad(through)(np.float32([1.5, 2.5])).tolist() == [0, 0]
-    _, tangent = jax.jvp(lambda x: dmljax.cast(x, dtype=dtype), (np.float32([1.5]),), (np.float32([1]),))
+    assert jax.grad(through)(np.array([1.5, 2.5], np.float32)).tolist() == [0, 0]
+    _, tangent = jax.jvp(
+        lambda x: dmljax.cast(x, dtype=dtype), (np.array([1.5], np.float32),), (np.array([1], np.float32),)
+    )
     assert tangent.dtype == jax.dtypes.float0
 
 
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (TensorDesc("INT8", (1, 1, 3, 2)), r"InputTensor and OutputTensor must have the same Sizes; got {1,1,2,3} and"),
-        (TensorDesc("INT8", (2, 3)), "must have the same DimensionCount; got 4 and 2"),
-        (TensorDesc("INT4", (1, 1, 2, 3)), r"OutputTensor.DataType must be one of .*; got INT4"),
+        (
+            TensorDesc(DataType.INT8, (1, 1, 3, 2)),
+            r"InputTensor and OutputTensor must have the same Sizes; got {1,1,2,3} and",
+        ),
+        (TensorDesc(DataType.INT8, (2, 3)), "must have the same DimensionCount; got 4 and 2"),
+        (TensorDesc(DataType.INT4, (1, 1, 2, 3)), r"OutputTensor.DataType must be one of .*; got INT4"),
     ],
 )
 def test_a_cast_desc_refuses(output: TensorDesc, message: str) -> None:
-    desc = dmljax.CastDesc(input=TensorDesc("FLOAT32", (1, 1, 2, 3)), output=output)
+    desc = dmljax.CastDesc(input=TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), output=output)
     with pytest.raises(InvalidDesc, match=message):
         dmljax.validate(desc)
 
 
 def test_level_1_0_casts_no_integers_of_32_bits_as_its_page_has_it() -> None:
-    tensors = {name: TensorDesc(name, (1, 1, 2, 3)) for name in ("INT32", "INT16", "FLOAT32")}
+    tensors = {name: TensorDesc(DataType[name], (1, 1, 2, 3)) for name in ("INT32", "INT16", "FLOAT32")}
     dmljax.validate(dmljax.CastDesc(input=tensors["INT16"], output=tensors["FLOAT32"]), feature_level="1_0")
     for desc in (
         dmljax.CastDesc(input=tensors["INT32"], output=tensors["FLOAT32"]),
@@ -666,4 +673,4 @@ def test_sizes_of_a_cast_may_be_symbolic() -> None:
     exported = jax.export.export(jax.jit(lambda x: dmljax.cast(x, dtype="uint8")))(
         jax.ShapeDtypeStruct((b,), "float32")
     )
-    assert exported.call(np.float32([-1, 3.7, 1e9])).tolist() == [0, 3, 255]
+    assert exported.call(np.array([-1, 3.7, 1e9], np.float32)).tolist() == [0, 3, 255]

@@ -406,8 +406,8 @@ def test_a_sequence_counts_beyond_what_its_type_holds(dtype: str) -> None:
     count = 2**24 + 2**10 + 1
     compiled = jax.jit(lambda start, delta: dmljax.fill_value_sequence(start, delta, output_sizes=(count,)))
     places = [*range(2**24 - 3, 2**24 + 4), count - 1, 2**20 + 1]
-    for start, delta in ((0, 1), (1, 1), (-(2.0**24), 1), (0.5, 0.1), (1e9, -59.6), (-1e-3, 1e-10)):
-        start, delta = np.array(start, jnp.dtype(dtype))[()], np.array(delta, jnp.dtype(dtype))[()]
+    pairs = np.array([(0, 1), (1, 1), (-(2.0**24), 1), (0.5, 0.1), (1e9, -59.6), (-1e-3, 1e-10)])
+    for start, delta in pairs.astype(jnp.dtype(dtype)):
         check_sequence(start, delta, count, jnp.dtype(dtype), places, compiled(start, delta))
 
 
@@ -485,7 +485,7 @@ def test_a_sequence_desc_cannot_hold(change: dict[str, Any], message: str) -> No
 
 def test_only_a_step_may_be_negative_in_an_unsigned_type() -> None:
     with pytest.raises(InvalidDesc, match=r"Value must be a whole number in \[0, 255\] to fit uint8; got -2"):
-        dmljax.FillValueConstantDesc(output=TensorDesc("UINT8", (3,)), value_data_type=DataType.UINT8, value=-2)
+        dmljax.FillValueConstantDesc(output=TensorDesc(DataType.UINT8, (3,)), value_data_type=DataType.UINT8, value=-2)
 
 
 def test_a_sequence_desc_must_name_the_type_of_its_output() -> None:
@@ -560,7 +560,7 @@ def test_gradients_of_a_sequence(dtype: Any) -> None:
 
 
 def test_a_sequence_may_be_mapped_over_either_or_both_numbers() -> None:
-    starts, deltas = np.float32([1, -0.0, 1e30]), np.float32([0.1, -3, 1e-30])
+    starts, deltas = np.array([1, -0.0, 1e30], np.float32), np.array([0.1, -3, 1e-30], np.float32)
     fill = lambda *given: dmljax.fill_value_sequence(*given, output_sizes=(700,))  # noqa: E731
     for axes in ((0, 0), (0, None), (None, 0)):
         given = [x if axis == 0 else x[0] for x, axis in zip((starts, deltas), axes, strict=True)]
