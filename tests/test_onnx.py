@@ -343,7 +343,7 @@ def test_onnx_case(case: Any) -> None:
     (node,) = case.model.graph.node
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     for inputs, outputs in case.data_sets:
-        if not X64 and any(np.asarray(array).dtype == np.float64 for array in inputs):
+        if not X64 and any(as_array(array).dtype == np.float64 for array in inputs):
             pytest.skip("float64 data, of which JAX without 64-bit types keeps 32 bits")
         if not X64 and onnx.TensorProto.DOUBLE in (attributes.get("dtype"), attributes.get("to")):
             pytest.skip("a float64 result needs 64-bit types")

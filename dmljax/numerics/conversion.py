@@ -128,8 +128,8 @@ def _narrowed(x: Array, dtype: Any) -> Array:
 def _shifted_to_nearest(x: Array, places: Any) -> Array:
     """`x / 2**places` rounded to the nearest integer, the even one of two; at least one place."""
     one = x.dtype.type(1)
-    half: Array = (one << (places - one)) - one + ((x >> places) & one)
-    return (x + half) >> places
+    half = (one << (places - one)) - one + ((x >> places) & one)
+    return jnp.right_shift(x + half, places)
 
 
 def _widened(x: Array) -> Array:
