@@ -139,6 +139,7 @@ from dmljax.ops.clipping import (
     element_wise_threshold as element_wise_threshold,
 )
 from dmljax.ops.elementary import (
+    CastDesc as CastDesc,
     ElementWiseAbsDesc as ElementWiseAbsDesc,
     ElementWiseAcosDesc as ElementWiseAcosDesc,
     ElementWiseAcoshDesc as ElementWiseAcoshDesc,
@@ -163,6 +164,7 @@ from dmljax.ops.elementary import (
     ElementWiseSqrtDesc as ElementWiseSqrtDesc,
     ElementWiseTanDesc as ElementWiseTanDesc,
     ElementWiseTanhDesc as ElementWiseTanhDesc,
+    cast as cast,
     element_wise_abs as element_wise_abs,
     element_wise_acos as element_wise_acos,
     element_wise_acosh as element_wise_acosh,
@@ -208,9 +210,11 @@ from dmljax.ops.generation import (
     DiagonalMatrix1Desc as DiagonalMatrix1Desc,
     DiagonalMatrixDesc as DiagonalMatrixDesc,
     FillValueConstantDesc as FillValueConstantDesc,
+    FillValueSequenceDesc as FillValueSequenceDesc,
     diagonal_matrix as diagonal_matrix,
     diagonal_matrix1 as diagonal_matrix1,
     fill_value_constant as fill_value_constant,
+    fill_value_sequence as fill_value_sequence,
 )
 from dmljax.ops.indexing import (
     NonzeroCoordinates as NonzeroCoordinates,

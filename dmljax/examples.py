@@ -21,8 +21,14 @@ from dmljax.descriptors.members import Tensor
 from dmljax.errors import spell_path
 from dmljax.ops.activation import ActivationLeakyReluDesc
 from dmljax.ops.gathering import GatherNd1Desc, GatherNdDesc
-from dmljax.ops.generation import DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc
 from dmljax.ops.indexing import NonzeroCoordinatesDesc, OneHotDesc
+from dmljax.ops.elementary import CastDesc
+from dmljax.ops.generation import (
+    DiagonalMatrix1Desc,
+    DiagonalMatrixDesc,
+    FillValueConstantDesc,
+    FillValueSequenceDesc,
+)
 from dmljax.ops.movement import JoinDesc, SliceGradDesc, SplitDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc, ReduceDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
@@ -438,6 +444,22 @@ EXAMPLES = (
         [[[[5, 10, 3, 4], [1, 6, 7, 8], [9, 2, 11, 12]]]],
         title="Example 2. Reversing along a different axis",
         axis=2,
+    Example(
+        "Example 1. 1D ascending step",
+        FillValueSequenceDesc(
+            output=TensorDesc(FLOAT32, (1, 1, 1, 3)), value_data_type=FLOAT32, value_start=3, value_delta=2
+        ),
+        {},
+        {"output": [[[[3, 5, 7]]]]},
+    ),
+    Example(
+        "Example 2. 2D ascending step",
+        FillValueSequenceDesc(
+            output=TensorDesc(UINT8, (1, 1, 2, 2)), value_data_type=UINT8, value_start=10, value_delta=-2
+        ),
+        {},
+        {"output": [[[[10, 8], [6, 4]]]]},
+        "-2 is 254, modulo 256",
     ),
     _moved(
         "SLICE",
@@ -626,6 +648,13 @@ OWN_EXAMPLES = (
         {"input": [[3, 0, 5, 2], [7, 1, 7, 7]]},
         [[0, 0, 1, 0], [1, 0, 0, 0]],
         "the first of equal values is chosen",
+    ),
+    Example(
+        "Example",
+        CastDesc(input=TensorDesc(FLOAT32, (1, 5)), output=TensorDesc(INT8, (1, 5))),
+        {"input": [[-1.5, 2.5, 300, -INF, NAN]]},
+        {"output": [[-1, 2, 127, -128, 0]]},
+        "truncated toward zero; the nearest end of the range for what is beyond it",
     ),
     _unary("ACTIVATION_CELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
     _unary("ACTIVATION_ELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),

@@ -37,6 +37,22 @@ def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
     return exact(value, dtype)
 
 
+def step(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """As `exact`, but a negative step between two numbers of an unsigned type is taken modulo the type's range.
+
+    >>> step(-2, np.dtype("uint8")).item()
+    254
+    """
+    number = _python_number(value)
+    if dtype.name.startswith("uint") and number < 0:
+        highest = int(jnp.iinfo(dtype).max)
+        if number < -highest or number != int(number):
+            rule = f"must be a whole number in [-{highest}, {highest}], a step between two numbers of {dtype.name}"
+            raise InvalidDesc(Problem((), rule, show(value)))
+        value = highest + 1 + int(number)
+    return exact(value, dtype)
+
+
 def lower_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
     """Casts a lower bound to `dtype`; None if it is below the range of an integer type, where it limits nothing.
 

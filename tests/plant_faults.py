@@ -47,6 +47,7 @@ ON_FUNCTION, ON_TENSOR, ON_OPERATOR, ON_EVERY = (
     "test_every_operator.py",
 )
 EXACT = "numerics/exact.py"
+CONVERSION, SEQUENCE = "numerics/conversion.py", "numerics/sequence.py"
 EXECUTION = "dxdispatch/execution.py"
 ON_DXDISPATCH, ON_EXECUTION = "dxdispatch/test_dxdispatch.py", "dxdispatch/test_execution.py"
 ON_JSON, ON_CLI = "dxdispatch/test_json.py", "test_command_line.py"
@@ -1618,6 +1619,87 @@ FAULTS = [
         "kept.append(dividing_axes(first, size, x))",
         "kept.append(None)",
         ON_SHARDING,
+    ),
+    *(
+        Fault(what, CONVERSION, right, wrong, ON_ELEMENTARY)
+        for what, right, wrong in (
+            (
+                "a float64 is rounded twice on its way to 16 bits",
+                "_narrowed(x, dtype)\n    return cast",
+                "x.astype(dtype)\n    return cast",
+            ),
+            (
+                "a float64 becomes no subnormal float32",
+                "jnp.where(is_small, small, jnp",
+                "jnp.where(is_small, x.astype(np.float32), jnp",
+            ),
+            (
+                "a subnormal float32 becomes no float64",
+                "return single.astype(dtype) if x.dtype == np.float16",
+                "return single.astype(dtype) if True",
+            ),
+            ("halves are rounded up on other platforms", "- one + ((x >> places) & one)", ""),
+            (
+                "other platforms end before the end of a range",
+                "jnp.where(x > highest, dtype.type(limits.max), inside.astype(dtype))",
+                "inside.astype(dtype)",
+            ),
+            (
+                "NaN is the lowest integer on other platforms",
+                "jnp.where(is_nan(x), jnp.zeros_like(x), x)",
+                "jnp.where(is_nan(x), lowest, x)",
+            ),
+            (
+                "an integer is rounded twice on its way to bfloat16",
+                "is_held = x < number(1 << held)",
+                "is_held = x == x",
+            ),
+            ("a conversion to bool loses subnormals", "return is_nonzero(x)", "return x.astype(dtype)"),
+        )
+    ),
+    *(
+        Fault(what, SEQUENCE, right, wrong, ON_GENERATION)
+        for what, right, wrong in (
+            (
+                "a sequence is rounded twice where little is left",
+                "is_simple &= lax.round(end, lax.RoundingMethod.TO_NEAREST_EVEN) == end",
+                "is_simple &= True",
+            ),
+            (
+                "a sequence of 16 bits is rounded twice",
+                "_sum_to_odd(first, second) if self.is_short",
+                "first + second if self.is_short",
+            ),
+            ("what is left of a sum is forgotten", "lower + rest", "lower"),
+            ("a sequence begins at 0 in place of -0", "jnp.where(is_first, self.start, value)", "value"),
+            (
+                "subnormal elements become zeros",
+                "jnp.where(is_small, small, times",
+                "jnp.where(is_small, jnp.zeros_like(small), times",
+            ),
+        )
+    ),
+    Fault(
+        "a sequence of integers counts in its own type",
+        GENERATION,
+        "np.uint64 if start.dtype.itemsize == 8 else np.uint32",
+        "np.uint8",
+        ON_GENERATION,
+    ),
+    Fault(
+        "any number of an unsigned type may be negative",
+        "descriptors/members.py",
+        "if self.is_step and not",
+        "if not",
+        ON_GENERATION,
+    ),
+    Fault("a negative step may be of any size", "scalars.py", "number < -highest or ", "", ON_GENERATION),
+    Fault(
+        "integers of 32 bits are cast at level 1_0",
+        ELEMENTARY,
+        "dml.unary(dml.RANK_4, UP_TO_32_BIT - INTEGER_32)",
+        "dml.unary(dml.RANK_4, UP_TO_32_BIT)",
+        ON_ELEMENTARY,
     ),
     Fault(
         "a file of a model may be a folder",

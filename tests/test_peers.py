@@ -135,7 +135,59 @@ def test_slices_are_onnxruntimes(dtype: Any, start: int, end: int, step: int) ->
     same(actual, expected)
 
 
+NAMES = ["float32", "float16", "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool"]
+NAMES += ["float64", "int64", "uint64"] if X64 else []
+
+
+def in_range_of_all(dtype: Any) -> Any:
+    """Numbers that no conversion takes out of its range, fractions among them."""
+    return (RNG.integers(0, 128, 200) + (RNG.random(200) if np.dtype(dtype).kind == "f" else 0)).astype(dtype)
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_casts_are_onnxruntimes_in_range(source: str) -> None:
+    onnx = pytest.importorskip("onnx")
+    input = in_range_of_all(source)
+    for name in NAMES:
+        to = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name))
+        same(dmljax.cast(input, dtype=name), onnxruntime_run("Cast", [input], to=to))
+
+
+def test_sequences_are_onnxruntimes() -> None:
+    for start, delta, count in ((3, -2, 50), (0, 7, 1000)):
+        numbers = [np.array(number, np.int32) for number in (start, start + count * delta, delta)]
+        expected = onnxruntime_run("Range", numbers)
+        same(dmljax.fill_value_sequence(start, delta, output_sizes=(count,), dtype="int32"), expected)
+
+
 # PyTorch
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_casts_are_torchs_in_range(source: str) -> None:
+    torch = pytest.importorskip("torch")
+    input = in_range_of_all(source)
+    for name in NAMES:
+        same(dmljax.cast(input, dtype=name), torch.from_numpy(input).to(getattr(torch, name)).numpy())
+
+
+def test_casts_between_floats_are_torchs_and_its_narrow_integers_wrap() -> None:
+    torch = pytest.importorskip("torch")
+    raw = RNG.integers(0, 2**32, 5000, np.uint64).astype(np.uint32)
+    floats, integers = raw.view(np.float32), raw.view(np.int32)
+    floats = np.concatenate([floats[~np.isnan(floats)], np.array([1e-40, -1e-45, 65520, np.inf], np.float32)])
+    same(dmljax.cast(floats, dtype="float16"), torch.from_numpy(floats).to(torch.float16).numpy())
+    same(dmljax.cast(integers, dtype="int8"), torch.from_numpy(integers).to(torch.int8).numpy())
+    bfloat16 = torch.from_numpy(floats).to(torch.bfloat16).to(torch.float32).numpy()
+    same(dmljax.cast(dmljax.cast(floats, dtype="bfloat16"), dtype="float32"), bfloat16)
+
+
+def test_sequences_are_torchs_and_numpys_where_all_is_exact() -> None:
+    torch = pytest.importorskip("torch")
+    for start, stop, step in ((3, 103, 2), (5.0, -20.0, -0.25)):
+        expected = np.arange(start, stop, step).astype(np.float32)
+        same(dmljax.fill_value_sequence(start, step, output_sizes=expected.shape, dtype="float32"), expected)
+        same(np.asarray(torch.arange(start, stop, step, dtype=torch.float32)), expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

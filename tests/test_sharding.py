@@ -84,6 +84,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             (ReduceFunction.MAX, CUBE),
         )
     },
+    "cast": (lambda x: dmljax.cast(x * 300, dtype="uint8"), (CUBE,)),
+    "cast, bfloat16": (lambda x: dmljax.cast(x, dtype="bfloat16"), (small(8, 16, 8),)),
     "slice": (lambda x: dmljax.slice(x, starts=(0, 3, 1), sizes=(8, 8, 3), strides=(1, 1, 2)), (CUBE,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 2, 0), sizes=(8, 12, 8), strides=(-1, 3, 1)), (CUBE,)),
     "slice_grad": (
@@ -120,6 +122,7 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "cumulative_product": (lambda x: dmljax.cumulative_product(x, axis=1), (ROWS,)),
     "reduce": (lambda x: dmljax.reduce(x, function=ReduceFunction.L2, axes=2), (ROWS,)),
     "top_k": (lambda x: dmljax.top_k(x, axis=2, k=4).values, (ROWS,)),
+    "cast": (lambda x: dmljax.cast(x, dtype="float16"), (ROWS,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 1, 2), sizes=(8, 4, 70), strides=(1, -1, 3)), (ROWS,)),
     "join": (lambda *x: dmljax.join(x, axis=2), (ROWS, ROWS[:, :, :7])),
     "tile": (lambda x: dmljax.tile(x, repeats=(1, 2, 3)), (ROWS,)),

@@ -18,6 +18,7 @@ from dmljax.calls.arguments import (
     SCALE_BIAS as SCALE_BIAS,
     SIZE as SIZE,
     SIZES as SIZES,
+    STEP as STEP,
     TRUNCATED_NUMBER as TRUNCATED_NUMBER,
     UPPER_BOUND as UPPER_BOUND,
     WIDE_NUMBER as WIDE_NUMBER,

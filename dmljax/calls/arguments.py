@@ -22,7 +22,7 @@ from dmljax.calls.arrays import require_real
 from dmljax.checks import array, boolean, integer, integers
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
 from dmljax.numerics.sizes import is_symbolic
-from dmljax.scalars import ScaleBias, exact, lower_bound, truncated, upper_bound
+from dmljax.scalars import ScaleBias, exact, lower_bound, step, truncated, upper_bound
 from dmljax.text import show
 from dmljax.types import FLOATS, INTEGERS, NEEDS_X64, HeaderEnum, widened, x64_enabled
 
@@ -142,6 +142,7 @@ def _float_beside(dtype: Any) -> np.dtype[Any]:
 
 NUMBER = Number(exact)  # in the type of the arrays, exactly where that is an integer type
 TRUNCATED_NUMBER = Number(truncated)  # in the type of the arrays, without its fraction where that is an integer type
+STEP = Number(step)  # as NUMBER; a negative one of an unsigned type is taken modulo the type's range
 LOWER_BOUND = Number(lower_bound, traced=_clamp)  # as TRUNCATED_NUMBER; below all integers of the type it is no bound
 UPPER_BOUND = Number(upper_bound, traced=_clamp)  # as TRUNCATED_NUMBER; above all integers of the type it is no bound
 FLOAT_NUMBER = Number(exact, _float_beside)  # a float of at least 32 bits, whatever the arrays are
@@ -237,7 +238,7 @@ def _axes(where: Where, values: Any) -> tuple[int, ...]:
 
 def _dtype(where: Where, value: Any) -> np.dtype[Any]:
     try:
-        if isinstance(value, jax.Array):
+        if value is None or isinstance(value, jax.Array):  # NumPy takes None for float64
             raise TypeError
         dtype: np.dtype[Any] = jnp.dtype(value)
     except (TypeError, ValueError):
@@ -283,6 +284,8 @@ Kind = ArrayKind | Number | Static
 def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
     """Arguments with operands in one type, and numbers in the type that `dtype` names or else the first array has.
 
+    Several numbers without an array are brought into the type of the first number that has its own.
+
     What is an instance of `unchanged` stays as it is: JAX arrays, before they are traced.
     """
     operands = {key: given[key] for key, kind in kinds.items() if kind is OPERAND}
@@ -294,7 +297,12 @@ def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged
         dtype = given.get("dtype")
         dtype = getattr(first, "dtype", None) if dtype is None else dtype
         is_weak = dtype is None or getattr(first, "weak_type", False)
+        own = [given[key].dtype for key in numbers if _has_own_type(given[key]) and given[key].dtype != bool]
         for key, kind in numbers.items():
-            if given[key] is not None and not isinstance(given[key], unchanged):
+            if given[key] is None or isinstance(given[key], unchanged):
+                continue
+            if dtype is None and own and len(numbers) > 1:
+                typed[key] = as_scalar(key, given[key], own[0], kind, is_weak=False)
+            else:
                 typed[key] = as_number(key, given[key], kind, dtype, is_weak=is_weak)
     return given | typed

@@ -49,6 +49,7 @@ from dmljax.descriptors.members import (
     Rounding as Rounding,
     ScalarUnion as ScalarUnion,
     Size as Size,
+    StepUnion as StepUnion,
     Uint as Uint,
     Uint64 as Uint64,
     UintAxes as UintAxes,

@@ -21,7 +21,7 @@ from dmljax.checks import (
     uints,
 )
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, all_checked, inside, path_of
-from dmljax.scalars import Scalar, ScaleBias, Size2D
+from dmljax.scalars import Scalar, ScaleBias, Size2D, step
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, show
 from dmljax.types import (
@@ -245,9 +245,13 @@ class Enumeration(Kind):
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """A FLOAT, or a DML_SCALAR_UNION in the data type that the desc's one DataType member gives."""
+    """A FLOAT, or a DML_SCALAR_UNION in the data type that the desc's one DataType member gives.
+
+    A step may be negative in an unsigned type: it is then taken modulo the type's range.
+    """
 
     own_type: DataType | None
+    is_step: bool = False
 
     @property
     def description(self) -> str:
@@ -258,8 +262,11 @@ class Number(Kind):
         return "numbers"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Scalar:
+        own_type = self.own_type or data_type or DataType.UNKNOWN
         with inside(name):
-            return Scalar.of(self.own_type or data_type or DataType.UNKNOWN, value)
+            if self.is_step and not isinstance(value, Scalar):
+                value = step(value, own_type.dtype)
+            return Scalar.of(own_type, value)
 
     def to_json(self, value: Scalar) -> Any:
         number: int | float = value.item.item()
@@ -357,6 +364,7 @@ SCALAR_TYPE = Enumeration(DataType)
 ValueType = Annotated[DataType, SCALAR_TYPE]
 Float = Annotated[Any, FLOAT]  # takes any number, holds a Scalar
 ScalarUnion = Annotated[Any, Number(own_type=None)]
+StepUnion = Annotated[Any, Number(own_type=None, is_step=True)]
 OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBias, ("Scale", "Bias"), FLOAT)]
 Size = Annotated[Size2D, Struct("DML_SIZE_2D", Size2D, ("Width", "Height"), UINT)]
 Order = Annotated[DepthSpaceOrder, Enumeration(DepthSpaceOrder)]

@@ -1,5 +1,6 @@
-"""Operators that generate tensors: DIAGONAL_MATRIX, DIAGONAL_MATRIX1 and FILL_VALUE_CONSTANT."""
+"""Operators that generate tensors: DIAGONAL_MATRIX, FILL_VALUE_CONSTANT and FILL_VALUE_SEQUENCE."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,12 +10,13 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, INT_MIN, integer_in
+from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.floats import copied
+from dmljax.numerics.sequence import arithmetic_sequence
 from dmljax.numerics.sizes import check_size, index_dtype, is_symbolic, number
 from dmljax.scalars import truncated
-from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
+from dmljax.types import FLOAT, FLOATS, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel
 
 # DIAGONAL_MATRIX and DIAGONAL_MATRIX1
 
@@ -215,6 +217,62 @@ class FillValueConstantDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT
         FL_2_1=dml.rows(dml.RANK_4, output=UP_TO_32_BIT),
         FL_4_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, output=UP_TO_64_BIT),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - ValueDataType is OutputTensor.DataType.
+        """
+        yield from _value_type_rule(self)
+
+
+# FILL_VALUE_SEQUENCE
+
+
+@calls.operator_function(value_start=calls.NUMBER, value_delta=calls.STEP, output_sizes=calls.SIZES, dtype=calls.DTYPE)
+def fill_value_sequence(
+    value_start: ArrayLike,
+    value_delta: ArrayLike,
+    *,
+    output_sizes: Sequence[int],
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Fills an array of `output_sizes`, row by row, with `value_start`, `value_start + value_delta` and so on.
+
+    Element `i` is `value_start + i * value_delta`, rounded once, so that no error adds up. The first one is
+    `value_start` itself. Integers wrap around, and `value_delta` may be negative in an unsigned type, too.
+
+    >>> fill_value_sequence(10, -2, output_sizes=(2, 2), dtype="uint8").tolist()
+    [[10, 8], [6, 4]]
+    >>> float(fill_value_sequence(0.0, 0.1, output_sizes=(1001,), dtype="float32")[1000])
+    100.0
+    """
+    _check_sizes(output_sizes)
+    count = math.prod(output_sizes)
+    if not is_symbolic(count) and count > UINT_MAX:
+        raise InvalidDesc(Problem("output_sizes", f"must have at most {UINT_MAX} elements", count))
+    start, delta = calls.number_array("value_start", value_start), calls.number_array("value_delta", value_delta)
+    if start.dtype != delta.dtype:  # two Python numbers, one of which is a float
+        common = start.dtype if start.dtype in FLOATS else delta.dtype
+        start, delta = start.astype(common), delta.astype(common)
+    if start.dtype in FLOATS:
+        return arithmetic_sequence(start, delta, count).reshape(tuple(output_sizes))
+    index = lax.iota(np.uint64 if start.dtype.itemsize == 8 else np.uint32, count).astype(start.dtype)
+    return (start + index * delta).reshape(tuple(output_sizes))
+
+
+class FillValueSequenceDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_SEQUENCE", function=fill_value_sequence):
+    """`DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC`, lowered to `fill_value_sequence`."""
+
+    output: dml.Output
+    value_data_type: dml.ValueType
+    value_start: dml.ScalarUnion
+    value_delta: dml.StepUnion
+    support = dml.support(
+        FL_2_1=dml.rows(dml.RANK_4, output=UP_TO_32_BIT),
+        FL_4_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_32_BIT),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_64_BIT - {DataType.FLOAT64}),
     )
 
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:

@@ -1,14 +1,32 @@
-"""The elementary functions: the pages' tables and members, and the formulas."""
+"""The elementary functions and CAST: the pages' tables and members, and the formulas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from cases import Elementwise
+from cases import Arrays, Case, Elementwise, ones
+from conversions import convert, one_nan
 from formulas import Formula
 from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
 from scipy import special
 
-from dmljax import RoundingMode
+import dmljax
+from dmljax import DataType, RoundingMode, TensorDesc
 
 SUPPORT = merge(
+    of_all(
+        "CAST",
+        alike(
+            "InputTensor OutputTensor",
+            {
+                "1_0": (4, 4, "FLOAT32 FLOAT16 INT16 INT8 UINT16 UINT8"),
+                "3_0": (4, 4, "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"),
+                "3_1": (1, 8, "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"),
+                "4_1": (1, 8, ALL),
+            },
+        ),
+    ),
     of_all(
         "ELEMENT_WISE_ABS",
         alike(
@@ -70,7 +88,7 @@ MEMBERS = merge(
         """,
         "InputTensor OutputTensor ScaleBias",
     ),
-    of_all("ELEMENT_WISE_SIGN ELEMENT_WISE_NEGATE", "InputTensor OutputTensor"),
+    of_all("CAST ELEMENT_WISE_SIGN ELEMENT_WISE_NEGATE", "InputTensor OutputTensor"),
     of_all("ELEMENT_WISE_ROUND", "InputTensor OutputTensor RoundingMode"),
 )
 
@@ -116,3 +134,26 @@ ELEMENTWISE = merge(
         ),
     },
 )
+
+
+# CAST
+
+
+@dataclass(frozen=True)
+class CastCase(Case):
+    """A case whose inputs have one NaN each: the bits of others are not promised."""
+
+    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> Arrays:
+        return {field: one_nan(array) for field, array in super().inputs(desc, rng).items()}
+
+
+def cast_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    sizes = ones(rank, 2, 3, 4)
+    return dmljax.CastDesc(input=TensorDesc(types["input"], sizes), output=TensorDesc(types["output"], sizes))
+
+
+def cast(desc: Any, input: Any) -> Any:
+    return convert(input, desc.output.dtype)
+
+
+CASES = {"CAST": CastCase(("input", "output"), cast_desc, cast)}

@@ -1,15 +1,19 @@
-"""DIAGONAL_MATRIX, DIAGONAL_MATRIX1 and FILL_VALUE_CONSTANT: the pages' tables, members and pseudo-code, and cases."""
+"""DIAGONAL_MATRIX, FILL_VALUE_CONSTANT and FILL_VALUE_SEQUENCE: the pages' tables and pseudo-code, and cases."""
 
+import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from cases import Case, ones
+from conversions import LAYOUTS, nearest
 from formulas import Arr, bits_of
 from pages import ALL, UP_TO_32, merge, of_all
 
 import dmljax
 from dmljax import DataType, TensorDesc
+from dmljax.types import FLOAT
 
 SUPPORT = merge(
     of_all(
@@ -35,12 +39,21 @@ SUPPORT = merge(
             "4_1": [("OutputTensor", 1, 8, ALL)],
         },
     ),
+    of_all(
+        "FILL_VALUE_SEQUENCE",
+        {
+            "2_1": [("OutputTensor", 4, 4, UP_TO_32)],
+            "4_0": [("OutputTensor", 1, 8, UP_TO_32)],
+            "5_0": [("OutputTensor", 1, 8, UP_TO_32 + " INT64 UINT64")],
+        },
+    ),
 )
 
 MEMBERS = merge(
     of_all("DIAGONAL_MATRIX", "OutputTensor Offset Value"),
     of_all("DIAGONAL_MATRIX1", "InputTensor OutputTensor ValueDataType Value DiagonalFillBegin DiagonalFillEnd"),
     of_all("FILL_VALUE_CONSTANT", "OutputTensor ValueDataType Value"),
+    of_all("FILL_VALUE_SEQUENCE", "OutputTensor ValueDataType ValueStart ValueDelta"),
 )
 
 # Pseudo-code
@@ -64,6 +77,28 @@ def fill_value_constant(value: Any, *, sizes: Sequence[int], dtype: Any) -> Arr:
     output = np.empty(sizes, dtype)
     for coordinate in np.ndindex(*sizes):
         bits_of(output)[coordinate] = bits_of(np.array(value, dtype).reshape(1))[0]
+    return output
+
+
+def element(start: Any, delta: Any, index: int, dtype: Any) -> Any:
+    """An element of a sequence, from `start` and `delta` of `dtype`; delta as a Python integer may be negative."""
+    dtype = np.dtype(dtype)
+    if dtype not in LAYOUTS:
+        wrapped = (int(start) + index * int(delta)) % 2 ** (dtype.itemsize * 8)
+        return np.array([wrapped], f"u{dtype.itemsize}").view(dtype)[0]
+    if index == 0:
+        return start
+    first, step = float(start), float(delta)
+    if not (math.isfinite(first) and math.isfinite(step)) or first == step == 0:
+        return dtype.type(first + step)  # a multiple of such a delta is delta
+    exact = Fraction(first) + index * Fraction(step)
+    return nearest(exact, dtype) if exact else dtype.type(0)
+
+
+def fill_value_sequence(start: Any, delta: Any, *, sizes: Sequence[int], dtype: Any) -> Arr:
+    output = np.empty(sizes, dtype)
+    for index, coordinate in enumerate(np.ndindex(*sizes)):
+        output[coordinate] = element(start, delta, index, dtype)
     return output
 
 
@@ -91,6 +126,14 @@ def fill_value_constant_desc(types: Mapping[str, DataType], rank: int) -> dmljax
     return dmljax.FillValueConstantDesc(output=output, value_data_type=types["output"], value=3)
 
 
+def fill_value_sequence_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    output = TensorDesc(types["output"], ones(rank, 2, 3, 4))
+    delta = -2 if types["output"] not in FLOAT else 0.1
+    return dmljax.FillValueSequenceDesc(
+        output=output, value_data_type=types["output"], value_start=3, value_delta=delta
+    )
+
+
 CASES = {
     "DIAGONAL_MATRIX": Case(
         ("output",),
@@ -108,5 +151,13 @@ CASES = {
         fill_value_constant_desc,
         lambda desc: fill_value_constant(3, sizes=desc.output.sizes, dtype=desc.output.dtype),
         of_value=lambda value: dmljax.fill_value_constant(value, output_sizes=(3, 4)),
+    ),
+    "FILL_VALUE_SEQUENCE": Case(
+        ("output",),
+        fill_value_sequence_desc,
+        lambda desc: fill_value_sequence(
+            desc.value_start.item, desc.value_delta.item, sizes=desc.output.sizes, dtype=desc.output.dtype
+        ),
+        of_value=lambda value: dmljax.fill_value_sequence(value, value, output_sizes=(3, 4)),
     ),
 }

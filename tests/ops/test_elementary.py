@@ -1,18 +1,32 @@
-"""ELEMENT_WISE_ABS to ELEMENT_WISE_TANH, and the ScaleBias that most of them have."""
+"""ELEMENT_WISE_ABS to ELEMENT_WISE_TANH with the ScaleBias that most of them have, and CAST."""
 
+import functools
 import json
 import math
 from fractions import Fraction
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, INTEGERS, assert_same_bits, needs_x64, specials, units_off
+from conversions import convert, hard_values, number, one_nan
+from helpers import (
+    FLOATS,
+    INTEGERS,
+    REALS,
+    assert_same_bits,
+    needs_x32,
+    needs_x64,
+    random_array,
+    specials,
+    units_off,
+)
 
 import dmljax
 from dmljax import DataType, InvalidDesc, InvalidType, RoundingMode, ScaleBias, TensorDesc
+from dmljax.numerics import conversion
 
 FLOAT32, FLOAT16, INT8, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8
 NAN, INF, PI = math.nan, math.inf, math.pi
@@ -477,3 +491,186 @@ def test_a_desc_refuses_an_output_unlike_the_input(kind: Any, output: Any, messa
     desc = kind(input=TensorDesc(FLOAT32, (2, 3)), output=TensorDesc(*output))
     with pytest.raises(InvalidDesc, match=f"{kind.type} at DML_FEATURE_LEVEL_6_4: " + message):
         dmljax.validate(desc)
+
+
+# CAST
+
+
+@functools.cache
+def hard(dtype: Any) -> Any:
+    return hard_values(dtype)
+
+
+@pytest.mark.parametrize("source", REALS, ids=str)
+def test_every_conversion_is_that_of_exact_arithmetic(source: Any) -> None:
+    values = hard(source)
+
+    @jax.jit  # inside of other computations, too
+    def together(x: Any) -> Any:
+        backwards = [jnp.flip(dmljax.cast(jnp.flip(x), dtype=dtype)) for dtype in REALS]
+        return [dmljax.cast(x, dtype=dtype) for dtype in REALS], backwards
+
+    straight, backwards = together(values)
+    for i, dtype in enumerate(REALS):
+        expected = one_nan(convert(values, dtype))
+        for converted in (dmljax.cast(values, dtype=dtype), straight[i], backwards[i]):
+            assert_same_bits(one_nan(np.asarray(converted)), expected)
+
+
+@pytest.mark.parametrize("source", REALS, ids=str)
+def test_a_cast_of_a_cast_is_the_two_after_each_other(source: Any) -> None:
+    # XLA leaves conversions out where it takes another one for the two of them.
+    values = hard(source)[:: max(1, hard(source).size // 4000)]
+    ends = [*FLOATS, np.dtype(np.uint8)]
+    both = jax.jit(lambda x: [[dmljax.cast(dmljax.cast(x, dtype=a), dtype=b) for b in ends] for a in FLOATS])(values)
+    for between, row in zip(FLOATS, both, strict=True):
+        for dtype, converted in zip(ends, row, strict=True):
+            expected = one_nan(convert(one_nan(convert(values, between)), dtype))
+            assert_same_bits(one_nan(np.asarray(converted)), expected)
+
+
+@pytest.mark.parametrize("source", REALS, ids=str)
+def test_the_exact_arithmetic_of_arrays_is_that_of_fractions(source: Any) -> None:
+    values = hard(source)
+    values = np.random.default_rng(1).choice(values, 300)
+    with np.errstate(invalid="ignore"):
+        finite = values[np.isfinite(values.astype(np.float64))]
+    for dtype in REALS:
+        expected = np.array([number(value, dtype) for value in finite], dtype)
+        assert_same_bits(convert(finite, dtype), finite if dtype == source else expected)
+
+
+@pytest.mark.parametrize("source", FLOATS, ids=str)
+def test_what_other_platforms_compute_is_the_same(source: Any) -> None:
+    # On CPU, XLA's own conversions serve where they are right; the others are in the program for other platforms.
+    values = hard(source)
+    for dtype in REALS:
+        if dtype in FLOATS and dtype != source and max(dtype.itemsize, source.itemsize) < 8:
+            converted = jax.jit(lambda x, dtype=dtype: conversion._by_bits(x, dtype))(values)
+        elif dtype in INTEGERS:
+            converted = jax.jit(lambda x, dtype=dtype: conversion._clamped(x, dtype))(values)
+        else:
+            continue
+        assert_same_bits(one_nan(np.asarray(converted)), one_nan(convert(values, dtype)))
+
+
+def test_a_scalar_is_cast_as_an_array_is() -> None:
+    for source in FLOATS:
+        for value in specials(source):
+            for dtype in REALS:
+                converted = np.asarray(dmljax.cast(value, dtype=dtype))
+                assert converted.shape == ()
+                assert_same_bits(one_nan(converted.reshape(1)), one_nan(convert(np.array([value]), dtype)))
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_a_cast_to_the_same_type_copies_every_bit(call: Any, dtype: Any) -> None:
+    values = random_array(np.random.default_rng(3), dtype, (5, 7))
+    assert_same_bits(call(dmljax.cast, values, dtype=dtype), values)
+
+
+@pytest.mark.parametrize(
+    ("input", "dtype", "expected"),
+    [
+        (np.array([-1.9, 1.9, 300, -7, np.nan, np.inf], np.float32), "uint8", [0, 1, 255, 0, 0, 255]),
+        (np.array([2.0**31, -(2.0**31), 2.0**31 - 128], np.float32), "int32", [2**31 - 1, -(2**31), 2**31 - 128]),
+        (np.array([-1, 300, 128], np.int32), "int8", [-1, 44, -128]),
+        (np.array([-1, -128], np.int8), "uint16", [65535, 65408]),
+        (np.array([1e-45, -0.0, np.nan], np.float32), "bool", [True, False, True]),
+        (np.array([True, False]), "bfloat16", [1, 0]),
+        (np.array([2**24 + 2**16 + 1, 65520, 65519], np.int32), "float16", [np.inf, np.inf, 65504]),
+        (np.array([2**24 + 2**16 + 1, 2**24 + 2**16], np.int32), "bfloat16", [2**24 + 2**17, 2**24]),
+        (np.array([65520, 65519.99, 2.0**-25, 2.0**-24], np.float32), "float16", [np.inf, 65504, 0, 2.0**-24]),
+    ],
+)
+def test_casts_that_surprise(call: Any, input: Any, dtype: str, expected: Any) -> None:
+    assert_same_bits(call(dmljax.cast, input, dtype=dtype), np.array(expected).astype(jnp.dtype(dtype)))
+
+
+@needs_x64
+def test_a_float64_is_rounded_once() -> None:
+    above_a_half = np.array([1 + 2.0**-11 + 2.0**-40])
+    assert_same_bits(dmljax.cast(above_a_half, dtype="float16"), np.array([1 + 2.0**-10], np.float16))
+    assert_same_bits(dmljax.cast(np.array([1e-45, 2.0**-150]), dtype="float32"), np.array([1e-45, 0], np.float32))
+    assert_same_bits(
+        dmljax.cast(np.array([1e-45], np.float32), dtype="float64"), np.array([1e-45], np.float32).astype(np.float64)
+    )
+
+
+@needs_x32
+def test_64_bits_are_refused_without_64_bit_types() -> None:
+    for dtype in ("float64", "int64", "uint64"):
+        with pytest.raises(dmljax.Unsupported, match=r"^cast: dtype must be of at most 32 bits"):
+            dmljax.cast(np.ones(2, np.float32), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("input", "dtype", "error", "message"),
+    [
+        ([1.0], "int8", InvalidType, "input must be a JAX or NumPy array; got list"),
+        (np.ones(2, complex), "int8", InvalidType, "input must be bool, an integer of 8 to 64 bits or a float"),
+        (np.ones(2, np.float32), None, InvalidType, "dtype must be a dtype; got None"),
+        (np.ones(2, np.float32), "complex64", InvalidType, "dtype must be bool, an integer of 8 to 64 bits or a float"),
+        (np.ones(2, np.float32), "float8_e5m2", InvalidType, "dtype must be bool, an integer of 8 to 64 bits or"),
+        (np.ones(2, np.float32), "fp16", InvalidType, "dtype must be a dtype; got 'fp16'"),
+    ],
+)
+def test_a_cast_refuses(input: Any, dtype: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match="^cast: " + message):
+        dmljax.cast(input, dtype=dtype)
+
+
+@pytest.mark.parametrize("source", FLOATS, ids=str)
+def test_gradients_pass_between_floats_and_are_cast_back(source: Any) -> None:
+    x = np.array([1.5, -2.0, 3.0], source)
+    for dtype in FLOATS:
+        weights = jnp.array([1.0, 2.5, -4.0], dtype)
+        gradient = jax.grad(lambda x, dtype=dtype, w=weights: (dmljax.cast(x, dtype=dtype) * w).sum())(x)
+        assert_same_bits(gradient, np.asarray(weights).astype(source))
+        _, tangent = jax.jvp(lambda x, dtype=dtype: dmljax.cast(x, dtype=dtype), (x,), (x,))
+        assert_same_bits(tangent, x.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, np.dtype(bool)], ids=str)
+def test_no_gradient_passes_through_integers(dtype: Any) -> None:
+    through = lambda x: dmljax.cast(dmljax.cast(x, dtype=dtype), dtype="float32").sum()  # noqa: E731
+    assert jax.grad(through)(np.array([1.5, 2.5], np.float32)).tolist() == [0, 0]
+    _, tangent = jax.jvp(
+        lambda x: dmljax.cast(x, dtype=dtype), (np.array([1.5], np.float32),), (np.array([1], np.float32),)
+    )
+    assert tangent.dtype == jax.dtypes.float0
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (
+            TensorDesc(DataType.INT8, (1, 1, 3, 2)),
+            r"InputTensor and OutputTensor must have the same Sizes; got {1,1,2,3} and",
+        ),
+        (TensorDesc(DataType.INT8, (2, 3)), "must have the same DimensionCount; got 4 and 2"),
+        (TensorDesc(DataType.INT4, (1, 1, 2, 3)), r"OutputTensor.DataType must be one of .*; got INT4"),
+    ],
+)
+def test_a_cast_desc_refuses(output: TensorDesc, message: str) -> None:
+    desc = dmljax.CastDesc(input=TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), output=output)
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(desc)
+
+
+def test_level_1_0_casts_no_integers_of_32_bits_as_its_page_has_it() -> None:
+    tensors = {name: TensorDesc(DataType[name], (1, 1, 2, 3)) for name in ("INT32", "INT16", "FLOAT32")}
+    dmljax.validate(dmljax.CastDesc(input=tensors["INT16"], output=tensors["FLOAT32"]), feature_level="1_0")
+    for desc in (
+        dmljax.CastDesc(input=tensors["INT32"], output=tensors["FLOAT32"]),
+        dmljax.CastDesc(input=tensors["FLOAT32"], output=tensors["INT32"]),
+    ):
+        assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel.FL_3_0
+
+
+def test_sizes_of_a_cast_may_be_symbolic() -> None:
+    (b,) = jax.export.symbolic_shape("b")
+    exported = jax.export.export(jax.jit(lambda x: dmljax.cast(x, dtype="uint8")))(
+        jax.ShapeDtypeStruct((b,), "float32")
+    )
+    assert exported.call(np.array([-1, 3.7, 1e9], np.float32)).tolist() == [0, 3, 255]

@@ -1,13 +1,16 @@
-"""DIAGONAL_MATRIX, DIAGONAL_MATRIX1 and FILL_VALUE_CONSTANT; the pages' own examples run in test_every_operator.py."""
+"""DIAGONAL_MATRIX, FILL_VALUE_CONSTANT and FILL_VALUE_SEQUENCE; their pages' examples: test_every_operator.py."""
 
+import itertools
 from functools import partial
 from typing import Any
 
 import cases_generation as oracles
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conversions import one_nan
 from helpers import (
     FLOATS,
     INT32_MAX,
@@ -358,3 +361,218 @@ def test_a_fill_desc_must_name_the_type_of_its_output() -> None:
     desc = dmljax.FillValueConstantDesc(output=TensorDesc(FLOAT32, (3,)), value_data_type=DataType.INT8, value=3)
     with pytest.raises(InvalidDesc, match="ValueDataType must be FLOAT32; got INT8"):
         dmljax.validate(desc)
+
+
+# FILL_VALUE_SEQUENCE
+
+
+def check_sequence(start: Any, delta: Any, count: int, dtype: Any, places: Any, sequence: Any) -> None:
+    """Compares the elements at `places` with those of exact arithmetic; a NaN may be any NaN."""
+    expected = np.array([oracles.element(start, delta, int(i), dtype) for i in places], dtype)
+    actual = np.asarray(sequence)[np.asarray(places)]
+    try:
+        assert_same_bits(one_nan(actual), one_nan(expected))
+    except AssertionError as error:
+        raise AssertionError(f"{start!r} + i * {delta!r} of {count} elements at {places}") from error
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("count", [1, 2, 100, 5000, 65537])
+def test_a_sequence_of_floats_is_rounded_once(dtype: Any, count: int) -> None:
+    rng = np.random.default_rng(count)
+    compiled = jax.jit(lambda start, delta: dmljax.fill_value_sequence(start, delta, output_sizes=(count,)))
+    anything = np.frombuffer(rng.bytes(80 * dtype.itemsize), dtype)
+    pairs = [*zip(anything[:40], anything[40:], strict=True), *itertools.product(specials(dtype)[::3], repeat=2)]
+    with np.errstate(all="ignore"):
+        for delta in (*anything[:20], *np.array([0.1, 1 / 3, 1e-3], dtype)):  # where all or most of the sum cancels
+            index = int(rng.integers(count)) + 1
+            start = np.array(-float(delta) * index).astype(dtype)
+            pairs += [(start, delta), (np.nextafter(start, dtype.type(0)), delta)]
+        for _ in range(20):  # a sum beside a half of two neighbours, to which a small delta brings it
+            start = np.array(1 + rng.random(), dtype)
+            delta = np.array(np.ldexp(1 + rng.random(), -int(jnp.finfo(dtype).nmant) - 1 - int(rng.integers(20))))
+            pairs += [(start, delta.astype(dtype)), (start, -delta.astype(dtype))]
+    for start, delta in pairs:
+        start, delta = dtype.type(start), dtype.type(delta)
+        crossing = -float(start) / float(delta) if float(delta) else 0.0
+        middle = int(min(max(crossing, 0), count - 1)) if np.isfinite(crossing) else 0
+        near = [i for i in range(middle - 2, middle + 3) if 0 <= i < count]
+        places = sorted({0, count - 1, *near, *map(int, rng.integers(count, size=8))})
+        check_sequence(start, delta, count, dtype, places, compiled(start, delta))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_sequence_counts_beyond_what_its_type_holds(dtype: str) -> None:
+    count = 2**24 + 2**10 + 1
+    compiled = jax.jit(lambda start, delta: dmljax.fill_value_sequence(start, delta, output_sizes=(count,)))
+    places = [*range(2**24 - 3, 2**24 + 4), count - 1, 2**20 + 1]
+    pairs = np.array([(0, 1), (1, 1), (-(2.0**24), 1), (0.5, 0.1), (1e9, -59.6), (-1e-3, 1e-10)])
+    for start, delta in pairs.astype(jnp.dtype(dtype)):
+        check_sequence(start, delta, count, jnp.dtype(dtype), places, compiled(start, delta))
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.data())
+def test_a_sequence_equals_the_pseudo_code(data: st.DataObject) -> None:
+    sizes = tuple(data.draw(st.lists(st.integers(0, 5), max_size=4)))
+    dtype = data.draw(st.sampled_from([*FLOATS, *INTEGERS]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    start, delta = random_array(rng, dtype, (2,))
+    expected = oracles.fill_value_sequence(start, delta, sizes=sizes, dtype=dtype)
+    assert_same_bits(
+        one_nan(np.asarray(dmljax.fill_value_sequence(start, delta, output_sizes=sizes))), one_nan(expected)
+    )
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_a_sequence_of_integers_wraps_around(call: Any, dtype: Any) -> None:
+    limits, count = np.iinfo(dtype), 70000
+    for start, delta in ((limits.max, 1), (limits.min, limits.max), (limits.max, limits.min), (3, 7)):
+        sequence = np.asarray(
+            call(dmljax.fill_value_sequence, dtype.type(start), dtype.type(delta), output_sizes=(count,))
+        )
+        for i in (0, 1, 2, 255, 256, 65535, 65536, count - 1):
+            assert sequence[i] == oracles.element(start, delta, i, dtype)
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in INTEGERS if dtype.kind == "u"], ids=str)
+def test_a_negative_step_of_an_unsigned_type_goes_down(dtype: Any) -> None:
+    highest = int(np.iinfo(dtype).max)
+    for delta in (-1, -2, -2.0, -highest):
+        sequence = dmljax.fill_value_sequence(10, delta, output_sizes=(3,), dtype=dtype)
+        assert_same_bits(sequence, oracles.fill_value_sequence(10, int(delta), sizes=(3,), dtype=dtype))
+    for delta in (-highest - 1, highest + 1, -0.5, float("nan")):
+        with pytest.raises(InvalidDesc, match=r"^fill_value_sequence: value_delta must be a whole number"):
+            dmljax.fill_value_sequence(10, delta, output_sizes=(3,), dtype=dtype)
+    with pytest.raises(InvalidDesc, match=r"^fill_value_sequence: value_start must be a whole number in \[0, "):
+        dmljax.fill_value_sequence(-1, 1, output_sizes=(3,), dtype=dtype)
+
+
+def test_a_desc_takes_a_negative_step_of_an_unsigned_type_and_its_json_too() -> None:
+    desc = sequence_desc(value_data_type=DataType.UINT8, value_start=10, value_delta=-2)
+    assert desc.value_delta == Scalar.of(DataType.UINT8, 254)
+    assert desc == sequence_desc(value_data_type=DataType.UINT8, value_start=10, value_delta=254)
+    spelled = dmljax.to_json(desc)
+    assert spelled["Desc"]["ValueDelta"] == 254
+    for delta in (254, -2, {"UInt8": 254}, {"UInt8": -2}):
+        assert dmljax.from_json({"Type": spelled["Type"], "Desc": spelled["Desc"] | {"ValueDelta": delta}}) == desc
+    assert dmljax.lower(desc)().tolist() == [[[[10, 8, 6]]]]
+
+
+def sequence_desc(**change: Any) -> dmljax.FillValueSequenceDesc:
+    data_type = change.get("value_data_type", FLOAT32)
+    members = {"value_data_type": data_type, "value_start": 0, "value_delta": 1}
+    return dmljax.FillValueSequenceDesc(**{"output": TensorDesc(data_type, (1, 1, 1, 3))} | members | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"value_delta": -256},
+            r"ValueDelta must be a whole number in \[-255, 255\], a step between two numbers of uint8",
+        ),
+        ({"value_delta": 256}, r"ValueDelta must be a whole number in \[0, 255\] to fit uint8; got 256"),
+        ({"value_delta": -0.5}, r"ValueDelta must be a whole number in \[-255, 255\]"),
+        ({"value_start": -2}, r"ValueStart must be a whole number in \[0, 255\] to fit uint8; got -2"),
+        ({"value_delta": Scalar.of(DataType.INT8, -2)}, "ValueDelta must be of UINT8; got INT8 -2"),
+    ],
+)
+def test_a_sequence_desc_cannot_hold(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidDesc, match="^DML_OPERATOR_FILL_VALUE_SEQUENCE: " + message):
+        sequence_desc(**{"value_data_type": DataType.UINT8} | change)
+
+
+def test_only_a_step_may_be_negative_in_an_unsigned_type() -> None:
+    with pytest.raises(InvalidDesc, match=r"Value must be a whole number in \[0, 255\] to fit uint8; got -2"):
+        dmljax.FillValueConstantDesc(output=TensorDesc(DataType.UINT8, (3,)), value_data_type=DataType.UINT8, value=-2)
+
+
+def test_a_sequence_desc_must_name_the_type_of_its_output() -> None:
+    desc = sequence_desc(output=TensorDesc(DataType.INT8, (3,)))
+    with pytest.raises(InvalidDesc, match="ValueDataType must be INT8; got FLOAT32"):
+        dmljax.validate(desc)
+
+
+@pytest.mark.parametrize(
+    ("start", "delta", "dtype"),
+    [
+        (3, 2, f"int{64 if X64 else 32}"),
+        (3, 0.5, f"float{64 if X64 else 32}"),
+        (np.uint8(3), -2, "uint8"),
+        (3, np.float16(0.1), "float16"),
+        (jnp.bfloat16(3), 0.1, "bfloat16"),
+        (np.int8(3), jnp.int8(2), "int8"),
+    ],
+)
+def test_the_numbers_decide_the_type_of_a_sequence(start: Any, delta: Any, dtype: str) -> None:
+    for run in (dmljax.fill_value_sequence, jax.jit(dmljax.fill_value_sequence, static_argnames=("output_sizes",))):
+        sequence = run(start, delta, output_sizes=(4,))
+        assert sequence.dtype == dtype
+        known = [np.array(int(x) % 256 if dtype == "uint8" else x).astype(jnp.dtype(dtype))[()] for x in (start, delta)]
+        assert_same_bits(sequence, oracles.fill_value_sequence(*known, sizes=(4,), dtype=jnp.dtype(dtype)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"value_start": True}, InvalidType, "value_start must be of an integer or floating type; got bool"),
+        ({"value_start": np.int32(3), "value_delta": 0.5}, InvalidDesc, "value_delta must be a whole number"),
+        ({"value_start": jnp.int8(3), "value_delta": jnp.int32(3)}, InvalidType, "value_delta must be of int8"),
+        ({"value_start": np.float32(3), "dtype": "int8"}, InvalidDesc, None),
+        ({"value_delta": jnp.ones(2)}, InvalidDesc, "value_delta must be a scalar"),
+        ({"value_start": None}, InvalidType, "value_start must be a JAX or NumPy array; got NoneType"),
+        ({"value_start": 10**400, "dtype": "float32"}, InvalidDesc, "value_start must fit float32"),
+        ({"output_sizes": (2, -1)}, InvalidDesc, r"output_sizes\[1\] must be"),
+        ({"output_sizes": 3}, InvalidType, "output_sizes must be a sequence of"),
+        ({"output_sizes": (2**16, 2**16)}, InvalidDesc, "output_sizes must have at most 4294967295 elements; got 429"),
+        ({"dtype": "bool"}, InvalidType, "value_start must be of an integer or floating type; got bool"),
+    ],
+)
+def test_a_sequence_is_refused(arguments: dict[str, Any], error: Any, message: str | None) -> None:
+    given: dict[str, Any] = {"value_start": 1, "value_delta": 1, "output_sizes": (2,)} | arguments
+    if message is None:  # a whole number fits, whatever type it has
+        assert dmljax.fill_value_sequence(**given).tolist() == [3, 4]
+        return
+    with pytest.raises(error, match="^fill_value_sequence: " + message):
+        dmljax.fill_value_sequence(**given)
+
+
+def test_a_sequence_does_not_drift_and_no_multiple_of_infinity_is_its_first_element() -> None:
+    sequence = dmljax.fill_value_sequence(0.0, 0.1, output_sizes=(1001,), dtype="float32")
+    assert float(sequence[1000]) == 100
+    assert dmljax.fill_value_sequence(1.0, np.inf, output_sizes=(3,)).tolist() == [1, np.inf, np.inf]
+    assert dmljax.fill_value_sequence(-np.inf, np.inf, output_sizes=(3,)).tolist()[0] == -np.inf
+    zeros = dmljax.fill_value_sequence(-0.0, 0.0, output_sizes=(3,), dtype="float16")
+    assert_same_bits(zeros, np.array([-0.0, 0, 0], np.float16))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_gradients_of_a_sequence(dtype: Any) -> None:
+    weights = np.array([[1, 2, 3], [-1, 0.5, 2]], dtype)
+    loss = lambda *given: (dmljax.fill_value_sequence(*given, output_sizes=(2, 3)) * weights).sum()  # noqa: E731
+    to_start, to_delta = jax.grad(loss, argnums=(0, 1))(dtype.type(0.5), dtype.type(2))
+    assert_same_bits(to_start, np.array(7.5, dtype))
+    assert_same_bits(to_delta, np.array(2 + 6 - 3 + 2 + 10, dtype))
+    fill = lambda *given: dmljax.fill_value_sequence(*given, output_sizes=(3,))  # noqa: E731
+    _, tangent = jax.jvp(fill, (dtype.type(0.5), dtype.type(2)), (dtype.type(1), dtype.type(4)))
+    assert_same_bits(tangent, np.array([1, 5, 9], dtype))
+
+
+def test_a_sequence_may_be_mapped_over_either_or_both_numbers() -> None:
+    starts, deltas = np.array([1, -0.0, 1e30], np.float32), np.array([0.1, -3, 1e-30], np.float32)
+    fill = lambda *given: dmljax.fill_value_sequence(*given, output_sizes=(700,))  # noqa: E731
+    for axes in ((0, 0), (0, None), (None, 0)):
+        given = [x if axis == 0 else x[0] for x, axis in zip((starts, deltas), axes, strict=True)]
+        rows = [[x[k] if axis == 0 else x for x, axis in zip(given, axes, strict=True)] for k in range(3)]
+        assert_same_bits(jax.vmap(fill, axes)(*given), np.stack([fill(*row) for row in rows]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_sizes_of_a_sequence_may_be_symbolic(dtype: str) -> None:
+    b, c = jax.export.symbolic_shape("b, c")
+    fill = lambda x: dmljax.fill_value_sequence(x.sum(dtype=x.dtype), 3, output_sizes=(*x.shape, 2), dtype=dtype)  # noqa: E731
+    exported = jax.export.export(jax.jit(fill))(jax.ShapeDtypeStruct((b, c), dtype))
+    for shape in ((2, 3), (40, 100)):
+        x = np.zeros(shape, dtype)
+        assert_same_bits(exported.call(x), fill(x))
