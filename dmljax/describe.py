@@ -49,6 +49,7 @@ FAMILIES = {
     "indexing": "Indices",
     "generation": "Bands and constants",
     "movement": "Slices, joins and blocks",
+    "padding": "Padding, and sliding windows",
     "reduction": "Reductions",
     "softmax": "Softmax and hardmax",
     "activation": "Activations",

@@ -28,7 +28,7 @@ from dmljax.ops.softmax import ActivationHardmax1Desc
 from dmljax.scalars import ScaleBias
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
-from dmljax.types import AxisDirection, DataType, DepthSpaceOrder, IsInfinityMode, RoundingMode
+from dmljax.types import AxisDirection, DataType, DepthSpaceOrder, IsInfinityMode, PaddingMode, RoundingMode
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 UINT8, INT8 = DataType.UINT8, DataType.INT8
@@ -185,6 +185,88 @@ _ORDERS = (
     ("Example 1. Depth-column-row order", DepthSpaceOrder.DEPTH_COLUMN_ROW, _DEPTH_COLUMN_ROW),
     ("Example 2. Column-row-depth order", DepthSpaceOrder.COLUMN_ROW_DEPTH, _COLUMN_ROW_DEPTH),
 )
+
+
+def _padding_examples(name: str, **data_type: DataType) -> tuple[Example, ...]:
+    """The four examples that the pages of PADDING and PADDING1 share; a value counts in the first alone."""
+    return tuple(
+        _element_wise(
+            name,
+            {"input": _TWO_ROWS_TWICE},
+            output,
+            title=title,
+            padding_mode=mode,
+            padding_value=9,
+            start_padding=(0, 0, 1, 2),
+            end_padding=(0, 0, 3, 4),
+            **data_type,
+        )
+        for title, mode, output in _PADDED
+    )
+
+
+def _sliding(name: str, title: str, input: Any, output: Any, padding: int, note: str = "") -> Example:
+    """An example of windows of 3 by 3 elements, 1 apart."""
+    return _element_wise(
+        name,
+        {"input": input},
+        output,
+        note,
+        title=title,
+        window_sizes=(3, 3),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(padding, 0),
+        end_padding=(padding, 0),
+    )
+
+
+def _counted(*sizes: int) -> Any:
+    """An array of `sizes` that counts its elements, as nested lists."""
+    return np.arange(np.prod(sizes)).reshape(sizes).tolist()
+
+
+_TWO_ROWS_TWICE = [[[[1, 2, 3, 4], [5, 6, 7, 8], [1, 2, 3, 4], [5, 6, 7, 8]]]]
+_NINES = [9] * 10
+_FILLED = ([9, 9, 1, 2, 3, 4, 9, 9, 9, 9], [9, 9, 5, 6, 7, 8, 9, 9, 9, 9])
+_EDGES = ([1, 1, 1, 2, 3, 4, 4, 4, 4, 4], [5, 5, 5, 6, 7, 8, 8, 8, 8, 8])
+_REFLECTED = ([7, 6, 5, 6, 7, 8, 7, 6, 5, 6], [3, 2, 1, 2, 3, 4, 3, 2, 1, 2])
+_MIRRORED = ([2, 1, 1, 2, 3, 4, 4, 3, 2, 1], [6, 5, 5, 6, 7, 8, 8, 7, 6, 5])
+_PADDED = (
+    ("Example 1", PaddingMode.CONSTANT, [[[_NINES, *_FILLED, *_FILLED, _NINES, _NINES, _NINES]]]),
+    ("Example 2", PaddingMode.EDGE, [[[_EDGES[0], *_EDGES, *_EDGES, _EDGES[1], _EDGES[1], _EDGES[1]]]]),
+    ("Example 3", PaddingMode.REFLECTION, [[[*_REFLECTED, *_REFLECTED, *_REFLECTED, *_REFLECTED]]]),
+    ("Example 4", PaddingMode.SYMMETRIC, [[[_MIRRORED[0], *_MIRRORED, *_MIRRORED, *_MIRRORED[::-1], _MIRRORED[1]]]]),
+)
+_UNFOLDED = [
+    [
+        [0, 1, 2, 5, 6, 7, 10, 11, 12],
+        [1, 2, 3, 6, 7, 8, 11, 12, 13],
+        [2, 3, 4, 7, 8, 9, 12, 13, 14],
+        [5, 6, 7, 10, 11, 12, 15, 16, 17],
+        [6, 7, 8, 11, 12, 13, 16, 17, 18],
+        [7, 8, 9, 12, 13, 14, 17, 18, 19],
+        [10, 11, 12, 15, 16, 17, 20, 21, 22],
+        [11, 12, 13, 16, 17, 18, 21, 22, 23],
+        [12, 13, 14, 17, 18, 19, 22, 23, 24],
+    ]
+]
+_UNFOLDED_WITH_PADDING = [
+    [
+        [0, 0, 0, 0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17],
+        [0, 0, 0, 1, 2, 3, 6, 7, 8, 11, 12, 13, 16, 17, 18],
+        [0, 0, 0, 2, 3, 4, 7, 8, 9, 12, 13, 14, 17, 18, 19],
+        [0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17, 20, 21, 22],
+        [1, 2, 3, 6, 7, 8, 11, 12, 13, 16, 17, 18, 21, 22, 23],
+        [2, 3, 4, 7, 8, 9, 12, 13, 14, 17, 18, 19, 22, 23, 24],
+        [5, 6, 7, 10, 11, 12, 15, 16, 17, 20, 21, 22, 0, 0, 0],
+        [6, 7, 8, 11, 12, 13, 16, 17, 18, 21, 22, 23, 0, 0, 0],
+        [7, 8, 9, 12, 13, 14, 17, 18, 19, 22, 23, 24, 0, 0, 0],
+    ]
+]
+_FOLDED = [[[[0, 5, 13, 9], [14, 38, 54, 32], [38, 86, 102, 56], [26, 57, 65, 35]]]]
+_FOLDED_WITH_PADDING = [[26, 70, 102, 60], [78, 183, 231, 129], [84, 195, 243, 135], [82, 182, 214, 116]]
+_SECOND_CHANNEL = [[170, 358, 390, 204], [294, 615, 663, 345], [300, 627, 675, 351], [226, 470, 502, 260]]
 
 _OFF_ON = TensorDesc(FLOAT32, (1, 1, 1, 2))
 _COLUMN = TensorDesc(UINT32, (1, 1, 3, 1))
@@ -423,6 +505,26 @@ EXAMPLES = (
     _arg(ArgminDesc, "Example 1: columns", (0,), [[0, 1, 2]]),
     _arg(ArgminDesc, "Example 2: rows", (1,), [[0], [1], [0]]),
     _arg(ArgminDesc, "Example 3: all axes", (0, 1), [[4]]),
+    *_padding_examples("PADDING"),
+    *_padding_examples("PADDING1", padding_value_data_type=FLOAT32),
+    _sliding("UNFOLD", "Example 1. 1-channel unfold", _counted(1, 1, 5, 5), _UNFOLDED, 0),
+    _sliding(
+        "UNFOLD",
+        "Example 2. 1-channel, padded unfold",
+        _counted(1, 1, 5, 5),
+        _UNFOLDED_WITH_PADDING,
+        1,
+        "the page calls it a padded fold",
+    ),
+    _sliding("FOLD", "Example 1. 1-channel fold", _counted(1, 9, 4), _FOLDED, 0),
+    _sliding("FOLD", "Example 2. 1-channel, padded fold", _counted(1, 9, 8), [[_FOLDED_WITH_PADDING]], 1),
+    _sliding(
+        "FOLD",
+        "Example 3. 2-channel, padded fold",
+        _counted(1, 18, 8),
+        [[_FOLDED_WITH_PADDING, _SECOND_CHANNEL]],
+        1,
+    ),
 )
 
 

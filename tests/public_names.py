@@ -31,6 +31,7 @@ CORE = {
         "DepthSpaceOrder",
         "FeatureLevel",
         "IsInfinityMode",
+        "PaddingMode",
         "RoundingMode",
         "TensorFlags",
     ),

@@ -30,6 +30,7 @@ from dmljax.types import (
     DepthSpaceOrder,
     HeaderEnum,
     IsInfinityMode,
+    PaddingMode,
     RoundingMode,
     TensorFlags,
 )
@@ -359,6 +360,7 @@ ScalarUnion = Annotated[Any, Number(own_type=None)]
 OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBias, ("Scale", "Bias"), FLOAT)]
 Size = Annotated[Size2D, Struct("DML_SIZE_2D", Size2D, ("Width", "Height"), UINT)]
 Order = Annotated[DepthSpaceOrder, Enumeration(DepthSpaceOrder)]
+Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
 InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
 

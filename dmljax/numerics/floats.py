@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.types import FLOATS
+from dmljax.types import FLOATS, widened
 
 R = TypeVar("R")  # an array, or a tree of arrays
 Move = Callable[[tuple[Array, ...], Any], R]
@@ -106,26 +106,33 @@ def _select(arrays: tuple[Array, ...], condition: Array) -> Array:
     return jnp.where(condition, a, b)
 
 
-def copied(move: Move[R], floats: tuple[Array, ...], guide: Array | None = None) -> R:
+def copied(move: Move[R], floats: tuple[Array, ...], guide: Array | None = None, *, sums_are_wide: bool = False) -> R:
     """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
 
     XLA on CPU selects and concatenates bfloat16 as float32, which turns signalling NaNs into quiet NaNs; therefore
     bfloat16 is moved as integers. (A single subnormal bfloat16 that is broadcast becomes zeros on CPU, in whatever type
-    it is moved.) Derivatives are moved in the floats' own type. Only `jax.linear_transpose` is not supported for
-    bfloat16: it transposes the function itself instead of its derivative, and the conversion to integers has no
-    transpose.
+    it is moved.) Derivatives are moved in the floats' own type, or, if `sums_are_wide`, those of 16-bit floats in
+    float32, so that a gradient that adds up many of them is rounded once. Only `jax.linear_transpose` is not supported
+    for what is moved as integers: it transposes the function itself instead of its derivative, and the conversion to
+    integers has no transpose.
     """
-    return _copied_as_bits(move, floats, guide) if floats[0].dtype == jnp.bfloat16 else move(floats, guide)
+    dtype = floats[0].dtype
+    is_wide = sums_are_wide and widened(dtype) != dtype
+    is_moved_as_bits = dtype == jnp.bfloat16 or is_wide
+    return _copied_as_bits(move, is_wide, floats, guide) if is_moved_as_bits else move(floats, guide)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _copied_as_bits(move: Move[R], floats: tuple[Array, ...], guide: Array | None) -> R:
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _copied_as_bits(move: Move[R], is_wide: bool, floats: tuple[Array, ...], guide: Array | None) -> R:
     bits = tuple(lax.bitcast_convert_type(x, jnp.uint16) for x in floats)
     moved = move(bits, guide)
     return cast(R, jax.tree.map(lambda one: lax.bitcast_convert_type(one, floats[0].dtype), moved))
 
 
 @_copied_as_bits.defjvp
-def _copied_as_bits_jvp(move: Move[R], primals: Any, tangents: Any) -> tuple[R, R]:
+def _copied_as_bits_jvp(move: Move[R], is_wide: bool, primals: Any, tangents: Any) -> tuple[R, R]:
     floats, guide = primals
-    return _copied_as_bits(move, floats, guide), move(tangents[0], guide)
+    dtype = floats[0].dtype
+    given = tuple(x.astype(widened(dtype)) for x in tangents[0]) if is_wide else tangents[0]
+    moved = cast(R, jax.tree.map(lambda one: one.astype(dtype), move(given, guide)))
+    return _copied_as_bits(move, is_wide, floats, guide), moved
