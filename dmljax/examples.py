@@ -187,7 +187,7 @@ _ORDERS = (
 )
 
 
-def _padding_examples(name: str, **data_type: DataType) -> tuple[Example, ...]:
+def _padding_examples(name: str, **data_type: Any) -> tuple[Example, ...]:
     """The four examples that the pages of PADDING and PADDING1 share; a value counts in the first alone."""
     return tuple(
         _element_wise(

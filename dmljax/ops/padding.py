@@ -347,11 +347,12 @@ def fold(
     expected = _column_sizes(output_sizes, windows)
     if given.shape != expected:
         raise InvalidDesc(Problem("input", f"must have the shape {expected}, by output_sizes", given.shape))
-    image = jax.ShapeDtypeStruct(tuple(output_sizes), widened(given.dtype))
 
     def add(columns: Array) -> Array:
-        (total,) = jax.linear_transpose(lambda image: _columns(image, windows), image)(columns.astype(image.dtype))
-        return total.astype(given.dtype)
+        wide = columns.astype(widened(columns.dtype))
+        image = jnp.zeros_like(wide, shape=tuple(output_sizes))  # of which the type alone is looked at
+        total: Array = jax.linear_transpose(lambda image: _columns(image, windows), image)(wide)[0]
+        return total.astype(columns.dtype)
 
     batch, columns, _ = axes = dimension_axes(given)
     channels: MeshAxes = dividing_axes(columns, output_sizes[1], given)
@@ -538,6 +539,8 @@ class _Windows(dml.Operator):
         # The page wants both tensors to have the same DimensionCount, which they have in none of its examples.
         yield from dml.same_type(self, "input", "output")
         sizes, columns_name = getattr(self, image).sizes, self.member(columns).name
+        if len(sizes) < 3:
+            return  # the support table reports the rank
         if getattr(self, columns).rank != 3:
             yield Problem((columns_name, "DimensionCount"), "must be 3", getattr(self, columns).rank)
         arrays = [self.window_sizes, self.strides, self.dilations, self.start_padding, self.end_padding]
