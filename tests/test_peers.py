@@ -109,11 +109,11 @@ def test_slices_are_onnxruntimes(dtype: Any, start: int, end: int, step: int) ->
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("pads", [(1, 2, 0, 3), (0, -1, 2, 4), (-1, 6, -1, -2)])
+@pytest.mark.parametrize("pads", [(1, 2, 0, 3), (0, -1, 2, 4), (-1, 3, -1, -2)])
 @pytest.mark.parametrize("mode", [mode for mode in PaddingMode if mode is not PaddingMode.SYMMETRIC])
 def test_padding_is_onnxruntimes(dtype: Any, pads: Any, mode: PaddingMode) -> None:
-    if min(pads) < 0 and mode is not PaddingMode.CONSTANT:
-        pads = tuple(map(abs, pads))  # where ONNX Runtime crops first, and extends what is left
+    if mode is PaddingMode.WRAP:
+        pads = tuple(map(abs, pads))  # ONNX Runtime crops first, and repeats what is left
     if mode is PaddingMode.REFLECTION:
         pads = tuple(min(pad, size - 1) for pad, size in zip(pads, (3, 7, 3, 7), strict=True))  # one period
     input, name = tied(dtype, (3, 7)), {PaddingMode.REFLECTION: "reflect"}.get(mode, mode.name.lower())
@@ -124,7 +124,7 @@ def test_padding_is_onnxruntimes(dtype: Any, pads: Any, mode: PaddingMode) -> No
 
 
 def test_fold_is_onnxruntimes_col2im() -> None:
-    columns = tied(np.float32, (2, 3 * 6, 20))
+    columns = tied(np.float32, (2, 3 * 6, 16))
     windows: dict[str, Any] = {"strides": (1, 2), "dilations": (2, 1)}
     image, block = np.array([4, 9]), np.array([2, 3])
     expected = onnxruntime_run("Col2Im", [columns, image, block], pads=[1, 0, 1, 1], **windows)

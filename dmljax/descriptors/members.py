@@ -226,7 +226,7 @@ class Enumeration(Kind):
     @property
     def description(self) -> str:
         names = ", ".join(self.enumeration.__members__)
-        return self.enumeration.prefix.rstrip("_") if len(names) > 45 else f"one of {names}"
+        return self.enumeration.prefix.rstrip("_") if len(names) > 40 else f"one of {names}"
 
     @property
     def plural(self) -> str:

@@ -181,7 +181,8 @@ def windows_desc(operator: Any, image: str, columns: str) -> Any:
             image: TensorDesc(types["input"], sizes),
             columns: TensorDesc(types["input"], of_columns),
         }
-        return operator(**tensors, **windows)
+        made: dmljax.Operator = operator(**tensors, **windows)
+        return made
 
     return make
 

@@ -86,7 +86,7 @@ def test_a_single_element_is_repeated(mode: PaddingMode, call: Any) -> None:
 
 
 def test_reflection_of_two_elements_alternates() -> None:
-    arguments = {"padding_mode": PaddingMode.REFLECTION, "start_padding": (3,), "end_padding": (40,)}
+    arguments: dict[str, Any] = {"padding_mode": PaddingMode.REFLECTION, "start_padding": (3,), "end_padding": (40,)}
     assert dmljax.padding(ROW[:2], **arguments).tolist() == [2, 1] * 22 + [2]
 
 
@@ -519,7 +519,7 @@ def test_a_mode_needs_its_level(desc: Any, below: str, introduced: str) -> None:
     with pytest.raises(InvalidDesc, match=rule):
         dmljax.validate(desc, feature_level=below)
     dmljax.validate(desc, feature_level=introduced)
-    assert dmljax.minimum_feature_level(desc) == dmljax.FeatureLevel(introduced)
+    assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel[f"FL_{introduced}"]
 
 
 def test_a_descs_value_counts_in_the_mode_constant_alone() -> None:
