@@ -93,13 +93,11 @@ def _padded(
         _Range(-start, size + end) for start, size, end in zip(start_padding, input.shape, end_padding, strict=True)
     ]
     sizes = [stop - start for start, stop in ranges]
+    both = list(zip(start_padding, end_padding, strict=True))
     if mode is PaddingMode.CONSTANT:
-        config = [(start, end, 0) for start, end in zip(start_padding, end_padding, strict=True)]
+        config = [(start, end, 0) for start, end in both]
         return moved([input], sizes, lambda x, value: _constant_padded(x, value, config), value)
-    padded_axes = [
-        i for i, (start, end) in enumerate(zip(start_padding, end_padding, strict=True)) if (start, end) != (0, 0)
-    ]
-    check_sizes(sizes)
+    padded_axes = [i for i, (start, end) in enumerate(both) if (start, end) != (0, 0)]
     for i in padded_axes:
         _require_known(input, i, mode, ranges[i])
 
@@ -119,8 +117,8 @@ class _Range(NamedTuple):
 
 
 def _constant_padded(input: Array, value: Array, config: Sequence[tuple[int, int, int]]) -> Array:
-    # A selection is several times faster on a CPU than a pad with the value itself, whose gradient would moreover be a
-    # difference of two sums.
+    # A selection takes a half to a sixth of the time on a CPU for large arrays of 8 and 16 bits, and no more for others,
+    # than a pad with the value itself. The gradient of that value would moreover be a difference of two sums.
     is_input = lax.pad(jnp.ones(input.shape, bool), jnp.zeros((), bool), config)
     return jnp.where(is_input, lax.pad(input, jnp.zeros((), input.dtype), config), value)
 
