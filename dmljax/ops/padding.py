@@ -117,8 +117,8 @@ class _Range(NamedTuple):
 
 
 def _constant_padded(input: Array, value: Array, config: Sequence[tuple[int, int, int]]) -> Array:
-    # On a CPU, a selection takes at most as long as a pad with the value itself, and down to a sixth of that for large
-    # arrays of 8 and 16 bits. The gradient of the pad's value would moreover be a difference of two sums.
+    # The gradient of a pad's own value would be a difference of two sums. On a CPU, a selection takes down to a sixth
+    # of the pad's time for large arrays of 8 and 16 bits, about as long for others, and 60 us more for small ones.
     is_input = lax.pad(jnp.ones(input.shape, bool), jnp.zeros((), bool), config)
     return jnp.where(is_input, lax.pad(input, jnp.zeros((), input.dtype), config), value)
 
