@@ -32,6 +32,7 @@ from dmljax.types import (
     DepthSpaceOrder as DepthSpaceOrder,
     FeatureLevel as FeatureLevel,
     IsInfinityMode as IsInfinityMode,
+    PaddingMode as PaddingMode,
     ReduceFunction as ReduceFunction,
     RoundingMode as RoundingMode,
     TensorFlags as TensorFlags,
@@ -270,6 +271,16 @@ from dmljax.ops.movement import (
     space_to_depth1 as space_to_depth1,
     split as split,
     tile as tile,
+)
+from dmljax.ops.padding import (
+    FoldDesc as FoldDesc,
+    Padding1Desc as Padding1Desc,
+    PaddingDesc as PaddingDesc,
+    UnfoldDesc as UnfoldDesc,
+    fold as fold,
+    padding as padding,
+    padding1 as padding1,
+    unfold as unfold,
 )
 from dmljax.ops.quantization import (
     ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc,

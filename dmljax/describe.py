@@ -50,6 +50,7 @@ FAMILIES = {
     "gathering": "Gathers and scatters",
     "generation": "Bands and constants",
     "movement": "Slices, joins and blocks",
+    "padding": "Padding, and sliding windows",
     "reduction": "Reductions",
     "scans": "Running sums and products",
     "selection": "Largest and smallest elements",

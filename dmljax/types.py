@@ -189,6 +189,24 @@ class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
     COLUMN_ROW_DEPTH = 1
 
 
+class PaddingMode(HeaderEnum, prefix="DML_PADDING_MODE_"):
+    """`DML_PADDING_MODE`: what padding consists of.
+
+    CONSTANT is one value, and EDGE the nearest element. REFLECTION mirrors the elements without those at the edges,
+    SYMMETRIC with them, and WRAP begins again at the other edge; these three go on periodically.
+
+    >>> input, mode = jnp.array([1, 2, 3]), PaddingMode.REFLECTION
+    >>> padding(input, padding_mode=mode, start_padding=(1,), end_padding=(4,)).tolist()
+    [2, 1, 2, 3, 2, 1, 2, 3]
+    """
+
+    CONSTANT = 0
+    EDGE = 1
+    REFLECTION = 2
+    SYMMETRIC = 3
+    WRAP = 4
+
+
 class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     """`DML_IS_INFINITY_MODE`: whether to test for positive infinity, negative infinity, or either.
 

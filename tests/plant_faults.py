@@ -33,6 +33,7 @@ GATHERING, ON_GATHERING = "ops/gathering.py", "ops/test_gathering.py"
 INDEXING, GENERATION, REDUCTION = "ops/indexing.py", "ops/generation.py", "ops/reduction.py"
 ELEMENTARY, ARITHMETIC, CLIPPING = "ops/elementary.py", "ops/arithmetic.py", "ops/clipping.py"
 MOVEMENT, ON_MOVEMENT = "ops/movement.py", "ops/test_movement.py"
+PADDING, ON_PADDING = "ops/padding.py", "ops/test_padding.py"
 LOGIC, BITS, QUANTIZATION, ACTIVATION = "ops/logic.py", "ops/bitwise.py", "ops/quantization.py", "ops/activation.py"
 ON_ELEMENTARY, ON_ARITHMETIC, ON_CLIPPING = "ops/test_elementary.py", "ops/test_arithmetic.py", "ops/test_clipping.py"
 ON_LOGIC, ON_BITS, ON_QUANTIZATION = "ops/test_logic.py", "ops/test_bitwise.py", "ops/test_quantization.py"
@@ -1707,6 +1708,132 @@ FAULTS = [
         'if target.startswith(f"{folder}/"):',
         "if False:",
         ON_DXDISPATCH,
+    ),
+    Fault(
+        "the elements next to the edges are mirrored with them",
+        PADDING,
+        "last = size + (size if period == 2 * size else size - 1)",
+        "last = 2 * size",
+        ON_PADDING,
+    ),
+    Fault(
+        "a tiled padding begins with the first element",
+        PADDING,
+        "_Range(start, start + period))\n        tiled",
+        "_Range(0, period))\n        tiled",
+        ON_PADDING,
+    ),
+    Fault(
+        "an edge is repeated as often as it was asked for, though most of it is cropped",
+        PADDING,
+        "count = min(indices.stop, 0) - indices.start",
+        "count = -indices.start",
+        ON_PADDING,
+    ),
+    Fault(
+        "padding of thousands of periods is joined of thousands of pieces",
+        PADDING,
+        "_MOST_PIECES = 8",
+        "_MOST_PIECES = 10**9",
+        ON_PADDING,
+    ),
+    Fault(
+        "the gradient of a padding value is a difference of sums",
+        PADDING,
+        "return jnp.where(is_input, lax.pad(input, jnp.zeros((), input.dtype), config), value)",
+        "return lax.pad(input, value, config)",
+        ON_PADDING,
+    ),
+    Fault(
+        "a value that is ignored has to fit",
+        PADDING,
+        "if self.padding_mode is PaddingMode.CONSTANT:\n            yield",
+        "if True:\n            yield",
+        ON_PADDING,
+    ),
+    Fault(
+        "a value that is ignored is computed with",
+        PADDING,
+        "if self.padding_mode is not PaddingMode.CONSTANT:",
+        "if False:",
+        ON_PADDING,
+    ),
+    Fault(
+        "WRAP is allowed at any level",
+        PADDING,
+        ", PaddingMode.WRAP: FeatureLevel.FL_6_4}",
+        "}",
+        ON_PADDING,
+    ),
+    Fault(
+        "an empty dimension may be padded by its edge",
+        PADDING,
+        "if not is_symbolic(size) and size == 0:",
+        "if False:",
+        ON_PADDING,
+    ),
+    Fault(
+        "sums of 16-bit floats are rounded at each step",
+        PADDING,
+        "wide = columns.astype(widened(columns.dtype))",
+        "wide = columns",
+        ON_PADDING,
+    ),
+    Fault(
+        "the gradient of unfold is rounded at each step",
+        PADDING,
+        ", sums_are_wide=True)",
+        ")",
+        ON_PADDING,
+    ),
+    Fault(
+        "float16 is converted on its way",
+        "numerics/floats.py",
+        "is_moved_as_bits = dtype == jnp.bfloat16 or is_wide",
+        "is_moved_as_bits = dtype == jnp.bfloat16",
+        ON_PADDING,
+    ),
+    Fault(
+        "neighbours are grouped though they are dilated",
+        PADDING,
+        "if self.dilation == 1 < self.stride and self.size > 1 else 0",
+        "if 1 < self.stride and self.size > 1 else 0",
+        ON_PADDING,
+    ),
+    Fault(
+        "windows of one dimension come before those of an earlier one",
+        PADDING,
+        "for slide in reversed(slides):",
+        "for slide in slides:",
+        ON_PADDING,
+    ),
+    Fault(
+        "large windows overlap when they are stacked in two steps",
+        PADDING,
+        "_Slide(1, outer, stride, inner * dilation, blocks)",
+        "_Slide(1, outer, stride, outer * dilation, blocks)",
+        ON_PADDING,
+    ),
+    Fault(
+        "a window of thousands of elements is thousands of slices",
+        PADDING,
+        "_MOST_SLICES = 32",
+        "_MOST_SLICES = 10**9",
+        ON_PADDING,
+    ),
+    Fault(
+        "a window may be one element too large",
+        PADDING,
+        "if window.extent > window.padded_size:\n            extent",
+        "if window.extent > window.padded_size + 1:\n            extent",
+        ON_PADDING,
+    ),
+    Fault(
+        "a window without elements is allowed",
+        PADDING,
+        'if value == 0 and not name.endswith("Padding"):',
+        "if False:",
+        ON_PADDING,
     ),
 ]
 

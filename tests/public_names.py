@@ -31,6 +31,7 @@ CORE = {
         "DepthSpaceOrder",
         "FeatureLevel",
         "IsInfinityMode",
+        "PaddingMode",
         "ReduceFunction",
         "RoundingMode",
         "TensorFlags",

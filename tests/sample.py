@@ -34,6 +34,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "a running tally": ("CUMULATIVE_SUMMATION", "CUMULATIVE_PRODUCT"),
     "a band": ("DIAGONAL_MATRIX1", "DIAGONAL_MATRIX", "FILL_VALUE_CONSTANT", "FILL_VALUE_SEQUENCE"),
     "elements at other places": ("SLICE1", "SLICE_GRAD", "JOIN", "SPLIT", "TILE", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE1"),
+    "elements around others": ("PADDING", "PADDING1"),
+    "windows": ("FOLD", "UNFOLD"),
     "a place for each element": ("ONE_HOT",),
     "elements from places": ("GATHER_ND1", "GATHER_ND", "GATHER", "GATHER_ELEMENTS", "REVERSE_SUBSEQUENCES"),
     "elements to places": ("SCATTER", "SCATTER_ND"),

@@ -18,7 +18,7 @@ from helpers import INT32_MAX, INT32_MIN, UNITS, X64, assert_same_bits, units_of
 from onnx.backend.test.case.node import collect_testcases
 
 import dmljax
-from dmljax import AxisDirection, DepthSpaceOrder, IsInfinityMode, ReduceFunction
+from dmljax import AxisDirection, DepthSpaceOrder, IsInfinityMode, PaddingMode, ReduceFunction
 
 # Why a case cannot apply, or differs, by its name.
 NO_SUCH_TYPE = "DirectML has no data type of that kind"
@@ -266,6 +266,37 @@ def sequence(start: Any, limit: Any, delta: Any) -> Any:
     return dmljax.fill_value_sequence(start, delta, output_sizes=(max(count, 0),))
 
 
+def fold(input: Any, image: Any, block: Any, **attributes: Any) -> Any:
+    count = len(block)
+    pads = attributes.pop("pads", [0] * (2 * count))
+    sizes = (input.shape[0], input.shape[1] // int(np.prod(block)), *image.tolist())
+    return dmljax.fold(
+        input,
+        output_sizes=sizes,
+        window_sizes=block.tolist(),
+        start_padding=pads[:count],
+        end_padding=pads[count:],
+        **attributes,
+    )
+
+
+MODES = {
+    b"constant": PaddingMode.CONSTANT,
+    b"edge": PaddingMode.EDGE,
+    b"reflect": PaddingMode.REFLECTION,
+    b"wrap": PaddingMode.WRAP,
+}
+
+
+def pad(input: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: bytes = b"constant") -> Any:
+    axes = range(input.ndim) if axes is None else axes.tolist()
+    start, end = np.zeros((2, input.ndim), int)
+    for i, axis in enumerate(axes):
+        start[axis], end[axis] = pads[i], pads[len(axes) + i]
+    value = 0 if value is None else value
+    return dmljax.padding1(input, value, padding_mode=MODES[mode], start_padding=start, end_padding=end)
+
+
 # What is computed in floats, and so is not the same to the last bit everywhere.
 ROUNDED: dict[str, Callable[..., Any]] = {
     "Acos": dmljax.element_wise_acos,
@@ -324,6 +355,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "CastLike": cast_like,
     "Ceil": dmljax.element_wise_ceil,
     "Clip": clip,
+    "Col2Im": fold,
     "Concat": lambda *inputs, axis: dmljax.join(inputs, axis=axis),
     "DepthToSpace": depth_to_space,
     "DequantizeLinear": dequantize,
@@ -354,6 +386,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "OneHot": one_hot,
     "Or": predicate(dmljax.element_wise_logical_or),
     "PRelu": dmljax.activation_parameterized_relu,
+    "Pad": pad,
     "QuantizeLinear": quantize,
     "Range": sequence,
     "Reciprocal": dmljax.element_wise_recip,

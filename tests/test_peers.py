@@ -7,7 +7,7 @@ import pytest
 from helpers import X64, random_indices, specials
 
 import dmljax
-from dmljax import AxisDirection, DepthSpaceOrder
+from dmljax import AxisDirection, DepthSpaceOrder, PaddingMode
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)
@@ -160,6 +160,30 @@ def test_sequences_are_onnxruntimes() -> None:
         same(dmljax.fill_value_sequence(start, delta, output_sizes=(count,), dtype="int32"), expected)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("pads", [(1, 2, 0, 3), (0, -1, 2, 4), (-1, 3, -1, -2)])
+@pytest.mark.parametrize("mode", [mode for mode in PaddingMode if mode is not PaddingMode.SYMMETRIC])
+def test_padding_is_onnxruntimes(dtype: Any, pads: Any, mode: PaddingMode) -> None:
+    if mode is PaddingMode.WRAP:
+        pads = tuple(map(abs, pads))  # ONNX Runtime crops first, and repeats what is left
+    if mode is PaddingMode.REFLECTION:
+        pads = tuple(min(pad, size - 1) for pad, size in zip(pads, (3, 7, 3, 7), strict=True))  # one period
+    input, name = tied(dtype, (3, 7)), {PaddingMode.REFLECTION: "reflect"}.get(mode, mode.name.lower())
+    value = np.array([3], dtype)[0]
+    expected = onnxruntime_run("Pad", [input, np.array(pads), np.array(value)], opset=19, mode=name)
+    actual = dmljax.padding1(input, value, padding_mode=mode, start_padding=pads[:2], end_padding=pads[2:])
+    same(actual, expected)
+
+
+def test_fold_is_onnxruntimes_col2im() -> None:
+    columns = tied(np.float32, (2, 3 * 6, 16))
+    windows: dict[str, Any] = {"strides": (1, 2), "dilations": (2, 1)}
+    image, block = np.array([4, 9]), np.array([2, 3])
+    expected = onnxruntime_run("Col2Im", [columns, image, block], pads=[1, 0, 1, 1], **windows)
+    padding: dict[str, Any] = {"start_padding": (1, 0), "end_padding": (1, 1)}
+    same(dmljax.fold(columns, output_sizes=(2, 3, 4, 9), window_sizes=(2, 3), **windows, **padding), expected)
+
+
 # PyTorch
 
 
@@ -188,6 +212,61 @@ def test_sequences_are_torchs_and_numpys_where_all_is_exact() -> None:
         expected = np.arange(start, stop, step).astype(np.float32)
         same(dmljax.fill_value_sequence(start, step, output_sizes=expected.shape, dtype="float32"), expected)
         same(np.asarray(torch.arange(start, stop, step, dtype=torch.float32)), expected)
+
+
+@pytest.mark.parametrize(
+    ("mode", "peer"),
+    [
+        (PaddingMode.CONSTANT, "constant"),
+        (PaddingMode.EDGE, "replicate"),
+        (PaddingMode.REFLECTION, "reflect"),
+        (PaddingMode.WRAP, "circular"),
+    ],
+)
+def test_padding_and_its_gradient_are_torchs(mode: PaddingMode, peer: str) -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    input = tied(np.float32, (2, 3, 4, 5))
+    tensor = torch.from_numpy(input).requires_grad_()
+    expected = torch.nn.functional.pad(tensor, (4, 1, 0, 3), mode=peer)
+    pads: dict[str, Any] = {"padding_mode": mode, "start_padding": (0, 0, 0, 4), "end_padding": (0, 0, 3, 1)}
+    same(dmljax.padding(input, **pads), expected.detach().numpy())
+    weights = RNG.integers(-9, 9, expected.shape).astype(np.float32)
+    (expected * torch.from_numpy(weights)).sum().backward()
+    same(jax.grad(lambda x: (dmljax.padding(x, **pads) * weights).sum())(input), tensor.grad.numpy())
+
+
+@pytest.mark.parametrize(
+    ("window", "stride", "dilation", "padding"),
+    [
+        ((3, 2), (1, 1), (1, 1), (0, 0)),
+        ((3, 3), (2, 3), (1, 1), (1, 2)),
+        ((2, 3), (2, 1), (3, 2), (0, 2)),
+        ((40, 1), (1, 9), (1, 1), (20, 1)),
+    ],
+)
+def test_windows_and_their_gradients_are_torchs(window: Any, stride: Any, dilation: Any, padding: Any) -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    unfold, fold = torch.nn.functional.unfold, torch.nn.functional.fold
+    image = tied(np.float32, (2, 3, 9, 8))
+    windows: dict[str, Any] = {"window_sizes": window, "strides": stride, "dilations": dilation}
+    windows |= {"start_padding": padding, "end_padding": padding}
+    tensor = torch.from_numpy(image).requires_grad_()
+    expected = unfold(tensor, window, dilation, padding, stride)
+    same(dmljax.unfold(image, **windows), expected.detach().numpy())
+    # Of whole numbers the sums are the same in any order.
+    columns = tied(np.float32, expected.shape)
+    folded = dmljax.fold(columns, output_sizes=image.shape, **windows)
+    peer = torch.from_numpy(columns).requires_grad_()
+    same(folded, fold(peer, (9, 8), window, dilation, padding, stride).detach().numpy())
+    (expected * torch.from_numpy(columns)).sum().backward()
+    same(jax.grad(lambda x: (dmljax.unfold(x, **windows) * columns).sum())(image), tensor.grad.numpy())
+    (fold(peer, (9, 8), window, dilation, padding, stride) * torch.from_numpy(image)).sum().backward()
+    slope = jax.grad(lambda y: (dmljax.fold(y, output_sizes=image.shape, **windows) * image).sum())(columns)
+    same(slope, peer.grad.numpy())
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

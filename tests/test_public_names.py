@@ -37,7 +37,7 @@ def test_what_is_public_is_found_where_users_find_it() -> None:
         ("conv2d", ", which is DirectML's CONVOLUTION; dmljax does not have it yet"),
         ("LeakyRelu", ", did you mean activation_leaky_relu?"),
         ("nonzero_coordinate", ", did you mean nonzero_coordinates?"),
-        ("fnord", ""),
+        ("xyzzy", ""),
         ("_relu", ""),
         ("", ""),
     ],

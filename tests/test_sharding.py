@@ -24,6 +24,11 @@ CUBE = RNG.random((8, 16, 8), np.float32)
 VALUES = np.arange(8, dtype=np.float32)
 
 
+REFLECTION = dmljax.PaddingMode.REFLECTION
+WINDOWS = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
+FOLDED = RNG.random((8, 32, 9), np.float32)
+
+
 def small(*shape: int) -> Any:
     return RNG.integers(-8, 8, shape).astype(np.int32)
 
@@ -98,6 +103,14 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "tile": (lambda x: dmljax.tile(x, repeats=(2, 1, 3)), (CUBE,)),
     "space_to_depth": (lambda x: dmljax.space_to_depth(x, block_size=4), (CUBE,)),
     "depth_to_space": (lambda x: dmljax.depth_to_space(x, block_size=2), (CUBE,)),
+    "padding": (lambda x, v: dmljax.padding(x, v, start_padding=(0, 3, -4), end_padding=(8, 5, 0)), (CUBE, VALUES[3])),
+    "padding1, reflected": (
+        lambda x: dmljax.padding1(x, padding_mode=REFLECTION, start_padding=(0, 3, 20), end_padding=(0, 5, 4)),
+        (CUBE.astype(jnp.bfloat16),),
+    ),
+    "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE,)),
+    "unfold, bfloat16": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE.astype(jnp.bfloat16),)),
+    "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
 }
 
 
@@ -128,6 +141,13 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "tile": (lambda x: dmljax.tile(x, repeats=(1, 2, 3)), (ROWS,)),
     "space_to_depth": (lambda x: dmljax.space_to_depth(x[:, None], block_size=2), (ROWS,)),
     "depth_to_space": (lambda x: dmljax.depth_to_space(x[:, :4, None], block_size=2), (ROWS,)),
+    "padding": (lambda x: dmljax.padding(x, 3, start_padding=(0, 1, 2), end_padding=(0, 0, 3)), (ROWS,)),
+    "padding1": (
+        lambda x: dmljax.padding1(x, padding_mode=REFLECTION, start_padding=(0, 7, 2), end_padding=(0, 0, 3)),
+        (ROWS,),
+    ),
+    "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (ROWS,)),
+    "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
 }
 
 

@@ -36,6 +36,7 @@ from dmljax.calls.arrays import (
     of_floats as of_floats,
     operands as operands,
     real_array as real_array,
+    require_one_each as require_one_each,
     require_rank as require_rank,
 )
 from dmljax.calls.decorator import operator_function as operator_function

@@ -30,6 +30,7 @@ from dmljax.types import (
     DepthSpaceOrder,
     HeaderEnum,
     IsInfinityMode,
+    PaddingMode,
     ReduceFunction,
     RoundingMode,
     TensorFlags,
@@ -226,7 +227,7 @@ class Enumeration(Kind):
     @property
     def description(self) -> str:
         names = ", ".join(self.enumeration.__members__)
-        return self.enumeration.prefix.rstrip("_") if len(names) > 45 else f"one of {names}"
+        return self.enumeration.prefix.rstrip("_") if len(names) > 40 else f"one of {names}"
 
     @property
     def plural(self) -> str:
@@ -368,6 +369,7 @@ StepUnion = Annotated[Any, Number(own_type=None, is_step=True)]
 OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBias, ("Scale", "Bias"), FLOAT)]
 Size = Annotated[Size2D, Struct("DML_SIZE_2D", Size2D, ("Width", "Height"), UINT)]
 Order = Annotated[DepthSpaceOrder, Enumeration(DepthSpaceOrder)]
+Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
 Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
 InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]

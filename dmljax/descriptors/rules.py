@@ -40,6 +40,23 @@ def sizes_are(desc: Operator, field: str, sizes: tuple[int, ...]) -> Iterator[Pr
         yield Problem((desc.member(field).name, "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(actual))
 
 
+def has_type(desc: Operator, data_type: str, tensor: str) -> Iterator[Problem]:
+    """The member `data_type`, of a scalar union, is the DataType of `tensor`."""
+    given, expected = getattr(desc, data_type), getattr(desc, tensor).data_type
+    if given is not expected:
+        yield Problem(desc.member(data_type).name, f"must be {expected.name}", given.name)
+
+
+def one_each(desc: Operator, tensor: str, *names: str) -> Iterator[Problem]:
+    """Each of the members `names` has one number for each dimension of `tensor`."""
+    rank = getattr(desc, tensor).rank
+    for name in names:
+        values = getattr(desc, name)
+        if len(values) != rank:
+            rule = f"must have one number for each of the {rank} dimensions of {desc.member(tensor).name}"
+            yield Problem(desc.member(name).name, rule, join_sizes(values))
+
+
 def _same(desc: Operator, fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Iterator[Problem]:
     leaves = sorted(
         (leaf for leaf in desc.leaves() if leaf.member.field in fields),

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.types import FLOATS
+from dmljax.types import FLOATS, widened
 
 R = TypeVar("R")  # an array, or a tree of arrays
 Move = Callable[[tuple[Array, ...], Any], R]
@@ -118,20 +118,35 @@ def _select(arrays: tuple[Array, ...], condition: Array) -> Array:
 
 
 def copied(
-    move: Move[R], floats: tuple[Array, ...], guide: Array | None = None, *, derivative: Move[R] | None = None
+    move: Move[R],
+    floats: tuple[Array, ...],
+    guide: Array | None = None,
+    *,
+    derivative: Move[R] | None = None,
+    sums_are_wide: bool = False,
 ) -> R:
     """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
 
     XLA on CPU selects and concatenates bfloat16 as float32, which turns signalling NaNs into quiet NaNs; therefore
     bfloat16 is moved as integers. (A single subnormal bfloat16 that is broadcast becomes zeros on CPU, in whatever type
-    it is moved.) Derivatives are moved in the floats' own type, by `derivative` where JAX cannot differentiate `move`
-    itself. Of what is moved so, only `jax.linear_transpose` is not supported: it transposes the function itself instead
-    of its derivative, and neither the conversion to integers nor such a `move` has a transpose.
+    it is moved.) Derivatives are moved in the floats' own type, or, if `sums_are_wide`, those of 16-bit floats in
+    float32, so that a gradient that adds up many of them is rounded once. They are moved by `derivative` where JAX
+    cannot differentiate `move` itself. Of what is moved so, only `jax.linear_transpose` is not supported: it transposes
+    the function itself instead of its derivative, and neither the conversion to integers nor such a `move` has a
+    transpose.
     """
     dtype = floats[0].dtype
+    if sums_are_wide and widened(dtype) != dtype:
+        derivative = partial(_moved_in_wide, derivative or move)
     if dtype == jnp.bfloat16 or (derivative is not None and dtype in FLOATS):
         return cast(R, _copied_apart(move, derivative or move, floats, guide))
     return move(floats, guide)
+
+
+def _moved_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Array | None) -> R:
+    dtype = floats[0].dtype
+    moved = move(tuple(x.astype(widened(dtype)) for x in floats), guide)
+    return cast(R, jax.tree.map(lambda one: one.astype(dtype), moved))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))

@@ -183,8 +183,7 @@ class GatherDesc(dml.Operator, type="DML_OPERATOR_GATHER", function=gather):
         yield from dml.same_rank(self, "indices", "input", "output")
         yield from dml.same_type(self, "input", "output")
         rank = self.input.rank
-        if self.axis >= rank:
-            yield Problem("Axis", f"must be less than {rank}", self.axis)
+        yield from dml.axis_of(self, "input")
         broken = list(_count_rules(self, "indices", "IndexDimensions", self.index_dimensions, lowest=0))
         yield from broken
         if self.axis >= rank or broken:
@@ -252,9 +251,8 @@ def _element_rules(desc: Any, *others: str) -> Iterator[Problem]:
     """What GATHER_ELEMENTS and SCATTER share; `others` are the further tensors of the type of InputTensor."""
     yield from dml.same_rank(desc, "indices", "input", "output", *others)
     yield from dml.same_type(desc, "input", "output", *others)
-    if desc.axis >= desc.input.rank:
-        yield Problem("Axis", f"must be less than {desc.input.rank}", desc.axis)
-    elif desc.indices.rank == desc.input.rank:
+    yield from dml.axis_of(desc, "input")
+    if desc.axis < desc.input.rank == desc.indices.rank:
         along = desc.indices.sizes[desc.axis]
         expected = (*desc.input.sizes[: desc.axis], along, *desc.input.sizes[desc.axis + 1 :])
         yield from dml.sizes_are(desc, "indices", expected)
@@ -739,8 +737,8 @@ class ReverseSubsequencesDesc(dml.Operator, type="DML_OPERATOR_REVERSE_SUBSEQUEN
         yield from dml.same_rank(self, "input", "output", "sequence_lengths")
         yield from dml.same_type(self, "input", "output")
         yield from dml.same_sizes(self, "input", "output")
+        yield from dml.axis_of(self, "input")
         if self.axis >= self.input.rank:
-            yield Problem("Axis", f"must be less than {self.input.rank}", self.axis)
             return
         expected = (*self.input.sizes[: self.axis], 1, *self.input.sizes[self.axis + 1 :])
         yield from dml.sizes_are(self, "sequence_lengths", expected)

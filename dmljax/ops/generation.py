@@ -140,11 +140,6 @@ def _check_sizes(sizes: Sequence[int]) -> None:
         check_size(("output_sizes", axis), size, 0)
 
 
-def _value_type_rule(desc: Any) -> Iterator[Problem]:
-    if desc.value_data_type is not desc.output.data_type:
-        yield Problem("ValueDataType", f"must be {desc.output.data_type.name}", desc.value_data_type.name)
-
-
 class DiagonalMatrixDesc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX", function=diagonal_matrix):
     """`DML_DIAGONAL_MATRIX_OPERATOR_DESC`, lowered to `diagonal_matrix`."""
 
@@ -188,7 +183,7 @@ class DiagonalMatrix1Desc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", fu
         yield from dml.same_type(self, "input", "output")
         yield from dml.same_rank(self, "input", "output")
         yield from dml.same_sizes(self, "input", "output")
-        yield from _value_type_rule(self)
+        yield from dml.has_type(self, "value_data_type", "output")
 
 
 # FILL_VALUE_CONSTANT
@@ -224,7 +219,7 @@ class FillValueConstantDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT
 
         - ValueDataType is OutputTensor.DataType.
         """
-        yield from _value_type_rule(self)
+        yield from dml.has_type(self, "value_data_type", "output")
 
 
 # FILL_VALUE_SEQUENCE
@@ -280,4 +275,4 @@ class FillValueSequenceDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_SEQUENCE
 
         - ValueDataType is OutputTensor.DataType.
         """
-        yield from _value_type_rule(self)
+        yield from dml.has_type(self, "value_data_type", "output")

@@ -103,9 +103,8 @@ class OneHotDesc(dml.Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
         """
         yield from dml.same_rank(self, "indices", "values", "output")
         yield from dml.same_type(self, "values", "output")
-        if self.axis >= self.indices.rank:
-            yield Problem("Axis", f"must be less than {self.indices.rank}", self.axis)
-        elif self.indices.rank == self.output.rank:
+        yield from dml.axis_of(self, "indices")
+        if self.axis < self.indices.rank == self.output.rank:
             sizes = list(self.output.sizes)
             sizes[self.axis] = 1
             yield from dml.sizes_are(self, "indices", tuple(sizes))

@@ -17,30 +17,11 @@ from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.floats import copied
-from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
+from dmljax.numerics.moves import kept_axes, moved
+from dmljax.numerics.sharding import dimension_axes, partitioned
 from dmljax.numerics.sizes import check_size
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, FeatureLevel
-
-
-def _moved(inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Array]) -> Array:
-    """`move(*inputs)`, which has `sizes` and as many dimensions as each of the inputs."""
-    for i, size in enumerate(sizes):
-        check_size(("result", "shape", i), size, 0)
-    axes = [dimension_axes(x) for x in inputs]
-    copy = lambda *given: copied(lambda floats, _: move(*floats), given)  # noqa: E731
-    return partitioned(copy, list(zip(inputs, axes, strict=True)), _kept_axes(inputs, sizes))
-
-
-def _kept_axes(inputs: Sequence[Array], sizes: Sequence[int]) -> list[Any]:
-    """The mesh axes of each dimension of a result: those of the first input that shards it, if they divide its size."""
-    kept = []
-    for i, size in enumerate(sizes):
-        sharded = ((dimension_axes(x)[i], x) for x in inputs if dimension_axes(x)[i] is not None)
-        first, x = next(sharded, (None, inputs[0]))
-        kept.append(dividing_axes(first, size, x))
-    return kept
-
 
 # SLICE and SLICE1
 
@@ -92,7 +73,7 @@ def slice1(
     _require_window(starts, sizes, strides, input.shape, "input")
     most = tuple(map(_reached, sizes, strides))
     counts = most if output_sizes is None else output_sizes
-    _require_one_each("output_sizes", counts, input)
+    calls.require_one_each("output_sizes", counts, input)
     for i, count in enumerate(counts):
         if not 1 <= count <= most[i]:
             raise InvalidDesc(Problem(("output_sizes", i), f"must be in [1, {most[i]}]", count))
@@ -103,7 +84,7 @@ def _strides(input: Array, starts: Sequence[int], sizes: Sequence[int], strides:
     """The strides, 1 each by default; refuses numbers that are not one for each dimension, and sizes of 0."""
     strides = (1,) * input.ndim if strides is None else strides
     for name, values in (("starts", starts), ("sizes", sizes), ("strides", strides)):
-        _require_one_each(name, values, input)
+        calls.require_one_each(name, values, input)
     for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         check_size(("starts", i), start, 0)
         check_size(("sizes", i), size, 1)
@@ -129,12 +110,6 @@ def _firsts(starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int])
     return [start if stride > 0 else start + size - 1 for start, size, stride in windows]
 
 
-def _require_one_each(name: str, values: Sequence[int], input: Array) -> None:
-    if len(values) != input.ndim:
-        rule = f"must have one number for each of {input.ndim} dimensions"
-        raise InvalidDesc(Problem(name, rule, tuple(values)))
-
-
 def _reached(size: int, stride: int) -> int:
     """How many elements of a window are reached in a dimension."""
     # The page divides by the stride itself, which is negative in its second example.
@@ -150,7 +125,7 @@ def _strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides
         found = lax.slice(input, lowest, limits, steps)
         return lax.rev(found, backwards) if backwards else found
 
-    return _moved([input], counts, move)
+    return moved([input], counts, move)
 
 
 def _places(
@@ -162,16 +137,6 @@ def _places(
     ends = zip(firsts, counts, signed, strict=True)
     lowest = [first if step > 0 else first + (count - 1) * step for first, count, step in ends]
     return lowest, [abs(step) for step in signed], [i for i, step in enumerate(signed) if step < 0]
-
-
-def _one_each(desc: Any, tensor: str, *names: str) -> Iterator[Problem]:
-    """Each of the members `names` has one number for each dimension of `tensor`."""
-    rank = getattr(desc, tensor).rank
-    for name in names:
-        values = getattr(desc, name)
-        if len(values) != rank:
-            rule = f"must have one number for each of the {rank} dimensions of {desc.member(tensor).name}"
-            yield Problem(desc.member(name).name, rule, join_sizes(values))
 
 
 class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
@@ -199,7 +164,7 @@ class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
         """
         yield from dml.same_type(self, "input", "output")
         yield from dml.same_rank(self, "input", "output")
-        yield from _one_each(self, "input", "offsets", "sizes", "strides")
+        yield from dml.one_each(self, "input", "offsets", "sizes", "strides")
         if self.sizes != self.output.sizes:
             yield Problem(
                 "Sizes", f"must be OutputTensor.Sizes, {join_sizes(self.output.sizes)}", join_sizes(self.sizes)
@@ -224,7 +189,7 @@ def _window_rules(desc: Any, whole: str, part: str) -> Iterator[Problem]:
     """The window lies inside the tensor `whole`, and its strides reach as many elements as the tensor `part` has."""
     yield from dml.same_type(desc, whole, part)
     yield from dml.same_rank(desc, whole, part)
-    yield from _one_each(desc, whole, "input_window_offsets", "input_window_sizes", "input_window_strides")
+    yield from dml.one_each(desc, whole, "input_window_offsets", "input_window_sizes", "input_window_strides")
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=False)
     sizes = zip(getattr(desc, whole).sizes, getattr(desc, part).sizes, strict=False)
     for i, ((offset, size, stride), (limit, count)) in enumerate(zip(windows, sizes, strict=False)):
@@ -296,7 +261,7 @@ def slice_grad(
     [0, 0, 3, 0, 2, 0, 1, 0]
     """
     given = calls.real_array("input_gradient", input_gradient)
-    _require_one_each("output_sizes", output_sizes, given)
+    calls.require_one_each("output_sizes", output_sizes, given)
     for i, size in enumerate(output_sizes):
         check_size(("output_sizes", i), size, 1)
     strides = _strides(given, starts, sizes, strides)
@@ -321,7 +286,7 @@ def slice_grad(
             return jnp.zeros(output_sizes, forwards.dtype).at[places].set(forwards, unique_indices=True)
         return lax.pad(forwards, jnp.zeros((), forwards.dtype), padding)
 
-    return _moved([given], output_sizes, move)
+    return moved([given], output_sizes, move)
 
 
 class SliceGradDesc(dml.Operator, type="DML_OPERATOR_SLICE_GRAD", function=slice_grad):
@@ -380,10 +345,10 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
         rule = f"must add up to {input.shape[axis]}, the size of input along axis {axis}"
         raise InvalidDesc(Problem("sizes", rule, tuple(sizes)))
     if len(sizes) == 1:
-        return (_moved([input], input.shape, lambda input: input),)
+        return (moved([input], input.shape, lambda input: input),)
     shapes = [(*input.shape[:axis], size, *input.shape[axis + 1 :]) for size in sizes]
     # One operation for all parts: its gradient is one concatenation, where that of slices adds up padded parts.
-    shardings = [_kept_axes([input], shape) for shape in shapes]
+    shardings = [kept_axes([input], shape) for shape in shapes]
 
     def move(floats: tuple[Array, ...], _: None) -> tuple[Array, ...]:
         return tuple(lax.split(floats[0], sizes, axis=axis))
@@ -413,7 +378,7 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
             rule = f"must have the shape of inputs[0], {first.shape}, except along axis {axis}"
             raise InvalidDesc(Problem(("inputs", i), rule, x.shape))
     sizes = (*first.shape[:axis], sum(x.shape[axis] for x in arrays), *first.shape[axis + 1 :])
-    return _moved(arrays, sizes, lambda *given: lax.concatenate(given, axis))
+    return moved(arrays, sizes, lambda *given: lax.concatenate(given, axis))
 
 
 def _without(sizes: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -428,8 +393,7 @@ def _parts_rules(desc: Any, parts: str, whole: str) -> Iterator[Problem]:
         yield Problem(parts_name, "must have at least 1 tensor", 0)
     yield from dml.same_type(desc, parts, whole)
     yield from dml.same_rank(desc, parts, whole)
-    if desc.axis >= entire.rank:
-        yield Problem("Axis", f"must be less than {entire.rank}", desc.axis)
+    yield from dml.axis_of(desc, whole)
     if not tensors or desc.axis >= entire.rank:
         return
     alike = [tensor for tensor in tensors if tensor.rank == entire.rank]
@@ -505,11 +469,11 @@ def tile(input: ArrayLike, *, repeats: Sequence[int]) -> Array:
     [[1, 2, 1, 2], [3, 4, 3, 4]]
     """
     input = calls.real_array("input", input)
-    _require_one_each("repeats", repeats, input)
+    calls.require_one_each("repeats", repeats, input)
     for i, repeat in enumerate(repeats):
         check_size(("repeats", i), repeat, 1)
     sizes = [size * repeat for size, repeat in zip(input.shape, repeats, strict=True)]
-    return _moved([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
+    return moved([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
 
 
 class TileDesc(dml.Operator, type="DML_OPERATOR_TILE", function=tile):
@@ -534,7 +498,7 @@ class TileDesc(dml.Operator, type="DML_OPERATOR_TILE", function=tile):
         """
         yield from dml.same_type(self, "input", "output")
         yield from dml.same_rank(self, "input", "output")
-        yield from _one_each(self, "input", "repeats")
+        yield from dml.one_each(self, "input", "repeats")
         for i, repeat in enumerate(self.repeats):
             if repeat == 0:
                 yield Problem(("Repeats", i), "must be at least 1", repeat)
@@ -619,7 +583,7 @@ def _space_to_depth(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
         depth = (row, column, c) if order is DepthSpaceOrder.DEPTH_COLUMN_ROW else (c, row, column)
         return blocks.transpose(*range(len(batch)), *depth, y, x).reshape(sizes)
 
-    return _moved([input], sizes, move)
+    return moved([input], sizes, move)
 
 
 def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
@@ -641,7 +605,7 @@ def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
         blocks = input.reshape(*batch, *split, height, width)
         return blocks.transpose(*range(first), c, first + 3, row, first + 4, column).reshape(sizes)
 
-    return _moved([input], sizes, move)
+    return moved([input], sizes, move)
 
 
 def _block(block: int) -> int:

@@ -62,7 +62,9 @@ def test_long_rows_with_many_ties(size: int, k: int, dtype: Any) -> None:
         exact = exact if way is INCREASING else -exact
         is_nan = np.isnan(exact)
         exact[is_nan] = np.inf if way is INCREASING else -np.inf
-        order = np.lexsort((np.arange(size) + 0 * exact, is_nan if way is INCREASING else ~is_nan, exact), axis=-1)
+        order = np.lexsort(
+            (np.broadcast_to(np.arange(size), rows.shape), is_nan if way is INCREASING else ~is_nan, exact), axis=-1
+        )
         assert_same_bits(indices, order[:, :k].astype(np.uint32))
         assert_same_bits(values, np.take_along_axis(rows, order[:, :k], axis=1))
 
@@ -155,7 +157,7 @@ def test_wrong_calls_are_refused() -> None:
 def test_descriptors_that_break_a_rule_are_refused() -> None:
     input, values = TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), TensorDesc(DataType.FLOAT32, (1, 1, 2, 2))
     indices = TensorDesc(DataType.UINT32, (1, 1, 2, 2))
-    valid = {"input": input, "output_value": values, "output_index": indices, "axis": 3, "k": 2}
+    valid: dict[str, Any] = {"input": input, "output_value": values, "output_index": indices, "axis": 3, "k": 2}
     refused: list[tuple[dict[str, Any], str]] = [
         ({"axis": 4}, "Axis must be less than 4; got 4"),
         ({"k": 0}, "K must be in [1, 3]; got 0"),
@@ -174,7 +176,11 @@ def test_descriptors_that_break_a_rule_are_refused() -> None:
             "OutputIndexTensor.DataType must be one of UINT32, UINT64; got INT32",
         ),
     ]
-    for operator, more in ((dmljax.TopKDesc, {}), (dmljax.TopK1Desc, {"axis_direction": "DECREASING"})):
+    both: list[tuple[Any, dict[str, Any]]] = [
+        (dmljax.TopKDesc, {}),
+        (dmljax.TopK1Desc, {"axis_direction": "DECREASING"}),
+    ]
+    for operator, more in both:
         assert dmljax.broken_rules(operator(**valid, **more)) == ()
         for change, rule in refused:
             assert rule in dmljax.broken_rules(operator(**{**valid, **more, **change}))

@@ -1,81 +1,35 @@
-"""The examples of DirectML's pages, word for word, and dmljax's own examples for operators whose page has none.
+"""The examples of DirectML's pages, word for word.
 
-`python -m dmljax.examples` runs the pages' examples and compares the outputs. The values of a tensor are written as on
-its page, with or without the brackets of its leading dimensions.
+The values of a tensor are written as on its page, with or without the brackets of its leading dimensions.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
-import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from dmljax.checks import INT_MIN
-from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
-from dmljax.descriptors.lowering import lower
-from dmljax.descriptors.members import Tensor
-from dmljax.errors import spell_path
-from dmljax.ops.activation import ActivationLeakyReluDesc
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS
+from dmljax.examples.example import FLOAT32, INT32, UINT8, UINT32, Example, all_of_type, element_wise
 from dmljax.ops.gathering import GatherNd1Desc, GatherNdDesc
-from dmljax.ops.indexing import NonzeroCoordinatesDesc, OneHotDesc
-from dmljax.ops.elementary import CastDesc
 from dmljax.ops.generation import (
     DiagonalMatrix1Desc,
     DiagonalMatrixDesc,
     FillValueConstantDesc,
     FillValueSequenceDesc,
 )
-from dmljax.ops.movement import JoinDesc, SliceGradDesc, SplitDesc
+from dmljax.ops.indexing import NonzeroCoordinatesDesc, OneHotDesc
+from dmljax.ops.movement import JoinDesc, SplitDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc, ReduceDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
-from dmljax.scalars import ScaleBias
 from dmljax.tensor import TensorDesc
-from dmljax.text import join_sizes
-from dmljax.types import AxisDirection, DataType, DepthSpaceOrder, IsInfinityMode, ReduceFunction, RoundingMode
-
-FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
-UINT8, INT8 = DataType.UINT8, DataType.INT8
-INF, NAN = float("inf"), float("nan")
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example of an operator: a descriptor, and the values of its inputs and outputs by field."""
-
-    title: str
-    desc: Operator
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    note: str = ""
-
-    def arrays(self, *, of_inputs: bool) -> dict[str, NDArray[Any]]:
-        """The values of the inputs or outputs as arrays, with the sizes and types of their descs."""
-        values = self.inputs if of_inputs else self.outputs
-        tensors = self.desc.tensors(is_input=of_inputs)
-        return {field: np.array(values[field], desc.dtype).reshape(desc.sizes) for field, desc in tensors.items()}
-
-    def computed(self) -> dict[str, NDArray[Any]]:
-        """The outputs as dmljax computes them."""
-        outputs = jax.tree.leaves(lower(self.desc)(*self.arrays(of_inputs=True).values()))
-        return dict(zip(self.desc.tensors(is_input=False), map(np.asarray, outputs), strict=True))
-
-    def expects(self, computed: Mapping[str, NDArray[Any]]) -> bool:
-        """Whether `computed` equals the expected outputs bit for bit; any NaN equals any other NaN."""
-        expected = self.arrays(of_inputs=False)
-        return all(_bytes_with_one_nan(computed[field]) == _bytes_with_one_nan(expected[field]) for field in expected)
-
-    @property
-    def source(self) -> str:
-        """The heading of the expected values: "the page", or "expected" for dmljax's own examples."""
-        return "the page" if self in EXAMPLES else "expected"
-
-
-def _bytes_with_one_nan(array: NDArray[Any]) -> bytes:
-    return (array if array.dtype.kind != "f" else np.where(np.isnan(array), array.dtype.type(NAN), array)).tobytes()
+from dmljax.types import (
+    AxisDirection,
+    DepthSpaceOrder,
+    PaddingMode,
+    ReduceFunction,
+    RoundingMode,
+)
 
 
 def _one_hot(
@@ -124,40 +78,18 @@ def _arg(
     return Example(title, desc, {"input": [[1, 2, 3], [3, 0, 4], [2, 5, 2]]}, {"output": output}, note)
 
 
-def _element_wise(
-    name: str,
-    inputs: Mapping[str, Any],
-    output: Any,
-    note: str = "",
-    *,
-    types: Mapping[str, DataType] | None = None,
-    title: str = "Example",
-    **attributes: Any,
-) -> Example:
-    """An example whose tensors have the shapes of their values, and are FLOAT32 unless `types` gives another type."""
-    operator = OPERATORS[OPERATOR_PREFIX + name]
-    field = next(member.field for member in operator.members() if member.kind == Tensor(is_input=False))
-    values = dict(inputs) | {field: output}
-    tensors = {key: TensorDesc((types or {}).get(key, FLOAT32), np.shape(value)) for key, value in values.items()}
-    return Example(title, operator(**tensors, **attributes), inputs, {field: output}, note)
-
-
 def _indexed(
     name: str, inputs: Mapping[str, Any], output: Any, note: str = "", *, title: str = "Example", **attributes: Any
 ) -> Example:
     types = {"indices": UINT32, "sequence_lengths": UINT32}
-    return _element_wise(name, inputs, output, note, types=types, title=title, **attributes)
-
-
-def _all_of_type(data_type: DataType) -> dict[str, DataType]:
-    return dict.fromkeys(("input", "a", "b", "output"), data_type)
+    return element_wise(name, inputs, output, note, types=types, title=title, **attributes)
 
 
 def _moved(name: str, input: Any, output: Any, *, title: str = "Example", note: str = "", **attributes: Any) -> Example:
     """An example of an operator that copies elements; whole images of channels are of UINT32 on the pages."""
     data_type = FLOAT32 if input is _FOUR_BY_FOUR or name == "TILE" else UINT32
     types = {"input": data_type, "output": data_type}
-    return _element_wise(name, {"input": input}, output, note, types=types, title=title, **attributes)
+    return element_wise(name, {"input": input}, output, note, types=types, title=title, **attributes)
 
 
 def _splitting(title: str, axis: int, *parts: Any) -> Example:
@@ -239,6 +171,88 @@ _ORDERS = (
     ("Example 1. Depth-column-row order", DepthSpaceOrder.DEPTH_COLUMN_ROW, _DEPTH_COLUMN_ROW),
     ("Example 2. Column-row-depth order", DepthSpaceOrder.COLUMN_ROW_DEPTH, _COLUMN_ROW_DEPTH),
 )
+
+
+def _padding_examples(name: str, **data_type: Any) -> tuple[Example, ...]:
+    """The four examples that the pages of PADDING and PADDING1 share; a value counts in the first alone."""
+    return tuple(
+        element_wise(
+            name,
+            {"input": _TWO_ROWS_TWICE},
+            output,
+            title=title,
+            padding_mode=mode,
+            padding_value=9,
+            start_padding=(0, 0, 1, 2),
+            end_padding=(0, 0, 3, 4),
+            **data_type,
+        )
+        for title, mode, output in _PADDED
+    )
+
+
+def _sliding(name: str, title: str, input: Any, output: Any, padding: int, note: str = "") -> Example:
+    """An example of windows of 3 by 3 elements, 1 apart."""
+    return element_wise(
+        name,
+        {"input": input},
+        output,
+        note,
+        title=title,
+        window_sizes=(3, 3),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(padding, 0),
+        end_padding=(padding, 0),
+    )
+
+
+def _counted(*sizes: int) -> Any:
+    """An array of `sizes` that counts its elements, as nested lists."""
+    return np.arange(np.prod(sizes)).reshape(sizes).tolist()
+
+
+_TWO_ROWS_TWICE = [[[[1, 2, 3, 4], [5, 6, 7, 8], [1, 2, 3, 4], [5, 6, 7, 8]]]]
+_NINES = [9] * 10
+_FILLED = ([9, 9, 1, 2, 3, 4, 9, 9, 9, 9], [9, 9, 5, 6, 7, 8, 9, 9, 9, 9])
+_EDGES = ([1, 1, 1, 2, 3, 4, 4, 4, 4, 4], [5, 5, 5, 6, 7, 8, 8, 8, 8, 8])
+_REFLECTED = ([7, 6, 5, 6, 7, 8, 7, 6, 5, 6], [3, 2, 1, 2, 3, 4, 3, 2, 1, 2])
+_MIRRORED = ([2, 1, 1, 2, 3, 4, 4, 3, 2, 1], [6, 5, 5, 6, 7, 8, 8, 7, 6, 5])
+_PADDED = (
+    ("Example 1", PaddingMode.CONSTANT, [[[_NINES, *_FILLED, *_FILLED, _NINES, _NINES, _NINES]]]),
+    ("Example 2", PaddingMode.EDGE, [[[_EDGES[0], *_EDGES, *_EDGES, _EDGES[1], _EDGES[1], _EDGES[1]]]]),
+    ("Example 3", PaddingMode.REFLECTION, [[[*_REFLECTED, *_REFLECTED, *_REFLECTED, *_REFLECTED]]]),
+    ("Example 4", PaddingMode.SYMMETRIC, [[[_MIRRORED[0], *_MIRRORED, *_MIRRORED, *_MIRRORED[::-1], _MIRRORED[1]]]]),
+)
+_UNFOLDED = [
+    [
+        [0, 1, 2, 5, 6, 7, 10, 11, 12],
+        [1, 2, 3, 6, 7, 8, 11, 12, 13],
+        [2, 3, 4, 7, 8, 9, 12, 13, 14],
+        [5, 6, 7, 10, 11, 12, 15, 16, 17],
+        [6, 7, 8, 11, 12, 13, 16, 17, 18],
+        [7, 8, 9, 12, 13, 14, 17, 18, 19],
+        [10, 11, 12, 15, 16, 17, 20, 21, 22],
+        [11, 12, 13, 16, 17, 18, 21, 22, 23],
+        [12, 13, 14, 17, 18, 19, 22, 23, 24],
+    ]
+]
+_UNFOLDED_WITH_PADDING = [
+    [
+        [0, 0, 0, 0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17],
+        [0, 0, 0, 1, 2, 3, 6, 7, 8, 11, 12, 13, 16, 17, 18],
+        [0, 0, 0, 2, 3, 4, 7, 8, 9, 12, 13, 14, 17, 18, 19],
+        [0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17, 20, 21, 22],
+        [1, 2, 3, 6, 7, 8, 11, 12, 13, 16, 17, 18, 21, 22, 23],
+        [2, 3, 4, 7, 8, 9, 12, 13, 14, 17, 18, 19, 22, 23, 24],
+        [5, 6, 7, 10, 11, 12, 15, 16, 17, 20, 21, 22, 0, 0, 0],
+        [6, 7, 8, 11, 12, 13, 16, 17, 18, 21, 22, 23, 0, 0, 0],
+        [7, 8, 9, 12, 13, 14, 17, 18, 19, 22, 23, 24, 0, 0, 0],
+    ]
+]
+_FOLDED = [[[[0, 5, 13, 9], [14, 38, 54, 32], [38, 86, 102, 56], [26, 57, 65, 35]]]]
+_FOLDED_WITH_PADDING = [[26, 70, 102, 60], [78, 183, 231, 129], [84, 195, 243, 135], [82, 182, 214, 116]]
+_SECOND_CHANNEL = [[170, 358, 390, 204], [294, 615, 663, 345], [300, 627, 675, 351], [226, 470, 502, 260]]
 
 _OFF_ON = TensorDesc(FLOAT32, (1, 1, 1, 2))
 _COLUMN = TensorDesc(UINT32, (1, 1, 3, 1))
@@ -444,6 +458,7 @@ EXAMPLES = (
         [[[[5, 10, 3, 4], [1, 6, 7, 8], [9, 2, 11, 12]]]],
         title="Example 2. Reversing along a different axis",
         axis=2,
+    ),
     Example(
         "Example 1. 1D ascending step",
         FillValueSequenceDesc(
@@ -545,20 +560,20 @@ EXAMPLES = (
         {"input": [[[[0, 1], [2, 3]], [[4, 5], [6, 7]]]], "indices": [[[[0, 1], [1, 0]]]]},
         {"output": [[[[2, 3], [4, 5]]]]},
     ),
-    _element_wise(
-        "ELEMENT_WISE_BIT_COUNT", {"input": [[0, 123], [456, 789]]}, [[0, 6], [4, 5]], types=_all_of_type(UINT32)
+    element_wise(
+        "ELEMENT_WISE_BIT_COUNT", {"input": [[0, 123], [456, 789]]}, [[0, 6], [4, 5]], types=all_of_type(UINT32)
     ),
-    _element_wise(
-        "ELEMENT_WISE_BIT_NOT", {"input": [[0, 128], [42, 255]]}, [[255, 127], [213, 0]], types=_all_of_type(UINT8)
+    element_wise(
+        "ELEMENT_WISE_BIT_NOT", {"input": [[0, 128], [42, 255]]}, [[255, 127], [213, 0]], types=all_of_type(UINT8)
     ),
-    _element_wise(
+    element_wise(
         "ELEMENT_WISE_IF",
         {"condition": [[1, 0], [1, 1]], "a": [[1, 2], [3, 4]], "b": [[9, 8], [7, 6]]},
         [[1, 8], [3, 4]],
         types={"condition": UINT8},
     ),
     *(
-        _element_wise(
+        element_wise(
             "ELEMENT_WISE_ROUND",
             {"input": [[-2.5, -1.75, -1.5], [-1.25, 0, 1.25], [1.5, 1.75, 2.5]]},
             np.reshape(output, (3, 3)),
@@ -611,244 +626,27 @@ EXAMPLES = (
     _top_k(
         "TOP_K1", "Example 4. Increasing axis direction", 3, 3, 0, _TIED, [1, 2, 2, 3, 4, 5, 6, 6, 6], [0, 1, 2] * 3
     ),
+    *_padding_examples("PADDING"),
+    *_padding_examples("PADDING1", padding_value_data_type=FLOAT32),
+    _sliding("UNFOLD", "Example 1. 1-channel unfold", _counted(1, 1, 5, 5), _UNFOLDED, 0),
+    _sliding(
+        "UNFOLD",
+        "Example 2. 1-channel, padded unfold",
+        _counted(1, 1, 5, 5),
+        _UNFOLDED_WITH_PADDING,
+        1,
+        "the page calls it a padded fold",
+    ),
+    _sliding("FOLD", "Example 1. 1-channel fold", _counted(1, 9, 4), _FOLDED, 0),
+    _sliding("FOLD", "Example 2. 1-channel, padded fold", _counted(1, 9, 8), [[_FOLDED_WITH_PADDING]], 1),
+    _sliding(
+        "FOLD",
+        "Example 3. 2-channel, padded fold",
+        _counted(1, 18, 8),
+        [[_FOLDED_WITH_PADDING, _SECOND_CHANNEL]],
+        1,
+    ),
 )
 
 
 # dmljax's own examples, for pages without one
-
-
-def _unary(name: str, input: Any, output: Any, note: str = "", **attributes: Any) -> Example:
-    return _element_wise(name, {"input": [input]}, [output], note, **attributes)
-
-
-def _binary(name: str, a: Any, b: Any, output: Any, note: str = "", **attributes: Any) -> Example:
-    return _element_wise(name, {"a": [a], "b": [b]}, [output], note, **attributes)
-
-
-_UINT8_TENSORS: dict[str, Any] = {"types": _all_of_type(UINT8)}
-_UINT8_OUTPUT: dict[str, Any] = {"types": {"output": UINT8}}
-_QUANTIZED_TYPES = {"zero_point": UINT8, "output": UINT8}
-
-OWN_EXAMPLES = (
-    Example(
-        "Example",
-        SliceGradDesc(
-            input_gradient=TensorDesc(FLOAT32, (2, 2)),
-            output_gradient=TensorDesc(FLOAT32, (4, 4)),
-            input_window_offsets=(0, 0),
-            input_window_sizes=(4, 4),
-            input_window_strides=(2, 2),
-        ),
-        {"input_gradient": [[1, 2], [3, 4]]},
-        {"output_gradient": [[1, 0, 2, 0], [0, 0, 0, 0], [3, 0, 4, 0], [0, 0, 0, 0]]},
-        "the page has letters instead of numbers",
-    ),
-    _element_wise(
-        "ACTIVATION_HARDMAX",
-        {"input": [[3, 0, 5, 2], [7, 1, 7, 7]]},
-        [[0, 0, 1, 0], [1, 0, 0, 0]],
-        "the first of equal values is chosen",
-    ),
-    Example(
-        "Example",
-        CastDesc(input=TensorDesc(FLOAT32, (1, 5)), output=TensorDesc(INT8, (1, 5))),
-        {"input": [[-1.5, 2.5, 300, -INF, NAN]]},
-        {"output": [[-1, 2, 127, -128, 0]]},
-        "truncated toward zero; the nearest end of the range for what is beyond it",
-    ),
-    _unary("ACTIVATION_CELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
-    _unary("ACTIVATION_ELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
-    _unary("ACTIVATION_GELU", [-100, 0, 20], [-0.0, 0, 20]),
-    _unary("ACTIVATION_HARD_SIGMOID", [-9, 1, 9], [0, 0.75, 1], alpha=0.25, beta=0.5),
-    _unary("ACTIVATION_HARD_SWISH", [-9, 1, 9], [-0.0, 0.75, 9], alpha=0.25, beta=0.5),
-    _unary("ACTIVATION_IDENTITY", [-0.0, 2.5], [-0.0, 2.5]),
-    _unary("ACTIVATION_LEAKY_RELU", [-2, 0, 3], [-1, 0, 3], alpha=0.5),
-    _unary("ACTIVATION_LINEAR", [1, -2], [3.5, -5.5], alpha=3, beta=0.5),
-    _unary("ACTIVATION_LOG_SOFTMAX", [1000, 0, -INF], [0, -1000, -INF], "no exponential overflows"),
-    _element_wise(
-        "ACTIVATION_LOG_SOFTMAX1",
-        {"input": [[1000, -50], [0, 150]]},
-        [[0, -200], [-1000, 0]],
-        "the page repeats the examples of HARDMAX1",
-        axes=(0,),
-    ),
-    _element_wise("ACTIVATION_PARAMETERIZED_RELU", {"input": [[-2, 3, -4]], "slope": [[0.5, 9, 2]]}, [[-1, 3, -8]]),
-    _unary("ACTIVATION_PARAMETRIC_SOFTPLUS", [-INF, 1000], [0, 6000], alpha=3, beta=2),
-    _unary("ACTIVATION_RELU", [-1, -0.0, 2, NAN], [0, 0, 2, NAN]),
-    _element_wise("ACTIVATION_RELU_GRAD", {"input": [[-1, 0, 2]], "input_gradient": [[5, 6, 7]]}, [[0, 0, 7]]),
-    _unary("ACTIVATION_SCALED_ELU", [-INF, 0, 2], [-1.5, 0, 6], alpha=0.5, gamma=3),
-    _unary("ACTIVATION_SCALED_TANH", [-INF, 0, 100], [-3, 0, 3], alpha=3, beta=0.5),
-    _unary("ACTIVATION_SHRINK", [-2, 0.25, 0.5, 3], [-1, 0, 0, 2], bias=1, threshold=0.5),
-    _unary("ACTIVATION_SIGMOID", [-INF, 0, 100], [0, 0.5, 1]),
-    _element_wise("ACTIVATION_SOFTMAX", {"input": [[1000, 1000], [-INF, 5]]}, [[0.5, 0.5], [0, 1]]),
-    _element_wise("ACTIVATION_SOFTMAX1", {"input": [[2, 0], [2, -200]]}, [[0.5, 1], [0.5, 0]], axes=(0,)),
-    _unary("ACTIVATION_SOFTPLUS", [-INF, 1000], [0, 1000], steepness=2),
-    _unary("ACTIVATION_SOFTSIGN", [-1, 0, 3], [-0.5, 0, 0.75]),
-    _unary("ACTIVATION_SWISH", [-2000, 0, 200], [-0.0, 0, 200], sigmoid_input_scale=1),
-    _unary("ACTIVATION_TANH", [-INF, 0, 100], [-1, 0, 1]),
-    _unary("ACTIVATION_THRESHOLDED_RELU", [0.5, 1, 1.5], [0, 0, 1.5], alpha=1),
-    _unary("ELEMENT_WISE_ABS", [-2, 3], [3, 7], scale_bias=ScaleBias(2, 1)),
-    _unary("ELEMENT_WISE_ACOS", [1, 2], [0, NAN]),
-    _unary("ELEMENT_WISE_ACOSH", [1, 0.5], [0, NAN]),
-    _binary("ELEMENT_WISE_ADD", [1, 2], [0.5, -2], [1.5, 0]),
-    _binary(
-        "ELEMENT_WISE_ADD1",
-        [1, 2],
-        [0.5, -4],
-        [1.5, -1],
-        "the fused activation is applied to the sum",
-        fused_activation=ActivationLeakyReluDesc(alpha=0.5),
-    ),
-    _unary("ELEMENT_WISE_ASIN", [0, 2], [0, NAN]),
-    _unary("ELEMENT_WISE_ASINH", [0, -INF], [0, -INF]),
-    _unary("ELEMENT_WISE_ATAN", [-0.0, NAN], [-0.0, NAN]),
-    _unary("ELEMENT_WISE_ATANH", [0, 1, -1, 2], [0, INF, -INF, NAN]),
-    _binary("ELEMENT_WISE_ATAN_YX", [0, -0.0], [2, 2], [0, -0.0], "a is the y coordinate, b the x coordinate"),
-    _binary("ELEMENT_WISE_BIT_AND", [12, 5], [10, 4], [8, 4], **_UINT8_TENSORS),
-    _binary("ELEMENT_WISE_BIT_OR", [12, 5], [10, 2], [14, 7], **_UINT8_TENSORS),
-    _binary("ELEMENT_WISE_BIT_SHIFT_LEFT", [1, 255, 1], [7, 4, 8], [128, 240, 0], **_UINT8_TENSORS),
-    _binary("ELEMENT_WISE_BIT_SHIFT_RIGHT", [128, 255, 128], [7, 4, 8], [1, 15, 0], **_UINT8_TENSORS),
-    _binary(
-        "ELEMENT_WISE_BIT_XOR", [12, 5], [10, 4], [6, 1], "the page repeats the example of BIT_NOT", **_UINT8_TENSORS
-    ),
-    _unary("ELEMENT_WISE_CEIL", [-0.5, 1.25], [-0.0, 2]),
-    _unary("ELEMENT_WISE_CLIP", [-3, 0.5, 3], [-1, 0.5, 2], min=-1, max=2),
-    _unary(
-        "ELEMENT_WISE_CLIP1", [-3, 0, 3], [-1, 0, 2], types=_all_of_type(INT32), min_max_data_type=INT32, min=-1, max=2
-    ),
-    _element_wise(
-        "ELEMENT_WISE_CLIP_GRAD", {"input": [[-1, 0, 1]], "input_gradient": [[5, 6, 7]]}, [[0, 6, 7]], min=-1, max=2
-    ),
-    _element_wise(
-        "ELEMENT_WISE_CLIP_GRAD1",
-        {"input": [[-1, 0, 1]], "input_gradient": [[5, 6, 7]]},
-        [[0, 6, 0]],
-        min_max_data_type=FLOAT32,
-        min=-1,
-        max=1,
-    ),
-    _unary("ELEMENT_WISE_CONSTANT_POW", [-2, 0, 3], [4, 0, 9], exponent=2),
-    _unary("ELEMENT_WISE_COS", [0, INF], [1, NAN]),
-    _unary("ELEMENT_WISE_COSH", [0, -1000], [1, INF]),
-    _element_wise(
-        "ELEMENT_WISE_DEQUANTIZE_LINEAR",
-        {"input": [[0, 255]], "scale": [[0.5, 2]], "zero_point": [[128, 128]]},
-        [[-64, 254]],
-        types={"input": UINT8, "zero_point": UINT8},
-    ),
-    _binary("ELEMENT_WISE_DIFFERENCE_SQUARE", [1, 5], [4, 3], [9, 4]),
-    _binary(
-        "ELEMENT_WISE_DIVIDE",
-        [-7, 7],
-        [2, -2],
-        [-3, -3],
-        "integer division truncates toward zero",
-        types=_all_of_type(INT32),
-    ),
-    _unary("ELEMENT_WISE_ERF", [0, -INF, 10], [0, -1, 1]),
-    _unary("ELEMENT_WISE_EXP", [0, -INF, 1000], [1, 0, INF]),
-    _unary("ELEMENT_WISE_FLOOR", [-0.5, 1.25], [-1, 1]),
-    _unary("ELEMENT_WISE_IDENTITY", [1, -2], [3.5, -5.5], scale_bias=ScaleBias(3, 0.5)),
-    _unary(
-        "ELEMENT_WISE_IS_INFINITY", [-INF, NAN, INF], [1, 0, 0], **_UINT8_OUTPUT, infinity_mode=IsInfinityMode.NEGATIVE
-    ),
-    _unary("ELEMENT_WISE_IS_NAN", [NAN, INF, 0], [1, 0, 0], **_UINT8_OUTPUT),
-    _unary("ELEMENT_WISE_LOG", [1, 0, -1], [0, -INF, NAN]),
-    _binary("ELEMENT_WISE_LOGICAL_AND", [5, 0, 2], [3, 4, 0], [1, 0, 0], **_UINT8_TENSORS),
-    _binary("ELEMENT_WISE_LOGICAL_EQUALS", [1, -0.0, NAN], [2, 0, NAN], [0, 1, 0], **_UINT8_OUTPUT),
-    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN", [3, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_UINT8_OUTPUT),
-    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL", [3, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_UINT8_OUTPUT),
-    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN", [1, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_UINT8_OUTPUT),
-    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL", [1, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_UINT8_OUTPUT),
-    _unary("ELEMENT_WISE_LOGICAL_NOT", [5, 0], [0, 1], **_UINT8_TENSORS),
-    _binary("ELEMENT_WISE_LOGICAL_OR", [5, 0, 0], [3, 4, 0], [1, 1, 0], **_UINT8_TENSORS),
-    _binary("ELEMENT_WISE_LOGICAL_XOR", [5, 0, 0], [3, 4, 0], [0, 1, 0], **_UINT8_TENSORS),
-    _binary("ELEMENT_WISE_MAX", [1, -0.0, NAN], [2, 0, 5], [2, 0, NAN]),
-    _binary("ELEMENT_WISE_MEAN", [2.0**127, 1], [2.0**127, 2], [2.0**127, 1.5]),
-    _binary("ELEMENT_WISE_MIN", [1, -0.0, NAN], [2, 0, 5], [1, -0.0, NAN]),
-    _binary(
-        "ELEMENT_WISE_MODULUS_FLOOR", [-7.5, 7.5, 6], [2, -2, -2], [0.5, -0.5, -0.0], "the result has the sign of b"
-    ),
-    _binary(
-        "ELEMENT_WISE_MODULUS_TRUNCATE", [-7.5, 7.5, -6], [2, -2, 2], [-1.5, 1.5, -0.0], "the result has the sign of a"
-    ),
-    _binary("ELEMENT_WISE_MULTIPLY", [2.5, -3], [2, -0.0], [5, 0]),
-    _unary("ELEMENT_WISE_NEGATE", [0, -3], [-0.0, 3]),
-    _element_wise("ELEMENT_WISE_POW", {"input": [[-2, -2, 0]], "exponent": [[3, 0.5, 0]]}, [[-8, NAN, 1]]),
-    _element_wise(
-        "ELEMENT_WISE_QUANTIZED_LINEAR_ADD",
-        {
-            "a": [[10, 200]],
-            "a_scale": [[0.5]],
-            "b": [[0, 100]],
-            "b_scale": [[1]],
-            "output_scale": [[1]],
-            "output_zero_point": [[7]],
-        },
-        [[12, 207]],
-        types={"a": UINT8, "b": UINT8, "output_zero_point": UINT8, "output": UINT8},
-    ),
-    _element_wise(
-        "ELEMENT_WISE_QUANTIZE_LINEAR",
-        {"input": [[-2.5, 3, 1e6]], "scale": [[2, 2, 2]], "zero_point": [[3, 3, 3]]},
-        [[2, 5, 255]],
-        "halves are rounded to the nearest even integer",
-        types=_QUANTIZED_TYPES,
-    ),
-    _unary("ELEMENT_WISE_RECIP", [4, -0.0], [0.25, -INF]),
-    _unary("ELEMENT_WISE_SIGN", [-2.5, -0.0, NAN, 3], [-1, 0, 0, 1]),
-    _unary("ELEMENT_WISE_SIN", [-0.0, INF], [-0.0, NAN]),
-    _unary("ELEMENT_WISE_SINH", [-0.0, 1000], [-0.0, INF]),
-    _unary("ELEMENT_WISE_SQRT", [1.5, 4], [2, 3], "the ScaleBias is applied first", scale_bias=ScaleBias(2, 1)),
-    _binary("ELEMENT_WISE_SUBTRACT", [1, 2], [0.5, 5], [0.5, -3]),
-    _unary("ELEMENT_WISE_TAN", [-0.0, INF], [-0.0, NAN]),
-    _unary("ELEMENT_WISE_TANH", [-0.0, INF], [-0.0, 1]),
-    _unary("ELEMENT_WISE_THRESHOLD", [-1, 0.5, NAN], [0.25, 0.5, NAN], min=0.25),
-)
-
-
-def examples_of(operator: type[Operator]) -> list[Example]:
-    """The examples of an operator's page, or dmljax's own if the page has none."""
-    return [example for example in (*EXAMPLES, *OWN_EXAMPLES) if isinstance(example.desc, operator)]
-
-
-def main() -> int:
-    """Prints the pages' examples, with dmljax's outputs beside the expected outputs; returns 1 if any bit differs."""
-    equal = 0
-    for example in EXAMPLES:
-        computed = example.computed()
-        equal += example.expects(computed)
-        print("\n".join(shown_example(example, computed)), end="\n\n")
-    print(f"{equal} of {len(EXAMPLES)} examples equal the pages' expected values, bit for bit")
-    return 0 if equal == len(EXAMPLES) else 1
-
-
-def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
-    """The lines that show an example: its inputs, and the outputs of dmljax beside the expected outputs."""
-    names = {leaf.key: spell_path(leaf.path) for leaf in example.desc.leaves()}
-    head = f"{example.desc.short_name}, {example.title}: {'equal' if example.expects(computed) else 'DIFFERENT'}"
-    inputs = [_columns(names[key], array) for key, array in example.arrays(of_inputs=True).items()]
-    expected = example.arrays(of_inputs=False)
-    outputs = [_columns(names[key], computed[key], array, example.source) for key, array in expected.items()]
-    return [head, *([f"  ({example.note})"] if example.note else []), *inputs, *outputs]
-
-
-def _columns(name: str, array: NDArray[Any], expected: NDArray[Any] | None = None, source: str = "") -> str:
-    head = f"  {name} {array.dtype.name.upper()} {join_sizes(array.shape)}"
-    ours = _matrix(array)
-    if expected is None:
-        return "\n".join([head, *(f"    {line}" for line in ours)])
-    width = max(map(len, (*ours, "dmljax")))
-    lines = zip_longest(["dmljax", *ours], [source, *_matrix(expected)], fillvalue="")
-    return "\n".join([head, *(f"    {left:{width}}   {right}" for left, right in lines)])
-
-
-def _matrix(array: NDArray[Any]) -> list[str]:
-    """The printed lines of an array, without the brackets of leading dimensions of size 1."""
-    while array.ndim > 2 and array.shape[0] == 1:
-        array = array[0]
-    return np.array2string(array, separator=" ").splitlines()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

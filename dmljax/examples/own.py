@@ -1,0 +1,203 @@
+"""dmljax's own examples, for operators whose page has none."""
+
+from typing import Any
+
+from dmljax.examples.example import FLOAT32, INF, INT8, INT32, NAN, UINT8, Example, all_of_type, element_wise
+from dmljax.ops.activation import ActivationLeakyReluDesc
+from dmljax.ops.elementary import CastDesc
+from dmljax.ops.movement import SliceGradDesc
+from dmljax.scalars import ScaleBias
+from dmljax.tensor import TensorDesc
+from dmljax.types import (
+    IsInfinityMode,
+)
+
+
+def _unary(name: str, input: Any, output: Any, note: str = "", **attributes: Any) -> Example:
+    return element_wise(name, {"input": [input]}, [output], note, **attributes)
+
+
+def _binary(name: str, a: Any, b: Any, output: Any, note: str = "", **attributes: Any) -> Example:
+    return element_wise(name, {"a": [a], "b": [b]}, [output], note, **attributes)
+
+
+_UINT8_TENSORS: dict[str, Any] = {"types": all_of_type(UINT8)}
+_UINT8_OUTPUT: dict[str, Any] = {"types": {"output": UINT8}}
+_QUANTIZED_TYPES = {"zero_point": UINT8, "output": UINT8}
+
+OWN_EXAMPLES = (
+    Example(
+        "Example",
+        SliceGradDesc(
+            input_gradient=TensorDesc(FLOAT32, (2, 2)),
+            output_gradient=TensorDesc(FLOAT32, (4, 4)),
+            input_window_offsets=(0, 0),
+            input_window_sizes=(4, 4),
+            input_window_strides=(2, 2),
+        ),
+        {"input_gradient": [[1, 2], [3, 4]]},
+        {"output_gradient": [[1, 0, 2, 0], [0, 0, 0, 0], [3, 0, 4, 0], [0, 0, 0, 0]]},
+        "the page has letters instead of numbers",
+    ),
+    element_wise(
+        "ACTIVATION_HARDMAX",
+        {"input": [[3, 0, 5, 2], [7, 1, 7, 7]]},
+        [[0, 0, 1, 0], [1, 0, 0, 0]],
+        "the first of equal values is chosen",
+    ),
+    Example(
+        "Example",
+        CastDesc(input=TensorDesc(FLOAT32, (1, 5)), output=TensorDesc(INT8, (1, 5))),
+        {"input": [[-1.5, 2.5, 300, -INF, NAN]]},
+        {"output": [[-1, 2, 127, -128, 0]]},
+        "truncated toward zero; the nearest end of the range for what is beyond it",
+    ),
+    _unary("ACTIVATION_CELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
+    _unary("ACTIVATION_ELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
+    _unary("ACTIVATION_GELU", [-100, 0, 20], [-0.0, 0, 20]),
+    _unary("ACTIVATION_HARD_SIGMOID", [-9, 1, 9], [0, 0.75, 1], alpha=0.25, beta=0.5),
+    _unary("ACTIVATION_HARD_SWISH", [-9, 1, 9], [-0.0, 0.75, 9], alpha=0.25, beta=0.5),
+    _unary("ACTIVATION_IDENTITY", [-0.0, 2.5], [-0.0, 2.5]),
+    _unary("ACTIVATION_LEAKY_RELU", [-2, 0, 3], [-1, 0, 3], alpha=0.5),
+    _unary("ACTIVATION_LINEAR", [1, -2], [3.5, -5.5], alpha=3, beta=0.5),
+    _unary("ACTIVATION_LOG_SOFTMAX", [1000, 0, -INF], [0, -1000, -INF], "no exponential overflows"),
+    element_wise(
+        "ACTIVATION_LOG_SOFTMAX1",
+        {"input": [[1000, -50], [0, 150]]},
+        [[0, -200], [-1000, 0]],
+        "the page repeats the examples of HARDMAX1",
+        axes=(0,),
+    ),
+    element_wise("ACTIVATION_PARAMETERIZED_RELU", {"input": [[-2, 3, -4]], "slope": [[0.5, 9, 2]]}, [[-1, 3, -8]]),
+    _unary("ACTIVATION_PARAMETRIC_SOFTPLUS", [-INF, 1000], [0, 6000], alpha=3, beta=2),
+    _unary("ACTIVATION_RELU", [-1, -0.0, 2, NAN], [0, 0, 2, NAN]),
+    element_wise("ACTIVATION_RELU_GRAD", {"input": [[-1, 0, 2]], "input_gradient": [[5, 6, 7]]}, [[0, 0, 7]]),
+    _unary("ACTIVATION_SCALED_ELU", [-INF, 0, 2], [-1.5, 0, 6], alpha=0.5, gamma=3),
+    _unary("ACTIVATION_SCALED_TANH", [-INF, 0, 100], [-3, 0, 3], alpha=3, beta=0.5),
+    _unary("ACTIVATION_SHRINK", [-2, 0.25, 0.5, 3], [-1, 0, 0, 2], bias=1, threshold=0.5),
+    _unary("ACTIVATION_SIGMOID", [-INF, 0, 100], [0, 0.5, 1]),
+    element_wise("ACTIVATION_SOFTMAX", {"input": [[1000, 1000], [-INF, 5]]}, [[0.5, 0.5], [0, 1]]),
+    element_wise("ACTIVATION_SOFTMAX1", {"input": [[2, 0], [2, -200]]}, [[0.5, 1], [0.5, 0]], axes=(0,)),
+    _unary("ACTIVATION_SOFTPLUS", [-INF, 1000], [0, 1000], steepness=2),
+    _unary("ACTIVATION_SOFTSIGN", [-1, 0, 3], [-0.5, 0, 0.75]),
+    _unary("ACTIVATION_SWISH", [-2000, 0, 200], [-0.0, 0, 200], sigmoid_input_scale=1),
+    _unary("ACTIVATION_TANH", [-INF, 0, 100], [-1, 0, 1]),
+    _unary("ACTIVATION_THRESHOLDED_RELU", [0.5, 1, 1.5], [0, 0, 1.5], alpha=1),
+    _unary("ELEMENT_WISE_ABS", [-2, 3], [3, 7], scale_bias=ScaleBias(2, 1)),
+    _unary("ELEMENT_WISE_ACOS", [1, 2], [0, NAN]),
+    _unary("ELEMENT_WISE_ACOSH", [1, 0.5], [0, NAN]),
+    _binary("ELEMENT_WISE_ADD", [1, 2], [0.5, -2], [1.5, 0]),
+    _binary(
+        "ELEMENT_WISE_ADD1",
+        [1, 2],
+        [0.5, -4],
+        [1.5, -1],
+        "the fused activation is applied to the sum",
+        fused_activation=ActivationLeakyReluDesc(alpha=0.5),
+    ),
+    _unary("ELEMENT_WISE_ASIN", [0, 2], [0, NAN]),
+    _unary("ELEMENT_WISE_ASINH", [0, -INF], [0, -INF]),
+    _unary("ELEMENT_WISE_ATAN", [-0.0, NAN], [-0.0, NAN]),
+    _unary("ELEMENT_WISE_ATANH", [0, 1, -1, 2], [0, INF, -INF, NAN]),
+    _binary("ELEMENT_WISE_ATAN_YX", [0, -0.0], [2, 2], [0, -0.0], "a is the y coordinate, b the x coordinate"),
+    _binary("ELEMENT_WISE_BIT_AND", [12, 5], [10, 4], [8, 4], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_BIT_OR", [12, 5], [10, 2], [14, 7], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_BIT_SHIFT_LEFT", [1, 255, 1], [7, 4, 8], [128, 240, 0], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_BIT_SHIFT_RIGHT", [128, 255, 128], [7, 4, 8], [1, 15, 0], **_UINT8_TENSORS),
+    _binary(
+        "ELEMENT_WISE_BIT_XOR", [12, 5], [10, 4], [6, 1], "the page repeats the example of BIT_NOT", **_UINT8_TENSORS
+    ),
+    _unary("ELEMENT_WISE_CEIL", [-0.5, 1.25], [-0.0, 2]),
+    _unary("ELEMENT_WISE_CLIP", [-3, 0.5, 3], [-1, 0.5, 2], min=-1, max=2),
+    _unary(
+        "ELEMENT_WISE_CLIP1", [-3, 0, 3], [-1, 0, 2], types=all_of_type(INT32), min_max_data_type=INT32, min=-1, max=2
+    ),
+    element_wise(
+        "ELEMENT_WISE_CLIP_GRAD", {"input": [[-1, 0, 1]], "input_gradient": [[5, 6, 7]]}, [[0, 6, 7]], min=-1, max=2
+    ),
+    element_wise(
+        "ELEMENT_WISE_CLIP_GRAD1",
+        {"input": [[-1, 0, 1]], "input_gradient": [[5, 6, 7]]},
+        [[0, 6, 0]],
+        min_max_data_type=FLOAT32,
+        min=-1,
+        max=1,
+    ),
+    _unary("ELEMENT_WISE_CONSTANT_POW", [-2, 0, 3], [4, 0, 9], exponent=2),
+    _unary("ELEMENT_WISE_COS", [0, INF], [1, NAN]),
+    _unary("ELEMENT_WISE_COSH", [0, -1000], [1, INF]),
+    element_wise(
+        "ELEMENT_WISE_DEQUANTIZE_LINEAR",
+        {"input": [[0, 255]], "scale": [[0.5, 2]], "zero_point": [[128, 128]]},
+        [[-64, 254]],
+        types={"input": UINT8, "zero_point": UINT8},
+    ),
+    _binary("ELEMENT_WISE_DIFFERENCE_SQUARE", [1, 5], [4, 3], [9, 4]),
+    _binary(
+        "ELEMENT_WISE_DIVIDE",
+        [-7, 7],
+        [2, -2],
+        [-3, -3],
+        "integer division truncates toward zero",
+        types=all_of_type(INT32),
+    ),
+    _unary("ELEMENT_WISE_ERF", [0, -INF, 10], [0, -1, 1]),
+    _unary("ELEMENT_WISE_EXP", [0, -INF, 1000], [1, 0, INF]),
+    _unary("ELEMENT_WISE_FLOOR", [-0.5, 1.25], [-1, 1]),
+    _unary("ELEMENT_WISE_IDENTITY", [1, -2], [3.5, -5.5], scale_bias=ScaleBias(3, 0.5)),
+    _unary(
+        "ELEMENT_WISE_IS_INFINITY", [-INF, NAN, INF], [1, 0, 0], **_UINT8_OUTPUT, infinity_mode=IsInfinityMode.NEGATIVE
+    ),
+    _unary("ELEMENT_WISE_IS_NAN", [NAN, INF, 0], [1, 0, 0], **_UINT8_OUTPUT),
+    _unary("ELEMENT_WISE_LOG", [1, 0, -1], [0, -INF, NAN]),
+    _binary("ELEMENT_WISE_LOGICAL_AND", [5, 0, 2], [3, 4, 0], [1, 0, 0], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_LOGICAL_EQUALS", [1, -0.0, NAN], [2, 0, NAN], [0, 1, 0], **_UINT8_OUTPUT),
+    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN", [3, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_UINT8_OUTPUT),
+    _binary("ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL", [3, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_UINT8_OUTPUT),
+    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN", [1, -0.0, NAN], [2, 0, 1], [1, 0, 0], **_UINT8_OUTPUT),
+    _binary("ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL", [1, -0.0, NAN], [2, 0, 1], [1, 1, 0], **_UINT8_OUTPUT),
+    _unary("ELEMENT_WISE_LOGICAL_NOT", [5, 0], [0, 1], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_LOGICAL_OR", [5, 0, 0], [3, 4, 0], [1, 1, 0], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_LOGICAL_XOR", [5, 0, 0], [3, 4, 0], [0, 1, 0], **_UINT8_TENSORS),
+    _binary("ELEMENT_WISE_MAX", [1, -0.0, NAN], [2, 0, 5], [2, 0, NAN]),
+    _binary("ELEMENT_WISE_MEAN", [2.0**127, 1], [2.0**127, 2], [2.0**127, 1.5]),
+    _binary("ELEMENT_WISE_MIN", [1, -0.0, NAN], [2, 0, 5], [1, -0.0, NAN]),
+    _binary(
+        "ELEMENT_WISE_MODULUS_FLOOR", [-7.5, 7.5, 6], [2, -2, -2], [0.5, -0.5, -0.0], "the result has the sign of b"
+    ),
+    _binary(
+        "ELEMENT_WISE_MODULUS_TRUNCATE", [-7.5, 7.5, -6], [2, -2, 2], [-1.5, 1.5, -0.0], "the result has the sign of a"
+    ),
+    _binary("ELEMENT_WISE_MULTIPLY", [2.5, -3], [2, -0.0], [5, 0]),
+    _unary("ELEMENT_WISE_NEGATE", [0, -3], [-0.0, 3]),
+    element_wise("ELEMENT_WISE_POW", {"input": [[-2, -2, 0]], "exponent": [[3, 0.5, 0]]}, [[-8, NAN, 1]]),
+    element_wise(
+        "ELEMENT_WISE_QUANTIZED_LINEAR_ADD",
+        {
+            "a": [[10, 200]],
+            "a_scale": [[0.5]],
+            "b": [[0, 100]],
+            "b_scale": [[1]],
+            "output_scale": [[1]],
+            "output_zero_point": [[7]],
+        },
+        [[12, 207]],
+        types={"a": UINT8, "b": UINT8, "output_zero_point": UINT8, "output": UINT8},
+    ),
+    element_wise(
+        "ELEMENT_WISE_QUANTIZE_LINEAR",
+        {"input": [[-2.5, 3, 1e6]], "scale": [[2, 2, 2]], "zero_point": [[3, 3, 3]]},
+        [[2, 5, 255]],
+        "halves are rounded to the nearest even integer",
+        types=_QUANTIZED_TYPES,
+    ),
+    _unary("ELEMENT_WISE_RECIP", [4, -0.0], [0.25, -INF]),
+    _unary("ELEMENT_WISE_SIGN", [-2.5, -0.0, NAN, 3], [-1, 0, 0, 1]),
+    _unary("ELEMENT_WISE_SIN", [-0.0, INF], [-0.0, NAN]),
+    _unary("ELEMENT_WISE_SINH", [-0.0, 1000], [-0.0, INF]),
+    _unary("ELEMENT_WISE_SQRT", [1.5, 4], [2, 3], "the ScaleBias is applied first", scale_bias=ScaleBias(2, 1)),
+    _binary("ELEMENT_WISE_SUBTRACT", [1, 2], [0.5, 5], [0.5, -3]),
+    _unary("ELEMENT_WISE_TAN", [-0.0, INF], [-0.0, NAN]),
+    _unary("ELEMENT_WISE_TANH", [-0.0, INF], [-0.0, 1]),
+    _unary("ELEMENT_WISE_THRESHOLD", [-1, 0.5, NAN], [0.25, 0.5, NAN], min=0.25),
+)

@@ -1,0 +1,546 @@
+"""PADDING, PADDING1, UNFOLD and FOLD; the pages' examples run in test_every_operator.py."""
+
+import math
+from typing import Any
+
+import cases_padding as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FLOATS, REALS, assert_same_bits, check_linear_gradients, random_array
+from hypothesis import given, settings, strategies as st
+
+import dmljax
+from dmljax import DataType, DmlError, InvalidDesc, PaddingMode, TensorDesc, Unsupported
+
+FLOAT32 = DataType.FLOAT32
+ROW = np.arange(1, 5, dtype=np.int32)
+REPEATING = [mode for mode in PaddingMode if mode is not PaddingMode.CONSTANT]
+
+
+# Padding
+
+
+@st.composite
+def paddings(draw: Any) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """A shape, and what to add to it or take from it, up to several periods."""
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    start = tuple(draw(st.integers(-7, 25 // len(shape))) for _ in shape)
+    end = tuple(draw(st.integers(-size - s, 25 // len(shape))) for size, s in zip(shape, start, strict=True))
+    mode = draw(st.sampled_from(PaddingMode))
+    return shape, {"padding_mode": mode, "start_padding": start, "end_padding": end}
+
+
+@settings(max_examples=80, deadline=None)
+@given(paddings())
+def test_any_padding_is_the_pseudo_codes(padding: Any) -> None:
+    shape, arguments = padding
+    input = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
+    mode, start, end = arguments.values()
+    expected = oracles.padded(input, -7, mode=mode, start=start, end=end)
+    assert_same_bits(dmljax.padding1(input, -7, **arguments), expected)
+    assert_same_bits(dmljax.padding(input, -7.9, **arguments), expected)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("mode", PaddingMode)
+@pytest.mark.parametrize("dtype", REALS)
+def test_every_bit_is_padded(dtype: Any, mode: PaddingMode, call: Any) -> None:
+    input = random_array(np.random.default_rng(0), dtype, (3, 4, 5))
+    value = random_array(np.random.default_rng(1), dtype, (1,))[0]
+    start, end = (1, -1, 30), (0, 7, 2)
+    arguments = {"padding_mode": mode, "start_padding": start, "end_padding": end}
+    expected = oracles.padded(input, value, mode=mode, start=start, end=end)
+    assert_same_bits(call(dmljax.padding1, input, value, **arguments), expected)
+
+
+EVERY = np.arange(2**16, dtype=np.uint16).reshape(1, 1, 256, 256)  # every bfloat16 and float16
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "move",
+    [
+        *(
+            lambda x, mode=mode: dmljax.padding1(
+                x, 0, padding_mode=mode, start_padding=(1, 0, -3, 900), end_padding=(0, 1, 700, 5)
+            )
+            for mode in PaddingMode
+        ),
+        lambda x: dmljax.unfold(x, window_sizes=(3, 5)),
+        lambda x: dmljax.unfold(x, window_sizes=(3, 5), strides=(2, 2), start_padding=(1, 0), end_padding=(2, 3)),
+        lambda x: dmljax.unfold(x, window_sizes=(3, 3), strides=(2, 3), dilations=(2, 2)),
+        lambda x: dmljax.unfold(x, window_sizes=(60, 40), strides=(9, 30)),
+    ],
+)
+def test_every_16_bit_float_is_copied(move: Any, dtype: Any, call: Any) -> None:
+    expected = np.asarray(move(EVERY))
+    np.testing.assert_array_equal(np.asarray(call(move, EVERY.view(dtype))).view(np.uint16), expected)
+
+
+@pytest.mark.parametrize("mode", REPEATING)
+def test_a_single_element_is_repeated(mode: PaddingMode, call: Any) -> None:
+    assert call(dmljax.padding, ROW[:1], padding_mode=mode, start_padding=(3,), end_padding=(2,)).tolist() == [1] * 6
+
+
+def test_reflection_of_two_elements_alternates() -> None:
+    arguments: dict[str, Any] = {"padding_mode": PaddingMode.REFLECTION, "start_padding": (3,), "end_padding": (40,)}
+    assert dmljax.padding(ROW[:2], **arguments).tolist() == [2, 1] * 22 + [2]
+
+
+@pytest.mark.parametrize("mode", REPEATING)
+def test_thousands_of_periods_take_a_few_operations(mode: PaddingMode) -> None:
+    padding = lambda x: dmljax.padding(x, padding_mode=mode, start_padding=(7, 0), end_padding=(99_999, 0))  # noqa: E731
+    input = np.stack([ROW, -ROW], axis=1)
+    assert len(jax.make_jaxpr(padding)(input).jaxpr.eqns[0].params["jaxpr"].eqns) < 20
+    expected = [input[oracles.source_index(i - 7, 4, mode)] for i in [*range(30), *range(99_990, 100_010)]]
+    result = np.asarray(padding(input))
+    assert result.shape == (100_010, 2)
+    assert_same_bits(result[[*range(30), *range(99_990, 100_010)]], np.stack(expected))
+
+
+def test_what_is_cropped_from_the_extension_may_lie_outside_of_the_input() -> None:
+    crop = lambda mode, **kw: dmljax.padding(ROW, 9, padding_mode=mode, **kw).tolist()  # noqa: E731
+    after = {"start_padding": (-6,), "end_padding": (5,)}
+    expected = {"CONSTANT": [9, 9, 9], "EDGE": [4, 4, 4], "REFLECTION": [1, 2, 3], "SYMMETRIC": [2, 1, 1]}
+    for name, elements in (expected | {"WRAP": [3, 4, 1]}).items():
+        assert crop(PaddingMode[name], **after) == elements
+        assert crop(PaddingMode[name], start_padding=(-4,), end_padding=(0,)) == []
+
+
+def test_an_empty_dimension_is_padded_with_a_constant_alone() -> None:
+    empty = np.zeros((2, 0), np.float32)
+    assert dmljax.padding(empty, 3, start_padding=(0, 1), end_padding=(0, 1)).tolist() == [[3, 3], [3, 3]]
+    for mode in REPEATING:
+        pads: dict[str, Any] = {"padding_mode": mode, "start_padding": (1, 0), "end_padding": (0, 0)}
+        assert dmljax.padding(empty, **pads).shape == (3, 0)
+        with pytest.raises(InvalidDesc, match=f"input must have elements along axis 1, for {mode.name}; got shape"):
+            dmljax.padding(empty, padding_mode=mode, start_padding=(0, 1), end_padding=(0, 0))
+
+
+def test_a_value_is_truncated_by_padding_and_has_to_be_exact_for_padding1() -> None:
+    pads: dict[str, Any] = {"start_padding": (1,), "end_padding": (0,)}
+    assert dmljax.padding(ROW, -10.6, **pads).tolist() == [-10, 1, 2, 3, 4]
+    assert dmljax.padding(ROW.astype(np.uint8), -0.5, **pads).tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(InvalidDesc, match=r"padding_value must be a whole number .* to fit int32; got 0\.5"):
+        dmljax.padding1(ROW, 0.5, **pads)
+    for function in (dmljax.padding, dmljax.padding1):
+        with pytest.raises(InvalidDesc, match=r"padding_value must be a whole number in .* to fit uint8; got 300"):
+            function(ROW.astype(np.uint8), 300, **pads)
+        with pytest.raises(DmlError, match=r"padding_value must be a scalar; got shape \(2,\)"):
+            function(np.ones(3, np.float32), np.ones(2, np.float32), **pads)
+
+
+@pytest.mark.parametrize("function", [dmljax.padding, dmljax.padding1])
+def test_a_value_may_be_traced_and_has_a_gradient(function: Any) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    pad = lambda x, v: function(x, v, start_padding=(1, 0), end_padding=(0, 2))  # noqa: E731
+    check_linear_gradients(pad, (x, np.float32(3)))
+    weights = np.full((3, 5), 2, np.float32)
+    weights[1, 1] = np.inf  # which is not the gradient of the value, and must not make it NaN
+    of_input, of_value = jax.grad(lambda x, v: (pad(x, v) * weights).sum(), argnums=(0, 1))(x, np.float32(3))
+    assert_same_bits(of_input, weights[1:, :3])
+    assert of_value == 18
+    several = jax.vmap(pad, in_axes=(None, 0))(x, np.array([1, 2], np.float32))
+    assert_same_bits(several, np.stack([pad(x, np.float32(1)), pad(x, np.float32(2))]))
+
+
+@pytest.mark.parametrize("mode", REPEATING)
+def test_the_gradient_of_padding_counts_the_copies(mode: PaddingMode) -> None:
+    pads: dict[str, Any] = {"padding_mode": mode, "start_padding": (-1, 30), "end_padding": (5, 2)}
+    places = np.asarray(dmljax.padding(np.arange(12, dtype=np.int32).reshape(3, 4), **pads))
+    gradient = jax.grad(lambda x: dmljax.padding(x, 9, **pads).sum())(np.ones((3, 4), np.float32))
+    np.testing.assert_array_equal(gradient, np.bincount(places.ravel(), minlength=12).reshape(3, 4))
+    assert jax.grad(lambda v: dmljax.padding(np.ones((3, 4), np.float32), v, **pads).sum())(np.float32(1)) == 0
+
+
+def test_sizes_may_be_symbolic() -> None:
+    a, b = jax.export.symbolic_shape("a, b")
+    x = np.arange(30, dtype=np.float32).reshape(5, 6)
+    pads: dict[str, Any] = {"start_padding": (2, 0), "end_padding": (1, 3)}
+
+    def exported(function: Any, *sizes: Any) -> Any:
+        return jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct(sizes, np.float32))
+
+    for mode in (PaddingMode.CONSTANT, PaddingMode.EDGE):
+        function = lambda x, mode=mode: dmljax.padding1(x, 7, padding_mode=mode, **pads)  # noqa: E731
+        assert_same_bits(exported(function, a, b).call(x), function(x))
+    for mode in REPEATING:
+        rows = lambda x, mode=mode: dmljax.padding1(  # noqa: E731
+            x, padding_mode=mode, start_padding=(0, 9), end_padding=(0, 3)
+        )
+        assert_same_bits(exported(rows, a, 6).call(x), rows(x))
+        if mode is not PaddingMode.EDGE:
+            with pytest.raises(Unsupported, match=f"input must have a size along axis 1 that is known .*{mode.name}"):
+                exported(rows, a, b)
+    unfold = lambda x: dmljax.unfold(x.reshape(-1, 2, 3), window_sizes=(2,))  # noqa: E731
+    assert_same_bits(exported(unfold, a, 6).call(x), unfold(x))
+    fold = lambda x: dmljax.fold(x.reshape(-1, 2, 3), output_sizes=(x.shape[0], 1, 4), window_sizes=(2,))  # noqa: E731
+    assert_same_bits(exported(fold, a, 6).call(x), fold(x))
+    slide = lambda x: dmljax.unfold(x[None], window_sizes=(3,), start_padding=(1,), end_padding=(1,))  # noqa: E731
+    assert_same_bits(exported(slide, 5, b).call(x), slide(x))
+
+
+# Windows
+
+
+def window_arguments(*rows: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    names = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
+    return dict(zip(names, rows, strict=True))
+
+
+@st.composite
+def sliding_windows(draw: Any) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
+    """The shape of an image, and windows that have room in it."""
+    dimensions = []
+    for _ in range(draw(st.integers(1, 3))):
+        window, stride, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.integers(1, 4))
+        before, after = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+        least = max(1, 1 + (window - 1) * dilation - before - after)
+        dimensions.append((least + draw(st.integers(0, 6)), window, stride, dilation, before, after))
+    spatial, *rows = zip(*dimensions, strict=True)
+    return (draw(st.integers(1, 2)), draw(st.integers(1, 2)), *spatial), window_arguments(*rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sliding_windows())
+def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
+    shape, arguments = windows
+    image = np.arange(1, 1 + math.prod(shape), dtype=np.int16).reshape(shape)
+    columns = dmljax.unfold(image, **arguments)
+    assert_same_bits(columns, oracles.unfolded(image, **arguments))
+    # The sums wrap around.
+    given = np.arange(columns.size, dtype=np.int32).astype(np.int8).reshape(columns.shape)
+    folded = dmljax.fold(given, output_sizes=shape, **arguments)
+    assert_same_bits(folded, oracles.folded(given, output_sizes=shape, **arguments))
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "stride", "dilation"),
+    [
+        (150, 100, 1, 1),  # more elements of a window than are stacked at once, and fewer windows
+        (300, 100, 1, 1),  # and more windows
+        (500, 100, 3, 1),  # in groups of neighbours
+        (400, 200, 4, 1),
+        (500, 90, 2, 4),
+        (700, 90, 3, 6),
+        (400, 70, 3, 2),
+        (400, 40, 500, 9),  # one window
+        (400, 1, 7, 2**32 - 1),
+        (60, 60, 2**32 - 1, 1),
+    ],
+)
+def test_large_windows_are_the_pseudo_codes(size: int, window: int, stride: int, dilation: int) -> None:
+    arguments = window_arguments((window,), (stride,), (dilation,), (1,), (3,))
+    image = np.arange(1, 1 + size, dtype=np.int32).reshape(1, 1, size)
+    columns = np.asarray(dmljax.unfold(image, **arguments))
+    assert_same_bits(columns, oracles.unfolded(image, **arguments))
+    folded = dmljax.fold(columns, output_sizes=image.shape, **arguments)
+    assert_same_bits(folded, oracles.folded(columns, output_sizes=image.shape, **arguments))
+
+
+def test_windows_of_thousands_of_elements_take_a_few_operations() -> None:
+    image = jax.ShapeDtypeStruct((1, 1, 100_000), np.float32)
+    for arguments in ({}, {"strides": (256,)}, {"strides": (3,), "dilations": (2,)}):
+        unfold = jax.make_jaxpr(lambda x, kw=arguments: dmljax.unfold(x, window_sizes=(4096,), **kw))(image)
+        assert len(unfold.jaxpr.eqns[0].params["jaxpr"].eqns) < 600  # two for each of 2 * 64 slices, and some more
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("dtype", REALS)
+def test_every_bit_is_unfolded(dtype: Any, call: Any) -> None:
+    image = random_array(np.random.default_rng(0), dtype, (2, 2, 5, 6))
+    arguments = window_arguments((2, 3), (2, 1), (1, 2), (0, 1), (2, 1))
+    assert_same_bits(call(dmljax.unfold, image, **arguments), oracles.unfolded(image, **arguments))
+
+
+def test_infinities_and_nan_stay_in_their_places() -> None:
+    image = np.array([[[np.inf, 1, np.nan, -np.inf, 2]]], np.float32)
+    columns = dmljax.unfold(image, window_sizes=(2,))
+    assert_same_bits(columns[0], np.stack([image[0, 0, :4], image[0, 0, 1:]]))
+    folded = dmljax.fold(columns, output_sizes=(1, 1, 5), window_sizes=(2,))
+    np.testing.assert_array_equal(folded, [[[np.inf, 2, np.nan, -np.inf, 2]]])
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
+    # 2048 + 1 would be 2048 in float16, and 256 + 1 would be 256 in bfloat16, however often.
+    large = {jnp.float16: 2048, jnp.bfloat16: 256}[dtype]
+    columns = np.ones((1, 9, 1), dtype)
+    columns[0, 4] = large
+    arguments: dict[str, Any] = {"window_sizes": (9,), "start_padding": (0,)}
+    several = np.broadcast_to(columns, (1, 9, 9)).astype(dtype)
+    folded = call(dmljax.fold, several, output_sizes=(1, 1, 17), **arguments)
+    assert folded.dtype == dtype
+    assert_same_bits(folded[0, 0, 8], np.asarray(large + 8, dtype))
+    # The gradient of unfold is the same.
+    image = np.zeros((1, 1, 17), dtype)
+    _, pull = jax.vjp(lambda x: dmljax.unfold(x, **arguments), image)
+    assert_same_bits(pull(jnp.asarray(several))[0], folded)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        window_arguments((3, 2), (1, 1), (1, 1), (1, 0), (0, 1)),
+        window_arguments((3, 5), (2, 3), (1, 1), (0, 0), (0, 0)),
+        window_arguments((3, 2), (3, 2), (2, 3), (2, 1), (1, 2)),
+    ],
+)
+def test_each_is_the_others_gradient(arguments: Any, dtype: Any, call: Any) -> None:
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((2, 3, 9, 8)).astype(dtype)
+    unfold = lambda x: dmljax.unfold(x, **arguments)  # noqa: E731
+    fold = lambda y: dmljax.fold(y, output_sizes=image.shape, **arguments)  # noqa: E731
+    columns = rng.standard_normal(unfold(image).shape).astype(dtype)
+    assert_same_bits(call(lambda y: jax.vjp(unfold, image)[1](y)[0], columns), fold(columns))
+    assert_same_bits(call(lambda x: jax.vjp(fold, columns)[1](x)[0], image), unfold(image))
+    assert_same_bits(jax.jvp(unfold, (image,), (image[::-1],))[1], unfold(image[::-1]))
+    assert_same_bits(jax.jvp(fold, (columns,), (columns[::-1],))[1], fold(columns[::-1]))
+
+
+def test_what_no_window_covers_is_0_and_what_falls_into_the_padding_is_dropped() -> None:
+    columns = np.array([[[1, 2, 3], [4, 5, 6]]], np.int32)
+    windows: dict[str, Any] = {"window_sizes": (2,), "strides": (3,), "start_padding": (1,)}
+    assert dmljax.fold(columns, output_sizes=(1, 1, 9), **windows).tolist() == [[[4, 0, 2, 5, 0, 3, 6, 0, 0]]]
+    assert dmljax.fold(columns, output_sizes=(1, 1, 6), end_padding=(1,), **windows).tolist() == [[[4, 0, 2, 5, 0, 3]]]
+
+
+def test_arrays_without_batches_or_channels_are_empty() -> None:
+    for shape in ((0, 2, 5), (2, 0, 5)):
+        columns = dmljax.unfold(np.zeros(shape, np.float32), window_sizes=(2,))
+        assert columns.shape == (shape[0], 2 * shape[1], 4)
+        assert dmljax.fold(columns, output_sizes=shape, window_sizes=(2,)).shape == shape
+    padding: dict[str, Any] = {"start_padding": (1,), "end_padding": (2,)}
+    assert dmljax.unfold(np.zeros((1, 1, 0)), window_sizes=(2,), **padding).tolist() == [[[0, 0], [0, 0]]]
+
+
+# What is refused
+
+IMAGE = np.zeros((1, 2, 5, 6), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call_", "message"),
+    [
+        (
+            lambda: dmljax.padding(ROW, start_padding=(1, 1), end_padding=(0,)),
+            r"^padding: start_padding must have one number for each of 1 dimensions; got \(1, 1\)",
+        ),
+        (
+            lambda: dmljax.padding1(ROW, start_padding=(1,), end_padding=()),
+            r"^padding1: end_padding must have one number for each of 1 dimensions; got \(\)",
+        ),
+        (
+            lambda: dmljax.padding(ROW, start_padding=(2**32,), end_padding=(0,)),
+            r"start_padding\[0\] must be in \[-4294967295, 4294967295\]; got 4294967296",
+        ),
+        (
+            lambda: dmljax.padding(ROW, start_padding=(-3,), end_padding=(-2,)),
+            r"result\.shape\[0\] must be in \[0, 4294967295\]; got -1",
+        ),
+        (
+            lambda: dmljax.padding(ROW, padding_mode=PaddingMode.WRAP, start_padding=(-9,), end_padding=(0,)),
+            r"result\.shape\[0\] must be in \[0, 4294967295\]; got -5",
+        ),
+        (
+            lambda: dmljax.padding(ROW, start_padding=(2**32 - 1,), end_padding=(0,)),
+            r"result\.shape\[0\] must be in \[0, 4294967295\]; got 4294967299",
+        ),
+        (
+            lambda: dmljax.padding(ROW, padding_mode="EDGE", start_padding=(0,), end_padding=(0,)),  # type: ignore[arg-type]
+            "padding_mode must be a PaddingMode; got 'EDGE'",
+        ),
+        (
+            lambda: dmljax.padding1(ROW, np.int64(2**40), start_padding=(0,), end_padding=(0,)),
+            "padding_value must be a whole number in .* to fit int32",
+        ),
+        (lambda: dmljax.unfold(IMAGE[0, 0], window_sizes=()), "input must have at least 3 dimensions; got 2"),
+        (
+            lambda: dmljax.unfold(IMAGE, window_sizes=(2,)),
+            r"window_sizes must have one number for each of 2 dimensions after batch and channels; got \(2,\)",
+        ),
+        (
+            lambda: dmljax.unfold(IMAGE, window_sizes=(2, 2), end_padding=(1, 1, 1)),
+            r"end_padding must have one number for each of 2 dimensions .*; got \(1, 1, 1\)",
+        ),
+        (lambda: dmljax.unfold(IMAGE, window_sizes=(2, 0)), r"window_sizes\[1\] must be in \[1, 4294967295\]; got 0"),
+        (lambda: dmljax.unfold(IMAGE, window_sizes=(2, 2), strides=(0, 1)), r"strides\[0\] must be in \[1, .*; got 0"),
+        (
+            lambda: dmljax.unfold(IMAGE, window_sizes=(2, 2), dilations=(1, 0)),
+            r"dilations\[1\] must be in \[1, .*; got 0",
+        ),
+        (
+            lambda: dmljax.unfold(IMAGE, window_sizes=(2, 2), start_padding=(-1, 0)),
+            r"start_padding\[0\] must be in \[0, 4294967295\]; got -1",
+        ),
+        (
+            lambda: dmljax.unfold(IMAGE, window_sizes=(4, 3), dilations=(2, 1), start_padding=(1, 0)),
+            r"the extent of a window, 1 \+ \(window_sizes\[0\] - 1\) \* dilations\[0\], must be at most 6, "
+            r"the padded size of input along axis 2; got 7",
+        ),
+        (
+            lambda: dmljax.fold(IMAGE, output_sizes=(1, 2, 5, 6), window_sizes=(2, 2)),
+            "input must have 3 dimensions: batch, columns and windows; got 4",
+        ),
+        (
+            lambda: dmljax.fold(np.ones((1, 4, 4), bool), output_sizes=(1, 2, 5), window_sizes=(2,)),
+            "input must be of an integer or floating type; got bool",
+        ),
+        (
+            lambda: dmljax.fold(IMAGE[0], output_sizes=(5, 6), window_sizes=()),
+            r"output_sizes must be batch, channels and the sizes of one or more dimensions; got \(5, 6\)",
+        ),
+        (
+            lambda: dmljax.fold(IMAGE[0], output_sizes=(-1, 2, 5), window_sizes=(2,)),
+            r"output_sizes\[0\] must be in \[0, 4294967295\]; got -1",
+        ),
+        (
+            lambda: dmljax.fold(IMAGE[0], output_sizes=(2, 2, 5), window_sizes=(2,)),
+            r"input must have the shape \(2, 4, 4\), by output_sizes; got \(2, 5, 6\)",
+        ),
+        (
+            lambda: dmljax.fold(IMAGE[0], output_sizes=(2, 2, 5), window_sizes=(6,)),
+            r"must be at most 5, the padded size of output_sizes along axis 2; got 6",
+        ),
+    ],
+)
+def test_a_call_refuses(call_: Any, message: str) -> None:
+    with pytest.raises(DmlError, match=message):
+        call_()
+
+
+def padding(**changes: Any) -> dmljax.PaddingDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
+        "output": TensorDesc(FLOAT32, (1, 1, 3, 5)),
+        "padding_mode": PaddingMode.CONSTANT,
+        "padding_value": 0.5,
+        "start_padding": (0, 0, 1, 0),
+        "end_padding": (0, 0, 0, 2),
+    }
+    return dmljax.PaddingDesc(**members | changes)
+
+
+def padding1(**changes: Any) -> dmljax.Padding1Desc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (2, 3)),
+        "output": TensorDesc(FLOAT32, (3, 5)),
+        "padding_mode": PaddingMode.CONSTANT,
+        "padding_value_data_type": FLOAT32,
+        "padding_value": 0.5,
+        "start_padding": (1, 0),
+        "end_padding": (0, 2),
+    }
+    return dmljax.Padding1Desc(**members | changes)
+
+
+def of_uint8(make: Any, **changes: Any) -> Any:
+    sizes = {field: getattr(make(), field).sizes for field in ("input", "output")}
+    return make(**{field: TensorDesc(DataType.UINT8, one) for field, one in sizes.items()} | changes)
+
+
+WINDOWS = window_arguments((2, 3), (1, 1), (1, 1), (0, 0), (0, 0))
+
+
+def unfolding(**changes: Any) -> dmljax.UnfoldDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (1, 2, 3, 5)),
+        "output": TensorDesc(FLOAT32, (1, 12, 6)),
+        **WINDOWS,
+    }
+    return dmljax.UnfoldDesc(**members | changes)
+
+
+def folding(**changes: Any) -> dmljax.FoldDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (1, 12, 6)),
+        "output": TensorDesc(FLOAT32, (1, 2, 3, 5)),
+        **WINDOWS,
+    }
+    return dmljax.FoldDesc(**members | changes)
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (padding(output=TensorDesc(DataType.FLOAT16, (1, 1, 3, 5))), "must have the same DataType"),
+        (padding1(output=TensorDesc(FLOAT32, (1, 3, 5))), "must have the same DimensionCount; got 2 and 3"),
+        (
+            padding1(start_padding=(1,), end_padding=(0,)),
+            r"StartPadding must have one number for each of the 2 dimensions of InputTensor; got \{1\}",
+        ),
+        (padding(end_padding=(0, 0, 0, 1)), r"OutputTensor\.Sizes must be \{1,1,3,4\}; got \{1,1,3,5\}"),
+        (padding1(start_padding=(0, 0)), r"OutputTensor\.Sizes must be \{2,5\}; got \{3,5\}"),
+        (of_uint8(padding, padding_value=300), "PaddingValue must be a whole number in .* to fit uint8; got 300"),
+        (of_uint8(padding, padding_value=math.nan), "PaddingValue must be a whole number in .* to fit uint8; got nan"),
+        (of_uint8(padding1), "PaddingValueDataType must be UINT8; got FLOAT32"),
+        (of_uint8(padding1, padding_mode=PaddingMode.EDGE), "PaddingValueDataType must be UINT8; got FLOAT32"),
+        (unfolding(output=TensorDesc(DataType.FLOAT16, (1, 12, 6))), "must have the same DataType"),
+        (unfolding(output=TensorDesc(FLOAT32, (1, 1, 12, 6))), r"OutputTensor\.DimensionCount must be 3; got 4"),
+        (folding(input=TensorDesc(FLOAT32, (1, 1, 12, 6))), r"InputTensor\.DimensionCount must be 3; got 4"),
+        (
+            folding(**window_arguments((2,), (1,), (1,), (0,), (0,))),
+            r"WindowSizes must have one number for each of the 2 spatial dimensions of OutputTensor; got \{2\}",
+        ),
+        (
+            unfolding(**window_arguments((), (), (), (), ())),
+            r"WindowSizes must have one number for each of the 2 spatial dimensions of InputTensor; got \{\}",
+        ),
+        (unfolding(window_sizes=(0, 3)), r"WindowSizes\[0\] must be at least 1; got 0"),
+        (unfolding(strides=(1, 0)), r"Strides\[1\] must be at least 1; got 0"),
+        (folding(dilations=(0, 1)), r"Dilations\[0\] must be at least 1; got 0"),
+        (
+            unfolding(dilations=(1, 3)),
+            r"WindowSizes\[1\] must keep 1 \+ \(WindowSizes\[1\] - 1\) \* Dilations\[1\] at most 5, .*; got 7",
+        ),
+        (unfolding(output=TensorDesc(FLOAT32, (1, 12, 8))), r"OutputTensor\.Sizes must be \{1,12,6\}; got \{1,12,8\}"),
+        (folding(start_padding=(1, 0)), r"InputTensor\.Sizes must be \{1,12,9\}; got \{1,12,6\}"),
+    ],
+)
+def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(desc)
+
+
+@pytest.mark.parametrize(
+    ("desc", "below", "introduced"),
+    [
+        (padding(padding_mode=PaddingMode.SYMMETRIC), "2_1", "3_0"),
+        (padding(padding_mode=PaddingMode.WRAP), "6_3", "6_4"),
+        (padding1(padding_mode=PaddingMode.WRAP), "6_3", "6_4"),
+    ],
+)
+def test_a_mode_needs_its_level(desc: Any, below: str, introduced: str) -> None:
+    rule = f"PaddingMode must not be {desc.padding_mode.name} below DML_FEATURE_LEVEL_{introduced}; got .*{below}"
+    with pytest.raises(InvalidDesc, match=rule):
+        dmljax.validate(desc, feature_level=below)
+    dmljax.validate(desc, feature_level=introduced)
+    assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel[f"FL_{introduced}"]
+
+
+def test_a_descs_value_counts_in_the_mode_constant_alone() -> None:
+    input = np.arange(6, dtype=np.uint8).reshape(1, 1, 2, 3)
+    truncated = dmljax.lower(of_uint8(padding, padding_value=7.9))(input)
+    assert truncated.tolist() == [[[[7] * 5, [0, 1, 2, 7, 7], [3, 4, 5, 7, 7]]]]
+    for value in (300, math.nan, -1):
+        edges = dmljax.lower(of_uint8(padding, padding_mode=PaddingMode.EDGE, padding_value=value))(input)
+        assert edges.tolist() == [[[[0, 1, 2, 2, 2], [0, 1, 2, 2, 2], [3, 4, 5, 5, 5]]]]
+
+
+def test_no_sizes_are_asked_for_that_windows_could_not_have() -> None:
+    for desc in (unfolding(dilations=(1, 3)), unfolding(strides=(0, 1)), folding(window_sizes=(4, 1))):
+        assert len(dmljax.broken_rules(desc)) == 1
+
+
+def test_a_desc_has_the_count_of_its_dimensions_in_json() -> None:
+    for desc, count in ((padding1(), 2), (folding(), 2)):
+        json = dmljax.to_json(desc)
+        json["Desc"]["DimensionCount"] = count
+        assert dmljax.from_json(json) == desc
+        json["Desc"]["DimensionCount"] = 3
+        with pytest.raises(InvalidDesc, match="DimensionCount must be 2"):
+            dmljax.from_json(json)
