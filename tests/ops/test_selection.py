@@ -136,7 +136,7 @@ def test_rows_that_are_sharded_are_selected_from(spec: Any, axis_type: AxisType)
 
 def test_empty_batches_stay_empty() -> None:
     values, indices = dmljax.top_k(np.zeros((0, 3), np.float32), axis=1, k=2)
-    assert (values.shape, indices.shape, indices.dtype) == ((0, 2), (0, 2), np.uint32)
+    assert (values.shape, indices.shape, indices.dtype.name) == ((0, 2), (0, 2), "uint32")
 
 
 def test_wrong_calls_are_refused() -> None:
