@@ -33,7 +33,12 @@ def test_what_is_public_is_found_where_users_find_it() -> None:
         ("gemm", ", which DirectML has and dmljax does not have yet"),
         ("tril", ", did you mean diagonal_matrix1?"),
         ("where", ", did you mean element_wise_if?"),
-        ("max", ", did you mean element_wise_max? DirectML's REDUCE is called that, too; dmljax does not have it yet"),
+        ("max", ", did you mean element_wise_max or reduce?"),
+        (
+            "dequantize",
+            ", did you mean element_wise_dequantize_linear? DirectML's DEQUANTIZE is called that, too; "
+            "dmljax does not have it yet",
+        ),
         ("conv2d", ", which is DirectML's CONVOLUTION; dmljax does not have it yet"),
         ("LeakyRelu", ", did you mean activation_leaky_relu?"),
         ("nonzero_coordinate", ", did you mean nonzero_coordinates?"),

@@ -21,7 +21,6 @@ from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, posi
 from dmljax.numerics.exact import (
     bounded,
     exact_sum,
-    in_memory,
     mantissa_and_exponent,
     quotient,
     times_power_of_two,
@@ -305,18 +304,13 @@ def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _log_sum_exp_value(x: Array, axes: tuple[int, ...]) -> Array:
-    # XLA on CPU computes `x` again in each loop, and may round it differently. The loop that finds the largest element
-    # and the loop that subtracts it must read the same numbers.
-    x = in_memory(x)
     largest = extreme(x, axes, largest=True)
-    shift = jnp.where(jnp.isinf(largest), jnp.zeros_like(largest), largest)
-    distance, low = exact_sum(x, -shift)
+    is_infinite = jnp.isinf(largest)
+    shift = jnp.where(is_infinite, jnp.zeros_like(largest), largest)
     # The largest elements have exponentials of 1, beside which small ones would be lost: they are added without them.
-    is_largest = x == largest
-    powers = jnp.where(is_largest, jnp.zeros_like(x), special.exp(distance, low))
-    repeated = fast_sum(is_largest.astype(x.dtype), axes)
-    logarithm = lax.log1p(fast_sum(in_memory(powers), axes) + (repeated - 1))
-    return jnp.where(jnp.isinf(largest) | jnp.isnan(largest), largest, largest + logarithm)
+    others = fast_sum(x, axes, lambda part: jnp.where(part == largest, jnp.zeros_like(part), lax.exp(part - shift)))
+    repeated = fast_sum(x, axes, lambda part: (part == largest).astype(x.dtype))
+    return jnp.where(is_infinite | jnp.isnan(largest), largest, largest + lax.log1p(others + (repeated - 1)))
 
 
 def _product(x: Array, axes: tuple[int, ...]) -> Array:

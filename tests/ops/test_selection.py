@@ -47,9 +47,14 @@ def test_special_values_are_ordered_and_copied_bit_for_bit(dtype: Any) -> None:
         check(rows, 1, k)
 
 
-@pytest.mark.parametrize(("size", "k"), [(63, 1), (64, 2), (700, 5), (2000, 17), (3000, 40), (1023, 500), (1000, 999)])
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint32, np.float16], ids=lambda dtype: dtype.__name__)
-def test_long_rows_with_many_ties(size: int, k: int, dtype: Any) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "size", "k"),
+    [
+        *((np.float32, size, k) for size, k in ((63, 1), (64, 2), (2000, 17), (3000, 40), (1000, 999))),
+        *((dtype, size, k) for dtype in (np.int8, np.uint32, np.float16) for size, k in ((700, 5), (1023, 500))),
+    ],
+)
+def test_long_rows_with_many_ties(dtype: Any, size: int, k: int) -> None:
     # Few different values in one row, the lowest ones in another, with which blocks are filled up, any bits elsewhere.
     rng = np.random.default_rng(size)
     rows = random_array(rng, dtype, (4, size))
@@ -130,8 +135,8 @@ def test_rows_that_are_sharded_are_selected_from(spec: Any, axis_type: AxisType)
     x = np.random.default_rng(0).random((8, 2048)).astype(np.float32)
     mesh = mesh_of(axis_type, devices=8)
     sharded = jax.device_put(x, NamedSharding(mesh, spec))
-    for k in (1, 5, 30):
-        assert_same_trees(jax.jit(lambda x, k=k: dmljax.top_k(x, axis=1, k=k))(sharded), dmljax.top_k(x, axis=1, k=k))
+    selected = jax.jit(lambda x: [dmljax.top_k(x, axis=1, k=k) for k in (1, 5)])(sharded)
+    assert_same_trees(selected, [dmljax.top_k(x, axis=1, k=k) for k in (1, 5)])
 
 
 def test_empty_batches_stay_empty() -> None:
