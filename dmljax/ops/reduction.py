@@ -160,12 +160,11 @@ class ArgminDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMIN", function=argmin):
 def reduce(input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtype: DTypeLike | None = None) -> Array:
     """Reduces the elements along `axes` by a `ReduceFunction`; the result keeps the axes with size 1.
 
-    - SUM, SUM_SQUARE (of squares), L1 (of absolute values) and MULTIPLY are of floats or integers, which wrap around.
-    - AVERAGE, L2 (the square root of the sum of squares), LOG_SUM (its logarithm) and LOG_SUM_EXP (the logarithm of the
-      sum of exponentials) are of floats alone.
-    - MIN and MAX order elements as `element_wise_min` and `element_wise_max` do: NaN is smaller and larger than every
-      number.
-    - ARGMIN and ARGMAX are `argmin` and `argmax`; `dtype` is the type of their indices, uint32 unless it is given.
+    SUM, MULTIPLY, L1 (the sum of absolute values) and SUM_SQUARE (the sum of squares) take floats, and integers, which
+    wrap around. AVERAGE, L2 (the square root of the sum of squares), LOG_SUM (the logarithm of the sum) and LOG_SUM_EXP
+    (the logarithm of the sum of exponentials) take floats. MIN and MAX order elements as `element_wise_min` and
+    `element_wise_max` do: NaN is smaller or larger than every number. ARGMIN and ARGMAX are `argmin` and `argmax`, and
+    `dtype` is the type of their indices, by default uint32.
 
     Floats are added in blocks, so that rounding errors stay few in long rows. MULTIPLY, L2 and LOG_SUM_EXP are infinite
     or 0 only where the result itself is out of range, not where it is so on the way. The gradient of L1 and L2 is 0 at
@@ -406,8 +405,10 @@ class ReduceDesc(dml.Operator, type="DML_OPERATOR_REDUCE", function=reduce):
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
-        - Function decides which data types the tensors may have: integers of 8 and 16 bits go with MIN, MAX, ARGMIN and
-          ARGMAX alone, and no integers with AVERAGE, L2, LOG_SUM and LOG_SUM_EXP.
+        - Function decides on the data types: all functions take floats, and AVERAGE, L2, LOG_SUM and LOG_SUM_EXP take
+          nothing else. SUM and MULTIPLY take integers of 32 bits from level 2_1 on and of 64 bits from 5_0 on, L1 and
+          SUM_SQUARE both from 5_0 on. MIN and MAX take those of 32 bits from 2_1 on, of 8 and 16 bits from 3_0 on and of
+          64 bits from 5_0 on, ARGMIN and ARGMAX those of up to 32 bits from 2_1 on and of 64 bits from 4_1 on.
         - InputTensor and OutputTensor have the same DataType, unless Function is ARGMIN or ARGMAX.
         - InputTensor and OutputTensor have the same DimensionCount.
         - Axes names one or more different dimensions of InputTensor.

@@ -85,7 +85,7 @@ def test_value_and_input_are_copied_bit_for_bit(call: Any, dtype: Any) -> None:
         assert_same_bits(filled, expected)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(st.data())
 def test_diagonal_matrix1_equals_the_pseudo_code(data: st.DataObject) -> None:
     sizes = tuple(data.draw(st.lists(st.integers(0, 4), min_size=2, max_size=5)))

@@ -33,7 +33,7 @@ def paddings(draw: Any) -> tuple[tuple[int, ...], dict[str, Any]]:
     return shape, {"padding_mode": mode, "start_padding": start, "end_padding": end}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(paddings())
 def test_any_padding_is_the_pseudo_codes(padding: Any) -> None:
     shape, arguments = padding
@@ -44,7 +44,6 @@ def test_any_padding_is_the_pseudo_codes(padding: Any) -> None:
     assert_same_bits(dmljax.padding(input, -7.9, **arguments), expected)
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("mode", PaddingMode)
 @pytest.mark.parametrize("dtype", REALS)
 def test_every_bit_is_padded(dtype: Any, mode: PaddingMode, call: Any) -> None:
@@ -204,7 +203,7 @@ def sliding_windows(draw: Any) -> tuple[tuple[int, ...], dict[str, tuple[int, ..
     return (draw(st.integers(1, 2)), draw(st.integers(1, 2)), *spatial), window_arguments(*rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(sliding_windows())
 def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
     shape, arguments = windows
@@ -248,7 +247,6 @@ def test_windows_of_thousands_of_elements_take_a_few_operations() -> None:
         assert len(unfold.jaxpr.eqns[0].params["jaxpr"].eqns) < 600  # two for each of 2 * 64 slices, and some more
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("dtype", REALS)
 def test_every_bit_is_unfolded(dtype: Any, call: Any) -> None:
     image = random_array(np.random.default_rng(0), dtype, (2, 2, 5, 6))
