@@ -407,7 +407,7 @@ class ReduceDesc(dml.Operator, type="DML_OPERATOR_REDUCE", function=reduce):
 
         - Function decides on the data types: all functions take floats, and AVERAGE, L2, LOG_SUM and LOG_SUM_EXP take
           nothing else. SUM and MULTIPLY take integers of 32 bits from level 2_1 on and of 64 bits from 5_0 on, L1 and
-          SUM_SQUARE both from 5_0 on. MIN and MAX take those of 32 bits from 2_1 on, of 8 and 16 bits from 3_0 on and of
+          SUM_SQUARE both from 5_0 on. MIN and MAX take those of 32 bits from 2_1 on, of 8 and 16 from 3_0 on and of
           64 bits from 5_0 on, ARGMIN and ARGMAX those of up to 32 bits from 2_1 on and of 64 bits from 4_1 on.
         - InputTensor and OutputTensor have the same DataType, unless Function is ARGMIN or ARGMAX.
         - InputTensor and OutputTensor have the same DimensionCount.
