@@ -84,8 +84,15 @@ def extreme(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
 
     As in `floats.maximum` and `minimum`, a NaN is larger (or smaller) than every number, and +0 is larger than -0.
     """
-    keys = sort_keys(x, nan_is_largest=largest, zeros_are_equal=False)
-    return of_sort_keys(_extreme(keys, axes, largest=largest), x.dtype)
+    keys = partial(sort_keys, nan_is_largest=largest, zeros_are_equal=False)
+    *others, axis = axes
+    if not _has_rows(x, axis):
+        return of_sort_keys(_extreme(keys(x), axes, largest=largest), x.dtype)
+    # The keys are made row by row: a loop over keys that were made before would read and write all of them once more.
+    reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
+    by_rows = partial(_reduce_rows, combine, keys, axis=axis)
+    first = lax.platform_dependent(x, cpu=by_rows, default=lambda x: reduce(keys(x), axis=axis, keepdims=True))
+    return of_sort_keys(_extreme(first, tuple(others), largest=largest), x.dtype)
 
 
 def _extreme(integers: Array, axes: tuple[int, ...], *, largest: bool) -> Array:

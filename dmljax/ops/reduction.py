@@ -306,10 +306,8 @@ def _log_sum_exp_value(x: Array, axes: tuple[int, ...]) -> Array:
     largest = extreme(x, axes, largest=True)
     is_infinite = jnp.isinf(largest)
     shift = jnp.where(is_infinite, jnp.zeros_like(largest), largest)
-    # The largest elements have exponentials of 1, beside which small ones would be lost: they are added without them.
-    others = fast_sum(x, axes, lambda part: jnp.where(part == largest, jnp.zeros_like(part), lax.exp(part - shift)))
-    repeated = fast_sum(x, axes, lambda part: (part == largest).astype(x.dtype))
-    return jnp.where(is_infinite | jnp.isnan(largest), largest, largest + lax.log1p(others + (repeated - 1)))
+    total = fast_sum(x, axes, lambda part: lax.exp(part - shift))
+    return jnp.where(is_infinite | jnp.isnan(largest), largest, largest + lax.log(total))
 
 
 def _product(x: Array, axes: tuple[int, ...]) -> Array:

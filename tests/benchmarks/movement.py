@@ -152,7 +152,7 @@ def scattered(axis: int, dtype: str, elements: int) -> Work:
         (numbers(dtype, shape), indices, numbers(dtype, indices.shape)),
         dmljax=lambda x, i, u: dmljax.scatter(x, i, u, axis=axis),
         jax=lambda x, i, u: jnp.put_along_axis(x, i, u, axis=axis, inplace=False),
-        torch=lambda x, i, u: torch.scatter(x, axis, i.long(), u),
+        torch=lambda x, i, u: torch.scatter(x, axis, i.long(), u.to(x.dtype)),
         onnx=OnnxNode("ScatterElements", lambda x, i, u: {"x": x, "i": i.astype(np.int64), "u": u}, {"axis": axis}),
         numpy=in_numpy,
     )
