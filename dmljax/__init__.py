@@ -326,7 +326,7 @@ from dmljax.ops.softmax import (
     activation_softmax1 as activation_softmax1,
 )
 
-__version__ = ""
+__version__ = "0.1.0"
 
 if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
 
