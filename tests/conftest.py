@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--notebooks", action="store_true", help="run the notebooks")
     parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
-    parser.addoption("--sample", action="store_true", help="try transformations and long lists of cases on a sample")
+    parser.addoption("--sample", action="store_true", help="try transformations and lists of cases on a sample")
     parser.addoption("--every-operator", action="store_true", help="try transformations on more than one of each kind")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw of all")
     parser.addoption("--expect-transformations", metavar="FILE", type=Path, help="fail where they saw something else")
@@ -124,14 +124,20 @@ def of_function(item: pytest.Item) -> str:
 
 def is_wanted(item: pytest.Item, cases: int, tried: dict[Tried, set[str]]) -> bool:
     """Whether one of the `cases` of a test is run: of a transformation where it is tried, and sampled if so asked."""
-    is_sampled, is_whole = item.config.getoption("--sample"), item.get_closest_marker("whole") is not None
+    is_sampled = item.config.getoption("--sample")
+    is_whole = item.get_closest_marker("whole") is not None
     marker = item.get_closest_marker("transformation")
     if marker is not None:
         return item.callspec.params["operator"] in tried[marker.kwargs["of"]]  # type: ignore[attr-defined]
-    # What is the same inside of a user's own jit is sampled as with --sample.
-    is_jitted = "call" in item.fixturenames and item.callspec.params["call"] == "jitted"  # type: ignore[attr-defined]
-    is_sampled = is_sampled or (is_jitted and not item.config.getoption("--every-operator"))
-    return bool(not is_sampled or is_whole or cases < 8 or zlib.crc32(item.nodeid.encode()) % 8 == 0)
+    number = zlib.crc32(item.nodeid.encode())
+    if is_sampled and not is_whole:
+        return number % (16 if cases >= 16 else 3 if cases >= 4 else 1) == 0
+    if cases < 8 or is_whole or item.config.getoption("--every-operator"):
+        return True
+    # What is the same inside of a user's own jit, or as it is lowered for other platforms, is sampled in any case.
+    parameters = getattr(item, "callspec", None)
+    ways = parameters.params if parameters is not None else {}
+    return number % (8 if ways.get("call") == "jitted" else 3 if ways.get("lowering") == "default" else 1) == 0
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

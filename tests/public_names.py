@@ -69,6 +69,8 @@ def text() -> str:
     modules = CORE | {f"ops.{path.stem}": tuple(public_names(path)) for path in FAMILIES}
     imports = "\n".join(map(import_of, modules, modules.values()))
     version = (PACKAGE / "__init__.py").read_text().partition('__version__ = "')[2].partition('"')[0]
+    if not version:
+        raise ValueError('dmljax/__init__.py must say __version__ = "..."')
     return TEXT.format(imports=imports, version=version)
 
 

@@ -291,7 +291,7 @@ def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     assert not [event for event in events if "/jax/core/compile" in event]
 
 
-@transformation("jit")
+@transformation("jit", of=Tried.ONE_OF_EACH_KIND)
 def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     desc = CASES[operator].make(tame_types(operator), 4)
     inputs = [jax.device_put(array) for array in random_inputs(desc)]
@@ -306,7 +306,7 @@ def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     assert len([event for event in events if event.endswith("backend_compile_duration")]) == 1
 
 
-@transformation("jit")
+@transformation("jit", of=Tried.ONE_OF_EACH_KIND)
 def test_a_user_jit_around_it_traces_once(operator: str) -> None:
     desc = any_desc(operator)
     chex.clear_trace_counter()
@@ -322,7 +322,7 @@ def test_vmap_equals_a_loop(operator: str) -> None:
     assert_agree(operator, jax.vmap(function_of(desc))(*batch), loop)
 
 
-@transformation("nested vmap")
+@transformation("nested vmap", of=Tried.ONE_OF_EACH_KIND)
 def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
     batch, loop = batch_of(operator, 6)
@@ -394,7 +394,7 @@ def test_derivatives_agree_with_each_other(operator: str) -> None:
     assert math.isclose(total, sum(float(array.sum()) for array in jax.tree.leaves(pulled)), rel_tol=1e-5, abs_tol=1e-4)
 
 
-@transformation("checkpoint")
+@transformation("checkpoint", of=Tried.ONE_OF_EACH_KIND)
 def test_may_be_computed_again_for_its_derivatives(operator: str) -> None:
     function, floats = float_call(operator)
     outputs, pull = jax.vjp(function, floats)
@@ -406,7 +406,7 @@ def test_may_be_computed_again_for_its_derivatives(operator: str) -> None:
     assert_agree(operator, pull_again(cotangents), pull(cotangents), absolute=1e-6)
 
 
-@transformation("checking_leaks")
+@transformation("checking_leaks", of=Tried.ONE_OF_EACH_KIND)
 def test_leaks_no_tracer(operator: str) -> None:
     desc = any_desc(operator)
     inputs = arguments_of(desc)
@@ -416,7 +416,7 @@ def test_leaks_no_tracer(operator: str) -> None:
         jax.make_jaxpr(jax.vmap(function_of(desc)))(*(np.stack([array]) for array in inputs))
 
 
-@transformation("transfer_guard")
+@transformation("transfer_guard", of=Tried.ONE_OF_EACH_KIND)
 def test_moves_nothing_between_host_and_device(operator: str) -> None:
     desc = any_desc(operator)
     inputs = jax.block_until_ready([jax.device_put(array) for array in arguments_of(desc)])
@@ -441,7 +441,7 @@ def test_makes_no_nan_of_its_own(operator: str) -> None:
         assert_agree(operator, jax.jit(function)(floats), expected)
 
 
-@transformation("donation")
+@transformation("donation", of=Tried.ONE_OF_EACH_KIND)
 def test_inputs_may_be_donated(operator: str) -> None:
     desc = any_desc(operator)
     inputs = [jax.device_put(array) for array in arguments_of(desc)]
@@ -455,7 +455,7 @@ def test_inputs_may_be_donated(operator: str) -> None:
             function_of(desc)(*inputs)
 
 
-@transformation("result as pytree")
+@transformation("result as pytree", of=Tried.ONE_OF_EACH_KIND)
 def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
     desc = any_desc(operator)
     inputs = arguments_of(desc)

@@ -1,6 +1,8 @@
 """What dmljax exports."""
 
 import inspect
+import re
+from pathlib import Path
 
 import public_names
 import pytest
@@ -51,3 +53,8 @@ def test_a_name_of_another_library_is_told_in_dmljaxs(name: str, meant: str) -> 
     with pytest.raises(AttributeError) as refused:
         getattr(dmljax, name)
     assert str(refused.value) == f"module 'dmljax' has no attribute {name!r}{meant}"
+
+
+def test_the_version_is_the_changelogs() -> None:
+    changelog = (Path(__file__).parent.parent / "CHANGELOG.md").read_text()
+    assert re.search(r"^## ([\d.]+)", changelog, re.MULTILINE)[1] == dmljax.__version__  # type: ignore[index]
