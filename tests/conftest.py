@@ -129,15 +129,16 @@ def is_wanted(item: pytest.Item, cases: int, tried: dict[Tried, set[str]]) -> bo
     marker = item.get_closest_marker("transformation")
     if marker is not None:
         return item.callspec.params["operator"] in tried[marker.kwargs["of"]]  # type: ignore[attr-defined]
-    number = zlib.crc32(item.nodeid.encode())
-    if is_sampled and not is_whole:
-        return number % (16 if cases >= 16 else 3 if cases >= 4 else 1) == 0
-    if cases < 8 or is_whole or item.config.getoption("--every-operator"):
+    if is_whole or item.config.getoption("--every-operator"):
         return True
+    number = zlib.crc32(item.nodeid.encode())
     # What is the same inside of a user's own jit, or as it is lowered for other platforms, is sampled in any case.
     parameters = getattr(item, "callspec", None)
     ways = parameters.params if parameters is not None else {}
-    return number % (8 if ways.get("call") == "jitted" else 3 if ways.get("lowering") == "default" else 1) == 0
+    is_jitted, is_for_others = ways.get("call") == "jitted", ways.get("lowering") == "default"
+    if is_sampled:
+        return number % (16 if cases >= 16 else 4 if is_jitted or is_for_others else 3 if cases >= 4 else 1) == 0
+    return cases < 8 or number % (8 if is_jitted else 3 if is_for_others else 1) == 0
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
