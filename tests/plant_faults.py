@@ -330,7 +330,7 @@ FAULTS = [
     Fault(
         "sizes may differ beside the axis",
         GATHERING,
-        "if indices.ndim != input.ndim or _except(indices.shape, axis) != _except(input.shape, axis):",
+        "if indices.ndim != input.ndim or replaced(indices.shape, axis) != replaced(input.shape, axis):",
         "if indices.ndim != input.ndim:",
         ON_GATHERING,
     ),
@@ -691,8 +691,8 @@ FAULTS = [
     Fault(
         "a ScaleBias rounds the product",
         "numerics/exact.py",
-        "_zero_unless_finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))",
-        "_zero_unless_finite(_sum_error(total, high, scaled))",
+        "_zero_unless_finite(_product_error(high, x, factor) + sum_error(total, high, scaled))",
+        "_zero_unless_finite(sum_error(total, high, scaled))",
         ON_ELEMENTARY,
     ),
     Fault(

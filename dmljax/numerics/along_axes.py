@@ -16,7 +16,7 @@ from jax import Array, lax
 from dmljax.numerics.exact import exact_sum, zeros_of
 from dmljax.numerics.floats import of_sort_keys, sort_keys
 from dmljax.numerics.sharding import dimension_axes, sharded_like
-from dmljax.numerics.sizes import index_dtype, is_symbolic, number
+from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
 
 
 def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:
@@ -85,29 +85,33 @@ def extreme(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     As in `floats.maximum` and `minimum`, a NaN is larger (or smaller) than every number, and +0 is larger than -0.
     """
     keys = partial(sort_keys, nan_is_largest=largest, zeros_are_equal=False)
-    *others, axis = axes
-    if not _has_rows(x, axis):
-        return of_sort_keys(_extreme(keys(x), axes, largest=largest), x.dtype)
-    # The keys are made row by row: a loop over keys that were made before would read and write all of them once more.
-    reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
-    by_rows = partial(_reduce_rows, combine, keys, axis=axis)
-    first = lax.platform_dependent(x, cpu=by_rows, default=lambda x: reduce(keys(x), axis=axis, keepdims=True))
-    return of_sort_keys(_extreme(first, tuple(others), largest=largest), x.dtype)
+    return of_sort_keys(_extreme(x, axes, keys, largest=largest), x.dtype)
 
 
-def _extreme(integers: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
+def _itself(x: Array) -> Array:
+    return x
+
+
+def _extreme(x: Array, axes: tuple[int, ...], keys: Callable[[Array], Array] = _itself, *, largest: bool) -> Array:
+    """The largest (or smallest) of the integers that `keys` makes of the elements along `axes`."""
     reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
     for axis in reversed(axes):
-        whole = partial(reduce, axis=axis, keepdims=True)
-        if axis == integers.ndim - 1 and _is_known_and_unsharded(integers, axis) and integers.shape[axis] > _RUN:
+        if _has_rows(x, axis):
+            # The keys are made row by row: a loop over keys that were made before would read and write them once more.
+            by_rows = partial(_reduce_rows, combine, keys, axis=axis)
+            whole = partial(_reduce_whole, reduce, keys, axis=axis)
+            x = lax.platform_dependent(x, cpu=by_rows, default=whole)
+        elif axis == x.ndim - 1 and _is_known_and_unsharded(x, axis) and x.shape[axis] > _RUN:
             in_parts = partial(_reduce_in_parts, reduce, combine)
-            integers = lax.platform_dependent(integers, cpu=in_parts, default=whole)
-        elif _has_rows(integers, axis):
-            by_rows = partial(_reduce_rows, combine, lambda rows: rows, axis=axis)
-            integers = lax.platform_dependent(integers, cpu=by_rows, default=whole)
+            x = lax.platform_dependent(keys(x), cpu=in_parts, default=partial(reduce, axis=axis, keepdims=True))
         else:
-            integers = whole(integers)
-    return integers
+            x = _reduce_whole(reduce, keys, x, axis=axis)
+        keys = _itself
+    return x
+
+
+def _reduce_whole(reduce: Callable[..., Array], term: Callable[[Array], Array], x: Array, *, axis: int) -> Array:
+    return reduce(term(x), axis=axis, keepdims=True)
 
 
 _PARTS, _RUN = 8, 16
@@ -148,7 +152,7 @@ def _reduce_rows(
     times as long where it reduces one column after the other.
     """
     size, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
-    # Rows are so few that rounding errors do not add up, and at least two.
+    # So many neighbours that they fill a row, and that at most some 256 rows are added; at least two rows.
     height = min(max(-(-_WIDTH // inner), size // 256), size // 2)
     if size == 1:
         return term(x)
@@ -163,13 +167,13 @@ def _reduce_rows(
             lax.slice_in_dim(total, 0, rest, axis=axis), term(lax.slice_in_dim(x, size - rest, size, axis=axis))
         )
         total = lax.concatenate([with_rest, lax.slice_in_dim(total, rest, height, axis=axis)], axis)
-    return _reduce_rows(combine, lambda rows: rows, total, axis=axis)
+    return _reduce_rows(combine, _itself, total, axis=axis)
 
 
 # Sums
 
 
-def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = lambda x: x) -> Array:
+def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = _itself) -> Array:
     """The sum of what `term` makes of the elements along `axes`, which keep size 1.
 
     Elements are added in blocks of at most 256, whose sums are added in the same way, so that the rounding errors are
@@ -179,7 +183,7 @@ def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = l
         by_rows = partial(_reduce_rows, lax.add, term, axis=axis)
         in_blocks = partial(_sum_in_blocks, term, axis=axis)
         x = lax.platform_dependent(x, cpu=by_rows, default=in_blocks) if _has_rows(x, axis) else in_blocks(x)
-        term = lambda x: x  # noqa: E731
+        term = _itself
     return x
 
 
@@ -193,13 +197,13 @@ def _sum_in_blocks(term: Callable[[Array], Array], x: Array, *, axis: int) -> Ar
         return jnp.sum(terms, axis=axis, keepdims=True, dtype=terms.dtype)
     end = size - size % _SUMMANDS
     blocks = lax.slice_in_dim(terms, 0, end, axis=axis)
-    blocks = blocks.reshape(*x.shape[:axis], end // _SUMMANDS, _SUMMANDS, *x.shape[axis + 1 :])
+    blocks = blocks.reshape(replaced(x.shape, axis, end // _SUMMANDS, _SUMMANDS))
     sums = [jnp.sum(blocks, axis=axis + 1, dtype=terms.dtype)]
     if end < size:
         rest = lax.slice_in_dim(terms, end, size, axis=axis)
         sums.append(jnp.sum(rest, axis=axis, keepdims=True, dtype=terms.dtype))
     # Without the barrier, XLA merges both sums into one.
-    return _sum_in_blocks(lambda x: x, lax.optimization_barrier(lax.concatenate(sums, axis)), axis=axis)
+    return _sum_in_blocks(_itself, lax.optimization_barrier(lax.concatenate(sums, axis)), axis=axis)
 
 
 def sum_along(x: Array, axes: tuple[int, ...]) -> Array:
@@ -224,7 +228,7 @@ def _split_into_lanes(x: Array, axis: int) -> Array:
     """Splits `axis` into two axes, the first of size 16; `axis` is padded with zeros to a multiple of 16."""
     width = -(-x.shape[axis] // _LANES)
     filling = [(0, _LANES * width - size if i == axis else 0) for i, size in enumerate(x.shape)]
-    return jnp.pad(x, filling).reshape(*x.shape[:axis], _LANES, width, *x.shape[axis + 1 :])
+    return jnp.pad(x, filling).reshape(replaced(x.shape, axis, _LANES, width))
 
 
 def _exact_sums(high: Array, low: Array, axis: int) -> tuple[Array, Array]:

@@ -137,7 +137,7 @@ def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
 def exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """`a + b` rounded, and its rounding error, or 0 where that error is not finite."""
     total = a + b
-    return total, _zero_unless_finite(lax.stop_gradient(_sum_error(total, a, b)))
+    return total, _zero_unless_finite(lax.stop_gradient(sum_error(total, a, b)))
 
 
 def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
@@ -152,7 +152,8 @@ def _zero_unless_finite(low: Array) -> Array:
     return jnp.where(jnp.isfinite(low), low, jnp.zeros_like(low))
 
 
-def _sum_error(total: Array, a: Array, b: Array) -> Array:
+def sum_error(total: Array, a: Array, b: Array) -> Array:
+    """The rounding error of `total`, which is `a + b`, if it is finite."""
     part = total - a
     return (a - (total - part)) + (b - part)
 
@@ -199,7 +200,7 @@ def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
     exponent, high = x_exponent + factor_exponent, product(x, factor)
     scaled = _rescaled(summand, exponent)
     total = high + scaled
-    rest = _zero_unless_finite(_product_error(high, x, factor) + _sum_error(total, high, scaled))
+    rest = _zero_unless_finite(_product_error(high, x, factor) + sum_error(total, high, scaled))
     value = _rescaled(jnp.where(rest == 0, total, total + rest), -exponent)  # adding +0 would turn -0 into +0
     # A summand that becomes infinite at the scale of the product is so large that the product is negligible.
     is_negligible = (high == 0) | (jnp.isinf(scaled) & jnp.isfinite(high))

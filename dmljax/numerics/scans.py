@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.numerics.exact import mantissa_and_exponent, power_of_two, times_power_of_two, with_slopes
-from dmljax.numerics.sizes import is_symbolic
+from dmljax.numerics.sizes import is_symbolic, replaced
 from dmljax.types import FLOATS
 
 Tally = tuple[Array, ...]  # arrays of one shape; of a scalar product, for example, mantissas and exponents
@@ -170,7 +170,7 @@ def _tallied(
 def _split(x: Array, axis: int, block: int, filling: tuple[int, int, int], fill: int = 0) -> Array:
     """Splits `axis`, filled up to a multiple of `block`, into blocks and their elements."""
     padded = lax.pad(x, jnp.full((), fill, x.dtype), [filling if i == axis else (0, 0, 0) for i in range(x.ndim)])
-    return padded.reshape(*x.shape[:axis], padded.shape[axis] // block, block, *x.shape[axis + 1 :])
+    return padded.reshape(replaced(x.shape, axis, padded.shape[axis] // block, block))
 
 
 def _joined(columns: list[Array], axis: int, size: int, first: int) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.numerics.conversion import converted
-from dmljax.numerics.exact import power_of_two, times_power_of_two
+from dmljax.numerics.exact import power_of_two, sum_error, times_power_of_two
 from dmljax.numerics.sizes import is_symbolic, number
 from dmljax.types import widened
 
@@ -205,8 +205,7 @@ def _integer_and_exponent(x: Array) -> tuple[Array, Array]:
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """`a + b` rounded, and its rounding error."""
     total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
+    return total, sum_error(total, a, b)
 
 
 def _sum_to_odd(a: Array, b: Array) -> Array:

@@ -4,7 +4,8 @@ A symbolic size, while `jax.export` traces a function with symbolic shapes, has 
 called.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,8 @@ from jax.export import is_symbolic_dim
 
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import Where
+
+T = TypeVar("T")
 
 
 def is_symbolic(size: int) -> bool:
@@ -28,6 +31,11 @@ def check_size(where: Where, size: int, lowest: int) -> None:
 def largest_size(size: int) -> int:
     """The largest value that `size` may have: of a symbolic size, that of any int32."""
     return np.iinfo(np.int32).max if is_symbolic(size) else size  # jax.export represents sizes in at least 32 bits
+
+
+def replaced(sizes: Sequence[T], axis: int, *new: T) -> tuple[T, ...]:
+    """`sizes`, or anything else of which each dimension has one, with `new` in the place of `axis`."""
+    return (*sizes[:axis], *new, *sizes[axis + 1 :])
 
 
 def number(size: int, dtype: Any) -> Any:

@@ -18,7 +18,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.floats import copied
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
-from dmljax.numerics.sizes import index_dtype, is_symbolic, number
+from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel
 
@@ -66,12 +66,8 @@ def _require_elements(input: Array, bounds: Sequence[int]) -> None:
         raise InvalidDesc(Problem("input", "must have elements to fetch", f"shape {input.shape}"))
 
 
-def _except(sizes: Sequence[Any], axis: int) -> tuple[Any, ...]:
-    return (*sizes[:axis], *sizes[axis + 1 :])
-
-
 def _require_alike_except(indices: Array, input: Array, axis: int) -> None:
-    if indices.ndim != input.ndim or _except(indices.shape, axis) != _except(input.shape, axis):
+    if indices.ndim != input.ndim or replaced(indices.shape, axis) != replaced(input.shape, axis):
         rule = f"must have the shape of input, {input.shape}, except along axis {axis}"
         raise InvalidDesc(Problem("indices", rule, indices.shape))
 
@@ -93,13 +89,13 @@ def _fetch_blocks(source: Array, position: Array, axis: int) -> Array:
         collapsed_slice_dims=(axis,),
         start_index_map=(axis,),
     )
-    sizes = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
+    sizes = replaced(source.shape, axis, 1)
     return lax.gather(source, position[..., None], dimensions, sizes, mode=_IN_BOUNDS)
 
 
 def _fetch_elements(source: Array, position: Array, axis: int) -> Array:
     """For each element of `position`, which is in range, the element of `source` there along `axis`."""
-    others = _except(range(source.ndim), axis)
+    others = replaced(range(source.ndim), axis)
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=(),
         collapsed_slice_dims=(axis,),
@@ -135,7 +131,7 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     """
     input, indices = _arrays(input, indices)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    output_shape = input.shape[:axis] + indices.shape + input.shape[axis + 1 :]
+    output_shape = replaced(input.shape, axis, *indices.shape)
     if math.prod(output_shape) == 0:
         return jnp.zeros_like(input, shape=output_shape)
     size = input.shape[axis]
@@ -147,7 +143,7 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
         return copied(lambda inputs, position: _fetch_blocks(inputs[0], position, axis), (input,), position)
 
     input_axes, indices_axes = dimension_axes(input), dimension_axes(indices)
-    output_axes = input_axes[:axis] + indices_axes + input_axes[axis + 1 :]
+    output_axes = replaced(input_axes, axis, *indices_axes)
     return partitioned(fetch, [(input, input_axes), (indices, indices_axes)], output_axes)
 
 
@@ -253,8 +249,7 @@ def _element_rules(desc: Any, *others: str) -> Iterator[Problem]:
     yield from dml.same_type(desc, "input", "output", *others)
     yield from dml.axis_of(desc, "input")
     if desc.axis < desc.input.rank == desc.indices.rank:
-        along = desc.indices.sizes[desc.axis]
-        expected = (*desc.input.sizes[: desc.axis], along, *desc.input.sizes[desc.axis + 1 :])
+        expected = replaced(desc.input.sizes, desc.axis, desc.indices.sizes[desc.axis])
         yield from dml.sizes_are(desc, "indices", expected)
 
 
@@ -549,7 +544,7 @@ def scatter(input: ArrayLike, indices: ArrayLike, updates: ArrayLike, *, axis: i
         return input
     size = input.shape[axis]
     dtype = index_dtype("input", size)
-    others = _except(range(input.ndim), axis)
+    others = replaced(range(input.ndim), axis)
     dimensions = lax.ScatterDimensionNumbers(
         update_window_dims=(),
         inserted_window_dims=(axis,),
@@ -691,7 +686,7 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     lengths = calls.integer_array("sequence_lengths", sequence_lengths)
     calls.require_rank("input", input, 1)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    expected = (*input.shape[:axis], 1, *input.shape[axis + 1 :])
+    expected = replaced(input.shape, axis, 1)
     if lengths.shape != expected:
         rule = f"must have the shape of input with size 1 along axis {axis}, {expected}"
         raise InvalidDesc(Problem("sequence_lengths", rule, lengths.shape))
@@ -740,5 +735,4 @@ class ReverseSubsequencesDesc(dml.Operator, type="DML_OPERATOR_REVERSE_SUBSEQUEN
         yield from dml.axis_of(self, "input")
         if self.axis >= self.input.rank:
             return
-        expected = (*self.input.sizes[: self.axis], 1, *self.input.sizes[self.axis + 1 :])
-        yield from dml.sizes_are(self, "sequence_lengths", expected)
+        yield from dml.sizes_are(self, "sequence_lengths", replaced(self.input.sizes, self.axis, 1))

@@ -19,7 +19,7 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.compaction import count_and_elements, packed
 from dmljax.numerics.floats import copied, is_nonzero
 from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
-from dmljax.numerics.sizes import check_size, index_dtype, largest_size, number
+from dmljax.numerics.sizes import check_size, index_dtype, largest_size, number, replaced
 from dmljax.tensor import without_leading_ones
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
@@ -53,7 +53,7 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
     axis = place
     if values.size < 2:
         raise InvalidDesc(Problem("values", "must have at least 2 elements", values.size))
-    sizes = (*indices.shape[:axis], depth, *indices.shape[axis + 1 :])
+    sizes = replaced(indices.shape, axis, depth)
     # Positions out of range are not clamped, as they equal no index of the axis anyway: XLA on CPU recomputes the
     # position for each element of a short axis, and took twice as long with a clamp.
     position = _position(indices, depth)

@@ -19,7 +19,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.floats import copied
 from dmljax.numerics.moves import kept_axes, moved
 from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.numerics.sizes import check_size
+from dmljax.numerics.sizes import check_size, replaced
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, FeatureLevel
 
@@ -346,7 +346,7 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
         raise InvalidDesc(Problem("sizes", rule, tuple(sizes)))
     if len(sizes) == 1:
         return (moved([input], input.shape, lambda input: input),)
-    shapes = [(*input.shape[:axis], size, *input.shape[axis + 1 :]) for size in sizes]
+    shapes = [replaced(input.shape, axis, size) for size in sizes]
     # One operation for all parts: its gradient is one concatenation, where that of slices adds up padded parts.
     shardings = [kept_axes([input], shape) for shape in shapes]
 
@@ -374,15 +374,11 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     for i, x in enumerate(arrays):
         if x.dtype != first.dtype:
             raise InvalidType(Problem(("inputs", i), f"must be of {first.dtype}, as inputs[0] is", x.dtype))
-        if x.ndim != first.ndim or _without(x.shape, axis) != _without(first.shape, axis):
+        if x.ndim != first.ndim or replaced(x.shape, axis) != replaced(first.shape, axis):
             rule = f"must have the shape of inputs[0], {first.shape}, except along axis {axis}"
             raise InvalidDesc(Problem(("inputs", i), rule, x.shape))
-    sizes = (*first.shape[:axis], sum(x.shape[axis] for x in arrays), *first.shape[axis + 1 :])
+    sizes = replaced(first.shape, axis, sum(x.shape[axis] for x in arrays))
     return moved(arrays, sizes, lambda *given: lax.concatenate(given, axis))
-
-
-def _without(sizes: Sequence[int], axis: int) -> tuple[int, ...]:
-    return (*sizes[:axis], *sizes[axis + 1 :])
 
 
 def _parts_rules(desc: Any, parts: str, whole: str) -> Iterator[Problem]:
@@ -398,7 +394,7 @@ def _parts_rules(desc: Any, parts: str, whole: str) -> Iterator[Problem]:
         return
     alike = [tensor for tensor in tensors if tensor.rank == entire.rank]
     for i, tensor in enumerate(tensors):
-        if tensor.rank == entire.rank and _without(tensor.sizes, desc.axis) != _without(entire.sizes, desc.axis):
+        if tensor.rank == entire.rank and replaced(tensor.sizes, desc.axis) != replaced(entire.sizes, desc.axis):
             rule = f"must be {whole_name}.Sizes, {join_sizes(entire.sizes)}, except along Axis"
             yield Problem((parts_name, i, "Sizes"), rule, join_sizes(tensor.sizes))
     total = sum(tensor.sizes[desc.axis] for tensor in alike)

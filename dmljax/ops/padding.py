@@ -19,7 +19,7 @@ from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.numerics.floats import copied
 from dmljax.numerics.moves import check_sizes, moved
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.numerics.sizes import check_size, is_symbolic
+from dmljax.numerics.sizes import check_size, is_symbolic, replaced
 from dmljax.scalars import truncated
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, PaddingMode, widened
@@ -158,7 +158,7 @@ def _with_edges(input: Array, axis: int, indices: _Range) -> Array:
 
 def _repeated(input: Array, axis: int, count: int) -> Array:
     """`input`, which has size 1 along `axis`, with size `count`."""
-    return jnp.broadcast_to(input, (*input.shape[:axis], count, *input.shape[axis + 1 :]))
+    return jnp.broadcast_to(input, replaced(input.shape, axis, count))
 
 
 _MOST_PIECES = 8  # of which one dimension is joined; beyond that, a period is tiled
@@ -483,7 +483,7 @@ def _slid(input: Array, axis: int, slide: _Slide) -> Array:
     # A group of neighbours begins where one of the next windows does, so that no slice has strides, and no part of the
     # gradient is padded between its elements: of windows of 7, 2 apart, that takes half the time.
     places = blocks + slide.groups - 1
-    grouped = input.reshape(*input.shape[:axis], places, stride, *input.shape[axis + 1 :])
+    grouped = input.reshape(replaced(input.shape, axis, places, stride))
     found = _windows_along(jnp.moveaxis(grouped, axis + 1, 2), axis + 1, _Slide(1, slide.groups, 1, 1, blocks))
     merged = found.reshape(*found.shape[:2], slide.groups * stride, *found.shape[4:])
     return lax.slice_in_dim(merged, 0, size, axis=2)
@@ -541,7 +541,7 @@ class _Windows(dml.Operator):
             return  # the support table reports the rank
         if getattr(self, columns).rank != 3:
             yield Problem((columns_name, "DimensionCount"), "must be 3", getattr(self, columns).rank)
-        arrays = [self.window_sizes, self.strides, self.dilations, self.start_padding, self.end_padding]
+        arrays = [getattr(self, name) for name in _WINDOW_MEMBERS]
         names = [self.member(name).name for name in _WINDOW_MEMBERS]
         broken = False
         for name, values in zip(names, arrays, strict=True):

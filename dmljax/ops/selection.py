@@ -16,7 +16,7 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.floats import copied, sort_keys
 from dmljax.numerics.selection import largest_positions
 from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.numerics.sizes import is_symbolic, largest_size
+from dmljax.numerics.sizes import is_symbolic, largest_size, replaced
 from dmljax.types import (
     FLOAT,
     INTEGER_64,
@@ -95,7 +95,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
     last = largest_size(size) - 1
     if last > np.iinfo(dtype).max:
         raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
-    output_shape = (*input.shape[:axis], k, *input.shape[axis + 1 :])
+    output_shape = replaced(input.shape, axis, k)
     if math.prod(output_shape) == 0:
         return TopK(jnp.zeros_like(input, shape=output_shape), jnp.zeros(output_shape, dtype))
 
@@ -107,7 +107,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
         return values, positions.astype(dtype)
 
     mesh_axes = dimension_axes(input)
-    kept = [None if i == axis else name for i, name in enumerate(mesh_axes)]
+    kept = replaced(mesh_axes, axis, None)
     return TopK(*partitioned(select, [(input, mesh_axes)], kept, kept))
 
 
@@ -144,7 +144,7 @@ class _Selection(dml.Operator):
         size = self.input.sizes[self.axis]
         if not 1 <= self.k <= size:  # the page says less than the size; its examples of sorting need all
             yield Problem("K", f"must be in [1, {size}]", self.k)
-        sizes = (*self.input.sizes[: self.axis], self.k, *self.input.sizes[self.axis + 1 :])
+        sizes = replaced(self.input.sizes, self.axis, self.k)
         for field in ("output_value", "output_index"):
             if getattr(self, field).rank == self.input.rank:
                 yield from dml.sizes_are(self, field, sizes)
