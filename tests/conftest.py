@@ -102,13 +102,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in item.iter_markers("transformation"):
             operator = item.callspec.params["operator"]  # type: ignore[attr-defined]
             item.user_properties.append(("transformation", f"{operator} {marker.args[0]}"))
-    cases = Counter(map(of_function, items))
-    tried = {kind: set(tried_operators(config, kind)) for kind in Tried}
-    left_out = [item for item in items if not is_wanted(item, cases[of_function(item)], tried)]
+    left_out = set(map(id, those_left_out(items, config)))
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        dropped = set(map(id, left_out))
-        items[:] = [item for item in items if id(item) not in dropped]
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+        items[:] = [item for item in items if id(item) not in left_out]
+
+
+def those_left_out(items: list[pytest.Item], config: pytest.Config) -> Iterator[pytest.Item]:
+    """Transformations of operators that others stand for, and of tests with many cases those beyond a share."""
+    tried = {kind: set(tried_operators(config, kind)) for kind in Tried}
+    cases = Counter(map(of_function, items))
+    alike: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        function, marker = of_function(item), item.get_closest_marker("transformation")
+        if marker is not None and item.callspec.params["operator"] not in tried[marker.kwargs["of"]]:  # type: ignore[attr-defined]
+            yield item
+        else:
+            share = one_in(item, cases[function], is_transformation=marker is not None)
+            alike.setdefault((function, share), []).append(item)
+    for (_, share), group in alike.items():
+        # By chance, but the same ones each time; at least one of each test.
+        group.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        yield from group[-(-len(group) // share) :]
+
+
+def one_in(item: pytest.Item, cases: int, *, is_transformation: bool) -> int:
+    """Of how many cases like this one, of which its test has `cases`, one is tried."""
+    if item.config.getoption("--every-operator"):
+        return 1
+    if item.config.getoption("--sample") and item.get_closest_marker("whole") is None:
+        return 3 if is_transformation else 16
+    parameters = getattr(item, "callspec", None)
+    if parameters is None or cases < 8:
+        return 1
+    # Inside of a user's own jit, or as it is lowered for other platforms, most is the same.
+    is_jitted, is_for_others = (parameters.params.get(way) for way in ("call", "lowering"))
+    return 8 if is_jitted == "jitted" else 3 if is_for_others == "default" else 1
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -120,25 +149,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def of_function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
-
-
-def is_wanted(item: pytest.Item, cases: int, tried: dict[Tried, set[str]]) -> bool:
-    """Whether one of the `cases` of a test is run: of a transformation where it is tried, and sampled if so asked."""
-    is_sampled = item.config.getoption("--sample")
-    is_whole = item.get_closest_marker("whole") is not None
-    marker = item.get_closest_marker("transformation")
-    if marker is not None:
-        return item.callspec.params["operator"] in tried[marker.kwargs["of"]]  # type: ignore[attr-defined]
-    if is_whole or item.config.getoption("--every-operator"):
-        return True
-    number = zlib.crc32(item.nodeid.encode())
-    # What is the same inside of a user's own jit, or as it is lowered for other platforms, is sampled in any case.
-    parameters = getattr(item, "callspec", None)
-    ways = parameters.params if parameters is not None else {}
-    is_jitted, is_for_others = ways.get("call") == "jitted", ways.get("lowering") == "default"
-    if is_sampled:
-        return number % (16 if cases >= 16 else 4 if is_jitted or is_for_others else 3 if cases >= 4 else 1) == 0
-    return cases < 8 or number % (8 if is_jitted else 3 if is_for_others else 1) == 0
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -26,7 +26,6 @@ import dmljax
 from dmljax import DataType, TensorDesc
 
 Arr = NDArray[Any]
-pytestmark = pytest.mark.whole
 ROWS = ("SOFTMAX", "SOFTMAX1", "LOG_SOFTMAX", "LOG_SOFTMAX1")
 ELSEWHERE = (
     "ELEMENT_WISE_POW",  # below
@@ -63,6 +62,7 @@ def worst(name: str, desc: dmljax.Operator, arrays: list[Arr]) -> tuple[float, s
     return float(error[place]), f"{[a[place] for a in arrays]}: {actual[place]}, not {exact[place]}"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16], ids=str)
 @pytest.mark.parametrize("name", ROUNDING)
 def test_is_within_few_units_of_float64(
