@@ -118,7 +118,7 @@ def those_left_out(items: list[pytest.Item], config: pytest.Config) -> Iterator[
         if marker is not None and item.callspec.params["operator"] not in tried[marker.kwargs["of"]]:  # type: ignore[attr-defined]
             yield item
         else:
-            share = one_in(item, cases[function], is_transformation=marker is not None)
+            share = one_in(item, cases[function])
             alike.setdefault((function, share), []).append(item)
     for (_, share), group in alike.items():
         # By chance, but the same ones each time; at least one of each test.
@@ -126,18 +126,26 @@ def those_left_out(items: list[pytest.Item], config: pytest.Config) -> Iterator[
         yield from group[-(-len(group) // share) :]
 
 
-def one_in(item: pytest.Item, cases: int, *, is_transformation: bool) -> int:
+def one_in(item: pytest.Item, cases: int) -> int:
     """Of how many cases like this one, of which its test has `cases`, one is tried."""
-    if item.config.getoption("--every-operator"):
+    config, marker = item.config, item.get_closest_marker("transformation")
+    is_whole = item.get_closest_marker("whole") is not None
+    if config.getoption("--every-operator"):
         return 1
-    if item.config.getoption("--sample") and item.get_closest_marker("whole") is None:
-        return 3 if is_transformation else 16
+    if config.getoption("--sample") and not is_whole:
+        return 3 if marker is not None else 16
+    if marker is not None:
+        return 1 if marker.kwargs["of"] is Tried.EACH_OPERATOR else 2
     parameters = getattr(item, "callspec", None)
     if parameters is None or cases < 8:
         return 1
     # Inside of a user's own jit, or as it is lowered for other platforms, most is the same.
     is_jitted, is_for_others = (parameters.params.get(way) for way in ("call", "lowering"))
-    return 8 if is_jitted == "jitted" else 3 if is_for_others == "default" else 1
+    if is_jitted == "jitted" or is_for_others == "default":
+        return 8 if is_jitted == "jitted" else 3
+    # Of a product of lists, and not of one list, whose cases are all different.
+    is_product = len(list(item.iter_markers("parametrize"))) > 1
+    return 1 if is_whole or not is_product or cases < 16 else 2 if cases < 64 else 4
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:

@@ -1881,7 +1881,7 @@ FAULTS = [
     ),
     Fault(
         "a window may be one element too large",
-        PADDING,
+        "numerics/windows.py",
         "if window.extent > window.padded_size:\n            extent",
         "if window.extent > window.padded_size + 1:\n            extent",
         ON_PADDING,

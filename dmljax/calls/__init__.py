@@ -8,6 +8,7 @@ from dmljax.calls.arguments import (
     AXES as AXES,
     BOOLEAN as BOOLEAN,
     DTYPE as DTYPE,
+    EACH_DIMENSION as EACH_DIMENSION,
     FLOAT_NUMBER as FLOAT_NUMBER,
     FLOAT_SCALE_BIAS as FLOAT_SCALE_BIAS,
     INTEGER as INTEGER,
@@ -23,6 +24,7 @@ from dmljax.calls.arguments import (
     UPPER_BOUND as UPPER_BOUND,
     WIDE_NUMBER as WIDE_NUMBER,
     Axes as Axes,
+    EachDimension as EachDimension,
     bring_into_one_type as bring_into_one_type,
     one_of as one_of,
 )

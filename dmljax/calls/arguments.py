@@ -27,6 +27,7 @@ from dmljax.text import show
 from dmljax.types import FLOATS, INTEGERS, NEEDS_X64, HeaderEnum, widened, x64_enabled
 
 Axes = int | Sequence[int]
+EachDimension = int | Sequence[int]
 
 # Arrays
 
@@ -227,13 +228,18 @@ def _sizes(where: Where, values: Any) -> tuple[int, ...]:
     return integers(where, values, _size)
 
 
-def _axes(where: Where, values: Any) -> tuple[int, ...]:
+def _one_or_several(where: Where, values: Any) -> int | tuple[int, ...]:
     if type(values) is int:
-        return (values,)
+        return values
     if values is None or (isinstance(values, jax.Array) and values.ndim > 0):
         raise InvalidType(Problem(where, "must be an integer or a sequence of integers", show(values)))
     is_several = isinstance(values, Sequence) or np.ndim(values) > 0
-    return integers(where, values) if is_several else (integer(where, values),)
+    return integers(where, values) if is_several else integer(where, values)
+
+
+def _axes(where: Where, values: Any) -> tuple[int, ...]:
+    axes = _one_or_several(where, values)
+    return (axes,) if isinstance(axes, int) else axes
 
 
 def _dtype(where: Where, value: Any) -> np.dtype[Any]:
@@ -275,6 +281,7 @@ BOOLEAN: Static = boolean
 SIZE: Static = _size  # an integer, or the symbolic size of a dimension
 SIZES: Static = _sizes
 AXES: Static = _axes  # one integer or several, as a tuple
+EACH_DIMENSION: Static = _one_or_several  # one integer for all spatial dimensions, or a tuple with one for each
 DTYPE: Static = _dtype
 INTEGER_DTYPE: Static = _integer_dtype
 

@@ -11,6 +11,7 @@ from dmljax.descriptors.bases import (
     ACTIVATION_SINCE_1_0 as ACTIVATION_SINCE_1_0,
     FLOAT_SINCE_1_0 as FLOAT_SINCE_1_0,
     FLOAT_SINCE_2_0 as FLOAT_SINCE_2_0,
+    FUSABLE as FUSABLE,
     Activation as Activation,
     Binary as Binary,
     Gradient as Gradient,

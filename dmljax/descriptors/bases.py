@@ -1,12 +1,14 @@
 """Bases of descriptors that share their members, and the tables and rules that go with them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
 from dmljax.descriptors.rules import alike, same_rank, same_sizes, scale_bias_rules
 from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, Table, rows, support
-from dmljax.errors import Path, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where
+from dmljax.text import join_words, show
 from dmljax.types import FLOAT, DataType, FeatureLevel
 
 # One input
@@ -150,3 +152,17 @@ def fused_activation_rules(
         yield Problem((*path, *leaf.path), "must not be given", leaf.tensor)
     for problem in activation.attribute_rules(feature_level):
         yield problem.inside(path)
+
+
+def _fusable(where: Where, value: Any) -> Activation:
+    """Returns `value` if it is the descriptor of an activation without tensors, and refuses it otherwise."""
+    if not isinstance(value, Operator):
+        raise InvalidType(Problem(where, "must be a descriptor", show(value)))
+    if not isinstance(value, Activation) or value.tensors():
+        tensors = value.tensors()
+        given = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
+        raise InvalidDesc(Problem(where, "must be an activation without tensors", given))
+    return value
+
+
+FUSABLE = _fusable  # the argument of a function that takes such a descriptor

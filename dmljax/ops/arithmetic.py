@@ -17,13 +17,12 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
+from dmljax.errors import Problem
 from dmljax.numerics import special
 from dmljax.numerics.exact import quotient, signed_zeros_of
 from dmljax.numerics.floats import maximum, minimum
 from dmljax.ops.elementary import scaled
 from dmljax.scalars import ScaleBias
-from dmljax.text import join_words, show
 from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel, widened
 
 # Sums, differences, products and quotients
@@ -55,18 +54,7 @@ class ElementWiseAddDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD", funct
     )
 
 
-def _require_fusable(where: Where, value: Any) -> dml.Activation:
-    """Returns `value` if it is the descriptor of an activation without tensors, and refuses it otherwise."""
-    if not isinstance(value, dml.Operator):
-        raise InvalidType(Problem(where, "must be a descriptor", show(value)))
-    if not isinstance(value, dml.Activation) or value.tensors():
-        tensors = value.tensors()
-        given = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
-        raise InvalidDesc(Problem(where, "must be an activation without tensors", given))
-    return value
-
-
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, fused_activation=_require_fusable)
+@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, fused_activation=dml.FUSABLE)
 def element_wise_add1(a: ArrayLike, b: ArrayLike, *, fused_activation: dml.Operator | None = None) -> Array:
     """Adds two arrays element by element, and applies an activation to the sum.
 

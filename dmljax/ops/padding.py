@@ -20,6 +20,7 @@ from dmljax.numerics.floats import copied
 from dmljax.numerics.moves import check_sizes, moved
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.numerics.sizes import check_size, is_symbolic, replaced
+from dmljax.numerics.windows import Window, windows_over
 from dmljax.scalars import truncated
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, PaddingMode, widened
@@ -269,33 +270,33 @@ class Padding1Desc(_Padding, type="DML_OPERATOR_PADDING1", function=padding1):
 
 
 @calls.operator_function(
-    window_sizes=calls.SIZES,
-    strides=calls.SIZES,
-    dilations=calls.SIZES,
-    start_padding=calls.SIZES,
-    end_padding=calls.SIZES,
+    window_sizes=calls.EACH_DIMENSION,
+    strides=calls.EACH_DIMENSION,
+    dilations=calls.EACH_DIMENSION,
+    start_padding=calls.EACH_DIMENSION,
+    end_padding=calls.EACH_DIMENSION,
 )
 def unfold(
     input: ArrayLike,
     *,
-    window_sizes: Sequence[int],
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
 ) -> Array:
     """Copies each window of an image, or of an array of one or more spatial dimensions, into a column: im2col.
 
     The dimensions of `input` are batch, channels and those that windows slide over. Those of the result are batch, the
-    elements of a window, channel by channel, and the windows. Windows are `strides` apart, their elements `dilations`;
-    both are 1 by default. The padding, none by default, is 0.
+    elements of a window, channel by channel, and the windows. Windows are `strides` apart, their elements `dilations`.
+    The padding is 0. One number stands for all spatial dimensions.
 
     >>> unfold(jnp.arange(5).reshape(1, 1, 5), window_sizes=(3,)).tolist()
     [[[0, 1, 2], [1, 2, 3], [2, 3, 4]]]
     """
     input = calls.real_array("input", input)
     calls.require_rank("input", input, 3)
-    windows = _windows(input.shape, window_sizes, strides, dilations, start_padding, end_padding, "input")
+    windows = windows_over("input", input.shape, window_sizes, strides, dilations, start_padding, end_padding)
     check_sizes(_column_sizes(input.shape, windows))
 
     def copy(input: Array) -> Array:
@@ -307,21 +308,21 @@ def unfold(
 
 @calls.operator_function(
     output_sizes=calls.SIZES,
-    window_sizes=calls.SIZES,
-    strides=calls.SIZES,
-    dilations=calls.SIZES,
-    start_padding=calls.SIZES,
-    end_padding=calls.SIZES,
+    window_sizes=calls.EACH_DIMENSION,
+    strides=calls.EACH_DIMENSION,
+    dilations=calls.EACH_DIMENSION,
+    start_padding=calls.EACH_DIMENSION,
+    end_padding=calls.EACH_DIMENSION,
 )
 def fold(
     input: ArrayLike,
     *,
     output_sizes: Sequence[int],
-    window_sizes: Sequence[int],
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
 ) -> Array:
     """Adds up columns at the places that `unfold` takes them from: the gradient of `unfold`, col2im.
 
@@ -341,7 +342,7 @@ def fold(
         raise InvalidDesc(Problem("output_sizes", rule, tuple(output_sizes)))
     for i, size in enumerate(output_sizes):
         check_size(("output_sizes", i), size, 0)
-    windows = _windows(output_sizes, window_sizes, strides, dilations, start_padding, end_padding, "output_sizes")
+    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
     expected = _column_sizes(output_sizes, windows)
     if given.shape != expected:
         raise InvalidDesc(Problem("input", f"must have the shape {expected}, by output_sizes", given.shape))
@@ -357,74 +358,12 @@ def fold(
     return partitioned(add, [(given, axes)], [batch, channels, *(None for _ in windows)])
 
 
-class _Window(NamedTuple):
-    """How a window slides along one dimension."""
-
-    input_size: int
-    size: int
-    stride: int
-    dilation: int
-    start_padding: int
-    end_padding: int
-
-    @property
-    def extent(self) -> int:
-        """From the first to the last element."""
-        return 1 + (self.size - 1) * self.dilation
-
-    @property
-    def padded_size(self) -> int:
-        return self.input_size + self.start_padding + self.end_padding
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks there are: places of the window."""
-        return (self.padded_size - self.extent) // self.stride + 1
-
-
-def _windows(
-    sizes: Sequence[int],
-    window_sizes: Sequence[int],
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    start_padding: Sequence[int] | None,
-    end_padding: Sequence[int] | None,
-    image: str,
-) -> tuple[_Window, ...]:
-    """The window of each dimension after batch and channels of an image with `sizes`, which must have room for it."""
-    spatial = sizes[2:]
-    given = {
-        "window_sizes": window_sizes,
-        "strides": strides,
-        "dilations": dilations,
-        "start_padding": start_padding,
-        "end_padding": end_padding,
-    }
-    columns = []
-    for name, values in given.items():
-        lowest = 0 if name.endswith("padding") else 1
-        values = (lowest,) * len(spatial) if values is None else values
-        if len(values) != len(spatial):
-            rule = f"must have one number for each of {len(spatial)} dimensions after batch and channels"
-            raise InvalidDesc(Problem(name, rule, tuple(values)))
-        for i, value in enumerate(values):
-            integer_in((name, i), value, lowest, UINT_MAX)
-        columns.append(values)
-    windows = tuple(map(_Window, spatial, *columns))
-    for i, window in enumerate(windows):
-        if window.extent > window.padded_size:
-            extent = f"the extent of a window, 1 + (window_sizes[{i}] - 1) * dilations[{i}],"
-            rule = f"{extent} must be at most {window.padded_size}, the padded size of {image} along axis {i + 2}"
-            raise InvalidDesc(Problem((), rule, window.extent))
-    return windows
-
-
-def _column_sizes(image_sizes: Sequence[int], windows: Sequence[_Window]) -> tuple[int, int, int]:
+def _column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, int, int]:
     batch, channels, *_ = image_sizes
     return batch, channels * math.prod(one.size for one in windows), math.prod(one.blocks for one in windows)
 
 
-def _columns(image: Array, windows: Sequence[_Window]) -> Array:
+def _columns(image: Array, windows: Sequence[Window]) -> Array:
     """The windows of an image as columns: one dimension after the other, so that few operations are enough.
 
     `fold` is lowered to the transpose of this, so that each of them is exactly the other's gradient.
@@ -465,7 +404,7 @@ class _Slide(NamedTuple):
         return (looked_at - 1) * self.common + 1
 
 
-def _slide(window: _Window) -> _Slide:
+def _slide(window: Window) -> _Slide:
     # Of a single window the stride does not matter, and of a window of one element the dilation, however large.
     stride = 1 if window.blocks == 1 else window.stride
     dilation = 1 if window.size == 1 else window.dilation
@@ -555,7 +494,7 @@ class _Windows(dml.Operator):
                     broken = True
         if broken:
             return
-        windows = tuple(map(_Window, sizes[2:], *arrays))
+        windows = tuple(map(Window, sizes[2:], *arrays))
         for i, window in enumerate(windows):
             if window.extent > window.padded_size:
                 extent = f"1 + (WindowSizes[{i}] - 1) * Dilations[{i}]"

@@ -307,6 +307,23 @@ def test_what_no_window_covers_is_0_and_what_falls_into_the_padding_is_dropped()
     assert dmljax.fold(columns, output_sizes=(1, 1, 6), end_padding=(1,), **windows).tolist() == [[[4, 0, 2, 5, 0, 3]]]
 
 
+def test_one_number_stands_for_all_spatial_dimensions() -> None:
+    image = np.arange(2 * 3 * 7 * 8, dtype=np.int32).reshape(2, 3, 7, 8)
+    one: dict[str, Any] = {
+        "window_sizes": 3,
+        "strides": 2,
+        "dilations": np.int64(2),
+        "start_padding": 1,
+        "end_padding": 2,
+    }
+    each: dict[str, Any] = {name: (int(number),) * 2 for name, number in one.items()}
+    columns = dmljax.unfold(image, **each)
+    assert_same_bits(dmljax.unfold(image, **one), columns)
+    assert_same_bits(
+        dmljax.fold(columns, output_sizes=image.shape, **one), dmljax.fold(columns, output_sizes=image.shape, **each)
+    )
+
+
 def test_arrays_without_batches_or_channels_are_empty() -> None:
     for shape in ((0, 2, 5), (2, 0, 5)):
         columns = dmljax.unfold(np.zeros(shape, np.float32), window_sizes=(2,))

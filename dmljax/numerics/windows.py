@@ -1,0 +1,72 @@
+"""Windows that slide over the spatial dimensions of an image, which come after its batch and channels."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dmljax.checks import UINT_MAX, integer_in
+from dmljax.errors import InvalidDesc, Problem
+
+
+class Window(NamedTuple):
+    """How a window slides along one dimension."""
+
+    input_size: int
+    size: int
+    stride: int
+    dilation: int
+    start_padding: int
+    end_padding: int
+
+    @property
+    def extent(self) -> int:
+        """From the first to the last element."""
+        return 1 + (self.size - 1) * self.dilation
+
+    @property
+    def padded_size(self) -> int:
+        return self.input_size + self.start_padding + self.end_padding
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are: places of the window."""
+        return (self.padded_size - self.extent) // self.stride + 1
+
+
+def windows_over(
+    image: str,
+    sizes: Sequence[int],
+    window_sizes: int | Sequence[int],
+    strides: int | Sequence[int] = 1,
+    dilations: int | Sequence[int] = 1,
+    start_padding: int | Sequence[int] = 0,
+    end_padding: int | Sequence[int] = 0,
+) -> tuple[Window, ...]:
+    """The window of each spatial dimension of the argument `image`, which has `sizes` and must have room for them."""
+    spatial = sizes[2:]
+    columns = [
+        for_each_dimension("window_sizes", window_sizes, len(spatial), lowest=1),
+        for_each_dimension("strides", strides, len(spatial), lowest=1),
+        for_each_dimension("dilations", dilations, len(spatial), lowest=1),
+        for_each_dimension("start_padding", start_padding, len(spatial), lowest=0),
+        for_each_dimension("end_padding", end_padding, len(spatial), lowest=0),
+    ]
+    windows = tuple(map(Window, spatial, *columns))
+    for i, window in enumerate(windows):
+        if window.extent > window.padded_size:
+            extent = f"the extent of a window, 1 + (window_sizes[{i}] - 1) * dilations[{i}],"
+            rule = f"{extent} must be at most {window.padded_size}, the padded size of {image} along axis {i + 2}"
+            raise InvalidDesc(Problem((), rule, window.extent))
+    return windows
+
+
+def for_each_dimension(name: str, values: int | Sequence[int], count: int, *, lowest: int) -> tuple[int, ...]:
+    """The argument `name` with one number for each of `count` spatial dimensions; one number stands for all."""
+    if isinstance(values, int):
+        integer_in(name, values, lowest, UINT_MAX)
+        return (values,) * count
+    if len(values) != count:
+        rule = f"must have one number for each of {count} dimensions after batch and channels"
+        raise InvalidDesc(Problem(name, rule, tuple(values)))
+    for i, value in enumerate(values):
+        integer_in((name, i), value, lowest, UINT_MAX)
+    return tuple(values)
