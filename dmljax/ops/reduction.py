@@ -170,8 +170,9 @@ def reduce(input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtyp
     or 0 only where the result itself is out of range, not where it is so on the way. The gradient of L1 and L2 is 0 at
     0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where factors are 0.
 
-    >>> reduce(jnp.array([[3e30, 4e30], [0.0, 0.0]]), function=ReduceFunction.L2, axes=1).tolist()
-    [[5e+30], [0.0]]
+    >>> large = jnp.array([[3.0, 4.0], [0.0, 0.0]]) * 2.0**100
+    >>> (reduce(large, function=ReduceFunction.L2, axes=1) / 2.0**100).tolist()
+    [[5.0], [0.0]]
     """
     to_array = calls.real_array if function in _OF_ORDER else calls.number_array
     input = to_array("input", input)
