@@ -7,7 +7,7 @@ import pytest
 from helpers import X64, random_indices, specials
 
 import dmljax
-from dmljax import AxisDirection, DepthSpaceOrder, PaddingMode
+from dmljax import AxisDirection, DepthSpaceOrder, PaddingMode, ReduceFunction
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)
@@ -21,7 +21,7 @@ def tied(dtype: Any, shape: tuple[int, ...]) -> Any:
 # ONNX Runtime
 
 
-def onnxruntime_run(operator: str, inputs: list[Any], opset: int = 18, **attributes: Any) -> Any:
+def onnxruntime_run(operator: str, inputs: list[Any], opset: int = 18, outputs: int = 1, **attributes: Any) -> Any:
     onnx = pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     helper = onnx.helper
@@ -31,12 +31,14 @@ def onnxruntime_run(operator: str, inputs: list[Any], opset: int = 18, **attribu
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in arrays.items()
     ]
-    output = onnx.ValueInfoProto(name="y")
-    graph = helper.make_graph([helper.make_node(operator, names, ["y"], **attributes)], "graph", infos, [output])
+    results = [f"y{i}" for i in range(outputs)]
+    node = helper.make_node(operator, names, results, **attributes)
+    graph = helper.make_graph([node], "graph", infos, [onnx.ValueInfoProto(name=name) for name in results])
     domains = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=9)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, arrays)[0]
+    computed = session.run(None, arrays)
+    return computed[0] if outputs == 1 else computed
 
 
 def same(actual: Any, expected: Any) -> None:
@@ -110,6 +112,51 @@ def test_arg_reductions_are_onnxruntimes(name: str, function: Any, last: int) ->
     input = tied(np.float32, (6, 8))
     expected = onnxruntime_run(name, [input], axis=1, keepdims=1, select_last_index=last)
     same(function(input, axes=1, axis_direction=AxisDirection(last)), expected)
+
+
+REDUCED = {
+    "ReduceL1": ReduceFunction.L1,
+    "ReduceL2": ReduceFunction.L2,
+    "ReduceLogSum": ReduceFunction.LOG_SUM,
+    "ReduceLogSumExp": ReduceFunction.LOG_SUM_EXP,
+    "ReduceMax": ReduceFunction.MAX,
+    "ReduceMean": ReduceFunction.AVERAGE,
+    "ReduceMin": ReduceFunction.MIN,
+    "ReduceProd": ReduceFunction.MULTIPLY,
+    "ReduceSum": ReduceFunction.SUM,
+    "ReduceSumSquare": ReduceFunction.SUM_SQUARE,
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_reductions_are_onnxruntimes(name: str) -> None:
+    for axes in ((1,), (0, 2)):
+        floats = RNG.uniform(0.5, 2, (3, 9, 4)).astype(np.float32)
+        expected = onnxruntime_run(name, [floats, np.array(axes)])
+        reduced = dmljax.reduce(floats, function=REDUCED[name], axes=axes)
+        np.testing.assert_allclose(reduced, expected, rtol=2e-6, atol=1e-6)
+        if name in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"):
+            integers = tied(np.int32, (3, 9, 4))
+            reduced = dmljax.reduce(integers, function=REDUCED[name], axes=axes)
+            same(reduced, onnxruntime_run(name, [integers, np.array(axes)]))
+
+
+@pytest.mark.parametrize("is_exclusive", [False, True])
+@pytest.mark.parametrize("direction", AxisDirection)
+def test_running_sums_are_onnxruntimes(direction: AxisDirection, is_exclusive: bool) -> None:
+    input = tied(np.int32, (3, 7, 2))
+    attributes = {"exclusive": int(is_exclusive), "reverse": int(direction)}
+    expected = onnxruntime_run("CumSum", [input, np.array(1)], **attributes)
+    ways: dict[str, Any] = {"axis_direction": direction, "has_exclusive_sum": is_exclusive}
+    same(dmljax.cumulative_summation(input, axis=1, **ways), expected)
+
+
+@pytest.mark.parametrize("direction", AxisDirection)
+def test_the_largest_elements_are_onnxruntimes_ties_included(direction: AxisDirection) -> None:
+    input = tied(np.float32, (3, 40, 2))
+    expected = onnxruntime_run("TopK", [input, np.array([11])], outputs=2, axis=1, largest=int(direction))
+    for actual, peer in zip(dmljax.top_k1(input, axis=1, k=11, axis_direction=direction), expected, strict=True):
+        same(actual, peer)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -305,6 +352,76 @@ def test_arg_reductions_are_torchs_with_nan() -> None:
         same(function(input[:1], axes=1), expected)
         untied = peer(torch.from_numpy(input[1:, 1:]), dim=1, keepdim=True).numpy()
         same(function(input[1:, 1:], axes=1), untied)
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_reductions_and_their_gradients_are_torchs(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    peers = {
+        "ReduceL1": lambda x: torch.linalg.vector_norm(x, 1, dim=(0, 2)),
+        "ReduceL2": lambda x: torch.linalg.vector_norm(x, 2, dim=(0, 2)),
+        "ReduceLogSum": lambda x: torch.log(x.sum((0, 2))),
+        "ReduceLogSumExp": lambda x: torch.logsumexp(x, (0, 2)),
+        "ReduceMax": lambda x: x.amax((0, 2)),
+        "ReduceMean": lambda x: x.mean((0, 2)),
+        "ReduceMin": lambda x: x.amin((0, 2)),
+        "ReduceProd": lambda x: x.prod(2).prod(0),
+        "ReduceSum": lambda x: x.sum((0, 2)),
+        "ReduceSumSquare": lambda x: (x * x).sum((0, 2)),
+    }
+    input = RNG.uniform(0.5, 2, (3, 9, 4)).astype(np.float32)
+    tensor = torch.from_numpy(input).requires_grad_()
+    expected = peers[name](tensor)
+
+    def reduced(x: Any) -> Any:
+        return dmljax.reduce(x, function=REDUCED[name], axes=(0, 2))[0, :, 0]
+
+    np.testing.assert_allclose(reduced(input), expected.detach().numpy(), rtol=2e-6, atol=1e-6)
+    weights = RNG.integers(1, 9, 9).astype(np.float32)
+    (expected * torch.from_numpy(weights)).sum().backward()
+    gradient = jax.grad(lambda x: (reduced(x) * weights).sum())(input)
+    np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=5e-6)
+
+
+def test_running_tallies_and_their_gradients_are_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    input = RNG.choice([-2, -1, 0.5, 1, 2], (3, 20)).astype(np.float32)
+    weights = RNG.integers(1, 9, input.shape).astype(np.float32)
+    for function, peer in (
+        (dmljax.cumulative_summation, torch.cumsum),
+        (dmljax.cumulative_product, torch.cumprod),
+    ):
+        tensor = torch.from_numpy(input).requires_grad_()
+        expected = peer(tensor, 1)
+        same(function(input, axis=1), expected.detach().numpy())
+        (expected * torch.from_numpy(weights)).sum().backward()
+        gradient = jax.grad(lambda x, function=function: (function(x, axis=1) * weights).sum())(input)
+        np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("direction", AxisDirection)
+def test_the_largest_elements_and_their_gradient_are_torchs(direction: AxisDirection) -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    input = RNG.permutation(60).reshape(3, 20).astype(np.float32)  # torch leaves the order of ties open
+    input[:2, 3] = np.nan  # larger than every number in both
+    tensor = torch.from_numpy(input).requires_grad_()
+    expected = torch.topk(tensor, 5, dim=1, largest=bool(direction))
+    values, indices = dmljax.top_k1(input, axis=1, k=5, axis_direction=direction)
+    same(values, expected.values.detach().numpy())
+    same(indices, expected.indices.numpy())
+    weights = np.arange(1, 16, dtype=np.float32).reshape(3, 5)
+    (expected.values * torch.from_numpy(weights)).nansum().backward()
+
+    def total(x: Any) -> Any:
+        return jax.numpy.nansum(dmljax.top_k1(x, axis=1, k=5, axis_direction=direction)[0] * weights)
+
+    same(jax.grad(total)(input), tensor.grad.numpy())
 
 
 def test_one_hot_is_torchs_in_range() -> None:
