@@ -216,7 +216,7 @@ FAULTS = [
         "numerics/compaction.py",
         "(jnp.uint32(2) << place) - 1",
         "(jnp.uint32(1) << place) - 1",
-        "ops/test_indexing.py::test_nonzero_equals_the_pseudo_code",
+        "ops/test_indexing.py::test_nonzero_at_the_borders_of_words_and_runs",
     ),
     Fault(
         "a sum counts its own block twice",

@@ -1,6 +1,7 @@
 """Every ACTIVATION_* but softmax and hardmax; the pages' own examples run in test_every_operator.py."""
 
 import inspect
+import itertools
 import math
 from typing import Any
 
@@ -51,8 +52,7 @@ def function(name: str) -> Any:
     return getattr(dmljax, f"activation_{name}")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("name", AT_THE_ENDS)
+@pytest.mark.parametrize(("name", "dtype"), list(itertools.product(AT_THE_ENDS, ["float32", "float16"])))
 def test_infinities_zeros_nan_and_huge_numbers(name: str, dtype: str) -> None:
     attributes, expected = AT_THE_ENDS[name]
     smaller = 6e4 / HUGE if dtype == "float16" else 1.0

@@ -1,5 +1,6 @@
 """ELEMENT_WISE_ADD to ELEMENT_WISE_ATAN_YX, and the powers."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -65,8 +66,7 @@ def of_bits(dtype: Any, *raw: int) -> NDArray[Any]:
 # Integers
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(("name", "dtype"), list(itertools.product(NUMBERS, INTEGERS)), ids=str)
 def test_integers_wrap_around_for_every_pair_of_extremes(name: str, dtype: Any) -> None:
     small = np.arange(-7, 8) if dtype in SIGNED else np.arange(8)
     a, b = pairs(np.concatenate([specials(dtype), small.astype(dtype)]))
