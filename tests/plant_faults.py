@@ -749,7 +749,7 @@ FAULTS = [
     Fault(
         "a ScaleBias rounds the product",
         "numerics/exact.py",
-        "_zero_unless_finite(_product_error(high, x, factor) + sum_error(total, high, scaled))",
+        "_zero_unless_finite(product_error(high, x, factor) + sum_error(total, high, scaled))",
         "_zero_unless_finite(sum_error(total, high, scaled))",
         "ops/test_elementary.py::test_a_scale_bias_is_rounded_once_however_much_cancels",
     ),

@@ -144,7 +144,7 @@ def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
     """`product(a, b)`, and its rounding error, or 0 where the error or the product is not finite."""
     rounded = product(a, b)
     (a, a_exponent), (b, b_exponent) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))
-    low = _rescaled(_product_error(product(a, b), a, b), -(a_exponent + b_exponent))
+    low = _rescaled(product_error(product(a, b), a, b), -(a_exponent + b_exponent))
     return rounded, jnp.where(jnp.isfinite(rounded), _zero_unless_finite(low), jnp.zeros_like(low))
 
 
@@ -158,7 +158,8 @@ def sum_error(total: Array, a: Array, b: Array) -> Array:
     return (a - (total - part)) + (b - part)
 
 
-def _product_error(rounded: Array, a: Array, b: Array) -> Array:
+def product_error(rounded: Array, a: Array, b: Array) -> Array:
+    """The rounding error of `rounded`, which is `a * b`, of numbers whose products with halves of digits are normal."""
     (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
     return ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
 
@@ -200,7 +201,7 @@ def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
     exponent, high = x_exponent + factor_exponent, product(x, factor)
     scaled = _rescaled(summand, exponent)
     total = high + scaled
-    rest = _zero_unless_finite(_product_error(high, x, factor) + sum_error(total, high, scaled))
+    rest = _zero_unless_finite(product_error(high, x, factor) + sum_error(total, high, scaled))
     value = _rescaled(jnp.where(rest == 0, total, total + rest), -exponent)  # adding +0 would turn -0 into +0
     # A summand that becomes infinite at the scale of the product is so large that the product is negligible.
     is_negligible = (high == 0) | (jnp.isinf(scaled) & jnp.isfinite(high))
@@ -233,7 +234,7 @@ def _quotient_error(a: Array, b: Array) -> Array:
     (a, a_exponent), (b, b_exponent) = _centred(a), _centred(b)
     rounded = quotient(a, b)
     back = product(rounded, b)
-    remainder = (a - back) - _product_error(back, rounded, b)
+    remainder = (a - back) - product_error(back, rounded, b)
     return _zero_unless_finite(_rescaled(quotient(remainder, b), b_exponent - a_exponent))
 
 
