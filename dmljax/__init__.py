@@ -32,6 +32,7 @@ from dmljax.types import (
     DepthSpaceOrder as DepthSpaceOrder,
     FeatureLevel as FeatureLevel,
     IsInfinityMode as IsInfinityMode,
+    MatrixTransform as MatrixTransform,
     PaddingMode as PaddingMode,
     ReduceFunction as ReduceFunction,
     RoundingMode as RoundingMode,
@@ -165,6 +166,7 @@ from dmljax.ops.elementary import (
     ElementWiseSqrtDesc as ElementWiseSqrtDesc,
     ElementWiseTanDesc as ElementWiseTanDesc,
     ElementWiseTanhDesc as ElementWiseTanhDesc,
+    ValueScale2dDesc as ValueScale2dDesc,
     cast as cast,
     element_wise_abs as element_wise_abs,
     element_wise_acos as element_wise_acos,
@@ -190,6 +192,7 @@ from dmljax.ops.elementary import (
     element_wise_sqrt as element_wise_sqrt,
     element_wise_tan as element_wise_tan,
     element_wise_tanh as element_wise_tanh,
+    value_scale_2d as value_scale_2d,
 )
 from dmljax.ops.gathering import (
     GatherDesc as GatherDesc,
@@ -281,6 +284,16 @@ from dmljax.ops.padding import (
     padding as padding,
     padding1 as padding1,
     unfold as unfold,
+)
+from dmljax.ops.products import (
+    GemmDesc as GemmDesc,
+    MatrixMultiplyIntegerDesc as MatrixMultiplyIntegerDesc,
+    MatrixMultiplyIntegerToFloatDesc as MatrixMultiplyIntegerToFloatDesc,
+    QuantizedLinearMatrixMultiplyDesc as QuantizedLinearMatrixMultiplyDesc,
+    gemm as gemm,
+    matrix_multiply_integer as matrix_multiply_integer,
+    matrix_multiply_integer_to_float as matrix_multiply_integer_to_float,
+    quantized_linear_matrix_multiply as quantized_linear_matrix_multiply,
 )
 from dmljax.ops.quantization import (
     ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc,

@@ -207,6 +207,17 @@ class PaddingMode(HeaderEnum, prefix="DML_PADDING_MODE_"):
     WRAP = 4
 
 
+class MatrixTransform(HeaderEnum, prefix="DML_MATRIX_TRANSFORM_"):
+    """`DML_MATRIX_TRANSFORM`: whether a matrix is transposed before it is multiplied.
+
+    >>> MatrixTransform("DML_MATRIX_TRANSFORM_TRANSPOSE") is MatrixTransform.TRANSPOSE
+    True
+    """
+
+    NONE = 0
+    TRANSPOSE = 1
+
+
 class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     """`DML_IS_INFINITY_MODE`: whether to test for positive infinity, negative infinity, or either.
 

@@ -31,6 +31,7 @@ CORE = {
         "DepthSpaceOrder",
         "FeatureLevel",
         "IsInfinityMode",
+        "MatrixTransform",
         "PaddingMode",
         "ReduceFunction",
         "RoundingMode",

@@ -16,6 +16,7 @@ from dmljax.calls.arguments import (
     LOWER_BOUND as LOWER_BOUND,
     NUMBER as NUMBER,
     OPERAND as OPERAND,
+    PRECISION as PRECISION,
     SCALE_BIAS as SCALE_BIAS,
     SIZE as SIZE,
     SIZES as SIZES,

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dmljax.calls.arrays import require_real
 from dmljax.checks import array, boolean, integer, integers
@@ -276,6 +277,18 @@ def one_of(enumeration: type[HeaderEnum]) -> Static:
     return member
 
 
+def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPreset:
+    if isinstance(value, lax.Precision | lax.DotAlgorithmPreset):
+        return value
+    try:
+        if not isinstance(value, str):  # JAX takes None for the default, which is not what it means here
+            raise ValueError
+        return lax.Precision(value)
+    except ValueError:
+        rule = "must be 'default', 'high', 'highest', a jax.lax.Precision or a jax.lax.DotAlgorithmPreset"
+        raise InvalidType(Problem(where, rule, show(value))) from None
+
+
 INTEGER: Static = integer
 BOOLEAN: Static = boolean
 SIZE: Static = _size  # an integer, or the symbolic size of a dimension
@@ -283,6 +296,7 @@ SIZES: Static = _sizes
 AXES: Static = _axes  # one integer or several, as a tuple
 EACH_DIMENSION: Static = _one_or_several  # one integer for all spatial dimensions, or a tuple with one for each
 DTYPE: Static = _dtype
+PRECISION: Static = _precision  # of a matrix product or a convolution
 INTEGER_DTYPE: Static = _integer_dtype
 
 Kind = ArrayKind | Number | Static

@@ -19,6 +19,7 @@ from dmljax.descriptors.bases import (
     ScaledUnary as ScaledUnary,
     Unary as Unary,
     binary as binary,
+    fusable_into as fusable_into,
     fused_activation_rules as fused_activation_rules,
     gradient as gradient,
     unary as unary,
@@ -34,6 +35,7 @@ from dmljax.descriptors.members import (
     Bool as Bool,
     Direction as Direction,
     Float as Float,
+    FloatChannels as FloatChannels,
     InfinityMode as InfinityMode,
     Input as Input,
     Inputs as Inputs,
@@ -52,6 +54,7 @@ from dmljax.descriptors.members import (
     ScalarUnion as ScalarUnion,
     Size as Size,
     StepUnion as StepUnion,
+    Transform as Transform,
     Uint as Uint,
     Uint64 as Uint64,
     UintAxes as UintAxes,
@@ -73,6 +76,7 @@ from dmljax.descriptors.rules import (
     sizes_are as sizes_are,
 )
 from dmljax.descriptors.tables import (
+    RANK_1_TO_4 as RANK_1_TO_4,
     RANK_1_TO_8 as RANK_1_TO_8,
     RANK_2_TO_4 as RANK_2_TO_4,
     RANK_2_TO_8 as RANK_2_TO_8,

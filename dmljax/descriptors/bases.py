@@ -1,7 +1,7 @@
 """Bases of descriptors that share their members, and the tables and rules that go with them."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
@@ -114,10 +114,18 @@ class Binary(Operator):
 
 
 class Activation(Operator):
-    """An activation that can be fused into another operator, whose tensors it then works on: it has none itself."""
+    """An operator that can be fused into another one, whose tensors it then works on: it has none itself."""
 
     input: OptionalInput = None
     output: OptionalOutput = None
+    # The types of the operators that it can be fused into, with the levels that brought it; None if they are all that
+    # take an activation, from the level on that has the activation itself.
+    fused_into: ClassVar[Mapping[str, FeatureLevel] | None] = None
+
+    @classmethod
+    def fused_since(cls, operator: str) -> FeatureLevel | None:
+        """The level that brought its fusion into operators of the type `operator`; None if it cannot be fused there."""
+        return min(cls.support) if cls.fused_into is None else cls.fused_into.get(operator)
 
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
@@ -137,32 +145,55 @@ class Activation(Operator):
 
 
 def fused_activation_rules(
-    activation: Operator | None, feature_level: FeatureLevel, path: Path = ("FusedActivation",)
+    activation: Operator | None,
+    feature_level: FeatureLevel,
+    path: Path = ("FusedActivation",),
+    *,
+    into: Operator | None = None,
 ) -> Iterator[Problem]:
-    """The desc at `path` is an activation that can be fused, at a level that has it, without tensors."""
+    """The desc at `path` is an activation that can be fused, at a level that has it, without tensors.
+
+    `into` is the desc that has it, where that takes activations that others do not; OutputTensor is then what it works
+    on.
+    """
     if activation is None:
         return
-    if not isinstance(activation, Activation):
+    introduced = activation.fused_since(_type_of(into)) if isinstance(activation, Activation) else None
+    if not isinstance(activation, Activation) or introduced is None:
         yield Problem((*path, "Type"), "must be one that can be fused", type(activation).type)
         return
-    introduced = min(activation.support)
     if introduced > feature_level:
         yield Problem((*path, "Type"), f"must be one of {feature_level}", f"{type(activation).type} of {introduced}")
     for leaf in activation.leaves():
         yield Problem((*path, *leaf.path), "must not be given", leaf.tensor)
-    for problem in activation.attribute_rules(feature_level):
+    output = getattr(into, "output", None)
+    if output is None or activation.leaves():
+        problems = activation.attribute_rules(feature_level)
+    else:
+        members = {member.field: getattr(activation, member.field) for member in activation.members()}
+        whole = type(activation)(**members | {"input": output, "output": output})
+        problems = whole.page_rules(feature_level)
+    for problem in problems:
         yield problem.inside(path)
 
 
-def _fusable(where: Where, value: Any) -> Activation:
-    """Returns `value` if it is the descriptor of an activation without tensors, and refuses it otherwise."""
-    if not isinstance(value, Operator):
-        raise InvalidType(Problem(where, "must be a descriptor", show(value)))
-    if not isinstance(value, Activation) or value.tensors():
+def _type_of(desc: Operator | None) -> str:
+    return "" if desc is None else type(desc).type
+
+
+def fusable_into(operator: str) -> Callable[[Where, Any], Activation]:
+    """The argument of a function that takes the descriptor of an activation, without tensors, to fuse it."""
+
+    def fusable(where: Where, value: Any) -> Activation:
+        if not isinstance(value, Operator):
+            raise InvalidType(Problem(where, "must be a descriptor", show(value)))
         tensors = value.tensors()
-        given = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
-        raise InvalidDesc(Problem(where, "must be an activation without tensors", given))
-    return value
+        if not isinstance(value, Activation) or tensors or value.fused_since(operator) is None:
+            given = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
+            raise InvalidDesc(Problem(where, "must be an activation without tensors", given))
+        return value
+
+    return fusable
 
 
-FUSABLE = _fusable  # the argument of a function that takes such a descriptor
+FUSABLE = fusable_into("")  # an activation that can be fused into whatever takes one

@@ -30,6 +30,7 @@ from dmljax.types import (
     DepthSpaceOrder,
     HeaderEnum,
     IsInfinityMode,
+    MatrixTransform,
     PaddingMode,
     ReduceFunction,
     RoundingMode,
@@ -364,11 +365,13 @@ Direction = Annotated[AxisDirection, Enumeration(AxisDirection)]
 SCALAR_TYPE = Enumeration(DataType)
 ValueType = Annotated[DataType, SCALAR_TYPE]
 Float = Annotated[Any, FLOAT]  # takes any number, holds a Scalar
+FloatChannels = Annotated[tuple[Any, ...], Array(FLOAT, count="ChannelCount")]
 ScalarUnion = Annotated[Any, Number(own_type=None)]
 StepUnion = Annotated[Any, Number(own_type=None, is_step=True)]
 OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBias, ("Scale", "Bias"), FLOAT)]
 Size = Annotated[Size2D, Struct("DML_SIZE_2D", Size2D, ("Width", "Height"), UINT)]
 Order = Annotated[DepthSpaceOrder, Enumeration(DepthSpaceOrder)]
+Transform = Annotated[MatrixTransform, Enumeration(MatrixTransform)]
 Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
 Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]

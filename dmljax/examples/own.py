@@ -3,13 +3,14 @@
 from typing import Any
 
 from dmljax.examples.example import FLOAT32, INF, INT8, INT32, NAN, UINT8, Example, all_of_type, element_wise
-from dmljax.ops.activation import ActivationLeakyReluDesc
+from dmljax.ops.activation import ActivationLeakyReluDesc, ActivationReluDesc
 from dmljax.ops.elementary import CastDesc
 from dmljax.ops.movement import SliceGradDesc
 from dmljax.scalars import ScaleBias
 from dmljax.tensor import TensorDesc
 from dmljax.types import (
     IsInfinityMode,
+    MatrixTransform,
 )
 
 
@@ -44,6 +45,58 @@ OWN_EXAMPLES = (
         {"input": [[3, 0, 5, 2], [7, 1, 7, 7]]},
         [[0, 0, 1, 0], [1, 0, 0, 0]],
         "the first of equal values is chosen",
+    ),
+    element_wise(
+        "GEMM",
+        {"a": [[1, 2], [3, 4]], "b": [[1, 0], [2, 1]], "c": [[0.5, -9], [0.5, -9]]},
+        [[2.5, 0], [6.5, 11]],
+        "the columns of B are multiplied, since TransB is TRANSPOSE; RELU makes 0 of -1",
+        trans_a=MatrixTransform.NONE,
+        trans_b=MatrixTransform.TRANSPOSE,
+        alpha=2,
+        beta=1,
+        fused_activation=ActivationReluDesc(),
+    ),
+    element_wise(
+        "MATRIX_MULTIPLY_INTEGER",
+        {"a": [[0, 255], [3, 5]], "a_zero_point": [[0], [3]], "b": [[-128], [127]]},
+        [[32385], [254]],
+        "each row of A has a zero point of its own",
+        types={"a": UINT8, "a_zero_point": UINT8, "b": INT8, "output": INT32},
+    ),
+    element_wise(
+        "MATRIX_MULTIPLY_INTEGER_TO_FLOAT",
+        {
+            "a": [[1, 2]],
+            "a_scale": [[0.5]],
+            "a_zero_point": [[1]],
+            "b": [[3], [4]],
+            "b_scale": [[0.25]],
+            "bias": [[10]],
+        },
+        [[10.5]],
+        types={"a": INT8, "a_zero_point": INT8, "b": INT8},
+    ),
+    element_wise(
+        "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
+        {
+            "a": [[1, 2], [100, 100]],
+            "a_scale": [[0.5]],
+            "b": [[3], [4]],
+            "b_scale": [[1]],
+            "output_scale": [[1]],
+            "output_zero_point": [[-3]],
+        },
+        [[3], [127]],
+        "5.5 goes to the even 6, and 350 saturates",
+        types={"a": INT8, "b": INT8, "output_zero_point": INT8, "output": INT8},
+    ),
+    element_wise(
+        "VALUE_SCALE_2D",
+        {"input": [[[[1, 2]], [[1, 2]], [[1, 2]]]]},
+        [[[[12, 14]], [[22, 24]], [[32, 34]]]],
+        scale=2,
+        bias=(10, 20, 30),
     ),
     Example(
         "Example",

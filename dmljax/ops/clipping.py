@@ -96,11 +96,14 @@ def _bound_type_rule(desc: Any) -> Iterator[Problem]:
         yield Problem("MinMaxDataType", f"must be {output.data_type.name}", desc.min_max_data_type.name)
 
 
-class ElementWiseClipDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP", function=element_wise_clip):
+class ElementWiseClipDesc(dml.Activation, type="DML_OPERATOR_ELEMENT_WISE_CLIP", function=element_wise_clip):
     """`DML_ELEMENT_WISE_CLIP_OPERATOR_DESC`, lowered to `element_wise_clip`."""
 
+    scale_bias: dml.OptionalScaleBias = None
     min: dml.Float
     max: dml.Float
+    # DirectML's list of fused activations names these two, and no level.
+    fused_into = dict.fromkeys(("DML_OPERATOR_CONVOLUTION", "DML_OPERATOR_GEMM"), FeatureLevel.FL_1_0)
     support = dml.support(
         FL_1_0=dml.unary(dml.RANK_4, FLOAT),
         FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
@@ -111,13 +114,16 @@ class ElementWiseClipDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP"
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
+        - InputTensor and OutputTensor are given, unless the operator is fused into another one.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
         - Where InputTensor.DataType is an integer type, Min and Max are not NaN. Without their fractions, Min is not
           above the range of the type, and Max is not below it.
         """
         yield from super().page_rules(feature_level)
-        yield from _bound_rules(self)
+        if self.input is not None:
+            yield from dml.scale_bias_rules(self)
+            yield from _bound_rules(self)
 
 
 class ElementWiseClip1Desc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP1", function=element_wise_clip1):

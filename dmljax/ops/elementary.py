@@ -1,16 +1,21 @@
-"""Elementary functions of one tensor, ELEMENT_WISE_ABS to ELEMENT_WISE_TANH, most of them with a ScaleBias; and CAST.
+"""Elementary functions of one tensor, ELEMENT_WISE_ABS to ELEMENT_WISE_TANH, most of them with a ScaleBias.
+
+Also CAST, and VALUE_SCALE_2D, whose bias is one for each channel.
 
 A ScaleBias is applied to the input first, and computes `input * scale + bias` of floats with a single rounding. 16-bit
 floats are computed in float32, and only the result is rounded to 16 bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics import special
 from dmljax.numerics.conversion import converted
 from dmljax.numerics.exact import multiply_add, quotient
@@ -25,6 +30,7 @@ from dmljax.types import (
     UP_TO_32_BIT,
     UP_TO_64_BIT,
     DataType,
+    FeatureLevel,
     RoundingMode,
     widened,
 )
@@ -73,6 +79,54 @@ class ElementWiseIdentityDesc(
         FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
         FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
+
+
+@calls.operator_function(scale=calls.WIDE_NUMBER)
+def value_scale_2d(input: ArrayLike, scale: ArrayLike, bias: ArrayLike) -> Array:
+    """Computes `scale * input + bias` with a bias for each channel, which dimension 1 of `input` counts.
+
+    It is computed in at least float32 with a single rounding. `bias` is one number, or an array of one for each
+    channel; beside 16-bit floats, scale and bias are of float32.
+
+    >>> value_scale_2d(jnp.ones((1, 3, 1, 1)), 2.0, jnp.array([10.0, 20.0, 30.0])).ravel().tolist()
+    [12.0, 22.0, 32.0]
+    """
+    given, biases = calls.float_array("input", input), calls.float_array("bias", bias)
+    calls.require_rank("input", given, 2)
+    channels, dtype = given.shape[1], widened(given.dtype)
+    if not biases.weak_type and biases.dtype.itemsize > dtype.itemsize:
+        raise InvalidType(Problem("bias", f"must be of at most {dtype}", biases.dtype))
+    if biases.shape not in ((), (1,), (channels,)):
+        rule = f"must be one number, or one for each of {channels} channels"
+        raise InvalidDesc(Problem("bias", rule, f"shape {biases.shape}"))
+    biases = biases.reshape(-1, *(1 for _ in given.shape[2:])).astype(dtype)
+    x, summand = calls.broadcast(input=given.astype(dtype), bias=biases)
+    return multiply_add(x, jnp.asarray(scale, dtype), summand).astype(given.dtype)
+
+
+class ValueScale2dDesc(dml.Unary, type="DML_OPERATOR_VALUE_SCALE_2D", function=value_scale_2d):
+    """`DML_VALUE_SCALE_2D_OPERATOR_DESC`, lowered to `value_scale_2d`."""
+
+    scale: dml.Float
+    bias: dml.FloatChannels
+    support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - ChannelCount is 1 or 3, and the size of dimension 1 of InputTensor.
+        """
+        yield from super().page_rules(feature_level)
+        if len(self.bias) not in (1, 3):
+            yield Problem("ChannelCount", "must be 1 or 3", len(self.bias))
+        if self.input.rank == 4 and len(self.bias) != self.input.sizes[1]:
+            rule = f"must be {self.input.sizes[1]}, the size of dimension 1 of InputTensor"
+            yield Problem("ChannelCount", rule, len(self.bias))
+
+    def attributes(self) -> dict[str, Any]:
+        given = super().attributes()
+        return given | {"bias": np.array(given["bias"], np.float32)}
 
 
 @calls.operator_function(dtype=calls.DTYPE)

@@ -23,7 +23,7 @@ FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 ONLY_FLOAT32 = frozenset({FLOAT32})
 
 
-def _quantize(
+def quantized(
     prefix: str, value: Array, scale: ArrayLike, zero_point: ArrayLike | None, dtype: Any, default: np.dtype[Any]
 ) -> Array:
     """Quantizes `value`: divides it by `scale`, rounds, adds the zero point, and saturates to the output's type.
@@ -40,7 +40,7 @@ def _quantize(
     if zero.dtype != dtype:
         raise InvalidType(Problem(zero_name, f"must be of {dtype}, as the output is", zero.dtype))
     divisor = calls.float_array(scale_name, scale)
-    wide = np.promote_types(value.dtype, _type_of_scale(divisor))
+    wide = np.promote_types(value.dtype, type_of_scale(divisor))
     value, divisor = value.astype(wide), divisor.astype(wide)
     value, divisor, zero = calls.broadcast(**{"input": value, scale_name: divisor, zero_name: zero})
     steps = lax.round(quotient(value, divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
@@ -54,19 +54,19 @@ def _quantize(
 def _dequantize(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None) -> Array:
     """Dequantizes `input`: `(input - zero_point) * scale`, where the integer difference is exact.
 
-    The result has the type that `_type_of_scale` gives. In error messages, the names of the arguments begin with
+    The result has the type that `type_of_scale` gives. In error messages, the names of the arguments begin with
     `prefix`.
     """
     given = {prefix or "input": input} | ({} if zero_point is None else {f"{prefix}_zero_point".strip("_"): zero_point})
-    quantized = calls.operands(calls.integer_array, **given)
+    numbers = calls.operands(calls.integer_array, **given)
     scale_name = f"{prefix}_scale".strip("_")
     factor = calls.float_array(scale_name, scale)
-    factor = factor.astype(_type_of_scale(factor))
-    number, *zero, factor = calls.broadcast(**dict(zip(given, quantized, strict=True)), **{scale_name: factor})
+    factor = factor.astype(type_of_scale(factor))
+    number, *zero, factor = calls.broadcast(**dict(zip(given, numbers, strict=True)), **{scale_name: factor})
     return product(_difference(factor.dtype, number, *zero), factor)
 
 
-def _type_of_scale(scale: Array) -> np.dtype[Any]:
+def type_of_scale(scale: Array) -> np.dtype[Any]:
     """The type in which products with a scale are computed.
 
     It is float32 for a Python number and for 16-bit floats, otherwise the type of the scale.
@@ -124,7 +124,7 @@ def element_wise_quantize_linear(
     """
     value = calls.number_array("input", input)
     value = value.astype(np.float32 if value.dtype in INTEGERS else widened(value.dtype))
-    return _quantize("", value, scale, zero_point, dtype, np.dtype(np.uint8))
+    return quantized("", value, scale, zero_point, dtype, np.dtype(np.uint8))
 
 
 def _quantize_table(
@@ -238,7 +238,7 @@ def element_wise_quantized_linear_add(
     wide = np.promote_types(left.dtype, right.dtype)
     left, right = calls.broadcast(a=left.astype(wide), b=right.astype(wide))
     default = calls.integer_array("a", a).dtype
-    return _quantize("output", left + right, output_scale, output_zero_point, dtype, default)
+    return quantized("output", left + right, output_scale, output_zero_point, dtype, default)
 
 
 class ElementWiseQuantizedLinearAddDesc(

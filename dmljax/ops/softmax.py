@@ -17,6 +17,7 @@ from dmljax.errors import Problem
 from dmljax.numerics import special
 from dmljax.numerics.along_axes import extreme_position, positions_along, sum_along
 from dmljax.numerics.exact import exact_sum, in_memory, quotient, with_slopes
+from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, FeatureLevel
 
@@ -32,9 +33,13 @@ class RowActivation(dml.Unary):
         - InputTensor.Sizes are 1 in all dimensions before the last two.
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         """
-        if self.input.effective_rank > 2:
-            yield Problem(("InputTensor", "Sizes"), "must be 1 before the last two", join_sizes(self.input.sizes))
+        yield from _row_rules(self.input)
         yield from super().page_rules(feature_level)
+
+
+def _row_rules(input: TensorDesc) -> Iterator[Problem]:
+    if input.effective_rank > 2:
+        yield Problem(("InputTensor", "Sizes"), "must be 1 before the last two", join_sizes(input.sizes))
 
 
 class AxesActivation(dml.Unary):
@@ -53,6 +58,9 @@ class AxesActivation(dml.Unary):
         yield from super().page_rules(feature_level)
 
 
+_INTO_GEMM = {"DML_OPERATOR_GEMM": FeatureLevel.FL_6_1}
+
+
 @calls.operator_function
 def activation_softmax(input: ArrayLike) -> Array:
     """Computes the softmax of each row along the last axis: exponentials of its elements, divided by their sum.
@@ -65,8 +73,22 @@ def activation_softmax(input: ArrayLike) -> Array:
     return calls.of_floats(lambda x: _softmax(x, axes=(-1,)), input=input)
 
 
-class ActivationSoftmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX", function=activation_softmax):
+class ActivationSoftmaxDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTMAX", function=activation_softmax):
     """`DML_ACTIVATION_SOFTMAX_OPERATOR_DESC`, lowered to `activation_softmax`."""
+
+    support = dml.ACTIVATION_SINCE_1_0
+    fused_into = _INTO_GEMM
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
+        - InputTensor.Sizes are 1 in all dimensions before the last two.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        if self.input is not None:
+            yield from _row_rules(self.input)
+        yield from super().page_rules(feature_level)
 
 
 @calls.operator_function(axes=calls.AXES)
@@ -81,8 +103,23 @@ def activation_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     return calls.of_floats(lambda x: _softmax(x, axes=axes), input=input)
 
 
-class ActivationSoftmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_SOFTMAX1", function=activation_softmax1):
+class ActivationSoftmax1Desc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTMAX1", function=activation_softmax1):
     """`DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_softmax1`."""
+
+    axes: dml.UintAxes
+    support = AxesActivation.support
+    fused_into = _INTO_GEMM
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
+        - Axes names one or more different dimensions of InputTensor.
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        """
+        if self.input is not None:
+            yield from dml.distinct_axes(self.axes, self.input.rank)
+        yield from super().page_rules(feature_level)
 
 
 @calls.operator_function

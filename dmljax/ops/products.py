@@ -1,0 +1,487 @@
+"""Matrix products: GEMM of floats, MATRIX_MULTIPLY_INTEGER of integers, and what multiplies quantized matrices.
+
+The matrices are the last two dimensions. The functions broadcast those before them, and transpose or repeat nothing in
+memory. On an explicit mesh, each dimension of the result is sharded as that of the matrix which it comes from.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.numerics.products import exact_integer_product, integer_product, matrix_product, scaled
+from dmljax.numerics.sizes import is_symbolic
+from dmljax.ops.quantization import quantized, type_of_scale
+from dmljax.text import join_sizes, join_words
+from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, DataType, FeatureLevel, MatrixTransform, widened
+
+ONLY_FLOAT32 = frozenset({DataType.FLOAT32})
+ONLY_INT32 = frozenset({DataType.INT32})
+
+# What they share
+
+
+def _check_matrices(a: Array, b: Array) -> tuple[int, ...]:
+    """The shape of `a @ b`, if there is such a product."""
+    for name, given in (("a", a), ("b", b)):
+        calls.require_rank(name, given, 2)
+    if a.shape[-1] != b.shape[-2]:
+        rule = f"must have {a.shape[-1]} rows, as many as a has columns"
+        raise InvalidDesc(Problem("b", rule, f"shape {b.shape}"))
+    try:
+        batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        rule = "a and b must have shapes that broadcast before the last two dimensions"
+        raise InvalidDesc(Problem((), rule, join_words((a.shape, b.shape)))) from None
+    return (*batch, a.shape[-2], b.shape[-1])
+
+
+_ROWS, _COLUMNS = -2, -1
+
+
+def _one_for_each(name: str, given: Array, shape: tuple[int, ...], axis: int) -> Array:
+    """A scale or zero point with the dimensions of the result's `shape`, for its rows or for its columns."""
+    count = shape[axis]
+    if given.ndim == 1 and axis == _ROWS:
+        given = given[:, None]
+    while given.ndim < 2:
+        given = given[None]
+    other = _COLUMNS if axis == _ROWS else _ROWS
+    batches = zip(reversed(given.shape[:-2]), reversed(shape[:-2]), strict=False)
+    fits = given.shape[other] == 1 and given.shape[axis] in (1, count) and given.ndim <= len(shape)
+    if not fits or any(size not in (1, whole) for size, whole in batches):
+        of = f"{count} rows of a" if axis == _ROWS else f"{count} columns of b"
+        raise InvalidDesc(Problem(name, f"must have one element, or one for each of the {of}", f"shape {given.shape}"))
+    return given
+
+
+def _zero_point(name: str, value: ArrayLike | None, quantized: Array, shape: tuple[int, ...], axis: int) -> Any:
+    """The zero point `name` of the matrix `quantized`, whose type it has; None if there is none."""
+    if value is None:
+        return None
+    given = calls.integer_array(name, value)
+    if given.dtype != quantized.dtype:
+        raise InvalidType(Problem(name, f"must be of {quantized.dtype}, as {name[0]} is", given.dtype))
+    return _one_for_each(name, given, shape, axis)
+
+
+def _narrow_integers(name: str, value: ArrayLike, bits: int) -> Array:
+    given = calls.integer_array(name, value)
+    if given.dtype.itemsize * 8 > bits:
+        rule = f"must be of an integer type of {bits} bits" if bits == 8 else f"must be of at most {bits} bits"
+        raise InvalidType(Problem(name, rule, given.dtype))
+    return given
+
+
+def _with_summand(total: Array, name: str, summand: Array) -> tuple[Array, Array]:
+    """The product `total`, and the argument `name` in its shape, type and sharding."""
+    sizes = zip(reversed(summand.shape), reversed(total.shape), strict=False)
+    if summand.ndim > total.ndim or any(size not in (1, whole) for size, whole in sizes):
+        rule = f"must broadcast to {total.shape}, the shape of the product"
+        raise InvalidDesc(Problem(name, rule, f"shape {summand.shape}"))
+    first, second = calls.broadcast(product=total, **{name: summand.astype(total.dtype)})
+    return first, second
+
+
+def _product_rules(
+    desc: Any,
+    *others: str,
+    trans_a: MatrixTransform = MatrixTransform.NONE,
+    trans_b: MatrixTransform = MatrixTransform.NONE,
+) -> Iterator[Problem]:
+    """ATensor times BTensor is of the size of OutputTensor, and all of them and `others` have as many dimensions."""
+    yield from dml.same_rank(desc, "a", "b", *others, "output")
+    if not desc.a.rank == desc.b.rank == desc.output.rank >= 2:
+        return  # reported above, or by the support tables
+    (*batch, rows, inner), (*b_batch, inner_of_b, columns) = (
+        (*sizes[:-2], *(sizes[-2:] if transform is MatrixTransform.NONE else reversed(sizes[-2:])))
+        for sizes, transform in ((desc.a.sizes, trans_a), (desc.b.sizes, trans_b))
+    )
+    if batch != b_batch:
+        given = join_words(join_sizes(tensor.sizes) for tensor in (desc.a, desc.b))
+        rule = "must have the same Sizes before the last two"
+        yield Problem(("ATensor", "Sizes"), rule, given, [("BTensor", "Sizes")])
+    if inner != inner_of_b:
+        number = f"{inner} {'rows' if trans_b is MatrixTransform.NONE else 'columns'}"
+        summed = "columns" if trans_a is MatrixTransform.NONE else "rows"
+        rule = f"must have {number}, as many as ATensor has {summed}"
+        yield Problem(("BTensor", "Sizes"), rule, join_sizes(desc.b.sizes))
+    if batch == b_batch and inner == inner_of_b:
+        yield from dml.sizes_are(desc, "output", (*batch, rows, columns))
+
+
+def _parameter_rules(desc: Any, of_rows: tuple[str, ...], of_columns: tuple[str, ...]) -> Iterator[Problem]:
+    """Scales and zero points have one element, or one for each row of ATensor, or for each column of BTensor."""
+    if desc.output.rank < 2:
+        return  # reported by the support tables
+    rows, columns = desc.output.sizes[-2:]
+    kinds = ((of_rows, rows, (rows, 1), "row of ATensor"), (of_columns, columns, (1, columns), "column of BTensor"))
+    for fields, count, last, of in kinds:
+        for field in fields:
+            tensor = getattr(desc, field)
+            if tensor is None or tensor.element_count == 1 or tensor.sizes == (count,):
+                continue
+            if tensor.sizes != (1,) * (tensor.rank - 2) + last:
+                rule = f"must have one element, or one for each {of}, with {join_sizes(last)} as the last Sizes"
+                yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+
+
+# GEMM
+
+
+@calls.operator_function(
+    alpha=calls.WIDE_NUMBER,
+    beta=calls.WIDE_NUMBER,
+    transpose_a=calls.BOOLEAN,
+    transpose_b=calls.BOOLEAN,
+    fused_activation=dml.fusable_into("DML_OPERATOR_GEMM"),
+    precision=calls.PRECISION,
+)
+def gemm(
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike | None = None,
+    alpha: ArrayLike = 1.0,
+    beta: ArrayLike = 1.0,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    fused_activation: dml.Operator | None = None,
+    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+) -> Array:
+    """Multiplies matrices of floats: `alpha * (a @ b) + beta * c`, and applies an activation to that.
+
+    Dimensions before the last two are batches, which broadcast, and `c` broadcasts to the result. It is all computed in
+    at least float32 and rounded once; the activation is applied to what was rounded. With `precision`, or if JAX has
+    a setting for all matrix products, `jax.default_matmul_precision`, GPUs and TPUs may round the factors of float32.
+    The activation is a descriptor without tensors.
+
+    >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[1.0, 0.0], [2.0, 1.0]])
+    >>> gemm(a, b, jnp.array([0.5, -9.0]), 2.0, transpose_b=True, fused_activation=ActivationReluDesc()).tolist()
+    [[2.5, 0.0], [6.5, 11.0]]
+    """
+    floats = {"a": a, "b": b} | ({} if c is None else {"c": c})
+    left, right, *summand = (calls.float_array(name, value) for name, value in floats.items())
+    for name, given in zip(floats, (left, right, *summand), strict=True):
+        if given.dtype != left.dtype:
+            raise InvalidType(Problem(name, f"must be of {left.dtype}, as a is", given.dtype))
+    for name, given in (("a", left), ("b", right)):
+        calls.require_rank(name, given, 2)
+    left, right = left.mT if transpose_a else left, right.mT if transpose_b else right
+    _check_matrices(left, right)
+    total = matrix_product(left, right, precision) * jnp.asarray(alpha, widened(left.dtype))
+    if summand:
+        total, given = _with_summand(total, "c", summand[0])
+        total += jnp.asarray(beta, total.dtype) * given
+    result = total.astype(left.dtype)
+    if fused_activation is None:
+        return result
+    fused: Array = fused_activation.compute(input=result)
+    return fused
+
+
+class GemmDesc(dml.Operator, type="DML_OPERATOR_GEMM", function=gemm):
+    """`DML_GEMM_OPERATOR_DESC`, lowered to `gemm`."""
+
+    a: dml.Input
+    b: dml.Input
+    c: dml.OptionalInput = None
+    output: dml.Output
+    trans_a: dml.Transform
+    trans_b: dml.Transform
+    alpha: dml.Float
+    beta: dml.Float
+    fused_activation: dml.FusedActivation = None
+    support = dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
+        FL_4_0=dml.rows(dml.RANK_2_TO_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - ATensor, BTensor, CTensor and OutputTensor have the same DataType and DimensionCount.
+        - CTensor and OutputTensor have the same Sizes.
+        - ATensor.Sizes are {BatchCount, ChannelCount, M, K}, with the last two swapped if TransA is TRANSPOSE.
+          BTensor.Sizes are {BatchCount, ChannelCount, K, N}, with the last two swapped if TransB is TRANSPOSE.
+          OutputTensor.Sizes are {BatchCount, ChannelCount, M, N}.
+        - FusedActivation is an activation that can be fused into GEMM, that the feature level has, and that has no
+          tensors; a softmax, only from level 6_1 on.
+        """
+        yield from dml.same_type(self, "a", "b", "c", "output")
+        yield from _product_rules(self, "c", trans_a=self.trans_a, trans_b=self.trans_b)
+        yield from dml.same_sizes(self, "c", "output")
+        yield from dml.fused_activation_rules(self.fused_activation, feature_level, into=self)
+
+    def attributes(self) -> dict[str, Any]:
+        given = super().attributes()
+        for name in ("a", "b"):
+            given[f"transpose_{name}"] = given.pop(f"trans_{name}") is MatrixTransform.TRANSPOSE
+        return given
+
+
+# MATRIX_MULTIPLY_INTEGER
+
+
+@calls.operator_function
+def matrix_multiply_integer(
+    a: ArrayLike, b: ArrayLike, a_zero_point: ArrayLike | None = None, b_zero_point: ArrayLike | None = None
+) -> Array:
+    """Multiplies matrices of int8 or uint8: `(a - a_zero_point) @ (b - b_zero_point)` in int32, where sums wrap around.
+
+    A zero point has the type of its matrix. It is one number, or one for each row of `a` or column of `b`. Dimensions
+    before the last two are batches, which broadcast.
+
+    >>> a, b = jnp.array([[0, 255], [3, 5]], "uint8"), jnp.array([[-128], [127]], "int8")
+    >>> matrix_multiply_integer(a, b, jnp.array([0, 3], "uint8")).tolist()
+    [[32385], [254]]
+    """
+    left, right = _narrow_integers("a", a, 8), _narrow_integers("b", b, 8)
+    shape = _check_matrices(left, right)
+    a_zero = _zero_point("a_zero_point", a_zero_point, left, shape, _ROWS)
+    b_zero = _zero_point("b_zero_point", b_zero_point, right, shape, _COLUMNS)
+    return integer_product(left, right, a_zero, b_zero)
+
+
+def _integer_table(matrices: range, a_zero_point: range, b_zero_point: range) -> dml.Table:
+    return dml.rows(
+        matrices,
+        a=INTEGER_8,
+        a_zero_point=dml.Cell(a_zero_point, INTEGER_8),
+        b=INTEGER_8,
+        b_zero_point=dml.Cell(b_zero_point, INTEGER_8),
+        output=ONLY_INT32,
+    )
+
+
+class MatrixMultiplyIntegerDesc(
+    dml.Operator, type="DML_OPERATOR_MATRIX_MULTIPLY_INTEGER", function=matrix_multiply_integer
+):
+    """`DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC`, lowered to `matrix_multiply_integer`."""
+
+    a: dml.Input
+    a_zero_point: dml.OptionalInput = None
+    b: dml.Input
+    b_zero_point: dml.OptionalInput = None
+    output: dml.Output
+    support = dml.support(
+        FL_2_1=_integer_table(dml.RANK_4, dml.RANK_4, dml.RANK_4),
+        FL_4_0=_integer_table(dml.RANK_2_TO_4, dml.RANK_1_TO_4, dml.RANK_2_TO_4),
+        FL_5_2=_integer_table(dml.RANK_2_TO_4, dml.RANK_1_TO_4, dml.RANK_1_TO_4),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - ATensor, BTensor and OutputTensor have the same DimensionCount.
+        - ATensor.Sizes are {BatchCount, ChannelCount, M, K}, BTensor.Sizes are {BatchCount, ChannelCount, K, N}, and
+          OutputTensor.Sizes are {BatchCount, ChannelCount, M, N}.
+        - ATensor and AZeroPointTensor have the same DataType, as have BTensor and BZeroPointTensor.
+        - AZeroPointTensor has one element, or one for each row of ATensor, with Sizes {1, 1, M, 1}. BZeroPointTensor
+          has one element, or one for each column of BTensor, with Sizes {1, 1, 1, N}.
+        """
+        yield from _product_rules(self)
+        yield from dml.same_type(self, "a", "a_zero_point")
+        yield from dml.same_type(self, "b", "b_zero_point")
+        yield from _parameter_rules(self, ("a_zero_point",), ("b_zero_point",))
+
+
+# MATRIX_MULTIPLY_INTEGER_TO_FLOAT
+
+
+def _dequantized_product(
+    a: Array, b: Array, a_scale: ArrayLike, b_scale: ArrayLike, a_zero_point: Any, b_zero_point: Any
+) -> Array:
+    """The product of two dequantized matrices, rounded once, in float32, or in float64 if a scale is of that type."""
+    shape = _check_matrices(a, b)
+    if is_symbolic(a.shape[-1]):
+        rule = "must have a number of columns that is known while tracing"
+        raise Unsupported(Problem("a", rule, f"shape {a.shape}"))
+    a_zero = _zero_point("a_zero_point", a_zero_point, a, shape, _ROWS)
+    b_zero = _zero_point("b_zero_point", b_zero_point, b, shape, _COLUMNS)
+    scales = [calls.float_array("a_scale", a_scale), calls.float_array("b_scale", b_scale)]
+    wide = np.promote_types(*map(type_of_scale, scales))
+    a_factor = _one_for_each("a_scale", scales[0].astype(wide), shape, _ROWS)
+    b_factor = _one_for_each("b_scale", scales[1].astype(wide), shape, _COLUMNS)
+    return scaled(exact_integer_product(a, b, a_zero, b_zero, wide), a_factor, b_factor)
+
+
+@calls.operator_function
+def matrix_multiply_integer_to_float(
+    a: ArrayLike,
+    b: ArrayLike,
+    a_scale: ArrayLike,
+    b_scale: ArrayLike,
+    a_zero_point: ArrayLike | None = None,
+    b_zero_point: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+) -> Array:
+    """Multiplies quantized matrices of integers: `(a - a_zero_point) @ (b - b_zero_point) * a_scale * b_scale + bias`.
+
+    The sums of integers are exact, however long they are. Their products with the scales are rounded once to float32,
+    and so is the sum with `bias`, which broadcasts. The result is of the type of the scales, float32 for Python
+    numbers. A zero point has the type of its matrix. It and a scale are one number, or one for each row of `a` or
+    column of `b`.
+
+    >>> a, b = jnp.array([[1, 2]], "int8"), jnp.array([[3], [4]], "int8")
+    >>> matrix_multiply_integer_to_float(a, b, 0.5, 0.25, jnp.array(1, "int8"), bias=10.0).tolist()
+    [[10.5]]
+    """
+    left, right = _narrow_integers("a", a, 32), _narrow_integers("b", b, 32)
+    product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
+    floats = {"a_scale": a_scale, "b_scale": b_scale} | ({} if bias is None else {"bias": bias})
+    given = {name: calls.float_array(name, value) for name, value in floats.items()}
+    own_type = {name: x.dtype for name, x in given.items() if not x.weak_type}
+    for name, dtype in own_type.items():
+        first, wanted = next(iter(own_type.items()))
+        if dtype != wanted:
+            raise InvalidType(Problem(name, f"must be of {wanted}, as {first} is", dtype))
+    if bias is not None:
+        product, summand = _with_summand(product, "bias", given["bias"])
+        product += summand
+    return product.astype(next(iter(own_type.values()), np.dtype(np.float32)))
+
+
+class MatrixMultiplyIntegerToFloatDesc(
+    dml.Operator, type="DML_OPERATOR_MATRIX_MULTIPLY_INTEGER_TO_FLOAT", function=matrix_multiply_integer_to_float
+):
+    """`DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC`, lowered to `matrix_multiply_integer_to_float`."""
+
+    a: dml.Input
+    a_scale: dml.Input
+    a_zero_point: dml.OptionalInput = None
+    b: dml.Input
+    b_scale: dml.Input
+    b_zero_point: dml.OptionalInput = None
+    bias: dml.OptionalInput = None
+    output: dml.Output
+    support = dml.support(
+        FL_6_2=dml.rows(
+            dml.RANK_2_TO_4,
+            a=INTEGER_UP_TO_32_BIT,
+            a_scale=dml.Cell(dml.RANK_1_TO_4, FLOAT),
+            a_zero_point=dml.Cell(dml.RANK_1_TO_4, INTEGER_UP_TO_32_BIT),
+            b=INTEGER_UP_TO_32_BIT,
+            b_scale=dml.Cell(dml.RANK_1_TO_4, FLOAT),
+            b_zero_point=dml.Cell(dml.RANK_1_TO_4, INTEGER_UP_TO_32_BIT),
+            bias=FLOAT,
+            output=FLOAT,
+        )
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - AScaleTensor, AZeroPointTensor, BScaleTensor and BZeroPointTensor have the same DimensionCount.
+        - ATensor, BTensor, BiasTensor and OutputTensor have the same DimensionCount.
+        - BiasTensor and OutputTensor have the same Sizes.
+        - ATensor, AZeroPointTensor, BTensor and BZeroPointTensor have the same DataType.
+        - AScaleTensor, BScaleTensor, BiasTensor and OutputTensor have the same DataType.
+        - ATensor.Sizes are {BatchCount, ChannelCount, M, K}, BTensor.Sizes are {BatchCount, ChannelCount, K, N}, and
+          OutputTensor.Sizes are {BatchCount, ChannelCount, M, N}.
+        - AScaleTensor and AZeroPointTensor have one element, or one for each row of ATensor, with Sizes {1, 1, M, 1}.
+          BScaleTensor and BZeroPointTensor have one element, or one for each column of BTensor, with Sizes
+          {1, 1, 1, N}.
+        """
+        yield from dml.same_rank(self, "a_scale", "a_zero_point", "b_scale", "b_zero_point")
+        yield from dml.same_type(self, "a", "a_zero_point", "b", "b_zero_point")
+        yield from dml.same_type(self, "a_scale", "b_scale", "bias", "output")
+        yield from _product_rules(self, "bias")
+        yield from dml.same_sizes(self, "bias", "output")
+        yield from _parameter_rules(self, ("a_scale", "a_zero_point"), ("b_scale", "b_zero_point"))
+
+
+# QUANTIZED_LINEAR_MATRIX_MULTIPLY
+
+
+@calls.operator_function(dtype=calls.DTYPE)
+def quantized_linear_matrix_multiply(
+    a: ArrayLike,
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike | None,
+    b: ArrayLike,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike | None,
+    output_scale: ArrayLike,
+    output_zero_point: ArrayLike | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Multiplies quantized matrices of int8 or uint8, and quantizes the product.
+
+    The product of the dequantized matrices is rounded once, to float32: its sums of integers are exact. Then it is
+    quantized as in `element_wise_quantize_linear`: divided by `output_scale`, rounded, halves to the nearest even
+    integer, and saturated to the range of the output's type. That type is `dtype`, otherwise that of
+    `output_zero_point`, otherwise that of `a`. A scale or zero point is one number, or one for each row of `a` and of
+    the output, or for each column of `b`.
+
+    >>> a, b = jnp.array([[1, 2], [100, 100]], "int8"), jnp.array([[3], [4]], "int8")
+    >>> quantized_linear_matrix_multiply(a, 0.5, None, b, 1.0, None, 1.0, jnp.array(-3, "int8")).tolist()
+    [[3], [127]]
+    """
+    left, right = _narrow_integers("a", a, 8), _narrow_integers("b", b, 8)
+    product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
+    scale = _one_for_each("output_scale", calls.float_array("output_scale", output_scale), product.shape, _ROWS)
+    zero = output_zero_point
+    if zero is not None:
+        given = calls.integer_array("output_zero_point", zero)
+        zero = _one_for_each("output_zero_point", given, product.shape, _ROWS)
+    return quantized("output", product, scale, zero, dtype, left.dtype)
+
+
+_SCALES_AND_ZERO_POINTS = (
+    *("a_scale", "a_zero_point", "b_scale", "b_zero_point"),
+    *("output_scale", "output_zero_point"),
+)
+
+
+def _quantized_table(matrices: range, parameters: range) -> dml.Table:
+    cells = {
+        name: dml.Cell(parameters, ONLY_FLOAT32 if name.endswith("scale") else INTEGER_8)
+        for name in _SCALES_AND_ZERO_POINTS
+    }
+    return dml.rows(matrices, a=INTEGER_8, b=INTEGER_8, output=INTEGER_8, **cells)
+
+
+class QuantizedLinearMatrixMultiplyDesc(
+    dml.Operator, type="DML_OPERATOR_QUANTIZED_LINEAR_MATRIX_MULTIPLY", function=quantized_linear_matrix_multiply
+):
+    """`DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC`, lowered to `quantized_linear_matrix_multiply`."""
+
+    a: dml.Input
+    a_scale: dml.Input
+    a_zero_point: dml.OptionalInput = None
+    b: dml.Input
+    b_scale: dml.Input
+    b_zero_point: dml.OptionalInput = None
+    output_scale: dml.Input
+    output_zero_point: dml.OptionalInput = None
+    output: dml.Output
+    support = dml.support(
+        FL_2_1=_quantized_table(dml.RANK_4, dml.RANK_4),
+        FL_4_0=_quantized_table(dml.RANK_2_TO_4, dml.RANK_1_TO_4),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All scales and zero points have the same DimensionCount.
+        - ATensor, BTensor and OutputTensor have the same DimensionCount.
+        - The zero point of ATensor, BTensor or OutputTensor has the DataType of that tensor.
+        - ATensor.Sizes are {BatchCount, ChannelCount, M, K}, BTensor.Sizes are {BatchCount, ChannelCount, K, N}, and
+          OutputTensor.Sizes are {BatchCount, ChannelCount, M, N}.
+        - The scales and zero points of ATensor and OutputTensor have one element, or one for each row of ATensor, with
+          Sizes {1, 1, M, 1}. Those of BTensor have one element, or one for each column of BTensor, with Sizes
+          {1, 1, 1, N}.
+        """
+        yield from dml.same_rank(self, *_SCALES_AND_ZERO_POINTS)
+        for field in ("a", "b", "output"):
+            yield from dml.same_type(self, field, f"{field}_zero_point")
+        yield from _product_rules(self)
+        of_rows = ("a_scale", "a_zero_point", "output_scale", "output_zero_point")
+        yield from _parameter_rules(self, of_rows, ("b_scale", "b_zero_point"))
