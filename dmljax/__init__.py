@@ -166,7 +166,7 @@ from dmljax.ops.elementary import (
     ElementWiseSqrtDesc as ElementWiseSqrtDesc,
     ElementWiseTanDesc as ElementWiseTanDesc,
     ElementWiseTanhDesc as ElementWiseTanhDesc,
-    ValueScale2dDesc as ValueScale2dDesc,
+    ValueScale2DDesc as ValueScale2DDesc,
     cast as cast,
     element_wise_abs as element_wise_abs,
     element_wise_acos as element_wise_acos,

@@ -74,8 +74,8 @@ def _partitioned_product(multiply: Any, a: Array, b: Array, *others: Array | Non
 def integer_product(a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Array:
     """The product of the matrices `a - a_zero` and `b - b_zero`, integers of 8 bits, in int32, modulo 2**32.
 
-    A zero point has the type of its matrix, and the shape (..., 1, 1), or one for each row of `a`, (..., M, 1), or for
-    each column of `b`, (..., 1, N).
+    All have as many dimensions. A zero point has the type of its matrix, and the shape (..., 1, 1), or one for each row
+    of `a`, (..., M, 1), or for each column of `b`, (..., 1, N).
     """
     return _partitioned_product(_integer_product, a, b, a_zero, b_zero)
 

@@ -104,7 +104,7 @@ def value_scale_2d(input: ArrayLike, scale: ArrayLike, bias: ArrayLike) -> Array
     return multiply_add(x, jnp.asarray(scale, dtype), summand).astype(given.dtype)
 
 
-class ValueScale2dDesc(dml.Unary, type="DML_OPERATOR_VALUE_SCALE_2D", function=value_scale_2d):
+class ValueScale2DDesc(dml.Unary, type="DML_OPERATOR_VALUE_SCALE_2D", function=value_scale_2d):
     """`DML_VALUE_SCALE_2D_OPERATOR_DESC`, lowered to `value_scale_2d`."""
 
     scale: dml.Float

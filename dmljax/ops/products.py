@@ -26,10 +26,8 @@ ONLY_INT32 = frozenset({DataType.INT32})
 # What they share
 
 
-def _check_matrices(a: Array, b: Array) -> tuple[int, ...]:
-    """The shape of `a @ b`, if there is such a product."""
-    for name, given in (("a", a), ("b", b)):
-        calls.require_rank(name, given, 2)
+def _matrices(a: Array, b: Array) -> tuple[Array, Array, tuple[int, ...]]:
+    """`a` and `b` with as many dimensions as their product has, and its shape, if there is such a product."""
     if a.shape[-1] != b.shape[-2]:
         rule = f"must have {a.shape[-1]} rows, as many as a has columns"
         raise InvalidDesc(Problem("b", rule, f"shape {b.shape}"))
@@ -38,7 +36,12 @@ def _check_matrices(a: Array, b: Array) -> tuple[int, ...]:
     except ValueError:
         rule = "a and b must have shapes that broadcast before the last two dimensions"
         raise InvalidDesc(Problem((), rule, join_words((a.shape, b.shape)))) from None
-    return (*batch, a.shape[-2], b.shape[-1])
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    return _of_rank(len(shape), a), _of_rank(len(shape), b), shape
+
+
+def _of_rank(rank: int, x: Array) -> Array:
+    return lax.expand_dims(x, range(rank - x.ndim))
 
 
 _ROWS, _COLUMNS = -2, -1
@@ -46,18 +49,16 @@ _ROWS, _COLUMNS = -2, -1
 
 def _one_for_each(name: str, given: Array, shape: tuple[int, ...], axis: int) -> Array:
     """A scale or zero point with the dimensions of the result's `shape`, for its rows or for its columns."""
-    count = shape[axis]
-    if given.ndim == 1 and axis == _ROWS:
-        given = given[:, None]
-    while given.ndim < 2:
-        given = given[None]
-    other = _COLUMNS if axis == _ROWS else _ROWS
-    batches = zip(reversed(given.shape[:-2]), reversed(shape[:-2]), strict=False)
-    fits = given.shape[other] == 1 and given.shape[axis] in (1, count) and given.ndim <= len(shape)
-    if not fits or any(size not in (1, whole) for size, whole in batches):
-        of = f"{count} rows of a" if axis == _ROWS else f"{count} columns of b"
+    column = given[:, None] if given.ndim == 1 and axis == _ROWS else given
+    rows, columns = shape[-2:]
+    whole = (*shape[:-2], rows, 1) if axis == _ROWS else (*shape[:-2], 1, columns)
+    expanded = _of_rank(len(shape), column)
+    if expanded.ndim > len(shape) or any(
+        size not in (1, most) for size, most in zip(expanded.shape, whole, strict=True)
+    ):
+        of = f"{rows} rows of a" if axis == _ROWS else f"{columns} columns of b"
         raise InvalidDesc(Problem(name, f"must have one element, or one for each of the {of}", f"shape {given.shape}"))
-    return given
+    return expanded
 
 
 def _zero_point(name: str, value: ArrayLike | None, quantized: Array, shape: tuple[int, ...], axis: int) -> Any:
@@ -73,8 +74,9 @@ def _zero_point(name: str, value: ArrayLike | None, quantized: Array, shape: tup
 def _narrow_integers(name: str, value: ArrayLike, bits: int) -> Array:
     given = calls.integer_array(name, value)
     if given.dtype.itemsize * 8 > bits:
-        rule = f"must be of an integer type of {bits} bits" if bits == 8 else f"must be of at most {bits} bits"
+        rule = "must be int8 or uint8" if bits == 8 else f"must be of at most {bits} bits"
         raise InvalidType(Problem(name, rule, given.dtype))
+    calls.require_rank(name, given, 2)
     return given
 
 
@@ -172,8 +174,7 @@ def gemm(
             raise InvalidType(Problem(name, f"must be of {left.dtype}, as a is", given.dtype))
     for name, given in (("a", left), ("b", right)):
         calls.require_rank(name, given, 2)
-    left, right = left.mT if transpose_a else left, right.mT if transpose_b else right
-    _check_matrices(left, right)
+    left, right, _ = _matrices(left.mT if transpose_a else left, right.mT if transpose_b else right)
     total = matrix_product(left, right, precision) * jnp.asarray(alpha, widened(left.dtype))
     if summand:
         total, given = _with_summand(total, "c", summand[0])
@@ -241,8 +242,7 @@ def matrix_multiply_integer(
     >>> matrix_multiply_integer(a, b, jnp.array([0, 3], "uint8")).tolist()
     [[32385], [254]]
     """
-    left, right = _narrow_integers("a", a, 8), _narrow_integers("b", b, 8)
-    shape = _check_matrices(left, right)
+    left, right, shape = _matrices(_narrow_integers("a", a, 8), _narrow_integers("b", b, 8))
     a_zero = _zero_point("a_zero_point", a_zero_point, left, shape, _ROWS)
     b_zero = _zero_point("b_zero_point", b_zero_point, right, shape, _COLUMNS)
     return integer_product(left, right, a_zero, b_zero)
@@ -298,7 +298,7 @@ def _dequantized_product(
     a: Array, b: Array, a_scale: ArrayLike, b_scale: ArrayLike, a_zero_point: Any, b_zero_point: Any
 ) -> Array:
     """The product of two dequantized matrices, rounded once, in float32, or in float64 if a scale is of that type."""
-    shape = _check_matrices(a, b)
+    a, b, shape = _matrices(a, b)
     if is_symbolic(a.shape[-1]):
         rule = "must have a number of columns that is known while tracing"
         raise Unsupported(Problem("a", rule, f"shape {a.shape}"))

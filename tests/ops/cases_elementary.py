@@ -1,4 +1,4 @@
-"""The elementary functions and CAST: the pages' tables and members, and the formulas."""
+"""The elementary functions, CAST and VALUE_SCALE_2D: the pages' tables and members, and the formulas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,6 +76,7 @@ SUPPORT = merge(
             },
         ),
     ),
+    of_all("VALUE_SCALE_2D", alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS)})),
 )
 
 MEMBERS = merge(
@@ -90,6 +91,7 @@ MEMBERS = merge(
     ),
     of_all("CAST ELEMENT_WISE_SIGN ELEMENT_WISE_NEGATE", "InputTensor OutputTensor"),
     of_all("ELEMENT_WISE_ROUND", "InputTensor OutputTensor RoundingMode"),
+    of_all("VALUE_SCALE_2D", "InputTensor OutputTensor Scale ChannelCount Bias"),
 )
 
 # Formulas, of floats as float64
@@ -156,4 +158,19 @@ def cast(desc: Any, input: Any) -> Any:
     return convert(input, desc.output.dtype)
 
 
-CASES = {"CAST": CastCase(("input", "output"), cast_desc, cast)}
+# VALUE_SCALE_2D
+
+
+def value_scale_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    tensor = TensorDesc(types["input"], ones(rank, 2, 3, 2, 2))
+    return dmljax.ValueScale2DDesc(input=tensor, output=tensor, scale=1.5, bias=(0.5, -3, 0))
+
+
+def value_scale(desc: Any, input: Any) -> Any:
+    return input.astype(np.float64) * 1.5 + np.array([0.5, -3, 0]).reshape(3, 1, 1)
+
+
+CASES = {
+    "CAST": CastCase(("input", "output"), cast_desc, cast),
+    "VALUE_SCALE_2D": Case(("input",), value_scale_desc, value_scale, is_exact=False),
+}

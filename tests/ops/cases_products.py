@@ -1,0 +1,237 @@
+"""GEMM, the products of integers and of quantized matrices: the pages' tables and pseudo-code, and cases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from cases import Arrays, Case, ones
+from formulas import Arr
+from pages import FLOATS, INTEGERS_32, alike, merge, of_all
+
+import dmljax
+from dmljax import DataType, MatrixTransform, TensorDesc
+
+SUPPORT = merge(
+    of_all(
+        "GEMM",
+        alike("ATensor BTensor CTensor OutputTensor", {"1_0": (4, 4, FLOATS), "4_0": (2, 4, FLOATS)}),
+    ),
+    of_all(
+        "MATRIX_MULTIPLY_INTEGER",
+        {
+            "2_1": [
+                ("ATensor", 4, 4, "INT8 UINT8"),
+                ("AZeroPointTensor", 4, 4, "INT8 UINT8"),
+                ("BTensor", 4, 4, "INT8 UINT8"),
+                ("BZeroPointTensor", 4, 4, "INT8 UINT8"),
+                ("OutputTensor", 4, 4, "INT32"),
+            ],
+            "4_0": [
+                ("ATensor", 2, 4, "INT8 UINT8"),
+                ("AZeroPointTensor", 1, 4, "INT8 UINT8"),
+                ("BTensor", 2, 4, "INT8 UINT8"),
+                ("BZeroPointTensor", 2, 4, "INT8 UINT8"),
+                ("OutputTensor", 2, 4, "INT32"),
+            ],
+            "5_2": [
+                ("ATensor", 2, 4, "INT8 UINT8"),
+                ("AZeroPointTensor", 1, 4, "INT8 UINT8"),
+                ("BTensor", 2, 4, "INT8 UINT8"),
+                ("BZeroPointTensor", 1, 4, "INT8 UINT8"),
+                ("OutputTensor", 2, 4, "INT32"),
+            ],
+        },
+    ),
+    of_all(
+        "MATRIX_MULTIPLY_INTEGER_TO_FLOAT",
+        {
+            "6_2": [
+                ("ATensor", 2, 4, INTEGERS_32),
+                ("AScaleTensor", 1, 4, FLOATS),
+                ("AZeroPointTensor", 1, 4, INTEGERS_32),
+                ("BTensor", 2, 4, INTEGERS_32),
+                ("BScaleTensor", 1, 4, FLOATS),
+                ("BZeroPointTensor", 1, 4, INTEGERS_32),
+                ("BiasTensor", 2, 4, FLOATS),
+                ("OutputTensor", 2, 4, FLOATS),
+            ]
+        },
+    ),
+    of_all(
+        "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
+        {
+            level: [
+                ("ATensor", matrix, 4, "INT8 UINT8"),
+                ("AScaleTensor", parameter, 4, "FLOAT32"),
+                ("AZeroPointTensor", parameter, 4, "INT8 UINT8"),
+                ("BTensor", matrix, 4, "INT8 UINT8"),
+                ("BScaleTensor", parameter, 4, "FLOAT32"),
+                ("BZeroPointTensor", parameter, 4, "INT8 UINT8"),
+                ("OutputScaleTensor", parameter, 4, "FLOAT32"),
+                ("OutputZeroPointTensor", parameter, 4, "INT8 UINT8"),
+                ("OutputTensor", matrix, 4, "INT8 UINT8"),
+            ]
+            for level, matrix, parameter in (("2_1", 4, 4), ("4_0", 2, 1))
+        },
+    ),
+)
+
+MEMBERS = {
+    "GEMM": "ATensor BTensor CTensor OutputTensor TransA TransB Alpha Beta FusedActivation",
+    "MATRIX_MULTIPLY_INTEGER": "ATensor AZeroPointTensor BTensor BZeroPointTensor OutputTensor",
+    "MATRIX_MULTIPLY_INTEGER_TO_FLOAT": "ATensor AScaleTensor AZeroPointTensor BTensor BScaleTensor BZeroPointTensor"
+    " BiasTensor OutputTensor",
+    "QUANTIZED_LINEAR_MATRIX_MULTIPLY": "ATensor AScaleTensor AZeroPointTensor BTensor BScaleTensor BZeroPointTensor"
+    " OutputScaleTensor OutputZeroPointTensor OutputTensor",
+}
+
+# Pseudo-code: of Python's integers and fractions, which are exact
+
+
+def gemm(a: Arr, b: Arr, c: Arr, *, alpha: float, beta: float) -> Arr:
+    """In float64, of `b` as it is before its transposition."""
+    left, right, summand = (x.astype(np.float64) for x in (a, b, c))
+    return alpha * np.einsum("...mk,...nk->...mn", left, right) + beta * summand
+
+
+def whole_product(a: Arr, b: Arr, a_zero_point: Arr | None = None, b_zero_point: Arr | None = None) -> Arr:
+    """The matrix product of `a - a_zero_point` and `b - b_zero_point` in Python's integers."""
+    left, right = (
+        x.astype(object) - (0 if zero is None else zero.astype(object))
+        for x, zero in ((a, a_zero_point), (b, b_zero_point))
+    )
+    return np.asarray(np.matmul(left, right), object)
+
+
+def wrapped(integers: Arr) -> Arr:
+    """Python's integers modulo 2**32, as int32."""
+    return np.array([int(x) % 2**32 for x in integers.flat], np.uint32).view(np.int32).reshape(integers.shape)
+
+
+def nearest_float32(exact: Fraction) -> np.float32:
+    """A fraction rounded once: float64 alone would round twice."""
+    near = np.float32(float(exact))
+    if not np.isfinite(near):
+        return near
+    with np.errstate(over="ignore"):
+        around = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
+    finite = [x for x in around if np.isfinite(x)]
+    # Of two that are as near, the even one.
+    return min(finite, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))
+
+
+def dequantized_product(
+    a: Arr, b: Arr, a_scale: Arr, b_scale: Arr, a_zero_point: Arr | None = None, b_zero_point: Arr | None = None
+) -> Arr:
+    """The exact product of dequantized matrices, rounded to float32 at the end; scales are finite."""
+    total = whole_product(a, b, a_zero_point, b_zero_point)
+    fraction = np.frompyfunc(lambda x: Fraction(float(x)), 1, 1)
+    exact = total * fraction(a_scale) * fraction(b_scale)
+    return np.array([nearest_float32(Fraction(x)) for x in exact.flat], np.float32).reshape(total.shape)
+
+
+def quantized_product(output_scale: Arr, output_zero_point: Arr | None, dtype: Any, **given: Any) -> Arr:
+    steps = np.rint(dequantized_product(**given) / output_scale)
+    zero = 0.0 if output_zero_point is None else output_zero_point.astype(np.float64)
+    limits = np.iinfo(dtype)
+    return np.asarray(np.clip(steps.astype(np.float64) + zero, limits.min, limits.max).astype(dtype))
+
+
+# Descriptors
+
+
+def matrix(data_type: DataType, rank: int, *last: int) -> TensorDesc:
+    """A tensor of matrices, in batches of 2 and of 1 where there are so many dimensions."""
+    return TensorDesc(data_type, (*ones(rank - 4), *(2, 1, *last)[-rank:]) if rank > 4 else (2, 1, *last)[-rank:])
+
+
+@dataclass(frozen=True)
+class GemmCase(Case):
+    """A case with inputs whose sums are exact in every type; other numbers are for the family's own tests."""
+
+    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> Arrays:
+        tensors = desc.tensors(is_input=True)
+        return {field: rng.integers(-8, 9, tensor.sizes).astype(tensor.dtype) for field, tensor in tensors.items()}
+
+
+def gemm_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    output = matrix(types["a"], rank, 3, 5)
+    return dmljax.GemmDesc(
+        a=matrix(types["a"], rank, 3, 4),
+        b=matrix(types["a"], rank, 5, 4),
+        c=output,
+        output=output,
+        trans_a=MatrixTransform.NONE,
+        trans_b=MatrixTransform.TRANSPOSE,
+        alpha=0.5,
+        beta=-2,
+    )
+
+
+def integer_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    # A level of its own has zero points of one dimension, for columns alone.
+    return dmljax.MatrixMultiplyIntegerDesc(
+        a=matrix(types["a"], rank, 3, 4),
+        a_zero_point=TensorDesc(types["a"], ones(rank, 3, 1)),
+        b=matrix(types["b"], rank, 4, 5),
+        b_zero_point=TensorDesc(types["b"], ones(rank if rank > 3 else rank - 1 or 1, 5)),
+        output=matrix(DataType.INT32, rank, 3, 5),
+    )
+
+
+def to_float_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    output = matrix(types["output"], rank, 3, 5)
+    return dmljax.MatrixMultiplyIntegerToFloatDesc(
+        a=matrix(types["a"], rank, 3, 4),
+        a_scale=TensorDesc(types["output"], ones(rank, 3, 1)),
+        a_zero_point=TensorDesc(types["a"], ones(rank)),
+        b=matrix(types["a"], rank, 4, 5),
+        b_scale=TensorDesc(types["output"], ones(rank)),
+        b_zero_point=TensorDesc(types["a"], ones(rank, 1, 5)),
+        bias=output,
+        output=output,
+    )
+
+
+def to_float(desc: Any, bias: Arr, **given: Any) -> Arr:
+    return np.asarray(dequantized_product(**given) + bias.astype(np.float32))
+
+
+def quantized_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    row, column = (
+        lambda data_type: TensorDesc(data_type, ones(rank, 3, 1)),
+        lambda data_type: TensorDesc(data_type, ones(rank, 1, 5)),
+    )
+    return dmljax.QuantizedLinearMatrixMultiplyDesc(
+        a=matrix(types["a"], rank, 3, 4),
+        a_scale=row(DataType.FLOAT32),
+        a_zero_point=row(types["a"]),
+        b=matrix(types["b"], rank, 4, 5),
+        b_scale=column(DataType.FLOAT32),
+        b_zero_point=column(types["b"]),
+        output_scale=row(DataType.FLOAT32),
+        output_zero_point=row(types["output"]),
+        output=matrix(types["output"], rank, 3, 5),
+    )
+
+
+CASES = {
+    "GEMM": GemmCase(
+        ("a",),
+        gemm_desc,
+        lambda desc, a, b, c: gemm(a, b, c, alpha=0.5, beta=-2),
+        domain=(0.2, 0.9),
+    ),
+    "MATRIX_MULTIPLY_INTEGER": Case(("a", "b"), integer_desc, lambda desc, **given: wrapped(whole_product(**given))),
+    "MATRIX_MULTIPLY_INTEGER_TO_FLOAT": Case(
+        ("a", "output"), to_float_desc, to_float, scales=("a_scale", "b_scale", "bias"), domain=(0.2, 0.9)
+    ),
+    "QUANTIZED_LINEAR_MATRIX_MULTIPLY": Case(
+        ("a", "b", "output"),
+        quantized_desc,
+        lambda desc, **given: quantized_product(dtype=desc.output.dtype, **given),
+        scales=("a_scale", "b_scale", "output_scale"),
+    ),
+}
