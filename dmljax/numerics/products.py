@@ -3,9 +3,10 @@
 The matrices are the last two dimensions; those before them are batches, which broadcast as in NumPy.
 """
 
+import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,8 @@ from dmljax.numerics.exact import (
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
 from dmljax.numerics.sizes import number
 from dmljax.types import widened
+
+R = TypeVar("R")  # an array, or a tuple of arrays
 
 # Floats
 
@@ -47,7 +50,7 @@ def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:
     return _partitioned_product(multiply, a, b)
 
 
-def _partitioned_product(multiply: Any, a: Array, b: Array, *others: Array | None, results: int = 1) -> Any:
+def _partitioned_product(multiply: Callable[..., R], a: Array, b: Array, *others: Array | None, results: int = 1) -> R:
     """`multiply(a, b, *others)`, whose batches, rows and columns are sharded as those of `a` and `b` are.
 
     What is left of the sums, where the dimension that they are over is sharded, XLA adds up.
@@ -60,7 +63,7 @@ def _partitioned_product(multiply: Any, a: Array, b: Array, *others: Array | Non
     result = [*reversed(merged), axes[0][-2], axes[1][-1]]
     given = [x for x in others if x is not None]
 
-    def call(a: Array, b: Array, *rest: Array) -> Any:
+    def call(a: Array, b: Array, *rest: Array) -> R:
         remaining = iter(rest)
         return multiply(a, b, *(None if x is None else next(remaining) for x in others))
 
@@ -162,10 +165,15 @@ def _product_of_limbs(a: list[Array], b: list[Array]) -> list[Array]:
     chunks = -(-size // _TERMS_OF_LIMBS)
     if chunks > 1:
         a, b = [_chunks(x, -1, chunks) for x in a], [_chunks(x, -2, chunks) for x in b]
+    # All products of limbs are one matrix product, of the limbs of `a` below each other and those of `b` side by side.
+    rows, columns = a[0].shape[-2], b[0].shape[-1]
+    products = jnp.matmul(
+        lax.concatenate(a, a[0].ndim - 2), lax.concatenate(b, b[0].ndim - 1), preferred_element_type=np.int32
+    )
+    products = products.reshape(*products.shape[:-2], len(a), rows, len(b), columns)
     sums: list[Any] = [0] * (len(a) + len(b) - 1)
-    for i, left in enumerate(a):
-        for j, right in enumerate(b):
-            sums[i + j] += jnp.matmul(left, right, preferred_element_type=np.int32)
+    for i, j in itertools.product(range(len(a)), range(len(b))):
+        sums[i + j] += products[..., i, :, j, :]
     # Three limbs more hold the carries of as many terms as there can be.
     limbs = _carried([*sums, *(jnp.zeros_like(sums[0]) for _ in range(3))])
     return _carried([jnp.sum(limb, -3, dtype=np.int32) for limb in limbs]) if chunks > 1 else limbs

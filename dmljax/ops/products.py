@@ -23,14 +23,23 @@ from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, DataType, Featu
 ONLY_FLOAT32 = frozenset({DataType.FLOAT32})
 ONLY_INT32 = frozenset({DataType.INT32})
 
+_ROWS, _COLUMNS = -2, -1
+
 # What they share
 
 
-def _matrices(a: Array, b: Array) -> tuple[Array, Array, tuple[int, ...]]:
-    """`a` and `b` with as many dimensions as their product has, and its shape, if there is such a product."""
-    if a.shape[-1] != b.shape[-2]:
-        rule = f"must have {a.shape[-1]} rows, as many as a has columns"
+def _matrices(
+    a: Array, b: Array, *, transpose_a: bool = False, transpose_b: bool = False
+) -> tuple[Array, Array, tuple[int, ...]]:
+    """The matrices to multiply, with as many dimensions as their product has, and its shape."""
+    for name, given in (("a", a), ("b", b)):
+        calls.require_rank(name, given, 2)
+    inner, inner_of_b = a.shape[_ROWS if transpose_a else _COLUMNS], b.shape[_COLUMNS if transpose_b else _ROWS]
+    if inner != inner_of_b:
+        number = f"{inner} {'columns' if transpose_b else 'rows'}"
+        rule = f"must have {number}, as many as a has {'rows' if transpose_a else 'columns'}"
         raise InvalidDesc(Problem("b", rule, f"shape {b.shape}"))
+    a, b = a.mT if transpose_a else a, b.mT if transpose_b else b
     try:
         batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
@@ -42,9 +51,6 @@ def _matrices(a: Array, b: Array) -> tuple[Array, Array, tuple[int, ...]]:
 
 def _of_rank(rank: int, x: Array) -> Array:
     return lax.expand_dims(x, range(rank - x.ndim))
-
-
-_ROWS, _COLUMNS = -2, -1
 
 
 def _one_for_each(name: str, given: Array, shape: tuple[int, ...], axis: int) -> Array:
@@ -76,7 +82,6 @@ def _narrow_integers(name: str, value: ArrayLike, bits: int) -> Array:
     if given.dtype.itemsize * 8 > bits:
         rule = "must be int8 or uint8" if bits == 8 else f"must be of at most {bits} bits"
         raise InvalidType(Problem(name, rule, given.dtype))
-    calls.require_rank(name, given, 2)
     return given
 
 
@@ -172,9 +177,7 @@ def gemm(
     for name, given in zip(floats, (left, right, *summand), strict=True):
         if given.dtype != left.dtype:
             raise InvalidType(Problem(name, f"must be of {left.dtype}, as a is", given.dtype))
-    for name, given in (("a", left), ("b", right)):
-        calls.require_rank(name, given, 2)
-    left, right, _ = _matrices(left.mT if transpose_a else left, right.mT if transpose_b else right)
+    left, right, _ = _matrices(left, right, transpose_a=transpose_a, transpose_b=transpose_b)
     total = matrix_product(left, right, precision) * jnp.asarray(alpha, widened(left.dtype))
     if summand:
         total, given = _with_summand(total, "c", summand[0])

@@ -93,7 +93,7 @@ MEMBERS = {
 def gemm(a: Arr, b: Arr, c: Arr, *, alpha: float, beta: float) -> Arr:
     """In float64, of `b` as it is before its transposition."""
     left, right, summand = (x.astype(np.float64) for x in (a, b, c))
-    return alpha * np.einsum("...mk,...nk->...mn", left, right) + beta * summand
+    return np.asarray(alpha * np.einsum("...mk,...nk->...mn", left, right) + beta * summand)
 
 
 def whole_product(a: Arr, b: Arr, a_zero_point: Arr | None = None, b_zero_point: Arr | None = None) -> Arr:

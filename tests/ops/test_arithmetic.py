@@ -612,8 +612,13 @@ def activation(name: str, **more: Any) -> Any:
 
 
 def test_the_fusable_activations_are_these() -> None:
-    fusable = {kind.type for kind in dmljax.OPERATORS.values() if issubclass(kind, Activation)}
-    assert fusable == {activation(name).type for name in FUSABLE}
+    kinds = [kind for kind in dmljax.OPERATORS.values() if issubclass(kind, Activation)]
+    everywhere = {activation(name).type for name in FUSABLE}
+    assert {kind.type for kind in kinds if kind.fused_since("DML_OPERATOR_ELEMENT_WISE_ADD1")} == everywhere
+    more = {"DML_OPERATOR_ACTIVATION_SOFTMAX", "DML_OPERATOR_ACTIVATION_SOFTMAX1", "DML_OPERATOR_ELEMENT_WISE_CLIP"}
+    assert {kind.type for kind in kinds if kind.fused_since("DML_OPERATOR_GEMM")} == everywhere | more
+    only_clip = {kind.type for kind in kinds if kind.fused_since("DML_OPERATOR_CONVOLUTION")} - everywhere
+    assert only_clip == {"DML_OPERATOR_ELEMENT_WISE_CLIP"}
 
 
 @pytest.mark.parametrize("data_type", [FLOAT32, FLOAT16], ids=str)
