@@ -191,6 +191,22 @@ def quantize(
     return dmljax.element_wise_quantize_linear(input, scale, zero_point, dtype=dtype)
 
 
+def gemm(
+    a: Any, b: Any, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
+) -> Any:
+    return dmljax.gemm(a, b, c, alpha, beta, transpose_a=bool(transA), transpose_b=bool(transB))
+
+
+def matmul(a: Any, b: Any) -> Any:
+    # ONNX also has the products of vectors, as NumPy does.
+    left, right = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
+    if a.dtype.kind != "f":
+        return dmljax.matrix_multiply_integer(left, right)
+    product = np.asarray(dmljax.gemm(left, right))
+    product = product[..., 0] if b.ndim == 1 else product
+    return product[..., 0, :] if a.ndim == 1 and b.ndim > 1 else product[..., 0] if a.ndim == 1 else product
+
+
 def slice1(input: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
     # ONNX has the index after the last element, and clamps; DirectML has the size of a window inside the input.
     axes = range(len(starts)) if axes is None else axes.tolist()
@@ -314,10 +330,12 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "Erf": dmljax.element_wise_erf,
     "Exp": dmljax.element_wise_exp,
     "Gelu": gelu,
+    "Gemm": gemm,
     "HardSigmoid": dmljax.activation_hard_sigmoid,
     "HardSwish": dmljax.activation_hard_swish,
     "Log": dmljax.element_wise_log,
     "LogSoftmax": along(dmljax.activation_log_softmax1),
+    "MatMul": matmul,
     "Pow": dmljax.element_wise_pow,
     "ReduceL1": reduction(ReduceFunction.L1),
     "ReduceL2": reduction(ReduceFunction.L2),
@@ -375,6 +393,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "LeakyRelu": dmljax.activation_leaky_relu,
     "Less": predicate(dmljax.element_wise_logical_less_than),
     "LessOrEqual": predicate(dmljax.element_wise_logical_less_than_or_equal),
+    "MatMulInteger": dmljax.matrix_multiply_integer,
     "Max": of_any_number(dmljax.element_wise_max),
     "Mean": dmljax.element_wise_mean,
     "Min": of_any_number(dmljax.element_wise_min),
@@ -387,6 +406,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "Or": predicate(dmljax.element_wise_logical_or),
     "PRelu": dmljax.activation_parameterized_relu,
     "Pad": pad,
+    "QLinearMatMul": dmljax.quantized_linear_matrix_multiply,
     "QuantizeLinear": quantize,
     "Range": sequence,
     "Reciprocal": dmljax.element_wise_recip,
