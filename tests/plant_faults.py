@@ -34,6 +34,7 @@ INDEXING, GENERATION, REDUCTION = "ops/indexing.py", "ops/generation.py", "ops/r
 ELEMENTARY, ARITHMETIC, CLIPPING = "ops/elementary.py", "ops/arithmetic.py", "ops/clipping.py"
 MOVEMENT, ON_MOVEMENT = "ops/movement.py", "ops/test_movement.py"
 PADDING, ON_PADDING = "ops/padding.py", "ops/test_padding.py"
+PRODUCTS, MATRIX_PRODUCTS, ON_PRODUCTS = "ops/products.py", "numerics/products.py", "ops/test_products.py"
 LOGIC, BITS, QUANTIZATION, ACTIVATION = "ops/logic.py", "ops/bitwise.py", "ops/quantization.py", "ops/activation.py"
 ON_ELEMENTARY, ON_ARITHMETIC, ON_CLIPPING = "ops/test_elementary.py", "ops/test_arithmetic.py", "ops/test_clipping.py"
 ON_LOGIC, ON_BITS, ON_QUANTIZATION = "ops/test_logic.py", "ops/test_bitwise.py", "ops/test_quantization.py"

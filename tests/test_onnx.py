@@ -191,20 +191,16 @@ def quantize(
     return dmljax.element_wise_quantize_linear(input, scale, zero_point, dtype=dtype)
 
 
-def gemm(
-    a: Any, b: Any, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
-) -> Any:
-    return dmljax.gemm(a, b, c, alpha, beta, transpose_a=bool(transA), transpose_b=bool(transB))
+def gemm(a: Any, b: Any, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, **transforms: int) -> Any:
+    transpose_a, transpose_b = (bool(transforms.get(name)) for name in ("transA", "transB"))
+    return dmljax.gemm(a, b, c, alpha, beta, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
 def matmul(a: Any, b: Any) -> Any:
-    # ONNX also has the products of vectors, as NumPy does.
-    left, right = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
-    if a.dtype.kind != "f":
-        return dmljax.matrix_multiply_integer(left, right)
-    product = np.asarray(dmljax.gemm(left, right))
+    # ONNX has products of vectors, too, as NumPy does.
+    product = np.asarray(dmljax.gemm(np.atleast_2d(a), b[:, None] if b.ndim == 1 else b))
     product = product[..., 0] if b.ndim == 1 else product
-    return product[..., 0, :] if a.ndim == 1 and b.ndim > 1 else product[..., 0] if a.ndim == 1 else product
+    return product if a.ndim > 1 else product[..., 0] if b.ndim == 1 else product[..., 0, :]
 
 
 def slice1(input: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:

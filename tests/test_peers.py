@@ -75,6 +75,29 @@ def test_gathers_and_scatters_are_onnxruntimes_in_range(dtype: Any, axis: int) -
     same(dmljax.scatter_nd(input, tuples, updates), onnxruntime_run("ScatterND", [input, tuples, updates]))
 
 
+@pytest.mark.parametrize("kinds", [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")], ids=str)
+def test_products_of_integers_are_onnxruntimes(kinds: tuple[str, str]) -> None:
+    a, b = (
+        RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max, shape, kind, endpoint=True)
+        for kind, shape in zip(kinds, ((9, 40), (40, 7)), strict=True)
+    )
+    a_zero, b_zero = np.array(np.iinfo(kinds[0]).max, kinds[0]), np.array(np.iinfo(kinds[1]).min, kinds[1])
+    of_columns = RNG.integers(0, 9, 7).astype(kinds[1])
+    for zeros in ((), (a_zero,), (a_zero, b_zero), (a_zero, of_columns)):
+        expected = onnxruntime_run("MatMulInteger", [a, b, *zeros])
+        same(dmljax.matrix_multiply_integer(a, b, *zeros), expected)
+    # Powers of two, with which ONNX Runtime, too, rounds nothing before the end.
+    scales = [np.array(0.25, np.float32), np.array(0.5, np.float32), np.array(64, np.float32)]
+    bias = RNG.integers(-9, 9, 7).astype(np.float32)
+    expected = onnxruntime_run(
+        "MatMulIntegerToFloat", [a, b, *scales[:2], a_zero, b_zero, bias], domain="com.microsoft"
+    )
+    same(dmljax.matrix_multiply_integer_to_float(a, b, *scales[:2], a_zero, b_zero, bias), expected)
+    output_zero = np.array(6, kinds[0])
+    arguments = [a, scales[0], a_zero, b, scales[1], b_zero, scales[2], output_zero]
+    same(dmljax.quantized_linear_matrix_multiply(*arguments), onnxruntime_run("QLinearMatMul", arguments))
+
+
 @pytest.mark.parametrize("batch_axis", [0, 1])
 def test_reverse_subsequences_is_onnxruntimes(batch_axis: int) -> None:
     input = tied(np.float32, (4, 4, 3))
@@ -314,6 +337,42 @@ def test_windows_and_their_gradients_are_torchs(window: Any, stride: Any, dilati
     (fold(peer, (9, 8), window, dilation, padding, stride) * torch.from_numpy(image)).sum().backward()
     slope = jax.grad(lambda y: (dmljax.fold(y, output_sizes=image.shape, **windows) * image).sum())(columns)
     same(slope, peer.grad.numpy())
+
+
+def test_gemm_and_its_gradients_are_torchs_and_onnxruntimes() -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    # Of whole numbers the sums are the same in any order.
+    arrays = tied(np.float32, (5, 4)), tied(np.float32, (6, 5)), tied(np.float32, (4, 1))
+    peers = [torch.from_numpy(array).requires_grad_() for array in arrays]
+    expected = torch.addmm(peers[2].expand(4, 6), peers[0].T, peers[1].T, alpha=0.5, beta=-3)
+
+    def gemm(a: Any, b: Any, c: Any) -> Any:
+        return dmljax.gemm(a, b, c, 0.5, -3.0, transpose_a=True, transpose_b=True)
+
+    same(gemm(*arrays), expected.detach().numpy())
+    same(gemm(*arrays), onnxruntime_run("Gemm", [*arrays], alpha=0.5, beta=-3.0, transA=1, transB=1))
+    weights = tied(np.float32, expected.shape)
+    (expected * torch.from_numpy(weights)).sum().backward()
+    gradients = jax.grad(lambda *x: (gemm(*x) * weights).sum(), argnums=(0, 1, 2))(*arrays)
+    for gradient, peer in zip(gradients, peers, strict=True):
+        same(gradient, peer.grad.numpy())
+
+
+@pytest.mark.parametrize("inner", [64, 512, 1000])
+def test_errors_of_gemm_are_of_the_size_of_torchs_and_onnxruntimes(inner: int) -> None:
+    torch = pytest.importorskip("torch")
+    a, b = (RNG.normal(size=shape).astype(np.float32) for shape in ((60, inner), (inner, 70)))
+    exact = a.astype(np.float64) @ b
+    magnitude = np.abs(a).astype(np.float64) @ np.abs(b)
+
+    def error(product: Any) -> float:
+        """The largest error, in units of half a digit of the sum of the absolute products."""
+        return float(np.max(np.abs(np.asarray(product) - exact) / magnitude)) * 2**24
+
+    peers = error((torch.from_numpy(a) @ torch.from_numpy(b)).numpy()), error(onnxruntime_run("MatMul", [a, b]))
+    assert error(dmljax.gemm(a, b)) < min(8.0, 4 * max(peers))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

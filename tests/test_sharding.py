@@ -108,6 +108,24 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: dmljax.padding1(x, padding_mode=REFLECTION, start_padding=(0, 3, 20), end_padding=(0, 5, 4)),
         (CUBE.astype(jnp.bfloat16),),
     ),
+    "gemm": (
+        lambda a, b, c: dmljax.gemm(a, b, c, 0.5, 2.0, transpose_a=True),
+        tuple(small(*shape).astype(np.float32) for shape in ((8, 16, 8), (8, 16, 8), (8, 8))),
+    ),
+    "gemm, a matrix": (dmljax.gemm, tuple(small(*shape).astype(np.float32) for shape in ((16, 8), (8, 8, 16)))),
+    "matrix_multiply_integer": (
+        lambda a, b, z: dmljax.matrix_multiply_integer(a, b, z),
+        (small(8, 16, 8).astype(np.uint8), small(8, 8, 8).astype(np.int8), small(16).astype(np.uint8)),
+    ),
+    "matrix_multiply_integer_to_float": (
+        lambda a, b, s: dmljax.matrix_multiply_integer_to_float(a, b, s, 0.5),
+        (small(8, 16, 8).astype(np.int16), small(8, 8).astype(np.int16), np.exp2(VALUES[:1])),
+    ),
+    "quantized_linear_matrix_multiply": (
+        lambda a, b, s: dmljax.quantized_linear_matrix_multiply(a, 0.5, None, b, s, None, 2.0),
+        (small(8, 16, 8).astype(np.int8), small(8, 8).astype(np.int8), np.exp2(VALUES)),
+    ),
+    "value_scale_2d": (lambda x, b: dmljax.value_scale_2d(x, 2.0, b), (CUBE[:, :8], VALUES)),
     "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE,)),
     "unfold, bfloat16": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE.astype(jnp.bfloat16),)),
     "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
@@ -147,6 +165,26 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "padding1": (
         lambda x: dmljax.padding1(x, padding_mode=REFLECTION, start_padding=(0, 7, 2), end_padding=(0, 0, 3)),
         (ROWS,),
+    ),
+    "gemm": (
+        lambda a: dmljax.gemm(a, np.ones((5, 300), np.float32), transpose_b=True),
+        (small(8, 6, 300).astype(np.float32),),
+    ),
+    "gemm of batches": (
+        lambda a, b: dmljax.gemm(a, b),
+        (small(8, 6, 30).astype(np.float32), small(8, 30, 4).astype(np.float32)),
+    ),
+    "matrix_multiply_integer": (
+        lambda a, b, z: dmljax.matrix_multiply_integer(a, b, None, z),
+        (small(8, 6, 30).astype(np.int8), small(8, 30, 4).astype(np.uint8), small(8, 1, 4).astype(np.uint8)),
+    ),
+    "matrix_multiply_integer_to_float": (
+        lambda a, b: dmljax.matrix_multiply_integer_to_float(a, b, 0.5, 2.0),
+        (small(8, 6, 30), small(8, 30, 4)),
+    ),
+    "quantized_linear_matrix_multiply": (
+        lambda a: dmljax.quantized_linear_matrix_multiply(a, 0.5, None, np.ones((30, 3), np.int8), 1.0, None, 2.0),
+        (small(8, 6, 30).astype(np.int8),),
     ),
     "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (ROWS,)),
     "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),

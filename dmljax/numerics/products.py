@@ -22,7 +22,7 @@ from dmljax.numerics.exact import (
     times_power_of_two,
     with_slopes,
 )
-from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
+from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned, sharded_alike
 from dmljax.numerics.sizes import number
 from dmljax.types import widened
 
@@ -220,11 +220,14 @@ def scaled(total: tuple[Array, Array], *scales: Array) -> Array:
 
 
 def _scaled(high: Array, low: Array, *scales: Array) -> Array:
-    (factor, *others), (exponent, *exponents) = zip(*map(mantissa_and_exponent, scales), strict=True)
+    shape = jnp.broadcast_shapes(high.shape, *(scale.shape for scale in scales))
+    parts = [part for scale in scales for part in mantissa_and_exponent(scale)]
+    high, low, factor, exponent, *others = sharded_alike(*(jnp.broadcast_to(x, shape) for x in (high, low, *parts)))
     error = jnp.zeros_like(factor)
-    for mantissa, more in zip(others, exponents, strict=True):
-        error = product_error(product(factor, mantissa), factor, mantissa)
-        factor, exponent = product(factor, mantissa), exponent + more
+    for mantissa, more in zip(others[::2], others[1::2], strict=True):
+        whole = product(factor, mantissa)
+        error = product_error(whole, factor, mantissa)
+        factor, exponent = whole, exponent + more
     rounded = product(high, factor)
     rest = product_error(rounded, high, factor) + (low * factor + high * error)
     is_exact = (rest == 0) | ~jnp.isfinite(rest)  # adding +0 would turn -0 into +0
