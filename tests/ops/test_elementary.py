@@ -23,6 +23,7 @@ from helpers import (
     specials,
     units_off,
 )
+from jax.test_util import check_grads
 
 import dmljax
 from dmljax import DataType, InvalidDesc, InvalidType, RoundingMode, ScaleBias, TensorDesc
@@ -674,3 +675,74 @@ def test_sizes_of_a_cast_may_be_symbolic() -> None:
         jax.ShapeDtypeStruct((b,), "float32")
     )
     assert exported.call(np.array([-1, 3.7, 1e9], np.float32)).tolist() == [0, 3, 255]
+
+
+# VALUE_SCALE_2D
+
+
+def test_a_bias_of_each_channel_is_added_before_the_product_is_rounded(call: Any) -> None:
+    # (1 + 2**-12) squared is 1 + 2**-11 + 2**-24, whose last digit float32 has no room for.
+    x = np.float32(1 + 2.0**-12)
+    input, bias = np.full((2, 3, 1, 2), x), np.array([-1, 0, -1 - 2.0**-11], np.float32)
+    exact = [2.0**-11 + 2.0**-24, float(np.float32(1 + 2.0**-11)), 2.0**-24]
+    result = call(dmljax.value_scale_2d, input, x, bias)
+    assert_same_bits(result, np.broadcast_to(np.array(exact, np.float32).reshape(3, 1, 1), input.shape))
+
+
+def test_channels_may_share_a_bias_and_be_of_any_number_and_dimensions(call: Any) -> None:
+    input = np.arange(8, dtype=np.float16).reshape(2, 4)
+    assert call(dmljax.value_scale_2d, input, 2.0, 0.5).tolist() == (input * 2 + 0.5).tolist()
+    assert_same_bits(call(dmljax.value_scale_2d, input, 2.0, np.ones(1, np.float32)), input * 2 + np.float16(1))
+    bias = np.array([2.0**-20, 1, 2, 3], np.float32)  # float32 beside float16
+    assert_same_bits(call(dmljax.value_scale_2d, input, 2.0**-20, bias)[0, :1], np.array([2.0**-20], np.float16))
+
+
+def test_scales_and_biases_of_channels_have_gradients() -> None:
+    input, bias = np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2), np.arange(3, dtype=np.float32)
+    check_grads(dmljax.value_scale_2d, (input, np.float32(0.5), bias), order=1, eps=0.5, atol=1e-2, rtol=1e-2)
+
+
+VALUE_SCALE_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "integers": ({"input": np.ones((1, 3), np.int32)}, InvalidType, "input must be of a floating type; got int32"),
+    "a vector": ({"input": np.ones(3, np.float32)}, InvalidDesc, "input must have at least 2 dimensions; got 1"),
+    "biases of another number": (
+        {"bias": np.ones(2, np.float32)},
+        InvalidDesc,
+        r"bias must be one number, or one for each of 3 channels; got shape \(2,\)",
+    ),
+    "biases in a column": (
+        {"bias": np.ones((3, 1), np.float32)},
+        InvalidDesc,
+        r"bias must be one number, or one for each of 3 channels; got shape \(3, 1\)",
+    ),
+    "integer biases": ({"bias": np.ones(3, np.int32)}, InvalidType, "bias must be of a floating type; got int32"),
+    "several scales": ({"scale": np.ones(3, np.float32)}, InvalidDesc, r"scale must be a scalar; got shape \(3,\)"),
+}
+
+
+@pytest.mark.parametrize("case", VALUE_SCALE_REFUSED)
+def test_value_scale_refuses(case: str) -> None:
+    wrong, kind, message = VALUE_SCALE_REFUSED[case]
+    given = {"input": np.ones((1, 3), np.float32), "scale": 1.0, "bias": 0.0}
+    with pytest.raises(kind, match=f"^value_scale_2d: {message}"):
+        dmljax.value_scale_2d(**given | wrong)
+
+
+@needs_x64
+def test_a_wider_bias_is_refused() -> None:
+    with pytest.raises(InvalidType, match="bias must be of at most float32; got float64"):
+        dmljax.value_scale_2d(np.ones((1, 3), np.float16), 1.0, np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bias", "message"),
+    [
+        ((1, 2, 4, 4), (1, 2), "ChannelCount must be 1 or 3; got 2"),
+        ((1, 3, 4, 4), (1,), "ChannelCount must be 3, the size of dimension 1 of InputTensor; got 1"),
+    ],
+)
+def test_a_value_scale_desc_refuses(sizes: Any, bias: Any, message: str) -> None:
+    tensor = TensorDesc(DataType.FLOAT32, sizes)
+    desc = dmljax.ValueScale2DDesc(input=tensor, output=tensor, scale=1, bias=bias)
+    with pytest.raises(InvalidDesc, match=f"^DML_OPERATOR_VALUE_SCALE_2D at DML_FEATURE_LEVEL_6_4: {message}"):
+        dmljax.validate(desc)
