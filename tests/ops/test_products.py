@@ -60,10 +60,10 @@ def test_gemm_is_as_near_as_its_sums_allow(dtype: Any) -> None:
     result = np.asarray(dmljax.gemm(a, b, c, 0.3, -1.7)).astype(np.float64)
     alpha, beta = (np.float32(x) if widened(dtype) == np.float32 else x for x in (0.3, -1.7))
     exact, magnitude = exact_gemm(a, b, c, float(alpha), float(beta))
-    # One rounding to the type, and errors in float32 that are far fewer than one for each of the summands.
+    # One rounding to the type, and a few in float32, where one for each of the summands would be the bound.
     unit = float(jnp.finfo(widened(dtype)).eps)
     error = np.abs(result - exact) - float(jnp.finfo(dtype).eps) / 2 * np.abs(exact) * (dtype.itemsize < 4)
-    assert np.max(error / (unit * magnitude)) < math.sqrt(inner)
+    assert np.max(error / (unit * magnitude)) < 4
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -73,10 +73,10 @@ def test_16_bit_sums_are_rounded_once(call: Any, dtype: str) -> None:
     a, b = np.ones((1, 2051), kind), np.concatenate([np.ones(2048), np.full(3, 0.5)]).astype(kind)[:, None]
     expected = np.array([[2049.5]], np.float32).astype(kind)
     assert_same_bits(call(dmljax.gemm, a, b), expected)
-    # The sum of the products with alpha and beta is rounded once, too: 2049.5 * 2 + 3 = 4102, not 4096 + 3.
-    assert_same_bits(
-        call(dmljax.gemm, a, b, np.full((1, 1), 3, kind), 2.0), np.array([[4102]], np.float32).astype(kind)
-    )
+    # The sum of what alpha and beta multiply is rounded once, too: 2049.5 is neither 2050 nor 2048 before it is doubled.
+    summand = {"float16": 2, "bfloat16": 14}[dtype]
+    result = call(dmljax.gemm, a, b, np.full((1, 1), summand, kind), 2.0)
+    assert_same_bits(result, np.array([[4099 + summand]], np.float32).astype(kind))
 
 
 def test_float16_products_beyond_its_range_come_back(call: Any) -> None:
@@ -741,7 +741,7 @@ def test_what_is_beyond_the_type_saturates(call: Any) -> None:
         ("int16", (127 * 127, -128 * 127, 127)),
     ):
         assert call(dmljax.quantized_linear_matrix_multiply, *arguments, dtype=output).ravel().tolist() == list(limits)
-    assert dmljax.quantized_linear_matrix_multiply(*arguments).dtype == np.int8
+    assert dmljax.quantized_linear_matrix_multiply(a, one, None, b.astype(np.uint8), *arguments[4:]).dtype == np.int8
     assert dmljax.quantized_linear_matrix_multiply(*arguments, np.array(3, np.uint8)).dtype == np.uint8
 
 
