@@ -73,7 +73,7 @@ def test_16_bit_sums_are_rounded_once(call: Any, dtype: str) -> None:
     a, b = np.ones((1, 2051), kind), np.concatenate([np.ones(2048), np.full(3, 0.5)]).astype(kind)[:, None]
     expected = np.array([[2049.5]], np.float32).astype(kind)
     assert_same_bits(call(dmljax.gemm, a, b), expected)
-    # The sum of what alpha and beta multiply is rounded once, too: 2049.5 is neither 2050 nor 2048 before it is doubled.
+    # The sum of what alpha and beta multiply is rounded once, too: 2049.5 is not rounded before it is doubled.
     summand = {"float16": 2, "bfloat16": 14}[dtype]
     result = call(dmljax.gemm, a, b, np.full((1, 1), summand, kind), 2.0)
     assert_same_bits(result, np.array([[4099 + summand]], np.float32).astype(kind))
