@@ -723,7 +723,7 @@ VALUE_SCALE_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 @pytest.mark.parametrize("case", VALUE_SCALE_REFUSED)
 def test_value_scale_refuses(case: str) -> None:
     wrong, kind, message = VALUE_SCALE_REFUSED[case]
-    given = {"input": np.ones((1, 3), np.float32), "scale": 1.0, "bias": 0.0}
+    given: dict[str, Any] = {"input": np.ones((1, 3), np.float32), "scale": 1.0, "bias": 0.0}
     with pytest.raises(kind, match=f"^value_scale_2d: {message}"):
         dmljax.value_scale_2d(**given | wrong)
 
