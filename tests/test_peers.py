@@ -87,14 +87,14 @@ def test_products_of_integers_are_onnxruntimes(kinds: tuple[str, str]) -> None:
         expected = onnxruntime_run("MatMulInteger", [a, b, *zeros])
         same(dmljax.matrix_multiply_integer(a, b, *zeros), expected)
     # Powers of two, with which ONNX Runtime, too, rounds nothing before the end.
-    scales = [np.array(0.25, np.float32), np.array(0.5, np.float32), np.array(64, np.float32)]
+    a_scale, b_scale, output_scale = (np.array(scale, np.float32) for scale in (0.25, 0.5, 64))
     bias = RNG.integers(-9, 9, 7).astype(np.float32)
     expected = onnxruntime_run(
-        "MatMulIntegerToFloat", [a, b, *scales[:2], a_zero, b_zero, bias], domain="com.microsoft"
+        "MatMulIntegerToFloat", [a, b, a_scale, b_scale, a_zero, b_zero, bias], domain="com.microsoft"
     )
-    same(dmljax.matrix_multiply_integer_to_float(a, b, *scales[:2], a_zero, b_zero, bias), expected)
+    same(dmljax.matrix_multiply_integer_to_float(a, b, a_scale, b_scale, a_zero, b_zero, bias), expected)
     output_zero = np.array(6, kinds[0])
-    arguments = [a, scales[0], a_zero, b, scales[1], b_zero, scales[2], output_zero]
+    arguments = [a, a_scale, a_zero, b, b_scale, b_zero, output_scale, output_zero]
     same(dmljax.quantized_linear_matrix_multiply(*arguments), onnxruntime_run("QLinearMatMul", arguments))
 
 

@@ -142,6 +142,9 @@ def _parameter_rules(desc: Any, of_rows: tuple[str, ...], of_columns: tuple[str,
 
 
 @calls.operator_function(
+    a=calls.OPERAND,
+    b=calls.OPERAND,
+    c=calls.OPERAND,
     alpha=calls.WIDE_NUMBER,
     beta=calls.WIDE_NUMBER,
     transpose_a=calls.BOOLEAN,

@@ -104,6 +104,12 @@ def test_batches_and_c_broadcast(call: Any) -> None:
     assert_same_bits(call(dmljax.gemm, a[0, 0], b), np.matmul(a[0, 0], b))
 
 
+def test_a_python_number_is_a_c_of_the_type_of_the_matrices(call: Any) -> None:
+    a = np.ones((1, 2), np.float16)
+    assert_same_bits(call(lambda a: dmljax.gemm(a, a.mT, 0.5), jnp.asarray(a)), np.array([[2.5]], np.float16))
+    assert_same_bits(call(lambda a: dmljax.gemm(a, a.mT, 3), jnp.asarray(a)), np.array([[5]], np.float16))
+
+
 def test_beta_does_not_matter_without_c_and_zero_times_nan_is_nan(call: Any) -> None:
     a = np.ones((1, 1), np.float32)
     assert call(dmljax.gemm, a, a, None, 1.0, NAN).tolist() == [[1]]
@@ -734,7 +740,7 @@ def test_the_product_is_rounded_once_before_it_is_divided(call: Any) -> None:
 
 def test_what_is_beyond_the_type_saturates(call: Any) -> None:
     a, b, one = np.array([[127], [-128], [1]], np.int8), np.array([[127]], np.int8), np.float32(1)
-    arguments: Any = (a, one, None, b, one, None, one)
+    arguments: Any = [a, one, None, b, one, None, one]
     for output, limits in (
         ("int8", (127, -128, 127)),
         ("uint8", (255, 0, 127)),
@@ -742,7 +748,9 @@ def test_what_is_beyond_the_type_saturates(call: Any) -> None:
     ):
         assert call(dmljax.quantized_linear_matrix_multiply, *arguments, dtype=output).ravel().tolist() == list(limits)
     assert dmljax.quantized_linear_matrix_multiply(a, one, None, b.astype(np.uint8), one, None, one).dtype == np.int8
-    assert dmljax.quantized_linear_matrix_multiply(*arguments, np.array(3, np.uint8)).dtype == np.uint8
+    assert (
+        dmljax.quantized_linear_matrix_multiply(*arguments, output_zero_point=np.array(3, np.uint8)).dtype == np.uint8
+    )
 
 
 def test_each_row_of_the_output_has_its_own_scale_and_zero_point(call: Any) -> None:
