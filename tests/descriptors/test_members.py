@@ -456,8 +456,8 @@ def test_attributes_are_what_a_function_takes() -> None:
 
 
 def test_the_signature_of_a_desc_tells_its_members() -> None:
-    parameters = inspect.signature(dmljax.ElementWiseClipDesc).parameters
-    assert list(parameters) == ["input", "output", "scale_bias", "min", "max"]
+    parameters = inspect.signature(dmljax.ElementWiseThresholdDesc).parameters
+    assert list(parameters) == ["input", "output", "scale_bias", "min"]
     assert parameters["input"].annotation is TensorDesc
     assert parameters["scale_bias"].default is None
     assert not inspect.signature(dmljax.Operator).parameters

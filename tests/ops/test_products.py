@@ -748,9 +748,7 @@ def test_what_is_beyond_the_type_saturates(call: Any) -> None:
     ):
         assert call(dmljax.quantized_linear_matrix_multiply, *arguments, dtype=output).ravel().tolist() == list(limits)
     assert dmljax.quantized_linear_matrix_multiply(a, one, None, b.astype(np.uint8), one, None, one).dtype == np.int8
-    assert (
-        dmljax.quantized_linear_matrix_multiply(*arguments, output_zero_point=np.array(3, np.uint8)).dtype == np.uint8
-    )
+    assert dmljax.quantized_linear_matrix_multiply(a, one, None, b, one, None, one, np.uint8(3)).dtype == np.uint8
 
 
 def test_each_row_of_the_output_has_its_own_scale_and_zero_point(call: Any) -> None:
