@@ -719,23 +719,15 @@ def test_halves_go_to_the_even_integer_before_the_zero_point_is_added(call: Any)
 
 
 def test_the_product_is_rounded_once_before_it_is_divided(call: Any) -> None:
-    # 16777217 * 2**-24 is above a half of an odd number in no float32: the sum has one digit more, and is rounded to
-    # the even 2**24; the quotient is then exactly a half.
-    a, b = np.array([[127, 1]], np.int8), np.array([[127], [0]], np.int8)
-    scale = np.float32(1 / 3)
-    result = call(
-        dmljax.quantized_linear_matrix_multiply,
-        a,
-        scale,
-        None,
-        b,
-        np.float32(3),
-        None,
-        np.float32(127 * 127 / 50),
-        None,
-    )
-    exact = Fraction(127 * 127) * Fraction(float(scale)) * 3 / Fraction(float(np.float32(127 * 127 / 50)))
-    assert result.tolist() == [[round(exact)]]
+    # Rounded twice, with the product of the scales first, the product is below 97.5 steps.
+    a, a_scale, b_scale = np.array([[127]], np.int8), np.float32(1.7), np.float32(1.27)
+    output_scale = np.float32(357.15396)
+    twice = np.float32(127 * 127) * (a_scale * b_scale)
+    assert np.rint(twice / output_scale) == 97
+    exact = 127 * 127 * Fraction(float(a_scale)) * Fraction(float(b_scale)) / Fraction(float(output_scale))
+    assert round(exact) == 98
+    arguments = (a, a_scale, None, a, b_scale, None, output_scale)
+    assert call(dmljax.quantized_linear_matrix_multiply, *arguments).tolist() == [[98]]
 
 
 def test_what_is_beyond_the_type_saturates(call: Any) -> None:
