@@ -20,6 +20,7 @@ from dmljax.descriptors.bases import (
     Unary as Unary,
     binary as binary,
     fusable_into as fusable_into,
+    fused as fused,
     fused_activation_rules as fused_activation_rules,
     gradient as gradient,
     unary as unary,

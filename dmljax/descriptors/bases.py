@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
+from jax import Array
+
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
 from dmljax.descriptors.rules import alike, same_rank, same_sizes, scale_bias_rules
@@ -197,3 +199,11 @@ def fusable_into(operator: str) -> Callable[[Where, Any], Activation]:
 
 
 FUSABLE = fusable_into("")  # an activation that can be fused into whatever takes one
+
+
+def fused(result: Array, activation: Operator | None) -> Array:
+    """The activation of a result, rounded to its type as if the activation were an operator of its own."""
+    if activation is None:
+        return result
+    activated: Array = activation.compute(input=result)
+    return activated

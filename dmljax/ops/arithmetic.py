@@ -64,10 +64,7 @@ def element_wise_add1(a: ArrayLike, b: ArrayLike, *, fused_activation: dml.Opera
     [0.0, 0.5]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
-    if fused_activation is None:
-        return a + b
-    fused: Array = fused_activation.compute(input=a + b)
-    return fused
+    return dml.fused(a + b, fused_activation)
 
 
 class ElementWiseAdd1Desc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD1", function=element_wise_add1):

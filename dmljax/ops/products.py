@@ -185,11 +185,7 @@ def gemm(
     if summand:
         total, given = _with_summand(total, "c", summand[0])
         total += jnp.asarray(beta, total.dtype) * given
-    result = total.astype(left.dtype)
-    if fused_activation is None:
-        return result
-    fused: Array = fused_activation.compute(input=result)
-    return fused
+    return dml.fused(total.astype(left.dtype), fused_activation)
 
 
 class GemmDesc(dml.Operator, type="DML_OPERATOR_GEMM", function=gemm):
