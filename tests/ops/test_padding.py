@@ -102,10 +102,16 @@ def test_thousands_of_periods_take_a_few_operations(mode: PaddingMode) -> None:
 
 def test_what_is_cropped_from_the_extension_may_lie_outside_of_the_input() -> None:
     crop = lambda mode, **kw: dmljax.padding(ROW, 9, padding_mode=mode, **kw).tolist()  # noqa: E731
-    after = {"start_padding": (-6,), "end_padding": (5,)}
-    expected = {"CONSTANT": [9, 9, 9], "EDGE": [4, 4, 4], "REFLECTION": [1, 2, 3], "SYMMETRIC": [2, 1, 1]}
-    for name, elements in (expected | {"WRAP": [3, 4, 1]}).items():
-        assert crop(PaddingMode[name], **after) == elements
+    before, after = ({"start_padding": (start,), "end_padding": (end,)} for start, end in ((6, -7), (-6, 5)))
+    expected = {
+        "CONSTANT": ([9, 9, 9], [9, 9, 9]),
+        "EDGE": ([1, 1, 1], [4, 4, 4]),
+        "REFLECTION": ([1, 2, 3], [1, 2, 3]),
+        "SYMMETRIC": ([3, 4, 4], [2, 1, 1]),
+        "WRAP": ([3, 4, 1], [3, 4, 1]),
+    }
+    for name, of_both in expected.items():
+        assert (crop(PaddingMode[name], **before), crop(PaddingMode[name], **after)) == of_both
         assert crop(PaddingMode[name], start_padding=(-4,), end_padding=(0,)) == []
 
 
