@@ -203,10 +203,11 @@ def of_quantized(
     total = sums if bias is None else sums + np.asarray(bias, np.int64).reshape(flat)
     scale = np.longdouble(np.asarray(input_scale).item()) * np.asarray(filter_scale, np.longdouble).reshape(flat)
     product = (total.astype(np.longdouble) * scale).astype(np.float32)
-    steps = np.rint(product / np.float32(np.asarray(output_scale).item()))
+    steps: Arr = np.rint(product / np.float32(np.asarray(output_scale).item()))
     zero = 0 if output_zero_point is None else int(np.asarray(output_zero_point).item())
     limits = np.iinfo(dtype)
-    return np.clip(steps.astype(np.float64) + zero, limits.min, limits.max).astype(dtype)
+    result: Arr = np.clip(steps.astype(np.float64) + zero, limits.min, limits.max).astype(dtype)
+    return result
 
 
 # Descriptors
