@@ -22,6 +22,7 @@ from jax.lax import PrecisionLike
 from dmljax.numerics.columns import unfolded
 from dmljax.numerics.sizes import is_symbolic, replaced
 from dmljax.numerics.windows import Window
+from dmljax.types import widened
 
 # Both directions
 
@@ -35,7 +36,7 @@ def correlated(
     """
     if 0 in (*image.shape, *filter.shape):
         sizes = (image.shape[0], filter.shape[0], *(one.blocks for one in windows))
-        return jnp.zeros_like(image, shape=sizes, dtype=_sum_type(image))
+        return jnp.zeros_like(image, shape=sizes, dtype=widened(image.dtype))
     plain = partial(_plain, windows=windows, group_count=group_count, precision=precision)
     on_cpu = partial(_on_cpu, windows=windows, group_count=group_count, precision=precision)
     # Of the many intermediate results on a CPU, none is kept for derivatives.
@@ -53,15 +54,11 @@ def transposed(
     """
     if 0 in (*image.shape, *filter.shape):
         sizes = (image.shape[0], filter.shape[1] * group_count, *(one.input_size for one in windows))
-        return jnp.zeros_like(image, shape=sizes, dtype=_sum_type(image))
+        return jnp.zeros_like(image, shape=sizes, dtype=widened(image.dtype))
     plain = partial(_plain_transposed, windows=windows, group_count=group_count, precision=precision)
     on_cpu = partial(_transposed_on_cpu, windows=windows, group_count=group_count, precision=precision)
     result: Array = lax.platform_dependent(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
     return result
-
-
-def _sum_type(x: Array) -> np.dtype[np.generic]:
-    return np.dtype(np.promote_types(x.dtype, np.float32)) if x.dtype != jnp.bfloat16 else np.dtype(np.float32)
 
 
 # One operation of XLA
@@ -156,14 +153,14 @@ def _general_dilated(image: Array, filter: Array, slide: _Slide) -> Array:
         rhs_dilation=slide.filter_dilation,
         feature_group_count=slide.group_count,
         precision=slide.precision,
-        preferred_element_type=_sum_type(image),
+        preferred_element_type=widened(image.dtype),
     )
 
 
 @_convolution.defjvp
 def _convolution_jvp(slide: _Slide, primals: Any, tangents: Any) -> tuple[Array, Array]:
     # JAX does not transpose a convolution whose result is wider than its operands: derivatives are of wide operands.
-    wide = _sum_type(primals[0])
+    wide = widened(primals[0].dtype)
     (image, filter), (of_image, of_filter) = ([x.astype(wide) for x in both] for both in (primals, tangents))
     tangent = _general_dilated(of_image, filter, slide) + _general_dilated(image, of_filter, slide)
     return _convolution(*primals, slide), tangent
@@ -171,7 +168,7 @@ def _convolution_jvp(slide: _Slide, primals: Any, tangents: Any) -> tuple[Array,
 
 def _in_columns(image: Array, filter: Array, slide: _Slide) -> Array:
     """As a product of matrices, of the filters and of all elements of each window."""
-    wide = _sum_type(image)
+    wide = widened(image.dtype)
     image, filter = image.astype(wide), filter.astype(wide)
     apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in slide.image_dilation)]
     dilated = lax.pad(image, jnp.zeros((), wide), apart)
@@ -219,7 +216,7 @@ _FEW_PLACES = 200
 def _on_cpu(
     image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
 ) -> Array:
-    wide = _sum_type(image)
+    wide = widened(image.dtype)
     image, filter = image.astype(wide), filter.astype(wide)
     channels = filter.shape[1]
     terms = channels * math.prod(one.size for one in windows)
@@ -241,7 +238,7 @@ def _is_matrix(windows: Sequence[Window]) -> bool:
 def _transposed_on_cpu(
     image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
 ) -> Array:
-    wide = _sum_type(image)
+    wide = widened(image.dtype)
     image, filter = image.astype(wide), filter.astype(wide)
     count = math.prod(one.stride for one in windows)
     if count == 1 or count > _MOST_PHASES or any(is_symbolic(size) for size in image.shape[2:]):
