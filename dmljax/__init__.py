@@ -28,6 +28,8 @@ from dmljax.scalars import Scalar as Scalar, ScaleBias as ScaleBias, Size2D as S
 from dmljax.tensor import TensorDesc as TensorDesc
 from dmljax.types import (
     AxisDirection as AxisDirection,
+    ConvolutionDirection as ConvolutionDirection,
+    ConvolutionMode as ConvolutionMode,
     DataType as DataType,
     DepthSpaceOrder as DepthSpaceOrder,
     FeatureLevel as FeatureLevel,
@@ -139,6 +141,14 @@ from dmljax.ops.clipping import (
     element_wise_clip_grad as element_wise_clip_grad,
     element_wise_clip_grad1 as element_wise_clip_grad1,
     element_wise_threshold as element_wise_threshold,
+)
+from dmljax.ops.convolution import (
+    ConvolutionDesc as ConvolutionDesc,
+    ConvolutionIntegerDesc as ConvolutionIntegerDesc,
+    QuantizedLinearConvolutionDesc as QuantizedLinearConvolutionDesc,
+    convolution as convolution,
+    convolution_integer as convolution_integer,
+    quantized_linear_convolution as quantized_linear_convolution,
 )
 from dmljax.ops.elementary import (
     CastDesc as CastDesc,

@@ -218,6 +218,32 @@ class MatrixTransform(HeaderEnum, prefix="DML_MATRIX_TRANSFORM_"):
     TRANSPOSE = 1
 
 
+class ConvolutionMode(HeaderEnum, prefix="DML_CONVOLUTION_MODE_"):
+    """`DML_CONVOLUTION_MODE`: whether filters are flipped, as mathematics has it, or not, as neural networks have it.
+
+    >>> image, filter = jnp.array([[[1.0, 2.0, 4.0]]]), jnp.array([[[1.0, 10.0]]])
+    >>> convolution(image, filter, mode=ConvolutionMode.CROSS_CORRELATION).tolist()
+    [[[21.0, 42.0]]]
+    >>> convolution(image, filter, mode=ConvolutionMode.CONVOLUTION).tolist()
+    [[[12.0, 24.0]]]
+    """
+
+    CONVOLUTION = 0
+    CROSS_CORRELATION = 1
+
+
+class ConvolutionDirection(HeaderEnum, prefix="DML_CONVOLUTION_DIRECTION_"):
+    """`DML_CONVOLUTION_DIRECTION`: a convolution, or its gradient, the transposed convolution.
+
+    >>> image, filter = jnp.array([[[1.0, 2.0]]]), jnp.array([[[1.0, 10.0]]])
+    >>> convolution(image, filter, direction=ConvolutionDirection.BACKWARD).tolist()
+    [[[1.0, 12.0, 20.0]]]
+    """
+
+    FORWARD = 0
+    BACKWARD = 1
+
+
 class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     """`DML_IS_INFINITY_MODE`: whether to test for positive infinity, negative infinity, or either.
 

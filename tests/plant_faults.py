@@ -33,6 +33,7 @@ GATHERING, ON_GATHERING = "ops/gathering.py", "ops/test_gathering.py"
 INDEXING, GENERATION, REDUCTION = "ops/indexing.py", "ops/generation.py", "ops/reduction.py"
 ELEMENTARY, ARITHMETIC, CLIPPING = "ops/elementary.py", "ops/arithmetic.py", "ops/clipping.py"
 MOVEMENT, ON_MOVEMENT = "ops/movement.py", "ops/test_movement.py"
+CONVOLUTION, CONVOLVING, ON_CONVOLUTION = "ops/convolution.py", "numerics/convolution.py", "ops/test_convolution.py"
 PADDING, ON_PADDING = "ops/padding.py", "ops/test_padding.py"
 PRODUCTS, MATRIX_PRODUCTS, ON_PRODUCTS = "ops/products.py", "numerics/products.py", "ops/test_products.py"
 LOGIC, BITS, QUANTIZATION, ACTIVATION = "ops/logic.py", "ops/bitwise.py", "ops/quantization.py", "ops/activation.py"
@@ -2008,28 +2009,28 @@ FAULTS = [
     ),
     Fault(
         "neighbours are grouped though they are dilated",
-        PADDING,
+        "numerics/columns.py",
         "if self.dilation == 1 < self.stride and self.size > 1 else 0",
         "if 1 < self.stride and self.size > 1 else 0",
         ON_PADDING,
     ),
     Fault(
         "windows of one dimension come before those of an earlier one",
-        PADDING,
+        "numerics/columns.py",
         "for slide in reversed(slides):",
         "for slide in slides:",
         ON_PADDING,
     ),
     Fault(
         "large windows overlap when they are stacked in two steps",
-        PADDING,
+        "numerics/columns.py",
         "_Slide(1, outer, stride, inner * dilation, blocks)",
         "_Slide(1, outer, stride, outer * dilation, blocks)",
         ON_PADDING,
     ),
     Fault(
         "a window of thousands of elements is thousands of slices",
-        PADDING,
+        "numerics/columns.py",
         "_MOST_SLICES = 32",
         "_MOST_SLICES = 10**9",
         ON_PADDING,
@@ -2047,6 +2048,104 @@ FAULTS = [
         'if value == 0 and not name.endswith("Padding"):',
         "if False:",
         ON_PADDING,
+    ),
+    Fault(
+        "filters are flipped in the other mode",
+        CONVOLUTION,
+        "if mode is ConvolutionMode.CONVOLUTION:",
+        "if mode is CROSS_CORRELATION:",
+        f"{ON_CONVOLUTION}::test_filters_are_flipped_in_one_mode",
+    ),
+    Fault(
+        "a backward convolution appends nothing",
+        CONVOLUTION,
+        "steps.onto(input.shape[2:], appended)",
+        "steps.onto(input.shape[2:], (0,) * count)",
+        f"{ON_CONVOLUTION}::test_output_padding_is_the_bias_alone_forward_and_what_windows_add_backward",
+    ),
+    Fault(
+        "a sum of 16-bit floats is rounded before its bias",
+        CONVOLUTION,
+        "total = total + one.astype(wide)",
+        "total = (total.astype(input.dtype) + one).astype(wide)",
+        f"{ON_CONVOLUTION}::test_the_sum_of_16_bit_floats_their_bias_and_activation_are_rounded_once",
+    ),
+    Fault(
+        "products of float32 are of fewer bits by default",
+        CONVOLUTION,
+        "precision = chosen_precision(precision)",
+        "pass",
+        f"{ON_CONVOLUTION}::test_the_precision_is_float32_unless_a_call_or_jax_asks_for_less",
+    ),
+    Fault(
+        "a backward output may be larger by a whole stride",
+        CONVOLUTION,
+        "one.input_size + one.stride - 1 for one in windows",
+        "one.input_size + one.stride for one in windows",
+        f"{ON_CONVOLUTION}::test_a_desc_refuses",
+    ),
+    Fault(
+        "a phase of a backward convolution begins at another element of the filter",
+        CONVOLVING,
+        "(phase + one.start_padding - k * one.dilation) % one.stride",
+        "(phase + one.start_padding + k * one.dilation) % one.stride",
+        f"{ON_CONVOLUTION}::test_every_lowering_and_its_derivatives_are_sums_in_loops",
+    ),
+    Fault(
+        "filters that are mapped are in the order of their groups",
+        CONVOLVING,
+        "return jnp.moveaxis(apart, 2, 0).reshape(",
+        "return apart.reshape(",
+        f"{ON_CONVOLUTION}::test_images_and_filters_may_be_mapped",
+    ),
+    Fault(
+        "16-bit floats are widened before a GPU reads them",
+        CONVOLVING,
+        "return _general_dilated(image, filter, slide)",
+        "return _general_dilated(image.astype(np.float32), filter.astype(np.float32), slide)",
+        f"{ON_CONVOLUTION}::test_it_is_one_plain_convolution_on_a_gpu_and_a_tpu",
+    ),
+    Fault(
+        "float32 sums more integers than it holds",
+        CONVOLVING,
+        "_EXACT = 2**24",
+        "_EXACT = 2**26",
+        f"{ON_CONVOLUTION}::test_sums_of_any_length_are_exact_at_the_extremes",
+    ),
+    Fault(
+        "the second half of a window of integers begins where the first does",
+        CONVOLVING,
+        "before = one.start_padding - start * one.dilation",
+        "before = one.start_padding",
+        f"{ON_CONVOLUTION}::test_sums_of_any_length_are_exact_at_the_extremes",
+    ),
+    Fault(
+        "every integer of 8 bits is at most 128 without a zero point",
+        CONVOLUTION,
+        "128 if given.dtype == np.int8 else 255",
+        "128",
+        f"{ON_CONVOLUTION}::test_sums_of_any_length_are_exact_at_the_extremes",
+    ),
+    Fault(
+        "all filters have the zero point of the first",
+        CONVOLUTION,
+        "return given.reshape(sizes)",
+        "return given.reshape(-1)[:1].reshape((1,) * len(sizes))",
+        f"{ON_CONVOLUTION}::test_integers_of_every_zero_point_are_exact",
+    ),
+    Fault(
+        "a desc's scale of the filters may lie along any dimension",
+        CONVOLUTION,
+        "if tensor.sizes != wanted:",
+        "if tensor.element_count != channels:",
+        f"{ON_CONVOLUTION}::test_a_desc_refuses",
+    ),
+    Fault(
+        "a quantized sum with its bias wraps around",
+        CONVOLUTION,
+        "    total = high + low\n",
+        "    total = (high.astype(np.int32) + low.astype(np.int32)).astype(dtype)\n",
+        f"{ON_CONVOLUTION}::test_the_sum_with_the_bias_may_exceed_int32",
     ),
     Fault(
         "a running sum begins anew in every block",

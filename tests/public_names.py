@@ -27,6 +27,8 @@ CORE = {
     "tensor": ("TensorDesc",),
     "types": (
         "AxisDirection",
+        "ConvolutionDirection",
+        "ConvolutionMode",
         "DataType",
         "DepthSpaceOrder",
         "FeatureLevel",

@@ -18,7 +18,7 @@ from helpers import INT32_MAX, INT32_MIN, UNITS, X64, assert_same_bits, units_of
 from onnx.backend.test.case.node import collect_testcases
 
 import dmljax
-from dmljax import AxisDirection, DepthSpaceOrder, IsInfinityMode, PaddingMode, ReduceFunction
+from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, IsInfinityMode, PaddingMode, ReduceFunction
 
 # Why a case cannot apply, or differs, by its name.
 NO_SUCH_TYPE = "DirectML has no data type of that kind"
@@ -292,6 +292,78 @@ def fold(input: Any, image: Any, block: Any, **attributes: Any) -> Any:
     )
 
 
+def space_of(
+    input: Any,
+    filter: Any,
+    *,
+    auto_pad: bytes = b"NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> dict[str, Any]:
+    """ONNX's attributes of a convolution as DirectML's members; padding that ONNX derives from sizes is computed."""
+    count = input.ndim - 2
+    dilations, strides = dilations or [1] * count, strides or [1] * count
+    pads = list(pads or [0] * (2 * count))
+    if auto_pad in (b"SAME_UPPER", b"SAME_LOWER"):
+        for i in range(count):
+            size, extent = input.shape[2 + i], 1 + (filter.shape[2 + i] - 1) * dilations[i]
+            total = max(0, (-(-size // strides[i]) - 1) * strides[i] + extent - size)
+            less, more = total // 2, total - total // 2
+            pads[i], pads[count + i] = (less, more) if auto_pad == b"SAME_UPPER" else (more, less)
+    members = {"strides": strides, "dilations": dilations, "group_count": group}
+    return members | {"start_padding": pads[:count], "end_padding": pads[count:]}
+
+
+def convolution(input: Any, filter: Any, bias: Any = None, **attributes: Any) -> Any:
+    return dmljax.convolution(input, filter, bias, **space_of(input, filter, **attributes))
+
+
+def transposed_convolution(
+    input: Any, filter: Any, bias: Any = None, *, output_padding: Any = 0, output_shape: Any = None, **attributes: Any
+) -> Any:
+    auto_pad = attributes.pop("auto_pad", b"NOTSET")
+    space = space_of(input, filter, **attributes)
+    if output_shape or auto_pad in (b"SAME_UPPER", b"SAME_LOWER"):  # which say how large the result is
+        appended = output_padding or [0] * (input.ndim - 2)
+        rows = zip(input.shape[2:], filter.shape[2:], space["strides"], space["dilations"], appended, strict=True)
+        largest = [(size - 1) * stride + 1 + (window - 1) * more + one for size, window, stride, more, one in rows]
+        sizes = output_shape or [size * one for size, one in zip(input.shape[2:], space["strides"], strict=True)]
+        totals = [max(0, whole - size) for whole, size in zip(largest, sizes, strict=True)]
+        halves = [total // 2 for total in totals]
+        others = [total - half for total, half in zip(totals, halves, strict=True)]
+        is_upper = auto_pad == b"SAME_UPPER"
+        space |= dict(
+            zip(("start_padding", "end_padding"), (halves, others) if is_upper else (others, halves), strict=True)
+        )
+        output_padding = [max(0, size - whole) + one for whole, size, one in zip(largest, sizes, appended, strict=True)]
+    direction = ConvolutionDirection.BACKWARD
+    return dmljax.convolution(input, filter, bias, direction=direction, output_padding=output_padding, **space)
+
+
+def integer_convolution(input: Any, filter: Any, input_zero: Any = None, zero: Any = None, **attributes: Any) -> Any:
+    return dmljax.convolution_integer(input, input_zero, filter, zero, **space_of(input, filter, **attributes))
+
+
+def quantized_convolution(
+    x: Any,
+    x_scale: Any,
+    x_zero: Any,
+    w: Any,
+    w_scale: Any,
+    w_zero: Any,
+    scale: Any,
+    zero: Any,
+    bias: Any = None,
+    **kw: Any,
+) -> Any:
+    return dmljax.quantized_linear_convolution(
+        x, x_scale, x_zero, w, w_scale, w_zero, bias, scale, zero, **space_of(x, w, **kw)
+    )
+
+
 MODES = {
     b"constant": PaddingMode.CONSTANT,
     b"edge": PaddingMode.EDGE,
@@ -318,6 +390,8 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "Atan": dmljax.element_wise_atan,
     "Atanh": dmljax.element_wise_atanh,
     "Celu": dmljax.activation_celu,
+    "Conv": convolution,
+    "ConvTranspose": transposed_convolution,
     "Cos": dmljax.element_wise_cos,
     "Cosh": dmljax.element_wise_cosh,
     "CumProd": cumulate(dmljax.cumulative_product, "has_exclusive_product"),
@@ -371,6 +445,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "Clip": clip,
     "Col2Im": fold,
     "Concat": lambda *inputs, axis: dmljax.join(inputs, axis=axis),
+    "ConvInteger": integer_convolution,
     "DepthToSpace": depth_to_space,
     "DequantizeLinear": dequantize,
     "Div": dmljax.element_wise_divide,
@@ -402,6 +477,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "Or": predicate(dmljax.element_wise_logical_or),
     "PRelu": dmljax.activation_parameterized_relu,
     "Pad": pad,
+    "QLinearConv": quantized_convolution,
     "QLinearMatMul": dmljax.quantized_linear_matrix_multiply,
     "QuantizeLinear": quantize,
     "Range": sequence,
@@ -500,4 +576,4 @@ def test_every_onnx_operator_has_cases_and_every_exception_is_one() -> None:
         assert set(INAPPLICABLE) <= {case.name for case in CASES}
     assert len(operators) >= len(RUN) - 1, "Swish came with onnx 1.20"
     applicable = [case for case in CASES if INAPPLICABLE.get(case.name) != NO_CAST]  # of which each version has more
-    assert math.isclose(len(applicable), 620, abs_tol=60), "the number of cases in onnx 1.17 to 1.23"
+    assert math.isclose(len(applicable), 680, abs_tol=60), "the number of cases in onnx 1.17 to 1.23"

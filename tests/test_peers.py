@@ -1,5 +1,6 @@
 """The functions beside ONNX Runtime and PyTorch, where they are installed, on random and special values."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from helpers import X64, random_indices, specials
 
 import dmljax
-from dmljax import AxisDirection, DepthSpaceOrder, PaddingMode, ReduceFunction
+from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, PaddingMode, ReduceFunction
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)
@@ -254,7 +255,114 @@ def test_fold_is_onnxruntimes_col2im() -> None:
     same(dmljax.fold(columns, output_sizes=(2, 3, 4, 9), window_sizes=(2, 3), **windows, **padding), expected)
 
 
+# Image, filters, strides, dilations, padding and groups of convolutions, of whole numbers, whose sums are exact.
+CONVOLUTIONS = [
+    ((2, 3, 7, 8), (4, 3, 3, 2), (1, 1), (1, 1), (1, 0), 1),
+    ((1, 4, 9, 9), (6, 2, 3, 3), (2, 3), (2, 1), (2, 2), 2),
+    ((2, 4, 8, 7), (4, 1, 3, 3), (2, 2), (1, 1), (1, 1), 4),
+    ((2, 5, 4, 4), (3, 5, 1, 1), (1, 1), (1, 1), (0, 0), 1),
+]
+BACKWARD = ConvolutionDirection.BACKWARD
+
+
+def back(filters: Any, groups: int) -> Any:
+    """Backward filters for a convolution whose result is like the input of one with `filters`."""
+    return tied(np.float32, (filters[1] * groups, filters[0] // groups, *filters[2:]))
+
+
+@pytest.mark.parametrize(("image", "filters", "strides", "dilations", "padding", "groups"), CONVOLUTIONS)
+def test_convolutions_are_onnxruntimes(
+    image: Any, filters: Any, strides: Any, dilations: Any, padding: Any, groups: int
+) -> None:
+    x, w, bias = (tied(np.float32, shape) for shape in (image, filters, filters[:1]))
+    space: dict[str, Any] = {"strides": strides, "dilations": dilations}
+    ours: dict[str, Any] = {**space, "group_count": groups, "start_padding": padding, "end_padding": padding}
+    theirs: dict[str, Any] = {**space, "group": groups, "pads": [*padding, *padding]}
+    same(dmljax.convolution(x, w, bias, **ours), onnxruntime_run("Conv", [x, w, bias], **theirs))
+    backward = back(filters, groups)
+    if strides != (1, 1):
+        theirs, ours = theirs | {"output_padding": [1, 1]}, ours | {"output_padding": 1}
+    expected = onnxruntime_run("ConvTranspose", [x, backward], **theirs)
+    same(dmljax.convolution(x, backward, direction=BACKWARD, **ours), expected)
+
+
+@pytest.mark.parametrize(("image", "filters", "strides", "dilations", "padding", "groups"), CONVOLUTIONS)
+def test_integer_convolutions_are_onnxruntimes(
+    image: Any, filters: Any, strides: Any, dilations: Any, padding: Any, groups: int
+) -> None:
+    x, w = RNG.integers(0, 256, image).astype(np.uint8), RNG.integers(0, 256, filters).astype(np.uint8)
+    zeros = np.array(200, np.uint8), np.array(3, np.uint8)
+    space: dict[str, Any] = {"strides": strides, "dilations": dilations}
+    ours: dict[str, Any] = {**space, "group_count": groups, "start_padding": padding, "end_padding": padding}
+    theirs: dict[str, Any] = {**space, "group": groups, "pads": [*padding, *padding]}
+    expected = onnxruntime_run("ConvInteger", [x, w, *zeros], **theirs)
+    same(dmljax.convolution_integer(x, zeros[0], w, zeros[1], **ours), expected)
+    # Scales that are powers of two, of which ONNX Runtime rounds no quotient.
+    scales = (
+        np.array(0.5, np.float32),
+        np.exp2(RNG.integers(-3, 0, filters[0])).astype(np.float32),
+        np.array(64, np.float32),
+    )
+    weights, bias = w.astype(np.int8), RNG.integers(-999, 999, filters[0]).astype(np.int32)
+    no_zeros = np.zeros(filters[0], np.int8)
+    inputs = [x, scales[0], zeros[0], weights, scales[1], no_zeros, scales[2], zeros[1], bias]
+    expected = onnxruntime_run("QLinearConv", inputs, **theirs)
+    computed = dmljax.quantized_linear_convolution(
+        x, scales[0], zeros[0], weights, scales[1], no_zeros, bias, scales[2], zeros[1], **ours
+    )
+    same(computed, expected)
+
+
 # PyTorch
+
+
+@pytest.mark.parametrize(("image", "filters", "strides", "dilations", "padding", "groups"), CONVOLUTIONS)
+def test_convolutions_and_their_gradients_are_torchs(
+    image: Any, filters: Any, strides: Any, dilations: Any, padding: Any, groups: int
+) -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    space: dict[str, Any] = {"strides": strides, "dilations": dilations, "group_count": groups}
+    space |= {"start_padding": padding, "end_padding": padding}
+    theirs: dict[str, Any] = {"stride": strides, "dilation": dilations, "groups": groups, "padding": padding}
+    appended = 0 if strides == (1, 1) else 1
+    backward: dict[str, Any] = {"direction": BACKWARD, "output_padding": appended}
+    functional = torch.nn.functional
+    kinds: tuple[Any, ...] = (
+        (functional.conv2d, tied(np.float32, filters), {}),
+        (
+            lambda *a, **k: functional.conv_transpose2d(*a, **k, output_padding=appended),
+            back(filters, groups),
+            backward,
+        ),
+    )
+    for convolve, w, own in kinds:
+        arrays: list[Any] = [tied(np.float32, image), w, tied(np.float32, (filters[0],))]
+        tensors = [torch.from_numpy(array).requires_grad_() for array in arrays]
+        expected = convolve(*tensors, **theirs)
+        ours = functools.partial(dmljax.convolution, **space, **own)
+        same(ours(*arrays), expected.detach().numpy())
+        weights = tied(np.float32, expected.shape)
+        (expected * torch.from_numpy(weights)).sum().backward()
+        loss = lambda *a, ours=ours, weights=weights: (ours(*a) * weights).sum()  # noqa: E731
+        for slope, tensor in zip(jax.grad(loss, argnums=(0, 1, 2))(*arrays), tensors, strict=True):
+            same(slope, tensor.grad.numpy())
+
+
+def test_sums_of_float32_are_about_as_exact_as_torchs_and_onnxruntimes() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(11)
+    for image, filters, groups in (((1, 128, 14, 14), (32, 128, 3, 3), 1), ((1, 32, 14, 14), (32, 1, 3, 3), 32)):
+        x, w = rng.standard_normal(image, np.float32), rng.standard_normal(filters, np.float32)
+        conv = lambda x, w, groups=groups: torch.nn.functional.conv2d(  # noqa: E731
+            torch.from_numpy(x), torch.from_numpy(w), groups=groups
+        ).numpy()
+        exact, scale = conv(x.astype(np.float64), w.astype(np.float64)), conv(np.abs(x), np.abs(w))
+        error = lambda sums, exact=exact, scale=scale: float(np.max(np.abs(sums - exact) / scale)) * 2**24  # noqa: E731
+        ours = error(np.asarray(dmljax.convolution(x, w, group_count=groups), np.float64))
+        # XLA adds up the 1152 products of a place one after the other, where the peers do so in blocks.
+        assert ours <= 4 * min(error(conv(x, w)), error(onnxruntime_run("Conv", [x, w], group=groups)))
 
 
 @pytest.mark.parametrize("source", NAMES)

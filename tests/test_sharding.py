@@ -29,6 +29,10 @@ WINDOWS = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_pa
 FOLDED = RNG.random((8, 32, 9), np.float32)
 
 
+FILTERS, OF_CHANNELS = np.round(RNG.random((8, 16, 3), np.float32) * 8), np.ones((16, 1, 4), np.float32)
+BACKWARD = dmljax.ConvolutionDirection.BACKWARD
+
+
 def small(*shape: int) -> Any:
     return RNG.integers(-8, 8, shape).astype(np.int32)
 
@@ -129,10 +133,37 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE,)),
     "unfold, bfloat16": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE.astype(jnp.bfloat16),)),
     "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
+    # Of whole numbers, so that sums are the same in any order.
+    "convolution": (
+        lambda x, w, b: dmljax.convolution(x, w, b, start_padding=1, end_padding=1),
+        (np.round(CUBE * 8), FILTERS, VALUES),
+    ),
+    "convolution, backward": (
+        lambda x, w: dmljax.convolution(x, w, direction=BACKWARD, strides=2, output_padding=1),
+        (np.round(CUBE * 8), FILTERS.swapaxes(0, 1)),
+    ),
+    "convolution, of each channel": (
+        lambda x, w: dmljax.convolution(x, w, group_count=16, start_padding=2, end_padding=1),
+        (np.round(CUBE * 8), OF_CHANNELS),
+    ),
+    "quantized_linear_convolution": (
+        lambda x, w, s, b: dmljax.quantized_linear_convolution(
+            x, 0.5, None, w, s, None, b, 16.0, start_padding=1, end_padding=1
+        ),
+        (small(8, 16, 8).astype(np.int8), small(8, 16, 3).astype(np.int8), VALUES + 1, small(8)),
+    ),
 }
 
 
-EXCHANGING = ("nonzero_coordinates", "gather_nd1", "scatter", "cumulative_product", "top_k", "activation_softmax1")
+EXCHANGING = (
+    "convolution",
+    "nonzero_coordinates",
+    "gather_nd1",
+    "scatter",
+    "cumulative_product",
+    "top_k",
+    "activation_softmax1",
+)
 
 # Batches
 
@@ -188,6 +219,26 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (ROWS,)),
     "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
+    "convolution": (
+        lambda x: dmljax.convolution(x, np.ones((4, 6, 5), np.float32), np.ones(4, np.float32), strides=2),
+        (np.round(ROWS),),
+    ),
+    "convolution, backward": (
+        lambda x: dmljax.convolution(x, np.ones((6, 4, 5), np.float32), direction=BACKWARD, strides=2),
+        (np.round(ROWS),),
+    ),
+    "convolution, of each channel": (
+        lambda x: dmljax.convolution(x, np.ones((6, 1, 5), np.float32), group_count=6),
+        (np.round(ROWS),),
+    ),
+    "convolution, of one element": (
+        lambda x: dmljax.convolution(x, np.ones((4, 6, 1), np.float32)),
+        (np.round(ROWS),),
+    ),
+    "convolution_integer": (
+        lambda x: dmljax.convolution_integer(x, None, np.ones((4, 6, 5), np.int8), strides=3),
+        (small(8, 6, 300).astype(np.int8),),
+    ),
 }
 
 

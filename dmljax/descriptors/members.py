@@ -26,6 +26,8 @@ from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, show
 from dmljax.types import (
     AxisDirection,
+    ConvolutionDirection,
+    ConvolutionMode,
     DataType,
     DepthSpaceOrder,
     HeaderEnum,
@@ -372,6 +374,8 @@ OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBi
 Size = Annotated[Size2D, Struct("DML_SIZE_2D", Size2D, ("Width", "Height"), UINT)]
 Order = Annotated[DepthSpaceOrder, Enumeration(DepthSpaceOrder)]
 Transform = Annotated[MatrixTransform, Enumeration(MatrixTransform)]
+Orientation = Annotated[ConvolutionMode, Enumeration(ConvolutionMode)]
+Propagation = Annotated[ConvolutionDirection, Enumeration(ConvolutionDirection)]
 Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
 Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]

@@ -2,13 +2,18 @@
 
 from typing import Any
 
+import numpy as np
+
 from dmljax.examples.example import FLOAT32, INF, INT8, INT32, NAN, UINT8, Example, all_of_type, element_wise
 from dmljax.ops.activation import ActivationLeakyReluDesc, ActivationReluDesc
+from dmljax.ops.convolution import ConvolutionDesc
 from dmljax.ops.elementary import CastDesc
 from dmljax.ops.movement import SliceGradDesc
 from dmljax.scalars import ScaleBias
 from dmljax.tensor import TensorDesc
 from dmljax.types import (
+    ConvolutionDirection,
+    ConvolutionMode,
     IsInfinityMode,
     MatrixTransform,
 )
@@ -20,6 +25,23 @@ def _unary(name: str, input: Any, output: Any, note: str = "", **attributes: Any
 
 def _binary(name: str, a: Any, b: Any, output: Any, note: str = "", **attributes: Any) -> Example:
     return element_wise(name, {"a": [a], "b": [b]}, [output], note, **attributes)
+
+
+def _convolution(title: str, image: Any, filter: Any, output: Any, note: str, **attributes: Any) -> Example:
+    tensors = {"input": [[image]], "filter": [[filter]], "output": [[output]]}
+    members: dict[str, Any] = {
+        "mode": ConvolutionMode.CROSS_CORRELATION,
+        "direction": ConvolutionDirection.FORWARD,
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "start_padding": (0, 0),
+        "end_padding": (0, 0),
+        "output_padding": (0, 0),
+        "group_count": 1,
+    }
+    members |= {field: TensorDesc(FLOAT32, np.shape(values)) for field, values in tensors.items()} | attributes
+    desc = ConvolutionDesc(**members)
+    return Example(title, desc, tensors, {"output": tensors["output"]}, note)
 
 
 _UINT8_TENSORS: dict[str, Any] = {"types": all_of_type(UINT8)}
@@ -104,6 +126,60 @@ OWN_EXAMPLES = (
         {"input": [[-1.5, 2.5, 300, -INF, NAN]]},
         {"output": [[-1, 2, 127, -128, 0]]},
         "truncated toward zero; the nearest end of the range for what is beyond it",
+    ),
+    _convolution(
+        "An image and a filter of 2 by 2",
+        [[1, 2, 0], [0, 1, 3], [2, 0, 1]],
+        [[1, 0], [0, -1]],
+        [[0, 0], [0, 0]],
+        "the differences along the diagonal, where they are positive",
+        fused_activation=ActivationReluDesc(),
+    ),
+    _convolution(
+        "The transposed convolution, of stride 2",
+        [[1, 2]],
+        [[1, 10, 100]],
+        [[1, 10, 102, 20, 200]],
+        "each element of the image, times the filter, is added to a window of the output",
+        direction=ConvolutionDirection.BACKWARD,
+        strides=(1, 2),
+    ),
+    element_wise(
+        "CONVOLUTION_INTEGER",
+        {
+            "input": [[[[7, 9, 255]]]],
+            "input_zero_point": [[[[7]]]],
+            "filter": [[[[1, 2]]], [[[-1, 127]]]],
+            "filter_zero_point": [[[[0]], [[-1]]]],
+        },
+        [[[[0, 4, 498, 248]], [[0, 256, 31744, 0]]]],
+        "the padding is the zero point of the input, so that it adds nothing",
+        types={"input": UINT8, "input_zero_point": UINT8, "filter": INT8, "filter_zero_point": INT8, "output": INT32},
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(0, 1),
+        end_padding=(0, 1),
+        group_count=1,
+    ),
+    element_wise(
+        "QUANTIZED_LINEAR_CONVOLUTION",
+        {
+            "input": [[[[10, 20, 250]]]],
+            "input_scale": [[[[0.5]]]],
+            "input_zero_point": [[[[10]]]],
+            "filter": [[[[1, 2]]]],
+            "filter_scale": [[[[1]]]],
+            "bias": [[[[1]]]],
+            "output_scale": [[[[1]]]],
+        },
+        [[[[10, 246]]]],
+        "10.5 and 245.5 are rounded to the nearest even integers",
+        types={"input": UINT8, "input_zero_point": UINT8, "filter": INT8, "bias": INT32, "output": UINT8},
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        group_count=1,
     ),
     _unary("ACTIVATION_CELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
     _unary("ACTIVATION_ELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),

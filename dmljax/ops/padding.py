@@ -4,7 +4,6 @@ All but FOLD, which adds up, copy bit for bit. On an explicit mesh, each dimensi
 of the input is, if its size allows it; of windows and images, the batches and the channels are.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.numerics.columns import column_sizes, unfolded
 from dmljax.numerics.floats import copied
 from dmljax.numerics.moves import check_sizes, moved
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
@@ -297,10 +297,10 @@ def unfold(
     input = calls.real_array("input", input)
     calls.require_rank("input", input, 3)
     windows = windows_over("input", input.shape, window_sizes, strides, dilations, start_padding, end_padding)
-    check_sizes(_column_sizes(input.shape, windows))
+    check_sizes(column_sizes(input.shape, windows))
 
     def copy(input: Array) -> Array:
-        return copied(lambda floats, _: _columns(floats[0], windows), (input,), sums_are_wide=True)
+        return copied(lambda floats, _: unfolded(floats[0], windows), (input,), sums_are_wide=True)
 
     axes = dimension_axes(input)
     return partitioned(copy, [(input, axes)], [*axes[:2], None])
@@ -343,119 +343,19 @@ def fold(
     for i, size in enumerate(output_sizes):
         check_size(("output_sizes", i), size, 0)
     windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
-    expected = _column_sizes(output_sizes, windows)
+    expected = column_sizes(output_sizes, windows)
     if given.shape != expected:
         raise InvalidDesc(Problem("input", f"must have the shape {expected}, by output_sizes", given.shape))
 
     def add(columns: Array) -> Array:
         wide = columns.astype(widened(columns.dtype))
         image = jnp.zeros_like(wide, shape=tuple(output_sizes))  # of which the type alone is looked at
-        total: Array = jax.linear_transpose(lambda image: _columns(image, windows), image)(wide)[0]
+        total: Array = jax.linear_transpose(lambda image: unfolded(image, windows), image)(wide)[0]
         return total.astype(columns.dtype)
 
     batch, columns, _ = axes = dimension_axes(given)
     channels: MeshAxes = dividing_axes(columns, output_sizes[1], given)
     return partitioned(add, [(given, axes)], [batch, channels, *(None for _ in windows)])
-
-
-def _column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, int, int]:
-    batch, channels, *_ = image_sizes
-    return batch, channels * math.prod(one.size for one in windows), math.prod(one.blocks for one in windows)
-
-
-def _columns(image: Array, windows: Sequence[Window]) -> Array:
-    """The windows of an image as columns: one dimension after the other, so that few operations are enough.
-
-    `fold` is lowered to the transpose of this, so that each of them is exactly the other's gradient.
-    """
-    slides = [_slide(one) for one in windows]
-    amounts = [
-        (one.start_padding, slide.length - one.start_padding - one.input_size, 0)
-        for one, slide in zip(windows, slides, strict=True)
-    ]
-    found = lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
-    for slide in reversed(slides):
-        # The dimensions are: batch, channels, windows of later ones, those before this one, this one, later counts.
-        found = _slid(found, len(windows) + 1, slide)
-    return found.reshape(_column_sizes(image.shape, windows))
-
-
-class _Slide(NamedTuple):
-    """How a window slides along a dimension of which every `common`-th element is looked at."""
-
-    common: int
-    size: int
-    stride: int
-    dilation: int
-    blocks: int
-
-    @property
-    def groups(self) -> int:
-        """Into how many groups of `stride` neighbours the elements of a window fall; 0 if they are no neighbours."""
-        return -(-self.size // self.stride) if self.dilation == 1 < self.stride and self.size > 1 else 0
-
-    @property
-    def length(self) -> int:
-        """How many elements of the dimension the windows need."""
-        if self.groups:
-            looked_at = (self.blocks + self.groups - 1) * self.stride
-        else:
-            looked_at = (self.size - 1) * self.dilation + (self.blocks - 1) * self.stride + 1
-        return (looked_at - 1) * self.common + 1
-
-
-def _slide(window: Window) -> _Slide:
-    # Of a single window the stride does not matter, and of a window of one element the dilation, however large.
-    stride = 1 if window.blocks == 1 else window.stride
-    dilation = 1 if window.size == 1 else window.dilation
-    common = math.gcd(stride, dilation)
-    return _Slide(common, window.size, stride // common, dilation // common, window.blocks)
-
-
-def _slid(input: Array, axis: int, slide: _Slide) -> Array:
-    """The windows along `axis`, which then has their number; their elements are the new dimension 2."""
-    common, size, stride, _, blocks = slide
-    if common > 1:
-        input = lax.slice_in_dim(input, 0, None, common, axis)
-    if not slide.groups:
-        return _windows_along(input, axis, slide)
-    # A group of neighbours begins where one of the next windows does, so that no slice has strides, and no part of the
-    # gradient is padded between its elements: of windows of 7, 2 apart, that takes half the time.
-    places = blocks + slide.groups - 1
-    grouped = input.reshape(replaced(input.shape, axis, places, stride))
-    found = _windows_along(jnp.moveaxis(grouped, axis + 1, 2), axis + 1, _Slide(1, slide.groups, 1, 1, blocks))
-    merged = found.reshape(*found.shape[:2], slide.groups * stride, *found.shape[4:])
-    return lax.slice_in_dim(merged, 0, size, axis=2)
-
-
-_MOST_SLICES = 32  # that are stacked at once; more are stacked in two steps, which compile in less time
-
-
-def _windows_along(input: Array, axis: int, slide: _Slide) -> Array:
-    _, size, stride, dilation, blocks = slide
-    if size > _MOST_SLICES and not is_symbolic(blocks) and blocks < size:
-        return jnp.moveaxis(_stacked(input, axis, _Slide(1, blocks, dilation, stride, size), axis), axis + 1, 2)
-    return _stacked(input, axis, slide, 2)
-
-
-def _stacked(input: Array, axis: int, slide: _Slide, new_axis: int) -> Array:
-    """For each element of a window, where it is in each window: slices along `axis`, stacked along `new_axis`."""
-    _, size, stride, dilation, blocks = slide
-    if size <= _MOST_SLICES:
-        length = (blocks - 1) * stride + 1
-        starts = [i * dilation for i in range(size)]
-        return jnp.stack([lax.slice_in_dim(input, i, i + length, stride, axis) for i in starts], new_axis)
-    inner = math.isqrt(size - 1) + 1
-    outer = -(-size // inner)
-    # The last of the outer steps may go beyond the window.
-    beyond = [(0, (outer * inner - size) * dilation if i == axis else 0, 0) for i in range(input.ndim)]
-    whole = lax.pad(input, jnp.zeros((), input.dtype), beyond)
-    every = whole.shape[axis] - (inner - 1) * dilation
-    near = _stacked(whole, axis, _Slide(1, inner, 1, dilation, every), new_axis)
-    moved_axis = axis + 1 if new_axis <= axis else axis
-    far = _stacked(near, moved_axis, _Slide(1, outer, stride, inner * dilation, blocks), new_axis)
-    merged = far.reshape(*far.shape[:new_axis], outer * inner, *far.shape[new_axis + 2 :])
-    return lax.slice_in_dim(merged, 0, size, axis=new_axis)
 
 
 class _Windows(dml.Operator):
@@ -502,7 +402,7 @@ class _Windows(dml.Operator):
                 yield Problem(("WindowSizes", i), rule, window.extent)
                 broken = True
         if not broken:
-            yield from dml.sizes_are(self, columns, _column_sizes(sizes, windows))
+            yield from dml.sizes_are(self, columns, column_sizes(sizes, windows))
 
 
 _WINDOW_MEMBERS = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")

@@ -1,0 +1,416 @@
+"""Convolutions: sums of products of an image's windows with filters, in both directions, and which lowering is fastest.
+
+Images have the dimensions batch, channels and space; filters have output channels, the input channels of a group and
+space, and are not flipped.
+"""
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.custom_batching import custom_vmap
+from jax.lax import PrecisionLike
+
+from dmljax.numerics.columns import unfolded
+from dmljax.numerics.sizes import is_symbolic, replaced
+from dmljax.numerics.windows import Window
+from dmljax.types import widened
+
+# Both directions
+
+
+def correlated(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Array:
+    """The products of each window of the image with each filter, added up in float32, or in float64 if that is given.
+
+    The result has the type of the sums.
+    """
+    if 0 in (*image.shape, *filter.shape):
+        sizes = (image.shape[0], filter.shape[0], *(one.blocks for one in windows))
+        return jnp.zeros_like(image, shape=sizes, dtype=widened(image.dtype))
+    plain = partial(_plain, windows=windows, group_count=group_count, precision=precision)
+    on_cpu = partial(_on_cpu, windows=windows, group_count=group_count, precision=precision)
+    # Of the many intermediate results on a CPU, none is kept for derivatives.
+    result: Array = lax.platform_dependent(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
+    return result
+
+
+def transposed(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Array:
+    """The gradient of `correlated`: each element of the image, times the filter, is added to a window of the result.
+
+    `windows` slide over the result, and the image has an element for each of them, or for the first of them. The filter
+    has input channels first, and then the output channels of a group.
+    """
+    if 0 in (*image.shape, *filter.shape):
+        sizes = (image.shape[0], filter.shape[1] * group_count, *(one.input_size for one in windows))
+        return jnp.zeros_like(image, shape=sizes, dtype=widened(image.dtype))
+    plain = partial(_plain_transposed, windows=windows, group_count=group_count, precision=precision)
+    on_cpu = partial(_transposed_on_cpu, windows=windows, group_count=group_count, precision=precision)
+    result: Array = lax.platform_dependent(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
+    return result
+
+
+# One operation of XLA
+
+
+def _plain(image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike) -> Array:
+    slide = _Slide(
+        tuple(one.stride for one in windows),
+        tuple((one.start_padding, one.end_padding) for one in windows),
+        (1,) * len(windows),
+        tuple(one.dilation for one in windows),
+        group_count,
+        precision,
+    )
+    return _convolution(image, filter, slide)
+
+
+def _plain_transposed(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Array:
+    padding = []
+    for one, count in zip(windows, image.shape[2:], strict=True):
+        before = one.extent - 1 - one.start_padding
+        dilated = (count - 1) * one.stride + 1
+        padding.append((before, one.input_size + one.extent - 1 - before - dilated))
+    flipped = lax.rev(_swapped(filter, group_count), range(2, filter.ndim))
+    strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
+    ones = (1,) * len(windows)
+    slide = _Slide(ones, tuple(padding), strides, dilations, group_count, precision)
+    return _convolution(image, flipped, slide)
+
+
+def _swapped(filter: Array, group_count: int) -> Array:
+    """A filter with output channels first, of one with input channels first, or the other way round."""
+    first, second, *space = filter.shape
+    of_groups = filter.reshape(group_count, first // group_count, second, *space)
+    return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
+
+
+class _Slide(NamedTuple):
+    """How filters slide along each dimension of space, as `lax.conv_general_dilated` has it."""
+
+    strides: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    image_dilation: tuple[int, ...]
+    filter_dilation: tuple[int, ...]
+    group_count: int
+    precision: PrecisionLike
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _convolution(image: Array, filter: Array, slide: _Slide) -> Array:
+    @custom_vmap
+    def convolution(image: Array, filter: Array) -> Array:
+        return _general_dilated(image, filter, slide)
+
+    @convolution.def_vmap
+    def _(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
+        if all(is_batched):
+            # JAX makes groups of images with filters of their own, whose number must be known, and which XLA gathers
+            # from all devices. Products of matrices stay where they are.
+            return jax.vmap(partial(_in_columns, slide=slide))(image, filter), True
+        return (_of_images if is_batched[0] else _of_filters)(image, filter, slide), True
+
+    result: Array = convolution(image, filter)
+    return result
+
+
+def _of_images(images: Array, filter: Array, slide: _Slide) -> Array:
+    """`_convolution` of several batches of images."""
+    found = _convolution(images.reshape(-1, *images.shape[2:]), filter, slide)
+    return found.reshape(*images.shape[:2], *found.shape[1:])
+
+
+def _of_filters(image: Array, filters: Array, slide: _Slide) -> Array:
+    """`_convolution` with several sets of filters."""
+    count, outputs, *sizes = filters.shape
+    groups = slide.group_count
+    by_group = jnp.swapaxes(filters.reshape(count, groups, outputs // groups, *sizes), 0, 1)
+    found = _convolution(image, by_group.reshape(count * outputs, *sizes), slide)
+    apart = found.reshape(found.shape[0], groups, count, outputs // groups, *found.shape[2:])
+    return jnp.moveaxis(apart, 2, 0).reshape(count, found.shape[0], outputs, *found.shape[2:])
+
+
+def _general_dilated(image: Array, filter: Array, slide: _Slide) -> Array:
+    return lax.conv_general_dilated(
+        image,
+        filter,
+        slide.strides,
+        slide.padding,
+        lhs_dilation=slide.image_dilation,
+        rhs_dilation=slide.filter_dilation,
+        feature_group_count=slide.group_count,
+        precision=slide.precision,
+        preferred_element_type=widened(image.dtype),
+    )
+
+
+@_convolution.defjvp
+def _convolution_jvp(slide: _Slide, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    # JAX does not transpose a convolution whose result is wider than its operands: derivatives are of wide operands.
+    wide = widened(primals[0].dtype)
+    (image, filter), (of_image, of_filter) = ([x.astype(wide) for x in both] for both in (primals, tangents))
+    tangent = _general_dilated(of_image, filter, slide) + _general_dilated(image, of_filter, slide)
+    return _convolution(*primals, slide), tangent
+
+
+def _in_columns(image: Array, filter: Array, slide: _Slide) -> Array:
+    """As a product of matrices, of the filters and of all elements of each window."""
+    wide = widened(image.dtype)
+    image, filter = image.astype(wide), filter.astype(wide)
+    apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in slide.image_dilation)]
+    dilated = lax.pad(image, jnp.zeros((), wide), apart)
+    sizes = zip(dilated.shape[2:], filter.shape[2:], slide.strides, slide.filter_dilation, strict=True)
+    windows = [Window(*numbers, *padding) for numbers, padding in zip(sizes, slide.padding, strict=True)]
+    return _product_of_columns(dilated, filter, windows, slide.group_count, slide.precision)
+
+
+def _product_of_columns(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Array:
+    batch, outputs = image.shape[0], filter.shape[0]
+    terms, places = math.prod(filter.shape[1:]), math.prod(one.blocks for one in windows)
+    columns = unfolded(image, windows).reshape(batch, group_count, terms, places)
+    matrix = filter.reshape(1, group_count, outputs // group_count, terms)
+    matrix = jnp.broadcast_to(matrix, (batch, *matrix.shape[1:]))
+    found = lax.dot_general(matrix, columns, (((3,), (2,)), ((0, 1), (0, 1))), precision=precision)
+    return found.reshape(batch, outputs, *(one.blocks for one in windows))
+
+
+# On a CPU
+
+
+# Which lowering a forward convolution has on a CPU, by milliseconds on two cores, of batch 1 and 8, beside those of
+# `lax.conv_general_dilated`:
+#   each channel of its own, 3 x 3, 96 x 112 x 112   shifted products       0.9 and 44, beside 194 and 485
+#   32 groups of 4 channels, 3 x 3, 128 x 56 x 56    shifted products       0.8 and 6.3, beside 18 and 199; matrices 3.0
+#   32 groups of 16 channels, 3 x 3, 512 x 14 x 14   matrices               0.65, beside 1.8
+#   1 x 1, 16 x 112 x 112 to 96                      matrices               0.55 and 17, beside 2.1 and 104
+#   1 x 1, 512 x 13 x 13 to 1000                     matrices               1.3 and 19, beside 4.0 and 30
+#   16 x 16, 16 apart, 3 x 224 x 224 to 768          matrices               2.7, beside 3.6
+#   3 x 3, 2 apart, 3 x 224 x 224 to 64              matrices (few terms)   0.7 and 7.7, beside 1.6 and 47
+#   3 x 3, 512 x 7 x 7 to 512                        matrices (few places)  2.2 and 30, beside 5.5 and 37
+#   3 x 3, 256 x 14 x 14 to 256                      matrices (few places)  2.4 and 20, beside 3.3 and 21
+#   3 x 3, 128 x 28 x 28 to 128                      plain                  2.8 and 21; matrices 3.1 and 24
+#   3 x 3, 64 x 56 x 56 to 64                        plain                  2.6 and 23; matrices 3.3 and 31
+#   7 x 7, 2 apart, 3 x 224 x 224 to 64              plain                  3.1; matrices 3.1
+# The columns of few places are larger than input and output together, for one image of a batch at a time.
+_MOST_PRODUCTS = 49  # that are added up one after the other, and compiled in one loop
+_FEW_CHANNELS = 4
+_FEW_TERMS = 32
+_FEW_PLACES = 200
+
+
+def _on_cpu(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Array:
+    wide = widened(image.dtype)
+    image, filter = image.astype(wide), filter.astype(wide)
+    channels = filter.shape[1]
+    terms = channels * math.prod(one.size for one in windows)
+    if group_count > 1 and channels <= _FEW_CHANNELS and terms <= _MOST_PRODUCTS:
+        return _shifted_products(image, filter, windows, group_count)
+    if group_count > 1 or terms <= _FEW_TERMS or _is_matrix(windows):
+        return _in_matrices(image, filter, windows, group_count, precision)
+    return _plain(image, filter, windows, group_count, precision)
+
+
+def _is_matrix(windows: Sequence[Window]) -> bool:
+    """Whether windows do not overlap, or are neighbours of which there are few."""
+    places = math.prod(one.blocks for one in windows)
+    is_few = not is_symbolic(places) and places <= _FEW_PLACES
+    apart = all(one.stride >= one.extent for one in windows)
+    return apart or (is_few and all(one.stride == 1 for one in windows))
+
+
+def _transposed_on_cpu(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Array:
+    wide = widened(image.dtype)
+    image, filter = image.astype(wide), filter.astype(wide)
+    count = math.prod(one.stride for one in windows)
+    if count == 1 or count > _MOST_PHASES or any(is_symbolic(size) for size in image.shape[2:]):
+        return _plain_transposed(image, filter, windows, group_count, precision)
+    return _in_phases(image, filter, windows, group_count, precision)
+
+
+_MOST_PHASES = 27
+
+
+class _Phase(NamedTuple):
+    """Elements of a result that are a stride apart, as a convolution of stride 1 with some elements of the filter."""
+
+    window: Window
+    taps: slice
+
+
+def _phases(one: Window, count: int) -> list[_Phase | None]:
+    """For each phase of a dimension, its convolution over `count` elements of the image, or None for zeros."""
+    common = math.gcd(one.stride, one.dilation)
+    step, dilation = one.stride // common, one.dilation // common
+    places = -(-one.input_size // one.stride)
+    found: list[_Phase | None] = []
+    for phase in range(one.stride):
+        # The element i of the image, times the element k of the filter, is added at i * stride + k * dilation.
+        first = next((k for k in range(step) if (phase + one.start_padding - k * one.dilation) % one.stride == 0), None)
+        if first is None or first >= one.size:
+            found.append(None)
+            continue
+        taps = slice(first, one.size, step)
+        size = len(range(one.size)[taps])
+        lowest = (phase + one.start_padding - first * one.dilation) // one.stride - (size - 1) * dilation
+        end = places + (size - 1) * dilation - count + lowest
+        found.append(_Phase(Window(count, size, 1, dilation, -lowest, end), taps))
+    return found
+
+
+def _in_phases(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Array:
+    swapped = _swapped(filter, group_count)
+    each = [_phases(one, count) for one, count in zip(windows, image.shape[2:], strict=True)]
+    places = [-(-one.input_size // one.stride) for one in windows]
+    parts = []
+    for phases in itertools.product(*each):
+        known = [one for one in phases if one is not None]
+        if len(known) < len(phases):
+            parts.append(jnp.zeros((image.shape[0], swapped.shape[0], *places), image.dtype))
+            continue
+        part = lax.rev(swapped[(slice(None), slice(None), *(one.taps for one in known))], range(2, filter.ndim))
+        parts.append(_on_cpu(image, part, [one.window for one in known], group_count, precision))
+    strides = [one.stride for one in windows]
+    stacked = jnp.stack(parts, 2).reshape(*parts[0].shape[:2], *strides, *places)
+    count = len(windows)
+    order = [axis for i in range(count) for axis in (2 + count + i, 2 + i)]
+    sizes = [place * stride for place, stride in zip(places, strides, strict=True)]
+    whole = stacked.transpose(0, 1, *order).reshape(*stacked.shape[:2], *sizes)
+    return lax.slice(whole, (0,) * whole.ndim, (*whole.shape[:2], *(one.input_size for one in windows)))
+
+
+def _padded(image: Array, windows: Sequence[Window]) -> Array:
+    amounts = [(one.start_padding, one.end_padding, 0) for one in windows]
+    return lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
+
+
+def _tap(padded: Array, windows: Sequence[Window], place: Sequence[int]) -> Array:
+    """The element at `place` of every window."""
+    starts = [i * one.dilation for i, one in zip(place, windows, strict=True)]
+    limits = [start + (one.blocks - 1) * one.stride + 1 for start, one in zip(starts, windows, strict=True)]
+    strides = [one.stride for one in windows]
+    return lax.slice(padded, (0, 0, *starts), (*padded.shape[:2], *limits), (1, 1, *strides))
+
+
+def _places(windows: Sequence[Window]) -> list[tuple[int, ...]]:
+    return list(itertools.product(*(range(one.size) for one in windows)))
+
+
+def _shifted_products(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> Array:
+    """Of groups of few channels: the sum of shifted images, each times an element of the filters."""
+    outputs, channels = filter.shape[:2]
+    padded = _padded(image, windows)
+    of_groups = padded.reshape(replaced(padded.shape, 1, group_count, channels))
+    filters = filter.reshape(group_count, outputs // group_count, *filter.shape[1:])
+    products = []
+    for channel in range(channels):
+        for place in _places(windows):
+            tap = _tap(of_groups[:, :, channel], windows, place)
+            factor = filters[(slice(None), slice(None), channel, *place)]
+            products.append(tap[:, :, None] * factor.reshape(1, *factor.shape, *(1 for _ in windows)))
+    total: Array = functools.reduce(operator.add, products)
+    return total.reshape(image.shape[0], outputs, *total.shape[3:])
+
+
+def _in_matrices(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Array:
+    """As products of matrices, of which one for each image of a batch takes down to half the time of one for all."""
+
+    def convolve(image: Array) -> Array:
+        return _product_of_columns(image, filter, windows, group_count, precision)
+
+    batch = image.shape[0]
+    if is_symbolic(batch) or batch == 1 or jax.device_count() > 1:
+        return convolve(image)
+    found: Array = lax.map(lambda one: convolve(one[None])[0], image)
+    return found
+
+
+# Integers
+
+_EXACT = 2**24  # up to which float32 holds every whole number
+
+
+def integer_correlated(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, largest: tuple[int, int]
+) -> list[Array]:
+    """`correlated` of whole numbers in float32, exactly, as int32 parts that are yet to be added up.
+
+    `largest` are the largest magnitudes in the image and in the filter, of at most 8 bits.
+    """
+    of_image, of_filter = largest
+    terms = filter.shape[1] * math.prod(one.size for one in windows)
+    if terms * of_image * of_filter <= _EXACT:
+        return [correlated(image, filter, windows, group_count, _ANY_PRECISION).astype(np.int32)]
+    if terms * of_image * 16 <= _EXACT:
+        return [_in_two_digits(image, filter, windows, group_count)]
+    halves = _halves_of_channels if filter.shape[1] > 1 else _halves_of_windows
+    return [
+        part
+        for pieces in halves(image, filter, windows, group_count)
+        for part in integer_correlated(*pieces, group_count, largest)
+    ]
+
+
+_ANY_PRECISION = lax.Precision.DEFAULT  # bfloat16 and TF32 hold whole numbers of 8 bits, too
+
+
+def _in_two_digits(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> Array:
+    """With filters as `16 * high + low`, whose sums are exact where theirs are not, in one convolution."""
+    outputs, channels, *space = filter.shape
+    high = jnp.floor(filter / 16)
+    digits = jnp.stack([high, filter - 16 * high], axis=1)  # the digits of an output channel are neighbours
+    both = correlated(
+        image, digits.reshape(2 * outputs, channels, *space), windows, group_count, _ANY_PRECISION
+    ).astype(np.int32)
+    pairs = both.reshape(replaced(both.shape, 1, outputs, 2))
+    return 16 * pairs[:, :, 0] + pairs[:, :, 1]
+
+
+_Pieces = list[tuple[Array, Array, tuple[Window, ...]]]  # image, filter and windows of a part of all products
+
+
+def _halves_of_channels(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> _Pieces:
+    channels = filter.shape[1]
+    of_groups = image.reshape(replaced(image.shape, 1, group_count, channels))
+    found: _Pieces = []
+    for start, stop in ((0, channels // 2), (channels // 2, channels)):
+        chosen = lax.slice_in_dim(of_groups, start, stop, axis=2)
+        part = chosen.reshape(replaced(image.shape, 1, group_count * (stop - start)))
+        found.append((part, lax.slice_in_dim(filter, start, stop, axis=1), tuple(windows)))
+    return found
+
+
+def _halves_of_windows(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> _Pieces:
+    axis = max(range(len(windows)), key=lambda i: windows[i].size)
+    one = windows[axis]
+    found: _Pieces = []
+    for start, stop in ((0, one.size // 2), (one.size // 2, one.size)):
+        before = one.start_padding - start * one.dilation
+        half = one._replace(size=stop - start, start_padding=before)
+        reached = (one.blocks - 1) * one.stride + half.extent
+        half = half._replace(end_padding=reached - one.input_size - before)
+        part = lax.slice_in_dim(filter, start, stop, axis=axis + 2)
+        found.append((image, part, replaced(tuple(windows), axis, half)))
+    return found

@@ -1,0 +1,897 @@
+"""CONVOLUTION, CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import cases_convolution as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FLOATS, INT32_MAX, INT32_MIN, assert_same_bits
+from hypothesis import given, settings, strategies as st
+
+import dmljax
+from dmljax import ConvolutionDirection, ConvolutionMode, DataType, DmlError, InvalidDesc, TensorDesc
+
+BACKWARD, FLIPPED = ConvolutionDirection.BACKWARD, ConvolutionMode.CONVOLUTION
+FLOAT32 = DataType.FLOAT32
+RNG = np.random.default_rng(3)
+
+
+def whole(*shape: int, dtype: Any = np.float32) -> Any:
+    """Whole numbers, whose products and sums are exact."""
+    return RNG.integers(-4, 5, shape).astype(dtype)
+
+
+def expected(input: Any, filter: Any, bias: Any = None, **arguments: Any) -> Any:
+    """What the oracle makes of a call of `convolution`."""
+    count = input.ndim - 2
+    defaults = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
+    space = {name: each(arguments.get(name, default), count) for name, default in defaults.items()}
+    appended, groups = space.pop("output_padding"), arguments.get("group_count", 1)
+    direction = arguments.get("direction", ConvolutionDirection.FORWARD)
+    if direction is BACKWARD:
+        sizes, channels = oracles.backward_sizes(input.shape[2:], filter.shape[2:], space), filter.shape[1] * groups
+    else:
+        sizes, channels = oracles.forward_sizes(input.shape[2:], filter.shape[2:], space), filter.shape[0]
+    sizes = [size + more for size, more in zip(sizes, appended, strict=True)]
+    output = oracles.convolved(
+        input,
+        filter,
+        bias,
+        mode=arguments.get("mode", ConvolutionMode.CROSS_CORRELATION),
+        direction=direction,
+        output_padding=appended,
+        group_count=groups,
+        output_sizes=arguments.get("output_sizes", (input.shape[0], channels, *sizes)),
+        **space,
+    )
+    return output.astype(input.dtype)
+
+
+def assert_same_sums(actual: Any, exact: Any) -> None:
+    """The same bits, but for the sign of a zero: a sum of negative zeros alone may be either."""
+    assert_same_bits(np.asarray(actual) + 0, np.asarray(exact) + 0)
+
+
+def each(value: Any, count: int) -> tuple[int, ...]:
+    return (value,) * count if isinstance(value, int) else tuple(value)
+
+
+# Both directions
+
+
+@st.composite
+def convolutions(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    """The shapes of an image and of filters that have room in it, and the other arguments."""
+    rows = []
+    is_backward = draw(st.booleans())
+    for _ in range(draw(st.integers(1, 2))):
+        window, stride, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+        before, after = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+        extent = 1 + (window - 1) * dilation
+        least = -(-max(0, before + after - extent + 1) // stride) + 1 if is_backward else extent - before - after
+        appended = draw(st.integers(0, 3))
+        rows.append((max(1, least) + draw(st.integers(0, 4)), window, stride, dilation, before, after, appended))
+    image, windows, *space = zip(*rows, strict=True)
+    groups, inputs, outputs = draw(st.sampled_from([(1, 1, 1), (1, 2, 3), (2, 1, 2), (3, 1, 1), (2, 2, 1)]))
+    names = ("strides", "dilations", "start_padding", "end_padding", "output_padding")
+    arguments = dict(zip(names, space, strict=True)) | {
+        "group_count": groups,
+        "mode": draw(st.sampled_from(ConvolutionMode)),
+        "direction": ConvolutionDirection(is_backward),
+    }
+    filters = (groups * inputs, outputs) if is_backward else (groups * outputs, inputs)
+    return (draw(st.integers(1, 2)), groups * inputs, *image), (*filters, *windows), arguments
+
+
+@settings(max_examples=15, deadline=None)
+@given(convolutions())
+def test_any_convolution_is_the_sum_in_loops(case: Any) -> None:
+    image, filters, arguments = case
+    input, filter = whole(*image), whole(*filters)
+    channels = filters[1] * arguments["group_count"] if arguments["direction"] is BACKWARD else filters[0]
+    bias = whole(channels)
+    assert_same_sums(dmljax.convolution(input, filter, bias, **arguments), expected(input, filter, bias, **arguments))
+
+
+# One of each kind that has a lowering of its own on some platform
+SHAPES: dict[str, tuple[Any, Any, Any]] = {
+    "dense": ((2, 3, 6, 7), (4, 3, 3, 2), {"start_padding": (1, 0), "end_padding": (0, 2)}),
+    "strided": ((2, 3, 7, 9), (4, 3, 3, 3), {"strides": (2, 3), "start_padding": 1, "end_padding": 1}),
+    "dilated": ((1, 2, 9, 8), (3, 2, 2, 3), {"dilations": (3, 2), "start_padding": 2}),
+    "pointwise": ((2, 5, 4, 3), (6, 5, 1, 1), {}),
+    "pointwise, strided": ((2, 5, 5, 4), (6, 5, 1, 1), {"strides": 2, "start_padding": 1}),
+    "pointwise, of groups": ((2, 4, 4, 3), (6, 2, 1, 1), {"group_count": 2}),
+    "depthwise": ((2, 4, 6, 5), (4, 1, 3, 3), {"group_count": 4, "start_padding": 1, "end_padding": 1}),
+    "depthwise, strided": ((2, 4, 7, 8), (4, 1, 3, 3), {"group_count": 4, "strides": 2, "start_padding": 1}),
+    "depthwise, of large windows": ((1, 3, 12, 11), (3, 1, 9, 9), {"group_count": 3, "start_padding": 2}),
+    "depthwise, of two filters each": ((2, 3, 5, 6), (6, 1, 3, 2), {"group_count": 3, "dilations": 2}),
+    "of groups": ((2, 10, 4, 5), (4, 5, 2, 3), {"group_count": 2, "strides": (1, 2), "end_padding": 1}),
+    "of groups of few channels": ((2, 4, 4, 5), (6, 2, 2, 2), {"group_count": 2, "strides": 2, "start_padding": 1}),
+    "of many terms": ((2, 8, 9, 7), (3, 8, 3, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
+    "of one dimension": ((2, 3, 9), (4, 3, 4), {"strides": 2, "dilations": 2, "start_padding": 3}),
+    "of three dimensions": ((1, 2, 4, 5, 3), (3, 2, 2, 3, 1), {"strides": (1, 2, 1), "start_padding": 1}),
+}
+BACK: dict[str, tuple[Any, Any, Any]] = {
+    "dense": ((2, 3, 5, 4), (3, 4, 3, 2), {"start_padding": (1, 0), "end_padding": (0, 1)}),
+    "of blocks": ((2, 3, 4, 5), (3, 4, 2, 2), {"strides": 2}),
+    "overlapping": ((2, 3, 4, 5), (3, 4, 4, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
+    "with gaps": ((2, 3, 4, 3), (3, 2, 2, 1), {"strides": (3, 2), "output_padding": (1, 1)}),
+    "dilated": ((1, 2, 4, 5), (2, 3, 3, 2), {"strides": (2, 3), "dilations": (3, 2), "output_padding": 1}),
+    "dilated as strided": ((1, 2, 4, 5), (2, 3, 3, 2), {"strides": 2, "dilations": 2, "end_padding": 1}),
+    "of groups": ((2, 4, 4, 3), (4, 3, 3, 3), {"group_count": 2, "strides": 2, "start_padding": 1}),
+    "depthwise": ((2, 4, 4, 3), (4, 1, 4, 4), {"group_count": 4, "strides": 2, "start_padding": 1}),
+    "of one dimension": ((2, 3, 5), (3, 2, 5), {"strides": 3, "start_padding": 2, "output_padding": 2}),
+    "of three dimensions": ((1, 2, 3, 2, 3), (2, 3, 2, 3, 2), {"strides": (1, 2, 2), "start_padding": (0, 1, 0)}),
+}
+EVERY: dict[str, tuple[Any, Any, Any]] = SHAPES | {
+    f"{name}, backward": (image, filters, {"direction": BACKWARD, **arguments})
+    for name, (image, filters, arguments) in BACK.items()
+}
+for_every_shape = pytest.mark.parametrize("name", EVERY)
+
+
+@for_every_shape
+def test_every_lowering_and_its_derivatives_are_sums_in_loops(name: str) -> None:
+    image, filters, arguments = EVERY[name]
+    x, w, dx, dw = whole(*image), whole(*filters), whole(*image), whole(*filters)
+
+    @jax.jit
+    def derivatives(x: Any, w: Any, dx: Any, dw: Any) -> Any:
+        convolve = lambda x, w: dmljax.convolution(x, w, **arguments)  # noqa: E731
+        y, pull = jax.vjp(convolve, x, w)
+        return y, jax.jvp(convolve, (x, w), (dx, dw))[1], pull(y)
+
+    y, pushed, (of_x, of_w) = derivatives(x, w, dx, dw)
+    assert_same_sums(y, expected(x, w, **arguments))
+    # The products are linear in each operand, and the adjoint of a linear function is its transpose.
+    by_x, by_w = expected(dx, w, **arguments), expected(x, dw, **arguments)
+    assert_same_sums(pushed, by_x + by_w)
+    assert float(np.vdot(of_x, dx)) == float(np.vdot(y, by_x))
+    assert float(np.vdot(of_w, dw)) == float(np.vdot(y, by_w))
+
+
+def test_one_device_convolves_image_by_image(one_device: None) -> None:
+    names = ("dense", "pointwise", "of groups")
+    arrays = [[whole(*shape) for shape in EVERY[name][:2]] for name in names]
+
+    def convolve(every: Any) -> Any:
+        return [dmljax.convolution(*two, **EVERY[name][2]) for name, two in zip(names, every, strict=True)]
+
+    loops = str(jax.make_jaxpr(convolve)(arrays)).count("scan[")
+    assert loops == len(names)
+    computed, slopes = jax.jit(
+        lambda every: (convolve(every), jax.grad(lambda e: sum(map(jnp.sum, convolve(e))))(every))
+    )(arrays)
+    for name, (x, w), one, (of_x, _) in zip(names, arrays, computed, slopes, strict=True):
+        assert_same_sums(one, expected(x, w, **EVERY[name][2]))
+        assert float(np.vdot(of_x, x)) == float(np.sum(one))
+
+
+def test_second_derivatives_are_the_convolution_of_both_directions() -> None:
+    kinds: list[tuple[Any, Any, dict[str, Any]]] = [
+        ((1, 2, 5), (2, 2, 3), {}),
+        ((1, 2, 4), (2, 2, 3), {"direction": BACKWARD, "strides": 2}),
+        ((1, 2, 5), (2, 1, 3), {"group_count": 2}),
+    ]
+
+    def second(x: Any, w: Any, dx: Any, dw: Any, arguments: dict[str, Any]) -> Any:
+        convolve = lambda x, w: dmljax.convolution(x, w, **arguments)  # noqa: E731
+        by_w = lambda x: jax.jvp(lambda w: convolve(x, w), (w,), (dw,))[1]  # noqa: E731
+        slope = lambda x: jax.grad(lambda w: convolve(x, w).sum())(w)  # noqa: E731
+        return jax.jvp(by_w, (x,), (dx,))[1], jax.grad(lambda x: jnp.vdot(slope(x), dw))(x)
+
+    given_ = [[whole(*shape) for shape in (image, filters) * 2] for image, filters, _ in kinds]
+    computed = jax.jit(
+        lambda every: [second(one[0], one[1], one[2], one[3], kinds[i][2]) for i, one in enumerate(every)]
+    )(given_)
+    for (_, _, dx, dw), (pushed, pulled), (_, _, arguments) in zip(given_, computed, kinds, strict=True):
+        exact = expected(dx, dw, **arguments)
+        assert_same_sums(pushed, exact)
+        assert float(np.vdot(pulled, dx)) == float(exact.sum())
+
+
+@pytest.mark.parametrize("name", ["dense", "depthwise", "pointwise", "of groups", "of blocks, backward"])
+def test_images_and_filters_may_be_mapped(name: str) -> None:
+    image, filters, arguments = EVERY[name]
+    x, w = whole(3, *image), whole(3, *filters)
+    convolve = lambda x, w: dmljax.convolution(x, w, **arguments)  # noqa: E731
+    both, of_x, of_w = jax.jit(
+        lambda x, w: [
+            jax.vmap(convolve)(x, w),
+            jax.vmap(convolve, in_axes=(1, None), out_axes=1)(jnp.moveaxis(x, 0, 1), w[0]),
+            jax.vmap(convolve, in_axes=(None, 0))(x[0], w),
+        ]
+    )(x, w)
+    assert_same_sums(both, np.stack([expected(*one, **arguments) for one in zip(x, w, strict=True)]))
+    assert_same_sums(np.moveaxis(of_x, 1, 0), np.stack([expected(one, w[0], **arguments) for one in x]))
+    assert_same_sums(of_w, np.stack([expected(x[0], one, **arguments) for one in w]))
+
+
+def test_filters_are_flipped_in_one_mode() -> None:
+    x, w = np.array([[[1, 2, 4]]], np.float32), np.array([[[1, 10]]], np.float32)
+    assert dmljax.convolution(x, w).tolist() == [[[21, 42]]]
+    assert dmljax.convolution(x, w, mode=FLIPPED).tolist() == [[np.convolve([1, 2, 4], [1, 10], "valid").tolist()]]
+    assert dmljax.convolution(x, w, direction=BACKWARD).tolist() == [[[1, 12, 24, 40]]]
+    assert dmljax.convolution(x, w, direction=BACKWARD, mode=FLIPPED).tolist() == [[[10, 21, 42, 4]]]
+
+
+def test_output_padding_is_the_bias_alone_forward_and_what_windows_add_backward() -> None:
+    x, w, bias = np.array([[[1, 2]]], np.float32), np.array([[[1, 10, 100]]], np.float32), np.array([0.5], np.float32)
+    forward = dmljax.convolution(x, w[:, :, :2], bias, output_padding=2)
+    assert forward.tolist() == [[[21.5, 0.5, 0.5]]]
+    whole_ = dmljax.convolution(x, w, bias, direction=BACKWARD, strides=2)
+    assert whole_.tolist() == [[[1.5, 10.5, 102.5, 20.5, 200.5]]]
+    cut: dict[str, Any] = {"direction": BACKWARD, "strides": 2, "end_padding": 2}
+    assert dmljax.convolution(x, w, bias, **cut, output_padding=1).tolist() == [[[1.5, 10.5, 102.5, 20.5]]]
+    assert dmljax.convolution(x, w, bias, **cut, output_padding=4).tolist() == [
+        [[1.5, 10.5, 102.5, 20.5, 200.5, 0.5, 0.5]]
+    ]
+    # What is beyond the formula is the bias alone, whatever a window would add there.
+    assert dmljax.convolution(x, w, bias, **cut, output_sizes=(1, 1, 4)).tolist() == [[[1.5, 10.5, 102.5, 0.5]]]
+
+
+def test_one_number_stands_for_all_dimensions_of_space() -> None:
+    x, w = whole(1, 2, 6, 7), whole(3, 2, 2, 3)
+    one: dict[str, Any] = {"strides": 2, "dilations": np.int64(2), "start_padding": 1, "end_padding": 2}
+    both: dict[str, Any] = {name: (int(number),) * 2 for name, number in one.items()}
+    assert_same_bits(dmljax.convolution(x, w, **one), dmljax.convolution(x, w, **both))
+
+
+def test_a_bias_is_one_number_for_each_output_channel_in_either_shape() -> None:
+    x, w, bias = whole(1, 2, 3, 3), whole(4, 2, 2, 2), whole(4)
+    assert_same_bits(dmljax.convolution(x, w, bias), dmljax.convolution(x, w, bias.reshape(1, 4, 1, 1)))
+
+
+def test_a_fused_activation_is_applied_to_the_sum_with_the_bias() -> None:
+    x, w = np.array([[[1, -3, 2]]], np.float32), np.array([[[1]], [[2]]], np.float32)
+    arguments: dict[str, Any] = {"fused_activation": dmljax.ActivationReluDesc()}
+    fused = dmljax.convolution(x, w, np.array([1, -3], np.float32), **arguments)
+    assert fused.tolist() == [[[2, 0, 3], [0, 0, 1]]]
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_every_float_type_is_summed_and_rounded_once(dtype: Any) -> None:
+    names = ("dense", "depthwise", "pointwise", "of groups", "overlapping, backward")
+    # Sums of up to 8 * 8 * 27, which a 16-bit float does not hold all.
+    arrays = [[whole(*shape, dtype=np.float64) * 2 for shape in EVERY[name][:2]] for name in names]
+
+    def convolve(every: Any) -> Any:
+        return [dmljax.convolution(*two, **EVERY[name][2]) for name, two in zip(names, every, strict=True)]
+
+    computed = jax.jit(convolve)([[one.astype(dtype) for one in two] for two in arrays])
+    for name, two, one in zip(names, arrays, computed, strict=True):
+        assert_same_sums(one, expected(*two, **EVERY[name][2]).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+def test_the_sum_of_16_bit_floats_their_bias_and_activation_are_rounded_once(dtype: Any) -> None:
+    odd = 2**11 + 1 if dtype == np.float16 else 2**8 + 1  # which is halfway between two neighbours
+    x, w = np.array([[[odd - 1, 1]]], dtype), np.ones((1, 1, 2), dtype)
+    assert dmljax.convolution(x, w).tolist() == [[[odd - 1]]]
+    assert dmljax.convolution(x, w, np.array([-1], dtype)).tolist() == [[[odd - 1]]]
+    less = dmljax.ActivationLinearDesc(alpha=1, beta=-1)
+    assert dmljax.convolution(x, w, fused_activation=less).tolist() == [[[odd - 1]]]
+    large = np.array([[[jnp.finfo(dtype).max, jnp.finfo(dtype).max]]], dtype)
+    assert dmljax.convolution(large, np.array([[[1, -1]]], dtype)).tolist() == [[[0]]]
+    assert np.isinf(dmljax.convolution(large, w).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+def test_16_bit_floats_have_gradients_of_their_type(dtype: Any) -> None:
+    image, filters, arguments = EVERY["strided"]
+    x, w = whole(*image, dtype=dtype), whole(*filters, dtype=dtype)
+    loss = lambda x, w: dmljax.convolution(x, w, **arguments).astype(np.float32).sum()  # noqa: E731
+    narrow, wide = (jax.grad(loss, argnums=(0, 1))(x.astype(kind), w.astype(kind)) for kind in (dtype, np.float32))
+    for one, other in zip(narrow, wide, strict=True):
+        assert_same_bits(one, np.asarray(other).astype(dtype))
+
+
+@pytest.mark.parametrize("name", ["dense", "depthwise", "pointwise", "of groups", "overlapping, backward"])
+def test_nan_and_infinity_reach_the_windows_that_they_are_in_and_no_others(name: str) -> None:
+    image, filters, arguments = EVERY[name]
+    w = np.abs(whole(*filters)) + 1
+    x = np.ones(image, np.float32)
+    reached = expected(x * 0 + (np.arange(x.size).reshape(image) == 7), w, **arguments) != 0
+    plain = expected(x, w, **arguments)
+    for special in (np.inf, -np.inf, np.nan):
+        x.flat[7] = special
+        computed = np.asarray(dmljax.convolution(x, w, **arguments))
+        assert_same_sums(computed[~reached], plain[~reached])
+        np.testing.assert_array_equal(computed[reached], np.full(reached.sum(), special))
+
+
+# In units of 2^-24 of the sum of the absolute products, of which float32 sums may be off by as many as there are
+# summands; what is found here is what rounding to nearest leaves, in any order.
+BOUND = 8
+
+
+def sums_are_off(computed: Any, x: Any, w: Any, convolve: Any) -> float:
+    """The largest error, in units of 2^-24 of the sum of the absolute products."""
+    exact = convolve(x.astype(np.float64), w.astype(np.float64))
+    scale = convolve(np.abs(x).astype(np.float64), np.abs(w).astype(np.float64))
+    return float(np.max(np.abs(np.asarray(computed, np.float64) - exact) / scale)) * 2**24
+
+
+LAYERS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((1, 64, 14, 14), (64, 64, 3, 3), {"start_padding": 1, "end_padding": 1}),
+    ((1, 256, 7, 7), (64, 256, 3, 3), {"start_padding": 1, "end_padding": 1}),
+    ((2, 512, 5, 5), (64, 512, 1, 1), {}),
+    ((1, 64, 14, 14), (64, 1, 3, 3), {"start_padding": 1, "end_padding": 1, "group_count": 64}),
+]
+
+
+@pytest.mark.parametrize(("image", "filters", "arguments"), LAYERS, ids=str)
+def test_sums_of_float32_are_within_the_bound(image: Any, filters: Any, arguments: Any) -> None:
+    lax = jax.lax
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal(image, np.float32), rng.standard_normal(filters, np.float32)
+    pad = arguments.get("start_padding", 0)
+
+    def exact(x: Any, w: Any) -> Any:  # by columns, in NumPy
+        groups = arguments.get("group_count", 1)
+        padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], axis=(2, 3))
+        grouped = windows.reshape(x.shape[0], groups, -1, *windows.shape[2:])
+        filters = w.reshape(groups, -1, *w.shape[1:])
+        return np.einsum("ngchwij,gmcij->ngmhw", grouped, filters, optimize=True).reshape(
+            x.shape[0], w.shape[0], *windows.shape[2:4]
+        )
+
+    plain = lax.conv_general_dilated(
+        x, w, (1, 1), [(pad, pad)] * 2, feature_group_count=arguments.get("group_count", 1), precision="highest"
+    )
+    found = sums_are_off(dmljax.convolution(x, w, **arguments), x, w, exact)
+    assert found <= BOUND
+    assert found <= 2 * max(1, sums_are_off(plain, x, w, exact))
+
+
+# What is compiled
+
+
+def modules(function: Any, *shapes: Any) -> dict[str, str]:
+    """What is lowered for each platform."""
+    return {
+        platform: jax.export.export(jax.jit(function), platforms=[platform])(*shapes).mlir_module()
+        for platform in ("cuda", "tpu")
+    }
+
+
+@pytest.mark.parametrize("name", ["dense", "depthwise", "pointwise", "of groups", "of blocks, backward"])
+def test_it_is_one_plain_convolution_on_a_gpu_and_a_tpu(name: str) -> None:
+    image, filters, arguments = EVERY[name]
+    for dtype in (np.float32, np.float16) if name == "dense" else (np.float32,):
+        shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in (image, filters)]
+        found = modules(lambda x, w: dmljax.convolution(x, w, **arguments), *shapes)
+        for platform in ("cuda", "tpu"):
+            text = found[platform]
+            assert text.count("stablehlo.convolution") == 1
+            assert "stablehlo.dot_general" not in text
+            if dtype == np.float16:  # which is not made float32 before it is read
+                assert "xf16>, tensor" in text.partition("stablehlo.convolution")[2]
+
+
+def test_integers_are_one_plain_convolution_on_a_gpu_and_a_tpu() -> None:
+    image, filter = jax.ShapeDtypeStruct((1, 64, 8, 8), np.uint8), jax.ShapeDtypeStruct((32, 64, 3, 3), np.int8)
+    found = modules(lambda x, w: dmljax.convolution_integer(x, None, w), image, filter)
+    for platform in ("cuda", "tpu"):
+        assert found[platform].count("stablehlo.convolution") == 1
+
+
+def test_the_precision_is_float32_unless_a_call_or_jax_asks_for_less() -> None:
+    x, w = jax.ShapeDtypeStruct((1, 2, 5), np.float32), jax.ShapeDtypeStruct((3, 2, 3), np.float32)
+
+    def text(**arguments: Any) -> str:
+        return modules(lambda x, w: dmljax.convolution(x, w, **arguments), x, w)["cuda"]
+
+    assert "precision HIGHEST" in text()
+    assert "precision HIGHEST" not in text(precision="default")
+    assert "precision HIGH>" in text(precision=jax.lax.Precision.HIGH)
+    with jax.default_matmul_precision("tensorfloat32"):
+        assert "precision HIGHEST" not in text()
+        assert "precision HIGHEST" in text(precision="highest")
+
+
+@pytest.mark.parametrize("name", ["depthwise", "pointwise"])
+def test_large_images_need_little_memory_beside_input_and_output(name: str) -> None:
+    filters = (32, 1, 3, 3) if name == "depthwise" else (64, 32, 1, 1)
+    arguments: dict[str, Any] = {"group_count": 32} if name == "depthwise" else {}
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((1, 32, 64, 64), filters)]
+    compiled = jax.jit(lambda x, w: dmljax.convolution(x, w, **arguments)).lower(*shapes).compile()
+    memory: Any = compiled.memory_analysis()
+    assert memory.temp_size_in_bytes <= 2 * (memory.argument_size_in_bytes + memory.output_size_in_bytes)
+
+
+def test_sizes_may_be_symbolic() -> None:
+    batch, length = jax.export.symbolic_shape("batch, length")
+    w, of_each = whole(3, 2, 3), whole(2, 1, 3)
+    for sizes, known in (((batch, 2, 8), (5, 2, 8)), ((2, 2, length), (2, 2, 9))):
+        x = whole(*known)
+        functions = [
+            lambda x: dmljax.convolution(x, w, start_padding=1, end_padding=1),
+            lambda x: dmljax.convolution(x, of_each, group_count=2, start_padding=1, end_padding=1),
+            lambda x: dmljax.convolution(x, w[:, :, :1]),
+            lambda x: dmljax.convolution(x, w.swapaxes(0, 1), direction=BACKWARD, strides=2),
+        ]
+        shape = jax.ShapeDtypeStruct(sizes, np.float32)
+        exported = jax.export.export(jax.jit(lambda x, fs=functions: [f(x) for f in fs]))(shape)
+        for computed, function in zip(exported.call(x), functions, strict=True):
+            assert_same_bits(computed, function(x))
+
+
+def test_arrays_without_batches_or_channels_are_empty_or_the_bias_alone() -> None:
+    w, bias = whole(3, 2, 2), whole(3)
+    assert dmljax.convolution(np.zeros((0, 2, 5), np.float32), w, bias).shape == (0, 3, 4)
+    alone = dmljax.convolution(np.zeros((2, 0, 5), np.float32), np.zeros((3, 0, 2), np.float32), bias)
+    assert_same_bits(alone, np.broadcast_to(bias[:, None], (2, 3, 4)))
+    back = dmljax.convolution(np.zeros((2, 0, 5), np.float32), np.zeros((0, 3, 2), np.float32), direction=BACKWARD)
+    assert_same_bits(back, np.zeros((2, 3, 6), np.float32))
+    none = dmljax.convolution_integer(np.zeros((1, 0, 5), np.int8), None, np.zeros((3, 0, 2), np.int8))
+    assert_same_bits(none, np.zeros((1, 3, 4), np.int32))
+
+
+# Integers
+
+
+def random_bytes(dtype: Any, *shape: int) -> Any:
+    """Any integers, many of them at the ends of their type."""
+    limits = np.iinfo(dtype)
+    chosen = RNG.choice([limits.min, limits.max], shape)
+    return np.where(RNG.random(shape) < 0.5, chosen, RNG.integers(limits.min, limits.max + 1, shape)).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [
+        ("dense", ("uint8", "int8")),
+        ("strided", ("int8", "uint8")),
+        ("pointwise", ("int8", "int8")),
+        ("depthwise", ("uint8", "uint8")),
+        ("of groups", ("int8", "uint8")),
+        ("of one dimension", ("uint8", "int8")),
+    ],
+)
+def test_integers_of_every_zero_point_are_exact(name: str, types: Any) -> None:
+    image, filters, arguments = EVERY[name]
+    count = len(image) - 2
+    space = {key: each(arguments.get(key, int(key in ("strides", "dilations"))), count) for key in oracles.NAMES}
+    groups = arguments.get("group_count", 1)
+    x, w = random_bytes(types[0], *image), random_bytes(types[1], *filters)
+    limits = [np.iinfo(dtype) for dtype in types]
+    ends = np.array([limits[1].min, limits[1].max] * filters[0], types[1])[: filters[0]]
+    zeros = [
+        (None, None),
+        (np.array(limits[0].max, types[0]), None),
+        (np.array([limits[0].min], types[0]), np.array(limits[1].max, types[1])),
+        (None, ends),
+        (np.full((1,) * len(image), 7, types[0]), ends.reshape(1, -1, *(1 for _ in range(count)))),
+    ]
+    convolve = lambda zeros: dmljax.convolution_integer(x, zeros[0], w, zeros[1], group_count=groups, **space)  # noqa: E731
+    for computed, one in zip(jax.jit(lambda every: [*map(convolve, every)])(zeros), zeros, strict=True):
+        exact = oracles.of_integers(x, one[0], w, one[1], group_count=groups, **space)
+        assert_same_bits(computed, exact.astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("channels", "window"),
+    [
+        (259, 1),  # more than float32 sums exactly
+        (4113, 1),  # and more in two digits
+        (33_026, 1),  # and more than int32 holds: the sum wraps around
+        (3, 4113),  # more elements of a window than that
+    ],
+)
+def test_sums_of_any_length_are_exact_at_the_extremes(channels: int, window: int) -> None:
+    x, w = np.full((1, channels, window), 255, np.uint8), np.full((2, channels, window), 255, np.uint8)
+    w[1, 0, 0] = 254
+    zero = np.array(0, np.uint8)
+    total = 255 * 255 * channels * window
+    exact = np.array([total, total - 255], np.int64).astype(np.int32).reshape(1, 2, 1)
+    assert_same_bits(dmljax.convolution_integer(x, zero, w, zero), exact)
+    assert_same_bits(dmljax.convolution_integer(x, None, w, None), exact)
+
+
+def test_the_padding_of_integers_is_the_zero_point() -> None:
+    x, w = np.array([[[9, 11]]], np.uint8), np.array([[[1, 1, 1]]], np.int8)
+    zero = np.array(10, np.uint8)
+    computed = dmljax.convolution_integer(x, zero, w, start_padding=2, end_padding=2)
+    assert computed.tolist() == [[[-1, 0, 0, 1]]]
+
+
+# Quantization
+
+
+def quantized(x: Any, w: Any, **changes: Any) -> Any:
+    """A call with scales of 1 and without zero points, but for the changes."""
+    names = ("input_scale", "input_zero_point", "filter_scale", "filter_zero_point", "bias", "output_scale")
+    given = dict(zip(names, (1.0, None, 1.0, None, None, 1.0), strict=True)) | changes
+    return dmljax.quantized_linear_convolution(x, filter=w, **given)
+
+
+def test_halves_are_rounded_to_the_nearest_even_integer_and_results_saturate(call: Any) -> None:
+    x = np.array([[[1, 3, 5, 250, 0]]], np.uint8)
+    w = np.array([[[1]], [[-1]]], np.int8)
+    assert call(quantized, x, w, output_scale=2.0).tolist() == [[[0, 2, 2, 125, 0], [0, 0, 0, 0, 0]]]
+    zero = np.array(-1, np.int8)
+    computed = call(quantized, x, w, output_scale=2.0, output_zero_point=zero)
+    assert computed.tolist() == [[[-1, 1, 1, 124, -1], [-1, -3, -3, -126, -1]]]
+    assert computed.dtype == np.int8
+    assert call(quantized, x, w, output_scale=0.5, output_zero_point=zero).tolist()[0][1] == [-3, -7, -11, -128, -1]
+    assert call(quantized, x, w, dtype="int8").tolist() == [[[1, 3, 5, 127, 0], [-1, -3, -5, -128, 0]]]
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), types=st.sampled_from(["ui i", "iu u", "uu i", "ii u"]))
+def test_any_quantized_convolution_is_the_exact_sum_in_the_steps_of_the_page(seed: int, types: str) -> None:
+    rng = np.random.default_rng(seed)
+    of_input, of_filter, of_output = (np.dtype("uint8" if kind == "u" else "int8") for kind in types.replace(" ", ""))
+    any_of = lambda dtype, *shape: rng.integers(*(lambda i: (i.min, i.max + 1))(np.iinfo(dtype)), shape).astype(dtype)  # noqa: E731
+    x, w = any_of(of_input, 2, 4, 5), any_of(of_filter, 6, 2, 3)
+    zeros = any_of(of_input, 1), any_of(of_filter, 6), any_of(of_output, 1)
+    scales = [np.exp(rng.uniform(-6, 3, count)).astype(np.float32) for count in (1, 6, 1)]
+    bias = rng.integers(-(2**20), 2**20, 6).astype(np.int32)
+    arguments: dict[str, Any] = {"strides": 2, "start_padding": 1, "end_padding": 1, "group_count": 2}
+    computed = dmljax.quantized_linear_convolution(
+        x, scales[0], zeros[0], w, scales[1], zeros[1], bias, scales[2], zeros[2], **arguments
+    )
+    space = {"strides": (2,), "dilations": (1,), "start_padding": (1,), "end_padding": (1,)}
+    sums = oracles.of_integers(x, zeros[0], w, zeros[1], group_count=2, **space)
+    exact = oracles.of_quantized(sums, bias, scales[0], scales[1], scales[2], zeros[2], of_output)
+    assert_same_bits(computed, exact)
+    # By fractions, the steps in float32 are one off at most, and only beside a half.
+    for place in np.ndindex(*sums.shape):
+        scale = Fraction(float(scales[0][0])) * Fraction(float(scales[1][place[1]])) / Fraction(float(scales[2][0]))
+        steps = (int(sums[place]) + int(bias[place[1]])) * scale
+        limits = np.iinfo(of_output)
+        nearest = min(max(round(steps) + int(zeros[2][0]), limits.min), limits.max)
+        if int(exact[place]) != nearest:
+            assert abs(abs(steps - math.floor(steps)) - Fraction(1, 2)) < abs(steps) * Fraction(1, 2**21)
+
+
+@pytest.mark.parametrize("end", [INT32_MIN, INT32_MAX])
+def test_the_sum_with_the_bias_may_exceed_int32(end: int) -> None:
+    x, w = np.full((1, 2, 1), 255, np.uint8), np.full((1, 2, 1), 127 if end > 0 else -128, np.int8)
+    scale = 2.0**25
+    bias = np.array([end], np.int32)
+    computed = quantized(x, w, bias=bias, output_scale=scale, dtype="int8")
+    total = end + 2 * 255 * int(w[0, 0, 0])
+    assert computed.tolist() == [[[round(total / scale)]]] == [[[64 if end > 0 else -64]]]
+    channels = 33_026  # whose sum alone exceeds int32
+    many = np.full((1, channels, 1), 255, np.uint8)
+    assert quantized(many, many, output_scale=scale).tolist() == [[[round(255 * 255 * channels / scale)]]] == [[[64]]]
+
+
+def test_scales_and_zero_points_have_one_element_or_one_for_each_output_channel() -> None:
+    x, w = random_bytes("uint8", 1, 2, 4, 4), random_bytes("int8", 3, 2, 2, 2)
+    each_, zeros = np.array([0.5, 2, 4], np.float32), np.array([1, -2, 3], np.int8)
+    expected_ = quantized(x, w, filter_scale=each_, filter_zero_point=zeros, output_scale=64.0)
+    for shape in ((1, 3), (1, 3, 1), (1, 3, 1, 1)):
+        changes: dict[str, Any] = {"filter_scale": each_.reshape(shape), "filter_zero_point": zeros.reshape(shape)}
+        one = np.full((1,) * len(shape), 64, np.float32)
+        assert_same_bits(quantized(x, w, **changes, output_scale=one), expected_)
+
+
+# What is refused
+
+IMAGE, FILTERS = np.zeros((1, 4, 5, 6), np.float32), np.zeros((2, 4, 3, 3), np.float32)
+BYTES, BYTE_FILTERS = IMAGE.astype(np.uint8), FILTERS.astype(np.int8)
+
+
+@pytest.mark.parametrize(
+    ("call_", "message"),
+    [
+        (lambda: dmljax.convolution(IMAGE.astype(np.int32), FILTERS), "input must be of a floating type; got int32"),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS.astype(np.float16)),
+            "filter must be of float32, as input is; got float16",
+        ),
+        (lambda: dmljax.convolution(IMAGE, FILTERS, np.zeros(2, np.float16)), "bias must be of float32, as input is"),
+        (
+            lambda: dmljax.convolution(IMAGE[0, 0], FILTERS),
+            "input must have 3 to 5 dimensions: batch, channels and space; got 2",
+        ),
+        (lambda: dmljax.convolution(IMAGE, FILTERS[0]), "filter must have 4 dimensions, as input does; got 3"),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS[:, :3]),
+            r"filter must have 4 input channels along axis 1, those of one group; got shape \(2, 3, 3, 3\)",
+        ),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS[:, :1, :0], group_count=4),
+            r"filter must have elements in each dimension of space; got shape \(2, 1, 0, 3\)",
+        ),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS[:, :1], group_count=4),
+            r"filter must have a multiple of 4 output channels along axis 0, as many for each group; got shape",
+        ),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, direction=BACKWARD),
+            r"filter must have the 4 channels of input along axis 0, in the direction BACKWARD; got shape",
+        ),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, group_count=3),
+            "group_count must divide the 4 channels of input; got 3",
+        ),
+        (lambda: dmljax.convolution(IMAGE, FILTERS, group_count=0), "group_count must be at least 1; got 0"),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, np.zeros(4, np.float32)),
+            r"bias must have the shape \(2,\) or \(1, 2, 1, 1\), one number for each output channel; got \(4,\)",
+        ),
+        (lambda: dmljax.convolution(IMAGE, FILTERS, strides=(0, 1)), r"strides\[0\] must be in \[1, .*; got 0"),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, dilations=(1, 1, 1)),
+            "dilations must have one number for each of 2 dim",
+        ),
+        (lambda: dmljax.convolution(IMAGE, FILTERS, start_padding=-1), r"start_padding must be in \[0, .*; got -1"),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, end_padding=(0, -1)),
+            r"end_padding\[1\] must be in \[0, .*; got -1",
+        ),
+        (lambda: dmljax.convolution(IMAGE, FILTERS, output_padding=-2), r"output_padding must be in \[0, .*; got -2"),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, dilations=(1, 3)),
+            r"the extent of filter along axis 3, 1 \+ \(size - 1\) \* dilations\[1\], must be at most 6, .* got 7",
+        ),
+        (
+            lambda: dmljax.convolution(
+                IMAGE, np.zeros((4, 1, 1, 3), np.float32), direction=BACKWARD, start_padding=(5, 0)
+            ),
+            r"start_padding\[0\] must leave elements of the result; got 5, and 0 elements",
+        ),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, output_sizes=(1, 2, 3, 5)),
+            r"output_sizes must be \(1, 2, 3, 4\); got \(1, 2, 3, 5\)",
+        ),
+        (
+            lambda: dmljax.convolution(
+                IMAGE,
+                np.zeros((4, 1, 1, 3), np.float32),
+                direction=BACKWARD,
+                strides=(1, 2),
+                output_sizes=(1, 1, 5, 15),
+            ),
+            r"output_sizes must be \(1, 1, 5, 13\), or up to \(1, 1, 5, 14\); got \(1, 1, 5, 15\)",
+        ),
+        (lambda: dmljax.convolution(IMAGE, FILTERS, mode=0), "mode must be a ConvolutionMode; got 0"),  # type: ignore[arg-type]
+        (lambda: dmljax.convolution(IMAGE, FILTERS, direction="BACKWARD"), "direction must be a ConvolutionDirection"),  # type: ignore[arg-type]
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, precision="exact"),
+            "precision must be 'default', 'high', 'highest', a jax.lax.Precision or .*; got 'exact'",
+        ),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, precision=jax.lax.DotAlgorithmPreset.F32_F32_F32),  # type: ignore[arg-type]
+            "precision must be a jax.lax.Precision or the name of one; got F32_F32_F32",
+        ),
+        (
+            lambda: dmljax.convolution(IMAGE, FILTERS, fused_activation=dmljax.ActivationSoftmaxDesc),  # type: ignore[arg-type]
+            "fused_activation must be a descriptor",
+        ),
+        (
+            lambda: dmljax.convolution_integer(IMAGE, None, BYTE_FILTERS),
+            "input must be of an integer type; got float32",
+        ),
+        (
+            lambda: dmljax.convolution_integer(BYTES.astype(np.int16), None, BYTE_FILTERS),
+            "input must be of int8 or uint8; got int16",
+        ),
+        (
+            lambda: dmljax.convolution_integer(BYTES, None, BYTE_FILTERS, group_count=-1),
+            "group_count must be at least 1",
+        ),
+        (
+            lambda: dmljax.convolution_integer(BYTES, np.array(0, np.int8), BYTE_FILTERS),
+            "input_zero_point must be of uint8, as input is; got int8",
+        ),
+        (
+            lambda: dmljax.convolution_integer(BYTES, np.zeros(4, np.uint8), BYTE_FILTERS),
+            r"input_zero_point must have one element; got shape \(4,\)",
+        ),
+        (
+            lambda: dmljax.convolution_integer(BYTES, None, BYTE_FILTERS, np.zeros((2, 1, 1, 1), np.int8)),
+            r"filter_zero_point must have one element, or 2 in the shape \(2,\) or \(1, 2\), then 1s; got shape \(2, 1",
+        ),
+        (lambda: quantized(BYTES, BYTE_FILTERS, bias=np.zeros(2, np.int16)), "bias must be of int32; got int16"),
+        (
+            lambda: quantized(BYTES, BYTE_FILTERS, filter_scale=np.ones(3, np.float32)),
+            "filter_scale must have one element, or 2",
+        ),
+        (
+            lambda: quantized(BYTES, BYTE_FILTERS, output_scale=np.ones(2, np.float32)),
+            "output_scale must have one element; got",
+        ),
+        (lambda: quantized(BYTES, BYTE_FILTERS, input_scale=1), "input_scale must be of a floating type; got int"),
+        (
+            lambda: quantized(BYTES, BYTE_FILTERS, output_zero_point=np.array(1, np.int8), dtype="uint8"),
+            "output_zero_point must be of uint8, as the output is; got int8",
+        ),
+        (
+            lambda: quantized(BYTES, BYTE_FILTERS, dtype="int32"),
+            "the output must be of an integer type of 8 or 16 bits",
+        ),
+    ],
+)
+def test_a_call_refuses(call_: Any, message: str) -> None:
+    with pytest.raises(DmlError, match=message):
+        call_()
+
+
+ONE = TensorDesc(FLOAT32, (1, 1, 1, 1))
+
+
+def convolving(**changes: Any) -> dmljax.ConvolutionDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (2, 4, 5, 6)),
+        "filter": TensorDesc(FLOAT32, (6, 2, 3, 3)),
+        "bias": TensorDesc(FLOAT32, (1, 6, 1, 1)),
+        "output": TensorDesc(FLOAT32, (2, 6, 3, 4)),
+        "mode": ConvolutionMode.CROSS_CORRELATION,
+        "direction": ConvolutionDirection.FORWARD,
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "start_padding": (0, 0),
+        "end_padding": (0, 0),
+        "output_padding": (0, 0),
+        "group_count": 2,
+    }
+    return dmljax.ConvolutionDesc(**members | changes)
+
+
+def of_bytes(operator: Any, **changes: Any) -> Any:
+    space = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
+    one = TensorDesc(DataType.UINT8, (1, 1, 1, 1))
+    members: dict[str, Any] = {
+        "input": TensorDesc(DataType.UINT8, (2, 4, 5, 6)),
+        "input_zero_point": one,
+        "filter": TensorDesc(DataType.INT8, (6, 2, 3, 3)),
+        "filter_zero_point": TensorDesc(DataType.INT8, (1, 6, 1, 1)),
+        "output": TensorDesc(DataType.INT32, (2, 6, 3, 4)),
+        "group_count": 2,
+        **space,
+    }
+    if operator is dmljax.QuantizedLinearConvolutionDesc:
+        scale = TensorDesc(FLOAT32, (1, 1, 1, 1))
+        members |= {"input_scale": scale, "filter_scale": TensorDesc(FLOAT32, (1, 6, 1, 1)), "output_scale": scale}
+        members |= {"bias": TensorDesc(DataType.INT32, (1, 6, 1, 1)), "output_zero_point": one}
+        members["output"] = TensorDesc(DataType.UINT8, (2, 6, 3, 4))
+    return operator(**members | changes)
+
+
+def integer(**changes: Any) -> Any:
+    return of_bytes(dmljax.ConvolutionIntegerDesc, **changes)
+
+
+def quantizing(**changes: Any) -> Any:
+    return of_bytes(dmljax.QuantizedLinearConvolutionDesc, **changes)
+
+
+BACK_MEMBERS: dict[str, Any] = {
+    "direction": BACKWARD,
+    "filter": TensorDesc(FLOAT32, (4, 3, 3, 3)),
+    "strides": (1, 2),
+    "output": TensorDesc(FLOAT32, (2, 6, 7, 13)),
+}
+
+
+@pytest.mark.parametrize(
+    "desc", [convolving(), convolving(bias=None), convolving(**BACK_MEMBERS), integer(), quantizing(bias=None)]
+)
+def test_a_desc_is_accepted(desc: Any) -> None:
+    dmljax.validate(desc)
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (convolving(filter=TensorDesc(DataType.FLOAT16, (6, 2, 3, 3))), "must have the same DataType"),
+        (convolving(bias=TensorDesc(FLOAT32, (1, 6, 1))), "must have the same DimensionCount; got 4, 4, 3 and 4"),
+        (
+            convolving(
+                **dict.fromkeys(("strides", "dilations", "start_padding", "end_padding", "output_padding"), (1,))
+            ),
+            r"Strides must have one number for each of the 2 spatial dimensions of InputTensor; got \{1\}",
+        ),
+        (convolving(strides=(1, 0)), r"Strides\[1\] must be at least 1; got 0"),
+        (convolving(dilations=(0, 1)), r"Dilations\[0\] must be at least 1; got 0"),
+        (convolving(group_count=3), "GroupCount must divide the 4 channels of InputTensor; got 3"),
+        (convolving(group_count=0), "GroupCount must divide the 4 channels of InputTensor; got 0"),
+        (convolving(group_count=1), r"FilterTensor\.Sizes\[1\] must be 4; got 2"),
+        (
+            convolving(filter=TensorDesc(FLOAT32, (5, 2, 3, 3))),
+            r"FilterTensor\.Sizes\[0\] must be a multiple of 2, GroupCount; got 5",
+        ),
+        (
+            convolving(**BACK_MEMBERS | {"filter": TensorDesc(FLOAT32, (6, 3, 3, 3))}),
+            r"FilterTensor\.Sizes\[0\] must be 4; got 6",
+        ),
+        (
+            convolving(dilations=(1, 3)),
+            r"FilterTensor\.Sizes\[3\] must keep 1 \+ \(Sizes\[3\] - 1\) \* Dilations\[1\] at most 6, .*; got 7",
+        ),
+        (convolving(bias=TensorDesc(FLOAT32, (1, 2, 1, 1))), r"BiasTensor\.Sizes must be \{1,6,1,1\}; got \{1,2,1,1\}"),
+        (convolving(output_padding=(0, 1)), r"OutputTensor\.Sizes must be \{2,6,3,5\}; got \{2,6,3,4\}"),
+        (
+            convolving(**BACK_MEMBERS | {"output": TensorDesc(FLOAT32, (2, 6, 7, 15))}),
+            r"OutputTensor\.Sizes must be \{2,6,7,13\}, or up to \{2,6,7,14\}; got \{2,6,7,15\}",
+        ),
+        (
+            convolving(fused_activation=dmljax.ElementWiseAddDesc(a=ONE, b=ONE, output=ONE)),
+            r"FusedActivation\.Type must be one that can",
+        ),
+        (
+            convolving(fused_activation=dmljax.ActivationReluDesc(input=ONE, output=ONE)),
+            r"FusedActivation\.InputTensor must not be",
+        ),
+        (integer(filter=TensorDesc(DataType.INT8, (6, 2, 3))), "must have the same DimensionCount; got 4, 3 and 4"),
+        (integer(input_zero_point=TensorDesc(DataType.UINT8, (1,))), "must have the same DimensionCount; got 1 and 4"),
+        (
+            integer(input_zero_point=TensorDesc(DataType.INT8, (1, 1, 1, 1))),
+            "must have the same DataType; got UINT8 and INT8",
+        ),
+        (
+            integer(filter_zero_point=TensorDesc(DataType.UINT8, (1, 1, 1, 1))),
+            "must have the same DataType; got INT8 and UINT8",
+        ),
+        (
+            integer(input_zero_point=TensorDesc(DataType.UINT8, (1, 4, 1, 1))),
+            r"InputZeroPointTensor\.Sizes must be 1 each; got \{1,4,1,1\}",
+        ),
+        (
+            integer(filter_zero_point=TensorDesc(DataType.INT8, (6, 1, 1, 1))),
+            r"FilterZeroPointTensor\.Sizes must be 1 each, or \{1,6,1,1\}; got \{6,1,1,1\}",
+        ),
+        (integer(strides=(0, 1)), r"Strides\[0\] must be at least 1; got 0"),
+        (integer(group_count=4), r"FilterTensor\.Sizes\[1\] must be 1; got 2"),
+        (integer(end_padding=(0, 1)), r"OutputTensor\.Sizes must be \{2,6,3,5\}; got \{2,6,3,4\}"),
+        (
+            quantizing(bias=TensorDesc(DataType.INT32, (1, 1, 1, 1))),
+            r"BiasTensor\.Sizes must be \{1,6,1,1\}; got \{1,1,1,1\}",
+        ),
+        (
+            quantizing(bias=TensorDesc(DataType.INT32, (1, 6, 1))),
+            "must have the same DimensionCount; got 4, 4, 3 and 4",
+        ),
+        (
+            quantizing(output_zero_point=TensorDesc(DataType.INT8, (1, 1, 1, 1))),
+            "must have the same DataType; got UINT8 and INT8",
+        ),
+        (
+            quantizing(output_scale=TensorDesc(FLOAT32, (1, 6, 1, 1))),
+            r"OutputScaleTensor\.Sizes must be 1 each; got \{1,6,1,1\}",
+        ),
+        (
+            quantizing(filter_scale=TensorDesc(FLOAT32, (1, 2))),
+            r"FilterScaleTensor\.Sizes must be 1 each, or \{1,6\}; got \{1,2\}",
+        ),
+        (quantizing(group_count=1), r"FilterTensor\.Sizes\[1\] must be 4; got 2"),
+    ],
+)
+def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(desc)
+
+
+def test_a_fused_activation_needs_its_level() -> None:
+    desc = convolving(fused_activation=dmljax.ActivationGeluDesc())
+    with pytest.raises(InvalidDesc, match=r"FusedActivation\.Type must be one of DML_FEATURE_LEVEL_5_0"):
+        dmljax.validate(desc, feature_level="5_0")
+    dmljax.validate(desc, feature_level="5_1")
+
+
+def test_no_sizes_are_asked_for_that_windows_could_not_have() -> None:
+    for desc in (convolving(dilations=(1, 3)), convolving(strides=(0, 1)), integer(dilations=(3, 1))):
+        assert len(dmljax.broken_rules(desc)) == 1
+
+
+def test_a_larger_backward_output_of_a_desc_is_the_bias_alone_at_its_end() -> None:
+    x, w = whole(2, 4, 5, 6), whole(4, 3, 3, 3)
+    bias = whole(1, 6, 1, 1)
+    larger = convolving(**BACK_MEMBERS | {"output": TensorDesc(FLOAT32, (2, 6, 7, 14))})
+    computed = dmljax.lower(larger)(x, w, bias)
+    assert_same_bits(computed[..., :13], dmljax.lower(convolving(**BACK_MEMBERS))(x, w, bias))
+    assert_same_bits(computed[..., 13:], np.broadcast_to(bias, (2, 6, 7, 1)))
