@@ -1045,8 +1045,8 @@ FAULTS = [
     Fault(
         "an activation works on what was not rounded",
         PRODUCTS,
-        "fused: Array = fused_activation.compute(input=result)\n    return fused",
-        "fused: Array = fused_activation.compute(input=total)\n    return fused.astype(result.dtype)",
+        "return dml.fused(total.astype(left.dtype), fused_activation)",
+        "return dml.fused(total, fused_activation).astype(left.dtype)",
         f"{ON_PRODUCTS}::test_a_fused_activation_is_that_of_the_rounded_result",
     ),
     Fault(
@@ -2068,7 +2068,7 @@ FAULTS = [
         CONVOLUTION,
         "total = total + one.astype(wide)",
         "total = (total.astype(input.dtype) + one).astype(wide)",
-        f"{ON_CONVOLUTION}::test_the_sum_of_16_bit_floats_their_bias_and_activation_are_rounded_once",
+        f"{ON_CONVOLUTION}::test_the_sum_of_16_bit_floats_and_their_bias_is_rounded_once_before_the_activation",
     ),
     Fault(
         "products of float32 are of fewer bits by default",

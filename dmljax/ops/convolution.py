@@ -50,7 +50,7 @@ CROSS_CORRELATION, FORWARD = ConvolutionMode.CROSS_CORRELATION, ConvolutionDirec
     end_padding=calls.EACH_DIMENSION,
     output_padding=calls.EACH_DIMENSION,
     group_count=calls.INTEGER,
-    fused_activation=dml.FUSABLE,
+    fused_activation=dml.fusable_into("DML_OPERATOR_CONVOLUTION"),
     output_sizes=calls.SIZES,
     precision=calls.PRECISION,
 )
@@ -79,9 +79,9 @@ def convolution(
 
     By default, filters are not flipped: mode CROSS_CORRELATION. FORWARD, `output_padding` appends elements that are
     the bias alone. BACKWARD, it appends what the windows add there, and `output_sizes`, the shape of the result, may be
-    larger by less than a stride: what is beyond is the bias alone. The sum of 16-bit floats, the bias and the
-    activation are computed in float32 and rounded once. By default, products of float32 are computed in float32 on all
-    platforms; `precision` is JAX's.
+    larger by less than a stride: what is beyond is the bias alone. Sums of 16-bit floats and the bias are computed in
+    float32 and rounded once; the activation, a descriptor without tensors, is applied to what was rounded. By default,
+    products of float32 are computed in float32 on all platforms; `precision` is JAX's.
 
     >>> image, filter = jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[-1.0, 0.0, 1.0]]])
     >>> convolution(image, filter, jnp.array([0.5])).tolist()
@@ -131,9 +131,7 @@ def convolution(
         total = lax.pad(total, jnp.zeros((), total.dtype), beyond)
         for one in bias:
             total = total + one.astype(wide)
-        if fused_activation is not None:
-            total = fused_activation.compute(input=total)
-        return total.astype(input.dtype)
+        return dml.fused(total.astype(input.dtype), fused_activation)
 
     return _partitioned(compute, input, filter, sizes, *([] if bias is None else [bias]), is_forward=is_forward)
 
@@ -330,7 +328,7 @@ class ConvolutionDesc(_Convolution, type="DML_OPERATOR_CONVOLUTION", function=co
         """
         yield from dml.same_type(self, "input", "filter", "bias", "output")
         yield from dml.same_rank(self, "input", "filter", "bias", "output")
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+        yield from dml.fused_activation_rules(self.fused_activation, feature_level, into=self)
         if not 3 <= self.input.rank == self.filter.rank == self.output.rank <= 5:
             return  # the support table reports the rank
         is_forward = self.direction is FORWARD

@@ -272,13 +272,13 @@ def test_every_float_type_is_summed_and_rounded_once(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
-def test_the_sum_of_16_bit_floats_their_bias_and_activation_are_rounded_once(dtype: Any) -> None:
+def test_the_sum_of_16_bit_floats_and_their_bias_is_rounded_once_before_the_activation(dtype: Any) -> None:
     odd = 2**11 + 1 if dtype == np.float16 else 2**8 + 1  # which is halfway between two neighbours
     x, w = np.array([[[odd - 1, 1]]], dtype), np.ones((1, 1, 2), dtype)
     assert dmljax.convolution(x, w).tolist() == [[[odd - 1]]]
     assert dmljax.convolution(x, w, np.array([-1], dtype)).tolist() == [[[odd - 1]]]
     less = dmljax.ActivationLinearDesc(alpha=1, beta=-1)
-    assert dmljax.convolution(x, w, fused_activation=less).tolist() == [[[odd - 1]]]
+    assert dmljax.convolution(x, w, fused_activation=less).tolist() == [[[odd - 2]]]
     large = np.array([[[jnp.finfo(dtype).max, jnp.finfo(dtype).max]]], dtype)
     assert dmljax.convolution(large, np.array([[[1, -1]]], dtype)).tolist() == [[[0]]]
     assert np.isinf(dmljax.convolution(large, w).astype(np.float32)).all()
