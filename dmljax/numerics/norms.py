@@ -194,7 +194,7 @@ def _moments(axes: tuple[int, ...], use_mean: bool, use_variance: bool, x: Array
             return high, low
         if scale is not None:
             # The deviation may be less than what the mean is rounded by, even twice.
-            low = low + _mean(x, axes, lambda part, low=low: scaled(part) - high - low)
+            low = low + _mean(x, axes, lambda part: scaled(part) - high - low)
             return high, low, _mean(x, axes, lambda part: jnp.square(scaled(part) - high - low))
         # Of what is left, XLA computes the sum and the sum of squares in one loop, which takes two thirds of the time
         # of two loops. It is as exact where the rounded mean is off by little beside the variance.
