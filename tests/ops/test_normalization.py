@@ -41,8 +41,18 @@ def exact_rows(x: Any, axes: Any, epsilon: float, use_mean: bool = True) -> Any:
 
 # Digits
 
-# The bound of errors: units of the last place of the result, or of 1 where it is smaller.
-BOUND = 4
+# The bound of errors: units of the last place of the result, or of 1 where it is smaller. XLA adds up long rows with few
+# errors, and before JAX 0.10 with some more.
+BOUND = 4 if jax.__version_info__ >= (0, 10) else 8
+USES = [(epsilon, use_mean) for epsilon in (0.0, 1e-5) for use_mean in (False, True)]
+
+
+@jax.jit  # once for rows of each shape
+def of_rows(x: Any) -> list[Any]:
+    return [
+        *(normalized(x, axes=1, epsilon=epsilon, use_mean=use_mean) for epsilon, use_mean in USES),
+        *(dmljax.lp_normalization(x, 0.0, axis=1, p=p) for p in (1, 2)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,21 +77,9 @@ BOUND = 4
 )
 def test_errors_have_a_bound_whatever_the_rows_are(name: str, rows: Any) -> None:
     x = rows.astype(np.float32)
-    functions = jax.jit(
-        lambda x: (
-            [
-                normalized(x, axes=1, epsilon=epsilon, use_mean=use_mean)
-                for epsilon in (0.0, 1e-5)
-                for use_mean in (False, True)
-            ]
-            + [dmljax.lp_normalization(x, 0.0, axis=1, p=p) for p in (1, 2)]
-        )
-    )
-    *results, first, second = functions(x)
+    *results, first, second = of_rows(x)
     unit = float(np.finfo(np.float32).eps)
-    for result, (epsilon, use_mean) in zip(
-        results, [(epsilon, use) for epsilon in (0.0, 1e-5) for use in (False, True)], strict=True
-    ):
+    for result, (epsilon, use_mean) in zip(results, USES, strict=True):
         exact = exact_rows(x, 1, epsilon, use_mean)
         error = np.abs(np.asarray(result, np.float64) - exact) / np.maximum(np.abs(exact), 1)
         assert error.max() <= BOUND * unit, (epsilon, use_mean)
