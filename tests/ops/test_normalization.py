@@ -41,8 +41,8 @@ def exact_rows(x: Any, axes: Any, epsilon: float, use_mean: bool = True) -> Any:
 
 # Digits
 
-# The bound of errors: units of the last place of the result, or of 1 where it is smaller. XLA adds up long rows with few
-# errors, and before JAX 0.10 with some more.
+# The bound of errors: units of the last place of the result, or of 1 where it is smaller. XLA adds up long rows with
+# few errors, and before JAX 0.10 with some more.
 BOUND = 4 if jax.__version_info__ >= (0, 10) else 8
 USES = [(epsilon, use_mean) for epsilon in (0.0, 1e-5) for use_mean in (False, True)]
 
