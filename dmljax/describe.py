@@ -57,6 +57,7 @@ FAMILIES = {
     "scans": "Running sums and products",
     "selection": "Largest and smallest elements",
     "softmax": "Softmax and hardmax",
+    "normalization": "Normalisation",
     "activation": "Activations",
     "arithmetic": "Arithmetic",
     "elementary": "Elementary functions",

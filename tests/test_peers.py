@@ -313,7 +313,100 @@ def test_integer_convolutions_are_onnxruntimes(
     same(computed, expected)
 
 
+def near(actual: Any, expected: Any, digits: float = 1e-5) -> None:
+    """Rounded otherwise at some steps."""
+    actual = np.asarray(actual)
+    assert actual.dtype == expected.dtype
+    np.testing.assert_allclose(actual, expected, rtol=digits, atol=digits)
+
+
+def test_normalizations_are_onnxruntimes() -> None:
+    image = RNG.standard_normal((2, 6, 4, 5)).astype(np.float32)
+    scale, bias, mean, variance = (RNG.random((4, 6)) + 0.5).astype(np.float32)
+    moments = mean.reshape(6, 1, 1), variance.reshape(6, 1, 1)
+    scales = scale.reshape(6, 1, 1), bias.reshape(6, 1, 1)
+    expected = onnxruntime_run("BatchNormalization", [image, scale, bias, mean, variance], epsilon=0.01)
+    near(dmljax.batch_normalization(image, *moments, *scales, 0.01), expected)
+    expected = onnxruntime_run("InstanceNormalization", [image, scale, bias], epsilon=0.01)
+    near(dmljax.mean_variance_normalization(image, *scales, 0.01), expected)
+    expected = onnxruntime_run("LayerNormalization", [image, scale[:5], bias[:5]], axis=-1, epsilon=0.01)
+    near(dmljax.mean_variance_normalization1(image, scale[:5], bias[:5], 0.01, axes=-1), expected)
+    expected = onnxruntime_run("SimplifiedLayerNormalization", [image, scale[:5]], axis=-1, epsilon=0.01)
+    near(dmljax.mean_variance_normalization2(image, scale[:5], None, 0.01, axes=-1, use_mean=False), expected)
+    for axes in ([0, 2, 3], [1, 2, 3]):
+        expected = onnxruntime_run("MeanVarianceNormalization", [image], axes=axes)
+        near(dmljax.mean_variance_normalization1(image, axes=axes, epsilon=1e-9), expected)
+    for size in (1, 3, 5):  # of which ONNX Runtime takes odd ones alone
+        expected = onnxruntime_run("LRN", [image], size=size, alpha=0.5, beta=0.7, bias=1.5)
+        near(dmljax.local_response_normalization(image, 0.5, 0.7, 1.5, local_size=size), expected)
+    for p in (1, 2):
+        near(dmljax.lp_normalization(image, axis=1, p=p), onnxruntime_run("LpNormalization", [image], axis=1, p=p))
+
+
 # PyTorch
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_normalization_and_its_gradients_are_torchs(training: bool) -> None:
+    torch = pytest.importorskip("torch")
+    image, weights = RNG.standard_normal((2, 4, 3, 5, 6)).astype(np.float32)
+    arrays = list((RNG.random((4, 3)) + 0.5).astype(np.float32))
+    mean, variance, scale, bias = (array.reshape(1, 3, 1, 1) for array in arrays)
+    tensors = [torch.from_numpy(array).requires_grad_() for array in (image, *arrays[2:])]
+    moments = [None, None] if training else [torch.from_numpy(array) for array in arrays[:2]]
+    peer = torch.nn.functional.batch_norm(tensors[0], *moments, *tensors[1:], training=training, eps=0.01)
+    (peer * torch.from_numpy(weights)).sum().backward()
+    if training:
+        output, mean, variance = dmljax.batch_normalization_training(image, scale, bias, epsilon=0.01)
+        gradients = dmljax.batch_normalization_training_grad(image, weights, mean, variance, scale, 0.01)
+    else:
+        output = dmljax.batch_normalization(image, mean, variance, scale, bias, 0.01)
+        gradients = dmljax.batch_normalization_grad(image, weights, mean, variance, scale, 0.01)
+    near(output, peer.detach().numpy())
+    for gradient, tensor in zip(gradients, tensors, strict=True):
+        near(np.asarray(gradient).reshape(tensor.shape), tensor.grad.numpy(), 1e-4)
+
+
+def test_other_normalizations_and_their_gradients_are_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    image = RNG.standard_normal((2, 6, 5, 4)).astype(np.float32)
+    scale, bias = (RNG.random((2, 4)) + 0.5).astype(np.float32)
+    tensors = [torch.from_numpy(array) for array in (scale, bias)]
+    peers = torch.nn.functional
+    pairs: list[tuple[Any, Any]] = [
+        (
+            lambda x: dmljax.mean_variance_normalization1(x, scale, bias, axes=-1),
+            lambda x: peers.layer_norm(x, (4,), *tensors),
+        ),
+        (dmljax.mean_variance_normalization, peers.instance_norm),
+        (
+            lambda x: dmljax.mean_variance_normalization1(x.reshape(2, 3, -1), axes=-1).reshape(x.shape),
+            lambda x: peers.group_norm(x, 3),
+        ),
+        (lambda x: dmljax.mean_variance_normalization(x, cross_channel=True), lambda x: peers.group_norm(x, 1)),
+        (
+            lambda x: dmljax.mean_variance_normalization2(x, scale, axes=-1, use_mean=False),
+            lambda x: peers.rms_norm(x, (4,), tensors[0], 1e-5),
+        ),
+        (lambda x: dmljax.lp_normalization(x, axis=1), lambda x: peers.normalize(x, dim=1, eps=1e-5)),
+        (lambda x: dmljax.lp_normalization(x, 9.0, axis=1, p=1), lambda x: peers.normalize(x, 1, 1, 9.0)),
+        (
+            lambda x: dmljax.local_response_normalization(x, 0.5, 0.7, 1.5, local_size=3),
+            lambda x: peers.local_response_norm(x, 3, 0.5, 0.7, 1.5),
+        ),
+    ]
+    weights = RNG.standard_normal(image.shape).astype(np.float32)
+    both = jax.jit(lambda x: [(f(x), jax.grad(lambda x, f=f: (f(x) * weights).sum())(x)) for f, _ in pairs])
+    for (output, gradient), (_, peer) in zip(both(image), pairs, strict=True):
+        tensor = torch.from_numpy(image).requires_grad_()
+        expected = peer(tensor)
+        (expected * torch.from_numpy(weights)).sum().backward()
+        near(output, expected.detach().numpy())
+        near(gradient, tensor.grad.numpy(), 1e-4)
+    own = dmljax.local_response_normalization_grad(image, weights, 0.5, 0.7, 1.5, local_size=3)
+    near(own, tensor.grad.numpy(), 1e-4)
 
 
 @pytest.mark.parametrize(("image", "filters", "strides", "dilations", "padding", "groups"), CONVOLUTIONS)

@@ -24,6 +24,8 @@ CUBE = RNG.random((8, 16, 8), np.float32)
 VALUES = np.arange(8, dtype=np.float32)
 
 
+# Numbers of one magnitude, whose means along any axes have few digits, so that sums are the same in any order.
+SIGNS = np.where(np.indices((8, 16, 8)).sum(0) % 2 == 0, 2, -2).astype(np.float32)
 REFLECTION = dmljax.PaddingMode.REFLECTION
 WINDOWS = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
 FOLDED = RNG.random((8, 32, 9), np.float32)
@@ -93,6 +95,32 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             (ReduceFunction.MAX, CUBE),
         )
     },
+    "mean_variance_normalization": (dmljax.mean_variance_normalization, (SIGNS,)),
+    "mean_variance_normalization1": (
+        lambda x, s: dmljax.mean_variance_normalization1(x, s, -s, 0.0, axes=(0, 2)),
+        (SIGNS, np.exp2(small(1, 16, 1) / 4).astype(np.float32).round()),
+    ),
+    "batch_normalization": (
+        lambda x, m: dmljax.batch_normalization(x, m, 4.0, 2.0, m, 0.0),
+        (SIGNS, small(16, 1).astype(np.float32)),
+    ),
+    "batch_normalization_training": (
+        lambda x, s: dmljax.batch_normalization_training(x, s, s, x, 0.0),
+        (SIGNS, small(1, 16, 1).astype(np.float32)),
+    ),
+    "batch_normalization_training_grad": (
+        lambda x, s: dmljax.batch_normalization_training_grad(x, x[::-1], 0 * s, 0 * s + 4, s, 0.0),
+        (SIGNS, small(1, 16, 1).astype(np.float32)),
+    ),
+    "local_response_normalization": (
+        lambda x: dmljax.local_response_normalization(x, 3.0, 1.0, 4.0, local_size=3),
+        (SIGNS,),
+    ),
+    "local_response_normalization_grad": (
+        lambda x: dmljax.local_response_normalization_grad(x, x, 4.0, 1.0, 4.0, local_size=4, cross_channel=False),
+        (np.abs(SIGNS),),
+    ),
+    "lp_normalization": (lambda x: dmljax.lp_normalization(x, axis=1), (SIGNS,)),
     "cast": (lambda x: dmljax.cast(x * 300, dtype="uint8"), (CUBE,)),
     "cast, bfloat16": (lambda x: dmljax.cast(x, dtype="bfloat16"), (small(8, 16, 8),)),
     "slice": (lambda x: dmljax.slice(x, starts=(0, 3, 1), sizes=(8, 8, 3), strides=(1, 1, 2)), (CUBE,)),
@@ -169,6 +197,7 @@ EXCHANGING = (
 
 
 ROWS = RNG.random((8, 6, 300), np.float32)
+ONES = (np.ones((1, 6, 1), np.float32),) * 3
 BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "one_hot": (lambda i: dmljax.one_hot(i, VALUES[:2], axis=1, depth=100), (small(8, 1, 6),)),
     "activation_hardmax": (dmljax.activation_hardmax, (ROWS,)),
@@ -186,6 +215,19 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "cumulative_product": (lambda x: dmljax.cumulative_product(x, axis=1), (ROWS,)),
     "reduce": (lambda x: dmljax.reduce(x, function=ReduceFunction.SUM, axes=2), (np.round(ROWS),)),
     "top_k": (lambda x: dmljax.top_k(x, axis=2, k=4).values, (ROWS,)),
+    "mean_variance_normalization": (dmljax.mean_variance_normalization, (np.round(ROWS),)),
+    "mean_variance_normalization2": (
+        lambda x: dmljax.mean_variance_normalization2(x, axes=2, use_mean=False),
+        (np.round(ROWS),),
+    ),
+    "batch_normalization": (lambda x: dmljax.batch_normalization(x, 1, 2, 3, 4), (ROWS,)),
+    "batch_normalization_grad": (lambda x: dmljax.batch_normalization_grad(x, x, *ONES).input, (ROWS,)),
+    "local_response_normalization": (lambda x: dmljax.local_response_normalization(x, local_size=3), (ROWS,)),
+    "local_response_normalization_grad": (
+        lambda x: dmljax.local_response_normalization_grad(x, x, local_size=3, cross_channel=False),
+        (ROWS,),
+    ),
+    "lp_normalization": (lambda x: dmljax.lp_normalization(x, axis=1), (np.round(ROWS),)),
     "cast": (lambda x: dmljax.cast(x, dtype="float16"), (ROWS,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 1, 2), sizes=(8, 4, 70), strides=(1, -1, 3)), (ROWS,)),
     "join": (lambda *x: dmljax.join(x, axis=2), (ROWS, ROWS[:, :, :7])),

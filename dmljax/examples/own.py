@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS
 from dmljax.examples.example import FLOAT32, INF, INT8, INT32, NAN, UINT8, Example, all_of_type, element_wise
 from dmljax.ops.activation import ActivationLeakyReluDesc, ActivationReluDesc
 from dmljax.ops.convolution import ConvolutionDesc
@@ -48,7 +49,129 @@ _UINT8_TENSORS: dict[str, Any] = {"types": all_of_type(UINT8)}
 _UINT8_OUTPUT: dict[str, Any] = {"types": {"output": UINT8}}
 _QUANTIZED_TYPES = {"zero_point": UINT8, "output": UINT8}
 
+
+def _normalization(name: str, note: str, inputs: Any, outputs: Any, **attributes: Any) -> Example:
+    tensors = {field: TensorDesc(FLOAT32, np.shape(value)) for field, value in (inputs | outputs).items()}
+    return Example("Example", OPERATORS[OPERATOR_PREFIX + name](**tensors, **attributes), inputs, outputs, note)
+
+
+_CHANNELS = {"input": [[[[1, 3]], [[5, 9]]]]}
+_RESPONSE = {"cross_channel": True, "local_size": 3, "alpha": 3, "beta": 1, "bias": 0}
+_NORMALIZATIONS = (
+    _normalization(
+        "BATCH_NORMALIZATION",
+        "two channels",
+        {
+            **_CHANNELS,
+            "mean": [[[[1]], [[5]]]],
+            "variance": [[[[4]], [[16]]]],
+            "scale": [[[[2]], [[1]]]],
+            "bias": [[[[0.5]], [[0]]]],
+        },
+        {"output": [[[[0.5, 2.5]], [[0, 1]]]]},
+        spatial=True,
+        epsilon=0,
+    ),
+    _normalization(
+        "BATCH_NORMALIZATION_GRAD",
+        "two channels, which the sums keep apart",
+        {
+            **_CHANNELS,
+            "input_gradient": [[[[1, 2]], [[3, 4]]]],
+            "mean": [[[[1]], [[5]]]],
+            "variance": [[[[4]], [[16]]]],
+            "scale": [[[[2]], [[1]]]],
+        },
+        {
+            "output_gradient": [[[[1, 2]], [[0.75, 1]]]],
+            "output_scale_gradient": [[[[2]], [[4]]]],
+            "output_bias_gradient": [[[[3]], [[7]]]],
+        },
+        epsilon=0,
+    ),
+    _normalization(
+        "BATCH_NORMALIZATION_TRAINING",
+        "the mean and variance of each channel",
+        {**_CHANNELS, "scale": [[[[2]], [[1]]]], "bias": [[[[0.5]], [[0]]]]},
+        {
+            "output": [[[[-1.5, 2.5]], [[-1, 1]]]],
+            "output_mean": [[[[2]], [[7]]]],
+            "output_variance": [[[[1]], [[4]]]],
+        },
+        epsilon=0,
+    ),
+    _normalization(
+        "BATCH_NORMALIZATION_TRAINING_GRAD",
+        "one element of the output is weighted; each element of the input has an effect on it",
+        {
+            "input": [[[[1, 3, 3, 1]]]],
+            "input_gradient": [[[[4, 0, 0, 0]]]],
+            "mean": [[[[2]]]],
+            "variance": [[[[1]]]],
+            "scale": [[[[1]]]],
+        },
+        {
+            "output_gradient": [[[[2, 0, 0, -2]]]],
+            "output_scale_gradient": [[[[-4]]]],
+            "output_bias_gradient": [[[[4]]]],
+        },
+        epsilon=0,
+    ),
+    _normalization(
+        "MEAN_VARIANCE_NORMALIZATION",
+        "each channel by its own mean and variance",
+        _CHANNELS,
+        {"output": [[[[-1, 1]], [[-1, 1]]]]},
+        cross_channel=False,
+        normalize_variance=True,
+        epsilon=0,
+    ),
+    _normalization(
+        "MEAN_VARIANCE_NORMALIZATION1",
+        "the norm of a layer",
+        {"input": [[1, 3], [5, 9]], "scale": [[2, 1]], "bias": [[0.5, 0]]},
+        {"output": [[-1.5, 1], [-1.5, 1]]},
+        axes=(1,),
+        normalize_variance=True,
+        epsilon=0,
+    ),
+    _normalization(
+        "MEAN_VARIANCE_NORMALIZATION2",
+        "divided by the root of the mean square, 27, plus epsilon",
+        {"input": [[3, 3, 3, 9]]},
+        {"output": [[0.5, 0.5, 0.5, 1.5]]},
+        axes=(1,),
+        use_mean=False,
+        use_variance=True,
+        epsilon=9,
+    ),
+    _normalization(
+        "LOCAL_RESPONSE_NORMALIZATION",
+        "three channels: the squares of two or three of them are 4, 8 and 4",
+        {"input": [[[[2]], [[0]], [[2]]]]},
+        {"output": [[[[0.5]], [[0]], [[0.5]]]]},
+        **_RESPONSE,
+    ),
+    _normalization(
+        "LOCAL_RESPONSE_NORMALIZATION_GRAD",
+        "of the sum of all outputs",
+        {"input": [[[[2]], [[0]], [[2]]]], "input_gradient": [[[[1]], [[1]], [[1]]]]},
+        {"output_gradient": [[[[-0.25]], [[0.125]], [[-0.25]]]]},
+        **_RESPONSE,
+    ),
+    _normalization(
+        "LP_NORMALIZATION",
+        "a norm of 5, and one below epsilon",
+        {"input": [[3, 4], [0, 0.25]]},
+        {"output": [[0.6, 0.8], [0, 0.5]]},
+        axis=1,
+        epsilon=0.5,
+        p=2,
+    ),
+)
+
 OWN_EXAMPLES = (
+    *_NORMALIZATIONS,
     Example(
         "Example",
         SliceGradDesc(

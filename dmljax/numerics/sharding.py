@@ -43,6 +43,16 @@ def sharded_alike(*arrays: Array) -> tuple[Array, ...]:
     return tuple(jax.sharding.reshard(x, merged) for x in arrays)
 
 
+def sharded_along(x: Array, parameter: Array) -> Array:
+    """`parameter`, which broadcasts to the shape of `x`, sharded as `x` is on an explicit mesh, unless of size 1."""
+    axes = dimension_axes(x)
+    if not any((*axes, *dimension_axes(parameter))):
+        return parameter
+    mesh = next(jax.typeof(one).sharding.mesh for one in (x, parameter) if any(dimension_axes(one)))
+    kept = [None if size == 1 else name for size, name in zip(parameter.shape, axes, strict=True)]
+    return cast(Array, jax.sharding.reshard(parameter, _sharding(mesh, kept)))
+
+
 def partitioned(
     function: Callable[..., R], operands: Sequence[tuple[Array, Sequence[MeshAxes]]], *results: Sequence[MeshAxes]
 ) -> R:

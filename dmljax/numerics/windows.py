@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
+from jax import Array, lax
+
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.sizes import is_symbolic
 
 
 class Window(NamedTuple):
@@ -70,3 +74,27 @@ def for_each_dimension(name: str, values: int | Sequence[int], count: int, *, lo
     for i, value in enumerate(values):
         integer_in((name, i), value, lowest, UINT_MAX)
     return tuple(values)
+
+
+def sums_of_neighbours(x: Array, axis: int, before: int, after: int) -> Array:
+    """The sum of each element and its neighbours along `axis`: `before` of them before it, and `after` after it.
+
+    Sums of powers of 2 of neighbours are added up, so that a few operations are enough for any number of neighbours,
+    and nothing is subtracted.
+    """
+    size = x.shape[axis]
+    if not is_symbolic(size):
+        before, after = min(before, max(size - 1, 0)), min(after, max(size - 1, 0))
+    padding = [(before, after, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)]
+    sums, width, start = lax.pad(x, jnp.zeros((), x.dtype), padding), 1, 0
+    total: Array | None = None
+    count = before + 1 + after
+    while True:
+        if count & width:  # of as many neighbours as there are, this power of 2 is a summand
+            part = lax.slice_in_dim(sums, start, start + size, axis=axis)
+            total, start = part if total is None else total + part, start + width
+        if total is not None and 2 * width > count:
+            return total
+        length = sums.shape[axis] - width
+        sums = lax.slice_in_dim(sums, 0, length, axis=axis) + lax.slice_in_dim(sums, width, None, axis=axis)
+        width *= 2

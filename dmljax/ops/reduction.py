@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -18,14 +17,8 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics import special
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
-from dmljax.numerics.exact import (
-    bounded,
-    exact_sum,
-    mantissa_and_exponent,
-    quotient,
-    times_power_of_two,
-    with_slopes,
-)
+from dmljax.numerics.exact import bounded, exact_sum, quotient, with_slopes
+from dmljax.numerics.norms import scaled_norm
 from dmljax.numerics.scans import full_product, products_of_others
 from dmljax.numerics.sharding import dimension_axes, partitioned
 from dmljax.numerics.sizes import largest_size, number
@@ -260,22 +253,8 @@ def _norm(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _norm_value(x: Array, axes: tuple[int, ...]) -> Array:
-    wide, limits = widened(x.dtype), jnp.finfo(widened(x.dtype))
-    squares = fast_sum(x, axes, lambda part: jnp.square(part.astype(wide)))
-    if x.dtype == np.float16:
-        return lax.sqrt(squares)  # whose squares float32 holds
-
-    def of_scaled() -> Array:
-        # Scaled so that the largest element is between 1 and 2: no square overflows, and what underflows is negligible.
-        _, exponent = mantissa_and_exponent(extreme(jnp.abs(x), axes, largest=True).astype(wide))
-        scaled = lambda part: jnp.square(times_power_of_two(part.astype(wide), -exponent))  # noqa: E731
-        return times_power_of_two(lax.sqrt(fast_sum(x, axes, scaled)), exponent)
-
-    is_in_range = (squares > limits.tiny * 2.0**62) & jnp.isfinite(squares)
-    if jax.device_count() > 1:  # where a condition for all rows would be an exchange
-        return jnp.where(is_in_range, lax.sqrt(squares), of_scaled())
-    norm: Array = lax.cond(jnp.all(is_in_range), lambda: lax.sqrt(squares), of_scaled)
-    return norm
+    scale, norm = scaled_norm(x, axes)
+    return norm / scale
 
 
 def _direction(x: Array, axes: tuple[int, ...]) -> Array:

@@ -1,0 +1,65 @@
+"""The local response normalisation, of floats of at least 32 bits, and its derivatives."""
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from dmljax.numerics.exact import quotient, with_slopes
+from dmljax.numerics.windows import sums_of_neighbours
+
+
+def local_response(
+    x: Array, alpha: Array, beta: Array, bias: Array, *, axes: tuple[int, ...], local_size: int
+) -> Array:
+    """`x / (bias + alpha / float(local_size) * squares) ** beta`, with the sum of the squares around each element."""
+
+    def base(x: Array, alpha: Array, bias: Array) -> Array:
+        return _base(x, alpha, bias, axes, local_size)
+
+    def value(x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
+        return _divided_by_power(x, base(x, alpha, bias), beta)
+
+    def by_base(x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
+        return -beta * value(x, alpha, beta, bias) / base(x, alpha, bias)
+
+    def by_input(tangent: Array, x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
+        squares = 2 * _sums_around(x * tangent, axes, local_size)
+        direct = tangent / lax.pow(base(x, alpha, bias), jnp.broadcast_to(beta, x.shape))
+        return direct + alpha / float(local_size) * squares * by_base(x, alpha, beta, bias)
+
+    def by_alpha(tangent: Array, x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
+        return tangent * _sums_around(x * x, axes, local_size) / float(local_size) * by_base(x, alpha, beta, bias)
+
+    def by_beta(tangent: Array, x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
+        return -tangent * jnp.log(base(x, alpha, bias)) * value(x, alpha, beta, bias)
+
+    def by_bias(tangent: Array, *given: Array) -> Array:
+        return tangent * by_base(*given)
+
+    result: Array = with_slopes(by_input, by_alpha, by_beta, by_bias)(value)(x, alpha, beta, bias)
+    return result
+
+
+def local_response_gradient(
+    gradient: Array, x: Array, alpha: Array, beta: Array, bias: Array, *, axes: tuple[int, ...], local_size: int
+) -> Array:
+    """The gradient with respect to `x`, where `gradient` is that with respect to the result."""
+    base = _base(x, alpha, bias, axes, local_size)
+    direct = _divided_by_power(gradient, base, beta)
+    # Each element is in the regions around its neighbours, which are the neighbours in the mirrored region.
+    sums = _sums_around(direct * x / base, axes, local_size, is_mirrored=True)
+    return direct - 2 * beta * alpha / float(local_size) * x * sums
+
+
+def _divided_by_power(x: Array, base: Array, exponent: Array) -> Array:
+    return quotient(x, lax.pow(base, jnp.broadcast_to(exponent, base.shape)))
+
+
+def _base(x: Array, alpha: Array, bias: Array, axes: tuple[int, ...], local_size: int) -> Array:
+    return bias + alpha / float(local_size) * _sums_around(x * x, axes, local_size)
+
+
+def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrored: bool = False) -> Array:
+    before, after = (local_size - 1) // 2, local_size // 2
+    for axis in axes:
+        x = sums_of_neighbours(x, axis, *((after, before) if is_mirrored else (before, after)))
+    return x

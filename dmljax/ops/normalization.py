@@ -1,0 +1,827 @@
+"""Normalisations: of batches, by mean and variance, of local responses and by norms, and the gradients of some.
+
+16-bit floats are computed in float32 and rounded once, after the fused activation. No square and no sum overflows or
+vanishes on the way where the result is in range, but those of the local response normalisation, whose page has none of
+its own range. On an explicit mesh, a result is sharded as the input is.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax.export
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.checks import UINT_MAX, integer_in
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics.along_axes import fast_sum
+from dmljax.numerics.exact import quotient
+from dmljax.numerics.local_response import local_response, local_response_gradient
+from dmljax.numerics.norms import divided_by_norm, moments
+from dmljax.numerics.sharding import dimension_axes, partitioned, sharded_along
+from dmljax.numerics.sizes import number
+from dmljax.text import join_sizes
+from dmljax.types import FLOAT, FeatureLevel, widened
+
+# Arrays that are repeated along some dimensions of the input, and the activation at the end
+
+
+def _input_and_parameters(input: ArrayLike, **parameters: ArrayLike | None) -> tuple[Array, list[Any]]:
+    """`input`, and the other arrays with as many dimensions, whose sizes are those of `input` or 1.
+
+    All are of one floating type.
+    """
+    x = calls.float_array("input", input)
+    found: list[Any] = []
+    for name, given in parameters.items():
+        if given is None:
+            found.append(None)
+            continue
+        array = calls.float_array(name, given)
+        if array.dtype != x.dtype:
+            raise InvalidType(Problem(name, f"must be of {x.dtype}, as input is", array.dtype))
+        sizes = (1,) * (x.ndim - array.ndim) + array.shape
+        if len(sizes) > x.ndim or any(size not in (1, whole) for size, whole in zip(sizes, x.shape, strict=True)):
+            rule = f"must have a shape that broadcasts to that of input, {x.shape}"
+            raise InvalidDesc(Problem(name, rule, array.shape))
+        found.append(sharded_along(x, array.reshape(sizes)))
+    return x, found
+
+
+def _require_same_shape(**arrays: ArrayLike) -> None:
+    shapes = {name: jnp.shape(array) for name, array in arrays.items()}
+    first, *others = shapes
+    for name in others:
+        if shapes[name] != shapes[first]:
+            raise InvalidDesc(Problem(name, f"must have the shape of {first}, {shapes[first]}", shapes[name]))
+
+
+def _wide(*arrays: Any) -> list[Any]:
+    """The arrays, of which some may be None, in the type that is computed in."""
+    return [array if array is None else array.astype(widened(array.dtype)) for array in arrays]
+
+
+def _finished(value: Array, x: Array, fused_activation: dml.Operator | None) -> Array:
+    """`value` after the activation, in the type of `x`."""
+    if fused_activation is not None:
+        value = fused_activation.compute(input=value)
+    return value.astype(x.dtype)
+
+
+def _scaled_and_shifted(value: Array, scale: Any, bias: Any) -> Array:
+    scale, bias = _wide(scale, bias)
+    value = value if scale is None else value * scale
+    return value if bias is None else value + bias
+
+
+def _inverse_root(variance: Any, epsilon: Any) -> Array:
+    total = variance + epsilon
+    return quotient(jnp.ones_like(total), lax.sqrt(total))
+
+
+def _parameter_rules(desc: Any, *fields: str) -> Iterator[Problem]:
+    """The tensors of `fields` that are present have the sizes of InputTensor, or 1 in any dimension."""
+    whole = desc.input.sizes
+    for field in fields:
+        tensor = getattr(desc, field)
+        if tensor is not None and len(tensor.sizes) == len(whole):
+            for i, (size, most) in enumerate(zip(tensor.sizes, whole, strict=True)):
+                if size not in (1, most):
+                    rule = "must be 1" if most == 1 else f"must be 1 or {most}, the size of InputTensor"
+                    yield Problem((desc.member(field).name, "Sizes", i), rule, size)
+
+
+# BATCH_NORMALIZATION
+
+
+@calls.operator_function(
+    input=calls.OPERAND,
+    mean=calls.OPERAND,
+    variance=calls.OPERAND,
+    scale=calls.OPERAND,
+    bias=calls.OPERAND,
+    epsilon=calls.FLOAT_NUMBER,
+    fused_activation=dml.FUSABLE,
+)
+def batch_normalization(
+    input: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    scale: ArrayLike,
+    bias: ArrayLike,
+    epsilon: ArrayLike = 1e-5,
+    *,
+    fused_activation: dml.Operator | None = None,
+) -> Array:
+    """Normalises by a given mean and variance: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
+
+    The other arrays broadcast to the shape of `input`: for images in the layout NCHW, they have the shape (C, 1, 1).
+    The activation is a descriptor without tensors.
+
+    >>> batch_normalization(jnp.array([[1.0, 9.0]]), 1.0, jnp.array([[1.0, 4.0]]), 3.0, 0.5, 0.0).tolist()
+    [[0.5, 12.5]]
+    """
+    x, parameters = _input_and_parameters(input, mean=mean, variance=variance, scale=scale, bias=bias)
+    wide, average, spread, *others = _wide(x, *parameters)
+    normal = (wide - average) * _inverse_root(spread, epsilon)
+    return _finished(_scaled_and_shifted(normal, *others), x, fused_activation)
+
+
+class BatchNormalizationDesc(dml.Operator, type="DML_OPERATOR_BATCH_NORMALIZATION", function=batch_normalization):
+    """`DML_BATCH_NORMALIZATION_OPERATOR_DESC`, lowered to `batch_normalization`."""
+
+    input: dml.Input
+    mean: dml.Input
+    variance: dml.Input
+    scale: dml.Input
+    bias: dml.Input
+    output: dml.Output
+    spatial: dml.Bool
+    epsilon: dml.Float
+    fused_activation: dml.FusedActivation = None
+    support = dml.support(
+        **{
+            level: dml.rows(ranks, **dict.fromkeys(("input", "mean", "variance", "scale", "bias", "output"), FLOAT))
+            for level, ranks in (("FL_1_0", dml.RANK_4), ("FL_3_1", dml.RANK_1_TO_8))
+        }
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors have the same DataType and DimensionCount.
+        - InputTensor and OutputTensor have the same Sizes.
+        - MeanTensor, VarianceTensor, ScaleTensor and BiasTensor have the sizes of InputTensor, or 1 in any dimension.
+        - Below level 4_0, MeanTensor and VarianceTensor have the sizes of InputTensor in the last two dimensions,
+          height and width, unless Spatial is true.
+        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
+        """
+        every = ("bias", "input", "mean", "output", "scale", "variance")
+        yield from dml.same_type(self, *every)
+        yield from dml.same_rank(self, *every)
+        yield from dml.same_sizes(self, "input", "output")
+        yield from _parameter_rules(self, "mean", "variance", "scale", "bias")
+        if feature_level < FeatureLevel.FL_4_0 and not self.spatial:
+            for field in ("mean", "variance"):
+                given = getattr(self, field).sizes[-2:]
+                if given != self.input.sizes[-2:]:
+                    rule = f"must end with {join_sizes(self.input.sizes[-2:])} below DML_FEATURE_LEVEL_4_0"
+                    yield Problem((self.member(field).name, "Sizes"), f"{rule}, if Spatial is false", join_sizes(given))
+        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+
+    def attributes(self) -> dict[str, Any]:
+        given = super().attributes()
+        del given["spatial"]  # which says what the sizes say
+        return given
+
+
+# BATCH_NORMALIZATION_GRAD
+
+
+class BatchNormalizationGradients(NamedTuple):
+    """The gradients of a batch normalisation with respect to its input, scale and bias.
+
+    >>> row, one = jnp.array([1.0, 3.0]), jnp.ones(1)
+    >>> batch_normalization_grad(row, row, one, one, one, 0.0).scale.tolist()
+    [6.0]
+    """
+
+    input: Array
+    scale: Array
+    bias: Array
+
+
+jax.export.register_namedtuple_serialization(
+    BatchNormalizationGradients, serialized_name="dmljax.BatchNormalizationGradients"
+)
+_GRADIENT_ARGUMENTS: dict[str, Any] = {
+    **dict.fromkeys(("input", "input_gradient", "mean", "variance", "scale"), calls.OPERAND),
+    "epsilon": calls.FLOAT_NUMBER,
+}
+
+
+@calls.operator_function(**_GRADIENT_ARGUMENTS)
+def batch_normalization_grad(
+    input: ArrayLike,
+    input_gradient: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    scale: ArrayLike,
+    epsilon: ArrayLike = 1e-5,
+) -> BatchNormalizationGradients:
+    """Computes the gradients of `batch_normalization` with respect to its input, its scale and its bias.
+
+    `input_gradient` is the gradient with respect to the result. The gradients with respect to scale and bias are summed
+    along the dimensions in which `mean`, `variance` and `scale`, which have one shape, have size 1.
+
+    >>> row, one = jnp.array([1.0, 3.0]), jnp.ones(1)
+    >>> gradients = batch_normalization_grad(row, row, one, one, 2 * one, 0.0)
+    >>> gradients.input.tolist(), gradients.scale.tolist(), gradients.bias.tolist()
+    ([2.0, 6.0], [6.0], [4.0])
+    """
+    x, gradient, average, spread, factor = _gradient_arrays(input, input_gradient, mean, variance, scale)
+    axes, inverse = _repeated_axes(factor), _inverse_root(spread, epsilon)
+    normal = (x - average) * inverse
+    of_input = gradient * (factor * inverse)
+    return _gradients(input, scale, of_input, fast_sum(gradient * normal, axes), fast_sum(gradient, axes))
+
+
+def _gradient_arrays(input: ArrayLike, input_gradient: ArrayLike, *parameters: ArrayLike) -> list[Any]:
+    """The arrays in the type that is computed in, those of one shape checked."""
+    _require_same_shape(input=input, input_gradient=input_gradient)
+    named = dict(zip(("mean", "variance", "scale"), parameters, strict=True))
+    _require_same_shape(**named)
+    x, others = _input_and_parameters(input, input_gradient=input_gradient, **named)
+    return _wide(x, *others)
+
+
+def _repeated_axes(parameter: Array) -> tuple[int, ...]:
+    """The dimensions along which a parameter is the same for all elements of the input."""
+    return tuple(axis for axis, size in enumerate(parameter.shape) if size == 1)
+
+
+def _gradients(input: ArrayLike, scale: ArrayLike, *gradients: Array) -> BatchNormalizationGradients:
+    dtype, shape = jnp.asarray(input).dtype, jnp.shape(scale)
+    of_input, of_scale, of_bias = (gradient.astype(dtype) for gradient in gradients)
+    return BatchNormalizationGradients(of_input, of_scale.reshape(shape), of_bias.reshape(shape))
+
+
+_OF_INPUT = ("input", "input_gradient", "output_gradient")
+_OF_PARAMETERS = ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient")
+_GRADIENT_SUPPORT = dml.rows(dml.RANK_1_TO_8, **dict.fromkeys((*_OF_INPUT, *_OF_PARAMETERS), FLOAT))
+
+
+class _BatchGradients(dml.Operator):
+    """The members and rules of the gradients of batch normalisations."""
+
+    input: dml.Input
+    input_gradient: dml.Input
+    mean: dml.Input
+    variance: dml.Input
+    scale: dml.Input
+    output_gradient: dml.Output
+    output_scale_gradient: dml.Output
+    output_bias_gradient: dml.Output
+    epsilon: dml.Float
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors have the same DataType and DimensionCount.
+        - InputTensor, InputGradientTensor and OutputGradientTensor have the same Sizes.
+        - MeanTensor, VarianceTensor, ScaleTensor, OutputScaleGradientTensor and OutputBiasGradientTensor have the same
+          Sizes: those of InputTensor, or 1 in any dimension.
+        """
+        yield from dml.same_type(self, *_OF_INPUT, *_OF_PARAMETERS)
+        yield from dml.same_rank(self, *_OF_INPUT, *_OF_PARAMETERS)
+        yield from dml.same_sizes(self, *_OF_INPUT)
+        yield from dml.same_sizes(self, *_OF_PARAMETERS)
+        yield from _parameter_rules(self, "mean")
+
+
+class BatchNormalizationGradDesc(
+    _BatchGradients, type="DML_OPERATOR_BATCH_NORMALIZATION_GRAD", function=batch_normalization_grad
+):
+    """`DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC`, lowered to `batch_normalization_grad`."""
+
+    support = dml.support(FL_3_1=_GRADIENT_SUPPORT)
+
+
+# BATCH_NORMALIZATION_TRAINING
+
+
+class BatchNormalizationTraining(NamedTuple):
+    """The result of `batch_normalization_training`, with the mean and the variance that it was normalised by.
+
+    >>> batch_normalization_training(jnp.array([1.0, 3.0]), jnp.ones(1), jnp.zeros(1)).variance.tolist()
+    [1.0]
+    """
+
+    output: Array
+    mean: Array
+    variance: Array
+
+
+jax.export.register_namedtuple_serialization(
+    BatchNormalizationTraining, serialized_name="dmljax.BatchNormalizationTraining"
+)
+
+
+@calls.operator_function(
+    input=calls.OPERAND,
+    scale=calls.OPERAND,
+    bias=calls.OPERAND,
+    fused_add=calls.OPERAND,
+    epsilon=calls.FLOAT_NUMBER,
+    fused_activation=dml.FUSABLE,
+)
+def batch_normalization_training(
+    input: ArrayLike,
+    scale: ArrayLike,
+    bias: ArrayLike,
+    fused_add: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5,
+    *,
+    fused_activation: dml.Operator | None = None,
+) -> BatchNormalizationTraining:
+    """Normalises a batch by its own mean and variance, and returns them: `output`, `mean` and `variance`.
+
+    The output is `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`, of which the activation is
+    taken. Mean and variance are computed along the dimensions in which `scale` and `bias`, which have one shape that
+    broadcasts to that of `input`, have size 1: for images in the layout NCHW, their shape is (C, 1, 1). The variance is
+    that of the batch itself, the mean of squares, not an estimate of the variance of what the batch is a sample of.
+
+    >>> images = jnp.array([[1.0, 10.0], [3.0, 30.0]])
+    >>> output, mean, variance = batch_normalization_training(images, jnp.ones(2), jnp.zeros(2), epsilon=0.0)
+    >>> output.tolist(), mean.tolist(), variance.tolist()
+    ([[-1.0, -1.0], [1.0, 1.0]], [2.0, 20.0], [1.0, 100.0])
+    """
+    _require_same_shape(scale=scale, bias=bias)
+    shape = jnp.shape(scale)
+    if fused_add is not None:
+        _require_same_shape(input=input, fused_add=fused_add)
+    x, parameters = _input_and_parameters(input, scale=scale, bias=bias, fused_add=fused_add)
+    found = moments(x, jnp.asarray(epsilon), _repeated_axes(parameters[0]))
+    factor, *summands = _wide(*parameters)
+    value = found.centred * found.inverse * factor
+    for summand in summands:
+        value = value if summand is None else value + summand
+    return BatchNormalizationTraining(
+        _finished(value, x, fused_activation),
+        found.mean.astype(x.dtype).reshape(shape),
+        found.variance.astype(x.dtype).reshape(shape),
+    )
+
+
+class BatchNormalizationTrainingDesc(
+    dml.Operator, type="DML_OPERATOR_BATCH_NORMALIZATION_TRAINING", function=batch_normalization_training
+):
+    """`DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC`, lowered to `batch_normalization_training`."""
+
+    input: dml.Input
+    scale: dml.Input
+    bias: dml.Input
+    fused_add: dml.OptionalInput = None
+    output: dml.Output
+    output_mean: dml.Output
+    output_variance: dml.Output
+    epsilon: dml.Float
+    fused_activation: dml.FusedActivation = None
+    support = dml.support(
+        FL_4_1=dml.rows(
+            dml.RANK_1_TO_8,
+            **dict.fromkeys(("input", "scale", "bias", "fused_add", "output", "output_mean", "output_variance"), FLOAT),
+        )
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors have the same DataType and DimensionCount.
+        - InputTensor, FusedAddTensor and OutputTensor have the same Sizes.
+        - ScaleTensor, BiasTensor, OutputMeanTensor and OutputVarianceTensor have the same Sizes: those of InputTensor,
+          or 1 in any dimension.
+        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
+        """
+        whole, of_parameters = ("fused_add", "input", "output"), ("bias", "output_mean", "output_variance", "scale")
+        yield from dml.same_type(self, *of_parameters, *whole)
+        yield from dml.same_rank(self, *of_parameters, *whole)
+        yield from dml.same_sizes(self, *whole)
+        yield from dml.same_sizes(self, *of_parameters)
+        yield from _parameter_rules(self, "scale")
+        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+
+
+# BATCH_NORMALIZATION_TRAINING_GRAD
+
+
+@calls.operator_function(**_GRADIENT_ARGUMENTS)
+def batch_normalization_training_grad(
+    input: ArrayLike,
+    input_gradient: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    scale: ArrayLike,
+    epsilon: ArrayLike = 1e-5,
+) -> BatchNormalizationGradients:
+    """Computes the gradients of `batch_normalization_training` with respect to its input, its scale and its bias.
+
+    `input_gradient` is the gradient with respect to the output, before the activation. `mean` and `variance` are those
+    that `batch_normalization_training` returned; the gradient with respect to the input goes through them, too.
+
+    >>> row, gradient = jnp.array([1.0, 3.0, 3.0, 1.0]), jnp.array([4.0, 0.0, 0.0, 0.0])
+    >>> mean, variance, scale = jnp.array([2.0]), jnp.array([1.0]), jnp.array([1.0])
+    >>> batch_normalization_training_grad(row, gradient, mean, variance, scale, 0.0).input.tolist()
+    [2.0, 0.0, 0.0, -2.0]
+    """
+    x, gradient, average, spread, factor = _gradient_arrays(input, input_gradient, mean, variance, scale)
+    axes, inverse = _repeated_axes(factor), _inverse_root(spread, epsilon)
+    count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
+    normal = (x - average) * inverse
+    # The page centres the input by its own mean, not by MeanTensor, which is rounded: this is what is left of it.
+    rest, of_bias = fast_sum(normal, axes) / count, fast_sum(gradient, axes)
+    centred, centred_gradient = normal - rest, gradient - of_bias / count
+    product = fast_sum(centred_gradient * centred, axes)
+    of_input = (centred_gradient - centred * (product / count)) * (factor * inverse)
+    of_scale = product + rest * of_bias
+    return _gradients(input, scale, of_input, of_scale, of_bias)
+
+
+class BatchNormalizationTrainingGradDesc(
+    _BatchGradients,
+    type="DML_OPERATOR_BATCH_NORMALIZATION_TRAINING_GRAD",
+    function=batch_normalization_training_grad,
+):
+    """`DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC`, lowered to `batch_normalization_training_grad`."""
+
+    support = dml.support(FL_4_1=_GRADIENT_SUPPORT)
+
+
+# MEAN_VARIANCE_NORMALIZATION, 1 and 2
+
+_NORMALIZATION: dict[str, Any] = {
+    **dict.fromkeys(("input", "scale", "bias"), calls.OPERAND),
+    "epsilon": calls.FLOAT_NUMBER,
+    "fused_activation": dml.FUSABLE,
+}
+
+
+@calls.operator_function(**_NORMALIZATION, cross_channel=calls.BOOLEAN, normalize_variance=calls.BOOLEAN)
+def mean_variance_normalization(
+    input: ArrayLike,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5,
+    *,
+    cross_channel: bool = False,
+    normalize_variance: bool = True,
+    fused_activation: dml.Operator | None = None,
+) -> Array:
+    """Normalises each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
+
+    The dimensions of `input` are batch, channels, and one or more of space. Everything else is as in
+    `mean_variance_normalization1` with the axes of space, and with `cross_channel` those of channels and space.
+
+    >>> image = jnp.array([[[1.0, 3.0], [5.0, 5.0]]])
+    >>> mean_variance_normalization(image, epsilon=0.01).round(2).tolist()
+    [[[-1.0, 1.0], [0.0, 0.0]]]
+    """
+    calls.require_rank("input", calls.float_array("input", input), 3)
+    axes = tuple(range(1 if cross_channel else 2, jnp.ndim(input)))
+    return _mean_variance_normalized(input, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
+
+
+@calls.operator_function(**_NORMALIZATION, axes=calls.AXES, normalize_variance=calls.BOOLEAN)
+def mean_variance_normalization1(
+    input: ArrayLike,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5,
+    *,
+    axes: calls.Axes,
+    normalize_variance: bool = True,
+    fused_activation: dml.Operator | None = None,
+) -> Array:
+    """Normalises by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
+
+    Layer, instance and group normalisation are this along different axes. The variance is the mean of squares. Without
+    `normalize_variance`, nothing is divided by. `scale` and `bias` broadcast to the shape of `input`. Digits survive a
+    mean that is large beside the variance. The activation is a descriptor without tensors.
+
+    >>> mean_variance_normalization1(jnp.array([[1.0, 3.0], [1e8, 1e8]]), 10.0, 0.5, axes=-1, epsilon=0.0).tolist()
+    [[-9.5, 10.5], [nan, nan]]
+    """
+    given = calls.float_array("input", input)
+    calls.require_rank("input", given, 1)
+    axes = calls.normal_axes("axes", axes, given.ndim)
+    return _mean_variance_normalized(given, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
+
+
+@calls.operator_function(**_NORMALIZATION, axes=calls.AXES, use_mean=calls.BOOLEAN, use_variance=calls.BOOLEAN)
+def mean_variance_normalization2(
+    input: ArrayLike,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5,
+    *,
+    axes: calls.Axes,
+    use_mean: bool = True,
+    use_variance: bool = True,
+    fused_activation: dml.Operator | None = None,
+) -> Array:
+    """Normalises as `mean_variance_normalization1`; without `use_mean`, by the root of the mean square (RMS).
+
+    Nothing is subtracted then, and the mean of squares takes the place of the variance. Without `use_variance`, nothing
+    is divided by.
+
+    >>> mean_variance_normalization2(jnp.array([3.0, 3.0, 3.0, 9.0]), axes=0, use_mean=False, epsilon=9.0).tolist()
+    [0.5, 0.5, 0.5, 1.5]
+    """
+    given = calls.float_array("input", input)
+    calls.require_rank("input", given, 1)
+    axes = calls.normal_axes("axes", axes, given.ndim)
+    return _mean_variance_normalized(given, scale, bias, epsilon, axes, use_mean, use_variance, fused_activation)
+
+
+def _mean_variance_normalized(
+    input: ArrayLike,
+    scale: ArrayLike | None,
+    bias: ArrayLike | None,
+    epsilon: Any,
+    axes: tuple[int, ...],
+    use_mean: bool,
+    use_variance: bool,
+    fused_activation: dml.Operator | None,
+) -> Array:
+    x, parameters = _input_and_parameters(input, scale=scale, bias=bias)
+    if use_mean or use_variance:
+        found = moments(x, jnp.asarray(epsilon), axes, use_mean=use_mean, use_variance=use_variance)
+        value = found.centred * found.inverse
+    else:
+        value = x.astype(widened(x.dtype))
+    return _finished(_scaled_and_shifted(value, *parameters), x, fused_activation)
+
+
+class _MeanVariance(dml.Operator):
+    """The members with which the mean-variance normalisations begin, and the rules that they share."""
+
+    input: dml.Input
+    scale: dml.OptionalInput = None
+    bias: dml.OptionalInput = None
+    output: dml.Output
+
+    def _shared_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        every = ("bias", "input", "output", "scale")
+        yield from dml.same_type(self, *every)
+        yield from dml.same_rank(self, *every)
+        yield from dml.same_sizes(self, "input", "output")
+        yield from _parameter_rules(self, "scale", "bias")
+        if feature_level < FeatureLevel.FL_5_2 and (self.scale is None) != (self.bias is None):
+            absent, present = ("ScaleTensor", "BiasTensor") if self.scale is None else ("BiasTensor", "ScaleTensor")
+            yield Problem(absent, f"must be given below DML_FEATURE_LEVEL_5_2, if {present} is", "none")
+
+
+_MEAN_VARIANCE = ("input", "scale", "bias", "output")
+_MEAN_VARIANCE_1_TO_8 = dml.rows(dml.RANK_1_TO_8, **dict.fromkeys(_MEAN_VARIANCE, FLOAT))
+_MEAN_VARIANCE_4 = dml.rows(dml.RANK_4, **dict.fromkeys(_MEAN_VARIANCE, FLOAT))
+
+
+class MeanVarianceNormalizationDesc(
+    _MeanVariance, type="DML_OPERATOR_MEAN_VARIANCE_NORMALIZATION", function=mean_variance_normalization
+):
+    """`DML_MEAN_VARIANCE_NORMALIZATION_OPERATOR_DESC`, lowered to `mean_variance_normalization`."""
+
+    cross_channel: dml.Bool
+    normalize_variance: dml.Bool
+    epsilon: dml.Float
+    fused_activation: dml.FusedActivation = None
+    support = dml.support(FL_1_0=_MEAN_VARIANCE_4)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors have the same DataType and DimensionCount.
+        - InputTensor and OutputTensor have the same Sizes.
+        - ScaleTensor and BiasTensor have the sizes of InputTensor, or 1 in any dimension.
+        - Below level 5_2, ScaleTensor and BiasTensor are both given, or none of them is.
+        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
+        """
+        yield from self._shared_rules(feature_level)
+        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+
+
+class MeanVarianceNormalization1Desc(
+    _MeanVariance, type="DML_OPERATOR_MEAN_VARIANCE_NORMALIZATION1", function=mean_variance_normalization1
+):
+    """`DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC`, lowered to `mean_variance_normalization1`."""
+
+    axes: dml.UintAxes
+    normalize_variance: dml.Bool
+    epsilon: dml.Float
+    fused_activation: dml.FusedActivation = None
+    support = dml.support(FL_2_1=_MEAN_VARIANCE_4, FL_3_1=_MEAN_VARIANCE_1_TO_8)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors have the same DataType and DimensionCount.
+        - InputTensor and OutputTensor have the same Sizes.
+        - ScaleTensor and BiasTensor have the sizes of InputTensor, or 1 in any dimension.
+        - Below level 4_0, the second dimension of ScaleTensor and BiasTensor has the size of InputTensor.
+        - Below level 5_2, ScaleTensor and BiasTensor are both given, or none of them is.
+        - Axes names one or more different dimensions of InputTensor.
+        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
+        """
+        yield from self._shared_rules(feature_level)
+        channels = self.input.sizes[1:2]
+        for field in ("scale", "bias"):
+            tensor = getattr(self, field)
+            is_narrow = tensor is not None and len(tensor.sizes) == self.input.rank and tensor.sizes[1:2] != channels
+            if feature_level < FeatureLevel.FL_4_0 and is_narrow:
+                rule = f"must be {channels[0]} below DML_FEATURE_LEVEL_4_0, the channels of InputTensor"
+                yield Problem((self.member(field).name, "Sizes", 1), rule, *tensor.sizes[1:2])
+        yield from dml.distinct_axes(self.axes, self.input.rank)
+        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+
+
+class MeanVarianceNormalization2Desc(
+    _MeanVariance, type="DML_OPERATOR_MEAN_VARIANCE_NORMALIZATION2", function=mean_variance_normalization2
+):
+    """`DML_MEAN_VARIANCE_NORMALIZATION2_OPERATOR_DESC`, lowered to `mean_variance_normalization2`."""
+
+    axes: dml.UintAxes
+    use_mean: dml.Bool
+    use_variance: dml.Bool
+    epsilon: dml.Float
+    fused_activation: dml.FusedActivation = None
+    support = dml.support(FL_6_3=_MEAN_VARIANCE_1_TO_8)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors have the same DataType and DimensionCount.
+        - InputTensor and OutputTensor have the same Sizes.
+        - ScaleTensor and BiasTensor have the sizes of InputTensor, or 1 in any dimension.
+        - Axes names one or more different dimensions of InputTensor.
+        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
+        """
+        yield from self._shared_rules(feature_level)
+        yield from dml.distinct_axes(self.axes, self.input.rank)
+        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+
+
+# LOCAL_RESPONSE_NORMALIZATION and its gradient
+
+_RESPONSE: dict[str, Any] = {
+    "alpha": calls.FLOAT_NUMBER,
+    "beta": calls.FLOAT_NUMBER,
+    "bias": calls.FLOAT_NUMBER,
+    "local_size": calls.INTEGER,
+    "cross_channel": calls.BOOLEAN,
+}
+
+
+@calls.operator_function(**_RESPONSE)
+def local_response_normalization(
+    input: ArrayLike,
+    alpha: ArrayLike = 1e-4,
+    beta: ArrayLike = 0.75,
+    bias: ArrayLike = 1.0,
+    *,
+    local_size: int,
+    cross_channel: bool = True,
+) -> Array:
+    """Divides by a power of the squares nearby: `input / (bias + alpha / local_size * squares) ** beta`.
+
+    The dimensions of `input` are batch, channels, and those of space. `squares` is the sum of the squares of
+    `local_size` channels around each element, or, without `cross_channel`, of a region of space that is `local_size`
+    wide in each of its dimensions; what lies outside of `input` counts as 0. Of an even number of elements, one more
+    comes after the element than before it. `alpha` is divided by `local_size` in both cases, as the page has it.
+
+    >>> local_response_normalization(jnp.array([[2.0, 0.0, 2.0]]), 3.0, 1.0, 0.0, local_size=3).tolist()
+    [[0.5, 0.0, 0.5]]
+    """
+    x, numbers, axes = _response_arrays(input, local_size, cross_channel, alpha, beta, bias)
+
+    def respond(x: Array, *numbers: Array) -> Array:
+        return local_response(*_wide(x), *numbers, axes=axes, local_size=local_size).astype(x.dtype)
+
+    mesh_axes = dimension_axes(x)
+    return partitioned(respond, [(x, mesh_axes), *((one, []) for one in numbers)], mesh_axes)
+
+
+@calls.operator_function(input=calls.OPERAND, input_gradient=calls.OPERAND, **_RESPONSE)
+def local_response_normalization_grad(
+    input: ArrayLike,
+    input_gradient: ArrayLike,
+    alpha: ArrayLike = 1e-4,
+    beta: ArrayLike = 0.75,
+    bias: ArrayLike = 1.0,
+    *,
+    local_size: int,
+    cross_channel: bool = True,
+) -> Array:
+    """Computes the gradient of `local_response_normalization` with respect to its input.
+
+    `input_gradient` is the gradient with respect to the result.
+
+    >>> row, gradient = jnp.array([[2.0, 0.0, 2.0]]), jnp.ones((1, 3))
+    >>> local_response_normalization_grad(row, gradient, 3.0, 1.0, 0.0, local_size=3).tolist()
+    [[-0.25, 0.125, -0.25]]
+    """
+    _require_same_shape(input=input, input_gradient=input_gradient)
+    x, numbers, axes = _response_arrays(input, local_size, cross_channel, alpha, beta, bias)
+    _, (gradient,) = _input_and_parameters(x, input_gradient=input_gradient)
+
+    def pull(gradient: Array, x: Array, *numbers: Array) -> Array:
+        result = local_response_gradient(*_wide(gradient, x), *numbers, axes=axes, local_size=local_size)
+        return result.astype(x.dtype)
+
+    mesh_axes = dimension_axes(x)
+    operands = [(gradient, mesh_axes), (x, mesh_axes), *((one, []) for one in numbers)]
+    return partitioned(pull, operands, mesh_axes)
+
+
+def _response_arrays(
+    input: ArrayLike, local_size: int, cross_channel: bool, *numbers: ArrayLike
+) -> tuple[Array, list[Array], tuple[int, ...]]:
+    """The input, the numbers in the type that is computed in, and the dimensions of a local region."""
+    x = calls.float_array("input", input)
+    calls.require_rank("input", x, 2 if cross_channel else 3)
+    integer_in("local_size", local_size, 1, UINT_MAX)
+    wide = widened(x.dtype)
+    return x, [jnp.asarray(one, wide) for one in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
+
+
+class LocalResponseNormalizationDesc(
+    dml.Unary, type="DML_OPERATOR_LOCAL_RESPONSE_NORMALIZATION", function=local_response_normalization
+):
+    """`DML_LOCAL_RESPONSE_NORMALIZATION_OPERATOR_DESC`, lowered to `local_response_normalization`."""
+
+    cross_channel: dml.Bool
+    local_size: dml.Uint
+    alpha: dml.Float
+    beta: dml.Float
+    bias: dml.Float
+    support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - LocalSize is at least 1.
+        """
+        yield from super().page_rules(feature_level)
+        yield from _local_size_rules(self)
+
+
+class LocalResponseNormalizationGradDesc(
+    dml.Gradient, type="DML_OPERATOR_LOCAL_RESPONSE_NORMALIZATION_GRAD", function=local_response_normalization_grad
+):
+    """`DML_LOCAL_RESPONSE_NORMALIZATION_GRAD_OPERATOR_DESC`, lowered to `local_response_normalization_grad`."""
+
+    cross_channel: dml.Bool
+    local_size: dml.Uint
+    alpha: dml.Float
+    beta: dml.Float
+    bias: dml.Float
+    support = dml.support(FL_3_1=dml.gradient(dml.RANK_4, FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
+        - LocalSize is at least 1.
+        """
+        yield from super().page_rules(feature_level)
+        yield from _local_size_rules(self)
+
+
+def _local_size_rules(desc: Any) -> Iterator[Problem]:
+    if desc.local_size < 1:
+        yield Problem("LocalSize", "must be at least 1", desc.local_size)
+
+
+# LP_NORMALIZATION
+
+
+@calls.operator_function(epsilon=calls.FLOAT_NUMBER, axis=calls.INTEGER, p=calls.INTEGER)
+def lp_normalization(input: ArrayLike, epsilon: ArrayLike = 1e-5, *, axis: int, p: int = 2) -> Array:
+    """Divides each row along `axis` by its norm, or by `epsilon` where that is larger: `input / max(norm, epsilon)`.
+
+    The norm is the sum of absolute values if `p` is 1, and the square root of the sum of squares if `p` is 2.
+
+    >>> lp_normalization(jnp.array([[1e30, -1e30, 1e30, 1e30], [0.0, 0.0, 0.0, 0.0]]), axis=1).tolist()
+    [[0.5, -0.5, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]]
+    """
+    x = calls.float_array("input", input)
+    calls.require_rank("input", x, 1)
+    axis = calls.normal_axis("axis", axis, x.ndim)
+    if p not in (1, 2):
+        raise InvalidDesc(Problem("p", "must be 1 or 2", p))
+    (wide,) = _wide(x)
+    return divided_by_norm(wide, jnp.asarray(epsilon, wide.dtype), (axis,), p).astype(x.dtype)
+
+
+class LpNormalizationDesc(dml.Unary, type="DML_OPERATOR_LP_NORMALIZATION", function=lp_normalization):
+    """`DML_LP_NORMALIZATION_OPERATOR_DESC`, lowered to `lp_normalization`."""
+
+    axis: dml.Uint
+    epsilon: dml.Float
+    p: dml.Uint
+    support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT), FL_3_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
+        - Axis is less than the DimensionCount of InputTensor.
+        - P is 1 or 2.
+        """
+        yield from super().page_rules(feature_level)
+        yield from dml.axis_of(self, "input")
+        if self.p not in (1, 2):
+            yield Problem("P", "must be 1 or 2", self.p)

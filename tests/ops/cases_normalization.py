@@ -1,0 +1,347 @@
+"""Normalisations: the pages' tables and pseudo-code in float64, and cases."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from cases import Case, ones
+from formulas import Arr
+from pages import FLOATS, alike, merge, of_all
+
+import dmljax
+from dmljax import DataType, TensorDesc
+
+BATCH = "InputTensor MeanTensor VarianceTensor ScaleTensor BiasTensor OutputTensor"
+GRADIENT = (
+    "InputTensor InputGradientTensor MeanTensor VarianceTensor ScaleTensor"
+    " OutputGradientTensor OutputScaleGradientTensor OutputBiasGradientTensor"
+)
+TRAINING = "InputTensor ScaleTensor BiasTensor FusedAddTensor OutputTensor OutputMeanTensor OutputVarianceTensor"
+MEAN_VARIANCE = "InputTensor ScaleTensor BiasTensor OutputTensor"
+SUPPORT = merge(
+    of_all("BATCH_NORMALIZATION", alike(BATCH, {"1_0": (4, 4, FLOATS), "3_1": (1, 8, FLOATS)})),
+    of_all("BATCH_NORMALIZATION_GRAD", alike(GRADIENT, {"3_1": (1, 8, FLOATS)})),
+    of_all("BATCH_NORMALIZATION_TRAINING", alike(TRAINING, {"4_1": (1, 8, FLOATS)})),
+    of_all("BATCH_NORMALIZATION_TRAINING_GRAD", alike(GRADIENT, {"4_1": (1, 8, FLOATS)})),
+    of_all("MEAN_VARIANCE_NORMALIZATION", alike(MEAN_VARIANCE, {"1_0": (4, 4, FLOATS)})),
+    of_all("MEAN_VARIANCE_NORMALIZATION1", alike(MEAN_VARIANCE, {"2_1": (4, 4, FLOATS), "3_1": (1, 8, FLOATS)})),
+    of_all("MEAN_VARIANCE_NORMALIZATION2", alike(MEAN_VARIANCE, {"6_3": (1, 8, FLOATS)})),
+    of_all("LOCAL_RESPONSE_NORMALIZATION", alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS)})),
+    of_all(
+        "LOCAL_RESPONSE_NORMALIZATION_GRAD",
+        alike("InputTensor InputGradientTensor OutputGradientTensor", {"3_1": (4, 4, FLOATS)}),
+    ),
+    of_all("LP_NORMALIZATION", alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "3_1": (1, 8, FLOATS)})),
+)
+
+RESPONSE = "CrossChannel LocalSize Alpha Beta Bias"
+MEMBERS = {
+    "BATCH_NORMALIZATION": f"{BATCH} Spatial Epsilon FusedActivation",
+    "BATCH_NORMALIZATION_GRAD": f"{GRADIENT} Epsilon",
+    "BATCH_NORMALIZATION_TRAINING": f"{TRAINING} Epsilon FusedActivation",
+    "BATCH_NORMALIZATION_TRAINING_GRAD": f"{GRADIENT} Epsilon",
+    "MEAN_VARIANCE_NORMALIZATION": f"{MEAN_VARIANCE} CrossChannel NormalizeVariance Epsilon FusedActivation",
+    "MEAN_VARIANCE_NORMALIZATION1": f"{MEAN_VARIANCE} AxisCount Axes NormalizeVariance Epsilon FusedActivation",
+    "MEAN_VARIANCE_NORMALIZATION2": f"{MEAN_VARIANCE} AxisCount Axes UseMean UseVariance Epsilon FusedActivation",
+    "LOCAL_RESPONSE_NORMALIZATION": f"InputTensor OutputTensor {RESPONSE}",
+    "LOCAL_RESPONSE_NORMALIZATION_GRAD": f"InputTensor InputGradientTensor OutputGradientTensor {RESPONSE}",
+    "LP_NORMALIZATION": "InputTensor OutputTensor Axis Epsilon P",
+}
+
+# Pseudo-code, in float64
+
+
+def wide(*arrays: Any) -> list[Any]:
+    return [None if array is None else np.asarray(array).astype(np.float64) for array in arrays]
+
+
+def batch_normalized(input: Any, mean: Any, variance: Any, scale: Any, bias: Any, epsilon: Any) -> Arr:
+    input, mean, variance, scale, bias, epsilon = wide(input, mean, variance, scale, bias, epsilon)
+    with np.errstate(all="ignore"):
+        return np.asarray(scale * ((input - mean) / np.sqrt(variance + epsilon)) + bias)
+
+
+def repeated(parameter: Any) -> tuple[int, ...]:
+    return tuple(i for i, size in enumerate(np.shape(parameter)) if size == 1)
+
+
+def batch_gradients(
+    input: Any, input_gradient: Any, mean: Any, variance: Any, scale: Any, epsilon: Any
+) -> tuple[Arr, Arr, Arr]:
+    axes = repeated(scale)
+    input, gradient, mean, variance, scale, epsilon = wide(input, input_gradient, mean, variance, scale, epsilon)
+    of_scale = (gradient * (input - mean) / np.sqrt(variance + epsilon)).sum(axis=axes, keepdims=True)
+    of_input: Arr = gradient * (scale / np.sqrt(variance + epsilon))
+    return of_input, of_scale, gradient.sum(axis=axes, keepdims=True)
+
+
+def moments_of(input: Any, axes: tuple[int, ...]) -> tuple[Arr, Arr]:
+    (input,) = wide(input)
+    mean = input.mean(axis=axes, keepdims=True)
+    return mean, np.square(input - mean).mean(axis=axes, keepdims=True)
+
+
+def batch_trained(input: Any, scale: Any, bias: Any, fused_add: Any, epsilon: Any) -> tuple[Arr, Arr, Arr]:
+    mean, variance = moments_of(input, repeated(scale))
+    output = batch_normalized(input, mean, variance, scale, bias, epsilon) + wide(fused_add)[0]
+    return np.asarray(output), mean, variance
+
+
+def trained_gradients(
+    input: Any, input_gradient: Any, mean: Any, variance: Any, scale: Any, epsilon: Any
+) -> tuple[Arr, Arr, Arr]:
+    axes = repeated(scale)
+    _, of_scale, of_bias = batch_gradients(input, input_gradient, mean, variance, scale, epsilon)
+    input, gradient, variance, scale, epsilon = wide(input, input_gradient, variance, scale, epsilon)
+    coefficient0 = 1 / np.sqrt(variance + epsilon)
+    coefficient1 = gradient * (input - input.mean(axis=axes, keepdims=True))
+    gradient_centred = gradient - gradient.mean(axis=axes, keepdims=True)
+    input_centred = input - input.mean(axis=axes, keepdims=True)
+    correction = input_centred * coefficient1.mean(axis=axes, keepdims=True) / (variance + epsilon)
+    return np.asarray(scale * coefficient0 * (gradient_centred - correction)), of_scale, of_bias
+
+
+def mean_variance_normalized(
+    input: Any, scale: Any, bias: Any, epsilon: Any, *, axes: Any, use_mean: bool = True, use_variance: bool = True
+) -> Arr:
+    input, scale, bias, epsilon = wide(input, scale, bias, epsilon)
+    with np.errstate(all="ignore"):
+        centred = input - input.mean(axis=axes, keepdims=True) if use_mean else input
+        variance = np.square(centred).mean(axis=axes, keepdims=True)
+        normal = centred / np.sqrt(variance + epsilon) if use_variance else centred
+    return np.asarray(normal * (1 if scale is None else scale) + (0 if bias is None else bias))
+
+
+def regions(shape: Any, local_size: int, cross_channel: bool) -> Any:
+    """Each place with the slices of its local region, clipped at the edges."""
+    for place in np.ndindex(*shape):
+        region: list[Any] = list(place)
+        for axis in [1] if cross_channel else range(2, len(shape)):
+            first = place[axis] - (local_size - 1) // 2
+            region[axis] = slice(max(first, 0), first + local_size)
+        yield place, tuple(region)
+
+
+def local_response(input: Any, alpha: Any, beta: Any, bias: Any, *, local_size: int, cross_channel: bool) -> Arr:
+    input, alpha, beta, bias = wide(input, alpha, beta, bias)
+    output = np.empty_like(input)
+    for place, region in regions(input.shape, local_size, cross_channel):
+        total = np.square(input[region]).sum()
+        output[place] = input[place] / (bias + (alpha / local_size) * total) ** beta
+    return np.asarray(output)
+
+
+def local_response_gradient(
+    input: Any, input_gradient: Any, alpha: Any, beta: Any, bias: Any, *, local_size: int, cross_channel: bool
+) -> Arr:
+    """Each result is a function of the elements of its region, to which it hands its gradient."""
+    input, gradient, alpha, beta, bias = wide(input, input_gradient, alpha, beta, bias)
+    output = np.zeros_like(input)
+    for place, region in regions(input.shape, local_size, cross_channel):
+        base = bias + (alpha / local_size) * np.square(input[region]).sum()
+        output[place] += gradient[place] / base**beta
+        slope = -beta * input[place] / base ** (beta + 1) * (alpha / local_size) * 2
+        output[region] += gradient[place] * slope * input[region]
+    return np.asarray(output)
+
+
+def lp_normalized(input: Any, epsilon: Any, *, axis: int, p: int) -> Arr:
+    input, epsilon = wide(input, epsilon)
+    with np.errstate(all="ignore"):
+        norm = (np.abs(input) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
+        return np.asarray(input / np.maximum(norm, epsilon))
+
+
+# Descriptors
+
+
+def along(sizes: tuple[int, ...], *axes: int) -> tuple[int, ...]:
+    """The sizes along these axes, which count from the last, and 1 along the others."""
+    return tuple(size if i - len(sizes) in axes else 1 for i, size in enumerate(sizes))
+
+
+def tensors(data_type: DataType, **sizes: tuple[int, ...]) -> dict[str, Any]:
+    return {name: TensorDesc(data_type, size) for name, size in sizes.items()}
+
+
+def batch_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    sizes = ones(rank, 2, 3, 4)
+    channels = along(sizes, -2)
+    return dmljax.BatchNormalizationDesc(
+        **tensors(
+            types["input"],
+            input=sizes,
+            mean=channels,
+            variance=channels,
+            scale=along(sizes, -1),
+            bias=along(sizes),
+            output=sizes,
+        ),
+        spatial=True,
+        epsilon=0.25,
+    )
+
+
+def gradients_desc(operator: Any) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        sizes = ones(rank, 2, 3, 4)
+        desc: dmljax.Operator = operator(
+            **tensors(types["input"], **dict.fromkeys(("input", "input_gradient", "output_gradient"), sizes)),
+            **tensors(
+                types["input"],
+                **dict.fromkeys(
+                    ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient"), along(sizes, -2)
+                ),
+            ),
+            epsilon=0.25,
+        )
+        return desc
+
+    return make
+
+
+def training_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    sizes = ones(rank, 2, 3, 4)
+    return dmljax.BatchNormalizationTrainingDesc(
+        **tensors(types["input"], **dict.fromkeys(("input", "fused_add", "output"), sizes)),
+        **tensors(
+            types["input"],
+            **dict.fromkeys(("scale", "bias", "output_mean", "output_variance"), along(sizes, -2)),
+        ),
+        epsilon=0.25,
+    )
+
+
+def mean_variance_desc(operator: Any, **members: Any) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
+    has_axes = operator is not dmljax.MeanVarianceNormalizationDesc
+
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        sizes = ones(rank, 2, 3, 2, 4)
+        axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if has_axes else {}
+        parameters = along(sizes, 1 - rank, -1)  # the second dimension is what earlier levels do not broadcast
+        desc: dmljax.Operator = operator(
+            **tensors(types["input"], input=sizes, output=sizes, scale=parameters, bias=parameters),
+            **axes,
+            **members,
+            epsilon=0.25,
+        )
+        return desc
+
+    return make
+
+
+def axes_of(desc: Any) -> tuple[int, ...]:
+    if isinstance(desc, dmljax.MeanVarianceNormalizationDesc):
+        return (1, 2, 3) if desc.cross_channel else (2, 3)
+    axes: tuple[int, ...] = desc.axes
+    return axes
+
+
+def response_desc(operator: Any, *fields: str) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        desc: dmljax.Operator = operator(
+            **dict.fromkeys(fields, TensorDesc(types["input"], ones(rank, 2, 5, 2, 3))),
+            cross_channel=True,
+            local_size=3,
+            alpha=0.5,
+            beta=0.75,
+            bias=1.5,
+        )
+        return desc
+
+    return make
+
+
+def response_members(desc: Any) -> dict[str, Any]:
+    numbers = {name: getattr(desc, name).item for name in ("alpha", "beta", "bias")}
+    return numbers | {"local_size": desc.local_size, "cross_channel": desc.cross_channel}
+
+
+def lp_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    sizes = ones(rank, 3, 2, 4)
+    return dmljax.LpNormalizationDesc(
+        **tensors(types["input"], input=sizes, output=sizes), axis=max(rank - 3, 0), epsilon=0.25, p=2
+    )
+
+
+class Normalization(Case):
+    """A case of small numbers, of which few digits cancel; other numbers are for the family's own tests."""
+
+    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+        given = {
+            field: (rng.random(tensor.sizes) + 0.5).astype(tensor.dtype)
+            if field in ("variance", "scale")
+            else rng.integers(-8, 9, tensor.sizes).astype(tensor.dtype)
+            for field, tensor in desc.tensors(is_input=True).items()
+        }
+        if "input_gradient" in given and "mean" in given:  # that of the input, as a gradient takes it
+            given["mean"] = moments_of(given["input"], repeated(given["mean"]))[0].astype(given["mean"].dtype)
+        return given
+
+    def check(self, desc: dmljax.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
+        expected = self.oracle(desc, **inputs)
+        tensors = desc.tensors(is_input=False).values()
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        for actual, exact, tensor in zip(
+            outputs, expected if isinstance(expected, tuple) else (expected,), tensors, strict=True
+        ):
+            assert_near(actual, exact.reshape(tensor.sizes))
+            assert actual.dtype == tensor.dtype
+
+
+def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
+    """As near to what is exact as rounding lets it: some units of its own type beside it, or beside 1."""
+    actual, exact = np.asarray(actual), np.asarray(exact)
+    assert actual.shape == exact.shape
+    unit = float(np.finfo(actual.dtype).eps)
+    units = 0.75 if actual.dtype == np.float16 else units  # rounded once
+    np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=units * unit, atol=units * unit)
+
+
+def case(make: Any, oracle: Any) -> Normalization:
+    return Normalization(("input",), make, oracle, is_exact=False, domain=(0.2, 0.9))
+
+
+def mean_variance_oracle(desc: Any, input: Any, scale: Any, bias: Any) -> Arr:
+    uses = {"use_mean": getattr(desc, "use_mean", True), "use_variance": getattr(desc, "use_variance", True)}
+    return mean_variance_normalized(input, scale, bias, desc.epsilon.item, axes=axes_of(desc), **uses)
+
+
+CASES = {
+    "BATCH_NORMALIZATION": case(
+        batch_desc, lambda desc, **inputs: batch_normalized(**inputs, epsilon=desc.epsilon.item)
+    ),
+    "BATCH_NORMALIZATION_GRAD": case(
+        gradients_desc(dmljax.BatchNormalizationGradDesc),
+        lambda desc, **inputs: batch_gradients(**inputs, epsilon=desc.epsilon.item),
+    ),
+    "BATCH_NORMALIZATION_TRAINING": case(
+        training_desc, lambda desc, **inputs: batch_trained(**inputs, epsilon=desc.epsilon.item)
+    ),
+    "BATCH_NORMALIZATION_TRAINING_GRAD": case(
+        gradients_desc(dmljax.BatchNormalizationTrainingGradDesc),
+        lambda desc, **inputs: trained_gradients(**inputs, epsilon=desc.epsilon.item),
+    ),
+    "MEAN_VARIANCE_NORMALIZATION": case(
+        mean_variance_desc(dmljax.MeanVarianceNormalizationDesc, cross_channel=True, normalize_variance=True),
+        mean_variance_oracle,
+    ),
+    "MEAN_VARIANCE_NORMALIZATION1": case(
+        mean_variance_desc(dmljax.MeanVarianceNormalization1Desc, normalize_variance=True), mean_variance_oracle
+    ),
+    "MEAN_VARIANCE_NORMALIZATION2": case(
+        mean_variance_desc(dmljax.MeanVarianceNormalization2Desc, use_mean=False, use_variance=True),
+        mean_variance_oracle,
+    ),
+    "LOCAL_RESPONSE_NORMALIZATION": case(
+        response_desc(dmljax.LocalResponseNormalizationDesc, "input", "output"),
+        lambda desc, input: local_response(input, **response_members(desc)),
+    ),
+    "LOCAL_RESPONSE_NORMALIZATION_GRAD": case(
+        response_desc(dmljax.LocalResponseNormalizationGradDesc, "input", "input_gradient", "output_gradient"),
+        lambda desc, input, input_gradient: local_response_gradient(input, input_gradient, **response_members(desc)),
+    ),
+    "LP_NORMALIZATION": case(
+        lp_desc, lambda desc, input: lp_normalized(input, desc.epsilon.item, axis=desc.axis, p=desc.p)
+    ),
+}

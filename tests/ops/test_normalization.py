@@ -1,0 +1,763 @@
+"""Normalisations; examples run in test_every_operator.py."""
+
+import math
+from typing import Any
+
+import cases_normalization as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases_normalization import assert_near
+from helpers import X64, assert_same_bits, mesh_of, needs_x64
+from hypothesis import given, settings, strategies as st
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from jax.test_util import check_grads
+
+import dmljax
+from dmljax import DataType, DmlError, InvalidDesc, TensorDesc
+
+FLOAT32 = DataType.FLOAT32
+RNG = np.random.default_rng(0)
+IMAGES = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
+CHANNELS: Any = tuple((RNG.random((3, 1, 1)) + 0.5).astype(np.float32) for _ in range(4))
+RELU = dmljax.ActivationReluDesc()
+
+
+def normalized(x: Any, *others: Any, **arguments: Any) -> Any:
+    """MEAN_VARIANCE_NORMALIZATION2, of which the others are special cases."""
+    return dmljax.mean_variance_normalization2(x, *others, **arguments)
+
+
+def exact_rows(x: Any, axes: Any, epsilon: float, use_mean: bool = True) -> Any:
+    """In more digits than float64 has, if the machine has such a type."""
+    x = x.astype(np.longdouble)
+    with np.errstate(all="ignore"):
+        centred = x - x.mean(axis=axes, keepdims=True) if use_mean else x
+        variance = np.square(centred).mean(axis=axes, keepdims=True) + np.longdouble(np.float32(epsilon))
+        return (centred / np.sqrt(variance)).astype(np.float64)
+
+
+# Digits
+
+# The bound of errors: units of the last place of the result, or of 1 where it is smaller. XLA adds up long rows with
+# few errors, and before JAX 0.10 with some more.
+BOUND = 4 if jax.__version_info__ >= (0, 10) else 8
+USES = [(epsilon, use_mean) for epsilon in (0.0, 1e-5) for use_mean in (False, True)]
+
+
+@jax.jit  # once for rows of each shape
+def of_rows(x: Any) -> list[Any]:
+    return [
+        *(normalized(x, axes=1, epsilon=epsilon, use_mean=use_mean) for epsilon, use_mean in USES),
+        *(dmljax.lp_normalization(x, 0.0, axis=1, p=p) for p in (1, 2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    {
+        "around 0": RNG.standard_normal((16, 768)),
+        "around 1e4": 1e4 + RNG.standard_normal((16, 768)),
+        "around 1e7, where numbers are whole": 1e7 + RNG.standard_normal((16, 768)),
+        "positive and long": RNG.random((2, 100_352)),
+        "around 100, and of an odd length": 100 + RNG.random((3, 12_321)),
+        "one outlier": np.where(np.arange(768) == 7, 1e6, RNG.standard_normal((16, 768))),
+        "two numbers that are next to each other": np.where(RNG.random((16, 768)) < 0.1, 1, 1 + 2.0**-23),
+        "one element of many that is next to the others": np.where(np.arange(3 * 9999) == 7, 0.1 + 2.0**-27, 0.1)[None],
+        "as large as numbers are": 3.4e38 * RNG.choice([-1, 1, 0.5], (16, 768)),
+        "large, of one sign": 3e38 + 1e37 * RNG.random((16, 768)),
+        "as large as their squares can be": 1e19 * RNG.standard_normal((16, 768)),
+        "so small that squares vanish": 1e-30 * RNG.standard_normal((16, 768)),
+        "near the smallest numbers": 1e-36 * RNG.choice([-1, 1, 0.5], (16, 768)),
+        "large and small rows": np.exp2(np.arange(-110, 120, 15))[:, None] * RNG.standard_normal((16, 768)),
+    }.items(),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_errors_have_a_bound_whatever_the_rows_are(name: str, rows: Any) -> None:
+    x = rows.astype(np.float32)
+    *results, first, second = of_rows(x)
+    unit = float(np.finfo(np.float32).eps)
+    for result, (epsilon, use_mean) in zip(results, USES, strict=True):
+        exact = exact_rows(x, 1, epsilon, use_mean)
+        error = np.abs(np.asarray(result, np.float64) - exact) / np.maximum(np.abs(exact), 1)
+        assert error.max() <= BOUND * unit, (epsilon, use_mean)
+    for result, p in ((first, 1), (second, 2)):
+        exact = oracles.lp_normalized(x, 0, axis=1, p=p)
+        np.testing.assert_allclose(result, exact, rtol=BOUND * unit, atol=1e-38)
+
+
+def test_without_the_mean_what_is_left_is_right_to_its_own_digits() -> None:
+    # A mean of float32 would be up to 2^-11 off, and so would each result.
+    x = (1e4 + RNG.standard_normal((4, 768))).astype(np.float32)
+    result = dmljax.mean_variance_normalization1(x, axes=1, normalize_variance=False)
+    exact = x.astype(np.float64) - x.astype(np.float64).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(result, exact, rtol=2.0**-22, atol=2.0**-34)
+
+
+@pytest.mark.parametrize("constant", [0.1, -7e-3, 1e30, 16777215.0])
+def test_rows_of_one_value_are_exactly_0_and_nan_without_epsilon(constant: float) -> None:
+    rows = np.full((3, 1001), constant, np.float32)
+    with_epsilon, without = jax.jit(lambda x: [normalized(x, axes=1, epsilon=e) for e in (1e-5, 0.0)])(rows)
+    assert not np.asarray(with_epsilon).any()
+    assert np.isnan(without).all()
+    gradient = jax.jit(jax.grad(lambda x: (normalized(x, axes=1) * np.arange(1001.0, dtype=x.dtype)[None]).sum()))(
+        rows
+    )[:1]
+    assert np.isfinite(gradient).all()
+
+
+def test_a_single_element_has_no_variance(call: Any) -> None:
+    x = np.array([[5.0], [-2.0]], np.float32)
+    assert call(normalized, x, axes=1).tolist() == [[0], [0]]
+    assert np.isnan(call(normalized, x, axes=1, epsilon=0.0)).all()
+    assert call(normalized, x, axes=1, epsilon=0.0, use_mean=False).tolist() == [[1], [-1]]
+    assert call(dmljax.lp_normalization, x, 0.0, axis=1).tolist() == [[1], [-1]]
+
+
+def test_infinities_and_nan_stay_in_their_rows() -> None:
+    x = np.array([[1, np.inf, 3], [1, 2, 3], [np.nan, 2, 3]], np.float32)
+    finite = np.asarray(normalized(x[1:2], axes=1))
+    for result in (normalized(x, axes=1), dmljax.mean_variance_normalization1(x, axes=(1,))):
+        assert np.isnan(result[::2]).all()
+        np.testing.assert_allclose(result[1:2], finite, rtol=1e-6)
+    divided = np.asarray(dmljax.lp_normalization(x, axis=1))
+    assert_same_bits(divided[0, ::2], np.zeros(2, np.float32))
+    assert np.isnan(divided[0, 1])
+    assert np.isnan(divided[2]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
+    wide = (4 + RNG.standard_normal((3, 4, 300))).astype(dtype)
+    channels = [array.reshape(1, 3, 1).astype(dtype) for array in CHANNELS]
+    rows, given = wide.astype(np.float32), [array.astype(np.float32) for array in channels]
+
+    def every(x: Any, one: Any, two: Any, three: Any, four: Any) -> Any:
+        moved = jnp.moveaxis(x, 0, 1)
+        return [
+            normalized(x, axes=2),
+            normalized(x, axes=2, use_mean=False, fused_activation=dmljax.ActivationTanhDesc()),
+            dmljax.batch_normalization(moved, one, two, three, four),
+            *dmljax.batch_normalization_training(moved, one, two, moved),
+            *dmljax.batch_normalization_grad(moved, moved, one, two, three),
+            *dmljax.batch_normalization_training_grad(moved, moved, one, two, three),
+            dmljax.local_response_normalization(x, 1.0, local_size=3),
+            dmljax.local_response_normalization_grad(x, x, 1.0, local_size=3),
+            dmljax.lp_normalization(x, axis=2),
+        ]
+
+    of_every = jax.jit(every)
+    for narrow, one in zip(of_every(wide, *channels), of_every(rows, *given), strict=True):
+        assert narrow.dtype == dtype
+        error = np.asarray(narrow, np.float64) - np.asarray(one, np.float64)
+        # Half of a unit, and what little the float32 differs by.
+        digits = jnp.finfo(dtype).nmant
+        assert np.all(np.abs(error) <= 2.0 ** (-digits - 1) * 1.01 * np.abs(np.asarray(one)) + 2.0**-25)
+
+
+@needs_x64
+def test_float64_has_all_of_its_digits() -> None:
+    x = 1e3 + RNG.standard_normal((4, 768))
+    result = normalized(x, axes=1, epsilon=0.0)
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, exact_rows(x, 1, 0.0), rtol=1e-14, atol=1e-14)
+
+
+# The pseudo-code
+
+
+@st.composite
+def shapes(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A shape, and some of its axes."""
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    axes = draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    return shape, tuple(axes)
+
+
+@settings(max_examples=6, deadline=None)
+@given(shapes(), st.data())
+def test_any_axes_are_the_pseudo_codes(given_: Any, data: Any) -> None:
+    shape, axes = given_
+    x = np.random.default_rng(0).integers(-9, 10, shape).astype(np.float32)
+    broadcast = tuple(size if data.draw(st.booleans()) else 1 for size in shape)
+    scale, bias = np.full(broadcast, 2, np.float32), np.full(broadcast, -0.5, np.float32)
+    uses = [(True, True), (True, False), (False, True), (False, False)]
+    results = jax.jit(
+        lambda x: (
+            [
+                normalized(x, scale, bias, 0.25, axes=axes, use_mean=mean, use_variance=variance)
+                for mean, variance in uses
+            ]
+            + [dmljax.lp_normalization(x, 0.25, axis=axes[0], p=p) for p in (1, 2)]
+        )
+    )(x)
+    for result, (mean, variance) in zip(results[:4], uses, strict=True):
+        assert_near(
+            result,
+            oracles.mean_variance_normalized(x, scale, bias, 0.25, axes=axes, use_mean=mean, use_variance=variance),
+        )
+    for result, p in zip(results[4:], (1, 2), strict=True):
+        assert_near(result, oracles.lp_normalized(x, 0.25, axis=axes[0], p=p))
+
+
+@settings(max_examples=6, deadline=None)
+@given(shapes(), st.data())
+def test_batches_of_any_shape_are_the_pseudo_codes(given_: Any, data: Any) -> None:
+    shape, axes = given_
+    rng = np.random.default_rng(0)
+    x, gradient = rng.integers(-9, 10, (2, *shape)).astype(np.float32)
+    of_parameters = tuple(1 if i in axes else size for i, size in enumerate(shape))
+    mean, variance, scale, bias = (rng.random((4, *of_parameters)) + 0.5).astype(np.float32)
+
+    @jax.jit
+    def every(x: Any, gradient: Any, mean: Any, variance: Any, scale: Any, bias: Any) -> Any:
+        return (
+            [dmljax.batch_normalization(x, mean, variance, scale, bias, 0.25)],
+            dmljax.batch_normalization_grad(x, gradient, mean, variance, scale, 0.25),
+            dmljax.batch_normalization_training(x, scale, bias, gradient, 0.25),
+            dmljax.batch_normalization_training_grad(x, gradient, mean, variance, scale, 0.25),
+        )
+
+    results = every(x, gradient, mean, variance, scale, bias)
+    expected = (
+        [oracles.batch_normalized(x, mean, variance, scale, bias, 0.25)],
+        oracles.batch_gradients(x, gradient, mean, variance, scale, 0.25),
+        oracles.batch_trained(x, scale, bias, gradient, 0.25),
+        oracles.trained_gradients(x, gradient, mean, variance, scale, 0.25),
+    )
+    for some, ones in zip(results, expected, strict=True):
+        for result, exact in zip(some, ones, strict=True):
+            # Sums of up to a few hundred summands, most of which may cancel
+            assert_near(result, exact, units=64)
+
+
+@pytest.mark.parametrize("cross_channel", [True, False])
+@pytest.mark.parametrize("local_size", [1, 2, 3, 4, 5, 8, 11, 2**32 - 1])
+def test_local_regions_are_the_pseudo_codes(local_size: int, cross_channel: bool) -> None:
+    x, gradient = RNG.integers(-4, 5, (2, 2, 6, 4, 3)).astype(np.float32)
+    size = min(local_size, 30)  # of which the regions are as large
+    numbers = [0.5 * local_size / size, 0.75, 1.5]
+    uses: dict[str, Any] = {"local_size": local_size, "cross_channel": cross_channel}
+    respond = lambda x: dmljax.local_response_normalization(x, *numbers, **uses)  # noqa: E731
+    result, pulled, own = jax.jit(
+        lambda x, g: [
+            respond(x),
+            *jax.vjp(respond, x)[1](g),
+            dmljax.local_response_normalization_grad(x, g, *numbers, **uses),
+        ]
+    )(x, gradient)
+    of_oracle = [0.5, 0.75, 1.5]
+    uses["local_size"] = size
+    # A region of as many elements has them all on one side, too.
+    if size % 2 == local_size % 2 or local_size > 30:
+        assert_near(result, oracles.local_response(x, *of_oracle, **uses))
+        exact = oracles.local_response_gradient(x, gradient, *of_oracle, **uses)
+        assert_near(own, exact, units=16)
+        assert_near(pulled, exact, units=16)
+
+
+def test_an_even_region_reaches_further_after_an_element() -> None:
+    x = np.array([[1.0, 10.0, 100.0]], np.float32)
+    result = dmljax.local_response_normalization(x, 2.0, 1.0, 0.0, local_size=2)
+    np.testing.assert_allclose(result, [[1 / 101, 10 / 10_100, 100 / 10_000]], rtol=1e-6)
+    # Regions of space have local_size elements in each dimension, and alpha is divided by local_size once.
+    square = np.ones((1, 1, 3, 3), np.float32)
+    result = dmljax.local_response_normalization(square, 3.0, 1.0, 0.0, local_size=3, cross_channel=False)
+    np.testing.assert_allclose(result[0, 0], [[1 / 4, 1 / 6, 1 / 4], [1 / 6, 1 / 9, 1 / 6], [1 / 4, 1 / 6, 1 / 4]])
+
+
+def test_regions_of_thousands_of_channels_take_a_few_operations() -> None:
+    image = jax.ShapeDtypeStruct((1, 5000, 2), np.float32)
+    respond = jax.make_jaxpr(lambda x: dmljax.local_response_normalization(x, local_size=4001))(image)
+    assert str(respond).count("\n") < 260
+
+
+def test_the_squares_of_a_local_response_overflow_as_the_page_has_them() -> None:
+    x = np.array([[1e30, 1.0, 0.0]], np.float32)
+    assert dmljax.local_response_normalization(x, local_size=3).tolist() == [[0, 0, 0]]
+    assert np.isnan(dmljax.local_response_normalization(x[:, 2:], bias=0.0, local_size=1)).all()  # 0 / 0
+
+
+def test_cross_channel_means_all_axes_of_an_image() -> None:
+    scale, bias = CHANNELS[:2]
+    for cross_channel, axes in ((True, (1, 2, 3)), (False, (2, 3))):
+        result = dmljax.mean_variance_normalization(IMAGES, scale, bias, cross_channel=cross_channel)
+        assert_same_bits(result, dmljax.mean_variance_normalization1(IMAGES, scale, bias, axes=axes))
+        assert_same_bits(
+            dmljax.mean_variance_normalization(IMAGES, cross_channel=cross_channel, normalize_variance=False),
+            dmljax.mean_variance_normalization1(IMAGES, axes=axes, normalize_variance=False),
+        )
+        assert_near(result, oracles.mean_variance_normalized(IMAGES, scale, bias, 1e-5, axes=axes))
+
+
+def test_epsilon_is_a_lower_bound_of_a_norm() -> None:
+    x = np.array([[3, -4], [0.3, 0.4], [0, 0]], np.float32)
+    assert_near(dmljax.lp_normalization(x, 2.0, axis=1), x / [[5], [2], [2]], units=1)
+    assert_near(dmljax.lp_normalization(x, 2.0, axis=1, p=1), x / [[7], [2], [2]], units=1)
+    assert np.isnan(dmljax.lp_normalization(x, 0.0, axis=1)[2]).all()
+    # Also where the squares vanish or overflow, or epsilon times a scale would.
+    rows = np.array([[1e-30, 0], [3e38, 3e38], [2e-38, -1e-38]], np.float32)
+    for epsilon in (1e-30, 1e-5, 1e30, 3e38):
+        assert_near(dmljax.lp_normalization(rows, epsilon, axis=1), oracles.lp_normalized(rows, epsilon, axis=1, p=2))
+
+
+def test_epsilon_counts_beside_rows_of_any_magnitude() -> None:
+    rows = np.exp2(np.arange(-120.0, 120, 24))[:, None] * np.array([[1, -1, 2, -2]])
+    for epsilon in (2e-38, 1e-20, 1.0, 1e20, 1e38):
+        result = np.asarray(normalized(rows.astype(np.float32), axes=1, epsilon=epsilon))
+        np.testing.assert_allclose(result, exact_rows(rows, 1, epsilon), rtol=1e-6, atol=1e-37)
+
+
+def test_the_moments_of_a_batch_are_its_own() -> None:
+    x = (100 + RNG.standard_normal((8, 3, 50))).astype(np.float32)
+    ones = np.ones((3, 1), np.float32)
+    output, mean, variance = dmljax.batch_normalization_training(x, ones, 0 * ones)
+    assert mean.shape == variance.shape == (3, 1)
+    exact_mean, exact_variance = oracles.moments_of(x, (0, 2))
+    assert_near(mean, exact_mean[0], units=1)
+    assert_near(variance, exact_variance[0])
+    again = dmljax.batch_normalization(x, mean, variance, ones, 0 * ones)
+    np.testing.assert_allclose(output, again, atol=1e-5)
+
+
+def test_a_parameter_of_full_size_has_rows_of_one_element() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) + 1
+    output, mean, variance = dmljax.batch_normalization_training(x, 2 * x, x, epsilon=1.0)
+    for actual, expected in ((output, x), (mean, x), (variance, 0 * x)):
+        assert_same_bits(actual, expected)
+
+
+@pytest.mark.parametrize("activation", [RELU, dmljax.ActivationLinearDesc(alpha=-2, beta=1)])
+def test_an_activation_may_be_fused(activation: Any) -> None:
+    apply = lambda x: activation.compute(input=x)  # noqa: E731
+    pairs = jax.jit(
+        lambda x, channels: [
+            (call_(fused_activation=activation), apply(call_()))
+            for call_ in (
+                lambda **more: dmljax.batch_normalization(x, *channels, **more),
+                lambda **more: dmljax.batch_normalization_training(x, channels[0], channels[1], x, **more).output,
+                lambda **more: dmljax.mean_variance_normalization(x, channels[0], channels[1], **more),
+                lambda **more: dmljax.mean_variance_normalization1(x, None, channels[0], axes=1, **more),
+                lambda **more: dmljax.mean_variance_normalization2(x, channels[0], axes=1, **more),
+            )
+        ]
+    )(IMAGES, CHANNELS)
+    for fused, expected in pairs:
+        np.testing.assert_allclose(fused, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_numbers_take_the_type_of_the_input_and_epsilon_is_a_float() -> None:
+    x = np.ones((2, 3), np.float16)
+    assert dmljax.batch_normalization(x, 1, 2.5, 3, 4).dtype == np.float16
+    assert dmljax.mean_variance_normalization1(x, 2, axes=1, epsilon=1e-9).dtype == np.float16
+    tiny = dmljax.mean_variance_normalization2(
+        np.array([1e-4, -1e-4], np.float16), axes=0, epsilon=1e-8
+    )  # float16 has no 1e-8
+    np.testing.assert_allclose(tiny, [0.707, -0.707], rtol=1e-3)
+
+
+# Gradients
+
+
+def test_the_gradients_of_batches_are_those_of_their_operators() -> None:
+    x = (5 + RNG.standard_normal((4, 3, 6))).astype(np.float32)
+    gradient = RNG.standard_normal(x.shape).astype(np.float32)
+    mean, variance, scale, bias = (array.reshape(1, 3, 1) for array in CHANNELS)
+
+    @jax.jit
+    def every() -> Any:
+        _, pull = jax.vjp(lambda x, s, b: dmljax.batch_normalization(x, mean, variance, s, b, 0.01), x, scale, bias)
+        (_, own_mean, own_variance), pull_training = jax.vjp(
+            lambda x, s, b: dmljax.batch_normalization_training(x, s, b, epsilon=0.01), x, scale, bias
+        )
+        zeros = jnp.zeros_like(own_mean)
+        return (
+            (pull(gradient), dmljax.batch_normalization_grad(x, gradient, mean, variance, scale, 0.01)),
+            (
+                pull_training(dmljax.BatchNormalizationTraining(jnp.asarray(gradient), zeros, zeros)),
+                dmljax.batch_normalization_training_grad(x, gradient, own_mean, own_variance, scale, 0.01),
+            ),
+        )
+
+    for pulled, own in every():
+        assert isinstance(own, dmljax.BatchNormalizationGradients)
+        for actual, expected in zip(own, pulled, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_input_is_centred_by_its_own_mean_and_the_scale_gradient_by_the_tensor() -> None:
+    x, gradient = RNG.standard_normal((2, 4, 3, 6)).astype(np.float32)
+    _, variance, scale, _ = (array.reshape(1, 3, 1) for array in CHANNELS)
+    means = [np.zeros_like(scale), 1 + np.zeros_like(scale)]
+    results = [dmljax.batch_normalization_training_grad(x, gradient, mean, variance, scale) for mean in means]
+    np.testing.assert_allclose(results[0].input, results[1].input, rtol=1e-4, atol=1e-5)
+    for result, mean in zip(results, means, strict=True):
+        for actual, exact in zip(
+            result, oracles.trained_gradients(x, gradient, mean, variance, scale, 1e-5), strict=True
+        ):
+            assert_near(actual, exact, units=64)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, s, b, e: dmljax.mean_variance_normalization1(x, s, b, e, axes=(0, 2)),
+        lambda x, s, b, e: dmljax.mean_variance_normalization2(x, s, b, e, axes=1, use_mean=False),
+        lambda x, s, b, e: dmljax.mean_variance_normalization1(x, s, b, e, axes=2, normalize_variance=False),
+        lambda x, s, b, e: dmljax.batch_normalization_training(x, s, b, x * x, e),
+        lambda x, s, b, e: dmljax.batch_normalization(x, b, s, s, b, e),
+        lambda x, s, b, e: dmljax.lp_normalization(x, e, axis=2),
+        lambda x, s, b, e: dmljax.lp_normalization(x, e, axis=0, p=1),
+        lambda x, s, b, e: dmljax.local_response_normalization(x, e, e, e + 1, local_size=3),
+        lambda x, s, b, e: dmljax.local_response_normalization(x, e, e, e + 1, local_size=2, cross_channel=False),
+    ],
+)
+def test_derivatives_in_both_directions_are_finite_differences(function: Any) -> None:
+    kind = np.float64 if X64 else np.float32
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((2, 3, 4)) + 0.3).astype(kind)
+    s, b = (rng.random((2, 1, 3, 1)) + 0.5).astype(kind)
+    tolerance = {"eps": 1e-5, "atol": 1e-4, "rtol": 1e-4} if X64 else {"eps": 1e-2, "atol": 0.1, "rtol": 0.1}
+    check_grads(jax.jit(function), (x, s, b, kind(0.6)), order=1, **tolerance)
+
+
+@needs_x64
+def test_second_derivatives_are_finite_differences() -> None:
+    x = RNG.standard_normal((2, 3)) + 0.3
+
+    def every(x: Any) -> Any:
+        return (
+            normalized(x, axes=1) * x,
+            dmljax.lp_normalization(x, axis=1) * x,
+            dmljax.local_response_normalization(x, 0.6, local_size=2) * x,
+        )
+
+    check_grads(every, (x,), order=2, modes=["rev"], eps=1e-5, atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_are_finite_and_right_at_the_edges() -> None:
+    # By float64, whose squares of these do neither vanish nor overflow.
+    rows = np.stack([s * np.array([1.0, -2, 4, 0.5]) for s in (1e-30, 1.0, 1e30)])
+    weights = np.array([[1.0, -1, 3, 2]])
+
+    def gradient(x: Any, one: Any) -> Any:
+        (centred,) = [x - x.mean()]
+        root = np.sqrt(np.square(centred).mean() + one)
+        normal = centred / root
+        return (weights[0] - weights.mean() - normal * (normal * weights[0]).mean()) / root
+
+    loss = lambda x: (normalized(x, axes=1) * weights.astype(np.float32)).sum()  # noqa: E731
+    actual = jax.grad(loss)(rows.astype(np.float32))
+    for row, expected in zip(actual, (gradient(x, np.float32(1e-5)) for x in rows), strict=True):
+        np.testing.assert_allclose(row, expected, rtol=1e-4)
+    # Rows of zeros, and of one value
+    flat = np.array([[0, 0, 0, 0], [3, 3, 3, 3]], np.float32)
+    expected = (weights[0] - weights.mean()) / math.sqrt(1e-5)
+    np.testing.assert_allclose(jax.grad(loss)(flat), [expected, expected], rtol=1e-5)
+    norm = lambda x: (dmljax.lp_normalization(x, 0.5, axis=1) * weights.astype(np.float32)).sum()  # noqa: E731
+    np.testing.assert_allclose(jax.grad(norm)(flat)[0], weights[0] / 0.5, rtol=1e-6)
+
+
+# Transformations
+
+
+def test_sizes_may_be_symbolic() -> None:
+    n, c, h = jax.export.symbolic_shape("n, c, h")
+    x = RNG.standard_normal((2, 3, 8)).astype(np.float32)
+    ones = np.ones((1, 1, 1), np.float32)
+    every = lambda x: [  # noqa: E731
+        normalized(x, axes=(0, 2)),
+        dmljax.mean_variance_normalization(x, cross_channel=True),
+        dmljax.batch_normalization(x, ones, ones, ones, ones),
+        dmljax.batch_normalization_training(x, ones, ones).variance,
+        dmljax.batch_normalization_training_grad(x, x, ones, ones, ones).input,
+        dmljax.lp_normalization(x, axis=1),
+        dmljax.local_response_normalization(x, local_size=3),
+        dmljax.local_response_normalization_grad(x, x, local_size=3, cross_channel=False),
+    ]
+    expected = jax.jit(every)(x)
+    exported = jax.export.export(jax.jit(every))(jax.ShapeDtypeStruct((n, c, h), np.float32))
+    for actual, one in zip(exported.call(x), expected, strict=True):
+        np.testing.assert_allclose(actual, one, rtol=1e-5, atol=1e-6)
+
+
+def test_empty_batches_are_empty() -> None:
+    empty, ones = np.zeros((0, 3, 4), np.float32), np.ones((1, 3, 1), np.float32)
+    assert normalized(empty, axes=2).shape == empty.shape
+    assert dmljax.batch_normalization(empty, ones, ones, ones, ones).shape == empty.shape
+    assert dmljax.lp_normalization(empty, axis=2).shape == empty.shape
+    assert dmljax.local_response_normalization(empty, local_size=3).shape == empty.shape
+    output, mean, variance = dmljax.batch_normalization_training(empty, ones, ones)
+    assert output.shape == empty.shape
+    for moment in (mean, variance):  # of no elements
+        assert np.isnan(moment).all()
+    assert dmljax.batch_normalization_grad(empty, empty, ones, ones, ones).bias.tolist() == np.zeros((1, 3, 1)).tolist()
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+def test_statistics_of_a_batch_that_is_shared_out_are_those_of_all_of_it(axis_type: AxisType) -> None:
+    x = (1e4 + RNG.standard_normal((8, 4, 6))).astype(np.float32)
+    scale, bias = (RNG.random((2, 1, 4, 1)) + 0.5).astype(np.float32)
+    mesh = mesh_of(axis_type, rows=4, columns=2)
+    place = lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))  # noqa: E731
+    train = jax.jit(lambda x, s, b: dmljax.batch_normalization_training(x, s, b, epsilon=0.0))
+    exact = oracles.batch_trained(x, scale, bias, 0 * x, 0)
+    for spec in (("rows", "columns"), (None, "rows", "columns"), (("rows", "columns"),)):
+        for actual, expected in zip(train(place(x, *spec), place(scale), place(bias)), exact, strict=True):
+            assert_near(actual, expected)
+
+
+# What is refused
+
+ROW, ONE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call_", "message"),
+    [
+        (
+            lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, np.ones((2, 2), np.float32)),
+            r"^batch_normalization: bias must have a shape that broadcasts to that of input, \(2, 3\); got \(2, 2\)",
+        ),
+        (
+            lambda: dmljax.batch_normalization(ROW, ONE[None], ONE, ONE, ONE),
+            r"mean must have a shape that broadcasts to that of input, \(2, 3\); got \(1, 1, 1\)",
+        ),
+        (
+            lambda: dmljax.batch_normalization(ROW, ONE.astype(np.float16), ONE, ONE, ONE),
+            "mean must be of float32, as input is; got float16",
+        ),
+        (lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, ONE, ONE), "epsilon must be a scalar; got shape"),
+        (
+            lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, ONE, fused_activation=dmljax.CastDesc),  # type: ignore[arg-type]
+            "fused_activation must be a descriptor",
+        ),
+        (lambda: dmljax.batch_normalization(ROW.astype(int), 1, 1, 1, 1), "input must be of a floating type; got int"),
+        (
+            lambda: dmljax.batch_normalization_grad(ROW, ROW[:1], ONE, ONE, ONE),
+            r"^batch_normalization_grad: input_gradient must have the shape of input, \(2, 3\); got \(1, 3\)",
+        ),
+        (
+            lambda: dmljax.batch_normalization_grad(ROW, ROW, ONE, ROW, ONE),
+            r"variance must have the shape of mean, \(1, 1\); got \(2, 3\)",
+        ),
+        (
+            lambda: dmljax.batch_normalization_training_grad(ROW, ROW, ONE, ONE, ROW),
+            r"^batch_normalization_training_grad: scale must have the shape of mean, \(1, 1\); got \(2, 3\)",
+        ),
+        (
+            lambda: dmljax.batch_normalization_training(ROW, ONE, ROW),
+            r"^batch_normalization_training: bias must have the shape of scale, \(1, 1\); got \(2, 3\)",
+        ),
+        (
+            lambda: dmljax.batch_normalization_training(ROW, ONE, ONE, ROW[:1]),
+            r"fused_add must have the shape of input, \(2, 3\); got \(1, 3\)",
+        ),
+        (
+            lambda: dmljax.mean_variance_normalization(ROW),
+            "^mean_variance_normalization: input must have at least 3 dimensions; got 2",
+        ),
+        (
+            lambda: dmljax.mean_variance_normalization(IMAGES, cross_channel=1),  # type: ignore[arg-type]
+            "cross_channel must be true or false; got 1",
+        ),
+        (
+            lambda: dmljax.mean_variance_normalization1(ROW, axes=()),
+            r"^mean_variance_normalization1: axes must name one or more different dimensions; got \(\)",
+        ),
+        (lambda: dmljax.mean_variance_normalization1(ROW, axes=2), r"axes must be in \[-2, 2\); got 2"),
+        (
+            lambda: dmljax.mean_variance_normalization1(ROW, axes=(0, -2)),
+            r"axes must name one or more different dimensions; got \(0, -2\)",
+        ),
+        (
+            lambda: dmljax.mean_variance_normalization2(ROW, np.ones(2, np.float32), axes=0),
+            r"^mean_variance_normalization2: scale must have a shape that broadcasts to that of input, \(2, 3\); got",
+        ),
+        (
+            lambda: dmljax.mean_variance_normalization2(1.0, axes=0),
+            "input must have at least 1 dimension; got 0",
+        ),
+        (
+            lambda: dmljax.local_response_normalization(ROW, local_size=0),
+            r"^local_response_normalization: local_size must be in \[1, 4294967295\]; got 0",
+        ),
+        (
+            lambda: dmljax.local_response_normalization(ROW, local_size=3, cross_channel=False),
+            "input must have at least 3 dimensions; got 2",
+        ),
+        (lambda: dmljax.local_response_normalization(ROW[0], local_size=3), "must have at least 2 dimensions; got 1"),
+        (
+            lambda: dmljax.local_response_normalization_grad(ROW, ROW[:1], local_size=3),
+            r"^local_response_normalization_grad: input_gradient must have the shape of input, \(2, 3\); got \(1, 3\)",
+        ),
+        (lambda: dmljax.lp_normalization(ROW, axis=1, p=3), "^lp_normalization: p must be 1 or 2; got 3"),
+        (lambda: dmljax.lp_normalization(ROW, axis=-3), r"axis must be in \[-2, 2\); got -3"),
+        (lambda: dmljax.lp_normalization(np.ones(3, np.int32), axis=0), "input must be of a floating type; got int32"),
+    ],
+)
+def test_a_call_refuses(call_: Any, message: str) -> None:
+    with pytest.raises(DmlError, match=message):
+        call_()
+
+
+def desc_of(name: str, **changes: Any) -> Any:
+    """The family's case of an operator, with other members."""
+    desc = oracles.CASES[name].make({"input": FLOAT32}, 4)
+    members = {member.field: getattr(desc, member.field) for member in desc.members()}
+    return type(desc)(**members | changes)
+
+
+def tensor(*sizes: int) -> TensorDesc:
+    return TensorDesc(FLOAT32, sizes)
+
+
+BATCH, TRAINING = "BATCH_NORMALIZATION", "BATCH_NORMALIZATION_TRAINING"
+MEAN_VARIANCE = "MEAN_VARIANCE_NORMALIZATION"
+RESPONSE = "LOCAL_RESPONSE_NORMALIZATION"
+HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("desc", "level", "message"),
+    [
+        (
+            desc_of(BATCH, scale=tensor(1, 2, 3, 1), mean=tensor(1, 2, 2, 1)),
+            "6_4",
+            r"MeanTensor\.Sizes\[2\] must be 1 or 3, the size of InputTensor; got 2",
+        ),
+        (desc_of(BATCH, bias=tensor(2, 1, 1, 1)), "6_4", r"BiasTensor\.Sizes\[0\] must be 1; got 2"),
+        (desc_of(BATCH, bias=tensor(1, 1, 1)), "6_4", "must have the same DimensionCount; got 3, 4,"),
+        (desc_of(BATCH, input=HALF), "6_4", "must have the same DataType; got"),
+        (desc_of(BATCH, output=tensor(1, 2, 3, 5)), "6_4", "InputTensor and OutputTensor must have the same Sizes"),
+        (
+            desc_of(BATCH, spatial=False),
+            "3_1",
+            r"MeanTensor\.Sizes must end with \{3,4\} below DML_FEATURE_LEVEL_4_0, if Spatial is false; got \{3,1\}",
+        ),
+        (
+            desc_of(BATCH, spatial=False, mean=tensor(1, 1, 3, 4)),
+            "3_1",
+            r"VarianceTensor\.Sizes must end with \{3,4\} below DML_FEATURE_LEVEL_4_0, if Spatial is false; got ",
+        ),
+        (
+            desc_of(BATCH, fused_activation=dmljax.ActivationGeluDesc()),
+            "3_1",
+            r"FusedActivation\.Type must be one of DML_FEATURE_LEVEL_3_1",
+        ),
+        *(
+            (
+                desc_of(f"{name}_GRAD", **{field: tensor(1, 2, 3, 4)}),
+                "6_4",
+                "MeanTensor, VarianceTensor, ScaleTensor, .* must have the same Sizes",
+            )
+            for name in (BATCH, TRAINING)
+            for field in ("scale", "output_bias_gradient")
+        ),
+        (
+            desc_of(f"{BATCH}_GRAD", output_gradient=tensor(1, 1, 3, 4)),
+            "6_4",
+            "InputTensor, InputGradientTensor and OutputGradientTensor must have the same Sizes",
+        ),
+        (
+            desc_of(
+                f"{TRAINING}_GRAD",
+                **dict.fromkeys(
+                    ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient"), tensor(1, 1, 2, 1)
+                ),
+            ),
+            "6_4",
+            r"MeanTensor\.Sizes\[2\] must be 1 or 3, the size of InputTensor; got 2",
+        ),
+        (
+            desc_of(TRAINING, bias=tensor(1, 1, 1, 1)),
+            "6_4",
+            "BiasTensor, OutputMeanTensor, OutputVarianceTensor and ScaleTensor must have the same Sizes",
+        ),
+        (
+            desc_of(TRAINING, fused_add=tensor(1, 2, 3, 1)),
+            "6_4",
+            "FusedAddTensor, InputTensor and OutputTensor must have the same Sizes",
+        ),
+        (
+            desc_of(TRAINING, **dict.fromkeys(("scale", "bias", "output_mean", "output_variance"), tensor(1, 2, 1, 3))),
+            "6_4",
+            r"ScaleTensor\.Sizes\[3\] must be 1 or 4, the size of InputTensor; got 3",
+        ),
+        (
+            desc_of(TRAINING, fused_activation=dmljax.ActivationSoftmaxDesc(input=HALF, output=HALF)),
+            "6_4",
+            r"FusedActivation\.Type must be one that can be fused",
+        ),
+        *(
+            (
+                desc_of(f"{MEAN_VARIANCE}{version}", **{absent: None}),
+                "5_1",
+                f"{name}Tensor must be given below DML_FEATURE_LEVEL_5_2, if {other}Tensor is; got none",
+            )
+            for version in ("", "1")
+            for absent, name, other in (("scale", "Scale", "Bias"), ("bias", "Bias", "Scale"))
+        ),
+        (
+            desc_of(f"{MEAN_VARIANCE}1", scale=tensor(1, 1, 1, 4)),
+            "3_1",
+            r"ScaleTensor\.Sizes\[1\] must be 3 below DML_FEATURE_LEVEL_4_0, the channels of InputTensor; got 1",
+        ),
+        (
+            desc_of(f"{MEAN_VARIANCE}1", bias=tensor(1, 3, 2, 2)),
+            "6_4",
+            r"BiasTensor\.Sizes\[3\] must be 1 or 4, the size of InputTensor; got 2",
+        ),
+        (desc_of(f"{MEAN_VARIANCE}1", axes=(1, 1)), "6_4", "Axes must name one or more different dimensions"),
+        (desc_of(f"{MEAN_VARIANCE}2", axes=(4,)), "6_4", r"Axes\[0\] must be less than 4; got 4"),
+        (desc_of(f"{MEAN_VARIANCE}2", axes=()), "6_4", "Axes must name one or more different dimensions"),
+        (
+            desc_of(MEAN_VARIANCE, output=tensor(1, 3, 2, 4)),
+            "6_4",
+            "InputTensor and OutputTensor must have the same Si",
+        ),
+        (
+            desc_of(f"{MEAN_VARIANCE}2", fused_activation=dmljax.ActivationReluDesc(input=HALF, output=HALF)),
+            "6_4",
+            r"FusedActivation\.InputTensor must not be given",
+        ),
+        (desc_of(RESPONSE, local_size=0), "6_4", "LocalSize must be at least 1; got 0"),
+        (desc_of(f"{RESPONSE}_GRAD", local_size=0), "6_4", "LocalSize must be at least 1; got 0"),
+        (desc_of(f"{RESPONSE}_GRAD", input_gradient=tensor(2, 5, 2, 1)), "6_4", "must have the same Sizes"),
+        (desc_of("LP_NORMALIZATION", p=3), "6_4", "P must be 1 or 2; got 3"),
+        (desc_of("LP_NORMALIZATION", axis=4), "6_4", "Axis must be less than 4; got 4"),
+    ],
+)
+def test_a_desc_is_refused(desc: Any, level: str, message: str) -> None:
+    with pytest.raises(InvalidDesc, match=f"{type(desc).type} at DML_FEATURE_LEVEL_{level}: .*{message}"):
+        dmljax.validate(desc, feature_level=level)
+
+
+@pytest.mark.parametrize(
+    ("desc", "level"),
+    [
+        (desc_of(BATCH, spatial=False), "4_0"),
+        (desc_of(BATCH, spatial=False, mean=tensor(1, 2, 3, 4), variance=tensor(1, 1, 3, 4)), "1_0"),
+        (desc_of(f"{MEAN_VARIANCE}1", scale=None), "5_2"),
+        (desc_of(f"{MEAN_VARIANCE}1", scale=None, bias=None), "2_1"),
+        (desc_of(f"{MEAN_VARIANCE}1", scale=tensor(1, 1, 1, 1)), "4_0"),
+        (desc_of(MEAN_VARIANCE, bias=None), "5_2"),
+        (desc_of(MEAN_VARIANCE, scale=tensor(1, 1, 1, 1)), "1_0"),
+        (desc_of(TRAINING, fused_add=None), "4_1"),
+    ],
+)
+def test_a_desc_is_allowed_from_a_level_on(desc: Any, level: str) -> None:
+    assert str(dmljax.minimum_feature_level(desc)) == f"DML_FEATURE_LEVEL_{level}"
+
+
+def test_a_desc_with_what_may_be_left_out_computes_without_it() -> None:
+    x = RNG.standard_normal((2, 3, 2, 4)).astype(np.float32)
+    desc = desc_of(f"{MEAN_VARIANCE}2", scale=None, bias=None, use_mean=True, fused_activation=RELU)
+    result = dmljax.lower(desc)(x)
+    expected = oracles.mean_variance_normalized(x, None, None, 0.25, axes=desc.axes)
+    assert_near(result, np.maximum(expected, 0))
+    scale = np.full(desc_of(f"{MEAN_VARIANCE}1").scale.sizes, 2, np.float32)
+    result = dmljax.lower(desc_of(f"{MEAN_VARIANCE}1", bias=None))(x, scale)
+    assert_near(result, 2 * expected)
