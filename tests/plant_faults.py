@@ -2073,11 +2073,11 @@ FAULTS = [
         f"{ON_NORMALIZATION}::test_errors_have_a_bound_whatever_the_rows_are",
     ),
     Fault(
-        "a normalisation is rounded before its activation",
+        "the activation of a normalisation works on what was not rounded",
         NORMALIZATION,
-        "value = fused_activation.compute(input=value)",
-        "value = fused_activation.compute(input=value.astype(x.dtype))",
-        f"{ON_NORMALIZATION}::test_16_bit_floats_are_rounded_once",
+        "dml.fused(_scaled_and_shifted(value, *parameters).astype(x.dtype), fused_activation)",
+        "dml.fused(_scaled_and_shifted(value, *parameters), fused_activation).astype(x.dtype)",
+        f"{ON_NORMALIZATION}::test_an_activation_may_be_fused",
     ),
     Fault(
         "cross-channel means are those of a batch",

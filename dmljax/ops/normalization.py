@@ -1,6 +1,6 @@
 """Normalisations: of batches, by mean and variance, of local responses and by norms, and the gradients of some.
 
-16-bit floats are computed in float32 and rounded once, after the fused activation. No square and no sum overflows or
+16-bit floats are computed in float32 and rounded once, before the fused activation. No square and no sum overflows or
 vanishes on the way where the result is in range, but those of the local response normalisation, whose page has none of
 its own range. On an explicit mesh, a result is sharded as the input is.
 """
@@ -64,13 +64,6 @@ def _wide(*arrays: Any) -> list[Any]:
     return [array if array is None else array.astype(widened(array.dtype)) for array in arrays]
 
 
-def _finished(value: Array, x: Array, fused_activation: dml.Operator | None) -> Array:
-    """`value` after the activation, in the type of `x`."""
-    if fused_activation is not None:
-        value = fused_activation.compute(input=value)
-    return value.astype(x.dtype)
-
-
 def _scaled_and_shifted(value: Array, scale: Any, bias: Any) -> Array:
     scale, bias = _wide(scale, bias)
     value = value if scale is None else value * scale
@@ -127,7 +120,7 @@ def batch_normalization(
     x, parameters = _input_and_parameters(input, mean=mean, variance=variance, scale=scale, bias=bias)
     wide, average, spread, *others = _wide(x, *parameters)
     normal = (wide - average) * _inverse_root(spread, epsilon)
-    return _finished(_scaled_and_shifted(normal, *others), x, fused_activation)
+    return dml.fused(_scaled_and_shifted(normal, *others).astype(x.dtype), fused_activation)
 
 
 class BatchNormalizationDesc(dml.Operator, type="DML_OPERATOR_BATCH_NORMALIZATION", function=batch_normalization):
@@ -350,7 +343,7 @@ def batch_normalization_training(
     for summand in summands:
         value = value if summand is None else value + summand
     return BatchNormalizationTraining(
-        _finished(value, x, fused_activation),
+        dml.fused(value.astype(x.dtype), fused_activation),
         found.mean.astype(x.dtype).reshape(shape),
         found.variance.astype(x.dtype).reshape(shape),
     )
@@ -542,7 +535,7 @@ def _mean_variance_normalized(
         value = found.centred * found.inverse
     else:
         value = x.astype(widened(x.dtype))
-    return _finished(_scaled_and_shifted(value, *parameters), x, fused_activation)
+    return dml.fused(_scaled_and_shifted(value, *parameters).astype(x.dtype), fused_activation)
 
 
 class _MeanVariance(dml.Operator):
