@@ -51,6 +51,7 @@ FAMILIES = {
     "generation": "Bands and constants",
     "movement": "Slices, joins and blocks",
     "padding": "Padding, and sliding windows",
+    "pooling": "Pooling",
     "products": "Matrix products",
     "reduction": "Reductions",
     "scans": "Running sums and products",

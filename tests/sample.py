@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "elements at other places": ("SLICE1", "SLICE_GRAD", "JOIN", "SPLIT", "TILE", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE1"),
     "elements around others": ("PADDING", "PADDING1"),
     "windows": ("FOLD", "UNFOLD"),
+    "what windows become": ("MAX_POOLING2", "AVERAGE_POOLING_GRAD", "LP_POOLING", "MAX_POOLING_GRAD"),
     "a place for each element": ("ONE_HOT",),
     "elements from places": ("GATHER_ND1", "GATHER_ND", "GATHER", "GATHER_ELEMENTS", "REVERSE_SUBSEQUENCES"),
     "elements to places": ("SCATTER", "SCATTER_ND"),

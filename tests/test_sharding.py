@@ -25,7 +25,7 @@ VALUES = np.arange(8, dtype=np.float32)
 
 
 REFLECTION = dmljax.PaddingMode.REFLECTION
-WINDOWS = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
+WINDOWS: dict[str, Any] = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
 FOLDED = RNG.random((8, 32, 9), np.float32)
 
 
@@ -129,6 +129,17 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE,)),
     "unfold, bfloat16": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE.astype(jnp.bfloat16),)),
     "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
+    "average_pooling": (lambda x: dmljax.average_pooling(x, **WINDOWS), (small(8, 16, 8).astype(np.float32),)),
+    "lp_pooling": (lambda x: dmljax.lp_pooling(x, **WINDOWS), (CUBE,)),
+    "max_pooling1": (lambda x: dmljax.max_pooling1(x, **WINDOWS), (small(8, 16, 8),)),
+    "max_pooling_grad": (
+        lambda x, g: dmljax.max_pooling_grad(x, g, **WINDOWS),
+        (CUBE.astype(jnp.bfloat16), small(8, 16, 5).astype(jnp.bfloat16)),
+    ),
+    "max_unpooling": (
+        lambda x, i: dmljax.max_unpooling(x, i, output_sizes=(8, 8, 4)),
+        (CUBE, small(8, 16, 8) * 40),
+    ),
 }
 
 
@@ -188,6 +199,10 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (ROWS,)),
     "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
+    "average_pooling": (lambda x: dmljax.average_pooling(x, **WINDOWS), (np.round(ROWS),)),
+    "lp_pooling": (lambda x: dmljax.lp_pooling(x, **WINDOWS), (ROWS,)),
+    "max_pooling1": (lambda x: dmljax.max_pooling1(x, **WINDOWS).values, (ROWS,)),
+    "max_pooling_grad": (lambda x: dmljax.max_pooling_grad(x, x, window_sizes=1), (ROWS,)),
 }
 
 
