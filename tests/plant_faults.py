@@ -2567,8 +2567,8 @@ FAULTS = [
     Fault(
         "a quantized sum with its bias wraps around",
         CONVOLUTION,
-        "    total = high + low\n",
-        "    total = (high.astype(np.int32) + low.astype(np.int32)).astype(dtype)\n",
+        "    halves = [part >> 16",
+        "    parts = [functools.reduce(operator.add, parts)]\n    halves = [part >> 16",
         f"{ON_CONVOLUTION}::test_the_sum_with_the_bias_may_exceed_int32",
     ),
     Fault(
