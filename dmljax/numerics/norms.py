@@ -46,11 +46,16 @@ def _in_range_or(x: Array, is_in_range: Array, plain: T, of_scaled: Callable[[],
     """`plain`, but what `of_scaled` returns for rows of `x` that are not in range."""
     if math.prod(x.shape) == 0:
         return plain  # nothing has no largest element
-    if jax.device_count() > 1:  # where a condition for all rows would be an exchange
+    if jax.device_count() > 1 or _is_inside_shard_map(x):  # where a condition for all rows would be an exchange
         where: T = jax.tree.map(lambda one, other: jnp.where(is_in_range, one, other), plain, of_scaled())
         return where
     chosen: T = lax.cond(jnp.all(is_in_range), lambda: plain, of_scaled)
     return chosen
+
+
+def _is_inside_shard_map(x: Array) -> bool:
+    kind = jax.typeof(x)
+    return bool(getattr(getattr(kind, "mat", kind), "varying", None) or getattr(kind, "vma", None))
 
 
 def _is_in_range(squares: Array) -> Array:

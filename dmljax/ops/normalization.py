@@ -327,10 +327,10 @@ def batch_normalization_training(
     broadcasts to that of `input`, have size 1: for images in the layout NCHW, their shape is (C, 1, 1). The variance is
     that of the batch itself, the mean of squares, not an estimate of the variance of what the batch is a sample of.
 
-    >>> images = jnp.array([[1.0, 10.0], [3.0, 30.0]])
+    >>> images = jnp.array([[1.0, 10.0], [3.0, 26.0]])
     >>> output, mean, variance = batch_normalization_training(images, jnp.ones(2), jnp.zeros(2), epsilon=0.0)
     >>> output.tolist(), mean.tolist(), variance.tolist()
-    ([[-1.0, -1.0], [1.0, 1.0]], [2.0, 20.0], [1.0, 100.0])
+    ([[-1.0, -1.0], [1.0, 1.0]], [2.0, 18.0], [1.0, 64.0])
     """
     _require_same_shape(scale=scale, bias=bias)
     shape = jnp.shape(scale)
