@@ -52,6 +52,7 @@ FAMILIES = {
     "movement": "Slices, joins and blocks",
     "padding": "Padding, and sliding windows",
     "convolution": "Convolutions",
+    "pooling": "Pooling",
     "products": "Matrix products",
     "reduction": "Reductions",
     "scans": "Running sums and products",

@@ -364,6 +364,78 @@ def quantized_convolution(
     )
 
 
+def pool(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What slides windows over an image, with ONNX's attributes."""
+
+    def run(
+        input: Any,
+        *more: Any,
+        kernel_shape: Any,
+        strides: Any = None,
+        dilations: Any = None,
+        pads: Any = None,
+        auto_pad: bytes = b"NOTSET",
+        ceil_mode: int = 0,
+        **attributes: Any,
+    ) -> Any:
+        rank = len(kernel_shape)
+        strides, dilations = strides or [1] * rank, dilations or [1] * rank
+        start, end = np.array(pads or [0] * (2 * rank)).reshape(2, rank)
+        sizes, strides, dilations = map(np.array, (input.shape[2:], strides, dilations))
+        extents = (np.array(kernel_shape) - 1) * dilations + 1
+        if auto_pad.startswith(b"SAME"):
+            total = np.maximum((-(-sizes // strides) - 1) * strides + extents - sizes, 0)
+            start = total // 2 if auto_pad == b"SAME_UPPER" else total - total // 2
+            end = total - start
+        windows = {"window_sizes": kernel_shape, "strides": strides, "dilations": dilations, "start_padding": start}
+        if ceil_mode:
+            # Another window goes beyond the padded image, unless it has no element but padding.
+            places = -(-(sizes + start + end - extents) // strides)
+            places = np.where(places * strides >= sizes + start, places - 1, places)
+            beyond = np.maximum(places * strides + extents - sizes - start - end, 0)
+            if attributes.get("count_include_pad"):  # of which what is beyond is none
+                amounts: dict[str, Any] = {"start_padding": (0, 0, *start), "end_padding": (0, 0, *end)}
+                input, windows["start_padding"], end = dmljax.padding1(input, 0.0, **amounts), start * 0, end * 0
+                attributes["count_include_pad"] = 0
+            end = end + beyond
+        return function(input, *more, windows | {"end_padding": end}, **attributes)
+
+    return run
+
+
+def average_pool(input: Any, windows: Any, *, count_include_pad: int = 0) -> Any:
+    return dmljax.average_pooling1(input, include_padding=bool(count_include_pad), **windows)
+
+
+def max_pool(input: Any, windows: Any, *, storage_order: int = 0) -> Any:
+    values, indices = dmljax.max_pooling2(input, **windows)
+    places: Any = np.unravel_index(np.asarray(indices), input.shape)
+    if storage_order:  # the last dimensions are counted first
+        places, shape = (*places[:2], *places[:1:-1]), (*input.shape[:2], *input.shape[:1:-1])
+        indices = np.ravel_multi_index(places, shape)
+    return values, np.asarray(indices).astype(np.int64)  # as ONNX counts
+
+
+def lp_pool(input: Any, windows: Any, *, p: int = 2) -> Any:
+    return dmljax.lp_pooling1(input, p=p, **windows)
+
+
+def whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda input, **attributes: function(input, window_sizes=input.shape[2:], **attributes)
+
+
+def max_unpool(
+    input: Any, indices: Any, output_shape: Any = None, *, kernel_shape: Any, strides: Any, pads: Any = None
+) -> Any:
+    start, end = np.array(pads or [0] * (2 * len(strides))).reshape(2, -1)
+    spatial = (np.array(input.shape[2:]) - 1) * strides + kernel_shape - start - end
+    result = dmljax.max_unpooling(input, indices, output_sizes=(*input.shape[:2], *spatial))
+    if output_shape is None:
+        return result
+    # The indices are of the result that the windows give, which then grows.
+    return dmljax.padding(result, start_padding=(0,) * result.ndim, end_padding=output_shape - result.shape)
+
+
 MODES = {
     b"constant": PaddingMode.CONSTANT,
     b"edge": PaddingMode.EDGE,
@@ -458,6 +530,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "Atan": dmljax.element_wise_atan,
     "Atanh": dmljax.element_wise_atanh,
     "BatchNormalization": batch_normalize,
+    "AveragePool": pool(average_pool),
     "Celu": dmljax.activation_celu,
     "Conv": convolution,
     "ConvTranspose": transposed_convolution,
@@ -471,6 +544,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "Gelu": gelu,
     "Gemm": gemm,
     "GroupNormalization": group_normalize,
+    "GlobalAveragePool": whole(dmljax.average_pooling),
     "HardSigmoid": dmljax.activation_hard_sigmoid,
     "HardSwish": dmljax.activation_hard_swish,
     "InstanceNormalization": instance_normalize,
@@ -481,6 +555,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "LpNormalization": lp_normalize,
     "MatMul": matmul,
     "MeanVarianceNormalization": mean_variance_normalize,
+    "LpPool": pool(lp_pool),
     "Pow": dmljax.element_wise_pow,
     "RMSNormalization": rms_normalize,
     "ReduceL1": reduction(ReduceFunction.L1),
@@ -531,6 +606,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "Gather": lambda input, indices, *, axis=0: dmljax.gather(input, indices, axis=axis),
     "GatherElements": lambda input, indices, *, axis=0: dmljax.gather_elements(input, indices, axis=axis),
     "GatherND": gather_nd,
+    "GlobalMaxPool": whole(dmljax.max_pooling),
     "Greater": predicate(dmljax.element_wise_logical_greater_than),
     "GreaterOrEqual": predicate(dmljax.element_wise_logical_greater_than_or_equal),
     "Hardmax": along(dmljax.activation_hardmax1),
@@ -542,6 +618,8 @@ EXACT: dict[str, Callable[..., Any]] = {
     "LessOrEqual": predicate(dmljax.element_wise_logical_less_than_or_equal),
     "MatMulInteger": dmljax.matrix_multiply_integer,
     "Max": of_any_number(dmljax.element_wise_max),
+    "MaxPool": pool(max_pool),
+    "MaxUnpool": max_unpool,
     "Mean": dmljax.element_wise_mean,
     "Min": of_any_number(dmljax.element_wise_min),
     "Mod": mod,
@@ -585,6 +663,8 @@ NORMALIZATIONS = {name for name in ROUNDED if name.endswith("Normalization")}
 IS_LATEST = tuple(map(int, onnx.__version__.split(".")[:2])) >= (1, 23)
 # Expectations are NumPy's, in the case's own type: both errors together are no larger than ours may be, but where the
 # case has exp(x) - 1, of which little is left near 0.
+SUMS = {"AveragePool": 1e-6, "GlobalAveragePool": 1e-6}
+DIGITS = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 1e-4}  # which has results of four digits
 EARLIER_UNITS: dict[str, float] = {} if IS_LATEST else {"Elu": 32, "Selu": 32}
 
 
@@ -628,11 +708,12 @@ def test_onnx_case(case: Any) -> None:
         if node.op_type == "Split":
             attributes["num_outputs"] = len(node.output)  # which older versions leave out
         results = RUN[node.op_type](*arguments(node, inputs), **attributes)
-        for result, expected in zip(results if isinstance(results, tuple) else (results,), outputs, strict=True):
-            check(node.op_type, np.asarray(result), as_array(expected))
+        results = results if isinstance(results, tuple) else (results,)
+        for result, expected in zip(results[: len(outputs)], outputs, strict=True):
+            check(node.op_type, np.asarray(result), as_array(expected), DIGITS.get(case.name, 0))
 
 
-def check(operator: str, result: Any, expected: Any) -> None:
+def check(operator: str, result: Any, expected: Any, absolute: float) -> None:
     # ONNX counts in int64, the functions in uint32; everything else has the type of its input.
     if operator in ("NonZero", "ArgMax", "ArgMin"):
         assert (result.dtype.name, expected.dtype.name) == ("uint32", "int64")
@@ -648,7 +729,10 @@ def check(operator: str, result: Any, expected: Any) -> None:
     else:
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
         units = EARLIER_UNITS.get(operator, {"bfloat16": 1, **UNITS}[result.dtype.name])
-        assert np.max(units_off(result, expected), initial=0) <= units
+        # Where much of a sum cancels, its rounding errors are small beside its summands, but not beside it.
+        absolute = max(absolute, SUMS.get(operator, 0))
+        is_near = np.abs(result - expected) <= absolute
+        assert np.max(units_off(result, expected), where=~is_near, initial=0) <= units
 
 
 def test_every_onnx_operator_has_cases_and_every_exception_is_one() -> None:
@@ -658,4 +742,4 @@ def test_every_onnx_operator_has_cases_and_every_exception_is_one() -> None:
         assert set(INAPPLICABLE) <= {case.name for case in CASES}
     assert len(operators) >= len(RUN) - 1, "Swish came with onnx 1.20"
     applicable = [case for case in CASES if INAPPLICABLE.get(case.name) != NO_CAST]  # of which each version has more
-    assert math.isclose(len(applicable), 750, abs_tol=80), "the number of cases in onnx 1.17 to 1.23"
+    assert math.isclose(len(applicable), 800, abs_tol=80), "the number of cases in onnx 1.17 to 1.23"

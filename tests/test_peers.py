@@ -343,6 +343,62 @@ def test_normalizations_are_onnxruntimes() -> None:
         near(dmljax.lp_normalization(image, axis=1, p=p), onnxruntime_run("LpNormalization", [image], axis=1, p=p))
 
 
+POOLS: list[dict[str, Any]] = [
+    {"window_sizes": (3, 2), "strides": (2, 1), "dilations": (1, 1), "start_padding": (1, 0), "end_padding": (1, 1)},
+    {"window_sizes": (2, 3), "strides": (1, 2), "dilations": (3, 2), "start_padding": (0, 1), "end_padding": (1, 2)},
+    {"window_sizes": (20, 2), "strides": (3, 3), "dilations": (1, 1), "start_padding": (15, 1), "end_padding": (6, 0)},
+]
+
+
+@pytest.mark.parametrize("windows", POOLS)
+def test_pooling_is_onnxruntimes(windows: Any) -> None:
+    image = tied(np.float32, (2, 3, 9, 8))
+    attributes = {
+        "kernel_shape": windows["window_sizes"],
+        "strides": windows["strides"],
+        "dilations": windows["dilations"],
+        "pads": (*windows["start_padding"], *windows["end_padding"]),
+    }
+    values, indices = dmljax.max_pooling2(image, **windows)
+    for found, expected in zip(
+        (values, indices), onnxruntime_run("MaxPool", [image], outputs=2, **attributes), strict=True
+    ):
+        same(found, expected)
+    for include_padding in (False, True):
+        expected = onnxruntime_run(
+            "AveragePool", [image], opset=19, count_include_pad=int(include_padding), **attributes
+        )
+        found = dmljax.average_pooling1(image, include_padding=include_padding, **windows)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    for p in (1, 2, 3):
+        expected = onnxruntime_run("LpPool", [image], p=p, **attributes)
+        np.testing.assert_allclose(dmljax.lp_pooling1(image, p=p, **windows), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("include_padding", [False, True])
+def test_quantized_averages_are_onnxruntimes(dtype: Any, include_padding: bool) -> None:
+    limits = np.iinfo(dtype)
+    image = RNG.integers(limits.min, limits.max, (2, 3, 9, 8), endpoint=True).astype(dtype)
+    # ONNX Runtime adds the zero point before it rounds halves to even: with an even one, the two agree.
+    zero, final_zero = np.array(3, dtype), np.array(8, dtype)
+    # Scales with which all is exact, so that no half is one by rounding.
+    scale, final_scale = np.float32(0.5), np.float32(4)
+    windows: dict[str, Any] = {"window_sizes": (2, 4), "strides": (2, 3), "start_padding": (1, 0)}
+    given: list[Any] = [image, scale, zero, final_scale, final_zero]
+    expected = onnxruntime_run(
+        "QLinearAveragePool",
+        [np.asarray(array) for array in given],
+        domain="com.microsoft",
+        kernel_shape=(2, 4),
+        strides=(2, 3),
+        pads=(1, 0, 0, 0),
+        count_include_pad=int(include_padding),
+    )
+    found = dmljax.quantized_linear_average_pooling(*given, include_padding=include_padding, **windows)
+    same(found, expected)
+
+
 # PyTorch
 
 
@@ -456,6 +512,54 @@ def test_sums_of_float32_are_about_as_exact_as_torchs_and_onnxruntimes() -> None
         ours = error(np.asarray(dmljax.convolution(x, w, group_count=groups), np.float64))
         # XLA adds up the 1152 products of a place one after the other, where the peers do so in blocks.
         assert ours <= 4 * min(error(conv(x, w)), error(onnxruntime_run("Conv", [x, w], group=groups)))
+
+
+@pytest.mark.parametrize(
+    ("window", "stride", "dilation", "padding"),
+    [((3, 2), (2, 1), (1, 1), (1, 0)), ((2, 3), (1, 2), (3, 2), (1, 1)), ((9, 2), (4, 3), (1, 1), (4, 1))],
+)
+def test_pooling_and_its_gradients_are_torchs(window: Any, stride: Any, dilation: Any, padding: Any) -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    pool = torch.nn.functional
+    image = tied(np.float32, (2, 3, 9, 8))  # with many ties
+    windows: dict[str, Any] = {"window_sizes": window, "strides": stride, "start_padding": padding}
+    windows |= {"end_padding": padding}
+    tensor = torch.from_numpy(image).requires_grad_()
+    expected, places = pool.max_pool2d(tensor, window, stride, padding, dilation, return_indices=True)
+    values, indices = dmljax.max_pooling2(image, dilations=dilation, **windows)
+    same(values, expected.detach().numpy())
+    same(indices % 72, places.numpy())  # which PyTorch counts in each channel
+    weights = RNG.integers(-9, 9, expected.shape).astype(np.float32)
+    (expected * torch.from_numpy(weights)).sum().backward()
+    same(dmljax.max_pooling_grad(image, weights, dilations=dilation, **windows), tensor.grad.numpy())
+    slope = jax.grad(lambda x: (dmljax.max_pooling2(x, dilations=dilation, **windows).values * weights).sum())(image)
+    same(slope, tensor.grad.numpy())
+    for include_padding in (False, True):
+        tensor = torch.from_numpy(image).requires_grad_()
+        expected = pool.avg_pool2d(tensor, window, stride, padding, count_include_pad=include_padding)
+        average = lambda x, which=include_padding: dmljax.average_pooling(x, include_padding=which, **windows)  # noqa: E731
+        np.testing.assert_allclose(average(image), expected.detach().numpy(), rtol=1e-6, atol=1e-6)
+        weights = tied(np.float32, expected.shape)
+        (expected * torch.from_numpy(weights)).sum().backward()
+        spread = dmljax.average_pooling_grad(
+            weights, output_sizes=image.shape, include_padding=include_padding, **windows
+        )
+        np.testing.assert_allclose(spread, tensor.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_norms_of_windows_and_unpooling_are_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    pool = torch.nn.functional
+    image = RNG.random((2, 3, 9, 8), np.float32)
+    for p in (1, 2, 3):
+        expected = pool.lp_pool2d(torch.from_numpy(image), p, (3, 2), (2, 1)).numpy()
+        found = dmljax.lp_pooling(image, window_sizes=(3, 2), strides=(2, 1), p=p)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    values, indices = pool.max_pool2d(torch.from_numpy(image[:1, :1]), 3, 2, return_indices=True)
+    expected = pool.max_unpool2d(values, indices, 3, 2, output_size=(9, 8)).numpy()
+    same(dmljax.max_unpooling(values.numpy(), indices.numpy(), output_sizes=(1, 1, 9, 8)), expected)
 
 
 @pytest.mark.parametrize("source", NAMES)

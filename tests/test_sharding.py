@@ -27,7 +27,7 @@ VALUES = np.arange(8, dtype=np.float32)
 # Numbers of one magnitude, whose means along any axes have few digits, so that sums are the same in any order.
 SIGNS = np.where(np.indices((8, 16, 8)).sum(0) % 2 == 0, 2, -2).astype(np.float32)
 REFLECTION = dmljax.PaddingMode.REFLECTION
-WINDOWS = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
+WINDOWS: dict[str, Any] = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
 FOLDED = RNG.random((8, 32, 9), np.float32)
 
 
@@ -180,6 +180,17 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (small(8, 16, 8).astype(np.int8), small(8, 16, 3).astype(np.int8), VALUES + 1, small(8)),
     ),
+    "average_pooling": (lambda x: dmljax.average_pooling(x, **WINDOWS), (small(8, 16, 8).astype(np.float32),)),
+    "lp_pooling": (lambda x: dmljax.lp_pooling(x, **WINDOWS), (CUBE,)),
+    "max_pooling1": (lambda x: dmljax.max_pooling1(x, **WINDOWS), (small(8, 16, 8),)),
+    "max_pooling_grad": (
+        lambda x, g: dmljax.max_pooling_grad(x, g, **WINDOWS),
+        (CUBE.astype(jnp.bfloat16), small(8, 16, 5).astype(jnp.bfloat16)),
+    ),
+    "max_unpooling": (
+        lambda x, i: dmljax.max_unpooling(x, i, output_sizes=(8, 8, 4)),
+        (CUBE, small(8, 16, 8) * 40),
+    ),
 }
 
 
@@ -281,6 +292,10 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: dmljax.convolution_integer(x, None, np.ones((4, 6, 5), np.int8), strides=3),
         (small(8, 6, 300).astype(np.int8),),
     ),
+    "average_pooling": (lambda x: dmljax.average_pooling(x, **WINDOWS), (np.round(ROWS),)),
+    "lp_pooling": (lambda x: dmljax.lp_pooling(x, **WINDOWS), (ROWS,)),
+    "max_pooling1": (lambda x: dmljax.max_pooling1(x, **WINDOWS).values, (ROWS,)),
+    "max_pooling_grad": (lambda x: dmljax.max_pooling_grad(x, x, window_sizes=1), (ROWS,)),
 }
 
 

@@ -77,9 +77,12 @@ from dmljax.descriptors.rules import (
     same_type as same_type,
     scale_bias_rules as scale_bias_rules,
     sizes_are as sizes_are,
+    window_rules as window_rules,
+    windows_of as windows_of,
 )
 from dmljax.descriptors.tables import (
     RANK_1_TO_4 as RANK_1_TO_4,
+    RANK_1_TO_5 as RANK_1_TO_5,
     RANK_1_TO_8 as RANK_1_TO_8,
     RANK_2_TO_4 as RANK_2_TO_4,
     RANK_2_TO_8 as RANK_2_TO_8,

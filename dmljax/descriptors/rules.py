@@ -5,6 +5,7 @@ from typing import Any
 
 from dmljax.descriptors.base import Operator
 from dmljax.errors import InvalidDesc, Problem, Where
+from dmljax.numerics.windows import Window
 from dmljax.scalars import Scalar, exact
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes, join_words
@@ -55,6 +56,42 @@ def one_each(desc: Operator, tensor: str, *names: str) -> Iterator[Problem]:
         if len(values) != rank:
             rule = f"must have one number for each of the {rank} dimensions of {desc.member(tensor).name}"
             yield Problem(desc.member(name).name, rule, join_sizes(values))
+
+
+def window_rules(desc: Any, image: str, sizes: str) -> Iterator[Problem]:
+    """The windows that slide over the tensor `image`, whose sizes are the member `sizes`, have room in it."""
+    spatial, image_name = getattr(desc, image).sizes[2:], desc.member(image).name
+    is_broken = False
+    for field in (sizes, *(one for one in ("strides", "dilations") if hasattr(desc, one)), *_PADDINGS):
+        name, values = desc.member(field).name, getattr(desc, field)
+        if len(values) != len(spatial):
+            rule = f"must have one number for each of the {len(spatial)} spatial dimensions of {image_name}"
+            yield Problem(name, rule, join_sizes(values))
+            is_broken = True
+        for i, value in enumerate(values):
+            if value == 0 and field not in _PADDINGS:
+                yield Problem((name, i), "must be at least 1", value)
+                is_broken = True
+    if is_broken:
+        return
+    name = desc.member(sizes).name
+    for i, window in enumerate(windows_of(desc, image, sizes)):
+        if window.extent > window.padded_size:
+            most = f"at most {window.padded_size}, the padded size"
+            extent = f"1 + ({name}[{i}] - 1) * Dilations[{i}]"
+            rule = f"must keep {extent} {most}" if hasattr(desc, "dilations") else f"must be {most}"
+            yield Problem((name, i), rule, window.extent)
+
+
+def windows_of(desc: Any, image: str, sizes: str) -> tuple[Window, ...]:
+    """The windows that slide over the tensor `image`, whose sizes are the member `sizes`."""
+    spatial = getattr(desc, image).sizes[2:]
+    dilations = getattr(desc, "dilations", (1,) * len(spatial))
+    start_padding, end_padding = (getattr(desc, field) for field in _PADDINGS)
+    return tuple(map(Window, spatial, getattr(desc, sizes), desc.strides, dilations, start_padding, end_padding))
+
+
+_PADDINGS = ("start_padding", "end_padding")
 
 
 def _same(desc: Operator, fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Iterator[Problem]:

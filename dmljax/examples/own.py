@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS
-from dmljax.examples.example import FLOAT32, INF, INT8, INT32, NAN, UINT8, Example, all_of_type, element_wise
+from dmljax.examples.example import FLOAT32, INF, INT8, INT32, NAN, UINT8, UINT32, Example, all_of_type, element_wise
 from dmljax.ops.activation import ActivationLeakyReluDesc, ActivationReluDesc
 from dmljax.ops.convolution import ConvolutionDesc
 from dmljax.ops.elementary import CastDesc
 from dmljax.ops.movement import SliceGradDesc
+from dmljax.ops.pooling import MaxPooling1Desc, MaxPooling2Desc
 from dmljax.scalars import ScaleBias
 from dmljax.tensor import TensorDesc
 from dmljax.types import (
@@ -43,6 +44,27 @@ def _convolution(title: str, image: Any, filter: Any, output: Any, note: str, **
     members |= {field: TensorDesc(FLOAT32, np.shape(values)) for field, values in tensors.items()} | attributes
     desc = ConvolutionDesc(**members)
     return Example(title, desc, tensors, {"output": tensors["output"]}, note)
+
+
+_WINDOWS: dict[str, Any] = {"strides": (1, 1), "window_size": (2, 2), "start_padding": (0, 0), "end_padding": (0, 0)}
+_THREE_BY_THREE = [[[[1, 2, 3], [2, 4, 2], [5, 6, 7]]]]  # as on the page of MAX_POOLING_GRAD
+
+
+def _pooling(name: str, output: Any, note: str = "", **attributes: Any) -> Example:
+    """An example of windows of 2 x 2 over 3 x 3 elements, 1 apart and without padding unless `attributes` say so."""
+    return element_wise(name, {"input": _THREE_BY_THREE}, output, note, **_WINDOWS | attributes)
+
+
+def _max_pooling(operator: type[MaxPooling1Desc | MaxPooling2Desc], **attributes: Any) -> Example:
+    values = TensorDesc(FLOAT32, (1, 1, 2, 2))
+    desc = operator(
+        input=TensorDesc(FLOAT32, (1, 1, 3, 3)),
+        output=values,
+        output_indices=TensorDesc(UINT32, values.sizes),
+        **_WINDOWS | attributes,
+    )
+    outputs = {"output": [[[[4, 4], [6, 7]]]], "output_indices": [[[[4, 4], [7, 8]]]]}
+    return Example("Example", desc, {"input": _THREE_BY_THREE}, outputs, "of equal elements, the first is selected")
 
 
 _UINT8_TENSORS: dict[str, Any] = {"types": all_of_type(UINT8)}
@@ -242,6 +264,43 @@ OWN_EXAMPLES = (
         [[[[12, 14]], [[22, 24]], [[32, 34]]]],
         scale=2,
         bias=(10, 20, 30),
+    ),
+    _pooling("AVERAGE_POOLING", [[[[2.25, 2.75], [4.25, 4.75]]]], include_padding=False),
+    _pooling(
+        "AVERAGE_POOLING1",
+        [[[[4, 2, 4], [4, 4, 4], [4, 2, 4]]]],
+        "a window is divided by the number of its elements that are not padding",
+        dilations=(2, 2),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        include_padding=False,
+    ),
+    _pooling("LP_POOLING", [[[[9, 11], [17, 19]]]], p=1),
+    _pooling("LP_POOLING1", [[[[16]]]], dilations=(2, 2), p=1),
+    _pooling("MAX_POOLING", [[[[4, 4], [6, 7]]]]),
+    _max_pooling(MaxPooling1Desc),
+    _max_pooling(MaxPooling2Desc, dilations=(1, 1)),
+    element_wise(
+        "MAX_UNPOOLING",
+        {"input": [[[[4, 4], [6, 7]]]], "indices": [[[[4, 4], [7, 8]]]]},
+        [[[[0, 0, 0], [0, 4, 0], [0, 6, 7]]]],
+        types={"indices": UINT32},
+    ),
+    element_wise(
+        "QUANTIZED_LINEAR_AVERAGE_POOLING",
+        {
+            "input": [[[[10, 20, 255]]]],
+            "input_scale": [0.5],
+            "input_zero_point": [10],
+            "output_scale": [2],
+            "output_zero_point": [3],
+        },
+        [[[[4, 35]]]],
+        "halves are rounded to the nearest even integer",
+        types={"input": UINT8, "input_zero_point": UINT8, "output_zero_point": INT8, "output": INT8},
+        **_WINDOWS | {"window_size": (1, 2)},
+        dilations=(1, 1),
+        include_padding=False,
     ),
     Example(
         "Example",

@@ -138,6 +138,12 @@ def _top_k(
     return Example(title, desc, {"input": input}, {"output_value": values, "output_index": indices})
 
 
+def _pooling_grad(name: str, inputs: Mapping[str, Any], output: Any, **attributes: Any) -> Example:
+    """The gradient of windows of 2 x 2, 1 apart, over 3 x 3 elements without padding."""
+    windows: dict[str, Any] = {"strides": (1, 1), "window_size": (2, 2), "start_padding": (0, 0), "end_padding": (0, 0)}
+    return element_wise(name, inputs, output, **windows, **attributes)
+
+
 _DISTINCT = [[[[0, 1, 10, 11], [3, 2, 9, 8], [4, 5, 6, 7]]]]
 _TIED = [[[[1, 2, 2, 3], [3, 4, 5, 5], [6, 6, 6, 6]]]]
 _COLUMNS = [4, 5, 10, 11, 3, 2, 9, 8], [2, 2, 0, 0, 1, 1, 1, 1]
@@ -628,6 +634,18 @@ EXAMPLES = (
     ),
     *_padding_examples("PADDING"),
     *_padding_examples("PADDING1", padding_value_data_type=FLOAT32),
+    _pooling_grad(
+        "AVERAGE_POOLING_GRAD",
+        {"input_gradient": [[[[1, 2], [3, 4]]]]},
+        [[[[0.25, 0.75, 0.5], [1, 2.5, 1.5], [0.75, 1.75, 1]]]],
+        include_padding=False,
+    ),
+    _pooling_grad(
+        "MAX_POOLING_GRAD",
+        {"input": [[[[1, 2, 3], [2, 4, 2], [5, 6, 7]]]], "input_gradient": [[[[1, 2], [4, 5]]]]},
+        [[[[0, 0, 0], [0, 3, 0], [0, 4, 5]]]],
+        dilations=(1, 1),
+    ),
     _sliding("UNFOLD", "Example 1. 1-channel unfold", _counted(1, 1, 5, 5), _UNFOLDED, 0),
     _sliding(
         "UNFOLD",

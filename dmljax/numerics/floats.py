@@ -120,7 +120,7 @@ def _select(arrays: tuple[Array, ...], condition: Array) -> Array:
 def copied(
     move: Move[R],
     floats: tuple[Array, ...],
-    guide: Array | None = None,
+    guide: Any = None,
     *,
     derivative: Move[R] | None = None,
     sums_are_wide: bool = False,
@@ -143,14 +143,14 @@ def copied(
     return move(floats, guide)
 
 
-def _moved_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Array | None) -> R:
+def _moved_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
     dtype = floats[0].dtype
     moved = move(tuple(x.astype(widened(dtype)) for x in floats), guide)
     return cast(R, jax.tree.map(lambda one: one.astype(dtype), moved))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _copied_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Array | None) -> R:
+def _copied_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
     """`copied`, whose derivative is a computation of its own."""
     dtype = floats[0].dtype
     if dtype != jnp.bfloat16:

@@ -35,6 +35,27 @@ class Window(NamedTuple):
         """How many blocks there are: places of the window."""
         return (self.padded_size - self.extent) // self.stride + 1
 
+    @property
+    def misses_input(self) -> bool:
+        """Whether at some place, all elements of the window are padding; False where a symbolic size decides."""
+        if is_symbolic(self.input_size):
+            return False
+        # A window whose elements are no farther apart than the input is wide does not step over it.
+        is_close = self.dilation <= self.input_size
+        blocks = (0, self.blocks - 1) if is_close else range(self.blocks)
+        return not all(map(self._meets_input, blocks))
+
+    def _meets_input(self, block: int) -> bool:
+        first = block * self.stride - self.start_padding
+        inside = max(0, -(first // self.dilation))
+        return inside < self.size and first + inside * self.dilation < self.input_size
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is one window, which has all elements of the input and no padding."""
+        is_plain = self.dilation == 1 and self.start_padding == 0 and self.end_padding == 0
+        return is_plain and not is_symbolic(self.input_size) and self.size == self.input_size
+
 
 def windows_over(
     image: str,

@@ -20,9 +20,8 @@ from dmljax.numerics.floats import copied
 from dmljax.numerics.moves import check_sizes, moved
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.numerics.sizes import check_size, is_symbolic, replaced
-from dmljax.numerics.windows import Window, windows_over
+from dmljax.numerics.windows import windows_over
 from dmljax.scalars import truncated
-from dmljax.text import join_sizes
 from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, PaddingMode, widened
 
 # PADDING and PADDING1
@@ -380,32 +379,10 @@ class _Windows(dml.Operator):
             return  # the support table reports the rank
         if getattr(self, columns).rank != 3:
             yield Problem((columns_name, "DimensionCount"), "must be 3", getattr(self, columns).rank)
-        arrays = [getattr(self, name) for name in _WINDOW_MEMBERS]
-        names = [self.member(name).name for name in _WINDOW_MEMBERS]
-        broken = False
-        for name, values in zip(names, arrays, strict=True):
-            if len(values) != len(sizes) - 2:
-                rule = f"must have one number for each of the {len(sizes) - 2} spatial dimensions of "
-                yield Problem(name, rule + self.member(image).name, join_sizes(values))
-                broken = True
-            for i, value in enumerate(values):
-                if value == 0 and not name.endswith("Padding"):
-                    yield Problem((name, i), "must be at least 1", value)
-                    broken = True
-        if broken:
-            return
-        windows = tuple(map(Window, sizes[2:], *arrays))
-        for i, window in enumerate(windows):
-            if window.extent > window.padded_size:
-                extent = f"1 + (WindowSizes[{i}] - 1) * Dilations[{i}]"
-                rule = f"must keep {extent} at most {window.padded_size}, the padded size"
-                yield Problem(("WindowSizes", i), rule, window.extent)
-                broken = True
+        broken = tuple(dml.window_rules(self, image, "window_sizes"))
+        yield from broken
         if not broken:
-            yield from dml.sizes_are(self, columns, column_sizes(sizes, windows))
-
-
-_WINDOW_MEMBERS = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
+            yield from dml.sizes_are(self, columns, column_sizes(sizes, dml.windows_of(self, image, "window_sizes")))
 
 
 class UnfoldDesc(_Windows, type="DML_OPERATOR_UNFOLD", function=unfold):

@@ -1,0 +1,821 @@
+"""Pooling: the averages, norms and largest elements of windows that slide over an image, their gradients and inverse.
+
+The dimensions of an image are batch, channels and those that windows slide over: two in the descriptors, or three, and
+one or more in the functions. 16-bit floats are computed in float32 and rounded once; a largest element is copied bit
+for bit. On an explicit mesh, results are sharded along batch and channels as the image is.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.checks import UINT_MAX, integer_in
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics import pooling
+from dmljax.numerics.exact import product, quotient
+from dmljax.numerics.moves import check_sizes
+from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
+from dmljax.numerics.sizes import largest_size
+from dmljax.numerics.windows import Window, windows_over
+from dmljax.ops.gathering import scatter
+from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
+from dmljax.text import join_sizes
+from dmljax.types import FLOAT, INTEGER_8, INTEGER_64, UINT32, UP_TO_32_BIT, DataType, FeatureLevel, widened
+
+_EACH_DIMENSION: dict[str, Any] = dict.fromkeys(
+    ("window_sizes", "strides", "start_padding", "end_padding"), calls.EACH_DIMENSION
+)
+_WITH_DILATIONS = _EACH_DIMENSION | {"dilations": calls.EACH_DIMENSION}
+
+
+# Averages
+
+
+@calls.operator_function(**_EACH_DIMENSION, include_padding=calls.BOOLEAN)
+def average_pooling(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    include_padding: bool = False,
+) -> Array:
+    """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
+
+    The dimensions of `input` are batch, channels and those that windows slide over; one number stands for all of these.
+    Elements at the end that are too few for another window belong to none. The padding is 0, and is counted only with
+    `include_padding`: otherwise a window is divided by the number of its elements that are the input's.
+
+    >>> row = jnp.array([[[2.0, 4.0, 6.0]]])
+    >>> average_pooling(row, window_sizes=2, start_padding=1).tolist()
+    [[[2.0, 3.0, 5.0]]]
+    >>> average_pooling(row, window_sizes=2, start_padding=1, include_padding=True).tolist()
+    [[[1.0, 3.0, 5.0]]]
+    """
+    return _averages(input, window_sizes, strides, 1, start_padding, end_padding, include_padding)
+
+
+@calls.operator_function(**_WITH_DILATIONS, include_padding=calls.BOOLEAN)
+def average_pooling1(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    include_padding: bool = False,
+) -> Array:
+    """Averages the elements of each window as `average_pooling` does, where the elements are `dilations` apart.
+
+    >>> average_pooling1(jnp.array([[[2.0, 4.0, 6.0, 8.0]]]), window_sizes=2, dilations=2).tolist()
+    [[[4.0, 6.0]]]
+    """
+    return _averages(input, window_sizes, strides, dilations, start_padding, end_padding, include_padding)
+
+
+def _averages(input: ArrayLike, *arguments: Any) -> Array:
+    *sliding, include_padding = arguments
+    input, windows = _windows(calls.float_array, input, *sliding)
+
+    def average(input: Array, windows: Sequence[Window]) -> Array:
+        wide = input.astype(widened(input.dtype))
+        return _divided(pooling.window_sums(wide, windows), windows, include_padding).astype(input.dtype)
+
+    return _pooled(average, input, windows)
+
+
+def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, windows: Sequence[Window]) -> Array:
+    """What `function` makes of windows of the image: an element of each, on any mesh."""
+
+    def pool(image: Array) -> Array:
+        return function(*_flattened(image, windows)).reshape(_pooled_sizes(image.shape, windows))
+
+    axes = dimension_axes(image)
+    return partitioned(pool, [(image, axes)], _kept(axes))
+
+
+def _flattened(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence[Window]]:
+    """The image and its windows in one spatial dimension, if there is a single window that has all elements.
+
+    A reduction of one dimension takes half the time of several.
+    """
+    if not all(one.is_whole for one in windows):
+        return image, windows
+    size = math.prod(one.size for one in windows)
+    return image.reshape(*image.shape[:2], size), (Window(size, size, 1, 1, 0, 0),)
+
+
+def _divided(total: Array, windows: Sequence[Window], include_padding: bool) -> Array:
+    counts = pooling.element_counts(windows, total.dtype, include_padding=include_padding)
+    return quotient(total, jnp.broadcast_to(counts, total.shape))
+
+
+def _windows(
+    convert: Callable[[str, ArrayLike], Array], input: ArrayLike, *sliding: int | Sequence[int]
+) -> tuple[Array, tuple[Window, ...]]:
+    """The image as an array, and the windows that slide over it."""
+    image = convert("input", input)
+    calls.require_rank("input", image, 3)
+    windows = windows_over("input", image.shape, *sliding)
+    check_sizes(_pooled_sizes(image.shape, windows))
+    return image, windows
+
+
+def _pooled_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, ...]:
+    return (*image_sizes[:2], *(one.blocks for one in windows))
+
+
+def _kept(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
+    """The mesh axes of what windows of an image become, or its gradient: those of batch and channels."""
+    return [*axes[:2], *(None for _ in axes[2:])]
+
+
+@calls.operator_function(**_EACH_DIMENSION, output_sizes=calls.SIZES, include_padding=calls.BOOLEAN)
+def average_pooling_grad(
+    input_gradient: ArrayLike,
+    *,
+    output_sizes: Sequence[int],
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    include_padding: bool = False,
+) -> Array:
+    """Computes the gradient of `average_pooling` from the gradient of its result.
+
+    `output_sizes` is the shape of the result, which is the shape of the image that `average_pooling` took. Each element
+    is the sum of what it contributed to: of the gradients of its windows, each divided by the number that
+    `average_pooling` divides the window by.
+
+    >>> average_pooling_grad(jnp.array([[[2.0, 4.0]]]), output_sizes=(1, 1, 3), window_sizes=2).tolist()
+    [[[1.0, 3.0, 2.0]]]
+    """
+    gradient = calls.float_array("input_gradient", input_gradient)
+    calls.require_one_each("output_sizes", output_sizes, gradient)
+    calls.require_rank("input_gradient", gradient, 3)
+    check_sizes(output_sizes)
+    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
+    _require_sizes("input_gradient", gradient, _pooled_sizes(output_sizes, windows))
+
+    def spread(gradient: Array) -> Array:
+        wide = gradient.astype(widened(gradient.dtype))
+        total = pooling.spread_sums(_divided(wide, windows, include_padding), windows)
+        return total.astype(gradient.dtype)
+
+    axes = dimension_axes(gradient)
+    return partitioned(spread, [(gradient, axes)], _kept(axes))
+
+
+def _require_sizes(name: str, given: Array, sizes: tuple[int, ...]) -> None:
+    if given.shape != sizes:
+        raise InvalidDesc(Problem(name, f"must have the shape {sizes}, one element for each window", given.shape))
+
+
+# Norms
+
+
+@calls.operator_function(**_EACH_DIMENSION, p=calls.INTEGER)
+def lp_pooling(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    p: int = 2,
+) -> Array:
+    """Computes the `p`-norm of each window of an image: the sum of the magnitudes to the power `p`, to the power 1/p.
+
+    Dimensions, windows and padding are those of `average_pooling`; the padding is 0. A result is infinite or 0 only
+    where the norm itself is out of range, not where it is so on the way. The gradient is 0 where the norm is 0.
+
+    >>> lp_pooling(jnp.array([[[3.0, -4.0, 0.0]]]), window_sizes=2).tolist()
+    [[[5.0, 4.0]]]
+    """
+    return _norms(input, window_sizes, strides, 1, start_padding, end_padding, p)
+
+
+@calls.operator_function(**_WITH_DILATIONS, p=calls.INTEGER)
+def lp_pooling1(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    p: int = 2,
+) -> Array:
+    """Computes the `p`-norm of each window as `lp_pooling` does, where the elements are `dilations` apart.
+
+    >>> lp_pooling1(jnp.array([[[3.0, 1.0, -4.0]]]), window_sizes=2, dilations=2, p=1).tolist()
+    [[[7.0]]]
+    """
+    return _norms(input, window_sizes, strides, dilations, start_padding, end_padding, p)
+
+
+def _norms(input: ArrayLike, *arguments: Any) -> Array:
+    *sliding, p = arguments
+    integer_in("p", p, 1, UINT_MAX)
+    input, windows = _windows(calls.float_array, input, *sliding)
+    norms = lambda input, windows: pooling.window_norms(input, windows, p).astype(input.dtype)  # noqa: E731
+    return _pooled(norms, input, windows)
+
+
+# The largest elements
+
+
+class MaxPooling(NamedTuple):
+    """The result of `max_pooling1` and `max_pooling2`: the largest elements, and their indices in the flattened image.
+
+    >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3]]]), window_sizes=2)
+    >>> values.tolist(), indices.tolist()
+    ([[[5, 5]]], [[[1, 1]]])
+    """
+
+    values: Array
+    indices: Any  # an array, or None without `has_indices`
+
+
+jax.export.register_namedtuple_serialization(MaxPooling, serialized_name="dmljax.MaxPooling")
+
+
+@calls.operator_function(**_EACH_DIMENSION)
+def max_pooling(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+) -> Array:
+    """Selects the largest element of each window of an image, or of an array of one or more spatial dimensions.
+
+    Dimensions and windows are those of `average_pooling`. The padding is never selected, and each window must have an
+    element of the input. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to zero.
+    Elements are copied bit for bit; of equal ones, the first in row-major order is selected, and has the gradient.
+
+    >>> max_pooling(jnp.array([[[-3.0, -1.0, -2.0]]]), window_sizes=2, strides=2, end_padding=1).tolist()
+    [[[-1.0, -2.0]]]
+    """
+    return _largest(input, window_sizes, strides, 1, start_padding, end_padding, False, jnp.uint32).values
+
+
+@calls.operator_function(**_EACH_DIMENSION, has_indices=calls.BOOLEAN, dtype=calls.INTEGER_DTYPE)
+def max_pooling1(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    has_indices: bool = True,
+    dtype: DTypeLike = jnp.uint32,
+) -> MaxPooling:
+    """Selects the largest element of each window as `max_pooling` does, and returns the elements and their indices.
+
+    An index is that of the flattened image, all batches and channels included, as `max_unpooling` takes it. The indices
+    are uint32, as in DirectML; `dtype` may be any integer type. Without `has_indices`, they are None.
+
+    >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3], [7, 7, 6]]]), window_sizes=2)
+    >>> values.tolist(), indices.tolist()
+    ([[[5, 5], [7, 7]]], [[[1, 1], [3, 4]]])
+    """
+    return _largest(input, window_sizes, strides, 1, start_padding, end_padding, has_indices, dtype)
+
+
+@calls.operator_function(**_WITH_DILATIONS, has_indices=calls.BOOLEAN, dtype=calls.INTEGER_DTYPE)
+def max_pooling2(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    has_indices: bool = True,
+    dtype: DTypeLike = jnp.uint32,
+) -> MaxPooling:
+    """Selects the largest element of each window as `max_pooling1` does, where the elements are `dilations` apart.
+
+    >>> values, indices = max_pooling2(jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, dilations=2)
+    >>> values.tolist(), indices.tolist()
+    ([[[3, 5]]], [[[2, 1]]])
+    """
+    return _largest(input, window_sizes, strides, dilations, start_padding, end_padding, has_indices, dtype)
+
+
+def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
+    *sliding, has_indices, dtype = arguments
+    input, windows = _windows(calls.real_array, input, *sliding)
+    _require_elements(windows)
+    dtype, last = jnp.dtype(dtype), largest_size(input.size) - 1
+    if has_indices and last > np.iinfo(dtype).max:
+        raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
+
+    def values_of(image: Array, windows: Sequence[Window]) -> Array:
+        return pooling.elements_at(image, pooling.largest_places(image, windows), windows)
+
+    def both_of(image: Array) -> tuple[Array, Array]:
+        flat, flat_windows = _flattened(image, windows)
+        places = pooling.largest_places(flat, flat_windows)
+        found = pooling.elements_at(flat, places, flat_windows), pooling.flat_indices(places, flat.shape, flat_windows)
+        values, indices = (one.reshape(_pooled_sizes(image.shape, windows)) for one in found)
+        return values, indices.astype(dtype)
+
+    if not has_indices:
+        return MaxPooling(_pooled(values_of, input, windows), None)
+    axes = dimension_axes(input)
+    return MaxPooling(*partitioned(both_of, [(input, axes)], _kept(axes), _kept(axes)))
+
+
+def _require_elements(windows: Sequence[Window]) -> None:
+    for i, window in enumerate(windows):
+        if window.misses_input:
+            rule = f"each window must have an element of input along axis {i + 2}, not padding alone"
+            raise InvalidDesc(Problem((), rule, f"{window.input_size} elements"))
+
+
+@calls.operator_function(**_WITH_DILATIONS)
+def max_pooling_grad(
+    input: ArrayLike,
+    input_gradient: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+) -> Array:
+    """Computes the gradient of `max_pooling2` from its input and the gradient of its values.
+
+    Each element of `input_gradient` is added at the place of the element of `input` that `max_pooling2` selects, the
+    first of equal ones; elements that no window selects are 0. Sums of 16-bit floats are rounded once.
+
+    >>> max_pooling_grad(jnp.array([[[1.0, 3.0, 2.0]]]), jnp.array([[[4.0, 5.0]]]), window_sizes=2).tolist()
+    [[[0.0, 9.0, 0.0]]]
+    """
+    gradient = calls.float_array("input_gradient", input_gradient)
+    input, windows = _windows(calls.float_array, input, window_sizes, strides, dilations, start_padding, end_padding)
+    _require_elements(windows)
+    if gradient.dtype != input.dtype:
+        raise InvalidType(Problem("input_gradient", f"must be of {input.dtype}, as input is", gradient.dtype))
+    _require_sizes("input_gradient", gradient, _pooled_sizes(input.shape, windows))
+
+    def spread(input: Array, gradient: Array) -> Array:
+        flat, flat_windows = _flattened(input, windows)
+        places = pooling.largest_places(flat, flat_windows)
+        wide = gradient.astype(widened(gradient.dtype)).reshape(*places[-1].shape)
+        return pooling.spread_elements(wide, places, flat_windows).astype(gradient.dtype).reshape(input.shape)
+
+    axes = dimension_axes(input)
+    return partitioned(spread, [(input, axes), (gradient, _kept(axes))], _kept(axes))
+
+
+@calls.operator_function(output_sizes=calls.SIZES)
+def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequence[int]) -> Array:
+    """Puts each element at its index in a flattened array of zeros: the inverse of `max_pooling1`, which drops others.
+
+    The result has the shape `output_sizes`. Indices are those of the whole result, all batches and channels included.
+    As in `scatter`, an index that is out of range writes nothing, a negative index counts from the end, and the last
+    one of several elements with the same index wins, and alone has a gradient.
+
+    >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, strides=2)
+    >>> max_unpooling(values, indices, output_sizes=(1, 1, 4)).tolist()
+    [[[0, 5, 0, 4]]]
+    """
+    values, indices = calls.real_array("input", input), calls.integer_array("indices", indices)
+    if indices.shape != values.shape:
+        raise InvalidDesc(Problem("indices", f"must have the shape of input, {values.shape}", indices.shape))
+    calls.require_one_each("output_sizes", output_sizes, values)
+    check_sizes(output_sizes)
+    sizes = tuple(output_sizes)
+
+    def put(values: Array, indices: Array) -> Array:
+        zeros = jnp.zeros_like(values, shape=sizes).ravel()
+        return scatter(zeros, indices.ravel(), values.ravel(), axis=0).reshape(sizes)
+
+    axes = dimension_axes(values)
+    kept = [dividing_axes(one, size, values) for one, size in zip(_kept(axes), sizes, strict=True)]
+    return partitioned(put, [(values, axes), (indices, axes)], kept)
+
+
+# QUANTIZED_LINEAR_AVERAGE_POOLING
+
+
+@calls.operator_function(**_WITH_DILATIONS, include_padding=calls.BOOLEAN, dtype=calls.DTYPE)
+def quantized_linear_average_pooling(
+    input: ArrayLike,
+    input_scale: ArrayLike,
+    input_zero_point: ArrayLike | None,
+    output_scale: ArrayLike,
+    output_zero_point: ArrayLike | None = None,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    include_padding: bool = False,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Averages the elements of each window of a quantized image: dequantizes it, averages it, and quantizes the result.
+
+    Windows are those of `average_pooling1`; the padding is 0, and so `input_zero_point` as it is quantized. Scales and
+    zero points are scalars, or have the shape (1, channels, 1, 1). The sums are exact, of integers; halves are rounded
+    to the nearest even integer. The output's type is `dtype`, otherwise that of `output_zero_point`, otherwise that of
+    `input`, which has 8 or 16 bits.
+
+    >>> quantized_linear_average_pooling(
+    ...     jnp.array([[[10, 20, 255]]], "uint8"), 0.5, jnp.array(10, "uint8"), 2.0, jnp.array(3, "int8"),
+    ...     window_sizes=2,
+    ... ).tolist()
+    [[[4, 35]]]
+    """
+    sliding = window_sizes, strides, dilations, start_padding, end_padding
+    image, windows = _windows(calls.integer_array, input, *sliding)
+    if image.dtype.itemsize > 2:
+        raise InvalidType(Problem("input", "must be of an integer type of 8 or 16 bits", image.dtype))
+    given = {
+        "input_scale": calls.float_array("input_scale", input_scale),
+        "output_scale": calls.float_array("output_scale", output_scale),
+        **{
+            name: calls.integer_array(name, zero_point)
+            for name, zero_point in (("input_zero_point", input_zero_point), ("output_zero_point", output_zero_point))
+            if zero_point is not None
+        },
+    }
+    parameters = {name: _of_channels(name, parameter, image) for name, parameter in given.items()}
+    zero = parameters.get("input_zero_point")
+    if zero is not None and zero.dtype != image.dtype:
+        raise InvalidType(Problem("input_zero_point", f"must be of {image.dtype}, as input is", zero.dtype))
+
+    def average(image: Array, *values: Array) -> Array:
+        known = dict(zip(parameters, values, strict=True))
+        total = pooling.window_sums(_differences(image, known.get("input_zero_point"), windows), windows)
+        scale = known["input_scale"]
+        scale = scale.astype(type_of_scale(scale))
+        total = product(*calls.broadcast(input=total.astype(scale.dtype), input_scale=scale))
+        mean = _divided(total, windows, include_padding)
+        return quantized("output", mean, known["output_scale"], known.get("output_zero_point"), dtype, image.dtype)
+
+    axes = dimension_axes(image)
+    operands = [(image, axes), *((value, dimension_axes(value)) for value in parameters.values())]
+    return partitioned(average, operands, _kept(axes))
+
+
+def _of_channels(name: str, given: Array, image: Array) -> Array:
+    """A scale or zero point of the whole image, or one for each of its channels, in a shape that broadcasts."""
+    sizes, of_channels = tuple(given.shape), _channel_sizes(image.shape)
+    if _is_of_channels(sizes, image.shape):
+        return given.reshape(() if all(size == 1 for size in sizes) else of_channels)
+    rule = f"must have one element, or one for each channel in the shape {of_channels}"
+    raise InvalidDesc(Problem(name, rule, sizes))
+
+
+def _channel_sizes(image_sizes: Sequence[int]) -> tuple[int, ...]:
+    return (1, image_sizes[1], *(1 for _ in image_sizes[2:]))
+
+
+def _is_of_channels(sizes: tuple[int, ...], image_sizes: Sequence[int]) -> bool:
+    """Whether something of these sizes has one element, or one for each channel; leading 1s do not matter."""
+    expected = _channel_sizes(image_sizes)
+    whole = (1,) * (len(expected) - len(sizes)) + sizes
+    return all(size == 1 for size in sizes) or whole == (1,) * (len(sizes) - len(expected)) + expected
+
+
+def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:
+    """The image without its zero point, in a type that holds the sum of each window."""
+    most = math.prod(one.size for one in windows) * (2 ** (8 * image.dtype.itemsize) - 1)
+    # Beyond some 2^23 elements of 8 bits, or 2^15 of 16 bits, the sums are rounded.
+    dtype = np.int32 if most <= np.iinfo(np.int32).max else np.float32
+    return image.astype(dtype) - (np.zeros((), dtype) if zero is None else zero.astype(dtype))
+
+
+# Descriptors
+
+
+class _Sliding(dml.Operator):
+    """The windows that slide over the image, after the tensors; what has Dilations declares it after these."""
+
+    strides: dml.UintDimensions
+    window_size: dml.UintDimensions
+    start_padding: dml.UintDimensions
+    end_padding: dml.UintDimensions
+
+    def _window_rules(self, image: str, *pooled: str) -> Iterator[Problem]:
+        """The windows have room in the image, and what is pooled has the sizes that follow from it."""
+        sizes = getattr(self, image).sizes
+        if len(sizes) < 3:
+            return  # the support table reports the rank
+        broken = tuple(dml.window_rules(self, image, "window_size"))
+        yield from broken
+        if not broken:
+            windows = dml.windows_of(self, image, "window_size")
+            for field in pooled:
+                if getattr(self, field) is not None:
+                    yield from dml.sizes_are(self, field, _pooled_sizes(sizes, windows))
+
+    def _element_rules(self, image: str) -> Iterator[Problem]:
+        """Each window has an element of the image."""
+        # The pages are silent on the largest of no elements.
+        if any(dml.window_rules(self, image, "window_size")):
+            return
+        for i, window in enumerate(dml.windows_of(self, image, "window_size")):
+            if window.misses_input:
+                rule = f"must reach an element of {self.member(image).name} from each place of the window"
+                yield Problem(("WindowSize", i), rule, window.size)
+
+    def attributes(self) -> dict[str, Any]:
+        given = super().attributes()
+        return {"window_sizes" if name == "window_size" else name: value for name, value in given.items()}
+
+
+class _Pooling(_Sliding, dml.Unary):
+    """InputTensor, which is the image, OutputTensor, and windows."""
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType and DimensionCount.
+        - Strides, WindowSize, StartPadding, EndPadding and, if the operator has it, Dilations have one number for each
+          dimension of InputTensor after the first two, batch and channels; no stride, size or dilation is 0.
+        - No window is larger than the padded InputTensor.
+        - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
+        """
+        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_rank(self, "input", "output")
+        if self.input.rank == self.output.rank:
+            yield from self._window_rules("input", "output")
+
+
+_FLOATS = dml.unary(dml.RANK_4_TO_5, FLOAT)
+
+
+class AveragePoolingDesc(_Pooling, type="DML_OPERATOR_AVERAGE_POOLING", function=average_pooling):
+    """`DML_AVERAGE_POOLING_OPERATOR_DESC`, lowered to `average_pooling`."""
+
+    include_padding: dml.Bool
+    support = dml.support(FL_1_0=_FLOATS)
+
+
+class AveragePooling1Desc(_Pooling, type="DML_OPERATOR_AVERAGE_POOLING1", function=average_pooling1):
+    """`DML_AVERAGE_POOLING1_OPERATOR_DESC`, lowered to `average_pooling1`."""
+
+    dilations: dml.UintDimensions
+    include_padding: dml.Bool
+    support = dml.support(FL_6_2=_FLOATS)
+
+
+class _GradientTensors(dml.Operator):
+    input_gradient: dml.Input
+    output_gradient: dml.Output
+
+
+class AveragePoolingGradDesc(
+    _Sliding, _GradientTensors, type="DML_OPERATOR_AVERAGE_POOLING_GRAD", function=average_pooling_grad
+):
+    """`DML_AVERAGE_POOLING_GRAD_OPERATOR_DESC`, lowered to `average_pooling_grad`."""
+
+    include_padding: dml.Bool
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, input_gradient=FLOAT, output_gradient=FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputGradientTensor and OutputGradientTensor have the same DataType and DimensionCount.
+        - Strides, WindowSize, StartPadding and EndPadding have one number for each dimension of OutputGradientTensor
+          after the first two, batch and channels; no stride or size is 0.
+        - No window is larger than the padded OutputGradientTensor.
+        - InputGradientTensor has the batch and channels of OutputGradientTensor, and one element for each place of the
+          window.
+        """
+        yield from dml.same_type(self, "input_gradient", "output_gradient")
+        yield from dml.same_rank(self, "input_gradient", "output_gradient")
+        if self.input_gradient.rank == self.output_gradient.rank:
+            yield from self._window_rules("output_gradient", "input_gradient")
+
+    def attributes(self) -> dict[str, Any]:
+        return super().attributes() | {"output_sizes": self.output_gradient.sizes}
+
+
+class _LpPooling(_Pooling):
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType and DimensionCount.
+        - Strides, WindowSize, StartPadding, EndPadding and, if the operator has it, Dilations have one number for each
+          dimension of InputTensor after the first two, batch and channels; no stride, size or dilation is 0.
+        - No window is larger than the padded InputTensor.
+        - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
+        - P is at least 1.
+        """
+        yield from super().page_rules(feature_level)
+        p: int = self.p  # type: ignore[attr-defined]  # which the subclasses have, after their other members
+        if p == 0:
+            yield Problem("P", "must be at least 1", p)
+
+
+class LpPoolingDesc(_LpPooling, type="DML_OPERATOR_LP_POOLING", function=lp_pooling):
+    """`DML_LP_POOLING_OPERATOR_DESC`, lowered to `lp_pooling`."""
+
+    p: dml.Uint
+    support = dml.support(FL_1_0=_FLOATS)
+
+
+class LpPooling1Desc(_LpPooling, type="DML_OPERATOR_LP_POOLING1", function=lp_pooling1):
+    """`DML_LP_POOLING1_OPERATOR_DESC`, lowered to `lp_pooling1`."""
+
+    dilations: dml.UintDimensions
+    p: dml.Uint
+    support = dml.support(FL_6_2=_FLOATS)
+
+
+_FLOATS_AND_8_BITS, _NUMBERS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64
+
+
+class MaxPoolingDesc(_Pooling, type="DML_OPERATOR_MAX_POOLING", function=max_pooling):
+    """`DML_MAX_POOLING_OPERATOR_DESC`, lowered to `max_pooling`."""
+
+    support = dml.support(
+        FL_1_0=_FLOATS,
+        FL_3_0=dml.unary(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS),
+        FL_5_0=dml.unary(dml.RANK_4_TO_5, _NUMBERS),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType and DimensionCount.
+        - Strides, WindowSize, StartPadding and EndPadding have one number for each dimension of InputTensor after the
+          first two, batch and channels; no stride or size is 0.
+        - No window is larger than the padded InputTensor, and each has an element that is not padding.
+        - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
+        """
+        yield from super().page_rules(feature_level)
+        yield from self._element_rules("input")
+
+
+class _IndexedTensors(dml.Unary):
+    output_indices: dml.OptionalOutput = None
+
+
+class _IndexedPooling(_Sliding, _IndexedTensors):
+    """The rules of MAX_POOLING1 and MAX_POOLING2, and their optional output."""
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, OutputTensor and OutputIndicesTensor have the same DimensionCount.
+        - InputTensor and OutputTensor have the same DataType.
+        - Strides, WindowSize, StartPadding, EndPadding and, if the operator has it, Dilations have one number for each
+          dimension of InputTensor after the first two, batch and channels; no stride, size or dilation is 0.
+        - No window is larger than the padded InputTensor, and each has an element that is not padding.
+        - OutputTensor and OutputIndicesTensor have the batch and channels of InputTensor, and one element for each
+          place of the window.
+        """
+        yield from dml.same_rank(self, "input", "output", "output_indices")
+        yield from dml.same_type(self, "input", "output")
+        if all(tensor.rank == self.input.rank for tensor in self.tensors().values()):
+            yield from self._window_rules("input", "output", "output_indices")
+        yield from self._element_rules("input")
+
+    def attributes(self) -> dict[str, Any]:
+        indices = self.output_indices
+        of_indices = {"has_indices": False} if indices is None else {"dtype": indices.dtype}
+        return {name: value for name, value in super().attributes().items() if name != "dtype"} | of_indices
+
+
+def _with_indices(values: frozenset[DataType], indices: frozenset[DataType]) -> dml.Table:
+    return dml.rows(dml.RANK_4_TO_5, input=values, output=values, output_indices=indices)
+
+
+_INDEXED_SINCE_3_0 = {
+    "FL_3_0": _with_indices(_FLOATS_AND_8_BITS, UINT32),
+    "FL_5_0": _with_indices(_NUMBERS, UINT32 | {DataType.UINT64}),
+}
+
+
+class MaxPooling1Desc(_IndexedPooling, type="DML_OPERATOR_MAX_POOLING1", function=max_pooling1):
+    """`DML_MAX_POOLING1_OPERATOR_DESC`, lowered to `max_pooling1`."""
+
+    support = dml.support(FL_2_0=_with_indices(FLOAT, UINT32), **_INDEXED_SINCE_3_0)
+
+
+class MaxPooling2Desc(_IndexedPooling, type="DML_OPERATOR_MAX_POOLING2", function=max_pooling2):
+    """`DML_MAX_POOLING2_OPERATOR_DESC`, lowered to `max_pooling2`."""
+
+    dilations: dml.UintDimensions
+    support = dml.support(FL_2_1=_with_indices(FLOAT, UINT32), **_INDEXED_SINCE_3_0)
+
+
+class MaxPoolingGradDesc(_Sliding, dml.Gradient, type="DML_OPERATOR_MAX_POOLING_GRAD", function=max_pooling_grad):
+    """`DML_MAX_POOLING_GRAD_OPERATOR_DESC`, lowered to `max_pooling_grad`."""
+
+    dilations: dml.UintDimensions
+    support = dml.support(FL_3_0=dml.gradient(dml.RANK_4, FLOAT), FL_4_0=dml.gradient(dml.RANK_4_TO_5, FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType and DimensionCount.
+        - InputTensor and OutputGradientTensor have the same Sizes.
+        - Strides, WindowSize, StartPadding, EndPadding and Dilations have one number for each dimension of InputTensor
+          after the first two, batch and channels; no stride, size or dilation is 0.
+        - No window is larger than the padded InputTensor, and each has an element that is not padding.
+        - InputGradientTensor has the batch and channels of InputTensor, and one element for each place of the window.
+        """
+        yield from dml.same_type(self, "input", "input_gradient", "output_gradient")
+        yield from dml.same_rank(self, "input", "input_gradient", "output_gradient")
+        yield from dml.same_sizes(self, "input", "output_gradient")
+        if self.input.rank == self.input_gradient.rank:
+            yield from self._window_rules("input", "input_gradient")
+        yield from self._element_rules("input")
+
+
+class MaxUnpoolingDesc(dml.Operator, type="DML_OPERATOR_MAX_UNPOOLING", function=max_unpooling):
+    """`DML_MAX_UNPOOLING_OPERATOR_DESC`, lowered to `max_unpooling`."""
+
+    input: dml.Input
+    indices: dml.Input
+    output: dml.Output
+    support = dml.support(
+        FL_3_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, output=FLOAT),
+        FL_5_0=dml.rows(dml.RANK_4, input=_NUMBERS, indices=UINT32 | {DataType.UINT64}, output=_NUMBERS),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType.
+        - InputTensor, IndicesTensor and OutputTensor have the same DimensionCount.
+        - InputTensor and IndicesTensor have the same Sizes.
+        """
+        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_rank(self, "input", "indices", "output")
+        yield from dml.same_sizes(self, "input", "indices")
+
+
+class _QuantizedTensors(dml.Operator):
+    input: dml.Input
+    input_scale: dml.Input
+    input_zero_point: dml.OptionalInput = None
+    output_scale: dml.Input
+    output_zero_point: dml.OptionalInput = None
+    output: dml.Output
+
+
+class QuantizedLinearAveragePoolingDesc(
+    _Sliding,
+    _QuantizedTensors,
+    type="DML_OPERATOR_QUANTIZED_LINEAR_AVERAGE_POOLING",
+    function=quantized_linear_average_pooling,
+):
+    """`DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC`, lowered to `quantized_linear_average_pooling`."""
+
+    dilations: dml.UintDimensions
+    include_padding: dml.Bool
+    support = dml.support(
+        FL_6_2=dml.rows(
+            dml.RANK_1_TO_5,
+            input=dml.Cell(dml.RANK_4_TO_5, INTEGER_8),
+            input_scale=ONLY_FLOAT32,
+            input_zero_point=INTEGER_8,
+            output_scale=ONLY_FLOAT32,
+            output_zero_point=INTEGER_8,
+            output=dml.Cell(dml.RANK_4_TO_5, INTEGER_8),
+        )
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DimensionCount.
+        - The zero point of InputTensor or OutputTensor has the DataType of that tensor.
+        - All scales and zero points have one element, or one for each channel: their sizes are then 1, but for the
+          dimension of the channels.
+        - Strides, WindowSize, StartPadding, EndPadding and Dilations have one number for each dimension of InputTensor
+          after the first two, batch and channels; no stride, size or dilation is 0.
+        - No window is larger than the padded InputTensor.
+        - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
+        """
+        yield from dml.same_rank(self, "input", "output")
+        yield from dml.same_type(self, "input", "input_zero_point")
+        yield from dml.same_type(self, "output", "output_zero_point")
+        if self.input.rank == self.output.rank:
+            yield from self._window_rules("input", "output")
+        if self.input.rank < 3:
+            return  # the support table reports the rank
+        for field, tensor in self.tensors().items():
+            if field not in ("input", "output") and not _is_of_channels(tensor.sizes, self.input.sizes):
+                rule = f"must be 1 each, or {join_sizes(_channel_sizes(self.input.sizes))}"
+                yield Problem((self.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))

@@ -1,0 +1,377 @@
+"""Pooling, its gradients and inverse: the pages' tables and pseudo-code, and cases."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from cases import Case, ones
+from formulas import Arr, bits_of, is_greater, number
+from pages import FLOATS, alike, merge, of_all
+
+import dmljax
+from dmljax import DataType, TensorDesc
+
+BOTH = "InputTensor OutputTensor"
+NUMBERS = "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"
+BYTES = "INT8 UINT8"
+
+
+def with_indices(values: str, indices: str) -> list[tuple[str, int, int, str]]:
+    return [("InputTensor", 4, 5, values), ("OutputTensor", 4, 5, values), ("OutputIndicesTensor", 4, 5, indices)]
+
+
+SINCE_3_0 = {
+    "3_0": with_indices(f"{FLOATS} {BYTES}", "UINT32"),
+    "5_0": with_indices(NUMBERS, "UINT64 UINT32"),
+}
+GRADIENTS = "InputTensor InputGradientTensor OutputGradientTensor"
+SUPPORT = merge(
+    of_all("AVERAGE_POOLING LP_POOLING", alike(BOTH, {"1_0": (4, 5, FLOATS)})),
+    of_all("AVERAGE_POOLING1 LP_POOLING1", alike(BOTH, {"6_2": (4, 5, FLOATS)})),
+    of_all("AVERAGE_POOLING_GRAD", alike("InputGradientTensor OutputGradientTensor", {"3_0": (4, 5, FLOATS)})),
+    of_all(
+        "MAX_POOLING",
+        alike(BOTH, {"1_0": (4, 5, FLOATS), "3_0": (4, 5, f"{FLOATS} {BYTES}"), "5_0": (4, 5, NUMBERS)}),
+    ),
+    of_all("MAX_POOLING1", {"2_0": with_indices(FLOATS, "UINT32"), **SINCE_3_0}),
+    of_all("MAX_POOLING2", {"2_1": with_indices(FLOATS, "UINT32"), **SINCE_3_0}),
+    of_all("MAX_POOLING_GRAD", alike(GRADIENTS, {"3_0": (4, 4, FLOATS), "4_0": (4, 5, FLOATS)})),
+    of_all(
+        "MAX_UNPOOLING",
+        {
+            level: [("InputTensor", 4, 4, values), ("IndicesTensor", 4, 4, indices), ("OutputTensor", 4, 4, values)]
+            for level, values, indices in (("3_0", FLOATS, "UINT32"), ("5_0", NUMBERS, "UINT64 UINT32"))
+        },
+    ),
+    of_all(
+        "QUANTIZED_LINEAR_AVERAGE_POOLING",
+        {
+            "6_2": [
+                ("InputTensor", 4, 5, BYTES),
+                ("InputScaleTensor", 1, 5, "FLOAT32"),
+                ("InputZeroPointTensor", 1, 5, BYTES),
+                ("OutputScaleTensor", 1, 5, "FLOAT32"),
+                ("OutputZeroPointTensor", 1, 5, BYTES),
+                ("OutputTensor", 4, 5, BYTES),
+            ]
+        },
+    ),
+)
+
+SLIDING = "DimensionCount Strides WindowSize StartPadding EndPadding"
+MEMBERS = merge(
+    of_all("AVERAGE_POOLING", f"{BOTH} {SLIDING} IncludePadding"),
+    of_all("AVERAGE_POOLING1", f"{BOTH} {SLIDING} Dilations IncludePadding"),
+    of_all("AVERAGE_POOLING_GRAD", f"InputGradientTensor OutputGradientTensor {SLIDING} IncludePadding"),
+    of_all("LP_POOLING", f"{BOTH} {SLIDING} P"),
+    of_all("LP_POOLING1", f"{BOTH} {SLIDING} Dilations P"),
+    of_all("MAX_POOLING", f"{BOTH} {SLIDING}"),
+    of_all("MAX_POOLING1", f"{BOTH} OutputIndicesTensor {SLIDING}"),
+    of_all("MAX_POOLING2", f"{BOTH} OutputIndicesTensor {SLIDING} Dilations"),
+    of_all("MAX_POOLING_GRAD", f"{GRADIENTS} {SLIDING} Dilations"),
+    of_all("MAX_UNPOOLING", "InputTensor IndicesTensor OutputTensor"),
+    of_all(
+        "QUANTIZED_LINEAR_AVERAGE_POOLING",
+        "InputTensor InputScaleTensor InputZeroPointTensor OutputScaleTensor OutputZeroPointTensor OutputTensor "
+        f"{SLIDING} Dilations IncludePadding",
+    ),
+)
+
+# Pseudo-code: windows by the names of the functions' arguments
+
+
+def pooled_sizes(image: Any, windows: Mapping[str, Any]) -> tuple[int, ...]:
+    """The page's sizes, with the dilated window."""
+    sizes = [
+        (size + before + after - (dilation * (window - 1) + 1)) // stride + 1
+        for size, window, stride, dilation, before, after in zip(
+            image[2:],
+            windows["window_sizes"],
+            windows["strides"],
+            dilations_of(windows),
+            windows["start_padding"],
+            windows["end_padding"],
+            strict=True,
+        )
+    ]
+    return (*image[:2], *sizes)
+
+
+def dilations_of(windows: Mapping[str, Any]) -> Any:
+    return windows.get("dilations", (1,) * len(windows["strides"]))
+
+
+def places(image: Any, windows: Mapping[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Each place of the result with the places in the image of the window's elements that are not padding."""
+    offsets = list(itertools.product(*map(range, windows["window_sizes"])))
+    for place in np.ndindex(*pooled_sizes(image, windows)):
+        first = np.multiply(place[2:], windows["strides"]) - windows["start_padding"]
+        elements = [first + np.multiply(offset, dilations_of(windows)) for offset in offsets]
+        yield (
+            place,
+            [
+                (*place[:2], *map(int, element))
+                for element in elements
+                if all(0 <= i < size for i, size in zip(element, image[2:], strict=True))
+            ],
+        )
+
+
+def divisor(elements: list[Any], windows: Mapping[str, Any], include_padding: bool) -> int:
+    return int(np.prod(windows["window_sizes"])) if include_padding else len(elements)
+
+
+def averages(input: Arr, *, include_padding: bool, **windows: Any) -> Arr:
+    """Averages in 64 bits."""
+    output = np.empty(pooled_sizes(input.shape, windows))
+    for place, elements in places(input.shape, windows):
+        total = sum((float(input[element]) for element in elements), 0.0)
+        output[place] = np.float64(total) / divisor(elements, windows, include_padding)
+    return output
+
+
+def averages_gradient(gradient: Arr, *, output_sizes: Any, include_padding: bool, **windows: Any) -> Arr:
+    """Sums in 64 bits of what is divided in the type of the gradient, or in 32 bits."""
+    wide = np.promote_types(gradient.dtype, np.float32)
+    output = np.zeros(output_sizes)
+    for place, elements in places(output_sizes, windows):
+        for element in elements:
+            output[element] += gradient[place].astype(wide) / wide.type(divisor(elements, windows, include_padding))
+    return output
+
+
+def norms(input: Arr, *, p: int, **windows: Any) -> Arr:
+    """Norms in 64 bits, of numbers whose powers these hold."""
+    output = np.empty(pooled_sizes(input.shape, windows))
+    for place, elements in places(input.shape, windows):
+        output[place] = sum(abs(float(input[element])) ** p for element in elements) ** (1 / p)
+    return output
+
+
+def largest(input: Arr, windows: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Each place of the result with the place in the image of the first of the largest elements."""
+    for place, elements in places(input.shape, windows):
+        best = elements[0]
+        for element in elements[1:]:
+            if is_greater(number(input[element]), number(input[best])):
+                best = element
+        yield place, best
+
+
+def max_pooling(input: Arr, **windows: Any) -> tuple[Arr, Arr]:
+    source = bits_of(input)
+    values = np.empty(pooled_sizes(input.shape, windows), source.dtype)
+    indices = np.empty(values.shape, np.uint64)
+    for place, best in largest(input, windows):
+        values[place], indices[place] = source[best], np.ravel_multi_index(best, input.shape)
+    return values.view(input.dtype), indices
+
+
+def max_pooling_gradient(input: Arr, gradient: Arr, **windows: Any) -> Arr:
+    """Sums in 64 bits."""
+    output = np.zeros(input.shape)
+    for place, best in largest(input, windows):
+        output[best] += gradient[place]
+    return output
+
+
+def unpooled(input: Arr, indices: Arr, *, output_sizes: Any) -> Arr:
+    output = np.zeros(int(np.prod(output_sizes)), bits_of(input).dtype)
+    for value, index in zip(bits_of(input).ravel(), indices.ravel().tolist(), strict=True):
+        index = index + output.size if index < 0 else index
+        if 0 <= index < output.size:
+            output[index] = value
+    return output.view(input.dtype).reshape(output_sizes)
+
+
+def of_channels(parameter: Arr | None, channels: int) -> list[Any]:
+    values = [0] if parameter is None else parameter.ravel().tolist()
+    return values * channels if len(values) == 1 else values
+
+
+def quantized_averages(
+    input: Arr,
+    input_scale: Arr,
+    input_zero_point: Arr | None,
+    output_scale: Arr,
+    output_zero_point: Arr | None,
+    *,
+    dtype: Any,
+    include_padding: bool,
+    **windows: Any,
+) -> Arr:
+    """Sums of Python's integers; the products and quotients with scales in 32 bits."""
+    channels = input.shape[1]
+    zeros, final_zeros = of_channels(input_zero_point, channels), of_channels(output_zero_point, channels)
+    scales, final_scales = of_channels(input_scale, channels), of_channels(output_scale, channels)
+    limits = np.iinfo(dtype)
+    output = np.empty(pooled_sizes(input.shape, windows), dtype)
+    for place, elements in places(input.shape, windows):
+        channel = place[1]
+        total = np.float32(sum(int(input[element]) - zeros[channel] for element in elements))
+        count = np.float32(divisor(elements, windows, include_padding))
+        average = total * np.float32(scales[channel]) / count
+        steps = np.rint(average / np.float32(final_scales[channel]))
+        whole = 0 if np.isnan(steps) else int(np.clip(steps, -(2**20), 2**20))
+        output[place] = min(max(whole + final_zeros[channel], limits.min), limits.max)
+    return output
+
+
+# Descriptors
+
+
+def window_arguments(desc: Any) -> dict[str, Any]:
+    """The members of the windows by the names of the function's arguments."""
+    names = {"window_size": "window_sizes"} | {
+        name: name for name in ("strides", "dilations", "start_padding", "end_padding", "include_padding", "p")
+    }
+    return {name: getattr(desc, field) for field, name in names.items() if hasattr(desc, field)}
+
+
+def sliding(operator: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    """The sizes of the image and of what is pooled of it, and the windows."""
+    spatial = max(rank - 2, 0)
+    # Of fewer than 3 dimensions, which no table has, these are no valid descs.
+    windows: dict[str, Any] = {
+        "window_size": ones(spatial, 3, 2)[:spatial],
+        "strides": ones(spatial, 2, 1)[:spatial],
+        "start_padding": ((0,) * spatial + (1, 0))[len((1, 0)) :][:spatial],
+        "end_padding": ((0,) * spatial + (0, 1))[len((0, 1)) :][:spatial],
+    }
+    fields = {member.field for member in operator.members()}
+    if "dilations" in fields:
+        windows["dilations"] = ones(spatial, 1, 2)[:spatial]
+    if "include_padding" in fields:
+        windows["include_padding"] = rank % 2 == 1
+    if "p" in fields:
+        windows["p"] = 3
+    if spatial < 1:
+        return (2,) * rank, (2,) * rank, windows
+    image = (2, 2, *ones(spatial, 5, 4))
+    arguments = {("window_sizes" if field == "window_size" else field): value for field, value in windows.items()}
+    return image, pooled_sizes(image, arguments), windows
+
+
+def pooling_desc(operator: Any, **more: Any) -> Any:
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        image, pooled, windows = sliding(operator, rank)
+        tensors = {"input": TensorDesc(types["input"], image), "output": TensorDesc(types["input"], pooled)}
+        if "output_indices" in types:
+            tensors["output_indices"] = TensorDesc(types["output_indices"], pooled)
+        made: dmljax.Operator = operator(**tensors, **windows)
+        return made
+
+    return make
+
+
+def average_gradient_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    image, pooled, windows = sliding(dmljax.AveragePoolingGradDesc, rank)
+    return dmljax.AveragePoolingGradDesc(
+        input_gradient=TensorDesc(types["input_gradient"], pooled),
+        output_gradient=TensorDesc(types["input_gradient"], image),
+        **windows,
+    )
+
+
+def max_gradient_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    image, pooled, windows = sliding(dmljax.MaxPoolingGradDesc, rank)
+    return dmljax.MaxPoolingGradDesc(
+        input=TensorDesc(types["input"], image),
+        input_gradient=TensorDesc(types["input"], pooled),
+        output_gradient=TensorDesc(types["input"], image),
+        **windows,
+    )
+
+
+def unpooling_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.MaxUnpoolingDesc(
+        input=TensorDesc(types["input"], ones(rank, 2, 3, 2)),
+        indices=TensorDesc(types["indices"], ones(rank, 2, 3, 2)),
+        output=TensorDesc(types["input"], ones(rank, 2, 5, 3)),
+    )
+
+
+def quantized_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    image, pooled, windows = sliding(dmljax.QuantizedLinearAveragePoolingDesc, rank)
+    of_image = (1, *image[1:2], *(1 for _ in image[2:]))[:rank]
+    return dmljax.QuantizedLinearAveragePoolingDesc(
+        input=TensorDesc(types["input"], image),
+        input_scale=TensorDesc(DataType.FLOAT32, of_image),
+        input_zero_point=TensorDesc(types["input"], of_image),
+        output_scale=TensorDesc(DataType.FLOAT32, (1,)),
+        output_zero_point=TensorDesc(types["output"], (1,)),
+        output=TensorDesc(types["output"], pooled),
+        **windows,
+    )
+
+
+def average_case(operator: Any) -> Case:
+    # Sums of a few powers of two are exact, so that an average is rounded once.
+    return Case(
+        ("input",),
+        pooling_desc(operator),
+        lambda desc, input: averages(input, **window_arguments(desc)),
+        scales=("input",),
+    )
+
+
+def norm_case(operator: Any) -> Case:
+    return Case(
+        ("input",),
+        pooling_desc(operator),
+        lambda desc, input: norms(input, **window_arguments(desc)),
+        scales=("input",),
+        is_exact=False,
+        domain=(0.2, 3.0),
+    )
+
+
+def max_case(operator: Any) -> Case:
+    return Case(
+        ("input", "output_indices"),
+        pooling_desc(operator),
+        lambda desc, input: max_pooling(input, **window_arguments(desc)),
+    )
+
+
+CASES = {
+    "AVERAGE_POOLING": average_case(dmljax.AveragePoolingDesc),
+    "AVERAGE_POOLING1": average_case(dmljax.AveragePooling1Desc),
+    "AVERAGE_POOLING_GRAD": Case(
+        ("input_gradient",),
+        average_gradient_desc,
+        lambda desc, input_gradient: averages_gradient(
+            input_gradient, output_sizes=desc.output_gradient.sizes, **window_arguments(desc)
+        ),
+        scales=("input_gradient",),
+        is_exact=False,  # quotients are rounded before they are added
+    ),
+    "LP_POOLING": norm_case(dmljax.LpPoolingDesc),
+    "LP_POOLING1": norm_case(dmljax.LpPooling1Desc),
+    "MAX_POOLING": Case(
+        ("input",),
+        pooling_desc(dmljax.MaxPoolingDesc),
+        lambda desc, input: max_pooling(input, **window_arguments(desc))[0],
+    ),
+    "MAX_POOLING1": max_case(dmljax.MaxPooling1Desc),
+    "MAX_POOLING2": max_case(dmljax.MaxPooling2Desc),
+    "MAX_POOLING_GRAD": Case(
+        ("input",),
+        max_gradient_desc,
+        lambda desc, input, input_gradient: max_pooling_gradient(input, input_gradient, **window_arguments(desc)),
+        scales=("input_gradient",),  # whose few sums are exact
+    ),
+    "MAX_UNPOOLING": Case(
+        ("input", "indices"),
+        unpooling_desc,
+        lambda desc, input, indices: unpooled(input, indices, output_sizes=desc.output.sizes),
+        indices={"indices": 30},
+    ),
+    "QUANTIZED_LINEAR_AVERAGE_POOLING": Case(
+        ("input", "output"),
+        quantized_desc,
+        lambda desc, **inputs: quantized_averages(**inputs, dtype=desc.output.dtype, **window_arguments(desc)),
+        scales=("input_scale", "output_scale"),
+    ),
+}

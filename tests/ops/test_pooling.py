@@ -1,0 +1,715 @@
+"""Pooling, its gradients and inverse; the pages' examples run in test_every_operator.py."""
+
+import math
+from typing import Any
+
+import cases_pooling as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases_padding import blocks_of
+from helpers import (
+    FLOATS,
+    REALS,
+    X64,
+    assert_same_bits,
+    assert_same_trees,
+    assert_within_units,
+    check_linear_gradients,
+    random_array,
+    random_indices,
+    specials,
+)
+from hypothesis import given, settings, strategies as st
+from jax.test_util import check_grads
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+
+FLOAT32 = DataType.FLOAT32
+NAN, INF = np.nan, np.inf
+RNG = np.random.default_rng(0)
+
+
+def sliding(*rows: tuple[int, ...]) -> dict[str, Any]:
+    names = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
+    return dict(zip(names, rows, strict=True))
+
+
+def whole_numbers(*shape: int) -> Any:
+    """Floats whose sums are exact."""
+    return RNG.integers(-9, 10, shape).astype(np.float32)
+
+
+# Against the pseudo-code
+
+
+@st.composite
+def sliding_windows(draw: Any) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
+    """The shape of an image, and windows that each have an element of it."""
+    dimensions = []
+    for _ in range(draw(st.integers(1, 3))):
+        window, stride, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.integers(1, 3))
+        reach = (window - 1) * dilation
+        before, after = draw(st.integers(0, reach)), draw(st.integers(0, reach))
+        least = max(dilation, 1 + reach - before - after)  # in fewer elements, a window might step over the input
+        dimensions.append((least + draw(st.integers(0, 6)), window, stride, dilation, before, after))
+    spatial, *rows = zip(*dimensions, strict=True)
+    return (draw(st.integers(1, 2)), draw(st.integers(1, 2)), *spatial), sliding(*rows)
+
+
+def check(image: Any, windows: dict[str, Any]) -> None:
+    """Pooling by its pseudo-code, all of it compiled at once; the sums of the image are exact."""
+    gradient = RNG.integers(-9, 10, oracles.pooled_sizes(image.shape, windows)).astype(image.dtype)
+
+    @jax.jit
+    def pool(image: Any, gradient: Any) -> Any:
+        return (
+            dmljax.max_pooling2(image, **windows),
+            dmljax.max_pooling_grad(image, gradient, **windows),
+            dmljax.average_pooling1(image, include_padding=False, **windows),
+            dmljax.average_pooling1(image, include_padding=True, **windows),
+            dmljax.lp_pooling1(image, p=1, **windows),
+        )
+
+    (values, indices), spread, *averages, norm = pool(image, gradient)
+    expected, places = oracles.max_pooling(image, **windows)
+    assert_same_bits(values, expected)
+    assert_same_bits(indices, places.astype(np.uint32))
+    np.testing.assert_array_equal(spread, oracles.max_pooling_gradient(image, gradient, **windows))
+    for include_padding, average in zip((False, True), averages, strict=True):
+        exact = oracles.averages(image, include_padding=include_padding, **windows)
+        np.testing.assert_array_equal(average, exact.astype(image.dtype))
+    np.testing.assert_array_equal(norm, oracles.norms(image, p=1, **windows))
+
+
+@settings(max_examples=8, deadline=None)
+@given(sliding_windows())
+def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
+    shape, arguments = windows
+    check(whole_numbers(*shape), arguments)
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "stride", "dilation", "before", "after"),
+    [
+        (130, 50, 2, 2, 1, 7),  # more elements of a window than are combined at once
+        (70, 35, 3, 1, 34, 34),
+        (50, 40, 7, 1, 0, 0),  # one window alone
+        (30, 1, 2**32 - 1, 2**32 - 1, 0, 0),
+    ],
+)
+def test_large_windows_are_the_pseudo_codes(
+    size: int, window: int, stride: int, dilation: int, before: int, after: int
+) -> None:
+    check(whole_numbers(1, 2, size), sliding((window,), (stride,), (dilation,), (before,), (after,)))
+
+
+WINDOWS = sliding((3, 2), (2, 1), (1, 2), (2, 1), (1, 1))
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_every_bit_is_selected(dtype: Any, call: Any) -> None:
+    image = random_array(np.random.default_rng(0), dtype, (2, 2, 6, 5))
+    values, indices = call(dmljax.max_pooling2, image, **WINDOWS)
+    expected, places = oracles.max_pooling(image, **WINDOWS)
+    assert_same_bits(values, expected)
+    assert_same_bits(indices, places.astype(np.uint32))
+    assert_same_bits(np.asarray(image).ravel()[indices], values)
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_the_padding_is_never_selected_however_low_an_element_is(dtype: Any) -> None:
+    image = np.full((1, 1, 3, 4), -INF if dtype in FLOATS else specials(dtype).min(), dtype)
+    values, indices = dmljax.max_pooling2(image, **WINDOWS)
+    expected, places = oracles.max_pooling(image, **WINDOWS)
+    assert_same_bits(values, expected)
+    assert_same_bits(indices, places.astype(np.uint32))
+
+
+# The largest elements
+
+
+def test_nan_is_larger_than_every_number_and_the_first_is_selected(call: Any) -> None:
+    row = np.array([[[1, INF, NAN, -NAN, 2, 3]]], np.float32)
+    values, indices = call(dmljax.max_pooling1, row, window_sizes=2)
+    assert_same_bits(values, row[..., [1, 2, 2, 3, 5]])
+    assert indices.tolist() == [[[1, 2, 2, 3, 5]]]
+
+
+def test_zeros_are_equal_and_keep_their_sign(call: Any) -> None:
+    row = np.array([[[-0.0, 0.0, -0.0]]], np.float32)
+    values, indices = call(dmljax.max_pooling1, row, window_sizes=2)
+    assert_same_bits(values, row[..., :2])
+    assert indices.tolist() == [[[0, 1]]]
+
+
+def test_subnormals_are_different_numbers(call: Any) -> None:
+    row = np.array([[[1e-45, 3e-45, 0, -1e-45]]], np.float32)
+    values, indices = call(dmljax.max_pooling1, row, window_sizes=2)
+    assert indices.tolist() == [[[1, 1, 2]]]
+    assert_same_bits(values, row[..., [1, 1, 2]])
+
+
+def test_the_first_of_equal_elements_is_the_first_in_row_major_order(call: Any) -> None:
+    image = np.array([[[[0, 7], [7, 0]]]], np.int32)
+    assert call(dmljax.max_pooling1, image, window_sizes=2).indices.tolist() == [[[[1]]]]
+
+
+def test_indices_count_all_batches_and_channels() -> None:
+    image = np.zeros((2, 3, 4), np.int8)
+    image[..., 2] = 1
+    indices = dmljax.max_pooling1(image, window_sizes=4).indices
+    assert indices.tolist() == [[[2], [6], [10]], [[14], [18], [22]]]
+    assert dmljax.max_pooling1(image, window_sizes=4, dtype="int8").indices.dtype == np.int8
+    with pytest.raises(InvalidDesc, match="max_pooling1: dtype must hold indices up to 299; got uint8"):
+        dmljax.max_pooling1(np.zeros((3, 1, 100)), window_sizes=1, dtype="uint8")
+
+
+def test_without_indices_there_are_none() -> None:
+    image = whole_numbers(1, 1, 5)
+    for function in (dmljax.max_pooling1, dmljax.max_pooling2):
+        values, indices = function(image, window_sizes=2, has_indices=False)
+        assert indices is None
+        assert_same_bits(values, dmljax.max_pooling(image, window_sizes=2))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, call: Any) -> None:
+    # Few different values, and NaN: ties are everywhere.
+    image = RNG.integers(0, 3, (2, 2, 6, 5)).astype(dtype)
+    image[0, 0, 2:4, 1:3] = NAN
+    gradient = RNG.integers(-9, 10, oracles.pooled_sizes(image.shape, WINDOWS)).astype(dtype)
+    found = call(dmljax.max_pooling_grad, image, gradient, **WINDOWS)
+    np.testing.assert_array_equal(found, oracles.max_pooling_gradient(image, gradient, **WINDOWS).astype(dtype))
+    _, pull = jax.vjp(lambda x: dmljax.max_pooling2(x, **WINDOWS).values, image)
+    assert_same_bits(pull(jnp.asarray(gradient))[0], found)
+    tangent = RNG.integers(-9, 10, image.shape).astype(dtype)
+    _, forward = jax.jvp(lambda x: dmljax.max_pooling2(x, **WINDOWS).values, (image,), (tangent,))
+    _, places = oracles.max_pooling(image, **WINDOWS)
+    assert_same_bits(forward, tangent.ravel()[places.astype(int)])
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
+    # 2048 + 1 would be 2048 in float16, and 256 + 1 would be 256 in bfloat16, however often.
+    large = {jnp.float16: 2048, jnp.bfloat16: 256}[dtype]
+    gradient = np.ones((1, 1, 9), dtype)
+    gradient[0, 0, 4] = large
+    image = np.zeros((1, 1, 17), dtype)
+    image[0, 0, 8] = 1
+    assert call(dmljax.max_pooling_grad, image, gradient, window_sizes=9)[0, 0, 8] == np.asarray(large + 8, dtype)
+    _, pull = jax.vjp(lambda x: dmljax.max_pooling(x, window_sizes=9), image)
+    assert pull(jnp.asarray(gradient))[0][0, 0, 8] == np.asarray(large + 8, dtype)
+    pooled = call(dmljax.average_pooling, gradient, window_sizes=8, strides=8)
+    assert_same_bits(pooled, np.array([[[(large + 7) / 8]]], dtype))
+    norm = call(dmljax.lp_pooling, gradient, window_sizes=9, p=1)
+    assert_same_bits(norm, np.array([[[large + 8]]], dtype))
+    spread = call(dmljax.average_pooling_grad, gradient, window_sizes=9, output_sizes=(1, 1, 17), include_padding=True)
+    assert_same_bits(spread[0, 0, 8], np.asarray((large + 8) / 9, dtype))
+    _, pull = jax.vjp(lambda x: dmljax.average_pooling(x, window_sizes=9), image)
+    assert_same_bits(pull(jnp.asarray(gradient))[0], spread)
+
+
+# Averages
+
+
+def test_padding_is_counted_only_if_it_is_included() -> None:
+    row = np.array([[[2, 4, 6]]], np.float32)
+    pads: dict[str, Any] = {"window_sizes": 3, "start_padding": 2, "end_padding": 1}
+    assert dmljax.average_pooling(row, **pads).tolist() == [[[2, 3, 4, 5]]]
+    expected = np.array([2, 6, 12, 10], np.float32) / np.float32(3)
+    assert_same_bits(dmljax.average_pooling(row, include_padding=True, **pads)[0, 0], expected)
+    # A window in the padding alone has nothing to divide by.
+    beside = dmljax.average_pooling(row, window_sizes=1, start_padding=1)
+    assert beside.tolist()[0][0][1:] == [2, 4, 6]
+    assert np.isnan(beside[0, 0, 0])
+    assert dmljax.average_pooling(row, window_sizes=1, start_padding=1, include_padding=True)[0, 0, 0] == 0
+
+
+def test_infinities_and_nan_stay_in_their_windows() -> None:
+    row = np.array([[[INF, 1, NAN, -INF, 2, 4]]], np.float32)
+    for pool in (
+        dmljax.average_pooling,
+        lambda x, **kw: dmljax.lp_pooling(x, p=1, **kw),
+        lambda x, **kw: dmljax.lp_pooling(x, p=2, **kw),
+        lambda x, **kw: dmljax.lp_pooling(x, p=5, **kw),
+    ):
+        (pooled,) = pool(row, window_sizes=2)[0].tolist()
+        assert pooled[0] == INF
+        assert np.isnan(pooled[1:3]).all()
+        assert abs(pooled[3]) == INF
+        assert math.isfinite(pooled[4])
+    gradient = dmljax.average_pooling_grad(row, window_sizes=2, output_sizes=(1, 1, 7))
+    np.testing.assert_array_equal(gradient, [[[INF, INF, NAN, NAN, -INF, 3, 2]]])
+
+
+@pytest.mark.parametrize("include_padding", [False, True])
+def test_the_gradient_of_average_pooling_is_average_pooling_grad(include_padding: bool) -> None:
+    windows: dict[str, Any] = {"window_sizes": (3, 20), "strides": (2, 3), "start_padding": (1, 0)}
+    windows |= {"end_padding": (2, 5), "include_padding": include_padding}
+    image = whole_numbers(1, 2, 6, 26)
+    average = lambda x: dmljax.average_pooling(x, **windows)  # noqa: E731
+    pooled, pull = jax.vjp(average, image)
+    spread = lambda g: dmljax.average_pooling_grad(g, output_sizes=image.shape, **windows)  # noqa: E731
+    gradient = whole_numbers(*pooled.shape)
+    exact = oracles.averages_gradient(gradient, output_sizes=image.shape, **windows)
+    for found in (pull(gradient)[0], spread(gradient)):
+        np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)
+    check_linear_gradients(average, (image,), order=1)
+    check_linear_gradients(spread, (gradient,), order=1)
+
+
+# Norms
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 7, 100, 2**32 - 1])
+def test_norms_are_out_of_range_only_where_they_are(p: int) -> None:
+    windows = sliding((2, 2), (1, 1), (1, 1), (0, 1), (1, 0))
+    image = (RNG.uniform(0.5, 1, (1, 6, 4, 3)) * RNG.choice([-1, 1], (1, 6, 4, 3))).astype(np.float32)
+    image *= np.array([1e-37, 1e-20, 1, 1e20, 5e37, 0], np.float32)[:, None, None]
+    exact = np.zeros(oracles.pooled_sizes(image.shape, windows))
+    for place, elements in oracles.places(image.shape, windows):
+        values = [abs(float(image[element])) for element in elements]
+        largest = max(values)
+        exact[place] = largest * sum((value / largest) ** p for value in values) ** (1 / p) if largest else 0
+    assert_within_units(dmljax.lp_pooling1(image, p=p, **windows), exact)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0(p: int) -> None:
+    windows = sliding((2, 3), (2, 1), (1, 2), (1, 0), (0, 1))
+    image = RNG.permutation(np.linspace(-3, 3, 60)).astype(np.float32).reshape(1, 2, 5, 6)
+    norm = lambda x: dmljax.lp_pooling1(x, p=p, **windows)  # noqa: E731
+    check_grads(norm, (image,), order=1, eps=1e-2, atol=2e-2, rtol=2e-2)
+    for value in (0.0, 1e-30, 1e30):
+        slope = jax.grad(lambda x: dmljax.lp_pooling(x, window_sizes=4, p=p)[0, 0, 0])(
+            np.full((1, 1, 4), value, np.float32)
+        )
+        assert_within_units(slope, np.full((1, 1, 4), 0 if value == 0 else 4 ** (1 / p - 1)))
+
+
+def test_the_gradient_of_an_infinite_norm_goes_to_infinite_elements() -> None:
+    row = np.array([[[INF, 1, -INF]]], np.float32)
+    slope = jax.grad(lambda x: dmljax.lp_pooling(x, window_sizes=3)[0, 0, 0])(row)
+    assert slope.tolist() == [[[1, 0, -1]]]
+
+
+# The inverse
+
+
+def test_what_is_selected_returns_to_its_place() -> None:
+    image = RNG.permutation(2 * 3 * 36).astype(np.float32).reshape(2, 3, 6, 6)
+    values, indices = dmljax.max_pooling1(image, window_sizes=3, strides=2)
+    unpooled = np.asarray(dmljax.max_unpooling(values, indices, output_sizes=image.shape))
+    is_selected = np.isin(np.arange(image.size).reshape(image.shape), indices)
+    assert_same_bits(unpooled, np.where(is_selected, image, 0).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_every_bit_is_put_back_and_the_last_at_an_index_wins(dtype: Any, call: Any) -> None:
+    values = random_array(np.random.default_rng(0), dtype, (2, 2, 5))
+    for indices in (
+        random_indices(np.random.default_rng(1), np.int32, values.shape, 40),
+        np.random.default_rng(2).integers(0, 2**32, values.shape, np.uint64).astype(np.uint32) >> 26,
+    ):
+        found = call(dmljax.max_unpooling, values, indices, output_sizes=(2, 4, 5))
+        assert_same_bits(found, oracles.unpooled(values, indices, output_sizes=(2, 4, 5)))
+
+
+def test_the_gradient_of_unpooling_goes_to_the_one_that_is_written() -> None:
+    indices = np.array([[[3, 1, 3, 9]]], np.uint32)
+    weights = np.array([[[1, 2, 3, 4, 5]]], np.float32)
+    loss = lambda x: (dmljax.max_unpooling(x, indices, output_sizes=(1, 1, 5)) * weights).sum()  # noqa: E731
+    assert jax.grad(loss)(np.ones((1, 1, 4), np.float32)).tolist() == [[[0, 2, 4, 0]]]
+
+
+# Quantized averages
+
+
+@pytest.mark.parametrize("include_padding", [False, True])
+@pytest.mark.parametrize(("dtype", "result"), [("uint8", "int8"), ("int8", "uint8"), ("int16", "uint16")])
+def test_quantized_averages_are_the_pseudo_codes(dtype: str, result: str, include_padding: bool, call: Any) -> None:
+    rng = np.random.default_rng(0)
+    image = random_array(rng, dtype, (2, 3, 5, 4))
+    limits, final = np.iinfo(dtype), np.iinfo(result)
+    for zeros, final_zero in (([limits.min, 0, limits.max], final.max), ([5, 5, 5], final.min), ([0, 1, 2], 0)):
+        arguments = (
+            image,
+            rng.uniform(0.1, 3, (1, 3, 1, 1)).astype(np.float32),
+            np.array(zeros, dtype).reshape(1, 3, 1, 1),
+            np.array([0.37], np.float32),
+            np.array(final_zero, result),
+        )
+        found = call(dmljax.quantized_linear_average_pooling, *arguments, include_padding=include_padding, **WINDOWS)
+        expected = oracles.quantized_averages(
+            *arguments, dtype=np.dtype(result), include_padding=include_padding, **WINDOWS
+        )
+        assert_same_bits(found, expected)
+
+
+def test_halves_of_quantized_averages_go_to_the_even_number(call: Any) -> None:
+    row = np.array([[[1, 2, 3, 4, 255]]], np.uint8)
+    pool = lambda *given, **kw: call(dmljax.quantized_linear_average_pooling, row, *given, window_sizes=2, **kw)  # noqa: E731
+    one = np.float32(1)
+    assert pool(one, None, one).tolist() == [[[2, 2, 4, 130]]]
+    assert pool(one, np.uint8(255), one, dtype="int8").tolist() == [[[-128, -128, -128, -126]]]
+    assert pool(one, None, one, np.int8(-3)).tolist() == [[[-1, -1, 1, 127]]]
+
+
+def test_quantized_sums_are_exact_however_many_elements_they_have() -> None:
+    # 70,001 elements of 255 have a sum of 17,850,255, which float32 rounds to 17,850,256: once, and not at each step.
+    row = np.full((1, 1, 70_001), 255, np.uint8)
+    row[..., 0] = 254
+    scale = np.float32(1 / 255)
+    average = np.float32(17_850_254) * scale / np.float32(70_001)
+    found = dmljax.quantized_linear_average_pooling(row, scale, None, np.float32(1 / 128), window_sizes=70_001)
+    assert found.tolist() == [[[int(np.rint(average * np.float32(128)))]]]
+
+
+# Shapes, transformations and wrong calls
+
+
+def all_functions() -> dict[str, Any]:
+    """Each function of an image, with small windows."""
+    windows: dict[str, Any] = {"window_sizes": 2, "start_padding": 1}
+    quantized = lambda x: dmljax.quantized_linear_average_pooling(  # noqa: E731
+        jnp.clip(x, -100, 100).astype(np.int8), 0.5, None, 1.0, **windows
+    )
+
+    def gradients(x: Any) -> Any:
+        values = dmljax.max_pooling(x, **windows)
+        return (
+            dmljax.max_pooling_grad(x, values, **windows),
+            dmljax.average_pooling_grad(values, output_sizes=x.shape, **windows),
+        )
+
+    return {
+        "averages": lambda x: dmljax.average_pooling1(x, dilations=2, **windows),
+        "norms": lambda x: dmljax.lp_pooling(x, **windows),
+        "largest": lambda x: dmljax.max_pooling2(x, **windows),
+        "gradients": gradients,
+        "quantized": quantized,
+    }
+
+
+def test_empty_batches_stay_empty() -> None:
+    for image in (np.zeros((0, 3, 4), np.float32), np.zeros((2, 0, 4, 5), np.float32)):
+        for function in all_functions().values():
+            for result in jax.tree.leaves(function(image)):
+                assert result.shape[:2] == image.shape[:2]
+                assert result.size == 0
+    assert dmljax.max_unpooling(np.zeros((0, 1, 4)), np.zeros((0, 1, 4), int), output_sizes=(1, 1, 2)).tolist() == [
+        [[0, 0]]
+    ]
+
+
+def test_sizes_may_be_symbolic() -> None:
+    a, b = jax.export.symbolic_shape("a, b")
+    (c,) = jax.export.symbolic_shape("c", constraints=["c >= 4"])
+    image = whole_numbers(3, 2, 7, 5)
+    every = jax.jit(lambda x: [function(x) for function in all_functions().values()])
+    for shape in ((a, b, 7, 5), (3, 2, c, 5)):
+        exported = jax.export.export(every)(jax.ShapeDtypeStruct(shape, np.float32))
+        assert_same_trees(exported.call(image), every(image))
+
+
+def test_one_number_stands_for_all_dimensions() -> None:
+    image = whole_numbers(1, 1, 6, 7)
+    one = dmljax.max_pooling2(image, window_sizes=2, strides=2, dilations=3, start_padding=1, end_padding=1)
+    two = sliding((2, 2), (2, 2), (3, 3), (1, 1), (1, 1))
+    assert_same_bits(one.values, dmljax.max_pooling2(image, **two).values)
+    assert one.values.shape[2:] == tuple(blocks_of((6, 7), **two))
+
+
+IMAGE = np.zeros((1, 2, 4, 5), np.float32)
+POOLED = np.zeros((1, 2, 3, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: dmljax.max_pooling(IMAGE[0, 0], window_sizes=1),
+            InvalidDesc,
+            "max_pooling: input must have at least 3 dimensions; got 2",
+        ),
+        (
+            lambda: dmljax.average_pooling(IMAGE, window_sizes=(1, 2, 3)),
+            InvalidDesc,
+            "average_pooling: window_sizes must have one number for each of 2 dimensions",
+        ),
+        (lambda: dmljax.lp_pooling(IMAGE, window_sizes=0), InvalidDesc, "lp_pooling: window_sizes must be in"),
+        (lambda: dmljax.max_pooling1(IMAGE, window_sizes=2, strides=(1, 0)), InvalidDesc, r"strides\[1\] must be in"),
+        (lambda: dmljax.max_pooling2(IMAGE, window_sizes=2, dilations=0), InvalidDesc, "dilations must be in"),
+        (lambda: dmljax.max_pooling(IMAGE, window_sizes=2, start_padding=-1), InvalidDesc, "start_padding must be in"),
+        (lambda: dmljax.max_pooling(IMAGE, window_sizes=2, end_padding=-1), InvalidDesc, "end_padding must be in"),
+        (
+            lambda: dmljax.average_pooling1(IMAGE, window_sizes=3, dilations=2),
+            InvalidDesc,
+            "must be at most 4, the padded size of input along axis 2; got 5",
+        ),
+        (
+            lambda: dmljax.max_pooling(IMAGE, window_sizes=2, start_padding=(0, 2)),
+            InvalidDesc,
+            "max_pooling: each window must have an element of input along axis 3, not padding alone; got 5 elements",
+        ),
+        (
+            lambda: dmljax.max_pooling2(
+                IMAGE, window_sizes=(2, 1), dilations=6, start_padding=(6, 0), end_padding=(6, 0)
+            ),
+            InvalidDesc,
+            "max_pooling2: each window must have an element of input along axis 2",
+        ),
+        (lambda: dmljax.average_pooling(IMAGE.astype(int), window_sizes=1), InvalidType, "input must be of a floating"),
+        (lambda: dmljax.lp_pooling(IMAGE.astype(int), window_sizes=1), InvalidType, "input must be of a floating type"),
+        (lambda: dmljax.lp_pooling(IMAGE, window_sizes=1, p=0), InvalidDesc, r"p must be in \[1, 4294967295\]; got 0"),
+        (lambda: dmljax.lp_pooling1(IMAGE, window_sizes=1, p=1.5), InvalidType, "p must be an integer"),  # type: ignore[arg-type]
+        (
+            lambda: dmljax.average_pooling(IMAGE, window_sizes=1, include_padding=1),  # type: ignore[arg-type]
+            InvalidType,
+            "include_padding must be",
+        ),
+        (
+            lambda: dmljax.max_pooling1(IMAGE, window_sizes=1, has_indices="no"),  # type: ignore[arg-type]
+            InvalidType,
+            "has_indices must be",
+        ),
+        (
+            lambda: dmljax.max_pooling1(IMAGE, window_sizes=1, dtype=np.float32),
+            InvalidType,
+            "dtype must be an integer type; got float32",
+        ),
+        (
+            lambda: dmljax.max_pooling_grad(IMAGE, POOLED, window_sizes=3),
+            InvalidDesc,
+            r"input_gradient must have the shape \(1, 2, 2, 3\), one element for each window; got \(1, 2, 3, 4\)",
+        ),
+        (
+            lambda: dmljax.max_pooling_grad(IMAGE, POOLED.astype(np.float16), window_sizes=2),
+            InvalidType,
+            "input_gradient must be of float32, as input is; got float16",
+        ),
+        (
+            lambda: dmljax.average_pooling_grad(POOLED, output_sizes=(1, 2, 5, 5), window_sizes=2),
+            InvalidDesc,
+            r"input_gradient must have the shape \(1, 2, 4, 4\), one element for each window; got \(1, 2, 3, 4\)",
+        ),
+        (
+            lambda: dmljax.average_pooling_grad(POOLED, output_sizes=(1, 2, 5), window_sizes=2),
+            InvalidDesc,
+            "output_sizes must have one number for each of 4 dimensions",
+        ),
+        (
+            lambda: dmljax.average_pooling_grad(POOLED, output_sizes=(1, 2, 5, -1), window_sizes=2),
+            InvalidDesc,
+            "must be in",
+        ),
+        (
+            lambda: dmljax.max_unpooling(POOLED, np.zeros((1, 2), int), output_sizes=IMAGE.shape),
+            InvalidDesc,
+            r"indices must have the shape of input, \(1, 2, 3, 4\); got \(1, 2\)",
+        ),
+        (
+            lambda: dmljax.max_unpooling(POOLED, POOLED, output_sizes=IMAGE.shape),
+            InvalidType,
+            "indices must be of an integer type; got float32",
+        ),
+        (
+            lambda: dmljax.max_unpooling(POOLED, POOLED.astype(int), output_sizes=(5,)),
+            InvalidDesc,
+            "max_unpooling: output_sizes must have one number for each of 4 dimensions",
+        ),
+        (
+            lambda: dmljax.quantized_linear_average_pooling(IMAGE.astype(np.int32), 1.0, None, 1.0, window_sizes=1),
+            InvalidType,
+            "input must be of an integer type of 8 or 16 bits; got int32",
+        ),
+        (
+            lambda: dmljax.quantized_linear_average_pooling(
+                IMAGE.astype(np.int8), np.ones((2, 1), np.float32), None, 1.0, window_sizes=1
+            ),
+            InvalidDesc,
+            r"input_scale must have one element, or one for each channel in the shape \(1, 2, 1, 1\); got \(2, 1\)",
+        ),
+        (
+            lambda: dmljax.quantized_linear_average_pooling(
+                IMAGE.astype(np.int8), 1.0, np.uint8(3), 1.0, window_sizes=1
+            ),
+            InvalidType,
+            "input_zero_point must be of int8, as input is; got uint8",
+        ),
+    ],
+)
+def test_wrong_calls_are_refused(call: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+# Descriptors
+
+
+def tensor(*sizes: int, data_type: DataType = FLOAT32) -> TensorDesc:
+    return TensorDesc(data_type, sizes)
+
+
+MEMBERS: dict[str, Any] = {
+    "strides": (1, 1),
+    "window_size": (2, 2),
+    "start_padding": (0, 0),
+    "end_padding": (0, 0),
+}
+DILATED = MEMBERS | {"dilations": (1, 1)}
+INPUT, OUTPUT = tensor(1, 2, 4, 5), tensor(1, 2, 3, 4)
+INT8, UINT8 = DataType.INT8, DataType.UINT8
+
+
+def described(operator: Any, members: dict[str, Any], changes: dict[str, Any]) -> Any:
+    return operator(**members | changes)
+
+
+def average(**changes: Any) -> Any:
+    members = {"input": INPUT, "output": OUTPUT, "include_padding": False, **DILATED}
+    return dmljax.AveragePooling1Desc(**members | changes)
+
+
+def average_gradient(**changes: Any) -> Any:
+    members = {"input_gradient": OUTPUT, "output_gradient": INPUT, "include_padding": False, **MEMBERS}
+    return dmljax.AveragePoolingGradDesc(**members | changes)
+
+
+def norm(**changes: Any) -> Any:
+    return dmljax.LpPoolingDesc(**{"input": INPUT, "output": OUTPUT, "p": 2, **MEMBERS} | changes)
+
+
+def plain_largest(**changes: Any) -> Any:
+    return dmljax.MaxPoolingDesc(**{"input": INPUT, "output": OUTPUT, **MEMBERS} | changes)
+
+
+def largest(**changes: Any) -> Any:
+    indices = tensor(1, 2, 3, 4, data_type=DataType.UINT32)
+    members = {"input": INPUT, "output": OUTPUT, "output_indices": indices, **DILATED}
+    return dmljax.MaxPooling2Desc(**members | changes)
+
+
+def largest_gradient(**changes: Any) -> Any:
+    members = {"input": INPUT, "input_gradient": OUTPUT, "output_gradient": INPUT, **DILATED}
+    return dmljax.MaxPoolingGradDesc(**members | changes)
+
+
+def unpooling(**changes: Any) -> Any:
+    members = {"input": OUTPUT, "indices": tensor(1, 2, 3, 4, data_type=DataType.UINT32), "output": INPUT}
+    return dmljax.MaxUnpoolingDesc(**members | changes)
+
+
+def quantized(**changes: Any) -> Any:
+    members = {
+        "input": tensor(1, 2, 4, 5, data_type=UINT8),
+        "input_scale": tensor(1, 2, 1, 1),
+        "input_zero_point": tensor(1, data_type=UINT8),
+        "output_scale": tensor(1, 1, 1, 1),
+        "output_zero_point": tensor(1, 1, 2, 1, 1, data_type=INT8),
+        "output": tensor(1, 2, 3, 4, data_type=INT8),
+        "include_padding": False,
+        **DILATED,
+    }
+    return dmljax.QuantizedLinearAveragePoolingDesc(**members | changes)
+
+
+SHORT = dict.fromkeys((*MEMBERS, "dilations"), (1,))
+FLAT = tensor(1, 1, 2, 12)
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (average(output=TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))), "must have the same DataType"),
+        (average(output=tensor(1, 1, 2, 3, 4)), "must have the same DimensionCount; got 4 and 5"),
+        (
+            average(**SHORT),
+            r"WindowSize must have one number for each of the 2 spatial dimensions of InputTensor; got \{1\}",
+        ),
+        (average(window_size=(0, 2)), r"WindowSize\[0\] must be at least 1; got 0"),
+        (norm(strides=(1, 0)), r"Strides\[1\] must be at least 1; got 0"),
+        (average(dilations=(0, 1)), r"Dilations\[0\] must be at least 1; got 0"),
+        (
+            average(dilations=(4, 1)),
+            r"WindowSize\[0\] must keep 1 \+ \(WindowSize\[0\] - 1\) \* Dilations\[0\] at most 4, .*; got 5",
+        ),
+        (norm(window_size=(2, 6)), r"WindowSize\[1\] must be at most 5, the padded size; got 6"),
+        (average(end_padding=(0, 1)), r"OutputTensor\.Sizes must be \{1,2,3,5\}; got \{1,2,3,4\}"),
+        (norm(p=0), "P must be at least 1; got 0"),
+        (average_gradient(output_gradient=tensor(1, 2, 5, 5)), r"InputGradientTensor\.Sizes must be \{1,2,4,4\}"),
+        (average_gradient(output_gradient=TensorDesc(DataType.FLOAT16, (1, 2, 4, 5))), "must have the same DataType"),
+        (average_gradient(output_gradient=tensor(1, 1, 2, 4, 5)), "must have the same DimensionCount; got 4 and 5"),
+        (
+            plain_largest(start_padding=(2, 0), output=tensor(1, 2, 5, 4)),
+            r"WindowSize\[0\] must reach an element of InputTensor from each place of the window; got 2",
+        ),
+        (largest(output=TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))), "must have the same DataType"),
+        (
+            largest(output_indices=tensor(1, 2, 1, 3, 4, data_type=DataType.UINT32)),
+            "InputTensor, OutputTensor and OutputIndicesTensor must have the same DimensionCount; got 4, 4 and 5",
+        ),
+        (
+            largest(output_indices=tensor(1, 2, 3, 3, data_type=DataType.UINT32)),
+            r"OutputIndicesTensor\.Sizes must be \{1,2,3,4\}; got \{1,2,3,3\}",
+        ),
+        (
+            largest(end_padding=(0, 2), output=tensor(1, 2, 3, 6)),
+            r"WindowSize\[1\] must reach an element of InputTensor",
+        ),
+        (
+            largest_gradient(output_gradient=tensor(1, 2, 4, 6)),
+            "InputTensor and OutputGradientTensor must have the same",
+        ),
+        (largest_gradient(input_gradient=INPUT), r"InputGradientTensor\.Sizes must be \{1,2,3,4\}; got \{1,2,4,5\}"),
+        (largest_gradient(input_gradient=TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))), "must have the same DataType"),
+        (largest_gradient(input_gradient=tensor(1, 1, 2, 3, 4)), "must have the same DimensionCount; got 4, 5 and 4"),
+        (
+            largest_gradient(start_padding=(0, 2), input_gradient=tensor(1, 2, 3, 6)),
+            r"WindowSize\[1\] must reach an element of InputTensor",
+        ),
+        (unpooling(output=TensorDesc(DataType.FLOAT16, (1, 2, 4, 5))), "must have the same DataType"),
+        (unpooling(indices=tensor(1, 1, 2, 12, data_type=DataType.UINT32)), "must have the same Sizes"),
+        (unpooling(output=tensor(2, 4, 5)), "must have the same DimensionCount; got 4, 4 and 3"),
+        (quantized(output=tensor(1, 1, 2, 3, 4, data_type=INT8)), "must have the same DimensionCount; got 4 and 5"),
+        (
+            quantized(input_zero_point=tensor(1, data_type=INT8)),
+            "InputTensor and InputZeroPointTensor must have the same",
+        ),
+        (quantized(output_zero_point=tensor(1, data_type=UINT8)), "must have the same DataType; got"),
+        (
+            quantized(input_scale=tensor(2)),
+            r"InputScaleTensor\.Sizes must be 1 each, or \{1,2,1,1\}; got \{2\}",
+        ),
+        (quantized(output_scale=tensor(2, 1, 1, 1)), r"OutputScaleTensor\.Sizes must be 1 each, or \{1,2,1,1\}"),
+        (
+            quantized(output_zero_point=tensor(2, 1, 2, 1, 1, data_type=INT8)),
+            r"OutputZeroPointTensor\.Sizes must be 1 each, or \{1,2,1,1\}",
+        ),
+        (quantized(end_padding=(1, 0)), r"OutputTensor\.Sizes must be \{1,2,4,4\}; got \{1,2,3,4\}"),
+    ],
+)
+def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(desc)
+
+
+def test_valid_descs_break_no_rule() -> None:
+    makers = average, average_gradient, norm, plain_largest, largest, largest_gradient, unpooling, quantized
+    assert [dmljax.broken_rules(make()) for make in makers] == [()] * len(makers)
+
+
+def test_indices_are_an_optional_output() -> None:
+    image = whole_numbers(*INPUT.sizes)
+    values, indices = dmljax.lower(largest())(image)
+    alone = dmljax.lower(largest(output_indices=None))(image)
+    assert alone.output_indices is None
+    assert_same_bits(alone.output, values)
+    assert indices.dtype == np.uint32
+    if X64:
+        wide = dmljax.lower(largest(output_indices=tensor(1, 2, 3, 4, data_type=DataType.UINT64)))(image)
+        assert_same_bits(wide.output_indices, np.asarray(indices).astype(np.uint64))
