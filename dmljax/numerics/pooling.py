@@ -73,8 +73,8 @@ def _element(x: Array, axis: int, steps: _Steps, i: int) -> Array:
 Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # of parts, each with its number in the window
 
 
-def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine) -> Parts:
-    """The windows along `axis`, each combined to one element."""
+def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine, *, has_loop: bool = True) -> Parts:
+    """The windows along `axis`, each combined to one element; in a loop if they are large, unless it must not be."""
 
     def numbered(i: Any) -> tuple[Any, Parts]:
         if isinstance(i, int):
@@ -83,7 +83,7 @@ def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine) -> Parts:
         reached = [lax.dynamic_slice_in_dim(x, i * steps.dilation, length, axis) for x in parts]
         return i, tuple(lax.slice_in_dim(x, 0, length, steps.stride, axis) for x in reached)
 
-    if steps.size <= _MOST_SLICES:
+    if steps.size <= _MOST_SLICES or not has_loop:
         return combine([numbered(i) for i in range(steps.size)])
     first: Parts = combine([numbered(0)])
     reduced: Parts = lax.fori_loop(1, steps.size, lambda i, total: combine([(0, total), numbered(i)]), first)
@@ -253,7 +253,7 @@ def window_sums(x: Array, windows: Windows) -> Array:
     def slope(tangent: Array, x: Array) -> Array:
         # The transpose of a transpose, for the reason that `elements_at` gives.
         wanted = jnp.zeros_like(x, shape=(*x.shape[:_FIRST_AXIS], *(one.blocks for one in windows)))
-        spread = partial(spread_sums, windows=windows)
+        spread = partial(spread_sums, windows=windows, has_loop=False)  # of which JAX 0.8 has no transpose
         total: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
         return total
 
@@ -291,7 +291,7 @@ def _sum_of_parts(parts: Sequence[tuple[int, Parts]]) -> Parts:
     return (reduce(lax.add, (part for _, (part,) in parts)),)
 
 
-def spread_sums(gradient: Array, windows: Windows) -> Array:
+def spread_sums(gradient: Array, windows: Windows, *, has_loop: bool = True) -> Array:
     """Adds each element to all elements of its window in the image: the transpose of `window_sums`."""
     for axis, window in enumerate(windows, _FIRST_AXIS):
         steps = _steps(window)
@@ -302,7 +302,7 @@ def spread_sums(gradient: Array, windows: Windows) -> Array:
             config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach, reach, steps.stride - 1))
             apart = lax.pad(gradient, np.zeros((), gradient.dtype), config)
             every = _Steps(steps.size, 1, steps.dilation, steps.length)
-            (whole,) = _reduced((apart,), axis, every, _sum_of_parts)
+            (whole,) = _reduced((apart,), axis, every, _sum_of_parts, has_loop=has_loop)
         gradient = _cropped(whole, axis, window)
     return gradient
 
