@@ -53,6 +53,7 @@ FAMILIES = {
     "padding": "Padding, and sliding windows",
     "convolution": "Convolutions",
     "products": "Matrix products",
+    "resampling": "Resampling",
     "reduction": "Reductions",
     "scans": "Running sums and products",
     "selection": "Largest and smallest elements",
