@@ -353,7 +353,7 @@ from dmljax.ops.resampling import (
     ResampleDesc as ResampleDesc,
     ResampleGrad1Desc as ResampleGrad1Desc,
     ResampleGradDesc as ResampleGradDesc,
-    Upsample2dDesc as Upsample2dDesc,
+    Upsample2DDesc as Upsample2DDesc,
     resample as resample,
     resample1 as resample1,
     resample2 as resample2,

@@ -171,7 +171,7 @@ class Taps(NamedTuple):
     def weights(self, rest: Array) -> Array:
         """The weights of the neighbours, of which each is a row, at distances of `rest` units behind the index."""
         offsets = lax.iota(np.int32, len(self.offsets))[:, None] + self.offsets.start
-        return jnp.maximum(self.reach - jnp.abs(offsets * self.where.unit - rest), 0)
+        return jnp.maximum(self.reach - jnp.abs(offsets * self.where.unit - rest[None]), 0)
 
 
 def nearest_taps(
@@ -205,7 +205,7 @@ def _places(taps: Taps) -> tuple[Array, Array]:
     """For each neighbour, a row, and each element of the result: where it is in the input, and its weight."""
     index, rest = located(taps.where)
     offsets = lax.iota(np.int32, len(taps.offsets))[:, None] + (taps.offsets.start - taps.margin)
-    places = jnp.clip(index + offsets, 0, taps.input_size - 1)
+    places = jnp.clip(index[None] + offsets, 0, taps.input_size - 1)
     return places, taps.weights(rest) if taps.reach else jnp.ones_like(places)
 
 
@@ -230,8 +230,8 @@ def _outputs(taps: Taps) -> tuple[Array, Array, Array, range]:
         source = lax.iota(np.int32, len(places)) + (places.start + taps.margin - offset)
         is_source = (source >= 0) & (source < where.input_size)
         source = jnp.clip(source, 0, where.input_size - 1)
-        output = begin[source] + lax.iota(np.int32, at_most)[:, None]
-        is_output = is_source & (output < begin[source + 1])
+        output = begin[source][None] + lax.iota(np.int32, at_most)[:, None]
+        is_output = is_source[None] & (output < begin[source + 1][None])
         output = jnp.clip(output, 0, where.output_size - 1)
         of_outputs.append(output)
         of_weights.append(jnp.where(is_output, weights[row][output], 0))
@@ -247,15 +247,14 @@ def _along(x: Array, axis: int, values: Array) -> Array:
     return values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
 
-def _weighted_sum(x: Array, axis: int, places: Array, weights: Array) -> Array:
-    """The sum of the elements of `x` at each row of `places`, times the weights; what has no weight does not count."""
+def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: float = 0.0) -> Array:
+    """The sum of the elements of `x` at each row of `places`, times the weights; what has no weight is `nothing`."""
     # The indices and weights of one dimension are computed once, and not again for each element of the result.
     places, weights = lax.optimization_barrier((places, weights))
-    nothing = jnp.asarray(-0.0 if x.dtype in FLOATS else 0, x.dtype)  # which changes no sum, not even one of -0
 
     def term(places: Array, weights: Array) -> Array:
         weights = _along(x, axis, weights)
-        return jnp.where(weights == 0, nothing, _taken(x, axis, places) * weights)
+        return jnp.where(weights == 0, jnp.asarray(nothing, x.dtype), _taken(x, axis, places) * weights)
 
     if len(places) <= _MOST_UNROLLED:
         total = term(places[0], weights[0])
@@ -272,7 +271,8 @@ def _average(taps: Taps, x: Array) -> Array:
     places, weights = _places(taps)
     if not taps.reach:
         return _taken(x, taps.axis, lax.optimization_barrier(places[0]))
-    return _weighted_sum(x, taps.axis, places, _shares(weights, weights.sum(0, dtype=np.int32), x.dtype))
+    shares = _shares(weights, weights.sum(0, dtype=np.int32), x.dtype)
+    return _weighted_sum(x, taps.axis, places, shares, -0.0)  # which changes no sum, not even one of -0
 
 
 def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
@@ -375,4 +375,4 @@ def _averaged_integers(x: Array, every: Sequence[Taps]) -> Array:
     below = jnp.floor_divide(sums, totals)
     rest = sums - below * totals
     is_above = (2 * rest > totals) | ((2 * rest == totals) & (below & 1 == 1))
-    return (below + is_above).astype(x.dtype)
+    return (below + is_above.astype(np.int32)).astype(x.dtype)

@@ -64,7 +64,7 @@ def upsample_2d(
     return _resampled(input, sizes, steps, interpolation_mode, Fraction(1, 2))
 
 
-class Upsample2dDesc(dml.Operator, type="DML_OPERATOR_UPSAMPLE_2D", function=upsample_2d):
+class Upsample2DDesc(dml.Operator, type="DML_OPERATOR_UPSAMPLE_2D", function=upsample_2d):
     """`DML_UPSAMPLE_2D_OPERATOR_DESC`, lowered to `upsample_2d`."""
 
     input: dml.Input
