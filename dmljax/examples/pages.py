@@ -226,6 +226,8 @@ _PADDED = (
     ("Example 3", PaddingMode.REFLECTION, [[[*_REFLECTED, *_REFLECTED, *_REFLECTED, *_REFLECTED]]]),
     ("Example 4", PaddingMode.SYMMETRIC, [[[_MIRRORED[0], *_MIRRORED, *_MIRRORED, *_MIRRORED[::-1], _MIRRORED[1]]]]),
 )
+
+
 def _resampling_gradient(operator: type[Any], input_offset: float, **rounding: Any) -> Example:
     desc = operator(
         input_gradient=TensorDesc(FLOAT32, (1, 3)),

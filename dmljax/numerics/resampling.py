@@ -219,23 +219,36 @@ def _outputs(taps: Taps) -> tuple[Array, Array, Array, range]:
     index, rest = located(where)
     weights = taps.weights(rest) if taps.reach else jnp.ones_like(index)[None]
     # The elements of the result at or behind an element of the input follow each other.
-    indices = lax.iota(np.int32, where.input_size + 1)
-    begin = inside.start + jnp.searchsorted(index[inside.start : inside.stop], indices).astype(np.int32)
+    begin = _first_at_or_behind(where, index)
     at_most = min(-(-where.unit // where.step) if where.step else len(inside), len(inside))
     # Behind the last element there is no weight.
     last = where.input_size - taps.margin + taps.offsets.stop - (2 if taps.reach else 1)
     places = range(taps.offsets.start - taps.margin, last)
-    of_weights, of_outputs = [], []
-    for row, offset in enumerate(taps.offsets):
-        source = lax.iota(np.int32, len(places)) + (places.start + taps.margin - offset)
-        is_source = (source >= 0) & (source < where.input_size)
-        source = jnp.clip(source, 0, where.input_size - 1)
-        output = begin[source][None] + lax.iota(np.int32, at_most)[:, None]
-        is_output = is_source[None] & (output < begin[source + 1][None])
-        output = jnp.clip(output, 0, where.output_size - 1)
-        of_outputs.append(output)
-        of_weights.append(jnp.where(is_output, weights[row][output], 0))
-    return jnp.concatenate(of_outputs), jnp.concatenate(of_weights), weights.sum(0, dtype=np.int32), places
+    # The dimensions are: offsets, elements of the result with the same index, and places.
+    rows = lax.iota(np.int32, len(taps.offsets))[:, None]
+    first = places.start + taps.margin - taps.offsets.start
+    source = lax.iota(np.int32, len(places))[None] + (first - rows)
+    is_source = (source >= 0) & (source < where.input_size)
+    source = jnp.clip(source, 0, where.input_size - 1)
+    output = begin[source][:, None] + lax.iota(np.int32, at_most)[None, :, None]
+    is_output = is_source[:, None] & (output < begin[source + 1][:, None])
+    output = jnp.clip(output, 0, where.output_size - 1)
+    found = jnp.where(is_output, weights[rows[:, None], output], 0)
+    return (*(table.reshape(-1, len(places)) for table in (output, found)), weights.sum(0, dtype=np.int32), places)
+
+
+def _first_at_or_behind(where: Positions, index: Array) -> Array:
+    """For each element of the input, and the one behind the last: the first element of the result not before it.
+
+    It is one of those inside of the input. Theirs is the `index`.
+    """
+    inside = where.inside()
+    if 0 < where.step <= _LARGEST_UNIT:
+        start = where.step - 1 - where.start  # so that the quotient is rounded up
+        inverse = Positions(where.output_size + 1, where.input_size + 1, where.unit, start, where.step)
+        return jnp.clip(located(inverse)[0], inside.start, inside.stop)
+    indices = lax.iota(np.int32, where.input_size + 1)
+    return inside.start + jnp.searchsorted(index[inside.start : inside.stop], indices).astype(np.int32)
 
 
 def _taken(x: Array, axis: int, places: Array) -> Array:
@@ -311,7 +324,9 @@ def _sized(taps: Taps, x: Array, size: int) -> jax.ShapeDtypeStruct:
 
 def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
     """`_average`, written so that JAX transposes it to `_adjoint`."""
-    result: Array = jax.linear_transpose(partial(_adjoint, taps), _sized(taps, tangent, taps.where.output_size))(tangent)[0]
+    result: Array = jax.linear_transpose(partial(_adjoint, taps), _sized(taps, tangent, taps.where.output_size))(
+        tangent
+    )[0]
     return result
 
 

@@ -232,9 +232,7 @@ def resample3(
 _ROUNDING = {AxisDirection.INCREASING: None, AxisDirection.DECREASING: Fraction(0)}
 
 
-def _centers(
-    mode: InterpolationMode, direction: AxisDirection, offsets: calls.EachNumber | None
-) -> calls.EachNumber:
+def _centers(mode: InterpolationMode, direction: AxisDirection, offsets: calls.EachNumber | None) -> calls.EachNumber:
     """The offsets of the input, or those of the centers of its pixels."""
     if offsets is not None:
         return offsets
@@ -321,7 +319,7 @@ def _resample(
     factors = None if scales is None else _factors(scales, input.ndim)
     if output_sizes is None:
         if factors is None:
-            raise InvalidDesc(Problem("output_sizes or scales", "must be given", "neither"))
+            raise InvalidDesc(Problem((), "output_sizes or scales must be given", "neither"))
         scaled = zip(input.shape, factors, strict=True)
         output_sizes = [size if factor == 1 else _scaled_size(size, factor) for size, factor in scaled]
     calls.require_one_each("output_sizes", output_sizes, input)
@@ -364,7 +362,9 @@ def _factors(scales: calls.EachNumber, rank: int) -> list[Fraction]:
     several = _for_each("scales", scales, rank)
     for i, scale in enumerate(several):
         if not scale > 0:
-            raise InvalidDesc(Problem("scales" if isinstance(scales, float) else ("scales", i), "must be above 0", scale))
+            raise InvalidDesc(
+                Problem("scales" if isinstance(scales, float) else ("scales", i), "must be above 0", scale)
+            )
     return [simplest_fraction(scale) for scale in several]
 
 

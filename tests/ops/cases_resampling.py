@@ -57,7 +57,11 @@ def weights_of(
 ) -> dict[int, Fraction]:
     """The elements of the input that the element of the result at `position` consists of, with their weights."""
     if mode is InterpolationMode.NEAREST_NEIGHBOR:
-        rounded = {"half": math.floor(position + Fraction(1, 2)), "down": math.floor(position), "up": math.ceil(position)}
+        rounded = {
+            "half": math.floor(position + Fraction(1, 2)),
+            "down": math.floor(position),
+            "up": math.ceil(position),
+        }
         return {min(max(rounded[rounding], 0), size - 1): Fraction(1)}
     # The filter is a triangle: of the two neighbours, or of more if the result is smaller and antialiased.
     width = max(Fraction(1), 1 / scale) if antialiased else Fraction(1)
@@ -150,9 +154,7 @@ def forward(desc: Any, input: Arr) -> Arr:
 
 def backward(desc: Any, input_gradient: Arr) -> Arr:
     sizes = desc.output_gradient.sizes
-    return added_up(
-        input_gradient, all_weights(sizes, input_gradient.shape, *floats_of(desc), **how_of(desc)), sizes
-    )
+    return added_up(input_gradient, all_weights(sizes, input_gradient.shape, *floats_of(desc), **how_of(desc)), sizes)
 
 
 def upsampled(desc: Any, input: Arr) -> Arr:
