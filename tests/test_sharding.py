@@ -16,7 +16,7 @@ from helpers import UNITS, assert_same_trees, at_once, collectives, mesh_of, uni
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
-from dmljax import ReduceFunction
+from dmljax import InterpolationMode, ReduceFunction
 
 AXIS_TYPES = pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 RNG = np.random.default_rng(0)
@@ -26,6 +26,7 @@ VALUES = np.arange(8, dtype=np.float32)
 
 # Numbers of one magnitude, whose means along any axes have few digits, so that sums are the same in any order.
 SIGNS = np.where(np.indices((8, 16, 8)).sum(0) % 2 == 0, 2, -2).astype(np.float32)
+LINEAR = InterpolationMode.LINEAR
 REFLECTION = dmljax.PaddingMode.REFLECTION
 WINDOWS = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
 FOLDED = RNG.random((8, 32, 9), np.float32)
@@ -179,6 +180,15 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             x, 0.5, None, w, s, None, b, 16.0, start_padding=1, end_padding=1
         ),
         (small(8, 16, 8).astype(np.int8), small(8, 16, 3).astype(np.int8), VALUES + 1, small(8)),
+    "upsample_2d": (lambda x: dmljax.upsample_2d(x, scale_size=2, interpolation_mode=LINEAR), (np.round(CUBE),)),
+    "resample, bfloat16": (lambda x: dmljax.resample(x, scales=(1, 0.5, 1.5)), (CUBE.astype(jnp.bfloat16),)),
+    "resample3": (
+        lambda x: dmljax.resample3(x, scales=(1, 0.5, 2), interpolation_mode=LINEAR, antialiased=True),
+        (np.round(CUBE),),
+    ),
+    "resample_grad": (
+        lambda x: dmljax.resample_grad(x, output_sizes=(8, 8, 16), interpolation_mode=LINEAR),
+        (np.round(CUBE),),
     ),
 }
 
@@ -280,6 +290,12 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "convolution_integer": (
         lambda x: dmljax.convolution_integer(x, None, np.ones((4, 6, 5), np.int8), strides=3),
         (small(8, 6, 300).astype(np.int8),),
+    ),
+    "resample": (lambda x: dmljax.resample(x, scales=(1, 1, 1.5)), (ROWS,)),
+    "resample1": (lambda x: dmljax.resample1(x, scales=(1, 2, 0.5), interpolation_mode=LINEAR), (np.round(ROWS),)),
+    "resample_grad": (
+        lambda x: dmljax.resample_grad(x, output_sizes=(8, 6, 150), interpolation_mode=LINEAR),
+        (np.round(ROWS),),
     ),
 }
 

@@ -108,9 +108,9 @@ def located(where: Positions) -> tuple[Array, Array]:
 
 def _divided(i: Array, where: Positions, inside: range) -> tuple[Array, Array]:
     """The quotient and the remainder of the positions of what is `inside`, counted by `i`, and the unit."""
-    index, rest = divmod(where.step * inside.start + where.start, where.unit)
+    first, rest = divmod(where.step * inside.start + where.start, where.unit)
     whole, part = divmod(where.step if len(inside) > 1 else 0, where.unit)
-    index = index + i * whole
+    index = first + i * whole
     if part == 0:
         return index, jnp.full_like(i, rest)
     if part * (len(inside) - 1) + rest < 2**31:
@@ -234,7 +234,8 @@ def _outputs(taps: Taps) -> tuple[Array, Array, Array, range]:
     is_output = is_source[:, None] & (output < begin[source + 1][:, None])
     output = jnp.clip(output, 0, where.output_size - 1)
     found = jnp.where(is_output, weights[rows[:, None], output], 0)
-    return (*(table.reshape(-1, len(places)) for table in (output, found)), weights.sum(0, dtype=np.int32), places)
+    totals = weights.sum(0, dtype=np.int32)
+    return output.reshape(-1, len(places)), found.reshape(-1, len(places)), totals, places
 
 
 def _first_at_or_behind(where: Positions, index: Array) -> Array:

@@ -71,9 +71,10 @@ def test_positions_are_exact_whatever_their_size(size: int, count: int, step: Fr
     index, rest = jax.jit(lambda: located(where))()
     for i in range(count):
         position = min(max(Fraction(where.step * i + where.start, where.unit), Fraction(0)), Fraction(size - 1))
-        assert abs(position - min(max(step * i + start, 0), size - 1)) < Fraction(1, 10**5)
-        whole = math.floor(position)
-        assert (int(index[i]), int(rest[i])) == (whole, (position - whole) * where.unit)
+        given_position = min(max(step * i + start, Fraction(0)), Fraction(size - 1))
+        assert abs(position - given_position) < Fraction(1, 10**5)
+        assert int(index[i]) == math.floor(position)
+        assert int(index[i]) * where.unit + int(rest[i]) == position * where.unit
 
 
 def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> None:
@@ -179,7 +180,7 @@ def test_every_bit_is_copied(dtype: Any, call: Any) -> None:
 
 
 def test_halves_go_to_the_second_element_or_where_the_direction_says() -> None:
-    half = {"scales": 0.5}
+    half: dict[str, Any] = {"scales": 0.5}
     assert dmljax.resample(ROW, **half).tolist() == dmljax.resample1(ROW, **half).tolist() == [2, 4]
     assert dmljax.resample2(ROW, **half, rounding_direction=DOWN).tolist() == [2, 4]
     assert dmljax.resample2(ROW, **half, rounding_direction=UP).tolist() == [1, 3]
@@ -207,8 +208,9 @@ def test_sizes_follow_from_scales_and_scales_from_sizes() -> None:
     assert dmljax.resample(x, scales=1 / 3).shape == (1, 1)
     for function in FORWARD:
         by_sizes = function(x, output_sizes=(6, 3), interpolation_mode=LINEAR)
-        assert_same_bits(by_sizes, function(x, scales=np.array([2, 0.75]), interpolation_mode=LINEAR))
-        assert_same_bits(function(x, scales=np.float32(2)), function(x, scales=[2, 2.0]))
+        several: Any = np.array([2, 0.75])
+        assert_same_bits(by_sizes, function(x, scales=several, interpolation_mode=LINEAR))
+        assert_same_bits(function(x, scales=float(np.float32(2))), function(x, scales=[2, 2.0]))
         assert_same_bits(function(x, scales=1), x)
 
 
@@ -285,13 +287,14 @@ def test_a_wide_filter_takes_a_loop() -> None:
 
 
 def test_antialiasing_is_for_averages_that_become_smaller() -> None:
-    for how in (
+    cases: list[dict[str, Any]] = [
         {"scales": 2, "interpolation_mode": LINEAR},
         {"scales": 0.5},
         {"scales": 1, "interpolation_mode": LINEAR},
-    ):
+    ]
+    for how in cases:
         assert_same_bits(dmljax.resample3(ROW, antialiased=True, **how), dmljax.resample2(ROW, **how))
-    ratio = {"scales": 0.75, "interpolation_mode": LINEAR}  # 1 / 0.75 is not above 2
+    ratio: dict[str, Any] = {"scales": 0.75, "interpolation_mode": LINEAR}  # 1 / 0.75 is not above 2
     assert dmljax.resample3(ROW, **ratio, antialiased=True).tolist() != dmljax.resample2(ROW, **ratio).tolist()
 
 
@@ -328,9 +331,10 @@ def test_each_is_the_others_gradient(mode: InterpolationMode, dtype: Any) -> Non
 
 
 def test_a_gradient_reads_what_it_adds_up() -> None:
-    pull = lambda g: jax.vjp(lambda x: dmljax.resample(x, scales=(1, 2), interpolation_mode=LINEAR), jnp.ones((3, 4)))[
-        1
-    ](g)  # noqa: E731
+    def pull(g: Any) -> Any:
+        resample = lambda x: dmljax.resample(x, scales=(1, 2), interpolation_mode=LINEAR)  # noqa: E731
+        return jax.vjp(resample, jnp.ones((3, 4)))[1](g)
+
     text = jax.jit(pull).lower(jnp.ones((3, 8))).as_text()
     assert "stablehlo.gather" in text
     assert "stablehlo.scatter" not in text
