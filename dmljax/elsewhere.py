@@ -114,6 +114,7 @@ ELSEWHERE = {
     "intmm": "matrix_multiply_integer",
     "interp": "resample resample1 resample2",
     "interpolate": "resample resample1 resample2 resample3",
+    "intmm": "matrix_multiply_integer",
     "isinf": "element_wise_is_infinity",
     "isinfinite": "element_wise_is_infinity",
     "isnan": "element_wise_is_nan",

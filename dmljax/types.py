@@ -216,6 +216,8 @@ class MatrixTransform(HeaderEnum, prefix="DML_MATRIX_TRANSFORM_"):
 
     NONE = 0
     TRANSPOSE = 1
+
+
 class InterpolationMode(HeaderEnum, prefix="DML_INTERPOLATION_MODE_"):
     """`DML_INTERPOLATION_MODE`: what a resampled element is made of.
 

@@ -11,6 +11,7 @@ import dmljax
 from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, PaddingMode, ReduceFunction
 from dmljax import AxisDirection, DepthSpaceOrder, PaddingMode, ReduceFunction
 from dmljax import AxisDirection, DepthSpaceOrder, InterpolationMode, PaddingMode
+from dmljax import AxisDirection, DepthSpaceOrder, InterpolationMode, PaddingMode, ReduceFunction
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)

@@ -29,6 +29,4 @@ MISSING = {
     "ROI_ALIGN1": "",
     "ROI_ALIGN_GRAD": "",
     "ROI_POOLING": "",
-    "UPSAMPLE_2D": "",
-    "VALUE_SCALE_2D": "",
 }
