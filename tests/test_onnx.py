@@ -757,3 +757,4 @@ def test_every_onnx_operator_has_cases_and_every_exception_is_one() -> None:
     applicable = [case for case in CASES if INAPPLICABLE.get(case.name) != NO_CAST]  # of which each version has more
     assert math.isclose(len(applicable), 750, abs_tol=80), "the number of cases in onnx 1.17 to 1.23"
     assert math.isclose(len(applicable), 650, abs_tol=60), "the number of cases in onnx 1.17 to 1.23"
+    assert math.isclose(len(applicable), 690, abs_tol=60), "the number of cases in onnx 1.17 to 1.23"
