@@ -1,4 +1,4 @@
-"""Resampling: UPSAMPLE_2D, RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3, and the gradients of the two in the middle.
+"""Resampling: UPSAMPLE_2D, RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3, and the gradients of RESAMPLE1 and RESAMPLE2.
 
 All are one computation: element `i` of the result lies at `(i - output_pixel_offset) / scale - input_pixel_offset` in
 the input. A scale or an offset stands for the simplest fraction that rounds to the same float32, and positions are
@@ -108,8 +108,8 @@ def resample(
 ) -> Array:
     """Resizes an array: the centers of its elements, as pixels of an image, are where they were, times `scales`.
 
-    `output_sizes` and `scales` have one number for each dimension, of which those of the batch and the channels are
-    among them; one scale stands for all dimensions. Either follows from the other, sizes rounded down. If both are
+    `output_sizes` and `scales` have one number for each dimension, batch and channels included; one scale stands for
+    all dimensions. Either follows from the other, sizes rounded down. If both are
     given, the result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to
     16-bit floats; those of integers, of 8 bits alone, to the nearest integer, and halves to the even one.
 
