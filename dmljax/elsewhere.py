@@ -111,7 +111,6 @@ ELSEWHERE = {
     "indexselect": "gather",
     "instancenorm": "mean_variance_normalization",
     "instancenormalization": "mean_variance_normalization mean_variance_normalization1",
-    "intmm": "matrix_multiply_integer",
     "interp": "resample resample1 resample2",
     "interpolate": "resample resample1 resample2 resample3",
     "intmm": "matrix_multiply_integer",

@@ -8,10 +8,7 @@ import pytest
 from helpers import X64, random_indices, specials
 
 import dmljax
-from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, PaddingMode, ReduceFunction
-from dmljax import AxisDirection, DepthSpaceOrder, PaddingMode, ReduceFunction
-from dmljax import AxisDirection, DepthSpaceOrder, InterpolationMode, PaddingMode
-from dmljax import AxisDirection, DepthSpaceOrder, InterpolationMode, PaddingMode, ReduceFunction
+from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, InterpolationMode, PaddingMode, ReduceFunction
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)
@@ -344,6 +341,8 @@ def test_normalizations_are_onnxruntimes() -> None:
         near(dmljax.local_response_normalization(image, 0.5, 0.7, 1.5, local_size=size), expected)
     for p in (1, 2):
         near(dmljax.lp_normalization(image, axis=1, p=p), onnxruntime_run("LpNormalization", [image], axis=1, p=p))
+
+
 @pytest.mark.parametrize("shape", [(1, 2, 7, 5), (1, 2, 3, 10)])
 def test_resampling_is_onnxruntimes(shape: tuple[int, ...]) -> None:
     image = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)

@@ -180,6 +180,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             x, 0.5, None, w, s, None, b, 16.0, start_padding=1, end_padding=1
         ),
         (small(8, 16, 8).astype(np.int8), small(8, 16, 3).astype(np.int8), VALUES + 1, small(8)),
+    ),
     "upsample_2d": (lambda x: dmljax.upsample_2d(x, scale_size=2, interpolation_mode=LINEAR), (np.round(CUBE),)),
     "resample, bfloat16": (lambda x: dmljax.resample(x, scales=(1, 0.5, 1.5)), (CUBE.astype(jnp.bfloat16),)),
     "resample3": (

@@ -10,6 +10,7 @@ from dmljax.types import DataType, FeatureLevel
 
 RANK_4 = range(4, 5)
 RANK_4_TO_5 = range(4, 6)
+RANK_1_TO_4 = range(1, 5)
 RANK_1_TO_8 = range(1, 9)
 RANK_2_TO_8 = range(2, 9)
 RANK_3_TO_4 = range(3, 5)

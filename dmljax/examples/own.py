@@ -13,9 +13,9 @@ from dmljax.ops.movement import SliceGradDesc
 from dmljax.scalars import ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.types import (
+    AxisDirection,
     ConvolutionDirection,
     ConvolutionMode,
-    AxisDirection,
     InterpolationMode,
     IsInfinityMode,
     MatrixTransform,
@@ -305,6 +305,7 @@ OWN_EXAMPLES = (
         start_padding=(0, 0),
         end_padding=(0, 0),
         group_count=1,
+    ),
     *(
         element_wise(
             name,
