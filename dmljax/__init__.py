@@ -33,6 +33,7 @@ from dmljax.types import (
     DataType as DataType,
     DepthSpaceOrder as DepthSpaceOrder,
     FeatureLevel as FeatureLevel,
+    InterpolationMode as InterpolationMode,
     IsInfinityMode as IsInfinityMode,
     MatrixTransform as MatrixTransform,
     PaddingMode as PaddingMode,
@@ -369,6 +370,22 @@ from dmljax.ops.reduction import (
     argmax as argmax,
     argmin as argmin,
     reduce as reduce,
+)
+from dmljax.ops.resampling import (
+    Resample1Desc as Resample1Desc,
+    Resample2Desc as Resample2Desc,
+    Resample3Desc as Resample3Desc,
+    ResampleDesc as ResampleDesc,
+    ResampleGrad1Desc as ResampleGrad1Desc,
+    ResampleGradDesc as ResampleGradDesc,
+    Upsample2DDesc as Upsample2DDesc,
+    resample as resample,
+    resample1 as resample1,
+    resample2 as resample2,
+    resample3 as resample3,
+    resample_grad as resample_grad,
+    resample_grad1 as resample_grad1,
+    upsample_2d as upsample_2d,
 )
 from dmljax.ops.scans import (
     CumulativeProductDesc as CumulativeProductDesc,

@@ -54,6 +54,7 @@ FAMILIES = {
     "convolution": "Convolutions",
     "pooling": "Pooling",
     "products": "Matrix products",
+    "resampling": "Resampling",
     "reduction": "Reductions",
     "scans": "Running sums and products",
     "selection": "Largest and smallest elements",

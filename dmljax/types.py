@@ -218,6 +218,19 @@ class MatrixTransform(HeaderEnum, prefix="DML_MATRIX_TRANSFORM_"):
     TRANSPOSE = 1
 
 
+class InterpolationMode(HeaderEnum, prefix="DML_INTERPOLATION_MODE_"):
+    """`DML_INTERPOLATION_MODE`: what a resampled element is made of.
+
+    NEAREST_NEIGHBOR copies the nearest element, and LINEAR averages the two nearest ones along each dimension.
+
+    >>> resample(jnp.array([0.0, 4.0]), scales=2, interpolation_mode=InterpolationMode.LINEAR).tolist()
+    [0.0, 1.0, 3.0, 4.0]
+    """
+
+    NEAREST_NEIGHBOR = 0
+    LINEAR = 1
+
+
 class ConvolutionMode(HeaderEnum, prefix="DML_CONVOLUTION_MODE_"):
     """`DML_CONVOLUTION_MODE`: whether filters are flipped, as mathematics has it, or not, as neural networks have it.
 

@@ -40,6 +40,7 @@ PADDING, ON_PADDING = "ops/padding.py", "ops/test_padding.py"
 PRODUCTS, MATRIX_PRODUCTS, ON_PRODUCTS = "ops/products.py", "numerics/products.py", "ops/test_products.py"
 NORMALIZATION, NORMS, RESPONSE = "ops/normalization.py", "numerics/norms.py", "numerics/local_response.py"
 ON_NORMALIZATION = "ops/test_normalization.py"
+RESAMPLING, RESAMPLING_NUMERICS = "ops/resampling.py", "numerics/resampling.py"
 LOGIC, BITS, QUANTIZATION, ACTIVATION = "ops/logic.py", "ops/bitwise.py", "ops/quantization.py", "ops/activation.py"
 ON_ELEMENTARY, ON_ARITHMETIC, ON_CLIPPING = "ops/test_elementary.py", "ops/test_arithmetic.py", "ops/test_clipping.py"
 ON_LOGIC, ON_BITS, ON_QUANTIZATION = "ops/test_logic.py", "ops/test_bitwise.py", "ops/test_quantization.py"
@@ -2472,6 +2473,127 @@ FAULTS = [
         "if value == 0 and field not in _PADDINGS:",
         "if False:",
         ON_PADDING,
+    ),
+    *(
+        Fault(what, RESAMPLING_NUMERICS, right, wrong, f"ops/test_resampling.py::{test}")
+        for what, right, wrong, test in (
+            (
+                "a scale is the float32 that it is",
+                "found = _simplest_between((exact + Fraction(below)) / 2, (exact + above) / 2)",
+                "found = exact",
+                "test_a_third_is_a_third_and_many_elements_keep_their_places",
+            ),
+            (
+                "a fraction may round to another float",
+                "_simplest_between((exact + Fraction(below)) / 2, (exact + above) / 2)",
+                "_simplest_between(Fraction(below), above)",
+                "test_any_float_is_a_fraction_that_rounds_to_it",
+            ),
+            (
+                "a product of positions may exceed 32 bits",
+                "if part * (len(inside) - 1) + rest < 2**31:",
+                "if True:",
+                "test_positions_are_exact_whatever_their_size",
+            ),
+            (
+                "what carries is lost in positions that are divided digit by digit",
+                "return index + quotients + carry, remainder",
+                "return index + quotients, remainder",
+                "test_positions_are_exact_whatever_their_size",
+            ),
+            (
+                "a position before the input has a distance",
+                "index, rest = (jnp.where(i < inside.start, 0, one) for one in (index, rest))",
+                "index = jnp.where(i < inside.start, 0, index)",
+                "test_positions_are_exact_whatever_their_size",
+            ),
+            (
+                "positions are rounded down where they are to be rounded up",
+                "where = where._replace(start=where.start + where.unit - 1)",
+                "pass",
+                "test_halves_go_to_the_second_element_or_where_the_direction_says",
+            ),
+            (
+                "a neighbour without weight counts",
+                "jnp.where(weights == 0, jnp.asarray(nothing, x.dtype), _taken(x, axis, places) * weights)",
+                "_taken(x, axis, places) * weights",
+                "test_what_has_no_weight_does_not_count",
+            ),
+            (
+                "-0 becomes 0 where it is averaged alone",
+                "places, shares, -0.0)",
+                "places, shares, 0.0)",
+                "test_what_has_no_weight_does_not_count",
+            ),
+            (
+                "an antialiased filter is as wide as any",
+                "range(1 - margin, 1 + margin), margin, where.step)",
+                "range(1 - margin, 1 + margin), margin, where.unit)",
+                "test_antialiasing_is_for_averages_that_become_smaller",
+            ),
+            (
+                "averages of 16-bit floats are rounded along each dimension",
+                "wide = x.astype(widened(x.dtype))\n    for taps in every:",
+                "wide = x\n    for taps in every:",
+                "test_16_bit_floats_are_rounded_once",
+            ),
+            (
+                "gradients of 16-bit floats are rounded along each dimension",
+                "wide = x.astype(widened(x.dtype))\n    for taps in reversed(every):",
+                "wide = x\n    for taps in reversed(every):",
+                "test_16_bit_floats_are_rounded_once",
+            ),
+            (
+                "halves of integers are rounded up",
+                "((2 * rest == totals) & (below & 1 == 1))",
+                "(2 * rest == totals)",
+                "test_averages_of_8_bits_are_exact_and_halves_go_to_the_even_integer",
+            ),
+            (
+                "gradients of repeated edges are dropped",
+                "before = [part(x, 0, inside.start), part(total, 0, first)]",
+                "before = [part(total, 0, first)]",
+                "test_any_resampling_is_the_pages_relation",
+            ),
+            (
+                "a gradient is dropped at the end",
+                "after = [part(x, inside.stop, x.shape[axis]), part(total, last, len(places))]",
+                "after = [part(total, last, len(places))]",
+                "test_the_result_is_cropped_or_its_edges_are_repeated",
+            ),
+            (
+                "the gradient adds to what it finds",
+                "jax.linear_transpose(partial(_adjoint, taps), given)(tangent)[0]",
+                "_average(taps, tangent)",
+                "test_a_gradient_reads_what_it_adds_up",
+            ),
+        )
+    ),
+    *(
+        Fault(what, RESAMPLING, right, wrong, f"ops/test_resampling.py::{test}")
+        for what, right, wrong, test in (
+            (
+                "a Size2D has the height first",
+                "width, height = Size2D",
+                "height, width = Size2D",
+                "test_every_bit_is_copied",
+            ),
+            (
+                "scales that are given do not count beside sizes",
+                "if factors is not None:\n            step = 1 / factors[i]\n        elif",
+                "if",
+                "test_the_result_is_cropped_or_its_edges_are_repeated",
+            ),
+            (
+                "pixels of nearest neighbours are looked at at their centers, and rounded",
+                "return 0.0 if direction is AxisDirection.DECREASING else 1.0",
+                "return 0.5",
+                "test_halves_go_to_the_second_element_or_where_the_direction_says",
+            ),
+            ("a scale may be 0", 'elif field == "scales" and not value > 0:', "elif False:", "test_a_desc_refuses"),
+            ("an offset may be infinite", "if not math.isfinite(value):", "if False:", "test_a_desc_refuses"),
+            ("a scale of upsampling may be 0", "if scale < 1:", "if False:", "test_a_desc_of_upsampling_refuses"),
+        )
     ),
     Fault(
         "filters are flipped in the other mode",

@@ -32,6 +32,7 @@ CORE = {
         "DataType",
         "DepthSpaceOrder",
         "FeatureLevel",
+        "InterpolationMode",
         "IsInfinityMode",
         "MatrixTransform",
         "PaddingMode",

@@ -18,7 +18,16 @@ from helpers import INT32_MAX, INT32_MIN, UNITS, X64, assert_same_bits, units_of
 from onnx.backend.test.case.node import collect_testcases
 
 import dmljax
-from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, IsInfinityMode, PaddingMode, ReduceFunction
+from dmljax import (
+    AxisDirection,
+    ConvolutionDirection,
+    DepthSpaceOrder,
+    InterpolationMode,
+    IsInfinityMode,
+    PaddingMode,
+    ReduceFunction,
+    Size2D,
+)
 
 # Why a case cannot apply, or differs, by its name.
 NO_SUCH_TYPE = "DirectML has no data type of that kind"
@@ -30,6 +39,9 @@ NO_EXTREME = "DirectML has no empty tensors, and dmljax refuses to find the larg
 TWO_INPUTS = "the page has the mean of two tensors"
 NO_EMPTY = "a result is empty, which DirectML's tensors are not"
 LOGICAL_SHIFT = "the page has unsigned integers alone, into which zeros are shifted, not copies of a sign"
+NO_CUBIC = "DirectML resamples by nearest neighbours and linear averages"
+NO_CORNER = "the last corner is that of a fractional size, where the DirectML provider takes the size of the result"
+NO_OUTSIDE = "what lies outside of the image is a number of its own, where DirectML repeats the edges"
 NO_REDUCTION = "DirectML's scatters overwrite, and do not reduce"
 INAPPLICABLE: dict[str, str] = {
     "test_scatter_elements_with_duplicate_indices": NO_REDUCTION,
@@ -38,6 +50,18 @@ INAPPLICABLE: dict[str, str] = {
         f"test_scatternd_{kind}": NO_REDUCTION
         for kind in ("add", "max", "max_with_element_indices", "min", "min_with_element_indices", "multiply")
     },
+    **{
+        f"test_resize_{kind}": NO_CUBIC
+        for kind in (
+            *("upsample_sizes_cubic", "upsample_scales_cubic", "upsample_scales_cubic_align_corners"),
+            *("upsample_scales_cubic_A_n0p5_exclude_outside", "upsample_scales_cubic_asymmetric"),
+            *("downsample_sizes_cubic", "downsample_scales_cubic", "downsample_scales_cubic_align_corners"),
+            *("downsample_scales_cubic_A_n0p5_exclude_outside", "downsample_scales_cubic_antialias"),
+            "downsample_sizes_cubic_antialias",
+        )
+    },
+    "test_resize_downsample_scales_linear_align_corners": NO_CORNER,
+    "test_resize_tf_crop_and_resize_extrapolation_value": NO_OUTSIDE,
     "test_clip_min_greater_than_max": "the page has max(Min, min(x, Max)): Min wins, where in ONNX Max does",
     "test_equal_string": NO_SUCH_TYPE,
     "test_equal_string_broadcast": NO_SUCH_TYPE,
@@ -436,6 +460,77 @@ def max_unpool(
     return dmljax.padding(result, start_padding=(0,) * result.ndim, end_padding=output_shape - result.shape)
 
 
+# Which way a position is rounded, and how far it is moved before.
+NEAREST_MODES = {
+    b"round_prefer_floor": (AxisDirection.INCREASING, 0.5),
+    b"round_prefer_ceil": (AxisDirection.DECREASING, -0.5),
+    b"floor": (AxisDirection.DECREASING, 0.0),
+    b"ceil": (AxisDirection.INCREASING, 0.0),
+}
+
+
+def resize(
+    input: Any,
+    roi: Any = None,
+    scales: Any = None,
+    sizes: Any = None,
+    *,
+    axes: Any = None,
+    mode: bytes = b"nearest",
+    nearest_mode: bytes = b"round_prefer_floor",
+    coordinate_transformation_mode: bytes = b"half_pixel",
+    keep_aspect_ratio_policy: bytes = b"stretch",
+    antialias: int = 0,
+) -> Any:
+    # As ONNX Runtime's DirectML provider has it, with the roles of the dimensions that are given.
+    axes = range(input.ndim) if axes is None else axes
+    own, new = np.ones(input.ndim), np.array(input.shape)
+    if sizes is not None and sizes.size:
+        ratios = [size / input.shape[axis] for axis, size in zip(axes, sizes, strict=True)]
+        if keep_aspect_ratio_policy != b"stretch":
+            ratio = (min if keep_aspect_ratio_policy == b"not_larger" else max)(ratios)
+            ratios = [ratio] * len(ratios)
+        for axis, ratio in zip(axes, ratios, strict=True):
+            own[axis], new[axis] = ratio, math.floor(ratio * input.shape[axis] + 0.5)
+    else:
+        own[list(axes)] = scales
+        new = np.floor(np.float32(own) * new.astype(np.float32)).astype(int)
+    before, after = np.full((2, input.ndim), [[0.5], [-0.5]])
+    match coordinate_transformation_mode:
+        case b"align_corners":
+            before[:], after[:] = 0, 0
+            own = np.array([(b - 1) / (a - 1) if a > 1 and b > 1 else 1 for a, b in zip(input.shape, new, strict=True)])
+        case b"asymmetric":
+            before[:], after[:] = 0, 0
+        case b"half_pixel_symmetric":
+            before = 0.5 - np.array(input.shape) / 2 * (1 - new / (own * input.shape))
+        case b"pytorch_half_pixel":
+            before[new == 1], after[new == 1], own[new == 1] = 0, 0, 1
+        case b"tf_crop_and_resize":
+            start, end = np.zeros(input.ndim), np.ones(input.ndim)
+            start[list(axes)], end[list(axes)] = np.split(roi, 2)
+            spans = (end - start) * (np.array(input.shape) - 1)
+            own = np.array([(n - 1) / span if span else 1 for n, span in zip(new, spans, strict=True)])
+            before, after = -start * (np.array(input.shape) - 1), np.zeros(input.ndim)
+    interpolation = InterpolationMode.LINEAR if mode == b"linear" else InterpolationMode.NEAREST_NEIGHBOR
+    direction, shift = NEAREST_MODES[nearest_mode]
+    return dmljax.resample3(
+        input,
+        output_sizes=new.tolist(),
+        scales=own.tolist(),
+        interpolation_mode=interpolation,
+        rounding_direction=direction,
+        input_pixel_offsets=(before + (0 if mode == b"linear" else shift)).tolist(),
+        output_pixel_offsets=after.tolist(),
+        antialiased=bool(antialias),
+    )
+
+
+def upsample(input: Any, scales: Any, *, mode: bytes) -> Any:
+    assert mode == b"nearest"
+    return dmljax.upsample_2d(input, scale_size=Size2D(width=int(scales[3]), height=int(scales[2])))
+
+
 MODES = {
     b"constant": PaddingMode.CONSTANT,
     b"edge": PaddingMode.EDGE,
@@ -566,6 +661,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "ReduceProd": reduction(ReduceFunction.MULTIPLY),
     "ReduceSum": reduction(ReduceFunction.SUM),
     "ReduceSumSquare": reduction(ReduceFunction.SUM_SQUARE),
+    "Resize": resize,
     "Selu": selu,
     "Sigmoid": dmljax.activation_sigmoid,
     "Sin": dmljax.element_wise_sin,
@@ -654,6 +750,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "Tile": lambda input, repeats: dmljax.tile(input, repeats=repeats),
     "TopK": top_k,
     "Trilu": trilu,
+    "Upsample": upsample,
     "Where": dmljax.element_wise_if,
     "Xor": predicate(dmljax.element_wise_logical_xor),
 }

@@ -8,7 +8,7 @@ import pytest
 from helpers import X64, random_indices, specials
 
 import dmljax
-from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, PaddingMode, ReduceFunction
+from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, InterpolationMode, PaddingMode, ReduceFunction
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)
@@ -399,6 +399,28 @@ def test_quantized_averages_are_onnxruntimes(dtype: Any, include_padding: bool) 
     same(found, expected)
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 7, 5), (1, 2, 3, 10)])
+def test_resampling_is_onnxruntimes(shape: tuple[int, ...]) -> None:
+    image = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
+    sizes = np.array(shape)
+
+    def peer(**how: Any) -> Any:
+        return onnxruntime_run("Resize", [image, None, None, sizes], coordinate_transformation_mode="half_pixel", **how)
+
+    ours: dict[str, Any] = {"output_sizes": shape}
+    same(dmljax.resample(image, **ours), peer(mode="nearest", nearest_mode="round_prefer_ceil"))
+    up = AxisDirection.INCREASING
+    same(dmljax.resample2(image, **ours, rounding_direction=up), peer(mode="nearest"))
+    for direction, name in zip(AxisDirection, ("ceil", "floor"), strict=True):
+        rounded = dmljax.resample2(image, **ours, rounding_direction=direction, input_pixel_offsets=0.5)
+        same(rounded, peer(mode="nearest", nearest_mode=name))
+    for is_antialiased in (False, True):
+        averages = dmljax.resample3(
+            image, **ours, interpolation_mode=InterpolationMode.LINEAR, antialiased=is_antialiased
+        )
+        np.testing.assert_allclose(averages, peer(mode="linear", antialias=int(is_antialiased)), rtol=0, atol=2e-6)
+
+
 # PyTorch
 
 
@@ -610,6 +632,24 @@ def test_padding_and_its_gradient_are_torchs(mode: PaddingMode, peer: str) -> No
     weights = RNG.integers(-9, 9, expected.shape).astype(np.float32)
     (expected * torch.from_numpy(weights)).sum().backward()
     same(jax.grad(lambda x: (dmljax.padding(x, **pads) * weights).sum())(input), tensor.grad.numpy())
+
+
+@pytest.mark.parametrize("sizes", [(7,), (12, 3), (5, 9), (4, 6, 7)])
+def test_resampling_and_its_gradient_are_torchs(sizes: tuple[int, ...]) -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    image = RNG.standard_normal((2, 3, 6, 4, 5)[: 2 + len(sizes)]).astype(np.float32)
+    linear = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(sizes)]
+    for mode, name in zip(InterpolationMode, ("nearest-exact", linear), strict=True):
+        tensor = torch.from_numpy(image).requires_grad_()
+        expected = torch.nn.functional.interpolate(tensor, size=sizes, mode=name)
+        weights = RNG.standard_normal(expected.shape).astype(np.float32)
+        (expected * torch.from_numpy(weights)).sum().backward()
+        how: dict[str, Any] = {"output_sizes": expected.shape, "interpolation_mode": mode}
+        result, pull = jax.vjp(lambda x, how=how: dmljax.resample(x, **how), image)
+        np.testing.assert_allclose(result, expected.detach().numpy(), rtol=0, atol=2e-6)
+        np.testing.assert_allclose(pull(weights)[0], tensor.grad.numpy(), rtol=0, atol=5e-6)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from helpers import UNITS, assert_same_trees, at_once, collectives, mesh_of, uni
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
-from dmljax import ReduceFunction
+from dmljax import InterpolationMode, ReduceFunction
 
 AXIS_TYPES = pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 RNG = np.random.default_rng(0)
@@ -26,6 +26,7 @@ VALUES = np.arange(8, dtype=np.float32)
 
 # Numbers of one magnitude, whose means along any axes have few digits, so that sums are the same in any order.
 SIGNS = np.where(np.indices((8, 16, 8)).sum(0) % 2 == 0, 2, -2).astype(np.float32)
+LINEAR = InterpolationMode.LINEAR
 REFLECTION = dmljax.PaddingMode.REFLECTION
 WINDOWS: dict[str, Any] = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
 FOLDED = RNG.random((8, 32, 9), np.float32)
@@ -191,6 +192,16 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, i: dmljax.max_unpooling(x, i, output_sizes=(8, 8, 4)),
         (CUBE, small(8, 16, 8) * 40),
     ),
+    "upsample_2d": (lambda x: dmljax.upsample_2d(x, scale_size=2, interpolation_mode=LINEAR), (np.round(CUBE),)),
+    "resample, bfloat16": (lambda x: dmljax.resample(x, scales=(1, 0.5, 1.5)), (CUBE.astype(jnp.bfloat16),)),
+    "resample3": (
+        lambda x: dmljax.resample3(x, scales=(1, 0.5, 2), interpolation_mode=LINEAR, antialiased=True),
+        (np.round(CUBE),),
+    ),
+    "resample_grad": (
+        lambda x: dmljax.resample_grad(x, output_sizes=(8, 8, 16), interpolation_mode=LINEAR),
+        (np.round(CUBE),),
+    ),
 }
 
 
@@ -296,6 +307,12 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "lp_pooling": (lambda x: dmljax.lp_pooling(x, **WINDOWS), (ROWS,)),
     "max_pooling1": (lambda x: dmljax.max_pooling1(x, **WINDOWS).values, (ROWS,)),
     "max_pooling_grad": (lambda x: dmljax.max_pooling_grad(x, x, window_sizes=1), (ROWS,)),
+    "resample": (lambda x: dmljax.resample(x, scales=(1, 1, 1.5)), (ROWS,)),
+    "resample1": (lambda x: dmljax.resample1(x, scales=(1, 2, 0.5), interpolation_mode=LINEAR), (np.round(ROWS),)),
+    "resample_grad": (
+        lambda x: dmljax.resample_grad(x, output_sizes=(8, 6, 150), interpolation_mode=LINEAR),
+        (np.round(ROWS),),
+    ),
 }
 
 

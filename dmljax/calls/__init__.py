@@ -9,6 +9,7 @@ from dmljax.calls.arguments import (
     BOOLEAN as BOOLEAN,
     DTYPE as DTYPE,
     EACH_DIMENSION as EACH_DIMENSION,
+    EACH_NUMBER as EACH_NUMBER,
     FLOAT_NUMBER as FLOAT_NUMBER,
     FLOAT_SCALE_BIAS as FLOAT_SCALE_BIAS,
     INTEGER as INTEGER,
@@ -19,6 +20,7 @@ from dmljax.calls.arguments import (
     PRECISION as PRECISION,
     SCALE_BIAS as SCALE_BIAS,
     SIZE as SIZE,
+    SIZE_2D as SIZE_2D,
     SIZES as SIZES,
     STEP as STEP,
     TRUNCATED_NUMBER as TRUNCATED_NUMBER,
@@ -26,6 +28,7 @@ from dmljax.calls.arguments import (
     WIDE_NUMBER as WIDE_NUMBER,
     Axes as Axes,
     EachDimension as EachDimension,
+    EachNumber as EachNumber,
     bring_into_one_type as bring_into_one_type,
     one_of as one_of,
 )

@@ -10,6 +10,7 @@ NumPy are checked before each call.
 """
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,15 +21,16 @@ import numpy as np
 from jax import lax
 
 from dmljax.calls.arrays import require_real
-from dmljax.checks import array, boolean, integer, integers
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
+from dmljax.checks import array, boolean, element, integer, integers, sequence
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, path_of
 from dmljax.numerics.sizes import is_symbolic
-from dmljax.scalars import ScaleBias, exact, lower_bound, step, truncated, upper_bound
+from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
 from dmljax.text import show
 from dmljax.types import FLOATS, INTEGERS, NEEDS_X64, HeaderEnum, widened, x64_enabled
 
 Axes = int | Sequence[int]
 EachDimension = int | Sequence[int]
+EachNumber = float | Sequence[float]
 
 # Arrays
 
@@ -238,6 +240,39 @@ def _one_or_several(where: Where, values: Any) -> int | tuple[int, ...]:
     return integers(where, values) if is_several else integer(where, values)
 
 
+def _number_or_several(where: Where, values: Any) -> float | tuple[float, ...]:
+    is_several = isinstance(values, Sequence | np.ndarray) and np.ndim(values) > 0
+    if not is_several:
+        return _float32(where, values)
+    return tuple(_float32(element(where, i), value) for i, value in enumerate(sequence(where, values, "numbers")))
+
+
+def _float32(where: Where, value: Any) -> float:
+    """`value` rounded to a finite FLOAT, as descriptors have it; -0 is 0, which it equals as a key."""
+    is_array = isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0
+    if isinstance(value, bool | np.bool_) or not (is_array or isinstance(value, int | float)):
+        rule, remedy = "must be a number", None
+        if isinstance(value, jax.Array):
+            rule += " that is known while tracing"
+            argument = str(path_of(where)[0])
+            remedy = f"make it static: jax.jit(..., static_argnames={argument!r}); jax.vmap cannot map it"
+        raise InvalidType(Problem(where, rule, show(value), remedy=remedy))
+    with inside(where):
+        rounded = float(exact(value, np.dtype(np.float32)))
+    if not math.isfinite(rounded):
+        raise InvalidDesc(Problem(where, "must be finite", show(value)))
+    return rounded + 0.0
+
+
+def _size_2d(where: Where, value: Any) -> Size2D:
+    if isinstance(value, Size2D):
+        return Size2D(*(integer((*path_of(where), key), one) for key, one in zip(Size2D._fields, value, strict=True)))
+    if isinstance(value, Sequence):  # is it the width or the height that comes first?
+        raise InvalidType(Problem(where, "must be an integer or a Size2D", show(value)))
+    both = integer(where, value)
+    return Size2D(both, both)
+
+
 def _axes(where: Where, values: Any) -> tuple[int, ...]:
     axes = _one_or_several(where, values)
     return (axes,) if isinstance(axes, int) else axes
@@ -295,6 +330,8 @@ SIZE: Static = _size  # an integer, or the symbolic size of a dimension
 SIZES: Static = _sizes
 AXES: Static = _axes  # one integer or several, as a tuple
 EACH_DIMENSION: Static = _one_or_several  # one integer for all spatial dimensions, or a tuple with one for each
+EACH_NUMBER: Static = _number_or_several  # one finite number for all dimensions, or a tuple with one for each
+SIZE_2D: Static = _size_2d  # a width and a height, or one integer for both
 DTYPE: Static = _dtype
 PRECISION: Static = _precision  # of a matrix product or a convolution
 INTEGER_DTYPE: Static = _integer_dtype

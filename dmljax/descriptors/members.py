@@ -31,6 +31,7 @@ from dmljax.types import (
     DataType,
     DepthSpaceOrder,
     HeaderEnum,
+    InterpolationMode,
     IsInfinityMode,
     MatrixTransform,
     PaddingMode,
@@ -362,6 +363,8 @@ Bool = Annotated[bool, Boolean()]
 UintDimensions = Annotated[tuple[int, ...], Array(UINT, count="DimensionCount")]
 IntDimensions = Annotated[tuple[int, ...], Array(INT, count="DimensionCount")]
 Repeats = Annotated[tuple[int, ...], Array(UINT, count="RepeatsCount")]
+FloatDimensions = Annotated[tuple[Any, ...], Array(FLOAT, count="DimensionCount")]
+Scales = Annotated[tuple[Any, ...], Array(FLOAT, count="ScaleCount")]
 UintAxes = Annotated[tuple[int, ...], Array(UINT, count="AxisCount")]
 Direction = Annotated[AxisDirection, Enumeration(AxisDirection)]
 SCALAR_TYPE = Enumeration(DataType)
@@ -379,6 +382,7 @@ Propagation = Annotated[ConvolutionDirection, Enumeration(ConvolutionDirection)]
 Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
 Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
+Interpolation = Annotated[InterpolationMode, Enumeration(InterpolationMode)]
 InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
 
 

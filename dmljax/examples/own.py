@@ -11,11 +11,13 @@ from dmljax.ops.convolution import ConvolutionDesc
 from dmljax.ops.elementary import CastDesc
 from dmljax.ops.movement import SliceGradDesc
 from dmljax.ops.pooling import MaxPooling1Desc, MaxPooling2Desc
-from dmljax.scalars import ScaleBias
+from dmljax.scalars import ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.types import (
+    AxisDirection,
     ConvolutionDirection,
     ConvolutionMode,
+    InterpolationMode,
     IsInfinityMode,
     MatrixTransform,
 )
@@ -362,6 +364,52 @@ OWN_EXAMPLES = (
         start_padding=(0, 0),
         end_padding=(0, 0),
         group_count=1,
+    ),
+    *(
+        element_wise(
+            name,
+            {"input": [[[[0, 8], [16, 24]]]]},
+            [[[[0, 2, 6, 8], [4, 6, 10, 12], [12, 14, 18, 20], [16, 18, 22, 24]]]],
+            interpolation_mode=InterpolationMode.LINEAR,
+            **scales,
+        )
+        for name, scales in (
+            ("UPSAMPLE_2D", {"scale_size": Size2D(width=2, height=2)}),
+            ("RESAMPLE", {"scales": (1, 1, 2, 2)}),
+        )
+    ),
+    element_wise(
+        "RESAMPLE1",
+        {"input": [[1, 2, 3, 4]]},
+        [[2, 4]],
+        "of two elements that are as near, the second is chosen",
+        interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,
+        scales=(1, 0.5),
+        input_pixel_offsets=(0.5, 0.5),
+        output_pixel_offsets=(-0.5, -0.5),
+    ),
+    element_wise(
+        "RESAMPLE2",
+        {"input": [[1, 2, 3, 4]]},
+        [[1, 3]],
+        "positions are moved by half a pixel and rounded up: of two elements that are as near, the first is chosen",
+        interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,
+        rounding_direction=AxisDirection.INCREASING,
+        scales=(1, 0.5),
+        input_pixel_offsets=(1, 1),
+        output_pixel_offsets=(-0.5, -0.5),
+    ),
+    element_wise(
+        "RESAMPLE3",
+        {"input": [[0, 0, 8, 0, 0, 0]]},
+        [[1, 3, 0]],
+        "four elements make one, with the weights 1/8, 3/8, 3/8 and 1/8",
+        interpolation_mode=InterpolationMode.LINEAR,
+        rounding_direction=AxisDirection.DECREASING,
+        scales=(1, 0.5),
+        input_pixel_offsets=(0.5, 0.5),
+        output_pixel_offsets=(-0.5, -0.5),
+        antialiased=True,
     ),
     _unary("ACTIVATION_CELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),
     _unary("ACTIVATION_ELU", [-INF, 0, 2], [-0.5, 0, 2], alpha=0.5),

@@ -21,11 +21,13 @@ from dmljax.ops.generation import (
 from dmljax.ops.indexing import NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.movement import JoinDesc, SplitDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc, ReduceDesc
+from dmljax.ops.resampling import ResampleGrad1Desc, ResampleGradDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
 from dmljax.tensor import TensorDesc
 from dmljax.types import (
     AxisDirection,
     DepthSpaceOrder,
+    InterpolationMode,
     PaddingMode,
     ReduceFunction,
     RoundingMode,
@@ -230,6 +232,22 @@ _PADDED = (
     ("Example 3", PaddingMode.REFLECTION, [[[*_REFLECTED, *_REFLECTED, *_REFLECTED, *_REFLECTED]]]),
     ("Example 4", PaddingMode.SYMMETRIC, [[[_MIRRORED[0], *_MIRRORED, *_MIRRORED, *_MIRRORED[::-1], _MIRRORED[1]]]]),
 )
+
+
+def _resampling_gradient(operator: type[Any], input_offset: float, **rounding: Any) -> Example:
+    desc = operator(
+        input_gradient=TensorDesc(FLOAT32, (1, 3)),
+        output_gradient=TensorDesc(FLOAT32, (2, 2)),
+        interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,
+        scales=(0.5, 1.5),
+        input_pixel_offsets=(input_offset, input_offset),
+        output_pixel_offsets=(0, 0),
+        **rounding,
+    )
+    inputs, outputs = {"input_gradient": [[4, 5, 6]]}, {"output_gradient": [[9, 6], [0, 0]]}
+    return Example("Example", desc, inputs, outputs, "the page gives no offsets")
+
+
 _UNFOLDED = [
     [
         [0, 1, 2, 5, 6, 7, 10, 11, 12],
@@ -655,6 +673,8 @@ EXAMPLES = (
         1,
         "the page calls it a padded fold",
     ),
+    _resampling_gradient(ResampleGradDesc, 0.5),
+    _resampling_gradient(ResampleGrad1Desc, 0.0, rounding_direction=AxisDirection.DECREASING),
     _sliding("FOLD", "Example 1. 1-channel fold", _counted(1, 9, 4), _FOLDED, 0),
     _sliding("FOLD", "Example 2. 1-channel, padded fold", _counted(1, 9, 8), [[_FOLDED_WITH_PADDING]], 1),
     _sliding(

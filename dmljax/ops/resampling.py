@@ -1,0 +1,571 @@
+"""Resampling: UPSAMPLE_2D, RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3, and the gradients of RESAMPLE1 and RESAMPLE2.
+
+All are one computation: element `i` of the result lies at `(i - output_pixel_offset) / scale - input_pixel_offset` in
+the input. A scale or an offset stands for the simplest fraction that rounds to the same float32, and positions are
+computed exactly, so that 0.33333334 is a third. Positions outside of the input are moved to its edges. On an explicit
+mesh, each dimension of the result is sharded as that of the input is, if its size allows it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.numerics.moves import check_sizes, kept_axes
+from dmljax.numerics.resampling import (
+    Taps,
+    adjoint,
+    averaged,
+    linear_taps,
+    nearest,
+    nearest_taps,
+    simplest_fraction,
+    wide_taps,
+)
+from dmljax.numerics.sharding import dimension_axes, partitioned
+from dmljax.numerics.sizes import check_size, is_symbolic
+from dmljax.scalars import Size2D
+from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, FeatureLevel, InterpolationMode
+
+NEAREST_NEIGHBOR, LINEAR = InterpolationMode
+
+# UPSAMPLE_2D
+
+
+@calls.operator_function(scale_size=calls.SIZE_2D, interpolation_mode=calls.one_of(InterpolationMode))
+def upsample_2d(
+    input: ArrayLike,
+    *,
+    scale_size: Size2D | int,
+    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+) -> Array:
+    """Makes the last two dimensions, height and width, a whole number of times as large.
+
+    One number stands for both. A `Size2D` has the width first.
+
+    >>> upsample_2d(jnp.array([[1, 2]]), scale_size=Size2D(width=3, height=2)).tolist()
+    [[1, 1, 1, 2, 2, 2], [1, 1, 1, 2, 2, 2]]
+    """
+    input = calls.real_array("input", input)
+    calls.require_rank("input", input, 2)
+    width, height = Size2D(*scale_size)  # type: ignore[misc]  # one number has become a Size2D
+    for name, scale in (("width", width), ("height", height)):
+        check_size(("scale_size", name), scale, 1)
+    factors = (*(1 for _ in input.shape[2:]), height, width)
+    sizes = [size * factor for size, factor in zip(input.shape, factors, strict=True)]
+    steps = [(Fraction(1, factor), Fraction(1, 2 * factor) - Fraction(1, 2)) for factor in factors]
+    return _resampled(input, sizes, steps, interpolation_mode, Fraction(1, 2))
+
+
+class Upsample2DDesc(dml.Operator, type="DML_OPERATOR_UPSAMPLE_2D", function=upsample_2d):
+    """`DML_UPSAMPLE_2D_OPERATOR_DESC`, lowered to `upsample_2d`."""
+
+    input: dml.Input
+    output: dml.Output
+    scale_size: dml.Size
+    interpolation_mode: dml.Interpolation
+    support = dml.support(FL_1_0=dml.unary(dml.RANK_4_TO_5, FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType and DimensionCount.
+        - Both numbers of ScaleSize are at least 1.
+        - OutputTensor has the sizes of InputTensor, with ScaleSize.Height times the height and ScaleSize.Width times
+          the width.
+        """
+        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_rank(self, "input", "output")
+        scales = self.scale_size._asdict()
+        for name, scale in scales.items():
+            if scale < 1:
+                yield Problem(("ScaleSize", name.capitalize()), "must be at least 1", scale)
+        if min(scales.values()) >= 1 and self.input.rank >= 2:
+            *batch, height, width = self.input.sizes
+            sizes = (*batch, height * self.scale_size.height, width * self.scale_size.width)
+            yield from dml.sizes_are(self, "output", sizes)
+
+
+# RESAMPLE and RESAMPLE1
+
+
+@calls.operator_function(
+    output_sizes=calls.SIZES, scales=calls.EACH_NUMBER, interpolation_mode=calls.one_of(InterpolationMode)
+)
+def resample(
+    input: ArrayLike,
+    *,
+    output_sizes: Sequence[int] | None = None,
+    scales: calls.EachNumber | None = None,
+    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+) -> Array:
+    """Resizes an array: the centers of its elements, as pixels of an image, are where they were, times `scales`.
+
+    `output_sizes` and `scales` have one number for each dimension, batch and channels included; one scale stands for
+    all dimensions. Either follows from the other, sizes rounded down. If both are
+    given, the result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to
+    16-bit floats; those of integers, of 8 bits alone, to the nearest integer, and halves to the even one.
+
+    >>> resample(jnp.array([1, 2, 3]), scales=1.5).tolist()
+    [1, 2, 2, 3]
+    >>> image = jnp.array([[[[0.0, 8.0]]]])
+    >>> resample(image, output_sizes=(1, 1, 1, 4), interpolation_mode=InterpolationMode.LINEAR).tolist()
+    [[[[0.0, 2.0, 6.0, 8.0]]]]
+    """
+    return _resample(input, output_sizes, scales, interpolation_mode, 0.5, -0.5, Fraction(1, 2))
+
+
+@calls.operator_function(
+    output_sizes=calls.SIZES,
+    scales=calls.EACH_NUMBER,
+    interpolation_mode=calls.one_of(InterpolationMode),
+    input_pixel_offsets=calls.EACH_NUMBER,
+    output_pixel_offsets=calls.EACH_NUMBER,
+)
+def resample1(
+    input: ArrayLike,
+    *,
+    output_sizes: Sequence[int] | None = None,
+    scales: calls.EachNumber | None = None,
+    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    input_pixel_offsets: calls.EachNumber = 0.5,
+    output_pixel_offsets: calls.EachNumber = -0.5,
+) -> Array:
+    """Resizes an array as `resample`, with pixels that may be shifted: the default is their centers.
+
+    The element at `x` goes to `(x + input_pixel_offsets) * scales + output_pixel_offsets`. A position halfway between
+    two elements is nearest to the second one.
+
+    >>> row = jnp.array([1, 2, 3, 4])
+    >>> resample1(row, scales=0.5).tolist()
+    [2, 4]
+    >>> resample1(row, scales=0.5, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
+    [1, 3]
+    """
+    offsets = input_pixel_offsets, output_pixel_offsets
+    return _resample(input, output_sizes, scales, interpolation_mode, *offsets, Fraction(1, 2))
+
+
+# RESAMPLE2 and RESAMPLE3
+
+
+@calls.operator_function(
+    output_sizes=calls.SIZES,
+    scales=calls.EACH_NUMBER,
+    interpolation_mode=calls.one_of(InterpolationMode),
+    rounding_direction=calls.one_of(AxisDirection),
+    input_pixel_offsets=calls.EACH_NUMBER,
+    output_pixel_offsets=calls.EACH_NUMBER,
+)
+def resample2(
+    input: ArrayLike,
+    *,
+    output_sizes: Sequence[int] | None = None,
+    scales: calls.EachNumber | None = None,
+    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    rounding_direction: AxisDirection = AxisDirection.DECREASING,
+    input_pixel_offsets: calls.EachNumber | None = None,
+    output_pixel_offsets: calls.EachNumber = -0.5,
+) -> Array:
+    """Resizes an array as `resample1`, with positions that NEAREST_NEIGHBOR rounds down or up.
+
+    Without `input_pixel_offsets`, they are such that the center of each pixel is looked at: 0.5 for LINEAR; 0, rounded
+    down (DECREASING), or 1, rounded up (INCREASING), for NEAREST_NEIGHBOR, so that the nearest element is found, and of
+    two that are as near, the second or the first.
+
+    >>> row = jnp.array([1, 2, 3, 4])
+    >>> [resample2(row, scales=0.5, rounding_direction=one).tolist() for one in AxisDirection]
+    [[1, 3], [2, 4]]
+    >>> resample2(row, scales=0.75, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
+    [1, 2, 3]
+    """
+    how = interpolation_mode, rounding_direction
+    offsets = _centers(*how, input_pixel_offsets), output_pixel_offsets
+    return _resample(input, output_sizes, scales, interpolation_mode, *offsets, _ROUNDING[rounding_direction])
+
+
+@calls.operator_function(
+    output_sizes=calls.SIZES,
+    scales=calls.EACH_NUMBER,
+    interpolation_mode=calls.one_of(InterpolationMode),
+    rounding_direction=calls.one_of(AxisDirection),
+    input_pixel_offsets=calls.EACH_NUMBER,
+    output_pixel_offsets=calls.EACH_NUMBER,
+    antialiased=calls.BOOLEAN,
+)
+def resample3(
+    input: ArrayLike,
+    *,
+    output_sizes: Sequence[int] | None = None,
+    scales: calls.EachNumber | None = None,
+    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    rounding_direction: AxisDirection = AxisDirection.DECREASING,
+    input_pixel_offsets: calls.EachNumber | None = None,
+    output_pixel_offsets: calls.EachNumber = -0.5,
+    antialiased: bool = False,
+) -> Array:
+    """Resizes an array as `resample2`; if `antialiased`, LINEAR averages all that a smaller pixel covers.
+
+    The weights fall to 0 over as many elements as lie between two of the result, where that is more than one. Beyond
+    the edges, the elements at the edges count again.
+
+    >>> row, linear = jnp.array([0.0, 0.0, 8.0, 0.0, 0.0, 0.0]), InterpolationMode.LINEAR
+    >>> resample3(row, scales=0.5, interpolation_mode=linear).tolist()
+    [0.0, 4.0, 0.0]
+    >>> resample3(row, scales=0.5, interpolation_mode=linear, antialiased=True).tolist()
+    [1.0, 3.0, 0.0]
+    """
+    how = interpolation_mode, rounding_direction
+    offsets = _centers(*how, input_pixel_offsets), output_pixel_offsets
+    rounding = _ROUNDING[rounding_direction]
+    return _resample(input, output_sizes, scales, interpolation_mode, *offsets, rounding, antialiased)
+
+
+# What is added to a position before it is rounded down; None rounds it up.
+_ROUNDING = {AxisDirection.INCREASING: None, AxisDirection.DECREASING: Fraction(0)}
+
+
+def _centers(mode: InterpolationMode, direction: AxisDirection, offsets: calls.EachNumber | None) -> calls.EachNumber:
+    """The offsets of the input, or those of the centers of its pixels."""
+    if offsets is not None:
+        return offsets
+    if mode is LINEAR:
+        return 0.5
+    return 0.0 if direction is AxisDirection.DECREASING else 1.0
+
+
+# RESAMPLE_GRAD and RESAMPLE_GRAD1
+
+
+@calls.operator_function(
+    output_sizes=calls.SIZES,
+    scales=calls.EACH_NUMBER,
+    interpolation_mode=calls.one_of(InterpolationMode),
+    input_pixel_offsets=calls.EACH_NUMBER,
+    output_pixel_offsets=calls.EACH_NUMBER,
+)
+def resample_grad(
+    input_gradient: ArrayLike,
+    *,
+    output_sizes: Sequence[int],
+    scales: calls.EachNumber | None = None,
+    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    input_pixel_offsets: calls.EachNumber = 0.5,
+    output_pixel_offsets: calls.EachNumber = -0.5,
+) -> Array:
+    """Computes the gradient of `resample1`: adds up each element where its neighbours were, times their weights.
+
+    `output_sizes` is the shape of the result, the input of `resample1`. Sums of 16-bit floats are rounded once.
+
+    >>> resample_grad(jnp.array([4.0, 5.0, 6.0, 7.0]), output_sizes=(3,)).tolist()
+    [4.0, 11.0, 7.0]
+    """
+    offsets = input_pixel_offsets, output_pixel_offsets
+    return _gradient(input_gradient, output_sizes, scales, interpolation_mode, *offsets, Fraction(1, 2))
+
+
+@calls.operator_function(
+    output_sizes=calls.SIZES,
+    scales=calls.EACH_NUMBER,
+    interpolation_mode=calls.one_of(InterpolationMode),
+    rounding_direction=calls.one_of(AxisDirection),
+    input_pixel_offsets=calls.EACH_NUMBER,
+    output_pixel_offsets=calls.EACH_NUMBER,
+)
+def resample_grad1(
+    input_gradient: ArrayLike,
+    *,
+    output_sizes: Sequence[int],
+    scales: calls.EachNumber | None = None,
+    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    rounding_direction: AxisDirection = AxisDirection.DECREASING,
+    input_pixel_offsets: calls.EachNumber | None = None,
+    output_pixel_offsets: calls.EachNumber = -0.5,
+) -> Array:
+    """Computes the gradient of `resample2`: adds up each element where its neighbours were, times their weights.
+
+    `output_sizes` is the shape of the result, the input of `resample2`. Sums of 16-bit floats are rounded once.
+
+    >>> gradient, up = jnp.array([4.0, 5.0, 6.0, 7.0]), AxisDirection.INCREASING
+    >>> resample_grad1(gradient, output_sizes=(2,), rounding_direction=up).tolist()
+    [9.0, 13.0]
+    """
+    how = interpolation_mode, rounding_direction
+    offsets = _centers(*how, input_pixel_offsets), output_pixel_offsets
+    return _gradient(input_gradient, output_sizes, scales, interpolation_mode, *offsets, _ROUNDING[rounding_direction])
+
+
+# The computation
+
+
+def _resample(
+    input: ArrayLike,
+    output_sizes: Sequence[int] | None,
+    scales: calls.EachNumber | None,
+    mode: InterpolationMode,
+    input_offsets: calls.EachNumber,
+    output_offsets: calls.EachNumber,
+    rounding: Fraction | None,
+    antialiased: bool = False,
+) -> Array:
+    input = calls.real_array("input", input)
+    factors = None if scales is None else _factors(scales, input.ndim)
+    if output_sizes is None:
+        if factors is None:
+            raise InvalidDesc(Problem((), "output_sizes or scales must be given", "neither"))
+        scaled = zip(input.shape, factors, strict=True)
+        output_sizes = [size if factor == 1 else _scaled_size(size, factor) for size, factor in scaled]
+    calls.require_one_each("output_sizes", output_sizes, input)
+    steps = _steps("input", input.shape, output_sizes, factors, input_offsets, output_offsets)
+    return _resampled(input, output_sizes, steps, mode, rounding, antialiased)
+
+
+def _gradient(
+    input_gradient: ArrayLike,
+    output_sizes: Sequence[int],
+    scales: calls.EachNumber | None,
+    mode: InterpolationMode,
+    input_offsets: calls.EachNumber,
+    output_offsets: calls.EachNumber,
+    rounding: Fraction | None,
+) -> Array:
+    given = calls.float_array("input_gradient", input_gradient)
+    calls.require_one_each("output_sizes", output_sizes, given)
+    for i, size in enumerate(output_sizes):
+        check_size(("output_sizes", i), size, 0)
+    factors = None if scales is None else _factors(scales, given.ndim)
+    steps = _steps("output_sizes", output_sizes, given.shape, factors, input_offsets, output_offsets)
+    every = _taps(output_sizes, given.shape, steps, mode, rounding, antialiased=False)
+
+    def add(x: Array) -> Array:
+        return adjoint(x, every) if 0 not in (*x.shape, *output_sizes) else jnp.zeros(tuple(output_sizes), x.dtype)
+
+    return partitioned(add, [(given, dimension_axes(given))], kept_axes([given], output_sizes))
+
+
+def _for_each(name: str, numbers: calls.EachNumber, rank: int) -> Sequence[float]:
+    if isinstance(numbers, int | float):
+        return (numbers,) * rank
+    if len(numbers) != rank:
+        raise InvalidDesc(Problem(name, f"must have one number for each of {rank} dimensions", tuple(numbers)))
+    return numbers
+
+
+def _factors(scales: calls.EachNumber, rank: int) -> list[Fraction]:
+    several = _for_each("scales", scales, rank)
+    for i, scale in enumerate(several):
+        if not scale > 0:
+            raise InvalidDesc(
+                Problem("scales" if isinstance(scales, float) else ("scales", i), "must be above 0", scale)
+            )
+    return [simplest_fraction(scale) for scale in several]
+
+
+def _scaled_size(size: int, factor: Fraction) -> int:
+    return size if is_symbolic(size) else math.floor(size * factor)  # `_steps` refuses a symbolic one
+
+
+Step = tuple[Fraction, Fraction]  # how far apart positions are, and the first one
+
+
+def _steps(
+    smaller: str,
+    input_sizes: Sequence[int],
+    output_sizes: Sequence[int],
+    factors: Sequence[Fraction] | None,
+    input_offsets: calls.EachNumber,
+    output_offsets: calls.EachNumber,
+) -> list[Step]:
+    """The positions along each dimension; `smaller` names the argument that the input's sizes are from."""
+    rank = len(input_sizes)
+    before = [simplest_fraction(one) for one in _for_each("input_pixel_offsets", input_offsets, rank)]
+    after = [simplest_fraction(one) for one in _for_each("output_pixel_offsets", output_offsets, rank)]
+    steps = []
+    for i, (size, new) in enumerate(zip(input_sizes, output_sizes, strict=True)):
+        if factors is not None:
+            step = 1 / factors[i]
+        elif size == new or is_symbolic(size) or is_symbolic(new) or new == 0:
+            step = Fraction(1)
+        else:
+            step = Fraction(size, new)
+        is_same = size == new and step == 1 and after[i] == -before[i]
+        if not is_same and (is_symbolic(size) or is_symbolic(new)):
+            rule = f"must have a size along axis {i} that is known while tracing, because it is resampled"
+            raise Unsupported(Problem(smaller, rule, f"{size} and {new}"))
+        if not is_symbolic(size) and size == 0 and new != 0:
+            raise InvalidDesc(Problem(smaller, f"must have elements along axis {i}", f"{tuple(input_sizes)}"))
+        steps.append((step, -after[i] * step - before[i]))
+    return steps
+
+
+def _taps(
+    input_sizes: Sequence[int],
+    output_sizes: Sequence[int],
+    steps: Sequence[Step],
+    mode: InterpolationMode,
+    rounding: Fraction | None,
+    antialiased: bool,
+) -> list[Taps]:
+    """The neighbours of the positions along each dimension in which something moves; what becomes smaller is first."""
+    every = []
+    for axis, (size, new, step) in enumerate(zip(input_sizes, output_sizes, steps, strict=True)):
+        if is_symbolic(size) or new == 0:
+            continue  # nothing moves
+        if mode is NEAREST_NEIGHBOR:
+            taps = nearest_taps(axis, size, new, *step, rounding)
+        elif antialiased and step[0] > 1:
+            taps = wide_taps(axis, size, new, *step)
+        else:
+            taps = linear_taps(axis, size, new, *step)
+        if not taps.is_identity():
+            every.append(taps)
+    return sorted(every, key=lambda taps: Fraction(taps.where.output_size, taps.input_size))
+
+
+def _resampled(
+    input: Array,
+    sizes: Sequence[int],
+    steps: Sequence[Step],
+    mode: InterpolationMode,
+    rounding: Fraction | None,
+    antialiased: bool = False,
+) -> Array:
+    if mode is LINEAR and input.dtype not in FLOATS and input.dtype not in (np.int8, np.uint8):
+        rule = "must be of a floating type, or of an integer type of 8 bits, for LINEAR"
+        raise InvalidType(Problem("input", rule, input.dtype))
+    check_sizes(sizes)
+    every = _taps(input.shape, sizes, steps, mode, rounding, antialiased)
+    compute = nearest if mode is NEAREST_NEIGHBOR else averaged
+
+    def resample(x: Array) -> Array:
+        # A dimension without elements has no neighbours, and nothing to compute.
+        return compute(x, every) if 0 not in sizes else jnp.zeros(tuple(sizes), x.dtype)
+
+    return partitioned(resample, [(input, dimension_axes(input))], kept_axes([input], sizes))
+
+
+# Descriptors
+
+
+class _Resampling(dml.Operator):
+    """The rules that all descriptors of resampling but UPSAMPLE_2D share."""
+
+    def _resampling_rules(self, input: str, output: str) -> Iterator[Problem]:
+        yield from dml.same_type(self, input, output)
+        yield from dml.same_rank(self, input, output)
+        fields = [member.field for member in self.members() if member.field in _FLOATS]
+        yield from dml.one_each(self, input, *fields)
+        for field in fields:
+            for i, number in enumerate(getattr(self, field)):
+                place, value = (self.member(field).name, i), float(number.item)
+                if not math.isfinite(value):
+                    yield Problem(place, "must be finite", value)
+                elif field == "scales" and not value > 0:
+                    yield Problem(place, "must be above 0", value)
+
+
+_FLOATS = ("scales", "input_pixel_offsets", "output_pixel_offsets")
+_INTO_8_BITS = {
+    "FL_5_1": dml.unary(dml.RANK_1_TO_4, FLOAT),
+    "FL_6_2": dml.unary(dml.RANK_1_TO_4, FLOAT | INTEGER_8),
+}
+
+
+class _Forward(_Resampling):
+    input: dml.Input
+    output: dml.Output
+    interpolation_mode: dml.Interpolation
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor and OutputTensor have the same DataType and DimensionCount.
+        - Scales, and offsets where there are some, have one finite number for each dimension.
+        - Scales are above 0.
+        """
+        yield from self._resampling_rules("input", "output")
+
+
+class _Backward(_Resampling):
+    input_gradient: dml.Input
+    output_gradient: dml.Output
+    interpolation_mode: dml.Interpolation
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputGradientTensor and OutputGradientTensor have the same DataType and DimensionCount.
+        - Scales, InputPixelOffsets and OutputPixelOffsets have one finite number for each dimension.
+        - Scales are above 0.
+        """
+        yield from self._resampling_rules("input_gradient", "output_gradient")
+
+    def attributes(self) -> dict[str, Any]:
+        return super().attributes() | {"output_sizes": self.output_gradient.sizes}
+
+
+class ResampleDesc(_Forward, type="DML_OPERATOR_RESAMPLE", function=resample):
+    """`DML_RESAMPLE_OPERATOR_DESC`, lowered to `resample`."""
+
+    scales: dml.Scales
+    support = dml.support(FL_2_0=dml.unary(dml.RANK_4, FLOAT), **_INTO_8_BITS)
+
+
+class Resample1Desc(_Forward, type="DML_OPERATOR_RESAMPLE1", function=resample1):
+    """`DML_RESAMPLE1_OPERATOR_DESC`, lowered to `resample1`."""
+
+    scales: dml.FloatDimensions
+    input_pixel_offsets: dml.FloatDimensions
+    output_pixel_offsets: dml.FloatDimensions
+    support = dml.support(FL_2_1=dml.unary(dml.RANK_4, FLOAT), **_INTO_8_BITS)
+
+
+class Resample2Desc(_Forward, type="DML_OPERATOR_RESAMPLE2", function=resample2):
+    """`DML_RESAMPLE2_OPERATOR_DESC`, lowered to `resample2`."""
+
+    rounding_direction: dml.Direction
+    scales: dml.FloatDimensions
+    input_pixel_offsets: dml.FloatDimensions
+    output_pixel_offsets: dml.FloatDimensions
+    support = dml.support(**_INTO_8_BITS)
+
+
+class Resample3Desc(_Forward, type="DML_OPERATOR_RESAMPLE3", function=resample3):
+    """`DML_RESAMPLE3_OPERATOR_DESC`, lowered to `resample3`."""
+
+    rounding_direction: dml.Direction
+    scales: dml.FloatDimensions
+    input_pixel_offsets: dml.FloatDimensions
+    output_pixel_offsets: dml.FloatDimensions
+    antialiased: dml.Bool
+    support = dml.support(FL_6_4=dml.unary(dml.RANK_1_TO_4, FLOAT | INTEGER_8))
+
+
+def _gradients(ranks: range) -> dml.Table:
+    return dml.rows(ranks, input_gradient=FLOAT, output_gradient=FLOAT)
+
+
+class ResampleGradDesc(_Backward, type="DML_OPERATOR_RESAMPLE_GRAD", function=resample_grad):
+    """`DML_RESAMPLE_GRAD_OPERATOR_DESC`, lowered to `resample_grad`."""
+
+    scales: dml.FloatDimensions
+    input_pixel_offsets: dml.FloatDimensions
+    output_pixel_offsets: dml.FloatDimensions
+    support = dml.support(FL_3_0=_gradients(dml.RANK_4), FL_5_1=_gradients(dml.RANK_1_TO_4))
+
+
+class ResampleGrad1Desc(_Backward, type="DML_OPERATOR_RESAMPLE_GRAD1", function=resample_grad1):
+    """`DML_RESAMPLE_GRAD1_OPERATOR_DESC`, lowered to `resample_grad1`."""
+
+    rounding_direction: dml.Direction
+    scales: dml.FloatDimensions
+    input_pixel_offsets: dml.FloatDimensions
+    output_pixel_offsets: dml.FloatDimensions
+    support = dml.support(FL_5_1=_gradients(dml.RANK_1_TO_4))

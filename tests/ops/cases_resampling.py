@@ -1,0 +1,222 @@
+"""UPSAMPLE_2D, RESAMPLE to RESAMPLE3, and the gradients: the pages' tables and relation of coordinates, and cases."""
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from cases import Case, ones
+from formulas import Arr, bits_of
+from pages import FLOATS, alike, merge, of_all
+
+import dmljax
+from dmljax import AxisDirection, DataType, InterpolationMode, Size2D, TensorDesc
+
+BOTH = "InputTensor OutputTensor"
+GRADIENTS = "InputGradientTensor OutputGradientTensor"
+WITH_8_BITS = "FLOAT32 FLOAT16 INT8 UINT8"
+SINCE_5_1 = {"5_1": (1, 4, FLOATS), "6_2": (1, 4, WITH_8_BITS)}
+SUPPORT = merge(
+    of_all("UPSAMPLE_2D", alike(BOTH, {"1_0": (4, 5, FLOATS)})),
+    of_all("RESAMPLE", alike(BOTH, {"2_0": (4, 4, FLOATS), **SINCE_5_1})),
+    of_all("RESAMPLE1", alike(BOTH, {"2_1": (4, 4, FLOATS), **SINCE_5_1})),
+    of_all("RESAMPLE2", alike(BOTH, SINCE_5_1)),
+    of_all("RESAMPLE3", alike(BOTH, {"6_4": (1, 4, WITH_8_BITS)})),
+    of_all("RESAMPLE_GRAD", alike(GRADIENTS, {"3_0": (4, 4, FLOATS), "5_1": (1, 4, FLOATS)})),
+    of_all("RESAMPLE_GRAD1", alike(GRADIENTS, {"5_1": (1, 4, FLOATS)})),
+)
+
+OFFSETS = "DimensionCount Scales InputPixelOffsets OutputPixelOffsets"
+MEMBERS = merge(
+    of_all("UPSAMPLE_2D", f"{BOTH} ScaleSize InterpolationMode"),
+    of_all("RESAMPLE", f"{BOTH} InterpolationMode ScaleCount Scales"),
+    of_all("RESAMPLE1", f"{BOTH} InterpolationMode {OFFSETS}"),
+    of_all("RESAMPLE2", f"{BOTH} InterpolationMode RoundingDirection {OFFSETS}"),
+    of_all("RESAMPLE3", f"{BOTH} InterpolationMode RoundingDirection {OFFSETS} Antialiased"),
+    of_all("RESAMPLE_GRAD", f"{GRADIENTS} InterpolationMode {OFFSETS}"),
+    of_all("RESAMPLE_GRAD1", f"{GRADIENTS} InterpolationMode RoundingDirection {OFFSETS}"),
+)
+
+# Pseudo-code
+
+
+def fraction_of(number: float) -> Fraction:
+    """The fraction with the smallest denominator that rounds to a float32: all denominators tried in turn."""
+    value = np.float32(number)
+    denominator = 1
+    while True:
+        numerator = round(Fraction(float(value)) * denominator)
+        if np.float32(numerator / denominator) == value:
+            return Fraction(numerator, denominator)
+        denominator += 1
+
+
+def weights_of(
+    position: Fraction, size: int, scale: Fraction, mode: InterpolationMode, rounding: str, antialiased: bool = False
+) -> dict[int, Fraction]:
+    """The elements of the input that the element of the result at `position` consists of, with their weights."""
+    if mode is InterpolationMode.NEAREST_NEIGHBOR:
+        rounded = {
+            "half": math.floor(position + Fraction(1, 2)),
+            "down": math.floor(position),
+            "up": math.ceil(position),
+        }
+        return {min(max(rounded[rounding], 0), size - 1): Fraction(1)}
+    # The filter is a triangle: of the two neighbours, or of more if the result is smaller and antialiased.
+    width = max(Fraction(1), 1 / scale) if antialiased else Fraction(1)
+    weights: dict[int, Fraction] = {}
+    for i in range(math.floor(position - width), math.ceil(position + width) + 1):
+        weight = max(1 - abs(position - i) / width, Fraction(0))
+        if weight:
+            place = min(max(i, 0), size - 1)
+            weights[place] = weights.get(place, Fraction(0)) + weight
+    total = sum(weights.values())
+    return {place: weight / total for place, weight in weights.items()}
+
+
+Weights = list[list[dict[int, Fraction]]]  # by the dimension, and the place in the result
+
+
+def all_weights(
+    input_sizes: Sequence[int],
+    output_sizes: Sequence[int],
+    scales: Sequence[float],
+    input_offsets: Sequence[float],
+    output_offsets: Sequence[float],
+    **how: Any,
+) -> Weights:
+    weights: Weights = []
+    numbers = zip(input_sizes, output_sizes, scales, input_offsets, output_offsets, strict=True)
+    for size, new, *floats in numbers:
+        scale, before, after = map(fraction_of, floats)
+        # OutputTensorX = (InputTensorX + InputPixelOffset) * Scale + OutputPixelOffset
+        weights.append([weights_of((i - after) / scale - before, size, scale, **how) for i in range(new)])
+    return weights
+
+
+def resampled(input: Arr, weights: Weights, mode: InterpolationMode, **_: Any) -> Arr:
+    """Element by element: a copy of the nearest one, or an exact sum that is rounded once."""
+    output = np.empty([len(one) for one in weights], input.dtype)
+    for place in np.ndindex(*output.shape):
+        sources = [weights[axis][i] for axis, i in enumerate(place)]
+        if mode is InterpolationMode.NEAREST_NEIGHBOR:
+            bits_of(output)[place] = bits_of(input)[tuple(next(iter(one)) for one in sources)]
+            continue
+        total = sum(
+            Fraction(float(input[index])) * math.prod(one[i] for one, i in zip(sources, index, strict=True))
+            for index in np.ndindex(*input.shape)
+            if all(i in one for one, i in zip(sources, index, strict=True))
+        )
+        output[place] = float(total) if input.dtype.kind == "f" else round(total)  # a half to the even integer
+    return output
+
+
+def added_up(input: Arr, weights: Weights, output_sizes: Sequence[int]) -> Arr:
+    """The transpose, in float64."""
+    output = np.zeros(output_sizes)
+    for place in np.ndindex(*input.shape):
+        sources = [weights[axis][i] for axis, i in enumerate(place)]
+        for index in np.ndindex(*output.shape):
+            if all(i in one for one, i in zip(sources, index, strict=True)):
+                weight = math.prod(one[i] for one, i in zip(sources, index, strict=True))
+                output[index] += float(input[place]) * float(weight)
+    return output.astype(input.dtype)
+
+
+# Descriptors
+
+
+def direction_of(desc: Any) -> str:
+    if not hasattr(desc, "rounding_direction"):
+        return "half"
+    return "up" if desc.rounding_direction is AxisDirection.INCREASING else "down"
+
+
+def how_of(desc: Any) -> dict[str, Any]:
+    antialiased = getattr(desc, "antialiased", False)
+    return {"mode": desc.interpolation_mode, "rounding": direction_of(desc), "antialiased": antialiased}
+
+
+def floats_of(desc: Any) -> list[list[float]]:
+    rank = len(desc.scales)
+    defaults = {"scales": 1, "input_pixel_offsets": 0.5, "output_pixel_offsets": -0.5}
+    return [
+        [float(one.item) for one in getattr(desc, name)] if hasattr(desc, name) else [default] * rank
+        for name, default in defaults.items()
+    ]
+
+
+def forward(desc: Any, input: Arr) -> Arr:
+    how = how_of(desc)
+    return resampled(input, all_weights(input.shape, desc.output.sizes, *floats_of(desc), **how), **how)
+
+
+def backward(desc: Any, input_gradient: Arr) -> Arr:
+    sizes = desc.output_gradient.sizes
+    return added_up(input_gradient, all_weights(sizes, input_gradient.shape, *floats_of(desc), **how_of(desc)), sizes)
+
+
+def upsampled(desc: Any, input: Arr) -> Arr:
+    scales = [1.0] * (input.ndim - 2) + [float(desc.scale_size.height), float(desc.scale_size.width)]
+    how = how_of(desc)
+    halves = [0.5] * input.ndim, [-0.5] * input.ndim
+    return resampled(input, all_weights(input.shape, desc.output.sizes, scales, *halves, **how), **how)
+
+
+def upsampling_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.Upsample2DDesc(
+        input=TensorDesc(types["input"], ones(rank, 2, 3, 4)),
+        output=TensorDesc(types["input"], ones(rank, 2, 6, 8)),
+        scale_size=Size2D(width=2, height=2),
+        interpolation_mode=InterpolationMode.LINEAR,
+    )
+
+
+def resampling_desc(operator: Any, input: str, output: str, mode: InterpolationMode, **more: Any) -> Any:
+    """Twice as high and half as wide, with sums that are exact in 16 bits."""
+
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        sizes, new = ones(rank, 3, 4), ones(rank, 7, 2)
+        tensors = {input: TensorDesc(types[input], sizes), output: TensorDesc(types[input], new)}
+        is_gradient = input != "input"
+        scales = ((1,) * rank + ((0.5, 2) if is_gradient else (2, 0.5)))[-rank:]
+        fields = {member.field for member in operator.members()}
+        given = {
+            "interpolation_mode": mode,
+            "rounding_direction": AxisDirection.INCREASING,
+            "scales": scales,
+            "input_pixel_offsets": (0.5,) * rank,
+            "output_pixel_offsets": (-0.5,) * rank,
+            **more,
+        }
+        made: dmljax.Operator = operator(**tensors, **{key: value for key, value in given.items() if key in fields})
+        return made
+
+    return make
+
+
+NEAREST_NEIGHBOR, LINEAR = InterpolationMode
+FORWARD, BACKWARD = ("input", "output"), ("input_gradient", "output_gradient")
+EXACT_SUMS: dict[str, Any] = {"scales": ("input",)}
+CASES = {
+    "UPSAMPLE_2D": Case(("input",), upsampling_desc, upsampled, **EXACT_SUMS),
+    "RESAMPLE": Case(("input",), resampling_desc(dmljax.ResampleDesc, *FORWARD, LINEAR), forward, **EXACT_SUMS),
+    "RESAMPLE1": Case(("input",), resampling_desc(dmljax.Resample1Desc, *FORWARD, NEAREST_NEIGHBOR), forward),
+    "RESAMPLE2": Case(("input",), resampling_desc(dmljax.Resample2Desc, *FORWARD, NEAREST_NEIGHBOR), forward),
+    "RESAMPLE3": Case(
+        ("input",), resampling_desc(dmljax.Resample3Desc, *FORWARD, LINEAR, antialiased=True), forward, **EXACT_SUMS
+    ),
+    "RESAMPLE_GRAD": Case(
+        ("input_gradient",),
+        resampling_desc(dmljax.ResampleGradDesc, *BACKWARD, LINEAR),
+        backward,
+        scales=("input_gradient",),
+    ),
+    "RESAMPLE_GRAD1": Case(
+        ("input_gradient",),
+        resampling_desc(dmljax.ResampleGrad1Desc, *BACKWARD, NEAREST_NEIGHBOR),
+        backward,
+        scales=("input_gradient",),
+    ),
+}

@@ -1,0 +1,540 @@
+"""UPSAMPLE_2D, RESAMPLE to RESAMPLE3 and the gradients; examples run in test_every_operator.py."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import cases_resampling as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import REALS, X64, assert_same_bits, at_once, check_linear_gradients, random_array
+from hypothesis import given, settings, strategies as st
+
+import dmljax
+from dmljax import AxisDirection, DataType, DmlError, InterpolationMode, InvalidDesc, Size2D, TensorDesc, Unsupported
+from dmljax.numerics.resampling import located, positions, simplest_fraction
+
+FLOAT32 = DataType.FLOAT32
+NEAREST_NEIGHBOR, LINEAR = InterpolationMode
+UP, DOWN = AxisDirection
+ROW = np.array([1, 2, 3, 4], np.float32)
+FORWARD = (dmljax.resample, dmljax.resample1, dmljax.resample2, dmljax.resample3)
+
+# Positions
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 300))
+def test_a_scale_is_the_simplest_fraction_that_rounds_to_it(numerator: int, denominator: int) -> None:
+    number = float(np.float32(numerator / denominator))
+    assert simplest_fraction(number) == Fraction(numerator, denominator) == oracles.fraction_of(number)
+    assert simplest_fraction(-number) == -Fraction(numerator, denominator)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 0x7F7FFFFE))
+def test_any_float_is_a_fraction_that_rounds_to_it(bits: int) -> None:
+    number = float(np.uint32(bits).view(np.float32))
+    found = simplest_fraction(number)
+    assert 2 * abs(found - Fraction(number)) <= Fraction(float(np.spacing(np.float32(number))))
+    assert found.denominator == 1 or found.denominator <= Fraction(number).denominator
+
+
+def test_the_simplest_fraction_of_the_ends_of_the_range() -> None:
+    for number in (0.0, 1.0, 0.5, -0.5, 3.0, 2.0**20):
+        assert simplest_fraction(number) == Fraction(number)
+    assert math.isclose(simplest_fraction(float(np.finfo(np.float32).max)), 2.0**128, rel_tol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "step", "start"),
+    [
+        (1000, 3000, Fraction(1, 3), Fraction(-1, 3)),
+        (50, 40, Fraction(147, 160), Fraction(1, 7)),
+        (2**26, 3000, Fraction(2**25 + 1, 4099), Fraction(-5, 3)),  # products exceed 32 bits
+        (5000, 4000, Fraction(16777213, 16777216), Fraction(-7, 2)),  # a scale near 1
+        (10, 2000, Fraction(4093, 2**28 - 1), Fraction(1, 3)),
+        (7, 9, Fraction(10**38), Fraction(-3)),
+        (7, 9, Fraction(1, 10**38), Fraction(-3)),
+        (7, 9, Fraction(1, 10**38), Fraction(10)),
+        (7, 9, Fraction(1, 10**38), Fraction(5, 2)),
+        (7, 9, Fraction(1, 2), Fraction(100)),
+        (7, 9, Fraction(1, 2), Fraction(-100)),
+        (7, 9, Fraction(3, 2), Fraction(-4)),
+    ],
+)
+def test_positions_are_exact_whatever_their_size(size: int, count: int, step: Fraction, start: Fraction) -> None:
+    where = positions(size, count, step, start)
+    index, rest = jax.jit(lambda: located(where))()
+    for i in range(count):
+        position = min(max(Fraction(where.step * i + where.start, where.unit), Fraction(0)), Fraction(size - 1))
+        given_position = min(max(step * i + start, Fraction(0)), Fraction(size - 1))
+        assert abs(position - given_position) < Fraction(1, 10**5)
+        assert int(index[i]) == math.floor(position)
+        assert int(index[i]) * where.unit + int(rest[i]) == position * where.unit
+
+
+def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> None:
+    row = np.arange(3000, dtype=np.int32)
+    offsets: dict[str, Any] = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
+    assert_same_bits(call(dmljax.resample2, row, scales=0.33333334, **offsets), row[::3])
+    assert_same_bits(call(dmljax.resample2, row, scales=1 / 3, **offsets), row[::3])
+    long = np.arange(2**24 + 8, dtype=np.uint32)  # of which float32 would not tell neighbours apart
+    result = np.asarray(dmljax.resample(long, scales=2.0))
+    assert_same_bits(result[-8:], np.repeat(long[-4:], 2))
+
+
+# Any resampling
+
+
+@st.composite
+def resamplings(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    """Few shapes, so that few are compiled."""
+    size, new = draw(st.sampled_from([((4, 3), (6, 5)), ((1, 7), (1, 3)), ((5, 6), (2, 6))]))
+    ratios = st.sampled_from([1.0, 0.5, 1.5, 2.0, 0.3, 7 / 6, 5.0, 0.75, 4 / 3, 0.6])
+    offsets = st.sampled_from([0.0, 0.5, -0.5, 1.0, -1.0, 0.3, 2.25, -7.0])
+    each = lambda numbers: tuple(draw(numbers) for _ in size)  # noqa: E731
+    how = {"scales": each(ratios), "input_pixel_offsets": each(offsets), "output_pixel_offsets": each(offsets)}
+    if draw(st.booleans()):
+        how |= {"input_pixel_offsets": (0.5, 0.5), "output_pixel_offsets": (-0.5, -0.5)}
+    return size, new, how
+
+
+@settings(max_examples=12, deadline=None)
+@given(resamplings(), st.sampled_from(["half", "down", "up"]), st.sampled_from(InterpolationMode), st.booleans())
+def test_any_resampling_is_the_pages_relation(resampling: Any, rounding: str, mode: Any, antialiased: bool) -> None:
+    size, new, how = resampling
+    rng = np.random.default_rng(0)
+    x, g = rng.standard_normal(size).astype(np.float32), rng.standard_normal(new).astype(np.float32)
+    arguments: dict[str, Any] = {"interpolation_mode": mode, **how}
+    if rounding == "half":
+        forward, backward = dmljax.resample1, dmljax.resample_grad
+        antialiased = False
+    else:
+        forward, backward = dmljax.resample2, dmljax.resample_grad1
+        arguments["rounding_direction"] = {"up": UP, "down": DOWN}[rounding]
+    if antialiased:
+        forward, arguments = dmljax.resample3, arguments | {"antialiased": True}
+    floats = list(how.values())
+    weights = oracles.all_weights(size, new, *floats, mode=mode, rounding=rounding, antialiased=antialiased)
+    expected = oracles.resampled(x, weights, mode)
+    is_twin = not antialiased  # of which there is an operator for the gradient
+
+    @jax.jit
+    def both(x: Any, g: Any) -> Any:
+        result, pull = jax.vjp(lambda x: forward(x, output_sizes=new, **arguments), x)
+        return result, pull(g)[0], *([backward(g, output_sizes=size, **arguments)] if is_twin else [])
+
+    result, *gradients = both(x, g)
+    if mode is NEAREST_NEIGHBOR:
+        assert_same_bits(result, expected)
+    else:
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
+    for gradient in gradients:
+        np.testing.assert_allclose(gradient, oracles.added_up(g, weights, size), rtol=0, atol=3e-6)
+
+
+@settings(max_examples=10, deadline=None)
+@given(resamplings(), st.booleans())
+def test_averages_of_8_bits_are_exact_and_halves_go_to_the_even_integer(resampling: Any, antialiased: bool) -> None:
+    size, new, how = resampling
+    rng = np.random.default_rng(0)
+    weights = oracles.all_weights(size, new, *how.values(), mode=LINEAR, rounding="half", antialiased=antialiased)
+    several = [random_array(rng, dtype, size) for dtype in (np.int8, np.uint8)]
+    results = at_once(
+        lambda x: dmljax.resample3(x, output_sizes=new, interpolation_mode=LINEAR, antialiased=antialiased, **how),
+        several,
+    )
+    for x, result in zip(several, results, strict=True):
+        assert_same_bits(result, oracles.resampled(x, weights, LINEAR))
+
+
+def test_averages_of_8_bits_with_large_denominators_are_nearest_integers() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (2, 31, 37), np.uint8)
+    scales = (1, 1.0001234, 1.0004321)
+    result = np.asarray(dmljax.resample(x, scales=scales, interpolation_mode=LINEAR))
+    floats = dmljax.resample(x.astype(np.float32), scales=scales, interpolation_mode=LINEAR)
+    assert result.dtype == np.uint8
+    np.testing.assert_allclose(result, floats, atol=0.5001)
+    constant = dmljax.resample(np.full_like(x, 255), scales=scales, interpolation_mode=LINEAR)
+    assert np.all(np.asarray(constant) == 255)
+
+
+# Nearest neighbours
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_every_bit_is_copied(dtype: Any, call: Any) -> None:
+    x = random_array(np.random.default_rng(0), dtype, (3, 4, 5))
+    how: dict[str, Any] = {"output_sizes": (3, 7, 4), "scales": (1, 1.5, 0.75)}
+    weights = oracles.all_weights(
+        x.shape, (3, 7, 4), how["scales"], [0.5] * 3, [-0.5] * 3, mode=NEAREST_NEIGHBOR, rounding="half"
+    )
+    expected = oracles.resampled(x, weights, NEAREST_NEIGHBOR)
+    for function in (dmljax.resample, dmljax.resample2):
+        assert_same_bits(call(function, x, **how), expected)
+    assert_same_bits(call(dmljax.upsample_2d, x, scale_size=Size2D(3, 2)), x.repeat(2, axis=1).repeat(3, axis=2))
+
+
+def test_halves_go_to_the_second_element_or_where_the_direction_says() -> None:
+    half: dict[str, Any] = {"scales": 0.5}
+    assert dmljax.resample(ROW, **half).tolist() == dmljax.resample1(ROW, **half).tolist() == [2, 4]
+    assert dmljax.resample2(ROW, **half, rounding_direction=DOWN).tolist() == [2, 4]
+    assert dmljax.resample2(ROW, **half, rounding_direction=UP).tolist() == [1, 3]
+    # The page's offsets are of pixel centers, whose positions are rounded.
+    pages: dict[str, Any] = {"input_pixel_offsets": 0.5, "output_pixel_offsets": -0.5}
+    assert dmljax.resample2(ROW, scales=2, **pages, rounding_direction=DOWN).tolist() == [1, 1, 1, 2, 2, 3, 3, 4]
+    assert dmljax.resample2(ROW, scales=2, **pages, rounding_direction=UP).tolist() == [1, 2, 2, 3, 3, 4, 4, 4]
+
+
+def test_the_result_is_cropped_or_its_edges_are_repeated() -> None:
+    how: dict[str, Any] = {"scales": 2.0, "output_sizes": (12,)}
+    assert dmljax.resample(ROW, **how).tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4, 4]
+    assert dmljax.resample(ROW, scales=2.0, output_sizes=(3,)).tolist() == [1, 1, 2]
+    linear = dmljax.resample(ROW, **how, interpolation_mode=LINEAR)
+    assert linear.tolist() == [1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4, 4, 4, 4, 4]
+    ones = np.ones(12, np.float32)
+    assert dmljax.resample_grad(ones, scales=2.0, output_sizes=(4,)).tolist() == [2, 2, 2, 6]
+    wide = dmljax.resample_grad(ones, scales=2.0, output_sizes=(4,), interpolation_mode=LINEAR)
+    assert wide.tolist() == [2, 2, 2, 6]
+
+
+def test_sizes_follow_from_scales_and_scales_from_sizes() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert dmljax.resample(x, scales=(0.4, 1.3)).shape == (1, 5)
+    assert dmljax.resample(x, scales=1 / 3).shape == (1, 1)
+    for function in FORWARD:
+        by_sizes = function(x, output_sizes=(6, 3), interpolation_mode=LINEAR)
+        several: Any = np.array([2, 0.75])
+        assert_same_bits(by_sizes, function(x, scales=several, interpolation_mode=LINEAR))
+        assert_same_bits(function(x, scales=float(np.float32(2))), function(x, scales=[2, 2.0]))
+        assert_same_bits(function(x, scales=1), x)
+
+
+def test_empty_arrays() -> None:
+    for mode in InterpolationMode:
+        empty = dmljax.resample(np.zeros((0, 4), np.float32), output_sizes=(0, 8), interpolation_mode=mode)
+        assert empty.shape == (0, 8)
+        assert dmljax.resample(np.ones((2, 4)), output_sizes=(2, 0), interpolation_mode=mode).shape == (2, 0)
+        gradient = dmljax.resample_grad(np.zeros((2, 0), np.float32), output_sizes=(2, 4), interpolation_mode=mode)
+        assert gradient.tolist() == [[0] * 4] * 2
+
+
+# Averages
+
+
+def test_what_has_no_weight_does_not_count(call: Any) -> None:
+    x = np.array([1, np.inf, -0.0, np.nan, 5, -0.0], np.float32)
+    corners: dict[str, Any] = {"scales": 2, "input_pixel_offsets": 0, "output_pixel_offsets": 0}
+    result = call(dmljax.resample1, x, interpolation_mode=LINEAR, **corners)
+    assert_same_bits(result[np.array([0, 2, 4, 8, 10, 11])], x[[0, 1, 2, 4, 5, 5]])
+    assert np.isnan(result[np.array([5, 6, 7])]).all()
+    assert np.isinf(result[np.array([1, 3])]).all()
+    narrow = call(dmljax.resample3, x, scales=0.5, interpolation_mode=LINEAR, antialiased=True)
+    assert np.isnan(narrow).tolist() == [False, True, True]
+    # Nor does it in the gradient.
+    pull = jax.vjp(lambda x: dmljax.resample1(x, interpolation_mode=LINEAR, **corners), ROW)[1]
+    infinite = np.array([0, 0, 0, 0, np.inf, 0, 0, 0], np.float32)
+    assert pull(jnp.asarray(infinite))[0].tolist() == [0, 0, np.inf, 0]
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+def test_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((5, 6)).astype(dtype)
+    how: dict[str, Any] = {"scales": (1.5, 4 / 3), "interpolation_mode": LINEAR}
+    wide = dmljax.resample(x.astype(np.float32), **how)
+    assert_same_bits(call(dmljax.resample, x, **how), wide.astype(dtype))
+    g = rng.standard_normal(wide.shape).astype(dtype)
+    backward = lambda g: dmljax.resample_grad(g, output_sizes=x.shape, **how)  # noqa: E731
+    assert_same_bits(call(backward, g), backward(g.astype(np.float32)).astype(dtype))
+    pulled = jax.vjp(lambda x: dmljax.resample(x, **how), jnp.asarray(x))[1](jnp.asarray(g))[0]
+    assert_same_bits(pulled, backward(g))
+    large = np.full(9, 2048 if dtype == jnp.float16 else 256, dtype)
+    large[1:] = 1
+    total = jax.vjp(lambda x: dmljax.resample(x, output_sizes=(9,)), jnp.ones(1, dtype))[1](jnp.asarray(large))[0]
+    assert_same_bits(total, np.array([float(large[0]) + 8], dtype))
+
+
+@pytest.mark.skipif(not X64, reason="needs 64-bit types")
+def test_averages_of_float64_are_computed_in_float64() -> None:
+    x = np.random.default_rng(0).standard_normal(7)
+    result = dmljax.resample(x, scales=3, interpolation_mode=LINEAR)
+    assert result.dtype == np.float64
+    assert float(result[2]) == pytest.approx(x[0] * 2 / 3 + x[1] / 3, rel=1e-14)
+
+
+def test_a_wide_filter_takes_few_operations() -> None:
+    x = np.random.default_rng(0).standard_normal(90).astype(np.float32)
+    for scale in (0.05,):
+        how: dict[str, Any] = {"scales": scale, "interpolation_mode": LINEAR}
+        function = lambda x, how=how: dmljax.resample3(x, antialiased=True, **how)  # noqa: E731
+        new = function(x).shape
+        weights = oracles.all_weights(
+            x.shape, new, [scale], [0.5], [-0.5], mode=LINEAR, rounding="half", antialiased=True
+        )
+        np.testing.assert_allclose(function(x), oracles.resampled(x, weights, LINEAR), rtol=0, atol=1e-6)
+        g = np.arange(1, new[0] + 1, dtype=np.float32)
+        pulled = jax.vjp(function, x)[1](jnp.asarray(g))[0]
+        np.testing.assert_allclose(pulled, oracles.added_up(g, weights, x.shape), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(jax.jvp(function, (x,), (x,))[1], function(x), rtol=0, atol=1e-6)
+        assert len(jax.make_jaxpr(function)(x).jaxpr.eqns[0].params["jaxpr"].eqns) < 60
+    large = dmljax.resample_grad(np.ones(400, np.float32), output_sizes=(4,), interpolation_mode=LINEAR)
+    np.testing.assert_allclose(large, [100] * 4, rtol=1e-6)
+
+
+def test_antialiasing_is_for_averages_that_become_smaller() -> None:
+    cases: list[dict[str, Any]] = [
+        {"scales": 2, "interpolation_mode": LINEAR},
+        {"scales": 0.5},
+        {"scales": 1, "interpolation_mode": LINEAR},
+    ]
+    for how in cases:
+        assert_same_bits(dmljax.resample3(ROW, antialiased=True, **how), dmljax.resample2(ROW, **how))
+    ratio: dict[str, Any] = {"scales": 0.75, "interpolation_mode": LINEAR}  # 1 / 0.75 is not above 2
+    assert dmljax.resample3(ROW, **ratio, antialiased=True).tolist() != dmljax.resample2(ROW, **ratio).tolist()
+
+
+# Transformations
+
+
+@pytest.mark.parametrize("mode", InterpolationMode)
+def test_gradients_forward_and_backward(mode: InterpolationMode) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    function = jax.jit(lambda x: dmljax.resample3(x, output_sizes=(3, 3), interpolation_mode=mode, antialiased=True))
+    check_linear_gradients(function, (x,), order=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("mode", InterpolationMode)
+def test_each_is_the_others_gradient(mode: InterpolationMode, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, g = rng.integers(-8, 9, (2, 4, 3)).astype(dtype), rng.integers(-8, 9, (2, 8, 6)).astype(dtype)
+    pairs: tuple[Any, ...] = ((dmljax.resample1, dmljax.resample_grad), (dmljax.resample2, dmljax.resample_grad1))
+
+    @jax.jit  # one compilation for all of it
+    def everything(x: Any, g: Any) -> Any:
+        results = []
+        for forward, backward in pairs:
+            f = lambda x, forward=forward: forward(x, output_sizes=g.shape, interpolation_mode=mode)  # noqa: E731
+            b = lambda g, backward=backward: backward(g, output_sizes=x.shape, interpolation_mode=mode)  # noqa: E731
+            mapped = jax.vmap(f, in_axes=1, out_axes=1)(jnp.stack([x, -x], 1))
+            results += [(f(x), other) for other in (jax.vjp(b, g)[1](x)[0], jax.jvp(f, (x,), (x,))[1], mapped[:, 0])]
+            results += [(b(g), other) for other in (jax.vjp(f, x)[1](g)[0], jax.jvp(b, (g,), (g,))[1])]
+        return results
+
+    for one, other in everything(x, g):
+        assert_same_bits(one, other)
+
+
+def test_a_gradient_reads_what_it_adds_up() -> None:
+    def pull(g: Any) -> Any:
+        resample = lambda x: dmljax.resample(x, scales=(1, 2), interpolation_mode=LINEAR)  # noqa: E731
+        return jax.vjp(resample, jnp.ones((3, 4)))[1](g)
+
+    text = jax.jit(pull).lower(jnp.ones((3, 8))).as_text()
+    assert "stablehlo.gather" in text
+    assert "stablehlo.scatter" not in text
+
+
+def test_a_batch_of_any_size_is_exported() -> None:
+    batch, channels = jax.export.symbolic_shape("n, c")
+    shape = jax.ShapeDtypeStruct((batch, channels, 3, 4), np.float32)
+    x = np.arange(2 * 5 * 12, dtype=np.float32).reshape(2, 5, 3, 4)
+    for mode in InterpolationMode:
+        for function in (
+            lambda x, mode=mode: dmljax.upsample_2d(x, scale_size=2, interpolation_mode=mode),
+            lambda x, mode=mode: dmljax.resample(x, scales=(1, 1, 1.5, 2), interpolation_mode=mode),
+            lambda x, mode=mode: dmljax.resample1(x, output_sizes=(*x.shape[:2], 2, 8), interpolation_mode=mode),
+            lambda x, mode=mode: dmljax.resample_grad(x, output_sizes=(*x.shape[:2], 2, 8), interpolation_mode=mode),
+        ):
+            assert_same_bits(jax.export.export(jax.jit(function))(shape).call(x), function(x))
+    with pytest.raises(Unsupported, match="input must have a size along axis 0 that is known while tracing"):
+        jax.export.export(jax.jit(lambda x: dmljax.resample(x, scales=2)))(shape)
+
+
+def test_positions_are_no_constants_and_are_computed_once() -> None:
+    text = jax.jit(lambda x: dmljax.resample(x, output_sizes=(999, 777), interpolation_mode=LINEAR)).lower(
+        jnp.zeros((500, 500))
+    )
+    assert len(text.as_text()) < 40_000
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("call_", "message"),
+    [
+        (lambda: dmljax.upsample_2d(ROW, scale_size=2), "input must have at least 2 dimensions; got 1"),
+        (
+            lambda: dmljax.upsample_2d(ROW[None], scale_size=(2, 3)),  # type: ignore[arg-type]
+            r"scale_size must be an integer or a Size2D; got \(2, 3\)",
+        ),
+        (
+            lambda: dmljax.upsample_2d(ROW[None], scale_size=Size2D(2, 0)),
+            r"scale_size.height must be in \[1, .*; got 0",
+        ),
+        (lambda: dmljax.upsample_2d(ROW[None], scale_size=Size2D(0, 2)), r"scale_size.width must be in \[1, .*; got 0"),
+        (lambda: dmljax.upsample_2d(ROW[None], scale_size=1.5), "scale_size must be an integer; got 1.5"),  # type: ignore[arg-type]
+        (lambda: dmljax.upsample_2d(ROW[None], scale_size=2**31), r"result\.shape\[1\] must be in"),
+        (lambda: dmljax.resample(ROW), "^resample: output_sizes or scales must be given; got neither"),
+        (
+            lambda: dmljax.resample(ROW, output_sizes=(1, 8)),
+            r"output_sizes must have one number for each of 1 dimensions; got \(1, 8\)",
+        ),
+        (
+            lambda: dmljax.resample(ROW, scales=(1, 2)),
+            r"scales must have one number for each of 1 dimensions; got \(1.0, 2.0\)",
+        ),
+        (lambda: dmljax.resample(ROW, scales=0), "scales must be above 0; got 0.0"),
+        (lambda: dmljax.resample(ROW, scales=(-1,)), r"scales\[0\] must be above 0; got -1.0"),
+        (lambda: dmljax.resample(ROW, scales=math.inf), "scales must be finite; got inf"),
+        (lambda: dmljax.resample(ROW, scales=(math.nan,)), r"scales\[0\] must be finite; got nan"),
+        (lambda: dmljax.resample(ROW, scales=(True,)), r"scales\[0\] must be a number; got True"),
+        (lambda: dmljax.resample(ROW, scales="2"), "scales must be a number; got '2'"),  # type: ignore[arg-type]
+        (lambda: dmljax.resample(ROW, scales=1e300), "scales must fit float32; got 1e\\+300"),
+        (
+            lambda: jax.jit(lambda s: dmljax.resample(ROW, scales=s))(2.0),
+            r"scales must be a number that is known while tracing; .*static_argnames='scales'",
+        ),
+        (
+            lambda: dmljax.resample(ROW, scales=2, interpolation_mode="LINEAR"),  # type: ignore[arg-type]
+            "interpolation_mode must be an InterpolationMode; got 'LINEAR'",
+        ),
+        (
+            lambda: dmljax.resample(ROW.astype(np.int32), scales=2, interpolation_mode=LINEAR),
+            "input must be of a floating type, or of an integer type of 8 bits, for LINEAR; got int32",
+        ),
+        (
+            lambda: dmljax.upsample_2d(np.ones((2, 2), bool), scale_size=2, interpolation_mode=LINEAR),
+            "input must be of a floating type, or of an integer type of 8 bits, for LINEAR; got bool",
+        ),
+        (lambda: dmljax.resample(np.ones(0), output_sizes=(3,)), r"input must have elements along axis 0; got \(0,\)"),
+        (lambda: dmljax.resample(ROW, output_sizes=(-1,)), r"result\.shape\[0\] must be in \[0, 4294967295\]; got -1"),
+        (
+            lambda: dmljax.resample1(ROW, scales=2, input_pixel_offsets=(0, 0)),
+            r"input_pixel_offsets must have one number for each of 1 dimensions; got \(0.0, 0.0\)",
+        ),
+        (
+            lambda: dmljax.resample2(ROW, scales=2, output_pixel_offsets=math.inf),
+            "output_pixel_offsets must be finite; got inf",
+        ),
+        (
+            lambda: dmljax.resample2(ROW, scales=2, rounding_direction=1),  # type: ignore[arg-type]
+            "rounding_direction must be an AxisDirection; got 1",
+        ),
+        (lambda: dmljax.resample3(ROW, scales=2, antialiased=1), "antialiased must be true or false; got 1"),  # type: ignore[arg-type]
+        (
+            lambda: dmljax.resample_grad(ROW.astype(np.int8), output_sizes=(2,)),
+            "input_gradient must be of a floating type; got int8",
+        ),
+        (
+            lambda: dmljax.resample_grad(ROW, output_sizes=(2, 2)),
+            r"output_sizes must have one number for each of 1 dimensions; got \(2, 2\)",
+        ),
+        (
+            lambda: dmljax.resample_grad1(ROW, output_sizes=(-2,)),
+            r"output_sizes\[0\] must be in \[0, 4294967295\]; got -2",
+        ),
+        (lambda: dmljax.resample_grad1(ROW, output_sizes=(0,)), "output_sizes must have elements along axis 0; got"),
+    ],
+)
+def test_a_call_refuses(call_: Any, message: str) -> None:
+    with pytest.raises(DmlError, match=message):
+        call_()
+
+
+def resampling(operator: Any, **changes: Any) -> dmljax.Operator:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
+        "output": TensorDesc(FLOAT32, (1, 1, 3, 5)),
+        "input_gradient": TensorDesc(FLOAT32, (1, 1, 2, 3)),
+        "output_gradient": TensorDesc(FLOAT32, (1, 1, 3, 5)),
+        "interpolation_mode": LINEAR,
+        "rounding_direction": DOWN,
+        "scales": (1, 1, 1.5, 2),
+        "input_pixel_offsets": (0.5,) * 4,
+        "output_pixel_offsets": (-0.5,) * 4,
+        "antialiased": False,
+    }
+    fields = {member.field for member in operator.members()}
+    made: dmljax.Operator = operator(**{key: value for key, value in members.items() if key in fields} | changes)
+    return made
+
+
+def upsampling(**changes: Any) -> dmljax.Upsample2DDesc:
+    members: dict[str, Any] = {
+        "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
+        "output": TensorDesc(FLOAT32, (1, 1, 4, 9)),
+        "scale_size": Size2D(width=3, height=2),
+        "interpolation_mode": LINEAR,
+    }
+    return dmljax.Upsample2DDesc(**members | changes)
+
+
+OF_GRADIENTS = (dmljax.ResampleGradDesc, dmljax.ResampleGrad1Desc)
+DESCS = (dmljax.ResampleDesc, dmljax.Resample1Desc, dmljax.Resample2Desc, dmljax.Resample3Desc, *OF_GRADIENTS)
+
+
+@pytest.mark.parametrize("operator", DESCS, ids=lambda one: one.short_name)
+def test_a_desc_refuses(operator: Any) -> None:
+    output = operator.members()[1].field
+    name = operator.members()[1].name
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({output: TensorDesc(DataType.FLOAT16, (1, 1, 3, 5))}, f"and {name} must have the same DataType"),
+        ({output: TensorDesc(FLOAT32, (1, 3, 5))}, f"and {name} must have the same DimensionCount; got 4 and 3"),
+        ({"scales": (1, 1, 1.5, 0)}, r"Scales\[3\] must be above 0; got 0"),
+        ({"scales": (1, 1, -2, 1)}, r"Scales\[2\] must be above 0; got -2"),
+        ({"scales": (math.nan, 1, 1, 1)}, r"Scales\[0\] must be finite; got nan"),
+    ]
+    if operator is dmljax.ResampleDesc:
+        cases.append(
+            ({"scales": (2,)}, r"Scales must have one number for each of the 4 dimensions of InputTensor; got")
+        )
+    else:
+        three: dict[str, Any] = dict.fromkeys(("scales", "input_pixel_offsets", "output_pixel_offsets"), (1, 1, 1))
+        cases += [
+            (three, r"InputPixelOffsets must have one number for each of the 4 dimensions"),
+            ({"input_pixel_offsets": (0, 0, 0, math.inf)}, r"InputPixelOffsets\[3\] must be finite; got inf"),
+            ({"output_pixel_offsets": (0, math.nan, 0, 0)}, r"OutputPixelOffsets\[1\] must be finite; got nan"),
+            ({"scales": (1, 1, 1)}, "must have the same length, DimensionCount; got 3, 4 and 4"),
+        ]
+    dmljax.validate(resampling(operator))
+    for changes, message in cases:
+        with pytest.raises(InvalidDesc, match=message):
+            dmljax.validate(resampling(operator, **changes))
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (lambda: upsampling(output=TensorDesc(DataType.FLOAT16, (1, 1, 4, 9))), "must have the same DataType"),
+        (lambda: upsampling(output=TensorDesc(FLOAT32, (1, 1, 1, 4, 9))), "must have the same DimensionCount"),
+        (lambda: upsampling(scale_size=Size2D(0, 2)), r"ScaleSize\.Width must be at least 1; got 0"),
+        (lambda: upsampling(scale_size=Size2D(2, 0)), r"ScaleSize\.Height must be at least 1; got 0"),
+        (lambda: upsampling(scale_size=Size2D(2, 3)), r"OutputTensor\.Sizes must be \{1,1,6,6\}; got \{1,1,4,9\}"),
+    ],
+)
+def test_a_desc_of_upsampling_refuses(desc: Any, message: str) -> None:
+    dmljax.validate(upsampling())
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(desc())
+
+
+def test_a_descs_floats_are_read_as_fractions() -> None:
+    row = np.arange(9, dtype=np.float32)
+    desc = dmljax.Resample2Desc(
+        input=TensorDesc(FLOAT32, (9,)),
+        output=TensorDesc(FLOAT32, (3,)),
+        interpolation_mode=NEAREST_NEIGHBOR,
+        rounding_direction=DOWN,
+        scales=(1 / 3,),
+        input_pixel_offsets=(0,),
+        output_pixel_offsets=(0,),
+    )
+    assert dmljax.lower(desc)(row).tolist() == [0, 3, 6]
+    assert dmljax.from_json(dmljax.to_json(desc)) == desc
