@@ -264,7 +264,7 @@ def _direction(x: Array, axes: tuple[int, ...]) -> Array:
     ends = jnp.where(jnp.isinf(x), jnp.sign(x), jnp.zeros_like(x))
     x = jnp.where(jnp.isinf(largest), ends, x)
     norm = _norm(x, axes)
-    return jnp.where(norm == 0, jnp.zeros_like(x), lax.div(x, jnp.broadcast_to(jnp.where(norm == 0, 1, norm), x.shape)))
+    return lax.div(x, jnp.broadcast_to(jnp.where(norm == 0, 1, norm), x.shape))
 
 
 def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:

@@ -163,6 +163,8 @@ def test_descriptors_that_break_a_rule_are_refused() -> None:
     input, values = TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), TensorDesc(DataType.FLOAT32, (1, 1, 2, 2))
     indices = TensorDesc(DataType.UINT32, (1, 1, 2, 2))
     valid: dict[str, Any] = {"input": input, "output_value": values, "output_index": indices, "axis": 3, "k": 2}
+    whole = {"k": 3, "output_value": input, "output_index": TensorDesc(DataType.UINT32, input.sizes)}
+    dmljax.validate(dmljax.TopKDesc(**valid | whole))  # K may be the size, which sorts
     refused: list[tuple[dict[str, Any], str]] = [
         ({"axis": 4}, "Axis must be less than 4; got 4"),
         ({"k": 0}, "K must be in [1, 3]; got 0"),
