@@ -59,7 +59,7 @@ FAMILIES = {
     "scans": "Running sums and products",
     "selection": "Largest and smallest elements",
     "softmax": "Softmax and hardmax",
-    "normalization": "Normalisation",
+    "normalization": "Normalization",
     "activation": "Activations",
     "arithmetic": "Arithmetic",
     "elementary": "Elementary functions",
