@@ -80,6 +80,7 @@ from dmljax.descriptors.rules import (
     same_type as same_type,
     scale_bias_rules as scale_bias_rules,
     sizes_are as sizes_are,
+    spatial_rules as spatial_rules,
     window_rules as window_rules,
     windows_of as windows_of,
 )

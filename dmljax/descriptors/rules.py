@@ -58,21 +58,25 @@ def one_each(desc: Operator, tensor: str, *names: str) -> Iterator[Problem]:
             yield Problem(desc.member(name).name, rule, join_sizes(values))
 
 
+def spatial_rules(desc: Any, image: str, *fields: str) -> Iterator[Problem]:
+    """The arrays `fields` have a number for each spatial dimension of the tensor `image`; only paddings may be 0."""
+    count, image_name = getattr(desc, image).rank - 2, desc.member(image).name
+    for field in fields:
+        name, values = desc.member(field).name, getattr(desc, field)
+        if len(values) != count:
+            rule = f"must have one number for each of the {count} spatial dimensions of {image_name}"
+            yield Problem(name, rule, join_sizes(values))
+        for i, value in enumerate(values):
+            if value == 0 and not field.endswith("padding"):
+                yield Problem((name, i), "must be at least 1", value)
+
+
 def window_rules(desc: Any, image: str, sizes: str) -> Iterator[Problem]:
     """The windows that slide over the tensor `image`, whose sizes are the member `sizes`, have room in it."""
-    spatial, image_name = getattr(desc, image).sizes[2:], desc.member(image).name
-    is_broken = False
-    for field in (sizes, *(one for one in ("strides", "dilations") if hasattr(desc, one)), *_PADDINGS):
-        name, values = desc.member(field).name, getattr(desc, field)
-        if len(values) != len(spatial):
-            rule = f"must have one number for each of the {len(spatial)} spatial dimensions of {image_name}"
-            yield Problem(name, rule, join_sizes(values))
-            is_broken = True
-        for i, value in enumerate(values):
-            if value == 0 and field not in _PADDINGS:
-                yield Problem((name, i), "must be at least 1", value)
-                is_broken = True
-    if is_broken:
+    steps = (field for field in ("strides", "dilations") if hasattr(desc, field))
+    broken = tuple(spatial_rules(desc, image, sizes, *steps, *_PADDINGS))
+    yield from broken
+    if broken:
         return
     name = desc.member(sizes).name
     for i, window in enumerate(windows_of(desc, image, sizes)):

@@ -241,18 +241,6 @@ def _partitioned(
 class _Convolution(dml.Operator):
     """The rules that convolutions share: `self` has the members that they name."""
 
-    def _space_rules(self: Any, *names: str) -> Iterator[Problem]:
-        """The arrays have a number for each dimension of space; strides and dilations are not 0."""
-        rank = self.input.rank - 2
-        for name in names:
-            values, member = getattr(self, name), self.member(name).name
-            if len(values) != rank:
-                rule = f"must have one number for each of the {rank} spatial dimensions of InputTensor"
-                yield Problem(member, rule, join_sizes(values))
-            for i, value in enumerate(values):
-                if value == 0 and name in ("strides", "dilations"):
-                    yield Problem((member, i), "must be at least 1", value)
-
     def _channel_rules(self: Any, *, is_forward: bool = True) -> Iterator[Problem]:
         """FilterTensor has the sizes that follow from the channels and groups."""
         channels, filter = self.input.sizes[1], self.filter.sizes
@@ -333,7 +321,7 @@ class ConvolutionDesc(_Convolution, type="DML_OPERATOR_CONVOLUTION", function=co
             return  # the support table reports the rank
         is_forward = self.direction is FORWARD
         names = ("strides", "dilations", "start_padding", "end_padding", "output_padding")
-        broken = list(self._space_rules(*names)) or list(self._channel_rules(is_forward=is_forward))
+        broken = list(dml.spatial_rules(self, "input", *names)) or list(self._channel_rules(is_forward=is_forward))
         yield from broken
         if broken:
             return
@@ -483,7 +471,7 @@ class _Integers(_Convolution):
         yield from dml.same_type(self, "filter", "filter_zero_point")
         if not 3 <= self.input.rank == self.filter.rank == self.output.rank <= 4:
             return  # the support table reports the rank
-        broken = list(self._space_rules("strides", "dilations", "start_padding", "end_padding"))
+        broken = list(dml.spatial_rules(self, "input", "strides", "dilations", "start_padding", "end_padding"))
         broken += [] if broken else list(self._channel_rules())
         yield from broken
         if not broken:
