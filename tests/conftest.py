@@ -79,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
     parser.addoption("--sample", action="store_true", help="try transformations and lists of cases on a sample")
+    parser.addoption("--half", choices=["first", "second"], help="with --sample, half of the tests that it thins")
     parser.addoption("--every-operator", action="store_true", help="try transformations on more than one of each kind")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw of all")
     parser.addoption("--expect-transformations", metavar="FILE", type=Path, help="fail where they saw something else")
@@ -115,15 +116,23 @@ def those_left_out(items: list[pytest.Item], config: pytest.Config) -> Iterator[
     alike: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
         function, marker = of_function(item), item.get_closest_marker("transformation")
-        if marker is not None and item.callspec.params["operator"] not in tried[marker.kwargs["of"]]:  # type: ignore[attr-defined]
+        operator = None if marker is None else item.callspec.params["operator"]  # type: ignore[attr-defined]
+        if (marker is not None and operator not in tried[marker.kwargs["of"]]) or is_of_other_half(item):
             yield item
         else:
-            share = one_in(item, cases[function])
-            alike.setdefault((function, share), []).append(item)
+            alike.setdefault((function, one_in(item, cases[function])), []).append(item)
     for (_, share), group in alike.items():
         # By chance, but the same ones each time; at least one of each test.
         group.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
         yield from group[-(-len(group) // share) :]
+
+
+def is_of_other_half(item: pytest.Item) -> bool:
+    """Whether `--half` leaves all cases of this test to the other half: two more versions of JAX share them."""
+    half = item.config.getoption("--half")
+    if half is None or item.get_closest_marker("whole") is not None or item.get_closest_marker("transformation"):
+        return False
+    return zlib.crc32(of_function(item).encode()) % 2 != ("first", "second").index(half)
 
 
 def one_in(item: pytest.Item, cases: int) -> int:
@@ -133,9 +142,9 @@ def one_in(item: pytest.Item, cases: int) -> int:
     if config.getoption("--every-operator"):
         return 1
     if config.getoption("--sample") and not is_whole:
-        return 3 if marker is not None else 16
+        return 6 if marker is not None else 16
     if marker is not None:
-        return 1 if marker.kwargs["of"] is Tried.EACH_OPERATOR else 2
+        return 1 if marker.kwargs["of"] is Tried.EACH_OPERATOR else 3
     parameters = getattr(item, "callspec", None)
     if parameters is None or cases < 8:
         return 1
@@ -143,9 +152,9 @@ def one_in(item: pytest.Item, cases: int) -> int:
     is_jitted, is_for_others = (parameters.params.get(way) for way in ("call", "lowering"))
     if is_jitted == "jitted" or is_for_others == "default":
         return 8 if is_jitted == "jitted" else 3
-    # Of a product of lists, and not of one list, whose cases are all different.
+    # Of a product of lists. The cases of one list are all different, and those of a name are asked of each.
     is_product = len(list(item.iter_markers("parametrize"))) > 1
-    return 1 if is_whole or not is_product or cases < 16 else 2 if cases < 64 else 4
+    return 1 if is_whole or not is_product else 2 if cases < 64 else 4
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:

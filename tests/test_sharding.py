@@ -373,15 +373,15 @@ def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> b
     ("name", "axis_type"),
     [
         *((name, AxisType.Explicit) for name in CALLS),
-        # XLA shards these by itself: a third of them, with those that exchange something.
-        *((name, AxisType.Auto) for i, name in enumerate(CALLS) if i % 3 == 0 or name in EXCHANGING),
+        # XLA shards these by itself: a sixth of them, with those that exchange something.
+        *((name, AxisType.Auto) for i, name in enumerate(CALLS) if i % 6 == 0 or name in EXCHANGING),
     ],
     ids=str,
 )
 def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
     function, arrays = CALLS[name]
     mesh = mesh_of(axis_type, rows=4, columns=2)
-    chosen = [specs for specs in chosen_shardings(arrays, 4) if comes_through(name, mesh, specs)]
+    chosen = [specs for specs in chosen_shardings(arrays, 3) if comes_through(name, mesh, specs)]
     expected = function(*arrays)
     for result in at_once(lambda given: function(*given), [placed(name, mesh, specs) for specs in chosen]):
         assert_same_trees(result, expected)
@@ -390,7 +390,8 @@ def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
 @pytest.mark.parametrize(
     ("name", "axis_type"),
     [
-        *((name, AxisType.Explicit) for name in CALLS),
+        # Eager calls differ from jitted ones in one place alone: a third of them.
+        *((name, AxisType.Explicit) for i, name in enumerate(CALLS) if i % 3 == 0),
         # XLA shards these by itself, so that a few are enough.
         *((name, AxisType.Auto) for name in ("nonzero_coordinates", "gather_nd1", "activation_softmax1")),
     ],

@@ -88,7 +88,7 @@ class Fused(Kind):
 
     @property
     def description(self) -> str:
-        return "desc of an activation, without tensors"
+        return "activation without tensors"
 
     @property
     def plural(self) -> str:

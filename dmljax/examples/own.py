@@ -392,7 +392,7 @@ OWN_EXAMPLES = (
         "RESAMPLE2",
         {"input": [[1, 2, 3, 4]]},
         [[1, 3]],
-        "positions are moved by half a pixel and rounded up: of two elements that are as near, the first is chosen",
+        "of two elements that are as near, the first is chosen",
         interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,
         rounding_direction=AxisDirection.INCREASING,
         scales=(1, 0.5),

@@ -210,9 +210,9 @@ class GemmDesc(dml.Operator, type="DML_OPERATOR_GEMM", function=gemm):
 
         - ATensor, BTensor, CTensor and OutputTensor have the same DataType and DimensionCount.
         - CTensor and OutputTensor have the same Sizes.
-        - ATensor.Sizes are {BatchCount, ChannelCount, M, K}, with the last two swapped if TransA is TRANSPOSE.
-          BTensor.Sizes are {BatchCount, ChannelCount, K, N}, with the last two swapped if TransB is TRANSPOSE.
-          OutputTensor.Sizes are {BatchCount, ChannelCount, M, N}.
+        - ATensor.Sizes are {batches, channels, M, K}, with the last two swapped if TransA is TRANSPOSE.
+          BTensor.Sizes are {batches, channels, K, N}, with the last two swapped if TransB is TRANSPOSE.
+          OutputTensor.Sizes are {batches, channels, M, N}.
         - FusedActivation is an activation that can be fused into GEMM, that the feature level has, and that has no
           tensors; a softmax, only from level 6_1 on.
         """
@@ -281,8 +281,8 @@ class MatrixMultiplyIntegerDesc(
         """The rules of the page.
 
         - ATensor, BTensor and OutputTensor have the same DimensionCount.
-        - ATensor.Sizes are {BatchCount, ChannelCount, M, K}, BTensor.Sizes are {BatchCount, ChannelCount, K, N}, and
-          OutputTensor.Sizes are {BatchCount, ChannelCount, M, N}.
+        - ATensor.Sizes are {batches, channels, M, K}, BTensor.Sizes are {batches, channels, K, N}, and
+          OutputTensor.Sizes are {batches, channels, M, N}.
         - ATensor and AZeroPointTensor have the same DataType, as have BTensor and BZeroPointTensor.
         - AZeroPointTensor has one element, or one for each row of ATensor, with Sizes {1, 1, M, 1}. BZeroPointTensor
           has one element, or one for each column of BTensor, with Sizes {1, 1, 1, N}.
@@ -384,8 +384,8 @@ class MatrixMultiplyIntegerToFloatDesc(
         - BiasTensor and OutputTensor have the same Sizes.
         - ATensor, AZeroPointTensor, BTensor and BZeroPointTensor have the same DataType.
         - AScaleTensor, BScaleTensor, BiasTensor and OutputTensor have the same DataType.
-        - ATensor.Sizes are {BatchCount, ChannelCount, M, K}, BTensor.Sizes are {BatchCount, ChannelCount, K, N}, and
-          OutputTensor.Sizes are {BatchCount, ChannelCount, M, N}.
+        - ATensor.Sizes are {batches, channels, M, K}, BTensor.Sizes are {batches, channels, K, N}, and
+          OutputTensor.Sizes are {batches, channels, M, N}.
         - AScaleTensor and AZeroPointTensor have one element, or one for each row of ATensor, with Sizes {1, 1, M, 1}.
           BScaleTensor and BZeroPointTensor have one element, or one for each column of BTensor, with Sizes
           {1, 1, 1, N}.
@@ -475,8 +475,8 @@ class QuantizedLinearMatrixMultiplyDesc(
         - All scales and zero points have the same DimensionCount.
         - ATensor, BTensor and OutputTensor have the same DimensionCount.
         - The zero point of ATensor, BTensor or OutputTensor has the DataType of that tensor.
-        - ATensor.Sizes are {BatchCount, ChannelCount, M, K}, BTensor.Sizes are {BatchCount, ChannelCount, K, N}, and
-          OutputTensor.Sizes are {BatchCount, ChannelCount, M, N}.
+        - ATensor.Sizes are {batches, channels, M, K}, BTensor.Sizes are {batches, channels, K, N}, and
+          OutputTensor.Sizes are {batches, channels, M, N}.
         - The scales and zero points of ATensor and OutputTensor have one element, or one for each row of ATensor, with
           Sizes {1, 1, M, 1}. Those of BTensor have one element, or one for each column of BTensor, with Sizes
           {1, 1, 1, N}.
