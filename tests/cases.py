@@ -35,6 +35,8 @@ class Case:
     of_value: Callable[[Any], Any] | None = None
     # Where not exact, the oracle's value is float64, and the output some units in the last place from it.
     is_exact: bool = True
+    # How far apart two compilations may be where sums cancel: little beside the summands, but not beside the sum.
+    absolute: float = 0
     # Inputs that are powers of two: scales, which make quotients and products exact, but are never 0.
     scales: tuple[str, ...] = ()
     # Where finite differences tell the derivative; otherwise the operator is linear in its floats.

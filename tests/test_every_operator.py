@@ -222,7 +222,7 @@ def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float =
     if CASES[operator].is_exact:
         assert_same_trees(actual, expected)
     else:
-        assert_nearly_same_trees(actual, expected, absolute)
+        assert_nearly_same_trees(actual, expected, max(absolute, CASES[operator].absolute))
 
 
 def function_of(desc: dmljax.Operator) -> Callable[..., Any]:
