@@ -1,22 +1,15 @@
-"""Layers of networks as convolutions: the same work for every rival.
+"""Layers of networks as convolutions: the same work for every rival. `layers.py` times them."""
 
-`python tests/benchmarks/convolution.py` times them and prints a table; words choose layers, `--batch 8` the batch.
-"""
-
-import argparse
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 import torch
 from jax import lax
-from timing import Effort, medians
-from workloads import DMLJAX, IDIOM, ONNX, SEED, TORCH, OnnxNode, Work, Workload
+from workloads import SEED, OnnxNode, Work, Workload
 
 import dmljax
 from dmljax import ConvolutionDirection
@@ -121,35 +114,3 @@ def convolution_workloads(batches: Sequence[int] = BATCHES, dtype: str = "float3
         for one in LAYERS:
             elements = batch * one.channels * math.prod(one.space)
             yield Workload("convolution", dtype, elements, f"{batch} x {one.detail}", partial(layer, one, batch, dtype))
-
-
-def main() -> None:
-    """Runs the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("words", nargs="*", help="layers whose line has one of these words; all by default")
-    parser.add_argument("--batch", type=int, action="append", help="1 and 8 by default")
-    given = parser.parse_args()
-    rivals, ratios = (IDIOM, TORCH, ONNX), []
-    print(f"| layer | {DMLJAX}, ms | {' | '.join(f'{rival} / {DMLJAX}' for rival in rivals)} |")
-    print("| --- | --: | --: | --: | --: |")
-    for workload in convolution_workloads(given.batch or BATCHES):
-        if given.words and not any(word in workload.detail for word in given.words):
-            continue
-        work = workload.work()
-        work.check()
-        calls = {name: work.calls[name] for name in (DMLJAX, *rivals)}
-        with torch.inference_mode():
-            seconds = medians(calls, Effort(rounds=5, block_seconds=0.02))
-        ratios.append([seconds[rival] / seconds[DMLJAX] for rival in rivals])
-        columns = " | ".join(f"{ratio:.2f}" for ratio in ratios[-1])
-        print(f"| {workload.detail} | {seconds[DMLJAX] * 1e3:.3f} | {columns} |", flush=True)
-        jax.clear_caches()
-    for name, row in (
-        ("geometric mean", [statistics.geometric_mean(column) for column in zip(*ratios, strict=True)]),
-        ("least", [min(column) for column in zip(*ratios, strict=True)]),
-    ):
-        print(f"| {name} |  | {' | '.join(f'{value:.2f}' for value in row)} |")
-
-
-if __name__ == "__main__":
-    main()

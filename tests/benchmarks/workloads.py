@@ -56,6 +56,7 @@ class Work:
     torch_static: Function | None = None
     onnx: OnnxNode | None = None
     comparable: Function = as_numpy
+    tolerance: float = 0  # beside 1 and beside each element
 
     @cached_property
     def calls(self) -> dict[str, Callable[[], Any]]:
@@ -81,7 +82,8 @@ class Work:
         expected = self.comparable(self.calls[NUMPY]())
         for name, call in self.calls.items():
             if name != MEMORY:
-                np.testing.assert_array_equal(self.comparable(call()), expected, err_msg=name)
+                actual, tolerance = self.comparable(call()), self.tolerance
+                np.testing.assert_allclose(actual, expected, tolerance, tolerance, err_msg=name)
 
 
 @dataclass(frozen=True)
