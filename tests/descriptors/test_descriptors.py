@@ -95,6 +95,8 @@ def of_kind(kind: kinds.Kind) -> Any:
         return st.sampled_from([one for one in kind.enumeration if one is not DataType.UNKNOWN])
     if isinstance(kind, kinds.Boolean):
         return st.booleans()
+    if isinstance(kind, kinds.Struct):
+        return st.builds(kind.form, *(of_kind(kind.of) for _ in kind.fields))
     return st.integers(-9, 9) if kind == kinds.INT else small
 
 
@@ -104,6 +106,9 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
     operator = data.draw(st.sampled_from(list(dmljax.OPERATORS.values())))
     numbers: dict[str, Any] = {
         "value": st.just(1),
+        "value_start": st.integers(0, 7),
+        "value_delta": st.integers(0, 7),
+        "padding_value": st.integers(0, 7),
         "min": st.integers(0, 7),  # numbers of 4 bits, too
         "max": st.integers(0, 7),
         "scale_bias": st.none() | st.builds(dmljax.ScaleBias, small, small),
