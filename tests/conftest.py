@@ -128,11 +128,12 @@ def those_left_out(items: list[pytest.Item], config: pytest.Config) -> Iterator[
 
 
 def is_of_other_half(item: pytest.Item) -> bool:
-    """Whether `--half` leaves all cases of this test to the other half: two more versions of JAX share them."""
+    """Whether `--half` leaves this to the other half: a case of what is marked `whole`, or all cases of a test."""
     half = item.config.getoption("--half")
-    if half is None or item.get_closest_marker("whole") is not None or item.get_closest_marker("transformation"):
+    if half is None or item.get_closest_marker("transformation"):
         return False
-    return zlib.crc32(of_function(item).encode()) % 2 != ("first", "second").index(half)
+    name = item.nodeid if item.get_closest_marker("whole") is not None else of_function(item)
+    return zlib.crc32(name.encode()) % 2 != ("first", "second").index(half)
 
 
 def one_in(item: pytest.Item, cases: int) -> int:
@@ -152,8 +153,10 @@ def one_in(item: pytest.Item, cases: int) -> int:
     is_jitted, is_for_others = (parameters.params.get(way) for way in ("call", "lowering"))
     if is_jitted == "jitted" or is_for_others == "default":
         return 8 if is_jitted == "jitted" else 3
-    # Of a product of lists. The cases of one list are all different, and those of a name are asked of each.
+    # Of a product of lists. The cases of one list are all different, unless it is marked `thinned`.
     is_product = len(list(item.iter_markers("parametrize"))) > 1
+    if item.get_closest_marker("thinned") is not None:
+        return 2
     return 1 if is_whole or not is_product else 2 if cases < 64 else 4
 
 

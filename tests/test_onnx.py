@@ -791,6 +791,7 @@ def as_array(value: Any) -> Any:
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_onnx_case(case: Any) -> None:
     if case.name in INAPPLICABLE:

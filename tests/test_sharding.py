@@ -369,6 +369,7 @@ def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> b
     return True
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("name", "axis_type"),
     [
