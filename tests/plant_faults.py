@@ -406,8 +406,8 @@ FAULTS = [
     Fault(
         "updates may be of another type",
         GATHERING,
-        "if updates.dtype != input.dtype:",
-        "if False:",
+        'calls.require_type("updates", updates, input.dtype, "input")',
+        "pass",
         "ops/test_gathering.py::test_a_wrong_call_is_refused",
     ),
     Fault(
@@ -1790,8 +1790,8 @@ FAULTS = [
     Fault(
         "a join takes arrays of other types",
         MOVEMENT,
-        "if x.dtype != first.dtype:",
-        "if False:",
+        'calls.require_type(("inputs", i), x, first.dtype, "inputs[0]")',
+        "pass",
         "ops/test_movement.py::test_a_call_refuses",
     ),
     Fault(

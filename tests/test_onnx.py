@@ -329,16 +329,21 @@ def space_of(
 ) -> dict[str, Any]:
     """ONNX's attributes of a convolution as DirectML's members; padding that ONNX derives from sizes is computed."""
     count = input.ndim - 2
-    dilations, strides = dilations or [1] * count, strides or [1] * count
-    pads = list(pads or [0] * (2 * count))
-    if auto_pad in (b"SAME_UPPER", b"SAME_LOWER"):
-        for i in range(count):
-            size, extent = input.shape[2 + i], 1 + (filter.shape[2 + i] - 1) * dilations[i]
-            total = max(0, (-(-size // strides[i]) - 1) * strides[i] + extent - size)
-            less, more = total // 2, total - total // 2
-            pads[i], pads[count + i] = (less, more) if auto_pad == b"SAME_UPPER" else (more, less)
+    dilations, strides = np.array(dilations or [1] * count), np.array(strides or [1] * count)
+    extents = (np.array(filter.shape[2:]) - 1) * dilations + 1
+    start, end = padding_of(input.shape[2:], extents, strides, auto_pad, pads)
     members = {"strides": strides, "dilations": dilations, "group_count": group}
-    return members | {"start_padding": pads[:count], "end_padding": pads[count:]}
+    return members | {"start_padding": start, "end_padding": end}
+
+
+def padding_of(sizes: Any, extents: Any, strides: Any, auto_pad: bytes, pads: Any) -> Any:
+    """The padding before and after each dimension of space, given or as `auto_pad` derives it from the sizes."""
+    if not auto_pad.startswith(b"SAME"):
+        return np.array(pads or [0] * (2 * len(sizes))).reshape(2, -1)
+    sizes = np.array(sizes)
+    total = np.maximum((-(-sizes // strides) - 1) * strides + extents - sizes, 0)
+    start = total // 2 if auto_pad == b"SAME_UPPER" else total - total // 2
+    return start, total - start
 
 
 def convolution(input: Any, filter: Any, bias: Any = None, **attributes: Any) -> Any:
@@ -404,13 +409,9 @@ def pool(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         rank = len(kernel_shape)
         strides, dilations = strides or [1] * rank, dilations or [1] * rank
-        start, end = np.array(pads or [0] * (2 * rank)).reshape(2, rank)
         sizes, strides, dilations = map(np.array, (input.shape[2:], strides, dilations))
         extents = (np.array(kernel_shape) - 1) * dilations + 1
-        if auto_pad.startswith(b"SAME"):
-            total = np.maximum((-(-sizes // strides) - 1) * strides + extents - sizes, 0)
-            start = total // 2 if auto_pad == b"SAME_UPPER" else total - total // 2
-            end = total - start
+        start, end = padding_of(sizes, extents, strides, auto_pad, pads)
         windows = {"window_sizes": kernel_shape, "strides": strides, "dilations": dilations, "start_padding": start}
         if ceil_mode:
             # Another window goes beyond the padded image, unless it has no element but padding.

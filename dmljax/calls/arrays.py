@@ -50,13 +50,17 @@ def number_array(where: Where, value: ArrayLike) -> Array:
     return given
 
 
+def require_type(where: Where, given: Array, wanted: object, other: str) -> None:
+    """Refuses an array that is not of the type `wanted`, which `other` has."""
+    if given.dtype != wanted:
+        raise InvalidType(Problem(where, f"must be of {wanted}, as {other} is", given.dtype))
+
+
 def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:
     """The `values` as arrays of one shape; they must be of one type."""
     arrays = [convert(name, value) for name, value in values.items()]
     for name, given in zip(values, arrays, strict=True):
-        if given.dtype != arrays[0].dtype:
-            rule = f"must be of {arrays[0].dtype}, as {next(iter(values))} is"
-            raise InvalidType(Problem(name, rule, given.dtype))
+        require_type(name, given, arrays[0].dtype, next(iter(values)))
     return broadcast(**dict(zip(values, arrays, strict=True)))
 
 

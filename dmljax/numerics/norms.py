@@ -118,10 +118,8 @@ def _differentiable_norm(axes: tuple[int, ...], order: int, x: Array, least: Arr
 def _norm_jvp(axes: tuple[int, ...], order: int, primals: Any, tangents: Any) -> tuple[ScaledNorm, ScaledNorm]:
     x, _ = primals
     scale, norm = value = _differentiable_norm(axes, order, *primals)
-    if order == 1:
-        direction = jnp.sign(x)
-    else:  # 0 at 0, as that of REDUCE's L2
-        direction = jnp.where(norm == 0, jnp.zeros_like(x), x * scale / jnp.where(norm == 0, 1, norm))
+    # 0 at 0, as that of REDUCE's L2.
+    direction = jnp.sign(x) if order == 1 else x * scale / jnp.where(norm == 0, 1, norm)
     return value, ScaledNorm(jnp.zeros_like(scale), plain_sum(direction * (tangents[0] * scale), axes))
 
 

@@ -23,7 +23,7 @@ from dmljax.numerics.exact import (
     with_slopes,
 )
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned, sharded_alike
-from dmljax.numerics.sizes import number
+from dmljax.numerics.sizes import number, replaced
 from dmljax.types import widened
 
 R = TypeVar("R")  # an array, or a tuple of arrays
@@ -188,7 +188,7 @@ def _chunks(x: Array, axis: int, count: int) -> Array:
     axis %= x.ndim
     size = -(-x.shape[axis] // count)
     filling = [(0, count * size - x.shape[axis] if i == axis else 0) for i in range(x.ndim)]
-    split = jnp.pad(x, filling).reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :])
+    split = jnp.pad(x, filling).reshape(replaced(x.shape, axis, count, size))
     return jnp.moveaxis(split, axis, x.ndim - 2)
 
 

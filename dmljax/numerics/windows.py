@@ -57,6 +57,46 @@ class Window(NamedTuple):
         return is_plain and not is_symbolic(self.input_size) and self.size == self.input_size
 
 
+class Steps(NamedTuple):
+    """How windows slide along each dimension of space."""
+
+    sizes: Sequence[int]
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    start_padding: Sequence[int]
+    end_padding: Sequence[int]
+
+    def over(self, image: Sequence[int]) -> tuple[Window, ...]:
+        """The windows over an image of these sizes."""
+        return tuple(map(Window, image, *self))
+
+    def onto(self, image: Sequence[int], appended: Sequence[int]) -> tuple[Window, ...]:
+        """The windows over the result of a transposed convolution, one for each element of the image."""
+        found = []
+        for count, own, one in zip(image, appended, self.over(image), strict=True):
+            size = (count - 1) * one.stride + one.extent - one.start_padding - one.end_padding + own
+            found.append(one._replace(input_size=size))
+        return tuple(found)
+
+
+def checked_steps(
+    sizes: Sequence[int],
+    strides: int | Sequence[int],
+    dilations: int | Sequence[int],
+    start_padding: int | Sequence[int],
+    end_padding: int | Sequence[int],
+) -> Steps:
+    """How windows of `sizes` slide; one number of the other arguments stands for all dimensions."""
+    count = len(sizes)
+    return Steps(
+        sizes,
+        for_each_dimension("strides", strides, count, lowest=1),
+        for_each_dimension("dilations", dilations, count, lowest=1),
+        for_each_dimension("start_padding", start_padding, count, lowest=0),
+        for_each_dimension("end_padding", end_padding, count, lowest=0),
+    )
+
+
 def windows_over(
     image: str,
     sizes: Sequence[int],
@@ -68,14 +108,8 @@ def windows_over(
 ) -> tuple[Window, ...]:
     """The window of each spatial dimension of the argument `image`, which has `sizes` and must have room for them."""
     spatial = sizes[2:]
-    columns = [
-        for_each_dimension("window_sizes", window_sizes, len(spatial), lowest=1),
-        for_each_dimension("strides", strides, len(spatial), lowest=1),
-        for_each_dimension("dilations", dilations, len(spatial), lowest=1),
-        for_each_dimension("start_padding", start_padding, len(spatial), lowest=0),
-        for_each_dimension("end_padding", end_padding, len(spatial), lowest=0),
-    ]
-    windows = tuple(map(Window, spatial, *columns))
+    window_sizes = for_each_dimension("window_sizes", window_sizes, len(spatial), lowest=1)
+    windows = checked_steps(window_sizes, strides, dilations, start_padding, end_padding).over(spatial)
     for i, window in enumerate(windows):
         if window.extent > window.padded_size:
             extent = f"the extent of a window, 1 + (window_sizes[{i}] - 1) * dilations[{i}],"

@@ -22,7 +22,7 @@ from dmljax.numerics.exact import sum_error
 from dmljax.numerics.products import chosen_precision, scaled
 from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.numerics.sizes import check_size
-from dmljax.numerics.windows import Window, for_each_dimension
+from dmljax.numerics.windows import Steps, Window, checked_steps, for_each_dimension
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
 from dmljax.text import join_sizes
 from dmljax.types import (
@@ -37,6 +37,10 @@ from dmljax.types import (
 
 INT32 = frozenset({DataType.INT32})
 CROSS_CORRELATION, FORWARD = ConvolutionMode.CROSS_CORRELATION, ConvolutionDirection.FORWARD
+_GROUPS_AND_STEPS = {
+    "group_count": calls.INTEGER,
+    **dict.fromkeys(("strides", "dilations", "start_padding", "end_padding"), calls.EACH_DIMENSION),
+}
 
 # CONVOLUTION
 
@@ -44,12 +48,8 @@ CROSS_CORRELATION, FORWARD = ConvolutionMode.CROSS_CORRELATION, ConvolutionDirec
 @calls.operator_function(
     mode=calls.one_of(ConvolutionMode),
     direction=calls.one_of(ConvolutionDirection),
-    strides=calls.EACH_DIMENSION,
-    dilations=calls.EACH_DIMENSION,
-    start_padding=calls.EACH_DIMENSION,
-    end_padding=calls.EACH_DIMENSION,
+    **_GROUPS_AND_STEPS,
     output_padding=calls.EACH_DIMENSION,
-    group_count=calls.INTEGER,
     fused_activation=dml.fusable_into("DML_OPERATOR_CONVOLUTION"),
     output_sizes=calls.SIZES,
     precision=calls.PRECISION,
@@ -91,20 +91,14 @@ def convolution(
     """
     input = calls.float_array("input", input)
     _require_space("input", input)
-    _require_like("filter", filter := calls.float_array("filter", filter), input)
-    count = input.ndim - 2
+    filter = calls.float_array("filter", filter)
+    calls.require_type("filter", filter, input.dtype, "input")
     is_forward = direction is FORWARD
     if group_count < 1:
         raise InvalidDesc(Problem("group_count", "must be at least 1", group_count))
     channels = _require_channels(input, filter, group_count, is_forward=is_forward)
-    steps = _Steps(
-        filter.shape[2:],
-        for_each_dimension("strides", strides, count, lowest=1),
-        for_each_dimension("dilations", dilations, count, lowest=1),
-        for_each_dimension("start_padding", start_padding, count, lowest=0),
-        for_each_dimension("end_padding", end_padding, count, lowest=0),
-    )
-    appended = for_each_dimension("output_padding", output_padding, count, lowest=0)
+    steps = checked_steps(filter.shape[2:], strides, dilations, start_padding, end_padding)
+    appended = for_each_dimension("output_padding", output_padding, len(steps.sizes), lowest=0)
     windows = steps.over(input.shape[2:]) if is_forward else steps.onto(input.shape[2:], appended)
     _require_room(windows, is_forward=is_forward)
     if is_forward:
@@ -116,7 +110,7 @@ def convolution(
     _require_sizes(sizes, least, (0, 0, *(0 if is_forward else one.stride - 1 for one in windows)))
     if bias is not None:
         bias = _of_channels("bias", bias, channels, input)
-        _require_like("bias", bias, input)
+        calls.require_type("bias", bias, input.dtype, "input")
     wide = widened(input.dtype)
     if isinstance(precision, lax.DotAlgorithmPreset):
         raise InvalidType(Problem("precision", "must be a jax.lax.Precision or the name of one", precision.name))
@@ -136,36 +130,9 @@ def convolution(
     return _partitioned(compute, input, filter, sizes, *([] if bias is None else [bias]), is_forward=is_forward)
 
 
-class _Steps(NamedTuple):
-    """How windows of each dimension of space slide."""
-
-    sizes: Sequence[int]
-    strides: Sequence[int]
-    dilations: Sequence[int]
-    start_padding: Sequence[int]
-    end_padding: Sequence[int]
-
-    def over(self, image: Sequence[int]) -> tuple[Window, ...]:
-        """The windows over the image that a forward convolution takes."""
-        return tuple(map(Window, image, *self))
-
-    def onto(self, image: Sequence[int], appended: Sequence[int]) -> tuple[Window, ...]:
-        """The windows over the result of a backward convolution, one for each element of the image."""
-        found = []
-        for count, own, one in zip(image, appended, map(Window, image, *self), strict=True):
-            size = (count - 1) * one.stride + one.extent - one.start_padding - one.end_padding + own
-            found.append(one._replace(input_size=size))
-        return tuple(found)
-
-
 def _require_space(where: str, given: Array) -> None:
     if not 3 <= given.ndim <= 5:
         raise InvalidDesc(Problem(where, "must have 3 to 5 dimensions: batch, channels and space", given.ndim))
-
-
-def _require_like(where: str, given: Array, input: Array) -> None:
-    if given.dtype != input.dtype:
-        raise InvalidType(Problem(where, f"must be of {input.dtype}, as input is", given.dtype))
 
 
 def _require_channels(input: Array, filter: Array, group_count: int, *, is_forward: bool) -> int:
@@ -260,8 +227,8 @@ class _Convolution(dml.Operator):
         if getattr(self, field) is not None:
             yield from dml.sizes_are(self, field, (1, channels, *(1 for _ in self.input.sizes[2:])))
 
-    def _steps(self: Any) -> _Steps:
-        return _Steps(self.filter.sizes[2:], self.strides, self.dilations, self.start_padding, self.end_padding)
+    def _steps(self: Any) -> Steps:
+        return Steps(self.filter.sizes[2:], self.strides, self.dilations, self.start_padding, self.end_padding)
 
     def _forward_rules(self: Any, appended: Sequence[int]) -> Iterator[Problem]:
         """The windows have room in InputTensor, and OutputTensor has the sizes that follow from them."""
@@ -345,13 +312,7 @@ class ConvolutionDesc(_Convolution, type="DML_OPERATOR_CONVOLUTION", function=co
 # CONVOLUTION_INTEGER
 
 
-@calls.operator_function(
-    strides=calls.EACH_DIMENSION,
-    dilations=calls.EACH_DIMENSION,
-    start_padding=calls.EACH_DIMENSION,
-    end_padding=calls.EACH_DIMENSION,
-    group_count=calls.INTEGER,
-)
+@calls.operator_function(**_GROUPS_AND_STEPS)
 def convolution_integer(
     input: ArrayLike,
     input_zero_point: ArrayLike | None,
@@ -418,14 +379,8 @@ def _integer_parts(
     if group_count < 1:
         raise InvalidDesc(Problem("group_count", "must be at least 1", group_count))
     channels = _require_channels(image, weights, group_count, is_forward=True)
-    count = image.ndim - 2
-    windows = _Steps(
-        weights.shape[2:],
-        for_each_dimension("strides", strides, count, lowest=1),
-        for_each_dimension("dilations", dilations, count, lowest=1),
-        for_each_dimension("start_padding", start_padding, count, lowest=0),
-        for_each_dimension("end_padding", end_padding, count, lowest=0),
-    ).over(image.shape[2:])
+    steps = checked_steps(weights.shape[2:], strides, dilations, start_padding, end_padding)
+    windows = steps.over(image.shape[2:])
     _require_room(windows, is_forward=True)
     image, of_image = _without_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
     of_filters = (channels, *(1 for _ in weights.shape[1:]))
@@ -445,9 +400,7 @@ def _without_zero(where: str, given: Array, zero: ArrayLike | None, sizes: tuple
     if zero is None:
         return given.astype(np.float32), 128 if given.dtype == np.int8 else 255
     point = calls.integer_array(where, zero)
-    if point.dtype != given.dtype:
-        rule = f"must be of {given.dtype}, as {where.removesuffix('_zero_point')} is"
-        raise InvalidType(Problem(where, rule, point.dtype))
+    calls.require_type(where, point, given.dtype, where.removesuffix("_zero_point"))
     return given.astype(np.float32) - _quantized_by(where, point, sizes).astype(np.float32), 255
 
 
@@ -552,14 +505,7 @@ class ConvolutionIntegerDesc(_Integers, type="DML_OPERATOR_CONVOLUTION_INTEGER",
 # QUANTIZED_LINEAR_CONVOLUTION
 
 
-@calls.operator_function(
-    strides=calls.EACH_DIMENSION,
-    dilations=calls.EACH_DIMENSION,
-    start_padding=calls.EACH_DIMENSION,
-    end_padding=calls.EACH_DIMENSION,
-    group_count=calls.INTEGER,
-    dtype=calls.DTYPE,
-)
+@calls.operator_function(**_GROUPS_AND_STEPS, dtype=calls.DTYPE)
 def quantized_linear_convolution(
     input: ArrayLike,
     input_scale: ArrayLike,

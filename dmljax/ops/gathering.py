@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.floats import copied
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
 from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
@@ -461,8 +461,7 @@ class GatherNd1Desc(_GatherTuplesDesc, type="DML_OPERATOR_GATHER_ND1", function=
 def _scatter_arrays(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> tuple[Array, Array, Array]:
     input, indices = _arrays(input, indices)
     updates = calls.real_array("updates", updates)
-    if updates.dtype != input.dtype:
-        raise InvalidType(Problem("updates", f"must be of {input.dtype}, as input is", updates.dtype))
+    calls.require_type("updates", updates, input.dtype, "input")
     return input, indices, updates
 
 

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.floats import copied
 from dmljax.numerics.moves import kept_axes, moved
 from dmljax.numerics.sharding import dimension_axes, partitioned
@@ -372,8 +372,7 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     calls.require_rank(("inputs", 0), first, 1)
     axis = calls.normal_axis("axis", axis, first.ndim)
     for i, x in enumerate(arrays):
-        if x.dtype != first.dtype:
-            raise InvalidType(Problem(("inputs", i), f"must be of {first.dtype}, as inputs[0] is", x.dtype))
+        calls.require_type(("inputs", i), x, first.dtype, "inputs[0]")
         if x.ndim != first.ndim or replaced(x.shape, axis) != replaced(first.shape, axis):
             rule = f"must have the shape of inputs[0], {first.shape}, except along axis {axis}"
             raise InvalidDesc(Problem(("inputs", i), rule, x.shape))

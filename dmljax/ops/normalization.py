@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.along_axes import fast_sum
 from dmljax.numerics.exact import quotient
 from dmljax.numerics.local_response import local_response, local_response_gradient
@@ -41,8 +41,7 @@ def _input_and_parameters(input: ArrayLike, **parameters: ArrayLike | None) -> t
             found.append(None)
             continue
         array = calls.float_array(name, given)
-        if array.dtype != x.dtype:
-            raise InvalidType(Problem(name, f"must be of {x.dtype}, as input is", array.dtype))
+        calls.require_type(name, array, x.dtype, "input")
         sizes = (1,) * (x.ndim - array.ndim) + array.shape
         if len(sizes) > x.ndim or any(size not in (1, whole) for size, whole in zip(sizes, x.shape, strict=True)):
             rule = f"must have a shape that broadcasts to that of input, {x.shape}"

@@ -367,8 +367,7 @@ def max_pooling_grad(
     gradient = calls.float_array("input_gradient", input_gradient)
     input, windows = _windows(calls.float_array, input, window_sizes, strides, dilations, start_padding, end_padding)
     _require_elements(windows)
-    if gradient.dtype != input.dtype:
-        raise InvalidType(Problem("input_gradient", f"must be of {input.dtype}, as input is", gradient.dtype))
+    calls.require_type("input_gradient", gradient, input.dtype, "input")
     _require_sizes("input_gradient", gradient, _pooled_sizes(input.shape, windows))
 
     def spread(input: Array, gradient: Array) -> Array:
@@ -456,8 +455,8 @@ def quantized_linear_average_pooling(
     }
     parameters = {name: _of_channels(name, parameter, image) for name, parameter in given.items()}
     zero = parameters.get("input_zero_point")
-    if zero is not None and zero.dtype != image.dtype:
-        raise InvalidType(Problem("input_zero_point", f"must be of {image.dtype}, as input is", zero.dtype))
+    if zero is not None:
+        calls.require_type("input_zero_point", zero, image.dtype, "input")
 
     def average(image: Array, *values: Array) -> Array:
         known = dict(zip(parameters, values, strict=True))

@@ -72,8 +72,7 @@ def _zero_point(name: str, value: ArrayLike | None, quantized: Array, shape: tup
     if value is None:
         return None
     given = calls.integer_array(name, value)
-    if given.dtype != quantized.dtype:
-        raise InvalidType(Problem(name, f"must be of {quantized.dtype}, as {name[0]} is", given.dtype))
+    calls.require_type(name, given, quantized.dtype, name[0])
     return _one_for_each(name, given, shape, axis)
 
 
@@ -178,8 +177,7 @@ def gemm(
     floats = {"a": a, "b": b} | ({} if c is None else {"c": c})
     left, right, *summand = (calls.float_array(name, value) for name, value in floats.items())
     for name, given in zip(floats, (left, right, *summand), strict=True):
-        if given.dtype != left.dtype:
-            raise InvalidType(Problem(name, f"must be of {left.dtype}, as a is", given.dtype))
+        calls.require_type(name, given, left.dtype, "a")
     left, right, _ = _matrices(left, right, transpose_a=transpose_a, transpose_b=transpose_b)
     total = matrix_product(left, right, precision) * jnp.asarray(alpha, widened(left.dtype))
     if summand:
@@ -339,10 +337,9 @@ def matrix_multiply_integer_to_float(
     floats = {"a_scale": a_scale, "b_scale": b_scale} | ({} if bias is None else {"bias": bias})
     given = {name: calls.float_array(name, value) for name, value in floats.items()}
     own_type = {name: x.dtype for name, x in given.items() if not x.weak_type}
-    for name, dtype in own_type.items():
+    for name in own_type:
         first, wanted = next(iter(own_type.items()))
-        if dtype != wanted:
-            raise InvalidType(Problem(name, f"must be of {wanted}, as {first} is", dtype))
+        calls.require_type(name, given[name], wanted, first)
     if bias is not None:
         product, summand = _with_summand(product, "bias", given["bias"])
         product += summand

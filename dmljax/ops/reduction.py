@@ -18,7 +18,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics import special
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
 from dmljax.numerics.exact import bounded, exact_sum, quotient, with_slopes
-from dmljax.numerics.norms import scaled_norm
+from dmljax.numerics.norms import plain_sum, scaled_norm
 from dmljax.numerics.scans import full_product, products_of_others
 from dmljax.numerics.sharding import dimension_axes, partitioned
 from dmljax.numerics.sizes import largest_size, number
@@ -226,13 +226,9 @@ def _sum_of(
         return fast_sum(x, axes, lambda part: term(part.astype(wide)))
 
     def slope_of_sum(tangent: Array, x: Array) -> Array:
-        return _plain_sum(slope(tangent.astype(wide), x.astype(wide)), axes)
+        return plain_sum(slope(tangent.astype(wide), x.astype(wide)), axes)
 
     return with_slopes(slope_of_sum)(value)(x) if x.dtype in FLOATS else value(x)
-
-
-def _plain_sum(x: Array, axes: tuple[int, ...]) -> Array:
-    return jnp.sum(x, axis=axes, keepdims=True)
 
 
 def _average(x: Array, axes: tuple[int, ...]) -> Array:
@@ -247,7 +243,7 @@ def _log_of_sum(x: Array, axes: tuple[int, ...]) -> Array:
 
 def _norm(x: Array, axes: tuple[int, ...]) -> Array:
     def slope(tangent: Array, x: Array) -> Array:
-        return _plain_sum(tangent.astype(widened(x.dtype)) * _direction(x, axes), axes)
+        return plain_sum(tangent.astype(widened(x.dtype)) * _direction(x, axes), axes)
 
     return with_slopes(slope)(lambda x: _norm_value(x, axes))(x)
 
@@ -275,8 +271,8 @@ def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
         shift = jnp.where(is_infinite, jnp.zeros_like(largest), largest)
         powers = special.exp(*exact_sum(jnp.where(is_infinite, jnp.zeros_like(x), x), -shift))
         powers = jnp.where(is_infinite, (x == jnp.inf).astype(x.dtype), powers)
-        total = _plain_sum(powers, axes)
-        return _plain_sum(tangent * quotient(powers, jnp.where(total == 0, jnp.ones_like(total), total)), axes)
+        total = plain_sum(powers, axes)
+        return plain_sum(tangent * quotient(powers, jnp.where(total == 0, jnp.ones_like(total), total)), axes)
 
     x = x.astype(widened(x.dtype))
     return with_slopes(slope)(lambda x: _log_sum_exp_value(x, axes))(x)
@@ -295,7 +291,7 @@ def _product(x: Array, axes: tuple[int, ...]) -> Array:
         return jnp.prod(x, axis=axes, keepdims=True, dtype=x.dtype)
 
     def slope(tangent: Array, x: Array) -> Array:
-        return _plain_sum(tangent * bounded(products_of_others(x, axes)), axes)
+        return plain_sum(tangent * bounded(products_of_others(x, axes)), axes)
 
     product = with_slopes(slope)(lambda x: full_product(x, axes))
     kept = [None if i in axes else name for i, name in enumerate(dimension_axes(x))]
@@ -305,7 +301,7 @@ def _product(x: Array, axes: tuple[int, ...]) -> Array:
 def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     def slope(tangent: Array, x: Array) -> Array:
         is_first = positions_along(x, axes) == extreme_position(x, axes, largest=largest)
-        return _plain_sum(jnp.where(is_first, tangent, jnp.zeros_like(tangent)), axes)
+        return plain_sum(jnp.where(is_first, tangent, jnp.zeros_like(tangent)), axes)
 
     value = partial(extreme, axes=axes, largest=largest)
     return with_slopes(slope)(value)(x) if x.dtype in FLOATS else value(x)

@@ -35,6 +35,13 @@ from dmljax.scalars import Size2D
 from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, FeatureLevel, InterpolationMode
 
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
+_SIZES_AND_MODE = {
+    "output_sizes": calls.SIZES,
+    "scales": calls.EACH_NUMBER,
+    "interpolation_mode": calls.one_of(InterpolationMode),
+}
+_SHIFTED = _SIZES_AND_MODE | dict.fromkeys(("input_pixel_offsets", "output_pixel_offsets"), calls.EACH_NUMBER)
+_ROUNDED = _SHIFTED | {"rounding_direction": calls.one_of(AxisDirection)}
 
 # UPSAMPLE_2D
 
@@ -96,9 +103,7 @@ class Upsample2DDesc(dml.Operator, type="DML_OPERATOR_UPSAMPLE_2D", function=ups
 # RESAMPLE and RESAMPLE1
 
 
-@calls.operator_function(
-    output_sizes=calls.SIZES, scales=calls.EACH_NUMBER, interpolation_mode=calls.one_of(InterpolationMode)
-)
+@calls.operator_function(**_SIZES_AND_MODE)
 def resample(
     input: ArrayLike,
     *,
@@ -109,9 +114,9 @@ def resample(
     """Resizes an array: the centers of its elements, as pixels of an image, are where they were, times `scales`.
 
     `output_sizes` and `scales` have one number for each dimension, batch and channels included; one scale stands for
-    all dimensions. Either follows from the other, sizes rounded down. If both are
-    given, the result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to
-    16-bit floats; those of integers, of 8 bits alone, to the nearest integer, and halves to the even one.
+    all dimensions. Either follows from the other, sizes rounded down. If both are given, the result is cropped to
+    `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats; those of integers, of
+    8 bits alone, to the nearest integer, and halves to the even one.
 
     >>> resample(jnp.array([1, 2, 3]), scales=1.5).tolist()
     [1, 2, 2, 3]
@@ -122,13 +127,7 @@ def resample(
     return _resample(input, output_sizes, scales, interpolation_mode, 0.5, -0.5, Fraction(1, 2))
 
 
-@calls.operator_function(
-    output_sizes=calls.SIZES,
-    scales=calls.EACH_NUMBER,
-    interpolation_mode=calls.one_of(InterpolationMode),
-    input_pixel_offsets=calls.EACH_NUMBER,
-    output_pixel_offsets=calls.EACH_NUMBER,
-)
+@calls.operator_function(**_SHIFTED)
 def resample1(
     input: ArrayLike,
     *,
@@ -156,14 +155,7 @@ def resample1(
 # RESAMPLE2 and RESAMPLE3
 
 
-@calls.operator_function(
-    output_sizes=calls.SIZES,
-    scales=calls.EACH_NUMBER,
-    interpolation_mode=calls.one_of(InterpolationMode),
-    rounding_direction=calls.one_of(AxisDirection),
-    input_pixel_offsets=calls.EACH_NUMBER,
-    output_pixel_offsets=calls.EACH_NUMBER,
-)
+@calls.operator_function(**_ROUNDED)
 def resample2(
     input: ArrayLike,
     *,
@@ -191,15 +183,7 @@ def resample2(
     return _resample(input, output_sizes, scales, interpolation_mode, *offsets, _ROUNDING[rounding_direction])
 
 
-@calls.operator_function(
-    output_sizes=calls.SIZES,
-    scales=calls.EACH_NUMBER,
-    interpolation_mode=calls.one_of(InterpolationMode),
-    rounding_direction=calls.one_of(AxisDirection),
-    input_pixel_offsets=calls.EACH_NUMBER,
-    output_pixel_offsets=calls.EACH_NUMBER,
-    antialiased=calls.BOOLEAN,
-)
+@calls.operator_function(**_ROUNDED, antialiased=calls.BOOLEAN)
 def resample3(
     input: ArrayLike,
     *,
@@ -244,13 +228,7 @@ def _centers(mode: InterpolationMode, direction: AxisDirection, offsets: calls.E
 # RESAMPLE_GRAD and RESAMPLE_GRAD1
 
 
-@calls.operator_function(
-    output_sizes=calls.SIZES,
-    scales=calls.EACH_NUMBER,
-    interpolation_mode=calls.one_of(InterpolationMode),
-    input_pixel_offsets=calls.EACH_NUMBER,
-    output_pixel_offsets=calls.EACH_NUMBER,
-)
+@calls.operator_function(**_SHIFTED)
 def resample_grad(
     input_gradient: ArrayLike,
     *,
@@ -271,14 +249,7 @@ def resample_grad(
     return _gradient(input_gradient, output_sizes, scales, interpolation_mode, *offsets, Fraction(1, 2))
 
 
-@calls.operator_function(
-    output_sizes=calls.SIZES,
-    scales=calls.EACH_NUMBER,
-    interpolation_mode=calls.one_of(InterpolationMode),
-    rounding_direction=calls.one_of(AxisDirection),
-    input_pixel_offsets=calls.EACH_NUMBER,
-    output_pixel_offsets=calls.EACH_NUMBER,
-)
+@calls.operator_function(**_ROUNDED)
 def resample_grad1(
     input_gradient: ArrayLike,
     *,
