@@ -115,7 +115,7 @@ def operator_rows() -> Iterator[tuple[str, ...]]:
         tensors_by_cell: dict[tuple[str, str], list[str]] = {}
         for tensor, cell in summary["tensors"].items():
             tensors_by_cell.setdefault(_cell_texts(cell), []).append(tensor.removesuffix("Tensor"))
-        names = [summary["operator"].removeprefix(OPERATOR_PREFIX), _short_level(summary["feature_level"])]
+        names = [summary["operator"].removeprefix(OPERATOR_PREFIX), short_level(summary["feature_level"])]
         for (ranks, data_types), tensors in tensors_by_cell.items():
             first, *others = textwrap.wrap(", ".join(tensors), 24)
             yield (*names, first, ranks, data_types)
@@ -125,10 +125,10 @@ def operator_rows() -> Iterator[tuple[str, ...]]:
 
 def _cell_texts(cell: Mapping[str, Any]) -> tuple[str, str]:
     lowest, highest = cell["dimension_counts"]
-    return str(lowest) if lowest == highest else f"{lowest}-{highest}", _data_types_text(cell["data_types"])
+    return str(lowest) if lowest == highest else f"{lowest}-{highest}", data_types_text(cell["data_types"])
 
 
-def _data_types_text(names: Iterable[str]) -> str:
+def data_types_text(names: Iterable[str]) -> str:
     """Data types grouped by kind: `FLOAT16/32 INT8/16/32`."""
     widths: dict[str, list[int]] = {"FLOAT": [], "INT": [], "UINT": []}
     for name in names:
@@ -137,7 +137,8 @@ def _data_types_text(names: Iterable[str]) -> str:
     return " ".join(kind + "/".join(map(str, sorted(bits))) for kind, bits in widths.items() if bits)
 
 
-def _short_level(spelled: str) -> str:
+def short_level(spelled: str) -> str:
+    """A feature level without what all of them begin with: `6_4`."""
     return spelled.removeprefix(FeatureLevel.prefix)
 
 
@@ -204,7 +205,7 @@ def explained(operator: type[Operator], width: int) -> str:
     known = explanation(operator)
     members = [(name, f"{field}=", kind) for name, field, kind in member_rows(operator)]
     support = [
-        (_short_level(level) if first else "", tensor, *_cell_texts(cell))
+        (short_level(level) if first else "", tensor, *_cell_texts(cell))
         for level, cells in known["support"].items()
         for first, (tensor, cell) in zip([True, *[False] * len(cells)], cells.items(), strict=False)
     ]

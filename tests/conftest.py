@@ -77,6 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="COUNT", type=int, default=400, help="how many mutated models to try")
     parser.addoption("--notebooks", action="store_true", help="run the notebooks")
     parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
+    parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write what every operator is at a glance")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
     parser.addoption("--sample", action="store_true", help="try transformations and lists of cases on a sample")
     parser.addoption("--half", choices=["first", "second"], help="with --sample, half of the tests that it thins")

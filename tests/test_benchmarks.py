@@ -43,3 +43,14 @@ def test_the_cost_of_a_call_is_told_for_twelve_operators() -> None:
     head, _, *rows, means = finished.stdout.splitlines()
     assert len(rows) == 12
     assert head.count("|") == means.count("|") == 8
+
+
+def test_every_operator_is_measured_beside_its_rivals() -> None:
+    pytest.importorskip("torch")
+    names = "import every, dmljax; print({f'DML_OPERATOR_{name}' for name in every.every()} ^ set(dmljax.OPERATORS))"
+    listed = subprocess.run([sys.executable, "-c", names], cwd=BENCHMARKS, capture_output=True, text=True, check=True)
+    assert listed.stdout == "set()\n"
+    measured = subprocess.run(
+        [sys.executable, "every.py", "bit_xor"], cwd=BENCHMARKS, capture_output=True, text=True, check=True
+    )
+    assert measured.stdout.startswith("ELEMENT_WISE_BIT_XOR  torch ")

@@ -58,6 +58,7 @@ class Peer:
     units: float = 0  # its own error, in the last place
     absolute: float = 0  # its own error where the result is small beside what it is the difference of
     tensors: Callable[..., Any] | None = None  # PyTorch's function of tensors
+    node: tuple[str, tuple[float | None, ...], int, dict[str, Any]] | None = None  # ONNX's, with what stays the same
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def onnx(
         more = [None if number is None else np.array(number, arrays[0].dtype) for number in constants]
         return onnxruntime_run(name, [*arrays, *more], opset, **attributes)
 
-    return {"onnxruntime": Peer(run, types, differences, units, absolute)}
+    return {"onnxruntime": Peer(run, types, differences, units, absolute, node=(name, constants, opset, attributes))}
 
 
 fixed = functools.partial

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from timing import Effort, medians
 from workloads import (
     DMLJAX,
-    IDIOM,
     MEDIUM,
     SMALL,
     Work,
@@ -46,7 +45,7 @@ def compile_seconds(operators: Builders, rounds: int) -> dict[str, dict[str, flo
     table = {}
     for name, build in operators.items():
         work = build(MEDIUM)
-        functions = {DMLJAX: work.dmljax, IDIOM: work.jax}
+        functions = work.of_jax
         times: dict[str, list[float]] = {rival: [] for rival in functions}
         for turn in range(rounds + 1):
             for rival, function in functions.items() if turn % 2 else reversed(functions.items()):
@@ -66,9 +65,8 @@ def dispatch_seconds(operators: Builders, effort: Effort) -> dict[str, dict[str,
         work = build(SMALL)
         arrays = jax.device_put(work.inputs)
         calls: dict[str, Callable[[], Any]] = {
-            DMLJAX: partial(work.dmljax, *arrays),
+            **{name: partial(function, *arrays) for name, function in work.of_jax.items()},
             f"{DMLJAX}, jitted": partial(jax.jit(work.dmljax), *arrays),
-            IDIOM: partial(work.jax, *arrays),
             NN_ONE_HOT: partial(jax.nn.one_hot, indices, 8),
         }
         table[name] = medians(calls, effort)

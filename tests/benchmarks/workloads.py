@@ -1,7 +1,7 @@
 """The same work for every rival: inputs, how each computes the result, and how results become comparable."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -36,50 +36,62 @@ def as_numpy(result: Any) -> Array:
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One operator of ONNX; `feeds` makes its inputs of the workload's, in its types."""
+    """One operator of ONNX; `feeds` makes its inputs of the workload's, in its types. None is an input left out."""
 
     operator: str
-    feeds: Callable[..., dict[str, Array]]
+    feeds: Callable[..., Mapping[str, Array | None]]
     attributes: dict[str, Any]
+    outputs: int = 1
+    opset: int = OPSET
 
 
 @dataclass(frozen=True)
 class Work:
-    """One operator on one set of inputs. The functions take `inputs` by position, each in its library's arrays."""
+    """One operator on one set of inputs. The functions take `inputs` by position, each in its library's arrays.
+
+    Results are compared with NumPy's, or with ours where NumPy has none.
+    """
 
     inputs: tuple[Array, ...]
     dmljax: Function
-    jax: Function
-    torch: Function
-    numpy: Function
+    jax: Function | None = None
+    torch: Function | None = None
+    numpy: Function | None = None
     memory: Function | None = None  # reads the input once, writes the output once, and computes nothing
     torch_static: Function | None = None
     onnx: OnnxNode | None = None
     comparable: Function = as_numpy
     tolerance: float = 0  # beside 1 and beside each element
 
+    @property
+    def of_jax(self) -> dict[str, Function]:
+        """The functions of JAX's arrays: ours, and the idiom if there is one."""
+        return {DMLJAX: self.dmljax} | ({} if self.jax is None else {IDIOM: self.jax})
+
     @cached_property
     def calls(self) -> dict[str, Callable[[], Any]]:
         """A call without arguments for each rival that can do the work, on data that lies where it wants it."""
-        calls = {DMLJAX: _jitted(self.dmljax, self.inputs), IDIOM: _jitted(self.jax, self.inputs)}
+        calls = {name: _jitted(function, self.inputs) for name, function in self.of_jax.items()}
         tensors = [torch.from_numpy(x) for x in self.inputs]
         # PyTorch indexes by int64 and widens what is narrower on every call.
         tensors = [x.long() if i > 0 and x.dtype == torch.int32 and x.ndim else x for i, x in enumerate(tensors)]
-        calls[TORCH] = partial(self.torch, *tensors)
+        if self.torch is not None:
+            calls[TORCH] = partial(self.torch, *tensors)
         if self.torch_static is not None:
             calls[STATIC] = partial(self.torch_static, *tensors)
         if self.onnx is not None:
             session = _session(self.onnx, self.inputs)
             if session is not None:
                 calls[ONNX] = session
-        calls[NUMPY] = partial(self.numpy, *self.inputs)
+        if self.numpy is not None:
+            calls[NUMPY] = partial(self.numpy, *self.inputs)
         if self.memory is not None:
             calls[MEMORY] = _jitted(self.memory, self.inputs)
         return calls
 
     def check(self) -> None:
         """Refuses to compare rivals whose results differ."""
-        expected = self.comparable(self.calls[NUMPY]())
+        expected = self.comparable(self.calls[NUMPY if NUMPY in self.calls else DMLJAX]())
         for name, call in self.calls.items():
             if name != MEMORY:
                 actual, tolerance = self.comparable(call()), self.tolerance
@@ -104,14 +116,19 @@ def _jitted(function: Function, inputs: Sequence[Array]) -> Callable[[], Any]:
 
 def _session(node: OnnxNode, inputs: Sequence[Array]) -> Callable[[], Any] | None:
     """A call of ONNX Runtime, or None where it has no kernel for these types."""
-    feeds = node.feeds(*inputs)
+    given = node.feeds(*inputs)
+    feeds = {name: x for name, x in given.items() if x is not None}
     described = [
         onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
         for name, x in feeds.items()
     ]
-    nodes = [onnx.helper.make_node(node.operator, list(feeds), ["output"], **node.attributes)]
-    graph = onnx.helper.make_graph(nodes, node.operator, described, [onnx.ValueInfoProto(name="output")])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=9)
+    names = [name if name in feeds else "" for name in given]
+    results = [f"output{i}" for i in range(node.outputs)]
+    nodes = [onnx.helper.make_node(node.operator, names, results, **node.attributes)]
+    infos = [onnx.ValueInfoProto(name=name) for name in results]
+    graph = onnx.helper.make_graph(nodes, node.operator, described, infos)
+    domains = [onnx.helper.make_opsetid("", node.opset), onnx.helper.make_opsetid("com.microsoft", 1)]
+    model = onnx.helper.make_model(graph, opset_imports=domains, ir_version=9)
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     except (errors.NotImplemented, errors.InvalidGraph):
@@ -121,9 +138,11 @@ def _session(node: OnnxNode, inputs: Sequence[Array]) -> Callable[[], Any] | Non
         bound.bind_cpu_input(name, x)
 
     def call() -> Any:
-        bound.bind_output("output")  # afresh, as every other rival allocates its result
+        for name in results:
+            bound.bind_output(name)  # afresh, as every other rival allocates its result
         session.run_with_iobinding(bound)
-        return bound.get_outputs()[0]
+        computed = bound.get_outputs()
+        return computed[0] if len(computed) == 1 else computed
 
     return call
 

@@ -1,0 +1,105 @@
+"""The page `notebooks/at-a-glance.md`: each operator's data types, level, gradient, exactness and speed."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from families import CASES
+from test_every_operator import float_call
+
+from dmljax import Operator
+from dmljax.describe import coverage, data_types_text, function_name, markdown_table, operators_by_family, short_level
+from dmljax.types import FLOAT
+
+TESTS = Path(__file__).parent
+ACCURACY = TESTS.parent / "notebooks" / "accuracy.md"
+SPEEDS = TESTS / "benchmarks" / "every.json"
+# Whose floats are added up: a sum of floats is rounded several times, in an order that XLA chooses.
+SUMS = re.compile("GEMM|^CONVOLUTION$|POOLING|NORMALIZATION|RESAMPLE|UPSAMPLE|REDUCE|CUMULATIVE|FOLD")
+COPIES = re.compile("MAX_|QUANTIZED|UNFOLD")
+
+TEXT = """\
+# At a glance
+
+{coverage}, family by family. `pytest tests/test_at_a_glance.py --at-a-glance
+notebooks/at-a-glance.md` writes this page from the support tables, the tests' cases, [the table of
+accuracy](accuracy.md) and what `python tests/benchmarks/every.py` measured.
+
+- **data types**: those of all tensors in the newest support table. The functions take more: bfloat16, float64 and
+  64-bit integers wherever the computation has a meaning for them.
+- **since**: the first feature level that has the operator.
+- **gradient**: that of the function, in forward and reverse mode. It is *0* where the function is constant between its
+  steps, and there is *none* where no input or no result is a float.
+- **exact**: *to the bit*; or the largest error that was found in float32, in units in the last place, or 4 where tests
+  of its own hold that bound. *Sums* of floats are rounded several times, and have a bound relative to the sum of the
+  magnitudes, which is on the operator's page; sums of integers, maxima and copies are exact there, too.
+- **speed**: how many times as fast as its fastest rival dmljax was, of jax.numpy's idiom, PyTorch and ONNX Runtime, on
+  one workload of about 2^20 elements, with two cores of a shared machine; nothing where no rival computes the same. A
+  difference of a tenth means nothing. [Beside other libraries](beside.md) says more.
+
+{families}
+"""
+
+
+def text() -> str:
+    """The text of the page."""
+    speeds: dict[str, dict[str, float]] = json.loads(SPEEDS.read_text())
+    families = []
+    for title, operators in operators_by_family().items():
+        rows = [row(operator, speeds.get(operator.short_name, {})) for operator in operators]
+        head = ("function", "data types", "since", "gradient", "exact", "speed")
+        families.append("\n".join([f"## {title}", "", *markdown_table(rows, head)]))
+    return TEXT.format(coverage=coverage(), families="\n\n".join(families))
+
+
+def row(operator: type[Operator], ratios: dict[str, float]) -> tuple[str, ...]:
+    """What the table says of an operator."""
+    name = function_name(operator)
+    table = operator.support[max(operator.support)]
+    types = {data_type for cell in table.values() for data_type in cell.data_types}
+    rival = min(ratios, key=ratios.__getitem__, default=None)
+    return (
+        f"[`{name}`](operators/{name}.md)",
+        data_types_text(sorted(data_type.name for data_type in types)),
+        short_level(str(min(operator.support))),
+        gradient(operator),
+        exactness(operator.short_name),
+        "" if rival is None else f"{ratios[rival]:.2g} x {rival}",
+    )
+
+
+def gradient(operator: type[Operator]) -> str:
+    """Whether the function has a derivative, and one that is not always 0."""
+    table = operator.support[max(operator.support)]
+    floating = [operator.member(field).tensor_kind for field, cell in table.items() if cell.data_types & FLOAT]
+    is_of_floats = any(kind and kind.is_input for kind in floating) or CASES[operator.type].of_value
+    if not is_of_floats or not any(kind and not kind.is_input for kind in floating):
+        return "none"
+    if not CASES[operator.type].has_derivative:
+        return "0"
+    function, floats = float_call(operator.type)
+    tangents = jax.tree.map(np.ones_like, floats)
+    traced = jax.make_jaxpr(lambda tangents: jax.jvp(function, (floats,), (tangents,))[1])(tangents)
+    return "yes" if depends_on_its_inputs(traced.jaxpr) else "0"
+
+
+def depends_on_its_inputs(jaxpr: Any) -> bool:
+    """Whether a result is computed from an input at all: the derivative of a constant is zeros that nothing enters."""
+    reached = set(jaxpr.invars)
+    for equation in jaxpr.eqns:
+        if any(not hasattr(operand, "val") and operand in reached for operand in equation.invars):
+            reached.update(equation.outvars)
+    return any(not hasattr(result, "val") and result in reached for result in jaxpr.outvars)
+
+
+def exactness(name: str) -> str:
+    """To the bit, or how far off."""
+    units = re.search(rf"^\| {name} \| ([\d.]+) \|", ACCURACY.read_text(), re.MULTILINE)
+    if units:
+        return "to the bit" if float(units[1]) == 0 else units[1]
+    if SUMS.search(name) and not COPIES.search(name):
+        return "sums"
+    return "to the bit" if CASES[f"DML_OPERATOR_{name}"].is_exact else "4"

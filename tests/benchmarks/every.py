@@ -1,0 +1,764 @@
+"""Every operator beside PyTorch, ONNX Runtime and JAX's own functions, on one workload of about 2^20 elements.
+
+`python tests/benchmarks/every.py` writes `every.json` beside this file, from which `notebooks/at-a-glance.md` has its
+column of speeds; words choose operators, and then nothing is written.
+"""
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from convolution import Layer, layer
+from jax import lax
+from layers import batch_normalized, normal, over, pooling, product as matrix_product, resampling, whole
+from movement import (
+    along,
+    elements_of,
+    product as running_product,
+    reduction,
+    scattered,
+    summation,
+    taken,
+    top_k,
+    unfolded,
+)
+from timing import Effort, medians
+from workloads import (
+    DMLJAX,
+    IDIOM,
+    MEDIUM,
+    ONNX,
+    SEED,
+    TORCH,
+    Array,
+    OnnxNode,
+    Work,
+    activation_hardmax,
+    argmax,
+    as_numpy,
+    diagonal_triangle,
+    gather_rows,
+    nonzero_coordinates,
+    numbers,
+    one_hot,
+)
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+from test_peers_elementwise import CASES
+
+import dmljax
+from dmljax import AxisDirection, DepthSpaceOrder, InterpolationMode, ReduceFunction
+
+Build = Callable[[], Work]
+F = torch.nn.functional
+RIVALS = (IDIOM, TORCH, ONNX)
+FILE = Path(__file__).with_name("every.json")
+FLOAT = "float32"
+
+
+def random(shape: tuple[int, ...], dtype: str = FLOAT) -> Array:
+    """Random integers of the whole range of their type, and floats between 0.5 and 1.5."""
+    if np.dtype(dtype).kind in "iu":
+        limits = np.iinfo(dtype)
+        return np.random.default_rng(SEED).integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return numbers(dtype, shape)
+
+
+def unlike(work: Work, function: Callable[..., Any], **more: Any) -> Work:
+    """The same work by another operator, which needs no more than another function."""
+    return Work(**{name: getattr(work, name) for name in work.__dataclass_fields__} | {"dmljax": function} | more)
+
+
+# Element-wise operators and activations, as tests/test_peers_elementwise.py has them beside their peers
+
+
+def elementwise() -> Iterator[tuple[str, Build]]:
+    """A workload for each function that stands there."""
+    seen = set()
+    for case in CASES.values():
+        function = getattr(case.function, "func", case.function)
+        if function not in seen:
+            seen.add(function)
+            yield function.__name__.upper(), partial(_elementwise, case, function.__name__)
+
+
+def _elementwise(case: Any, name: str) -> Work:
+    dtype = "uint32" if "_bit_" in name else FLOAT
+    if name.startswith("element_wise_logical") and name.endswith(("_and", "_or", "_xor", "_not")):
+        dtype = "bool"
+    rng = np.random.default_rng(SEED)
+    inputs = tuple(
+        rng.integers(0, 2 if dtype == "bool" else 30, MEDIUM).astype(dtype)
+        if dtype != FLOAT
+        else rng.uniform(case.domain[0], case.domain[1], MEDIUM).astype(dtype)
+        for _ in range(case.inputs)
+    )
+    of_torch, of_onnx = case.peers.get("torch"), case.peers.get("onnxruntime")
+    node = None
+    if of_onnx is not None and dtype in of_onnx.types:
+        operator, constants, opset, attributes = of_onnx.node
+
+        def feeds(*arrays: Array) -> dict[str, Array | None]:
+            more = [None if number is None else np.array(number, arrays[0].dtype) for number in constants]
+            return {f"x{i}": x for i, x in enumerate([*arrays, *more])}
+
+        node = OnnxNode(operator, feeds, attributes, opset=opset)
+    has_torch = of_torch is not None and dtype in of_torch.types
+    return Work(inputs, case.function, torch=of_torch.tensors if has_torch else None, onnx=node, tolerance=1e-4)
+
+
+def selected() -> Work:
+    condition = np.random.default_rng(SEED).random(MEDIUM) < 0.5
+    a, b = random((2, MEDIUM))
+    return Work(
+        (condition, a, b),
+        dmljax.element_wise_if,
+        jax=jnp.where,
+        torch=torch.where,
+        onnx=OnnxNode("Where", lambda *x: dict(zip("cab", x, strict=True)), {}),
+    )
+
+
+def counted_bits() -> Work:
+    return Work((random((MEDIUM,), "uint32"),), dmljax.element_wise_bit_count, jax=lax.population_count)
+
+
+def softmax(function: Any, of_jax: Any, of_torch: Any, node: str) -> Work:
+    return Work(
+        (random((4096, 256)),),
+        function,
+        jax=of_jax,
+        torch=partial(of_torch, dim=-1),
+        onnx=OnnxNode(node, lambda x: {"x": x}, {}),
+        tolerance=1e-5,
+    )
+
+
+def gradient(function: Any, of_jax: Any, of_torch: Any) -> Work:
+    """The derivative of an element-wise function by itself: JAX's of its own, PyTorch's own backward."""
+    return Work(
+        (normal((MEDIUM,)), random((MEDIUM,))),
+        function,
+        jax=lambda x, g: jax.vjp(of_jax, x)[1](g)[0],
+        torch=of_torch,
+    )
+
+
+clip_gradient = partial(
+    gradient,
+    of_jax=lambda x: jnp.clip(x, -1, 1),
+    of_torch=lambda x, g: torch.where((x > -1) & (x < 1), g, 0),
+)
+OF_SOFTMAX = jax.nn.softmax, torch.softmax, "Softmax"
+OF_LOG_SOFTMAX = jax.nn.log_softmax, torch.log_softmax, "LogSoftmax"
+SMOOTH: dict[str, Build] = {
+    "ELEMENT_WISE_IF": selected,
+    "ELEMENT_WISE_BIT_COUNT": counted_bits,
+    "ACTIVATION_RELU_GRAD": partial(
+        gradient, dmljax.activation_relu_grad, jax.nn.relu, lambda x, g: torch.ops.aten.threshold_backward(g, x, 0)
+    ),
+    "ELEMENT_WISE_CLIP_GRAD": partial(clip_gradient, lambda x, g: dmljax.element_wise_clip_grad(x, g, -1, 1)),
+    "ELEMENT_WISE_CLIP_GRAD1": partial(clip_gradient, lambda x, g: dmljax.element_wise_clip_grad1(x, g, -1, 1)),
+    "ACTIVATION_HARDMAX": partial(activation_hardmax, FLOAT, MEDIUM, 128),
+    "ACTIVATION_HARDMAX1": lambda: unlike(
+        activation_hardmax(FLOAT, MEDIUM, 128), lambda x: dmljax.activation_hardmax1(x, axes=-1)
+    ),
+    "ACTIVATION_SOFTMAX": partial(softmax, dmljax.activation_softmax, *OF_SOFTMAX),
+    "ACTIVATION_SOFTMAX1": partial(softmax, partial(dmljax.activation_softmax1, axes=-1), *OF_SOFTMAX),
+    "ACTIVATION_LOG_SOFTMAX": partial(softmax, dmljax.activation_log_softmax, *OF_LOG_SOFTMAX),
+    "ACTIVATION_LOG_SOFTMAX1": partial(softmax, partial(dmljax.activation_log_softmax1, axes=-1), *OF_LOG_SOFTMAX),
+    "VALUE_SCALE_2D": lambda: Work(
+        (random((1, 3, 592, 592)),),
+        lambda x: dmljax.value_scale_2d(x, 0.5, jnp.array([1.0, 2.0, 3.0])),
+        jax=lambda x: x * 0.5 + jnp.array([1.0, 2.0, 3.0])[:, None, None],
+        torch=lambda x: x * 0.5 + torch.tensor([1.0, 2.0, 3.0])[:, None, None],
+        onnx=OnnxNode("ImageScaler", lambda x: {"x": x}, {"scale": 0.5, "bias": [1.0, 2.0, 3.0]}, opset=9),
+        tolerance=1e-5,
+    ),
+    "CAST": lambda: Work(
+        (random((MEDIUM,)),),
+        lambda x: dmljax.cast(x, dtype="float16"),
+        jax=lambda x: x.astype("float16"),
+        torch=lambda x: x.half(),
+        onnx=OnnxNode("Cast", lambda x: {"x": x}, {"to": 10}),
+    ),
+}
+
+
+# Indices, copies, sums along axes
+
+
+def to_coordinates() -> Work:
+    """Rows of 256 by their numbers."""
+    indices = np.random.default_rng(SEED).permutation(4096)[:2048, None].astype(np.int32)
+    feeds = lambda x, i, u: {"x": x, "i": i.astype(np.int64), "u": u}  # noqa: E731
+    return Work(
+        (random((4096, 256)), indices, random((2048, 256))),
+        dmljax.scatter_nd,
+        jax=lambda x, i, u: x.at[i[:, 0]].set(u),
+        torch=lambda x, i, u: x.index_put((i[:, 0],), u),
+        onnx=OnnxNode("ScatterND", feeds, {}),
+    )
+
+
+def reversed_rows() -> Work:
+    lengths = np.random.default_rng(SEED).integers(1, 256, 4096).astype(np.int32)
+
+    def in_jax(x: Any, n: Any) -> Any:
+        at = jnp.arange(256)
+        return jnp.take_along_axis(x, jnp.where(at < n[:, None], n[:, None] - 1 - at, at), axis=1)
+
+    return Work(
+        (random((4096, 256)), lengths[:, None]),
+        lambda x, n: dmljax.reverse_subsequences(x, n, axis=1),
+        jax=lambda x, n: in_jax(x, n[:, 0]),
+        onnx=OnnxNode(
+            "ReverseSequence", lambda x, n: {"x": x, "n": n[:, 0].astype(np.int64)}, {"batch_axis": 0, "time_axis": 1}
+        ),
+    )
+
+
+def copied(ours: Any, of_jax: Any, of_torch: Any, node: OnnxNode | None = None, shape: Any = (4096, 256)) -> Work:
+    return Work((random(shape),), ours, jax=of_jax, torch=of_torch, onnx=node)
+
+
+def window_of_slice(ours: Any, step: int) -> Work:
+    """Every second column of all rows but the first, forwards or backwards."""
+    start, end = (1, 255) if step > 0 else (254, 0)
+    steps = {"starts": [1, start], "ends": [4096, end], "axes": [0, 1], "steps": [1, step]}
+    return Work(
+        (random((4096, 256)),),
+        ours,
+        jax=lambda x: x[1:, start:end:step],
+        torch=lambda x: (x if step > 0 else x.flip(1))[1:, 1:255:2].contiguous(),
+        onnx=OnnxNode("Slice", lambda x: {"x": x} | {name: np.array(v) for name, v in steps.items()}, {}),
+    )
+
+
+def blocks(function: Any, order: str, is_to_depth: bool) -> Work:
+    """Blocks of 2 x 2 into channels, or back."""
+    mode = {"mode": order} if order else {}
+    node = OnnxNode("SpaceToDepth" if is_to_depth else "DepthToSpace", lambda x: {"x": x}, {"blocksize": 2} | mode)
+    of_torch = partial(F.pixel_unshuffle if is_to_depth else F.pixel_shuffle, **{
+        "downscale_factor" if is_to_depth else "upscale_factor": 2
+    })  # fmt: skip
+    # PyTorch has the channels before the blocks, as the order COLUMN_ROW_DEPTH has.
+    return Work(
+        (random((1, 64, 128, 128)),),
+        partial(function, block_size=2),
+        torch=of_torch if order == "CRD" else None,
+        onnx=node,
+    )
+
+
+def padded(function: Any) -> Work:
+    pads = np.array([1, 3, 2, 4])
+    return Work(
+        (random((4096, 256)),),
+        lambda x: function(x, 0, start_padding=(1, 3), end_padding=(2, 4)),
+        jax=lambda x: jnp.pad(x, ((1, 2), (3, 4))),
+        torch=lambda x: F.pad(x, (3, 4, 1, 2)),
+        onnx=OnnxNode("Pad", lambda x: {"x": x, "pads": pads}, {}),
+    )
+
+
+def folded() -> Work:
+    """Windows of 3 x 3 added up at their places."""
+    image, kernel = np.array([64, 64]), np.array([3, 3])
+    return Work(
+        (whole((1, 32 * 9, 64 * 64)),),
+        lambda x: dmljax.fold(
+            x, output_sizes=(1, 32, 64, 64), window_sizes=(3, 3), start_padding=(1, 1), end_padding=(1, 1)
+        ),
+        torch=lambda x: F.fold(x, (64, 64), 3, padding=1),
+        onnx=OnnxNode("Col2Im", lambda x: {"x": x, "image": image, "kernel": kernel}, {"pads": [1, 1, 1, 1]}),
+    )
+
+
+def filled() -> Work:
+    return Work(
+        (np.array(3, FLOAT),),
+        lambda value: dmljax.fill_value_constant(value, output_sizes=(MEDIUM,)),
+        jax=lambda value: jnp.full((MEDIUM,), value),
+        torch=lambda value: torch.full((MEDIUM,), 3.0),
+        onnx=OnnxNode("Expand", lambda value: {"x": value, "shape": np.array([MEDIUM])}, {}),
+    )
+
+
+def sequence() -> Work:
+    ends = {"start": np.array(3, FLOAT), "limit": np.array(3 + MEDIUM, FLOAT), "delta": np.array(1, FLOAT)}
+    return Work(
+        (np.array(3, FLOAT),),
+        lambda start: dmljax.fill_value_sequence(start, 1.0, output_sizes=(MEDIUM,)),
+        jax=lambda start: start + jnp.arange(MEDIUM, dtype=FLOAT),
+        torch=lambda start: torch.arange(3.0, 3.0 + MEDIUM, dtype=torch.float32),
+        onnx=OnnxNode("Range", lambda start: ends, {}),
+    )
+
+
+def diagonal() -> Work:
+    return Work(
+        (np.array(3, FLOAT),),
+        lambda value: dmljax.diagonal_matrix(value, output_sizes=(1024, 1024)),
+        jax=lambda value: value * jnp.eye(1024),
+        torch=lambda value: value * torch.eye(1024),
+    )
+
+
+def smallest() -> Work:
+    work = argmax(FLOAT, MEDIUM, 128)
+    return unlike(
+        work,
+        lambda x: dmljax.argmin(x, axes=-1),
+        jax=lambda x: jnp.argmin(x, axis=-1, keepdims=True),
+        torch=lambda x: torch.argmin(x, dim=-1, keepdim=True),
+        onnx=OnnxNode("ArgMin", lambda x: {"x": x}, {"axis": -1, "keepdims": 1}),
+        numpy=lambda x: np.argmin(x, axis=-1, keepdims=True),
+    )
+
+
+def gather_nd() -> Work:
+    return unlike(gather_rows(FLOAT, MEDIUM), lambda x, i: dmljax.gather_nd(x, i))
+
+
+ROWS, ROWS_AXIS = along(MEDIUM)["rows of 256"]
+MOVED: dict[str, Build] = {
+    "ONE_HOT": partial(one_hot, FLOAT, MEDIUM, 128),
+    "NONZERO_COORDINATES": partial(nonzero_coordinates, FLOAT, MEDIUM, 0.1, all_rows=False),
+    "GATHER": partial(taken, (4096, 256), 0, 4096, FLOAT),
+    "GATHER_ELEMENTS": partial(elements_of, 1, FLOAT, MEDIUM),
+    "GATHER_ND": gather_nd,
+    "GATHER_ND1": partial(gather_rows, FLOAT, MEDIUM),
+    "SCATTER": partial(scattered, 1, FLOAT, MEDIUM),
+    "SCATTER_ND": to_coordinates,
+    "REVERSE_SUBSEQUENCES": reversed_rows,
+    "DIAGONAL_MATRIX": diagonal,
+    "DIAGONAL_MATRIX1": partial(diagonal_triangle, FLOAT, MEDIUM),
+    "FILL_VALUE_CONSTANT": filled,
+    "FILL_VALUE_SEQUENCE": sequence,
+    "SLICE": partial(window_of_slice, lambda x: dmljax.slice(x, starts=(1, 1), sizes=(4095, 127), strides=(1, 2)), 2),
+    "SLICE1": partial(
+        window_of_slice, lambda x: dmljax.slice1(x, starts=(1, 1), sizes=(4095, 254), strides=(1, -2)), -2
+    ),
+    "SLICE_GRAD": lambda: Work(
+        (random((4096, 127)),),
+        lambda g: dmljax.slice_grad(g, output_sizes=(4096, 256), starts=(0, 1), sizes=(4096, 254), strides=(1, 2)),
+        jax=lambda g: jnp.zeros((4096, 256)).at[:, 1:255:2].set(g),
+        torch=lambda g: torch.ops.aten.slice_backward(g, (4096, 256), 1, 1, 255, 2),
+    ),
+    "SPLIT": lambda: Work(
+        (random((4096, 256)),),
+        lambda x: dmljax.split(x, axis=1, sizes=(64, 64, 128)),
+        jax=lambda x: jnp.split(x, (64, 128), axis=1),
+        torch=lambda x: [part.contiguous() for part in torch.split(x, (64, 64, 128), 1)],
+        onnx=OnnxNode("Split", lambda x: {"x": x, "sizes": np.array([64, 64, 128])}, {"axis": 1}, outputs=3),
+        comparable=lambda parts: np.concatenate([as_numpy(part) for part in parts], axis=1),
+    ),
+    "JOIN": partial(
+        copied,
+        lambda x: dmljax.join([x, x], axis=1),
+        lambda x: jnp.concatenate([x, x], axis=1),
+        lambda x: torch.cat([x, x], 1),
+        OnnxNode("Concat", lambda x: {"x": x, "y": x}, {"axis": 1}),
+    ),
+    "TILE": partial(
+        copied,
+        lambda x: dmljax.tile(x, repeats=(1, 2)),
+        lambda x: jnp.tile(x, (1, 2)),
+        lambda x: x.repeat(1, 2),
+        OnnxNode("Tile", lambda x: {"x": x, "repeats": np.array([1, 2])}, {}),
+    ),
+    "SPACE_TO_DEPTH": partial(blocks, dmljax.space_to_depth, "", True),
+    "SPACE_TO_DEPTH1": partial(blocks, dmljax.space_to_depth1, "", True),
+    "DEPTH_TO_SPACE": partial(blocks, dmljax.depth_to_space, "DCR", False),
+    "DEPTH_TO_SPACE1": partial(
+        blocks, partial(dmljax.depth_to_space1, order=DepthSpaceOrder.COLUMN_ROW_DEPTH), "CRD", False
+    ),
+    "PADDING": partial(padded, dmljax.padding),
+    "PADDING1": partial(padded, dmljax.padding1),
+    "UNFOLD": partial(unfolded, FLOAT, MEDIUM),
+    "FOLD": folded,
+    "REDUCE": partial(reduction, ReduceFunction.SUM, ROWS, ROWS_AXIS, FLOAT, MEDIUM),
+    "ARGMAX": partial(argmax, FLOAT, MEDIUM, 128),
+    "ARGMIN": smallest,
+    "CUMULATIVE_SUMMATION": partial(summation, ROWS, ROWS_AXIS, FLOAT, MEDIUM),
+    "CUMULATIVE_PRODUCT": partial(running_product, ROWS, ROWS_AXIS, FLOAT, MEDIUM),
+    "TOP_K": partial(top_k, 256, 10, FLOAT, MEDIUM),
+    "TOP_K1": lambda: unlike(
+        top_k(256, 10, FLOAT, MEDIUM),
+        lambda x: dmljax.top_k1(x, axis=1, k=10, axis_direction=AxisDirection.DECREASING),
+    ),
+}
+
+
+# Layers
+
+IMAGE = (1, 64, 112, 112)
+WINDOW: dict[str, Any] = {"window_sizes": 3, "strides": 2, "start_padding": 1, "end_padding": 1}
+SLIDING: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+POOLED = (1, 64, 56, 56)
+
+
+def largest(x: Any) -> Any:
+    """A max pooling in JAX's own words."""
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), ((0, 0), (0, 0), (1, 1), (1, 1)))
+
+
+def max_pooling(function: Any) -> Work:
+    """The largest of each window, and its place in the image."""
+    return Work(
+        (normal(IMAGE),),
+        lambda x: tuple(function(x, **WINDOW)),
+        torch=lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True),
+        onnx=OnnxNode("MaxPool", lambda x: {"x": x}, SLIDING, outputs=2),
+        comparable=lambda results: as_numpy(results[0]),
+    )
+
+
+def max_pooling_gradient() -> Work:
+    x = normal(IMAGE)
+    indices = F.max_pool2d(torch.from_numpy(x), 3, 2, 1, return_indices=True)[1]
+    steps = ([3, 3], [2, 2], [1, 1], [1, 1], False)
+    return Work(
+        (x, whole(POOLED)),
+        lambda x, g: dmljax.max_pooling_grad(x, g, **WINDOW),
+        jax=lambda x, g: jax.vjp(largest, x)[1](g)[0],
+        torch=lambda x, g: torch.ops.aten.max_pool2d_with_indices_backward(g, x, *steps, indices),
+    )
+
+
+def average_pooling_gradient() -> Work:
+    steps = ([3, 3], [2, 2], [1, 1], False, True, None)
+    return Work(
+        (whole(POOLED),),
+        lambda g: dmljax.average_pooling_grad(g, output_sizes=IMAGE, include_padding=True, **WINDOW),
+        torch=lambda g: torch.ops.aten.avg_pool2d_backward(g, g.new_empty(IMAGE), *steps),
+        tolerance=1e-5,
+    )
+
+
+def norms_of_windows(function: Any) -> Work:
+    return Work(
+        (random(IMAGE),),
+        lambda x: function(x, window_sizes=3, strides=2),
+        jax=lambda x: jnp.sqrt(lax.reduce_window(x * x, 0.0, lax.add, (1, 1, 3, 3), (1, 1, 2, 2), "VALID")),
+        torch=lambda x: F.lp_pool2d(x, 2.0, 3, 2),
+        onnx=OnnxNode("LpPool", lambda x: {"x": x}, SLIDING | {"pads": [0] * 4}),
+        tolerance=1e-4,
+    )
+
+
+def unpooled() -> Work:
+    values, places = F.max_pool2d(torch.from_numpy(normal((1, 64, 128, 128))), 2, return_indices=True)
+    # PyTorch counts within a channel, ONNX and DirectML through all of them.
+    indices = (places + torch.arange(64).reshape(-1, 1, 1) * 128 * 128).numpy()
+    return Work(
+        (values.numpy(), indices.astype(np.int32)),
+        lambda x, i: dmljax.max_unpooling(x, i, output_sizes=(1, 64, 128, 128)),
+        torch=lambda x, i: F.max_unpool2d(x, places, 2),
+        onnx=OnnxNode("MaxUnpool", lambda x, i: {"x": x, "i": indices}, {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    )
+
+
+def channels_of(x: Any) -> Any:
+    return x.reshape(-1, 1, 1)
+
+
+def trained() -> Work:
+    """The normalisation of a batch by its own mean and variance."""
+    shape = (8, 64, 56, 56)
+    scale, bias = normal((2, 64))
+
+    def of_jax(x: Any, scale: Any, bias: Any) -> Any:
+        mean, variance = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
+        return (x - mean) * lax.rsqrt(variance + 1e-5) * scale + bias, mean, variance
+
+    return Work(
+        (normal(shape), channels_of(scale), channels_of(bias)),
+        lambda *given: tuple(dmljax.batch_normalization_training(*given)),
+        jax=of_jax,
+        torch=lambda x, s, b: torch.native_batch_norm(x, s.flatten(), b.flatten(), None, None, True, 0.1, 1e-5),
+        comparable=lambda results: as_numpy(results[0]),
+        tolerance=1e-4,
+    )
+
+
+def normalization_gradient(function: Any, is_training: bool) -> Work:
+    shape = (8, 64, 56, 56)
+    x, g = normal(shape), normal((2, *shape))[1]
+    mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
+    scale = normal((64,))
+
+    def of_torch(x: Any, g: Any, mean: Any, variance: Any, scale: Any) -> Any:
+        mean, variance, scale = mean.flatten(), variance.flatten(), scale.flatten()
+        saved = (None, None, mean, lax_rsqrt(variance)) if is_training else (mean, variance, None, None)
+        return torch.ops.aten.native_batch_norm_backward(g, x, scale, *saved, is_training, 1e-5, [True] * 3)
+
+    def lax_rsqrt(variance: Any) -> Any:
+        return (variance + 1e-5).rsqrt()
+
+    return Work(
+        (x, g, *map(channels_of, (mean, variance, scale))),
+        lambda *given: tuple(function(*given)),
+        torch=of_torch,
+        comparable=lambda results: as_numpy(results[0]),
+        tolerance=1e-3,
+    )
+
+
+def local_response(is_gradient: bool) -> Work:
+    def of_jax(x: Any) -> Any:
+        sums = lax.reduce_window(x * x, 0.0, lax.add, (1, 5, 1, 1), (1, 1, 1, 1), "SAME")
+        return x / (1 + 1e-4 / 5 * sums) ** 0.75
+
+    x, g = normal((2, 1, 96, 55, 55))
+    if is_gradient:
+        return Work(
+            (x, g),
+            lambda x, g: dmljax.local_response_normalization_grad(x, g, local_size=5),
+            jax=lambda x, g: jax.vjp(of_jax, x)[1](g)[0],
+            tolerance=1e-4,
+        )
+    return Work(
+        (x,),
+        lambda x: dmljax.local_response_normalization(x, local_size=5),
+        jax=of_jax,
+        torch=lambda x: F.local_response_norm(x, 5),
+        onnx=OnnxNode("LRN", lambda x: {"x": x}, {"size": 5}),
+        tolerance=1e-4,
+    )
+
+
+def resampling_gradient(function: Any) -> Work:
+    """The gradient of a linear resampling to twice the size."""
+    linear = InterpolationMode.LINEAR
+    large, small = (1, 64, 128, 128), (1, 64, 64, 64)
+    return Work(
+        (whole(large),),
+        lambda g: function(g, output_sizes=small, interpolation_mode=linear),
+        jax=lambda g: jax.linear_transpose(
+            lambda x: jax.image.resize(x, large, "linear", antialias=False), jax.ShapeDtypeStruct(small, FLOAT)
+        )(g)[0],
+        torch=lambda g: torch.ops.aten.upsample_bilinear2d_backward(g, large[2:], small, False, 2.0, 2.0),
+        tolerance=1e-4,
+    )
+
+
+def upsampled() -> Work:
+    return Work(
+        (random((1, 64, 64, 64)),),
+        lambda x: dmljax.upsample_2d(x, scale_size=2),
+        jax=lambda x: jnp.repeat(jnp.repeat(x, 2, 2), 2, 3),
+        torch=lambda x: F.interpolate(x, scale_factor=2),
+        onnx=OnnxNode("Upsample", lambda x: {"x": x, "s": np.array([1, 1, 2, 2], FLOAT)}, {"mode": "nearest"}, opset=9),
+    )
+
+
+SCALE, ZERO = np.array(0.05, FLOAT), np.array(3, "uint8")
+FACTOR, POINT = np.array(0.5, FLOAT), np.array(100, "uint8")
+
+
+def integer_product(ours: Any, of_jax: Any, node: str, *, scales: int) -> Work:
+    """A product of bytes with their zero points, and what is made of its sums."""
+    a, b = random((128, 768), "uint8"), random((768, 768), "uint8")
+
+    def feeds(a: Any, b: Any) -> dict[str, Array | None]:
+        if scales == 3:
+            inputs = {"a": a, "as": SCALE, "az": ZERO, "b": b, "bs": SCALE, "bz": ZERO, "os": FACTOR, "oz": POINT}
+            return dict(inputs)
+        more = {"as": SCALE, "bs": SCALE} if scales else {}
+        return {"a": a, "b": b, **more, "az": ZERO, "bz": ZERO}
+
+    attributes = {} if scales != 2 else {"domain": "com.microsoft"}
+    return Work((a, b), ours, jax=of_jax, onnx=OnnxNode(node, feeds, attributes), tolerance=1e-3)
+
+
+def products_of_bytes(a: Any, b: Any) -> Any:
+    """The idiom of jax.numpy."""
+    return jnp.matmul(a.astype("int32") - 3, b.astype("int32") - 3)
+
+
+def integer_convolution(ours: Any, *, is_quantized: bool) -> Work:
+    x, w = random((1, 64, 56, 56), "uint8"), random((64, 64, 3, 3), "uint8")
+
+    def of_jax(x: Any, w: Any) -> Any:
+        differences = x.astype("int32") - 3, w.astype("int32") - 3
+        return lax.conv_general_dilated(*differences, (1, 1), "VALID")
+
+    def feeds(x: Any, w: Any) -> dict[str, Array | None]:
+        if is_quantized:
+            return {"x": x, "xs": SCALE, "xz": ZERO, "w": w, "ws": SCALE, "wz": ZERO, "os": FACTOR, "oz": POINT}
+        return {"x": x, "w": w, "xz": ZERO, "wz": ZERO}
+
+    node = "QLinearConv" if is_quantized else "ConvInteger"
+    return Work((x, w), ours, jax=None if is_quantized else of_jax, onnx=OnnxNode(node, feeds, {}))
+
+
+def quantization(function: Any, node: str, *inputs: Array) -> Work:
+    return Work(inputs, function, onnx=OnnxNode(node, lambda *x: {f"x{i}": one for i, one in enumerate(x)}, {}))
+
+
+def quantized_average() -> Work:
+    more = {"xs": SCALE, "xz": ZERO, "os": FACTOR, "oz": POINT}
+    return Work(
+        (random(IMAGE, "uint8"),),
+        lambda x: dmljax.quantized_linear_average_pooling(x, SCALE, ZERO, FACTOR, POINT, **WINDOW),
+        onnx=OnnxNode("QLinearAveragePool", lambda x: {"x": x, **more}, SLIDING | {"domain": "com.microsoft"}),
+        tolerance=1,  # of a byte: ONNX Runtime rounds otherwise
+    )
+
+
+def quantized_sum() -> Work:
+    a, b = random((2, MEDIUM), "uint8")
+    rest = (SCALE, ZERO)
+    return Work(
+        (a, b),
+        lambda a, b: dmljax.element_wise_quantized_linear_add(a, *rest, b, *rest, FACTOR, POINT),
+        onnx=OnnxNode(
+            "QLinearAdd",
+            lambda a, b: dict(zip("abcdefgh", (a, *rest, b, *rest, FACTOR, POINT), strict=True)),
+            {"domain": "com.microsoft"},
+        ),
+        tolerance=1,  # of a byte: ONNX Runtime adds the zero point before it rounds
+    )
+
+
+def layer_norm(x: Any) -> Any:
+    return F.layer_norm(x, (768,))
+
+
+def instance_norm(function: Any) -> Work:
+    return unlike(over((1, 64, 64, 64), (2, 3), F.instance_norm, "InstanceNormalization"), function)
+
+
+def row_norm(function: Any) -> Work:
+    return unlike(over((1, 128, 768), (2,), layer_norm, "LayerNormalization"), function)
+
+
+def resized(function: Any) -> Work:
+    work = resampling((1, 64, 64, 64), (128, 128), "linear")
+    sizes = (1, 64, 128, 128)
+    return unlike(work, lambda x: function(x, output_sizes=sizes, interpolation_mode=InterpolationMode.LINEAR))
+
+
+def max_pooling_alone() -> Work:
+    return pooling("max", IMAGE, 3, 2, 1)
+
+
+LAYERS: dict[str, Build] = {
+    "CONVOLUTION": partial(layer, Layer("", 64, (56, 56), 64, (3, 3), 1, 1), 1, FLOAT),
+    "CONVOLUTION_INTEGER": lambda: integer_convolution(
+        lambda x, w: dmljax.convolution_integer(x, ZERO, w, ZERO), is_quantized=False
+    ),
+    "QUANTIZED_LINEAR_CONVOLUTION": lambda: integer_convolution(
+        lambda x, w: dmljax.quantized_linear_convolution(*(x, SCALE, ZERO), *(w, SCALE, ZERO), None, *(FACTOR, POINT)),
+        is_quantized=True,
+    ),
+    "AVERAGE_POOLING": partial(pooling, "average", IMAGE, 3, 2, 1),
+    "AVERAGE_POOLING1": lambda: unlike(
+        pooling("average", IMAGE, 3, 2, 1),
+        lambda x: dmljax.average_pooling1(x, include_padding=True, **WINDOW),
+    ),
+    "AVERAGE_POOLING_GRAD": average_pooling_gradient,
+    "LP_POOLING": partial(norms_of_windows, dmljax.lp_pooling),
+    "LP_POOLING1": partial(norms_of_windows, dmljax.lp_pooling1),
+    "MAX_POOLING": max_pooling_alone,
+    "MAX_POOLING1": partial(max_pooling, dmljax.max_pooling1),
+    "MAX_POOLING2": partial(max_pooling, dmljax.max_pooling2),
+    "MAX_POOLING_GRAD": max_pooling_gradient,
+    "MAX_UNPOOLING": unpooled,
+    "QUANTIZED_LINEAR_AVERAGE_POOLING": quantized_average,
+    "GEMM": partial(matrix_product, 128, 768, 768, 1),
+    "MATRIX_MULTIPLY_INTEGER": lambda: integer_product(
+        lambda a, b: dmljax.matrix_multiply_integer(a, b, ZERO, ZERO), products_of_bytes, "MatMulInteger", scales=0
+    ),
+    "MATRIX_MULTIPLY_INTEGER_TO_FLOAT": lambda: integer_product(
+        lambda a, b: dmljax.matrix_multiply_integer_to_float(a, b, SCALE, SCALE, ZERO, ZERO),
+        lambda a, b: products_of_bytes(a, b).astype(FLOAT) * (SCALE * SCALE),
+        "MatMulIntegerToFloat",
+        scales=2,
+    ),
+    "QUANTIZED_LINEAR_MATRIX_MULTIPLY": lambda: integer_product(
+        lambda a, b: dmljax.quantized_linear_matrix_multiply(*(a, SCALE, ZERO), *(b, SCALE, ZERO), *(FACTOR, POINT)),
+        None,
+        "QLinearMatMul",
+        scales=3,
+    ),
+    "BATCH_NORMALIZATION": partial(batch_normalized, (1, 64, 56, 56)),
+    "BATCH_NORMALIZATION_TRAINING": trained,
+    "BATCH_NORMALIZATION_GRAD": partial(normalization_gradient, dmljax.batch_normalization_grad, False),
+    "BATCH_NORMALIZATION_TRAINING_GRAD": partial(
+        normalization_gradient, dmljax.batch_normalization_training_grad, True
+    ),
+    "MEAN_VARIANCE_NORMALIZATION": partial(instance_norm, dmljax.mean_variance_normalization),
+    "MEAN_VARIANCE_NORMALIZATION1": partial(row_norm, lambda x: dmljax.mean_variance_normalization1(x, axes=2)),
+    "MEAN_VARIANCE_NORMALIZATION2": partial(row_norm, lambda x: dmljax.mean_variance_normalization2(x, axes=2)),
+    "LOCAL_RESPONSE_NORMALIZATION": partial(local_response, False),
+    "LOCAL_RESPONSE_NORMALIZATION_GRAD": partial(local_response, True),
+    "LP_NORMALIZATION": lambda: Work(
+        (random((4096, 256)),),
+        lambda x: dmljax.lp_normalization(x, axis=1),
+        jax=lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True),
+        torch=lambda x: F.normalize(x, dim=1),
+        onnx=OnnxNode("LpNormalization", lambda x: {"x": x}, {"axis": 1}),
+        tolerance=1e-5,
+    ),
+    "UPSAMPLE_2D": upsampled,
+    **{
+        name.upper(): partial(resized, getattr(dmljax, name))
+        for name in ("resample", "resample1", "resample2", "resample3")
+    },
+    "RESAMPLE_GRAD": partial(resampling_gradient, dmljax.resample_grad),
+    "RESAMPLE_GRAD1": partial(resampling_gradient, dmljax.resample_grad1),
+    "ELEMENT_WISE_QUANTIZE_LINEAR": lambda: quantization(
+        dmljax.element_wise_quantize_linear, "QuantizeLinear", random((MEDIUM,)), SCALE, ZERO
+    ),
+    "ELEMENT_WISE_DEQUANTIZE_LINEAR": lambda: quantization(
+        dmljax.element_wise_dequantize_linear, "DequantizeLinear", random((MEDIUM,), "uint8"), SCALE, ZERO
+    ),
+    "ELEMENT_WISE_QUANTIZED_LINEAR_ADD": quantized_sum,
+}
+
+
+# What is measured
+
+
+def every() -> dict[str, Build]:
+    """A workload for each operator that has a rival, by its name without DML_OPERATOR_."""
+    return dict(elementwise()) | SMOOTH | MOVED | LAYERS
+
+
+def ratios(build: Build) -> Mapping[str, float]:
+    """How many times as long as dmljax each rival takes."""
+    work = build()
+    work.check()
+    calls = {name: work.calls[name] for name in (DMLJAX, *RIVALS) if name in work.calls}
+    with torch.inference_mode():
+        seconds = medians(calls, Effort(rounds=5, block_seconds=0.02))
+    jax.clear_caches()
+    return {name: round(seconds[name] / seconds[DMLJAX], 2) for name in calls if name != DMLJAX}
+
+
+def main(words: list[str]) -> None:
+    """Runs the command line."""
+    found: dict[str, Mapping[str, float]] = {}
+    for operator, build in every().items():
+        if not words or any(word.upper() in operator for word in words):
+            found[operator] = ratios(build)
+            print(operator, *(f"{rival} {ratio}" for rival, ratio in found[operator].items()), sep="  ", flush=True)
+    best = [min(ratio.values()) for ratio in found.values() if ratio]
+    print(f"beside the best rival: {statistics.geometric_mean(best):.2f} x, least {min(best)} x")
+    if not words:
+        FILE.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

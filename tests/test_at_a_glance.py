@@ -1,0 +1,16 @@
+"""The page that has every operator at a glance says what holds."""
+
+from pathlib import Path
+
+import at_a_glance
+import pytest
+
+PAGE = Path(__file__).parents[1] / "notebooks" / "at-a-glance.md"
+
+
+def test_the_page_is_what_its_generator_writes(pytestconfig: pytest.Config) -> None:
+    text = at_a_glance.text()
+    written = pytestconfig.getoption("--at-a-glance")
+    if written is not None:
+        written.write_text(text)
+    assert PAGE.read_text() == text, f"run pytest {Path(__file__).name} --at-a-glance {PAGE.name}"
