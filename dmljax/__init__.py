@@ -16,6 +16,7 @@ from dmljax.descriptors import (
     to_json as to_json,
     validate as validate,
 )
+from dmljax.graph import Graph as Graph
 from dmljax.errors import (
     DmlError as DmlError,
     InvalidDesc as InvalidDesc,

@@ -1,4 +1,7 @@
-"""TensorDesc: the layout of a tensor in a buffer. No other module of dmljax computes with strides or bytes."""
+"""TensorDesc: the layout of a tensor in a buffer.
+
+No other module computes with strides or bytes, but numerics/strides.py, which does in JAX what is done in NumPy here.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -115,6 +118,22 @@ class TensorDesc:
         """
         bits = (self._last_element + 1) * self.data_type.bits
         return -(-bits // 32) * 4
+
+    @property
+    def span(self) -> int:
+        """The number of elements of the buffer, up to the last one of the tensor."""
+        return self._last_element + 1
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The strides of the dimensions that have more than one element; those of the others do not matter."""
+        strides = self.strides or packed_strides(self.sizes)
+        return tuple(stride for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the elements lie in the buffer without gaps, in the order of their indices."""
+        return self.strides is None or self.steps == TensorDesc(self.data_type, self.sizes).steps
 
     @property
     def _last_element(self) -> int:

@@ -21,6 +21,7 @@ CORE = {
         "to_json",
         "validate",
     ),
+    "graph": ("Graph",),
     "errors": ("DmlError", "InvalidDesc", "InvalidType", "Problem", "Unsupported"),
     "pictures": ("show",),
     "scalars": ("Scalar", "ScaleBias", "Size2D"),

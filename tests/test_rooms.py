@@ -21,6 +21,7 @@ ROOMS = [
     ["calls"],
     ["descriptors"],
     ["ops"],
+    ["graph"],
     ["relatives"],
     ["__init__"],
     ["examples", "dxdispatch"],

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import singledispatch
 from typing import Annotated, Any
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
@@ -13,13 +14,19 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import DataType
 
 
-def to_json(desc: Operator) -> dict[str, Any]:
-    """`desc` as a plain JSON object, every name spelled as in directml.h.
+def to_json(desc: Any) -> dict[str, Any]:
+    """A descriptor or a graph as a plain JSON object, every name spelled as in directml.h.
 
     >>> tensor = TensorDesc("FLOAT32", (1, 1, 2, 3))
     >>> to_json(ActivationHardmaxDesc(input=tensor, output=tensor))["Type"]
     'DML_OPERATOR_ACTIVATION_HARDMAX'
     """
+    return as_json(desc)
+
+
+@singledispatch
+def as_json(desc: Any) -> dict[str, Any]:
+    """As `to_json`, for each kind of thing that has a form in JSON."""
     require_operator(desc)
     json: dict[str, Any] = {}
     for member in desc.members():
@@ -30,8 +37,13 @@ def to_json(desc: Operator) -> dict[str, Any]:
     return {"Type": type(desc).type, "Desc": json}
 
 
-def from_json(json: Any) -> Operator:
-    """The desc that a JSON object spells: members under `Desc` or beside `Type`, names whole or without their prefix.
+FORMS: dict[str, Callable[[Any], Any]] = {}  # what else `from_json` reads, by a field that it alone has
+
+
+def from_json(json: Any) -> Any:
+    """The descriptor or graph that a JSON object spells.
+
+    Members stand under `Desc` or beside `Type`, and names are whole or without their prefix.
 
     >>> tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
     >>> desc = from_json({"Type": "ACTIVATION_HARDMAX", "InputTensor": tensor, "OutputTensor": tensor})
@@ -40,6 +52,9 @@ def from_json(json: Any) -> Operator:
     """
     if not isinstance(json, Mapping):
         raise InvalidType(Problem((), "an operator must be an object", show(json)))
+    for field, read in FORMS.items():
+        if field in json:
+            return read(json)
     rest = dict(json)
     operator = operator_of_type("Type", rest.pop("Type", rest.pop("type", None)))
     with within(operator.type):
@@ -108,7 +123,8 @@ class Fused(Kind):
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Operator:
         with inside(where):
-            return from_json(value)
+            desc: Operator = from_json(value)
+            return desc
 
 
 FusedActivation = Annotated[Operator | None, Fused()]

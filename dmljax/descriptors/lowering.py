@@ -11,18 +11,18 @@ import jax
 from dmljax.checks import JAX_ARRAYS, array, bound_arguments
 from dmljax.descriptors.base import Leaf, Operator
 from dmljax.descriptors.validation import validate
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, within
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported, within
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
 from dmljax.types import LATEST, NEEDS_X64, FeatureLevel, x64_enabled
 
 
-def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Any]:
-    """A function of the desc's inputs that are present, by position or name, that returns its output or outputs.
+def lower(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Any]:
+    """A function of the inputs of a descriptor or a graph, by position or name, that returns its output or outputs.
 
     It takes and returns arrays with exactly the descs' sizes and data types, and works under every transformation. The
     tensors of an array are given one after the other, or by name as a sequence; they are returned as a tuple. Several
-    outputs come as a named tuple with the members' names.
+    outputs come as a named tuple with the members' names, or, of a graph, as a dictionary.
 
     >>> tensor = TensorDesc("FLOAT32", (1, 3))
     >>> hardmax = lower(ActivationHardmaxDesc(input=tensor, output=tensor))
@@ -30,12 +30,18 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
     [[0.0, 1.0, 0.0]]
     """
     validate(desc, feature_level=feature_level)
+    return lowered(desc)
+
+
+@functools.singledispatch
+def lowered(desc: Any) -> Callable[..., Any]:
+    """As `lower`, of what is valid."""
     with within(type(desc).type):
         require_64_bits_available(desc)
     leaves, counts = desc.leaves(is_input=True), _counts(desc)
     compiled = _compile(_without_layout(desc))
 
-    def lowered(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
         try:
             if not kwargs and len(args) == len(leaves):
                 for value in args:
@@ -48,10 +54,10 @@ def lower(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> Call
             error.operator = type(desc).type
             raise
 
-    lowered.__name__ = lowered.__qualname__ = desc.short_name.lower()
-    lowered.__doc__ = f"{type(desc).type} for one descriptor."
-    lowered.__signature__ = _signature(counts)  # type: ignore[attr-defined]
-    return lowered
+    function.__name__ = function.__qualname__ = desc.short_name.lower()
+    function.__doc__ = f"{type(desc).type} for one descriptor."
+    function.__signature__ = _signature(counts)  # type: ignore[attr-defined]
+    return function
 
 
 Counts = dict[str, int | None]  # of the inputs that are present: how many tensors an array has, None for a tensor
@@ -80,7 +86,10 @@ def _bind_arrays(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kw
         values = _bind_leaves(counts, leaves, args, kwargs)
     else:
         values = list(bound_arguments(_signature(counts), args, kwargs).values())
-    return [_require_match(leaf, array(leaf.path, value)) for leaf, value in zip(leaves, values, strict=True)]
+    return [
+        require_match(leaf.path, leaf.tensor, array(leaf.path, value))
+        for leaf, value in zip(leaves, values, strict=True)
+    ]
 
 
 def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -105,13 +114,12 @@ def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kw
     return values
 
 
-def _require_match(leaf: Leaf, given: Any) -> Any:
+def require_match(where: Path, tensor: TensorDesc, given: Any) -> Any:
     """`given`, if it has the size and the type of its desc."""
-    tensor = leaf.tensor
     if given.dtype != tensor.dtype:
-        raise InvalidType(Problem(leaf.path, f"must be of {tensor.dtype}, as its desc is", given.dtype))
+        raise InvalidType(Problem(where, f"must be of {tensor.dtype}, as its desc is", given.dtype))
     if given.shape != tensor.sizes:
-        raise InvalidDesc(Problem(leaf.path, f"must have Sizes {join_sizes(tensor.sizes)}", join_sizes(given.shape)))
+        raise InvalidDesc(Problem(where, f"must have Sizes {join_sizes(tensor.sizes)}", join_sizes(given.shape)))
     return given
 
 
@@ -122,7 +130,7 @@ def _compile(desc: Operator) -> Callable[..., Any]:
 
     def computation(*arrays: Any) -> Any:
         require_64_bits_available(desc)
-        checked = iter(_require_match(leaf, value) for leaf, value in zip(leaves, arrays, strict=True))
+        checked = iter(require_match(leaf.path, leaf.tensor, value) for leaf, value in zip(leaves, arrays, strict=True))
         given = {
             field: next(checked) if count is None else tuple(islice(checked, count)) for field, count in counts.items()
         }

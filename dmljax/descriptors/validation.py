@@ -1,6 +1,7 @@
 """What keeps a device from accepting a descriptor: its support tables, and the rules of its page."""
 
 from collections.abc import Sequence
+from functools import singledispatch
 from typing import Any
 
 from dmljax.checks import parse_enum
@@ -10,8 +11,8 @@ from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
 
-def broken_rules(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
-    """Everything that keeps a device of `feature_level` from accepting `desc`, a sentence each.
+def broken_rules(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
+    """Everything that keeps a device of `feature_level` from accepting a descriptor or a graph, a sentence each.
 
     >>> tensor = TensorDesc("FLOAT32", (2, 3))
     >>> broken_rules(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="2_0")[0]
@@ -20,8 +21,10 @@ def broken_rules(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) 
     return tuple(map(str, problems(desc, _level(desc, feature_level))))
 
 
-def problems(desc: Operator, level: FeatureLevel) -> tuple[Problem, ...]:
+@singledispatch
+def problems(desc: Any, level: FeatureLevel) -> tuple[Problem, ...]:
     """As `broken_rules`, as data."""
+    require_operator(desc)
     support = desc.own_support()
     tables = [table for introduced, table in sorted(support.items()) if introduced <= level]
     if not tables:
@@ -36,8 +39,8 @@ def problems(desc: Operator, level: FeatureLevel) -> tuple[Problem, ...]:
     return (*table, *desc.page_rules(level))
 
 
-def validate(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> None:
-    """Refuses a desc that a device of `feature_level` would refuse, with every rule that it breaks.
+def validate(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> None:
+    """Refuses a descriptor or a graph that a device of `feature_level` would refuse, with every rule that it breaks.
 
     >>> tensor = TensorDesc("FLOAT64", (1, 1, 2, 3))
     >>> validate(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="1_0")
@@ -50,14 +53,13 @@ def validate(desc: Operator, *, feature_level: FeatureLevel | str = LATEST) -> N
         raise _refusal(desc, level, broken)
 
 
-def minimum_feature_level(desc: Operator) -> FeatureLevel:
-    """The lowest level whose devices accept `desc`; a desc that none accepts is refused.
+def minimum_feature_level(desc: Any) -> FeatureLevel:
+    """The lowest level whose devices accept a descriptor or a graph; what none accepts is refused.
 
     >>> tensor = TensorDesc("FLOAT16", (2, 3))
     >>> minimum_feature_level(ActivationHardmaxDesc(input=tensor, output=tensor))
     FeatureLevel.FL_3_0
     """
-    require_operator(desc)
     for level in FeatureLevel:
         broken = problems(desc, level)
         if not broken:
@@ -73,14 +75,21 @@ def require_operator(desc: Any) -> None:
         raise InvalidType(Problem((), "a descriptor's class must keep Operator's __init__", type(desc).__name__))
 
 
-def _level(desc: Operator, feature_level: FeatureLevel | str) -> FeatureLevel:
+@singledispatch
+def title(desc: Any) -> str:
+    """What errors call a descriptor, or a graph."""
     require_operator(desc)
-    with within(type(desc).type):
+    name: str = type(desc).type
+    return name
+
+
+def _level(desc: Any, feature_level: FeatureLevel | str) -> FeatureLevel:
+    with within(title(desc)):
         level: FeatureLevel = parse_enum(FeatureLevel, "feature_level", feature_level)
     return level
 
 
-def _refusal(desc: Operator, level: FeatureLevel, broken: Sequence[Problem]) -> InvalidDesc:
+def _refusal(desc: Any, level: FeatureLevel, broken: Sequence[Problem]) -> InvalidDesc:
     error = InvalidDesc(*broken)
-    error.operator = f"{type(desc).type} at {level}"
+    error.operator = f"{title(desc)} at {level}"
     return error

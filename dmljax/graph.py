@@ -1,0 +1,448 @@
+"""Graphs: operators whose tensors are connected by edges, validated and lowered as one computation.
+
+An edge passes on a buffer, as in DirectML: what reads it may see other sizes, strides or another data type in it.
+"""
+
+import base64
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dmljax.checks import JAX_ARRAYS, array
+from dmljax.descriptors.base import Leaf, Operator
+from dmljax.descriptors.json_form import FORMS, as_json, from_json, to_json
+from dmljax.descriptors.lowering import lowered, require_64_bits_available, require_match
+from dmljax.descriptors.members import Tensor, json_object, json_string
+from dmljax.descriptors.validation import problems, title
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
+from dmljax.numerics.strides import read_strided, reinterpreted, write_strided
+from dmljax.tensor import TensorDesc, packed_strides
+from dmljax.text import did_you_mean, show
+from dmljax.types import FeatureLevel
+
+
+class Graph:
+    """Operators and the edges between their tensors.
+
+    `nodes` are descriptors by name. `edges` say where each of their inputs comes from: the name of an input or a
+    constant of the graph, or an output of another node. A tensor of a node is spelled `node.field`: `join.inputs[0]`.
+    `inputs` are the descs of the graph's inputs by name, `constants` arrays by name, and `outputs` say where each
+    output comes from. `views` are other descs, by which the bytes of some outputs are read.
+
+    >>> tensor = TensorDesc("FLOAT32", (2, 3))
+    >>> graph = Graph(
+    ...     nodes={
+    ...         "sum": ElementWiseAddDesc(a=tensor, b=tensor, output=tensor),
+    ...         "relu": ActivationReluDesc(input=tensor, output=tensor),
+    ...     },
+    ...     edges={"sum.a": "x", "sum.b": "bias", "relu.input": "sum.output"},
+    ...     inputs={"x": tensor},
+    ...     constants={"bias": np.full((2, 3), -1, "float32")},
+    ...     outputs={"y": "relu.output"},
+    ... )
+    >>> lower(graph)(np.array([[0, 1, 2], [3, 4, -5]], "float32")).tolist()
+    [[0.0, 0.0, 1.0], [2.0, 3.0, 0.0]]
+    """
+
+    nodes: Mapping[str, Operator]
+    edges: Mapping[str, str]
+    inputs: Mapping[str, TensorDesc]
+    outputs: Mapping[str, str]
+    constants: Mapping[str, Any]
+    views: Mapping[str, TensorDesc]
+
+    def __init__(
+        self,
+        *,
+        nodes: Mapping[str, Operator],
+        edges: Mapping[str, str],
+        inputs: Mapping[str, TensorDesc],
+        outputs: Mapping[str, str],
+        constants: Mapping[str, Any] | None = None,
+        views: Mapping[str, TensorDesc] | None = None,
+    ) -> None:
+        with within("graph"):
+            self.nodes = _named("nodes", nodes, Operator)
+            self.edges = _named("edges", edges, str)
+            self.inputs = _named("inputs", inputs, TensorDesc)
+            self.outputs = _named("outputs", outputs, str)
+            self.views = _named("views", views or {}, TensorDesc)
+            arrays = _named("constants", constants or {}, object)
+            checked = {name: array(("constants", name), value) for name, value in arrays.items()}
+            self.constants = MappingProxyType(checked)
+
+    def __repr__(self) -> str:
+        return f"Graph({', '.join(f'{len(getattr(self, part))} {part}' for part in self.__annotations__)})"
+
+    def __reduce__(self) -> Any:
+        return functools.partial(Graph, **{part: dict(getattr(self, part)) for part in self.__annotations__}), ()
+
+    @functools.cached_property
+    def sources(self) -> Mapping[str, TensorDesc]:
+        """All that an edge may come from: inputs, constants, and outputs of nodes."""
+        constants = {name: _desc_of(("constants", name), value) for name, value in self.constants.items()}
+        outputs = {
+            f"{name}.{leaf.key}": leaf.tensor
+            for name, node in self.nodes.items()
+            for leaf in node.leaves(is_input=False)
+        }
+        return {**self.inputs, **constants, **outputs}
+
+    @functools.cached_property
+    def targets(self) -> Mapping[str, tuple[str, Leaf]]:
+        """All that an edge may lead to: the inputs of the nodes, each with the node's name."""
+        return {
+            f"{name}.{leaf.key}": (name, leaf)
+            for name, node in self.nodes.items()
+            for leaf in node.leaves(is_input=True)
+        }
+
+    @functools.cached_property
+    def order(self) -> tuple[str, ...]:
+        """The names of the nodes, each after those that it depends on; without those on a cycle."""
+        places = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
+        needed: dict[str, set[str]] = {name: set() for name in self.nodes}
+        dependents: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for target, source in self.edges.items():
+            if target in self.targets and source in places:
+                node = self.targets[target][0]
+                if places[source] not in needed[node]:
+                    needed[node].add(places[source])
+                    dependents[places[source]].append(node)
+        ready = [name for name, before in needed.items() if not before]
+        for name in ready:  # which grows on the way
+            for node in dependents[name]:
+                needed[node].remove(name)
+                if not needed[node]:
+                    ready.append(node)
+        return tuple(ready)
+
+    def to_dot(self) -> str:
+        """The graph in Graphviz's language, for `dot -Tsvg` and its like."""
+        lines = ["digraph {", "  node [shape=box, style=rounded, fontname=Helvetica]"]
+        lines += (_dot_node("input", name, desc, shape="ellipse") for name, desc in self.inputs.items())
+        lines += (_dot_node("constant", name, self.sources[name], shape="note") for name in self.constants)
+        lines += (_dot_node("node", name, node.short_name) for name, node in self.nodes.items())
+        lines += (_dot_node("output", name, shape="ellipse") for name in self.outputs)
+        for target, source in self.edges.items():
+            lines.append(self._dot_edge(source, f"node {target.rpartition('.')[0]}"))
+        for name, source in self.outputs.items():
+            lines.append(self._dot_edge(source, f"output {name}"))
+        return "\n".join([*lines, "}", ""])
+
+    def _dot_edge(self, source: str, head: str) -> str:
+        if source in self.inputs or source in self.constants:
+            kind = "input" if source in self.inputs else "constant"
+            return f"  {_quoted(f'{kind} {source}')} -> {_quoted(head)}"
+        tail = _quoted(f"node {source.rpartition('.')[0]}")
+        label = f" [label={_quoted(self.sources[source])}]" if source in self.sources else ""
+        return f"  {tail} -> {_quoted(head)}{label}"
+
+
+def _dot_node(kind: str, name: str, *lines: Any, shape: str = "box") -> str:
+    style = "" if shape == "box" else f", shape={shape}"
+    return f"  {_quoted(f'{kind} {name}')} [label={_quoted(name, *lines)}{style}]"
+
+
+def _named(where: str, values: Any, kind: type) -> Mapping[str, Any]:
+    """A copy of a mapping from names to values of a kind."""
+    if not isinstance(values, Mapping):
+        raise InvalidType(Problem(where, "must be a mapping from names", show(values)))
+    for name, value in values.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidType(Problem(where, "must have names that are not empty", show(name)))
+        if not isinstance(value, kind):
+            raise InvalidType(Problem((where, name), f"must be of type {kind.__name__}", type(value).__name__))
+    return MappingProxyType(dict(values))
+
+
+def _desc_of(where: Path, value: Any) -> TensorDesc:
+    with inside(where):
+        return TensorDesc(np.dtype(value.dtype).name.upper(), value.shape or (1,))
+
+
+def _quoted(*lines: Any) -> str:
+    """Lines of text as a string of Graphviz."""
+    escaped = (str(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(escaped) + '"'
+
+
+# Validation
+
+
+@title.register
+def _title(graph: Graph) -> str:
+    return "graph"
+
+
+@problems.register
+def _problems(graph: Graph, level: FeatureLevel) -> tuple[Problem, ...]:
+    nodes = (
+        problem.inside(("nodes", name, node.short_name))
+        for name, node in graph.nodes.items()
+        for problem in problems(node, level)
+    )
+    return (*_name_problems(graph), *nodes, *_edge_problems(graph), *_cycle_problems(graph), *_output_problems(graph))
+
+
+def _name_problems(graph: Graph) -> Iterator[Problem]:
+    outputs = {f"{name}.{key}" for name, node in graph.nodes.items() for key in node.tensors(is_input=False)}
+    for name in graph.constants:
+        if name in graph.inputs:
+            yield Problem(("constants", name), "must have a name that no input has", name)
+    for kind in ("inputs", "constants"):
+        for name in getattr(graph, kind):
+            if name in outputs:
+                yield Problem((kind, name), "must have a name that no output of a node has", name)
+
+
+def _edge_problems(graph: Graph) -> Iterator[Problem]:
+    for target, source in graph.edges.items():
+        place = ("edges", target)
+        if target not in graph.targets:
+            yield Problem(place, "must lead to an input of a node", target + did_you_mean(target, graph.targets))
+        elif source not in graph.sources:
+            rule = "must come from an input, a constant or an output of a node"
+            yield Problem(place, rule, source + did_you_mean(source, graph.sources))
+        else:
+            yield from _fit(place, graph.sources[source], source, graph.targets[target][1].tensor)
+    for target, (name, leaf) in graph.targets.items():
+        if target not in graph.edges:
+            yield Problem(("nodes", name, graph.nodes[name].short_name, *leaf.path), "must have an edge", "none")
+
+
+def _fit(place: Path, given: TensorDesc, source: str, wanted: TensorDesc) -> Iterator[Problem]:
+    """What is read must be there."""
+    available = max(given.minimum_size_in_bytes, given.total_tensor_size_in_bytes or 0)
+    if wanted.minimum_size_in_bytes > available:
+        rule = f"must read at most the {available} bytes of {source}, {given}"
+        yield Problem(place, rule, f"{wanted.minimum_size_in_bytes} bytes of {wanted}")
+
+
+def _cycle_problems(graph: Graph) -> Iterator[Problem]:
+    before: dict[str, str] = {}  # of each node that is not in order, one of those that it waits for
+    for target, source in graph.edges.items():
+        name, origin = graph.targets.get(target, ("",))[0], source.rpartition(".")[0]
+        if name not in graph.order and origin in graph.nodes and origin not in graph.order:
+            before[name] = origin
+    if before:
+        path = [next(iter(before))]
+        while path[-1] not in path[:-1]:
+            path.append(before[path[-1]])
+        circle = " <- ".join(path[path.index(path[-1]) :])
+        yield Problem("edges", "must not lead around in a circle", circle)
+
+
+def _output_problems(graph: Graph) -> Iterator[Problem]:
+    if not graph.outputs:
+        yield Problem("outputs", "must have at least 1 name", "none")
+    for name, source in graph.outputs.items():
+        place = ("outputs", name)
+        if source not in graph.sources:
+            yield Problem(place, "must come from an output of a node", source + did_you_mean(source, graph.sources))
+        elif source in graph.inputs or source in graph.constants:
+            remedy = "an ACTIVATION_IDENTITY or ELEMENT_WISE_IDENTITY passes on what it reads"
+            yield Problem(place, "must come from an output of a node", source, remedy=remedy)
+        elif name in graph.views:
+            yield from _fit(("views", name), graph.sources[source], source, graph.views[name])
+    for name in graph.views:
+        if name not in graph.outputs:
+            yield Problem(("views", name), f"must be a view of one of {', '.join(graph.outputs)}", name)
+
+
+# Lowering
+
+
+class _Structure(NamedTuple):
+    """All of a graph but its constants' values: what is compiled, once for equal graphs."""
+
+    nodes: tuple[tuple[str, Operator], ...]
+    edges: frozenset[tuple[str, str]]
+    order: tuple[str, ...]
+    sources: tuple[tuple[str, TensorDesc], ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, TensorDesc], ...]
+
+
+def _structure(graph: Graph) -> _Structure:
+    views = {name: graph.views.get(name, graph.sources[source]) for name, source in graph.outputs.items()}
+    return _Structure(
+        tuple(graph.nodes.items()),
+        frozenset(graph.edges.items()),
+        graph.order,
+        tuple(graph.sources.items()),
+        tuple(graph.inputs),
+        tuple((source, views[name]) for name, source in graph.outputs.items()),
+    )
+
+
+@lowered.register
+def _lowered(graph: Graph) -> Callable[..., Any]:
+    _require_64_bits_available(graph)
+    compiled, inputs = _compile(_structure(graph)), graph.inputs
+    constants = {name: jax.numpy.asarray(value) for name, value in graph.constants.items()}
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if not kwargs and len(args) == len(inputs) and all(type(value) in JAX_ARRAYS for value in args):
+                results = compiled(constants, *args)  # which checks them while tracing
+            else:
+                given = _bound(graph, args, kwargs)
+                own = constants | {name: given.pop(name) for name in constants if name in given}
+                results = compiled(own, *(given[name] for name in inputs))
+        except DmlError as error:
+            error.operator = "graph"
+            raise
+        return dict(zip(graph.outputs, results, strict=True)) if len(results) > 1 else results[0]
+
+    function.__name__ = function.__qualname__ = "graph"
+    function.__doc__ = "A graph as a function of its inputs, by position or name, and of other constants by name."
+    return function
+
+
+def _bound(graph: Graph, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a call by name: all inputs, and constants that are given in the place of the graph's own."""
+    known = [*graph.inputs, *graph.constants]
+    for name in kwargs:
+        if name not in known:
+            raise InvalidType(Problem(name, f"must be one of {', '.join(known)}", name))
+    if len(args) > len(graph.inputs):
+        raise InvalidType(Problem((), f"there must be at most {len(graph.inputs)} arrays by position", len(args)))
+    by_position = dict(zip(graph.inputs, args, strict=False))
+    for name in graph.inputs:
+        if (name in by_position) == (name in kwargs):
+            raise InvalidType(Problem(name, "must be given once", "twice" if name in kwargs else "none"))
+    given = by_position | kwargs
+    return {name: require_match((name,), graph.sources[name], array(name, value)) for name, value in given.items()}
+
+
+@functools.lru_cache(maxsize=256)
+def _compile(structure: _Structure) -> Callable[..., Any]:
+    nodes, sources, edges = dict(structure.nodes), dict(structure.sources), dict(structure.edges)
+
+    def graph(constants: dict[str, Any], *inputs: Any) -> Any:
+        arrays = dict(zip(structure.inputs, inputs, strict=True)) | constants
+        for name, given in arrays.items():
+            require_match((name,), sources[name], given)
+        for name in structure.order:
+            node = nodes[name]
+            given = {}
+            for leaf in node.leaves(is_input=True):
+                source = edges[f"{name}.{leaf.key}"]
+                given[leaf.key] = _seen_as(arrays[source], sources[source], leaf.tensor)
+            with jax.named_scope(name), inside(("nodes", name, node.short_name)):
+                results = _computed(node, given)
+            arrays |= {f"{name}.{key}": result for key, result in results.items()}
+        return tuple(_seen_as(arrays[source], sources[source], view) for source, view in structure.outputs)
+
+    return jax.jit(graph)
+
+
+def _computed(node: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs of a node by their keys, computed from its inputs by their keys."""
+    members: dict[str, Any] = {}
+    for leaf in node.leaves(is_input=True):
+        if leaf.index is None:
+            members[leaf.member.field] = given[leaf.key]
+        else:
+            members.setdefault(leaf.member.field, []).append(given[leaf.key])
+    results = jax.tree.leaves(node.compute(**members))
+    return {leaf.key: result for leaf, result in zip(node.leaves(is_input=False), results, strict=True)}
+
+
+def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
+    """What `target` reads out of the buffer in which `source` has `x`."""
+    x = x.reshape(source.sizes)  # of a constant without dimensions
+    if source.data_type is target.data_type:
+        if (source.sizes, source.steps) == (target.sizes, target.steps):
+            return x
+        if source.is_packed and target.is_packed and source.element_count == target.element_count:
+            return x.reshape(target.sizes)
+    flat = x.ravel() if source.is_packed else write_strided(x, source.strides or (), source.span)
+    if source.data_type is not target.data_type:
+        flat = reinterpreted(flat, target.dtype)
+    return read_strided(flat, target.sizes, target.strides or packed_strides(target.sizes))
+
+
+def _require_64_bits_available(graph: Graph) -> None:
+    for name, node in graph.nodes.items():
+        with within("graph"), inside(("nodes", name, node.short_name)):
+            require_64_bits_available(node)
+
+
+# JSON
+
+_FIELDS = ("Nodes", "Edges", "Inputs", "Outputs", "Constants", "Views")
+_TENSOR = Tensor(is_input=True)
+
+
+@as_json.register
+def _as_json(graph: Graph) -> dict[str, Any]:
+    places = _places(graph.nodes)
+    return {
+        "Nodes": {name: to_json(node) for name, node in graph.nodes.items()},
+        "Edges": {places.get(to, to): places.get(source, source) for to, source in graph.edges.items()},
+        "Inputs": {name: _TENSOR.to_json(desc) for name, desc in graph.inputs.items()},
+        "Outputs": {name: places.get(source, source) for name, source in graph.outputs.items()},
+        "Constants": {name: _constant_json(graph.sources[name], value) for name, value in graph.constants.items()},
+        "Views": {name: _TENSOR.to_json(desc) for name, desc in graph.views.items()},
+    }
+
+
+def _from_json(json: Any) -> Graph:
+    with within("graph"):
+        parts = json_object((), json, _FIELDS)
+        parts = {part: json_object(part, parts.get(part) or {}, parts.get(part) or ()) for part in _FIELDS}
+        nodes = {name: _read("Nodes", name, from_json, node) for name, node in parts["Nodes"].items()}
+        places = {spelled: place for place, spelled in _places(nodes).items()}
+        tensor = functools.partial(_TENSOR.from_json, (), data_type=None)
+        return Graph(
+            nodes=nodes,
+            edges={places.get(to, to): places.get(source, source) for to, source in parts["Edges"].items()},
+            inputs={name: _read("Inputs", name, tensor, desc) for name, desc in parts["Inputs"].items()},
+            outputs={name: places.get(source, source) for name, source in parts["Outputs"].items()},
+            constants={name: _read("Constants", name, _constant, value) for name, value in parts["Constants"].items()},
+            views={name: _read("Views", name, tensor, desc) for name, desc in parts["Views"].items()},
+        )
+
+
+FORMS["Nodes"] = _from_json
+
+
+def _read(part: str, name: str, read: Callable[[Any], Any], json: Any) -> Any:
+    with inside((part, name)):
+        return read(json)
+
+
+def _places(nodes: Mapping[str, Operator]) -> dict[str, str]:
+    """The tensors of the nodes, with the members' names in directml.h: `relu.InputTensor` of `relu.input`."""
+    return {
+        f"{name}.{leaf.key}": f"{name}.{spell_path(leaf.path)}"
+        for name, node in nodes.items()
+        for leaf in node.leaves()
+    }
+
+
+def _constant_json(desc: TensorDesc, value: Any) -> dict[str, Any]:
+    """A constant, whose bytes are little-endian and in base 64."""
+    values = np.asarray(value)
+    data = values.astype(values.dtype.newbyteorder("<")).tobytes()
+    return _TENSOR.to_json(desc) | {"Data": base64.b64encode(data).decode()}
+
+
+def _constant(json: Any) -> Any:
+    fields = json_object((), json, ("DataType", "Sizes", "Data"))
+    desc = _TENSOR.from_json((), {name: given for name, given in fields.items() if name != "Data"}, None)
+    try:
+        data = base64.b64decode(json_string("Data", fields.get("Data")), validate=True)
+    except ValueError as error:
+        raise InvalidDesc(Problem("Data", "must be in base 64", str(error))) from None
+    wanted = desc.element_count * desc.dtype.itemsize
+    if len(data) != wanted:
+        raise InvalidDesc(Problem("Data", f"must have {wanted} bytes, those of {desc}", len(data)))
+    values = np.frombuffer(data, desc.dtype.newbyteorder("<")).astype(desc.dtype)
+    return values.reshape(desc.sizes)

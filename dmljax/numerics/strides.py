@@ -1,0 +1,102 @@
+"""Arrays read out of flat buffers at strides, and written into them: what `TensorDesc.read` and `write` do, in JAX.
+
+Strides are in elements. Where they nest, as those of transposed, repeated and padded tensors do, reading and writing is
+to reshape, slice, transpose and pad, which XLA fuses; otherwise elements are gathered and scattered one by one.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dmljax.numerics.floats import copied
+from dmljax.numerics.sharding import partitioned
+
+
+class _Nest(NamedTuple):
+    """Dimensions of which each steps over all that the next ones hold, from the largest stride to the smallest."""
+
+    axes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The sizes with all that the strides step over: the shape of the buffer, but for what is before the end."""
+        if not self.axes:
+            return (1,)
+        inner = (outer // stride for outer, stride in zip(self.strides, self.strides[1:], strict=False))
+        return (self.sizes[0], *inner, self.strides[-1])
+
+
+def _nest(sizes: Sequence[int], strides: Sequence[int]) -> _Nest | None:
+    """The dimensions that have strides, if they nest."""
+    steps = sorted(((stride, axis) for axis, stride in enumerate(strides) if sizes[axis] > 1 and stride), reverse=True)
+    for (outer, _), (inner, axis) in itertools.pairwise(steps):
+        if outer % inner or sizes[axis] * inner > outer:
+            return None
+    return _Nest(tuple(axis for _, axis in steps), tuple(sizes[axis] for _, axis in steps), tuple(s for s, _ in steps))
+
+
+def read_strided(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
+    """The array of `sizes` whose elements lie in a flat buffer at `strides`; beyond its end there are zeros."""
+    read = partial(_read, sizes=tuple(sizes), strides=tuple(strides))
+    return partitioned(lambda x: copied(lambda floats, _: read(*floats), (x,)), [(buffer, [None])], [None] * len(sizes))
+
+
+def _read(buffer: Array, *, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    nest = _nest(sizes, strides)
+    if nest is None:
+        return buffer.at[_places(sizes, strides)].get(mode="fill", fill_value=0)
+    blocks = _resized(buffer, math.prod(nest.blocks)).reshape(nest.blocks)
+    inside = lax.slice(blocks, [0] * blocks.ndim, [*nest.sizes, 1]).reshape(nest.sizes)
+    in_order = sorted(range(len(nest.axes)), key=nest.axes.__getitem__)
+    return lax.broadcast_in_dim(lax.transpose(inside, in_order), sizes, sorted(nest.axes))
+
+
+def write_strided(x: Array, strides: Sequence[int], size: int) -> Array:
+    """A flat buffer of `size` in which the elements of `x` lie at `strides`, with zeros between them.
+
+    No two elements may have the same place.
+    """
+    write = partial(_write, strides=tuple(strides), size=size)
+    return partitioned(lambda x: copied(lambda floats, _: write(*floats), (x,)), [(x, [None] * x.ndim)], [None])
+
+
+def _write(x: Array, *, strides: tuple[int, ...], size: int) -> Array:
+    nest = _nest(x.shape, strides)
+    if nest is None:
+        places = _places(x.shape, strides).ravel()
+        return jnp.zeros((size,), x.dtype).at[places].set(x.ravel(), unique_indices=True)
+    kept = [axis for axis in range(x.ndim) if axis in nest.axes]
+    dense = lax.transpose(x.reshape([x.shape[axis] for axis in kept]), [kept.index(axis) for axis in nest.axes])
+    sizes = (*nest.sizes, 1)
+    gaps = [(0, block - own, 0) for block, own in zip(nest.blocks, sizes, strict=True)]
+    return _resized(lax.pad(dense.reshape(sizes), jnp.zeros((), x.dtype), gaps).ravel(), size)
+
+
+def _resized(flat: Array, size: int) -> Array:
+    return lax.pad(flat, jnp.zeros((), flat.dtype), [(0, size - flat.size, 0)])
+
+
+def _places(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """The place of each element in the buffer."""
+    places = jnp.zeros(sizes, np.uint32)
+    for axis, stride in enumerate(strides):
+        if stride:
+            places = places + lax.broadcasted_iota(np.uint32, sizes, axis) * np.uint32(stride)
+    return places
+
+
+def reinterpreted(flat: Array, dtype: Any) -> Array:
+    """The bytes of a flat buffer as elements of another type; the last one may be filled up with zeros."""
+    own, other = flat.dtype.itemsize, np.dtype(dtype).itemsize
+    parts = -(-other // own)
+    whole = -(-flat.size // parts)
+    given = _resized(flat, whole * parts)
+    return lax.bitcast_convert_type(given.reshape(whole, parts) if parts > 1 else given, dtype).ravel()

@@ -1,0 +1,424 @@
+"""Graphs: edges pass on buffers, all nodes are one computation, and what does not fit is refused by name."""
+
+import json
+import pickle
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import X64, assert_same_bits, random_array
+from jax.test_util import check_grads
+
+import dmljax
+from dmljax import (
+    ActivationIdentityDesc,
+    ActivationReluDesc,
+    ElementWiseAddDesc,
+    ElementWiseExpDesc,
+    Graph,
+    InvalidDesc,
+    InvalidType,
+    Unsupported,
+    lower,
+)
+
+TensorDesc: Any = dmljax.TensorDesc  # which takes the names of data types, too
+FLOATS = TensorDesc("FLOAT32", (2, 3))
+
+
+def chain(*nodes: Any, input: Any = FLOATS, **more: Any) -> Graph:
+    """Nodes with one input and one output, one after the other."""
+    names = [f"n{i}" for i in range(len(nodes))]
+    sources = ["x", *(f"{name}.output" for name in names)]
+    return Graph(
+        nodes=dict(zip(names, nodes, strict=True)),
+        edges={f"{name}.input": source for name, source in zip(names, sources, strict=False)},
+        inputs={"x": input},
+        outputs={"y": sources[-1]},
+        **more,
+    )
+
+
+def identity(given: Any, output: Any) -> Any:
+    return ActivationIdentityDesc(input=given, output=output)
+
+
+def biased() -> Graph:
+    """A sum with a constant, and its positive part."""
+    return Graph(
+        nodes={
+            "sum": ElementWiseAddDesc(a=FLOATS, b=TensorDesc("FLOAT32", (2, 3), (0, 1)), output=FLOATS),
+            "relu": ActivationReluDesc(input=FLOATS, output=FLOATS),
+        },
+        edges={"sum.a": "x", "sum.b": "bias", "relu.input": "sum.output"},
+        inputs={"x": FLOATS},
+        constants={"bias": np.array([1, 0, -1], np.float32)},
+        outputs={"y": "relu.output"},
+    )
+
+
+X = np.array([[-3, 1, 2], [0, -1, 5]], np.float32)
+Y = np.array([[0, 1, 1], [1, 0, 4]], np.float32)
+
+
+# What is computed
+
+
+def test_a_graph_computes_its_nodes_in_any_order() -> None:
+    graph = biased()
+    backwards = Graph(
+        nodes=dict(reversed(list(graph.nodes.items()))),
+        edges=dict(reversed(list(graph.edges.items()))),
+        inputs=graph.inputs,
+        constants=graph.constants,
+        outputs=graph.outputs,
+    )
+    for one in (graph, backwards):
+        assert_same_bits(lower(one)(X), Y)
+        assert_same_bits(lower(one)(x=jnp.asarray(X)), Y)
+
+
+def test_another_constant_may_be_given_and_has_a_gradient() -> None:
+    function = lower(biased())
+    bias = np.array([9, 0, 0], np.float32)
+    assert_same_bits(function(X, bias=bias), np.maximum(X + bias, 0))
+    gradient = jax.grad(lambda bias: function(X, bias=bias).sum())(jnp.zeros(3, jnp.float32))
+    assert gradient.tolist() == [0, 1, 2]  # each element counts where the sum is positive
+
+
+def test_several_outputs_come_by_name_and_one_output_may_be_given_out_twice() -> None:
+    graph = biased()
+    both = Graph(
+        nodes=graph.nodes,
+        edges=graph.edges,
+        inputs=graph.inputs,
+        constants=graph.constants,
+        outputs={"sum": "sum.output", "again": "sum.output", "y:0": "relu.output"},
+    )
+    results = lower(both)(X)
+    assert list(results) == ["sum", "again", "y:0"]
+    assert_same_bits(results["again"], np.asarray(results["sum"]))
+    assert_same_bits(results["y:0"], Y)
+
+
+def test_arrays_of_tensors_and_several_outputs_of_a_node() -> None:
+    part, whole = TensorDesc("FLOAT32", (2, 2)), TensorDesc("FLOAT32", (2, 4))
+    graph = Graph(
+        nodes={
+            "split": dmljax.SplitDesc(input=whole, outputs=(part, part), axis=1),
+            "join": dmljax.JoinDesc(inputs=(part, part, part), output=TensorDesc("FLOAT32", (2, 6)), axis=1),
+        },
+        edges={
+            "split.input": "x",
+            "join.inputs[0]": "split.outputs[1]",
+            "join.inputs[1]": "split.outputs[0]",
+            "join.inputs[2]": "split.outputs[1]",
+        },
+        inputs={"x": whole},
+        outputs={"y": "join.output"},
+    )
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert_same_bits(lower(graph)(x), x[:, [2, 3, 0, 1, 2, 3]])
+
+
+# Buffers
+
+
+def through_bytes(graph: Graph, x: Any) -> Any:
+    """What a chain of identities computes in buffers of bytes, as `TensorDesc` reads and writes them."""
+    desc = graph.inputs["x"]
+    node: Any
+    for node in graph.nodes.values():
+        size = max(desc.minimum_size_in_bytes, desc.total_tensor_size_in_bytes or 0)
+        buffer = np.zeros(size, np.uint8)
+        desc.write(buffer, x)
+        x, desc = node.input.read(buffer), node.output
+    return x
+
+
+def strided(rng: np.random.Generator, sizes: tuple[int, ...], *, nested: bool) -> tuple[int, ...]:
+    """Strides of an output: a permutation with gaps, or ones that are not multiples of each other."""
+    strides, step = [0] * len(sizes), int(rng.integers(1, 3))
+    for axis in rng.permutation(len(sizes)):
+        strides[axis] = step
+        step *= sizes[axis] + int(rng.integers(0, 2))
+        step += 0 if nested else 1
+    return tuple(strides)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_reads_an_edge_sees_the_bytes_with_its_own_strides(seed: int, nested: bool) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = tuple(int(size) for size in rng.integers(1, 4, rng.integers(1, 5)))
+    written = TensorDesc("FLOAT32", sizes, strided(rng, sizes, nested=nested))
+    # As many elements as are there, in any order, some of them again and again.
+    other = tuple(int(size) for size in rng.integers(1, 4, 3))
+    while TensorDesc("FLOAT32", other, steps := tuple(map(int, rng.integers(0, 5, 3)))).span > written.span:
+        other = tuple(max(1, size - 1) for size in other)
+    read = TensorDesc("FLOAT32", other, steps)
+    packed = TensorDesc("FLOAT32", other)
+    graph = chain(identity(floats(sizes), written), identity(read, packed), input=floats(sizes))
+    x = random_array(rng, "float32", sizes)
+    assert_same_bits(lower(graph)(x), through_bytes(graph, x))
+
+
+def floats(sizes: tuple[int, ...]) -> Any:
+    return TensorDesc("FLOAT32", sizes)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("FLOAT32", (2, 3)), ("UINT32", (3, 2))),
+        (("FLOAT32", (2, 3)), ("UINT16", (3, 4))),
+        (("UINT16", (2, 3)), ("FLOAT32", (3,))),
+        (("UINT16", (3,)), ("FLOAT32", (2,))),  # six bytes, and two that round the size up
+        (("UINT8", (7,)), ("UINT16", (4,))),
+        (("FLOAT16", (4,), (3,)), ("INT8", (2, 5), (10, 2))),
+    ],
+    ids=str,
+)
+def test_what_reads_an_edge_sees_the_bytes_in_its_own_type(first: Any, second: Any) -> None:
+    source, target = TensorDesc(*first), TensorDesc(*second)
+    whole = TensorDesc(source.data_type, source.sizes)
+    copy = dmljax.ElementWiseIdentityDesc
+    graph = chain(
+        copy(input=whole, output=source),
+        copy(input=target, output=TensorDesc(target.data_type, target.sizes)),
+        input=whole,
+    )
+    x = random_array(np.random.default_rng(0), source.dtype, source.sizes)
+    assert_same_bits(lower(graph)(x), through_bytes(graph, x))
+
+
+def test_a_buffer_may_be_said_to_be_larger_than_its_tensor() -> None:
+    large = TensorDesc("FLOAT32", (2,), total_tensor_size_in_bytes=16)
+    pair, four = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (4,))
+    graph = chain(identity(pair, large), identity(four, four), input=pair)
+    assert lower(graph)(np.array([1, 2], np.float32)).tolist() == [1, 2, 0, 0]
+
+
+def test_an_output_may_be_a_view_of_its_bytes() -> None:
+    columns = TensorDesc("FLOAT32", (3, 2), (1, 3))
+    graph = chain(identity(FLOATS, FLOATS), views={"y": columns})
+    assert_same_bits(lower(graph)(X), X.T)
+
+
+# Transformations
+
+
+def test_transformations() -> None:
+    function = lower(biased())
+    batch = np.stack([X, 2 * X, -X])
+    assert_same_bits(jax.vmap(function)(batch), np.stack([function(x) for x in batch]))
+    assert_same_bits(jax.jit(function)(X), Y)
+    check_grads(lower(chain(ElementWiseExpDesc(input=FLOATS, output=FLOATS))), (X / 4,), order=2, rtol=0.02)
+    exported = jax.export.export(jax.jit(function), platforms=("cpu", "cuda", "tpu"))(X)
+    assert_same_bits(exported.call(X), Y)
+
+
+def test_gradients_flow_through_strides() -> None:
+    columns = TensorDesc("FLOAT32", (2, 3), (1, 4))
+    repeated = TensorDesc("FLOAT32", (2, 2, 3), (0, 1, 4))
+    packed = TensorDesc("FLOAT32", (2, 2, 3))
+    function = lower(chain(identity(FLOATS, columns), identity(repeated, packed)))
+    _, pull = jax.vjp(function, jnp.asarray(X))
+    cotangent = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    assert_same_bits(pull(cotangent)[0], cotangent.sum(0))
+
+
+def test_element_wise_nodes_are_one_fused_computation() -> None:
+    x = TensorDesc("FLOAT32", (512, 512))
+    nodes = [ElementWiseExpDesc(input=x, output=x), ActivationReluDesc(input=x, output=x)] * 3
+    text = jax.jit(lower(chain(*nodes, input=x))).lower(np.zeros(x.sizes, np.float32)).compile().as_text() or ""
+    entry = text[text.index("ENTRY") :]
+    assert entry.count(" fusion(") + entry.count(" call(") == 1
+    assert "copy" not in entry
+
+
+def test_equal_graphs_compile_once() -> None:
+    first, second = biased(), biased()
+    lower(first)(jnp.asarray(X))
+    events: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
+    try:
+        lower(second)(jnp.asarray(X))
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not [event for event in events if "/jax/core/compile" in event]
+
+
+def test_a_batch_stays_where_it_is() -> None:
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = TensorDesc("FLOAT32", (16, 4))
+    nodes = [ElementWiseExpDesc(input=rows, output=rows), dmljax.ActivationSoftmaxDesc(input=rows, output=rows)]
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    compiled = (
+        jax.jit(lower(chain(*nodes, input=rows)))
+        .lower(jax.device_put(np.zeros((16, 4), np.float32), sharding))
+        .compile()
+    )
+    assert not any(one in str(compiled.as_text()) for one in ("all-gather", "all-reduce", "all-to-all", "collective"))
+
+
+# JSON, pictures, copies
+
+
+def test_a_graph_survives_json_and_pickle() -> None:
+    half = TensorDesc("FLOAT16", (2,))
+    special = np.array([np.nan, -0.0], np.float16)
+    special.view(np.uint16)[0] |= 5  # a NaN of its own
+    graph = Graph(
+        nodes={"a.b": dmljax.ElementWiseIdentityDesc(input=half, output=half)},
+        edges={"a.b.input": "weights.0"},
+        inputs={},
+        constants={"weights.0": special},
+        outputs={"y": "a.b.output"},
+        views={"y": TensorDesc("UINT16", (2,))},
+    )
+    for one in (dmljax.from_json(json.loads(json.dumps(dmljax.to_json(graph)))), pickle.loads(pickle.dumps(graph))):
+        assert_same_bits(lower(one)(), special.view(np.uint16))
+        assert dmljax.to_json(one) == dmljax.to_json(graph)
+    assert dmljax.to_json(graph)["Edges"] == {"a.b.InputTensor": "weights.0"}
+
+
+def test_a_drawing_names_nodes_and_sizes() -> None:
+    assert biased().to_dot().splitlines()[2:] == [
+        '  "input x" [label="x\\nFLOAT32 {2,3}", shape=ellipse]',
+        '  "constant bias" [label="bias\\nFLOAT32 {3}", shape=note]',
+        '  "node sum" [label="sum\\nELEMENT_WISE_ADD"]',
+        '  "node relu" [label="relu\\nACTIVATION_RELU"]',
+        '  "output y" [label="y", shape=ellipse]',
+        '  "input x" -> "node sum"',
+        '  "constant bias" -> "node sum"',
+        '  "node sum" -> "node relu" [label="FLOAT32 {2,3}"]',
+        '  "node relu" -> "output y" [label="FLOAT32 {2,3}"]',
+        "}",
+    ]
+    awkward = Graph(
+        nodes={'say "hi"\\': ActivationReluDesc(input=FLOATS, output=FLOATS)}, edges={}, inputs={}, outputs={}
+    )
+    assert '"node say \\"hi\\"\\\\"' in awkward.to_dot()
+
+
+# Levels and refusals
+
+
+def test_the_lowest_level_is_that_of_the_newest_node() -> None:
+    old = chain(identity(TensorDesc("FLOAT32", (1, 1, 2, 3)), TensorDesc("FLOAT32", (1, 1, 2, 3))))
+    gelu = dmljax.ActivationGeluDesc(input=FLOATS, output=FLOATS)
+    assert str(dmljax.minimum_feature_level(old)) == "DML_FEATURE_LEVEL_1_0"
+    assert str(dmljax.minimum_feature_level(chain(identity(FLOATS, FLOATS), gelu))) == "DML_FEATURE_LEVEL_5_1"
+    with pytest.raises(InvalidDesc, match=r"graph at DML_FEATURE_LEVEL_5_0: nodes\.n1\.ACTIVATION_GELU: the operator"):
+        lower(chain(identity(FLOATS, FLOATS), gelu), feature_level="5_0")
+
+
+def test_everything_that_does_not_fit_is_told_at_once() -> None:
+    wide = TensorDesc("FLOAT32", (2, 4))
+    graph = Graph(
+        nodes={
+            "sum": ElementWiseAddDesc(a=FLOATS, b=TensorDesc("FLOAT16", (2, 3)), output=FLOATS),
+            "relu": ActivationReluDesc(input=wide, output=wide),
+            "after": ActivationReluDesc(input=FLOATS, output=FLOATS),
+        },
+        edges={"sum.a": "relu.output", "sum.c": "x", "relu.input": "sum.output", "after.input": "sum.outputs"},
+        inputs={"x": FLOATS, "relu.output": FLOATS},
+        constants={"x": X},
+        outputs={"y": "x", "z": "sum"},
+        views={"w": FLOATS},
+    )
+    assert dmljax.broken_rules(graph) == (
+        "constants.x must have a name that no input has; got x",
+        'inputs["relu.output"] must have a name that no output of a node has; got relu.output',
+        "nodes.sum.ELEMENT_WISE_ADD.ATensor, BTensor and OutputTensor must have the same DataType; "
+        "got FLOAT32, FLOAT16 and FLOAT32",
+        'edges["sum.c"] must lead to an input of a node; got sum.c, did you mean sum.b?',
+        'edges["relu.input"] must read at most the 24 bytes of sum.output, FLOAT32 {2,3}; '
+        "got 32 bytes of FLOAT32 {2,4}",
+        'edges["after.input"] must come from an input, a constant or an output of a node; '
+        "got sum.outputs, did you mean sum.output?",
+        "nodes.sum.ELEMENT_WISE_ADD.BTensor must have an edge; got none",
+        "edges must not lead around in a circle; got sum <- relu <- sum",
+        "outputs.y must come from an output of a node; got x "
+        "(an ACTIVATION_IDENTITY or ELEMENT_WISE_IDENTITY passes on what it reads)",
+        "outputs.z must come from an output of a node; got sum",
+        "views.w must be a view of one of y, z; got w",
+    )
+    with pytest.raises(InvalidDesc, match="graph at DML_FEATURE_LEVEL_6_4: constants"):
+        dmljax.validate(graph)
+
+
+def test_a_graph_without_outputs_or_with_a_view_that_is_too_large_is_refused() -> None:
+    none = Graph(nodes={}, edges={}, inputs={}, outputs={})
+    assert dmljax.broken_rules(none) == ("outputs must have at least 1 name; got none",)
+    large = chain(identity(FLOATS, FLOATS), views={"y": TensorDesc("FLOAT64", (2, 3))})
+    assert dmljax.broken_rules(large) == (
+        "views.y must read at most the 24 bytes of n0.output, FLOAT32 {2,3}; got 48 bytes of FLOAT64 {2,3}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"nodes": []}, r"graph: nodes must be a mapping from names; got \[\]"),
+        ({"nodes": {"a": FLOATS}}, r"graph: nodes\.a must be of type Operator; got TensorDesc"),
+        ({"edges": {"": "x"}}, "graph: edges must have names that are not empty; got ''"),
+        ({"inputs": {"x": (2, 3)}}, r"graph: inputs\.x must be of type TensorDesc; got tuple"),
+        ({"constants": {"c": [1.0]}}, r"graph: constants\.c must be a JAX or NumPy array; got list"),
+    ],
+    ids=str,
+)
+def test_what_a_graph_is_made_of_is_checked_at_once(arguments: Any, message: str) -> None:
+    with pytest.raises(InvalidType, match=message):
+        Graph(**{"nodes": {}, "edges": {}, "inputs": {}, "outputs": {}} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, "graph: x must be given once; got none"),
+        ((X,), {"x": X}, "graph: x must be given once; got twice"),
+        ((X, X), {}, "graph: there must be at most 1 arrays by position; got 2"),
+        ((), {"z": X}, "graph: z must be one of x, bias; got z"),
+        ((X.astype(np.float16),), {}, "graph: x must be of float32, as its desc is; got float16"),
+        ((jnp.asarray(X[0]),), {}, r"graph: x must have Sizes \{2,3\}; got \{3\}"),
+        ((X,), {"bias": X}, r"graph: bias must have Sizes \{3\}; got \{2,3\}"),
+    ],
+    ids=str,
+)
+def test_a_wrong_call_is_refused(args: Any, kwargs: Any, message: str) -> None:
+    with pytest.raises((InvalidType, InvalidDesc), match=message):
+        lower(biased())(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"Node": {}}, "graph: must have no field 'Node', did you mean Nodes"),
+        ({"Nodes": 3}, "graph: Nodes must be an object; got 3"),
+        (
+            {"Constants": {"c": {"DataType": "FLOAT32", "Sizes": [2], "Data": "AAAA"}}},
+            r"Constants\.c\.Data must have 8",
+        ),
+        (
+            {"Constants": {"c": {"DataType": "FLOAT32", "Sizes": [2], "Data": "?"}}},
+            r"Constants\.c\.Data must be in base",
+        ),
+        ({"Inputs": {"x": {"DataType": "FLOAT33", "Sizes": [2]}}}, r"Inputs\.x\.DataType must be one of"),
+        ({"Nodes": {"n0": {"Type": "NOTHING"}}}, r"Nodes\.n0\.Type must be an operator that"),
+    ],
+    ids=str,
+)
+def test_a_wrong_json_is_refused(changes: Any, message: str) -> None:
+    with pytest.raises((InvalidType, InvalidDesc, Unsupported), match=message):
+        dmljax.from_json(dmljax.to_json(biased()) | changes)
+
+
+@pytest.mark.skipif(X64, reason="64-bit types are there")
+def test_64_bits_are_refused_where_there_are_none() -> None:
+    wide = TensorDesc("INT64", (2,))
+    with pytest.raises(Unsupported, match=r"graph: nodes\.n0\.ELEMENT_WISE_IDENTITY\.InputTensor\.DataType must be of"):
+        lower(chain(dmljax.ElementWiseIdentityDesc(input=wide, output=wide), input=wide))
