@@ -24,7 +24,7 @@ ROOMS = [
     ["graph"],
     ["relatives"],
     ["__init__"],
-    ["examples", "dxdispatch"],
+    ["examples", "dxdispatch", "pydirectml"],
     ["describe"],
     ["cli", "__main__"],
 ]

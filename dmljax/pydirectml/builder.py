@@ -1,0 +1,323 @@
+"""Devices, graphs as a program builds them, and models, which are compiled once and run many times."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import dmljax
+from dmljax.descriptors import Operator
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, within
+from dmljax.pydirectml.enumerations import ExecutionFlags
+from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stored_desc
+from dmljax.text import show
+
+LEVEL = "5_1"  # of DirectML 1.9.1, which the binding is built with
+
+
+class Expression:
+    """A tensor of a graph that is built: an input, the result of an operator, or a reinterpretation of one.
+
+    `+ - * / %` and `-` of expressions, and of an expression and a number, are operators of the graph.
+    """
+
+    _builder: "GraphBuilder | None" = None
+    _source = ""
+    _view: dmljax.TensorDesc
+
+    def get_output_desc(self) -> TensorDesc:
+        """The tensor's type, sizes and layout."""
+        require_builder("expression", self)
+        return TensorDesc._of(self._view)
+
+    def _become(self, other: "Expression") -> "Expression":
+        self._builder, self._source, self._view = other._builder, other._source, other._view
+        return self
+
+    def __repr__(self) -> str:
+        return f"dml.Expression of {self._view}" if self._builder is not None else "dml.Expression, empty"
+
+    def __neg__(self) -> "Expression":
+        return unary(dmljax.ElementWiseNegateDesc, self)
+
+    def __add__(self, other: Any) -> "Expression":
+        return self._with(dmljax.ElementWiseAddDesc, other, lambda x: (1.0, x))
+
+    def __radd__(self, other: Any) -> "Expression":
+        return self._scaled(1.0, other)
+
+    def __sub__(self, other: Any) -> "Expression":
+        return self._with(dmljax.ElementWiseSubtractDesc, other, lambda x: (1.0, -x))
+
+    def __rsub__(self, other: Any) -> "Expression":
+        return self._scaled(-1.0, other)
+
+    def __mul__(self, other: Any) -> "Expression":
+        return self._with(dmljax.ElementWiseMultiplyDesc, other, lambda x: (x, 0.0))
+
+    def __rmul__(self, other: Any) -> "Expression":
+        return self._scaled(other, 0.0)
+
+    def __truediv__(self, other: Any) -> "Expression":
+        return self._with(dmljax.ElementWiseDivideDesc, other, lambda x: (np.float32(1) / np.float32(x), 0.0))
+
+    def __rtruediv__(self, other: Any) -> "Expression":
+        # The binding writes RECIP with a ScaleBias of `other`, which by its page is 1 / (other * self).
+        builder, desc = require_builder("expression", self), self._view
+        number = dmljax.FillValueConstantDesc(
+            output=dmljax.TensorDesc(desc.data_type, desc.sizes),
+            value_data_type=desc.data_type,
+            value=_number(other),
+        )
+        return binary(dmljax.ElementWiseDivideDesc, builder._add(number, {})["output"], self)
+
+    def __mod__(self, other: Any) -> "Expression":
+        return binary(dmljax.ElementWiseModulusTruncateDesc, self, other)
+
+    def __iadd__(self, other: Any) -> "Expression":
+        return self._become(self + other)
+
+    def __isub__(self, other: Any) -> "Expression":
+        return self._become(self - other)
+
+    def __imul__(self, other: Any) -> "Expression":
+        return self._become(self * other)
+
+    def __itruediv__(self, other: Any) -> "Expression":
+        return self._become(self / other)
+
+    def __imod__(self, other: Any) -> "Expression":
+        return self._become(self % other)
+
+    def _with(self, operator: type[Operator], other: Any, scale_bias: Callable[[Any], Any]) -> "Expression":
+        if isinstance(other, Expression):
+            return binary(operator, self, other)
+        return self._scaled(*scale_bias(_number(other)))
+
+    def _scaled(self, scale: Any, bias: Any) -> "Expression":
+        """`self * scale + bias`."""
+        numbers = dmljax.ScaleBias(_number(scale), _number(bias))
+        return unary(dmljax.ElementWiseIdentityDesc, self, scale_bias=numbers)
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidType(Problem("operand", "must be an expression or a number", show(value)))
+    return float(np.float32(value))
+
+
+class GraphBuilder:
+    """What operators are added to: each function of this module adds one to the builder of its expressions."""
+
+    def __init__(self, device: "Device") -> None:
+        self._device = device
+        self._inputs: dict[int, dmljax.TensorDesc] = {}
+        self._nodes: dict[str, Operator] = {}
+        self._edges: dict[str, str] = {}
+        self._outputs: dict[str, dmljax.TensorDesc] = {}
+
+    def build(self, flags: Any, outputs: Sequence[Expression]) -> "Model":
+        """Compiles the operators that the outputs need."""
+        ExecutionFlags.check("flags", flags)
+        return Model(self, outputs)
+
+    def _input(self, index: int, desc: TensorDesc) -> Expression:
+        if index in self._inputs:
+            raise InvalidDesc(Problem("input_index", "must be one that no input of the builder has", index))
+        self._inputs[index] = desc._desc
+        return self._expression(_input_name(index), desc._desc)
+
+    def _add(self, desc: Operator, inputs: Mapping[str, Expression]) -> dict[str, Expression]:
+        """Adds an operator, with the expressions for its inputs by their keys; returns those of its outputs."""
+        dmljax.validate(desc, feature_level=LEVEL)
+        name = f"{desc.short_name.lower()}_{len(self._nodes)}"
+        self._nodes[name] = desc
+        self._edges |= {f"{name}.{key}": expression._source for key, expression in inputs.items()}
+        outputs = {
+            key: self._expression(f"{name}.{key}", tensor) for key, tensor in desc.tensors(is_input=False).items()
+        }
+        self._outputs |= {output._source: output._view for output in outputs.values()}
+        return outputs
+
+    def _expression(self, source: str, view: dmljax.TensorDesc) -> Expression:
+        made = Expression()
+        made._builder, made._source, made._view = self, source, view
+        return made
+
+    def _graph(self, outputs: Sequence[Expression]) -> dmljax.Graph:
+        """The operators that the outputs need, and all inputs."""
+        needed: dict[str, None] = {}
+        waiting = [output._source for output in outputs]
+        while waiting:
+            name = waiting.pop().rpartition(".")[0]
+            if name in self._nodes and name not in needed:
+                needed[name] = None
+                waiting += (self._edges[f"{name}.{key}"] for key in self._nodes[name].tensors(is_input=True))
+        names = [f"output_{i}" for i in range(len(outputs))]
+        return dmljax.Graph(
+            nodes={name: node for name, node in self._nodes.items() if name in needed},
+            edges={target: source for target, source in self._edges.items() if target.rpartition(".")[0] in needed},
+            inputs={_input_name(index): stored_desc(desc) for index, desc in sorted(self._inputs.items())},
+            outputs=dict(zip(names, (output._source for output in outputs), strict=True)),
+            views=dict(zip(names, (output._view for output in outputs), strict=True)),
+        )
+
+
+def _input_name(index: int) -> str:
+    return f"input_{index}"
+
+
+class Model:
+    """A compiled graph: `function` is a JAX function of its inputs, in the order of their indices.
+
+    The function takes arrays with the sizes of the inputs' descs, and 1 where a stride of 0 repeats one element. It
+    works under every transformation of JAX, and has gradients with respect to all inputs, weights included. `graph` is
+    the `dmljax.Graph` that it computes.
+    """
+
+    def __init__(self, builder: GraphBuilder, outputs: Sequence[Expression]) -> None:
+        with within("build"):
+            if not isinstance(outputs, Sequence) or not outputs:
+                raise InvalidType(Problem("outputs", "must be a sequence of expressions", show(outputs)))
+            for i, output in enumerate(outputs):
+                if require_builder(("outputs", i), output) is not builder:
+                    raise InvalidDesc(
+                        Problem(("outputs", i), "must be an expression of this builder", "one of another")
+                    )
+                if output._source not in builder._outputs:
+                    rule = "must be the result of an operator, and no input; activation_identity passes one on"
+                    raise InvalidDesc(Problem(("outputs", i), rule, output._source))
+        self.graph = builder._graph(outputs)
+        self._inputs = dict(sorted(builder._inputs.items()))
+        self._count = len(outputs)
+        read = set(self.graph.edges.values())
+        self._unread = {
+            index: jax.numpy.zeros(desc.sizes, desc.dtype)
+            for index, desc in zip(self._inputs, self.graph.inputs.values(), strict=True)
+            if _input_name(index) not in read
+        }
+        self.function = dmljax.lower(self.graph, feature_level=LEVEL)
+
+
+class Binding:
+    """An input's data, which is copied: later changes of the array are not seen."""
+
+    def __init__(self, expr: Expression, data: Any) -> None:
+        with within("Binding"):
+            require_builder("expr", expr)
+            self._array = stored_array(expr._view, data)
+
+
+class Device:
+    """The first device of JAX, or, without `use_gpu`, the first CPU."""
+
+    def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
+        self._name = "GPU" if use_gpu else "CPU"
+        self._device = (jax.devices() if use_gpu else jax.devices("cpu"))[0]
+
+    def __repr__(self) -> str:
+        return f"dml.Device on {self._name}"
+
+    def compute(
+        self, model: Model, inputs: Sequence[Binding | None], outputs: Sequence[Expression | None]
+    ) -> list[TensorData]:
+        """Computes the model with these bindings, in the order of the input indices, and waits for the results.
+
+        `outputs` are those of `build`, in the same order; where there is None, the result is left out.
+        """
+        with within("compute"):
+            arrays = self._arrays(model, inputs)
+            if len(outputs) != model._count:
+                raise InvalidDesc(Problem("outputs", f"must be the {model._count} that the model has", len(outputs)))
+            with jax.default_device(self._device):
+                results = model.function(*arrays)
+        computed = list(results.values()) if isinstance(results, dict) else [results]
+        return [
+            TensorData(jax.block_until_ready(result))
+            for result, wanted in zip(computed, outputs, strict=True)
+            if wanted is not None
+        ]
+
+    def _arrays(self, model: Model, inputs: Sequence[Binding | None]) -> list[Any]:
+        if len(inputs) != len(model._inputs):
+            rule = f"must be {len(model._inputs)} bindings, one for each input that the builder has"
+            raise InvalidDesc(Problem("inputs", rule, len(inputs)))
+        arrays = []
+        for i, (index, binding) in enumerate(zip(model._inputs, inputs, strict=True)):
+            if isinstance(binding, Binding):
+                arrays.append(binding._array)
+            elif binding is None and index in model._unread:
+                arrays.append(model._unread[index])
+            else:
+                raise InvalidType(Problem(("inputs", i), f"must be a Binding of input {index}", show(binding)))
+        return arrays
+
+
+# Operators
+
+
+def require_builder(where: Where, value: Any) -> GraphBuilder:
+    """The builder of an expression; refuses what is none, and an empty one."""
+    if not isinstance(value, Expression):
+        raise InvalidType(Problem(where, "must be an expression", show(value)))
+    if value._builder is None:
+        raise InvalidDesc(Problem(where, "must be an expression that is not empty", "an empty one"))
+    return value._builder
+
+
+Given = Expression | list[Expression] | None  # of one member: a tensor, an array of tensors, or nothing
+
+
+def operator(
+    desc: type[Operator],
+    inputs: Mapping[str, Given],
+    outputs: Mapping[str, dmljax.TensorDesc | None],
+    **attributes: Any,
+) -> dict[str, Expression]:
+    """Adds an operator with these inputs, outputs and other members; returns its outputs by name."""
+    with within(desc.type):
+        leaves = dict(_leaves(inputs))
+        builders = {name: require_builder(name, one) for name, one in leaves.items()}
+        builder = next(iter(builders.values()))
+        for name, own in builders.items():
+            if own is not builder:
+                raise InvalidDesc(Problem(name, "must be an expression of the same builder", "one of another"))
+    return builder._add(desc(**{name: _view(given) for name, given in inputs.items()}, **outputs, **attributes), leaves)
+
+
+def _leaves(inputs: Mapping[str, Given]) -> Iterator[tuple[str, Any]]:
+    for name, given in inputs.items():
+        if isinstance(given, list):
+            yield from ((f"{name}[{i}]", one) for i, one in enumerate(given))
+        elif given is not None:
+            yield name, given
+
+
+def _view(given: Given) -> Any:
+    if isinstance(given, list):
+        return tuple(map(_view, given))
+    return None if given is None else given._view
+
+
+def result(
+    desc: type[Operator], sizes: Callable[[], Sequence[int]], inputs: Mapping[str, Given], **attributes: Any
+) -> Expression:
+    """The only output of an operator, which has the type of its first input; `sizes` may use what is checked."""
+    with within(desc.type):
+        first, input = next(iter(_leaves(inputs)))
+        require_builder(first, input)
+        for name, one in _leaves(inputs):
+            require_builder(name, one)
+        output = dmljax.TensorDesc(input._view.data_type, tuple(sizes()))
+    return operator(desc, inputs, {"output": output}, **attributes)["output"]
+
+
+def unary(desc: type[Operator], input: Expression, **attributes: Any) -> Expression:
+    """An operator of one expression, whose sizes the result has."""
+    return result(desc, lambda: input._view.sizes, {"input": input}, **attributes)
+
+
+def binary(desc: type[Operator], a: Any, b: Any, **attributes: Any) -> Expression:
+    """An operator of two expressions, whose result has the sizes of the first."""
+    return result(desc, lambda: a._view.sizes, {"a": a, "b": b}, **attributes)

@@ -1,0 +1,479 @@
+"""The functions of PyDirectML: each adds one operator to the builder of its expressions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dmljax
+from dmljax.descriptors import Operator
+from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.pydirectml.builder import (
+    Expression,
+    GraphBuilder,
+    binary as _binary,
+    operator,
+    require_builder,
+    result,
+    unary,
+)
+from dmljax.pydirectml.enumerations import (
+    ConvolutionDirection,
+    ConvolutionMode,
+    InterpolationMode,
+    MatrixTransform,
+    OperatorType,
+    PaddingMode,
+    TensorDataType,
+)
+from dmljax.pydirectml.tensors import TensorDesc
+from dmljax.text import show
+from dmljax.types import DataType
+
+Numbers = Sequence[int]
+
+
+class Size2D:
+    """A width and a height, in this order."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+
+
+class FusedActivation:
+    """An activation that is applied to the result of an operator, with up to two numbers; INVALID is none."""
+
+    def __init__(self, activation: Any = OperatorType.INVALID, param_1: float = 0, param_2: float = 0) -> None:
+        with within("FusedActivation"):
+            self.activation = OperatorType.check("activation", activation)
+        self.param_1, self.param_2 = param_1, param_2
+
+    def desc(self) -> Operator | None:
+        """The descriptor of the activation."""
+        if self.activation == OperatorType.INVALID:
+            return None
+        name = self.activation.name.removeprefix("ACTIVATION_")
+        if name not in _NUMBERS:
+            raise InvalidDesc(
+                Problem("fused_activation", f"must be one of {', '.join(_NUMBERS)}", self.activation.name)
+            )
+        activation = dmljax.OPERATORS[f"DML_OPERATOR_{self.activation.name}"]
+        return activation(**dict(zip(_NUMBERS[name], (self.param_1, self.param_2), strict=False)))
+
+
+# What the two numbers of each activation are.
+_NUMBERS: dict[str, tuple[str, ...]] = {
+    "ELU": ("alpha",),
+    "HARD_SIGMOID": ("alpha", "beta"),
+    "IDENTITY": (),
+    "LEAKY_RELU": ("alpha",),
+    "LINEAR": ("alpha", "beta"),
+    "PARAMETRIC_SOFTPLUS": ("alpha", "beta"),
+    "RELU": (),
+    "SCALED_ELU": ("alpha", "gamma"),
+    "SCALED_TANH": ("alpha", "beta"),
+    "SHRINK": ("bias", "threshold"),
+    "SIGMOID": (),
+    "SOFTPLUS": ("steepness",),
+    "SOFTSIGN": (),
+    "TANH": (),
+    "THRESHOLDED_RELU": ("alpha",),
+}
+NO_ACTIVATION = FusedActivation()
+
+
+class MaxPoolingOutputs:
+    """The largest elements, and their indices where they are asked for."""
+
+    def __init__(self, values: Expression | None = None, indices: Expression | None = None) -> None:
+        self.values = Expression() if values is None else values
+        self.indices = Expression() if indices is None else indices
+
+
+# Inputs, and other views of bytes
+
+
+def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
+    """An input of the graph: data is bound to it in the order of the indices."""
+    with within("input_tensor"):
+        if not isinstance(scope, GraphBuilder):
+            raise InvalidType(Problem("scope", "must be a GraphBuilder", show(scope)))
+        if not isinstance(tensor_desc, TensorDesc):
+            raise InvalidType(Problem("tensor_desc", "must be a TensorDesc", show(tensor_desc)))
+        if not isinstance(input_index, int) or input_index < 0:
+            raise InvalidType(Problem("input_index", "must be an integer of at least 0", show(input_index)))
+        return scope._input(input_index, tensor_desc)
+
+
+def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides: Numbers | None) -> Expression:
+    """The bytes of an expression with another type, other sizes and strides; nothing is computed."""
+    with within("reinterpret"):
+        builder = require_builder("input", input)
+        TensorDataType.check("new_type", new_type)
+        own = input._view
+        strides = None if new_strides is None else tuple(new_strides)
+        total = own.total_tensor_size_in_bytes or own.minimum_size_in_bytes
+        alignment = own.guaranteed_base_offset_alignment
+        view = dmljax.TensorDesc(DataType(int(new_type)), tuple(new_size), strides, own.flags, total, alignment)
+    return builder._expression(input._source, view)
+
+
+# Activations
+
+
+def activation_identity(input: Expression) -> Expression:
+    """A copy."""
+    return unary(dmljax.ActivationIdentityDesc, input)
+
+
+def activation_linear(input: Expression, alpha: float, beta: float) -> Expression:
+    """`alpha * input + beta`."""
+    return unary(dmljax.ActivationLinearDesc, input, alpha=alpha, beta=beta)
+
+
+def activation_relu(input: Expression) -> Expression:
+    """`max(input, 0)`."""
+    return unary(dmljax.ActivationReluDesc, input)
+
+
+def activation_sigmoid(input: Expression) -> Expression:
+    """`1 / (1 + exp(-input))`."""
+    return unary(dmljax.ActivationSigmoidDesc, input)
+
+
+def activation_soft_max(input: Expression) -> Expression:
+    """The softmax along the last dimension."""
+    return unary(dmljax.ActivationSoftmaxDesc, input)
+
+
+def activation_tanh(input: Expression) -> Expression:
+    """The hyperbolic tangent."""
+    return unary(dmljax.ActivationTanhDesc, input)
+
+
+# Arithmetic
+
+
+def add(a: Expression, b: Expression, fused_activation: FusedActivation = NO_ACTIVATION) -> Expression:
+    """`a + b`; nothing broadcasts but by strides of 0."""
+    return _binary(dmljax.ElementWiseAdd1Desc, a, b, fused_activation=fused_activation.desc())
+
+
+def subtract(a: Expression, b: Expression) -> Expression:
+    """`a - b`."""
+    return _binary(dmljax.ElementWiseSubtractDesc, a, b)
+
+
+def multiply(a: Expression, b: Expression) -> Expression:
+    """`a * b`."""
+    return _binary(dmljax.ElementWiseMultiplyDesc, a, b)
+
+
+def divide(a: Expression, b: Expression) -> Expression:
+    """`a / b`."""
+    return _binary(dmljax.ElementWiseDivideDesc, a, b)
+
+
+def gemm(
+    a: Expression,
+    b: Expression,
+    c: Expression | None = None,
+    trans_a: Any = MatrixTransform.NONE,
+    trans_b: Any = MatrixTransform.NONE,
+    alpha: float = 1,
+    beta: float = 1,
+    fused_activation: FusedActivation = NO_ACTIVATION,
+) -> Expression:
+    """`alpha * a @ b + beta * c`, of matrices that may be transposed first."""
+
+    def sizes() -> list[int]:
+        rows = a._view.sizes[-1 if trans_a else -2]
+        columns = b._view.sizes[-2 if trans_b else -1]
+        return [*a._view.sizes[:-2], rows, columns]
+
+    with within("gemm"):
+        MatrixTransform.check("trans_a", trans_a)
+        MatrixTransform.check("trans_b", trans_b)
+    return result(
+        dmljax.GemmDesc,
+        sizes,
+        {"a": a, "b": b, "c": c},
+        trans_a=int(trans_a),
+        trans_b=int(trans_b),
+        alpha=alpha,
+        beta=beta,
+        fused_activation=fused_activation.desc(),
+    )
+
+
+# Windows
+
+
+def _each(name: str, values: Numbers, default: int, count: int) -> list[int]:
+    """One number for each dimension of space; an empty list stands for the default."""
+    given = list(values) or [default] * count
+    if len(given) != count:
+        raise InvalidDesc(Problem(name, f"must have {count} numbers, one for each dimension of space, or none", given))
+    return given
+
+
+def _slid(size: int, window: int, stride: int, dilation: int, start: int, end: int) -> int:
+    """How many places a window has."""
+    padded, extent = size + start + end, 1 + (window - 1) * dilation
+    return 1 if extent >= padded or stride == 0 else (padded - extent) // stride + 1
+
+
+def convolution(
+    input: Expression,
+    filter: Expression,
+    bias: Expression | None = None,
+    mode: Any = ConvolutionMode.CROSS_CORRELATION,
+    direction: Any = ConvolutionDirection.FORWARD,
+    strides: Numbers = (),
+    dilations: Numbers = (),
+    start_padding: Numbers = (),
+    end_padding: Numbers = (),
+    output_padding: Numbers = (),
+    group_count: int = 1,
+    fused_activation: FusedActivation = NO_ACTIVATION,
+    output_sizes: Numbers = (),
+) -> Expression:
+    """A convolution of images with filters, or BACKWARD its transpose, which needs `output_sizes`."""
+    with within("convolution"):
+        ConvolutionMode.check("mode", mode)
+        ConvolutionDirection.check("direction", direction)
+        require_builder("input", input)
+        require_builder("filter", filter)
+        count = len(input._view.sizes) - 2
+        slide = {
+            "strides": _each("strides", strides, 1, count),
+            "dilations": _each("dilations", dilations, 1, count),
+            "start_padding": _each("start_padding", start_padding, 0, count),
+            "end_padding": _each("end_padding", end_padding, 0, count),
+        }
+        if direction == ConvolutionDirection.BACKWARD and not output_sizes:
+            raise InvalidDesc(Problem("output_sizes", "must be given in the direction BACKWARD", "none"))
+
+    def sizes() -> list[int]:
+        space = zip(input._view.sizes[2:], filter._view.sizes[2:], *slide.values(), strict=False)
+        return [input._view.sizes[0], filter._view.sizes[0], *(_slid(*one) for one in space)]
+
+    return result(
+        dmljax.ConvolutionDesc,
+        lambda: list(output_sizes) or sizes(),
+        {"input": input, "filter": filter, "bias": bias},
+        mode=int(mode),
+        direction=int(direction),
+        **slide,
+        output_padding=_each("output_padding", output_padding, 0, count),
+        group_count=group_count,
+        fused_activation=fused_activation.desc(),
+    )
+
+
+def average_pooling(
+    input: Expression,
+    strides: Numbers,
+    window_sizes: Numbers,
+    start_padding: Numbers,
+    end_padding: Numbers,
+    include_padding: bool,
+) -> Expression:
+    """The mean of each window, whose strides come before its sizes."""
+
+    def sizes() -> list[int]:
+        space = zip(input._view.sizes[2:], window_sizes, strides, start_padding, end_padding, strict=False)
+        return [
+            *input._view.sizes[:2],
+            *(_slid(size, window, stride, 1, start, end) for size, window, stride, start, end in space),
+        ]
+
+    return result(
+        dmljax.AveragePoolingDesc,
+        sizes,
+        {"input": input},
+        strides=list(strides),
+        window_size=list(window_sizes),
+        start_padding=list(start_padding),
+        end_padding=list(end_padding),
+        include_padding=bool(include_padding),
+    )
+
+
+def max_pooling(
+    input: Expression,
+    window_sizes: Numbers,
+    strides: Numbers = (),
+    start_padding: Numbers = (),
+    end_padding: Numbers = (),
+    dilations: Numbers = (),
+    output_indices: bool = False,
+) -> MaxPoolingOutputs:
+    """The largest element of each window, and if asked for, where in the input it is: the first of equal ones."""
+    with within("max_pooling"):
+        require_builder("input", input)
+        count = len(window_sizes)
+        slide = {
+            "strides": _each("strides", strides, 1, count),
+            "dilations": _each("dilations", dilations, 1, count),
+            "start_padding": _each("start_padding", start_padding, 0, count),
+            "end_padding": _each("end_padding", end_padding, 0, count),
+        }
+        space = zip(input._view.sizes[2:], window_sizes, *slide.values(), strict=False)
+        sizes = (*input._view.sizes[:2], *(_slid(*one) for one in space))
+        indices = dmljax.TensorDesc(DataType.UINT32, sizes) if output_indices else None
+        tensors = {"output": dmljax.TensorDesc(input._view.data_type, sizes), "output_indices": indices}
+    found = operator(dmljax.MaxPooling2Desc, {"input": input}, tensors, window_size=list(window_sizes), **slide)
+    return MaxPoolingOutputs(found["output"], found.get("output_indices"))
+
+
+# Images
+
+
+def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: Any) -> Expression:
+    """The last two dimensions, height and width, a whole number of times as large."""
+    with within("up_sample_2d"):
+        InterpolationMode.check("interpolation_mode", interpolation_mode)
+        if not isinstance(scale_size, Size2D):
+            raise InvalidType(Problem("scale_size", "must be a Size2D", show(scale_size)))
+    width, height = scale_size.width, scale_size.height
+    return result(
+        dmljax.Upsample2DDesc,
+        lambda: [*input._view.sizes[:-2], input._view.sizes[-2] * height, input._view.sizes[-1] * width],
+        {"input": input},
+        scale_size=dmljax.Size2D(width, height),
+        interpolation_mode=int(interpolation_mode),
+    )
+
+
+def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Expression:
+    """`scale * input + bias`, with a bias for each of 1 or 3 channels."""
+    return unary(dmljax.ValueScale2DDesc, input, scale=scale, bias=list(bias))
+
+
+# Copies
+
+
+def padding(
+    input: Expression, padding_mode: Any, padding_value: float, start_padding: Numbers, end_padding: Numbers
+) -> Expression:
+    """The input with more elements before and after it."""
+    with within("padding"):
+        PaddingMode.check("padding_mode", padding_mode)
+    return result(
+        dmljax.PaddingDesc,
+        lambda: [sum(sizes) for sizes in zip(input._view.sizes, start_padding, end_padding, strict=False)],
+        {"input": input},
+        padding_mode=int(padding_mode),
+        padding_value=padding_value,
+        start_padding=list(start_padding),
+        end_padding=list(end_padding),
+    )
+
+
+def slice(
+    input: Expression, input_window_offsets: Numbers, input_window_sizes: Numbers, input_window_strides: Numbers
+) -> Expression:
+    """Elements of a window, a stride apart; a negative stride begins at its end."""
+    steps = [max(1, abs(stride)) for stride in input_window_strides]
+    return result(
+        dmljax.Slice1Desc,
+        lambda: [(size - 1) // step + 1 for size, step in zip(input_window_sizes, steps, strict=False)],
+        {"input": input},
+        input_window_offsets=list(input_window_offsets),
+        input_window_sizes=list(input_window_sizes),
+        input_window_strides=list(input_window_strides),
+    )
+
+
+def join(input: Sequence[Expression], axis: int) -> Expression:
+    """Expressions one after the other along an axis."""
+    with within("join"):
+        if not isinstance(input, list | tuple) or not input:
+            raise InvalidType(Problem("input", "must be a list of expressions", show(input)))
+
+    def sizes() -> list[int]:
+        first = list(input[0]._view.sizes)
+        if not 0 <= axis < len(first):
+            raise InvalidDesc(Problem("axis", f"must be in [0, {len(first)})", axis))
+        first[axis] = sum(one._view.sizes[axis] for one in input if len(one._view.sizes) > axis)
+        return first
+
+    return result(dmljax.JoinDesc, sizes, {"inputs": list(input)}, axis=axis)
+
+
+def gather(input: Expression, indices: Expression, axis: int, index_dimensions: int) -> Expression:
+    """The elements or blocks that indices name along an axis."""
+
+    def sizes() -> list[int]:
+        own, found = list(input._view.sizes), indices._view.sizes
+        if not 0 <= axis < len(own) or not 0 <= index_dimensions <= len(found):
+            rule = f"must be in [0, {len(own)}), and index_dimensions in [0, {len(found)}]"
+            raise InvalidDesc(Problem("axis", rule, f"{axis} and {index_dimensions}"))
+        result = [*own[:axis], *found[len(found) - index_dimensions :], *own[axis + 1 :]]
+        return ([1] * len(own) + result)[-len(own) :]
+
+    attributes = {"axis": axis, "index_dimensions": index_dimensions}
+    return result(dmljax.GatherDesc, sizes, {"input": input, "indices": indices}, **attributes)
+
+
+# Normalisation
+
+
+def batch_normalization(
+    input: Expression,
+    mean: Expression,
+    variance: Expression,
+    scale: Expression,
+    bias: Expression,
+    spatial: bool,
+    epsilon: float,
+    fused_activation: FusedActivation = NO_ACTIVATION,
+) -> Expression:
+    """`scale * (input - mean) / sqrt(variance + epsilon) + bias`."""
+    return result(
+        dmljax.BatchNormalizationDesc,
+        lambda: input._view.sizes,
+        {"input": input, "mean": mean, "variance": variance, "scale": scale, "bias": bias},
+        spatial=bool(spatial),
+        epsilon=epsilon,
+        fused_activation=fused_activation.desc(),
+    )
+
+
+def mean_variance_normalization(
+    input: Expression,
+    scale: Expression | None = None,
+    bias: Expression | None = None,
+    axes: Numbers = (),
+    normalize_variance: bool | None = None,
+    epsilon: float | None = None,
+    fused_activation: FusedActivation = NO_ACTIVATION,
+) -> Expression:
+    """The same with the mean and the variance of the elements along `axes`; the last two numbers must be given."""
+    with within("mean_variance_normalization"):
+        for name, value in (("normalize_variance", normalize_variance), ("epsilon", epsilon)):
+            if value is None:
+                raise InvalidType(Problem(name, "must be given", "none"))
+    return result(
+        dmljax.MeanVarianceNormalization1Desc,
+        lambda: input._view.sizes,
+        {"input": input, "scale": scale, "bias": bias},
+        axes=list(axes),
+        normalize_variance=bool(normalize_variance),
+        epsilon=epsilon,
+        fused_activation=fused_activation.desc(),
+    )
+
+
+def local_response_normalization(
+    input: Expression, cross_channel: bool, local_size: int, alpha: float, beta: float, bias: float
+) -> Expression:
+    """`input / (bias + alpha / local_size * sum of squares nearby) ** beta`."""
+    return unary(
+        dmljax.LocalResponseNormalizationDesc,
+        input,
+        cross_channel=bool(cross_channel),
+        local_size=local_size,
+        alpha=alpha,
+        beta=beta,
+        bias=bias,
+    )

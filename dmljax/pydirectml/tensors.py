@@ -1,0 +1,208 @@
+"""Descriptions of tensors, and the data that a program binds to them and gets from them."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import dmljax
+from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.pydirectml.enumerations import TensorDataType, TensorFlags
+from dmljax.tensor import packed_strides
+from dmljax.text import show
+from dmljax.types import DataType
+
+
+class TensorPolicy:
+    """How the strides of a new TensorDesc follow from its sizes: packed, or with the channels next to each other."""
+
+    default: "TensorPolicy"
+    interleaved_channel: "TensorPolicy"
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"TensorPolicy.{self._name}"
+
+    def strides(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
+        """The strides of a tensor, None if it is packed."""
+        if self is TensorPolicy.default or len(sizes) < 2:
+            return None
+        batch, channels, *space = sizes
+        own = packed_strides((batch, *space, channels))
+        return (own[0], own[-1], *own[1:-1])
+
+
+TensorPolicy.default = TensorPolicy("default")
+TensorPolicy.interleaved_channel = TensorPolicy("interleaved_channel")
+
+
+def _form(*names: str, **defaults: Any) -> inspect.Signature:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    empty = inspect.Parameter.empty
+    return inspect.Signature([inspect.Parameter(name, kind, default=defaults.get(name, empty)) for name in names])
+
+
+_FORMS = (
+    _form("data_type", "sizes", "tensor_policy", tensor_policy=TensorPolicy.default),
+    _form("data_type", "flags", "sizes", "tensor_policy", tensor_policy=TensorPolicy.default),
+    _form("data_type", "sizes", "strides"),
+    _form(
+        *("data_type", "flags", "sizes", "strides"),
+        *("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment"),
+    ),
+)
+_KINDS = {
+    "data_type": lambda value: isinstance(value, TensorDataType),
+    "flags": lambda value: isinstance(value, TensorFlags),
+    "sizes": lambda value: _is_integers(value),
+    "strides": lambda value: value is None or _is_integers(value),
+    "tensor_policy": lambda value: isinstance(value, TensorPolicy),
+    "total_tensor_size_in_bytes": lambda value: isinstance(value, int | np.integer),
+    "guaranteed_base_offset_alignment": lambda value: isinstance(value, int | np.integer),
+}
+
+
+def _is_integers(value: Any) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and all(isinstance(one, int | np.integer) for one in value)
+
+
+class TensorDesc:
+    """A tensor's type, sizes and layout in a buffer; strides are in elements, and those of a packed tensor are None.
+
+    It has four forms: `(data_type, sizes, tensor_policy)`, `(data_type, flags, sizes, tensor_policy)`, where the policy
+    may be left out, `(data_type, sizes, strides)`, and `(data_type, flags, sizes, strides, total_tensor_size_in_bytes,
+    guaranteed_base_offset_alignment)`.
+
+    >>> import dmljax.pydirectml as dml
+    >>> dml.TensorDesc(dml.FLOAT32, [1, 3, 2, 2])
+    dml.TensorDesc of type 1 and shape [1,3,2,2] with flags 0
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        given = _bound(args, kwargs)
+        policy = given.get("tensor_policy", TensorPolicy.default)
+        strides = given.get("strides", policy.strides(given["sizes"]))
+        with within("TensorDesc"):
+            self._set(
+                dmljax.TensorDesc(
+                    DataType(int(given["data_type"])),
+                    tuple(given["sizes"]),
+                    None if strides is None else tuple(strides),
+                    dmljax.TensorFlags(int(given.get("flags", TensorFlags.NONE))),
+                    given.get("total_tensor_size_in_bytes"),
+                    given.get("guaranteed_base_offset_alignment", 0),
+                )
+            )
+
+    def _set(self, desc: dmljax.TensorDesc) -> None:
+        self._desc = desc
+
+    @classmethod
+    def _of(cls, desc: dmljax.TensorDesc) -> "TensorDesc":
+        made = cls.__new__(cls)
+        made._set(desc)
+        return made
+
+    @property
+    def data_type(self) -> Any:
+        """The type of the elements."""
+        return TensorDataType(int(self._desc.data_type))
+
+    @property
+    def flags(self) -> Any:
+        """OWNED_BY_DML or NONE, which give the same results."""
+        return TensorFlags(int(self._desc.flags))
+
+    @property
+    def sizes(self) -> list[int]:
+        """The size of each dimension."""
+        return list(self._desc.sizes)
+
+    @property
+    def strides(self) -> list[int] | None:
+        """How many elements lie from one to the next along each dimension; None if the tensor is packed."""
+        return None if self._desc.strides is None else list(self._desc.strides)
+
+    @property
+    def total_tensor_size_in_bytes(self) -> int:
+        """The size of the buffer, a multiple of 4."""
+        return self._desc.total_tensor_size_in_bytes or self._desc.minimum_size_in_bytes
+
+    @property
+    def guaranteed_base_offset_alignment(self) -> int:
+        """The alignment in bytes, or 0."""
+        return self._desc.guaranteed_base_offset_alignment
+
+    def __repr__(self) -> str:
+        sizes = ",".join(map(str, self.sizes))
+        return f"dml.TensorDesc of type {int(self.data_type)} and shape [{sizes}] with flags {int(self.flags)}"
+
+
+def _bound(args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments of the form that they fit."""
+    for form in _FORMS:
+        try:
+            given = form.bind(*args, **kwargs).arguments
+        except TypeError:
+            continue
+        if all(_KINDS[name](value) for name, value in given.items()):
+            return given
+    shown = [*map(show, args), *(f"{name}={show(value)}" for name, value in kwargs.items())]
+    forms = " or ".join(str(form) for form in _FORMS)
+    raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(shown) or "nothing"))
+
+
+def stored_desc(desc: dmljax.TensorDesc) -> dmljax.TensorDesc:
+    """The desc of the array that stands for an input: packed, with one element where strides repeat one.
+
+    Where other strides remain, it is the buffer itself, of one dimension.
+    """
+    if desc.strides is None:
+        return dmljax.TensorDesc(desc.data_type, desc.sizes)
+    sizes = tuple(size if stride else 1 for size, stride in zip(desc.sizes, desc.strides, strict=True))
+    kept = dmljax.TensorDesc(desc.data_type, sizes, desc.strides)
+    return dmljax.TensorDesc(desc.data_type, sizes if kept.is_packed else (desc.span,))
+
+
+def stored_array(desc: dmljax.TensorDesc, data: Any) -> jax.Array:
+    """The bytes that a program binds to an input, as the array of `stored_desc`.
+
+    As in the binding, what is not of float32 is converted to it, and the bytes are the tensor's, whatever its type;
+    but what is of the tensor's type already is taken as it is.
+    """
+    given, stored = np.asarray(data), stored_desc(desc)
+    if given.dtype not in (stored.dtype, np.dtype(np.float32)):
+        given = given.astype(np.float32)
+    buffer = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
+    needed = stored.element_count * stored.dtype.itemsize
+    if buffer.size not in (needed, desc.total_tensor_size_in_bytes or desc.minimum_size_in_bytes):
+        raise InvalidDesc(
+            Problem("data", f"must have {needed} bytes, those of {desc}", f"{buffer.size}, an array {given.shape}")
+        )
+    return jax.numpy.array(buffer[:needed].view(stored.dtype).reshape(stored.sizes))
+
+
+class TensorData:
+    """What `Device.compute` gives: an array that NumPy reads, of float32 wherever elements have 4 bytes.
+
+    The bytes of other types of 4 bytes are read by `numpy.array(data).view(numpy.uint32)`.
+
+    >>> import dmljax.pydirectml as dml
+    >>> np.array(dml.TensorData(np.array([1.0, 2.0], "float32"))).tolist()
+    [1.0, 2.0]
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        own = np.asarray(self._array)
+        read = own.view(np.float32) if own.dtype.itemsize == 4 else own
+        return np.array(read, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        return f"dml.TensorData of shape {list(np.shape(self._array))}"

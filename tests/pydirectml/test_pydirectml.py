@@ -1,0 +1,531 @@
+"""Microsoft's Python binding: what its programs say, and what they get."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from helpers import assert_same_bits
+
+import dmljax
+import dmljax.pydirectml
+from dmljax import DmlError
+
+dml: Any = dmljax.pydirectml
+F32 = dml.TensorDataType.FLOAT32
+RNG = np.random.default_rng(5)
+
+
+class Program:
+    """A builder with the bindings of its inputs."""
+
+    def __init__(self) -> None:
+        self.device = dml.Device(False)
+        self.builder = dml.GraphBuilder(self.device)
+        self.bindings: list[Any] = []
+
+    def input(self, data: Any, desc: Any = None) -> Any:
+        expression = dml.input_tensor(self.builder, len(self.bindings), desc or dml.TensorDesc(F32, data.shape))
+        self.bindings.append(dml.Binding(expression, data))
+        return expression
+
+    def run(self, *outputs: Any) -> list[Any]:
+        model = self.builder.build(dml.ExecutionFlags.NONE, list(outputs))
+        return [np.array(data) for data in self.device.compute(model, self.bindings, list(outputs))]
+
+
+def floats(*shape: int) -> Any:
+    return RNG.uniform(-2, 2, shape).astype(np.float32)
+
+
+# Enumerations
+
+
+def test_the_values_of_enumerations_are_those_of_the_header() -> None:
+    operators = dml.OperatorType
+    assert [
+        int(operators[name]) for name in ("INVALID", "ELEMENT_WISE_IDENTITY", "ACTIVATION_ELU", "ACTIVATION_RELU")
+    ] == [*(0, 1, 35, 44)]
+    names = ["ACTIVATION_THRESHOLDED_RELU", "CONVOLUTION", "GRU", "ELEMENT_WISE_SIGN", "ELEMENT_WISE_ADD1", "RESAMPLE"]
+    assert [operators[name].value for name in names] == [52, 53, 78, 79, 89, 96]
+    assert len(operators) == 97
+    for name in dmljax.DataType.__members__:
+        if not name.endswith("INT4"):
+            assert int(dml.TensorDataType[name]) == int(dmljax.DataType[name])
+    assert dml.MatrixTransform(1) is dml.MatrixTransform.TRANSPOSE
+    assert str(dml.TensorDataType.FLOAT32) == "TensorDataType.FLOAT32"
+    assert [one.name for one in dml.OutputOptions] == ["Both", "Sequence", "Single"]
+
+
+def test_members_are_names_of_the_module_and_the_later_enumeration_has_what_two_share() -> None:
+    assert (dml.FLOAT32, dml.OWNED_BY_DML) == (dml.TensorDataType.FLOAT32, dml.TensorFlags.OWNED_BY_DML)
+    assert dml.ACTIVATION_RELU is dml.OperatorType.ACTIVATION_RELU
+    assert dml.NONE is dml.ExecutionFlags.NONE
+    assert dml.FORWARD is dml.ConvolutionDirection.FORWARD
+    assert dml.CONVOLUTION is dml.OperatorType.CONVOLUTION
+    assert not hasattr(dml, "Both")
+
+
+def test_flags_combine_to_an_int_that_is_made_a_member_again() -> None:
+    both = dml.ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION | dml.ExecutionFlags.DISABLE_META_COMMANDS
+    assert both == 3
+    program = Program()
+    output = dml.activation_relu(program.input(floats(1, 1, 2, 2)))
+    program.builder.build(dml.ExecutionFlags(both), [output])
+    with pytest.raises(TypeError, match="flags must be a member of ExecutionFlags; got 3"):
+        program.builder.build(both, [output])
+    with pytest.raises(ValueError, match="8 is not a valid"):
+        dml.ExecutionFlags(8)
+
+
+# TensorDesc
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "strides", "size"),
+    [
+        ((F32, [1, 8, 28, 28]), {}, None, 25088),
+        ((F32, dml.TensorFlags.OWNED_BY_DML, [1, 8, 28, 28]), {}, None, 25088),
+        ((F32, [1, 8, 28, 28], [8, 1, 0, 0]), {}, [8, 1, 0, 0], 32),
+        ((F32, [2, 3], None), {}, None, 24),
+        ((dml.TensorDataType.UINT8, [5]), {}, None, 8),
+        ((F32, dml.TensorFlags.NONE, (2, 3), None, 64, 16), {}, None, 64),
+        ((), {"sizes": [2, 3, 4, 5], "data_type": F32}, None, 480),
+        ((F32, [2, 3, 4, 5], dml.TensorPolicy.interleaved_channel), {}, [60, 1, 15, 3], 480),
+        ((F32, dml.TensorFlags.NONE, np.array([2, 3])), {}, None, 24),
+    ],
+    ids=str,
+)
+def test_a_desc_has_four_forms(args: Any, kwargs: Any, strides: Any, size: int) -> None:
+    desc = dml.TensorDesc(*args, **kwargs)
+    assert desc.strides == strides
+    assert desc.total_tensor_size_in_bytes == size
+    assert isinstance(desc.sizes, list)
+    with pytest.raises(AttributeError):
+        desc.sizes = [1]
+
+
+def test_a_desc_tells_its_type_and_sizes() -> None:
+    desc = dml.TensorDesc(F32, dml.TensorFlags.OWNED_BY_DML, [1, 3, 2, 2], None, 48, 16)
+    assert repr(desc) == "dml.TensorDesc of type 1 and shape [1,3,2,2] with flags 1"
+    assert (desc.data_type, desc.flags) == (F32, dml.TensorFlags.OWNED_BY_DML)
+    assert desc.guaranteed_base_offset_alignment == 16
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        ((1, [2, 3]), TypeError),  # an int is no member
+        ((F32,), TypeError),
+        ((F32, "23"), TypeError),
+        ((F32, [2, 3], 4), TypeError),
+        ((F32, [2, 3], [1]), ValueError),
+        ((F32, [2, 0]), ValueError),
+        ((F32, [-1]), ValueError),
+    ],
+    ids=str,
+)
+def test_what_is_no_form_is_refused(args: Any, error: Any) -> None:
+    with pytest.raises(error, match="TensorDesc"):
+        dml.TensorDesc(*args)
+
+
+# Expressions
+
+
+def test_operators_of_expressions() -> None:
+    program = Program()
+    x, y = floats(1, 1, 2, 3), floats(1, 1, 2, 3)
+    a, b = program.input(x), program.input(y)
+    computed = program.run(
+        a + b, a - b, a * b, a / b, a % b, -a, a + 2, a - 2, a * 2, a / 4, 2 + a, 2 - a, 2 * a, 3 / a
+    )
+    expected = [x + y, x - y, x * y, x / y, np.fmod(x, y), -x, x + 2, x - 2, x * 2, x / 4, 2 + x, 2 - x, 2 * x, 3 / x]
+    for actual, wanted in zip(computed, expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=3e-7)
+
+
+def test_an_expression_is_changed_in_place() -> None:
+    program = Program()
+    x = floats(1, 1, 1, 4)
+    a = program.input(x)
+    b = dml.activation_identity(a)
+    other = b
+    b += 1
+    b -= a
+    b *= 2
+    b /= 8
+    b %= a
+    assert other is b
+    np.testing.assert_allclose(program.run(b)[0], np.fmod(np.full_like(x, 0.25), x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", ["text", None, [1.0], 1j])
+def test_what_is_no_expression_and_no_number_is_refused(wrong: Any) -> None:
+    a = Program().input(floats(1, 1, 1, 4))
+    with pytest.raises(TypeError, match="must be an expression or a number"):
+        a + wrong
+
+
+def test_an_empty_expression_is_refused_where_it_is_used() -> None:
+    empty = dml.Expression()
+    program = Program()
+    a = program.input(floats(1, 1, 2, 2))
+    pooled = dml.max_pooling(a, [2, 2])
+    for use in (
+        lambda: dml.activation_relu(empty),
+        lambda: dml.add(a, empty),
+        lambda: dml.activation_relu(pooled.indices),
+        lambda: empty.get_output_desc(),
+        lambda: dml.Binding(empty, np.zeros(1)),
+        lambda: program.builder.build(dml.ExecutionFlags.NONE, [empty]),
+        lambda: empty + 1,
+    ):
+        with pytest.raises(ValueError, match="must be an expression that is not empty; got an empty one"):
+            use()
+
+
+# Functions, beside NumPy
+
+
+def test_elementwise_functions() -> None:
+    program = Program()
+    x, y = floats(1, 2, 3, 4), floats(1, 2, 3, 4)
+    a, b = program.input(x), program.input(y)
+    relu = dml.FusedActivation(dml.OperatorType.ACTIVATION_RELU)
+    outputs = [
+        dml.activation_identity(a),
+        dml.activation_relu(a),
+        dml.activation_sigmoid(a),
+        dml.activation_tanh(a),
+        dml.activation_linear(a, alpha=2, beta=0.5),
+        dml.add(a, b),
+        dml.add(a, b, relu),
+        dml.subtract(a, b),
+        dml.multiply(a, b),
+        dml.divide(a, b),
+        dml.activation_identity(b),
+    ]
+    expected = [
+        *(x, np.maximum(x, 0), 1 / (1 + np.exp(-x)), np.tanh(x), 2 * x + 0.5),
+        *(x + y, np.maximum(x + y, 0), x - y, x * y, x / y, y),
+    ]
+    for actual, wanted in zip(program.run(*outputs), expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=2e-6, atol=1e-6)
+
+
+def test_strides_of_0_broadcast_and_nothing_else_does() -> None:
+    program = Program()
+    x, bias = floats(1, 3, 2, 2), floats(3)
+    a = program.input(x)
+    b = program.input(bias, dml.TensorDesc(F32, [1, 3, 2, 2], [3, 1, 0, 0]))
+    assert_same_bits(program.run(dml.add(a, b))[0], x + bias[:, None, None])
+    c = program.input(floats(1, 3, 1, 1))
+    with pytest.raises(
+        ValueError, match=r"ELEMENT_WISE_ADD1 at DML_FEATURE_LEVEL_5_1: ATensor, BTensor and OutputTensor"
+    ):
+        dml.add(a, c)
+
+
+def test_matrix_products_and_softmax() -> None:
+    program = Program()
+    x, y, z = floats(1, 1, 3, 2), floats(1, 1, 3, 4), floats(1, 1, 1, 4)
+    a, b = program.input(x), program.input(y)
+    c = program.input(z, dml.TensorDesc(F32, [1, 1, 2, 4], [4, 4, 0, 1]))
+    product = dml.gemm(a, b, c, trans_a=dml.MatrixTransform.TRANSPOSE, alpha=2, beta=0.5)
+    expected = 2 * np.swapaxes(x, 2, 3) @ y + 0.5 * z
+    exponentials = np.exp(expected)
+    softmax = exponentials / exponentials.sum(-1, keepdims=True)
+    for actual, wanted in zip(program.run(product, dml.activation_soft_max(product)), (expected, softmax), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_pooling_has_its_windows_before_or_after_its_strides() -> None:
+    program = Program()
+    x = RNG.permutation(64).astype(np.float32).reshape(1, 1, 8, 8)
+    a = program.input(x)
+    mean = dml.average_pooling(a, [3, 3], [2, 2], [0, 0], [0, 0], 0)  # strides of 3, windows of 2
+    found = dml.max_pooling(a, [2, 2], [3, 3], output_indices=1)
+    assert mean.get_output_desc().sizes == found.values.get_output_desc().sizes == [1, 1, 3, 3]
+    blocks = np.lib.stride_tricks.sliding_window_view(x[0, 0], (2, 2))[::3, ::3]
+    means, values, indices = program.run(mean, found.values, found.indices)
+    np.testing.assert_allclose(means[0, 0], blocks.mean((2, 3)), rtol=1e-6)
+    assert_same_bits(values[0, 0], blocks.max((2, 3)))
+    assert_same_bits(x.ravel()[indices.view(np.uint32)], values)
+
+
+def test_convolutions_forward_and_backward() -> None:
+    torch = pytest.importorskip("torch")
+    program = Program()
+    x, w, v, c = floats(1, 2, 5, 5), floats(4, 2, 3, 3), floats(2, 3, 3, 3), floats(1, 4, 1, 1)
+    a = program.input(x)
+    forward = dml.convolution(
+        a,
+        program.input(w),
+        program.input(c),
+        strides=[2, 2],
+        start_padding=[1, 1],
+        end_padding=[1, 1],
+        fused_activation=dml.FusedActivation(dml.OperatorType.ACTIVATION_LEAKY_RELU, 0.5),
+    )
+    sizes = [1, 3, 10, 10]  # one more than follows
+    backward = dml.convolution(
+        a,
+        program.input(v),
+        direction=dml.ConvolutionDirection.BACKWARD,
+        strides=[2, 2],
+        start_padding=[1, 1],
+        end_padding=[1, 1],
+        output_sizes=sizes,
+    )
+    one, other = program.run(forward, backward)
+    functional, tensor = torch.nn.functional, torch.from_numpy
+    expected = functional.leaky_relu(functional.conv2d(tensor(x), tensor(w), tensor(c.ravel()), 2, 1), 0.5)
+    np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-4)
+    expected = functional.conv_transpose2d(tensor(x), tensor(v), stride=2, padding=1)
+    np.testing.assert_allclose(other[:, :, :9, :9], expected, rtol=1e-4, atol=1e-4)
+    assert not other[:, :, 9:].any()
+    assert not other[:, :, :, 9:].any()
+    with pytest.raises(ValueError, match="output_sizes must be given in the direction BACKWARD"):
+        dml.convolution(a, a, direction=dml.ConvolutionDirection.BACKWARD)
+
+
+def test_copies() -> None:
+    program = Program()
+    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    a = program.input(x)
+    pads = [0, 0, 1, 1]
+    padded = dml.padding(a, dml.PaddingMode.REFLECTION, 0, pads, pads)
+    part = dml.slice(a, [0, 0, 0, 1], [1, 2, 3, 3], [1, 1, 2, -2])
+    joined = dml.join([a, a, a], 1)
+    upper = dml.up_sample_2d(a, dml.Size2D(3, 2), dml.InterpolationMode.NEAREST_NEIGHBOR)
+    scaled = dml.value_scale_2d(dml.slice(a, [0, 0, 0, 0], [1, 1, 3, 4], [1, 1, 1, 1]), 2.0, [1.0])
+    results = program.run(padded, part, joined, upper, scaled)
+    expected = [
+        np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], mode="reflect"),
+        x[:, :, ::2, 3:0:-2],
+        np.concatenate([x] * 3, axis=1),
+        x.repeat(2, 2).repeat(3, 3),
+        x[:, :1] * 2 + 1,
+    ]
+    for actual, wanted in zip(results, expected, strict=True):
+        assert_same_bits(actual, wanted)
+
+
+def test_gather_as_the_binding_has_it() -> None:
+    program = Program()
+    x, i = floats(1, 1, 5, 4), np.array([[0, 4, 1], [2, 2, 3]], np.uint32)
+    desc = dml.TensorDesc(dml.TensorDataType.UINT32, [1, 1, 2, 3])
+    found = dml.gather(program.input(x), program.input(i.view(np.float32), desc), 2, 2)
+    assert found.get_output_desc().sizes == [1, 2, 3, 4]
+    assert_same_bits(program.run(found)[0], x[0, 0][i][None])
+
+
+def test_normalizations() -> None:
+    program = Program()
+    x, parameters = (
+        floats(2, 3, 4, 5),
+        [floats(1, 3, 1, 1), floats(1, 3, 1, 1) ** 2, floats(1, 3, 1, 1), floats(1, 3, 1, 1)],
+    )
+    a = program.input(x)
+    mean, variance, scale, bias = map(program.input, parameters)
+    outputs = [
+        dml.batch_normalization(a, mean, variance, scale, bias, True, 0.5),
+        dml.mean_variance_normalization(a, scale, bias, [2, 3], 1, 0.5),
+        dml.mean_variance_normalization(a, axes=[1], normalize_variance=False, epsilon=0),
+        dml.local_response_normalization(a, True, 3, 0.5, 0.75, 2.0),
+    ]
+    m, v, s, b = parameters
+    centred = x - x.mean((2, 3), keepdims=True)
+    squares = np.pad(x * x, [(0, 0), (1, 1), (0, 0), (0, 0)])
+    sums = squares[:, :3] + squares[:, 1:4] + squares[:, 2:]
+    expected = [
+        s * (x - m) / np.sqrt(v + 0.5) + b,
+        s * centred / np.sqrt((centred**2).mean((2, 3), keepdims=True) + 0.5) + b,
+        x - x.mean(1, keepdims=True),
+        x / (2 + 0.5 / 3 * sums) ** 0.75,
+    ]
+    for actual, wanted in zip(program.run(*outputs), expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(TypeError, match="mean_variance_normalization: normalize_variance must be given; got none"):
+        dml.mean_variance_normalization(a, epsilon=0)
+
+
+def test_a_reinterpretation_is_another_view_of_the_bytes() -> None:
+    program = Program()
+    x = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
+    y = dml.activation_identity(program.input(x))
+    flat = dml.reinterpret(y, F32, [1, 1, 1, 6], None)
+    columns = dml.reinterpret(flat, F32, [1, 1, 3, 2], [6, 6, 1, 3])  # chains lead to the same bytes
+    bits = dml.reinterpret(y, dml.TensorDataType.UINT32, [1, 1, 2, 3], None)
+    results = program.run(flat, columns, dml.activation_relu(columns), bits)
+    assert_same_bits(results[0], x.reshape(1, 1, 1, 6))
+    assert_same_bits(results[1], np.swapaxes(x, 2, 3).copy())
+    assert_same_bits(results[2], np.swapaxes(x, 2, 3).copy())
+    assert_same_bits(results[3].view(np.uint32), x.view(np.uint32))
+    with pytest.raises(ValueError, match="reinterpret: TotalTensorSizeInBytes must be at least 28; got 24"):
+        dml.reinterpret(y, F32, [1, 1, 1, 7], None)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "expected"),
+    [
+        ("ELU", (0.5,), lambda x: np.where(x > 0, x, 0.5 * np.expm1(x))),
+        ("LINEAR", (2, 3), lambda x: 2 * x + 3),
+        ("SCALED_ELU", (2, 3), lambda x: 3 * np.where(x > 0, x, 2 * np.expm1(x))),
+        ("SHRINK", (0.25, 0.5), lambda x: np.where(x > 0.5, x - 0.25, np.where(x < -0.5, x + 0.25, 0))),
+        ("SOFTPLUS", (2,), lambda x: np.log1p(np.exp(2 * x)) / 2),
+        ("TANH", (), np.tanh),
+        ("INVALID", (), lambda x: x),
+    ],
+    ids=str,
+)
+def test_the_numbers_of_a_fused_activation(name: str, numbers: Any, expected: Any) -> None:
+    program = Program()
+    x = floats(1, 1, 4, 5)
+    a = program.input(x)
+    kind = dml.OperatorType["INVALID" if name == "INVALID" else f"ACTIVATION_{name}"]
+    zero = program.input(np.zeros_like(x))
+    (computed,) = program.run(dml.add(a, zero, dml.FusedActivation(kind, *numbers)))
+    np.testing.assert_allclose(computed, expected(x), rtol=1e-5, atol=1e-6)
+
+
+def test_what_cannot_be_fused_is_refused() -> None:
+    a = Program().input(floats(1, 1, 2, 2))
+    with pytest.raises(ValueError, match="fused_activation must be one of ELU, HARD_SIGMOID"):
+        dml.add(a, a, dml.FusedActivation(dml.OperatorType.ACTIVATION_SOFTMAX))
+    with pytest.raises(TypeError, match="activation must be a member of OperatorType; got 44"):
+        dml.FusedActivation(44)
+
+
+# Data
+
+
+def test_data_is_bound_by_its_bytes_as_float32_and_copied() -> None:
+    program = Program()
+    data = np.arange(4, dtype=np.float64)
+    a = program.input(data, dml.TensorDesc(F32, [1, 1, 2, 2]))
+    data += 100
+    assert program.run(dml.activation_identity(a))[0].ravel().tolist() == [0, 1, 2, 3]
+    for wrong in (np.zeros(3), np.zeros((1, 1, 2, 3))):
+        with pytest.raises(ValueError, match=r"Binding: data must have 16 bytes, those of FLOAT32 \{1,1,2,2\}; got"):
+            dml.Binding(a, wrong)
+
+
+def test_integers_are_bound_by_their_bits() -> None:
+    kind = dml.TensorDataType.UINT32
+    numbers = np.array([[1, 2**31 + 5, 7, 0]], np.uint32)
+    for data in (numbers.view(np.float32), numbers):
+        program = Program()
+        a = program.input(data, dml.TensorDesc(kind, [1, 1, 1, 4]))
+        (found,) = program.run(dml.slice(a, [0, 0, 0, 1], [1, 1, 1, 2], [1, 1, 1, 1]))
+        assert found.dtype == np.float32
+        assert found.view(np.uint32).ravel().tolist() == [2**31 + 5, 7]
+
+
+def test_what_compute_gives_is_read_by_numpy() -> None:
+    data = dml.TensorData(np.array([1.0, 2.0], np.float32))
+    assert np.array(data).tolist() == np.asarray(data).tolist() == [1, 2]
+    assert np.array(data, np.float32).dtype == np.float32
+    assert np.array(data, np.float64).dtype == np.float64
+
+
+def test_a_model_runs_again_with_other_data_and_leaves_out_what_is_none() -> None:
+    program = Program()
+    a = program.input(floats(1, 1, 1, 3))
+    unread = dml.input_tensor(program.builder, 1, dml.TensorDesc(F32, [9]))
+    outputs = [dml.activation_relu(a), -a]
+    model = program.builder.build(dml.ExecutionFlags.NONE, outputs)
+    later = dml.activation_tanh(outputs[0])  # which the model does not have
+    for _ in range(2):
+        x = floats(1, 1, 1, 3)
+        (negative,) = program.device.compute(model, [dml.Binding(a, x), None], [None, outputs[1]])
+        assert_same_bits(np.array(negative), -x)
+    assert program.builder.build(dml.ExecutionFlags.NONE, [later]).function(x, np.zeros(9, np.float32)).shape == x.shape
+    with pytest.raises(TypeError, match=r"compute: inputs\[0\] must be a Binding of input 0; got None"):
+        program.device.compute(model, [None, dml.Binding(unread, np.zeros(9))], outputs)
+    with pytest.raises(ValueError, match="compute: inputs must be 2 bindings, one for each input that the builder has"):
+        program.device.compute(model, [dml.Binding(a, x)], outputs)
+    with pytest.raises(ValueError, match="compute: outputs must be the 2 that the model has; got 1"):
+        program.device.compute(model, [dml.Binding(a, x), None], outputs[:1])
+
+
+def test_the_function_of_a_model_is_jaxs() -> None:
+    program = Program()
+    image, weights = floats(1, 2, 6, 6), floats(3, 2, 3, 3)
+    bias = floats(3)
+    convolved = dml.convolution(
+        program.input(image),
+        program.input(weights),
+        program.input(bias, dml.TensorDesc(F32, [1, 3, 1, 1])),
+    )
+    scaled = dml.multiply(convolved, program.input(bias, dml.TensorDesc(F32, [1, 3, 4, 4], [3, 1, 0, 0])))
+    model = program.builder.build(dml.ExecutionFlags.NONE, [scaled])
+    flat = bias.reshape(1, 3, 1, 1)
+    arrays = (image, weights, flat, flat)  # what a stride of 0 repeats is there once
+    value = jax.jit(model.function)(*arrays)
+    gradient = jax.grad(lambda weights: model.function(image, weights, flat, flat).sum())(weights)
+    step = np.zeros_like(weights)
+    step[1, 0, 2, 2] = 1
+    moved = model.function(image, weights + step, flat, flat)  # which is linear in the weights
+    np.testing.assert_allclose(gradient[1, 0, 2, 2], moved.sum() - value.sum(), rtol=1e-4)
+    batch = np.stack([image, 2 * image])
+    np.testing.assert_allclose(jax.vmap(model.function, (0, None, None, None))(batch, *arrays[1:])[0], value, rtol=1e-5)
+    assert "convolution_0 -> " not in repr(model.graph)
+    assert 'CONVOLUTION"]' in model.graph.to_dot()
+
+
+# Refusals, and programs
+
+
+def test_a_wrong_operator_is_refused_where_it_is_made() -> None:
+    program = Program()
+    a, other = program.input(floats(1, 2, 4, 4)), Program().input(floats(1, 2, 4, 4))
+    with pytest.raises(ValueError, match="b must be an expression of the same builder; got one of another"):
+        dml.add(a, other)
+    with pytest.raises(ValueError, match="strides must have 2 numbers, one for each dimension of space, or none"):
+        dml.convolution(a, a, strides=[1])
+    with pytest.raises(DmlError, match="DML_OPERATOR_CONVOLUTION at DML_FEATURE_LEVEL_5_1: FilterTensor"):
+        dml.convolution(a, program.input(floats(3, 5, 1, 1)))
+    with pytest.raises(TypeError, match="mode must be a member of ConvolutionMode; got 0"):
+        dml.convolution(a, a, mode=0)
+    with pytest.raises(TypeError, match="input must be a list of expressions"):
+        dml.join(a, 1)
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        dml.activation_relu(x=a)
+    with pytest.raises(ValueError, match="input_index must be one that no input of the builder has; got 0"):
+        dml.input_tensor(program.builder, 0, dml.TensorDesc(F32, [1]))
+    for wrong in (a, dml.reinterpret(a, F32, [32], None)):
+        with pytest.raises(ValueError, match="and no input; activation_identity passes one on"):
+            program.builder.build(dml.ExecutionFlags.NONE, [wrong])
+
+
+PROGRAM = """\
+import sys
+import numpy as np
+import pydirectml as dml
+from helper import SIZES
+
+device = dml.Device(True, True)
+builder = dml.GraphBuilder(device)
+x = dml.input_tensor(builder, 0, dml.TensorDesc(dml.FLOAT32, SIZES))
+y = dml.activation_relu(x) + float(sys.argv[1])
+model = builder.build(dml.ExecutionFlags.NONE, [y])
+print(device, *np.array(device.compute(model, [dml.Binding(x, np.array([-1.0, 2.0]))], [y])[0]).tolist())
+"""
+
+
+def test_a_program_of_windows_runs_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "helper.py").write_text("SIZES = [2]\n")
+    command = [sys.executable, "-m", "dmljax.pydirectml"]
+    finished = subprocess.run(
+        [*command, str(tmp_path / "program.py"), "0.5"], capture_output=True, text=True, check=True
+    )
+    assert finished.stdout == "dml.Device on GPU 0.5 2.5\n"
+    missing = subprocess.run([*command, str(tmp_path / "none.py")], capture_output=True, text=True, check=False)
+    assert (missing.returncode, missing.stderr) == (1, f"there is no file {tmp_path / 'none.py'}\n")
+    assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 2
