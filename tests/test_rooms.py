@@ -24,7 +24,8 @@ ROOMS = [
     ["graph"],
     ["relatives"],
     ["__init__"],
-    ["examples", "dxdispatch", "pydirectml"],
+    ["flatbuffer"],
+    ["examples", "dxdispatch", "pydirectml", "serialized"],
     ["describe"],
     ["cli", "__main__"],
 ]

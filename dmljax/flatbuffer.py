@@ -1,0 +1,193 @@
+"""Flatbuffers: tables of numbers, texts and vectors, as much of them as DirectML's serialized graphs need.
+
+A field of a table is named by its slot: 4, 6, 8 and so on, in the order of its schema. What is read is bounded by the
+file's size, whatever its offsets are; a fault is an InvalidDesc.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem
+
+# Reading
+
+
+class Buffer:
+    """The bytes of a file; all reads together may not be many times its size, however often parts are shared."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._left = 64 * len(data) + 1024
+
+    def root(self) -> "TableReader":
+        """The table that the file begins with."""
+        return TableReader(self, self.unpack("<I", 0))
+
+    def unpack(self, form: str, position: int) -> Any:
+        """A number."""
+        return struct.unpack_from(form, self.data, self._checked(position, struct.calcsize(form)))[0]
+
+    def bytes(self, position: int, count: int) -> bytes:
+        """A part of the file."""
+        return self.data[self._checked(position, count) : position + count]
+
+    def _checked(self, position: int, count: int) -> int:
+        self._left -= count + 1
+        if position < 0 or position + count > len(self.data):
+            raise InvalidDesc(Problem((), f"offsets must be within the {len(self.data)} bytes of the file", position))
+        if self._left < 0:
+            raise InvalidDesc(Problem((), "parts of the file must not be shared again and again", "too many of them"))
+        return position
+
+
+class TableReader:
+    """A table at a position."""
+
+    def __init__(self, buffer: Buffer, position: int) -> None:
+        self._buffer, self._position = buffer, position
+        self._slots = position - buffer.unpack("<i", position)
+        self._end = buffer.unpack("<H", self._slots)
+
+    def _field(self, slot: int) -> int | None:
+        offset = self._buffer.unpack("<H", self._slots + slot) if slot + 2 <= self._end else 0
+        return self._position + offset if offset else None
+
+    def _target(self, slot: int) -> int | None:
+        field = self._field(slot)
+        return None if field is None else field + self._buffer.unpack("<I", field)
+
+    def number(self, slot: int, form: str) -> Any:
+        """A number of `struct`'s form, 0 if it is not there."""
+        field = self._field(slot)
+        return 0 if field is None else self._buffer.unpack(f"<{form}", field)
+
+    def structure(self, slot: int, form: str) -> tuple[Any, ...] | None:
+        """The numbers of a struct, if it is there: of `struct`'s form, one after the other."""
+        target = self._target(slot)
+        if target is None:
+            return None
+        return struct.unpack(f"<{form}", self._buffer.bytes(target, struct.calcsize(f"<{form}")))
+
+    def table(self, slot: int) -> "TableReader | None":
+        """A table, if it is there."""
+        target = self._target(slot)
+        return None if target is None else TableReader(self._buffer, target)
+
+    def text(self, slot: int) -> str:
+        """A text, empty if it is not there."""
+        target = self._target(slot)
+        return "" if target is None else self._text(target)
+
+    def texts(self, slot: int) -> list[str]:
+        """A vector of texts."""
+        return [self._text(target) for target in self._targets(slot)]
+
+    def tables(self, slot: int) -> "list[TableReader]":
+        """A vector of tables."""
+        return [TableReader(self._buffer, target) for target in self._targets(slot)]
+
+    def numbers(self, slot: int, dtype: str) -> np.ndarray[Any, Any] | None:
+        """A vector of numbers, if it is there."""
+        target = self._target(slot)
+        if target is None:
+            return None
+        count, kind = self._buffer.unpack("<I", target), np.dtype(dtype).newbyteorder("<")
+        return np.frombuffer(self._buffer.bytes(target + 4, count * kind.itemsize), kind).astype(dtype)
+
+    def _targets(self, slot: int) -> Iterable[int]:
+        offsets = self.numbers(slot, "uint32")
+        if offsets is None:
+            return []
+        first = (self._target(slot) or 0) + 4
+        return [first + 4 * i + int(offset) for i, offset in enumerate(offsets)]
+
+    def _text(self, target: int) -> str:
+        data = self._buffer.bytes(target + 4, self._buffer.unpack("<I", target))
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise InvalidDesc(Problem((), "texts must be in UTF-8", repr(data[:40]))) from None
+
+
+# Writing
+
+
+class Packed(NamedTuple):
+    """A struct: numbers of `struct`'s form, one after the other."""
+
+    form: str
+    numbers: tuple[Any, ...]
+
+
+Number = tuple[str, int | float]  # with `struct`'s form
+Table = Mapping[int, Any]  # by slots: a Number, text, an array of numbers, a Packed, a table, or a list of those
+
+
+def written(root: Table) -> bytes:
+    """The bytes of a flatbuffer with this root."""
+    data = bytearray(4)
+    _point(data, 0, _write_table(data, root))
+    return bytes(data)
+
+
+def _write_table(data: bytearray, table: Table) -> int:
+    fields = {slot: value for slot, value in table.items() if value is not None}
+    # The largest numbers come first, so that all are aligned.
+    sizes = {slot: struct.calcsize(value[0]) if _is_number(value) else 4 for slot, value in fields.items()}
+    slots = sorted(fields, key=lambda slot: -sizes[slot])
+    _align(data, 8)
+    data.extend(bytes(4 if any(size == 8 for size in sizes.values()) else 0))
+    position, offsets, end = len(data), {}, 4
+    for slot in slots:
+        offsets[slot] = end
+        end += sizes[slot]
+    data.extend(bytes(end))
+    for slot in slots:
+        if _is_number(fields[slot]):
+            form, number = fields[slot]
+            struct.pack_into(f"<{form}", data, position + offsets[slot], number)
+    count = max(fields, default=2) + 2
+    _align(data, 2)
+    entries = [count, end, *(offsets.get(slot, 0) for slot in range(4, count, 2))]
+    struct.pack_into("<i", data, position, position - len(data))
+    data.extend(struct.pack(f"<{len(entries)}H", *entries))
+    for slot in slots:
+        if not _is_number(fields[slot]):
+            _point(data, position + offsets[slot], _write(data, fields[slot]))
+    return position
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, tuple) and not isinstance(value, Packed)
+
+
+def _write(data: bytearray, value: Any) -> int:
+    if isinstance(value, Mapping):
+        return _write_table(data, value)
+    _align(data, 8 if isinstance(value, Packed) else 4)
+    if isinstance(value, Packed):
+        data.extend(struct.pack(f"<{value.form}", *value.numbers))
+        return len(data) - struct.calcsize(f"<{value.form}")
+    if isinstance(value, list):
+        position = len(data)
+        data.extend(struct.pack("<I", len(value)) + bytes(4 * len(value)))
+        for i, one in enumerate(value):
+            _point(data, position + 4 + 4 * i, _write(data, one))
+        return position
+    is_text = isinstance(value, str)
+    content = value.encode() if is_text else value.astype(value.dtype.newbyteorder("<")).tobytes()
+    position = len(data)
+    count = len(content) if is_text else len(value)
+    data.extend(struct.pack("<I", count) + content + (b"\0" if is_text else b""))
+    return position
+
+
+def _point(data: bytearray, field: int, target: int) -> None:
+    struct.pack_into("<I", data, field, target - field)
+
+
+def _align(data: bytearray, size: int) -> None:
+    data.extend(bytes(-len(data) % size))

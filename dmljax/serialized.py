@@ -1,0 +1,425 @@
+"""DirectML's serialized graphs: flatbuffers that ONNX Runtime's DirectML provider writes, as a `Graph`.
+
+Constants lie in the file, or beside it in files of their names. A constant is read as the tensor that reads it first.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmljax.checks import parse_enum
+from dmljax.descriptors.base import Member, Operator
+from dmljax.descriptors.bases import Activation
+from dmljax.descriptors.json_form import Fused, operator_of_type
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Kind, Number, Struct
+from dmljax.descriptors.validation import validate
+from dmljax.errors import InvalidDesc, Problem, inside, within
+from dmljax.flatbuffer import Buffer, Packed, Table, TableReader, written
+from dmljax.graph import Graph
+from dmljax.scalars import Scalar
+from dmljax.tensor import TensorDesc
+from dmljax.text import join_words, reason_of, show
+from dmljax.types import DataType
+
+OPERATOR_NODE, CONSTANT_NODE = 1, 2
+NAMED_CONSTANT, RAW_CONSTANT = 1, 2
+# The values of attributes, in the order of the schema's union: numbers are structs, the others tables.
+ACTIVATION, ACTIVATIONS, UINT32, UINT64, INT32, FLOAT32, UINTS, INTS, FLOATS, SCALE_BIAS, SIZE_2D, SCALAR, BOOL = range(
+    1, 14
+)
+BYTES = 1  # the only kind of scalar that is written
+_FORMS = {UINT32: "I", UINT64: "Q", INT32: "i", FLOAT32: "f", BOOL: "?", SCALE_BIAS: "ff", SIZE_2D: "II"}
+_DTYPES = {UINTS: "uint32", INTS: "int32", FLOATS: "float32"}
+
+
+def load(path: str | Path) -> Graph:
+    """The graph in a file, and constants in the files beside it.
+
+    >>> load("notebooks/models/gemm.bin")
+    Graph(1 nodes, 3 edges, 1 inputs, 1 outputs, 2 constants, 0 views)
+    """
+    path = Path(path)
+
+    def read_constant(name: str) -> bytes:
+        if Path(name).name != name:
+            raise InvalidDesc(Problem((), "a constant's name must be that of a file beside the graph", show(name)))
+        return _content(path.with_name(f"{name}.bin"))
+
+    with within("serialized graph"):
+        return parse(_content(path), read_constant)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidDesc(Problem((), f"{path.name} must be a file that can be read", reason_of(error))) from None
+
+
+def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
+    """The graph in the bytes of a file; `read_constant` gives the bytes of a constant of that name outside of it."""
+    with within("serialized graph"):
+        root = Buffer(data).root()
+        inputs, outputs = root.texts(6), root.texts(8)
+        nodes: dict[str, Operator] = {}
+        edges: dict[str, str] = {}  # to the inputs of nodes, from names of edges
+        sources: dict[str, str] = {}  # what makes the edge of a name: an output of a node, or a constant
+        constants: dict[str, bytes] = {}
+        for i, node in enumerate(root.tables(4)):
+            with inside(("nodes", i)):
+                name = node.text(8) or f"node_{i}"
+                desc = node.table(6)
+                if desc is None or name in nodes or name in constants:
+                    raise InvalidDesc(Problem("name", "must be of one node, which has a desc", name))
+                if node.number(4, "B") == CONSTANT_NODE:
+                    constants[name] = _constant(desc, read_constant)
+                    found = dict.fromkeys(node.texts(12), name)
+                else:
+                    nodes[name], to, found = _operator(node, desc, name)
+                    edges |= to
+                for edge, source in found.items():
+                    if edge in sources or edge in inputs:
+                        raise InvalidDesc(Problem("outputNames", "must be of one output of one node", edge))
+                    sources[edge] = source
+        return _connected(nodes, edges, sources, inputs, outputs, constants)
+
+
+def _connected(
+    nodes: dict[str, Operator],
+    edges: dict[str, str],
+    sources: dict[str, str],
+    inputs: list[str],
+    outputs: list[str],
+    constants: dict[str, bytes],
+) -> Graph:
+    tensors = {f"{name}.{key}": tensor for name, node in nodes.items() for key, tensor in node.tensors().items()}
+    joined = {target: sources.get(edge, edge) for target, edge in edges.items()}
+    readers: dict[str, TensorDesc] = {}
+    for target, source in joined.items():
+        readers.setdefault(source, tensors[target])
+    for name in inputs:
+        if name not in readers:
+            raise InvalidDesc(Problem(("graphInputNames",), "must be names that a node reads", name))
+    unknown = [name for name in outputs if name not in sources]
+    if unknown:
+        raise InvalidDesc(Problem("graphOutputNames", "must be names of outputs of nodes", join_words(unknown)))
+    return Graph(
+        nodes=nodes,
+        edges=joined,
+        inputs={name: _layout(readers[name]) for name in inputs},
+        outputs={name: sources[name] for name in outputs},
+        constants={name: _array(data, readers.get(name)) for name, data in constants.items()},
+    )
+
+
+def _layout(tensor: TensorDesc) -> TensorDesc:
+    return TensorDesc(tensor.data_type, tensor.sizes, tensor.strides)
+
+
+def _array(data: bytes, reader: TensorDesc | None) -> np.ndarray[Any, Any]:
+    """A constant in the type and sizes of its reader, or its bytes, if that has others."""
+    values = np.frombuffer(data, np.uint8)
+    if reader is not None and reader.is_packed:
+        wanted = reader.element_count * reader.dtype.itemsize
+        if values.size in (wanted, reader.minimum_size_in_bytes):
+            return values[:wanted].view(reader.dtype).reshape(reader.sizes)
+    return values
+
+
+def _constant(desc: TableReader, read_constant: Callable[[str], bytes]) -> bytes:
+    detail = desc.table(6)
+    kind = desc.number(4, "B")
+    if detail is None or kind not in (NAMED_CONSTANT, RAW_CONSTANT):
+        raise InvalidDesc(Problem("data", "must be a name or bytes", kind))
+    if kind == NAMED_CONSTANT:
+        return read_constant(detail.text(4))
+    data = detail.numbers(4, "uint8")
+    return b"" if data is None else data.tobytes()
+
+
+# Operators
+
+
+def header_fields(operator: type[Operator]) -> Iterator[Member | str]:
+    """The members in the header's order, the counts of arrays, by their names, before the first array of each."""
+    counts = set()
+    for member in operator.members():
+        count = member.kind.count
+        if count is not None and count not in counts:
+            counts.add(count)
+            yield count
+        yield member
+
+
+def _operator(node: TableReader, desc: TableReader, name: str) -> tuple[Operator, dict[str, str], dict[str, str]]:
+    """An operator, the edges that lead to its inputs, and which of its outputs the names of edges are."""
+    kind = operator_of_type("type", desc.text(4))
+    with inside(kind.short_name):
+        given, made = _Tensors(desc.tables(6), node.texts(10)), _Tensors(desc.tables(8), node.texts(12))
+        operator = kind(**_members(kind, desc.tables(10), given, made))
+    edges = zip(operator.leaves(is_input=True), given.edges, strict=True)
+    outputs = zip(operator.leaves(is_input=False), made.edges, strict=True)
+    return (
+        operator,
+        {f"{name}.{leaf.key}": edge for leaf, edge in edges},
+        {edge: f"{name}.{leaf.key}" for leaf, edge in outputs},
+    )
+
+
+class _Tensors:
+    """The inputs or the outputs of a node, which members take one after the other."""
+
+    def __init__(self, descs: list[TableReader], names: list[str]) -> None:
+        self._descs, self._names = descs, names
+        self.edges: list[str] = []  # of those that are present
+
+    def next(self, member: Member) -> Any:
+        """The desc of a member, None if its name is empty; an array has all that are left."""
+        if isinstance(member.kind, Array):
+            return tuple(self._tensor(member.name) for _ in range(len(self._descs)))
+        if not self._names:
+            raise InvalidDesc(Problem(member.name, "must have a name, which may be empty", "none"))
+        if not self._names[0]:
+            self._names.pop(0)
+            return None
+        return self._tensor(member.name)
+
+    def _tensor(self, member: str) -> TensorDesc:
+        if not self._descs or not self._names:
+            raise InvalidDesc(Problem(member, "must have a desc and a name", "fewer"))
+        desc = self._descs.pop(0)
+        self.edges.append(self._names.pop(0))
+        sizes, strides = desc.numbers(6, "uint32"), desc.numbers(8, "uint32")
+        with inside(member):
+            return TensorDesc(
+                desc.text(4),  # type: ignore[arg-type]  # the name of a data type
+                () if sizes is None else tuple(sizes.tolist()),
+                None if strides is None else tuple(strides.tolist()),
+                total_tensor_size_in_bytes=desc.number(10, "Q"),
+            )
+
+
+def _members(kind: type[Operator], attributes: list[TableReader], given: _Tensors, made: _Tensors) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    left = iter(attributes)
+    data_type = None
+    for field in header_fields(kind):
+        if isinstance(field, str):
+            next(left, None)  # the count of an array, which has a length of its own
+        elif field.tensor_kind is not None:
+            members[field.field] = (given if field.tensor_kind.is_input else made).next(field)
+        else:
+            attribute = next(left, None)
+            with inside(field.name):
+                value = None if attribute is None else _value(field.kind, attribute, data_type)
+            if field.kind == SCALAR_TYPE:
+                data_type = value = parse_enum(DataType, field.name, value)
+            members[field.field] = value
+    return members
+
+
+def _value(kind: Kind, attribute: TableReader, data_type: DataType | None) -> Any:
+    """An attribute in the form that a descriptor takes."""
+    form = attribute.number(6, "B")
+    if form in _FORMS:
+        return _numbers(kind, attribute.structure(8, _FORMS[form]))
+    value = attribute.table(8)
+    if value is None:
+        return None
+    if form == ACTIVATION:
+        return _activation(value)
+    if form == ACTIVATIONS:
+        return [_activation(one) for one in value.tables(4)]
+    if form in _DTYPES:
+        numbers = value.numbers(4, _DTYPES[form])
+        return [] if numbers is None else numbers.tolist()
+    if form == SCALAR and data_type is not None:
+        return _scalar(value, data_type)
+    raise InvalidDesc(Problem((), "must have a value of its kind", f"kind {form}"))
+
+
+def _numbers(kind: Kind, numbers: tuple[Any, ...] | None) -> Any:
+    """What a struct says: a number, or two."""
+    if numbers is None:
+        return None
+    if isinstance(kind, Struct) and len(numbers) == len(kind.fields):
+        return kind.form(*numbers)
+    return bool(numbers[0]) if isinstance(kind, Boolean) else numbers[0]
+
+
+def _scalar(value: TableReader, data_type: DataType) -> Scalar:
+    content = value.table(6)
+    data = None if content is None or value.number(4, "B") != BYTES else content.numbers(4, "uint8")
+    if data is None or len(data) * 8 < data_type.bits:
+        raise InvalidDesc(Problem((), f"must have the bytes of a {data_type.name}", "others"))
+    return Scalar(data_type, int.from_bytes(data.tobytes(), "little") % 2**data_type.bits)
+
+
+def _activation(value: TableReader) -> Operator:
+    kind = operator_of_type("type", value.text(4))
+    if not isinstance(kind, type) or not issubclass(kind, Activation):
+        raise InvalidDesc(Problem("type", "must be an activation", kind.type))
+    left = iter(value.tables(6))
+    members: dict[str, Any] = {}
+    for field in header_fields(kind):
+        if isinstance(field, str):
+            next(left, None)
+        elif field.tensor_kind is None:
+            attribute = next(left, None)
+            members[field.field] = None if attribute is None else _value(field.kind, attribute, None)
+    return kind(**members)
+
+
+# Writing
+
+
+def save(graph: Graph, path: str | Path) -> None:
+    """Writes a graph that `load` reads back, its constants in the same file.
+
+    What a serialized graph cannot say is refused: views of outputs, an output of a node that is two outputs of the
+    graph, and an input that no node reads, or that is described otherwise than by its first reader.
+
+    >>> graph = load("notebooks/models/gemm.bin")
+    >>> save(graph, "copy.bin")
+    >>> to_json(load("copy.bin")) == to_json(graph)
+    True
+    """
+    Path(path).write_bytes(serialize(graph))
+
+
+def serialize(graph: Graph) -> bytes:
+    """The bytes that `save` writes."""
+    validate(graph)
+    with within("serialized graph"):
+        edges = _edge_names(graph)
+        constants = [
+            {
+                4: ("B", CONSTANT_NODE),
+                6: {4: ("B", RAW_CONSTANT), 6: {4: np.asarray(value).reshape(-1).view(np.uint8)}},
+                8: name,
+                12: [edges[name]],
+            }
+            for name, value in graph.constants.items()
+        ]
+        nodes = [_node(graph, name, edges) for name in graph.order]
+        return written({4: [*constants, *nodes], 6: list(graph.inputs), 8: list(graph.outputs)})
+
+
+def _edge_names(graph: Graph) -> dict[str, str]:
+    """The name of the edge from each source: that of an output of the graph, where it is one."""
+    for name in graph.views:
+        raise InvalidDesc(Problem(("views", name), "must not be there in a serialized graph", name))
+    names = {source: source for source in graph.sources}
+    for name, source in graph.outputs.items():
+        if names[source] != source or name in graph.sources:
+            rule = "must come from an output that is no other output of the graph, and have a name of its own"
+            raise InvalidDesc(Problem(("outputs", name), rule, source))
+        names[source] = name
+    readers: dict[str, TensorDesc] = {}
+    for target in (f"{name}.{key}" for name in graph.order for key in graph.nodes[name].tensors(is_input=True)):
+        readers.setdefault(graph.edges[target], graph.targets[target][1].tensor)
+    for name, desc in graph.inputs.items():
+        if name not in readers or _layout(readers[name]) != _layout(desc):
+            given = f"{desc}, and {readers.get(name, 'none')}"
+            raise InvalidDesc(Problem(("inputs", name), "must have the desc of the first tensor that reads it", given))
+    return names
+
+
+def _node(graph: Graph, name: str, edges: dict[str, str]) -> Table:
+    node = graph.nodes[name]
+    named = {f"{name}.{leaf.key}": f"{name}.{leaf.key}" for leaf in node.leaves(is_input=False)} | dict(graph.edges)
+    # In the header's order, empty where a tensor is left out.
+    names: dict[bool, list[str]] = {True: [], False: []}
+    for member in node.members():
+        if member.tensor_kind is not None:
+            keys = [leaf.key for leaf in node.leaves() if leaf.member is member]
+            names[member.tensor_kind.is_input] += [edges[named[f"{name}.{key}"]] for key in keys] or [""]
+    operator = {
+        4: type(node).type,
+        6: [_tensor_table(leaf.tensor) for leaf in node.leaves(is_input=True)],
+        8: [_tensor_table(leaf.tensor) for leaf in node.leaves(is_input=False)],
+        10: _attributes(node),
+    }
+    return {4: ("B", OPERATOR_NODE), 6: operator, 8: name, 10: names[True], 12: names[False]}
+
+
+def _tensor_table(tensor: TensorDesc) -> Table:
+    return {
+        4: tensor.data_type.spelling,
+        6: np.array(tensor.sizes, np.uint32),
+        8: None if tensor.strides is None else np.array(tensor.strides, np.uint32),
+        10: ("Q", tensor.total_tensor_size_in_bytes or tensor.minimum_size_in_bytes),
+    }
+
+
+def _attributes(node: Operator) -> list[Table]:
+    found: list[Table] = []
+    lengths = {field.kind.count: len(getattr(node, field.field) or ()) for field in node.members() if field.kind.count}
+    for field in header_fields(type(node)):
+        if isinstance(field, str):
+            found.append(_attribute(field, UINT32, Packed("I", (lengths[field],))))
+        elif field.tensor_kind is None:
+            found.append(_attribute_of(node, field))
+    return found
+
+
+def _attribute(name: str | None, form: int, value: Table | Packed | None) -> Table:
+    return {4: name, 6: ("B", form), 8: value}
+
+
+def _attribute_of(node: Operator, field: Member) -> Table:
+    kind, value = field.kind, getattr(node, field.field)
+    form = _form_of(kind, type(node).type)
+    if value is None:
+        return _attribute(None, form, None)
+    if form == ACTIVATION:
+        return _attribute(field.name, form, _activation_table(value))
+    if form == ACTIVATIONS:
+        return _attribute(field.name, form, {4: [_activation_table(one) for one in value]})
+    if form == SCALAR:
+        data = np.frombuffer(value.bits.to_bytes(8, "little"), np.uint8)
+        return _attribute(field.name, form, {4: ("B", BYTES), 6: {4: data}})
+    plain = [_plain(one) for one in (value if isinstance(value, tuple) else (value,))]
+    if form in _FORMS:
+        return _attribute(field.name, form, Packed(_FORMS[form], tuple(plain)))
+    return _attribute(field.name, form, {4: np.array(plain, _DTYPES[form])})
+
+
+def _activation_table(value: Operator) -> Table:
+    return {4: type(value).type, 6: _attributes(value)}
+
+
+def _plain(value: Any) -> int | float:
+    return value.item.item() if isinstance(value, Scalar) else int(value)
+
+
+def _form_of(kind: Kind, operator: str) -> int:
+    """How DirectML's schema stores a kind of member; a BOOL is a UINT there, but for one."""
+    match kind:
+        case Fused():
+            return ACTIVATION
+        case Array(of=Fused()):
+            return ACTIVATIONS
+        case Array(of=Number()):
+            return FLOATS
+        case Array(of=Integer(name="INT")):
+            return INTS
+        case Array():
+            return UINTS
+        case Struct(name="DML_SIZE_2D"):
+            return SIZE_2D
+        case Struct():
+            return SCALE_BIAS
+        case Number(own_type=None):
+            return SCALAR
+        case Number():
+            return FLOAT32
+        case Integer(name="UINT64"):
+            return UINT64
+        case Integer(name="INT"):
+            return INT32
+        case Boolean() if operator == "DML_OPERATOR_LOCAL_RESPONSE_NORMALIZATION_GRAD":
+            return BOOL
+    return UINT32

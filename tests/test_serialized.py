@@ -1,0 +1,277 @@
+"""DirectML's serialized graphs: what is written is read back, and no file makes more than one clear error."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import assert_same_bits
+
+import dmljax
+from dmljax import DmlError, Graph, InvalidDesc, serialized
+from dmljax.examples import examples_of
+from dmljax.flatbuffer import Packed, written
+
+TensorDesc: Any = dmljax.TensorDesc
+GemmDesc: Any = dmljax.GemmDesc
+MODELS = Path(__file__).parents[1] / "notebooks" / "models"
+ROW, MATRIX = TensorDesc("FLOAT32", (1, 1, 1, 2)), TensorDesc("FLOAT32", (1, 1, 2, 2))
+WEIGHTS = np.array([1, 2, 3, 4], np.float32).reshape(1, 1, 2, 2)
+BIAS = np.array([10, 20], np.float32).reshape(1, 1, 1, 2)
+
+
+def product(**more: Any) -> Graph:
+    """A product of matrices with constants, and its positive part."""
+    gemm = GemmDesc(a=ROW, b=MATRIX, c=ROW, output=ROW, trans_a="NONE", trans_b="TRANSPOSE", alpha=1, beta=0.5)
+    relu = dmljax.ActivationReluDesc(input=ROW, output=ROW)
+    given: dict[str, Any] = {
+        "nodes": {"gemm": gemm, "relu": relu},
+        "edges": {"gemm.a": "x", "gemm.b": "weights", "gemm.c": "bias", "relu.input": "gemm.output"},
+        "inputs": {"x": ROW},
+        "constants": {"weights": WEIGHTS, "bias": BIAS},
+        "outputs": {"y": "relu.output"},
+    }
+    return Graph(**given | more)
+
+
+def parsed(data: bytes) -> Graph:
+    return serialized.parse(data, lambda name: {"weights": WEIGHTS, "bias": BIAS}[name].tobytes())
+
+
+def normal(desc: Any) -> Any:
+    """A desc whose tensors say their sizes in bytes, as those in files do, and have no flags."""
+    json = dmljax.to_json(desc)
+    for member, value in list(json["Desc"].items()):
+        for tensor in value if isinstance(value, list) else [value]:
+            if isinstance(tensor, dict) and "Sizes" in tensor:
+                read = TensorDesc(tensor["DataType"], tensor["Sizes"], tensor.get("Strides"))
+                tensor["TotalTensorSizeInBytes"] = tensor.get("TotalTensorSizeInBytes", read.minimum_size_in_bytes)
+                tensor.pop("Flags", None)
+                tensor.pop("GuaranteedBaseOffsetAlignment", None)
+        json["Desc"][member] = value
+    return json
+
+
+# Both ways
+
+
+def test_a_graph_is_read_back_and_computes_the_same(tmp_path: Path) -> None:
+    graph = product()
+    serialized.save(graph, tmp_path / "graph.bin")
+    read = serialized.load(tmp_path / "graph.bin")
+    assert (dict(read.edges), dict(read.outputs)) == (dict(graph.edges), dict(graph.outputs))
+    assert serialized.serialize(read) == (tmp_path / "graph.bin").read_bytes()
+    x = np.array([1, -1], np.float32).reshape(1, 1, 1, 2)
+    expected = np.maximum(x @ np.swapaxes(WEIGHTS, 2, 3) + BIAS / 2, 0)
+    assert_same_bits(dmljax.lower(read)(x), expected)
+
+
+def test_constants_may_lie_beside_the_graph(tmp_path: Path) -> None:
+    with_names = product_with_named_constants("weights")
+    (tmp_path / "graph.bin").write_bytes(with_names)
+    (tmp_path / "weights.bin").write_bytes(WEIGHTS.tobytes())
+    assert_same_bits(serialized.load(tmp_path / "graph.bin").constants["weights"], WEIGHTS)
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(InvalidDesc, match=r"serialized graph: nodes\[0\].*weights.bin must be a file that can be read"):
+        serialized.load(tmp_path / "graph.bin")
+
+
+@pytest.mark.parametrize("name", ["../weights", "a/b", "/etc/passwd", "..", ""])
+def test_a_constant_does_not_lead_out_of_the_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "graph.bin").write_bytes(product_with_named_constants(name))
+    with pytest.raises(InvalidDesc, match=r"a constant's name must be that of a file beside the graph|must be a file"):
+        serialized.load(tmp_path / "graph.bin")
+
+
+def product_with_named_constants(name: str) -> bytes:
+    """A graph of one product whose weights are a file of that name, written as the schema has it."""
+    tensor = {4: "DML_TENSOR_DATA_TYPE_FLOAT32", 6: np.array([1, 1, 2, 2], np.uint32), 10: ("Q", 16)}
+    attributes = [
+        {4: "TransA", 6: ("B", 3), 8: Packed("I", (0,))},
+        {4: "TransB", 6: ("B", 3), 8: Packed("I", (0,))},
+        {4: "Alpha", 6: ("B", 6), 8: Packed("f", (1.0,))},
+        {4: "Beta", 6: ("B", 6), 8: Packed("f", (1.0,))},
+        {6: ("B", 1)},
+    ]
+    gemm = {4: "DML_OPERATOR_GEMM", 6: [tensor, tensor], 8: [tensor], 10: attributes}
+    constant = {4: ("B", 1), 6: {4: name}}
+    nodes = [
+        {4: ("B", 2), 6: constant, 8: "weights", 12: ["edge"]},
+        {4: ("B", 1), 6: gemm, 8: "gemm", 10: ["x", "edge", ""], 12: ["y"]},
+    ]
+    return written({4: nodes, 6: ["x"], 8: ["y"]})
+
+
+def test_an_edge_may_be_read_by_several_and_be_an_output_too() -> None:
+    graph = product(outputs={"product": "gemm.output", "y": "relu.output"})
+    read = parsed(serialized.serialize(graph))
+    assert dict(read.outputs) == dict(graph.outputs)
+    assert dict(read.edges) == dict(graph.edges)
+
+
+def test_a_constant_of_other_bytes_is_read_as_bytes() -> None:
+    half = product(constants={"weights": WEIGHTS.view(np.uint16).reshape(8), "bias": BIAS})
+    assert_same_bits(parsed(serialized.serialize(half)).constants["weights"], WEIGHTS)
+    rows = TensorDesc("FLOAT32", (1, 1, 2, 2), (0, 0, 0, 1))
+    gemm = GemmDesc(a=ROW, b=rows, output=ROW, trans_a="NONE", trans_b="NONE", alpha=1, beta=0)
+    strided = Graph(
+        nodes={"gemm": gemm},
+        edges={"gemm.a": "x", "gemm.b": "row"},
+        inputs={"x": ROW},
+        constants={"row": BIAS},
+        outputs={"y": "gemm.output"},
+    )
+    read = parsed(serialized.serialize(strided))
+    assert read.constants["row"].dtype == np.uint8
+    x = np.array([1, 2], np.float32).reshape(1, 1, 1, 2)
+    assert_same_bits(dmljax.lower(read)(x), dmljax.lower(strided)(x))
+
+
+@pytest.mark.parametrize("operator", [operator.short_name for operator in dmljax.OPERATORS.values()])
+def test_each_operator_is_read_back(operator: str) -> None:
+    kind = dmljax.OPERATORS[f"DML_OPERATOR_{operator}"]
+    for example in examples_of(kind):
+        desc = example.desc
+        if dmljax.broken_rules(desc):
+            continue
+        inputs = {
+            f"x{i}": TensorDesc(leaf.tensor.data_type, leaf.tensor.sizes, leaf.tensor.strides)
+            for i, leaf in enumerate(desc.leaves(is_input=True))
+        }
+        graph = Graph(
+            nodes={"node": desc},
+            edges={f"node.{leaf.key}": f"x{i}" for i, leaf in enumerate(desc.leaves(is_input=True))},
+            inputs=inputs,
+            outputs={f"y{i}": f"node.{leaf.key}" for i, leaf in enumerate(desc.leaves(is_input=False))},
+        )
+        read = parsed(serialized.serialize(graph))
+        assert dmljax.to_json(read.nodes["node"]) == normal(desc)
+        assert (dict(read.edges), dict(read.outputs)) == (dict(graph.edges), dict(graph.outputs))
+
+
+def test_another_reader_of_flatbuffers_finds_what_is_written() -> None:
+    flatbuffers = pytest.importorskip("flatbuffers")
+    types = flatbuffers.number_types
+    data = bytearray(serialized.serialize(product()))
+
+    def table(position: int) -> Any:
+        return flatbuffers.table.Table(data, position)
+
+    def at(one: Any, slot: int) -> int:
+        return int(one.Pos + one.Offset(slot))
+
+    def texts(one: Any, slot: int) -> list[str]:
+        first = one.Vector(one.Offset(slot))
+        return [one.String(first + 4 * i).decode() for i in range(one.VectorLen(one.Offset(slot)))]
+
+    def tables(one: Any, slot: int) -> list[Any]:
+        first = one.Vector(one.Offset(slot))
+        return [table(one.Indirect(first + 4 * i)) for i in range(one.VectorLen(one.Offset(slot)))]
+
+    root = table(flatbuffers.encode.Get(flatbuffers.packer.uoffset, data, 0))
+    assert (texts(root, 6), texts(root, 8)) == (["x"], ["y"])
+    weights, _, gemm, _ = tables(root, 4)
+    assert weights.Get(types.Uint8Flags, at(weights, 4)) == 2
+    raw = table(table(weights.Indirect(at(weights, 6))).Pos)
+    content = table(raw.Indirect(at(raw, 6)))
+    first, count = content.Vector(content.Offset(4)), content.VectorLen(content.Offset(4))
+    assert bytes(data[first : first + count]) == WEIGHTS.tobytes()
+    assert (texts(gemm, 10), texts(gemm, 12)) == (["x", "weights", "bias"], ["gemm.output"])
+    operator = table(gemm.Indirect(at(gemm, 6)))
+    assert operator.String(at(operator, 4)) == b"DML_OPERATOR_GEMM"
+    tensor = tables(operator, 6)[1]
+    assert tensor.Get(types.Uint64Flags, at(tensor, 10)) == 16
+    assert at(tensor, 10) % 8 == 0  # aligned
+    attributes = {one.String(at(one, 4)): one for one in tables(operator, 10) if one.Offset(4)}
+    beta = attributes[b"Beta"]
+    assert beta.Get(types.Uint8Flags, at(beta, 6)) == 6
+    assert beta.Get(types.Float32Flags, beta.Indirect(at(beta, 8))) == 0.5
+    transposed = attributes[b"TransB"]
+    assert transposed.Get(types.Uint32Flags, transposed.Indirect(at(transposed, 8))) == 1
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"views": {"y": MATRIX}}, "views.y must"),
+        (
+            {"outputs": {"y": "relu.output", "z": "relu.output"}},
+            r"outputs\.z must come from an output that is no other",
+        ),
+        ({"outputs": {"x": "relu.output"}}, r"outputs\.x must come from an output that is no other"),
+        ({"inputs": {"x": ROW, "unread": ROW}}, r"inputs\.unread must have the desc of the first tensor that reads it"),
+        (
+            {"inputs": {"x": TensorDesc("FLOAT32", (2,))}},
+            r"inputs\.x must have the desc of the first tensor that reads",
+        ),
+        ({"edges": {}}, "GEMM.ATensor must have an edge"),
+    ],
+    ids=str,
+)
+def test_what_a_file_cannot_say_is_not_written(change: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidDesc, match=message):
+        serialized.save(product(**change), tmp_path / "graph.bin")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "offsets must be within the 0 bytes of the file"),
+        (b"\x04\0\0\0", "offsets must be within the 4 bytes"),
+        (b"\xff" * 40, "offsets must be within"),
+        (written({8: ["y"]}), "graphOutputNames must be names of outputs of nodes; got y"),
+        (written({6: ["x"]}), "graphInputNames must be names that a node reads; got x"),
+        (written({4: [{4: ("B", 1)}]}), r"nodes\[0\].name must be of one node, which has a desc"),
+        (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_NONE"}}]}), "must be an operator that `dmljax ops` lists"),
+        (written({4: [{4: ("B", 2), 6: {4: ("B", 7)}}]}), r"nodes\[0\]\.data must be a name or bytes"),
+        (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_ACTIVATION_RELU"}}]}), "InputTensor must have a name"),
+    ],
+    ids=str,
+)
+def test_a_wrong_file_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(DmlError, match=f"serialized graph: .*{message}"):
+        parsed(data)
+
+
+def test_parts_that_are_shared_again_and_again_are_refused() -> None:
+    count, text = 5000, "x" * 10_000
+    data = bytearray(written({8: [""] * count + [text]}))
+    vector = data.index((count + 1).to_bytes(4, "little")) + 4
+    target = data.index(text.encode()) - 4
+    for i in range(count):  # all of them are the last one
+        data[vector + 4 * i : vector + 4 * i + 4] = (target - vector - 4 * i).to_bytes(4, "little")
+    with pytest.raises(InvalidDesc, match="parts of the file must not be shared again and again"):
+        parsed(bytes(data))
+
+
+def test_mutated_files_end_in_one_error(pytestconfig: pytest.Config) -> None:
+    rng = random.Random(6)
+    originals = [serialized.serialize(product()), product_with_named_constants("weights")]
+    survivors = 0
+    for _ in range(pytestconfig.getoption("--models") * 5):
+        data = bytearray(rng.choice(originals))
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            at = rng.randrange(len(data))
+            match rng.randrange(4):
+                case 0:
+                    data[at] = rng.randrange(256)
+                case 1:
+                    data[at : at + 4] = rng.choice((0, 1, 2**31, 2**32 - 1, 65535)).to_bytes(4, "little")
+                case 2:
+                    del data[at : at + rng.randrange(1, 9)]
+                case 3:
+                    data[at : at + 4] = data[rng.randrange(len(data)) :][:4]
+            if not data:
+                data = bytearray(1)
+        try:
+            graph = parsed(bytes(data))
+            dmljax.broken_rules(graph)
+            survivors += 1
+        except (DmlError, KeyError):  # the name of no constant
+            pass
+    assert survivors
