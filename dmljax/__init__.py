@@ -1,6 +1,7 @@
 """The operators of DirectML for JAX: functions of arrays, and descriptors that mirror directml.h.
 
-What this file names is public, as are `dmljax.examples`, `dmljax.dxdispatch` and `dmljax.pydirectml`; nothing else is.
+What this file names is public, and so are `dmljax.examples`, `dmljax.dxdispatch`, `dmljax.pydirectml` and
+`dmljax.serialized`; nothing else is.
 `python tests/public_names.py` writes it.
 """
 
