@@ -4,10 +4,12 @@ import inspect
 import re
 from pathlib import Path
 
+import header
 import public_names
 import pytest
 
 import dmljax
+from dmljax.descriptors.missing import MISSING
 
 
 def test_every_operator_is_exported() -> None:
@@ -17,6 +19,11 @@ def test_every_operator_is_exported() -> None:
     for operator in dmljax.OPERATORS.values():
         assert getattr(dmljax, operator.__name__) is operator
         assert getattr(dmljax, operator.short_name.lower()) is operator.function
+
+
+def test_every_operator_of_the_header_is_there_or_is_said_to_be_missing() -> None:
+    known = [operator.short_name for operator in dmljax.OPERATORS.values()]
+    assert sorted([*known, *MISSING]) == sorted(header.OPERATORS)
 
 
 def test_what_is_public_is_found_where_users_find_it() -> None:
