@@ -39,6 +39,7 @@ from dmljax.types import (
     IsInfinityMode as IsInfinityMode,
     MatrixTransform as MatrixTransform,
     PaddingMode as PaddingMode,
+    RandomGeneratorType as RandomGeneratorType,
     ReduceFunction as ReduceFunction,
     RoundingMode as RoundingMode,
     TensorFlags as TensorFlags,
@@ -228,10 +229,13 @@ from dmljax.ops.generation import (
     DiagonalMatrixDesc as DiagonalMatrixDesc,
     FillValueConstantDesc as FillValueConstantDesc,
     FillValueSequenceDesc as FillValueSequenceDesc,
+    RandomGenerator as RandomGenerator,
+    RandomGeneratorDesc as RandomGeneratorDesc,
     diagonal_matrix as diagonal_matrix,
     diagonal_matrix1 as diagonal_matrix1,
     fill_value_constant as fill_value_constant,
     fill_value_sequence as fill_value_sequence,
+    random_generator as random_generator,
 )
 from dmljax.ops.indexing import (
     NonzeroCoordinates as NonzeroCoordinates,
@@ -415,6 +419,11 @@ from dmljax.ops.softmax import (
     activation_log_softmax1 as activation_log_softmax1,
     activation_softmax as activation_softmax,
     activation_softmax1 as activation_softmax1,
+)
+from dmljax.ops.training import (
+    AdamOptimizer as AdamOptimizer,
+    AdamOptimizerDesc as AdamOptimizerDesc,
+    adam_optimizer as adam_optimizer,
 )
 
 __version__ = "0.1.0"

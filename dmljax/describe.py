@@ -48,7 +48,7 @@ def function_name(operator: type[Operator]) -> str:
 FAMILIES = {
     "indexing": "Indices",
     "gathering": "Gathers and scatters",
-    "generation": "Bands and constants",
+    "generation": "Bands, constants and random bits",
     "movement": "Slices, joins and blocks",
     "padding": "Padding, and sliding windows",
     "convolution": "Convolutions",
@@ -67,6 +67,7 @@ FAMILIES = {
     "logic": "Comparisons, logic and selection",
     "bitwise": "Bits",
     "quantization": "Quantization",
+    "training": "Training",
 }
 
 

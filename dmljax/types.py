@@ -269,6 +269,16 @@ class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     NEGATIVE = 2
 
 
+class RandomGeneratorType(HeaderEnum, prefix="DML_RANDOM_GENERATOR_TYPE_"):
+    """`DML_RANDOM_GENERATOR_TYPE`: the generator of random bits. There is one.
+
+    >>> RandomGeneratorType("PHILOX_4X32_10").spelling
+    'DML_RANDOM_GENERATOR_TYPE_PHILOX_4X32_10'
+    """
+
+    PHILOX_4X32_10 = 0
+
+
 FLOAT = frozenset({DataType.FLOAT32, DataType.FLOAT16})
 INTEGER_UP_TO_32_BIT = frozenset(
     {DataType.INT32, DataType.INT16, DataType.INT8, DataType.UINT32, DataType.UINT16, DataType.UINT8}

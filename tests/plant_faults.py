@@ -34,6 +34,7 @@ CONVERSION = "numerics/conversion.py"
 CONVOLVING = "numerics/convolution.py"
 RESPONSE = "numerics/local_response.py"
 NORMS = "numerics/norms.py"
+PHILOX = "numerics/philox.py"
 POOLING = "numerics/pooling.py"
 MATRIX_PRODUCTS = "numerics/products.py"
 RESAMPLING_NUMERICS = "numerics/resampling.py"
@@ -56,6 +57,7 @@ PRODUCTS = "ops/products.py"
 QUANTIZATION = "ops/quantization.py"
 REDUCTION = "ops/reduction.py"
 RESAMPLING = "ops/resampling.py"
+TRAINING = "ops/training.py"
 ON_ELEMENTARY = "ops/test_elementary.py"
 ON_GENERATION = "ops/test_generation.py"
 
@@ -2834,6 +2836,118 @@ FAULTS = [
         "if not 1 <= self.k <= size:",
         "if not 1 <= self.k < size:",
         "ops/test_selection.py::test_descriptors_that_break_a_rule_are_refused",
+    ),
+    Fault(
+        "a random block has nine rounds",
+        PHILOX,
+        "_ROUNDS = 10",
+        "_ROUNDS = 9",
+        "ops/test_generation.py::test_a_block_is_random123s_known_answer_in_its_order",
+    ),
+    Fault(
+        "the key of a random block stays as it is",
+        PHILOX,
+        "word + np.uint32(turn * step % 2**32)",
+        "word + np.uint32(0 * step)",
+        "ops/test_generation.py::test_a_block_is_random123s_known_answer_in_its_order",
+    ),
+    Fault(
+        "the first two words of a random block change places",
+        PHILOX,
+        "jnp.where(place == 0, first, second)",
+        "jnp.where(place == 1, first, second)",
+        "ops/test_generation.py::test_a_block_is_random123s_known_answer_in_its_order",
+    ),
+    Fault(
+        "a random counter has 64 bits",
+        PHILOX,
+        "carry = carry & (words[-1] == 0)",
+        "carry = carry & (words[-1] == 0) & (len(words) == 1)",
+        "ops/test_generation.py::test_the_counter_carries_from_word_to_word",
+    ),
+    Fault(
+        "random words need 64-bit types",
+        PHILOX,
+        "with jax.enable_x64(True):",
+        "with jax.enable_x64(jax.config.jax_enable_x64):",
+        "ops/test_generation.py::test_64_bit_types_make_no_difference",
+    ),
+    Fault(
+        "the last ones of many random words are the first ones again",
+        PHILOX,
+        "lax.iota(np.uint32, count - most) + np.uint32(most)",
+        "lax.iota(np.uint32, count - most)",
+        "ops/test_generation.py::test_many_words_on_one_device_are_the_same",
+    ),
+    Fault(
+        "random words are joined on a mesh",
+        PHILOX,
+        " or jax.device_count() > 1:",
+        ":",
+        "test_sharding.py::test_each_device_generates_its_own_words",
+    ),
+    Fault(
+        "a random block that was begun is not counted",
+        GENERATION,
+        "number(-(-count // 4), np.uint32)",
+        "number(count // 4, np.uint32)",
+        "ops/test_generation.py::test_the_next_state_goes_on_behind_the_last_block_that_was_begun",
+    ),
+    Fault(
+        "a random state may have any sizes",
+        GENERATION,
+        'yield from dml.sizes_are(self, "input_state", (1, 1, 1, 6))',
+        "yield from ()",
+        "ops/test_generation.py::test_a_generator_desc_is_refused",
+    ),
+    Fault(
+        "ADAM adds epsilon under the root",
+        TRAINING,
+        "(_root(v) + epsilon)",
+        "_root(v + epsilon)",
+        "test_peers.py::test_adam_is_that_of_the_peers_with_its_epsilon_scaled",
+    ),
+    Fault(
+        "ADAM corrects by powers of few digits",
+        TRAINING,
+        "return -expm1(count * lax.log(beta))",
+        "return 1 - lax.pow(beta, count)",
+        "ops/test_training.py::test_the_correction_has_its_digits_at_any_step_for_any_decay",
+    ),
+    Fault(
+        "ADAM updates parameters by moments that are rounded",
+        TRAINING,
+        "m / (_root(v) + epsilon)",
+        "m.astype(dtype).astype(wide) / (_root(v) + epsilon)",
+        "ops/test_training.py::test_equals_the_pseudo_code_rounded_once",
+    ),
+    Fault(
+        "ADAM squares a gradient before it is in range",
+        TRAINING,
+        "(1 - beta2) * g * g",
+        "(1 - beta2) * (g * g)",
+        "ops/test_training.py::test_the_first_step_is_as_long_as_the_learning_rate",
+    ),
+    Fault(
+        "ADAM has no derivative where a gradient is 0",
+        TRAINING,
+        "jnp.where(v > 0, 0.5 * lax.rsqrt(v), 0)",
+        "0.5 * lax.rsqrt(v)",
+        "ops/test_training.py::test_derivatives_are_finite_where_a_gradient_is_0",
+    ),
+    Fault(
+        "ADAM broadcasts a gradient",
+        TRAINING,
+        "    calls.require_same_shape(**given)\n",
+        "",
+        "ops/test_training.py::test_is_refused",
+    ),
+    Fault(
+        "ADAM counts no steps",
+        TRAINING,
+        '*(() if is_counted else ("training_step",))',
+        '"training_step"',
+        "ops/test_training.py::test_a_step_is_counted_or_has_the_type_of_the_parameters",
     ),
 ]
 

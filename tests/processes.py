@@ -84,7 +84,7 @@ def check_batch(desc: Any, mesh: Any) -> None:
 
     calls = [arguments_of(desc, seed) for seed in range(PROCESSES * DEVICES)]
     arrays = [np.stack(arrays) for arrays in zip(*calls, strict=True)]
-    check_exchange(jax.vmap(function_of(desc)), arrays, mesh, is_exact=CASES[desc.type].is_exact)
+    check_exchange(jax.vmap(function_of(desc)), arrays, mesh, is_exact=CASES[type(desc).type].is_exact)
 
 
 def exchanging() -> dict[str, Any]:

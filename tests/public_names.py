@@ -37,6 +37,7 @@ CORE = {
         "IsInfinityMode",
         "MatrixTransform",
         "PaddingMode",
+        "RandomGeneratorType",
         "ReduceFunction",
         "RoundingMode",
         "TensorFlags",

@@ -37,6 +37,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "the largest elements in order": ("TOP_K1",),
     "a running tally": ("CUMULATIVE_SUMMATION", "CUMULATIVE_PRODUCT"),
     "a band": ("DIAGONAL_MATRIX1", "DIAGONAL_MATRIX", "FILL_VALUE_CONSTANT", "FILL_VALUE_SEQUENCE"),
+    "random bits": ("RANDOM_GENERATOR",),
+    "a step of training": ("ADAM_OPTIMIZER",),
     "elements at other places": ("SLICE1", "SLICE_GRAD", "JOIN", "SPLIT", "TILE", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE1"),
     "elements around others": ("PADDING", "PADDING1"),
     "windows": ("FOLD", "UNFOLD"),

@@ -75,11 +75,11 @@ def any_desc(operator: str) -> dmljax.Operator:
 
 
 def random_inputs(desc: dmljax.Operator, seed: int = 0) -> list[Any]:
-    return list(CASES[desc.type].inputs(desc, np.random.default_rng(seed)).values())
+    return list(CASES[type(desc).type].inputs(desc, np.random.default_rng(seed)).values())
 
 
 def test_the_tables_of_the_tests_know_every_operator() -> None:
-    assert set(OPERATORS) == set(CASES) == set(SUPPORT) == set(MEMBERS) == {e.desc.type for e in ALL_EXAMPLES}
+    assert set(OPERATORS) == set(CASES) == set(SUPPORT) == set(MEMBERS) == {type(e.desc).type for e in ALL_EXAMPLES}
 
 
 def test_each_family_has_operators_that_all_transformations_are_tried_on() -> None:
@@ -102,7 +102,7 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
     assert f"`{header_name}`, lowered to `{function_name(operator)}`" in (OPERATORS[operator].__doc__ or "")
 
 
-@pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda one: f"{function_name(one.desc.type)}-{one.title}")
+@pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda one: f"{function_name(type(one.desc).type)}-{one.title}")
 def test_the_examples_come_out_bit_for_bit(example: Any) -> None:
     outputs = jax.tree.leaves(dmljax.lower(example.desc)(*example.arrays(of_inputs=True).values()))
     computed = dict(zip(example.arrays(of_inputs=False), map(np.asarray, outputs), strict=True))
@@ -182,6 +182,8 @@ def test_a_desc_survives_json(operator: str) -> None:
         assert dmljax.from_json(spelled) == desc
         # The same with everything abbreviated and inline, as DxDispatch takes it too.
         short = json.loads(re.sub(r"DML_(OPERATOR|TENSOR_DATA_TYPE|AXIS_DIRECTION)_", "", json.dumps(spelled)))
+        if "Type" in short["Desc"]:
+            continue  # which beside the operator's own can only stand inside of Desc
         inline = {"type": short["Type"], **short["Desc"]}
         assert dmljax.from_json({key: value for key, value in inline.items() if key != "AxisCount"}) == desc
 
@@ -226,11 +228,11 @@ def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float =
 
 
 def function_of(desc: dmljax.Operator) -> Callable[..., Any]:
-    return CASES[desc.type].of_value or dmljax.lower(desc)
+    return CASES[type(desc).type].of_value or dmljax.lower(desc)
 
 
 def arguments_of(desc: dmljax.Operator, seed: int = 0) -> list[Any]:
-    return [np.float32(seed)] if CASES[desc.type].of_value else random_inputs(desc, seed)
+    return [np.float32(seed)] if CASES[type(desc).type].of_value else random_inputs(desc, seed)
 
 
 def batch_of(operator: str, count: int) -> tuple[list[Any], Any]:

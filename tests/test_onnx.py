@@ -618,9 +618,29 @@ def lp_normalize(input: Any, *, axis: int = -1, p: int = 2) -> Any:
 
 
 # What is computed in floats, and so is not the same to the last bit everywhere.
+def adam(
+    rate: Any,
+    step: Any,
+    *tensors: Any,
+    alpha: float = 0.9,
+    beta: float = 0.999,
+    epsilon: float = 0.0,
+    norm_coefficient: float = 0.0,
+) -> Any:
+    assert step == 0, "each case's: it is not corrected, as if a first step had a longer learning rate"
+    rate = rate * (1 - alpha) / np.sqrt(1 - beta)
+    groups = [tensors[i :: len(tensors) // 4] for i in range(len(tensors) // 4)]
+    updated = [
+        dmljax.adam_optimizer(x, v, h, g + np.float32(norm_coefficient) * x, 1, np.float32(rate), alpha, beta, epsilon)
+        for x, g, v, h in groups
+    ]
+    return tuple(output for outputs in zip(*updated, strict=True) for output in outputs)
+
+
 ROUNDED: dict[str, Callable[..., Any]] = {
     "Acos": dmljax.element_wise_acos,
     "Acosh": dmljax.element_wise_acosh,
+    "Adam": adam,
     "Asin": dmljax.element_wise_asin,
     "Asinh": dmljax.element_wise_asinh,
     "Atan": dmljax.element_wise_atan,

@@ -891,6 +891,41 @@ def test_the_gradients_of_scatters_are_torchs() -> None:
         same(gradient, tensor.grad.numpy())
 
 
+# Training
+
+
+@pytest.mark.parametrize("peer", ["optax", "torch"])
+def test_adam_is_that_of_the_peers_with_its_epsilon_scaled(peer: str) -> None:
+    library = pytest.importorskip(peer)
+    import jax
+
+    rate, beta1, beta2 = 0.01, 0.9, 0.99
+    start, *gradients = RNG.standard_normal((11, 500)).astype(np.float32)
+    moments = np.zeros_like(start), np.zeros_like(start)
+    for epsilon in (0.0, 0.1):
+        x, m, v = start, *moments
+        for step, gradient in enumerate(gradients, 1):
+            own_epsilon = epsilon * (1 - beta2**step) ** 0.5  # the peers add theirs after the correction
+            x, m, v = dmljax.adam_optimizer(x, m, v, gradient, step, rate, beta1, beta2, own_epsilon)
+        if peer == "optax":
+            optimizer = library.adam(rate, beta1, beta2, epsilon)
+            expected, state = start, optimizer.init(start)
+            for gradient in gradients:
+                with jax.numpy_dtype_promotion("standard"):
+                    updates, state = optimizer.update(gradient, state)
+                    expected = library.apply_updates(expected, updates)
+            np.testing.assert_allclose(m, state[0].mu, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(v, state[0].nu, rtol=1e-5)
+        else:
+            tensor = library.nn.Parameter(library.from_numpy(start.copy()))
+            optimizer = library.optim.Adam([tensor], rate, (beta1, beta2), epsilon)
+            for gradient in gradients:
+                tensor.grad = library.from_numpy(gradient)
+                optimizer.step()
+            expected = tensor.detach().numpy()
+        np.testing.assert_allclose(x, expected, rtol=1e-6, atol=1e-6)
+
+
 # What the README says of the peers. When one of them changes, the README does.
 
 SUBNORMALS = np.array([[1e-40, 2e-40, 0]], np.float32)

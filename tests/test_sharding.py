@@ -22,6 +22,7 @@ AXIS_TYPES = pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.A
 RNG = np.random.default_rng(0)
 CUBE = RNG.random((8, 16, 8), np.float32)
 VALUES = np.arange(8, dtype=np.float32)
+STATE = np.array([2**32 - 5, 2**32 - 1, 3, 4, 5, 6], np.uint32)
 
 
 # Numbers of one magnitude, whose means along any axes have few digits, so that sums are the same in any order.
@@ -49,6 +50,11 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "nonzero_coordinates, fewer rows": (lambda x: dmljax.nonzero_coordinates(x, size=11), (CUBE > 0.5,)),
     "diagonal_matrix1": (lambda x, v: dmljax.diagonal_matrix1(x, v, diagonal_fill_end=2), (CUBE, np.float32(3))),
     "diagonal_matrix1, bfloat16": (lambda x: dmljax.diagonal_matrix1(x, 3.0), (CUBE.astype(jnp.bfloat16),)),
+    "random_generator": (lambda s: dmljax.random_generator(s, output_sizes=(8, 16)), (STATE,)),
+    "adam_optimizer": (
+        lambda x, g: dmljax.adam_optimizer(x, x, x, g, 1, 0.5, 0.5, 0.5, 0.0),
+        (np.abs(SIGNS), np.abs(SIGNS)),
+    ),
     "gather_nd": (dmljax.gather_nd, (CUBE, small(8, 8, 2))),
     "gather_nd1": (lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1), (CUBE, small(8, 8, 1))),
     "gather_nd1, bfloat16": (
@@ -225,6 +231,11 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "activation_hardmax": (dmljax.activation_hardmax, (ROWS,)),
     "activation_hardmax1": (lambda x: dmljax.activation_hardmax1(x, axes=(1, 2)), (ROWS,)),
     "diagonal_matrix1": (lambda x: dmljax.diagonal_matrix1(x, 0.0, diagonal_fill_begin=5), (ROWS,)),
+    "random_generator, mapped": (
+        jax.vmap(lambda s: dmljax.random_generator(s, output_sizes=(3, 5)).output),
+        (np.tile(STATE, (8, 1)),),
+    ),
+    "adam_optimizer": (lambda x: dmljax.adam_optimizer(x, x, x, x, 1).first_moment, (np.round(ROWS),)),
     "gather_nd1": (lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1), (ROWS, small(8, 5, 2))),
     "gather": (lambda x: dmljax.gather(x, VALUES.astype(np.int32), axis=2), (ROWS,)),
     "gather_elements": (lambda x, i: dmljax.gather_elements(x, i, axis=1), (ROWS, small(8, 7, 300))),
@@ -555,6 +566,35 @@ def test_rows_that_are_shared_out_among_devices_are_summed_as_exactly(
     _, expected = softmaxes_and_slopes(logits, axes=axes)
     for slope, whole in zip(slopes, expected, strict=True):
         np.testing.assert_allclose(slope, whole, rtol=1e-4, atol=1e-4)
+
+
+# Random words
+
+
+@pytest.mark.parametrize(
+    ("sizes", "spec"),
+    [
+        ((64,), P(("rows", "columns"))),
+        ((8, 5), P(("rows", "columns"))),
+        ((4, 6), P("rows", "columns")),
+        ((3, 7, 8), P(None, None, ("columns", "rows"))),
+        ((3, 12, 2), P(None, "rows", "columns")),
+        ((4096, 8), P("rows")),
+    ],
+    ids=str,
+)
+@AXIS_TYPES
+def test_each_device_generates_its_own_words(sizes: tuple[int, ...], spec: P, axis_type: AxisType) -> None:
+    sharding = NamedSharding(mesh_of(axis_type, rows=4, columns=2), spec)
+    generate = jax.jit(lambda s: dmljax.random_generator(s, output_sizes=sizes).output, out_shardings=sharding)
+    compiled = generate.lower(STATE).compile()
+    assert collectives(compiled) == []
+    memory: Any = compiled.memory_analysis()
+    # No device computes the words of all, of which it would keep some.
+    assert memory.temp_size_in_bytes + memory.output_size_in_bytes <= 4 * math.prod(sizes) // 4 + 256
+    words = compiled(STATE)
+    assert words.addressable_data(0).shape == sharding.shard_shape(sizes)
+    assert_same_trees(words, dmljax.random_generator(STATE, output_sizes=sizes).output)
 
 
 # What cannot be done

@@ -44,6 +44,7 @@ from dmljax.calls.arrays import (
     real_array as real_array,
     require_one_each as require_one_each,
     require_rank as require_rank,
+    require_same_shape as require_same_shape,
     require_type as require_type,
 )
 from dmljax.calls.decorator import operator_function as operator_function

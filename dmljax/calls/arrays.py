@@ -83,6 +83,15 @@ def broadcast(**arrays: Array) -> tuple[Array, ...]:
     return sharded_alike(*(jnp.broadcast_to(given, shape) for given in arrays.values()))
 
 
+def require_same_shape(**values: ArrayLike) -> None:
+    """Refuses arrays of different shapes, where none is to be broadcast."""
+    shapes = {name: jnp.shape(value) for name, value in values.items()}
+    first, *others = shapes
+    for name in others:
+        if shapes[name] != shapes[first]:
+            raise InvalidDesc(Problem(name, f"must have the shape of {first}, {shapes[first]}", shapes[name]))
+
+
 def require_rank(where: Where, given: Array, lowest: int) -> None:
     """Refuses an array of fewer than `lowest` dimensions."""
     if given.ndim < lowest:

@@ -38,6 +38,7 @@ from dmljax.descriptors.members import (
     Float as Float,
     FloatChannels as FloatChannels,
     FloatDimensions as FloatDimensions,
+    GeneratorType as GeneratorType,
     InfinityMode as InfinityMode,
     Input as Input,
     Inputs as Inputs,

@@ -35,6 +35,7 @@ from dmljax.types import (
     IsInfinityMode,
     MatrixTransform,
     PaddingMode,
+    RandomGeneratorType,
     ReduceFunction,
     RoundingMode,
     TensorFlags,
@@ -383,6 +384,7 @@ Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
 Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
 Interpolation = Annotated[InterpolationMode, Enumeration(InterpolationMode)]
+GeneratorType = Annotated[RandomGeneratorType, Enumeration(RandomGeneratorType)]
 InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
 
 

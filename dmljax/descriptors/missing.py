@@ -3,8 +3,7 @@
 NOT_YET = ", which DirectML has and dmljax does not have yet"
 
 # By their names without `DML_OPERATOR_`: what JAX, PyTorch and ONNX call them. What is added is taken out.
-MISSING = {
-    "ADAM_OPTIMIZER": "",
+MISSING: dict[str, str] = {
     "DEQUANTIZE": "",
     "DYNAMIC_QUANTIZE_LINEAR": "",
     "GRU": "",
@@ -12,7 +11,6 @@ MISSING = {
     "MULTIHEAD_ATTENTION": "dot_product_attention scaled_dot_product_attention attention",
     "MULTIHEAD_ATTENTION1": "",
     "QUANTIZE": "",
-    "RANDOM_GENERATOR": "",
     "RNN": "",
     "ROI_ALIGN": "",
     "ROI_ALIGN1": "",

@@ -9,8 +9,10 @@ from dmljax.examples.example import FLOAT32, INF, INT8, INT32, NAN, UINT8, UINT3
 from dmljax.ops.activation import ActivationLeakyReluDesc, ActivationReluDesc
 from dmljax.ops.convolution import ConvolutionDesc
 from dmljax.ops.elementary import CastDesc
+from dmljax.ops.generation import RandomGeneratorDesc
 from dmljax.ops.movement import SliceGradDesc
 from dmljax.ops.pooling import MaxPooling1Desc, MaxPooling2Desc
+from dmljax.ops.training import AdamOptimizerDesc
 from dmljax.scalars import ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.types import (
@@ -20,6 +22,7 @@ from dmljax.types import (
     InterpolationMode,
     IsInfinityMode,
     MatrixTransform,
+    RandomGeneratorType,
 )
 
 
@@ -194,8 +197,48 @@ _NORMALIZATIONS = (
     ),
 )
 
+_PARAMETERS = TensorDesc(FLOAT32, (1, 1, 1, 2))
+_STATE = TensorDesc(UINT32, (1, 1, 1, 6))
+
 OWN_EXAMPLES = (
     *_NORMALIZATIONS,
+    Example(
+        "Example",
+        AdamOptimizerDesc(
+            **dict.fromkeys(("input_parameters", "input_first_moment", "input_second_moment"), _PARAMETERS),
+            gradient=_PARAMETERS,
+            training_step=TensorDesc(UINT32, (1, 1, 1, 1)),
+            **dict.fromkeys(("output_parameters", "output_first_moment", "output_second_moment"), _PARAMETERS),
+            learning_rate=0.5,
+            beta1=0.5,
+            beta2=0.75,
+            epsilon=0,
+        ),
+        {
+            "input_parameters": [1, 2],
+            "input_first_moment": [0, 0],
+            "input_second_moment": [0, 0],
+            "gradient": [4, -2],
+            "training_step": 1,
+        },
+        {"output_parameters": [0.5, 2.5], "output_first_moment": [2, -1], "output_second_moment": [4, 1]},
+        "the first step is as long as LearningRate, whatever the gradient's magnitude",
+    ),
+    Example(
+        "Example",
+        RandomGeneratorDesc(
+            input_state=_STATE,
+            output=TensorDesc(UINT32, (1, 1, 3, 2)),
+            output_state=_STATE,
+            type=RandomGeneratorType.PHILOX_4X32_10,
+        ),
+        {"input_state": [0, 0, 0, 0, 0, 0]},
+        {
+            "output": [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8, 0xF8E4CCA4, 0x5CB200DB],
+            "output_state": [2, 0, 0, 0, 0, 0],
+        },
+        "the first block is Random123's known answer; a second one was begun",
+    ),
     Example(
         "Example",
         SliceGradDesc(

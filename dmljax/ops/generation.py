@@ -1,9 +1,10 @@
-"""Operators that generate tensors: DIAGONAL_MATRIX, FILL_VALUE_CONSTANT and FILL_VALUE_SEQUENCE."""
+"""Operators that generate tensors: DIAGONAL_MATRIX, FILL_VALUE_CONSTANT, FILL_VALUE_SEQUENCE and RANDOM_GENERATOR."""
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -13,10 +14,12 @@ from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.floats import copied
+from dmljax.numerics.philox import advanced, random_words
 from dmljax.numerics.sequence import arithmetic_sequence
+from dmljax.numerics.sharding import partitioned
 from dmljax.numerics.sizes import check_size, index_dtype, is_symbolic, number
 from dmljax.scalars import truncated
-from dmljax.types import FLOAT, FLOATS, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel
+from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel, RandomGeneratorType
 
 # DIAGONAL_MATRIX and DIAGONAL_MATRIX1
 
@@ -140,6 +143,15 @@ def _check_sizes(sizes: Sequence[int]) -> None:
         check_size(("output_sizes", axis), size, 0)
 
 
+def _element_count(sizes: Sequence[int]) -> int:
+    """The number of elements, which a UINT must hold."""
+    _check_sizes(sizes)
+    count = math.prod(sizes)
+    if not is_symbolic(count) and count > UINT_MAX:
+        raise InvalidDesc(Problem("output_sizes", f"must have at most {UINT_MAX} elements", count))
+    return count
+
+
 class DiagonalMatrixDesc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX", function=diagonal_matrix):
     """`DML_DIAGONAL_MATRIX_OPERATOR_DESC`, lowered to `diagonal_matrix`."""
 
@@ -243,10 +255,7 @@ def fill_value_sequence(
     >>> float(fill_value_sequence(0.0, 0.1, output_sizes=(1001,), dtype="float32")[1000])
     100.0
     """
-    _check_sizes(output_sizes)
-    count = math.prod(output_sizes)
-    if not is_symbolic(count) and count > UINT_MAX:
-        raise InvalidDesc(Problem("output_sizes", f"must have at most {UINT_MAX} elements", count))
+    count = _element_count(output_sizes)
     start, delta = calls.number_array("value_start", value_start), calls.number_array("value_delta", value_delta)
     if start.dtype != delta.dtype:  # two Python numbers, one of which is a float
         common = start.dtype if start.dtype in FLOATS else delta.dtype
@@ -276,3 +285,80 @@ class FillValueSequenceDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_SEQUENCE
         - ValueDataType is OutputTensor.DataType.
         """
         yield from dml.has_type(self, "value_data_type", "output")
+
+
+# RANDOM_GENERATOR
+
+
+class RandomGenerator(NamedTuple):
+    """The result of `random_generator`: random bits, and the state to generate the next ones with.
+
+    >>> output, state = random_generator(jnp.zeros(6, "uint32"), output_sizes=(9,))
+    >>> state.tolist()
+    [3, 0, 0, 0, 0, 0]
+    """
+
+    output: Array
+    state: Array
+
+
+jax.export.register_namedtuple_serialization(RandomGenerator, serialized_name="dmljax.RandomGenerator")
+
+
+@calls.operator_function(type=calls.one_of(RandomGeneratorType), output_sizes=calls.SIZES)
+def random_generator(
+    input_state: ArrayLike,
+    *,
+    output_sizes: Sequence[int],
+    type: RandomGeneratorType = RandomGeneratorType.PHILOX_4X32_10,
+) -> RandomGenerator:
+    """Generates random bits, a uint32 for each element, from a state: `output`, and the next `state`.
+
+    `input_state` is six words of uint32: a counter of 128 bits, the lowest word first, and a key of 64 bits. The output
+    depends on nothing else. Each four elements, row by row, are the block that Philox 4x32-10 makes of the counter,
+    which then counts on, also where fewer than four were left. To begin, choose a key and set the counter to 0. The
+    bits are not fit for secrets.
+
+    >>> state = jnp.array([0, 0, 0, 0, 7, 0], "uint32")
+    >>> output, state = random_generator(state, output_sizes=(2, 3))
+    >>> output.tolist()
+    [[4099963437, 3221879260, 490388034], [367897730, 1747881627, 3415718931]]
+    >>> uniform = (output >> 8) * jnp.float32(2**-24)  # in [0, 1)
+    >>> [f"{x:.3f}" for x in uniform[0]]
+    ['0.955', '0.750', '0.114']
+    """
+    count = _element_count(output_sizes)
+    given = calls.integer_array("input_state", input_state)
+    if given.dtype != np.uint32:
+        raise InvalidType(Problem("input_state", "must be of uint32", given.dtype))
+    if given.shape[-1:] != (6,) or given.size != 6:
+        raise InvalidDesc(Problem("input_state", "must be 6 words, the shape (6,)", f"shape {given.shape}"))
+
+    def generate(given: Array) -> tuple[Array, Array]:
+        words = [given.reshape(6)[i] for i in range(6)]
+        counter, key = words[:4], words[4:]
+        blocks = jnp.asarray(number(-(-count // 4), np.uint32))
+        state = jnp.stack([*advanced(counter, blocks), *key]).reshape(given.shape)
+        return random_words(counter, key, output_sizes), state
+
+    replicated = [None] * len(output_sizes), [None] * given.ndim
+    return RandomGenerator(*partitioned(generate, [(given, [None] * given.ndim)], *replicated))
+
+
+class RandomGeneratorDesc(dml.Operator, type="DML_OPERATOR_RANDOM_GENERATOR", function=random_generator):
+    """`DML_RANDOM_GENERATOR_OPERATOR_DESC`, lowered to `random_generator`."""
+
+    input_state: dml.Input
+    output: dml.Output
+    output_state: dml.OptionalOutput = None
+    type: dml.GeneratorType  # type: ignore[assignment, misc]  # `type(desc).type` is the operator's
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, input_state=UINT32, output=UINT32, output_state=UINT32))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - The Sizes of InputStateTensor are 1, 1, 1, 6.
+        - InputStateTensor and OutputStateTensor have the same Sizes.
+        """
+        yield from dml.sizes_are(self, "input_state", (1, 1, 1, 6))
+        yield from dml.same_sizes(self, "input_state", "output_state")

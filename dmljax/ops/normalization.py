@@ -50,14 +50,6 @@ def _input_and_parameters(input: ArrayLike, **parameters: ArrayLike | None) -> t
     return x, found
 
 
-def _require_same_shape(**arrays: ArrayLike) -> None:
-    shapes = {name: jnp.shape(array) for name, array in arrays.items()}
-    first, *others = shapes
-    for name in others:
-        if shapes[name] != shapes[first]:
-            raise InvalidDesc(Problem(name, f"must have the shape of {first}, {shapes[first]}", shapes[name]))
-
-
 def _wide(*arrays: Any) -> list[Any]:
     """The arrays, of which some may be None, in the type that is computed in."""
     return [array if array is None else array.astype(widened(array.dtype)) for array in arrays]
@@ -223,9 +215,9 @@ def batch_normalization_grad(
 
 def _gradient_arrays(input: ArrayLike, input_gradient: ArrayLike, *parameters: ArrayLike) -> list[Any]:
     """The arrays in the type that is computed in, those of one shape checked."""
-    _require_same_shape(input=input, input_gradient=input_gradient)
+    calls.require_same_shape(input=input, input_gradient=input_gradient)
     named = dict(zip(("mean", "variance", "scale"), parameters, strict=True))
-    _require_same_shape(**named)
+    calls.require_same_shape(**named)
     x, others = _input_and_parameters(input, input_gradient=input_gradient, **named)
     return _wide(x, *others)
 
@@ -331,10 +323,10 @@ def batch_normalization_training(
     >>> output.tolist(), mean.tolist(), variance.tolist()
     ([[-1.0, -1.0], [1.0, 1.0]], [2.0, 18.0], [1.0, 64.0])
     """
-    _require_same_shape(scale=scale, bias=bias)
+    calls.require_same_shape(scale=scale, bias=bias)
     shape = jnp.shape(scale)
     if fused_add is not None:
-        _require_same_shape(input=input, fused_add=fused_add)
+        calls.require_same_shape(input=input, fused_add=fused_add)
     x, parameters = _input_and_parameters(input, scale=scale, bias=bias, fused_add=fused_add)
     found = moments(x, jnp.asarray(epsilon), _repeated_axes(parameters[0]))
     factor, *summands = _wide(*parameters)
@@ -704,7 +696,7 @@ def local_response_normalization_grad(
     >>> local_response_normalization_grad(row, gradient, 3.0, 1.0, 0.0, local_size=3).tolist()
     [[-0.25, 0.125, -0.25]]
     """
-    _require_same_shape(input=input, input_gradient=input_gradient)
+    calls.require_same_shape(input=input, input_gradient=input_gradient)
     x, numbers, axes = _response_arrays(input, local_size, cross_channel, alpha, beta, bias)
     _, (gradient,) = _input_and_parameters(x, input_gradient=input_gradient)
 

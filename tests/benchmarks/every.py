@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import torch
 from convolution import Layer, layer
 from jax import lax
@@ -313,6 +314,17 @@ def diagonal() -> Work:
     )
 
 
+def random_words() -> Work:
+    return Work(
+        (np.array([0, 0, 0, 0, SEED, 0], np.uint32),),
+        lambda state: dmljax.random_generator(state, output_sizes=(MEDIUM,)).output,
+        jax=lambda state: jax.random.bits(jax.random.wrap_key_data(state[4:]), (MEDIUM,), "uint32"),
+        torch=lambda state: torch.empty(MEDIUM, dtype=torch.int32).random_(),
+        comparable=lambda words: np.mean(as_numpy(words) & 1),  # each has a generator of its own
+        tolerance=0.01,
+    )
+
+
 def smallest() -> Work:
     work = argmax(FLOAT, MEDIUM, 128)
     return unlike(
@@ -344,6 +356,7 @@ MOVED: dict[str, Build] = {
     "DIAGONAL_MATRIX1": partial(diagonal_triangle, FLOAT, MEDIUM),
     "FILL_VALUE_CONSTANT": filled,
     "FILL_VALUE_SEQUENCE": sequence,
+    "RANDOM_GENERATOR": random_words,
     "SLICE": partial(window_of_slice, lambda x: dmljax.slice(x, starts=(1, 1), sizes=(4095, 127), strides=(1, 2)), 2),
     "SLICE1": partial(
         window_of_slice, lambda x: dmljax.slice1(x, starts=(1, 1), sizes=(4095, 254), strides=(1, -2)), -2
@@ -728,12 +741,41 @@ LAYERS: dict[str, Build] = {
 }
 
 
+def step_of_adam() -> Work:
+    x, m, g = random((3, MEDIUM))
+    v = np.square(g)
+    own = [torch.from_numpy(one.copy()) for one in (x, m, v, g)]  # which are updated in place
+    rates = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0, "eps": 1e-8}
+
+    def of_torch(*_: Any) -> Any:
+        x, m, v, g = ([one] for one in own)
+        torch._fused_adam_(x, g, m, v, [], [torch.tensor(10.0)], **rates, amsgrad=False, maximize=False)
+        return own
+
+    def of_optax(x: Any, m: Any, v: Any, g: Any) -> Any:
+        state = (optax.ScaleByAdamState(jnp.int32(9), m, v), optax.EmptyState())
+        updates, (state, _) = optax.adam(1e-3).update(g, state)
+        return optax.apply_updates(x, updates), state.mu, state.nu
+
+    return Work(
+        (x, m, v, g),
+        lambda x, m, v, g: tuple(dmljax.adam_optimizer(x, m, v, g, 10)),
+        jax=of_optax,
+        torch=of_torch,
+        comparable=lambda results: np.stack([as_numpy(one) for one in results[:3]]),
+        tolerance=1e-5,
+    )
+
+
+TRAINING: dict[str, Build] = {"ADAM_OPTIMIZER": step_of_adam}
+
+
 # What is measured
 
 
 def every() -> dict[str, Build]:
     """A workload for each operator that has a rival, by its name without DML_OPERATOR_."""
-    return dict(elementwise()) | SMOOTH | MOVED | LAYERS
+    return dict(elementwise()) | SMOOTH | MOVED | LAYERS | TRAINING
 
 
 def ratios(build: Build) -> Mapping[str, float]:

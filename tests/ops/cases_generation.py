@@ -1,4 +1,4 @@
-"""DIAGONAL_MATRIX, FILL_VALUE_CONSTANT and FILL_VALUE_SEQUENCE: the pages' tables and pseudo-code, and cases."""
+"""DIAGONAL_MATRIX, FILL_VALUE_* and RANDOM_GENERATOR: the pages' tables and pseudo-code, and cases."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from cases import Case, ones
 from conversions import LAYOUTS, nearest
 from formulas import Arr, bits_of
-from pages import ALL, UP_TO_32, merge, of_all
+from pages import ALL, UP_TO_32, alike, merge, of_all
 
 import dmljax
 from dmljax import DataType, TensorDesc
@@ -46,6 +46,10 @@ SUPPORT = merge(
             "5_0": [("OutputTensor", 1, 8, UP_TO_32 + " INT64 UINT64")],
         },
     ),
+    of_all(
+        "RANDOM_GENERATOR",
+        alike("InputStateTensor OutputTensor OutputStateTensor", {"3_0": (4, 4, "UINT32")}),
+    ),
 )
 
 MEMBERS = merge(
@@ -53,6 +57,7 @@ MEMBERS = merge(
     of_all("DIAGONAL_MATRIX1", "InputTensor OutputTensor ValueDataType Value DiagonalFillBegin DiagonalFillEnd"),
     of_all("FILL_VALUE_CONSTANT", "OutputTensor ValueDataType Value"),
     of_all("FILL_VALUE_SEQUENCE", "OutputTensor ValueDataType ValueStart ValueDelta"),
+    of_all("RANDOM_GENERATOR", "InputStateTensor OutputTensor OutputStateTensor Type"),
 )
 
 # Pseudo-code
@@ -101,6 +106,34 @@ def fill_value_sequence(start: Any, delta: Any, *, sizes: Sequence[int], dtype: 
     return output
 
 
+def philox4x32(counter: int, key: tuple[int, int]) -> list[int]:
+    """A block of four words, as Salmon et al. define it: ten rounds, between which the key is stepped."""
+    words = [counter >> 32 * i & 0xFFFFFFFF for i in range(4)]
+    first, second = key
+    for _ in range(10):
+        left, right = 0xD2511F53 * words[0], 0xCD9E8D57 * words[2]
+        words = [
+            (right >> 32) ^ words[1] ^ first,
+            right & 0xFFFFFFFF,
+            (left >> 32) ^ words[3] ^ second,
+            left & 0xFFFFFFFF,
+        ]
+        first, second = (first + 0x9E3779B9) % 2**32, (second + 0xBB67AE85) % 2**32
+    return words
+
+
+def random_generator(state: Any, *, sizes: Sequence[int]) -> tuple[Arr, Arr]:
+    words = [int(word) for word in np.asarray(state).ravel()]
+    counter, key = sum(word << 32 * i for i, word in enumerate(words[:4])), (words[4], words[5])
+    output: list[int] = []
+    while len(output) < math.prod(sizes):
+        output += philox4x32(counter, key)
+        counter = (counter + 1) % 2**128
+    after = [counter >> 32 * i & 0xFFFFFFFF for i in range(4)]
+    state_after = np.array([*after, *key], np.uint32).reshape(np.shape(state))
+    return np.array(output[: math.prod(sizes)], np.uint32).reshape(sizes), state_after
+
+
 # Descriptors
 
 
@@ -133,6 +166,14 @@ def fill_value_sequence_desc(types: Mapping[str, DataType], rank: int) -> dmljax
     )
 
 
+def random_generator_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    state = TensorDesc(DataType.UINT32, ones(rank, 6))
+    output = TensorDesc(types["output"], ones(rank, 2, 3, 5))
+    return dmljax.RandomGeneratorDesc(
+        input_state=state, output=output, output_state=state, type=dmljax.RandomGeneratorType.PHILOX_4X32_10
+    )
+
+
 CASES = {
     "DIAGONAL_MATRIX": Case(
         ("output",),
@@ -158,5 +199,10 @@ CASES = {
             desc.value_start.item, desc.value_delta.item, sizes=desc.output.sizes, dtype=desc.output.dtype
         ),
         of_value=lambda value: dmljax.fill_value_sequence(value, value, output_sizes=(3, 4)),
+    ),
+    "RANDOM_GENERATOR": Case(
+        ("output",),
+        random_generator_desc,
+        lambda desc, input_state: random_generator(input_state, sizes=desc.output.sizes),
     ),
 }

@@ -1,7 +1,9 @@
-"""DIAGONAL_MATRIX, FILL_VALUE_CONSTANT and FILL_VALUE_SEQUENCE; their pages' examples: test_every_operator.py."""
+"""DIAGONAL_MATRIX, FILL_VALUE_* and RANDOM_GENERATOR; their pages' examples: test_every_operator.py."""
 
 import itertools
+import re
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import cases_generation as oracles
@@ -19,6 +21,7 @@ from helpers import (
     REALS,
     X64,
     assert_same_bits,
+    assert_same_trees,
     check_linear_gradients,
     random_array,
     specials,
@@ -576,3 +579,198 @@ def test_sizes_of_a_sequence_may_be_symbolic(dtype: str) -> None:
     for shape in ((2, 3), (40, 100)):
         x = np.zeros(shape, dtype)
         assert_same_bits(exported.call(x), fill(x))
+
+
+# RANDOM_GENERATOR
+
+FULL = 2**32 - 1
+PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
+# The rows "philox4x32 10" of Random123's tests/kat_vectors: counter and key, and the block.
+KNOWN_ANSWERS: dict[tuple[int, ...], tuple[int, ...]] = {
+    (0, 0, 0, 0, 0, 0): (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
+    (FULL,) * 6: (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+    PI: (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+}
+
+
+def state_of(*words: int) -> Any:
+    return np.array(words, np.uint32)
+
+
+def generated(state: Any, *sizes: int) -> Any:
+    return dmljax.random_generator(state, output_sizes=sizes)
+
+
+@pytest.mark.parametrize("words", KNOWN_ANSWERS, ids=lambda words: f"{words[0]:08x}")
+def test_a_block_is_random123s_known_answer_in_its_order(words: tuple[int, ...]) -> None:
+    assert_same_bits(generated(state_of(*words), 4).output, state_of(*KNOWN_ANSWERS[words]))
+    assert oracles.philox4x32(sum(word << 32 * i for i, word in enumerate(words[:4])), words[4:]) == [  # type: ignore[arg-type]
+        *KNOWN_ANSWERS[words]
+    ]
+
+
+@pytest.mark.parametrize("full", [0, 1, 2, 3, 4])
+def test_the_counter_carries_from_word_to_word(full: int) -> None:
+    words = [FULL - 2, *[FULL] * 3][:full] + [5] * (4 - full)
+    state = state_of(*words, *PI[:2])
+    for sizes in ((3, 7), (8,), (9,), (13,)):  # the counter is full after 12 words
+        expected, after = oracles.random_generator(state, sizes=sizes)
+        output, next_state = generated(state, *sizes)
+        assert_same_bits(output, expected)
+        assert_same_bits(next_state, after)
+
+
+def test_the_pages_example_of_a_counter_counts_forwards() -> None:
+    # The page writes the highest word first, and subtracts the 324,855 blocks.
+    state = state_of(0x74746C65, 0x6D536561, 0x6F46726F, 0x48656C6C, 0, 0)
+    after = jax.jit(lambda state: generated(state, 3, 3, 20, 7219).state)(state)
+    assert_same_bits(after, state_of(0x74746C65 + 324_855, *map(int, state[1:])))
+    assert 0x74746C65 - 324_855 == 0x746F776E, "what the page has"
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (1,), (6,), (2, 0, 3), (2, 3, 5), (61, 3), (1, 130)], ids=str)
+def test_any_number_of_words_is_the_beginning_of_the_same_sequence(sizes: tuple[int, ...]) -> None:
+    state = state_of(*PI)
+    output, after = generated(state, *sizes)
+    expected, expected_after = oracles.random_generator(state, sizes=sizes)
+    assert_same_bits(output, expected)
+    assert_same_bits(after, expected_after)
+
+
+def test_the_next_state_goes_on_behind_the_last_block_that_was_begun() -> None:
+    whole = generated(state_of(*PI), 24).output
+    first, state = generated(state_of(*PI), 8)
+    second, state = generated(state, 3)  # the fourth word of this block is lost
+    third, _ = generated(state, 4, 3)
+    assert_same_bits(np.concatenate([first, second, np.ravel(third)]), np.delete(whole, 11))
+
+
+@pytest.mark.parametrize("sizes", [(4096,), (5000,), (4099,), (1367, 3), (2, 2049)], ids=str)
+def test_many_words_on_one_device_are_the_same(sizes: tuple[int, ...], one_device: None) -> None:
+    state = state_of(FULL - 500, FULL, 3, 4, 5, 6)
+    assert_same_bits(generated(state, *sizes).output, oracles.random_generator(state, sizes=sizes)[0])
+
+
+def test_64_bit_types_make_no_difference() -> None:
+    state = state_of(FULL, *PI[:5])
+    map_twice = jax.vmap(jax.vmap(lambda state: generated(state, 5)))
+    outputs = []
+    for is_enabled in (False, True):
+        with jax.enable_x64(is_enabled):
+            outputs.append(jax.device_get((generated(state, 5), map_twice(np.tile(state, (2, 3, 1))))))
+    assert_same_trees(*outputs)
+    assert_same_bits(outputs[0][0].output, oracles.random_generator(state, sizes=(5,))[0])
+
+
+def test_states_are_mapped_one_by_one() -> None:
+    states = np.array([PI, [0] * 6, [FULL] * 6], np.uint32)
+    outputs, after = jax.vmap(lambda state: generated(state, 2, 3))(states)
+    for state, output, next_state in zip(states, outputs, after, strict=True):
+        expected, expected_state = oracles.random_generator(state, sizes=(2, 3))
+        assert_same_bits(output, expected)
+        assert_same_bits(next_state, expected_state)
+
+
+def test_sizes_of_random_words_may_be_symbolic() -> None:
+    b, c = jax.export.symbolic_shape("b, c")
+    generate = lambda state, like: tuple(generated(state, *like.shape, 3))  # noqa: E731
+    state = state_of(FULL, *PI[1:])
+    shapes = jax.ShapeDtypeStruct((6,), np.uint32), jax.ShapeDtypeStruct((b, c), np.float32)
+    exported = jax.export.export(jax.jit(generate), platforms=["cpu", "cuda", "tpu"])(*shapes)
+    for shape in ((2, 3), (1, 1), (40, 100)):
+        like = np.zeros(shape, np.float32)
+        assert_same_trees(exported.call(state, like), generate(state, like))
+
+
+def test_the_recipes_of_the_page_are_those_of_jax_random() -> None:
+    page = (Path(__file__).parents[2] / "notebooks" / "operators" / "random_generator.md").read_text()
+    names: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": jax.lax, "dmljax": dmljax}
+    with jax.numpy_dtype_promotion("standard"):
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            exec(block, names)
+    key, bits = names["key"], names["bits"]
+    assert_same_bits(jax.random.bits(key, bits.shape, "uint32"), bits)
+    assert_same_bits(jax.random.uniform(key, bits.shape, "float32"), names["as_jax"])
+    for one in ("uniform", "as_jax"):
+        assert 0 <= names[one].min() < 0.01
+        assert 0.99 < names[one].max() < 1
+    np.testing.assert_allclose(names["uniform"], names["as_jax"], atol=2.0**-23)
+    assert set(np.unique(names["dice"])) == {1, 2, 3, 4, 5, 6}
+    assert abs(float(names["normal"].mean())) < 0.05
+    assert abs(float(names["normal"].std()) - 1) < 0.05
+    drawn = [
+        jax.random.bits(one, dtype="uint32") for one in (key, *jax.random.split(key, 3), jax.random.fold_in(key, 1))
+    ]
+    assert len({int(one) for one in drawn}) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"input_state": np.zeros(6, np.int32)}, InvalidType, "input_state must be of uint32; got int32"),
+        ({"input_state": np.zeros(6, np.float32)}, InvalidType, "input_state must be of an integer type; got float32"),
+        (
+            {"input_state": np.zeros(4, np.uint32)},
+            InvalidDesc,
+            r"input_state must be 6 words, the shape \(6,\); got sh",
+        ),
+        (
+            {"input_state": np.zeros((2, 6), np.uint32)},
+            InvalidDesc,
+            r"input_state must be 6 words.*; got shape \(2, 6\)",
+        ),
+        ({"input_state": 7}, InvalidType, "input_state must be of uint32; got int"),
+        ({"output_sizes": (2, -1)}, InvalidDesc, r"output_sizes\[1\] must be"),
+        ({"output_sizes": (2**16, 2**16)}, InvalidDesc, "output_sizes must have at most 4294967295 elements; got 429"),
+        ({"type": 0}, InvalidType, "type must be a RandomGeneratorType; got 0"),
+    ],
+)
+def test_random_words_are_refused(arguments: dict[str, Any], error: Any, message: str) -> None:
+    given: dict[str, Any] = {"input_state": np.zeros(6, np.uint32), "output_sizes": (2,)} | arguments
+    with pytest.raises(error, match="^random_generator: " + message):
+        dmljax.random_generator(**given)
+
+
+def generator_desc(**members: Any) -> dmljax.RandomGeneratorDesc:
+    state = TensorDesc(DataType.UINT32, (1, 1, 1, 6))
+    given: dict[str, Any] = {
+        "input_state": state,
+        "output": TensorDesc(DataType.UINT32, (1, 2, 1, 5)),
+        "type": dmljax.RandomGeneratorType.PHILOX_4X32_10,
+    }
+    return dmljax.RandomGeneratorDesc(**given | members)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"input_state": TensorDesc(DataType.UINT32, (1, 1, 6, 1))},
+            r"InputStateTensor\.Sizes must be \{1,1,1,6\}; got",
+        ),
+        (
+            {"output_state": TensorDesc(DataType.UINT32, (1, 1, 1, 4))},
+            "InputStateTensor and OutputStateTensor must have the same Sizes; got",
+        ),
+    ],
+)
+def test_a_generator_desc_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidDesc, match="^DML_OPERATOR_RANDOM_GENERATOR at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
+        dmljax.validate(generator_desc(**change))
+
+
+def test_the_state_of_a_generator_desc_may_be_left_out() -> None:
+    state = state_of(*PI).reshape(1, 1, 1, 6)
+    result: Any = dmljax.lower(generator_desc())(state)
+    assert result.output_state is None
+    assert_same_bits(result.output, oracles.random_generator(state, sizes=(1, 2, 1, 5))[0])
+
+
+def test_the_type_of_a_generator_stands_inside_of_desc() -> None:
+    desc = generator_desc()
+    spelled = dmljax.to_json(desc)
+    assert spelled["Desc"]["Type"] == "DML_RANDOM_GENERATOR_TYPE_PHILOX_4X32_10"
+    spelled["Desc"]["Type"] = "PHILOX_4X32_10"
+    assert dmljax.from_json(spelled) == desc
+    with pytest.raises(dmljax.Unsupported, match="Type must be an operator that `dmljax ops` lists"):
+        dmljax.from_json({"type": spelled["Type"], **spelled["Desc"]})

@@ -1,0 +1,82 @@
+"""Random bits by Philox 4x32-10, which encrypts a counter with a key: each block of four words is a function of both.
+
+A counter of 128 bits and a key of 64 are words of 32 bits, the lowest first. Salmon, Moraes, Dror and Shaw, "Parallel
+Random Numbers: As Easy as 1, 2, 3", 2011.
+"""
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dmljax.numerics.sizes import is_symbolic, number
+
+_ROUNDS = 10
+_FACTORS = 0xD2511F53, 0xCD9E8D57
+_KEY_STEPS = 0x9E3779B9, 0xBB67AE85
+
+
+def random_words(counter: Sequence[Array], key: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """The words of as many blocks as `sizes` have room for, from `counter` on, in the order of the elements."""
+    count = math.prod(sizes)
+    if is_symbolic(count) or count < 4096 or jax.device_count() > 1:  # a mesh may divide any of the dimensions
+        return _words_at(_positions(sizes), counter, key)
+    # XLA on CPU takes up to 4 times as long for a loop over short rows, or one that threads cannot share evenly. The
+    # last elements, which are computed apart, keep it from seeing the rows, and leave a number that they can share.
+    most = (count - 1) // 64 * 64
+    first, last = lax.iota(np.uint32, most), lax.iota(np.uint32, count - most) + np.uint32(most)
+    return jnp.concatenate([_words_at(first, counter, key), _words_at(last, counter, key)]).reshape(tuple(sizes))
+
+
+def _words_at(position: Array, counter: Sequence[Array], key: Sequence[Array]) -> Array:
+    """The word of each position.
+
+    Each computes its own block, of which it keeps one word. To compute each block once takes less arithmetic, but XLA
+    on CPU does not vectorise the loop that shuffles the four words together, which then takes 10 times as long, and a
+    mesh would exchange words.
+    """
+    words = advanced(counter, position >> np.uint32(2))
+    keys = [
+        [word + np.uint32(turn * step % 2**32) for turn in range(_ROUNDS)]
+        for word, step in zip(key, _KEY_STEPS, strict=True)
+    ]
+    place = position & np.uint32(3)
+    # Backends multiply the low halves of 64-bit integers by one instruction. Words that are cut to 32 bits after each
+    # round take twice as long, and products of 16 bits 3 times. Where JAX has no 64-bit types, they are enabled for
+    # these lines. JAX would cut a 64-bit constant when it maps them by `vmap`; so constants are converted as words are.
+    with jax.enable_x64(True):
+        low_bits, shift, *factors = (_wide(lax.full_like(position, value)) for value in (2**32 - 1, 32, *_FACTORS))
+        first, second, third, fourth = map(_wide, words)
+        for first_key, second_key in zip(*keys, strict=True):
+            left, right = (first & low_bits) * factors[0], (third & low_bits) * factors[1]
+            first, second = (right >> shift) ^ second ^ _wide(first_key), right
+            third, fourth = (left >> shift) ^ fourth ^ _wide(second_key), left
+        low, high = jnp.where(place == 0, first, second), jnp.where(place == 2, third, fourth)
+        return lax.convert_element_type(jnp.where(place < 2, low, high), np.uint32)
+
+
+def _wide(word: Array) -> Array:
+    """A word in 64 bits."""
+    return lax.convert_element_type(word, np.uint64)
+
+
+def advanced(counter: Sequence[Array], blocks: Array) -> list[Array]:
+    """`counter + blocks`, modulo 2**128."""
+    first = counter[0] + blocks
+    words, carry = [first], first < blocks
+    for word in counter[1:]:
+        words.append(word + carry.astype(np.uint32))
+        carry = carry & (words[-1] == 0)
+    return words
+
+
+def _positions(sizes: Sequence[int]) -> Array:
+    """The position of each element, row by row."""
+    position, step = jnp.zeros(tuple(sizes), np.uint32), 1
+    for axis in reversed(range(len(sizes))):
+        position += lax.broadcasted_iota(np.uint32, tuple(sizes), axis) * number(step, np.uint32)
+        step *= sizes[axis]
+    return position

@@ -1,0 +1,163 @@
+"""Operators that train: ADAM_OPTIMIZER.
+
+16-bit floats are computed in float32, and each result is rounded once.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax.export
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.exact import with_derivatives
+from dmljax.numerics.special import expm1
+from dmljax.types import FLOAT, UINT32, FeatureLevel, widened
+
+# ADAM_OPTIMIZER
+
+
+class AdamOptimizer(NamedTuple):
+    """The result of `adam_optimizer`: the parameters and both moments, updated.
+
+    >>> weights, zeros, gradient = jnp.array([1.0, 2.0]), jnp.zeros(2), jnp.array([4.0, -2.0])
+    >>> adam_optimizer(weights, zeros, zeros, gradient, 1, beta1=0.5, beta2=0.75).second_moment.tolist()
+    [4.0, 1.0]
+    """
+
+    parameters: Array
+    first_moment: Array
+    second_moment: Array
+
+
+jax.export.register_namedtuple_serialization(AdamOptimizer, serialized_name="dmljax.AdamOptimizer")
+
+
+@calls.operator_function(
+    input_parameters=calls.OPERAND,
+    input_first_moment=calls.OPERAND,
+    input_second_moment=calls.OPERAND,
+    gradient=calls.OPERAND,
+    learning_rate=calls.FLOAT_NUMBER,
+    beta1=calls.FLOAT_NUMBER,
+    beta2=calls.FLOAT_NUMBER,
+    epsilon=calls.FLOAT_NUMBER,
+)
+def adam_optimizer(
+    input_parameters: ArrayLike,
+    input_first_moment: ArrayLike,
+    input_second_moment: ArrayLike,
+    gradient: ArrayLike,
+    training_step: ArrayLike,
+    learning_rate: ArrayLike = 1e-3,
+    beta1: ArrayLike = 0.9,
+    beta2: ArrayLike = 0.999,
+    epsilon: ArrayLike = 1e-8,
+) -> AdamOptimizer:
+    """Updates parameters by their gradient with Adam: `parameters`, `first_moment` and `second_moment`.
+
+    The moments, which begin as zeros, become `m = beta1 * m + (1 - beta1) * gradient` and
+    `v = beta2 * v + (1 - beta2) * gradient**2`. The parameters lose `learning_rate * alpha * m / (sqrt(v) + epsilon)`,
+    where `alpha = sqrt(1 - beta2**training_step) / (1 - beta1**training_step)`. Count the steps from 1: at step 0,
+    `alpha` divides 0 by 0, and all parameters become NaN.
+
+    `epsilon` is added before the correction of the second moment, and in Optax and PyTorch after it: theirs is this one
+    divided by `sqrt(1 - beta2**training_step)`. Under `jax.jit(..., donate_argnums=(0, 1, 2))` the update is in place.
+
+    >>> weights, zeros, gradient = jnp.array([1.0, 2.0]), jnp.zeros(2), jnp.array([4.0, -2.0])
+    >>> weights, first, second = adam_optimizer(weights, zeros, zeros, gradient, 1, 0.5, 0.5, 0.75, 0.0)
+    >>> weights.tolist(), first.tolist(), second.tolist()
+    ([0.5, 2.5], [2.0, -1.0], [4.0, 1.0])
+    """
+    given = {
+        "input_parameters": input_parameters,
+        "input_first_moment": input_first_moment,
+        "input_second_moment": input_second_moment,
+        "gradient": gradient,
+    }
+    calls.require_same_shape(**given)
+    arrays = calls.operands(calls.float_array, **given)
+    step = calls.number_array("training_step", training_step)
+    if step.size != 1:
+        raise InvalidDesc(Problem("training_step", "must be a scalar", f"shape {step.shape}"))
+    dtype = arrays[0].dtype
+    wide = widened(dtype)
+    x, m, v, g = (one.astype(wide) for one in arrays)
+    rate, beta1, beta2, epsilon = (jnp.asarray(one, wide) for one in (learning_rate, beta1, beta2, epsilon))
+    m = beta1 * m + (1 - beta1) * g
+    v = beta2 * v + (1 - beta2) * g * g
+    count = step.reshape(()).astype(wide)
+    alpha = lax.sqrt(_one_minus_power(beta2, count)) / _one_minus_power(beta1, count)
+    x = x - rate * alpha * m / (_root(v) + epsilon)
+    return AdamOptimizer(*(one.astype(dtype) for one in (x, m, v)))
+
+
+@with_derivatives(
+    lambda beta, count: -count * lax.pow(beta, count - 1),
+    lambda beta, count: -lax.pow(beta, count) * jnp.where(beta > 0, lax.log(beta), 0),
+)
+def _one_minus_power(beta: Array, count: Array) -> Array:
+    """`1 - beta ** count`, of which `pow` would lose half of the digits where it is near 1."""
+    return -expm1(count * lax.log(beta))
+
+
+@with_derivatives(lambda v: jnp.where(v > 0, 0.5 * lax.rsqrt(v), 0))
+def _root(v: Array) -> Array:
+    """The square root. Its slope at 0 counts as 0, as that of the gradient's magnitude, whose square it is taken of."""
+    return lax.sqrt(v)
+
+
+class AdamOptimizerDesc(dml.Operator, type="DML_OPERATOR_ADAM_OPTIMIZER", function=adam_optimizer):
+    """`DML_ADAM_OPTIMIZER_OPERATOR_DESC`, lowered to `adam_optimizer`."""
+
+    input_parameters: dml.Input
+    input_first_moment: dml.Input
+    input_second_moment: dml.Input
+    gradient: dml.Input
+    training_step: dml.Input
+    output_parameters: dml.Output
+    output_first_moment: dml.Output
+    output_second_moment: dml.Output
+    learning_rate: dml.Float
+    beta1: dml.Float
+    beta2: dml.Float
+    epsilon: dml.Float
+    support = dml.support(
+        FL_3_0=dml.rows(
+            dml.RANK_4,
+            input_parameters=FLOAT,
+            input_first_moment=FLOAT,
+            input_second_moment=FLOAT,
+            gradient=FLOAT,
+            training_step=FLOAT | UINT32,
+            output_parameters=FLOAT,
+            output_first_moment=FLOAT,
+            output_second_moment=FLOAT,
+        )
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors but TrainingStepTensor have the same DataType and Sizes.
+        - TrainingStepTensor has that DataType, or UINT32.
+        - All Sizes of TrainingStepTensor are 1.
+        - Beta1 and Beta2 are in [0, 1].
+        """
+        # The text demands UINT32, and the constraints and the table the type of the parameters. Microsoft's plugin for
+        # TensorFlow gives DirectML UINT32 beside both.
+        tensors = (
+            *("gradient", "input_first_moment", "input_parameters", "input_second_moment"),
+            *("output_first_moment", "output_parameters", "output_second_moment"),
+        )
+        is_counted = self.training_step.data_type in UINT32
+        yield from dml.same_type(self, *tensors, *(() if is_counted else ("training_step",)))
+        yield from dml.same_sizes(self, *tensors)
+        yield from dml.sizes_are(self, "training_step", (1,) * self.training_step.rank)
+        for field in ("beta1", "beta2"):
+            value = getattr(self, field).item
+            if not 0 <= value <= 1:
+                yield Problem(self.member(field).name, "must be in [0, 1]", value)

@@ -1,0 +1,110 @@
+"""ADAM_OPTIMIZER: the page's table and pseudo-code in float64, and a case."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from cases import Case, ones
+from formulas import Arr
+from pages import FLOATS, alike
+
+import dmljax
+from dmljax import DataType, TensorDesc
+
+INPUTS = "InputParametersTensor InputFirstMomentTensor InputSecondMomentTensor GradientTensor"
+OUTPUTS = "OutputParametersTensor OutputFirstMomentTensor OutputSecondMomentTensor"
+# The table has FLOAT32 and FLOAT16 for TrainingStepTensor, and the text UINT32: both are taken.
+SUPPORT = {
+    "ADAM_OPTIMIZER": {
+        "3_0": [
+            *alike(f"{INPUTS} {OUTPUTS}", {"3_0": (4, 4, FLOATS)})["3_0"],
+            ("TrainingStepTensor", 4, 4, f"{FLOATS} UINT32"),
+        ]
+    }
+}
+MEMBERS = {"ADAM_OPTIMIZER": f"{INPUTS} TrainingStepTensor {OUTPUTS} LearningRate Beta1 Beta2 Epsilon"}
+REMARKS = {
+    "ADAM_OPTIMIZER": lambda level, data_types: (
+        data_types["TrainingStepTensor"] in (data_types["InputParametersTensor"], "UINT32")
+    )
+}
+
+
+def adam(
+    x: Any,
+    m: Any,
+    v: Any,
+    g: Any,
+    t: Any,
+    learning_rate: Any = 1e-3,
+    beta1: Any = 0.9,
+    beta2: Any = 0.999,
+    epsilon: Any = 1e-8,
+) -> tuple[Arr, Arr, Arr]:
+    """The page's pseudo-code, with attributes that are FLOAT; powers near 1 in more digits than float64 has."""
+    x, m, v, g = (np.asarray(one).astype(np.float64) for one in (x, m, v, g))
+    rate, beta1, beta2, epsilon = (np.longdouble(np.float32(one)) for one in (learning_rate, beta1, beta2, epsilon))
+    t = np.asarray(t).ravel()[0].astype(np.longdouble)
+    m = beta1 * m + (1 - beta1) * g
+    v = beta2 * v + (1 - beta2) * g * g
+    alpha = np.sqrt(1 - np.power(beta2, t)) / (1 - np.power(beta1, t))
+    x = x - rate * alpha * m / (np.sqrt(v) + epsilon)
+    return tuple(np.asarray(one).astype(np.float64) for one in (x, m, v))  # type: ignore[return-value]
+
+
+def adam_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    tensor = TensorDesc(types["input_parameters"], ones(rank, 2, 3, 4))
+    fields = (
+        *("input_parameters", "input_first_moment", "input_second_moment", "gradient"),
+        *("output_parameters", "output_first_moment", "output_second_moment"),
+    )
+    return dmljax.AdamOptimizerDesc(
+        **dict.fromkeys(fields, tensor),
+        training_step=TensorDesc(types["training_step"], ones(rank, 1)),
+        learning_rate=0.25,
+        beta1=0.5,
+        beta2=0.75,
+        epsilon=0.125,
+    )
+
+
+class Training(Case):
+    """A case of numbers near 1, of which few digits cancel."""
+
+    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+        return {
+            field: rng.integers(1, 9, tensor.sizes).astype(tensor.dtype)
+            if field == "training_step"
+            else (rng.random(tensor.sizes) + (field == "input_second_moment")).astype(tensor.dtype)
+            for field, tensor in desc.tensors(is_input=True).items()
+        }
+
+    def check(self, desc: dmljax.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
+        for actual, exact in zip(outputs, self.oracle(desc, **inputs), strict=True):
+            assert_near(actual, exact)
+
+
+def assert_near(actual: Any, exact: Any, units: float = 4, beside: Any = 1) -> None:
+    """As near to what is exact as few roundings let it, beside it and beside another number."""
+    actual = np.asarray(actual)
+    units = 0.51 if actual.dtype == np.float16 else units  # rounded once
+    allowed = units * float(np.finfo(actual.dtype).eps) * np.maximum(np.abs(exact), beside)
+    error = np.abs(actual.astype(np.float64) - exact)
+    assert actual.shape == exact.shape
+    assert np.all(error <= allowed), f"{np.max(error / allowed * units)} units"
+
+
+def numbers(desc: Any) -> dict[str, Any]:
+    return {name: getattr(desc, name).item for name in ("learning_rate", "beta1", "beta2", "epsilon")}
+
+
+CASES = {
+    "ADAM_OPTIMIZER": Training(
+        ("input_parameters", "training_step"),
+        adam_desc,
+        lambda desc, **inputs: adam(*inputs.values(), **numbers(desc)),
+        is_exact=False,
+        absolute=1e-6,
+        domain=(0.2, 0.9),
+    )
+}
