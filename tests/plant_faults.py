@@ -1377,7 +1377,7 @@ FAULTS = [
     Fault(
         "JAX arrays of any size are computed with",
         "descriptors/lowering.py",
-        "iter(_require_match(leaf, value) for leaf",
+        "iter(require_match(leaf.path, leaf.tensor, value) for leaf",
         "iter(value for leaf",
         "descriptors/test_descriptors.py::test_jax_arrays_are_checked_while_tracing",
     ),
