@@ -40,6 +40,7 @@ from dmljax.types import (
     MatrixTransform as MatrixTransform,
     PaddingMode as PaddingMode,
     RandomGeneratorType as RandomGeneratorType,
+    RecurrentNetworkDirection as RecurrentNetworkDirection,
     ReduceFunction as ReduceFunction,
     RoundingMode as RoundingMode,
     TensorFlags as TensorFlags,
@@ -368,6 +369,16 @@ from dmljax.ops.quantization import (
     element_wise_dequantize_linear as element_wise_dequantize_linear,
     element_wise_quantize_linear as element_wise_quantize_linear,
     element_wise_quantized_linear_add as element_wise_quantized_linear_add,
+)
+from dmljax.ops.recurrence import (
+    GruDesc as GruDesc,
+    Lstm as Lstm,
+    LstmDesc as LstmDesc,
+    RecurrentNetwork as RecurrentNetwork,
+    RnnDesc as RnnDesc,
+    gru as gru,
+    lstm as lstm,
+    rnn as rnn,
 )
 from dmljax.ops.reduction import (
     ArgmaxDesc as ArgmaxDesc,

@@ -54,6 +54,7 @@ FAMILIES = {
     "convolution": "Convolutions",
     "pooling": "Pooling",
     "products": "Matrix products",
+    "recurrence": "Recurrent networks",
     "resampling": "Resampling",
     "reduction": "Reductions",
     "scans": "Running sums and products",
@@ -204,7 +205,11 @@ def rules(operator: type[Operator]) -> list[str]:
 def explained(operator: type[Operator], width: int) -> str:
     """The text of `dmljax explain`: the operator's documentation, members, rules, support tables and first example."""
     known = explanation(operator)
-    members = [(name, f"{field}=", kind) for name, field, kind in member_rows(operator)]
+    members = [
+        (name, f"{field}=", line) if first else ("", "", line)
+        for name, field, kind in member_rows(operator)
+        for first, line in zip([True, *[False] * len(kind)], textwrap.wrap(kind, width // 2), strict=False)
+    ]
     support = [
         (short_level(level) if first else "", tensor, *_cell_texts(cell))
         for level, cells in known["support"].items()

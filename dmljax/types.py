@@ -257,6 +257,19 @@ class ConvolutionDirection(HeaderEnum, prefix="DML_CONVOLUTION_DIRECTION_"):
     BACKWARD = 1
 
 
+class RecurrentNetworkDirection(HeaderEnum, prefix="DML_RECURRENT_NETWORK_DIRECTION_"):
+    """`DML_RECURRENT_NETWORK_DIRECTION`: whether a network begins at the first step of a sequence, the last, or both.
+
+    >>> one, backward = jnp.ones((1, 1, 1)), RecurrentNetworkDirection.BACKWARD
+    >>> rnn(jnp.ones((3, 1, 1)), one, one, activations=[ActivationReluDesc()], direction=backward).sequence.tolist()
+    [[[[3.0]]], [[[2.0]]], [[[1.0]]]]
+    """
+
+    FORWARD = 0
+    BACKWARD = 1
+    BIDIRECTIONAL = 2
+
+
 class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     """`DML_IS_INFINITY_MODE`: whether to test for positive infinity, negative infinity, or either.
 

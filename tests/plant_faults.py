@@ -37,6 +37,7 @@ NORMS = "numerics/norms.py"
 PHILOX = "numerics/philox.py"
 POOLING = "numerics/pooling.py"
 MATRIX_PRODUCTS = "numerics/products.py"
+RECURRENCE = "numerics/recurrence.py"
 RESAMPLING_NUMERICS = "numerics/resampling.py"
 SEQUENCE = "numerics/sequence.py"
 WINDOWS = "numerics/windows.py"
@@ -55,6 +56,7 @@ PADDING = "ops/padding.py"
 POOLING_OPS = "ops/pooling.py"
 PRODUCTS = "ops/products.py"
 QUANTIZATION = "ops/quantization.py"
+RECURRENCE_OPS = "ops/recurrence.py"
 REDUCTION = "ops/reduction.py"
 RESAMPLING = "ops/resampling.py"
 TRAINING = "ops/training.py"
@@ -2948,6 +2950,167 @@ FAULTS = [
         '*(() if is_counted else ("training_step",))',
         '"training_step"',
         "ops/test_training.py::test_a_step_is_counted_or_has_the_type_of_the_parameters",
+    ),
+    Fault(
+        "a step beyond a length of a sequence changes the state",
+        RECURRENCE,
+        "jnp.where(is_within, new, old)",
+        "new",
+        "ops/test_recurrence.py::test_what_is_beyond_a_length_has_no_effect_even_on_gradients",
+    ),
+    Fault(
+        "a step beyond a length of a sequence puts out the state",
+        RECURRENCE,
+        "jnp.where(is_within, output, zero)",
+        "output",
+        "ops/test_recurrence.py::test_what_is_beyond_a_length_has_no_effect_even_on_gradients",
+    ),
+    Fault(
+        "the input beyond a length of a sequence is looked at",
+        RECURRENCE,
+        "input = jnp.where(is_within, input, zero)",
+        "pass",
+        "ops/test_recurrence.py::test_what_is_beyond_a_length_has_no_effect_even_on_gradients",
+    ),
+    Fault(
+        "a backward network goes forward",
+        RECURRENCE,
+        "reverse=reverses == BACKWARD",
+        "reverse=False",
+        "ops/test_recurrence.py::test_the_backward_direction_is_the_forward_one_of_the_sequence_reversed",
+    ),
+    Fault(
+        "a backward sequence stays reversed",
+        RECURRENCE,
+        "jnp.flip(sequence[:, 1], 0)",
+        "sequence[:, 1]",
+        "ops/test_recurrence.py::test_networks_are_those_of_the_equations_whatever_is_given",
+    ),
+    Fault(
+        "both directions of a network go forward",
+        RECURRENCE,
+        "(x, jnp.flip(x, 0)) if",
+        "(x, x) if",
+        "ops/test_recurrence.py::test_networks_are_those_of_the_equations_whatever_is_given",
+    ),
+    Fault(
+        "steps of a network are counted in 8 bits",
+        RECURRENCE,
+        "lengths if lengths.dtype.itemsize >= 4 else lengths.astype(np.int32)",
+        "lengths",
+        "ops/test_recurrence.py::test_lengths_may_be_of_any_integer_type_and_out_of_range",
+    ),
+    Fault(
+        "one step of a network makes a loop",
+        RECURRENCE,
+        "and input.shape[0] == 1:",
+        "and input.shape[0] == 0:",
+        "ops/test_recurrence.py::test_one_step_makes_no_loop_and_is_the_first_of_several",
+    ),
+    Fault(
+        "the state of a network is rounded at each step",
+        RECURRENCE,
+        "after = cell.step(jnp.stack(products), before)",
+        "after = tuple(x.astype(input.dtype).astype(x.dtype) for x in cell.step(jnp.stack(products), before))",
+        "ops/test_recurrence.py::test_16_bits_are_rounded_once_and_not_in_the_state",
+    ),
+    Fault(
+        "a sequence is kept that is not asked for",
+        RECURRENCE,
+        "cell.states(after)[0].astype(input.dtype) if has_sequence else None",
+        "cell.states(after)[0].astype(input.dtype)",
+        "ops/test_recurrence.py::test_the_products_of_the_input_come_before_the_loop_and_the_sequence_only_where_asked_for",
+    ),
+    Fault(
+        "the bias of a network's state is added to its input",
+        RECURRENCE_OPS,
+        "products + bias[..., :outputs]",
+        "products + bias[..., outputs:]",
+        "ops/test_recurrence.py::test_networks_are_those_of_the_equations_whatever_is_given",
+    ),
+    Fault(
+        "both directions of a network have the activations of the first",
+        RECURRENCE_OPS,
+        "_function(given[i::count])",
+        "_function(given[i : i + 1])",
+        "ops/test_recurrence.py::test_activations_belong_to_directions",
+    ),
+    Fault(
+        "the update gate of a GRU keeps what is new",
+        RECURRENCE_OPS,
+        "return (1 - update) * candidate, update * hidden",
+        "return update * candidate, (1 - update) * hidden",
+        "ops/test_recurrence.py::test_networks_are_those_of_the_equations_whatever_is_given",
+    ),
+    Fault(
+        "a GRU is reset before the product if after is asked for",
+        RECURRENCE_OPS,
+        "            if linear_before_reset:",
+        "            if not linear_before_reset:",
+        "ops/test_recurrence.py::test_networks_are_those_of_the_equations_whatever_is_given",
+    ),
+    Fault(
+        "the peephole of the output gate looks at the cell before",
+        RECURRENCE_OPS,
+        "gate(1, cell)) * h(cell)",
+        "gate(1, state[1])) * h(cell)",
+        "ops/test_recurrence.py::test_the_peephole_of_the_output_gate_looks_at_the_new_cell",
+    ),
+    Fault(
+        "peepholes are added after clipping",
+        RECURRENCE_OPS,
+        "f(clipped(total[..., part] + peephole[..., part] * cell))",
+        "f(clipped(total[..., part]) + peephole[..., part] * cell)",
+        "ops/test_recurrence.py::test_peepholes_are_clipped_with_the_rest",
+    ),
+    Fault(
+        "the cell of an LSTM is clipped",
+        RECURRENCE_OPS,
+        "gate(1, cell)) * h(cell), cell",
+        "gate(1, cell)) * h(clipped(cell)), cell",
+        "ops/test_recurrence.py::test_the_cell_is_not_clipped_and_nan_stays",
+    ),
+    Fault(
+        "coupled gates are the same",
+        RECURRENCE_OPS,
+        "(1 - into if couple_input_forget else kept[0])",
+        "(into if couple_input_forget else kept[0])",
+        "ops/test_recurrence.py::test_networks_are_those_of_the_equations_whatever_is_given",
+    ),
+    Fault(
+        "a threshold clips though it is not used",
+        RECURRENCE_OPS,
+        'return given | ({} if uses_clip else {"clip_threshold": None})',
+        "return given",
+        "ops/test_recurrence.py::test_a_clip_threshold_counts_only_where_it_is_used",
+    ),
+    Fault(
+        "a network's descriptor may have any sizes",
+        RECURRENCE_OPS,
+        "yield from dml.sizes_are(self, field, (1,) * (4 - len(sizes)) + sizes)",
+        "yield from ()",
+        "ops/test_recurrence.py::test_a_desc_is_refused",
+    ),
+    Fault(
+        "a network's descriptor may have any number of activations",
+        RECURRENCE_OPS,
+        "if len(self.activation_descs) != count:",
+        "if not self.activation_descs:",
+        "ops/test_recurrence.py::test_a_desc_is_refused",
+    ),
+    Fault(
+        "a network's descriptor needs no output",
+        RECURRENCE_OPS,
+        "if not self.leaves(is_input=False):",
+        "if not self.leaves():",
+        "ops/test_recurrence.py::test_a_desc_is_refused",
+    ),
+    Fault(
+        "a network's weights may be owned by DML",
+        RECURRENCE_OPS,
+        "if leaf.tensor.flags is TensorFlags.OWNED_BY_DML:",
+        "if leaf.tensor.flags is None:",
+        "ops/test_recurrence.py::test_a_desc_is_refused",
     ),
 ]
 

@@ -38,6 +38,7 @@ CORE = {
         "MatrixTransform",
         "PaddingMode",
         "RandomGeneratorType",
+        "RecurrentNetworkDirection",
         "ReduceFunction",
         "RoundingMode",
         "TensorFlags",

@@ -44,6 +44,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "windows": ("FOLD", "UNFOLD"),
     "products of windows and filters": ("CONVOLUTION", "QUANTIZED_LINEAR_CONVOLUTION"),
     "what windows become": ("MAX_POOLING2", "AVERAGE_POOLING_GRAD", "LP_POOLING", "MAX_POOLING_GRAD"),
+    "a loop over steps": ("LSTM", "GRU"),
     "averages of neighbours": ("RESAMPLE3", "RESAMPLE_GRAD", "RESAMPLE1"),
     "a place for each element": ("ONE_HOT",),
     "elements from places": ("GATHER_ND1", "GATHER_ND", "GATHER", "GATHER_ELEMENTS", "REVERSE_SUBSEQUENCES"),

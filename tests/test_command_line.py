@@ -494,7 +494,7 @@ def test_an_operator_is_found_by_what_it_is_called_elsewhere(
     [
         ("one_hott", ", did you mean one_hot?"),
         ("tanh", ", did you mean activation_tanh or element_wise_tanh?"),
-        ("LSTM", ", which DirectML has and dmljax does not have yet"),
+        ("MULTIHEAD_ATTENTION", ", which DirectML has and dmljax does not have yet"),
         ("xyzzy", ""),
     ],
 )

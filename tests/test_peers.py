@@ -8,7 +8,15 @@ import pytest
 from helpers import X64, random_indices, specials
 
 import dmljax
-from dmljax import AxisDirection, ConvolutionDirection, DepthSpaceOrder, InterpolationMode, PaddingMode, ReduceFunction
+from dmljax import (
+    AxisDirection,
+    ConvolutionDirection,
+    DepthSpaceOrder,
+    InterpolationMode,
+    PaddingMode,
+    RecurrentNetworkDirection,
+    ReduceFunction,
+)
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)
@@ -421,6 +429,67 @@ def test_resampling_is_onnxruntimes(shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(averages, peer(mode="linear", antialias=int(is_antialiased)), rtol=0, atol=2e-6)
 
 
+def network_arrays(gates: int, directions: int, steps: int, batch: int, features: int, hidden: int) -> list[Any]:
+    """The input, the weights of it and of the state, and their biases, small enough for gates that are half open."""
+    shapes = (
+        *((steps, batch, features), (directions, gates * hidden, features)),
+        *((directions, gates * hidden, hidden), (directions, 2 * gates * hidden)),
+    )
+    return [(RNG.standard_normal(shape) / 2).astype(np.float32) for shape in shapes]
+
+
+NETWORKS: dict[str, Any] = {"RNN": dmljax.rnn, "GRU": dmljax.gru, "LSTM": dmljax.lstm}
+# By ONNX's names, with their alpha and beta
+ACTIVATIONS = {
+    ("Sigmoid", None, None): dmljax.ActivationSigmoidDesc(),
+    ("Tanh", None, None): dmljax.ActivationTanhDesc(),
+    ("Softsign", None, None): dmljax.ActivationSoftsignDesc(),
+    ("HardSigmoid", 0.25, 0.5): dmljax.ActivationHardSigmoidDesc(alpha=0.25, beta=0.5),
+    ("LeakyRelu", 0.125, None): dmljax.ActivationLeakyReluDesc(alpha=0.125),
+    ("ScaledTanh", 0.75, 0.5): dmljax.ActivationScaledTanhDesc(alpha=0.75, beta=0.5),
+    ("Elu", 0.5, None): dmljax.ActivationEluDesc(alpha=0.5),
+    ("Affine", 0.5, 0.25): dmljax.ActivationLinearDesc(alpha=0.5, beta=0.25),
+    ("Relu", None, None): dmljax.ActivationReluDesc(),
+}
+
+
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("direction", RecurrentNetworkDirection, ids=lambda one: one.name)
+def test_recurrent_networks_are_onnxruntimes(name: str, direction: RecurrentNetworkDirection) -> None:
+    directions = 2 if direction is RecurrentNetworkDirection.BIDIRECTIONAL else 1
+    steps, batch, features, hidden = 5, 3, 4, 2
+    gates, count = {"RNN": (1, 1), "GRU": (3, 2), "LSTM": (4, 3)}[name]
+    arrays = network_arrays(gates, directions, steps, batch, features, hidden)
+    lengths = np.array([5, 1, 3], np.int32)
+    states = RNG.standard_normal((2, directions, batch, hidden)).astype(np.float32)
+    peephole = RNG.standard_normal((directions, 3 * hidden)).astype(np.float32)
+    every = list(ACTIVATIONS.items())
+    chosen = [every[i % len(every)] for i in range(direction, direction + count * directions)]
+    named, descs = zip(*chosen, strict=True)
+    attributes: dict[str, Any] = {
+        "hidden_size": hidden,
+        "direction": ("forward", "reverse", "bidirectional")[direction],
+        "activations": [activation for activation, _, _ in named],
+        "activation_alpha": [alpha for _, alpha, _ in named if alpha is not None],
+        "activation_beta": [beta for _, _, beta in named if beta is not None],
+    }
+    attributes = {key: value for key, value in attributes.items() if value != []}
+    given = {"hidden_init": states[0], "sequence_lengths": lengths, "activations": descs, "direction": direction}
+    inputs = [*arrays, lengths, states[0]]
+    function = NETWORKS[name]
+    pairs: list[tuple[Any, Any]] = [({}, {})]
+    if name == "GRU":
+        pairs = [({"linear_before_reset": value}, {"linear_before_reset": int(value)}) for value in (False, True)]
+    if name == "LSTM":
+        inputs += [states[1], peephole]
+        given |= {"cell_mem_init": states[1], "peephole": peephole}
+        pairs = [({"clip_threshold": 0.5}, {"clip": 0.5}), ({"couple_input_forget": True}, {"input_forget": 1})]
+    for own, theirs in pairs:
+        expected = onnxruntime_run(name, inputs, 14, 3 if name == "LSTM" else 2, **attributes, **theirs)
+        for actual, peer in zip(function(*arrays, **given, **own), expected, strict=True):
+            near(actual, peer, 2e-6)
+
+
 # PyTorch
 
 
@@ -443,6 +512,72 @@ def test_batch_normalization_and_its_gradients_are_torchs(training: bool) -> Non
     near(output, peer.detach().numpy())
     for gradient, tensor in zip(gradients, tensors, strict=True):
         near(np.asarray(gradient).reshape(tensor.shape), tensor.grad.numpy(), 1e-4)
+
+
+def in_order(name: str, array: Any) -> Any:
+    """PyTorch's rows of gates in the order of DirectML's: of i, f, g, o and of r, z, n."""
+    order = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}[name]
+    parts = np.split(array, len(order))
+    return np.concatenate([parts[i] for i in order])
+
+
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+def test_recurrent_networks_and_the_gradients_of_a_long_sequence_are_torchs(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    steps, batch, features, hidden = 200, 2, 5, 4
+    peer = getattr(torch.nn, name)(features, hidden, bidirectional=True)
+    input, weights = RNG.standard_normal((2, steps, batch, 2 * hidden)).astype(np.float32)
+    image = torch.from_numpy(input[..., :features].copy()).requires_grad_()
+    output, last = peer(image)
+    last = last if isinstance(last, tuple) else (last,)
+    (output * torch.from_numpy(weights)).sum().backward()
+
+    def stacked(kind: str, of: Any) -> Any:
+        """The parameters of both directions, or their gradients."""
+        every = [in_order(name, of(getattr(peer, f"{kind}_l0{end}"))) for end in ("", "_reverse")]
+        return np.stack(every)
+
+    def parameters(of: Any) -> list[Any]:
+        biases = np.concatenate([stacked("bias_ih", of), stacked("bias_hh", of)], 1)
+        return [stacked("weight_ih", of), stacked("weight_hh", of), biases]
+
+    function = NETWORKS[name]
+    more = {"linear_before_reset": True} if name == "GRU" else {}
+
+    def weighted(*arrays: Any) -> Any:
+        results = function(*arrays, direction=RecurrentNetworkDirection.BIDIRECTIONAL, **more)
+        side_by_side = results.sequence.swapaxes(1, 2).reshape(steps, batch, 2 * hidden)
+        return (side_by_side * weights).sum(), (side_by_side, *results[1:])
+
+    arrays = [image.detach().numpy(), *parameters(lambda one: one.detach().numpy())]
+    (_, results), gradients = jax.value_and_grad(weighted, argnums=(0, 1, 2, 3), has_aux=True)(*arrays)
+    for actual, expected in zip(results, (output, *last), strict=True):
+        near(actual, expected.detach().numpy(), 2e-6)
+    for actual, expected in zip(
+        gradients, [image.grad.numpy(), *parameters(lambda one: one.grad.numpy())], strict=True
+    ):
+        near(actual, expected, 1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_errors_of_recurrent_networks_are_of_the_size_of_torchs_and_onnxruntimes(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    size = 64
+    peer = getattr(torch.nn, name)(size, size)
+    input = RNG.standard_normal((128, 4, size)).astype(np.float32)
+    with torch.no_grad():
+        rounded = peer(torch.from_numpy(input))[0].numpy()
+        exact = peer.double()(torch.from_numpy(input).double())[0].numpy()
+    given = {key: in_order(name, x.numpy().astype(np.float32)) for key, x in peer.state_dict().items()}
+    biases = np.concatenate([given["bias_ih_l0"], given["bias_hh_l0"]])
+    arrays = [input, *(x[None] for x in (given["weight_ih_l0"], given["weight_hh_l0"], biases))]
+    own, theirs = ({"linear_before_reset": kind(True)} if name == "GRU" else {} for kind in (bool, int))
+    others = onnxruntime_run(name, arrays, 14, 2, hidden_size=size, **theirs)[0][:, 0]
+    actual = np.asarray(NETWORKS[name](*arrays, **own).sequence)[:, 0]
+    errors = [np.abs(x - exact).max() for x in (actual, rounded, others)]
+    assert errors[0] <= 2 * max(errors[1:]), errors
 
 
 def test_other_normalizations_and_their_gradients_are_torchs() -> None:

@@ -39,7 +39,7 @@ def test_what_is_public_is_found_where_users_find_it() -> None:
         ("relu", ", did you mean activation_relu?"),
         ("softmax", ", did you mean activation_softmax or activation_softmax1?"),
         ("nonzero", ", did you mean nonzero_coordinates?"),
-        ("lstm", ", which DirectML has and dmljax does not have yet"),
+        ("multihead_attention", ", which DirectML has and dmljax does not have yet"),
         ("tril", ", did you mean diagonal_matrix1?"),
         ("where", ", did you mean element_wise_if?"),
         ("max", ", did you mean element_wise_max or reduce?"),

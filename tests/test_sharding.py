@@ -35,6 +35,24 @@ FOLDED = RNG.random((8, 32, 9), np.float32)
 
 FILTERS, OF_CHANNELS = np.round(RNG.random((8, 16, 3), np.float32) * 8), np.ones((16, 1, 4), np.float32)
 BACKWARD = dmljax.ConvolutionDirection.BACKWARD
+IN_BOTH: dict[str, Any] = {"direction": dmljax.RecurrentNetworkDirection.BIDIRECTIONAL}
+RELUS = [dmljax.ActivationReluDesc()] * 3
+OF_LSTM: dict[str, Any] = {
+    "activations": RELUS,
+    "weight": np.ones((2, 16, 6), np.float32),
+    "recurrence": np.zeros((2, 16, 4), np.float32),
+}
+OF_GRU = {"weight": np.zeros((1, 12, 6), np.float32), "recurrence": np.zeros((1, 12, 4), np.float32)}
+
+
+def of_rows(network: Any, output: str, **arguments: Any) -> Callable[..., Any]:
+    """A network whose batch comes first, in what it is given and what it puts out."""
+
+    def run(x: Any, lengths: Any = None) -> Any:
+        result = network(jnp.moveaxis(x, 2, 0), sequence_lengths=lengths, **arguments)
+        return jnp.moveaxis(getattr(result, output), -2, 0)
+
+    return run
 
 
 def small(*shape: int) -> Any:
@@ -187,6 +205,19 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (small(8, 16, 8).astype(np.int8), small(8, 16, 3).astype(np.int8), VALUES + 1, small(8)),
     ),
+    # Of whole numbers, and of gates that are linear.
+    "lstm": (
+        lambda x, w, r, b, h, n: dmljax.lstm(x, w, r, b, h, h, n, activations=RELUS, **IN_BOTH),
+        (
+            *(small(2, 8, 4).astype(np.float32), small(2, 16, 4).astype(np.float32)),
+            *(np.sign(small(2, 16, 4)).astype(np.float32), small(2, 32).astype(np.float32)),
+            *(small(2, 8, 4).astype(np.float32), small(8)),
+        ),
+    ),
+    "gru, the last states": (
+        lambda x, w, h: dmljax.gru(x, w, 0 * w, hidden_init=h, activations=RELUS[:2], has_sequence=False),
+        (small(4, 8, 8).astype(np.float32), np.zeros((1, 24, 8), np.float32), small(1, 8, 8).astype(np.float32)),
+    ),
     "average_pooling": (lambda x: dmljax.average_pooling(x, **WINDOWS), (small(8, 16, 8).astype(np.float32),)),
     "lp_pooling": (lambda x: dmljax.lp_pooling(x, **WINDOWS), (CUBE,)),
     "max_pooling1": (lambda x: dmljax.max_pooling1(x, **WINDOWS), (small(8, 16, 8),)),
@@ -212,6 +243,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 EXCHANGING = (
+    "lstm",
     "convolution",
     "nonzero_coordinates",
     "gather_nd1",
@@ -314,6 +346,8 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: dmljax.convolution_integer(x, None, np.ones((4, 6, 5), np.int8), strides=3),
         (small(8, 6, 300).astype(np.int8),),
     ),
+    "lstm": (of_rows(dmljax.lstm, "sequence", **OF_LSTM, **IN_BOTH), (np.round(ROWS[:, :, :7]), small(8))),
+    "gru, the last state": (of_rows(dmljax.gru, "single", **OF_GRU, has_sequence=False), (np.round(ROWS[:, :, :7]),)),
     "average_pooling": (lambda x: dmljax.average_pooling(x, **WINDOWS), (np.round(ROWS),)),
     "lp_pooling": (lambda x: dmljax.lp_pooling(x, **WINDOWS), (ROWS,)),
     "max_pooling1": (lambda x: dmljax.max_pooling1(x, **WINDOWS).values, (ROWS,)),

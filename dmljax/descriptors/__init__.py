@@ -9,6 +9,7 @@ from dmljax.descriptors.base import (
 )
 from dmljax.descriptors.bases import (
     ACTIVATION_SINCE_1_0 as ACTIVATION_SINCE_1_0,
+    EACH_FUSABLE as EACH_FUSABLE,
     FLOAT_SINCE_1_0 as FLOAT_SINCE_1_0,
     FLOAT_SINCE_2_0 as FLOAT_SINCE_2_0,
     FUSABLE as FUSABLE,
@@ -54,6 +55,7 @@ from dmljax.descriptors.members import (
     Outputs as Outputs,
     Padding as Padding,
     Propagation as Propagation,
+    Recurrent as Recurrent,
     Reduction as Reduction,
     Repeats as Repeats,
     Rounding as Rounding,

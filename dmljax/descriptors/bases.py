@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from jax import Array
 
+from dmljax.checks import element, sequence
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
 from dmljax.descriptors.rules import alike, same_rank, same_sizes, scale_bias_rules
@@ -199,6 +200,14 @@ def fusable_into(operator: str) -> Callable[[Where, Any], Activation]:
 
 
 FUSABLE = fusable_into("")  # an activation that can be fused into whatever takes one
+
+
+def _each_fusable(where: Where, values: Any) -> tuple[Activation, ...]:
+    each = enumerate(sequence(where, values, "descriptors of activations"))
+    return tuple(FUSABLE(element(where, i), value) for i, value in each)
+
+
+EACH_FUSABLE = _each_fusable  # a sequence of such activations
 
 
 def fused(result: Array, activation: Operator | None) -> Array:

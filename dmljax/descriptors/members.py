@@ -36,6 +36,7 @@ from dmljax.types import (
     MatrixTransform,
     PaddingMode,
     RandomGeneratorType,
+    RecurrentNetworkDirection,
     ReduceFunction,
     RoundingMode,
     TensorFlags,
@@ -380,6 +381,7 @@ Order = Annotated[DepthSpaceOrder, Enumeration(DepthSpaceOrder)]
 Transform = Annotated[MatrixTransform, Enumeration(MatrixTransform)]
 Orientation = Annotated[ConvolutionMode, Enumeration(ConvolutionMode)]
 Propagation = Annotated[ConvolutionDirection, Enumeration(ConvolutionDirection)]
+Recurrent = Annotated[RecurrentNetworkDirection, Enumeration(RecurrentNetworkDirection)]
 Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
 Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]

@@ -6,12 +6,9 @@ NOT_YET = ", which DirectML has and dmljax does not have yet"
 MISSING: dict[str, str] = {
     "DEQUANTIZE": "",
     "DYNAMIC_QUANTIZE_LINEAR": "",
-    "GRU": "",
-    "LSTM": "",
     "MULTIHEAD_ATTENTION": "dot_product_attention scaled_dot_product_attention attention",
     "MULTIHEAD_ATTENTION1": "",
     "QUANTIZE": "",
-    "RNN": "",
     "ROI_ALIGN": "",
     "ROI_ALIGN1": "",
     "ROI_ALIGN_GRAD": "",

@@ -6,7 +6,12 @@ import numpy as np
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS
 from dmljax.examples.example import FLOAT32, INF, INT8, INT32, NAN, UINT8, UINT32, Example, all_of_type, element_wise
-from dmljax.ops.activation import ActivationLeakyReluDesc, ActivationReluDesc
+from dmljax.ops.activation import (
+    ActivationLeakyReluDesc,
+    ActivationReluDesc,
+    ActivationSigmoidDesc,
+    ActivationTanhDesc,
+)
 from dmljax.ops.convolution import ConvolutionDesc
 from dmljax.ops.elementary import CastDesc
 from dmljax.ops.generation import RandomGeneratorDesc
@@ -23,6 +28,7 @@ from dmljax.types import (
     IsInfinityMode,
     MatrixTransform,
     RandomGeneratorType,
+    RecurrentNetworkDirection,
 )
 
 
@@ -77,15 +83,65 @@ _UINT8_OUTPUT: dict[str, Any] = {"types": {"output": UINT8}}
 _QUANTIZED_TYPES = {"zero_point": UINT8, "output": UINT8}
 
 
-def _normalization(name: str, note: str, inputs: Any, outputs: Any, **attributes: Any) -> Example:
+def _of_floats(name: str, note: str, inputs: Any, outputs: Any, **attributes: Any) -> Example:
     tensors = {field: TensorDesc(FLOAT32, np.shape(value)) for field, value in (inputs | outputs).items()}
     return Example("Example", OPERATORS[OPERATOR_PREFIX + name](**tensors, **attributes), inputs, outputs, note)
 
 
+_FORWARD: dict[str, Any] = {"direction": RecurrentNetworkDirection.FORWARD}
+_RELU = ActivationReluDesc()
+_NETWORKS = (
+    _of_floats(
+        "RNN",
+        "each adds half of the state before; the second direction begins at the end",
+        {"input": [[[[1]], [[0]], [[2]]]], "weight": [[[[1]], [[1]]]], "recurrence": [[[[0.5]], [[0.5]]]]},
+        {
+            "output_sequence": [[[[1]], [[1.5]]], [[[0.5]], [[1]]], [[[2.25]], [[2]]]],
+            "output_single": [[[[2.25]], [[1.5]]]],
+        },
+        activation_descs=[_RELU, _RELU],
+        direction=RecurrentNetworkDirection.BIDIRECTIONAL,
+    ),
+    _of_floats(
+        "GRU",
+        "without weights, the update gate is sigmoid(0), which keeps half of the state",
+        {
+            "input": [[[[1]], [[1]], [[1]]]],
+            "weight": [[[[0], [0], [0]]]],
+            "recurrence": [[[[0], [0], [0]]]],
+            "hidden_init": [[[[8]]]],
+        },
+        {"output_sequence": [[[[4]]], [[[2]]], [[[1]]]], "output_single": [[[[1]]]]},
+        activation_descs=[ActivationSigmoidDesc(), ActivationTanhDesc()],
+        linear_before_reset=False,
+        **_FORWARD,
+    ),
+    _of_floats(
+        "LSTM",
+        "the biases of i, o and f alone open their gates, so that the cell adds up its input",
+        {
+            "input": [[[[1]], [[3]], [[0.25]]]],
+            "weight": [[[[0], [0], [0], [1]]]],
+            "recurrence": [[[[0], [0], [0], [0]]]],
+            "bias": [[[[1, 0.5, 1, 0, 0, 0, 0, 0]]]],
+        },
+        {
+            "output_sequence": [[[[0.5]]], [[[2]]], [[[2.125]]]],
+            "output_single": [[[[2.125]]]],
+            "output_cell_single": [[[[4.25]]]],
+        },
+        activation_descs=[_RELU, _RELU, _RELU],
+        clip_threshold=0,
+        use_clip_threshold=False,
+        couple_input_forget=False,
+        **_FORWARD,
+    ),
+)
+
 _CHANNELS = {"input": [[[[1, 3]], [[5, 9]]]]}
 _RESPONSE = {"cross_channel": True, "local_size": 3, "alpha": 3, "beta": 1, "bias": 0}
 _NORMALIZATIONS = (
-    _normalization(
+    _of_floats(
         "BATCH_NORMALIZATION",
         "two channels",
         {
@@ -99,7 +155,7 @@ _NORMALIZATIONS = (
         spatial=True,
         epsilon=0,
     ),
-    _normalization(
+    _of_floats(
         "BATCH_NORMALIZATION_GRAD",
         "two channels, which the sums keep apart",
         {
@@ -116,7 +172,7 @@ _NORMALIZATIONS = (
         },
         epsilon=0,
     ),
-    _normalization(
+    _of_floats(
         "BATCH_NORMALIZATION_TRAINING",
         "the mean and variance of each channel",
         {**_CHANNELS, "scale": [[[[2]], [[1]]]], "bias": [[[[0.5]], [[0]]]]},
@@ -127,7 +183,7 @@ _NORMALIZATIONS = (
         },
         epsilon=0,
     ),
-    _normalization(
+    _of_floats(
         "BATCH_NORMALIZATION_TRAINING_GRAD",
         "one element of the output is weighted; each element of the input has an effect on it",
         {
@@ -144,7 +200,7 @@ _NORMALIZATIONS = (
         },
         epsilon=0,
     ),
-    _normalization(
+    _of_floats(
         "MEAN_VARIANCE_NORMALIZATION",
         "each channel by its own mean and variance",
         _CHANNELS,
@@ -153,7 +209,7 @@ _NORMALIZATIONS = (
         normalize_variance=True,
         epsilon=0,
     ),
-    _normalization(
+    _of_floats(
         "MEAN_VARIANCE_NORMALIZATION1",
         "the norm of a layer",
         {"input": [[1, 3], [5, 9]], "scale": [[2, 1]], "bias": [[0.5, 0]]},
@@ -162,7 +218,7 @@ _NORMALIZATIONS = (
         normalize_variance=True,
         epsilon=0,
     ),
-    _normalization(
+    _of_floats(
         "MEAN_VARIANCE_NORMALIZATION2",
         "divided by the root of the mean square, 27, plus epsilon",
         {"input": [[3, 3, 3, 9]]},
@@ -172,21 +228,21 @@ _NORMALIZATIONS = (
         use_variance=True,
         epsilon=9,
     ),
-    _normalization(
+    _of_floats(
         "LOCAL_RESPONSE_NORMALIZATION",
         "three channels: the squares of two or three of them are 4, 8 and 4",
         {"input": [[[[2]], [[0]], [[2]]]]},
         {"output": [[[[0.5]], [[0]], [[0.5]]]]},
         **_RESPONSE,
     ),
-    _normalization(
+    _of_floats(
         "LOCAL_RESPONSE_NORMALIZATION_GRAD",
         "of the sum of all outputs",
         {"input": [[[[2]], [[0]], [[2]]]], "input_gradient": [[[[1]], [[1]], [[1]]]]},
         {"output_gradient": [[[[-0.25]], [[0.125]], [[-0.25]]]]},
         **_RESPONSE,
     ),
-    _normalization(
+    _of_floats(
         "LP_NORMALIZATION",
         "a norm of 5, and one below epsilon",
         {"input": [[3, 4], [0, 0.25]]},
@@ -202,6 +258,7 @@ _STATE = TensorDesc(UINT32, (1, 1, 1, 6))
 
 OWN_EXAMPLES = (
     *_NORMALIZATIONS,
+    *_NETWORKS,
     Example(
         "Example",
         AdamOptimizerDesc(

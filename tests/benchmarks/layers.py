@@ -1,4 +1,4 @@
-"""Layers of networks: matrix products, pooling, normalization, resampling and convolutions, the same for each rival.
+"""Layers of networks: products, recurrence, pooling, normalization, resampling, convolutions, the same for each rival.
 
 `python tests/benchmarks/layers.py` times them and prints a table for each kind; words choose layers, `--batch 8` the
 batch.
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from convolution import BATCHES, convolution_workloads
 from jax import lax
+from recurrence import recurrence_workloads
 from timing import Effort, medians
 from workloads import DMLJAX, IDIOM, ONNX, SEED, TORCH, OnnxNode, Work, Workload, as_numpy
 
@@ -245,7 +246,13 @@ def product_workloads(batch: int) -> Iterator[Workload]:
 
 def layer_workloads(batches: tuple[int, ...] = BATCHES) -> Iterator[Workload]:
     """All of them, kind by kind."""
-    for kind in (product_workloads, pooling_workloads, normalization_workloads, resampling_workloads):
+    for kind in (
+        product_workloads,
+        recurrence_workloads,
+        pooling_workloads,
+        normalization_workloads,
+        resampling_workloads,
+    ):
         for batch in batches:
             yield from kind(batch)
     yield from convolution_workloads(batches)

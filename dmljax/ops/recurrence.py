@@ -1,0 +1,584 @@
+"""Recurrent networks of one layer: RNN, GRU and LSTM.
+
+They compute in at least float32, in which the state stays from step to step; it is rounded to 16 bits only where it is
+put out. Weights and states have a dimension for the directions, of which there are one or two.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import jax.export
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, state_product
+from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
+from dmljax.ops.activation import ActivationSigmoidDesc, ActivationTanhDesc
+from dmljax.types import FLOAT, UINT32, FeatureLevel, RecurrentNetworkDirection, TensorFlags, widened
+
+_DIRECTIONS = {
+    RecurrentNetworkDirection.FORWARD: FORWARD,
+    RecurrentNetworkDirection.BACKWARD: BACKWARD,
+    RecurrentNetworkDirection.BIDIRECTIONAL: BOTH,
+}
+_ARGUMENTS: dict[str, Any] = {
+    "activations": dml.EACH_FUSABLE,
+    "direction": calls.one_of(RecurrentNetworkDirection),
+    "has_sequence": calls.BOOLEAN,
+    "precision": calls.PRECISION,
+}
+
+# Activations
+
+_Function = Callable[[Array], Array]  # of an array whose first dimension is the directions
+_SIGMOID, _TANH = ActivationSigmoidDesc(), ActivationTanhDesc()
+
+# XLA's own functions take half the time of those of `activation_sigmoid` and `activation_tanh`, and so does a step of
+# small matrices. Their errors are no larger than those of the sums that they are applied to.
+_QUICKER: Mapping[dml.Operator, _Function] = {_SIGMOID: lax.logistic, _TANH: lax.tanh}
+
+
+def _functions(
+    activations: Sequence[dml.Operator] | None, defaults: Sequence[dml.Operator], direction: RecurrentNetworkDirection
+) -> list[_Function]:
+    """The functions in place of `defaults`: of all directions, or given for one direction after the other."""
+    given, count = defaults if activations is None else activations, len(defaults)
+    if len(given) not in (count, count * len(_DIRECTIONS[direction])):
+        is_both = direction is RecurrentNetworkDirection.BIDIRECTIONAL
+        rule = f"must be {count}, or {count} for each direction" if is_both else f"must be {count}"
+        raise InvalidDesc(Problem("activations", rule, len(given)))
+    return [_function(given[i::count]) for i in range(count)]
+
+
+def _function(of_directions: Sequence[dml.Operator]) -> _Function:
+    functions = [_QUICKER.get(one, lambda x, one=one: one.compute(input=x)) for one in of_directions]
+    if all(one == of_directions[0] for one in of_directions):
+        return functions[0]
+    return lambda x: jnp.stack([function(part) for function, part in zip(functions, x, strict=True)])
+
+
+# Arrays
+
+
+_Sizes = tuple[tuple[str, int], ...]  # each size with what it is
+
+
+def _sizes(gates: int, directions: int, input: Sequence[int], recurrence: Sequence[int]) -> dict[str, _Sizes]:
+    """The sizes of all arrays, from the shapes of two of them."""
+    steps, batch, features = ("steps", input[0]), ("batch", input[1]), ("input size", input[2])
+    each, hidden = ("directions", directions), ("hidden size", recurrence[-1])
+    state = each, batch, hidden
+
+    def several(count: int) -> tuple[str, int]:
+        return hidden if count == 1 else (f"{count} * hidden size", count * recurrence[-1])
+
+    return {
+        "input": (steps, batch, features),
+        "weight": (each, several(gates), features),
+        "recurrence": (each, several(gates), hidden),
+        "bias": (each, several(2 * gates)),
+        "hidden_init": state,
+        "cell_mem_init": state,
+        "sequence_lengths": (batch,),
+        "peephole": (each, several(3)),
+        "output_sequence": (steps, *state),
+        "output_single": state,
+        "output_cell_single": state,
+    }
+
+
+def _checked(gates: int, directions: int, values: Mapping[str, ArrayLike | None]) -> dict[str, Array]:
+    """The arrays that are given, of one floating type but for the lengths, and of the sizes that they must have."""
+    given: dict[str, Array] = {}
+    for name, value in values.items():
+        if name == "sequence_lengths" and value is not None:
+            given[name] = calls.integer_array(name, value)
+        elif value is not None:
+            given[name] = calls.float_array(name, value)
+            calls.require_type(name, given[name], given["input"].dtype, "input")
+    for name, of in (("input", "steps, batch, input size"), ("recurrence", "directions, outputs, hidden size")):
+        if given[name].ndim != 3:
+            raise InvalidDesc(Problem(name, f"must have 3 dimensions: {of}", f"shape {given[name].shape}"))
+    every = _sizes(gates, directions, given["input"].shape, given["recurrence"].shape)
+    for name, x in given.items():
+        what, sizes = zip(*every[name], strict=True)
+        if x.shape != sizes:
+            rule = f"must have the shape {sizes}: {', '.join(what)}"
+            raise InvalidDesc(Problem(name, rule, f"shape {x.shape}"))
+    return given
+
+
+# Computation
+
+
+class _Weights(NamedTuple):
+    """What a step needs besides the products of its input, in the type that it computes in."""
+
+    recurrence: Array
+    bias: Array  # of the products of the state
+    peephole: Array | None
+    clip_threshold: Array | None
+    precision: Any
+
+    def products(self, state: Array, outputs: slice = slice(None)) -> Array:
+        """The products of a state with the weights of these outputs, and their bias."""
+        return state_product(state, self.recurrence[:, outputs], self.precision) + self.bias[..., outputs]
+
+
+_BATCH = {"input": 1, "hidden_init": 1, "cell_mem_init": 1, "sequence_lengths": 0}  # the dimension of the batch
+
+
+def _run(
+    make_cell: Callable[[_Weights], Cell],
+    gates: int,
+    states: Sequence[str],
+    direction: RecurrentNetworkDirection,
+    has_sequence: bool,
+    precision: Any,
+    clip_threshold: ArrayLike | None = None,
+    **values: ArrayLike | None,
+) -> tuple[Any, ...]:
+    """What each step puts out, or None, and then the last `states`, the first of which may be among the values."""
+    reverses = _DIRECTIONS[direction]
+    given = _checked(gates, len(reverses), values)
+    dtype, wide = given["input"].dtype, widened(given["input"].dtype)
+    if clip_threshold is not None:
+        given["clip_threshold"] = jnp.asarray(clip_threshold, wide)
+
+    def compute(input: Array, weight: Array, *arrays: Array) -> Any:
+        named = dict(zip([*given][2:], arrays, strict=True))
+        lengths = named.pop("sequence_lengths", None)
+        named = {name: x.astype(wide) for name, x in named.items()}
+        directions, outputs, hidden = named["recurrence"].shape
+        zeros = jnp.zeros((directions, input.shape[1], hidden), wide)
+        bias = named.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None]
+        peephole = named["peephole"][:, None] if "peephole" in named else None
+        threshold = named.get("clip_threshold")
+        cell = make_cell(_Weights(named["recurrence"], bias[..., outputs:], peephole, threshold, precision))
+        sequence, last = recur(
+            cell._replace(step=lambda products, carried: cell.step(products + bias[..., :outputs], carried)),
+            input,
+            weight,
+            tuple(named.get(name, zeros) for name in states),
+            lengths,
+            reverses=reverses,
+            has_sequence=has_sequence,
+            precision=precision,
+        )
+        results = (*([sequence] if has_sequence else []), *(state.astype(dtype) for state in last))
+        return results if len(results) > 1 else results[0]
+
+    of_batch = (dimension_axes(x)[_BATCH[name]] for name, x in given.items() if name in _BATCH)
+    batch: MeshAxes = next((axes for axes in of_batch if axes), None)
+    operands = [(x, [batch if i == _BATCH.get(name) else None for i in range(x.ndim)]) for name, x in given.items()]
+    last: list[MeshAxes] = [None, batch, None]
+    results = partitioned(compute, operands, *([[None, *last]] if has_sequence else []), *([last] * len(states)))
+    several = results if isinstance(results, tuple) else (results,)
+    return several if has_sequence else (None, *several)
+
+
+class RecurrentNetwork(NamedTuple):
+    """The result of `rnn` and `gru`: what each step puts out, and the last of it in each direction.
+
+    `sequence` has the shape (steps, directions, batch, hidden size), `single` the same without the steps.
+
+    >>> one = jnp.ones((1, 1, 1))
+    >>> sequence, single = rnn(jnp.ones((3, 1, 1)), one, one, activations=[ActivationReluDesc()])
+    >>> sequence.ravel().tolist(), single.ravel().tolist()
+    ([1.0, 2.0, 3.0], [3.0])
+    """
+
+    sequence: Array | None
+    single: Array
+
+
+class Lstm(NamedTuple):
+    """The result of `lstm`: as of the other networks, and the last of the cell's memory in each direction.
+
+    >>> ones = jnp.ones((1, 4, 1))
+    >>> sequence, single, cell_single = lstm(jnp.ones((3, 1, 1)), ones, ones)
+    >>> sequence.shape, single.shape, cell_single.shape
+    ((3, 1, 1, 1), (1, 1, 1), (1, 1, 1))
+    """
+
+    sequence: Array | None
+    single: Array
+    cell_single: Array
+
+
+jax.export.register_namedtuple_serialization(RecurrentNetwork, serialized_name="dmljax.RecurrentNetwork")
+jax.export.register_namedtuple_serialization(Lstm, serialized_name="dmljax.Lstm")
+
+
+# Descriptors
+
+
+def _support(*fields: str) -> dict[FeatureLevel, dml.Table]:
+    cells = {field: UINT32 if field == "sequence_lengths" else FLOAT for field in fields}
+    return dml.support(FL_1_0=dml.rows(dml.RANK_4, **cells))
+
+
+class _Network(dml.Operator):
+    """What the descriptors share besides members: sizes, activations, and a leading dimension of size 1."""
+
+    gates: ClassVar[int]
+    defaults: ClassVar[tuple[dml.Operator, ...]]  # as many activations as a direction has
+
+    def _natural_sizes(self: Any) -> dict[str, tuple[int, ...]]:
+        """The sizes that the tensors which are present have as arrays of the function."""
+        directions = len(_DIRECTIONS[self.direction])
+        sizes = _sizes(self.gates, directions, self.input.sizes[1:], self.recurrence.sizes)
+        present = {name: one for name, one in sizes.items() if getattr(self, name, None) is not None}
+        return {name: tuple(size for _, size in one) for name, one in present.items()}
+
+    def page_rules(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
+        fields = {leaf.member.field for leaf in self.leaves()}
+        yield from dml.same_type(self, *sorted(fields - {"sequence_lengths"}))
+        if self.input.rank == self.recurrence.rank == 4:  # the support tables refuse others
+            for field, sizes in self._natural_sizes().items():
+                yield from dml.sizes_are(self, field, (1,) * (4 - len(sizes)) + sizes)
+        if not self.leaves(is_input=False):
+            yield Problem((), "at least one output must be given", "none")
+        count = len(self.defaults) * len(_DIRECTIONS[self.direction])
+        if len(self.activation_descs) != count:
+            yield Problem("ActivationDescCount", f"must be {count}", len(self.activation_descs))
+        for i, activation in enumerate(self.activation_descs):
+            yield from dml.fused_activation_rules(activation, feature_level, ("ActivationDescs", i))
+
+    def attributes(self: Any) -> dict[str, Any]:
+        given = super().attributes()
+        given["activations"] = given.pop("activation_descs")
+        return given | {"has_sequence": self.output_sequence is not None}
+
+    def compute(self, **inputs: Any) -> Any:
+        natural = self._natural_sizes()
+        results = super().compute(**{field: x.reshape(natural[field]) for field, x in inputs.items()})._asdict()
+        outputs = self.tensors(is_input=False).items()
+        return tuple(results[field.removeprefix("output_")].reshape(tensor.sizes) for field, tensor in outputs)
+
+
+def _flag_rules(desc: _Network) -> Iterator[Problem]:
+    for leaf in desc.leaves(is_input=True):
+        if leaf.tensor.flags is TensorFlags.OWNED_BY_DML:
+            yield Problem((*leaf.path, "Flags"), "must be NONE", leaf.tensor.flags.name)
+
+
+class _SimpleNetwork(_Network):
+    """The members of RNN, which GRU has, too."""
+
+    input: dml.Input
+    weight: dml.Input
+    recurrence: dml.Input
+    bias: dml.OptionalInput = None
+    hidden_init: dml.OptionalInput = None
+    sequence_lengths: dml.OptionalInput = None
+    output_sequence: dml.OptionalOutput = None
+    output_single: dml.OptionalOutput = None
+    activation_descs: dml.FusedActivations
+    direction: dml.Recurrent
+    support = _support(
+        *("input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths"),
+        *("output_sequence", "output_single"),
+    )
+
+
+# RNN
+
+
+@calls.operator_function(**_ARGUMENTS)
+def rnn(
+    input: ArrayLike,
+    weight: ArrayLike,
+    recurrence: ArrayLike,
+    bias: ArrayLike | None = None,
+    hidden_init: ArrayLike | None = None,
+    sequence_lengths: ArrayLike | None = None,
+    *,
+    activations: Sequence[dml.Operator] | None = None,
+    direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
+    has_sequence: bool = True,
+    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+) -> RecurrentNetwork:
+    """Computes a simple recurrent network: each state h becomes `f(x @ weight.T + h @ recurrence.T + biases)`.
+
+    `input` is (steps, batch, input size), `weight` (directions, hidden size, input size), and `recurrence` (directions,
+    hidden size, hidden size); `bias`, (directions, 2 * hidden size), has those of both products one after the other.
+    `hidden_init`, (directions, batch, hidden size), is the state before the first step, 0 unless given. The backward
+    direction, which is the second of two, begins at the last step; what it puts out stands where its input does.
+
+    Each of the batch may have a length of its own in `sequence_lengths`: the backward direction begins at its end, and
+    all beyond is 0 in `sequence`. `single` is the last state of each direction, which is `hidden_init` if the length is
+    0; a length beyond the number of steps counts as that number.
+
+    `activations` are descriptors without tensors: f, by default the hyperbolic tangent, or one for each direction.
+    Without `has_sequence`, the states on the way are not kept, and `sequence` is None. `precision` is as in `gemm`.
+
+    >>> one = jnp.ones((1, 1, 1))
+    >>> sequence, single = rnn(jnp.ones((3, 1, 1)), one, 0.5 * one, activations=[ActivationReluDesc()])
+    >>> sequence.ravel().tolist(), single.ravel().tolist()
+    ([1.0, 1.5, 1.75], [1.75])
+    """
+    (f,) = _functions(activations, RnnDesc.defaults, direction)
+
+    def make_cell(weights: _Weights) -> Cell:
+        return Cell(lambda products, state: (f(products + weights.products(state[0])),))
+
+    results = _run(
+        *(make_cell, RnnDesc.gates, ("hidden_init",), direction, has_sequence, precision),
+        input=input,
+        weight=weight,
+        recurrence=recurrence,
+        bias=bias,
+        hidden_init=hidden_init,
+        sequence_lengths=sequence_lengths,
+    )
+    return RecurrentNetwork(*results)
+
+
+class RnnDesc(_SimpleNetwork, type="DML_OPERATOR_RNN", function=rnn):
+    """`DML_RNN_OPERATOR_DESC`, lowered to `rnn`."""
+
+    gates = 1
+    defaults = (_TANH,)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors but SequenceLengthsTensor have the same DataType.
+        - The Sizes are {1, seq_length, batch_size, input_size} of InputTensor, {1, num_directions, hidden_size,
+          input_size} of WeightTensor, {1, num_directions, hidden_size, hidden_size} of RecurrenceTensor, {1, 1,
+          num_directions, 2 * hidden_size} of BiasTensor, {1, num_directions, batch_size, hidden_size} of
+          HiddenInitTensor and OutputSingleTensor, {1, 1, 1, batch_size} of SequenceLengthsTensor, and {seq_length,
+          num_directions, batch_size, hidden_size} of OutputSequenceTensor.
+        - No input is flagged OWNED_BY_DML.
+        - There is one activation for each direction. Each is one that can be fused, that the feature level has, and
+          that has no tensors.
+        - At least one output is given.
+        """
+        yield from super().page_rules(feature_level)
+        yield from _flag_rules(self)
+
+
+# GRU
+
+
+@calls.operator_function(**_ARGUMENTS, linear_before_reset=calls.BOOLEAN)
+def gru(
+    input: ArrayLike,
+    weight: ArrayLike,
+    recurrence: ArrayLike,
+    bias: ArrayLike | None = None,
+    hidden_init: ArrayLike | None = None,
+    sequence_lengths: ArrayLike | None = None,
+    *,
+    activations: Sequence[dml.Operator] | None = None,
+    direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
+    linear_before_reset: bool = False,
+    has_sequence: bool = True,
+    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+) -> RecurrentNetwork:
+    """Computes a network of gated recurrent units (GRU): each state h becomes `(1 - z) * new + z * h`.
+
+    The update gate z and the reset gate r are `f(x @ weight.T + h @ recurrence.T + biases)`, and new is the same of g
+    and of `r * h` in place of h; with `linear_before_reset`, as PyTorch has it, r is multiplied by the product of h
+    and its bias instead. `weight`, (directions, 3 * hidden size, input size), has the rows of z, r and new one after
+    the other, and so have `recurrence`, (directions, 3 * hidden size, hidden size), and both halves of `bias`,
+    (directions, 6 * hidden size). `activations` are f and g, a sigmoid and a hyperbolic tangent by default, or f and g
+    of each direction. Everything else is as in `rnn`.
+
+    >>> zeros = jnp.zeros((1, 3, 1))
+    >>> gru(jnp.ones((3, 1, 1)), zeros, zeros, hidden_init=jnp.full((1, 1, 1), 8.0)).sequence.ravel().tolist()
+    [4.0, 2.0, 1.0]
+    """
+    f, g = _functions(activations, GruDesc.defaults, direction)
+
+    def make_cell(weights: _Weights) -> Cell:
+        def step(products: Array, summands: State) -> State:
+            hidden = summands[0] + summands[1]
+            size = hidden.shape[-1]
+            gates, new = slice(None, 2 * size), slice(2 * size, None)
+            if linear_before_reset:
+                of_state = weights.products(hidden)
+                update, reset = jnp.split(f(products[..., gates] + of_state[..., gates]), 2, -1)
+                candidate = g(products[..., new] + reset * of_state[..., new])
+            else:
+                update, reset = jnp.split(f(products[..., gates] + weights.products(hidden, gates)), 2, -1)
+                candidate = g(products[..., new] + weights.products(reset * hidden, new))
+            return (1 - update) * candidate, update * hidden
+
+        # Where the loop carries the result of a function, XLA on a CPU computes element by element: a step of 16 * 64
+        # elements takes 16 us if the state is carried, and 5 us if its summands are.
+        return Cell(
+            step, lambda states: (jnp.zeros_like(states[0]), *states), lambda summands: (summands[0] + summands[1],)
+        )
+
+    results = _run(
+        *(make_cell, GruDesc.gates, ("hidden_init",), direction, has_sequence, precision),
+        input=input,
+        weight=weight,
+        recurrence=recurrence,
+        bias=bias,
+        hidden_init=hidden_init,
+        sequence_lengths=sequence_lengths,
+    )
+    return RecurrentNetwork(*results)
+
+
+class GruDesc(_SimpleNetwork, type="DML_OPERATOR_GRU", function=gru):
+    """`DML_GRU_OPERATOR_DESC`, lowered to `gru`."""
+
+    linear_before_reset: dml.Bool
+    gates = 3
+    defaults = (_SIGMOID, _TANH)
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors but SequenceLengthsTensor have the same DataType.
+        - The Sizes are {1, seq_length, batch_size, input_size} of InputTensor, {1, num_directions, 3 * hidden_size,
+          input_size} of WeightTensor, {1, num_directions, 3 * hidden_size, hidden_size} of RecurrenceTensor, {1, 1,
+          num_directions, 6 * hidden_size} of BiasTensor, {1, num_directions, batch_size, hidden_size} of
+          HiddenInitTensor and OutputSingleTensor, {1, 1, 1, batch_size} of SequenceLengthsTensor, and {seq_length,
+          num_directions, batch_size, hidden_size} of OutputSequenceTensor.
+        - There are two activations for each direction. Each is one that can be fused, that the feature level has, and
+          that has no tensors.
+        - At least one output is given.
+        """
+        yield from super().page_rules(feature_level)
+
+
+# LSTM
+
+
+@calls.operator_function(**_ARGUMENTS, clip_threshold=calls.WIDE_NUMBER, couple_input_forget=calls.BOOLEAN)
+def lstm(
+    input: ArrayLike,
+    weight: ArrayLike,
+    recurrence: ArrayLike,
+    bias: ArrayLike | None = None,
+    hidden_init: ArrayLike | None = None,
+    cell_mem_init: ArrayLike | None = None,
+    sequence_lengths: ArrayLike | None = None,
+    peephole: ArrayLike | None = None,
+    clip_threshold: ArrayLike | None = None,
+    *,
+    activations: Sequence[dml.Operator] | None = None,
+    direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
+    couple_input_forget: bool = False,
+    has_sequence: bool = True,
+    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+) -> Lstm:
+    """Computes a network of long short-term memory (LSTM): each cell C becomes `f * C + i * c`, each state `o * h(C)`.
+
+    The gates i, o and f and the new content c are activations of `x @ weight.T + h @ recurrence.T + biases`, which are
+    first clipped to [-clip_threshold, clip_threshold], if that is given. `peephole`, (directions, 3 * hidden size), is
+    multiplied by the cell and added for i, o and f, before they are clipped: by the cell before the step for i and f,
+    by the new one for o. With `couple_input_forget`, f is `1 - i`.
+
+    `weight`, (directions, 4 * hidden size, input size), has the rows of i, o, f and c one after the other, and so have
+    `recurrence`, (directions, 4 * hidden size, hidden size), and both halves of `bias`, (directions, 8 * hidden size).
+    `cell_mem_init`, of the shape of `hidden_init`, is the cell before the first step. `activations` are those of the
+    gates, of c and of the cell, by default a sigmoid and two hyperbolic tangents, or three for each direction.
+    Everything else is as in `rnn`.
+
+    >>> relus = [ActivationReluDesc()] * 3
+    >>> ones = jnp.ones((1, 4, 1))
+    >>> lstm(jnp.ones((2, 1, 1)), ones, 0 * ones, activations=relus).cell_single.tolist()
+    [[[2.0]]]
+    """
+    f, g, h = _functions(activations, LstmDesc.defaults, direction)
+
+    def make_cell(weights: _Weights) -> Cell:
+        peephole: Any = weights.peephole
+        threshold = weights.clip_threshold
+
+        def clipped(x: Array) -> Array:
+            return x if threshold is None else jnp.clip(x, -threshold, threshold)
+
+        def step(products: Array, state: State) -> State:
+            hidden, cell = state
+            size = hidden.shape[-1]
+            total = products + weights.products(hidden)
+            content = g(clipped(total[..., 3 * size :]))
+
+            def gate(i: int, cell: Array) -> Array:
+                part = slice(i * size, (i + 1) * size)
+                return f(clipped(total[..., part] + peephole[..., part] * cell))
+
+            if peephole is None:
+                # One function of all gates takes a quarter of the time of one for each: XLA on CPU vectorizes it.
+                count = 2 if couple_input_forget else 3
+                into, out, *kept = jnp.split(f(clipped(total[..., : count * size])), count, -1)
+            else:
+                into, kept = gate(0, cell), [] if couple_input_forget else [gate(2, cell)]
+            cell = (1 - into if couple_input_forget else kept[0]) * cell + into * content
+            return (out if peephole is None else gate(1, cell)) * h(cell), cell
+
+        return Cell(step)
+
+    results = _run(
+        *(make_cell, LstmDesc.gates, ("hidden_init", "cell_mem_init"), direction, has_sequence, precision),
+        clip_threshold=clip_threshold,
+        input=input,
+        weight=weight,
+        recurrence=recurrence,
+        bias=bias,
+        hidden_init=hidden_init,
+        cell_mem_init=cell_mem_init,
+        sequence_lengths=sequence_lengths,
+        peephole=peephole,
+    )
+    return Lstm(*results)
+
+
+class LstmDesc(_Network, type="DML_OPERATOR_LSTM", function=lstm):
+    """`DML_LSTM_OPERATOR_DESC`, lowered to `lstm`."""
+
+    input: dml.Input
+    weight: dml.Input
+    recurrence: dml.Input
+    bias: dml.OptionalInput = None
+    hidden_init: dml.OptionalInput = None
+    cell_mem_init: dml.OptionalInput = None
+    sequence_lengths: dml.OptionalInput = None
+    peephole: dml.OptionalInput = None
+    output_sequence: dml.OptionalOutput = None
+    output_single: dml.OptionalOutput = None
+    output_cell_single: dml.OptionalOutput = None
+    activation_descs: dml.FusedActivations
+    direction: dml.Recurrent
+    clip_threshold: dml.Float
+    use_clip_threshold: dml.Bool
+    couple_input_forget: dml.Bool
+    gates = 4
+    defaults = (_SIGMOID, _TANH, _TANH)
+    support = _support(
+        *("input", "weight", "recurrence", "bias", "hidden_init", "cell_mem_init", "sequence_lengths", "peephole"),
+        *("output_sequence", "output_single", "output_cell_single"),
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors but SequenceLengthsTensor have the same DataType.
+        - The Sizes are {1, seq_length, batch_size, input_size} of InputTensor, {1, num_directions, 4 * hidden_size,
+          input_size} of WeightTensor, {1, num_directions, 4 * hidden_size, hidden_size} of RecurrenceTensor, {1, 1,
+          num_directions, 8 * hidden_size} of BiasTensor, {1, num_directions, batch_size, hidden_size} of
+          HiddenInitTensor, CellMemInitTensor, OutputSingleTensor and OutputCellSingleTensor, {1, 1, 1, batch_size} of
+          SequenceLengthsTensor, {1, 1, num_directions, 3 * hidden_size} of PeepholeTensor, and {seq_length,
+          num_directions, batch_size, hidden_size} of OutputSequenceTensor.
+        - No input is flagged OWNED_BY_DML.
+        - There are three activations for each direction. Each is one that can be fused, that the feature level has, and
+          that has no tensors.
+        - At least one output is given.
+        """
+        yield from super().page_rules(feature_level)
+        yield from _flag_rules(self)
+
+    def attributes(self) -> dict[str, Any]:
+        given = super().attributes()
+        uses_clip = given.pop("use_clip_threshold")
+        return given | ({} if uses_clip else {"clip_threshold": None})

@@ -1,0 +1,235 @@
+"""Recurrent networks: the pages' tables and equations in float64, step by step, and cases."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cases_activation
+import numpy as np
+from cases import Case, ones
+from formulas import Arr
+from pages import FLOATS, merge, of_all
+
+import dmljax
+from dmljax import DataType, RecurrentNetworkDirection, TensorDesc
+
+NETWORK = "InputTensor WeightTensor RecurrenceTensor BiasTensor HiddenInitTensor"
+OUTPUTS = "OutputSequenceTensor OutputSingleTensor"
+ACTIVATIONS = "ActivationDescCount ActivationDescs Direction"
+
+
+def table(tensors: str) -> Any:
+    lengths = ("SequenceLengthsTensor", 4, 4, "UINT32")
+    return {"1_0": (*((tensor, 4, 4, FLOATS) for tensor in tensors.split()), lengths)}
+
+
+SUPPORT = merge(
+    of_all("RNN GRU", table(f"{NETWORK} {OUTPUTS}")),
+    of_all("LSTM", table(f"{NETWORK} CellMemInitTensor PeepholeTensor {OUTPUTS} OutputCellSingleTensor")),
+)
+MEMBERS = {
+    "RNN": f"{NETWORK} SequenceLengthsTensor {OUTPUTS} {ACTIVATIONS}",
+    "GRU": f"{NETWORK} SequenceLengthsTensor {OUTPUTS} {ACTIVATIONS} LinearBeforeReset",
+    "LSTM": f"{NETWORK} CellMemInitTensor SequenceLengthsTensor PeepholeTensor {OUTPUTS} OutputCellSingleTensor"
+    f" {ACTIVATIONS} ClipThreshold UseClipThreshold CoupleInputForget",
+}
+
+# The equations, of one sequence in one direction, in float64
+
+Function = Callable[[Any], Any]
+
+
+def sigmoid(x: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def rnn_step(x: Arr, w: Arr, r: Arr, bias: Arr, state: tuple[Arr, Arr], f: Function) -> tuple[Arr, Arr]:
+    hidden, cell = state
+    of_weight, of_recurrence = np.split(bias, 2)
+    return f(w @ x + r @ hidden + of_weight + of_recurrence), cell
+
+
+def gru_step(
+    x: Arr, w: Arr, r: Arr, bias: Arr, state: tuple[Arr, Arr], f: Function, g: Function, *, linear_before_reset: bool
+) -> tuple[Arr, Arr]:
+    hidden, cell = state
+    (wz, wr, wh), (rz, rr, rh) = np.split(w, 3), np.split(r, 3)
+    wbz, wbr, wbh, rbz, rbr, rbh = np.split(bias, 6)
+    z = f(wz @ x + rz @ hidden + wbz + rbz)
+    reset = f(wr @ x + rr @ hidden + wbr + rbr)
+    if linear_before_reset:
+        new = g(wh @ x + reset * (rh @ hidden + rbh) + wbh)
+    else:
+        new = g(wh @ x + rh @ (reset * hidden) + rbh + wbh)
+    return (1 - z) * new + z * hidden, cell
+
+
+def lstm_step(
+    x: Arr,
+    w: Arr,
+    r: Arr,
+    bias: Arr,
+    state: tuple[Arr, Arr],
+    f: Function,
+    g: Function,
+    h: Function,
+    *,
+    peephole: Arr,
+    clip: float,
+    couple_input_forget: bool,
+) -> tuple[Arr, Arr]:
+    hidden, cell = state
+    (wi, wo, wf, wc), (ri, ro, rf, rc) = np.split(w, 4), np.split(r, 4)
+    wbi, wbo, wbf, wbc, rbi, rbo, rbf, rbc = np.split(bias, 8)
+    pi, po, pf = np.split(peephole, 3)
+    i = f(np.clip(wi @ x + ri @ hidden + pi * cell + wbi + rbi, -clip, clip))
+    kept = f(np.clip(wf @ x + rf @ hidden + pf * cell + wbf + rbf, -clip, clip)) if not couple_input_forget else 1 - i
+    c = g(np.clip(wc @ x + rc @ hidden + wbc + rbc, -clip, clip))
+    cell = kept * cell + i * c
+    o = f(np.clip(wo @ x + ro @ hidden + po * cell + wbo + rbo, -clip, clip))
+    return o * h(cell), cell
+
+
+def network(
+    step: Callable[..., tuple[Arr, Arr]],
+    input: Any,
+    weight: Any,
+    recurrence: Any,
+    bias: Any = None,
+    hidden_init: Any = None,
+    sequence_lengths: Any = None,
+    cell_mem_init: Any = None,
+    *,
+    functions: Any,
+    direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
+    peephole: Any = None,
+    **attributes: Any,
+) -> tuple[Arr, Arr, Arr]:
+    """What the steps put out, and the last states; `functions` are those of each direction."""
+    input, weight, recurrence = (np.asarray(x).astype(np.float64) for x in (input, weight, recurrence))
+    (steps, batch, _), (directions, outputs, hidden) = input.shape, recurrence.shape
+    shapes = [(directions, 2 * outputs), *[(directions, batch, hidden)] * 2, (directions, 3 * hidden)]
+    bias, hidden_init, cell_mem_init, peephole = (
+        np.zeros(shape) if x is None else np.asarray(x).astype(np.float64)
+        for x, shape in zip((bias, hidden_init, cell_mem_init, peephole), shapes, strict=True)
+    )
+    sequence = np.zeros((steps, directions, batch, hidden))
+    last = hidden_init.copy(), cell_mem_init.copy()
+    for d, b in np.ndindex(directions, batch):
+        length = steps if sequence_lengths is None else min(max(int(sequence_lengths[b]), 0), steps)
+        goes_back = direction is RecurrentNetworkDirection.BACKWARD or d == 1
+        state = last[0][d, b], last[1][d, b]
+        own = attributes | ({"peephole": peephole[d]} if step is lstm_step else {})
+        for t in range(length)[:: -1 if goes_back else 1]:
+            state = step(input[t, b], weight[d], recurrence[d], bias[d], state, *functions[d], **own)
+            sequence[t, d, b] = state[0]
+        last[0][d, b], last[1][d, b] = state
+    return sequence, *last
+
+
+# Descriptors
+
+STEPS: dict[str, Callable[..., tuple[Arr, Arr]]] = {"RNN": rnn_step, "GRU": gru_step, "LSTM": lstm_step}
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+LEAKY, SOFTSIGN = dmljax.ActivationLeakyReluDesc(alpha=0.25), dmljax.ActivationSoftsignDesc()
+SIGMOID, TANH = dmljax.ActivationSigmoidDesc(), dmljax.ActivationTanhDesc()
+# Of the forward direction, and of the backward one
+OF_DIRECTIONS = {
+    "RNN": ((TANH,), (SOFTSIGN,)),
+    "GRU": ((SIGMOID, TANH), (SIGMOID, LEAKY)),
+    "LSTM": ((SIGMOID, TANH, SOFTSIGN), (SIGMOID, TANH, TANH)),
+}
+
+
+def function_of(activation: dmljax.Operator) -> Function:
+    elementwise = cases_activation.ELEMENTWISE[type(activation).short_name]
+    return lambda x: elementwise.exact_value(activation, np.asarray(x))
+
+
+def desc_of(name: str) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
+    steps, batch, features, hidden, directions = 4, 3, 2, 2, 2
+    outputs = GATES[name] * hidden
+    sizes = {
+        "input": (1, steps, batch, features),
+        "weight": (1, directions, outputs, features),
+        "recurrence": (1, directions, outputs, hidden),
+        "bias": (1, 1, directions, 2 * outputs),
+        "hidden_init": (1, directions, batch, hidden),
+        "sequence_lengths": (1, 1, 1, batch),
+        "output_sequence": (steps, directions, batch, hidden),
+        "output_single": (1, directions, batch, hidden),
+    }
+    more: dict[str, Any] = {"linear_before_reset": False} if name == "GRU" else {}
+    if name == "LSTM":
+        state = (1, directions, batch, hidden)
+        sizes |= {"cell_mem_init": state, "output_cell_single": state, "peephole": (1, 1, directions, 3 * hidden)}
+        more = {"clip_threshold": 1.5, "use_clip_threshold": True, "couple_input_forget": False}
+
+    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+        own = {field: types.get(field, types["input"]) for field in sizes}
+        desc: dmljax.Operator = dmljax.OPERATORS[f"DML_OPERATOR_{name}"](
+            **{field: TensorDesc(own[field], ones(rank, *size)) for field, size in sizes.items()},
+            activation_descs=[one for direction in OF_DIRECTIONS[name] for one in direction],
+            direction=RecurrentNetworkDirection.BIDIRECTIONAL,
+            **more,
+        )
+        return desc
+
+    return make
+
+
+def oracle(desc: Any, **inputs: Any) -> tuple[Arr, ...]:
+    name = type(desc).short_name
+    natural = {
+        field: x.reshape(x.shape[{"bias": 2, "peephole": 2, "sequence_lengths": 3}.get(field, 1) :])
+        for field, x in inputs.items()
+    }
+    members = [
+        member.field for member in desc.members() if member.field in ("linear_before_reset", "couple_input_forget")
+    ]
+    attributes = {field: getattr(desc, field) for field in members}
+    if name == "LSTM":
+        attributes["clip"] = desc.clip_threshold.item.item() if desc.use_clip_threshold else np.inf
+    count = len(OF_DIRECTIONS[name][0])
+    activations = [desc.activation_descs[i : i + count] for i in range(0, len(desc.activation_descs), count)]
+    functions = [[function_of(one) for one in each] for each in activations]
+    results = network(STEPS[name], **natural, functions=functions, direction=desc.direction, **attributes)
+    outputs = zip(("output_sequence", "output_single", "output_cell_single"), results, strict=True)
+    return tuple(x for field, x in outputs if getattr(desc, field, None) is not None)
+
+
+class Network(Case):
+    """A case of small numbers, whose sums are exact; a length is anything from 0 to more steps than there are."""
+
+    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+        return {
+            field: rng.permutation(np.resize([0, 2, 9], tensor.element_count))
+            .astype(tensor.dtype)
+            .reshape(tensor.sizes)
+            if field == "sequence_lengths"
+            else (rng.integers(-8, 9, tensor.sizes) / 8).astype(tensor.dtype)
+            for field, tensor in desc.tensors(is_input=True).items()
+        }
+
+    def check(self, desc: dmljax.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
+        tensors = desc.tensors(is_input=False).values()
+        for actual, exact, tensor in zip(outputs, self.oracle(desc, **inputs), tensors, strict=True):
+            assert_near(actual, exact.reshape(tensor.sizes))
+            assert actual.dtype == tensor.dtype
+
+
+def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
+    """As near to what is exact as rounding lets it: units of float32 beside it or 1, half a unit of a shorter type."""
+    actual, exact = np.asarray(actual), np.asarray(exact)
+    assert actual.shape == exact.shape
+    own = 0.51 * float(np.finfo(actual.dtype).eps) if actual.dtype.itemsize < 4 else 0
+    unit = float(np.finfo(np.float64 if actual.dtype == np.float64 else np.float32).eps)
+    np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=own + units * unit, atol=units * unit)
+
+
+CASES = {
+    name: Network(
+        ("input", "sequence_lengths"), desc_of(name), oracle, is_exact=False, absolute=4e-6, domain=(0.2, 0.9)
+    )
+    for name in STEPS
+}

@@ -1,0 +1,473 @@
+"""RNN, GRU and LSTM; their examples run in test_every_operator.py."""
+
+import re
+from typing import Any
+
+import cases_recurrence as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases_recurrence import GATES, OF_DIRECTIONS, SIGMOID, STEPS, TANH, assert_near, desc_of, function_of
+from helpers import FLOATS, assert_same_bits, assert_same_trees, needs_x64
+from jax.test_util import check_grads
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, RecurrentNetworkDirection, TensorDesc
+
+FORWARD, BACKWARD, BOTH = RecurrentNetworkDirection
+FUNCTIONS: dict[str, Any] = {"RNN": dmljax.rnn, "GRU": dmljax.gru, "LSTM": dmljax.lstm}
+DEFAULTS: dict[str, Any] = {"RNN": [TANH], "GRU": [SIGMOID, TANH], "LSTM": [SIGMOID, TANH, TANH]}
+NAMES = pytest.mark.parametrize("name", FUNCTIONS)
+RELU = dmljax.ActivationReluDesc()
+
+
+def arrays_of(
+    name: str,
+    directions: int = 1,
+    steps: int = 5,
+    batch: int = 3,
+    features: int = 2,
+    hidden: int = 4,
+    dtype: Any = np.float32,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """All arrays that a network of these sizes takes, but for lengths: small numbers, whose products are exact."""
+    rng, outputs = np.random.default_rng(seed), GATES[name] * hidden
+    shapes = {
+        "input": (steps, batch, features),
+        "weight": (directions, outputs, features),
+        "recurrence": (directions, outputs, hidden),
+        "bias": (directions, 2 * outputs),
+        "hidden_init": (directions, batch, hidden),
+    }
+    if name == "LSTM":
+        shapes |= {"cell_mem_init": (directions, batch, hidden), "peephole": (directions, 3 * hidden)}
+    return {key: (rng.integers(-8, 9, shape) / 8).astype(dtype) for key, shape in shapes.items()}
+
+
+def exact(name: str, arrays: Any, activations: Any = None, direction: Any = FORWARD, **attributes: Any) -> Any:
+    """What the equations make of it in float64."""
+    count, directions = len(DEFAULTS[name]), 2 if direction is BOTH else 1
+    given = [*(DEFAULTS[name] if activations is None else activations)]
+    given = given * (count * directions // len(given))
+    functions = [[function_of(one) for one in given[i : i + count]] for i in range(0, len(given), count)]
+    own: Any = {"GRU": {"linear_before_reset": False}, "LSTM": {"clip": np.inf, "couple_input_forget": False}}.get(
+        name, {}
+    )
+    if "clip_threshold" in attributes:
+        attributes["clip"] = attributes.pop("clip_threshold")
+    results = oracles.network(STEPS[name], **arrays, functions=functions, direction=direction, **own | attributes)
+    return results if name == "LSTM" else results[:2]
+
+
+@NAMES
+@pytest.mark.parametrize("direction", RecurrentNetworkDirection, ids=lambda one: one.name)
+def test_networks_are_those_of_the_equations_whatever_is_given(name: str, direction: Any) -> None:
+    arrays = arrays_of(name, 2 if direction is BOTH else 1)
+    required = {key: arrays[key] for key in ("input", "weight", "recurrence")}
+    lengths = {"sequence_lengths": np.array([5, 0, 3])}
+    members: Any
+    every: Any = [(required, {}), (arrays, {}), (arrays | lengths, {})]
+    if name == "GRU":
+        every = [(one, {"linear_before_reset": i != 1}) for i, (one, _) in enumerate(every)]
+    if name == "LSTM":
+        without = {key: x for key, x in arrays.items() if key != "peephole"}
+        changes: list[Any] = [{"couple_input_forget": True}, {"clip_threshold": 0.5}]
+        every += [(one | lengths, change) for one in (arrays, without) for change in changes]
+    results = jax.jit(
+        lambda given: [
+            FUNCTIONS[name](**one, **members, direction=direction)
+            for one, (_, members) in zip(given, every, strict=True)
+        ]
+    )([one for one, _ in every])
+    for result, (given, members) in zip(results, every, strict=True):
+        for actual, expected in zip(result, exact(name, given, direction=direction, **members), strict=True):
+            assert_near(actual, expected)
+
+
+@NAMES
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_16_bits_are_rounded_once_and_not_in_the_state(name: str, dtype: Any) -> None:
+    # After 300 steps, a state that each of them rounded would be off by many units.
+    arrays = arrays_of(name, steps=300, dtype=dtype)
+    arrays["recurrence"] = (arrays["recurrence"] / 4).astype(arrays["input"].dtype)
+    for actual, expected in zip(FUNCTIONS[name](**arrays), exact(name, arrays), strict=True):
+        assert actual.dtype == dtype
+        if dtype == jnp.bfloat16:
+            np.testing.assert_allclose(np.asarray(actual, np.float64), expected, rtol=2**-8, atol=1e-6)
+        else:
+            assert_near(actual, expected)
+
+
+@NAMES
+def test_the_state_goes_on_where_a_piece_of_a_sequence_ends(name: str) -> None:
+    arrays = arrays_of(name, steps=6)
+    states = ["hidden_init", "cell_mem_init"][: 2 if name == "LSTM" else 1]
+    whole = FUNCTIONS[name](**arrays)
+    first = FUNCTIONS[name](**arrays | {"input": arrays["input"][:2]})
+    second = FUNCTIONS[name](**arrays | {"input": arrays["input"][2:]} | dict(zip(states, first[1:], strict=True)))
+    assert_same_bits(np.concatenate([first.sequence, second.sequence]), whole.sequence)
+    assert_same_trees(list(second[1:]), list(whole[1:]))
+
+
+@NAMES
+def test_the_backward_direction_is_the_forward_one_of_the_sequence_reversed(name: str) -> None:
+    arrays = arrays_of(name)
+    forward = FUNCTIONS[name](**arrays | {"input": arrays["input"][::-1]})
+    backward = FUNCTIONS[name](**arrays, direction=BACKWARD)
+    assert_same_bits(backward.sequence, forward.sequence[::-1])
+    assert_same_trees(list(backward[1:]), list(forward[1:]))
+
+
+@NAMES
+def test_one_step_makes_no_loop_and_is_the_first_of_several(name: str) -> None:
+    arrays = arrays_of(name, 2)
+    lengths = np.array([1, 0, 4])
+    for more in ({}, {"sequence_lengths": lengths}):
+        given = arrays | more
+        one = given | {"input": arrays["input"][:1]}
+        assert "scan" not in str(jax.make_jaxpr(lambda one: FUNCTIONS[name](**one, direction=BOTH))(one))
+        result = FUNCTIONS[name](**one, direction=BOTH)
+        for actual, expected in zip(result, exact(name, one, direction=BOTH), strict=True):
+            assert_near(actual, expected)
+        assert FUNCTIONS[name](**one, direction=BOTH, has_sequence=False).sequence is None
+
+
+@NAMES
+def test_the_products_of_the_input_come_before_the_loop_and_the_sequence_only_where_asked_for(name: str) -> None:
+    arrays = arrays_of(name, steps=50)
+
+    def loop(**members: Any) -> Any:
+        jaxpr = jax.make_jaxpr(lambda given: FUNCTIONS[name](**given, **members))(arrays)
+        (scan,) = (one for one in every_equation(jaxpr.jaxpr) if one.primitive.name == "scan")
+        return scan
+
+    products = [one for one in every_equation(loop().params["jaxpr"].jaxpr) if one.primitive.name == "dot_general"]
+    assert len(products) == (2 if name == "GRU" else 1)
+    sizes = {out.aval.shape[0] for has in (True, False) for out in loop(has_sequence=has).outvars}
+    assert sizes == {1, 50}
+    assert all(out.aval.shape[0] == 1 for out in loop(has_sequence=False).outvars)
+
+
+def every_equation(jaxpr: Any) -> Any:
+    for equation in jaxpr.eqns:
+        yield equation
+        for parameter in equation.params.values():
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from every_equation(inner)
+
+
+# Lengths
+
+
+@NAMES
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", pytest.param("uint64", marks=needs_x64)])
+def test_lengths_may_be_of_any_integer_type_and_out_of_range(name: str, dtype: Any) -> None:
+    arrays = arrays_of(name, 2, steps=150)  # more than an int8 counts
+    arrays["recurrence"] = (arrays["recurrence"] / 4).astype(arrays["input"].dtype)
+    most = np.iinfo(dtype).max
+    lengths = np.array([3, most, 0], dtype) - np.array([0, 0, 1], dtype)  # which is -1 or all bits
+    result = FUNCTIONS[name](**arrays, sequence_lengths=lengths, direction=BOTH)
+    given = arrays | {"sequence_lengths": lengths}
+    for actual, expected in zip(result, exact(name, given, direction=BOTH), strict=True):
+        assert_near(actual, expected)
+
+
+@NAMES
+def test_what_is_beyond_a_length_has_no_effect_even_on_gradients(name: str) -> None:
+    arrays = arrays_of(name, 2)
+    lengths = np.array([5, 0, 3])
+    padded = arrays["input"].copy()
+    padded[3:, 2], padded[:, 1] = np.nan, np.inf
+
+    @jax.jit
+    def both(given: Any) -> Any:
+        def total(given: Any) -> Any:
+            result = FUNCTIONS[name](**given, sequence_lengths=lengths, direction=BOTH)
+            return sum(jnp.sum(x) for x in result), result
+
+        return jax.value_and_grad(total, has_aux=True)(given)
+
+    (_, result), gradients = both(arrays | {"input": padded})
+    (_, expected), wanted = both(arrays)
+    assert_same_trees(result, expected)
+    assert_same_trees(gradients, wanted)
+    assert np.all(result.sequence[3:, :, 2] == 0)
+    assert np.all(result.sequence[:, :, 1] == 0)
+    assert_same_bits(result.single[:, 1], arrays["hidden_init"][:, 1])
+    assert np.all(gradients["input"][3:, 2] == 0)
+
+
+# Activations, clipping and peepholes
+
+
+def test_activations_belong_to_directions() -> None:
+    for name, (forward, backward) in OF_DIRECTIONS.items():
+        arrays = arrays_of(name, 2)
+        result = FUNCTIONS[name](**arrays, activations=[*forward, *backward], direction=BOTH)
+        expected = exact(name, arrays, [*forward, *backward], direction=BOTH)
+        for actual, one in zip(result, expected, strict=True):
+            assert_near(actual, one)
+
+
+def test_activations_may_be_given_once_for_both_directions() -> None:
+    arrays = arrays_of("GRU", 2)
+    activations = [dmljax.ActivationHardSigmoidDesc(alpha=0.25, beta=0.5), RELU]
+    once = dmljax.gru(**arrays, activations=activations, direction=BOTH)
+    twice = dmljax.gru(**arrays, activations=2 * activations, direction=BOTH)
+    assert_same_trees(once, twice)
+
+
+def scalar_lstm(bias: Any, cell: float = 0.0, **members: Any) -> Any:
+    """An LSTM of one unit and one step without weights, whose biases are those of i, o, f and c."""
+    zeros = np.zeros((1, 4, 1), np.float32)
+    biases = np.array([[*bias, 0, 0, 0, 0]], np.float32)
+    start = np.full((1, 1, 1), cell, np.float32)
+    return dmljax.lstm(np.ones((1, 1, 1), np.float32), zeros, zeros, biases, cell_mem_init=start, **members)
+
+
+def test_the_peephole_of_the_output_gate_looks_at_the_new_cell() -> None:
+    peephole = np.array([[0, 1, 0]], np.float32)
+    result = scalar_lstm((1, 0, 1, 3), 5.0, peephole=peephole, activations=[RELU] * 3)
+    assert (float(result.cell_single.squeeze()), float(result.single.squeeze())) == (8, 64)  # not 40
+
+
+def test_the_cell_is_not_clipped_and_nan_stays() -> None:
+    result = scalar_lstm((2, 3, 9, 4), 5.0, clip_threshold=2.0, activations=[RELU] * 3)
+    assert (float(result.cell_single.squeeze()), float(result.single.squeeze())) == (2 * 5 + 2 * 2, 2 * 14)
+    assert np.isnan(scalar_lstm((np.nan, 0, 0, 1), 1.0, clip_threshold=2.0).cell_single).all()
+
+
+def test_peepholes_are_clipped_with_the_rest() -> None:
+    peephole = np.array([[9, 0, -9]], np.float32)
+    result = scalar_lstm((0, 1, 0, 1), 1.0, peephole=peephole, clip_threshold=0.5, activations=[RELU] * 3)
+    assert float(result.cell_single.squeeze()) == 0.25
+
+
+def test_a_gate_that_is_shut_or_open_is_exactly_so() -> None:
+    result = scalar_lstm((-200, 200, 200, 1), 5.0, activations=[SIGMOID, TANH, RELU])
+    assert (float(result.cell_single.squeeze()), float(result.single.squeeze())) == (5, 5)
+
+
+# Transformations
+
+
+@NAMES
+def test_derivatives_in_both_directions_are_finite_differences(name: str) -> None:
+    arrays = arrays_of(name, 2, steps=3, batch=2, features=2, hidden=2)
+
+    @jax.jit
+    def outputs(given: Any) -> Any:
+        return tuple(FUNCTIONS[name](**given, sequence_lengths=jnp.array([3, 2]), direction=BOTH))
+
+    check_grads(outputs, (arrays,), order=1, eps=0.01)
+
+
+@NAMES
+def test_sizes_may_be_left_open_when_it_is_exported(name: str) -> None:
+    steps, batch, features, hidden = jax.export.symbolic_shape("steps, batch, features, hidden")
+    arrays = arrays_of(name, 2) | {"sequence_lengths": np.array([5, 0, 3], np.int32)}
+    outputs = GATES[name] * hidden
+    shapes = {
+        "input": (steps, batch, features),
+        "weight": (2, outputs, features),
+        "recurrence": (2, outputs, hidden),
+        "bias": (2, 2 * outputs),
+        **dict.fromkeys(("hidden_init", "cell_mem_init"), (2, batch, hidden)),
+        "peephole": (2, 3 * hidden),
+        "sequence_lengths": (batch,),
+    }
+    symbolic = {key: jax.ShapeDtypeStruct(shapes[key], x.dtype) for key, x in arrays.items()}
+    function = jax.jit(lambda given: FUNCTIONS[name](**given, direction=BOTH))
+    exported = jax.export.export(function, platforms=["cpu", "cuda", "tpu"])(symbolic)
+    again = jax.export.deserialize(exported.serialize())
+    for actual, expected in zip(again.call(arrays), function(arrays), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
+    one = arrays | {"input": arrays["input"][:1]}
+    for actual, expected in zip(again.call(one), function(one), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
+
+
+# What is refused
+
+REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+    "input of two dimensions": ("RNN", {"input": np.ones((5, 2), np.float32)}, InvalidDesc, r"input must have 3 dim"),
+    "recurrence of two": (
+        "GRU",
+        {"recurrence": np.ones((12, 4), np.float32)},
+        InvalidDesc,
+        "recurrence must have 3 dim",
+    ),
+    "weights of three gates": (
+        "LSTM",
+        {"weight": np.ones((1, 12, 2), np.float32)},
+        InvalidDesc,
+        r"weight must have the shape \(1, 16, 2\): directions, 4 \* hidden size, input size; got shape \(1, 12, 2\)",
+    ),
+    "one direction of two": ("RNN", {"direction": BOTH}, InvalidDesc, r"weight must have the shape \(2, 4, 2\)"),
+    "one bias": ("GRU", {"bias": np.ones((1, 12), np.float32)}, InvalidDesc, r"bias must have the shape \(1, 24\)"),
+    "a state without directions": (
+        "RNN",
+        {"hidden_init": np.ones((3, 4), np.float32)},
+        InvalidDesc,
+        r"hidden_init must have the shape \(1, 3, 4\): directions, batch, hidden size",
+    ),
+    "a cell of another size": (
+        "LSTM",
+        {"cell_mem_init": np.ones((1, 3, 5), np.float32)},
+        InvalidDesc,
+        r"cell_mem_init must have the shape \(1, 3, 4\)",
+    ),
+    "peepholes of four gates": (
+        "LSTM",
+        {"peephole": np.ones((1, 16), np.float32)},
+        InvalidDesc,
+        r"peephole must have the shape \(1, 12\): directions, 3 \* hidden size",
+    ),
+    "a length for each step": (
+        "RNN",
+        {"sequence_lengths": np.ones(5, np.int32)},
+        InvalidDesc,
+        r"sequence_lengths must have the shape \(3,\): batch",
+    ),
+    "lengths that are floats": (
+        "RNN",
+        {"sequence_lengths": np.ones(3, np.float32)},
+        InvalidType,
+        "sequence_lengths must be of an integer type",
+    ),
+    "weights of another type": (
+        "RNN",
+        {"weight": np.ones((1, 4, 2), np.float16)},
+        InvalidType,
+        "weight must be of float32, as input is; got float16",
+    ),
+    "integers": ("RNN", {"input": np.ones((5, 3, 2), np.int32)}, InvalidType, "input must be of a floating type"),
+    "too few activations": ("LSTM", {"activations": [TANH]}, InvalidDesc, "activations must be 3; got 1"),
+    "activations of two directions": ("GRU", {"activations": [TANH] * 4}, InvalidDesc, "activations must be 2; got 4"),
+    "no sequence of activations": (
+        "RNN",
+        {"activations": TANH},
+        InvalidType,
+        "activations must be a sequence of descriptors of activations",
+    ),
+    "a function": ("RNN", {"activations": [jnp.tanh]}, InvalidType, r"activations\[0\] must be a descriptor"),
+    "a softmax": (
+        "RNN",
+        {"activations": [dmljax.ActivationSoftmaxDesc()]},
+        InvalidDesc,
+        r"activations\[0\] must be an activation without tensors",
+    ),
+    "a direction by name": ("RNN", {"direction": "FORWARD"}, InvalidType, "direction must be a RecurrentNetworkDir"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_function_refuses(case: str) -> None:
+    name, wrong, kind, message = REFUSED[case]
+    with pytest.raises(kind, match=f"^{name.lower()}: {message}"):
+        FUNCTIONS[name](**arrays_of(name) | wrong)
+
+
+def test_a_network_of_two_directions_says_how_many_activations_it_takes() -> None:
+    with pytest.raises(InvalidDesc, match="activations must be 2, or 2 for each direction; got 3"):
+        dmljax.gru(**arrays_of("GRU", 2), activations=[TANH] * 3, direction=BOTH)
+
+
+# Descriptors
+
+
+def desc(name: str, **changes: Any) -> Any:
+    whole = desc_of(name)({"input": DataType.FLOAT32, "sequence_lengths": DataType.UINT32}, 4)
+    members = {member.field: getattr(whole, member.field) for member in whole.members()}
+    return type(whole)(**members | changes)
+
+
+def tensor(*sizes: int, data_type: Any = "FLOAT32", **others: Any) -> TensorDesc:
+    return TensorDesc(data_type, sizes, **others)
+
+
+@NAMES
+def test_a_desc_may_leave_out_what_is_optional(name: str) -> None:
+    whole = desc(name)
+    outputs = list(whole.tensors(is_input=False))
+    optional = {member.field: None for member in whole.members() if member.is_optional}
+    inputs = oracles.CASES[name].inputs(whole, np.random.default_rng(0))
+    for kept in outputs:
+        one = desc(name, **optional | {kept: getattr(whole, kept)})
+        given = {field: inputs[field] for field in one.tensors(is_input=True)}
+        result = dmljax.lower(one)(**given)
+        assert [field for field in result._fields if getattr(result, field) is not None] == [kept]
+        (expected,) = oracles.oracle(one, **given)
+        assert_near(getattr(result, kept), expected.reshape(getattr(one, kept).sizes))
+
+
+def test_a_clip_threshold_counts_only_where_it_is_used() -> None:
+    inputs = oracles.CASES["LSTM"].inputs(desc("LSTM"), np.random.default_rng(0))
+    for is_used in (True, False):
+        one = desc("LSTM", clip_threshold=0.0, use_clip_threshold=is_used)
+        for actual, expected in zip(dmljax.lower(one)(**inputs), oracles.oracle(one, **inputs), strict=True):
+            assert_near(actual, expected.reshape(actual.shape))
+
+
+OWNED = {"flags": "OWNED_BY_DML"}
+DESCS_REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "RNN",
+        {"weight": tensor(1, 2, 2, 2, data_type="FLOAT16")},
+        "BiasTensor, HiddenInitTensor, .* and WeightTensor must have the same DataType",
+    ),
+    ("RNN", {"input": tensor(2, 4, 3, 2)}, r"InputTensor.Sizes must be \{1,4,3,2\}; got \{2,4,3,2\}"),
+    ("GRU", {"weight": tensor(1, 2, 6, 3)}, r"WeightTensor.Sizes must be \{1,2,6,2\}; got \{1,2,6,3\}"),
+    ("LSTM", {"recurrence": tensor(1, 1, 8, 2)}, r"RecurrenceTensor.Sizes must be \{1,2,8,2\}; got \{1,1,8,2\}"),
+    ("LSTM", {"bias": tensor(1, 2, 1, 16)}, r"BiasTensor.Sizes must be \{1,1,2,16\}; got \{1,2,1,16\}"),
+    ("RNN", {"hidden_init": tensor(1, 1, 3, 2)}, r"HiddenInitTensor.Sizes must be \{1,2,3,2\}; got \{1,1,3,2\}"),
+    ("LSTM", {"cell_mem_init": tensor(1, 2, 3, 1)}, r"CellMemInitTensor.Sizes must be \{1,2,3,2\}; got \{1,2,3,1\}"),
+    (
+        "GRU",
+        {"sequence_lengths": tensor(1, 1, 3, 1, data_type="UINT32")},
+        r"SequenceLengthsTensor.Sizes must be \{1,1,1,3\}; got \{1,1,3,1\}",
+    ),
+    ("LSTM", {"peephole": tensor(1, 1, 2, 8)}, r"PeepholeTensor.Sizes must be \{1,1,2,6\}; got \{1,1,2,8\}"),
+    ("RNN", {"output_sequence": tensor(1, 2, 3, 2)}, r"OutputSequenceTensor.Sizes must be \{4,2,3,2\}"),
+    ("GRU", {"output_single": tensor(4, 2, 3, 2)}, r"OutputSingleTensor.Sizes must be \{1,2,3,2\}"),
+    ("LSTM", {"output_cell_single": tensor(1, 2, 3, 8)}, r"OutputCellSingleTensor.Sizes must be \{1,2,3,2\}"),
+    ("GRU", {"output_sequence": None, "output_single": None}, "at least one output must be given; got none"),
+    ("RNN", {"activation_descs": [TANH]}, "ActivationDescCount must be 2; got 1"),
+    ("GRU", {"direction": FORWARD}, "ActivationDescCount must be 2; got 4"),
+    ("LSTM", {"activation_descs": [TANH] * 3}, "ActivationDescCount must be 6; got 3"),
+    (
+        "RNN",
+        {"activation_descs": [TANH, dmljax.ActivationSoftmaxDesc()]},
+        r"ActivationDescs\[1\].Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
+    ),
+    (
+        "RNN",
+        {"activation_descs": [TANH, dmljax.ActivationTanhDesc(input=tensor(1, 1), output=tensor(1, 1))]},
+        r"ActivationDescs\[1\].InputTensor must not be given",
+    ),
+    ("RNN", {"input": tensor(1, 4, 3, 2, **OWNED)}, "InputTensor.Flags must be NONE; got OWNED_BY_DML"),
+    ("LSTM", {"weight": tensor(1, 2, 8, 2, **OWNED)}, "WeightTensor.Flags must be NONE; got OWNED_BY_DML"),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong", "message"), DESCS_REFUSED)
+def test_a_desc_is_refused(name: str, wrong: Any, message: str) -> None:
+    refused = desc(name, **wrong)
+    with pytest.raises(InvalidDesc, match=f"^DML_OPERATOR_{name} at DML_FEATURE_LEVEL_6_4: (.|\n)*{message}"):
+        dmljax.validate(refused)
+
+
+def test_an_activation_is_refused_below_its_level() -> None:
+    refused = desc("RNN", activation_descs=[TANH, dmljax.ActivationGeluDesc()])
+    message = re.escape("ActivationDescs[1].Type must be one of DML_FEATURE_LEVEL_1_0")
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(refused, feature_level="1_0")
+    dmljax.validate(refused, feature_level="5_1")
+
+
+def test_the_weights_of_a_gru_may_be_owned_by_dml_of_which_its_page_says_nothing() -> None:
+    dmljax.validate(desc("GRU", weight=tensor(1, 2, 6, 2, **OWNED)))
