@@ -27,6 +27,7 @@ from dmljax.pydirectml.enumerations import (
 )
 from dmljax.pydirectml.functions import (
     FusedActivation as FusedActivation,
+    GRUOutputs as GRUOutputs,
     MaxPoolingOutputs as MaxPoolingOutputs,
     Size2D as Size2D,
     activation_identity as activation_identity,
@@ -42,6 +43,7 @@ from dmljax.pydirectml.functions import (
     divide as divide,
     gather as gather,
     gemm as gemm,
+    gru as gru,
     input_tensor as input_tensor,
     join as join,
     local_response_normalization as local_response_normalization,

@@ -21,7 +21,9 @@ from dmljax.pydirectml.enumerations import (
     InterpolationMode,
     MatrixTransform,
     OperatorType,
+    OutputOptions,
     PaddingMode,
+    RecurrentNetworkDirection,
     TensorDataType,
 )
 from dmljax.pydirectml.tensors import TensorDesc
@@ -86,6 +88,14 @@ class MaxPoolingOutputs:
     def __init__(self, values: Expression | None = None, indices: Expression | None = None) -> None:
         self.values = Expression() if values is None else values
         self.indices = Expression() if indices is None else indices
+
+
+class GRUOutputs:
+    """The states of all steps, and the last ones; what is not asked for is an empty expression."""
+
+    def __init__(self, sequence: Expression | None = None, single: Expression | None = None) -> None:
+        self.sequence = Expression() if sequence is None else sequence
+        self.single = Expression() if single is None else single
 
 
 # Inputs, and other views of bytes
@@ -477,3 +487,56 @@ def local_response_normalization(
         beta=beta,
         bias=bias,
     )
+
+
+# Recurrence
+
+
+def gru(
+    input: Expression,
+    weight: Expression,
+    recurrence: Expression,
+    bias: Expression | None = None,
+    hidden_init: Expression | None = None,
+    sequence_lengths: Expression | None = None,
+    activation_descs: Sequence[FusedActivation] | None = None,
+    direction: Any = None,
+    linear_before_reset: bool = True,
+    output_options: Any = None,
+) -> GRUOutputs:
+    """A network of gated recurrent units; its activations, direction and outputs must be given."""
+    with within("gru"):
+        RecurrentNetworkDirection.check("direction", direction)
+        OutputOptions.check("output_options", output_options)
+        if not isinstance(activation_descs, list | tuple):
+            raise InvalidType(Problem("activation_descs", "must be a list of FusedActivations", show(activation_descs)))
+        activations = [one.desc() for one in activation_descs]
+        if None in activations or len(activations) > 4:
+            rule = "must be at most four activations, none of them INVALID"
+            raise InvalidDesc(Problem("activation_descs", rule, f"{len(activations)}"))
+        for name, one in (("input", input), ("weight", weight), ("recurrence", recurrence)):
+            require_builder(name, one)
+            if len(one._view.sizes) != 4:
+                raise InvalidDesc(Problem(name, "must have 4 dimensions", len(one._view.sizes)))
+        (_, steps, batch, _), (_, ways, _, hidden) = input._view.sizes, recurrence._view.sizes
+        sequence = dmljax.TensorDesc(input._view.data_type, (steps, ways, batch, hidden))
+        single = dmljax.TensorDesc(input._view.data_type, (1, ways, batch, hidden))
+    found = operator(
+        dmljax.GruDesc,
+        {
+            "input": input,
+            "weight": weight,
+            "recurrence": recurrence,
+            "bias": bias,
+            "hidden_init": hidden_init,
+            "sequence_lengths": sequence_lengths,
+        },
+        {
+            "output_sequence": None if output_options == OutputOptions.Single else sequence,
+            "output_single": None if output_options == OutputOptions.Sequence else single,
+        },
+        activation_descs=activations,
+        direction=int(direction),
+        linear_before_reset=bool(linear_before_reset),
+    )
+    return GRUOutputs(found.get("output_sequence"), found.get("output_single"))

@@ -370,6 +370,59 @@ def test_a_reinterpretation_is_another_view_of_the_bytes() -> None:
         dml.reinterpret(y, F32, [1, 1, 1, 7], None)
 
 
+@pytest.mark.parametrize("options", ["Both", "Sequence", "Single"])
+def test_gated_recurrent_units_are_torchs_with_their_gates_in_another_order(options: str) -> None:
+    torch = pytest.importorskip("torch")
+    program, hidden, size, steps, batch = Program(), 3, 2, 4, 5
+    x = floats(1, steps, batch, size)
+    network = torch.nn.GRU(size, hidden)
+    gates = np.array([1, 0, 2])  # PyTorch's are reset, update, new
+    w, r, b, c = (
+        one.detach().numpy().reshape(3, hidden, -1)[gates].reshape(3 * hidden, -1)
+        for one in (network.weight_ih_l0, network.weight_hh_l0, network.bias_ih_l0, network.bias_hh_l0)
+    )
+    sigmoid, tanh = (dml.FusedActivation(dml.OperatorType[f"ACTIVATION_{name}"]) for name in ("SIGMOID", "TANH"))
+    found = dml.gru(
+        program.input(x),
+        program.input(w[None, None]),
+        program.input(r[None, None]),
+        program.input(np.concatenate([b, c]).reshape(1, 1, 1, -1)),
+        activation_descs=[sigmoid, tanh],
+        direction=dml.RecurrentNetworkDirection.FORWARD,
+        output_options=dml.OutputOptions[options],
+    )
+    sequence, single = (one.detach().numpy() for one in network(torch.from_numpy(x[0])))
+    wanted = {"sequence": sequence[:, None], "single": single[None]}
+    kept = ["sequence", "single"] if options == "Both" else [options.lower()]
+    for name, actual in zip(kept, program.run(*(getattr(found, name) for name in kept)), strict=True):
+        np.testing.assert_allclose(actual, wanted[name], rtol=1e-5, atol=1e-5)
+    if options != "Both":
+        (missing,) = {"sequence", "single"} - set(kept)
+        with pytest.raises(ValueError, match="must be an expression that is not empty"):
+            dml.activation_relu(getattr(found, missing))
+
+
+def test_wrong_recurrent_units_are_refused() -> None:
+    program = Program()
+    a, w, r = (program.input(floats(*shape)) for shape in ((1, 2, 1, 1), (1, 1, 3, 1), (1, 1, 3, 1)))
+    tanh = dml.FusedActivation(dml.OperatorType.ACTIVATION_TANH)
+    rest: dict[str, Any] = {
+        "direction": dml.RecurrentNetworkDirection.FORWARD,
+        "output_options": dml.OutputOptions.Both,
+        "activation_descs": [tanh, tanh],
+    }
+    for change, message in (
+        ({"direction": None}, "gru: direction must be a member of RecurrentNetworkDirection; got None"),
+        ({"output_options": 1}, "gru: output_options must be a member of OutputOptions; got 1"),
+        ({"activation_descs": None}, "gru: activation_descs must be a list of FusedActivations; got None"),
+        ({"activation_descs": [tanh] * 5}, "gru: activation_descs must be at most four activations"),
+        ({"activation_descs": [dml.FusedActivation()] * 2}, "gru: activation_descs must be at most four activations"),
+        ({"activation_descs": [tanh]}, "DML_OPERATOR_GRU at DML_FEATURE_LEVEL_5_1: ActivationDesc"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            dml.gru(a, w, r, **rest | change)
+
+
 @pytest.mark.parametrize(
     ("name", "numbers", "expected"),
     [
