@@ -362,12 +362,19 @@ from dmljax.ops.products import (
     quantized_linear_matrix_multiply as quantized_linear_matrix_multiply,
 )
 from dmljax.ops.quantization import (
+    DequantizeDesc as DequantizeDesc,
+    DynamicQuantizeLinear as DynamicQuantizeLinear,
+    DynamicQuantizeLinearDesc as DynamicQuantizeLinearDesc,
     ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc,
     ElementWiseQuantizeLinearDesc as ElementWiseQuantizeLinearDesc,
     ElementWiseQuantizedLinearAddDesc as ElementWiseQuantizedLinearAddDesc,
+    QuantizeDesc as QuantizeDesc,
+    dequantize as dequantize,
+    dynamic_quantize_linear as dynamic_quantize_linear,
     element_wise_dequantize_linear as element_wise_dequantize_linear,
     element_wise_quantize_linear as element_wise_quantize_linear,
     element_wise_quantized_linear_add as element_wise_quantized_linear_add,
+    quantize as quantize,
 )
 from dmljax.ops.reduction import (
     ArgmaxDesc as ArgmaxDesc,

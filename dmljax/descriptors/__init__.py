@@ -54,6 +54,8 @@ from dmljax.descriptors.members import (
     Outputs as Outputs,
     Padding as Padding,
     Propagation as Propagation,
+    Quantization as Quantization,
+    QuantizationTensors as QuantizationTensors,
     Reduction as Reduction,
     Repeats as Repeats,
     Rounding as Rounding,

@@ -122,12 +122,12 @@ QUANTIZE_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a wide output": (
         {"dtype": "int32"},
         InvalidType,
-        "the output must be of an integer type of 8 or 16 bits; got int32",
+        "the output must be of an integer type of at most 16 bits; got int32",
     ),
     "a floating output": (
         {"dtype": "float32"},
         InvalidType,
-        "the output must be of an integer type of 8 or 16 bits; got float32",
+        "the output must be of an integer type of at most 16 bits; got float32",
     ),
     "a zero point of another type": (
         {"dtype": "int8", "zero_point": np.array(1, np.uint8)},
