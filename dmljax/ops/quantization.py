@@ -18,7 +18,6 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.exact import product, quotient
 from dmljax.numerics.moves import moved
-from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
 from dmljax.types import (
     FLOAT,
@@ -383,9 +382,9 @@ class _Blockwise(dml.Operator):
     quantization_tensors: dml.QuantizationTensors
     output: dml.Output
 
-    def _block_rules(self, number: TensorDesc, integer: TensorDesc) -> Iterator[Problem]:
-        """The rules of both pages: the scale has the type of the tensor `number`, the zero point that of `integer`."""
-        # The pages have the rule of the DimensionCount alone; the others are those of ELEMENT_WISE_QUANTIZE_LINEAR and
+    def _block_rules(self, scale_like: str, zero_point_like: str) -> Iterator[Problem]:
+        """The rules of both pages, which differ in the tensors whose types the scale and the zero point have."""
+        # The pages have the rule of the DimensionCount alone. The others are those of ELEMENT_WISE_QUANTIZE_LINEAR and
         # its inverse, and ONNX's for blocks.
         yield from dml.same_rank(self, "input", "quantization_tensors", "output")
         yield from dml.same_sizes(self, "input", "output")
@@ -394,14 +393,11 @@ class _Blockwise(dml.Operator):
         elif len(self.quantization_tensors) != self.quantization_type:
             rule = f"must have length {self.quantization_type:d} with {self.quantization_type.name}"
             yield Problem("QuantizationTensors", rule, len(self.quantization_tensors))
-        for i, (tensor, like) in enumerate(zip(self.quantization_tensors, (number, integer), strict=False)):
-            if tensor.data_type is not like.data_type:
-                name = "a scale" if like is number else "a zero point"
-                yield Problem(
-                    ("QuantizationTensors", i, "DataType"),
-                    f"must be {like.data_type.name} as {name}",
-                    tensor.data_type.name,
-                )
+        for i, (tensor, like) in enumerate(zip(self.quantization_tensors, (scale_like, zero_point_like), strict=False)):
+            wanted = getattr(self, like).data_type
+            if tensor.data_type is not wanted:
+                rule = f"must be {wanted.name}, as {self.member(like).name}.DataType is"
+                yield Problem(("QuantizationTensors", i, "DataType"), rule, tensor.data_type.name)
             if tensor.rank == self.input.rank and not all(map(_divides, tensor.sizes, self.input.sizes)):
                 rule = f"must divide InputTensor.Sizes, {join_sizes(self.input.sizes)}"
                 yield Problem(("QuantizationTensors", i, "Sizes"), rule, join_sizes(tensor.sizes))
@@ -429,7 +425,7 @@ class QuantizeDesc(_Blockwise, type="DML_OPERATOR_QUANTIZE", function=quantize):
         - The scale has the DataType of InputTensor, and the zero point that of OutputTensor.
         - Each of the Sizes of QuantizationTensors divides that of InputTensor.
         """
-        yield from self._block_rules(self.input, self.output)
+        yield from self._block_rules("input", "output")
 
     def compute(self, **inputs: Any) -> Array:
         return quantize(inputs["input"], *inputs["quantization_tensors"], dtype=self.output.dtype)
@@ -475,7 +471,7 @@ class DequantizeDesc(_Blockwise, type="DML_OPERATOR_DEQUANTIZE", function=dequan
         - The scale has the DataType of OutputTensor, and the zero point that of InputTensor.
         - Each of the Sizes of QuantizationTensors divides that of InputTensor.
         """
-        yield from self._block_rules(self.output, self.input)
+        yield from self._block_rules("output", "input")
 
     def compute(self, **inputs: Any) -> Array:
         return dequantize(inputs["input"], *inputs["quantization_tensors"])
