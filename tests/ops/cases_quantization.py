@@ -6,7 +6,6 @@ QUANTIZE and DEQUANTIZE, of whose pages much is "TBD", are ONNX's QuantizeLinear
 from collections.abc import Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from cases import Case, ones
 from formulas import Arr
@@ -146,12 +145,18 @@ MEMBERS = merge(
 # Formulas
 
 
+def limits(dtype: Any) -> tuple[int, int]:
+    """The smallest and the largest integer of a type, which may have 4 bits."""
+    kind, bits = np.dtype(dtype).name.split("int")
+    return (0, 2 ** int(bits) - 1) if kind else (-(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1)
+
+
 def quantized(input: Arr, scale: Arr, zero_point: Arr | None, dtype: Any) -> Arr:
-    limits = jnp.iinfo(dtype)
+    least, most = limits(dtype)
     steps = np.rint(input.astype(np.float32) / scale.astype(np.float32))
     zero = 0 if zero_point is None else zero_point.astype(np.float64)
     total = np.nan_to_num(steps).astype(np.float64) + zero
-    return np.clip(total, int(limits.min), int(limits.max)).astype(np.int32).astype(dtype)
+    return np.clip(total, least, most).astype(np.int32).astype(dtype)
 
 
 def dequantized(input: Arr, scale: Arr, zero_point: Arr | None = None) -> Arr:
@@ -179,7 +184,7 @@ def in_blocks(formula: Any, input: Arr, parameters: Mapping[str, Arr], **attribu
 
 def dynamically_quantized(input: Arr, dtype: Any) -> tuple[Any, Any, Any]:
     """The page's formula with ONNX's 0 in the range and rounded zero point, of a finite range, each step in float32."""
-    least, most = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
+    least, most = limits(dtype)
     lowest = np.minimum(input.min(), 0).astype(np.float32)
     highest = np.maximum(input.max(), 0).astype(np.float32)
     scale = (highest - lowest) / np.float32(most - least)
