@@ -126,6 +126,11 @@ class TensorDesc:
         return self._last_element + 1
 
     @property
+    def span_in_bytes(self) -> int:
+        """The number of bytes of the buffer, up to the last one of the tensor."""
+        return -(-self.span * self.data_type.bits // 8)
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """The strides of the dimensions that have more than one element; those of the others do not matter."""
         strides = self.strides or packed_strides(self.sizes)
@@ -174,10 +179,9 @@ class TensorDesc:
     def _bytes_in(self, buffer: Any) -> NDArray[np.uint8]:
         """The bytes of `buffer` up to the last element."""
         data = np.frombuffer(_bytes_of(buffer), np.uint8)
-        needed = -(-(self._last_element + 1) * self.data_type.bits // 8)
-        if data.size < needed:
-            raise InvalidDesc(Problem("buffer", f"must hold at least {needed} bytes for {self}", data.size))
-        return data[:needed]
+        if data.size < self.span_in_bytes:
+            raise InvalidDesc(Problem("buffer", f"must hold at least {self.span_in_bytes} bytes for {self}", data.size))
+        return data[: self.span_in_bytes]
 
     def _view(self, data: NDArray[np.uint8]) -> NDArray[Any]:
         """The logical array as a view of bytes in which each element has bytes of its own."""

@@ -72,7 +72,12 @@ class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
     @property
     def bits(self) -> int:
         """The number of bits of one element in a buffer."""
-        return int(self.dtype.name.lstrip(string.ascii_lowercase))
+        return bits_of(self.dtype)
+
+
+def bits_of(dtype: np.dtype[Any]) -> int:
+    """The number of bits of one element in a buffer, which NumPy does not know: its elements have whole bytes."""
+    return int(dtype.name.lstrip(string.ascii_lowercase))
 
 
 class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):

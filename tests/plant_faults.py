@@ -1041,8 +1041,8 @@ FAULTS = [
     Fault(
         "a last element of 4 bits needs no byte",
         "tensor.py",
-        "-(-(self._last_element + 1) * self.data_type.bits // 8)",
-        "(self._last_element + 1) * self.data_type.bits // 8",
+        "-(-self.span * self.data_type.bits // 8)",
+        "self.span * self.data_type.bits // 8",
         "test_tensor.py::test_elements_of_4_bits_need_half_a_byte_each",
     ),
     Fault(

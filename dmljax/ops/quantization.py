@@ -60,8 +60,7 @@ def quantized(
     if dtype not in INTEGERS | INTEGERS_4 or dtype.itemsize > 2:
         raise InvalidType(Problem((), "the output must be of an integer type of at most 16 bits", dtype))
     zero = jnp.zeros((), dtype) if zero is None else zero
-    if zero.dtype != dtype:
-        raise InvalidType(Problem(zero_name, f"must be of {dtype}, as the output is", zero.dtype))
+    calls.require_type(zero_name, zero, dtype, "the output")
     divisor = calls.float_array(scale_name, scale)
     wide = np.promote_types(value.dtype, type_of_scale(divisor))
     value, divisor = value.astype(wide), divisor.astype(wide)
@@ -89,9 +88,7 @@ def _dequantize(
     integers = {name: calls.quantized_array(name, input)}
     if zero_point is not None:
         integers[zero_name] = calls.quantized_array(zero_name, zero_point)
-        if integers[zero_name].dtype != integers[name].dtype:
-            rule = f"must be of {integers[name].dtype}, as {name} is"
-            raise InvalidType(Problem(zero_name, rule, integers[zero_name].dtype))
+        calls.require_type(zero_name, integers[zero_name], integers[name].dtype, name)
     factor = calls.float_array(scale_name, scale)
     factor = factor.astype(type_of_scale(factor))
     number, *zero, factor = fit(**integers, **{scale_name: factor})
