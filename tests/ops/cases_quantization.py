@@ -277,8 +277,6 @@ CASES = {
         ("input", "output"),
         dequantize_desc,
         lambda desc, input, **parameters: in_blocks(dequantized, input, parameters),
-        is_exact=False,
-        domain=(0.2, 0.9),
         scales=SCALES,
     ),
     "DYNAMIC_QUANTIZE_LINEAR": DynamicCase(
