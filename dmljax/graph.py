@@ -429,8 +429,7 @@ def _places(nodes: Mapping[str, Operator]) -> dict[str, str]:
 
 def _constant_json(desc: TensorDesc, value: Any) -> dict[str, Any]:
     """A constant, whose bytes are those of a buffer, in base 64."""
-    data = bytearray(desc.span_in_bytes)
-    desc.write(data, np.asarray(value).reshape(desc.sizes))
+    data = desc.buffer_of(np.asarray(value).reshape(desc.sizes))
     return _TENSOR.to_json(desc) | {"Data": base64.b64encode(data).decode()}
 
 

@@ -176,6 +176,12 @@ class TensorDesc:
         else:
             self._view(data)[...] = logical
 
+    def buffer_of(self, logical: Any) -> bytearray:
+        """A new buffer that holds a logical array, with zeros between its elements."""
+        buffer = bytearray(self.span_in_bytes)
+        self.write(buffer, logical)
+        return buffer
+
     def _bytes_in(self, buffer: Any) -> NDArray[np.uint8]:
         """The bytes of `buffer` up to the last element."""
         data = np.frombuffer(_bytes_of(buffer), np.uint8)

@@ -149,7 +149,7 @@ class Execution:
             else _read(tensor, self.buffers, command.bindings[key])
             for key, tensor in desc.tensors(is_input=True).items()
         ]
-        # What JAX 0.10 compiles ahead of time refuses arrays of 4 bits on the device for their layout, but takes NumPy's.
+        # JAX 0.10 refuses arrays of 4 bits on the device for what is compiled ahead of time, but takes those of NumPy.
         arrays = [x if x.dtype in INTEGERS_4 else jax.device_put(x, self.device) for x in inputs]
         jax.block_until_ready(arrays)
         with jax.disable_jit(False):
