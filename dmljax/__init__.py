@@ -39,6 +39,7 @@ from dmljax.types import (
     IsInfinityMode as IsInfinityMode,
     MatrixTransform as MatrixTransform,
     PaddingMode as PaddingMode,
+    QuantizationType as QuantizationType,
     RandomGeneratorType as RandomGeneratorType,
     ReduceFunction as ReduceFunction,
     RoundingMode as RoundingMode,

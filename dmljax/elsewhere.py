@@ -199,6 +199,7 @@ ELSEWHERE = {
     "quantizelinear": "element_wise_quantize_linear quantize",
     "quantizeperchannel": "quantize",
     "quantizepertensor": "element_wise_quantize_linear",
+    "quantizepertensordynamic": "dynamic_quantize_linear",
     "randomuniform": "random_generator",
     "range": "fill_value_sequence",
     "reciprocal": "element_wise_recip",
