@@ -39,6 +39,7 @@ from dmljax.types import (
     IsInfinityMode as IsInfinityMode,
     MatrixTransform as MatrixTransform,
     PaddingMode as PaddingMode,
+    QuantizationType as QuantizationType,
     RandomGeneratorType as RandomGeneratorType,
     RecurrentNetworkDirection as RecurrentNetworkDirection,
     ReduceFunction as ReduceFunction,
@@ -363,12 +364,19 @@ from dmljax.ops.products import (
     quantized_linear_matrix_multiply as quantized_linear_matrix_multiply,
 )
 from dmljax.ops.quantization import (
+    DequantizeDesc as DequantizeDesc,
+    DynamicQuantizeLinear as DynamicQuantizeLinear,
+    DynamicQuantizeLinearDesc as DynamicQuantizeLinearDesc,
     ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc,
     ElementWiseQuantizeLinearDesc as ElementWiseQuantizeLinearDesc,
     ElementWiseQuantizedLinearAddDesc as ElementWiseQuantizedLinearAddDesc,
+    QuantizeDesc as QuantizeDesc,
+    dequantize as dequantize,
+    dynamic_quantize_linear as dynamic_quantize_linear,
     element_wise_dequantize_linear as element_wise_dequantize_linear,
     element_wise_quantize_linear as element_wise_quantize_linear,
     element_wise_quantized_linear_add as element_wise_quantized_linear_add,
+    quantize as quantize,
 )
 from dmljax.ops.recurrence import (
     GruDesc as GruDesc,

@@ -428,9 +428,8 @@ def _places(nodes: Mapping[str, Operator]) -> dict[str, str]:
 
 
 def _constant_json(desc: TensorDesc, value: Any) -> dict[str, Any]:
-    """A constant, whose bytes are little-endian and in base 64."""
-    values = np.asarray(value)
-    data = values.astype(values.dtype.newbyteorder("<")).tobytes()
+    """A constant, whose bytes are those of a buffer, in base 64."""
+    data = desc.buffer_of(np.asarray(value).reshape(desc.sizes))
     return _TENSOR.to_json(desc) | {"Data": base64.b64encode(data).decode()}
 
 
@@ -441,8 +440,6 @@ def _constant(json: Any) -> Any:
         data = base64.b64decode(json_string("Data", fields.get("Data")), validate=True)
     except ValueError as error:
         raise InvalidDesc(Problem("Data", "must be in base 64", str(error))) from None
-    wanted = desc.element_count * desc.dtype.itemsize
-    if len(data) != wanted:
-        raise InvalidDesc(Problem("Data", f"must have {wanted} bytes, those of {desc}", len(data)))
-    values = np.frombuffer(data, desc.dtype.newbyteorder("<")).astype(desc.dtype)
-    return values.reshape(desc.sizes)
+    if len(data) != desc.span_in_bytes:
+        raise InvalidDesc(Problem("Data", f"must have {desc.span_in_bytes} bytes, those of {desc}", len(data)))
+    return desc.read(data)

@@ -120,12 +120,10 @@ def _layout(tensor: TensorDesc) -> TensorDesc:
 
 def _array(data: bytes, reader: TensorDesc | None) -> np.ndarray[Any, Any]:
     """A constant in the type and sizes of its reader, or its bytes, if that has others."""
-    values = np.frombuffer(data, np.uint8)
-    if reader is not None and reader.is_packed:
-        wanted = reader.element_count * reader.dtype.itemsize
-        if values.size in (wanted, reader.minimum_size_in_bytes):
-            return values[:wanted].view(reader.dtype).reshape(reader.sizes)
-    return values
+    is_whole = reader is not None and len(data) in (reader.span_in_bytes, reader.minimum_size_in_bytes)
+    if reader is not None and reader.is_packed and is_whole:
+        return reader.read(data)
+    return np.frombuffer(data, np.uint8)
 
 
 def _constant(desc: TableReader, read_constant: Callable[[str], bytes]) -> bytes:
@@ -297,7 +295,7 @@ def serialize(graph: Graph) -> bytes:
         constants = [
             {
                 4: ("B", CONSTANT_NODE),
-                6: {4: ("B", RAW_CONSTANT), 6: {4: np.asarray(value).reshape(-1).view(np.uint8)}},
+                6: {4: ("B", RAW_CONSTANT), 6: {4: _bytes_of(graph.sources[name], value)}},
                 8: name,
                 12: [edges[name]],
             }
@@ -305,6 +303,10 @@ def serialize(graph: Graph) -> bytes:
         ]
         nodes = [_node(graph, name, edges) for name in graph.order]
         return written({4: [*constants, *nodes], 6: list(graph.inputs), 8: list(graph.outputs)})
+
+
+def _bytes_of(desc: TensorDesc, value: Any) -> np.ndarray[Any, Any]:
+    return np.frombuffer(desc.buffer_of(np.asarray(value).reshape(desc.sizes)), np.uint8)
 
 
 def _edge_names(graph: Graph) -> dict[str, str]:

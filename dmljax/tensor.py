@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmljax.checks import UINT64_MAX, UINT_MAX, array, integer_in, parse_enum, set_fields, uints
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
+from dmljax.errors import InvalidDesc, InvalidType, Problem, all_checked
 from dmljax.text import join_sizes
-from dmljax.types import DataType, TensorFlags
+from dmljax.types import INTEGER_4, DataType, TensorFlags
 
 MAX_DIMENSION_COUNT = 8
 
@@ -27,7 +27,8 @@ class TensorDesc:
     """`DML_BUFFER_TENSOR_DESC`: the data type and sizes of a tensor, and the layout of its elements in a buffer.
 
     `strides` are in elements, not bytes. A stride of 0 repeats one element along a dimension; `strides=None` means that
-    the tensor is packed, without gaps between elements.
+    the tensor is packed, without gaps between elements. Elements of 4 bits are stored two to a byte, the first one in
+    the low half.
 
     >>> columns = TensorDesc("INT16", sizes=(2, 3), strides=(1, 2))
     >>> columns.read(np.array([1, 4, 2, 5, 3, 6], "int16")).tolist()
@@ -125,6 +126,11 @@ class TensorDesc:
         return self._last_element + 1
 
     @property
+    def span_in_bytes(self) -> int:
+        """The number of bytes of the buffer, up to the last one of the tensor."""
+        return -(-self.span * self.data_type.bits // 8)
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """The strides of the dimensions that have more than one element; those of the others do not matter."""
         strides = self.strides or packed_strides(self.sizes)
@@ -141,34 +147,51 @@ class TensorDesc:
         return sum((size - 1) * stride for size, stride in zip(self.sizes, strides, strict=False))
 
     def read(self, buffer: Any) -> NDArray[Any]:
-        """Copies the logical array out of `buffer`, a contiguous bytes-like object."""
-        return self._view(np.frombuffer(_bytes_of(buffer), np.uint8)).copy()
+        """Copies the logical array out of `buffer`, a contiguous bytes-like object.
+
+        >>> TensorDesc("INT4", (3,)).read(bytes([0x21, 0x0F])).tolist()
+        [1, 2, -1]
+        """
+        data = self._bytes_in(buffer)
+        return self._view(unpacked(data) if self.data_type in INTEGER_4 else data).copy()
 
     def write(self, buffer: Any, logical: Any) -> None:
         """Copies a logical array into `buffer`, a writable, contiguous bytes-like object.
 
-        The bytes between the elements stay unchanged.
+        The bits between the elements stay unchanged.
         """
         logical = np.asarray(array("array", logical))
         if logical.shape != self.sizes or logical.dtype != self.dtype:
             expected, given = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
             raise InvalidDesc(Problem("array", f"must be {expected}", given))
-        data = np.frombuffer(_bytes_of(buffer), np.uint8)
+        data = self._bytes_in(buffer)
         if not data.flags.writeable:
             raise InvalidType(Problem("buffer", "must be writable", f"a read-only {type(buffer).__name__}"))
-        view = self._view(data)
         if self.overlaps:
             raise InvalidDesc(Problem("Strides", "must not let elements of an output overlap", self))
-        view[...] = logical
+        if self.data_type in INTEGER_4:
+            halves = unpacked(data)
+            self._view(halves)[...] = logical
+            data[:] = packed(halves)
+        else:
+            self._view(data)[...] = logical
+
+    def buffer_of(self, logical: Any) -> bytearray:
+        """A new buffer that holds a logical array, with zeros between its elements."""
+        buffer = bytearray(self.span_in_bytes)
+        self.write(buffer, logical)
+        return buffer
+
+    def _bytes_in(self, buffer: Any) -> NDArray[np.uint8]:
+        """The bytes of `buffer` up to the last element."""
+        data = np.frombuffer(_bytes_of(buffer), np.uint8)
+        if data.size < self.span_in_bytes:
+            raise InvalidDesc(Problem("buffer", f"must hold at least {self.span_in_bytes} bytes for {self}", data.size))
+        return data[: self.span_in_bytes]
 
     def _view(self, data: NDArray[np.uint8]) -> NDArray[Any]:
-        if self.data_type.bits < 8:
-            raise Unsupported(Problem((), f"buffers of {self.data_type.name} cannot be read or written"))
-        itemsize = self.dtype.itemsize
-        needed = (self._last_element + 1) * itemsize
-        if data.size < needed:
-            raise InvalidDesc(Problem("buffer", f"must hold at least {needed} bytes for {self}", data.size))
-        strides = [stride * itemsize for stride in self.strides or packed_strides(self.sizes)]
+        """The logical array as a view of bytes in which each element has bytes of its own."""
+        strides = [stride * self.dtype.itemsize for stride in self.strides or packed_strides(self.sizes)]
         # NumPy also refuses a view that exceeds the buffer, as a second check.
         return np.ndarray(self.sizes, self.dtype, buffer=data.data, strides=strides)
 
@@ -277,6 +300,22 @@ def without_leading_ones(sizes: tuple[int, ...]) -> tuple[int, ...]:
 def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a tensor without gaps in row-major order, in which the last dimension changes fastest."""
     return tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
+
+
+def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """An even number of elements of 4 bits, a byte for each, as bytes that have two each, the first in the low half.
+
+    >>> packed(np.array([1, 2, 15, 0], "uint8")).tobytes().hex()
+    '210f'
+    """
+    return (halves[0::2] & np.uint8(15)) | (halves[1::2] << np.uint8(4))
+
+
+def unpacked(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The elements of 4 bits that are stored two to a byte, a byte for each: the inverse of `packed`."""
+    halves = np.empty(2 * data.size, np.uint8)
+    halves[0::2], halves[1::2] = data & 15, data >> 4
+    return halves
 
 
 def _bytes_of(buffer: Any) -> memoryview:

@@ -72,7 +72,12 @@ class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
     @property
     def bits(self) -> int:
         """The number of bits of one element in a buffer."""
-        return int(self.dtype.name.lstrip(string.ascii_lowercase))
+        return bits_of(self.dtype)
+
+
+def bits_of(dtype: np.dtype[Any]) -> int:
+    """The number of bits of one element in a buffer, which NumPy does not know: its elements have whole bytes."""
+    return int(dtype.name.lstrip(string.ascii_lowercase))
 
 
 class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):
@@ -270,6 +275,20 @@ class RecurrentNetworkDirection(HeaderEnum, prefix="DML_RECURRENT_NETWORK_DIRECT
     BIDIRECTIONAL = 2
 
 
+class QuantizationType(HeaderEnum, prefix="DML_QUANTIZATION_TYPE_"):
+    """`DML_QUANTIZATION_TYPE`: what QUANTIZE and DEQUANTIZE take beside their input.
+
+    SCALE is a scale, and SCALE_ZERO_POINT a scale and a zero point. They refuse NONE, which is neither.
+
+    >>> QuantizationType("DML_QUANTIZATION_TYPE_SCALE_ZERO_POINT") is QuantizationType.SCALE_ZERO_POINT
+    True
+    """
+
+    NONE = 0
+    SCALE = 1
+    SCALE_ZERO_POINT = 2
+
+
 class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     """`DML_IS_INFINITY_MODE`: whether to test for positive infinity, negative infinity, or either.
 
@@ -301,6 +320,7 @@ SIGNED_UP_TO_32_BIT = frozenset({DataType.INT32, DataType.INT16, DataType.INT8})
 UNSIGNED_UP_TO_32_BIT = frozenset({DataType.UINT32, DataType.UINT16, DataType.UINT8})
 INTEGER_32 = frozenset({DataType.INT32, DataType.UINT32})
 INTEGER_8 = frozenset({DataType.INT8, DataType.UINT8})
+INTEGER_4 = frozenset({DataType.INT4, DataType.UINT4})
 INTEGER_64 = frozenset({DataType.INT64, DataType.UINT64})
 UP_TO_64_BIT = UP_TO_32_BIT | INTEGER_64 | {DataType.FLOAT64}
 UINT32 = frozenset({DataType.UINT32})
@@ -314,6 +334,7 @@ INDEX = INTEGER_64 | {DataType.INT32, DataType.UINT32}
 FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "float64")))
 INTEGERS = frozenset(jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
 REALS = FLOATS | INTEGERS | {jnp.dtype("bool")}
+INTEGERS_4 = frozenset(map(jnp.dtype, ("int4", "uint4")))  # which quantization alone takes, as in DirectML
 
 
 def widened(dtype: Any) -> np.dtype[Any]:

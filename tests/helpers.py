@@ -20,6 +20,7 @@ needs_x32 = pytest.mark.skipif(X64, reason="tells what happens without 64-bit ty
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 FLOATS = [jnp.dtype(name) for name in ("float32", "float16", "bfloat16", *(("float64",) if X64 else ()))]
+INTEGERS_4 = [jnp.dtype("int4"), jnp.dtype("uint4")]
 INTEGERS = [jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64) if bits < 64 or X64]
 REALS = [*FLOATS, *INTEGERS, jnp.dtype("bool")]
 
@@ -195,6 +196,8 @@ def random_array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -
     bits = np.frombuffer(rng.bytes(count * dtype.itemsize), unsigned)
     small = rng.integers(0, 3, count).astype(dtype).view(unsigned)
     chosen = np.choose(rng.integers(0, 3, count), [special, bits, small])
+    if dtype in INTEGERS_4:  # whose other half of the byte is 0
+        chosen = chosen & np.uint8(15)
     if dtype == jnp.bfloat16:  # XLA on CPU makes zeros of a subnormal bfloat16 that it repeats, whatever moves it
         chosen = np.where(chosen & 0x7F80, chosen, chosen & 0x8000)
     return np.asarray(chosen.view(dtype).reshape(shape))

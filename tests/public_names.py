@@ -37,6 +37,7 @@ CORE = {
         "IsInfinityMode",
         "MatrixTransform",
         "PaddingMode",
+        "QuantizationType",
         "RandomGeneratorType",
         "RecurrentNetworkDirection",
         "ReduceFunction",

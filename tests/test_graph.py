@@ -422,3 +422,70 @@ def test_64_bits_are_refused_where_there_are_none() -> None:
     wide = TensorDesc("INT64", (2,))
     with pytest.raises(Unsupported, match=r"graph: nodes\.n0\.ELEMENT_WISE_IDENTITY\.InputTensor\.DataType must be of"):
         lower(chain(dmljax.ElementWiseIdentityDesc(input=wide, output=wide), input=wide))
+
+
+# Integers of 4 bits
+
+
+def test_weights_of_4_bits_are_constants_and_come_through_json() -> None:
+    # As ONNX Runtime lowers MatMulNBits: weights are dequantized in blocks, and multiplied.
+    rng = np.random.default_rng(5)
+    weights, scale = random_array(rng, jnp.uint4, (3, 8)), np.exp2(rng.integers(-2, 3, (3, 2))).astype(np.float32)
+    zero = random_array(rng, jnp.uint4, (3, 2))
+    floats = TensorDesc("FLOAT32", (3, 8))
+    graph = Graph(
+        nodes={
+            "dequantize": dmljax.DequantizeDesc(
+                input=TensorDesc("UINT4", (3, 8)),
+                quantization_type=dmljax.QuantizationType.SCALE_ZERO_POINT,
+                quantization_tensors=(TensorDesc("FLOAT32", (3, 2)), TensorDesc("UINT4", (3, 2))),
+                output=floats,
+            ),
+            "gemm": dmljax.GemmDesc(
+                a=TensorDesc("FLOAT32", (5, 8)),
+                b=floats,
+                output=TensorDesc("FLOAT32", (5, 3)),
+                trans_a=dmljax.MatrixTransform.NONE,
+                trans_b=dmljax.MatrixTransform.TRANSPOSE,
+                alpha=1,
+                beta=0,
+            ),
+        },
+        edges={
+            "dequantize.input": "weights",
+            "dequantize.quantization_tensors[0]": "scale",
+            "dequantize.quantization_tensors[1]": "zero",
+            "gemm.a": "x",
+            "gemm.b": "dequantize.output",
+        },
+        inputs={"x": TensorDesc("FLOAT32", (5, 8))},
+        constants={"weights": weights, "scale": scale, "zero": zero},
+        outputs={"y": "gemm.output"},
+    )
+    x = rng.integers(-8, 9, (5, 8)).astype(np.float32)
+    difference = weights.astype(np.float32) - np.repeat(zero.astype(np.float32), 4, axis=1)
+    expected = x @ (difference * np.repeat(scale, 4, axis=1)).T
+    again = dmljax.from_json(json.loads(json.dumps(dmljax.to_json(graph))))
+    for one in (graph, again):
+        assert_same_bits(lower(one)(x), expected)
+
+
+@pytest.mark.parametrize("strides", [None, (4, 1)], ids=str)
+def test_an_edge_reads_bytes_as_integers_of_4_bits(strides: Any) -> None:
+    # 6 elements in 3 bytes, or two rows of 3 in a byte and a half each.
+    integers, floats = TensorDesc("INT4", (2, 3), strides), TensorDesc("FLOAT32", (2, 3))
+    node = dmljax.DequantizeDesc(
+        input=integers,
+        quantization_type=dmljax.QuantizationType.SCALE,
+        quantization_tensors=(TensorDesc("FLOAT32", (1, 1)),),
+        output=floats,
+    )
+    data = np.array([0x21, 0xF3, 0x87, 0x05], np.uint8)
+    graph = Graph(
+        nodes={"dequantize": node},
+        edges={"dequantize.input": "data", "dequantize.quantization_tensors[0]": "scale"},
+        inputs={"data": TensorDesc("UINT8", (4,)), "scale": TensorDesc("FLOAT32", (1, 1))},
+        outputs={"y": "dequantize.output"},
+    )
+    computed = lower(graph)(data, np.full((1, 1), 0.5, np.float32))
+    assert_same_bits(computed, integers.read(data).astype(np.float32) / 2)

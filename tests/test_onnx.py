@@ -32,7 +32,6 @@ from dmljax import (
 
 # Why a case cannot apply, or differs, by its name.
 NO_SUCH_TYPE = "DirectML has no data type of that kind"
-NO_4_BITS = "the table of ELEMENT_WISE_QUANTIZE_LINEAR and of its inverse has no integers of 4 bits"
 NO_CAST = "the table of CAST has no floats of 4 or 8 bits, and no integers of 2 or 4 bits"
 NO_TENSOR = "a sequence or an optional, where DirectML has tensors"
 NO_APPROXIMATION = "the page has the Gaussian itself, not an approximation of it"
@@ -77,9 +76,9 @@ INAPPLICABLE: dict[str, str] = {
     "test_mean_example": TWO_INPUTS,
     "test_mean_one_input": TWO_INPUTS,
     **{
-        f"test_{operator}_{kind}": NO_4_BITS if kind in ("int4", "uint4") else NO_SUCH_TYPE
+        f"test_{operator}_{kind}": NO_SUCH_TYPE
         for operator in ("quantizelinear", "dequantizelinear")
-        for kind in ("e4m3fn", "e5m2", "float4e2m1", "int2", "int4", "uint2", "uint4")
+        for kind in ("e4m3fn", "e5m2", "float4e2m1", "int2", "uint2")
     },
     "test_dequantizelinear_e4m3fn_float16": NO_SUCH_TYPE,
     "test_dequantizelinear_e4m3fn_zero_point": NO_SUCH_TYPE,
@@ -194,26 +193,30 @@ def is_inf(input: Any, *, detect_negative: int = 1, detect_positive: int = 1) ->
     return dmljax.element_wise_is_infinity(input, infinity_mode=mode, dtype=bool)
 
 
-def for_each_element(parameter: Any, input: Any, axis: int, block_size: int) -> Any:
+def in_blocks(parameter: Any, input: Any, axis: int, block_size: int) -> Any:
     # ONNX has a scale and a zero point for the tensor, for each index of an axis, or for each block of one.
-    if parameter is None or parameter.ndim == 0:
+    if parameter is None or parameter.ndim == 0 or block_size:
         return parameter
-    if block_size:
-        return np.repeat(parameter, block_size, axis)
     return np.expand_dims(parameter, [other for other in range(input.ndim) if other != axis])
 
 
 def dequantize(input: Any, scale: Any, zero_point: Any, *, axis: int = 1, block_size: int = 0) -> Any:
-    scale, zero_point = (for_each_element(given, input, axis, block_size) for given in (scale, zero_point))
-    return dmljax.element_wise_dequantize_linear(input, scale, zero_point)
+    parameters = [in_blocks(given, input, axis, block_size) for given in (scale, zero_point)]
+    result = dmljax.dequantize(input, *parameters)
+    if not block_size:
+        assert_same_bits(dmljax.element_wise_dequantize_linear(input, *parameters), result)
+    return result
 
 
 def quantize(
     input: Any, scale: Any, zero_point: Any = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
 ) -> Any:
-    scale, zero_point = (for_each_element(given, input, axis, block_size) for given in (scale, zero_point))
+    parameters = [in_blocks(given, input, axis, block_size) for given in (scale, zero_point)]
     dtype = onnx.helper.tensor_dtype_to_np_dtype(output_dtype) if output_dtype else None
-    return dmljax.element_wise_quantize_linear(input, scale, zero_point, dtype=dtype)
+    result = dmljax.quantize(input, *parameters, dtype=dtype)
+    if not block_size:
+        assert_same_bits(dmljax.element_wise_quantize_linear(input, *parameters, dtype=dtype), result)
+    return result
 
 
 def gemm(a: Any, b: Any, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, **transforms: int) -> Any:
@@ -756,6 +759,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "DepthToSpace": depth_to_space,
     "DequantizeLinear": dequantize,
     "Div": dmljax.element_wise_divide,
+    "DynamicQuantizeLinear": dmljax.dynamic_quantize_linear,
     "Equal": predicate(dmljax.element_wise_logical_equals),
     "EyeLike": eye_like,
     "Floor": dmljax.element_wise_floor,

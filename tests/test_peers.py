@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import X64, random_indices, specials
@@ -405,6 +406,72 @@ def test_quantized_averages_are_onnxruntimes(dtype: Any, include_padding: bool) 
     )
     found = dmljax.quantized_linear_average_pooling(*given, include_padding=include_padding, **windows)
     same(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize(("axis", "size"), [(0, 2), (1, 5)])
+def test_quantization_in_blocks_is_onnxruntimes(kind: str, axis: int, size: int) -> None:
+    input = (RNG.standard_normal((6, 10)) * 200).astype(np.float32)
+    blocks = tuple(whole // size if i == axis else whole for i, whole in enumerate(input.shape))
+    scale = RNG.uniform(0.5, 2, blocks).astype(np.float32)
+    zero = RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max, blocks).astype(kind)
+    how: dict[str, Any] = {"opset": 21, "axis": axis, "block_size": size}
+    steps = onnxruntime_run("QuantizeLinear", [input, scale, zero], **how)
+    same(dmljax.quantize(input, scale, zero), steps)
+    same(dmljax.dequantize(steps, scale, zero), onnxruntime_run("DequantizeLinear", [steps, scale, zero], **how))
+
+
+@pytest.mark.parametrize("kind", ["uint4", "int4"])
+def test_integers_of_4_bits_are_onnxruntimes(kind: str) -> None:
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    helper, dtype = onnx.helper, jnp.dtype(kind)
+    least, most = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
+    input = (RNG.standard_normal((6, 10)) * 9).astype(np.float32)
+    scale, zero = RNG.uniform(0.5, 2, (6, 2)).astype(np.float32), RNG.integers(least, most + 1, (6, 2)).astype(dtype)
+    # NumPy cannot give ONNX Runtime integers of 4 bits, nor take them: they stay inside of the model.
+    halves = zero.ravel().view(np.uint8)
+    packed = (halves[0::2] | halves[1::2] << 4).tobytes()
+    constants = [helper.make_tensor("zero", getattr(onnx.TensorProto, kind.upper()), zero.shape, packed, raw=True)]
+    how = {"axis": 1, "block_size": 5}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["input", "scale", "zero"], ["steps"], **how),
+        helper.make_node("DequantizeLinear", ["steps", "scale", "zero"], ["output"], **how),
+        helper.make_node("Cast", ["steps"], ["integers"], to=onnx.TensorProto.INT32),
+    ]
+    floats = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, array.shape)
+        for name, array in (("input", input), ("scale", scale))
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in ("integers", "output")]
+    graph = helper.make_graph(nodes, "graph", floats, outputs, initializer=constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    integers, floats = session.run(None, {"input": input, "scale": scale})
+    steps = dmljax.quantize(input, scale, zero)
+    assert steps.dtype == dtype
+    same(steps, integers)
+    same(dmljax.dequantize(steps, scale, zero), floats)
+
+
+def test_dynamic_quantization_is_onnxruntimes_but_for_tiny_and_huge_ranges() -> None:
+    rows = RNG.standard_normal((60, 50)) * np.exp2(RNG.integers(-100, 100, (60, 1)))
+    halves = RNG.integers(-255, 256, (60, 50)) / 2
+    halves[:, :2] = [-50.5, 204.5]  # a range of 255, so that each is a step or a half
+    rows = np.concatenate([rows, np.abs(rows), -np.abs(rows), np.clip(halves, -50.5, 204.5)])
+    constant = np.repeat(np.array([0, 5, -5, 1e30, -1e-30]), 50).reshape(5, 50)
+    for row in np.concatenate([rows, constant]).astype(np.float32):
+        expected = onnxruntime_run("DynamicQuantizeLinear", [row], outputs=3)
+        for computed, wanted in zip(dmljax.dynamic_quantize_linear(row), expected, strict=True):
+            same(computed, wanted)
+    # ONNX Runtime's scale may be subnormal, or infinite where the range overflows.
+    scales = []
+    for row in np.array([[0, 1e-37], [-3e38, 3e38]], np.float32):
+        scales.append(
+            (onnxruntime_run("DynamicQuantizeLinear", [row], outputs=3)[1], dmljax.dynamic_quantize_linear(row))
+        )
+    assert 0 < scales[0][0] < float(scales[0][1].scale)
+    assert np.isinf(scales[1][0])
+    assert np.isfinite(scales[1][1].scale)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 7, 5), (1, 2, 3, 10)])

@@ -43,11 +43,6 @@ def test_what_is_public_is_found_where_users_find_it() -> None:
         ("tril", ", did you mean diagonal_matrix1?"),
         ("where", ", did you mean element_wise_if?"),
         ("max", ", did you mean element_wise_max or reduce?"),
-        (
-            "dequantize",
-            ", did you mean element_wise_dequantize_linear? DirectML's DEQUANTIZE is called that, too; "
-            "dmljax does not have it yet",
-        ),
         ("conv2d", ", did you mean convolution or quantized_linear_convolution?"),
         ("LeakyRelu", ", did you mean activation_leaky_relu?"),
         ("nonzero_coordinate", ", did you mean nonzero_coordinates?"),

@@ -67,6 +67,26 @@ def test_a_graph_is_read_back_and_computes_the_same(tmp_path: Path) -> None:
     assert_same_bits(dmljax.lower(read)(x), expected)
 
 
+def test_constants_of_4_bits_are_two_to_a_byte() -> None:
+    input, scale = TensorDesc("INT4", (1, 3)), TensorDesc("FLOAT32", (1, 1))
+    node = dmljax.DequantizeDesc(
+        input=input,
+        quantization_type=dmljax.QuantizationType.SCALE,
+        quantization_tensors=(scale,),
+        output=TensorDesc("FLOAT32", (1, 3)),
+    )
+    graph = Graph(
+        nodes={"node": node},
+        edges={"node.input": "weights", "node.quantization_tensors[0]": "scale"},
+        inputs={"scale": scale},
+        constants={"weights": input.read(bytes([0xF1, 0x08]))},
+        outputs={"y": "node.output"},
+    )
+    read = serialized.parse(serialized.serialize(graph), lambda name: b"")
+    assert_same_bits(read.constants["weights"], graph.constants["weights"])
+    assert_same_bits(dmljax.lower(read)(np.full((1, 1), 2, np.float32)), np.array([[2, -2, -16]], np.float32))
+
+
 def test_constants_may_lie_beside_the_graph(tmp_path: Path) -> None:
     with_names = product_with_named_constants("weights")
     (tmp_path / "graph.bin").write_bytes(with_names)

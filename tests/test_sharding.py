@@ -100,6 +100,15 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "element_wise_pow": (dmljax.element_wise_pow, (small(8, 16, 8), small(8))),
     "element_wise_clip": (lambda x: dmljax.element_wise_clip(x, 0.2, 0.7), (CUBE,)),
     "element_wise_quantize_linear": (dmljax.element_wise_quantize_linear, (CUBE, (VALUES + 1) / 8)),
+    "quantize": (
+        lambda x, s, z: dmljax.quantize(x * 90, s, z),
+        (CUBE, RNG.random((4, 16, 2), np.float32) + 0.5, small(8, 8, 1).astype(np.int8)),
+    ),
+    "dequantize": (
+        dmljax.dequantize,
+        (small(8, 16, 8).astype(jnp.int4), RNG.random((8, 4, 8), np.float32), small(8, 8).astype(jnp.int4)),
+    ),
+    "dynamic_quantize_linear": (dmljax.dynamic_quantize_linear, (CUBE - 0.25,)),
     "activation_softmax1": (
         lambda x: dmljax.activation_softmax1(x, axes=(0, 2)),
         (np.where(small(8, 16, 8) > 0, 0, -np.inf).astype(np.float32),),
@@ -294,6 +303,15 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "lp_normalization": (lambda x: dmljax.lp_normalization(x, axis=1), (np.round(ROWS),)),
     "cast": (lambda x: dmljax.cast(x, dtype="float16"), (ROWS,)),
+    "quantize": (
+        lambda x, s: dmljax.quantize(x, s, dtype="int4"),
+        (ROWS, RNG.random((8, 2, 30), np.float32) / 8),
+    ),
+    "dequantize": (
+        dmljax.dequantize,
+        (small(8, 6, 300).astype(np.int8), RNG.random((8, 6, 10), np.float32), small(8, 1, 1).astype(np.int8)),
+    ),
+    "dynamic_quantize_linear": (jax.vmap(lambda x: dmljax.dynamic_quantize_linear(x).output), (ROWS,)),
     "slice1": (lambda x: dmljax.slice1(x, starts=(0, 1, 2), sizes=(8, 4, 70), strides=(1, -1, 3)), (ROWS,)),
     "join": (lambda *x: dmljax.join(x, axis=2), (ROWS, ROWS[:, :, :7])),
     "tile": (lambda x: dmljax.tile(x, repeats=(1, 2, 3)), (ROWS,)),

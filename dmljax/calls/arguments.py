@@ -1,9 +1,9 @@
 """Arguments of operator functions before `jax.jit`: each kind of argument, and how its values are checked.
 
-There are three sorts. An array is an ARRAY, or an OPERAND where it has the same type as the other operands; a sequence
-of arrays is ARRAYS. A number is brought into the type of the arrays, as a `Number` says. The others are static: known
-while tracing, and brought to one form first, because equal keys of the compilation cache must mean equal requests, and
-1 equals `True` and `1.0`.
+There are three sorts. An array is an ARRAY, or an OPERAND where it has the same type as the other operands, or
+QUANTIZED where that type may also be an integer of 4 bits; a sequence of arrays is ARRAYS. A number is brought into the
+type of the arrays, as a `Number` says. The others are static: known while tracing, and brought to one form first,
+because equal keys of the compilation cache must mean equal requests, and 1 equals `True` and `1.0`.
 
 The value of a JAX array is never looked at, so that JAX arrays are checked while tracing. Only the values of Python and
 NumPy are checked before each call.
@@ -13,6 +13,7 @@ import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,7 +27,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where,
 from dmljax.numerics.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
 from dmljax.text import show
-from dmljax.types import FLOATS, INTEGERS, NEEDS_X64, HeaderEnum, widened, x64_enabled
+from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, HeaderEnum, widened, x64_enabled
 
 Axes = int | Sequence[int]
 EachDimension = int | Sequence[int]
@@ -40,23 +41,26 @@ class ArrayKind(enum.Enum):
 
     ARRAY = enum.auto()
     OPERAND = enum.auto()
+    QUANTIZED = enum.auto()
     ARRAYS = enum.auto()
 
 
 ARRAYS = ArrayKind.ARRAYS  # a sequence of arrays
 ARRAY = ArrayKind.ARRAY  # of a type of its own; parameters that are not declared otherwise
 OPERAND = ArrayKind.OPERAND  # of the same type as the other operands; a Python number is converted to that type
+QUANTIZED = ArrayKind.QUANTIZED  # an operand, which may also be of integers of 4 bits
+OPERANDS = {OPERAND, QUANTIZED}
 
 
-def as_array(where: Where, value: Any) -> Any:
+def as_array(where: Where, value: Any, kind: "Kind" = ARRAY) -> Any:
     """`value` as JAX takes it without loss: an array, or a Python number, which stays weakly typed."""
     if is_number(value):
         return value if isinstance(value, bool | float) else _require_fit(where, value)
     given = array(where, value)
     if isinstance(given, jax.Array):
-        require_available(where, given)
+        require_available(where, given, kind)
         return given
-    require_real(where, given.dtype)
+    _require_type(where, given.dtype, kind)
     return given if given.dtype.itemsize < 8 or x64_enabled() else _narrow(where, given)
 
 
@@ -74,11 +78,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
 
 
-def require_available(where: Where, given: jax.Array) -> None:
+def require_available(where: Where, given: jax.Array, kind: "Kind" = ARRAY) -> None:
     """Refuses what is not real numbers, and numbers of 64 bits where JAX has no 64-bit types."""
-    require_real(where, given.dtype)
+    _require_type(where, given.dtype, kind)
     if given.dtype.itemsize == 8 and not x64_enabled():
         raise Unsupported(Problem(where, NEEDS_X64, given.dtype))
+
+
+def _require_type(where: Where, dtype: Any, kind: "Kind") -> None:
+    if kind is not QUANTIZED or dtype not in INTEGERS_4:
+        require_real(where, dtype)
 
 
 def _narrow(where: Where, given: Any) -> np.ndarray[Any, Any]:
@@ -278,14 +287,14 @@ def _axes(where: Where, values: Any) -> tuple[int, ...]:
     return (axes,) if isinstance(axes, int) else axes
 
 
-def _dtype(where: Where, value: Any) -> np.dtype[Any]:
+def _dtype(where: Where, value: Any, kind: ArrayKind = ARRAY) -> np.dtype[Any]:
     try:
         if value is None or isinstance(value, jax.Array):  # NumPy takes None for float64
             raise TypeError
         dtype: np.dtype[Any] = jnp.dtype(value)
     except (TypeError, ValueError):
         raise InvalidType(Problem(where, "must be a dtype", show(value))) from None
-    require_real(where, dtype)
+    _require_type(where, dtype, kind)
     if value is int or value is float:  # Python's own types mean JAX's defaults
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     if dtype.itemsize > 4 and not x64_enabled():
@@ -333,6 +342,7 @@ EACH_DIMENSION: Static = _one_or_several  # one integer for all spatial dimensio
 EACH_NUMBER: Static = _number_or_several  # one finite number for all dimensions, or a tuple with one for each
 SIZE_2D: Static = _size_2d  # a width and a height, or one integer for both
 DTYPE: Static = _dtype
+QUANTIZED_DTYPE: Static = partial(_dtype, kind=QUANTIZED)  # which may be an integer of 4 bits
 PRECISION: Static = _precision  # of a matrix product or a convolution
 INTEGER_DTYPE: Static = _integer_dtype
 
@@ -346,7 +356,7 @@ def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged
 
     What is an instance of `unchanged` stays as it is: JAX arrays, before they are traced.
     """
-    operands = {key: given[key] for key, kind in kinds.items() if kind is OPERAND}
+    operands = {key: given[key] for key, kind in kinds.items() if kind in OPERANDS}
     numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, Number)}
     typed = bring_into_one_type(operands, unchanged) if operands else {}
     if numbers:

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
 from dmljax.numerics.sharding import sharded_alike
 from dmljax.text import join_words, show
-from dmljax.types import FLOATS, INTEGERS, REALS, widened
+from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
 
 
 def require_real(where: Where, dtype: object) -> None:
@@ -32,6 +32,12 @@ def integer_array(where: Where, value: ArrayLike) -> Array:
     if given.dtype not in INTEGERS:
         raise InvalidType(Problem(where, "must be of an integer type", given.dtype))
     return given
+
+
+def quantized_array(where: Where, value: ArrayLike) -> Array:
+    """`value` as an array of integers, which may be integers of 4 bits; bool is refused."""
+    given = jnp.asarray(value)
+    return given if given.dtype in INTEGERS_4 else integer_array(where, given)
 
 
 def float_array(where: Where, value: ArrayLike) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from dmljax.calls.arguments import (
     ARRAY,
     ARRAYS,
-    OPERAND,
+    OPERANDS,
     Kind,
     Number,
     as_array,
@@ -99,7 +99,7 @@ class _Call:
             given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
             for key, value in given.items():
                 if isinstance(value, jax.Array):
-                    require_available(key, value)
+                    require_available(key, value, self.kinds.get(key, ARRAY))
                 elif self.kinds.get(key) is ARRAYS:
                     for i, one in enumerate(value):
                         require_available((key, i), jnp.asarray(one))
@@ -162,12 +162,12 @@ class _Call:
         given = dict(zip(self.places, values, strict=True))
         for key, value in given.items():
             kind = self.kinds[key]
-            waits = isinstance(kind, Number) or (kind is OPERAND and is_number(value))  # for the type of the others
+            waits = isinstance(kind, Number) or (kind in OPERANDS and is_number(value))  # for the type of the others
             is_absent = value is None and key in self.optional
             if kind is ARRAYS:
                 given[key] = as_arrays(key, value)
             elif not is_absent and (value is None or not waits):
-                given[key] = as_array(key, value)
+                given[key] = as_array(key, value, kind)
         static = dict(zip(self.static_places, statics, strict=True))
         typed = bring_into_types(self.kinds, given | static, unchanged=jax.Array)
         return [typed[key] for key in self.places]

@@ -55,6 +55,8 @@ from dmljax.descriptors.members import (
     Outputs as Outputs,
     Padding as Padding,
     Propagation as Propagation,
+    Quantization as Quantization,
+    QuantizationTensors as QuantizationTensors,
     Recurrent as Recurrent,
     Reduction as Reduction,
     Repeats as Repeats,

@@ -35,6 +35,7 @@ from dmljax.types import (
     IsInfinityMode,
     MatrixTransform,
     PaddingMode,
+    QuantizationType,
     RandomGeneratorType,
     RecurrentNetworkDirection,
     ReduceFunction,
@@ -355,6 +356,7 @@ FLOAT = Number(own_type=DataType.FLOAT32)
 Input = Annotated[TensorDesc, Tensor(is_input=True)]
 Inputs = Annotated[tuple[TensorDesc, ...], Array(Tensor(is_input=True), count="InputCount")]
 Outputs = Annotated[tuple[TensorDesc, ...], Array(Tensor(is_input=False), count="OutputCount")]
+QuantizationTensors = Annotated[tuple[TensorDesc, ...], Array(Tensor(is_input=True), count="QuantizationTensorCount")]
 OptionalInput = Annotated[TensorDesc | None, Tensor(is_input=True)]
 Output = Annotated[TensorDesc, Tensor(is_input=False)]
 OptionalOutput = Annotated[TensorDesc | None, Tensor(is_input=False)]
@@ -383,6 +385,7 @@ Orientation = Annotated[ConvolutionMode, Enumeration(ConvolutionMode)]
 Propagation = Annotated[ConvolutionDirection, Enumeration(ConvolutionDirection)]
 Recurrent = Annotated[RecurrentNetworkDirection, Enumeration(RecurrentNetworkDirection)]
 Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
+Quantization = Annotated[QuantizationType, Enumeration(QuantizationType)]
 Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
 Interpolation = Annotated[InterpolationMode, Enumeration(InterpolationMode)]

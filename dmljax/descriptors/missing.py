@@ -4,11 +4,8 @@ NOT_YET = ", which DirectML has and dmljax does not have yet"
 
 # By their names without `DML_OPERATOR_`: what JAX, PyTorch and ONNX call them. What is added is taken out.
 MISSING: dict[str, str] = {
-    "DEQUANTIZE": "",
-    "DYNAMIC_QUANTIZE_LINEAR": "",
     "MULTIHEAD_ATTENTION": "dot_product_attention scaled_dot_product_attention attention",
     "MULTIHEAD_ATTENTION1": "",
-    "QUANTIZE": "",
     "ROI_ALIGN": "",
     "ROI_ALIGN1": "",
     "ROI_ALIGN_GRAD": "",

@@ -20,7 +20,7 @@ from dmljax.dxdispatch.files import target_in, whole_elements, write_values
 from dmljax.dxdispatch.model import Binding, Dispatch, Model, Print, WriteFile
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.tensor import TensorDesc
-from dmljax.types import DataType, x64_enabled
+from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,9 @@ class Execution:
             else _read(tensor, self.buffers, command.bindings[key])
             for key, tensor in desc.tensors(is_input=True).items()
         ]
-        arrays = jax.block_until_ready(jax.device_put(inputs, self.device))
+        # JAX 0.10 refuses arrays of 4 bits on the device for what is compiled ahead of time, but takes those of NumPy.
+        arrays = [x if x.dtype in INTEGERS_4 else jax.device_put(x, self.device) for x in inputs]
+        jax.block_until_ready(arrays)
         with jax.disable_jit(False):
             begin = time.perf_counter()
             outputs = jax.block_until_ready(compiled(*arrays))

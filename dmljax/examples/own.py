@@ -17,6 +17,7 @@ from dmljax.ops.elementary import CastDesc
 from dmljax.ops.generation import RandomGeneratorDesc
 from dmljax.ops.movement import SliceGradDesc
 from dmljax.ops.pooling import MaxPooling1Desc, MaxPooling2Desc
+from dmljax.ops.quantization import DequantizeDesc, DynamicQuantizeLinearDesc, QuantizeDesc
 from dmljax.ops.training import AdamOptimizerDesc
 from dmljax.scalars import ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
@@ -24,9 +25,11 @@ from dmljax.types import (
     AxisDirection,
     ConvolutionDirection,
     ConvolutionMode,
+    DataType,
     InterpolationMode,
     IsInfinityMode,
     MatrixTransform,
+    QuantizationType,
     RandomGeneratorType,
     RecurrentNetworkDirection,
 )
@@ -81,6 +84,21 @@ def _max_pooling(operator: type[MaxPooling1Desc | MaxPooling2Desc], **attributes
 _UINT8_TENSORS: dict[str, Any] = {"types": all_of_type(UINT8)}
 _UINT8_OUTPUT: dict[str, Any] = {"types": {"output": UINT8}}
 _QUANTIZED_TYPES = {"zero_point": UINT8, "output": UINT8}
+
+
+def _blockwise(
+    operator: type[QuantizeDesc | DequantizeDesc], types: list[DataType], values: list[Any], output: Any, note: str
+) -> Example:
+    """An example with `values` of the input, the scale and the zero point, and the types of these and of the output."""
+    tensors = [TensorDesc(kind, np.shape(one)) for kind, one in zip(types, [*values, output], strict=True)]
+    desc = operator(
+        input=tensors[0],
+        quantization_type=QuantizationType.SCALE_ZERO_POINT,
+        quantization_tensors=tuple(tensors[1:3]),
+        output=tensors[3],
+    )
+    names = ("input", "quantization_tensors[0]", "quantization_tensors[1]")
+    return Example("Example", desc, dict(zip(names, values, strict=True)), {"output": output}, note)
 
 
 def _of_floats(name: str, note: str, inputs: Any, outputs: Any, **attributes: Any) -> Example:
@@ -649,6 +667,31 @@ OWN_EXAMPLES = (
         [[2, 5, 255]],
         "halves are rounded to the nearest even integer",
         types=_QUANTIZED_TYPES,
+    ),
+    _blockwise(
+        QuantizeDesc,
+        [FLOAT32, FLOAT32, DataType.INT4, DataType.INT4],
+        [[[1, 2.5, 10, 90], [-1, 0, 4, -8]], [[1, 10], [0.5, 2]], [[0, -1], [3, 0]]],
+        [[1, 2, 0, 7], [1, 3, 2, -4]],
+        "blocks of two elements; 2.5 goes to the even 2, and 8 saturates",
+    ),
+    _blockwise(
+        DequantizeDesc,
+        [DataType.UINT4, FLOAT32, DataType.UINT4, FLOAT32],
+        [[[0, 15, 8, 9]], [[0.5, 2]], [[8]]],
+        [[-4, 3.5, 0, 2]],
+        "two blocks, and one zero point for both",
+    ),
+    Example(
+        "Example",
+        DynamicQuantizeLinearDesc(
+            input=TensorDesc(FLOAT32, (1, 4)),
+            output=TensorDesc(UINT8, (1, 4)),
+            output_scale=TensorDesc(FLOAT32, (1, 1)),
+            output_zero_point=TensorDesc(UINT8, (1, 1)),
+        ),
+        {"input": [[-1, 0, 0.5, 254]]},
+        {"output": [[0, 1, 1, 255]], "output_scale": [[1]], "output_zero_point": [[1]]},
     ),
     _unary("ELEMENT_WISE_RECIP", [4, -0.0], [0.25, -INF]),
     _unary("ELEMENT_WISE_SIGN", [-2.5, -0.0, NAN, 3], [-1, 0, 0, 1]),

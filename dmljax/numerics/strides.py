@@ -16,6 +16,7 @@ from jax import Array, lax
 
 from dmljax.numerics.floats import copied
 from dmljax.numerics.sharding import partitioned
+from dmljax.types import bits_of
 
 
 class _Nest(NamedTuple):
@@ -95,7 +96,7 @@ def _places(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
 
 def reinterpreted(flat: Array, dtype: Any) -> Array:
     """The bytes of a flat buffer as elements of another type; the last one may be filled up with zeros."""
-    own, other = flat.dtype.itemsize, np.dtype(dtype).itemsize
+    own, other = bits_of(flat.dtype), bits_of(np.dtype(dtype))
     parts = -(-other // own)
     whole = -(-flat.size // parts)
     given = _resized(flat, whole * parts)

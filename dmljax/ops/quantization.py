@@ -1,30 +1,53 @@
-"""Linear quantization with scales and zero points: ELEMENT_WISE_QUANTIZE_LINEAR and its relatives.
+"""Linear quantization with scales and zero points: of elements, of blocks, and by the range of a tensor.
 
 The pages say `round` without saying how halves are rounded: here they go to the nearest even integer, as in ONNX.
 Computations are in float32, also for FLOAT16, and in float64 if the input or a scale is float64. A result that depends
 on a scale of 0 is undefined.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidType, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.exact import product, quotient
+from dmljax.numerics.moves import moved
 from dmljax.text import join_sizes
-from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, INTEGERS, UINT8, DataType, FeatureLevel, widened
+from dmljax.types import (
+    FLOAT,
+    INTEGER_4,
+    INTEGER_8,
+    INTEGER_UP_TO_32_BIT,
+    INTEGERS,
+    INTEGERS_4,
+    UINT8,
+    DataType,
+    FeatureLevel,
+    QuantizationType,
+    widened,
+)
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 ONLY_FLOAT32 = frozenset({FLOAT32})
 
 
+Fit = Callable[..., tuple[Array, ...]]  # of arrays by name, what gives them the shape of the result
+
+
 def quantized(
-    prefix: str, value: Array, scale: ArrayLike, zero_point: ArrayLike | None, dtype: Any, default: np.dtype[Any]
+    prefix: str,
+    value: Array,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None,
+    dtype: Any,
+    default: np.dtype[Any],
+    fit: Fit = calls.broadcast,
 ) -> Array:
     """Quantizes `value`: divides it by `scale`, rounds, adds the zero point, and saturates to the output's type.
 
@@ -32,37 +55,43 @@ def quantized(
     scale and zero point begin with `prefix`.
     """
     zero_name, scale_name = f"{prefix}_zero_point".strip("_"), f"{prefix}_scale".strip("_")
-    zero = None if zero_point is None else calls.integer_array(zero_name, zero_point)
+    zero = None if zero_point is None else calls.quantized_array(zero_name, zero_point)
     dtype = jnp.dtype(dtype or (default if zero is None else zero.dtype))
-    if dtype not in INTEGERS or dtype.itemsize > 2:
-        raise InvalidType(Problem((), "the output must be of an integer type of 8 or 16 bits", dtype))
+    if dtype not in INTEGERS | INTEGERS_4 or dtype.itemsize > 2:
+        raise InvalidType(Problem((), "the output must be of an integer type of at most 16 bits", dtype))
     zero = jnp.zeros((), dtype) if zero is None else zero
-    if zero.dtype != dtype:
-        raise InvalidType(Problem(zero_name, f"must be of {dtype}, as the output is", zero.dtype))
+    calls.require_type(zero_name, zero, dtype, "the output")
     divisor = calls.float_array(scale_name, scale)
     wide = np.promote_types(value.dtype, type_of_scale(divisor))
     value, divisor = value.astype(wide), divisor.astype(wide)
-    value, divisor, zero = calls.broadcast(**{"input": value, scale_name: divisor, zero_name: zero})
+    value, divisor, zero = fit(**{"input": value, scale_name: divisor, zero_name: zero})
     steps = lax.round(quotient(value, divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
     steps = jnp.where(jnp.isnan(steps), jnp.zeros_like(steps), steps)
-    # 2^20 steps saturate an output of 8 or 16 bits, whatever the zero point is, and fit int32.
-    whole = jnp.clip(steps, -(2**20), 2**20).astype(np.int32)
-    limits = np.iinfo(dtype)
-    return jnp.clip(whole + zero.astype(np.int32), limits.min, limits.max).astype(dtype)
+    limits = jnp.iinfo(dtype)
+    # A sum that float32 rounds is beyond 16 bits.
+    total = jnp.clip(steps + zero.astype(wide), int(limits.min), int(limits.max))
+    # The last bits of a float32 from 2^23 to 2^24 count in ones: to take them is quicker than to convert the number.
+    whole = lax.bitcast_convert_type(total.astype(np.float32) + np.float32(1.5 * 2**23), np.int32)
+    return whole.astype(dtype)
 
 
-def _dequantize(prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None) -> Array:
+def _dequantize(
+    prefix: str, input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None, fit: Fit = calls.broadcast
+) -> Array:
     """Dequantizes `input`: `(input - zero_point) * scale`, where the integer difference is exact.
 
     The result has the type that `type_of_scale` gives. In error messages, the names of the arguments begin with
     `prefix`.
     """
-    given = {prefix or "input": input} | ({} if zero_point is None else {f"{prefix}_zero_point".strip("_"): zero_point})
-    numbers = calls.operands(calls.integer_array, **given)
-    scale_name = f"{prefix}_scale".strip("_")
+    name = prefix or "input"
+    zero_name, scale_name = f"{prefix}_zero_point".strip("_"), f"{prefix}_scale".strip("_")
+    integers = {name: calls.quantized_array(name, input)}
+    if zero_point is not None:
+        integers[zero_name] = calls.quantized_array(zero_name, zero_point)
+        calls.require_type(zero_name, integers[zero_name], integers[name].dtype, name)
     factor = calls.float_array(scale_name, scale)
     factor = factor.astype(type_of_scale(factor))
-    number, *zero, factor = calls.broadcast(**dict(zip(given, numbers, strict=True)), **{scale_name: factor})
+    number, *zero, factor = fit(**integers, **{scale_name: factor})
     return product(_difference(factor.dtype, number, *zero), factor)
 
 
@@ -77,6 +106,8 @@ def type_of_scale(scale: Array) -> np.dtype[Any]:
 def _difference(dtype: np.dtype[Any], number: Array, zero: Array | None = None) -> Array:
     if zero is None:
         return number.astype(dtype)
+    if number.dtype.itemsize < 4:  # not as int32: XLA on CPU of JAX 0.8 converts some arrays of int4 to it wrongly
+        return number.astype(dtype) - zero.astype(dtype)
     is_above = number >= zero
     higher, lower = jnp.where(is_above, number, zero), jnp.where(is_above, zero, number)
     unsigned = np.dtype(f"uint{number.dtype.itemsize * 8}")
@@ -110,7 +141,7 @@ class Scaled(dml.Operator):
 # QUANTIZE_LINEAR
 
 
-@calls.operator_function(dtype=calls.DTYPE)
+@calls.operator_function(zero_point=calls.QUANTIZED, dtype=calls.QUANTIZED_DTYPE)
 def element_wise_quantize_linear(
     input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None, *, dtype: DTypeLike | None = None
 ) -> Array:
@@ -122,9 +153,12 @@ def element_wise_quantize_linear(
     >>> element_wise_quantize_linear(jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")).tolist()
     [2, 5, 127]
     """
+    return quantized("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8))
+
+
+def _dividend(input: ArrayLike) -> Array:
     value = calls.number_array("input", input)
-    value = value.astype(np.float32 if value.dtype in INTEGERS else widened(value.dtype))
-    return quantized("", value, scale, zero_point, dtype, np.dtype(np.uint8))
+    return value.astype(np.float32 if value.dtype in INTEGERS else widened(value.dtype))
 
 
 def _quantize_table(
@@ -164,7 +198,7 @@ class ElementWiseQuantizeLinearDesc(
 # DEQUANTIZE_LINEAR
 
 
-@calls.operator_function(input=calls.OPERAND, zero_point=calls.OPERAND)
+@calls.operator_function(input=calls.QUANTIZED, zero_point=calls.QUANTIZED)
 def element_wise_dequantize_linear(input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None) -> Array:
     """Dequantizes linearly: `(input - zero_point) * scale`, in the type of `scale`.
 
@@ -286,3 +320,248 @@ class ElementWiseQuantizedLinearAddDesc(
                 yield Problem((self.member(field).name, "Sizes"), "must be 1 each", join_sizes(tensor.sizes))
         for field in ("a", "b", "output"):
             yield from dml.same_type(self, field, f"{field}_zero_point")
+
+
+# QUANTIZE
+
+
+@calls.operator_function(zero_point=calls.QUANTIZED, dtype=calls.QUANTIZED_DTYPE)
+def quantize(
+    input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None, *, dtype: DTypeLike | None = None
+) -> Array:
+    """Quantizes in blocks: `round(input / scale) + zero_point`, saturated to the range of the output's type.
+
+    Along each dimension, `scale` and `zero_point` have one element for each block of equally many elements: their sizes
+    divide those of `input`. Otherwise it is `element_wise_quantize_linear`: the output's type is `dtype`, otherwise
+    that of `zero_point`, otherwise uint8.
+
+    >>> quantize(jnp.array([1.0, 2.0, 10.0, 70.0]), jnp.array([1.0, 10.0]), dtype="int4").tolist()
+    [1, 2, 1, 7]
+    """
+    return quantized("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8), _in_blocks)
+
+
+def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
+    """The arrays with the shape of the first, of which each element of the others is for one block.
+
+    Along each dimension, the size of a block is the quotient of the two sizes. An array of fewer dimensions has leading
+    ones of size 1.
+    """
+    (first, input), *others = arrays.items()
+    return calls.broadcast(**{first: input}, **{name: _repeated(name, given, first, input) for name, given in others})
+
+
+def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
+    """`parameter`, each element repeated along the dimensions in which it is for a block of several of `input`."""
+    sizes = (1,) * (input.ndim - parameter.ndim) + parameter.shape
+    if len(sizes) > input.ndim or not all(map(_divides, sizes, input.shape)):
+        rule = f"must have sizes that divide those of {first}, {input.shape}"
+        raise InvalidDesc(Problem(name, rule, parameter.shape))
+    blocks = [1 if size in (1, whole) else whole // size for size, whole in zip(sizes, input.shape, strict=True)]
+    if all(block == 1 for block in blocks):
+        return parameter
+    repeated = [size * block for size, block in zip(sizes, blocks, strict=True)]
+
+    def repeat(elements: Array) -> Array:
+        pairs = [size for pair in zip(sizes, blocks, strict=True) for size in pair]
+        return lax.broadcast_in_dim(elements, pairs, range(0, len(pairs), 2)).reshape(repeated)
+
+    return moved([lax.expand_dims(parameter, range(input.ndim - parameter.ndim))], repeated, repeat)
+
+
+def _divides(size: int, whole: int) -> bool:
+    return size == whole or (size != 0 and whole % size == 0)
+
+
+class _Blockwise(dml.Operator):
+    """The members and rules that QUANTIZE and DEQUANTIZE share."""
+
+    input: dml.Input
+    quantization_type: dml.Quantization
+    quantization_tensors: dml.QuantizationTensors
+    output: dml.Output
+
+    def _block_rules(self, scale_like: str, zero_point_like: str) -> Iterator[Problem]:
+        """The rules of both pages, which differ in the tensors whose types the scale and the zero point have."""
+        # The pages have the rule of the DimensionCount alone. The others are those of ELEMENT_WISE_QUANTIZE_LINEAR and
+        # its inverse, and ONNX's for blocks.
+        yield from dml.same_rank(self, "input", "quantization_tensors", "output")
+        yield from dml.same_sizes(self, "input", "output")
+        if self.quantization_type is QuantizationType.NONE:
+            yield Problem("QuantizationType", "must be SCALE or SCALE_ZERO_POINT", "NONE")
+        elif len(self.quantization_tensors) != self.quantization_type:
+            rule = f"must have length {self.quantization_type:d} with {self.quantization_type.name}"
+            yield Problem("QuantizationTensors", rule, len(self.quantization_tensors))
+        for i, (tensor, like) in enumerate(zip(self.quantization_tensors, (scale_like, zero_point_like), strict=False)):
+            wanted = getattr(self, like).data_type
+            if tensor.data_type is not wanted:
+                rule = f"must be {wanted.name}, as {self.member(like).name}.DataType is"
+                yield Problem(("QuantizationTensors", i, "DataType"), rule, tensor.data_type.name)
+            if tensor.rank == self.input.rank and not all(map(_divides, tensor.sizes, self.input.sizes)):
+                rule = f"must divide InputTensor.Sizes, {join_sizes(self.input.sizes)}"
+                yield Problem(("QuantizationTensors", i, "Sizes"), rule, join_sizes(tensor.sizes))
+
+
+class QuantizeDesc(_Blockwise, type="DML_OPERATOR_QUANTIZE", function=quantize):
+    """`DML_QUANTIZE_OPERATOR_DESC`, lowered to `quantize`."""
+
+    support = dml.support(
+        FL_6_3=dml.rows(
+            dml.RANK_1_TO_8,
+            input=FLOAT,
+            quantization_tensors=FLOAT | INTEGER_8 | INTEGER_4,
+            output=INTEGER_8 | INTEGER_4,
+        )
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page, and of dmljax where it is silent.
+
+        - InputTensor, QuantizationTensors and OutputTensor have the same DimensionCount.
+        - InputTensor and OutputTensor have the same Sizes.
+        - QuantizationTensors is a scale if QuantizationType is SCALE, a scale and a zero point if it is
+          SCALE_ZERO_POINT.
+        - The scale has the DataType of InputTensor, and the zero point that of OutputTensor.
+        - Each of the Sizes of QuantizationTensors divides that of InputTensor.
+        """
+        yield from self._block_rules("input", "output")
+
+    def compute(self, **inputs: Any) -> Array:
+        return quantize(inputs["input"], *inputs["quantization_tensors"], dtype=self.output.dtype)
+
+
+# DEQUANTIZE
+
+
+@calls.operator_function(input=calls.QUANTIZED, zero_point=calls.QUANTIZED)
+def dequantize(input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None) -> Array:
+    """Dequantizes in blocks: `(input - zero_point) * scale`, in the type of `scale`.
+
+    Along each dimension, `scale` and `zero_point` have one element for each block of equally many elements: their sizes
+    divide those of `input`. Otherwise it is `element_wise_dequantize_linear`.
+
+    >>> dequantize(jnp.array([1, 2, 1, 7], "int4"), jnp.array([1.0, 10.0])).tolist()
+    [1.0, 2.0, 10.0, 70.0]
+    """
+    factor = calls.float_array("scale", scale)
+    dtype = np.float32 if factor.weak_type else factor.dtype
+    return _dequantize("", input, factor, zero_point, _in_blocks).astype(dtype)
+
+
+class DequantizeDesc(_Blockwise, type="DML_OPERATOR_DEQUANTIZE", function=dequantize):
+    """`DML_DEQUANTIZE_OPERATOR_DESC`, lowered to `dequantize`."""
+
+    support = dml.support(
+        FL_6_3=dml.rows(
+            dml.RANK_1_TO_8,
+            input=INTEGER_8 | INTEGER_4,
+            quantization_tensors=FLOAT | INTEGER_8 | INTEGER_4,
+            output=FLOAT,
+        )
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page, and of dmljax where it is silent.
+
+        - InputTensor, QuantizationTensors and OutputTensor have the same DimensionCount.
+        - InputTensor and OutputTensor have the same Sizes.
+        - QuantizationTensors is a scale if QuantizationType is SCALE, a scale and a zero point if it is
+          SCALE_ZERO_POINT.
+        - The scale has the DataType of OutputTensor, and the zero point that of InputTensor.
+        - Each of the Sizes of QuantizationTensors divides that of InputTensor.
+        """
+        yield from self._block_rules("output", "input")
+
+    def compute(self, **inputs: Any) -> Array:
+        return dequantize(inputs["input"], *inputs["quantization_tensors"])
+
+
+# DYNAMIC_QUANTIZE_LINEAR
+
+
+class DynamicQuantizeLinear(NamedTuple):
+    """The result of `dynamic_quantize_linear`, with the scale and the zero point that it was quantized with.
+
+    >>> quantized = dynamic_quantize_linear(jnp.array([-1.0, 0.0, 254.0]))
+    >>> float(quantized.scale), int(quantized.zero_point)
+    (1.0, 1)
+    """
+
+    output: Array
+    scale: Array
+    zero_point: Array
+
+
+jax.export.register_namedtuple_serialization(DynamicQuantizeLinear, serialized_name="dmljax.DynamicQuantizeLinear")
+
+
+@calls.operator_function(dtype=calls.QUANTIZED_DTYPE)
+def dynamic_quantize_linear(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> DynamicQuantizeLinear:
+    """Quantizes linearly with the scale and the zero point that the smallest and the largest element ask for.
+
+    The range from the smallest to the largest element, and to 0, which is always in it, is divided into the steps of
+    `dtype`, an integer type of at most 16 bits. The scale is the size of a step, in float32, or in float64 for float64,
+    and the zero point is rounded. If all elements are 0 or subnormal, the scale is 1; otherwise it is no less than the
+    smallest normal number. NaN in the input makes the scale NaN.
+
+    >>> dynamic_quantize_linear(jnp.array([-1.0, 0.0, 0.4, 254.0])).output.tolist()
+    [0, 1, 1, 255]
+    """
+    value = calls.float_array("input", input)
+    value = value.astype(widened(value.dtype))
+    dtype = jnp.dtype(dtype)
+    limits = jnp.iinfo(dtype)
+    lowest, highest = jnp.min(value, initial=0), jnp.max(value, initial=0)
+    scale = _scale_of_range(lowest, highest, int(limits.max) - int(limits.min))
+    least = jnp.asarray(limits.min, dtype)
+    zero_point = quantized("", -lowest, scale, least, dtype, dtype)
+    return DynamicQuantizeLinear(quantized("", value, scale, zero_point, dtype, dtype), scale, zero_point)
+
+
+def _scale_of_range(lowest: Array, highest: Array, steps: int) -> Array:
+    """The size of one of so many equal steps from `lowest` to `highest`: a normal number."""
+    tiny = jnp.finfo(highest.dtype).tiny
+    # Halves do not overflow where the range does.
+    range = highest - lowest
+    of_range = quotient(range, jnp.full_like(range, steps))
+    of_halves = quotient(highest / 2 - lowest / 2, jnp.full_like(range, steps / 2))
+    scale = jnp.maximum(jnp.where(jnp.isinf(range), of_halves, of_range), tiny)
+    return jnp.where(range < tiny, jnp.ones_like(range), scale)
+
+
+class DynamicQuantizeLinearDesc(
+    dml.Operator, type="DML_OPERATOR_DYNAMIC_QUANTIZE_LINEAR", function=dynamic_quantize_linear
+):
+    """`DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `dynamic_quantize_linear`."""
+
+    input: dml.Input
+    output: dml.Output
+    output_scale: dml.Output
+    output_zero_point: dml.Output
+    support = dml.support(
+        FL_4_0=dml.rows(
+            dml.RANK_1_TO_8,
+            input=FLOAT,
+            output=INTEGER_8,
+            output_scale=ONLY_FLOAT32,
+            output_zero_point=INTEGER_8,
+        )
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, OutputTensor, OutputScaleTensor and OutputZeroPointTensor have the same DimensionCount.
+        - OutputTensor and OutputZeroPointTensor have the same DataType.
+        - InputTensor and OutputTensor have the same Sizes.
+        - OutputScaleTensor and OutputZeroPointTensor have one element.
+        """
+        yield from dml.same_rank(self, "input", "output", "output_scale", "output_zero_point")
+        yield from dml.same_type(self, "output", "output_zero_point")
+        yield from dml.same_sizes(self, "input", "output")
+        for field in ("output_scale", "output_zero_point"):
+            yield from dml.sizes_are(self, field, (1,) * getattr(self, field).rank)
+
+    def compute(self, **inputs: Any) -> DynamicQuantizeLinear:
+        output, *numbers = super().compute(**inputs)
+        return DynamicQuantizeLinear(output, *(number.reshape(self.output_scale.sizes) for number in numbers))

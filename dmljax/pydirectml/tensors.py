@@ -178,12 +178,12 @@ def stored_array(desc: dmljax.TensorDesc, data: Any) -> jax.Array:
     if given.dtype not in (stored.dtype, np.dtype(np.float32)):
         given = given.astype(np.float32)
     buffer = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
-    needed = stored.element_count * stored.dtype.itemsize
+    needed = stored.span_in_bytes
     if buffer.size not in (needed, desc.total_tensor_size_in_bytes or desc.minimum_size_in_bytes):
         raise InvalidDesc(
             Problem("data", f"must have {needed} bytes, those of {desc}", f"{buffer.size}, an array {given.shape}")
         )
-    return jax.numpy.array(buffer[:needed].view(stored.dtype).reshape(stored.sizes))
+    return jax.numpy.array(stored.read(buffer))
 
 
 class TensorData:

@@ -619,6 +619,31 @@ def quantization(function: Any, node: str, *inputs: Array) -> Work:
     return Work(inputs, function, onnx=OnnxNode(node, lambda *x: {f"x{i}": one for i, one in enumerate(x)}, {}))
 
 
+def in_blocks(function: Any, of_jax: Any, node: str, dtype: str) -> Work:
+    """A scale and a zero point for each 32 elements of a row."""
+    scale, zero = random((1024, 32)), random((1024, 32), "uint8")
+    return Work(
+        (random((1024, 1024), dtype), scale, zero),
+        function,
+        jax=lambda x, *parameters: of_jax(x, *(jnp.repeat(one, 32, axis=1) for one in parameters)),
+        onnx=OnnxNode(
+            node,
+            lambda *x: {f"x{i}": one for i, one in enumerate(x)},
+            {"axis": 1, "block_size": 32},
+            opset=21,
+        ),
+    )
+
+
+def quantized_dynamically() -> Work:
+    return Work(
+        (normal((MEDIUM,)),),
+        dmljax.dynamic_quantize_linear,
+        onnx=OnnxNode("DynamicQuantizeLinear", lambda x: {"x": x}, {}, outputs=3),
+        comparable=lambda results: as_numpy(results[0]),
+    )
+
+
 def quantized_average() -> Work:
     more = {"xs": SCALE, "xz": ZERO, "os": FACTOR, "oz": POINT}
     return Work(
@@ -738,6 +763,19 @@ LAYERS: dict[str, Build] = {
         dmljax.element_wise_dequantize_linear, "DequantizeLinear", random((MEDIUM,), "uint8"), SCALE, ZERO
     ),
     "ELEMENT_WISE_QUANTIZED_LINEAR_ADD": quantized_sum,
+    "QUANTIZE": lambda: in_blocks(
+        dmljax.quantize,
+        lambda x, s, z: jnp.clip(jnp.round(x / s) + z.astype(FLOAT), 0, 255).astype("uint8"),
+        "QuantizeLinear",
+        FLOAT,
+    ),
+    "DEQUANTIZE": lambda: in_blocks(
+        dmljax.dequantize,
+        lambda x, s, z: (x.astype("int32") - z.astype("int32")).astype(FLOAT) * s,
+        "DequantizeLinear",
+        "uint8",
+    ),
+    "DYNAMIC_QUANTIZE_LINEAR": quantized_dynamically,
 }
 
 

@@ -51,6 +51,31 @@ def test_the_pages_examples_come_out_of_models(name: str) -> None:
         assert_same_bits(one, other)
 
 
+def test_tensors_of_4_bits_lie_in_bytes(tmp_path: Path) -> None:
+    integers, floats, scale = tensor("INT4", 1, 8), tensor("FLOAT32", 1, 8), [tensor("FLOAT32", 1, 1)]
+    kind = {"QuantizationType": "SCALE", "QuantizationTensors": scale}
+    model = loaded(
+        tmp_path,
+        {
+            "bytes": listed("UINT8", [0x21, 0xF3, 0x87, 0x05]),
+            "scale": listed("FLOAT32", [0.5]),
+            "floats": zeros("FLOAT32", 8),
+            "again": zeros("UINT8", 4),
+        },
+        {
+            "down": {"type": "DEQUANTIZE", "InputTensor": integers, **kind, "OutputTensor": floats},
+            "up": {"type": "QUANTIZE", "InputTensor": floats, **kind, "OutputTensor": integers},
+        },
+        [
+            dispatch("down", InputTensor="bytes", QuantizationTensors=["scale"], OutputTensor="floats"),
+            dispatch("up", InputTensor="floats", QuantizationTensors=["scale"], OutputTensor="again"),
+        ],
+    )
+    execution = run(model)
+    assert execution.values("floats").tolist() == [0.5, 1, 1.5, -0.5, 3.5, -4, 2.5, 0]
+    assert execution.values("again").tolist() == [0x21, 0xF3, 0x87, 0x05]
+
+
 def test_operators_follow_each_other(tmp_path: Path) -> None:
     execution = run(load(MODELS / "top1_routing.json"))
     assert execution.values("count").tolist() == [4]

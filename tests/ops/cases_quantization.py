@@ -1,4 +1,7 @@
-"""The linear quantization: the pages' tables and members, the formulas, and cases."""
+"""The linear quantization: the pages' tables and members, the formulas, and cases.
+
+QUANTIZE and DEQUANTIZE, of whose pages much is "TBD", are ONNX's QuantizeLinear and DequantizeLinear here.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +12,9 @@ from formulas import Arr
 from pages import FLOATS, INTEGERS_32, merge, of_all
 
 import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import DataType, QuantizationType, TensorDesc
 
+INTEGERS_8_4 = "INT8 INT4 UINT8 UINT4"
 # The tables of level 6_2 of the linear (de)quantization make ZeroPointTensor optional, are otherwise those of 6_0, and
 # are left out.
 SUPPORT = merge(
@@ -88,6 +92,37 @@ SUPPORT = merge(
             ],
         },
     ),
+    of_all(
+        "QUANTIZE",
+        {
+            "6_3": [
+                ("InputTensor", 1, 8, FLOATS),
+                ("QuantizationTensors", 1, 8, f"{FLOATS} {INTEGERS_8_4}"),
+                ("OutputTensor", 1, 8, INTEGERS_8_4),
+            ]
+        },
+    ),
+    of_all(
+        "DEQUANTIZE",
+        {
+            "6_3": [
+                ("InputTensor", 1, 8, INTEGERS_8_4),
+                ("QuantizationTensors", 1, 8, f"{FLOATS} {INTEGERS_8_4}"),
+                ("OutputTensor", 1, 8, FLOATS),
+            ]
+        },
+    ),
+    of_all(
+        "DYNAMIC_QUANTIZE_LINEAR",
+        {
+            "4_0": [
+                ("InputTensor", 1, 8, FLOATS),
+                ("OutputTensor", 1, 8, "INT8 UINT8"),
+                ("OutputScaleTensor", 1, 8, "FLOAT32"),
+                ("OutputZeroPointTensor", 1, 8, "INT8 UINT8"),
+            ]
+        },
+    ),
 )
 
 MEMBERS = merge(
@@ -100,16 +135,28 @@ MEMBERS = merge(
         "ATensor AScaleTensor AZeroPointTensor BTensor BScaleTensor BZeroPointTensor OutputScaleTensor"
         " OutputZeroPointTensor OutputTensor",
     ),
+    of_all(
+        "QUANTIZE DEQUANTIZE",
+        "InputTensor QuantizationType QuantizationTensorCount QuantizationTensors OutputTensor",
+    ),
+    of_all("DYNAMIC_QUANTIZE_LINEAR", "InputTensor OutputTensor OutputScaleTensor OutputZeroPointTensor"),
 )
 
 # Formulas
 
 
+def limits(dtype: Any) -> tuple[int, int]:
+    """The smallest and the largest integer of a type, which may have 4 bits."""
+    kind, bits = np.dtype(dtype).name.split("int")
+    return (0, 2 ** int(bits) - 1) if kind else (-(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1)
+
+
 def quantized(input: Arr, scale: Arr, zero_point: Arr | None, dtype: Any) -> Arr:
-    limits = np.iinfo(dtype)
+    least, most = limits(dtype)
     steps = np.rint(input.astype(np.float32) / scale.astype(np.float32))
     zero = 0 if zero_point is None else zero_point.astype(np.float64)
-    return np.clip(np.nan_to_num(steps).astype(np.float64) + zero, limits.min, limits.max).astype(dtype)
+    total = np.nan_to_num(steps).astype(np.float64) + zero
+    return np.clip(total, least, most).astype(np.int32).astype(dtype)
 
 
 def dequantized(input: Arr, scale: Arr, zero_point: Arr | None = None) -> Arr:
@@ -122,6 +169,28 @@ def quantized_linear_add(desc: Any, *, a: Any, b: Any, output_scale: Any, output
         b, others["b_scale"], others["b_zero_point"]
     )
     return quantized(total, output_scale, output_zero_point, desc.output.dtype)
+
+
+def for_each_element(parameter: Arr, sizes: tuple[int, ...]) -> Arr:
+    """A parameter whose every element is for a block, with the sizes of what the blocks are of."""
+    for axis, size in enumerate(sizes):
+        parameter = np.repeat(parameter, size // parameter.shape[axis], axis)
+    return parameter
+
+
+def in_blocks(formula: Any, input: Arr, parameters: Mapping[str, Arr], **attributes: Any) -> Any:
+    return formula(input, *(for_each_element(one, input.shape) for one in parameters.values()), **attributes)
+
+
+def dynamically_quantized(input: Arr, dtype: Any) -> tuple[Any, Any, Any]:
+    """The page's formula with ONNX's 0 in the range and rounded zero point, of a finite range, each step in float32."""
+    least, most = limits(dtype)
+    lowest = np.minimum(input.min(), 0).astype(np.float32)
+    highest = np.maximum(input.max(), 0).astype(np.float32)
+    scale = (highest - lowest) / np.float32(most - least)
+    scale = np.float32(1) if highest == lowest else np.maximum(scale, np.finfo(np.float32).tiny)
+    zero = np.clip(least - np.rint(lowest / scale), least, most).astype(np.int32).astype(dtype)
+    return quantized(input, np.asarray(scale), zero, dtype), scale, zero
 
 
 # Descriptors
@@ -157,7 +226,62 @@ def quantized_linear_add_desc(types: Mapping[str, DataType], rank: int) -> dmlja
     )
 
 
+def quantize_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return blockwise_desc(dmljax.QuantizeDesc, types, rank, scale="input", zero_point="output")
+
+
+def dequantize_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return blockwise_desc(dmljax.DequantizeDesc, types, rank, scale="output", zero_point="input")
+
+
+def blockwise_desc(operator: Any, types: Any, rank: int, *, scale: str, zero_point: str) -> dmljax.Operator:
+    """A descriptor of blocks of 2 x 2 elements, with zero points of blocks of 6 x 4; of a smaller rank their last."""
+    return operator(  # type: ignore[no-any-return]
+        input=TensorDesc(types["input"], ones(rank, 2, 6, 4)),
+        quantization_type=QuantizationType.SCALE_ZERO_POINT,
+        quantization_tensors=(
+            TensorDesc(types[scale], ones(rank, 2, 3, 2)),
+            TensorDesc(types[zero_point], ones(rank, 2, 1, 1)),
+        ),
+        output=TensorDesc(types["output"], ones(rank, 2, 6, 4)),
+    )
+
+
+def dynamic_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    return dmljax.DynamicQuantizeLinearDesc(
+        input=TensorDesc(types["input"], ones(rank, 2, 3, 4)),
+        output=TensorDesc(types["output"], ones(rank, 2, 3, 4)),
+        output_scale=TensorDesc(DataType.FLOAT32, ones(rank)),
+        output_zero_point=TensorDesc(types["output"], ones(rank)),
+    )
+
+
+class DynamicCase(Case):
+    """A case of finite numbers, whose range says something; others are for the family's own tests."""
+
+    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+        tensor = desc.tensors(is_input=True)["input"]
+        lowest, highest = np.sort(rng.standard_normal(2)) * 100
+        return {"input": rng.uniform(lowest, highest, tensor.sizes).astype(tensor.dtype)}
+
+
+SCALES = ("quantization_tensors[0]",)
 CASES = {
+    "QUANTIZE": Case(
+        ("input", "output"),
+        quantize_desc,
+        lambda desc, input, **parameters: in_blocks(quantized, input, parameters, dtype=desc.output.dtype),
+        scales=SCALES,
+    ),
+    "DEQUANTIZE": Case(
+        ("input", "output"),
+        dequantize_desc,
+        lambda desc, input, **parameters: in_blocks(dequantized, input, parameters),
+        scales=SCALES,
+    ),
+    "DYNAMIC_QUANTIZE_LINEAR": DynamicCase(
+        ("input", "output"), dynamic_desc, lambda desc, input: dynamically_quantized(input, desc.output.dtype)
+    ),
     "ELEMENT_WISE_QUANTIZE_LINEAR": Case(
         ("input", "output"),
         quantize_linear_desc,

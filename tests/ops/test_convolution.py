@@ -712,7 +712,7 @@ BYTES, BYTE_FILTERS = IMAGE.astype(np.uint8), FILTERS.astype(np.int8)
         ),
         (
             lambda: quantized(BYTES, BYTE_FILTERS, dtype="int32"),
-            "the output must be of an integer type of 8 or 16 bits",
+            "the output must be of an integer type of at most 16 bits",
         ),
     ],
 )

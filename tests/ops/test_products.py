@@ -782,7 +782,7 @@ QUANTIZED_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a wide output": (
         {"dtype": "int32"},
         InvalidType,
-        "the output must be of an integer type of 8 or 16 bits; got int32",
+        "the output must be of an integer type of at most 16 bits; got int32",
     ),
 }
 

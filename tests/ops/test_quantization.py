@@ -1,4 +1,4 @@
-"""ELEMENT_WISE_QUANTIZE_LINEAR, DEQUANTIZE_LINEAR and QUANTIZED_LINEAR_ADD."""
+"""ELEMENT_WISE_QUANTIZE_LINEAR, DEQUANTIZE_LINEAR and QUANTIZED_LINEAR_ADD; others are in `test_blocks.py`."""
 
 import itertools
 import math
@@ -122,12 +122,12 @@ QUANTIZE_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a wide output": (
         {"dtype": "int32"},
         InvalidType,
-        "the output must be of an integer type of 8 or 16 bits; got int32",
+        "the output must be of an integer type of at most 16 bits; got int32",
     ),
     "a floating output": (
         {"dtype": "float32"},
         InvalidType,
-        "the output must be of an integer type of 8 or 16 bits; got float32",
+        "the output must be of an integer type of at most 16 bits; got float32",
     ),
     "a zero point of another type": (
         {"dtype": "int8", "zero_point": np.array(1, np.uint8)},
@@ -227,7 +227,7 @@ def test_a_python_number_serves_as_a_zero_point(call: Any) -> None:
         (
             {"zero_point": np.ones(3, np.uint8)},
             InvalidDesc,
-            r"input and zero_point must have shapes that broadcast; got \(2,\) and \(3,\)",
+            r"input, zero_point and scale must have shapes that broadcast; got \(2,\), \(3,\) and \(\)",
         ),
     ],
 )

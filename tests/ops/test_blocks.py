@@ -1,0 +1,508 @@
+"""QUANTIZE, DEQUANTIZE and DYNAMIC_QUANTIZE_LINEAR, and integers of 4 bits."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases_quantization import dynamically_quantized, for_each_element, quantized
+from helpers import assert_same_bits, at_once, mesh_of, needs_x64, random_array
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+import dmljax
+from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, QuantizationType, TensorDesc
+
+INT4, UINT4 = jnp.dtype("int4"), jnp.dtype("uint4")
+NARROW = [INT4, UINT4, np.dtype("int8"), np.dtype("uint8")]
+of_4_bits = pytest.mark.parametrize("dtype", [INT4, UINT4], ids=str)
+of_each_type = pytest.mark.parametrize("dtype", NARROW, ids=str)
+NAN, INF, TINY = math.nan, math.inf, float(np.finfo(np.float32).tiny)
+ROWS = np.array([[1, 2, 10, 70], [-1, 0, 4, -8]], np.float32)
+
+
+def all_of(dtype: Any) -> Any:
+    """Each integer of a type."""
+    limits = jnp.iinfo(dtype)
+    return np.arange(int(limits.min), int(limits.max) + 1).astype(dtype)
+
+
+# Exhaustively
+
+
+@of_each_type
+def test_every_integer_is_dequantized_exactly_from_every_zero_point(dtype: Any) -> None:
+    every = all_of(dtype)
+    distances = np.subtract.outer(every.astype(int), every.astype(int)).astype(np.float32)
+    scales = np.array([1, 0.37, -3e38, 2.0**-126, INF, NAN], np.float32)
+    computed = dmljax.dequantize(every[:, None, None] + np.zeros((1, every.size, 6), dtype), scales, every[:, None])
+    with np.errstate(all="ignore"):
+        expected = distances[..., None] * scales
+    np.testing.assert_array_equal(np.asarray(computed), expected, strict=True)
+
+
+@of_each_type
+def test_every_step_and_every_half_is_quantized_from_every_zero_point(dtype: Any) -> None:
+    every = all_of(dtype)
+    halves = np.arange(-2 * every.size - 3, 2 * every.size + 4).astype(np.float32) / 2
+    around = np.concatenate([np.nextafter(halves, -INF), halves, np.nextafter(halves, INF)]).astype(np.float32)
+    around[np.abs(around) < TINY] = 0  # a subnormal number may count as zero
+    limits = jnp.iinfo(dtype)
+    total = np.add.outer(np.rint(around).astype(int), every.astype(int))
+    expected = np.clip(total, int(limits.min), int(limits.max)).astype(dtype)
+    whole = np.broadcast_to(around[:, None], expected.shape)
+    assert_same_bits(dmljax.quantize(whole, np.float32(1), every[None]), expected)
+    # Powers of two keep halves exact.
+    scaled = dmljax.quantize(whole * np.float32(0.125), np.float32(0.125), every[None])
+    assert_same_bits(scaled, expected)
+
+
+@of_each_type
+def test_quantizing_what_was_dequantized_gives_it_back(dtype: Any) -> None:
+    every = all_of(dtype)
+    zero = every[every.size // 3]
+    for scale in np.array([0.37, 1e-30, 7, 1e30], np.float32):
+        assert_same_bits(dmljax.quantize(dmljax.dequantize(every, scale, zero), scale, zero), every)
+
+
+@of_4_bits
+def test_nan_and_what_is_beyond_4_bits(call: Any, dtype: Any) -> None:
+    least, most = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
+    result = call(dmljax.quantize, np.array([NAN, INF, -INF, 3e38, -99], np.float32), jnp.ones(1), jnp.array(3, dtype))
+    assert_same_bits(result, np.array([3, most, least, most, least], dtype))
+
+
+# Blocks
+
+
+@pytest.mark.parametrize("scales", [(2, 6, 4), (2, 3, 2), (1, 1, 1), (2, 1, 4), (1, 6, 1), (4,), (3, 1), ()], ids=str)
+def test_each_scale_is_for_a_block(call: Any, scales: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    input = rng.uniform(-9, 9, (2, 6, 4)).astype(np.float32)
+    scale = rng.uniform(0.5, 2, scales).astype(np.float32)
+    of_each = for_each_element(scale.reshape((1,) * (3 - scale.ndim) + scale.shape), input.shape)
+    steps = call(dmljax.quantize, input, scale, dtype="int4")
+    assert_same_bits(steps, quantized(input, of_each, None, INT4))
+    assert_same_bits(call(dmljax.dequantize, steps, scale), np.asarray(steps).astype(np.float32) * of_each)
+
+
+def test_scales_and_zero_points_may_have_blocks_of_different_sizes(call: Any) -> None:
+    scale, zero = np.array([[1, 10], [0.5, 2]], np.float32), np.array([[1], [-1]]).astype(INT4)
+    result = call(dmljax.quantize, ROWS, scale, zero)
+    assert_same_bits(result, np.array([[2, 3, 2, 7], [-3, -1, 1, -5]], INT4))
+    back = call(dmljax.dequantize, result, scale, zero)
+    assert_same_bits(back, np.array([[1, 2, 10, 60], [-1, 0, 4, -8]], np.float32))
+
+
+def test_a_size_that_is_no_multiple_has_no_blocks() -> None:
+    for scales in ((2, 3), (3, 4), (4, 4), (2, 8), (1, 2, 4), (0, 4)):
+        rule = rf"scale must have sizes that divide those of input, \(2, 4\); got \({str(scales)[1:-1]}\)"
+        with pytest.raises(InvalidDesc, match=f"^quantize: {rule}"):
+            dmljax.quantize(ROWS, np.ones(scales, np.float32))
+    with pytest.raises(InvalidDesc, match=r"^dequantize: zero_point must have sizes that divide those of input, "):
+        dmljax.dequantize(np.ones((2, 4), np.int8), 1.0, np.ones((2, 3), np.int8))
+
+
+def test_the_input_is_not_repeated_for_the_scales() -> None:
+    # As element_wise_quantize_linear would.
+    with pytest.raises(InvalidDesc, match=r"sizes that divide those of input, \(2, 1\); got \(2, 3\)"):
+        dmljax.quantize(np.ones((2, 1), np.float32), np.ones((2, 3), np.float32))
+
+
+def test_nothing_at_all_may_be_quantized() -> None:
+    assert dmljax.quantize(np.zeros((2, 0), np.float32), np.ones((2, 3), np.float32)).shape == (2, 0)
+    assert dmljax.dequantize(np.zeros((0, 4), np.int8), np.ones((0, 2), np.float32)).shape == (0, 4)
+
+
+def test_blocks_may_have_a_number_that_is_left_open() -> None:
+    rows, blocks = jax.export.symbolic_shape("rows, blocks")
+    shapes = jax.ShapeDtypeStruct((rows, 32 * blocks), INT4), jax.ShapeDtypeStruct((rows, blocks), np.float32)
+    exported = jax.export.export(jax.jit(dmljax.dequantize), platforms=["cpu", "cuda", "tpu"])(*shapes)
+    again = jax.export.deserialize(exported.serialize())
+    for count in (1, 3):
+        rng = np.random.default_rng(count)
+        input, scale = random_array(rng, INT4, (2, 32 * count)), rng.random((2, count), np.float32)
+        assert_same_bits(again.call(input, scale), input.astype(np.float32) * np.repeat(scale, 32, axis=1))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
+def test_the_gradient_of_a_scale_is_the_sum_over_its_block(kind: str) -> None:
+    input, zero = np.arange(-8, 8).astype(INT4).reshape(4, 4), np.array(1).astype(INT4)
+    scale = jnp.ones((2, 1), kind)
+    value, pull = jax.vjp(lambda scale: dmljax.dequantize(input, scale, zero), scale)
+    distances = input.astype(np.float32) - 1
+    assert_same_bits(value, distances.astype(jnp.dtype(kind)))
+    (gradient,) = pull(jnp.ones((4, 4), kind))
+    assert_same_bits(gradient, distances.reshape(2, 8).sum(1, keepdims=True).astype(jnp.dtype(kind)))
+    _, pushed = jax.jvp(lambda scale: dmljax.dequantize(input, scale, zero), (scale,), (2 * scale,))
+    assert_same_bits(pushed, (2 * distances).astype(jnp.dtype(kind)))
+
+
+@pytest.mark.parametrize("scale_kind", ["float16", "bfloat16", "float32"])
+def test_a_dequantized_number_has_the_type_of_its_scale(call: Any, scale_kind: str) -> None:
+    kind = jnp.dtype(scale_kind)
+    result = call(dmljax.dequantize, all_of(INT4), np.array([0.1]).astype(kind), np.array(-8).astype(INT4))
+    exact = (np.arange(16) * np.array([0.1]).astype(kind).astype(np.float32)).astype(np.float32)
+    assert_same_bits(result, exact.astype(kind))
+
+
+@needs_x64
+def test_float64_is_computed_in_float64(call: Any) -> None:
+    result = call(dmljax.dequantize, all_of(UINT4), np.array([0.1, 0.3]))
+    assert_same_bits(result, np.arange(16) * np.repeat([0.1, 0.3], 8))
+    largest = np.array([1.5 - 2.0**-52])
+    assert_same_bits(call(dmljax.quantize, largest, np.ones(1)), np.array([1], np.uint8))
+
+
+def test_the_output_is_of_the_zero_points_type_of_dtype_or_uint8(call: Any) -> None:
+    one = np.ones(1, np.float32)
+    assert call(dmljax.quantize, ROWS, one).dtype == np.uint8
+    assert call(dmljax.quantize, ROWS, one, jnp.array(0, UINT4)).dtype == UINT4
+    for dtype in (*NARROW, np.dtype("int16"), np.dtype("uint16")):
+        assert call(dmljax.quantize, ROWS, one, dtype=dtype).dtype == dtype
+
+
+def test_a_python_number_is_a_zero_point_of_the_inputs_type(call: Any) -> None:
+    assert call(dmljax.dequantize, all_of(UINT4)[:2], 0.5, zero_point=8).tolist() == [-4, -3.5]
+    with pytest.raises(InvalidDesc, match=r"zero_point must be a whole number in \[-8, 7\] to fit int4; got 8"):
+        dmljax.dequantize(all_of(INT4), 0.5, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: dmljax.quantize(ROWS, 1.0, dtype="int32"),
+            InvalidType,
+            "quantize: the output must be of an integer type of at most 16 bits; got int32",
+        ),
+        (lambda: dmljax.quantize(ROWS, 1.0, dtype="int2"), InvalidType, "quantize: dtype must be bool, an integer of "),
+        (lambda: dmljax.quantize(ROWS > 0, 1.0), InvalidType, "quantize: input must be of an integer or floating type"),
+        (lambda: dmljax.quantize(all_of(INT4), 1.0), InvalidType, "quantize: input must be bool, an integer of 8 to"),
+        (
+            lambda: dmljax.quantize(ROWS, 1.0, all_of(INT4)[0], dtype="uint4"),
+            InvalidType,
+            "quantize: zero_point must be of uint4, as the output is; got int4",
+        ),
+        (
+            lambda: dmljax.dequantize(all_of(INT4), 1.0, np.array(0, np.int8)),
+            InvalidType,
+            "dequantize: zero_point must be of int4, as input is; got int8",
+        ),
+        (lambda: dmljax.dequantize(ROWS, 1.0), InvalidType, "dequantize: input must be of an integer type; got float"),
+        (lambda: dmljax.dequantize(all_of(INT4), 2), InvalidType, "dequantize: scale must be of a floating type; got"),
+        (
+            lambda: dmljax.dequantize(np.zeros(2, "complex64"), 1.0),
+            InvalidType,
+            "dequantize: input must be bool, an integer of 8 to 64 bits or .*; got complex64",
+        ),
+        (
+            lambda: dmljax.dynamic_quantize_linear(all_of(np.int8)),
+            InvalidType,
+            "dynamic_quantize_linear: input must be of a floating type; got int8",
+        ),
+        (
+            lambda: dmljax.dynamic_quantize_linear(ROWS, dtype="int32"),
+            InvalidType,
+            "dynamic_quantize_linear: the output must be of an integer type of at most 16 bits; got int32",
+        ),
+        # Others do not take integers of 4 bits.
+        (
+            lambda: dmljax.join([all_of(INT4)], axis=0),
+            InvalidType,
+            r"join: inputs\[0\] must be bool, an integer of 8 to 64 bits or a float of 16 to 64 bits; got int4",
+        ),
+        (lambda: dmljax.cast(ROWS, dtype="uint4"), InvalidType, "cast: dtype must be bool, an integer of 8 .* uint4"),
+        (
+            lambda: jax.jit(dmljax.element_wise_abs)(all_of(INT4)),
+            InvalidType,
+            "element_wise_abs: input must be bool, an integer of 8 to 64 bits or .*; got int4",
+        ),
+    ],
+)
+def test_a_call_is_refused(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match="^" + message):
+        call()
+
+
+# Integers of 4 bits
+
+
+@of_4_bits
+def test_integers_of_4_bits_come_through_transformations(dtype: Any) -> None:
+    rng = np.random.default_rng(1)
+    input = random_array(rng, dtype, (3, 6))
+    scale, zero = rng.uniform(1, 2, (3, 2)).astype(np.float32), random_array(rng, dtype, (3, 1))
+    expected = [np.asarray(dmljax.dequantize(*row)) for row in zip(input, scale, zero, strict=True)]
+
+    def both(input: Any, scale: Any, zero: Any) -> Any:
+        numbers = dmljax.dequantize(input, scale, zero)
+        return numbers, dmljax.quantize(numbers, scale, zero)
+
+    vmapped = jax.vmap(both)(input, scale, zero)
+    scanned = jax.lax.scan(lambda carry, row: (carry, both(*row)), None, (input, scale, zero))[1]
+    (size,) = jax.export.symbolic_shape("batch")
+    shapes = [jax.ShapeDtypeStruct((size, *array.shape[1:]), array.dtype) for array in (input, scale, zero)]
+    exported = jax.export.export(jax.jit(jax.vmap(both)), platforms=["cpu", "cuda", "tpu"])(*shapes)
+    called = jax.export.deserialize(exported.serialize()).call(input, scale, zero)
+    for numbers, integers in (vmapped, scanned, called):
+        assert_same_bits(numbers, np.stack(expected))
+        assert_same_bits(integers, input)
+
+
+@of_4_bits
+def test_integers_of_4_bits_are_right_in_arrays_of_any_shape(dtype: Any) -> None:
+    # XLA on CPU of JAX 0.8 reads some of them wrongly where the last dimension has 4 elements.
+    shapes = [(4, 4), (4, 4, 4), (3, 4), (1, 4), (16, 4), (5,), (7, 3), (2, 8), (9, 16)]
+    rng = np.random.default_rng(4)
+    rows = [(random_array(rng, dtype, sizes), random_array(rng, dtype, (*sizes[:-1], 1))) for sizes in shapes]
+
+    def of_row(row: Any) -> Any:
+        input, zero = row
+        numbers, pull = jax.vjp(lambda scale: dmljax.dequantize(input, scale, zero), jnp.float32(1))
+        return numbers, pull(jnp.ones_like(numbers))[0], dmljax.quantize(numbers, np.float32(1), zero)
+
+    for (input, zero), (numbers, gradient, integers) in zip(rows, at_once(of_row, rows), strict=True):
+        expected = input.astype(np.float32) - zero.astype(np.float32)
+        assert_same_bits(numbers, expected)
+        assert float(gradient) == expected.sum()
+        assert_same_bits(integers, input)
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+def test_integers_of_4_bits_are_sharded(axis_type: AxisType) -> None:
+    mesh = mesh_of(axis_type, rows=4, columns=2)
+    rng = np.random.default_rng(2)
+    arrays = (
+        random_array(rng, INT4, (8, 16)),
+        rng.uniform(1, 2, (4, 8)).astype(np.float32),
+        random_array(rng, INT4, (8, 1)),
+    )
+    expected = dmljax.dequantize(*arrays)
+    specs = [
+        (P("rows", "columns"), P(), P()),
+        (P("columns"), P("rows"), P("rows")),
+        (P(None, "rows"), P("columns", "rows"), P()),
+    ]
+    placed = [
+        [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(arrays, chosen, strict=True)]
+        for chosen in specs
+    ]
+    for computed, given in zip(at_once(lambda given: dmljax.dequantize(*given), placed), placed, strict=True):
+        assert_same_bits(computed, expected)
+        assert_same_bits(jax.jit(lambda x, s, z: dmljax.quantize(x, s, z))(computed, *given[1:]), arrays[0])
+
+
+def test_the_other_half_of_an_elements_byte_does_not_count() -> None:
+    input = np.array([0xF3, 0x8F, 0x70], np.uint8)
+    assert dmljax.dequantize(input.view(INT4), 1.0).tolist() == [3, -1, 0]
+    assert dmljax.dequantize(input.view(UINT4), 1.0).tolist() == [3, 15, 0]
+
+
+@of_4_bits
+def test_element_by_element_too(call: Any, dtype: Any) -> None:
+    every = all_of(dtype)
+    zero = every[5]
+    numbers = call(dmljax.element_wise_dequantize_linear, every, jnp.float32(0.5), zero)
+    assert_same_bits(numbers, (np.arange(16, dtype=np.float32) - 5) / 2)
+    assert_same_bits(call(dmljax.element_wise_quantize_linear, numbers, jnp.float32(0.5), zero), every)
+
+
+# The range of a tensor
+
+
+@pytest.mark.parametrize("dtype", [*NARROW, np.dtype("uint16")], ids=str)
+def test_the_range_is_divided_into_steps(dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((200, 9)).astype(np.float32) * np.exp2(rng.integers(-90, 90, (200, 1))).astype(
+        np.float32
+    )
+    rows = np.concatenate([rows, np.abs(rows), -np.abs(rows), rows[:, :1] + np.zeros((1, 9), np.float32)])
+    outputs = jax.vmap(lambda row: dmljax.dynamic_quantize_linear(row, dtype=dtype))(rows)
+    expected = zip(*(dynamically_quantized(row, dtype) for row in rows), strict=True)
+    for computed, wanted in zip(outputs, expected, strict=True):
+        assert_same_bits(computed, np.stack(wanted))
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("uint8"), np.dtype("int8")], ids=str)
+def test_the_range_has_0_in_it(call: Any, dtype: Any) -> None:
+    least, most = (int(limit) for limit in (jnp.iinfo(dtype).min, jnp.iinfo(dtype).max))
+    for input, output, scale, zero in (
+        ([510, 2, 255], [most, least + 1, least + 128], 2, least),
+        ([-510, -2, -255], [least, most - 1, most - 128], 2, most),  # halves go to the even integer
+        ([255, 255, 255], [most] * 3, 1, least),
+        ([-127.5, 0.5, 127.5], [least, least + 128, most], 1, least + 128),  # 128 steps up from there saturate
+    ):
+        result = call(dmljax.dynamic_quantize_linear, np.array(input, np.float32), dtype=dtype)
+        assert (result.output.tolist(), float(result.scale), int(result.zero_point)) == (output, scale, zero)
+
+
+def test_a_tensor_of_zeros_has_a_scale_of_1(call: Any) -> None:
+    for input in (
+        np.zeros(3, np.float32),
+        np.full(2, -0.0, np.float32),
+        np.zeros(0, np.float32),
+        np.array([1e-40, -1e-45], np.float32),
+    ):
+        result = call(dmljax.dynamic_quantize_linear, input, dtype="int8")
+        assert_same_bits(result.output, np.full(input.shape, -128, np.int8))
+        assert (float(result.scale), int(result.zero_point)) == (1, -128)
+
+
+def test_a_scale_is_no_subnormal_number(call: Any) -> None:
+    for highest in (TINY, 10 * TINY, 254 * TINY):
+        result = call(dmljax.dynamic_quantize_linear, np.array([0, highest], np.float32))
+        assert (result.output.tolist(), float(result.scale)) == ([0, round(highest / TINY)], TINY)
+
+
+def test_a_range_may_be_larger_than_the_largest_number(call: Any) -> None:
+    largest = float(np.finfo(np.float32).max)
+    result = call(dmljax.dynamic_quantize_linear, np.array([-largest, 0, largest], np.float32), dtype="int8")
+    assert (result.output.tolist(), int(result.zero_point)) == ([-128, 0, 127], 0)
+    assert_same_bits(result.scale, np.float32(largest / 127.5))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_what_is_not_finite_makes_a_scale_that_is_not(call: Any, dtype: str) -> None:
+    least = np.iinfo(dtype).min
+    for input, scale in (([NAN, 1], NAN), ([INF, 1], INF), ([-INF, 1], INF), ([-INF, INF], INF), ([-INF, NAN], NAN)):
+        result = call(dmljax.dynamic_quantize_linear, np.array(input, np.float32), dtype=dtype)
+        np.testing.assert_array_equal(result.scale, np.float32(scale))
+        assert result.output.tolist() == [least, least]
+        assert int(result.zero_point) == least
+        # As the scale says, nothing is known of the numbers.
+        assert np.isnan(dmljax.dequantize(result.output, result.scale, result.zero_point)).all()
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_16_bit_floats_have_a_scale_of_float32(call: Any, kind: str) -> None:
+    input = np.array([-1, 0.1, 3], np.float32).astype(jnp.dtype(kind))
+    result = call(dmljax.dynamic_quantize_linear, input)
+    for computed, expected in zip(result, dynamically_quantized(input.astype(np.float32), np.uint8), strict=True):
+        assert_same_bits(computed, expected)
+
+
+@needs_x64
+def test_float64_has_a_scale_of_float64(call: Any) -> None:
+    result = call(dmljax.dynamic_quantize_linear, np.array([0, 0.1, 1e300]))
+    assert_same_bits(result.scale, np.float64(1e300 / 255))
+
+
+def test_the_scale_has_a_gradient() -> None:
+    scale = lambda x: dmljax.dynamic_quantize_linear(x).scale  # noqa: E731
+    input = jnp.array([-1.0, 0.5, 3.0])
+    np.testing.assert_allclose(jax.grad(scale)(input), [-1 / 255, 0, 1 / 255], rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(scale)(jnp.abs(input)), [0, 0, 1 / 255], rtol=1e-6)
+    assert jax.grad(scale)(jnp.zeros(3)).tolist() == [0, 0, 0]
+
+
+# Descriptors
+
+
+def tensor(data_type: str, *sizes: int) -> TensorDesc:
+    return TensorDesc(DataType[data_type], sizes or (2, 4))
+
+
+def quantize_desc(*others: TensorDesc, kind: str = "SCALE_ZERO_POINT", **change: TensorDesc) -> dmljax.Operator:
+    tensors = others or (tensor("FLOAT32", 2, 2), tensor("INT4", 1, 1))
+    members: dict[str, Any] = {"input": tensor("FLOAT32"), "output": tensor("INT4")}
+    return dmljax.QuantizeDesc(
+        **members | change, quantization_type=QuantizationType[kind], quantization_tensors=tensors
+    )
+
+
+def dequantize_desc(*others: TensorDesc, kind: str = "SCALE_ZERO_POINT", **change: TensorDesc) -> dmljax.Operator:
+    tensors = others or (tensor("FLOAT32", 2, 2), tensor("INT4", 1, 1))
+    members: dict[str, Any] = {"input": tensor("INT4"), "output": tensor("FLOAT32")}
+    return dmljax.DequantizeDesc(
+        **members | change, quantization_type=QuantizationType[kind], quantization_tensors=tensors
+    )
+
+
+def dynamic_desc(**change: TensorDesc) -> dmljax.Operator:
+    members: dict[str, Any] = {"input": tensor("FLOAT32"), "output": tensor("UINT8")}
+    members |= {"output_scale": tensor("FLOAT32", 1, 1), "output_zero_point": tensor("UINT8", 1, 1)}
+    return dmljax.DynamicQuantizeLinearDesc(**members | change)
+
+
+def test_a_desc_takes_a_scale_alone() -> None:
+    scale = tensor("FLOAT32", 2, 2)
+    lowered = dmljax.lower(quantize_desc(scale, kind="SCALE"))
+    scales = np.array([[1, 10], [0.5, 2]], np.float32)
+    steps = lowered(ROWS, scales)
+    assert_same_bits(steps, np.array([[1, 2, 1, 7], [-2, 0, 2, -4]], INT4))
+    numbers = dmljax.lower(dequantize_desc(scale, kind="SCALE"))(input=steps, quantization_tensors=[scales])
+    assert_same_bits(numbers, np.array([[1, 2, 10, 70], [-1, 0, 4, -8]], np.float32))
+
+
+def test_a_desc_quantizes_to_the_type_of_its_output() -> None:
+    for data_type in ("INT8", "UINT8", "INT4", "UINT4"):
+        desc = quantize_desc(tensor("FLOAT32", 1, 1), kind="SCALE", output=tensor(data_type))
+        assert dmljax.lower(desc)(ROWS, np.ones((1, 1), np.float32)).dtype == DataType[data_type].dtype
+        assert dmljax.minimum_feature_level(desc) is FeatureLevel.FL_6_3
+
+
+def test_a_desc_reads_and_writes_buffers_of_4_bits() -> None:
+    desc = dequantize_desc()
+    arrays = [
+        leaf.tensor.read(bytes.fromhex(data))
+        for leaf, data in zip(
+            desc.leaves(is_input=True), ("1ff10877", "0000803f000000400000803f0000803f", "0f"), strict=True
+        )
+    ]
+    numbers = dmljax.lower(desc)(*arrays)
+    assert_same_bits(numbers, np.array([[0, 2, 4, 0], [-7, 1, 8, 8]], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (
+            quantize_desc(tensor("FLOAT32", 1, 1), kind="NONE"),
+            "QuantizationType must be SCALE or SCALE_ZERO_POINT; got NONE",
+        ),
+        (quantize_desc(tensor("FLOAT32", 1, 1)), "QuantizationTensors must have length 2 with SCALE_ZERO_POINT; got 1"),
+        (dequantize_desc(kind="SCALE"), "QuantizationTensors must have length 1 with SCALE; got 2"),
+        (
+            quantize_desc(tensor("FLOAT16", 1, 1), kind="SCALE"),
+            r"QuantizationTensors\[0\].DataType must be FLOAT32, as InputTensor.DataType is; got FLOAT16",
+        ),
+        (
+            dequantize_desc(tensor("FLOAT16", 1, 1), kind="SCALE"),
+            r"QuantizationTensors\[0\].DataType must be FLOAT32, as OutputTensor.DataType is; got FLOAT16",
+        ),
+        (
+            quantize_desc(tensor("FLOAT32", 1, 1), tensor("UINT4", 1, 1)),
+            r"QuantizationTensors\[1\].DataType must be INT4, as OutputTensor.DataType is; got UINT4",
+        ),
+        (
+            dequantize_desc(tensor("FLOAT32", 1, 1), tensor("INT8", 1, 1)),
+            r"QuantizationTensors\[1\].DataType must be INT4, as InputTensor.DataType is; got INT8",
+        ),
+        (
+            quantize_desc(tensor("FLOAT32", 2, 3), tensor("INT4", 1, 8)),
+            r"QuantizationTensors\[0\].Sizes must divide InputTensor.Sizes, \{2,4\}; got \{2,3\}\n.*"
+            r"QuantizationTensors\[1\].Sizes must divide InputTensor.Sizes, \{2,4\}; got \{1,8\}",
+        ),
+        (
+            quantize_desc(output=tensor("INT4", 4, 2)),
+            r"InputTensor and OutputTensor must have the same Sizes; got \{2,4\} and \{4,2\}",
+        ),
+        (
+            dequantize_desc(tensor("FLOAT32", 2), kind="SCALE"),
+            r"InputTensor, QuantizationTensors\[0\] and OutputTensor must have the same DimensionCount; got 2, 1 and 2",
+        ),
+        (
+            dynamic_desc(output=tensor("INT8")),
+            "OutputTensor and OutputZeroPointTensor must have the same DataType; got",
+        ),
+        (dynamic_desc(output=tensor("UINT8", 8, 1)), "InputTensor and OutputTensor must have the same Sizes; got"),
+        (dynamic_desc(output_scale=tensor("FLOAT32", 1, 4)), r"OutputScaleTensor.Sizes must be \{1,1\}; got \{1,4\}"),
+        (dynamic_desc(output_zero_point=tensor("UINT8", 2, 1)), r"OutputZeroPointTensor.Sizes must be \{1,1\}; got"),
+        (dynamic_desc(output_scale=tensor("FLOAT32", 1)), "must have the same DimensionCount; got 2, 2, 1 and 2"),
+    ],
+)
+def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+    with pytest.raises(InvalidDesc, match=f"^{desc.type} at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
+        dmljax.validate(desc)
