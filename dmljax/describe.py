@@ -55,6 +55,7 @@ FAMILIES = {
     "pooling": "Pooling",
     "products": "Matrix products",
     "resampling": "Resampling",
+    "regions": "Regions of images",
     "reduction": "Reductions",
     "scans": "Running sums and products",
     "selection": "Largest and smallest elements",

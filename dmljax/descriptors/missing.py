@@ -12,8 +12,4 @@ MISSING: dict[str, str] = {
     "MULTIHEAD_ATTENTION1": "",
     "QUANTIZE": "",
     "RNN": "",
-    "ROI_ALIGN": "",
-    "ROI_ALIGN1": "",
-    "ROI_ALIGN_GRAD": "",
-    "ROI_POOLING": "",
 }
