@@ -9,6 +9,7 @@ Measured on a CPU of 2 cores, 256 channels of 50 x 50, 7 x 7 results of 2 x 2 sa
 taps unrolled instead of in a loop 67, as products with matrices of weights 152 to 219. ONNX Runtime takes 49.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -17,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero
 
 from dmljax.errors import Problem, Unsupported
-from dmljax.numerics.exact import product, quotient, with_slopes
+from dmljax.numerics.exact import product, quotient
 from dmljax.numerics.floats import sort_keys
-from dmljax.numerics.sizes import number
+from dmljax.numerics.sizes import is_symbolic, number
 from dmljax.types import widened
 
 
@@ -219,29 +221,42 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
     number of the image of each region.
     """
 
-    def total(image: Array, *given: Array) -> Array:
-        return _sums(image, _regions(given), given[-1], axes)
+    def total(image: Array, batch: Array, *spans: Array) -> Array:
+        return _sums(image, _regions(spans), batch, axes)
 
-    def slope(tangent: Array, image: Array, *given: Array) -> Array:
-        regions, batch = _differentiated_once(_regions(given)), given[-1]
-        forward = lambda image: _sums(image, regions, batch, axes)  # noqa: E731
-        adjoint = lambda gradient: _spread(gradient, image.shape, regions, batch, axes)  # noqa: E731
-        return _paired(forward, adjoint, tangent)
+    def jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[Array, Array]:
+        value, (image, batch, *spans) = differentiable(*primals), primals
+        tangent = jnp.zeros_like(value)
+        if type(tangents[0]) is not SymbolicZero:
+            once = _differentiated_once(_regions(spans))
+            forward = lambda image: _sums(image, once, batch, axes)  # noqa: E731
+            adjoint = lambda gradient: _spread(gradient, image.shape, once, batch, axes)  # noqa: E731
+            tangent += _paired(forward, adjoint, tangents[0])
+        moved = [k for k, one in enumerate(tangents[2:]) if type(one) is not SymbolicZero]
+        if moved:
+            # An element depends on its own region alone, so that one derivative for all regions is enough.
+            of_moved = lambda *some: total(image, batch, *_replaced(spans, moved, some))  # noqa: E731
+            given = [spans[k] for k in moved]
+            push = lambda row: jax.jvp(of_moved, given, [r * jnp.ones_like(x) for r, x in zip(row, given, strict=True)])[1]  # noqa: E731
+            slopes = jax.vmap(push)(list(jnp.eye(len(moved), dtype=given[0].dtype)))
+            for k, slope in zip(moved, slopes, strict=True):
+                tangent += slope * tangents[2 + k].astype(slope.dtype)[:, None, None, None]
+        return value, tangent
 
-    def slope_of(k: int) -> Callable[..., Array]:
-        def slope(tangent: Array, image: Array, *given: Array) -> Array:
-            # An element depends on its own region alone.
-            of_one = lambda one: total(image, *given[:k], one, *given[k + 1 :])  # noqa: E731
-            _, slopes = jax.jvp(of_one, (given[k],), (jnp.ones_like(given[k]),))
-            return cast(Array, slopes * tangent.astype(slopes.dtype)[:, None, None, None])
-
-        return slope
-
+    differentiable = jax.custom_jvp(total)
+    differentiable.defjvp(jvp, symbolic_zeros=True)
     spans = [one for span in regions for one in span]
     if not any(axis.is_linear for axis in axes):
         spans = [lax.stop_gradient(one) for one in spans]
-    slopes = (slope, *map(slope_of, range(4)), lambda tangent, *_: tangent)
-    return with_slopes(*slopes)(total)(image, *spans, batch)
+    return cast(Array, differentiable(image, batch, *spans))
+
+
+def _replaced(values: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
+    """`values` with the `new` ones in their `places`."""
+    found = list(values)
+    for place, one in zip(places, new, strict=True):
+        found[place] = one
+    return found
 
 
 def _regions(spans: Sequence[Array]) -> Regions:
@@ -256,12 +271,14 @@ def _along_both(image_sizes: Sequence[int], regions: Regions, axes: Axes) -> tup
 def _sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
     samples = _along_both(image.shape, regions, axes)
     add = lambda y, x, _, total: total + _read(image, batch, y, x)  # noqa: E731
-    return cast(Array, _for_each_sample(samples, add, _nothing(image, batch, axes)))
+    return cast(Array, _for_each_sample(samples, add, _zeros(image, batch, axes[0].output_size, axes[1].output_size)))
 
 
-def _nothing(image: Array, batch: Array, axes: Axes) -> Array:
-    height, width = (axis.output_size for axis in axes)
-    return jnp.zeros((batch.shape[0], height, width, image.shape[-1]), image.dtype)
+def _zeros(image: Array, batch: Array, height: int, width: int) -> Array:
+    """Zeros for the elements of all regions, which vary over a mesh as the image and the regions do."""
+    of_channels, of_regions = jnp.zeros_like(image[:1, :1, :1]), jnp.zeros_like(batch, image.dtype)
+    zeros = of_regions[:, None, None, None] + of_channels
+    return jnp.broadcast_to(zeros, (batch.shape[0], height, width, image.shape[-1]))
 
 
 def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch: Array, axes: Axes) -> Array:
@@ -280,7 +297,8 @@ def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch
                 total = total.at[batch[:, None, None], j, i].add(part, mode="promise_in_bounds")
         return total
 
-    return cast(Array, _for_each_sample(samples, add, jnp.zeros(tuple(image_shape), gradient.dtype)))
+    zeros = jnp.broadcast_to(_zeros(gradient, batch, 1, 1)[:1], tuple(image_shape))
+    return cast(Array, _for_each_sample(samples, add, zeros))
 
 
 def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array], x: Array) -> Array:
@@ -302,7 +320,7 @@ def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array]
         z, y = both[:count], both[count:]
         return jnp.concatenate([z + adjoint(y.reshape(shape)).reshape(z.shape), y])
 
-    below = jnp.zeros_like(jax.eval_shape(lambda: jnp.zeros(shape, x.dtype).reshape(-1, *channels)))
+    below = jnp.zeros((math.prod(shape[:-1]), *channels), x.dtype)
     both = jnp.concatenate([above, below])
     # The matrix itself is not looked at, because it does not depend on what is differentiated.
     solved = lax.custom_linear_solve(lambda both: both, both, solve, solve_transposed, symmetric=True)
@@ -324,6 +342,9 @@ def _no_second_derivative(primals: Any, tangents: Any) -> Any:
 # The largest of samples
 
 
+_FEW_STEPS = 8  # a loop that is not worth that devices exchange its length
+
+
 class Bins(NamedTuple):
     """All pixels of regions along one dimension: those of each element of the result, from `begin` to before `end`."""
 
@@ -332,9 +353,10 @@ class Bins(NamedTuple):
     size: int  # of the image
 
     @property
-    def steps(self) -> Array:
+    def steps(self) -> Any:
         """How many pixels an element has, at most."""
-        return _largest_of(self.end - self.begin)
+        is_small = not is_symbolic(self.size) and self.size <= _FEW_STEPS
+        return self.size if is_small else _largest_of(self.end - self.begin)
 
     def neighbours(self, step: Array, dimension: int = 1) -> Neighbours:
         """The pixels that are so many steps behind the first ones of their elements."""
@@ -346,22 +368,29 @@ class Bins(NamedTuple):
 def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
     """The largest sample of each element that lies in the image, as `sums` has their sum; NaN is larger than numbers.
 
-    It is 0 where no sample lies in the image. Of equal samples, the first one in row-major order has the gradient.
+    It is negative infinity where no sample lies in the image. Of equal samples, the first one in row-major order has
+    the gradient.
     """
+    sizes = image.shape
+
     def both(*spans: Array) -> tuple[_Samples, _Samples]:
-        return _along_both(image.shape, _regions(spans), axes)
+        return _along_both(sizes, _regions(spans), axes)
 
     return _largest(image, batch, both, *(one for span in regions for one in span))
 
 
 def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
-    """The largest pixel of each bin, as `largest_sample` has that of samples."""
+    """The largest pixel of each bin, as `largest_sample` has that of samples, but 0 where a bin has none."""
+
+    height, width = (one.size for one in bins)
 
     def both(*ends: Array) -> tuple[Bins, Bins]:
-        y, x = bins
-        return Bins(*ends[0:2], y.size), Bins(*ends[2:4], x.size)
+        return Bins(*ends[0:2], height), Bins(*ends[2:4], width)
 
-    return _largest(image, batch, both, *(end for one in bins for end in (one.begin, one.end)))
+    largest = _largest(image, batch, both, *(end for one in bins for end in (one.begin, one.end)))
+    has_rows, has_columns = (one.end > one.begin for one in bins)
+    has_pixels = (has_rows[:, :, None] & has_columns[:, None, :])[..., None]
+    return jnp.where(has_pixels, largest, jnp.zeros((), image.dtype))
 
 
 Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, of the arrays that they depend on
@@ -369,49 +398,50 @@ Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, o
 
 def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Array:
     def largest(image: Array, batch: Array, *given: Array) -> Array:
-        return _largest_and_steps(image, batch, sampled(*given))[0]
+        return _compared(image, batch, sampled(*given), has_steps=False)[0]
 
-    def at_steps(image: Array, batch: Array, given: Sequence[Array], steps: tuple[Array, Array]) -> Array:
+    def at_steps(image: Array, batch: Array, steps: Sequence[Array], *given: Array) -> Array:
         """The samples that have been found, in a form that JAX can differentiate."""
         y, x = (one.neighbours(step, axis) for one, step, axis in zip(sampled(*given), steps, (1, 2), strict=True))
         channels = lax.broadcasted_iota(np.int32, (1, 1, 1, image.shape[-1]), 3)
         at = lambda j, i: image.at[batch[:, None, None, None], j, i, channels].get(mode="promise_in_bounds")  # noqa: E731
         return jnp.where(y.is_inside & x.is_inside, _interpolated(at, y, x), jnp.zeros((), image.dtype))
 
-    def found(image: Array, batch: Array, given: Sequence[Array]) -> tuple[Array, Array]:
-        arrays = lax.stop_gradient((image, *given))
-        return _largest_and_steps(arrays[0], batch, sampled(*arrays[1:]))[1]
+    def jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[Array, Array]:
+        image, batch, *spans = lax.stop_gradient(primals)
+        _, steps = _compared(image, batch, sampled(*spans), has_steps=True)
+        floats = {i: one for i, one in enumerate(tangents) if type(one) is not SymbolicZero}
 
-    def slope(tangent: Array, image: Array, batch: Array, *given: Array) -> Array:
-        wide = tangent.astype(widened(tangent.dtype))  # so that a gradient that adds up many is rounded once
-        return at_steps(wide, batch, given, found(image, batch, given)).astype(tangent.dtype)
+        def of_floats(*changed: Array) -> Array:
+            image, batch, *given = _replaced(primals, list(floats), changed)
+            # In at least 32 bits, so that a gradient that adds up many elements is rounded once.
+            wide = image.astype(widened(image.dtype))
+            return at_steps(wide, batch, steps, *given).astype(image.dtype)
 
-    def slope_of(k: int) -> Callable[..., Array]:
-        def slope(tangent: Array, image: Array, batch: Array, *given: Array) -> Array:
-            steps = found(image, batch, given)
-            of_one = lambda one: at_steps(image, batch, [*given[:k], one, *given[k + 1 :]], steps)  # noqa: E731
-            return jax.jvp(of_one, (given[k],), (tangent,))[1]
+        _, tangent = jax.jvp(of_floats, [primals[i] for i in floats], list(floats.values()))
+        return differentiable(*primals), tangent
 
-        return slope
-
-    no_slope = lambda tangent, *_: tangent  # noqa: E731  # of integers
-    return with_slopes(slope, no_slope, *map(slope_of, range(len(given))))(largest)(image, batch, *given)
+    differentiable = jax.custom_jvp(largest)
+    differentiable.defjvp(jvp, symbolic_zeros=True)
+    return cast(Array, differentiable(image, batch, *given))
 
 
-def _largest_and_steps(image: Array, batch: Array, samples: tuple[Any, Any]) -> tuple[Array, tuple[Array, Array]]:
-    shape = (batch.shape[0], samples[0].begin.shape[1], samples[1].begin.shape[1], image.shape[-1])
+def _compared(
+    image: Array, batch: Array, samples: tuple[Any, Any], *, has_steps: bool
+) -> tuple[Array, tuple[Array, ...]]:
+    """The largest samples and, if wanted, how many steps they are behind the first ones of their elements."""
 
     def compare(y: Neighbours, x: Neighbours, steps: tuple[Array, Array], last: Any) -> Any:
-        largest, key, found = last
+        largest, found = last
         value = _read(image, batch, y, x)
-        own = sort_keys(value, nan_is_largest=True)
         is_inside = (y.is_inside[:, :, None] & x.is_inside[:, None, :])[..., None]
-        is_larger = is_inside & (own > key)
-        places = tuple(jnp.where(is_larger, step, one) for step, one in zip(steps, found, strict=True))
-        return jnp.where(is_larger, value, largest), jnp.where(is_larger, own, key), places
+        is_larger = is_inside & (sort_keys(value, nan_is_largest=True) > sort_keys(largest, nan_is_largest=True))
+        found = tuple(jnp.where(is_larger, step, one) for step, one in zip(steps, found, strict=True)) if found else ()
+        return jnp.where(is_larger, value, largest), found
 
-    nothing = jnp.zeros(shape, image.dtype)
-    lowest = jnp.full(shape, np.iinfo(sort_keys(nothing, nan_is_largest=True).dtype).min)
-    no_steps = jnp.zeros(shape, np.int32), jnp.zeros(shape, np.int32)
-    largest, _, steps = _for_each_sample(samples, compare, (nothing, lowest, no_steps))
-    return largest, steps
+    nothing = _zeros(image, batch, *(one.begin.shape[1] for one in samples))
+    first = nothing.astype(np.int32)
+    found: tuple[Array, tuple[Array, ...]] = _for_each_sample(
+        samples, compare, (nothing - np.inf, (first, first) if has_steps else ())
+    )
+    return found

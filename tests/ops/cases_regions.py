@@ -283,7 +283,7 @@ ALIGN: dict[str, dict[DataType, dict[str, Any]]] = {
     },
     "ROI_ALIGN_GRAD": {
         DataType.FLOAT32: {
-            "interpolation_mode": NEAREST_NEIGHBOR,
+            "reduction_function": MAX,
             "minimum_samples_per_output": 2,
             "maximum_samples_per_output": 2,
         },
