@@ -1,11 +1,12 @@
 """Regions of interest: ROI_POOLING, ROI_ALIGN, ROI_ALIGN1 and ROI_ALIGN_GRAD.
 
-Each region is a rectangle in one image of a batch, given by two of its corners, and becomes a result of one size. 16-bit
-floats are computed in float32 and rounded once; a region whose corners are not finite makes NaN. On an explicit mesh,
-results are sharded along regions as `roi` is, and along channels as `input` is.
+Each region is a rectangle in one image of a batch, given by two of its corners, and becomes a result of one size.
+16-bit floats are computed in float32 and rounded once; a region whose corners are not finite makes NaN. On an explicit
+mesh, results are sharded along regions as `roi` is, and along channels as `input` is. Where the number of samples, or
+of elements in a bin, follows from the regions, devices that share them exchange the largest of these numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -150,8 +151,8 @@ def _bins(first: Array, last: Array, is_finite: Array, count: int, size: int) ->
     whole = partial(jnp.full_like, i, count)
     begin = jnp.floor(quotient(i * extent, whole())) + first
     end = jnp.ceil(quotient((i + 1) * extent, whole())) + first
-    clamped = (jnp.clip(one, 0, number(size, i.dtype)).astype(np.int32) for one in (begin, end))
-    return Bins(*clamped, size)
+    begin, end = (jnp.clip(one, 0, number(size, i.dtype)).astype(np.int32) for one in (begin, end))
+    return Bins(begin, end, size)
 
 
 class RoiPoolingDesc(dml.Operator, type="DML_OPERATOR_ROI_POOLING", function=roi_pooling):
@@ -377,13 +378,13 @@ def _aligned(
     return partitioned(align, operands, [*roi_axes, image_axes[1], None, None])
 
 
-def _resized(
-    image: Array, regions: Array, batch: Array, outside: Array, size: Size2D, sampling: _Sampling
-) -> Array:
+def _resized(image: Array, regions: Array, batch: Array, outside: Array, size: Size2D, sampling: _Sampling) -> Array:
     axes, (spans, is_finite) = sampling.axes(size), sampling.spans(regions)
     wide = _channels_last(image.astype(widened(image.dtype)))
-    inside = _of_both(*map(counts_inside, axes, image.shape[2:], spans), wide.dtype)
-    counts = _of_both(*(sample_counts(*one)[:, None] for one in zip(axes, (one.extent for one in spans), strict=True)), wide.dtype)
+    inside = _of_both(map(counts_inside, axes, image.shape[2:], spans), wide.dtype)
+    counts = _of_both(
+        (sample_counts(axis, span.extent)[:, None] for axis, span in zip(axes, spans, strict=True)), wide.dtype
+    )
     if sampling.reduction_function is MAX:
         largest = largest_sample(wide, spans, batch, axes)
         with_outside = jnp.where(inside > 0, maximum(largest, jnp.broadcast_to(outside, largest.shape)), outside)
@@ -395,8 +396,9 @@ def _resized(
     return _finished(value, is_finite, image.dtype)
 
 
-def _of_both(rows: Array, columns: Array, dtype: Any) -> Array:
+def _of_both(numbers: Iterable[Array], dtype: Any) -> Array:
     """The products of numbers for rows and for columns, in a shape that broadcasts to (regions, rows, columns, 1)."""
+    rows, columns = numbers
     return (rows[:, :, None] * columns[:, None, :])[..., None].astype(dtype)
 
 
@@ -564,6 +566,10 @@ def roi_align_grad(
         rule = f"must have the shape {shape}, as the result of roi_align1 has"
         raise InvalidDesc(Problem("input_gradient", rule, gradient.shape))
     size = _output_size("input_gradient", Size2D(gradient.shape[3], gradient.shape[2]))
+    if 0 in shape[:2]:
+        return RoiAlignGradients(
+            *(jnp.zeros_like(one) if of else None for one, of in ((image, of_input), (roi, of_roi)))
+        )
     _require_elements(image)
     of_both = {"input": of_input, "roi": of_roi}
 
