@@ -6,8 +6,8 @@ element has may depend on its region, and the loop ends with the last one that a
 such a loop, and so the derivatives of sums have rules of their own.
 
 Measured on a CPU of 2 cores, 256 channels of 50 x 50, results of 7 x 7, 1000 regions: 51 ms for 2 x 2 samples, where
-unrolled taps take 67 and products with matrices of weights 152 to 219. ONNX Runtime takes 49 to 100, torchvision twice
-as long, and 4 times as long as their gradient. The largest samples take a quarter more than their sums.
+unrolled taps take 67 and products with matrices of weights 152 to 219, ONNX Runtime 49. On the same machine when it was
+busy: sums 228, largest samples 281, ONNX Runtime 473, torchvision 434, the gradient 738, and torchvision's 1580.
 """
 
 import math

@@ -374,7 +374,7 @@ class RegionCase(Case):
 
 def random_regions(rng: np.random.Generator, desc: Any) -> Arr:
     sizes, dtype = desc.roi.sizes, desc.roi.dtype
-    corners = (rng.integers(-40, 120, sizes) / 8).astype(dtype)
+    corners: Arr = (rng.integers(-40, 120, sizes) / 8).astype(dtype)
     if sizes[-1] == 5:
         corners[..., 0] = rng.choice([-3, -1.5, 0, 1, 7], sizes[:-1])
     rows = corners.reshape(-1, sizes[-1])
