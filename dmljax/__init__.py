@@ -396,6 +396,17 @@ from dmljax.ops.reduction import (
     argmin as argmin,
     reduce as reduce,
 )
+from dmljax.ops.regions import (
+    RoiAlign1Desc as RoiAlign1Desc,
+    RoiAlignDesc as RoiAlignDesc,
+    RoiAlignGradDesc as RoiAlignGradDesc,
+    RoiAlignGradients as RoiAlignGradients,
+    RoiPoolingDesc as RoiPoolingDesc,
+    roi_align as roi_align,
+    roi_align1 as roi_align1,
+    roi_align_grad as roi_align_grad,
+    roi_pooling as roi_pooling,
+)
 from dmljax.ops.resampling import (
     Resample1Desc as Resample1Desc,
     Resample2Desc as Resample2Desc,

@@ -56,6 +56,7 @@ FAMILIES = {
     "products": "Matrix products",
     "recurrence": "Recurrent networks",
     "resampling": "Resampling",
+    "regions": "Regions of images",
     "reduction": "Reductions",
     "scans": "Running sums and products",
     "selection": "Largest and smallest elements",

@@ -39,6 +39,7 @@ POOLING = "numerics/pooling.py"
 MATRIX_PRODUCTS = "numerics/products.py"
 RECURRENCE = "numerics/recurrence.py"
 RESAMPLING_NUMERICS = "numerics/resampling.py"
+REGIONS_NUMERICS = "numerics/regions.py"
 SEQUENCE = "numerics/sequence.py"
 WINDOWS = "numerics/windows.py"
 ACTIVATION = "ops/activation.py"
@@ -58,12 +59,104 @@ PRODUCTS = "ops/products.py"
 QUANTIZATION = "ops/quantization.py"
 RECURRENCE_OPS = "ops/recurrence.py"
 REDUCTION = "ops/reduction.py"
+REGIONS = "ops/regions.py"
 RESAMPLING = "ops/resampling.py"
 TRAINING = "ops/training.py"
 ON_ELEMENTARY = "ops/test_elementary.py"
 ON_GENERATION = "ops/test_generation.py"
 
 FAULTS = [
+    Fault(
+        "the number of samples of regions is rounded down",
+        REGIONS_NUMERICS,
+        "wanted = jnp.ceil(quotient(",
+        "wanted = jnp.floor(quotient(",
+        "ops/test_regions.py::test_an_element_has_as_many_samples_as_pixels_rounded_up",
+    ),
+    Fault(
+        "samples of regions halfway between two pixels are nearest to the second one",
+        REGIONS_NUMERICS,
+        "jnp.ceil(clamped - 0.5)",
+        "jnp.floor(clamped + 0.5)",
+        "ops/test_regions.py::test_halfway_between_two_pixels_the_first_one_is_nearest",
+    ),
+    Fault(
+        "samples of regions have no margin around the image",
+        REGIONS_NUMERICS,
+        "(position >= -1) & (position <= last + 1)",
+        "(position >= 0) & (position <= last)",
+        "ops/test_regions.py::test_a_sample_reads_the_edge_up_to_one_pixel_from_its_center",
+    ),
+    Fault(
+        "the only sample of a region lies at its first corner",
+        REGIONS_NUMERICS,
+        "jnp.where(total == 1, 0.5, place)",
+        "jnp.where(total == 1, 0.0, place)",
+        "ops/test_regions.py::test_corners_are_reached_whatever_the_offset_of_the_output",
+    ),
+    Fault(
+        "pixels of weight 0 reach the samples of regions",
+        REGIONS_NUMERICS,
+        "jnp.where(weight == 0, a, (1 - weight) * a + weight * b())",
+        "(1 - weight) * a + weight * b()",
+        "ops/test_regions.py::test_pixels_beside_a_sample_do_not_reach_it",
+    ),
+    Fault(
+        "gradients of weight 0 reach pixels beside the samples of regions",
+        REGIONS_NUMERICS,
+        "part = jnp.where(weight == 0, jnp.zeros((), gradient.dtype), gradient * weight)",
+        "part = gradient * weight",
+        "ops/test_regions.py::test_pixels_beside_a_sample_do_not_reach_it",
+    ),
+    Fault(
+        "too few samples of large regions are visited",
+        REGIONS_NUMERICS,
+        "number(2 * size + 6, counts.dtype)",
+        "number(size // 2, counts.dtype)",
+        "ops/test_regions.py::test_a_region_far_larger_than_the_image_takes_few_steps",
+    ),
+    Fault(
+        "the last of equal samples of regions has the gradient",
+        REGIONS_NUMERICS,
+        "sort_keys(value, nan_is_largest=True) > sort_keys(",
+        "sort_keys(value, nan_is_largest=True) >= sort_keys(",
+        "ops/test_regions.py::test_the_gradient_of_pooling_goes_to_the_first_of_the_largest",
+    ),
+    Fault(
+        "regions are differentiated twice, and wrong",
+        REGIONS_NUMERICS,
+        "    raise Unsupported(Problem((), rule))",
+        "    return primals[0], tangents[0]",
+        "ops/test_regions.py::test_regions_are_not_differentiated_in_a_gradient_of_the_image",
+    ),
+    Fault(
+        "samples outside of the image do not count",
+        REGIONS,
+        "jnp.where(inside < counts, total + outside * (counts - inside), total)",
+        "total",
+        "ops/test_regions.py::test_samples_outside_of_the_image_count",
+    ),
+    Fault(
+        "halves of corners are rounded to the even element",
+        REGIONS,
+        "lax.RoundingMethod.AWAY_FROM_ZERO",
+        "lax.RoundingMethod.TO_NEAREST_EVEN",
+        "ops/test_regions.py::test_halves_of_corners_are_rounded_away_from_zero",
+    ),
+    Fault(
+        "bins of regions end before their last element",
+        REGIONS,
+        "end = jnp.ceil(quotient((i + 1)",
+        "end = jnp.floor(quotient((i + 1)",
+        "ops/test_regions.py::test_every_bit_is_pooled",
+    ),
+    Fault(
+        "the gradient of regions may be asked for without the image",
+        REGIONS,
+        "if self.input is None and (self.output_roi_gradient is not None or",
+        "if self.input is None and (",
+        "ops/test_regions.py::test_a_desc_refuses",
+    ),
     Fault(
         "the last of several equal elements is hot",
         "numerics/along_axes.py",

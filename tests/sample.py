@@ -49,6 +49,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "what windows become": ("MAX_POOLING2", "AVERAGE_POOLING_GRAD", "LP_POOLING", "MAX_POOLING_GRAD"),
     "a loop over steps": ("LSTM", "GRU"),
     "averages of neighbours": ("RESAMPLE3", "RESAMPLE_GRAD", "RESAMPLE1"),
+    "samples of regions": ("ROI_ALIGN", "ROI_ALIGN1", "ROI_POOLING"),
     "a place for each element": ("ONE_HOT",),
     "elements from places": ("GATHER_ND1", "GATHER_ND", "GATHER", "GATHER_ELEMENTS", "REVERSE_SUBSEQUENCES"),
     "elements to places": ("SCATTER", "SCATTER_ND"),

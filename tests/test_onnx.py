@@ -62,6 +62,7 @@ INAPPLICABLE: dict[str, str] = {
     },
     "test_resize_downsample_scales_linear_align_corners": NO_CORNER,
     "test_resize_tf_crop_and_resize_extrapolation_value": NO_OUTSIDE,
+    "test_roialign_mode_max": "the page has the largest of whole samples, where ONNX has that of their weighted pixels",
     "test_clip_min_greater_than_max": "the page has max(Min, min(x, Max)): Min wins, where in ONNX Max does",
     "test_equal_string": NO_SUCH_TYPE,
     "test_equal_string_broadcast": NO_SUCH_TYPE,
@@ -531,6 +532,35 @@ def resize(
     )
 
 
+def roi_align(
+    input: Any,
+    roi: Any,
+    batch_indices: Any,
+    *,
+    mode: bytes = b"avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+    coordinate_transformation_mode: bytes = b"half_pixel",
+) -> Any:
+    is_half = coordinate_transformation_mode == b"half_pixel"
+    if not is_half:  # regions are one pixel large then, at least
+        roi = np.concatenate([roi[:, :2], np.maximum(roi[:, 2:], roi[:, :2] + 1 / spatial_scale)], axis=1)
+    return dmljax.roi_align1(
+        input,
+        roi,
+        batch_indices,
+        output_size=Size2D(width=output_width, height=output_height),
+        reduction_function=ReduceFunction.MAX if mode == b"max" else ReduceFunction.AVERAGE,
+        spatial_scale_x=spatial_scale,
+        spatial_scale_y=spatial_scale,
+        input_pixel_offset=0.5 if is_half else 0.0,
+        minimum_samples_per_output=sampling_ratio or 1,
+        maximum_samples_per_output=sampling_ratio or 2**32 - 1,
+    )
+
+
 def upsample(input: Any, scales: Any, *, mode: bytes) -> Any:
     assert mode == b"nearest"
     return dmljax.upsample_2d(input, scale_size=Size2D(width=int(scales[3]), height=int(scales[2])))
@@ -725,6 +755,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "ReduceSum": reduction(ReduceFunction.SUM),
     "ReduceSumSquare": reduction(ReduceFunction.SUM_SQUARE),
     "Resize": resize,
+    "RoiAlign": roi_align,
     "Selu": selu,
     "Sigmoid": dmljax.activation_sigmoid,
     "Sin": dmljax.element_wise_sin,

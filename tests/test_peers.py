@@ -17,6 +17,7 @@ from dmljax import (
     PaddingMode,
     RecurrentNetworkDirection,
     ReduceFunction,
+    Size2D,
 )
 
 DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
@@ -555,6 +556,41 @@ def test_recurrent_networks_are_onnxruntimes(name: str, direction: RecurrentNetw
         expected = onnxruntime_run(name, inputs, 14, 3 if name == "LSTM" else 2, **attributes, **theirs)
         for actual, peer in zip(function(*arrays, **given, **own), expected, strict=True):
             near(actual, peer, 2e-6)
+
+
+@pytest.mark.parametrize("samples", [0, 1, 3])
+def test_averages_of_regions_are_onnxruntimes(samples: int) -> None:
+    image = RNG.standard_normal((3, 4, 9, 11)).astype(np.float32)
+    first, sizes = RNG.uniform(-6, 14, (2, 20, 2))  # also across the edges, outside, and inverted
+    roi, indices = np.concatenate([first, first + np.abs(sizes)], axis=1).astype(np.float32), RNG.integers(0, 3, 20)
+    expected = onnxruntime_run(
+        "RoiAlign",
+        [image, roi, indices],
+        output_height=3,
+        output_width=4,
+        sampling_ratio=samples,
+        spatial_scale=0.75,
+        coordinate_transformation_mode="half_pixel",
+    )
+    found = dmljax.roi_align(
+        image,
+        roi,
+        indices,
+        output_size=Size2D(width=4, height=3),
+        spatial_scale_x=0.75,
+        spatial_scale_y=0.75,
+        minimum_samples_per_output=samples or 1,
+        maximum_samples_per_output=samples or 2**32 - 1,
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_bins_of_regions_are_onnxruntimes() -> None:
+    # Bins as wide as a power of two divides, so that ONNX Runtime's sizes are exact.
+    image = RNG.standard_normal((3, 4, 9, 11)).astype(np.float32)
+    roi = np.concatenate([RNG.integers(0, 3, (40, 1)), RNG.uniform(-9, 25, (40, 4))], axis=1).astype(np.float32)
+    expected = onnxruntime_run("MaxRoiPool", [image, roi], pooled_shape=[2, 4], spatial_scale=0.5)
+    same(dmljax.roi_pooling(image, roi, pooled_size=Size2D(width=4, height=2), spatial_scale=0.5), expected)
 
 
 # PyTorch

@@ -59,6 +59,11 @@ def small(*shape: int) -> Any:
     return RNG.integers(-8, 8, shape).astype(np.int32)
 
 
+# Regions whose corners are halves, of which sums are exact.
+IMAGES, BOXES = small(8, 8, 8, 8).astype(np.float32), small(8, 4).astype(np.float32) / 2
+TWICE: dict[str, Any] = {"minimum_samples_per_output": 2}
+
+
 # Functions of natural ranks, with the arrays that they are called with here.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "one_hot": (lambda i, v: dmljax.one_hot(i, v, axis=1, depth=8), (small(8, 1, 8), VALUES)),
@@ -248,6 +253,23 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: dmljax.resample_grad(x, output_sizes=(8, 8, 16), interpolation_mode=LINEAR),
         (np.round(CUBE),),
     ),
+    **{
+        f"roi_align, {function.name}": (
+            lambda x, r, i, function=function: dmljax.roi_align(
+                x, r, i, output_size=2, reduction_function=function, maximum_samples_per_output=1
+            ),
+            (IMAGES, BOXES, small(8)),
+        )
+        for function in (ReduceFunction.AVERAGE, ReduceFunction.MAX)
+    },
+    "roi_align_grad": (
+        lambda x, g, r: dmljax.roi_align_grad(x, g, r, VALUES.astype(np.int32), of_roi=True),
+        (IMAGES, np.exp2(small(8, 8, 2, 2)).astype(np.float32), BOXES),
+    ),
+    "roi_pooling": (
+        lambda x, r: dmljax.roi_pooling(x, jnp.concatenate([r[:, :1], r], axis=1), pooled_size=2),
+        (IMAGES, BOXES),
+    ),
 }
 
 
@@ -260,6 +282,7 @@ EXCHANGING = (
     "cumulative_product",
     "top_k",
     "activation_softmax1",
+    "roi_align_grad",
 )
 
 # Batches
@@ -375,6 +398,14 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "resample_grad": (
         lambda x: dmljax.resample_grad(x, output_sizes=(8, 6, 150), interpolation_mode=LINEAR),
         (np.round(ROWS),),
+    ),
+    "roi_align": (
+        lambda r, i: dmljax.roi_align(IMAGES, r, i, output_size=2, maximum_samples_per_output=2, **TWICE),
+        (BOXES, small(8)),
+    ),
+    "roi_pooling": (
+        lambda r: dmljax.roi_pooling(IMAGES, jnp.concatenate([r[:, :1], r], axis=1), pooled_size=2),
+        (BOXES,),
     ),
 }
 

@@ -339,6 +339,7 @@ SIZE: Static = _size  # an integer, or the symbolic size of a dimension
 SIZES: Static = _sizes
 AXES: Static = _axes  # one integer or several, as a tuple
 EACH_DIMENSION: Static = _one_or_several  # one integer for all spatial dimensions, or a tuple with one for each
+FINITE_NUMBER: Static = _float32  # one finite number, rounded to a FLOAT
 EACH_NUMBER: Static = _number_or_several  # one finite number for all dimensions, or a tuple with one for each
 SIZE_2D: Static = _size_2d  # a width and a height, or one integer for both
 DTYPE: Static = _dtype

@@ -6,8 +6,4 @@ NOT_YET = ", which DirectML has and dmljax does not have yet"
 MISSING: dict[str, str] = {
     "MULTIHEAD_ATTENTION": "dot_product_attention scaled_dot_product_attention attention",
     "MULTIHEAD_ATTENTION1": "",
-    "ROI_ALIGN": "",
-    "ROI_ALIGN1": "",
-    "ROI_ALIGN_GRAD": "",
-    "ROI_POOLING": "",
 }

@@ -18,6 +18,7 @@ from dmljax.ops.generation import RandomGeneratorDesc
 from dmljax.ops.movement import SliceGradDesc
 from dmljax.ops.pooling import MaxPooling1Desc, MaxPooling2Desc
 from dmljax.ops.quantization import DequantizeDesc, DynamicQuantizeLinearDesc, QuantizeDesc
+from dmljax.ops.regions import RoiAlign1Desc, RoiAlignDesc
 from dmljax.ops.training import AdamOptimizerDesc
 from dmljax.scalars import ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
@@ -32,6 +33,7 @@ from dmljax.types import (
     QuantizationType,
     RandomGeneratorType,
     RecurrentNetworkDirection,
+    ReduceFunction,
 )
 
 
@@ -67,6 +69,28 @@ _THREE_BY_THREE = [[[[1, 2, 3], [2, 4, 2], [5, 6, 7]]]]  # as on the page of MAX
 def _pooling(name: str, output: Any, note: str = "", **attributes: Any) -> Example:
     """An example of windows of 2 x 2 over 3 x 3 elements, 1 apart and without padding unless `attributes` say so."""
     return element_wise(name, {"input": _THREE_BY_THREE}, output, note, **_WINDOWS | attributes)
+
+
+_REGION_TYPES = {"batch_indices": UINT32}
+_ROW = [[[[0, 10, 20, 30]]]]
+_SAMPLED: dict[str, Any] = {
+    "reduction_function": ReduceFunction.AVERAGE,
+    "interpolation_mode": InterpolationMode.LINEAR,
+    "spatial_scale_x": 1,
+    "spatial_scale_y": 1,
+    "out_of_bounds_input_value": 0,
+    "minimum_samples_per_output": 1,
+    "maximum_samples_per_output": 1,
+}
+
+
+def _regions(
+    operator: type[RoiAlignDesc | RoiAlign1Desc], roi: Any, output: Any, note: str, **attributes: Any
+) -> Example:
+    """An example of regions of a row of four pixels."""
+    inputs = {"input": _ROW, "roi": roi, "batch_indices": [0] * len(roi)}
+    name = operator.type.removeprefix(OPERATOR_PREFIX)
+    return element_wise(name, inputs, output, note, types=_REGION_TYPES, **_SAMPLED | attributes)
 
 
 def _max_pooling(operator: type[MaxPooling1Desc | MaxPooling2Desc], **attributes: Any) -> Example:
@@ -697,6 +721,29 @@ OWN_EXAMPLES = (
     _unary("ELEMENT_WISE_SIGN", [-2.5, -0.0, NAN, 3], [-1, 0, 0, 1]),
     _unary("ELEMENT_WISE_SIN", [-0.0, INF], [-0.0, NAN]),
     _unary("ELEMENT_WISE_SINH", [-0.0, 1000], [-0.0, INF]),
+    element_wise(
+        "ROI_POOLING",
+        {"input": _THREE_BY_THREE, "roi": [[[[0, 0, 0, 2, 1], [0, 1, 1, 9, 9]]]]},
+        [[[[2, 3], [4, 4]]], [[[7, 0], [0, 0]]]],
+        "bins overlap; three of the second region lie outside of the image",
+        spatial_scale=1,
+        pooled_size=Size2D(width=2, height=2),
+    ),
+    _regions(
+        RoiAlignDesc,
+        [[0, 0, 4, 1], [3, 0, 1, 1]],
+        [[[[5, 25]]], [[[20, 10]]]],
+        "the second region is mirrored",
+    ),
+    _regions(
+        RoiAlign1Desc,
+        [[1, 0, 3, 0]],
+        [[[[10, 20, 30]]]],
+        "samples at the corners",
+        input_pixel_offset=0,
+        output_pixel_offset=0,
+        align_regions_to_corners=True,
+    ),
     _unary("ELEMENT_WISE_SQRT", [1.5, 4], [2, 3], "the ScaleBias is applied first", scale_bias=ScaleBias(2, 1)),
     _binary("ELEMENT_WISE_SUBTRACT", [1, 2], [0.5, 5], [0.5, -3]),
     _unary("ELEMENT_WISE_TAN", [-0.0, INF], [-0.0, NAN]),

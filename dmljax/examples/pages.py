@@ -21,6 +21,7 @@ from dmljax.ops.generation import (
 from dmljax.ops.indexing import NonzeroCoordinatesDesc, OneHotDesc
 from dmljax.ops.movement import JoinDesc, SplitDesc
 from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc, ReduceDesc
+from dmljax.ops.regions import RoiAlignGradDesc
 from dmljax.ops.resampling import ResampleGrad1Desc, ResampleGradDesc
 from dmljax.ops.softmax import ActivationHardmax1Desc
 from dmljax.tensor import TensorDesc
@@ -247,6 +248,32 @@ def _resampling_gradient(operator: type[Any], input_offset: float, **rounding: A
     inputs, outputs = {"input_gradient": [[4, 5, 6]]}, {"output_gradient": [[9, 6], [0, 0]]}
     return Example("Example", desc, inputs, outputs, "the page gives no offsets")
 
+
+_REGIONS_GRADIENT = Example(
+    "Example",
+    RoiAlignGradDesc(
+        input_gradient=TensorDesc(FLOAT32, (4, 1, 1, 3)),
+        roi=TensorDesc(FLOAT32, (4, 4)),
+        batch_indices=TensorDesc(UINT32, (4,)),
+        output_gradient=TensorDesc(FLOAT32, (1, 1, 4, 4)),
+        reduction_function=ReduceFunction.AVERAGE,
+        interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,
+        spatial_scale_x=1,
+        spatial_scale_y=1,
+        input_pixel_offset=0.5,
+        output_pixel_offset=-0.5,
+        minimum_samples_per_output=1,
+        maximum_samples_per_output=1,
+        align_regions_to_corners=False,
+    ),
+    {
+        "input_gradient": [[[[1, 2, 3]]], [[[4, 5, 6]]], [[[7, 8, 9]]], [[[10, 11, 12]]]],
+        "roi": [[0, 0, 2, 2], [2, 0, 4, 2], [0, 2, 2, 4], [2, 2, 4, 4]],
+        "batch_indices": [0, 0, 0, 0],
+    },
+    {"output_gradient": [[[[3, 3, 9, 6], [0, 0, 0, 0], [15, 9, 21, 12], [0, 0, 0, 0]]]]},
+    "the page gives no offsets and no numbers of samples",
+)
 
 _UNFOLDED = [
     [
@@ -675,6 +702,7 @@ EXAMPLES = (
     ),
     _resampling_gradient(ResampleGradDesc, 0.5),
     _resampling_gradient(ResampleGrad1Desc, 0.0, rounding_direction=AxisDirection.DECREASING),
+    _REGIONS_GRADIENT,
     _sliding("FOLD", "Example 1. 1-channel fold", _counted(1, 9, 4), _FOLDED, 0),
     _sliding("FOLD", "Example 2. 1-channel, padded fold", _counted(1, 9, 8), [[_FOLDED_WITH_PADDING]], 1),
     _sliding(

@@ -1,0 +1,453 @@
+"""Regions of images: samples at the positions of a grid in each region, their sums, the largest of them, and gradients.
+
+Images are in the layout NHWC here, so that a sample reads all channels of a pixel at once: a gather whose last
+dimension is contiguous. Samples are taken in a loop, one of every element of the result at a time. How many samples an
+element has may depend on its region, and the loop ends with the last one that any element has. JAX cannot transpose
+such a loop, and so the derivatives of sums have rules of their own.
+
+Measured on a CPU of 2 cores, 256 channels of 50 x 50, results of 7 x 7, 1000 regions: 51 ms for 2 x 2 samples, where
+unrolled taps take 67 and products with matrices of weights 152 to 219, ONNX Runtime 49. On the same machine when it was
+busy: sums 228, largest samples 281, ONNX Runtime 473, torchvision 434, the gradient 738, and torchvision's 1580.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero
+
+from dmljax.errors import Problem, Unsupported
+from dmljax.numerics.exact import product, quotient
+from dmljax.numerics.floats import sort_keys
+from dmljax.numerics.sizes import is_symbolic, number
+from dmljax.types import widened
+
+
+class Axis(NamedTuple):
+    """How regions are sampled along one dimension of an image: what is known while tracing."""
+
+    output_size: int
+    fewest: int  # samples of an element of the result, of which there is at least one
+    most: int
+    offset: float = -0.5  # that is subtracted from the number of each sample
+    to_corners: bool = False  # whether the first and the last sample lie at the ends of the region
+    is_linear: bool = True  # or else the nearest pixel is read
+
+
+class Spans(NamedTuple):
+    """Where regions begin along one dimension, in pixels, and how long they are; these may be negative."""
+
+    start: Array
+    extent: Array
+
+
+Regions = tuple[Spans, Spans]  # along the height and along the width
+Axes = tuple[Axis, Axis]
+
+
+class Neighbours(NamedTuple):
+    """The pixels that samples read along one dimension, one or two of them."""
+
+    low: Array
+    high: Array
+    fraction: Array | None  # how far behind the first one a sample lies; None if the first one is all it reads
+    is_inside: Array
+
+
+# Where samples lie
+
+
+def sample_counts(axis: Axis, extent: Array) -> Array:
+    """How many samples an element of each region has along one dimension, as floats."""
+    extent = lax.stop_gradient(extent)
+    wanted = jnp.ceil(quotient(extent, jnp.full_like(extent, axis.output_size)))
+    return jnp.clip(wanted, float(max(axis.fewest, 1)), float(axis.most))
+
+
+class _Samples(NamedTuple):
+    """The samples of regions along one dimension of an image."""
+
+    axis: Axis
+    size: int  # of the image
+    spans: Spans
+    counts: Array
+    begin: Array  # the first sample of each element that may lie in the image
+    steps: Any  # how many samples after that one may do so, at most; an integer if it is known while tracing
+
+    def position(self, i: Array, dimension: int = 1) -> Array:
+        """Where the samples that have the numbers `i` in their elements lie."""
+        axis = self.axis
+        counts, extent, start = (_laid(one[:, None], i, dimension) for one in (self.counts, *reversed(self.spans)))
+        elements = _laid(lax.broadcasted_iota(i.dtype, (1, axis.output_size), 1), i, dimension)
+        place, total = elements * counts + i, counts * axis.output_size
+        if axis.to_corners:
+            place, total = jnp.where(total == 1, 0.5, place), jnp.maximum(total - 1, 1)
+        else:
+            place = place - axis.offset
+        # Divided last, and rounded once: two thirds of 1.5 is 1, and so a tie is one.
+        share = product(place, jnp.broadcast_to(extent, place.shape))
+        return quotient(share, jnp.broadcast_to(total, place.shape)) + start
+
+    def neighbours(self, step: Array, dimension: int = 1) -> Neighbours:
+        """The pixels that the samples read which are so many steps behind the first ones of their elements."""
+        begin = _laid(self.begin, step, dimension)
+        i = begin + step.astype(begin.dtype)
+        position, last = self.position(i, dimension), number(self.size - 1, i.dtype)
+        is_inside = (i < _laid(self.counts[:, None], i, dimension)) & (position >= -1) & (position <= last + 1)
+        clamped = jnp.clip(position, 0, last)
+        if not self.axis.is_linear:
+            nearest = jnp.ceil(clamped - 0.5).astype(np.int32)  # of two that are as near, the first one
+            return Neighbours(nearest, nearest, None, is_inside)
+        # Of a sample on a pixel both are this pixel, as in the page's pseudo-code, which makes its slope 0.
+        low, high = lax.stop_gradient((jnp.floor(clamped), jnp.ceil(clamped)))
+        return Neighbours(low.astype(np.int32), high.astype(np.int32), clamped - low, is_inside)
+
+
+def _laid(x: Array, like: Array, dimension: int) -> Array:
+    """`x`, of regions and the elements of one dimension, in a shape that broadcasts to that of `like`.
+
+    `like` is a scalar, or has two dimensions itself, or those of a result: regions, rows, columns and channels.
+    """
+    if like.ndim <= 2:
+        return x
+    return x[:, :, None, None] if dimension == 1 else x[:, None, :, None]
+
+
+def _samples(axis: Axis, size: int, spans: Spans) -> _Samples:
+    if not axis.is_linear:
+        spans = Spans(*map(lax.stop_gradient, spans))
+    counts = sample_counts(axis, spans.extent)
+    begin = jnp.broadcast_to(jnp.zeros_like(counts)[:, None], (counts.shape[0], axis.output_size))
+    fewest = max(axis.fewest, 1)
+    samples = _Samples(axis, size, spans, counts, begin, fewest)
+    if fewest == axis.most:
+        return samples
+    # Where more samples than the fewest are taken, they are at least half a pixel apart, so that no more lie in the
+    # image than these. Of a region that is larger than the image, the samples before the image are left out.
+    reach = jnp.maximum(number(2 * size + 6, counts.dtype), float(fewest))
+    step = lax.stop_gradient(spans.extent) / (counts * axis.output_size)
+    first = jnp.floor((-1 - lax.stop_gradient(samples.position(begin))) / step[:, None]) - 1
+    is_long = (counts > reach)[:, None]
+    begin = jnp.where(is_long, jnp.clip(first, 0, counts[:, None] - 1), begin)
+    steps = _largest_of(jnp.minimum(counts, reach)).astype(np.int32)
+    return samples._replace(begin=begin, steps=steps)
+
+
+@custom_vmap
+def _largest_of(counts: Array) -> Array:
+    """The largest of the counts, and so the length of a loop: one for a whole batch, not one for each of its parts."""
+    return counts.max(initial=0)
+
+
+@_largest_of.def_vmap
+def _largest_of_batch(size: int, is_batched: Sequence[bool], counts: Array) -> tuple[Array, bool]:
+    return _largest_of(counts.reshape(-1)), False
+
+
+Body = Callable[[Neighbours, Neighbours, tuple[Array, Array], Any], Any]
+
+
+def _for_each_sample(samples: tuple[_Samples, _Samples], body: Body, carry: Any) -> Any:
+    """`body` of the samples' neighbours along both dimensions, their numbers of steps, and what the last one left."""
+    of_y, of_x = samples
+
+    def of_row(j: Array, carry: Any) -> Any:
+        y = of_y.neighbours(j)
+        return lax.fori_loop(0, of_x.steps, lambda i, last: body(y, of_x.neighbours(i), (j, i), last), carry)
+
+    return lax.fori_loop(0, of_y.steps, of_row, carry)
+
+
+def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
+    """How many samples of each element lie in the image, along one dimension of `size`; those elsewhere read no pixel.
+
+    As in ONNX's RoiAlign, the image has a margin of one pixel around it, in which samples read the pixels at its edge.
+    """
+    samples = _samples(axis, size, Spans(*map(lax.stop_gradient, spans)))
+    add = lambda i, total: total + samples.neighbours(i).is_inside.astype(total.dtype)  # noqa: E731
+    total: Array = lax.fori_loop(0, samples.steps, add, jnp.zeros_like(samples.begin))
+    return total
+
+
+# What samples read
+
+
+def _read(image: Array, batch: Array, y: Neighbours, x: Neighbours) -> Array:
+    """The samples of all channels; those outside of the image are 0. The image's layout is NHWC."""
+    rows, columns, is_inside = _grid(y, x)
+    at = lambda j, i: image.at[batch[:, None, None], j, i].get(mode="promise_in_bounds")  # noqa: E731
+    return jnp.where(is_inside[..., None], _interpolated(at, rows, columns), jnp.zeros((), image.dtype))
+
+
+def _grid(y: Neighbours, x: Neighbours) -> tuple[Neighbours, Neighbours, Array]:
+    """The neighbours of samples in rows and in columns, in shapes that broadcast, and which samples are inside."""
+    rows: Neighbours = jax.tree.map(lambda one: one[:, :, None], y)
+    columns: Neighbours = jax.tree.map(lambda one: one[:, None, :], x)
+    return rows, columns, rows.is_inside & columns.is_inside
+
+
+def _interpolated(at: Callable[[Array, Array], Array], y: Neighbours, x: Neighbours) -> Array:
+    """What lies between pixels; a pixel of weight 0 is not read, so that it may be infinite or NaN."""
+
+    def between(a: Array, b: Callable[[], Array], fraction: Array | None) -> Array:
+        if fraction is None:
+            return a
+        weight = fraction.astype(a.dtype).reshape(fraction.shape + (1,) * (a.ndim - fraction.ndim))
+        return jnp.where(weight == 0, a, (1 - weight) * a + weight * b())
+
+    along_row = lambda j: between(at(j, x.low), lambda: at(j, x.high), x.fraction)  # noqa: E731
+    return between(along_row(y.low), lambda: along_row(y.high), y.fraction)
+
+
+def _taps(neighbours: Neighbours) -> list[tuple[Array, Array | None]]:
+    """The pixels that samples read along one dimension, with their weights; None is 1."""
+    fraction = neighbours.fraction
+    if fraction is None:
+        return [(neighbours.low, None)]
+    first = jnp.where(fraction == 0, jnp.ones_like(fraction), 1 - fraction)
+    return [(neighbours.low, first), (neighbours.high, fraction)]
+
+
+# Sums of samples, and their transpose
+
+
+def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
+    """The sum of the samples of each element of the result that lie in the image.
+
+    The image has the layout NHWC, and the result the dimensions regions, rows, columns and channels. `batch` has the
+    number of the image of each region.
+    """
+
+    def total(image: Array, batch: Array, *spans: Array) -> Array:
+        return _sums(image, _regions(spans), batch, axes)
+
+    def jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[Array, Array]:
+        value, (image, batch, *spans) = differentiable(*primals), primals
+        tangent = jnp.zeros_like(value)
+        if type(tangents[0]) is not SymbolicZero:
+            once = _differentiated_once(_regions(spans))
+            forward = lambda image: _sums(image, once, batch, axes)  # noqa: E731
+            adjoint = lambda gradient: _spread(gradient, image.shape, once, batch, axes)  # noqa: E731
+            tangent += _paired(forward, adjoint, tangents[0])
+        moved = [k for k, one in enumerate(tangents[2:]) if type(one) is not SymbolicZero]
+        if moved:
+            # An element depends on its own region alone, so that one derivative for all regions is enough.
+            given = [spans[k] for k in moved]
+
+            def push(row: Sequence[Array]) -> Array:
+                of_moved = lambda *some: total(image, batch, *_replaced(spans, moved, some))  # noqa: E731
+                directions = [one * jnp.ones_like(x) for one, x in zip(row, given, strict=True)]
+                _, slope = jax.jvp(of_moved, given, directions)
+                return cast(Array, slope)
+
+            slopes = jax.vmap(push)(list(jnp.eye(len(moved), dtype=given[0].dtype)))
+            for k, slope in zip(moved, slopes, strict=True):
+                tangent += slope * tangents[2 + k].astype(slope.dtype)[:, None, None, None]
+        return value, tangent
+
+    differentiable = jax.custom_jvp(total)
+    differentiable.defjvp(jvp, symbolic_zeros=True)
+    spans = [one for span in regions for one in span]
+    if not any(axis.is_linear for axis in axes):
+        spans = [lax.stop_gradient(one) for one in spans]
+    return differentiable(image, batch, *spans)
+
+
+def _replaced(values: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
+    """`values` with the `new` ones in their `places`."""
+    found = list(values)
+    for place, one in zip(places, new, strict=True):
+        found[place] = one
+    return found
+
+
+def _regions(spans: Sequence[Array]) -> Regions:
+    return Spans(*spans[0:2]), Spans(*spans[2:4])
+
+
+def _along_both(image_sizes: Sequence[int], regions: Regions, axes: Axes) -> tuple[_Samples, _Samples]:
+    y, x = (_samples(axis, size, spans) for axis, size, spans in zip(axes, image_sizes[1:3], regions, strict=True))
+    return y, x
+
+
+def _sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
+    samples = _along_both(image.shape, regions, axes)
+    add = lambda y, x, _, total: total + _read(image, batch, y, x)  # noqa: E731
+    return cast(Array, _for_each_sample(samples, add, _zeros(image, batch, axes[0].output_size, axes[1].output_size)))
+
+
+def _zeros(image: Array, batch: Array, height: int, width: int) -> Array:
+    """Zeros for the elements of all regions, which vary over a mesh as the image and the regions do."""
+    of_channels, of_regions = jnp.zeros_like(image[:1, :1, :1]), jnp.zeros_like(batch, image.dtype)
+    zeros = of_regions[:, None, None, None] + of_channels
+    return jnp.broadcast_to(zeros, (batch.shape[0], height, width, image.shape[-1]))
+
+
+def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch: Array, axes: Axes) -> Array:
+    """The transpose of `_sums`: each element is added to the pixels that its samples read, times their weights."""
+    samples = _along_both(image_shape, regions, axes)
+
+    def add(y: Neighbours, x: Neighbours, _: Any, total: Array) -> Array:
+        rows, columns, is_inside = _grid(y, x)
+        for j, of_row in _taps(rows):
+            for i, of_column in _taps(columns):
+                weight = is_inside.astype(gradient.dtype)
+                for one in (of_row, of_column):
+                    weight = weight if one is None else weight * one.astype(gradient.dtype)
+                weight = weight[..., None]
+                part = jnp.where(weight == 0, jnp.zeros((), gradient.dtype), gradient * weight)
+                total = total.at[batch[:, None, None], j, i].add(part, mode="promise_in_bounds")
+        return total
+
+    zeros = jnp.broadcast_to(_zeros(gradient, batch, 1, 1)[:1], tuple(image_shape))
+    return cast(Array, _for_each_sample(samples, add, zeros))
+
+
+def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array], x: Array) -> Array:
+    """`forward(x)`, of a linear function that JAX cannot transpose, but whose transpose is `adjoint`.
+
+    The last dimension of both is that of the channels.
+    """
+    # JAX has one function that takes another and its transpose and comes through every transformation: the solution of
+    # linear equations. These are z = x and y - forward(z) = 0 for z and y, one below the other.
+    shape, *channels = jax.eval_shape(forward, x).shape, x.shape[-1]
+    above = x.reshape(-1, *channels)
+    count = above.shape[0]
+
+    def solve(_: Any, both: Array) -> Array:
+        z, y = both[:count], both[count:]
+        return jnp.concatenate([z, y + forward(z.reshape(x.shape)).reshape(y.shape)])
+
+    def solve_transposed(_: Any, both: Array) -> Array:
+        z, y = both[:count], both[count:]
+        return jnp.concatenate([z + adjoint(y.reshape(shape)).reshape(z.shape), y])
+
+    below = jnp.zeros((math.prod(shape[:-1]), *channels), x.dtype)
+    both = jnp.concatenate([above, below])
+    # The matrix itself is not looked at, because it does not depend on what is differentiated.
+    solved = lax.custom_linear_solve(lambda both: both, both, solve, solve_transposed, symmetric=True)
+    return cast(Array, solved[count:].reshape(shape))
+
+
+@jax.custom_jvp
+def _differentiated_once(regions: Regions) -> Regions:
+    """`regions`, of which a derivative has been taken already."""
+    return regions
+
+
+@_differentiated_once.defjvp
+def _no_second_derivative(primals: Any, tangents: Any) -> Any:
+    rule = "regions must not be differentiated in a gradient of the image: dmljax has no second derivative of these"
+    raise Unsupported(Problem((), rule))
+
+
+# The largest of samples
+
+
+_FEW_STEPS = 8  # a loop that is not worth that devices exchange its length
+
+
+class Bins(NamedTuple):
+    """All pixels of regions along one dimension: those of each element of the result, from `begin` to before `end`."""
+
+    begin: Array
+    end: Array
+    size: int  # of the image
+
+    @property
+    def steps(self) -> Any:
+        """How many pixels an element has, at most."""
+        is_small = not is_symbolic(self.size) and self.size <= _FEW_STEPS
+        return self.size if is_small else _largest_of(self.end - self.begin)
+
+    def neighbours(self, step: Array, dimension: int = 1) -> Neighbours:
+        """The pixels that are so many steps behind the first ones of their elements."""
+        begin, end = (_laid(one, step, dimension) for one in (self.begin, self.end))
+        place = jnp.clip(begin + step, 0, number(self.size - 1, np.int32))
+        return Neighbours(place, place, None, begin + step < end)
+
+
+def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
+    """The largest sample of each element that lies in the image, as `sums` has their sum; NaN is larger than numbers.
+
+    It is negative infinity where no sample lies in the image. Of equal samples, the first one in row-major order has
+    the gradient.
+    """
+    sizes = image.shape
+
+    def both(*spans: Array) -> tuple[_Samples, _Samples]:
+        return _along_both(sizes, _regions(spans), axes)
+
+    return _largest(image, batch, both, *(one for span in regions for one in span))
+
+
+def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
+    """The largest pixel of each bin, as `largest_sample` has that of samples, but 0 where a bin has none."""
+    height, width = (one.size for one in bins)
+
+    def both(*ends: Array) -> tuple[Bins, Bins]:
+        return Bins(ends[0], ends[1], height), Bins(ends[2], ends[3], width)
+
+    largest = _largest(image, batch, both, *(end for one in bins for end in (one.begin, one.end)))
+    has_rows, has_columns = (one.end > one.begin for one in bins)
+    has_pixels = (has_rows[:, :, None] & has_columns[:, None, :])[..., None]
+    return jnp.where(has_pixels, largest, jnp.zeros((), image.dtype))
+
+
+Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, of the arrays that they depend on
+
+
+def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Array:
+    def largest(image: Array, batch: Array, *given: Array) -> Array:
+        return _compared(image, batch, sampled(*given), has_steps=False)[0]
+
+    def at_steps(image: Array, batch: Array, steps: Sequence[Array], *given: Array) -> Array:
+        """The samples that have been found, in a form that JAX can differentiate."""
+        y, x = (one.neighbours(step, axis) for one, step, axis in zip(sampled(*given), steps, (1, 2), strict=True))
+        channels = lax.broadcasted_iota(np.int32, (1, 1, 1, image.shape[-1]), 3)
+        at = lambda j, i: image.at[batch[:, None, None, None], j, i, channels].get(mode="promise_in_bounds")  # noqa: E731
+        return jnp.where(y.is_inside & x.is_inside, _interpolated(at, y, x), jnp.zeros((), image.dtype))
+
+    def jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[Array, Array]:
+        image, batch, *spans = lax.stop_gradient(primals)
+        _, steps = _compared(image, batch, sampled(*spans), has_steps=True)
+        floats = {i: one for i, one in enumerate(tangents) if type(one) is not SymbolicZero}
+
+        def of_floats(*changed: Array) -> Array:
+            image, batch, *given = _replaced(primals, list(floats), changed)
+            # In at least 32 bits, so that a gradient that adds up many elements is rounded once.
+            wide = image.astype(widened(image.dtype))
+            return at_steps(wide, batch, steps, *given).astype(image.dtype)
+
+        _, tangent = jax.jvp(of_floats, [primals[i] for i in floats], list(floats.values()))
+        return differentiable(*primals), tangent
+
+    differentiable = jax.custom_jvp(largest)
+    differentiable.defjvp(jvp, symbolic_zeros=True)
+    return differentiable(image, batch, *given)
+
+
+def _compared(
+    image: Array, batch: Array, samples: tuple[Any, Any], *, has_steps: bool
+) -> tuple[Array, tuple[Array, ...]]:
+    """The largest samples and, if wanted, how many steps they are behind the first ones of their elements."""
+
+    def compare(y: Neighbours, x: Neighbours, steps: tuple[Array, Array], last: Any) -> Any:
+        largest, found = last
+        value = _read(image, batch, y, x)
+        is_inside = (y.is_inside[:, :, None] & x.is_inside[:, None, :])[..., None]
+        is_larger = is_inside & (sort_keys(value, nan_is_largest=True) > sort_keys(largest, nan_is_largest=True))
+        found = tuple(jnp.where(is_larger, step, one) for step, one in zip(steps, found, strict=True)) if found else ()
+        return jnp.where(is_larger, value, largest), found
+
+    nothing = _zeros(image, batch, *(one.begin.shape[1] for one in samples))
+    first = nothing.astype(np.int32)
+    found: tuple[Array, tuple[Array, ...]] = _for_each_sample(
+        samples, compare, (nothing - np.inf, (first, first) if has_steps else ())
+    )
+    return found

@@ -1,0 +1,688 @@
+"""Regions of interest: ROI_POOLING, ROI_ALIGN, ROI_ALIGN1 and ROI_ALIGN_GRAD.
+
+Each region is a rectangle in one image of a batch, given by two of its corners, and becomes a result of one size.
+16-bit floats are computed in float32 and rounded once; a region whose corners are not finite makes NaN. On an explicit
+mesh, results are sharded along regions as `roi` is, and along channels as `input` is. Where the number of samples, or
+of elements in a bin, follows from the regions, devices that share them exchange the largest of these numbers.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Annotated, Any, NamedTuple
+
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.checks import INT_MAX, UINT_MAX, integer_in
+from dmljax.descriptors.members import Tensor
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics.exact import product, quotient
+from dmljax.numerics.floats import maximum
+from dmljax.numerics.moves import check_sizes
+from dmljax.numerics.regions import (
+    Axis,
+    Bins,
+    Spans,
+    counts_inside,
+    largest_pixel,
+    largest_sample,
+    sample_counts,
+    sums,
+)
+from dmljax.numerics.sharding import dimension_axes, partitioned
+from dmljax.numerics.sizes import check_size, number
+from dmljax.ops.gathering import gather
+from dmljax.scalars import Size2D
+from dmljax.tensor import TensorDesc
+from dmljax.types import FLOAT, UINT32, DataType, FeatureLevel, InterpolationMode, ReduceFunction, widened
+
+AVERAGE, MAX = ReduceFunction.AVERAGE, ReduceFunction.MAX
+LINEAR = InterpolationMode.LINEAR
+
+# Arguments
+
+
+def _image(name: str, given: ArrayLike) -> Array:
+    image = calls.float_array(name, given)
+    if image.ndim != 4:
+        raise InvalidDesc(Problem(name, "must have 4 dimensions: batch, channels, height and width", image.ndim))
+    return image
+
+
+def _regions(given: ArrayLike, columns: int) -> Array:
+    """`roi` with two dimensions."""
+    roi = calls.float_array("roi", given)
+    if roi.ndim < 2 or roi.shape[-1] != columns or any(size != 1 for size in roi.shape[:-2]):
+        raise InvalidDesc(Problem("roi", f"must have the shape (regions, {columns})", roi.shape))
+    return roi.reshape(roi.shape[-2:])
+
+
+def _batch(given: ArrayLike, roi: Array) -> Array:
+    """`batch_indices` with one dimension."""
+    indices = calls.integer_array("batch_indices", given)
+    if indices.ndim < 1 or any(size != 1 for size in indices.shape[:-1]) or indices.shape[-1] != roi.shape[0]:
+        rule = f"must have the shape {roi.shape[:1]}, one index for each region"
+        raise InvalidDesc(Problem("batch_indices", rule, indices.shape))
+    return indices.reshape(-1)
+
+
+def _output_size(name: str, size: Any) -> Size2D:
+    for dimension, one in zip(Size2D._fields, size, strict=True):
+        check_size((name, dimension), one, 1)
+    return Size2D(*size)
+
+
+def _require_elements(image: Array) -> None:
+    if 0 in (image.shape[0], *image.shape[2:]):
+        raise InvalidDesc(Problem("input", "must have elements", f"shape {image.shape}"))
+
+
+def _images_of(indices: Array, image: Array) -> Array:
+    """The number of the image of each region; as in `gather`, -1 is the last one, and others are clamped."""
+    return gather(lax.iota(np.int32, image.shape[0]), indices, axis=0)
+
+
+def _channels_last(image: Array) -> Array:
+    return image.transpose(0, 2, 3, 1)
+
+
+def _finished(value: Array, is_finite: Array, dtype: Any) -> Array:
+    """The elements of the regions in the layout NCHW and in their type; NaN for a region that is not finite."""
+    whole = jnp.where(is_finite[:, None, None, None], value, jnp.full_like(value, np.nan))
+    return whole.transpose(0, 3, 1, 2).astype(dtype)
+
+
+_Roi = Annotated[TensorDesc, Tensor(is_input=True), "ROITensor"]
+
+
+# ROI_POOLING
+
+
+@calls.operator_function(pooled_size=calls.SIZE_2D, spatial_scale=calls.FINITE_NUMBER)
+def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, spatial_scale: float = 1.0) -> Array:
+    """Divides regions of images into `pooled_size` bins, and selects the largest element of each bin.
+
+    Each row of `roi` has the index of an image and two corners: `[batch, x1, y1, x2, y2]`. The corners are multiplied
+    by `spatial_scale` and rounded to the nearest element, halves away from zero; both belong to the region, which is at
+    least one element wide and high. Bins overlap where the region is not a multiple of `pooled_size`. What lies outside
+    of the image is no element, and 0 the result of a bin without elements. NaN is larger than every number; of equal
+    elements, the first one in row-major order has the gradient.
+
+    >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
+    >>> roi_pooling(image, jnp.array([[0.0, 1.0, 1.0, 3.0, 3.0]]), pooled_size=2).tolist()
+    [[[[10.0, 11.0], [14.0, 15.0]]]]
+    """
+    image, regions = _image("input", input), _regions(roi, 5)
+    width, height = _output_size("pooled_size", pooled_size)
+    shape = (regions.shape[0], image.shape[1], height, width)
+    check_sizes(shape)
+    if 0 in shape[:2]:
+        return jnp.zeros(shape, image.dtype)
+    _require_elements(image)
+
+    def pool(image: Array, regions: Array) -> Array:
+        wide = lax.stop_gradient(regions.astype(widened(regions.dtype)))
+        numbers, *corners = jnp.unstack(wide, axis=1)
+        scaled = [product(one, jnp.full_like(one, spatial_scale)) for one in corners]
+        x1, y1, x2, y2 = (lax.round(one, lax.RoundingMethod.AWAY_FROM_ZERO) for one in scaled)
+        is_finite = jnp.isfinite(numbers) & jnp.isfinite(x2 - x1) & jnp.isfinite(y2 - y1)
+        bins = (_bins(y1, y2, is_finite, height, image.shape[2]), _bins(x1, x2, is_finite, width, image.shape[3]))
+        indices = jnp.where(is_finite, jnp.clip(numbers, INDEX_MIN, -INDEX_MIN), 0).astype(np.int32)
+        largest = largest_pixel(_channels_last(image), bins, _images_of(indices, image))
+        return _finished(largest, is_finite, image.dtype)
+
+    image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)
+    operands = [(image, [None, image_axes[1], None, None]), (regions, [roi_axes[0], None])]
+    return partitioned(pool, operands, [roi_axes[0], image_axes[1], None, None])
+
+
+INDEX_MIN = -(2.0**30)  # an index that is out of range on both sides, and fits an int32
+
+
+def _bins(first: Array, last: Array, is_finite: Array, count: int, size: int) -> Bins:
+    """The elements of the bins of regions along one dimension, by the page's formulas, clamped to the image."""
+    first, last = (jnp.where(is_finite, one, jnp.zeros_like(one))[:, None] for one in (first, last))
+    extent = jnp.maximum(last - first + 1, 1)
+    i = lax.broadcasted_iota(first.dtype, (first.shape[0], count), 1)
+    whole = partial(jnp.full_like, i, count)
+    begin = jnp.floor(quotient(i * extent, whole())) + first
+    end = jnp.ceil(quotient((i + 1) * extent, whole())) + first
+    begin, end = (jnp.clip(one, 0, number(size, i.dtype)).astype(np.int32) for one in (begin, end))
+    return Bins(begin, end, size)
+
+
+class RoiPoolingDesc(dml.Operator, type="DML_OPERATOR_ROI_POOLING", function=roi_pooling):
+    """`DML_ROI_POOLING_OPERATOR_DESC`, lowered to `roi_pooling`."""
+
+    input: dml.Input
+    roi: _Roi
+    output: dml.Output
+    spatial_scale: dml.Float
+    pooled_size: dml.Size
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, roi=FLOAT, output=FLOAT))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, ROITensor and OutputTensor have the same DataType.
+        - ROITensor has the Sizes {1, 1, NumROIs, 5}.
+        - OutputTensor has the Sizes {NumROIs, channels of InputTensor, PooledSize.Height, PooledSize.Width}.
+        - SpatialScale is finite.
+        """
+        yield from dml.same_type(self, "input", "roi", "output")
+        yield from _finite(self, "spatial_scale")
+        if any(tensor.rank != 4 for tensor in self.tensors().values()):
+            return  # the support table reports the rank
+        count = self.roi.sizes[2]
+        yield from dml.sizes_are(self, "roi", (1, 1, count, 5))
+        size = self.pooled_size
+        yield from dml.sizes_are(self, "output", (count, self.input.sizes[1], size.height, size.width))
+
+
+def _finite(desc: Any, *fields: str) -> Iterator[Problem]:
+    """The numbers of `fields` are finite."""
+    for field in fields:
+        value = float(getattr(desc, field).item)
+        if not np.isfinite(value):
+            yield Problem(desc.member(field).name, "must be finite", value)
+
+
+# ROI_ALIGN and ROI_ALIGN1
+
+
+class _Sampling(NamedTuple):
+    """How regions are sampled: the arguments that ROI_ALIGN1 and its gradient share."""
+
+    reduction_function: ReduceFunction
+    interpolation_mode: InterpolationMode
+    spatial_scale_x: float
+    spatial_scale_y: float
+    input_pixel_offset: float
+    output_pixel_offset: float
+    minimum_samples_per_output: int
+    maximum_samples_per_output: int
+    align_regions_to_corners: bool
+
+    def check(self) -> None:
+        """Refuses what is out of range."""
+        if self.reduction_function not in (AVERAGE, MAX):
+            raise InvalidDesc(Problem("reduction_function", "must be AVERAGE or MAX", self.reduction_function.name))
+        most = integer_in("maximum_samples_per_output", self.maximum_samples_per_output, 1, UINT_MAX)
+        integer_in("minimum_samples_per_output", self.minimum_samples_per_output, 0, min(most, INT_MAX))
+
+    def axes(self, size: Size2D) -> tuple[Axis, Axis]:
+        """How regions are sampled along the height and along the width."""
+        of_size = lambda size: Axis(  # noqa: E731
+            size,
+            self.minimum_samples_per_output,
+            self.maximum_samples_per_output,
+            self.output_pixel_offset,
+            self.align_regions_to_corners,
+            self.interpolation_mode is LINEAR,
+        )
+        return of_size(size.height), of_size(size.width)
+
+    def spans(self, regions: Array) -> tuple[tuple[Spans, Spans], Array]:
+        """Where regions lie along the height and along the width, and which of them are finite; others are empty."""
+        wide = regions.astype(widened(regions.dtype))
+        corners = jnp.unstack(wide, axis=1)
+        scales = (self.spatial_scale_x, self.spatial_scale_y) * 2
+        x1, y1, x2, y2 = (product(one, jnp.full_like(one, by)) for one, by in zip(corners, scales, strict=True))
+        is_finite = jnp.isfinite(x2 - x1) & jnp.isfinite(y2 - y1)
+
+        def span(first: Array, last: Array) -> Spans:
+            both = first - self.input_pixel_offset, last - first
+            return Spans(*(jnp.where(is_finite, one, jnp.zeros_like(one)) for one in both))
+
+        return (span(y1, y2), span(x1, x2)), is_finite
+
+
+_SAMPLING: dict[str, Any] = {
+    "reduction_function": calls.one_of(ReduceFunction),
+    "interpolation_mode": calls.one_of(InterpolationMode),
+    "spatial_scale_x": calls.FINITE_NUMBER,
+    "spatial_scale_y": calls.FINITE_NUMBER,
+    "minimum_samples_per_output": calls.INTEGER,
+    "maximum_samples_per_output": calls.INTEGER,
+}
+_SAMPLING_1 = _SAMPLING | {
+    "input_pixel_offset": calls.FINITE_NUMBER,
+    "output_pixel_offset": calls.FINITE_NUMBER,
+    "align_regions_to_corners": calls.BOOLEAN,
+}
+
+
+@calls.operator_function(**_SAMPLING, out_of_bounds_input_value=calls.WIDE_NUMBER, output_size=calls.SIZE_2D)
+def roi_align(
+    input: ArrayLike,
+    roi: ArrayLike,
+    batch_indices: ArrayLike,
+    out_of_bounds_input_value: ArrayLike = 0.0,
+    *,
+    output_size: Size2D | int,
+    reduction_function: ReduceFunction = AVERAGE,
+    interpolation_mode: InterpolationMode = LINEAR,
+    spatial_scale_x: float = 1.0,
+    spatial_scale_y: float = 1.0,
+    minimum_samples_per_output: int = 1,
+    maximum_samples_per_output: int = UINT_MAX,
+) -> Array:
+    """Crops regions from images and resizes them to `output_size`, as Mask R-CNN does.
+
+    Each row of `roi` has two corners of a region, `[x1, y1, x2, y2]`, which are multiplied by the scales; the first
+    pixel reaches from 0 to 1, and its center is at 0.5. `batch_indices` has the index of the image of each region. Each
+    element of the result is the AVERAGE or MAX of samples: of so many along each dimension as the region has pixels for
+    each element, rounded up, and at least `minimum_samples_per_output`, at most `maximum_samples_per_output`. A region
+    may be empty, and is mirrored where `x2 < x1`.
+
+    A sample that is up to half a pixel outside of the image reads the pixels at its edge, and one further away is
+    `out_of_bounds_input_value`. As in `gather`, a batch index of -1 is the last one, and others are clamped.
+
+    >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
+    >>> roi_align(image, jnp.array([[0.0, 0.0, 4.0, 4.0]]), jnp.array([0]), output_size=2).tolist()
+    [[[[2.5, 4.5], [10.5, 12.5]]]]
+    """
+    sampling = _Sampling(
+        reduction_function,
+        interpolation_mode,
+        spatial_scale_x,
+        spatial_scale_y,
+        0.5,
+        -0.5,
+        minimum_samples_per_output,
+        maximum_samples_per_output,
+        False,
+    )
+    return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
+
+
+@calls.operator_function(**_SAMPLING_1, out_of_bounds_input_value=calls.WIDE_NUMBER, output_size=calls.SIZE_2D)
+def roi_align1(
+    input: ArrayLike,
+    roi: ArrayLike,
+    batch_indices: ArrayLike,
+    out_of_bounds_input_value: ArrayLike = 0.0,
+    *,
+    output_size: Size2D | int,
+    reduction_function: ReduceFunction = AVERAGE,
+    interpolation_mode: InterpolationMode = LINEAR,
+    spatial_scale_x: float = 1.0,
+    spatial_scale_y: float = 1.0,
+    input_pixel_offset: float = 0.5,
+    output_pixel_offset: float = -0.5,
+    minimum_samples_per_output: int = 1,
+    maximum_samples_per_output: int = UINT_MAX,
+    align_regions_to_corners: bool = False,
+) -> Array:
+    """Crops regions from images and resizes them as `roi_align`, with pixels that may be shifted.
+
+    Sample `i` along a dimension of a region lies at `(i - output_pixel_offset) * size / samples + x1 -
+    input_pixel_offset`, where the center of the first pixel is 0. With `align_regions_to_corners`, the first and the
+    last sample lie at the corners of the region instead, and a single one in its middle, as in TensorFlow's
+    `crop_and_resize`.
+
+    >>> image, box = jnp.array([[[[0.0, 10.0, 20.0, 30.0]]]]), jnp.array([[0.0, 0.0, 3.0, 0.0]])
+    >>> size = Size2D(width=4, height=1)
+    >>> roi_align1(image, box, jnp.array([0]), output_size=size, input_pixel_offset=0).tolist()
+    [[[[3.75, 11.25, 18.75, 26.25]]]]
+    >>> roi_align1(
+    ...     image, box, jnp.array([0]), output_size=size, input_pixel_offset=0, align_regions_to_corners=True
+    ... ).tolist()
+    [[[[0.0, 10.0, 20.0, 30.0]]]]
+    """
+    sampling = _Sampling(
+        reduction_function,
+        interpolation_mode,
+        spatial_scale_x,
+        spatial_scale_y,
+        input_pixel_offset,
+        output_pixel_offset,
+        minimum_samples_per_output,
+        maximum_samples_per_output,
+        align_regions_to_corners,
+    )
+    return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
+
+
+def _aligned(
+    input: ArrayLike,
+    roi: ArrayLike,
+    batch_indices: ArrayLike,
+    outside: ArrayLike,
+    output_size: Any,
+    sampling: _Sampling,
+) -> Array:
+    image, regions = _image("input", input), _regions(roi, 4)
+    indices, size = _batch(batch_indices, regions), _output_size("output_size", output_size)
+    sampling.check()
+    shape = (regions.shape[0], image.shape[1], size.height, size.width)
+    check_sizes(shape)
+    if 0 in shape[:2]:
+        return jnp.zeros(shape, image.dtype)
+    _require_elements(image)
+
+    def align(image: Array, regions: Array, indices: Array, outside: Array) -> Array:
+        return _resized(image, regions, _images_of(indices, image), outside, size, sampling)
+
+    image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)[:1]
+    operands = [
+        (image, [None, image_axes[1], None, None]),
+        (regions, [*roi_axes, None]),
+        (indices, roi_axes),
+        (jnp.asarray(outside, widened(image.dtype)), []),
+    ]
+    return partitioned(align, operands, [*roi_axes, image_axes[1], None, None])
+
+
+def _resized(image: Array, regions: Array, batch: Array, outside: Array, size: Size2D, sampling: _Sampling) -> Array:
+    axes, (spans, is_finite) = sampling.axes(size), sampling.spans(regions)
+    wide = _channels_last(image.astype(widened(image.dtype)))
+    inside = _of_both(map(counts_inside, axes, image.shape[2:], spans), wide.dtype)
+    counts = _of_both(
+        (sample_counts(axis, span.extent)[:, None] for axis, span in zip(axes, spans, strict=True)), wide.dtype
+    )
+    if sampling.reduction_function is MAX:
+        largest = largest_sample(wide, spans, batch, axes)
+        with_outside = jnp.where(inside > 0, maximum(largest, jnp.broadcast_to(outside, largest.shape)), outside)
+        value = jnp.where(inside < counts, with_outside, largest)
+    else:
+        total = sums(wide, spans, batch, axes)
+        with_outside = jnp.where(inside < counts, total + outside * (counts - inside), total)
+        value = quotient(with_outside, jnp.broadcast_to(counts, total.shape))
+    return _finished(value, is_finite, image.dtype)
+
+
+def _of_both(numbers: Iterable[Array], dtype: Any) -> Array:
+    """The products of numbers for rows and for columns, in a shape that broadcasts to (regions, rows, columns, 1)."""
+    rows, columns = numbers
+    return (rows[:, :, None] * columns[:, None, :])[..., None].astype(dtype)
+
+
+class _AlignTensors(dml.Operator):
+    """The tensors and the rules of ROI_ALIGN and ROI_ALIGN1."""
+
+    input: dml.Input
+    roi: _Roi
+    batch_indices: dml.Input
+    output: dml.Output
+    reduction_function: dml.Reduction
+    interpolation_mode: dml.Interpolation
+    spatial_scale_x: dml.Float
+    spatial_scale_y: dml.Float
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, ROITensor and OutputTensor have the same DataType.
+        - ROITensor has the Sizes {NumROIs, 4}, and BatchIndicesTensor the Sizes {NumROIs}, each after any number of 1s.
+        - OutputTensor has the Sizes {NumROIs, channels of InputTensor, any, any}.
+        - ReductionFunction is AVERAGE or MAX.
+        - Scales, and offsets where there are some, are finite.
+        - MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.
+        """
+        yield from dml.same_type(self, "input", "roi", "output")
+        yield from _sampling_rules(self)
+        yield from _region_rules(self, image="input", result="output")
+
+    def attributes(self) -> dict[str, Any]:
+        *_, height, width = self.output.sizes
+        return super().attributes() | {"output_size": Size2D(width, height)}
+
+
+def _sampling_rules(desc: Any) -> Iterator[Problem]:
+    """The attributes of sampling are in range."""
+    if desc.reduction_function not in (AVERAGE, MAX):
+        yield Problem("ReductionFunction", "must be AVERAGE or MAX", desc.reduction_function.name)
+    yield from _finite(desc, "spatial_scale_x", "spatial_scale_y")
+    if hasattr(desc, "input_pixel_offset"):
+        yield from _finite(desc, "input_pixel_offset", "output_pixel_offset")
+    fewest, most = desc.minimum_samples_per_output, desc.maximum_samples_per_output
+    if most == 0:
+        yield Problem("MaximumSamplesPerOutput", "must be at least 1", most)
+    if fewest > most:
+        yield Problem("MinimumSamplesPerOutput", f"must be at most {most}, MaximumSamplesPerOutput", fewest)
+
+
+def _region_rules(desc: Any, image: str | None, result: str) -> Iterator[Problem]:
+    """The regions and their batch indices are as many as the elements of the result along its first dimension."""
+    given = [getattr(desc, field) for field in (image, result) if field is not None]
+    if any(tensor.rank != 4 for tensor in given) or desc.roi.rank < 2:
+        return  # the support table reports the rank
+    count = desc.roi.sizes[-2]
+    yield from dml.sizes_are(desc, "roi", (1,) * (desc.roi.rank - 2) + (count, 4))
+    yield from dml.sizes_are(desc, "batch_indices", (1,) * (desc.batch_indices.rank - 1) + (count,))
+    sizes = getattr(desc, result).sizes
+    channels = sizes[1] if image is None else getattr(desc, image).sizes[1]
+    yield from dml.sizes_are(desc, result, (count, channels, *sizes[2:]))
+
+
+def _align_support(indices: frozenset[DataType]) -> dml.Table:
+    return dml.rows(
+        dml.RANK_4,
+        input=FLOAT,
+        roi=dml.Cell(dml.RANK_2_TO_4, FLOAT),
+        batch_indices=dml.Cell(dml.RANK_1_TO_4, indices),
+        output=FLOAT,
+    )
+
+
+_UINTS = UINT32 | {DataType.UINT64}
+
+
+class RoiAlignDesc(_AlignTensors, type="DML_OPERATOR_ROI_ALIGN", function=roi_align):
+    """`DML_ROI_ALIGN_OPERATOR_DESC`, lowered to `roi_align`."""
+
+    out_of_bounds_input_value: dml.Float
+    minimum_samples_per_output: dml.Uint
+    maximum_samples_per_output: dml.Uint
+    support = dml.support(FL_3_0=_align_support(UINT32), FL_5_0=_align_support(_UINTS))
+
+
+class RoiAlign1Desc(_AlignTensors, type="DML_OPERATOR_ROI_ALIGN1", function=roi_align1):
+    """`DML_ROI_ALIGN1_OPERATOR_DESC`, lowered to `roi_align1`."""
+
+    input_pixel_offset: dml.Float
+    output_pixel_offset: dml.Float
+    out_of_bounds_input_value: dml.Float
+    minimum_samples_per_output: dml.Uint
+    maximum_samples_per_output: dml.Uint
+    align_regions_to_corners: dml.Bool
+    support = dml.support(FL_4_0=_align_support(UINT32), FL_5_0=_align_support(_UINTS))
+
+
+# ROI_ALIGN_GRAD
+
+
+class RoiAlignGradients(NamedTuple):
+    """The gradients of `roi_align1` with respect to its input and to its regions; None for one that is not asked for.
+
+    >>> image, roi = jnp.ones((1, 1, 2, 2)), jnp.array([[0.0, 0.0, 2.0, 2.0]])
+    >>> roi_align_grad(image, jnp.ones((1, 1, 1, 1)), roi, jnp.array([0])).input.tolist()
+    [[[[0.25, 0.25], [0.25, 0.25]]]]
+    """
+
+    input: Any  # an array, or None without `of_input`
+    roi: Any  # an array, or None without `of_roi`
+
+
+jax.export.register_namedtuple_serialization(RoiAlignGradients, serialized_name="dmljax.RoiAlignGradients")
+
+
+@calls.operator_function(**_SAMPLING_1, output_sizes=calls.SIZES, of_input=calls.BOOLEAN, of_roi=calls.BOOLEAN)
+def roi_align_grad(
+    input: ArrayLike | None,
+    input_gradient: ArrayLike,
+    roi: ArrayLike,
+    batch_indices: ArrayLike,
+    *,
+    output_sizes: Sequence[int] | None = None,
+    of_input: bool = True,
+    of_roi: bool = False,
+    reduction_function: ReduceFunction = AVERAGE,
+    interpolation_mode: InterpolationMode = LINEAR,
+    spatial_scale_x: float = 1.0,
+    spatial_scale_y: float = 1.0,
+    input_pixel_offset: float = 0.5,
+    output_pixel_offset: float = -0.5,
+    minimum_samples_per_output: int = 1,
+    maximum_samples_per_output: int = UINT_MAX,
+    align_regions_to_corners: bool = False,
+) -> RoiAlignGradients:
+    """Computes the gradients of `roi_align1` with respect to its input and, with `of_roi`, to its regions.
+
+    `input_gradient` is the gradient of the result of `roi_align1`. The input itself is needed for MAX and for the
+    gradient of the regions; it may be None otherwise, and `output_sizes` is its shape. The gradient of the regions is 0
+    where a sample lies on a pixel or outside of the centers of the image's edges, and for NEAREST_NEIGHBOR.
+
+    >>> image, roi = jnp.array([[[[0.0, 10.0, 40.0]]]]), jnp.array([[0.0, 0.0, 2.5, 1.0]])
+    >>> gradients = roi_align_grad(image, jnp.array([[[[8.0]]]]), roi, jnp.array([0]), of_roi=True,
+    ...     maximum_samples_per_output=1)
+    >>> gradients.input.tolist(), gradients.roi.tolist()
+    ([[[[2.0, 6.0, 0.0]]]], [[40.0, 0.0, 40.0, 0.0]])
+    """
+    gradient, regions = _image("input_gradient", input_gradient), _regions(roi, 4)
+    indices = _batch(batch_indices, regions)
+    sampling = _Sampling(
+        reduction_function,
+        interpolation_mode,
+        spatial_scale_x,
+        spatial_scale_y,
+        input_pixel_offset,
+        output_pixel_offset,
+        minimum_samples_per_output,
+        maximum_samples_per_output,
+        align_regions_to_corners,
+    )
+    sampling.check()
+    if not (of_input or of_roi):
+        raise InvalidDesc(Problem((), "of_input or of_roi must be true", "neither"))
+    image = _image_of_gradient(input, gradient, output_sizes, is_needed=of_roi or reduction_function is MAX)
+    shape = (regions.shape[0], image.shape[1], *gradient.shape[2:])
+    if gradient.shape != shape:
+        rule = f"must have the shape {shape}, as the result of roi_align1 has"
+        raise InvalidDesc(Problem("input_gradient", rule, gradient.shape))
+    size = _output_size("input_gradient", Size2D(gradient.shape[3], gradient.shape[2]))
+    if 0 in shape[:2]:
+        return RoiAlignGradients(
+            *(jnp.zeros_like(one) if of else None for one, of in ((image, of_input), (roi, of_roi)))
+        )
+    _require_elements(image)
+    of_both = {"input": of_input, "roi": of_roi}
+
+    def pull(image: Array, gradient: Array, regions: Array, indices: Array) -> Any:
+        given = {"input": image, "roi": regions}
+
+        def align(wanted: dict[str, Array]) -> Array:
+            image, regions = (given | wanted).values()
+            nothing = jnp.zeros((), widened(image.dtype))
+            return _resized(image, regions, _images_of(indices, image), nothing, size, sampling)
+
+        _, gradients_of = jax.vjp(align, {name: given[name] for name, is_wanted in of_both.items() if is_wanted})
+        found = tuple(gradients_of(gradient)[0].values())
+        return found if len(found) > 1 else found[0]
+
+    image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)[:1]
+    operands = [
+        (image, [None, image_axes[1], None, None]),
+        (gradient, [*roi_axes, image_axes[1], None, None]),
+        (regions, [*roi_axes, None]),
+        (indices, roi_axes),
+    ]
+    results = {"input": [None, image_axes[1], None, None], "roi": [*roi_axes, None]}
+    found = partitioned(pull, operands, *(results[name] for name, is_wanted in of_both.items() if is_wanted))
+    one_each = iter(found if of_input and of_roi else [found])
+    of_image, of_regions = (next(one_each) if is_wanted else None for is_wanted in of_both.values())
+    return RoiAlignGradients(of_image, None if of_regions is None else of_regions.reshape(jnp.shape(roi)))
+
+
+def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:
+    """The image that was sampled, or, if it is not known and does not matter, zeros in its shape."""
+    if given is not None:
+        image = _image("input", given)
+        if image.dtype != gradient.dtype:
+            raise InvalidType(Problem("input_gradient", f"must be of {image.dtype}, as input is", gradient.dtype))
+        if sizes is not None and tuple(sizes) != image.shape:
+            raise InvalidDesc(Problem("output_sizes", f"must be the shape of input, {image.shape}", tuple(sizes)))
+        return image
+    if is_needed:
+        raise InvalidDesc(Problem("input", "must be given for MAX and for the gradient of the regions", "none"))
+    if sizes is None:
+        raise InvalidDesc(Problem("output_sizes", "must be given without input", "none"))
+    calls.require_one_each("output_sizes", sizes, gradient)
+    check_sizes(sizes)
+    return jnp.zeros_like(gradient, shape=tuple(sizes))
+
+
+class RoiAlignGradDesc(dml.Operator, type="DML_OPERATOR_ROI_ALIGN_GRAD", function=roi_align_grad):
+    """`DML_ROI_ALIGN_GRAD_OPERATOR_DESC`, lowered to `roi_align_grad`."""
+
+    input: dml.OptionalInput = None
+    input_gradient: dml.Input
+    roi: _Roi
+    batch_indices: dml.Input
+    output_gradient: dml.OptionalOutput = None
+    output_roi_gradient: Annotated[TensorDesc | None, Tensor(is_input=False), "OutputROIGradientTensor"] = None
+    reduction_function: dml.Reduction
+    interpolation_mode: dml.Interpolation
+    spatial_scale_x: dml.Float
+    spatial_scale_y: dml.Float
+    input_pixel_offset: dml.Float
+    output_pixel_offset: dml.Float
+    minimum_samples_per_output: dml.Uint
+    maximum_samples_per_output: dml.Uint
+    align_regions_to_corners: dml.Bool
+    support = dml.support(
+        FL_4_1=dml.rows(
+            dml.RANK_4,
+            input=FLOAT,
+            input_gradient=FLOAT,
+            roi=dml.Cell(dml.RANK_2_TO_4, FLOAT),
+            batch_indices=dml.Cell(dml.RANK_1_TO_4, UINT32),
+            output_gradient=FLOAT,
+            output_roi_gradient=dml.Cell(dml.RANK_2_TO_4, FLOAT),
+        )
+    )
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - InputTensor, InputGradientTensor, ROITensor, OutputGradientTensor and OutputROIGradientTensor have the same
+          DataType.
+        - OutputGradientTensor or OutputROIGradientTensor is given.
+        - InputTensor is given if OutputROIGradientTensor is, or if ReductionFunction is MAX.
+        - InputTensor and OutputGradientTensor have the same Sizes, and so have ROITensor and OutputROIGradientTensor.
+        - ROITensor has the Sizes {NumROIs, 4}, and BatchIndicesTensor the Sizes {NumROIs}, each after any number of 1s.
+        - InputGradientTensor has the Sizes {NumROIs, channels of InputTensor, any, any}.
+        - ReductionFunction is AVERAGE or MAX.
+        - Scales and offsets are finite.
+        - MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.
+        """
+        floats = ("input", "input_gradient", "roi", "output_gradient", "output_roi_gradient")
+        yield from dml.same_type(self, *floats)
+        if self.output_gradient is None and self.output_roi_gradient is None:
+            yield Problem("OutputGradientTensor", "must be given, unless OutputROIGradientTensor is", "none")
+        if self.input is None and (self.output_roi_gradient is not None or self.reduction_function is MAX):
+            rule = "must be given if OutputROIGradientTensor is, or if ReductionFunction is MAX"
+            yield Problem("InputTensor", rule, "none")
+        yield from dml.same_sizes(self, "input", "output_gradient")
+        yield from dml.same_rank(self, "roi", "output_roi_gradient")
+        yield from dml.same_sizes(self, "roi", "output_roi_gradient")
+        yield from _sampling_rules(self)
+        image = next((field for field in ("input", "output_gradient") if getattr(self, field) is not None), None)
+        yield from _region_rules(self, image, result="input_gradient")
+
+    def attributes(self) -> dict[str, Any]:
+        image = self.output_gradient
+        return super().attributes() | {
+            "output_sizes": None if image is None else image.sizes,
+            "of_input": image is not None,
+            "of_roi": self.output_roi_gradient is not None,
+        }
+
+    def compute(self, **inputs: Any) -> Any:
+        # The outputs that the desc has, in their order.
+        return tuple(gradient for gradient in super().compute(**inputs) if gradient is not None)

@@ -1,0 +1,658 @@
+"""ROI_POOLING, ROI_ALIGN, ROI_ALIGN1 and ROI_ALIGN_GRAD; examples run in test_every_operator.py."""
+
+import itertools
+from typing import Any
+
+import cases_regions as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases_regions import AVERAGE, LINEAR, MAX, NEAREST_NEIGHBOR, UINT_MAX, Sampling
+from helpers import FLOATS, assert_same_bits, random_array
+
+import dmljax
+from dmljax import DataType, InvalidDesc, InvalidType, Size2D, TensorDesc, Unsupported
+
+RNG = np.random.default_rng(5)
+IMAGE = RNG.random((2, 3, 7, 6), np.float32)
+INDICES = np.array([1, 0, 1, 1, 0], np.int32)
+# Inside, across an edge, outside, empty, inverted.
+ROI = np.array(
+    [[0.3, 1.1, 4.9, 6.2], [-4.2, 2.4, 2.7, 9.6], [7.1, 8.3, 9.9, 9.9], [2.4, 3.3, 2.4, 3.3], [5.1, 6.3, 0.7, 0.2]],
+    np.float32,
+)
+SIZE = Size2D(width=2, height=3)
+
+
+def sampling(**changes: Any) -> dict[str, Any]:
+    """The arguments of roi_align1 by which regions are sampled."""
+    return {
+        "reduction_function": AVERAGE,
+        "interpolation_mode": LINEAR,
+        "spatial_scale_x": 1.0,
+        "spatial_scale_y": 1.0,
+        "input_pixel_offset": 0.5,
+        "output_pixel_offset": -0.5,
+        "minimum_samples_per_output": 1,
+        "maximum_samples_per_output": UINT_MAX,
+        "align_regions_to_corners": False,
+    } | changes
+
+
+def oracle_of(arguments: dict[str, Any]) -> Sampling:
+    reduction, mode, scale_x, scale_y, *others = arguments.values()
+    return Sampling(reduction, mode, (scale_x, scale_y), *others)
+
+
+WAYS = [
+    {},
+    {"minimum_samples_per_output": 3, "maximum_samples_per_output": 3},
+    {"spatial_scale_x": 0.75, "spatial_scale_y": 1.5, "minimum_samples_per_output": 2},
+    {"input_pixel_offset": 0.0, "output_pixel_offset": -0.25, "maximum_samples_per_output": 2},
+    {"align_regions_to_corners": True, "minimum_samples_per_output": 2, "input_pixel_offset": 0.0},
+    {"interpolation_mode": NEAREST_NEIGHBOR},
+]
+each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: ", ".join(way) or "default")
+each_reduction = pytest.mark.parametrize("reduction", [AVERAGE, MAX], ids=lambda one: one.name)
+
+
+@each_way
+@each_reduction
+def test_any_regions_and_their_gradients_are_the_pseudo_codes(way: Any, reduction: Any) -> None:
+    arguments = sampling(reduction_function=reduction, **way)
+    gradient = RNG.random((5, 3, 3, 2), np.float32)
+
+    @jax.jit
+    def both(image: Any, roi: Any, gradient: Any) -> Any:
+        aligned = dmljax.roi_align1(image, roi, INDICES, -2.5, output_size=SIZE, **arguments)
+        pushed = dmljax.roi_align_grad(image, gradient, roi, INDICES, of_roi=True, **arguments)
+        return aligned, pushed
+
+    aligned, pushed = both(IMAGE, ROI, gradient)
+    expected = oracles.aligned(IMAGE, ROI, INDICES, (3, 2), oracle_of(arguments), -2.5)
+    np.testing.assert_allclose(aligned, expected, rtol=1e-5, atol=1e-5)
+    # Where a sample that is outside would be the largest, the gradient takes it for 0, as all images here are positive.
+    of_input, of_roi = oracles.gradients(IMAGE, gradient, ROI, INDICES, IMAGE.shape, oracle_of(arguments))
+    np.testing.assert_allclose(pushed.input, of_input, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(pushed.roi, of_roi, rtol=1e-4, atol=1e-4)
+
+
+@each_reduction
+def test_the_gradient_of_roi_align1_is_roi_align_grad(reduction: Any) -> None:
+    arguments = sampling(reduction_function=reduction)
+    align = lambda image, roi: dmljax.roi_align1(image, roi, INDICES, output_size=SIZE, **arguments)  # noqa: E731
+    gradient = RNG.random((5, 3, 3, 2), np.float32)
+    pulled = jax.vjp(align, IMAGE, ROI)[1](gradient)
+    pushed = dmljax.roi_align_grad(IMAGE, gradient, ROI, INDICES, of_roi=True, **arguments)
+    for one, other in zip(pulled, pushed, strict=True):  # compiled apart, and perhaps rounded otherwise
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    alone = dmljax.roi_align_grad(IMAGE, gradient, ROI, INDICES, of_input=False, of_roi=True, **arguments)
+    assert alone.input is None
+    np.testing.assert_allclose(alone.roi, pushed.roi, rtol=1e-5, atol=1e-5)
+
+
+def test_derivatives_of_the_image_are_right_in_any_order() -> None:
+    # As many samples as the regions have pixels: a loop whose length is not known while tracing.
+    image, direction = jnp.asarray(IMAGE[:, :1]), jnp.asarray(RNG.random((2, 1, 7, 6), np.float32))
+    align = lambda image: dmljax.roi_align(image, ROI, INDICES, output_size=SIZE)  # noqa: E731
+    square = lambda image: (align(image) ** 2).sum()  # noqa: E731
+
+    @jax.jit
+    def derivatives(image: Any) -> Any:
+        twice = (
+            jax.jvp(jax.grad(square), (image,), (direction,))[1],
+            jax.grad(lambda image: jax.jvp(square, (image,), (direction,))[1])(image),
+            jax.grad(lambda image: (jax.grad(square)(image) * direction).sum())(image),
+        )
+        return jax.jacfwd(align)(image), jax.jacrev(align)(image), twice
+
+    forward, backward, twice = derivatives(image)
+    np.testing.assert_allclose(forward, backward, atol=1e-6)
+    matrix = np.asarray(forward, np.float64).reshape(-1, image.size)
+    for one in twice:
+        np.testing.assert_allclose(np.ravel(one), 2 * matrix.T @ (matrix @ np.ravel(direction)), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_under_vmap_equal_a_loop() -> None:
+    def gradients(image: Any, roi: Any) -> Any:
+        align = lambda image, roi: (dmljax.roi_align(image, roi, INDICES, output_size=SIZE) ** 2).sum()  # noqa: E731
+        return jax.grad(align, (0, 1))(image, roi)
+
+    images, regions = np.stack([IMAGE, IMAGE[::-1], IMAGE + 1]), np.stack([ROI, ROI + 0.3, ROI * 2])
+    batch = jax.jit(jax.vmap(gradients))(images, regions)
+    for i in range(3):
+        for one, other in zip(batch, gradients(images[i], regions[i]), strict=True):
+            np.testing.assert_allclose(one[i], other, rtol=1e-4, atol=1e-4)
+
+
+def test_regions_are_not_differentiated_in_a_gradient_of_the_image() -> None:
+    def of_image(roi: Any) -> Any:
+        align = lambda image: (dmljax.roi_align(image, roi, INDICES, output_size=SIZE) ** 2).sum()  # noqa: E731
+        return jax.grad(align)(IMAGE).sum()
+
+    with pytest.raises(Unsupported, match="regions must not be differentiated in a gradient of the image"):
+        jax.grad(of_image)(ROI)
+
+
+# Where samples lie
+
+
+def row(*values: float) -> Any:
+    return np.array([[[values]]], np.float32)
+
+
+def aligned_row(values: Any, first: float, last: float, count: int, **arguments: Any) -> list[float]:
+    roi = np.array([[first, 0, last, 1]], np.float32)
+    size = Size2D(width=count, height=1)
+    result = dmljax.roi_align1(
+        row(*values), roi, np.array([0]), arguments.pop("outside", 0.0), output_size=size, **arguments
+    )
+    found: list[float] = np.asarray(result).ravel().tolist()
+    return found
+
+
+def test_an_element_has_as_many_samples_as_pixels_rounded_up() -> None:
+    # Of 5 pixels for 2 elements, three samples each: at 5/12 - 1/2, 15/12 - 1/2 and so on.
+    positions = [max((2 * i + 1) * 5 / 12 - 0.5, 0) for i in range(6)]
+    expected = [sum(positions[:3]) / 3, sum(min(one, 4) for one in positions[3:]) / 3]
+    np.testing.assert_allclose(aligned_row(range(5), 0, 5, 2), expected, rtol=1e-6)
+    assert aligned_row(range(5), 0, 5, 2, maximum_samples_per_output=1) == [0.75, 3.25]
+    # Four samples in an empty region are the same one.
+    assert aligned_row(range(5), 2, 2, 1, minimum_samples_per_output=4) == [1.5]
+    assert aligned_row(range(5), 2, 2, 1, minimum_samples_per_output=0) == [1.5]
+
+
+def test_an_inverted_region_is_mirrored() -> None:
+    assert aligned_row(range(4), 4, 0, 4) == aligned_row(range(4), 0, 4, 4)[::-1] == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("mode", [LINEAR, NEAREST_NEIGHBOR], ids=lambda one: one.name)
+def test_a_sample_reads_the_edge_up_to_one_pixel_from_its_center(mode: Any) -> None:
+    above = float(np.nextafter(np.float32(4), np.float32(5)))
+    for position, expected in (
+        (-1, 10),
+        (-1.001, 7),
+        (-0.5, 10),
+        (3.5, 40),
+        (4, 40),
+        (above, 7),
+        (1e30, 7),
+        (-1e30, 7),
+    ):
+        arguments = {"input_pixel_offset": 0.0, "interpolation_mode": mode, "outside": 7.0}
+        assert aligned_row((10, 20, 30, 40), position, position, 1, **arguments) == [expected]
+
+
+def test_samples_outside_of_the_image_count() -> None:
+    # Two of four samples lie beyond the margin.
+    arguments = {"minimum_samples_per_output": 4, "maximum_samples_per_output": 4, "outside": 100.0}
+    assert aligned_row((2, 2), -3, 1, 1, **arguments) == [51]
+    assert aligned_row((2, 2), -3, 1, 1, reduction_function=MAX, **arguments) == [100]
+    assert aligned_row((2, 2), -3, 1, 1, reduction_function=MAX, **arguments | {"outside": -1.0}) == [2]
+    assert aligned_row((-2, -2), 5, 9, 1, reduction_function=MAX, **arguments | {"outside": -5.0}) == [-5]
+
+
+def test_halfway_between_two_pixels_the_first_one_is_nearest() -> None:
+    arguments = {"interpolation_mode": NEAREST_NEIGHBOR, "maximum_samples_per_output": 1}
+    assert aligned_row((1, 2, 3, 4), 0, 4, 2, **arguments) == [1, 3]
+    # Positions are divided last: two thirds of one and a half is one.
+    assert aligned_row((1, 2), 0, 2, 3, **arguments) == [1, 1, 2]
+    for count in (5, 7, 11, 13, 49):
+        assert aligned_row((1, 2), 0, 2, count, **arguments)[count // 2] == 1
+
+
+def test_corners_are_reached_whatever_the_offset_of_the_output() -> None:
+    for offset in (-0.5, 0.0, 3.0):
+        arguments = {"align_regions_to_corners": True, "input_pixel_offset": 0.0, "output_pixel_offset": offset}
+        assert aligned_row(range(5), 1, 4, 4, **arguments) == [1, 2, 3, 4]
+        assert aligned_row(range(5), 1, 4, 1, maximum_samples_per_output=1, **arguments) == [2.5]
+        assert aligned_row(range(5), 0, 4, 1, minimum_samples_per_output=5, reduction_function=MAX, **arguments) == [4]
+
+
+def crop_and_resize(image: Any, boxes: Any, indices: Any, height: int, width: int) -> Any:
+    """TensorFlow's, of boxes inside of the image, in the layout NCHW: `[y1, x1, y2, x2]` in [0, 1]."""
+    result = np.empty((len(boxes), image.shape[1], height, width))
+    spans = np.array(image.shape[2:]) - 1
+    for r, (y1, x1, y2, x2) in enumerate(boxes.astype(np.float64)):
+        positions = []
+        for first, last, count, span in ((y1, y2, height, spans[0]), (x1, x2, width, spans[1])):
+            step = (last - first) * span / (count - 1) if count > 1 else 0
+            start = first * span if count > 1 else 0.5 * (first + last) * span
+            positions.append([start + i * step for i in range(count)])
+        for (j, y), (i, x) in itertools.product(*map(enumerate, positions)):
+            top, left = int(np.floor(y)), int(np.floor(x))
+            bottom, right = int(np.ceil(y)), int(np.ceil(x))
+            of = image[indices[r]].astype(np.float64)
+            upper = of[:, top, left] + (of[:, top, right] - of[:, top, left]) * (x - left)
+            lower = of[:, bottom, left] + (of[:, bottom, right] - of[:, bottom, left]) * (x - left)
+            result[r, :, j, i] = upper + (lower - upper) * (y - top)
+    return result
+
+
+@pytest.mark.parametrize("size", [(3, 4), (1, 5), (1, 1)])
+def test_corners_are_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
+    # By the members that TensorFlow's plugin for DirectML gives.
+    boxes = RNG.random((5, 4), np.float32)
+    crops = dmljax.roi_align1(
+        IMAGE,
+        boxes[:, [1, 0, 3, 2]],
+        INDICES,
+        output_size=Size2D(width=size[1], height=size[0]),
+        spatial_scale_x=5.0,
+        spatial_scale_y=6.0,
+        input_pixel_offset=0.0,
+        output_pixel_offset=0.0,
+        maximum_samples_per_output=1,
+        align_regions_to_corners=True,
+    )
+    np.testing.assert_allclose(crops, crop_and_resize(IMAGE, boxes, INDICES, *size), rtol=1e-5, atol=1e-6)
+
+
+def test_the_numbers_that_onnxruntime_notes_as_directmls_come_out() -> None:
+    # In its roialign_test.cc, beside those of its CPU, which makes regions one pixel large.
+    image = np.arange(75, dtype=np.float32).reshape(1, 3, 5, 5)
+    regions = [[7, 5, 7, 5], [-15, -15, -15, -15], [-10, 21, -10, 21], [13, 8, 13, 8], [-14, 19, -14, 19]]
+    aligned = dmljax.roi_align1(
+        image,
+        np.array(regions, np.float32),
+        np.zeros(5, np.int32),
+        output_size=Size2D(width=4, height=3),
+        spatial_scale_x=1 / 16,
+        spatial_scale_y=1 / 16,
+        input_pixel_offset=0.0,
+        minimum_samples_per_output=2,
+        maximum_samples_per_output=2,
+    )
+    for region, value in zip(np.asarray(aligned), (2, 0, 6.5625, 3.3125, 5.9375), strict=True):
+        expected = np.full((3, 3, 4), value) + np.arange(0, 75, 25)[:, None, None]
+        np.testing.assert_array_equal(region, expected)
+
+
+def test_a_region_far_larger_than_the_image_takes_few_steps() -> None:
+    # Millions of samples, of which some hundred lie in the image and are visited.
+    for reduction in (AVERAGE, MAX):
+        found = aligned_row((3, 5), -1e6, 1e6, 2, reduction_function=reduction, outside=1.0)
+        np.testing.assert_allclose(found, [1, 1] if reduction is AVERAGE else found, atol=1e-4)
+    # So many samples in each element that some before the image are left out, and none inside.
+    arguments = sampling(input_pixel_offset=0.0)
+    roi = np.array([[-40.3, -20.2, 61.9, 45.7]], np.float32)
+    for reduction in (AVERAGE, MAX):
+        given = arguments | {"reduction_function": reduction}
+        aligned = dmljax.roi_align1(IMAGE, roi, np.array([1]), 0.25, output_size=2, **given)
+        expected = oracles.aligned(IMAGE, roi, np.array([1]), (2, 2), oracle_of(given), 0.25)
+        np.testing.assert_allclose(aligned, expected, rtol=1e-5)
+
+
+# NaN and what is out of range
+
+
+@each_reduction
+def test_a_region_that_is_not_finite_is_nan_and_has_no_gradient(reduction: Any) -> None:
+    arguments = sampling(reduction_function=reduction, spatial_scale_x=2.0)
+    for bad in (np.nan, np.inf, -np.inf, 3e38):  # which the scale makes infinite
+        roi = ROI.copy()
+        roi[1, 2] = bad
+        aligned = dmljax.roi_align1(IMAGE, roi, INDICES, output_size=2, **arguments)
+        assert np.isnan(aligned).all(axis=(1, 2, 3)).tolist() == [False, True, False, False, False]
+        gradient = np.ones(aligned.shape, np.float32)
+        gradients = dmljax.roi_align_grad(IMAGE, gradient, roi, INDICES, of_roi=True, **arguments)
+        assert np.isfinite(gradients.input).all()
+        assert np.asarray(gradients.roi)[1].tolist() == [0, 0, 0, 0]
+        pooled = dmljax.roi_pooling(IMAGE, np.c_[INDICES, roi].astype(np.float32), pooled_size=2, spatial_scale=2)
+        assert np.isnan(pooled).all(axis=(1, 2, 3)).tolist() == [False, True, False, False, False]
+
+
+def test_pixels_beside_a_sample_do_not_reach_it() -> None:
+    values = (1, np.nan, 3, np.inf, -np.inf)
+    # On the center of a pixel, and in elements that are apart.
+    assert np.array_equal(aligned_row(values, 0, 5, 5), values, equal_nan=True)
+    gradient = np.array([[[[1, np.nan, 2, np.inf, 4]]]], np.float32)
+    roi = np.array([[0, 0, 5, 1]], np.float32)
+    of_input = dmljax.roi_align_grad(None, gradient, roi, np.array([0]), output_sizes=(1, 1, 1, 5)).input
+    assert np.array_equal(np.asarray(of_input), gradient, equal_nan=True)
+
+
+@each_reduction
+def test_nan_is_larger_than_every_number(reduction: Any) -> None:
+    arguments = {"reduction_function": reduction, "minimum_samples_per_output": 4, "maximum_samples_per_output": 4}
+    assert np.isnan(aligned_row((np.inf, np.nan, 0, 0), 0, 4, 1, **arguments))
+    assert aligned_row((np.nan, 1, 2, 3), 1, 4, 1, **arguments | {"minimum_samples_per_output": 3}) != []
+
+
+def test_batch_indices_are_those_of_gather(call: Any) -> None:
+    image = np.arange(3, dtype=np.float32).reshape(3, 1, 1, 1)
+    given = [0, 2, -1, -3, -9, 7]
+    expected = [0, 2, 2, 0, 0, 2]
+    roi = np.zeros((6, 4), np.float32)
+    for dtype in ("int8", "int32"):
+        aligned = call(dmljax.roi_align, image, roi, np.array(given, dtype), output_size=1)
+        assert np.asarray(aligned).ravel().tolist() == expected
+    aligned = call(dmljax.roi_align, image, roi[:2], np.array([2**32 - 1, 1], np.uint32), output_size=1)
+    assert np.asarray(aligned).ravel().tolist() == [2, 1]
+    rows = np.zeros((6, 5), np.float32)
+    rows[:, 0] = [0.75, 2, -1, -3, -3e38, 3e38]
+    pooled = call(dmljax.roi_pooling, image, rows, pooled_size=1)
+    assert np.asarray(pooled).ravel().tolist() == expected
+
+
+# Types
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
+    image = RNG.random(IMAGE.shape).astype(dtype)
+    wide = np.promote_types(dtype, np.float32) if dtype != jnp.bfloat16 else np.float32
+    gradient = RNG.random((5, 3, 3, 2)).astype(dtype)
+    for reduction in (AVERAGE, MAX):
+        arguments = sampling(reduction_function=reduction)
+
+        @jax.jit
+        def both(image: Any, gradient: Any, roi: Any, arguments: Any = arguments) -> Any:
+            aligned = dmljax.roi_align1(image, roi, INDICES, output_size=SIZE, **arguments)
+            return aligned, dmljax.roi_align_grad(image, gradient, roi, INDICES, **arguments).input
+
+        # The regions may be of another floating type.
+        for one, exact in zip(
+            both(image, gradient, ROI), both(image.astype(wide), gradient.astype(wide), ROI), strict=True
+        ):
+            assert one.dtype == dtype
+            assert_same_bits(one, np.asarray(exact).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_every_bit_is_pooled(dtype: Any, call: Any) -> None:
+    if dtype == jnp.bfloat16:
+        pytest.skip("XLA on CPU selects bfloat16 as float32, which turns signalling NaNs into quiet ones")
+    image = random_array(RNG, dtype, (3, 2, 6, 7))
+    regions = np.c_[RNG.integers(-3, 3, 9), RNG.integers(-4, 10, (9, 4))].astype(dtype)
+    pooled = call(dmljax.roi_pooling, image, regions, pooled_size=Size2D(width=3, height=2), spatial_scale=0.75)
+    assert_same_bits(pooled, oracles.pooled(image, regions, 0.75, Size2D(width=3, height=2)))
+
+
+def test_halves_of_corners_are_rounded_away_from_zero() -> None:
+    image = np.arange(8, dtype=np.float32).reshape(1, 1, 1, 8)
+    pool = lambda first, last: dmljax.roi_pooling(image, np.array([[0, first, 0, last, 0]], np.float32), pooled_size=1)  # noqa: E731
+    assert [float(pool(0, last).squeeze()) for last in (1.5, 2.5, 2.49, 9)] == [2, 3, 2, 7]
+    assert float(dmljax.roi_pooling(-image, np.array([[0, 2.5, 0, 9, 0]], np.float32), pooled_size=1).squeeze()) == -3
+    assert float(pool(-9, -1).squeeze()) == 0  # of no element
+    assert (
+        float(dmljax.roi_pooling(-image, np.array([[0, -0.5, 0, -0.5, 0]], np.float32), pooled_size=1).squeeze()) == 0
+    )
+
+
+def test_an_inverted_region_is_pooled_from_one_element() -> None:
+    image = np.arange(8, dtype=np.float32).reshape(1, 1, 1, 8)
+    pooled = dmljax.roi_pooling(image, np.array([[0, 5, 0, 2, 0]], np.float32), pooled_size=Size2D(3, 1))
+    assert np.asarray(pooled).ravel().tolist() == [5, 5, 5]
+
+
+def test_bins_are_exact_where_a_rounded_size_would_have_an_element_more() -> None:
+    # 1/7 as a float32, times 7 * 3, is more than 3.
+    image = np.arange(49, dtype=np.float32).reshape(1, 1, 1, 49)
+    roi = np.array([[0, 0, 0, 48, 0]], np.float32)
+    for count in (7, 49):
+        pooled = dmljax.roi_pooling(image, roi, pooled_size=Size2D(count, 1))
+        assert np.asarray(pooled).ravel().tolist() == [49 // count * (i + 1) - 1 for i in range(count)]
+
+
+def test_the_gradient_of_pooling_goes_to_the_first_of_the_largest() -> None:
+    image = np.array([[[[1, 3, 3, 2], [3, 0, -0.0, 0]]]], np.float32)
+    roi = np.array([[0, 0, 0, 3, 1], [0, 0, 0, 1, 0], [0, 7, 7, 9, 9]], np.float32)
+    pool = lambda image, roi: dmljax.roi_pooling(image, roi, pooled_size=1).sum()  # noqa: E731
+    of_image, of_roi = jax.jit(jax.grad(pool, (0, 1)))(image, roi)
+    assert np.asarray(of_image).tolist() == [[[[0, 2, 0, 0], [0, 0, 0, 0]]]]
+    assert not np.asarray(of_roi).any()
+
+
+# Shapes
+
+
+def test_leading_dimensions_of_size_1_do_not_matter() -> None:
+    aligned = dmljax.roi_align(IMAGE, ROI, INDICES, output_size=2)
+    assert_same_bits(dmljax.roi_align(IMAGE, ROI[None, None], INDICES[None], output_size=2), aligned)
+    gradients = dmljax.roi_align_grad(IMAGE, aligned, ROI[None], INDICES, of_roi=True)
+    assert gradients.roi.shape == (1, 5, 4)
+
+
+def test_without_regions_or_channels_there_is_nothing() -> None:
+    none, no_index = ROI[:0], INDICES[:0]
+    assert dmljax.roi_align(IMAGE, none, no_index, output_size=2).shape == (0, 3, 2, 2)
+    assert dmljax.roi_align(IMAGE[:, :0], ROI, INDICES, output_size=2).shape == (5, 0, 2, 2)
+    assert dmljax.roi_pooling(IMAGE, np.zeros((0, 5), np.float32), pooled_size=2).shape == (0, 3, 2, 2)
+    gradients = dmljax.roi_align_grad(IMAGE, np.zeros((0, 3, 2, 2), np.float32), none, no_index, of_roi=True)
+    assert not np.asarray(gradients.input).any()
+    assert gradients.input.shape == IMAGE.shape
+    assert gradients.roi.shape == (0, 4)
+
+
+def test_sizes_may_be_symbolic() -> None:
+    n, c, r, h, w = jax.export.symbolic_shape("n, c, r, h, w")
+
+    def every(image: Any, roi: Any, indices: Any) -> Any:
+        aligned = dmljax.roi_align(image, roi, indices, output_size=2)
+        largest = dmljax.roi_align(image, roi, indices, output_size=2, reduction_function=MAX)
+        rows = jnp.concatenate([indices.astype(np.float32)[:, None], roi], axis=1)
+        gradients = dmljax.roi_align_grad(image, aligned, roi, indices)
+        return aligned, largest, gradients, dmljax.roi_pooling(image, rows, pooled_size=2)
+
+    shapes = [
+        jax.ShapeDtypeStruct(shape, dtype)
+        for shape, dtype in (((n, c, h, w), np.float32), ((r, 4), np.float32), ((r,), np.int32))
+    ]
+    exported = jax.export.export(jax.jit(every))(*shapes)
+    for one, other in zip(
+        jax.tree.leaves(exported.call(IMAGE, ROI, INDICES)), jax.tree.leaves(every(IMAGE, ROI, INDICES)), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+
+# What is refused
+
+GRADIENT = np.zeros((5, 3, 2, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: dmljax.roi_align(IMAGE[0], ROI, INDICES, output_size=2),
+            InvalidDesc,
+            "roi_align: input must have 4 dimensions: batch, channels, height and width; got 3",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE, ROI[:, :3], INDICES, output_size=2),
+            InvalidDesc,
+            r"roi_align: roi must have the shape \(regions, 4\); got \(5, 3\)",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE, ROI, INDICES[:4], output_size=2),
+            InvalidDesc,
+            r"roi_align: batch_indices must have the shape \(5,\), one index for each region; got \(4,\)",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE, ROI, INDICES.astype(np.float32), output_size=2),
+            InvalidType,
+            "roi_align: batch_indices must be of an integer type",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE, ROI, INDICES, output_size=0),
+            InvalidDesc,
+            r"roi_align: output_size\.width must be in \[1, 4294967295\]; got 0",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE, ROI, INDICES, output_size=(2, 3)),  # type: ignore[arg-type]
+            InvalidType,
+            "roi_align: output_size must be an integer or a Size2D",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE, ROI, INDICES, output_size=2, reduction_function=dmljax.ReduceFunction.SUM),
+            InvalidDesc,
+            "roi_align: reduction_function must be AVERAGE or MAX; got SUM",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE, ROI, INDICES, output_size=2, maximum_samples_per_output=0),
+            InvalidDesc,
+            r"maximum_samples_per_output must be in \[1, 4294967295\]; got 0",
+        ),
+        (
+            lambda: dmljax.roi_align(
+                IMAGE, ROI, INDICES, output_size=2, minimum_samples_per_output=3, maximum_samples_per_output=2
+            ),
+            InvalidDesc,
+            r"minimum_samples_per_output must be in \[0, 2\]; got 3",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE, ROI, INDICES, output_size=2, spatial_scale_x=np.inf),
+            InvalidDesc,
+            "roi_align: spatial_scale_x must be finite",
+        ),
+        (
+            lambda: dmljax.roi_align(IMAGE[:, :, :0], ROI, INDICES, output_size=2),
+            InvalidDesc,
+            r"roi_align: input must have elements; got shape \(2, 3, 0, 6\)",
+        ),
+        (
+            lambda: dmljax.roi_pooling(IMAGE, ROI, pooled_size=2),
+            InvalidDesc,
+            r"roi_pooling: roi must have the shape \(regions, 5\); got \(5, 4\)",
+        ),
+        (
+            lambda: dmljax.roi_align_grad(None, GRADIENT, ROI, INDICES),
+            InvalidDesc,
+            "roi_align_grad: output_sizes must be given without input",
+        ),
+        (
+            lambda: dmljax.roi_align_grad(None, GRADIENT, ROI, INDICES, output_sizes=IMAGE.shape, of_roi=True),
+            InvalidDesc,
+            "roi_align_grad: input must be given for MAX and for the gradient of the regions",
+        ),
+        (
+            lambda: dmljax.roi_align_grad(IMAGE, GRADIENT, ROI, INDICES, of_input=False),
+            InvalidDesc,
+            "roi_align_grad: of_input or of_roi must be true; got neither",
+        ),
+        (
+            lambda: dmljax.roi_align_grad(IMAGE, GRADIENT, ROI, INDICES, output_sizes=(1, 3, 7, 6)),
+            InvalidDesc,
+            r"output_sizes must be the shape of input, \(2, 3, 7, 6\); got \(1, 3, 7, 6\)",
+        ),
+        (
+            lambda: dmljax.roi_align_grad(IMAGE, GRADIENT[:4], ROI, INDICES),
+            InvalidDesc,
+            r"input_gradient must have the shape \(5, 3, 2, 2\), as the result of roi_align1 has; got \(4, 3, 2, 2\)",
+        ),
+        (
+            lambda: dmljax.roi_align_grad(IMAGE.astype(np.float16), GRADIENT, ROI, INDICES),
+            InvalidType,
+            "input_gradient must be of float16, as input is; got float32",
+        ),
+    ],
+)
+def test_wrong_calls_are_refused(call: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+# Descriptors
+
+FLOAT32, FLOAT16, UINT32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32
+
+
+def tensor(*sizes: int, data_type: DataType = FLOAT32) -> TensorDesc:
+    return TensorDesc(data_type, sizes)
+
+
+TYPES = {"roi": FLOAT32, "batch_indices": UINT32}
+
+
+def pooling(**changes: Any) -> Any:
+    made = oracles.pooling_desc({"input": FLOAT32}, 4)
+    return changed(made, changes)
+
+
+def align(**changes: Any) -> Any:
+    return changed(oracles.align_desc(dmljax.RoiAlign1Desc)(TYPES, 2), changes)
+
+
+def gradient(**changes: Any) -> Any:
+    return changed(oracles.gradient_desc(TYPES, 2), changes)
+
+
+def changed(desc: Any, changes: dict[str, Any]) -> Any:
+    return type(desc)(**{member.field: getattr(desc, member.field) for member in desc.members()} | changes)
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (pooling(roi=tensor(1, 1, 5, 4)), r"ROITensor\.Sizes must be \{1,1,5,5\}; got \{1,1,5,4\}"),
+        (pooling(output=tensor(5, 2, 3, 2)), r"OutputTensor\.Sizes must be \{5,2,2,3\}; got \{5,2,3,2\}"),
+        (pooling(roi=tensor(1, 1, 5, 5, data_type=FLOAT16)), "must have the same DataType"),
+        (pooling(spatial_scale=np.inf), "SpatialScale must be finite; got inf"),
+        (align(roi=tensor(5, 5)), r"ROITensor\.Sizes must be \{5,4\}; got \{5,5\}"),
+        (align(roi=tensor(2, 5, 4)), r"ROITensor\.Sizes must be \{1,5,4\}; got \{2,5,4\}"),
+        (
+            align(batch_indices=tensor(1, 4, data_type=UINT32)),
+            r"BatchIndicesTensor\.Sizes must be \{1,5\}; got \{1,4\}",
+        ),
+        (align(output=tensor(5, 3, 2, 3)), r"OutputTensor\.Sizes must be \{5,2,2,3\}; got \{5,3,2,3\}"),
+        (align(output=tensor(5, 2, 2, 3, data_type=FLOAT16)), "must have the same DataType"),
+        (align(reduction_function="SUM"), "ReductionFunction must be AVERAGE or MAX; got SUM"),
+        (align(spatial_scale_y=np.nan), "SpatialScaleY must be finite; got nan"),
+        (align(input_pixel_offset=np.inf), "InputPixelOffset must be finite; got inf"),
+        (
+            align(minimum_samples_per_output=0, maximum_samples_per_output=0),
+            "MaximumSamplesPerOutput must be at least 1; got 0",
+        ),
+        (
+            align(minimum_samples_per_output=3),
+            "MinimumSamplesPerOutput must be at most 2, MaximumSamplesPerOutput; got 3",
+        ),
+        (gradient(roi=tensor(5, 4, data_type=FLOAT16)), "must have the same DataType"),
+        (
+            gradient(output_gradient=None, output_roi_gradient=None),
+            "OutputGradientTensor must be given, unless OutputROIGradientTensor is; got none",
+        ),
+        (
+            gradient(input=None, reduction_function="AVERAGE"),
+            "InputTensor must be given if OutputROIGradientTensor is, or if ReductionFunction is MAX; got none",
+        ),
+        (
+            gradient(input=None, output_roi_gradient=None),
+            "InputTensor must be given if OutputROIGradientTensor is, or if ReductionFunction is MAX; got none",
+        ),
+        (gradient(output_gradient=tensor(2, 2, 5, 5)), "must have the same Sizes"),
+        (gradient(output_roi_gradient=tensor(1, 5, 4)), "must have the same DimensionCount"),
+        (gradient(input_gradient=tensor(5, 1, 2, 3)), r"InputGradientTensor\.Sizes must be \{5,2,2,3\}"),
+        (gradient(maximum_samples_per_output=1), "MinimumSamplesPerOutput must be at most 1"),
+    ],
+)
+def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+    with pytest.raises(InvalidDesc, match=message):
+        dmljax.validate(desc)
+
+
+def test_valid_descs_break_no_rule() -> None:
+    alone = gradient(input=None, output_roi_gradient=None, reduction_function="AVERAGE")
+    assert [dmljax.broken_rules(one) for one in (pooling(), align(), gradient(), alone)] == [()] * 4
+
+
+def test_either_gradient_may_be_left_out() -> None:
+    case = oracles.CASES["ROI_ALIGN_GRAD"]
+    inputs = case.inputs(gradient(), np.random.default_rng(3))
+    both = dmljax.lower(gradient())(**inputs)
+    of_input = dmljax.lower(gradient(output_roi_gradient=None))(**inputs)
+    assert of_input.output_roi_gradient is None
+    np.testing.assert_allclose(of_input.output_gradient, both.output_gradient, rtol=1e-6)
+    of_roi = dmljax.lower(gradient(output_gradient=None))(**inputs)
+    assert of_roi.output_gradient is None
+    np.testing.assert_allclose(of_roi.output_roi_gradient, both.output_roi_gradient, rtol=1e-6)
+
+
+def test_any_number_of_samples_may_be_asked_for() -> None:
+    # The largest UINT, which stands for no bound; no loop is so long.
+    desc = align(minimum_samples_per_output=1, maximum_samples_per_output=UINT_MAX)
+    inputs = oracles.CASES["ROI_ALIGN1"].inputs(desc, np.random.default_rng(4))
+    oracles.CASES["ROI_ALIGN1"].check(desc, inputs, dmljax.lower(desc)(**inputs))
