@@ -54,6 +54,7 @@ FAMILIES = {
     "convolution": "Convolutions",
     "pooling": "Pooling",
     "products": "Matrix products",
+    "attention": "Attention",
     "resampling": "Resampling",
     "reduction": "Reductions",
     "scans": "Running sums and products",

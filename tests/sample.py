@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "a predicate": ("ELEMENT_WISE_LOGICAL_EQUALS",),
     "bits": ("ELEMENT_WISE_BIT_COUNT",),
     "a matrix product": ("GEMM", "QUANTIZED_LINEAR_MATRIX_MULTIPLY", "MATRIX_MULTIPLY_INTEGER_TO_FLOAT"),
+    "products, a softmax and products": ("MULTIHEAD_ATTENTION", "MULTIHEAD_ATTENTION1"),
     "quantization": ("ELEMENT_WISE_QUANTIZED_LINEAR_ADD", "ELEMENT_WISE_QUANTIZE_LINEAR"),
     "a sum along axes": ("ACTIVATION_LOG_SOFTMAX1", "ACTIVATION_SOFTMAX"),
     "the largest along axes": ("ARGMAX", "ACTIVATION_HARDMAX1"),

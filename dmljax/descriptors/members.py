@@ -34,6 +34,7 @@ from dmljax.types import (
     InterpolationMode,
     IsInfinityMode,
     MatrixTransform,
+    MultiheadAttentionMaskType,
     PaddingMode,
     RandomGeneratorType,
     ReduceFunction,
@@ -385,6 +386,7 @@ Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
 Interpolation = Annotated[InterpolationMode, Enumeration(InterpolationMode)]
 GeneratorType = Annotated[RandomGeneratorType, Enumeration(RandomGeneratorType)]
+AttentionMask = Annotated[MultiheadAttentionMaskType, Enumeration(MultiheadAttentionMaskType)]
 InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
 
 

@@ -8,8 +8,6 @@ MISSING: dict[str, str] = {
     "DYNAMIC_QUANTIZE_LINEAR": "",
     "GRU": "",
     "LSTM": "",
-    "MULTIHEAD_ATTENTION": "dot_product_attention scaled_dot_product_attention attention",
-    "MULTIHEAD_ATTENTION1": "",
     "QUANTIZE": "",
     "RNN": "",
     "ROI_ALIGN": "",
