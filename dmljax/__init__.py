@@ -38,6 +38,7 @@ from dmljax.types import (
     InterpolationMode as InterpolationMode,
     IsInfinityMode as IsInfinityMode,
     MatrixTransform as MatrixTransform,
+    MultiheadAttentionMaskType as MultiheadAttentionMaskType,
     PaddingMode as PaddingMode,
     QuantizationType as QuantizationType,
     RandomGeneratorType as RandomGeneratorType,
@@ -119,6 +120,13 @@ from dmljax.ops.arithmetic import (
     element_wise_multiply as element_wise_multiply,
     element_wise_pow as element_wise_pow,
     element_wise_subtract as element_wise_subtract,
+)
+from dmljax.ops.attention import (
+    MultiheadAttention as MultiheadAttention,
+    MultiheadAttention1Desc as MultiheadAttention1Desc,
+    MultiheadAttentionDesc as MultiheadAttentionDesc,
+    multihead_attention as multihead_attention,
+    multihead_attention1 as multihead_attention1,
 )
 from dmljax.ops.bitwise import (
     ElementWiseBitAndDesc as ElementWiseBitAndDesc,

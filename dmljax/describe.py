@@ -12,7 +12,6 @@ from typing import Any
 import dmljax
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.json_form import to_json
-from dmljax.descriptors.missing import MISSING, NOT_YET
 from dmljax.descriptors.tables import Table
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import examples_of, shown_example
@@ -34,8 +33,7 @@ def find_operator(name: str) -> type[Operator]:
     for functions in (functions_named(wanted), functions_called(wanted)):
         if len(functions) == 1:
             return OPERATORS[OPERATOR_PREFIX + functions[0].upper()]
-    known = NOT_YET if wanted in MISSING else hint(wanted)
-    raise InvalidDesc(Problem((), "the operator must be one that `dmljax ops` lists", f"{name!r}{known}"))
+    raise InvalidDesc(Problem((), "the operator must be one that `dmljax ops` lists", f"{name!r}{hint(wanted)}"))
 
 
 def function_name(operator: type[Operator]) -> str:
@@ -54,6 +52,7 @@ FAMILIES = {
     "convolution": "Convolutions",
     "pooling": "Pooling",
     "products": "Matrix products",
+    "attention": "Attention",
     "recurrence": "Recurrent networks",
     "resampling": "Resampling",
     "regions": "Regions of images",
@@ -105,8 +104,8 @@ def _cells(operator: type[Operator], table: Table) -> dict[str, dict[str, Any]]:
 
 
 def coverage() -> str:
-    """A phrase that counts dmljax's operators among all of DirectML's."""
-    return f"{len(OPERATORS)} of the {len(OPERATORS) + len(MISSING)} operators of {LATEST}"
+    """A phrase that counts the operators."""
+    return f"All {len(OPERATORS)} operators of {LATEST}"
 
 
 OPERATORS_HEAD = ("operator", "level", "tensors", "ranks", "data types")

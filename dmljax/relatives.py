@@ -1,7 +1,6 @@
 """Functions by what they are called elsewhere: in jax.numpy, NumPy, PyTorch, ONNX and WebNN, and without a prefix."""
 
 from dmljax.descriptors import OPERATORS
-from dmljax.descriptors.missing import MISSING, NOT_YET
 from dmljax.elsewhere import ELSEWHERE
 from dmljax.text import did_you_mean
 
@@ -24,27 +23,11 @@ def functions_called(name: str) -> list[str]:
 
 
 def hint(name: str) -> str:
-    """`, did you mean X or Y?` for the functions that are called `name`, or for one of a similar name, if any.
-
-    If another library calls an operator so that DirectML has and dmljax lacks, it says that, too.
-    """
+    """`, did you mean X or Y?` for the functions that are called `name`, or for one of a similar name, if any."""
     if name.startswith("_"):  # Python itself looks for such names
         return ""
-    called, missing = functions_called(name), _missing_called(name)
-    meant = f", did you mean {' or '.join(called)}?" if called else ""
-    if missing is None:
-        return meant or did_you_mean(name, _functions())
-    if called:
-        return f"{meant} DirectML's {missing} is called that, too; dmljax does not have it yet"
-    return (
-        NOT_YET if _plain(missing) == _plain(name) else f", which is DirectML's {missing}; dmljax does not have it yet"
-    )
-
-
-def _missing_called(name: str) -> str | None:
-    """The first operator that dmljax lacks and that is called `name` here or elsewhere."""
-    wanted = _plain(name)
-    return next((one for one, called in MISSING.items() if wanted in map(_plain, (one, *called.split()))), None)
+    called = functions_called(name)
+    return f", did you mean {' or '.join(called)}?" if called else did_you_mean(name, _functions())
 
 
 def _functions() -> list[str]:

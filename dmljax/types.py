@@ -311,6 +311,25 @@ class RandomGeneratorType(HeaderEnum, prefix="DML_RANDOM_GENERATOR_TYPE_"):
     PHILOX_4X32_10 = 0
 
 
+class MultiheadAttentionMaskType(HeaderEnum, prefix="DML_MULTIHEAD_ATTENTION_MASK_TYPE_"):
+    """`DML_MULTIHEAD_ATTENTION_MASK_TYPE`: what the mask of an attention holds.
+
+    BOOLEAN is a mask of positions. KEY_SEQUENCE_LENGTH is the number of keys in each batch that are seen,
+    KEY_SEQUENCE_END_START the position after the last of them and that of the first, and
+    KEY_QUERY_SEQUENCE_LENGTH_START_END the numbers followed by where sequences begin and end in memory.
+
+    >>> x, two = jnp.array([[[1.0], [4.0], [9.0]]]), MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH
+    >>> multihead_attention(0 * x, x, x, mask=jnp.array([2]), head_count=1, mask_type=two).tolist()
+    [[[2.5], [2.5], [2.5]]]
+    """
+
+    NONE = 0
+    KEY_SEQUENCE_LENGTH = 1
+    KEY_SEQUENCE_END_START = 2
+    KEY_QUERY_SEQUENCE_LENGTH_START_END = 3
+    BOOLEAN = 4
+
+
 FLOAT = frozenset({DataType.FLOAT32, DataType.FLOAT16})
 INTEGER_UP_TO_32_BIT = frozenset(
     {DataType.INT32, DataType.INT16, DataType.INT8, DataType.UINT32, DataType.UINT16, DataType.UINT8}

@@ -36,6 +36,7 @@ CORE = {
         "InterpolationMode",
         "IsInfinityMode",
         "MatrixTransform",
+        "MultiheadAttentionMaskType",
         "PaddingMode",
         "QuantizationType",
         "RandomGeneratorType",

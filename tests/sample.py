@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "a predicate": ("ELEMENT_WISE_LOGICAL_EQUALS",),
     "bits": ("ELEMENT_WISE_BIT_COUNT",),
     "a matrix product": ("GEMM", "QUANTIZED_LINEAR_MATRIX_MULTIPLY", "MATRIX_MULTIPLY_INTEGER_TO_FLOAT"),
+    "products, a softmax and products": ("MULTIHEAD_ATTENTION", "MULTIHEAD_ATTENTION1"),
     "quantization": (
         *("ELEMENT_WISE_QUANTIZED_LINEAR_ADD", "ELEMENT_WISE_QUANTIZE_LINEAR"),
         *("DEQUANTIZE", "DYNAMIC_QUANTIZE_LINEAR"),

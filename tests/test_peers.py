@@ -330,6 +330,76 @@ def near(actual: Any, expected: Any, digits: float = 1e-5) -> None:
     np.testing.assert_allclose(actual, expected, rtol=digits, atol=digits)
 
 
+def test_attention_is_onnxruntimes() -> None:
+    batch, count, heads, size, past = 2, 3, 2, 4, 5
+    query, key, value = (RNG.normal(size=(batch, count, heads * size)).astype(np.float32) for _ in range(3))
+    bias = RNG.normal(size=3 * heads * size).astype(np.float32)
+    relative = RNG.normal(size=(batch, heads, count, count)).astype(np.float32)
+    before = [RNG.normal(size=(batch, heads, past, size)).astype(np.float32) for _ in range(2)]
+    attention: Any = dmljax.multihead_attention
+    run: Any = functools.partial(onnxruntime_run, "MultiHeadAttention", domain="com.microsoft", num_heads=heads)
+
+    # ONNX Runtime adds the filter value for a mask of each kind, and reads the lengths alone of those with positions.
+    lengths = np.array([2, 0], np.int32)
+    positions = np.array([*lengths, 0, 3, 6, 0, 3, 6], np.int32)
+    seen = np.array([[1, 0, 2], [-1, 0, 1]], np.int32)
+    kind = dmljax.MultiheadAttentionMaskType
+    masks: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (lengths, {"mask": lengths, "mask_type": kind.KEY_SEQUENCE_LENGTH}),
+        (positions, {"mask": positions, "mask_type": kind.KEY_QUERY_SEQUENCE_LENGTH_START_END}),
+        (seen, {"mask": seen[:, None, None]}),
+    )
+    for mask, given in masks:
+        expected = run([query, key, value, bias, mask, relative], mask_filter_value=-1.5)
+        given |= {"bias": bias, "relative_position_bias": relative}
+        near(attention(query, key, value, **given, mask_filter_value=-1.5, head_count=heads), expected)
+    # Attention, whose queries, keys and values are products with weights, has a mask of two bounds.
+    weights = np.concatenate([np.eye(heads * size, dtype=np.float32)] * 3, 1)
+    bounds = np.array([[2, 3], [1, 0]], np.int32)
+    whole: Any = functools.partial(onnxruntime_run, "Attention", domain="com.microsoft", num_heads=heads)
+    expected = whole([query, weights, bias, bounds.ravel()], mask_filter_value=-1.5)
+    given = {"bias": bias, "mask": bounds, "mask_type": kind.KEY_SEQUENCE_END_START, "mask_filter_value": -1.5}
+    near(attention(query, query, query, **given, head_count=heads), expected)
+
+    # Its CPU has no stacked forms.
+    near(attention(query, key, value, scale=0.3, head_count=heads), run([query, key, value], scale=0.3))
+    expected = run([query, key, value, None, None, None, *before], outputs=3)
+    results = attention(query, key, value, past_key=before[0], past_value=before[1], head_count=heads, has_present=True)
+    for result, one in zip(results, expected, strict=True):
+        near(result, one)
+    expected = run([query, *before])  # keys and values of an earlier call alone
+    near(attention(query, past_key=before[0], past_value=before[1], head_count=heads), expected)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_attention_of_groups_is_onnxruntimes(count: int) -> None:
+    batch, heads, key_heads, size, most = 2, 4, 2, 8, 6
+    shapes = ((batch, count, heads * size), *((batch, count, key_heads * size),) * 2)
+    arrays = [RNG.normal(size=shape).astype(np.float32) for shape in shapes]
+    past = [RNG.normal(size=(batch, key_heads, most, size)).astype(np.float32) for _ in range(2)]
+    # A first call has no past, whatever its lengths say; in a step, they are one less than those of all.
+    lengths = np.array([2, 5] if count == 1 else [0, 0], np.int32)
+    whole = np.array([most if count == 1 else count], np.int32)
+    inputs = [*arrays, *(past if count == 1 else [None, None]), lengths if count == 1 else lengths + count - 1, whole]
+    expected = onnxruntime_run(
+        "GroupQueryAttention", inputs, outputs=3, domain="com.microsoft", num_heads=heads, kv_num_heads=key_heads
+    )
+    attention: Any = dmljax.multihead_attention1
+    buffers = {"past_key": past[0], "past_value": past[1], "total_sequence_length": most} if count == 1 else {}
+    results = attention(
+        *arrays,
+        **buffers,
+        past_sequence_lengths=lengths,
+        query_head_count=heads,
+        key_value_head_count=key_heads,
+        has_present=True,
+    )
+    near(results.output, expected[0])
+    for result, one in zip(results[1:], expected[1:], strict=True):
+        for b, length in enumerate(lengths):  # what is behind that, nothing has been written to
+            same(result[b, :, : length + count], one[b, :, : length + count])
+
+
 def test_normalizations_are_onnxruntimes() -> None:
     image = RNG.standard_normal((2, 6, 4, 5)).astype(np.float32)
     scale, bias, mean, variance = (RNG.random((4, 6)) + 0.5).astype(np.float32)
@@ -941,6 +1011,51 @@ def test_gemm_and_its_gradients_are_torchs_and_onnxruntimes() -> None:
     gradients = jax.grad(lambda *x: (gemm(*x) * weights).sum(), argnums=(0, 1, 2))(*arrays)
     for gradient, peer in zip(gradients, peers, strict=True):
         same(gradient, peer.grad.numpy())
+
+
+def test_attention_and_its_gradients_are_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    import jax
+
+    batch, heads, size, queries, keys = 2, 3, 8, 5, 9
+    query, key, value = (
+        RNG.normal(size=(batch, heads, count, size)).astype(np.float32) for count in (queries, keys, keys)
+    )
+    seen = RNG.random((queries, keys)) < 0.7
+    seen[:, 0] = True
+    peers = [torch.from_numpy(x).requires_grad_() for x in (query, key, value)]
+    expected = torch.nn.functional.scaled_dot_product_attention(*peers, attn_mask=torch.from_numpy(seen))
+    weights = RNG.normal(size=expected.shape).astype(np.float32)
+    (expected * torch.from_numpy(weights)).sum().backward()
+
+    def attention(*arrays: Any) -> Any:
+        rows = [x.swapaxes(1, 2).reshape(batch, -1, heads * size) for x in arrays]
+        given: Any = {"mask": seen, "mask_filter_value": -np.inf, "head_count": heads}
+        result = dmljax.multihead_attention(rows[0], rows[1], rows[2], **given)
+        return result.reshape(batch, queries, heads, size).swapaxes(1, 2)
+
+    near(attention(query, key, value), expected.detach().numpy())
+    gradients = jax.grad(lambda *x: (attention(*x) * weights).sum(), argnums=(0, 1, 2))(query, key, value)
+    for gradient, peer in zip(gradients, peers, strict=True):
+        near(gradient, peer.grad.numpy())
+
+
+@pytest.mark.parametrize("positions", [64, 1024])
+def test_errors_of_attention_are_of_the_size_of_torchs(positions: int) -> None:
+    torch = pytest.importorskip("torch")
+    heads, size = 4, 64  # of 1,024 positions there are more scores than are computed all at once
+    query, key, value = (RNG.normal(size=(1, heads, positions, size)).astype(np.float32) * 2 for _ in range(3))
+    scores = np.einsum("bhqd,bhkd->bhqk", query.astype(np.float64), key) / np.sqrt(size)
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    exact = np.einsum("bhqk,bhkd->bhqd", powers / powers.sum(-1, keepdims=True), value)
+
+    def error(result: Any) -> float:
+        return float(np.max(np.abs(np.asarray(result, np.float64) - exact)))
+
+    peer = torch.nn.functional.scaled_dot_product_attention(*(torch.from_numpy(x) for x in (query, key, value)))
+    rows = [x.swapaxes(1, 2).reshape(1, positions, heads * size) for x in (query, key, value)]
+    result = np.asarray(dmljax.multihead_attention(rows[0], rows[1], rows[2], head_count=heads))
+    assert error(result.reshape(1, positions, heads, size).swapaxes(1, 2)) < 2 * error(peer)
 
 
 @pytest.mark.parametrize("inner", [64, 512, 1000])

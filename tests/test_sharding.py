@@ -62,6 +62,9 @@ def small(*shape: int) -> Any:
 # Regions whose corners are halves, of which sums are exact.
 IMAGES, BOXES = small(8, 8, 8, 8).astype(np.float32), small(8, 4).astype(np.float32) / 2
 TWICE: dict[str, Any] = {"minimum_samples_per_output": 2}
+# Queries and keys of two heads whose scores are so far apart that weights are 0, or those of two keys.
+SHARP = 100 * np.eye(8, dtype=np.float32)[RNG.integers(0, 8, (8, 16, 2))].reshape(8, 16, 16)
+OPPOSITE = 100 * np.eye(8, dtype=np.float32)[np.arange(256).reshape(8, 16, 2) // 2 % 8].reshape(8, 16, 16)
 
 
 # Functions of natural ranks, with the arrays that they are called with here.
@@ -195,6 +198,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "quantized_linear_matrix_multiply": (
         lambda a, b, s: dmljax.quantized_linear_matrix_multiply(a, 0.5, None, b, s, None, 2.0),
         (small(8, 16, 8).astype(np.int8), small(8, 8).astype(np.int8), np.exp2(VALUES)),
+    ),
+    "multihead_attention": (
+        lambda q, k, v: dmljax.multihead_attention(q, k, v, head_count=2, scale=1.0, has_present=True),
+        (SHARP, OPPOSITE, CUBE),
     ),
     "value_scale_2d": (lambda x, b: dmljax.value_scale_2d(x, 2.0, b), (CUBE[:, :8], VALUES)),
     "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE,)),
@@ -352,6 +359,10 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gemm of batches": (
         lambda a, b: dmljax.gemm(a, b),
         (small(8, 6, 30).astype(np.float32), small(8, 30, 4).astype(np.float32)),
+    ),
+    "multihead_attention": (
+        lambda q, k, n: dmljax.multihead_attention1(q, k, k, past_sequence_lengths=n, scale=1.0, query_head_count=2),
+        (SHARP, OPPOSITE, small(8) % 4),
     ),
     "matrix_multiply_integer": (
         lambda a, b, z: dmljax.matrix_multiply_integer(a, b, None, z),

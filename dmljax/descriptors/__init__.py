@@ -34,6 +34,7 @@ from dmljax.descriptors.json_form import (
 )
 from dmljax.descriptors.lowering import lower as lower
 from dmljax.descriptors.members import (
+    AttentionMask as AttentionMask,
     Bool as Bool,
     Direction as Direction,
     Float as Float,

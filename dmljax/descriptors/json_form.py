@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.members import Array, Kind, check_count, json_given, json_object, json_string
-from dmljax.descriptors.missing import MISSING, NOT_YET
 from dmljax.descriptors.validation import require_operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
 from dmljax.text import did_you_mean, show
@@ -72,7 +71,6 @@ def operator_of_type(where: Where, spelled: Any) -> type[Operator]:
     operator = OPERATORS.get(OPERATOR_PREFIX + name)
     if operator is None:
         hint = did_you_mean(name, (known.short_name for known in OPERATORS.values()))
-        hint = NOT_YET if name in MISSING else hint
         raise Unsupported(Problem(where, "must be an operator that `dmljax ops` lists", show(spelled) + hint))
     return operator
 

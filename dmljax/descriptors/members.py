@@ -34,6 +34,7 @@ from dmljax.types import (
     InterpolationMode,
     IsInfinityMode,
     MatrixTransform,
+    MultiheadAttentionMaskType,
     PaddingMode,
     QuantizationType,
     RandomGeneratorType,
@@ -390,6 +391,7 @@ Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
 Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
 Interpolation = Annotated[InterpolationMode, Enumeration(InterpolationMode)]
 GeneratorType = Annotated[RandomGeneratorType, Enumeration(RandomGeneratorType)]
+AttentionMask = Annotated[MultiheadAttentionMaskType, Enumeration(MultiheadAttentionMaskType)]
 InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
 
 

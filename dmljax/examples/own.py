@@ -30,6 +30,7 @@ from dmljax.types import (
     InterpolationMode,
     IsInfinityMode,
     MatrixTransform,
+    MultiheadAttentionMaskType,
     QuantizationType,
     RandomGeneratorType,
     RecurrentNetworkDirection,
@@ -298,7 +299,42 @@ _NORMALIZATIONS = (
 _PARAMETERS = TensorDesc(FLOAT32, (1, 1, 1, 2))
 _STATE = TensorDesc(UINT32, (1, 1, 1, 6))
 
+
+def _attention(name: str, note: str, outputs: dict[str, Any], attributes: Any, **inputs: Any) -> Example:
+    values = inputs | outputs
+    types = {"mask": INT32, "past_sequence_lengths": INT32}
+    tensors = {field: TensorDesc(types.get(field, FLOAT32), np.shape(value)) for field, value in values.items()}
+    desc = OPERATORS[OPERATOR_PREFIX + name](**tensors, scale=1.0, mask_filter_value=-10000.0, **attributes)
+    return Example("Example", desc, inputs, outputs, note)
+
+
+_ATTENTIONS = (
+    _attention(
+        "MULTIHEAD_ATTENTION",
+        "the first query sees the first key alone, the second both of them alike",
+        {"output": [[[2, 10], [3, 20]]]},
+        {"head_count": 1, "mask_type": MultiheadAttentionMaskType.BOOLEAN},
+        query=[[[1], [0]]],
+        key=[[[5], [6]]],
+        value=[[[2, 10], [4, 30]]],
+        mask=[[[[1, 0], [1, 1]]]],
+    ),
+    _attention(
+        "MULTIHEAD_ATTENTION1",
+        "two heads share the keys: the new one is written behind the one that there is",
+        {"output": [[[3, 3]]], "output_present_key": [[[[5], [1], [0]]]], "output_present_value": [[[[2], [4], [0]]]]},
+        {"query_head_count": 2, "key_value_head_count": 1, "mask_type": MultiheadAttentionMaskType.NONE},
+        query=[[[0, 0]]],
+        key=[[[1]]],
+        value=[[[4]]],
+        past_key=[[[[5], [0], [0]]]],
+        past_value=[[[[2], [0], [0]]]],
+        past_sequence_lengths=[1],
+    ),
+)
+
 OWN_EXAMPLES = (
+    *_ATTENTIONS,
     *_NORMALIZATIONS,
     *_NETWORKS,
     Example(

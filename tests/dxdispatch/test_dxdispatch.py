@@ -361,10 +361,7 @@ def test_a_dispatchable_is_a_function_for_every_transformation(tmp_path: Path) -
             {"type": "ONEHOT"},
             "type must be an operator that `dmljax ops` lists; got 'ONEHOT', did you mean ONE_HOT?",
         ),
-        (
-            {"type": "MULTIHEAD_ATTENTION"},
-            "lists; got 'MULTIHEAD_ATTENTION', which DirectML has and dmljax does not have yet",
-        ),
+        ({"type": "LSTN"}, "lists; got 'LSTN', did you mean LSTM?"),
         ({"type": "ACTIVATION_HARDMAX", "desc": 3}, "dispatchables.max.desc must be an object; got 3"),
         (
             {"type": "ACTIVATION_HARDMAX", "desc": DESC, "executionFlags": "FAST"},

@@ -1,0 +1,646 @@
+"""Attention of several heads: MULTIHEAD_ATTENTION, and its version with groups of heads and a buffer of past keys.
+
+16-bit floats are computed in float32, and each result is rounded once. Where there are many scores, they are computed
+in blocks of queries and keys, forward and backward, and never stand in memory all at once. On an explicit mesh, the
+result is sharded as the queries are, and present keys and values as the keys are.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.export
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.numerics.attention import Mask, attention
+from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
+from dmljax.numerics.sizes import check_size, is_symbolic, number
+from dmljax.text import join_sizes, join_words
+from dmljax.types import FLOAT, FLOATS, DataType, FeatureLevel, MultiheadAttentionMaskType, widened
+
+ONLY_INT32 = frozenset({DataType.INT32})
+_BOOLEAN = MultiheadAttentionMaskType.BOOLEAN
+
+# Where queries, keys and values are: the second from the end of a stacked array counts what is stacked
+
+_PLACES = {
+    "query": {"query": 0, "stacked_query_key": 0, "stacked_query_key_value": 0},
+    "key": {"key": 0, "stacked_query_key": 1, "stacked_key_value": 0, "stacked_query_key_value": 1},
+    "value": {"value": 0, "stacked_key_value": 1, "stacked_query_key_value": 2},
+}
+_STACKED = {"stacked_query_key": 2, "stacked_key_value": 2, "stacked_query_key_value": 3}
+_RANKS = {
+    **dict.fromkeys(("query", "key", "value", "output"), 3),
+    **dict.fromkeys(_STACKED, 5),
+    **dict.fromkeys(("past_key", "past_value", "relative_position_bias"), 4),
+    **dict.fromkeys(("output_present_key", "output_present_value"), 4),
+    **dict.fromkeys(("bias", "past_sequence_lengths"), 1),
+}
+
+Shapes = Mapping[str, Sequence[int]]  # by the names of the function's arguments, in the ranks that it takes
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The sizes of an attention, which all shapes follow from."""
+
+    batch: int
+    queries: int
+    keys: int  # new ones
+    past: int
+    total: int
+    heads: int
+    key_heads: int
+    size: int  # of the part of a query or a key that a head has
+    value_size: int
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each array but the mask, present or not."""
+        of_keys = (self.batch, self.key_heads, self.past, self.size)
+        of_values = (*of_keys[:3], self.value_size)
+        parts = (self.heads * self.size, self.key_heads * self.size, self.key_heads * self.value_size)
+        return {
+            "query": (self.batch, self.queries, parts[0]),
+            "key": (self.batch, self.keys, parts[1]),
+            "value": (self.batch, self.keys, parts[2]),
+            "stacked_query_key": (self.batch, self.queries, self.heads, 2, self.size),
+            "stacked_key_value": (self.batch, self.keys, self.key_heads, 2, self.size),
+            "stacked_query_key_value": (self.batch, self.queries, self.heads, 3, self.size),
+            "bias": (sum(parts),),
+            "relative_position_bias": self.scores(),
+            "past_key": of_keys,
+            "past_value": of_values,
+            "past_sequence_lengths": (self.batch,),
+            "output": (self.batch, self.queries, self.heads * self.value_size),
+            "output_present_key": (*of_keys[:2], self.total, self.size),
+            "output_present_value": (*of_values[:2], self.total, self.value_size),
+        }
+
+    def scores(self) -> tuple[int, ...]:
+        return (self.batch, self.heads, self.queries, self.total)
+
+    def mask(self, mask_type: MultiheadAttentionMaskType) -> tuple[int, ...]:
+        """The shape of a mask, as the pages have it."""
+        match mask_type:
+            case MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH:
+                return (1, self.batch)
+            case MultiheadAttentionMaskType.KEY_SEQUENCE_END_START:
+                return (2, self.batch)
+            case MultiheadAttentionMaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END:
+                return (3 * self.batch + 2,)
+            case _:
+                return self.scores()
+
+
+def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, spell: Callable[[str], str]) -> _Sizes:
+    """The sizes of an attention to arrays of these shapes; `spell` is what the caller calls an argument."""
+    source = _sources(shapes, spell)
+    for name, count in head_counts.items():
+        if count < 1:
+            raise InvalidDesc(Problem(spell(name), "must be at least 1", count))
+    heads, *_, key_heads = *head_counts.values(), *head_counts.values()
+    if heads % key_heads:
+        rule = f"must be a divisor of {heads}, the number of heads of the queries"
+        raise InvalidDesc(Problem(spell("key_value_head_count"), rule, key_heads))
+    for name in ("stacked_query_key", "stacked_query_key_value"):
+        if name in shapes and heads != key_heads:
+            rule = "must not be given, unless keys have as many heads as queries"
+            raise InvalidDesc(Problem(spell(name), rule, f"{heads} and {key_heads}"))
+
+    def size_of(role: str, heads: int) -> int:
+        name = source[role]
+        *_, whole = shapes[name]
+        if name not in _STACKED and whole % heads:
+            raise InvalidDesc(Problem(spell(name), f"must have a last size that {heads} heads can share", whole))
+        return whole if name in _STACKED else whole // heads
+
+    past = shapes["past_key"][2] if "past_key" in shapes else 0
+    keys = shapes[source["key"]][1] if "key" in source else 0
+    return _Sizes(
+        batch=shapes[source["query"]][0],
+        queries=shapes[source["query"]][1],
+        keys=keys,
+        past=past,
+        total=past + keys if total is None else total,
+        heads=heads,
+        key_heads=key_heads,
+        size=size_of("query", heads),
+        value_size=size_of("value", key_heads) if "value" in source else shapes["past_value"][3],
+    )
+
+
+def _sources(shapes: Shapes, spell: Callable[[str], str]) -> dict[str, str]:
+    """The names of the arrays that have the queries, keys and values; past ones alone may be all that there are."""
+    pasts = ("past_key", "past_value")
+    given = [name for name in pasts if name in shapes]
+    if len(given) == 1:
+        rule = f"{spell(pasts[0])} and {spell(pasts[1])} must be given together"
+        raise InvalidDesc(Problem((), rule, f"{spell(given[0])} alone"))
+    found = {role: [name for name in places if name in shapes] for role, places in _PLACES.items()}
+    is_past_alone = bool(given) and not found["key"] and not found["value"]
+    for role, names in found.items():
+        if len(names) != 1 and (role == "query" or not is_past_alone):
+            *most, last = map(spell, _PLACES[role])
+            rule = f"exactly one of {', '.join(most)} or {last} must be given"
+            raise InvalidDesc(Problem((), rule, join_words(map(spell, names)) if names else "none"))
+    if is_past_alone and "past_sequence_lengths" in shapes:
+        raise InvalidDesc(Problem(spell("past_sequence_lengths"), "must not be given without new keys"))
+    return {role: names[0] for role, names in found.items() if names}
+
+
+# What both operators compute
+
+
+class MultiheadAttention(NamedTuple):
+    """The result of an attention with `has_present`, and the keys and values that a next call takes as its past ones.
+
+    >>> x = jnp.array([[[1.0], [3.0]]])
+    >>> multihead_attention(x, x, x, head_count=1, has_present=True).present_key.tolist()
+    [[[[1.0], [3.0]]]]
+    """
+
+    output: Array
+    present_key: Array
+    present_value: Array
+
+
+jax.export.register_namedtuple_serialization(MultiheadAttention, serialized_name="dmljax.MultiheadAttention")
+
+
+def _attended(
+    arrays: Mapping[str, ArrayLike | None],
+    scale: ArrayLike | None,
+    mask_filter_value: ArrayLike,
+    head_counts: Mapping[str, int],
+    mask_type: MultiheadAttentionMaskType,
+    total: int | None,
+    has_present: bool,
+    precision: Any,
+) -> Any:
+    """An array, or with `has_present` a `MultiheadAttention`."""
+    given = _checked_arrays(arrays, mask_type)
+    shapes = {name: x.shape for name, x in given.items()}
+    for name, shape in shapes.items():
+        if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
+            raise InvalidDesc(Problem(name, f"must have {_RANKS[name]} dimensions", f"shape {shape}"))
+    sizes, source = _sizes(shapes, head_counts, total, str), _sources(shapes, str)
+    _require_shapes(sizes, shapes, mask_type)
+    dtype = given[source["query"]].dtype
+    wide = widened(dtype)
+    numbers = {"scale": _inverse_root(sizes.size, wide) if scale is None else scale, "added": mask_filter_value}
+    given |= {name: jnp.asarray(value, wide) for name, value in numbers.items()}
+
+    def compute(*operands: Array) -> Any:
+        named = dict(zip(given, operands, strict=True))
+        query, key, value = (_of_heads(role, sizes, source, named) for role in _PLACES)
+        keys, values = _after_past("key", key, sizes, named), _after_past("value", value, sizes, named)
+        if has_present:
+            keys, values = [lax.concatenate(keys, 2)], [lax.concatenate(values, 2)]
+        result = attention(
+            query.reshape(sizes.batch, sizes.key_heads, -1, *query.shape[2:]),
+            [x[:, :, None] for x in keys],
+            [x[:, :, None] for x in values],
+            named["scale"],
+            _over_scores(named.get("relative_position_bias"), sizes),
+            _mask(mask_type, sizes, named),
+            precision,
+        )
+        output = jnp.moveaxis(result, 3, 1).reshape(sizes.shapes()["output"])
+        results = [x.astype(dtype) for x in (output, *(keys + values if has_present else []))]
+        return tuple(results) if has_present else results[0]
+
+    axes = {name: dimension_axes(x) for name, x in given.items()}
+    query, keys = source["query"], source.get("key", "past_key")
+    of_query, of_keys = axes[query][:3], axes[keys][:2] if keys == "past_key" else axes[keys][:3:2]
+    outer = [*of_query[:2], dividing_axes(of_query[2], sizes.heads * sizes.value_size, given[query])]
+    present: list[MeshAxes] = [of_keys[0], dividing_axes(of_keys[1], sizes.key_heads, given[keys]), None, None]
+    of_results = [outer, *([present, present] if has_present else [])]
+    outputs: Any = partitioned(compute, [(x, axes[name]) for name, x in given.items()], *of_results)
+    return MultiheadAttention(*outputs) if has_present else outputs
+
+
+def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: MultiheadAttentionMaskType) -> dict[str, Array]:
+    """The arrays that are given, those of floats all of one type."""
+    kinds = {
+        "mask": calls.real_array if mask_type is _BOOLEAN else calls.integer_array,
+        "past_sequence_lengths": calls.integer_array,
+    }
+    given = {
+        name: kinds.get(name, calls.float_array)(name, value) for name, value in arrays.items() if value is not None
+    }
+    floats = {name: x.dtype for name, x in given.items() if name not in kinds}
+    for name, dtype in floats.items():
+        first, wanted = next(iter(floats.items()))
+        if dtype != wanted:
+            raise InvalidType(Problem(name, f"must be of {wanted}, as {first} is", dtype))
+    if "mask" in given and given["mask"].dtype in FLOATS:
+        remedy = "floats that are added to the scores are a relative_position_bias"
+        raise InvalidType(Problem("mask", "must be of bool or an integer type", given["mask"].dtype, remedy=remedy))
+    return given
+
+
+def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttentionMaskType) -> None:
+    """Refuses arrays whose shapes are not those that follow from the sizes, or do not broadcast to the scores."""
+    if "mask" in shapes and mask_type is MultiheadAttentionMaskType.NONE:
+        raise InvalidDesc(Problem("mask", "must not be given with a mask_type of NONE"))
+    expected = sizes.shapes() | {"mask": sizes.mask(mask_type)}
+    for name, shape in shapes.items():
+        wanted = expected[name]
+        if name == "relative_position_bias" or (name, mask_type) == ("mask", _BOOLEAN):
+            both = zip(reversed(shape), reversed(wanted), strict=False)
+            if len(shape) > 4 or any(size not in (1, whole) for size, whole in both):
+                raise InvalidDesc(Problem(name, f"must have a shape that broadcasts to {wanted}", shape))
+        elif shape != wanted and not (name == "mask" and (1, *shape) == wanted):
+            raise InvalidDesc(Problem(name, f"must have the shape {wanted}", shape))
+
+
+def _inverse_root(size: int, wide: Any) -> Any:
+    return lax.rsqrt(number(size, wide)) if is_symbolic(size) else 1 / math.sqrt(size)
+
+
+def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mapping[str, Array]) -> Any:
+    """The queries, or new keys or values, with the bias added to them: of the shape (batch, heads, positions, size)."""
+    if role not in source:
+        return None
+    x, shapes = given[source[role]], sizes.shapes()
+    size = sizes.value_size if role == "value" else sizes.size
+    if source[role] in _STACKED:
+        x = x[..., _PLACES[role][source[role]], :]
+    else:
+        x = x.reshape(*x.shape[:2], shapes[role][-1] // size, size)
+    if "bias" in given:
+        wide, before = widened(x.dtype), list(_PLACES)[: list(_PLACES).index(role)]
+        first = sum(shapes[one][-1] for one in before)
+        bias = lax.slice_in_dim(given["bias"], first, first + shapes[role][-1])
+        x = x.astype(wide) + bias.astype(wide).reshape(1, 1, *x.shape[2:])
+    return jnp.swapaxes(x, 1, 2)
+
+
+def _after_past(role: str, new: Any, sizes: _Sizes, given: Mapping[str, Array]) -> list[Array]:
+    """The keys or values in their order, in one array or two."""
+    past = given.get(f"past_{role}")
+    if "past_sequence_lengths" in given:
+        return [_in_buffer(past, new, sizes, given["past_sequence_lengths"])]
+    if past is None or new is None:
+        return [new if past is None else past]
+    return [past.astype(new.dtype), new]
+
+
+def _in_buffer(past: Array | None, new: Array, sizes: _Sizes, lengths: Array) -> Array:
+    """A buffer of all positions with the new keys or values, of each batch behind as many past ones as it has."""
+    if past is None:
+        past = jnp.zeros_like(new[:, :, :0])
+    past = lax.slice_in_dim(past, 0, min(sizes.past, sizes.total), axis=2).astype(new.dtype)
+    buffer = jnp.pad(past, ((0, 0), (0, 0), (0, max(sizes.total - sizes.past, 0)), (0, 0)))
+
+    def written(buffer: Array, new: Array, length: Array) -> Array:
+        places = _near(length, sizes) + lax.iota(jnp.int32, sizes.keys)
+        places = jnp.where(places < 0, jnp.full_like(places, sizes.total), places)  # a negative one is out of range
+        return buffer.at[:, places].set(new, mode="drop", unique_indices=True)
+
+    return jax.vmap(written)(buffer, new, lengths)
+
+
+_FAR = 2**30  # a position that no key has
+
+
+def _near(positions: Array, sizes: _Sizes) -> Array:
+    """Positions as int32, those that are out of range of any type not farther out than `_FAR`."""
+    limits = jnp.iinfo(positions.dtype)
+    return jnp.clip(positions, max(limits.min, -_FAR), min(limits.max, _FAR)).astype(jnp.int32)
+
+
+def _over_scores(x: Array | None, sizes: _Sizes) -> Array | None:
+    """An array that broadcasts to the scores, with the groups of heads that share keys as a dimension of their own."""
+    if x is None:
+        return None
+    batch, heads, queries, keys = (1,) * (4 - x.ndim) + x.shape
+    groups = (1, 1) if heads == 1 else (sizes.key_heads, sizes.heads // sizes.key_heads)
+    return x.reshape(batch, *groups, queries, keys)
+
+
+def _mask(mask_type: MultiheadAttentionMaskType, sizes: _Sizes, given: Mapping[str, Array]) -> Mask:
+    """The keys that the mask shows and that, with past lengths, are not behind the query."""
+
+    def bound(positions: Array) -> Array:
+        return _near(positions, sizes).reshape(sizes.batch, 1, 1, 1, 1)
+
+    mask = Mask(given["added"])
+    match mask_type, given.get("mask"):
+        case _, None:
+            pass
+        case MultiheadAttentionMaskType.BOOLEAN, is_seen:
+            mask = mask._replace(is_seen=_over_scores(is_seen if is_seen.dtype == bool else is_seen > 0, sizes))
+        case MultiheadAttentionMaskType.KEY_SEQUENCE_END_START, bounds:
+            mask = mask._replace(end=bound(bounds[0]), begin=bound(bounds[1]))
+        case _, lengths:
+            mask = mask._replace(end=bound(lengths.reshape(-1)[: sizes.batch]))
+    if "past_sequence_lengths" in given:
+        own = bound(given["past_sequence_lengths"]) + lax.broadcasted_iota(jnp.int32, (1, 1, 1, sizes.queries, 1), 3)
+        mask = mask._replace(end=own + 1 if mask.end is None else jnp.minimum(mask.end, own + 1))
+    return mask
+
+
+# MULTIHEAD_ATTENTION
+
+_ARGUMENTS: dict[str, Any] = {
+    "scale": calls.WIDE_NUMBER,
+    "mask_filter_value": calls.WIDE_NUMBER,
+    "mask_type": calls.one_of(MultiheadAttentionMaskType),
+    "has_present": calls.BOOLEAN,
+    "precision": calls.PRECISION,
+}
+
+
+@calls.operator_function(**_ARGUMENTS, head_count=calls.INTEGER)
+def multihead_attention(
+    query: ArrayLike | None = None,
+    key: ArrayLike | None = None,
+    value: ArrayLike | None = None,
+    stacked_query_key: ArrayLike | None = None,
+    stacked_key_value: ArrayLike | None = None,
+    stacked_query_key_value: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    relative_position_bias: ArrayLike | None = None,
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    scale: ArrayLike | None = None,
+    mask_filter_value: ArrayLike = -10000.0,
+    *,
+    head_count: int,
+    mask_type: MultiheadAttentionMaskType = _BOOLEAN,
+    has_present: bool = False,
+    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+) -> Any:
+    """Computes the attention of several heads: for each query, the mean of values weighted by the softmax of scores.
+
+    The scores of a head are `query @ key.T * scale`, where `scale` is by default 1 / sqrt(head size), plus
+    `relative_position_bias`, plus `mask_filter_value` where the mask hides the key. As that is added, the keys of a
+    query that sees none of them have the weights that they would have without a mask; -inf hides them altogether, and
+    then such a query gives NaN.
+
+    `query`, `key` and `value` have the shape (batch, positions, heads * head size), and stacked arrays (batch,
+    positions, heads, 2 or 3, head size). `bias` has one number for each element of a query, of a key and of a value.
+    `past_key` and `past_value`, (batch, heads, positions, head size), stand before new ones. A mask of type BOOLEAN,
+    which is True where a key is seen, and `relative_position_bias` broadcast to (batch, heads, queries, keys), past
+    keys included. With `has_present`, all keys and values are returned, too, in the shape of past ones.
+
+    >>> query, key = jnp.zeros((1, 2, 2)), jnp.ones((1, 3, 2))
+    >>> value = jnp.array([[[1.0, 10.0], [3.0, 30.0], [8.0, 80.0]]])
+    >>> seen = jnp.array([[True, False, False], [True, True, False]])
+    >>> multihead_attention(query, key, value, mask=seen, head_count=2).tolist()
+    [[[1.0, 10.0], [2.0, 20.0]]]
+    """
+    arrays: dict[str, ArrayLike | None] = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "stacked_query_key": stacked_query_key,
+        "stacked_key_value": stacked_key_value,
+        "stacked_query_key_value": stacked_query_key_value,
+        "bias": bias,
+        "mask": mask,
+        "relative_position_bias": relative_position_bias,
+        "past_key": past_key,
+        "past_value": past_value,
+    }
+    heads = {"head_count": head_count}
+    return _attended(arrays, scale, mask_filter_value, heads, mask_type, None, has_present, precision)
+
+
+class _Attention(dml.Operator):
+    """The inputs that both operators have, and the rules that both pages have."""
+
+    query: dml.OptionalInput = None
+    key: dml.OptionalInput = None
+    value: dml.OptionalInput = None
+    stacked_query_key: dml.OptionalInput = None
+    stacked_key_value: dml.OptionalInput = None
+    stacked_query_key_value: dml.OptionalInput = None
+    bias: dml.OptionalInput = None
+    mask: dml.OptionalInput = None
+    relative_position_bias: dml.OptionalInput = None
+    past_key: dml.OptionalInput = None
+    past_value: dml.OptionalInput = None
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors but MaskTensor have the same DataType.
+        - Exactly one tensor has the queries, one the keys and one the values: by themselves or stacked. Keys and values
+          may be missing where PastKeyTensor and PastValueTensor are given, which are given together.
+        - HeadCount is at least 1, and divides the last Sizes of QueryTensor, KeyTensor and ValueTensor. All other sizes
+          follow from those of queries, keys, values and past keys, and dimensions before those that the page names
+          are 1.
+        - MaskTensor is given unless MaskType is NONE. Its Sizes are {1, batchSize} for KEY_SEQUENCE_LENGTH,
+          {2, batchSize} for KEY_SEQUENCE_END_START, {batchSize * 3 + 2} for KEY_QUERY_SEQUENCE_LENGTH_START_END, and
+          {batchSize, headCount, sequenceLength, totalSequenceLength} for BOOLEAN, as those of
+          RelativePositionBiasTensor.
+        """
+        desc: Any = self
+        tensors, given = self.tensors(), desc.mask_type
+        lengths = tensors.get("past_sequence_lengths")
+        exempt = {"mask"} | ({"past_sequence_lengths"} if lengths and lengths.data_type is DataType.INT32 else set())
+        yield from dml.same_type(self, *(field for field in tensors if field not in exempt))
+        if (self.mask is None) != (given is MultiheadAttentionMaskType.NONE):
+            rule = "must not be given with" if self.mask is not None else "must be given without"
+            yield Problem("MaskTensor", f"{rule} a MaskType of NONE", given.name)
+        try:
+            sizes = self._sizes()
+        except InvalidDesc as error:
+            yield from error.problems
+            return
+        expected = sizes.shapes() | {"mask": sizes.mask(given)}
+        for field, tensor in tensors.items():
+            whole = _filled(expected[field], tensor.rank)
+            if _filled(tensor.sizes, len(whole)) != whole:
+                yield Problem(
+                    (self.member(field).name, "Sizes"), f"must be {join_sizes(whole)}", join_sizes(tensor.sizes)
+                )
+
+    def _sizes(self) -> _Sizes:
+        tensors = self.tensors()
+        shapes = {
+            field: _filled(tensor.sizes, _RANKS[field])[-_RANKS[field] :]
+            for field, tensor in tensors.items()
+            if field in _RANKS
+        }
+        counts = {field: getattr(self, field) for field in _HEAD_COUNTS if hasattr(self, field)}
+        present = shapes.get("output_present_key", shapes.get("output_present_value"))
+        total = present[2] if present is not None and "past_sequence_lengths" in tensors else None
+        return _sizes(shapes, counts, total, lambda field: self.member(field).name)
+
+    def compute(self, **inputs: Any) -> Any:
+        desc: Any = self
+        sizes, present = self._sizes(), self._present()
+        shapes = sizes.shapes() | {"mask": sizes.mask(desc.mask_type)}
+        arrays = {field: x.reshape(shapes[field]) for field, x in inputs.items()}
+        result = super().compute(**arrays)
+        outputs = {"output": result} if not present else dict(zip(("output", *_PRESENT), result, strict=True))
+        tensors = self.tensors(is_input=False)
+        return tuple(outputs[field].reshape(tensor.sizes) for field, tensor in tensors.items())
+
+    def attributes(self) -> dict[str, Any]:
+        return super().attributes() | {"has_present": self._present()}
+
+    def _present(self) -> bool:
+        return any(field in self.tensors(is_input=False) for field in _PRESENT)
+
+
+_HEAD_COUNTS = ("head_count", "query_head_count", "key_value_head_count")
+_PRESENT = ("output_present_key", "output_present_value")
+
+
+def _filled(sizes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The sizes with as many ones before them as make `rank` dimensions."""
+    return (1,) * (rank - len(sizes)) + tuple(sizes)
+
+
+def _table(**lengths: dml.Cell) -> dml.Table:
+    of_four = dml.Cell(dml.RANK_4_TO_5, FLOAT)
+    return dml.rows(
+        dml.RANK_3_TO_5,
+        **dict.fromkeys(("query", "key", "value"), FLOAT),
+        **dict.fromkeys(_STACKED, dml.Cell(range(5, 6), FLOAT)),
+        bias=dml.Cell(dml.RANK_1_TO_5, FLOAT),
+        mask=dml.Cell(dml.RANK_1_TO_5, ONLY_INT32),
+        **dict.fromkeys(("relative_position_bias", "past_key", "past_value"), of_four),
+        **lengths,
+        output=FLOAT,
+        **dict.fromkeys(_PRESENT, of_four),
+    )
+
+
+class MultiheadAttentionDesc(_Attention, type="DML_OPERATOR_MULTIHEAD_ATTENTION", function=multihead_attention):
+    """`DML_MULTIHEAD_ATTENTION_OPERATOR_DESC`, lowered to `multihead_attention`."""
+
+    output: dml.Output
+    output_present_key: dml.OptionalOutput = None
+    output_present_value: dml.OptionalOutput = None
+    scale: dml.Float
+    mask_filter_value: dml.Float
+    head_count: dml.Uint
+    mask_type: dml.AttentionMask
+    support = dml.support(FL_6_1=_table())
+
+
+# MULTIHEAD_ATTENTION1
+
+
+@calls.operator_function(
+    **_ARGUMENTS,
+    query_head_count=calls.INTEGER,
+    key_value_head_count=calls.INTEGER,
+    total_sequence_length=calls.SIZE,
+)
+def multihead_attention1(
+    query: ArrayLike | None = None,
+    key: ArrayLike | None = None,
+    value: ArrayLike | None = None,
+    stacked_query_key: ArrayLike | None = None,
+    stacked_key_value: ArrayLike | None = None,
+    stacked_query_key_value: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    relative_position_bias: ArrayLike | None = None,
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    past_sequence_lengths: ArrayLike | None = None,
+    scale: ArrayLike | None = None,
+    mask_filter_value: ArrayLike = -10000.0,
+    *,
+    query_head_count: int,
+    key_value_head_count: int | None = None,
+    mask_type: MultiheadAttentionMaskType = _BOOLEAN,
+    total_sequence_length: int | None = None,
+    has_present: bool = False,
+    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+) -> Any:
+    """Computes the attention of several heads as `multihead_attention`, where heads of queries may share keys.
+
+    Each of the `key_value_head_count` heads of keys and values, by default one for each head of the queries, serves as
+    many heads of queries that follow each other. With `past_sequence_lengths`, (batch,), past keys and values are
+    buffers of which the first so many positions of each batch are filled. New ones are written behind them, or dropped
+    where they are out of the buffer, and a query sees no key behind its own: the attention is causal. The buffer has
+    `total_sequence_length` positions: by default those of the past and the new ones, and as many as the past has where
+    a loop goes on with it.
+
+    >>> query, new, cache = jnp.zeros((1, 1, 2)), jnp.array([[[8.0]]]), jnp.array([[[[2.0], [0.0], [0.0]]]])
+    >>> output, present_key, _ = multihead_attention1(
+    ...     query, new, new, past_key=cache, past_value=cache, past_sequence_lengths=jnp.array([1]),
+    ...     query_head_count=2, key_value_head_count=1, total_sequence_length=3, has_present=True,
+    ... )
+    >>> present_key.ravel().tolist(), output.tolist()
+    ([2.0, 8.0, 0.0], [[[5.0, 5.0]]])
+    """
+    arrays: dict[str, ArrayLike | None] = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "stacked_query_key": stacked_query_key,
+        "stacked_key_value": stacked_key_value,
+        "stacked_query_key_value": stacked_query_key_value,
+        "bias": bias,
+        "mask": mask,
+        "relative_position_bias": relative_position_bias,
+        "past_key": past_key,
+        "past_value": past_value,
+        "past_sequence_lengths": past_sequence_lengths,
+    }
+    if total_sequence_length is not None:
+        check_size("total_sequence_length", total_sequence_length, 1)
+        if past_sequence_lengths is None:
+            raise InvalidDesc(Problem("total_sequence_length", "must not be given without past_sequence_lengths"))
+    of_keys = query_head_count if key_value_head_count is None else key_value_head_count
+    heads = {"query_head_count": query_head_count, "key_value_head_count": of_keys}
+    return _attended(arrays, scale, mask_filter_value, heads, mask_type, total_sequence_length, has_present, precision)
+
+
+class MultiheadAttention1Desc(_Attention, type="DML_OPERATOR_MULTIHEAD_ATTENTION1", function=multihead_attention1):
+    """`DML_MULTIHEAD_ATTENTION1_OPERATOR_DESC`, lowered to `multihead_attention1`."""
+
+    past_sequence_lengths: dml.OptionalInput = None
+    output: dml.Output
+    output_present_key: dml.OptionalOutput = None
+    output_present_value: dml.OptionalOutput = None
+    scale: dml.Float
+    mask_filter_value: dml.Float
+    query_head_count: dml.Uint
+    key_value_head_count: dml.Uint
+    mask_type: dml.AttentionMask
+    support = dml.support(FL_6_3=_table(past_sequence_lengths=dml.Cell(dml.RANK_1_TO_5, FLOAT | ONLY_INT32)))
+
+    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The rules of the page.
+
+        - All tensors but MaskTensor have the same DataType; PastSequenceLengthsTensor may also be of INT32.
+        - Exactly one tensor has the queries, one the keys and one the values: by themselves or stacked. Keys and values
+          may be missing where PastKeyTensor and PastValueTensor are given, which are given together, and
+          PastSequenceLengthsTensor is not.
+        - QueryHeadCount and KeyValueHeadCount are at least 1, and the second one divides the first one; they are the
+          same if queries are stacked. They divide the last Sizes of QueryTensor, and of KeyTensor and ValueTensor. All
+          other sizes follow from those of queries, keys, values and past keys, and dimensions before those that the
+          page names are 1. With PastSequenceLengthsTensor, OutputPresentKeyTensor and OutputPresentValueTensor may have
+          any number of positions, the same one.
+        - MaskTensor is given unless MaskType is NONE. Its Sizes are {1, batchSize} for KEY_SEQUENCE_LENGTH,
+          {2, batchSize} for KEY_SEQUENCE_END_START, {batchSize * 3 + 2} for KEY_QUERY_SEQUENCE_LENGTH_START_END, and
+          {batchSize, headCount, sequenceLength, totalSequenceLength} for BOOLEAN, as those of
+          RelativePositionBiasTensor.
+        """
+        yield from super().page_rules(feature_level)
+
+    def compute(self, **inputs: Any) -> Any:
+        if "past_sequence_lengths" in inputs:
+            inputs["past_sequence_lengths"] = inputs["past_sequence_lengths"].astype(jnp.int32)
+        return super().compute(**inputs)
+
+    def attributes(self) -> dict[str, Any]:
+        total = None if self.past_sequence_lengths is None else self._sizes().total
+        return super().attributes() | {"total_sequence_length": total}

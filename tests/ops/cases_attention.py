@@ -1,0 +1,306 @@
+"""MULTIHEAD_ATTENTION and MULTIHEAD_ATTENTION1: the pages' tables and pseudo-code, and cases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cases import Arrays, Case, ones
+from formulas import Arr
+from pages import FLOATS, merge, of_all
+
+import dmljax
+from dmljax import DataType, MultiheadAttentionMaskType as MaskType, TensorDesc
+
+STACKED = {"StackedQueryKeyTensor": 2, "StackedKeyValueTensor": 2, "StackedQueryKeyValueTensor": 3}
+TABLE = [
+    *((name, 3, 5, FLOATS) for name in ("QueryTensor", "KeyTensor", "ValueTensor", "OutputTensor")),
+    *((name, 5, 5, FLOATS) for name in STACKED),
+    ("BiasTensor", 1, 5, FLOATS),
+    ("MaskTensor", 1, 5, "INT32"),
+    *((name, 4, 5, FLOATS) for name in ("RelativePositionBiasTensor", "PastKeyTensor", "PastValueTensor")),
+    *((name, 4, 5, FLOATS) for name in ("OutputPresentKeyTensor", "OutputPresentValueTensor")),
+]
+# The page does not have INT32 for the lengths, which is what ONNX Runtime's provider gives DirectML.
+LENGTHS = ("PastSequenceLengthsTensor", 1, 5, f"{FLOATS} INT32")
+SUPPORT = merge(
+    of_all("MULTIHEAD_ATTENTION", {"6_1": TABLE}),
+    of_all("MULTIHEAD_ATTENTION1", {"6_3": [*TABLE, LENGTHS]}),
+)
+
+INPUTS = (
+    "QueryTensor KeyTensor ValueTensor StackedQueryKeyTensor StackedKeyValueTensor StackedQueryKeyValueTensor"
+    " BiasTensor MaskTensor RelativePositionBiasTensor PastKeyTensor PastValueTensor"
+)
+OUTPUTS = "OutputTensor OutputPresentKeyTensor OutputPresentValueTensor"
+MEMBERS = {
+    "MULTIHEAD_ATTENTION": f"{INPUTS} {OUTPUTS} Scale MaskFilterValue HeadCount MaskType",
+    "MULTIHEAD_ATTENTION1": f"{INPUTS} PastSequenceLengthsTensor {OUTPUTS} Scale MaskFilterValue QueryHeadCount"
+    " KeyValueHeadCount MaskType",
+}
+
+
+def lengths_may_be_integers(level: str, data_types: Mapping[str, str]) -> bool:
+    """All tensors but the mask have one type; lengths may be of INT32."""
+    lengths = data_types.get("PastSequenceLengthsTensor")
+    return lengths in (None, "INT32", data_types["OutputTensor"])
+
+
+REMARKS = {"MULTIHEAD_ATTENTION1": lengths_may_be_integers}
+
+# Pseudo-code: [Add Bias to query/key/value] -> GEMM(Query, Transposed(Key)) * Scale -> [Add RelativePositionBias] ->
+# [Add Mask] -> Softmax -> GEMM(SoftmaxResult, Value), for one head of one batch after the other
+
+
+def attention(
+    query: Arr | None = None,
+    key: Arr | None = None,
+    value: Arr | None = None,
+    stacked_query_key: Arr | None = None,
+    stacked_key_value: Arr | None = None,
+    stacked_query_key_value: Arr | None = None,
+    bias: Arr | None = None,
+    mask: Arr | None = None,
+    relative_position_bias: Arr | None = None,
+    past_key: Arr | None = None,
+    past_value: Arr | None = None,
+    past_sequence_lengths: Arr | None = None,
+    *,
+    heads: int,
+    key_heads: int,
+    scale: float,
+    mask_filter_value: float = -10000.0,
+    mask_type: MaskType = MaskType.BOOLEAN,
+    total: int | None = None,
+) -> tuple[Arr, Arr, Arr]:
+    """The attention and the present keys and values, in float64, of arrays in the ranks that the functions take."""
+    wide: Any = {
+        name: None if x is None else np.asarray(x, np.float64) for name, x in locals().items() if name in FLOAT_NAMES
+    }
+    if stacked_query_key_value is not None:
+        new = [split_heads(wide["stacked_query_key_value"][..., i, :]) for i in range(3)]
+    else:
+        both = wide["stacked_query_key"], wide["stacked_key_value"]
+        new = [
+            by_heads(wide["query"], heads) if both[0] is None else split_heads(both[0][..., 0, :]),
+            split_heads(both[0][..., 1, :]) if both[0] is not None else by_heads_or(wide["key"], both[1], 0, key_heads),
+            by_heads_or(wide["value"], both[1], 1, key_heads),
+        ]
+    if bias is not None:
+        sizes = [x.shape[1] * x.shape[3] for x in new]
+        for i, part in enumerate(np.split(wide["bias"].ravel(), np.cumsum(sizes)[:-1])):
+            new[i] = new[i] + part.reshape(new[i].shape[1], 1, new[i].shape[3])
+    queries, keys, values = new
+    batch, _, count, _ = queries.shape
+    if past_sequence_lengths is not None:
+        lengths = [int(x) for x in np.asarray(past_sequence_lengths).ravel()]
+        keys = in_buffer(wide["past_key"], keys, lengths, total)
+        values = in_buffer(wide["past_value"], values, lengths, total)
+    elif past_key is not None:
+        keys, values = (
+            wide[f"past_{name}"] if new is None else np.concatenate([wide[f"past_{name}"], new], 2)
+            for name, new in (("key", keys), ("value", values))
+        )
+    output = np.empty((batch, count, heads, values.shape[3]))
+    for b, h, i in np.ndindex(batch, heads, count):
+        own = h // (heads // key_heads)
+        scores = np.array([np.dot(queries[b, h, i], key) * scale for key in keys[b, own]])
+        for j in range(len(scores)):
+            if relative_position_bias is not None:
+                scores[j] += at(wide["relative_position_bias"], b, h, i, j)
+            is_seen = mask is None or is_shown(mask, mask_type, batch, b, h, i, j)
+            if past_sequence_lengths is not None:
+                is_seen = is_seen and j <= lengths[b] + i
+            if not is_seen:
+                scores[j] += mask_filter_value
+        powers = np.exp(scores - scores.max())
+        output[b, i, h] = (powers / powers.sum()) @ values[b, own]
+    return output.reshape(batch, count, -1), keys, values
+
+
+FLOAT_NAMES = (
+    *("query", "key", "value", "stacked_query_key", "stacked_key_value", "stacked_query_key_value", "bias"),
+    *("relative_position_bias", "past_key", "past_value"),
+)
+
+
+def split_heads(x: Arr) -> Arr:
+    """(batch, positions, heads, size) as (batch, heads, positions, size)."""
+    return np.swapaxes(x, 1, 2)
+
+
+def by_heads(x: Any, heads: int) -> Arr:
+    return split_heads(x.reshape(*x.shape[:2], heads, -1))
+
+
+def by_heads_or(x: Any, stacked: Any, place: int, heads: int) -> Any:
+    """Keys or values by themselves, or of a stack of both; without any, no positions."""
+    if stacked is not None:
+        return split_heads(stacked[..., place, :])
+    return None if x is None else by_heads(x, heads)
+
+
+def in_buffer(past: Any, new: Arr, lengths: list[int], total: int | None) -> Arr:
+    """A buffer of `total` positions, with new keys or values behind the past ones that there are."""
+    count = 0 if past is None else past.shape[2]
+    total = count + new.shape[2] if total is None else total
+    buffer = np.zeros((*new.shape[:2], total, new.shape[3]))
+    if past is not None:
+        buffer[:, :, : min(total, count)] = past[:, :, :total]
+    for b, length in enumerate(lengths):
+        for i in range(new.shape[2]):
+            if 0 <= length + i < total:
+                buffer[b, :, length + i] = new[b, :, i]
+    return buffer
+
+
+def at(x: Arr, *place: int) -> Any:
+    """An element of what broadcasts to four dimensions."""
+    sizes = (1,) * (4 - x.ndim) + x.shape
+    return x.reshape(sizes)[tuple(0 if size == 1 else i for size, i in zip(sizes, place, strict=True))]
+
+
+def is_shown(mask: Arr, mask_type: MaskType, batch: int, b: int, h: int, i: int, j: int) -> bool:
+    flat = np.asarray(mask).ravel()
+    match mask_type:
+        case MaskType.BOOLEAN:
+            return bool(at(np.asarray(mask), b, h, i, j) > 0)
+        case MaskType.KEY_SEQUENCE_END_START:
+            return bool(flat[batch + b] <= j < flat[b])
+        case _:
+            return bool(j < flat[b])
+
+
+# Descriptors
+
+
+RANKS = {
+    **dict.fromkeys(("query", "key", "value"), 3),
+    **dict.fromkeys(("stacked_query_key", "stacked_key_value", "stacked_query_key_value"), 5),
+    **dict.fromkeys(("bias", "past_sequence_lengths"), 1),
+    **dict.fromkeys(("relative_position_bias", "past_key", "past_value", "mask"), 4),
+}
+
+
+def of_desc(desc: Any, inputs: Arrays) -> tuple[Arr, Arr, Arr]:
+    """The outputs of any descriptor, by the pseudo-code."""
+    is_first = hasattr(desc, "head_count")
+    heads, key_heads = (desc.head_count,) * 2 if is_first else (desc.query_head_count, desc.key_value_head_count)
+    given = {
+        field: x.reshape(((1,) * RANKS[field] + x.shape)[-RANKS[field] :])
+        if field != "mask" or desc.mask_type is MaskType.BOOLEAN
+        else x
+        for field, x in inputs.items()
+    }
+    present = desc.output_present_key or desc.output_present_value
+    return attention(
+        **given,
+        heads=heads,
+        key_heads=key_heads,
+        scale=float(desc.scale.item),
+        mask_filter_value=float(desc.mask_filter_value.item),
+        mask_type=desc.mask_type,
+        total=present.sizes[-2] if present else None,
+    )
+
+
+def assert_near(actual: Any, exact: Arr, dtype: Any) -> None:
+    """As near as sums of float32 are, and for float16 rounded once after that."""
+    actual = np.asarray(actual)
+    assert (actual.dtype, actual.shape) == (dtype, exact.shape)
+    rounding = 0 if dtype == np.float32 else float(np.finfo(dtype).eps) / 2
+    np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=rounding + 1e-7, atol=3e-6)
+
+
+@dataclass(frozen=True)
+class AttentionCase(Case):
+    """A case with numbers of one magnitude, and with masks and lengths that show some of the keys."""
+
+    def inputs(self, desc: Any, rng: np.random.Generator) -> Arrays:
+        given: Arrays = {}
+        for field, tensor in desc.tensors(is_input=True).items():
+            if field == "mask":
+                x = rng.integers(0, 2 if desc.mask_type is MaskType.BOOLEAN else 5, tensor.sizes)
+            elif field == "past_sequence_lengths":
+                x = rng.integers(0, 3, tensor.sizes)
+            else:
+                x = rng.uniform(-2, 2, tensor.sizes)
+            given[field] = x.astype(tensor.dtype)
+        return given
+
+    def check(self, desc: dmljax.Operator, inputs: Arrays, outputs: Any) -> None:
+        exact = dict(zip(("output", "output_present_key", "output_present_value"), of_desc(desc, inputs), strict=True))
+        for field, tensor in desc.tensors(is_input=False).items():
+            assert_near(getattr(outputs, field), exact[field].reshape(tensor.sizes), tensor.dtype)
+
+
+BATCH, QUERIES, PAST, HEADS, SIZE, VALUE_SIZE = 2, 3, 2, 2, 4, 3
+TOTAL = QUERIES + PAST
+
+
+def of_three(data_type: DataType, rank: int, heads: int = HEADS) -> dict[str, TensorDesc]:
+    """Queries, keys and values by themselves; the queries may have more heads."""
+    sizes = {"query": heads * SIZE, "key": HEADS * SIZE, "value": HEADS * VALUE_SIZE, "output": heads * VALUE_SIZE}
+    return {field: TensorDesc(data_type, ones(rank, BATCH, QUERIES, size)) for field, size in sizes.items()}
+
+
+def of_past(data_type: DataType, rank: int) -> dict[str, TensorDesc]:
+    sizes = {"past_key": SIZE, "past_value": VALUE_SIZE}
+    return {field: TensorDesc(data_type, ones(rank, BATCH, HEADS, PAST, size)) for field, size in sizes.items()}
+
+
+def of_present(data_type: DataType, rank: int, total: int, value_size: int = VALUE_SIZE) -> dict[str, TensorDesc]:
+    sizes = {"output_present_key": SIZE, "output_present_value": value_size}
+    return {field: TensorDesc(data_type, ones(rank, BATCH, HEADS, total, size)) for field, size in sizes.items()}
+
+
+def with_masks(data_type: DataType, rank: int) -> dict[str, Any]:
+    """Queries, keys and values by themselves, with a bias, past keys, and a mask of positions."""
+    mask = TensorDesc(DataType.INT32, ones(max(rank, 4), BATCH, HEADS, QUERIES, TOTAL))
+    bias = TensorDesc(data_type, ones(max(rank - 2, 1), HEADS * (2 * SIZE + VALUE_SIZE)))
+    tensors = of_three(data_type, rank) | of_past(data_type, max(rank, 4)) | {"mask": mask, "bias": bias}
+    return tensors | {"mask_type": MaskType.BOOLEAN}
+
+
+def stacked(data_type: DataType, rank: int) -> dict[str, Any]:
+    """All in one tensor, with lengths, a bias of positions, and present outputs."""
+    return {
+        "stacked_query_key_value": TensorDesc(data_type, (BATCH, QUERIES, HEADS, 3, SIZE)),
+        "mask": TensorDesc(DataType.INT32, ones(rank, 1, BATCH)),
+        "relative_position_bias": TensorDesc(data_type, ones(rank, BATCH, HEADS, QUERIES, QUERIES)),
+        "output": TensorDesc(data_type, ones(rank, BATCH, QUERIES, HEADS * SIZE)),
+        "mask_type": MaskType.KEY_SEQUENCE_LENGTH,
+    } | of_present(data_type, rank, QUERIES, SIZE)
+
+
+def attention_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    members = (stacked if rank == 5 else with_masks)(types["query"], max(rank, 1))
+    return dmljax.MultiheadAttentionDesc(**members, scale=0.5, mask_filter_value=-4, head_count=HEADS)
+
+
+def grouped_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    """A buffer of past keys, of which `past_sequence_lengths` says how many there are."""
+    data_type, heads = types["query"], 2 * HEADS
+    members = of_three(data_type, rank, heads) | of_past(data_type, max(rank, 4))
+    lengths = TensorDesc(types["past_sequence_lengths"], ones(max(rank - 2, 1), BATCH))
+    if rank == 5:
+        members |= of_present(data_type, rank, TOTAL)
+    return dmljax.MultiheadAttention1Desc(
+        **members,
+        past_sequence_lengths=lengths,
+        scale=0.5,
+        mask_filter_value=-4,
+        query_head_count=heads,
+        key_value_head_count=HEADS,
+        mask_type=MaskType.NONE,
+    )
+
+
+CASES = {
+    "MULTIHEAD_ATTENTION": AttentionCase(
+        ("query",), attention_desc, of_desc, is_exact=False, absolute=2e-6, domain=(0.2, 0.9)
+    ),
+    "MULTIHEAD_ATTENTION1": AttentionCase(
+        ("query", "past_sequence_lengths"), grouped_desc, of_desc, is_exact=False, absolute=2e-6, domain=(0.2, 0.9)
+    ),
+}

@@ -1,0 +1,753 @@
+"""MULTIHEAD_ATTENTION and MULTIHEAD_ATTENTION1."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cases_attention as oracles
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FLOATS, assert_same_bits, assert_same_trees, collectives, mesh_of
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from jax.test_util import check_grads
+
+import dmljax
+from dmljax import (
+    DataType,
+    FeatureLevel,
+    InvalidDesc,
+    InvalidType,
+    MultiheadAttentionMaskType as MaskType,
+    TensorDesc,
+)
+from dmljax.numerics import attention as numerics
+from dmljax.numerics.attention import Mask
+from dmljax.types import widened
+
+FLOAT32, FLOAT16, INT32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
+INF, NAN = math.inf, math.nan
+RNG = np.random.default_rng(11)
+BATCH, HEADS, SIZE, QUERIES, KEYS = 2, 2, 4, 3, 5
+
+# Of any arguments, which a type checker does not follow through dictionaries.
+attention: Any = dmljax.multihead_attention
+grouped: Any = dmljax.multihead_attention1
+exact_attention: Any = oracles.attention
+
+
+def normal(*shape: int, dtype: Any = np.float32) -> Any:
+    return RNG.normal(size=shape).astype(dtype)
+
+
+def near(actual: Any, exact: Any) -> None:
+    actual = np.asarray(actual)
+    assert actual.shape == exact.shape
+    np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=1e-5, atol=1e-5)
+
+
+QUERY = normal(BATCH, QUERIES, HEADS * SIZE)
+KEY, VALUE = normal(BATCH, KEYS, HEADS * SIZE), normal(BATCH, KEYS, HEADS * 3)
+
+
+def attended(**given: Any) -> Any:
+    return attention(QUERY, KEY, VALUE, head_count=HEADS, **given)
+
+
+def oracle(**given: Any) -> Any:
+    arrays = {"query": QUERY, "key": KEY, "value": VALUE, "heads": HEADS, "key_heads": HEADS, "scale": SIZE**-0.5}
+    return exact_attention(**arrays | given)[0]
+
+
+# What is stacked
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_stacked_arrays_are_those_by_themselves(dtype: Any) -> None:
+    query, key, value = (normal(BATCH, QUERIES, HEADS * SIZE, dtype=dtype) for _ in range(3))
+    bias = normal(3 * HEADS * SIZE, dtype=dtype)
+
+    def stack(*arrays: Any) -> Any:
+        return np.stack([x.reshape(BATCH, QUERIES, HEADS, SIZE) for x in arrays], 3)
+
+    forms: tuple[dict[str, Any], ...] = (
+        {"query": query, "key": key, "value": value},
+        {"stacked_query_key": stack(query, key), "value": value},
+        {"query": query, "stacked_key_value": stack(key, value)},
+        {"stacked_query_key_value": stack(query, key, value)},
+    )
+    first, *others = (attention(**form, bias=bias, head_count=HEADS, has_present=True) for form in forms)
+    for other in others:
+        assert_same_trees(other, first)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_result_is_rounded_once(dtype: Any) -> None:
+    wide = widened(dtype)
+    arrays = {
+        **{name: x.astype(dtype) for name, x in (("query", QUERY), ("key", KEY), ("value", VALUE))},
+        "bias": normal(HEADS * (2 * SIZE + 3), dtype=dtype),
+        "relative_position_bias": normal(BATCH, HEADS, QUERIES, KEYS, dtype=dtype),
+    }
+    result = attention(**arrays, head_count=HEADS)
+    wider = attention(**{name: x.astype(wide) for name, x in arrays.items()}, head_count=HEADS)
+    assert_same_bits(result, np.asarray(wider).astype(dtype))
+    exact, _, _ = exact_attention(**arrays, heads=HEADS, key_heads=HEADS, scale=SIZE**-0.5)
+    unit = float(jnp.finfo(wide).eps)
+    np.testing.assert_allclose(np.asarray(wider), exact, rtol=8 * unit, atol=8 * unit)
+
+
+def test_large_scores_overflow_nothing() -> None:
+    query, key = 1e18 * np.ones((1, 1, 2), np.float32), np.array([[[1e18, 0], [1e18, 1e12], [0, 0]]], np.float32)
+    value = np.array([[[1], [2], [3]]], np.float32)
+    result = attention(query, key, value, head_count=1, scale=1.0)
+    assert result.tolist() == [[[2.0]]]
+    # A factor of 16 bits whose products are out of its range.
+    half = attention(*(np.float16(300) * np.ones((1, 2, 4), np.float16),) * 3, head_count=1)
+    assert half.tolist() == [[[300.0] * 4] * 2]
+
+
+# Masks
+
+
+BOUNDS = [5, 2], [0, 6], [-3, 1], [2**31 - 1, -(2**31)]
+
+
+@pytest.mark.parametrize("lengths", BOUNDS, ids=str)
+def test_lengths_and_bounds_show_keys_between_them(lengths: Any) -> None:
+    lengths = np.array(lengths, np.int32)
+    kind = MaskType.KEY_SEQUENCE_LENGTH
+    expected = oracle(mask=lengths, mask_type=kind, mask_filter_value=-3.0)
+    for mask in (lengths, lengths[None]):
+        near(attended(mask=mask, mask_type=kind, mask_filter_value=-3.0), expected)
+    bounds = np.stack([lengths, lengths[::-1] - 1])
+    kind = MaskType.KEY_SEQUENCE_END_START
+    expected = oracle(mask=bounds, mask_type=kind, mask_filter_value=-3.0)
+    near(attended(mask=bounds, mask_type=kind, mask_filter_value=-3.0), expected)
+
+
+def test_of_lengths_and_positions_in_memory_the_lengths_are_read() -> None:
+    kind = MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END
+    mask = np.array([3, 1, 0, QUERIES, 2 * QUERIES, 0, KEYS, 2 * KEYS], np.int32)
+    expected = attended(mask=mask[:BATCH], mask_type=MaskType.KEY_SEQUENCE_LENGTH)
+    assert_same_bits(attended(mask=mask, mask_type=kind), expected)
+    mask[BATCH:] = RNG.integers(-9, 9, 6)
+    assert_same_bits(attended(mask=mask, mask_type=kind), expected)
+
+
+@pytest.mark.parametrize("shape", [(KEYS,), (QUERIES, KEYS), (HEADS, 1, KEYS), (BATCH, 1, QUERIES, 1)], ids=str)
+def test_masks_of_positions_broadcast(shape: tuple[int, ...]) -> None:
+    mask = RNG.random(shape) < 0.6
+    expected = oracle(mask=mask, mask_filter_value=-2.0)
+    near(attended(mask=mask, mask_filter_value=-2.0), expected)
+    assert_same_bits(
+        attended(mask=mask.astype(np.int8), mask_filter_value=-2.0), attended(mask=mask, mask_filter_value=-2.0)
+    )
+    relative = normal(*shape)
+    near(attended(relative_position_bias=relative), oracle(relative_position_bias=relative))
+
+
+def test_a_mask_shows_what_is_above_0() -> None:
+    mask = np.array([2, 0, -1, 1, -(2**31)], np.int32)
+    assert_same_bits(attended(mask=mask), attended(mask=mask > 0))
+
+
+def test_the_filter_value_is_added() -> None:
+    # Hidden keys alone have the weights of seen ones, but for the rounding of scores beside 10000.
+    mask = np.array([[True] * KEYS, [False] * KEYS, [True, False, False, False, False]])
+    result = np.asarray(attended(mask=mask))
+    np.testing.assert_allclose(result[:, 1], np.asarray(attended())[:, 1], atol=5e-3)
+    assert_same_bits(result[:, 2], VALUE[:, 0])
+    # Infinities hide altogether, until nothing is seen.
+    result = np.asarray(attended(mask=mask, mask_filter_value=-INF))
+    assert np.isnan(result[:, 1]).all()
+    assert np.isfinite(result[:, [0, 2]]).all()
+
+
+def test_a_causal_mask_is_a_band() -> None:
+    band = dmljax.diagonal_matrix1(None, 1, diagonal_fill_end=1, output_sizes=(QUERIES, KEYS), dtype="int32")
+    zeros = np.zeros(BATCH, np.int32)
+    lengths = grouped(QUERY, KEY, VALUE, past_sequence_lengths=zeros, query_head_count=HEADS)
+    assert_same_bits(attended(mask=band), lengths)
+
+
+# Past keys
+
+
+def test_past_keys_stand_before_new_ones() -> None:
+    whole = attention(QUERY, KEY, VALUE, head_count=HEADS, has_present=True)
+    past = {"past_key": whole.present_key[:, :, :2], "past_value": whole.present_value[:, :, :2]}
+    near(attention(QUERY, KEY[:, 2:], VALUE[:, 2:], **past, head_count=HEADS), oracle())
+    again = attention(QUERY, KEY[:, 2:], VALUE[:, 2:], **past, head_count=HEADS, has_present=True)
+    assert_same_bits(again.present_key, whole.present_key)
+    assert_same_bits(again.present_value, whole.present_value)
+    near(again.output, oracle())
+    assert isinstance(again, dmljax.MultiheadAttention)
+
+
+def test_past_keys_may_be_all_that_there_are() -> None:
+    whole = attention(QUERY, KEY, VALUE, head_count=HEADS, has_present=True)
+    past = {"past_key": whole.present_key, "past_value": whole.present_value}
+    assert_same_trees(attention(QUERY, **past, head_count=HEADS, has_present=True), whole)
+
+
+def test_a_bias_is_part_of_what_is_present() -> None:
+    bias = normal(HEADS * (2 * SIZE + 3))
+    _, key, value = attention(QUERY, KEY, VALUE, bias=bias, head_count=HEADS, has_present=True)
+    of_key, of_value = np.split(bias, [HEADS * SIZE, 2 * HEADS * SIZE])[1:]
+    assert_same_bits(np.swapaxes(key, 1, 2).reshape(KEY.shape), KEY + of_key)
+    assert_same_bits(np.swapaxes(value, 1, 2).reshape(VALUE.shape), VALUE + of_value)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_bias_beside_past_keys_is_rounded_once(dtype: Any) -> None:
+    wide = widened(dtype)
+    arrays = {
+        **{name: x.astype(dtype) for name, x in (("query", QUERY), ("key", KEY), ("value", VALUE))},
+        "bias": normal(HEADS * (2 * SIZE + 3), dtype=dtype),
+        "past_key": normal(BATCH, HEADS, 2, SIZE, dtype=dtype),
+        "past_value": normal(BATCH, HEADS, 2, 3, dtype=dtype),
+    }
+    wider = {name: x.astype(wide) for name, x in arrays.items()}
+    for more in ({}, {"has_present": True}):
+        results = attention(**arrays, **more, head_count=HEADS), attention(**wider, **more, head_count=HEADS)
+        for result, exact in zip(*map(jax.tree.leaves, results), strict=True):
+            assert_same_bits(result, np.asarray(exact).astype(dtype))
+    lengths = np.array([1, 2], np.int32)
+    of_lengths = [grouped(**one, past_sequence_lengths=lengths, query_head_count=HEADS) for one in (arrays, wider)]
+    assert_same_bits(of_lengths[0], np.asarray(of_lengths[1]).astype(dtype))
+
+
+def test_heads_of_queries_may_share_keys() -> None:
+    query = normal(BATCH, QUERIES, 6 * SIZE)
+    result = grouped(query, KEY, VALUE, query_head_count=6, key_value_head_count=HEADS)
+    repeated: Any = (np.repeat(x.reshape(BATCH, KEYS, HEADS, -1), 3, 2).reshape(BATCH, KEYS, -1) for x in (KEY, VALUE))
+    near(result, np.asarray(attention(query, *repeated, head_count=6)))
+    # A mask tells apart those that share keys.
+    given: Any = {"mask": RNG.random((6, QUERIES, KEYS)) < 0.5, "mask_filter_value": -5.0}
+    result = grouped(query, KEY, VALUE, **given, query_head_count=6, key_value_head_count=HEADS)
+    near(result, oracle(query=query, **given, heads=6))
+
+
+LENGTHS = [[0, 0], [2, 4], [3, 1], [4, 3], [5, 9], [-1, -9], [2**31 - 1, -(2**31)]]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("total", [None, 4, 6])
+def test_new_keys_are_written_behind_those_that_there_are(lengths: Any, total: int | None) -> None:
+    past = {"past_key": normal(BATCH, HEADS, 4, SIZE), "past_value": normal(BATCH, HEADS, 4, 3)}
+    given: Any = {**past, "past_sequence_lengths": np.array(lengths, np.int32), "mask_filter_value": -5.0}
+    arrays: Any = QUERY, KEY[:, :QUERIES], VALUE[:, :QUERIES]
+    size: Any = {"query_head_count": HEADS, "total_sequence_length": total}
+    result = grouped(*arrays, **given, **size, has_present=True)
+    expected = exact_attention(*arrays, **given, heads=HEADS, key_heads=HEADS, scale=SIZE**-0.5, total=total)
+    for actual, exact in zip(result, expected, strict=True):
+        near(actual, exact)
+    # Lengths, a mask and a bias of positions hide and change keys where they stand in the buffer.
+    mask = RNG.integers(1, 5, (1, BATCH)).astype(np.int32)
+    relative = normal(BATCH, HEADS, QUERIES, result.present_key.shape[2])
+    more: Any = {"mask": mask, "mask_type": MaskType.KEY_SEQUENCE_LENGTH, "relative_position_bias": relative}
+    expected = exact_attention(*arrays, **given, **more, heads=HEADS, key_heads=HEADS, scale=SIZE**-0.5, total=total)
+    near(grouped(*arrays, **given, **more, **size), expected[0])
+
+
+@pytest.mark.parametrize(
+    "dtype", ["uint8", "int32", *(["int64", "uint64"] if jax.config.read("jax_enable_x64") else [])]
+)
+def test_lengths_may_be_of_any_integer_type(dtype: str) -> None:
+    most = np.iinfo(dtype).max
+    lengths = np.array([1, most], dtype)
+    past = {"past_key": normal(BATCH, HEADS, 4, SIZE), "past_value": normal(BATCH, HEADS, 4, 3)}
+    size: Any = {**past, "query_head_count": HEADS}
+    result = grouped(QUERY, KEY, VALUE, past_sequence_lengths=lengths, **size)
+    expected = grouped(QUERY, KEY, VALUE, past_sequence_lengths=np.array([1, 200], np.int32), **size)
+    assert_same_bits(result, expected)
+
+
+def test_a_loop_of_single_steps_is_the_causal_attention_to_all() -> None:
+    count, heads = 6, 4
+    arrays: Any = (
+        normal(BATCH, count, heads * SIZE),
+        normal(BATCH, count, HEADS * SIZE),
+        normal(BATCH, count, HEADS * 3),
+    )
+    size: Any = {"query_head_count": heads, "key_value_head_count": HEADS}
+    first: Any = {"past_sequence_lengths": np.zeros(BATCH, np.int32)}
+    whole = grouped(*arrays, **first, **size, has_present=True)
+
+    def step(cache: Any, given: Any) -> Any:
+        place, *position = given
+        now = grouped(
+            *(x[:, None] for x in position),
+            past_key=cache[0],
+            past_value=cache[1],
+            past_sequence_lengths=jnp.full(BATCH, place),
+            **size,
+            total_sequence_length=count,
+            has_present=True,
+        )
+        return (now.present_key, now.present_value), now.output[:, 0]
+
+    empty = tuple(jnp.zeros((BATCH, HEADS, count, size), np.float32) for size in (SIZE, 3))
+    steps = np.arange(count, dtype=np.int32), *(np.swapaxes(x, 0, 1) for x in arrays)
+    cache, outputs = jax.lax.scan(step, empty, steps)
+    near(np.swapaxes(outputs, 0, 1), np.asarray(whole.output))
+    assert_same_trees(cache, (whole.present_key, whole.present_value))
+
+
+# Blocks
+
+
+@pytest.fixture(params=[1, 8], ids=["one_device", "devices"])
+def in_blocks(request: Any, pretend_devices: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on, all scores are computed in blocks of at most five queries and seven keys."""
+
+    def begin() -> None:
+        pretend_devices(request.param)
+        for name, value in (("_QUERIES", 5), ("_LEAST_KEYS", 7), ("_SCORES", 1), ("_MOST_SCORES", 0)):
+            monkeypatch.setattr(numerics, name, value)
+
+    return begin
+
+
+def both_ways(function: Callable[..., Any], in_blocks: Callable[[], None], *arrays: Any) -> Iterator[tuple[Any, Any]]:
+    """What `function` gives at once and in blocks, leaf by leaf."""
+    whole = jax.jit(function)(*arrays)
+    in_blocks()
+    blocks = jax.jit(lambda *given: function(*given))(*arrays)
+    return zip(jax.tree.leaves(whole), jax.tree.leaves(blocks), strict=True)
+
+
+LEADING = (2, 2, 3)  # batches, heads of keys, and heads of queries that share them
+SHARED = (2, 2, 1)
+
+
+def rows_of(*numbers: int) -> Any:
+    return jnp.array(numbers, np.int32).reshape(-1, 1, 1, 1, 1)
+
+
+MASKS: dict[str, Callable[[int, int], tuple[tuple[int, ...] | None, Mask]]] = {
+    "none": lambda queries, keys: (None, Mask()),
+    "a bias": lambda queries, keys: ((1, 2, 1, queries, keys), Mask()),
+    "a bias of keys": lambda queries, keys: ((2, 1, 1, 1, keys), Mask()),
+    "positions": lambda queries, keys: (
+        (2, 2, 3, queries, keys),
+        Mask(jnp.float32(-2), jnp.asarray(RNG.random((2, 1, 1, queries, keys)) < 0.5)),
+    ),
+    "bounds": lambda queries, keys: (None, Mask(jnp.float32(-INF), None, rows_of(1, 3), rows_of(5, 9))),
+    "causal": lambda queries, keys: (
+        None,
+        Mask(jnp.float32(-INF), None, None, jnp.arange(1, queries + 1, dtype=np.int32).reshape(1, 1, 1, queries, 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("queries", [1, 10, 13])
+@pytest.mark.parametrize("name", MASKS)
+def test_blocks_and_their_derivatives_are_those_of_all_at_once(
+    name: str, queries: int, in_blocks: Callable[[], None]
+) -> None:
+    keys = 23
+    shape, mask = MASKS[name](queries, keys)
+    query, key, value = normal(*LEADING, queries, 4), normal(*SHARED, keys, 4), normal(*SHARED, keys, 3)
+    floats = query, key, value, np.float32(0.3), *([] if shape is None else [normal(*shape)])
+    tangents = [normal(*np.shape(x)) for x in floats]
+
+    def every(floats: Any, tangents: Any) -> Any:
+        def result(query: Any, key: Any, value: Any, scale: Any, bias: Any = None) -> Any:
+            return numerics.attention(query, [key], [value], scale, bias, mask)
+
+        def total(*floats: Any) -> Any:
+            return jnp.sum(jnp.sin(result(*floats)))
+
+        pushed = jax.jvp(result, floats, tuple(tangents))
+        slopes = jax.grad(total, tuple(range(len(floats))))(*floats)
+        return pushed, slopes, jax.jvp(lambda *x: jax.grad(total)(*x), floats, tuple(tangents))[1]
+
+    for whole, blocks in both_ways(every, in_blocks, floats, tangents):
+        np.testing.assert_allclose(blocks, whole, rtol=1e-4, atol=2e-5 * float(np.abs(whole).max()) + 1e-6)
+
+
+@pytest.mark.parametrize("added", [-INF, -1e4])
+def test_blocks_in_which_nothing_is_seen_count_nothing(added: float, in_blocks: Callable[[], None]) -> None:
+    # The first query sees nothing, the second one key in the last block.
+    query, key, value = normal(1, 2, 4), normal(1, 21, 4), normal(1, 21, 3)
+    seen = np.zeros((1, 2, 21), bool)
+    seen[0, 1, 20] = True
+
+    def result(value: Any) -> Any:
+        return numerics.attention(
+            query, [key], [value], jnp.float32(1), None, Mask(jnp.float32(added), jnp.asarray(seen))
+        )
+
+    ((whole, blocks),) = both_ways(result, in_blocks, value)
+    assert_same_bits(blocks[0, 1], value[0, 20])
+    assert np.isnan(blocks[0, 0]).all() if added == -INF else np.isfinite(blocks).all()
+    np.testing.assert_allclose(blocks, whole, rtol=1e-2)
+
+
+def test_blocks_with_nan_and_infinity_are_as_all_at_once(in_blocks: Callable[[], None]) -> None:
+    query, key, value = normal(6, 5, 4), normal(6, 21, 4), normal(6, 21, 3)
+    key[0, 3, 0], key[1, 20, 1], query[2, 1, 1] = NAN, INF, -INF
+    value[3, 2, 0], value[4, 15] = INF, NAN
+
+    def result(query: Any, key: Any, value: Any) -> Any:
+        return numerics.attention(query, [key], [value], jnp.float32(1))
+
+    ((whole, blocks),) = both_ways(result, in_blocks, query, key, value)
+    np.testing.assert_allclose(blocks, whole, rtol=1e-5, atol=1e-6)
+    assert np.isfinite(blocks[5]).all()
+
+
+def test_many_scores_are_never_in_memory_all_at_once() -> None:
+    # 16 heads of 4,096 positions have a gibibyte of scores.
+    x = jax.ShapeDtypeStruct((1, 4096, 16 * 64), np.float32)
+    lengths = jax.ShapeDtypeStruct((1,), np.int32)
+
+    def attended(x: Any, lengths: Any) -> Any:
+        return grouped(x, x, x, past_sequence_lengths=lengths, query_head_count=16)
+
+    slopes = jax.grad(lambda x, lengths: jnp.sum(attended(x, lengths)))
+    for function, most in ((attended, 160), (slopes, 224)):
+        analysis: Any = jax.jit(function).lower(x, lengths).compile().memory_analysis()
+        assert analysis.temp_size_in_bytes < most * 2**20
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("queries", [8, 256])
+def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, queries: int) -> None:
+    mesh = mesh_of(axis_type, batch=2, heads=4)
+    query, key, value = (normal(4, queries, 16 * 4) for _ in range(3))  # of 256, more scores than are computed at once
+    relative, lengths = normal(1, 16, queries, queries), np.arange(4, dtype=np.int32)
+    past = normal(4, 16, 2, 4)
+    spec = P("batch", None, "heads")
+    given = [
+        *((x, spec) for x in (query, key, value)),
+        *((past, P("batch", "heads")),) * 2,
+        (lengths, P("batch")),
+        (np.pad(relative, [(0, 0), (0, 0), (0, 0), (0, 2)]), P(None, "heads")),
+    ]
+
+    def attended(*arrays: Any) -> Any:
+        past = ("past_key", "past_value", "past_sequence_lengths")
+        names = ("query", "key", "value", *past, "relative_position_bias")
+        return grouped(**dict(zip(names, arrays, strict=True)), query_head_count=16, has_present=True)
+
+    sharded = [jax.device_put(x, NamedSharding(mesh, own)) for x, own in given]
+    compiled = jax.jit(attended).lower(*sharded).compile()
+    assert collectives(compiled) == []
+    results, expected = compiled(*sharded), attended(*(x for x, _ in given))
+    for one, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    assert [result.sharding.spec[0] for result in results] == ["batch"] * 3
+
+
+# Derivatives, transformations, symbolic sizes
+
+
+def test_derivatives_of_all_floats_are_finite_differences() -> None:
+    mask = RNG.random((QUERIES, KEYS + 2)) < 0.7
+    past = normal(BATCH, HEADS, 2, SIZE), normal(BATCH, HEADS, 2, 3)
+    bias, relative = normal(HEADS * (2 * SIZE + 3)), normal(1, HEADS, QUERIES, KEYS + 2)
+
+    def function(*floats: Any) -> Any:
+        query, key, value, bias, relative, past_key, past_value, scale, added = floats
+        return attention(
+            query,
+            key,
+            value,
+            bias=bias,
+            mask=mask,
+            relative_position_bias=relative,
+            past_key=past_key,
+            past_value=past_value,
+            scale=scale,
+            mask_filter_value=added,
+            head_count=HEADS,
+        )
+
+    floats = QUERY, KEY, VALUE, bias, relative, *past, np.float32(0.3), np.float32(-0.7)
+    check_grads(jax.jit(function), floats, order=1, eps=1e-2, atol=2e-2, rtol=2e-2)
+
+
+def test_positions_and_batches_may_be_symbolic() -> None:
+    batch, queries, keys = jax.export.symbolic_shape("b, s, k")
+    shapes = [
+        jax.ShapeDtypeStruct(shape, np.float32)
+        for shape in ((batch, queries, 8), (batch, keys, 8), (batch, keys, 6), (batch, 2, queries, keys))
+    ]
+
+    def function(query: Any, key: Any, value: Any, relative: Any) -> Any:
+        return attention(query, key, value, relative_position_bias=relative, head_count=2)
+
+    exported = jax.export.export(jax.jit(function), platforms=["cpu", "cuda", "tpu"])(*shapes)
+    arrays = QUERY, KEY, VALUE, normal(BATCH, HEADS, QUERIES, KEYS)
+    near(exported.call(*arrays), np.asarray(function(*arrays)))
+
+
+# What is refused
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "no query": (
+        lambda: attention(key=KEY, value=VALUE, head_count=2),
+        InvalidDesc,
+        "exactly one of query, stacked_query_key or stacked_query_key_value must be given; got none",
+    ),
+    "two keys": (
+        lambda: attended(stacked_key_value=normal(BATCH, KEYS, HEADS, 2, SIZE)),
+        InvalidDesc,
+        "exactly one of key, stacked_query_key, stacked_key_value or stacked_query_key_value must be given;"
+        " got key and stacked_key_value",
+    ),
+    "a past key without values": (
+        lambda: attended(past_key=normal(BATCH, HEADS, 2, SIZE)),
+        InvalidDesc,
+        "past_key and past_value must be given together; got past_key alone",
+    ),
+    "heads that do not share": (
+        lambda: attention(QUERY, KEY, VALUE, head_count=3),
+        InvalidDesc,
+        "query must have a last size that 3 heads can share; got 8",
+    ),
+    "no heads": (
+        lambda: attention(QUERY, KEY, VALUE, head_count=0),
+        InvalidDesc,
+        "head_count must be at least 1; got 0",
+    ),
+    "groups that do not divide": (
+        lambda: grouped(QUERY, KEY, VALUE, query_head_count=4, key_value_head_count=3),
+        InvalidDesc,
+        "key_value_head_count must be a divisor of 4, the number of heads of the queries; got 3",
+    ),
+    "stacked with groups": (
+        lambda: grouped(stacked_query_key_value=normal(1, 2, 2, 3, 4), query_head_count=2, key_value_head_count=1),
+        InvalidDesc,
+        "stacked_query_key_value must not be given, unless keys have as many heads as queries; got 2 and 1",
+    ),
+    "another size": (
+        lambda: attention(QUERY, KEY[..., :6], VALUE, head_count=HEADS),
+        InvalidDesc,
+        "key must have the shape (2, 5, 8); got (2, 5, 6)",
+    ),
+    "four dimensions, as in jax.nn": (
+        lambda: attention(QUERY.reshape(2, 3, 2, 4), KEY, VALUE, head_count=HEADS),
+        InvalidDesc,
+        "query must have 3 dimensions; got shape (2, 3, 2, 4)",
+    ),
+    "a mask that does not broadcast": (
+        lambda: attended(mask=np.ones((QUERIES, 4), bool)),
+        InvalidDesc,
+        "mask must have a shape that broadcasts to (2, 2, 3, 5); got (3, 4)",
+    ),
+    "lengths of another batch": (
+        lambda: attended(mask=np.ones(3, np.int32), mask_type=MaskType.KEY_SEQUENCE_LENGTH),
+        InvalidDesc,
+        "mask must have the shape (1, 2); got (3,)",
+    ),
+    "a mask of no type": (
+        lambda: attended(mask=np.ones(3, np.int32), mask_type=MaskType.NONE),
+        InvalidDesc,
+        "mask must not be given with a mask_type of NONE",
+    ),
+    "a mask of floats": (
+        lambda: attended(mask=np.zeros((QUERIES, KEYS), np.float32)),
+        InvalidType,
+        "mask must be of bool or an integer type; got float32"
+        " (floats that are added to the scores are a relative_position_bias)",
+    ),
+    "lengths of bool": (
+        lambda: attended(mask=np.ones(2, bool), mask_type=MaskType.KEY_SEQUENCE_LENGTH),
+        InvalidType,
+        "mask must be of an integer type; got bool",
+    ),
+    "past keys that would have to broadcast": (  # whose shape is that of the scores
+        lambda: attention(
+            QUERY[:, :2],
+            KEY[:, :2],
+            VALUE[:, :2],
+            past_key=normal(1, 2, 2, 4),
+            past_value=normal(2, 2, 2, 3),
+            head_count=2,
+        ),
+        InvalidDesc,
+        "past_key must have the shape (2, 2, 2, 4); got (1, 2, 2, 4)",
+    ),
+    "types that differ": (
+        lambda: attention(QUERY, KEY.astype(np.float16), VALUE, head_count=HEADS),
+        InvalidType,
+        "key must be of float32, as query is; got float16",
+    ),
+    "lengths of floats": (
+        lambda: grouped(QUERY, KEY, VALUE, past_sequence_lengths=np.ones(2), query_head_count=2),
+        InvalidType,
+        "past_sequence_lengths must be of an integer type; got float",
+    ),
+    "lengths without new keys": (
+        lambda: grouped(
+            QUERY,
+            past_key=normal(BATCH, HEADS, 2, SIZE),
+            past_value=normal(BATCH, HEADS, 2, SIZE),
+            past_sequence_lengths=np.ones(2, np.int32),
+            query_head_count=2,
+        ),
+        InvalidDesc,
+        "past_sequence_lengths must not be given without new keys",
+    ),
+    "a total without lengths": (
+        lambda: grouped(QUERY, KEY, VALUE, query_head_count=2, total_sequence_length=5),
+        InvalidDesc,
+        "total_sequence_length must not be given without past_sequence_lengths",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_arguments_that_do_not_go_together_are_refused(name: str) -> None:
+    call, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=re.escape(message)):
+        call()
+
+
+# Descriptors
+
+
+def tensor(*sizes: int, data_type: DataType = FLOAT32) -> TensorDesc:
+    return TensorDesc(data_type, sizes)
+
+
+def desc(**changed: Any) -> dmljax.Operator:
+    members: dict[str, Any] = {
+        "query": tensor(2, 3, 8),
+        "key": tensor(2, 5, 8),
+        "value": tensor(2, 5, 6),
+        "output": tensor(2, 3, 6),
+        "scale": 0.5,
+        "mask_filter_value": -4,
+        "mask_type": MaskType.NONE,
+    } | changed
+    if "query_head_count" in members:
+        return dmljax.MultiheadAttention1Desc(**members)
+    return dmljax.MultiheadAttentionDesc(**{"head_count": 2} | members)
+
+
+PAST = {"past_key": tensor(2, 2, 4, 4), "past_value": tensor(2, 2, 4, 3)}
+GROUPED = {"query_head_count": 2, "key_value_head_count": 2, "past_sequence_lengths": tensor(2, data_type=INT32)}
+MASK = {"mask": tensor(2, 2, 3, 5, data_type=INT32), "mask_type": MaskType.BOOLEAN}
+ACCEPTED = [
+    {},
+    {"query": tensor(1, 1, 2, 3, 8), "key": tensor(1, 2, 5, 8)},
+    MASK,
+    {"mask": tensor(1, 1, 1, 1, 2, data_type=INT32), "mask_type": MaskType.KEY_SEQUENCE_LENGTH},
+    {"mask": tensor(2, data_type=INT32), "mask_type": MaskType.KEY_SEQUENCE_LENGTH},
+    {"mask": tensor(2, 2, data_type=INT32), "mask_type": MaskType.KEY_SEQUENCE_END_START},
+    {"mask": tensor(1, 8, data_type=INT32), "mask_type": MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END},
+    {
+        "bias": tensor(1, 22),
+        "relative_position_bias": tensor(1, 2, 2, 3, 5),
+        "output_present_value": tensor(2, 2, 5, 3),
+    },
+    {**PAST, "output_present_key": tensor(2, 2, 9, 4)},
+    {**PAST, "key": None, "value": None, "output_present_key": tensor(2, 2, 4, 4)},
+    {**PAST, **GROUPED, "output_present_key": tensor(2, 2, 4, 4), "output_present_value": tensor(2, 2, 4, 3)},
+    {**GROUPED, "output_present_key": tensor(2, 2, 16, 4), "output_present_value": tensor(2, 2, 16, 3)},
+    {**PAST, **GROUPED, "past_sequence_lengths": tensor(1, 2)},
+]
+
+
+@pytest.mark.parametrize("changed", ACCEPTED, ids=str)
+def test_descriptors_of_every_form_compute_the_pages_formula(changed: Any) -> None:
+    given = desc(**changed)
+    case = oracles.CASES[type(given).short_name]
+    inputs = case.inputs(given, np.random.default_rng(0))
+    case.check(given, inputs, dmljax.lower(given)(*inputs.values()))
+
+
+REFUSED_DESCS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"key": tensor(2, 5, 8, data_type=FLOAT16)},
+        "QueryTensor, KeyTensor, ValueTensor and OutputTensor must have the same DataType",
+    ),
+    (
+        {**GROUPED, "past_sequence_lengths": tensor(2, data_type=FLOAT16)},
+        "PastSequenceLengthsTensor and OutputTensor must have the same DataType",
+    ),
+    (
+        {"query": None},
+        "exactly one of QueryTensor, StackedQueryKeyTensor or StackedQueryKeyValueTensor must be given; got none",
+    ),
+    (
+        {"stacked_key_value": tensor(2, 5, 2, 2, 4)},
+        "exactly one of KeyTensor, StackedQueryKeyTensor, StackedKeyValueTensor or StackedQueryKeyValueTensor must be"
+        " given; got KeyTensor and StackedKeyValueTensor",
+    ),
+    ({"value": None, "key": None}, "must be given; got none"),
+    (
+        {"past_key": tensor(2, 2, 4, 4)},
+        "PastKeyTensor and PastValueTensor must be given together; got PastKeyTensor alone",
+    ),
+    ({"head_count": 0}, "HeadCount must be at least 1; got 0"),
+    ({"head_count": 3}, "QueryTensor must have a last size that 3 heads can share; got 8"),
+    (
+        {"query_head_count": 4, "key_value_head_count": 3},
+        "KeyValueHeadCount must be a divisor of 4, the number of heads of the queries; got 3",
+    ),
+    (
+        {
+            "query": None,
+            "key": None,
+            "stacked_query_key": tensor(2, 3, 4, 2, 2),
+            "query_head_count": 4,
+            "key_value_head_count": 2,
+        },
+        "StackedQueryKeyTensor must not be given, unless keys have as many heads as queries; got 4 and 2",
+    ),
+    ({"query": tensor(2, 2, 3, 8)}, "QueryTensor.Sizes must be {1,2,3,8}; got {2,2,3,8}"),
+    ({"key": tensor(2, 5, 6)}, "KeyTensor.Sizes must be {2,5,8}; got {2,5,6}"),
+    ({"value": tensor(2, 4, 6)}, "ValueTensor.Sizes must be {2,5,6}; got {2,4,6}"),
+    ({"output": tensor(2, 3, 8)}, "OutputTensor.Sizes must be {2,3,6}; got {2,3,8}"),
+    ({"bias": tensor(24)}, "BiasTensor.Sizes must be {22}; got {24}"),
+    (
+        {"relative_position_bias": tensor(1, 2, 3, 5)},
+        "RelativePositionBiasTensor.Sizes must be {2,2,3,5}; got {1,2,3,5}",
+    ),
+    ({**MASK, "mask": tensor(3, 5, data_type=INT32)}, "MaskTensor.Sizes must be {2,2,3,5}; got {3,5}"),
+    ({**MASK, "mask_type": MaskType.NONE}, "MaskTensor must not be given with a MaskType of NONE; got NONE"),
+    ({"mask_type": MaskType.BOOLEAN}, "MaskTensor must be given without a MaskType of NONE; got BOOLEAN"),
+    (
+        {**MASK, "mask_type": MaskType.KEY_SEQUENCE_LENGTH},
+        "MaskTensor.Sizes must be {1,1,1,2}; got {2,2,3,5}",
+    ),
+    ({**PAST, "past_value": tensor(2, 2, 4, 4)}, "PastValueTensor.Sizes must be {2,2,4,3}; got {2,2,4,4}"),
+    ({**PAST, "past_value": tensor(2, 2, 3, 3)}, "PastValueTensor.Sizes must be {2,2,4,3}; got {2,2,3,3}"),
+    ({"output_present_key": tensor(2, 2, 4, 4)}, "OutputPresentKeyTensor.Sizes must be {2,2,5,4}; got {2,2,4,4}"),
+    (
+        {**GROUPED, "output_present_key": tensor(2, 2, 9, 4), "output_present_value": tensor(2, 2, 8, 3)},
+        "OutputPresentValueTensor.Sizes must be {2,2,9,3}; got {2,2,8,3}",
+    ),
+    (
+        {**GROUPED, "past_sequence_lengths": tensor(3, data_type=INT32)},
+        "PastSequenceLengthsTensor.Sizes must be {2}; got {3}",
+    ),
+    (
+        {**PAST, **GROUPED, "key": None, "value": None},
+        "PastSequenceLengthsTensor must not be given without new keys",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"), REFUSED_DESCS, ids=lambda given: given if isinstance(given, str) else ""
+)
+def test_a_broken_rule_is_named(changed: Any, message: str) -> None:
+    assert not dmljax.broken_rules(desc())
+    with pytest.raises(InvalidDesc, match=re.escape(message)):
+        dmljax.validate(desc(**changed))
+
+
+def test_the_levels_are_those_of_the_history() -> None:
+    assert dmljax.minimum_feature_level(desc()) is FeatureLevel.FL_6_1
+    assert dmljax.minimum_feature_level(desc(**GROUPED)) is FeatureLevel.FL_6_3
