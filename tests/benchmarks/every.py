@@ -31,6 +31,7 @@ from movement import (
     top_k,
     unfolded,
 )
+from recurrence import network
 from timing import Effort, medians
 from workloads import (
     DMLJAX,
@@ -808,12 +809,112 @@ def step_of_adam() -> Work:
 TRAINING: dict[str, Build] = {"ADAM_OPTIMIZER": step_of_adam}
 
 
+# Networks of sequences, attention, regions
+
+
+def simple_network() -> Work:
+    """A recurrent network of 32 steps; its one bias is as good as two."""
+    steps, batch, size = 32, 16, 64
+    x, w, r = normal((steps, batch, size)), normal((2, 1, size, size))[0] / 8, normal((2, 1, size, size))[1] / 8
+    bias = np.zeros((1, 2 * size), np.float32)
+    own = torch.nn.RNN(size, size).requires_grad_(False)
+    for parameter, value in zip(own.parameters(), (w[0], r[0], bias[0, :size], bias[0, size:]), strict=True):
+        parameter.copy_(torch.from_numpy(value))
+    return Work(
+        (x, w, r, bias),
+        lambda *arrays: dmljax.rnn(*arrays).sequence,
+        torch=lambda x, *_: own(x)[0],
+        onnx=OnnxNode("RNN", lambda x, w, r, b: {"x": x, "w": w, "r": r, "b": b}, {"hidden_size": size}),
+        comparable=lambda result: as_numpy(result).reshape(steps, batch, size),
+        tolerance=1e-4,
+    )
+
+
+def attention(function: Callable[..., Any]) -> Work:
+    """Twelve heads of 64 over 512 positions."""
+    heads, positions, size = 12, 512, 64
+    q, k, v = normal((3, 1, positions, heads * size))
+    apart = (1, positions, heads, size)
+
+    def of_torch(*arrays: Any) -> Any:
+        heads_first = (x.view(apart).transpose(1, 2) for x in arrays)
+        return F.scaled_dot_product_attention(*heads_first).transpose(1, 2).reshape(q.shape)
+
+    return Work(
+        (q, k, v),
+        function,
+        jax=lambda *arrays: jax.nn.dot_product_attention(*(x.reshape(apart) for x in arrays)).reshape(q.shape),
+        torch=of_torch,
+        onnx=OnnxNode(
+            "MultiHeadAttention",
+            lambda q, k, v: {"q": q, "k": k, "v": v},
+            {"num_heads": heads, "domain": "com.microsoft"},
+        ),
+        tolerance=1e-4,
+    )
+
+
+def boxes(count: int) -> Array:
+    """Regions of an image of 50 x 50: left, top, right and bottom."""
+    corners = np.random.default_rng(SEED).uniform(0, 50, (count, 2, 2)).astype(np.float32)
+    return np.concatenate([corners.min(1), corners.max(1) + 1], axis=1)
+
+
+MAPS, ZEROS = (1, 64, 50, 50), np.zeros(100, np.int32)
+SAMPLED: dict[str, Any] = {"minimum_samples_per_output": 2, "maximum_samples_per_output": 2}
+
+
+def aligned(function: Callable[..., Any], **more: Any) -> Work:
+    attributes = {"output_height": 7, "output_width": 7, "sampling_ratio": 2}
+    return Work(
+        (normal(MAPS), boxes(100)),
+        lambda x, roi: function(x, roi, ZEROS, output_size=7, **SAMPLED, **more),
+        onnx=OnnxNode("RoiAlign", lambda x, roi: {"x": x, "roi": roi, "b": ZEROS.astype(np.int64)}, attributes),
+        tolerance=1e-3,
+    )
+
+
+def pooled_regions() -> Work:
+    rois = np.concatenate([np.zeros((100, 1), np.float32), boxes(100).round()], axis=1)
+    return Work(
+        (normal(MAPS), rois),
+        lambda x, roi: dmljax.roi_pooling(x, roi, pooled_size=7),
+        onnx=OnnxNode("MaxRoiPool", lambda x, roi: {"x": x, "roi": roi}, {"pooled_shape": [7, 7]}),
+    )
+
+
+def gradient_of_regions() -> Work:
+    """Beside JAX's own derivative of the operator, for no rival has it."""
+    x, gradient, roi = normal(MAPS), whole((100, 64, 7, 7)), boxes(100)
+    return Work(
+        (x, gradient, roi),
+        lambda x, g, roi: dmljax.roi_align_grad(None, g, roi, ZEROS, output_sizes=MAPS, **SAMPLED)[0],
+        jax=lambda x, g, roi: jax.vjp(lambda x: dmljax.roi_align1(x, roi, ZEROS, output_size=7, **SAMPLED), x)[1](g)[0],
+        tolerance=1e-3,
+    )
+
+
+SEQUENCES: dict[str, Build] = {
+    "RNN": simple_network,
+    "GRU": partial(network, "GRU", 32, 16, 64),
+    "LSTM": partial(network, "LSTM", 32, 16, 64),
+    "MULTIHEAD_ATTENTION": lambda: attention(lambda *arrays: dmljax.multihead_attention(*arrays, head_count=12)),
+    "MULTIHEAD_ATTENTION1": lambda: attention(
+        lambda *arrays: dmljax.multihead_attention1(*arrays, query_head_count=12)
+    ),
+    "ROI_POOLING": pooled_regions,
+    "ROI_ALIGN": partial(aligned, dmljax.roi_align),
+    "ROI_ALIGN1": partial(aligned, dmljax.roi_align1),
+    "ROI_ALIGN_GRAD": gradient_of_regions,
+}
+
+
 # What is measured
 
 
 def every() -> dict[str, Build]:
     """A workload for each operator that has a rival, by its name without DML_OPERATOR_."""
-    return dict(elementwise()) | SMOOTH | MOVED | LAYERS | TRAINING
+    return dict(elementwise()) | SMOOTH | MOVED | LAYERS | SEQUENCES | TRAINING
 
 
 def ratios(build: Build) -> Mapping[str, float]:
