@@ -270,8 +270,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         for function in (ReduceFunction.AVERAGE, ReduceFunction.MAX)
     },
     "roi_align_grad": (
-        lambda x, g, r: dmljax.roi_align_grad(x, g, r, VALUES.astype(np.int32), of_roi=True),
-        (IMAGES, np.exp2(small(8, 8, 2, 2)).astype(np.float32), BOXES),
+        lambda x, g, r: dmljax.roi_align_grad(
+            x, g, r, VALUES.astype(np.int32), of_roi=True, maximum_samples_per_output=2, **TWICE
+        ),
+        (IMAGES, small(8, 8, 2, 2).astype(np.float32), BOXES),
     ),
     "roi_pooling": (
         lambda x, r: dmljax.roi_pooling(x, jnp.concatenate([r[:, :1], r], axis=1), pooled_size=2),

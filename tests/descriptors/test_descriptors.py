@@ -22,6 +22,7 @@ from dmljax import (
     Unsupported,
 )
 from dmljax.descriptors import members as kinds
+from dmljax.descriptors.json_form import Fused
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 MATRIX = TensorDesc(FLOAT32, (1, 1, 2, 3))
@@ -97,6 +98,8 @@ def of_kind(kind: kinds.Kind) -> Any:
         return st.booleans()
     if isinstance(kind, kinds.Struct):
         return st.builds(kind.form, *(of_kind(kind.of) for _ in kind.fields))
+    if isinstance(kind, Fused):
+        return st.sampled_from([dmljax.ActivationTanhDesc(), dmljax.ActivationEluDesc(alpha=0.5)])
     return st.integers(-9, 9) if kind == kinds.INT else small
 
 

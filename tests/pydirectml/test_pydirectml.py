@@ -526,7 +526,9 @@ def test_the_function_of_a_model_is_jaxs() -> None:
     moved = model.function(image, weights + step, flat, flat)  # which is linear in the weights
     np.testing.assert_allclose(gradient[1, 0, 2, 2], moved.sum() - value.sum(), rtol=1e-4)
     batch = np.stack([image, 2 * image])
-    np.testing.assert_allclose(jax.vmap(model.function, (0, None, None, None))(batch, *arrays[1:])[0], value, rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.vmap(model.function, (0, None, None, None))(batch, *arrays[1:])[0], value, rtol=1e-5, atol=1e-5
+    )
     assert "convolution_0 -> " not in repr(model.graph)
     assert 'CONVOLUTION"]' in model.graph.to_dot()
 
