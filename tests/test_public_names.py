@@ -58,3 +58,11 @@ def test_a_name_of_another_library_is_told_in_dmljaxs(name: str, meant: str) -> 
 def test_the_version_is_the_changelogs() -> None:
     changelog = (Path(__file__).parent.parent / "CHANGELOG.md").read_text()
     assert re.search(r"^## ([\d.]+)", changelog, re.MULTILINE)[1] == dmljax.__version__  # type: ignore[index]
+
+
+def test_what_is_no_operator_stands_in_the_reference() -> None:
+    operators = {kind.__name__ for kind in dmljax.OPERATORS.values()}
+    operators |= {kind.short_name.lower() for kind in dmljax.OPERATORS.values()}
+    public = {name for name, value in vars(dmljax).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    reference = (public_names.PACKAGE.parent / "notebooks" / "reference.md").read_text().splitlines()
+    assert public - operators - {"OPERATORS"} <= set(reference)
