@@ -127,7 +127,7 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
             each = of_kind(member.kind.of)
             members[member.field] = data.draw(st.lists(each, min_size=length, max_size=length))
         else:
-            own = member.field in numbers
+            own = member.field in numbers and member.tensor_kind is None
             members[member.field] = data.draw(numbers[member.field] if own else of_kind(member.kind))
     desc = operator(**members)
     for level in FeatureLevel:
