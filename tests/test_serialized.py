@@ -42,14 +42,13 @@ def parsed(data: bytes) -> Graph:
 def normal(desc: Any) -> Any:
     """A desc whose tensors say their sizes in bytes, as those in files do, and have no flags."""
     json = dmljax.to_json(desc)
-    for member, value in list(json["Desc"].items()):
+    for value in json["Desc"].values():
         for tensor in value if isinstance(value, list) else [value]:
             if isinstance(tensor, dict) and "Sizes" in tensor:
                 read = TensorDesc(tensor["DataType"], tensor["Sizes"], tensor.get("Strides"))
                 tensor["TotalTensorSizeInBytes"] = tensor.get("TotalTensorSizeInBytes", read.minimum_size_in_bytes)
                 tensor.pop("Flags", None)
                 tensor.pop("GuaranteedBaseOffsetAlignment", None)
-        json["Desc"][member] = value
     return json
 
 

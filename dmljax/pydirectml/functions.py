@@ -9,7 +9,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.pydirectml.builder import (
     Expression,
     GraphBuilder,
-    binary as _binary,
+    binary,
     operator,
     require_builder,
     result,
@@ -164,22 +164,22 @@ def activation_tanh(input: Expression) -> Expression:
 
 def add(a: Expression, b: Expression, fused_activation: FusedActivation = NO_ACTIVATION) -> Expression:
     """`a + b`; nothing broadcasts but by strides of 0."""
-    return _binary(dmljax.ElementWiseAdd1Desc, a, b, fused_activation=fused_activation.desc())
+    return binary(dmljax.ElementWiseAdd1Desc, a, b, fused_activation=fused_activation.desc())
 
 
 def subtract(a: Expression, b: Expression) -> Expression:
     """`a - b`."""
-    return _binary(dmljax.ElementWiseSubtractDesc, a, b)
+    return binary(dmljax.ElementWiseSubtractDesc, a, b)
 
 
 def multiply(a: Expression, b: Expression) -> Expression:
     """`a * b`."""
-    return _binary(dmljax.ElementWiseMultiplyDesc, a, b)
+    return binary(dmljax.ElementWiseMultiplyDesc, a, b)
 
 
 def divide(a: Expression, b: Expression) -> Expression:
     """`a / b`."""
-    return _binary(dmljax.ElementWiseDivideDesc, a, b)
+    return binary(dmljax.ElementWiseDivideDesc, a, b)
 
 
 def gemm(
@@ -225,6 +225,18 @@ def _each(name: str, values: Numbers, default: int, count: int) -> list[int]:
     return given
 
 
+def _sliding(
+    count: int, strides: Numbers, dilations: Numbers, start_padding: Numbers, end_padding: Numbers
+) -> dict[str, list[int]]:
+    """The members that say how windows slide, in the order that `_slid` takes them."""
+    return {
+        "strides": _each("strides", strides, 1, count),
+        "dilations": _each("dilations", dilations, 1, count),
+        "start_padding": _each("start_padding", start_padding, 0, count),
+        "end_padding": _each("end_padding", end_padding, 0, count),
+    }
+
+
 def _slid(size: int, window: int, stride: int, dilation: int, start: int, end: int) -> int:
     """How many places a window has."""
     padded, extent = size + start + end, 1 + (window - 1) * dilation
@@ -253,12 +265,7 @@ def convolution(
         require_builder("input", input)
         require_builder("filter", filter)
         count = len(input._view.sizes) - 2
-        slide = {
-            "strides": _each("strides", strides, 1, count),
-            "dilations": _each("dilations", dilations, 1, count),
-            "start_padding": _each("start_padding", start_padding, 0, count),
-            "end_padding": _each("end_padding", end_padding, 0, count),
-        }
+        slide = _sliding(count, strides, dilations, start_padding, end_padding)
         if direction == ConvolutionDirection.BACKWARD and not output_sizes:
             raise InvalidDesc(Problem("output_sizes", "must be given in the direction BACKWARD", "none"))
 
@@ -321,12 +328,7 @@ def max_pooling(
     with within("max_pooling"):
         require_builder("input", input)
         count = len(window_sizes)
-        slide = {
-            "strides": _each("strides", strides, 1, count),
-            "dilations": _each("dilations", dilations, 1, count),
-            "start_padding": _each("start_padding", start_padding, 0, count),
-            "end_padding": _each("end_padding", end_padding, 0, count),
-        }
+        slide = _sliding(count, strides, dilations, start_padding, end_padding)
         space = zip(input._view.sizes[2:], window_sizes, *slide.values(), strict=False)
         sizes = (*input._view.sizes[:2], *(_slid(*one) for one in space))
         indices = dmljax.TensorDesc(DataType.UINT32, sizes) if output_indices else None

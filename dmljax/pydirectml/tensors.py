@@ -87,24 +87,19 @@ class TensorDesc:
         policy = given.get("tensor_policy", TensorPolicy.default)
         strides = given.get("strides", policy.strides(given["sizes"]))
         with within("TensorDesc"):
-            self._set(
-                dmljax.TensorDesc(
-                    DataType(int(given["data_type"])),
-                    tuple(given["sizes"]),
-                    None if strides is None else tuple(strides),
-                    dmljax.TensorFlags(int(given.get("flags", TensorFlags.NONE))),
-                    given.get("total_tensor_size_in_bytes"),
-                    given.get("guaranteed_base_offset_alignment", 0),
-                )
+            self._desc = dmljax.TensorDesc(
+                DataType(int(given["data_type"])),
+                tuple(given["sizes"]),
+                None if strides is None else tuple(strides),
+                dmljax.TensorFlags(int(given.get("flags", TensorFlags.NONE))),
+                given.get("total_tensor_size_in_bytes"),
+                given.get("guaranteed_base_offset_alignment", 0),
             )
-
-    def _set(self, desc: dmljax.TensorDesc) -> None:
-        self._desc = desc
 
     @classmethod
     def _of(cls, desc: dmljax.TensorDesc) -> "TensorDesc":
         made = cls.__new__(cls)
-        made._set(desc)
+        made._desc = desc
         return made
 
     @property

@@ -513,11 +513,8 @@ def normalization_gradient(function: Any, is_training: bool) -> Work:
 
     def of_torch(x: Any, g: Any, mean: Any, variance: Any, scale: Any) -> Any:
         mean, variance, scale = mean.flatten(), variance.flatten(), scale.flatten()
-        saved = (None, None, mean, lax_rsqrt(variance)) if is_training else (mean, variance, None, None)
+        saved = (None, None, mean, (variance + 1e-5).rsqrt()) if is_training else (mean, variance, None, None)
         return torch.ops.aten.native_batch_norm_backward(g, x, scale, *saved, is_training, 1e-5, [True] * 3)
-
-    def lax_rsqrt(variance: Any) -> Any:
-        return (variance + 1e-5).rsqrt()
 
     return Work(
         (x, g, *map(channels_of, (mean, variance, scale))),
@@ -688,10 +685,6 @@ def resized(function: Any) -> Work:
     return unlike(work, lambda x: function(x, output_sizes=sizes, interpolation_mode=InterpolationMode.LINEAR))
 
 
-def max_pooling_alone() -> Work:
-    return pooling("max", IMAGE, 3, 2, 1)
-
-
 LAYERS: dict[str, Build] = {
     "CONVOLUTION": partial(layer, Layer("", 64, (56, 56), 64, (3, 3), 1, 1), 1, FLOAT),
     "CONVOLUTION_INTEGER": lambda: integer_convolution(
@@ -709,7 +702,7 @@ LAYERS: dict[str, Build] = {
     "AVERAGE_POOLING_GRAD": average_pooling_gradient,
     "LP_POOLING": partial(norms_of_windows, dmljax.lp_pooling),
     "LP_POOLING1": partial(norms_of_windows, dmljax.lp_pooling1),
-    "MAX_POOLING": max_pooling_alone,
+    "MAX_POOLING": partial(pooling, "max", IMAGE, 3, 2, 1),
     "MAX_POOLING1": partial(max_pooling, dmljax.max_pooling1),
     "MAX_POOLING2": partial(max_pooling, dmljax.max_pooling2),
     "MAX_POOLING_GRAD": max_pooling_gradient,
