@@ -1,0 +1,7 @@
+"""ONNX models as JAX functions: `load` reads one, and the model is called with arrays.
+
+Needs the package `onnx`: `pip install 'dmljax[onnx]'`.
+"""
+
+from dmljax.onnx.file import TensorType as TensorType
+from dmljax.onnx.model import Model as Model, load as load

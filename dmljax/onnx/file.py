@@ -1,0 +1,391 @@
+"""ONNX files as plain graphs: tensors are NumPy arrays, nodes are in order, and every name is defined.
+
+Reads with the package `onnx`, which brings the format's own parser; everything else of dmljax works without it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
+from dmljax.text import reason_of, show
+
+try:
+    import onnx
+    from onnx import numpy_helper
+except ImportError as error:  # pragma: no cover  # the tests have it
+    raise Unsupported(
+        Problem((), "ONNX models need the package onnx", str(error), remedy="pip install 'dmljax[onnx]'")
+    ) from error
+
+MAIN = ""  # the domain of ONNX's own operators, which may also be spelled ai.onnx
+MAX_DEPTH = 64  # of functions that call functions, and of subgraphs
+
+
+@dataclass(frozen=True, eq=False)
+class TensorType:
+    """The type of an input or an output: its dtype, and its sizes, of which open ones are names or None.
+
+    `sizes` is None where the rank is open, too, and `dtype` is None for what is not a tensor.
+    """
+
+    name: str
+    dtype: np.dtype[Any] | None
+    sizes: tuple[int | str | None, ...] | None
+    kind: str = "tensor"
+
+    def __str__(self) -> str:
+        sizes = "?" if self.sizes is None else ", ".join("?" if one is None else str(one) for one in self.sizes)
+        return f"{self.name}: {self.kind if self.dtype is None else self.dtype.name}[{sizes}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """An attribute of a node in a function whose value is that of the function's attribute of this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A node: an empty name among its inputs or outputs is an optional one that is absent."""
+
+    operator: str
+    domain: str
+    version: int  # of the domain, as the model imports it
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where an error stands: unnamed nodes are called by their first output."""
+        return ("nodes", self.name or next(iter(filter(None, self.outputs)), ""), self.operator)
+
+    @property
+    def subgraphs(self) -> Iterator["Graph"]:
+        return (value for value in self.attributes.values() if isinstance(value, Graph))
+
+    def bound(self, attributes: Mapping[str, Any]) -> "Node":
+        """The node with the attributes of the function that it stands in."""
+        own = {}
+        for name, value in self.attributes.items():
+            if isinstance(value, Reference):
+                if value.name in attributes:
+                    own[name] = attributes[value.name]
+            else:
+                own[name] = value.bound(attributes) if isinstance(value, Graph) else value
+        return Node(self.operator, self.domain, self.version, self.name, self.inputs, self.outputs, own)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in an order in which each comes after those that it reads from."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.outputs)
+
+    def bound(self, attributes: Mapping[str, Any]) -> "Graph":
+        nodes = tuple(node.bound(attributes) for node in self.nodes)
+        return Graph(nodes, self.inputs, self.outputs, self.constants)
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A model's own operator: a graph, and the values of attributes that a node leaves out."""
+
+    graph: Graph
+    attributes: tuple[str, ...]
+    defaults: Mapping[str, Any]
+
+
+FunctionKey = tuple[str, str, str]  # domain, name, overload
+
+
+def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
+    """The model in a file, in bytes or in a ModelProto, and the folder in which its external data lies."""
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _parsed(bytes(source)), None
+    if not isinstance(source, str | Path):
+        raise InvalidType(Problem("source", "must be a path, bytes or a ModelProto", show(source)))
+    path = Path(source)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidDesc(Problem((), f"{path.name} must be a file that can be read", reason_of(error))) from None
+    return _parsed(data), path.parent
+
+
+def _parsed(data: bytes) -> "onnx.ModelProto":
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception:  # protobuf's own errors, of which each of its implementations has others
+        raise InvalidDesc(Problem((), "must be an ONNX model in protobuf", f"{len(data)} other bytes")) from None
+    if not model.HasField("graph"):
+        raise InvalidDesc(Problem((), "must be an ONNX model, which has a graph", f"{len(data)} bytes without one"))
+    return model
+
+
+class Reader:
+    """What is the same for all graphs of one file: its functions, its folder, and the versions of its domains."""
+
+    def __init__(self, model: "onnx.ModelProto", folder: Path | None) -> None:
+        self.folder = folder
+        self.versions = _versions(model.opset_import)
+        self.graph = self._graph(model.graph, self.versions, {}, 0)
+        self.functions: dict[FunctionKey, Function] = {}
+        for proto in model.functions:
+            with inside(("functions", proto.name)):
+                versions = self.versions | _versions(proto.opset_import)
+                key = (_domain(proto.domain), proto.name, proto.overload)
+                self.functions[key] = self.function(proto, versions)
+
+    def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
+        defaults = {one.name: self._attribute(one, versions, {}, 0) for one in proto.attribute_proto}
+        inputs = tuple(TensorType(name, None, None) for name in proto.input)
+        outputs = tuple(TensorType(name, None, None) for name in proto.output)
+        nodes = [self._node(node, versions, 0) for node in proto.node]
+        graph = Graph(_ordered(nodes, set(proto.input), proto.output), inputs, outputs)
+        return Function(graph, tuple(proto.attribute), defaults)
+
+    def _graph(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Graph:
+        if depth > MAX_DEPTH:
+            raise InvalidDesc(Problem((), f"subgraphs must be at most {MAX_DEPTH} deep", "more"))
+        constants: dict[str, Any] = {}
+        for tensor in proto.initializer:
+            constants[tensor.name] = self.tensor(("initializers", tensor.name), tensor)
+        for sparse in proto.sparse_initializer:
+            name = sparse.values.name
+            constants[name] = self._sparse(("initializers", name), sparse)
+        inputs = tuple(_tensor_type(one) for one in proto.input)
+        outputs = tuple(_tensor_type(one) for one in proto.output)
+        defined = {**outer, **dict.fromkeys((*(one.name for one in inputs), *constants))}
+        made = dict.fromkeys(name for node in proto.node for name in node.output if name)
+        nodes = [self._node(node, versions, {**defined, **made}, depth) for node in proto.node]
+        ordered = _ordered(nodes, set(defined), [one.name for one in outputs])
+        return Graph(ordered, inputs, outputs, constants)
+
+    def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Node:
+        domain = _domain(proto.domain)
+        name = proto.name or next(iter(filter(None, proto.output)), "")
+        with inside(("nodes", name, proto.op_type)):
+            if domain not in versions:
+                spelled = domain or "ai.onnx"
+                raise InvalidDesc(Problem("domain", "must be one that the model imports", spelled))
+            attributes = {one.name: self._attribute(one, versions, outer, depth) for one in proto.attribute}
+        inputs, outputs = tuple(proto.input), tuple(proto.output)
+        return Node(proto.op_type, domain, versions[domain], proto.name, inputs, outputs, attributes)
+
+    def _attribute(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Any:
+        if proto.ref_attr_name:
+            return Reference(proto.ref_attr_name)
+        kinds = onnx.AttributeProto
+        match proto.type:
+            case kinds.FLOAT:
+                return proto.f
+            case kinds.INT:
+                return proto.i
+            case kinds.STRING:
+                return _text(proto.name, proto.s)
+            case kinds.FLOATS:
+                return tuple(proto.floats)
+            case kinds.INTS:
+                return tuple(proto.ints)
+            case kinds.STRINGS:
+                return tuple(_text(proto.name, one) for one in proto.strings)
+            case kinds.TENSOR:
+                return self.tensor(proto.name, proto.t)
+            case kinds.TENSORS:
+                return tuple(self.tensor(proto.name, one) for one in proto.tensors)
+            case kinds.SPARSE_TENSOR:
+                return self._sparse((proto.name,), proto.sparse_tensor)
+            case kinds.GRAPH:
+                with inside(proto.name):
+                    return self._graph(proto.g, versions, outer, depth + 1)
+            case kinds.TYPE_PROTO:
+                return _type_of(proto.name, proto.tp)
+        raise InvalidDesc(Problem(proto.name, "must be an attribute of a kind that ONNX has", proto.type))
+
+    def tensor(self, where: Where, proto: Any) -> Any:
+        """A tensor as a NumPy array."""
+        with inside(where):
+            if proto.data_location == onnx.TensorProto.EXTERNAL:
+                copy = onnx.TensorProto()
+                copy.CopyFrom(proto)
+                copy.data_location = onnx.TensorProto.DEFAULT
+                copy.raw_data = self._external(proto)
+                proto = copy
+            dtype_of(proto.data_type)
+            if any(size < 0 for size in proto.dims):
+                raise InvalidDesc(Problem("dims", "must be at least 0 each", tuple(proto.dims)))
+            try:
+                return numpy_helper.to_array(proto)
+            except Exception as error:  # which each kind of data has of its own
+                rule = f"must have the data of a tensor of sizes {tuple(proto.dims)}"
+                raise InvalidDesc(Problem((), rule, str(error))) from None
+
+    def _external(self, proto: Any) -> bytes:
+        """The bytes of a tensor that lie in a file of their own, which must be in the model's folder."""
+        entries = {one.key: one.value for one in proto.external_data}
+        location = entries.get("location", "")
+        if self.folder is None:
+            remedy = "load the model by its path, or its data with onnx.load_external_data_for_model"
+            raise InvalidDesc(
+                Problem("location", "must be beside a file, which bytes have not", location, remedy=remedy)
+            )
+        folder = self.folder.resolve()
+        try:
+            path = (folder / location).resolve()
+            if Path(location).is_absolute() or not path.is_relative_to(folder) or path == folder:
+                raise InvalidDesc(Problem("location", "must be a file in the model's folder", show(location)))
+            size = path.stat().st_size
+            offset = int(entries.get("offset", 0))
+            length = int(entries.get("length", size - offset))
+            if not (0 <= offset <= size and 0 <= length <= size - offset):
+                rule = f"offset and length must be within the {size} bytes of {location}"
+                raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
+            with path.open("rb") as file:
+                file.seek(offset)
+                return file.read(length)
+        except (OSError, ValueError) as error:
+            if isinstance(error, InvalidDesc):
+                raise
+            raise InvalidDesc(Problem("location", "must be a file that can be read", f"{location}: {error}")) from None
+
+    def _sparse(self, where: Where, proto: Any) -> Any:
+        """A tensor of which the elements that are not zero are given, with all of its elements."""
+        with inside(where):
+            values, indices = self.tensor("values", proto.values), self.tensor("indices", proto.indices)
+            sizes = tuple(proto.dims)
+            if any(size < 0 for size in sizes) or np.prod(sizes, dtype=object) > MAX_SPARSE:
+                raise InvalidDesc(Problem("dims", f"must be of at most {MAX_SPARSE} elements", sizes))
+            dense = np.zeros(sizes, values.dtype)
+            try:
+                places = tuple(indices.T) if indices.ndim == 2 else np.unravel_index(indices, sizes)
+                if len(places) != dense.ndim:
+                    raise IndexError("there must be an index for each dimension")
+                dense[places] = values
+            except (IndexError, ValueError) as error:
+                raise InvalidDesc(Problem("indices", "must be within the tensor", str(error))) from None
+            return dense
+
+
+MAX_SPARSE = 2**28  # elements of a sparse tensor, all of which are stored here
+
+
+def _versions(imports: Any) -> dict[str, int]:
+    return {_domain(one.domain): one.version for one in imports}
+
+
+def _domain(name: str) -> str:
+    return MAIN if name == "ai.onnx" else name
+
+
+def _text(where: Where, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidDesc(Problem(where, "must be text in UTF-8", repr(data[:40]))) from None
+
+
+def dtype_of(kind: int) -> np.dtype[Any]:
+    """The NumPy type of a number that stands for a type in ONNX."""
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    except (KeyError, TypeError, ValueError):
+        raise InvalidDesc(Problem("data_type", "must be a type that ONNX has", kind)) from None
+
+
+def _tensor_type(info: Any) -> TensorType:
+    with inside(info.name):
+        return _type_of(info.name, info.type)
+
+
+def _type_of(name: str, proto: Any) -> TensorType:
+    kind = proto.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(proto, kind)
+        dtype = dtype_of(tensor.elem_type) if tensor.elem_type else None
+        sizes = tuple(map(_size, tensor.shape.dim)) if tensor.HasField("shape") else None
+        return TensorType(name, dtype, sizes)
+    return TensorType(name, None, None, (kind or "tensor_type").removesuffix("_type"))
+
+
+def _size(dimension: Any) -> int | str | None:
+    """A size, the name of an open one, or None: exporters also write 0, -1 and "?" for sizes that are open."""
+    if dimension.WhichOneof("value") == "dim_param":
+        return dimension.dim_param if dimension.dim_param not in ("", "?") else None
+    return dimension.dim_value if dimension.dim_value > 0 else None
+
+
+# Order
+
+
+def free_names(graph: Graph) -> frozenset[str]:
+    """The names that a graph reads from the graphs around it."""
+    read = {name for node in graph.nodes for name in names_read(node)} | set(graph.output_names)
+    own = {*graph.input_names, *graph.constants, *(name for node in graph.nodes for name in node.outputs)}
+    return frozenset(read - own)
+
+
+def names_read(node: Node) -> Iterator[str]:
+    """The names that a node reads, those of its subgraphs too."""
+    yield from filter(None, node.inputs)
+    for graph in node.subgraphs:
+        yield from free_names(graph)
+
+
+def _ordered(nodes: Sequence[Node], defined: set[str], outputs: Sequence[str]) -> tuple[Node, ...]:
+    """The nodes, each after those that it reads from: exporters break the order now and then."""
+    makers: dict[str, int] = {}
+    problems: list[Problem] = []
+    for i, node in enumerate(nodes):
+        for name in filter(None, node.outputs):
+            if name in makers:
+                problems.append(Problem(node.place, "must have outputs of names that are new", show(name)))
+            makers[name] = i
+    before: list[set[int]] = []
+    for i, node in enumerate(nodes):
+        read = set(names_read(node))
+        missing = sorted(name for name in read if name not in makers and name not in defined)
+        problems += [Problem(node.place, "must read names that are defined", show(name)) for name in missing]
+        before.append({makers[name] for name in read if name in makers} - ({i} if not missing else set()))
+        if any(makers.get(name) == i for name in node.inputs):
+            problems.append(Problem(node.place, "must not read its own output", show(node.outputs)))
+    missing = [name for name in outputs if name not in makers and name not in defined]
+    problems += [Problem("outputs", "must be names that are defined", show(name)) for name in missing]
+    if problems:
+        raise InvalidDesc(*problems[:20])
+    dependents: list[list[int]] = [[] for _ in nodes]
+    for i, needed in enumerate(before):
+        for j in needed:
+            dependents[j].append(i)
+    if all(j < i for i, needed in enumerate(before) for j in needed):
+        return tuple(nodes)
+    ready = [i for i, needed in enumerate(before) if not needed]
+    for i in ready:  # which grows on the way
+        for j in dependents[i]:
+            before[j].discard(i)
+            if not before[j]:
+                ready.append(j)
+    if len(ready) < len(nodes):
+        circle = next(i for i, needed in enumerate(before) if needed)
+        raise InvalidDesc(Problem(nodes[circle].place, "must not lead around in a circle", show(nodes[circle].outputs)))
+    return tuple(nodes[i] for i in ready)

@@ -1,0 +1,163 @@
+"""Runs the nodes of a graph, under any transformation of JAX.
+
+A value is a NumPy array while it is known when the program is traced, as sizes must be; a JAX array otherwise. Known
+integers have 64 bits whatever JAX is configured to, so that no size passes through an array of 32 bits.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
+from dmljax.onnx.file import Graph, Node, names_read
+from dmljax.onnx.registry import Call, Handler
+from dmljax.text import reason_of
+from dmljax.types import x64_enabled
+
+MAX_FOLDED = 4096  # elements of a value that is kept known: more are data, not sizes
+
+
+class NotKnown(Unsupported):
+    """A value that must be known while tracing is not."""
+
+
+class Program:
+    """A graph whose operators all have handlers, as it runs under one choice of bounds."""
+
+    def __init__(self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int]) -> None:
+        self.find = find
+        self.maximum_sizes = maximum_sizes
+
+    def run(self, graph: Graph, inputs: Sequence[Any], outer: Mapping[str, Any] | None = None) -> list[Any]:
+        """The outputs of a graph, of which `outer` are the values around it by name."""
+        values = dict(outer or {})
+        values |= graph.constants
+        values |= zip(graph.input_names, inputs, strict=True)
+        return self.run_nodes(graph, values)
+
+    def run_nodes(self, graph: Graph, values: dict[str, Any]) -> list[Any]:
+        last = _last_uses(graph)
+        for i, node in enumerate(graph.nodes):
+            with inside(node.place):
+                results = self._results(node, values)
+            if len(results) < sum(map(bool, node.outputs)):
+                raise Unsupported(Problem(node.place, f"must have at most {len(results)} outputs", len(node.outputs)))
+            values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
+            for name in last.get(i, ()):  # so that an eager run frees what it needs no more
+                values.pop(name, None)
+        return [values[name] for name in graph.output_names]
+
+    def _results(self, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
+        handler = self.find(node)
+        inputs = [values[name] if name else None for name in node.inputs]
+        while inputs and inputs[-1] is None and len(inputs) > handler.required:
+            inputs.pop()
+        attributes = {name: value for name, value in node.attributes.items() if name in handler.attributes}
+        if handler.takes_call:
+            run = functools.partial(self._run_subgraph, values)
+            maximum = next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
+            attributes["call"] = Call(node, run, is_known, as_known, maximum)
+        with jax.named_scope(node.operator):
+            results = _guarded(_computed, handler, node, inputs, attributes)
+        return results if isinstance(results, tuple) else (results,)
+
+    def _run_subgraph(self, outer: Mapping[str, Any], graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        if len(inputs) != len(graph.inputs):
+            raise InvalidDesc(Problem("subgraph", f"must have {len(inputs)} inputs", len(graph.inputs)))
+        return self.run(graph, inputs, outer)
+
+
+def _last_uses(graph: Graph) -> Mapping[int, Sequence[str]]:
+    """The names that no node after the one at an index reads."""
+    nodes = enumerate(graph.nodes)
+    last = {name: i for i, node in nodes for name in (*names_read(node), *filter(None, node.outputs))}
+    uses: dict[int, list[str]] = {}
+    for name, i in last.items():
+        if name not in graph.output_names:
+            uses.setdefault(i, []).append(name)
+    return uses
+
+
+def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[str, Any]) -> Any:
+    if handler.fold is not None and all(map(is_foldable, inputs)):
+        result = handler.fold(*inputs, **attributes)
+        if result is not NotImplemented:
+            return result
+    converted = []
+    for i, value in enumerate(inputs):
+        name = node.inputs[i]
+        if value is None:
+            converted.append(None)
+        elif handler.must_know(i):
+            converted.append(as_known(name, value))
+        elif handler.keeps(i):
+            converted.append(value)
+        else:
+            with inside(name):
+                converted.append(as_array(value))
+    return handler.function(*converted, **attributes)
+
+
+def _guarded(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of a function; what NumPy and JAX refuse in their own words is an error like all others."""
+    try:
+        return function(*args)
+    except DmlError:
+        raise
+    except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError, FloatingPointError) as error:
+        raise InvalidDesc(Problem((), "must have inputs that fit", reason_of(error))) from error
+
+
+def is_known(value: Any) -> bool:
+    """Whether the elements of a value can be read now: a NumPy array, or a JAX array outside of any transformation."""
+    return isinstance(value, np.ndarray | np.generic) or (
+        isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    )
+
+
+def is_foldable(value: Any) -> bool:
+    return value is None or (isinstance(value, np.ndarray | np.generic) and value.size <= MAX_FOLDED)
+
+
+def as_known(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """A value whose elements are needed while tracing."""
+    if not is_known(value):
+        rule = "must have values that are known while tracing, because sizes follow from them"
+        remedy = "give it as a NumPy array outside of jit, or fix it: load(..., constants={name: value})"
+        raise NotKnown(Problem(name, rule, "a traced array", remedy=remedy))
+    return np.asarray(value)
+
+
+def as_array(value: Any) -> Any:
+    """A value as a JAX array; integers that 32 bits do not hold are refused where JAX has no 64-bit types."""
+    if isinstance(value, jax.Array):
+        return value
+    if isinstance(value, list):
+        raise InvalidType(Problem((), "must be a tensor", "a sequence"))
+    value = np.asarray(value)
+    if value.dtype == object:
+        if any(isinstance(one, str | bytes) for one in value.flat):
+            raise Unsupported(Problem((), "must be numbers: JAX has no strings", "strings"))
+        sizes = [jnp.asarray(one) for one in value.flat]
+        return jnp.stack(sizes).reshape(value.shape) if sizes else jnp.zeros(value.shape, int)
+    if not x64_enabled() and value.dtype in (np.int64, np.uint64):
+        narrow = np.dtype(value.dtype.name.replace("64", "32"))
+        limits = np.iinfo(narrow)
+        if value.size and not (limits.min <= value.min() and value.max() <= limits.max):
+            remedy = 'jax.config.update("jax_enable_x64", True)'
+            outside = value[(value < limits.min) | (value > limits.max)].flat[0]
+            raise Unsupported(Problem((), f"must be in {narrow}, without 64-bit types", outside, remedy=remedy))
+        value = value.astype(narrow)
+    elif not x64_enabled() and value.dtype in (np.float64, np.complex128):
+        value = value.astype(np.float32 if value.dtype == np.float64 else np.complex64)
+    return jnp.asarray(value)
+
+
+def as_sizes(values: Any) -> tuple[Any, ...]:
+    """Known sizes as a tuple of integers, and of symbols of `jax.export`."""
+    return tuple(one if jax.export.is_symbolic_dim(one) else int(one) for one in np.ravel(values).tolist())

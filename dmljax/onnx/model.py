@@ -1,0 +1,402 @@
+"""ONNX models as functions of arrays."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from dmljax.checks import array, integer_in
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.onnx.file import (
+    MAIN,
+    Function,
+    Graph,
+    Node,
+    Reader,
+    TensorType,
+    dtype_of,
+    onnx,
+    read_model,
+)
+from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
+from dmljax.onnx.nodes import REGISTRY
+from dmljax.onnx.registry import Call, Handler, make_handler
+from dmljax.text import did_you_mean, join_words, show
+from dmljax.types import x64_enabled
+
+MAX_SMALL = 1024  # elements of an integer constant that stays in the program
+
+
+def load(
+    source: Any,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    maximum_sizes: Mapping[str, int] | None = None,
+) -> "Model":
+    """The model in an ONNX file, as a function of its inputs.
+
+    `source` is a path, the bytes of a file, or an `onnx.ModelProto`. `constants` fix inputs that decide sizes or
+    branches. `maximum_sizes` bound the results of operators such as NonZero, by the names of their outputs, so that
+    they have a size under `jax.jit`. All operators that have no handler are told at once.
+    """
+    with within("onnx"):
+        return Model(source, constants or {}, maximum_sizes or {})
+
+
+class Model:
+    """An ONNX model: called with arrays, it returns its output, or a tuple of its outputs.
+
+    `inputs` and `outputs` are their types; `weights` are the parameters by name, which `apply` takes as its first
+    argument, to train, donate or shard them.
+    """
+
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    weights: dict[str, jax.Array]
+
+    def __init__(self, source: Any, constants: Mapping[str, Any], maximum_sizes: Mapping[str, int]) -> None:
+        proto, folder = read_model(source)
+        reader = Reader(proto, folder)
+        self._finder = _Finder(reader)
+        graph = reader.graph
+        _require_handlers(self._finder, graph)
+        sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
+        made = {name for node in graph.nodes for name in node.outputs}
+        for name in sizes:
+            if name not in made:
+                rule = "must be the name of an output of a node"
+                raise InvalidDesc(Problem(("maximum_sizes", name), rule, show(name) + did_you_mean(name, made)))
+        self._program = Program(self._finder.find, sizes)
+        fixed = _fixed(graph, constants)
+        self._defaults = tuple(one for one in graph.inputs if one.name in graph.constants and one.name not in fixed)
+        known = dict(graph.constants) | fixed
+        self.inputs = tuple(one for one in graph.inputs if one.name not in known)
+        self.outputs = graph.outputs
+        self._deciding, self._kept = _deciding_names(graph, self._finder)
+        defaults = {one.name for one in self._defaults}
+        is_weight = {
+            name: name not in defaults and name not in fixed and self._is_weight(name, known[name]) for name in known
+        }
+        with jax.ensure_compile_time_eval():
+            self.weights = {name: as_array(known[name]) for name in known if is_weight[name]}
+        self._constants = {name: value for name, value in known.items() if not is_weight[name]}
+        self._graph = Graph(graph.nodes, graph.inputs, graph.outputs)
+        self._compiled = jax.jit(self._run, static_argnums=0)
+        self._is_eager = False  # whether sizes follow from values, so that one compiled program is not enough
+
+    def _is_weight(self, name: str, value: Any) -> bool:
+        if name in self._deciding or value.dtype == object:
+            return False
+        is_float = jax.numpy.issubdtype(value.dtype, jax.numpy.floating)
+        return value.size > MAX_SMALL or (is_float and (name not in self._kept or value.ndim > 0))
+
+    def __repr__(self) -> str:
+        inputs, outputs = ("; ".join(map(str, one)) for one in (self.inputs, self.outputs))
+        return f"Model({len(self._graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return self.apply(self.weights, *inputs, **named)
+
+    def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
+        """The outputs of the model with other weights: a mapping with the names and shapes of `weights`."""
+        with within("onnx"):
+            self._require_weights(weights)
+            given = self._bound(inputs, named)
+            try:
+                results = self._called(dict(weights), given)
+            except NotKnown as error:
+                names = [one.name for one in (*self.inputs, *self._defaults) if one.name in self._deciding]
+                if names:
+                    error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
+                raise
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _called(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
+        statics = {name: value for name, value in given.items() if name in self._deciding and _is_concrete(value)}
+        statics |= {name: value for name, value in given.items() if _is_text(value)}
+        arrays = {name: _as_arrays(name, value) for name, value in given.items() if name not in statics}
+        is_concrete = all(map(_is_concrete, jax.tree.leaves((arrays, weights))))
+        if not (self._is_eager and is_concrete):
+            key = tuple(_Static(name, np.asarray(value)) for name, value in statics.items())
+            try:
+                return list(self._compiled(key, weights, arrays))
+            except NotKnown:
+                if not is_concrete:
+                    raise
+                self._is_eager = True
+        known = {name: np.asarray(value) for name, value in statics.items()}
+        return self._computed(weights, arrays | known)
+
+    def _run(self, statics: "tuple[_Static, ...]", weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
+        return self._computed(weights, given | {one.name: one.value for one in statics})
+
+    def _computed(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
+        results = self._program.run_nodes(self._graph, {**self._constants, **weights, **given})
+        return [_as_arrays(name, result) for name, result in zip(self._graph.output_names, results, strict=True)]
+
+    def _require_weights(self, weights: Mapping[str, Any]) -> None:
+        if weights is self.weights:
+            return
+        if not isinstance(weights, Mapping):
+            raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
+        for name in weights.keys() ^ self.weights.keys():
+            rule = "must have the names of model.weights"
+            raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in self.weights else ''}{name}"))
+        for name, own in self.weights.items():
+            given = array(("weights", name), weights[name])
+            if given.shape != own.shape:
+                raise InvalidDesc(Problem(("weights", name), f"must have the shape {own.shape}", given.shape))
+
+    def _bound(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        types = {one.name: one for one in (*self.inputs, *self._defaults)}
+        if len(inputs) > len(self.inputs):
+            raise InvalidType(Problem((), f"there must be at most {len(self.inputs)} arrays by position", len(inputs)))
+        given = dict(zip((one.name for one in self.inputs), inputs, strict=False))
+        for name, value in named.items():
+            if name not in types:
+                rule = f"must be one of {', '.join(types)}"
+                raise InvalidType(Problem(name, rule, name + did_you_mean(name, types)))
+            if name in given:
+                raise InvalidType(Problem(name, "must be given once", "twice"))
+            given[name] = value
+        missing = [one.name for one in self.inputs if one.name not in given]
+        if missing:
+            raise InvalidType(Problem((), "must have all inputs", f"no {join_words(missing)}"))
+        opened: dict[str, tuple[str, int]] = {}
+        return {name: _checked(types[name], value, opened) for name, value in given.items()}
+
+
+class _Static:
+    """An array as a part of the key of a compiled program."""
+
+    def __init__(self, name: str, value: np.ndarray[Any, Any]) -> None:
+        self.name, self.value = name, value
+        data = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
+        self._key = (name, value.dtype, value.shape, data)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Static) and self._key == other._key
+
+
+def _is_concrete(value: Any) -> bool:
+    return not isinstance(value, jax.core.Tracer) and is_known(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == object
+
+
+def _as_arrays(name: str, value: Any) -> Any:
+    """A value, and all elements of a sequence, as JAX arrays."""
+    if isinstance(value, list):
+        return [_as_arrays(name, one) for one in value]
+    if value is None or _is_text(value) and any(isinstance(one, str) for one in value.flat):
+        return value
+    with inside(name):
+        return as_array(value)
+
+
+def _checked(wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]]) -> Any:
+    """An input that has the type and the sizes that the model says; open sizes of one name must be equal."""
+    if wanted.kind != "tensor":
+        if value is None or isinstance(value, list | tuple):
+            return value if value is None else [array(wanted.name, one) for one in value]
+        return array(wanted.name, value)
+    if isinstance(value, bool | int | float) and wanted.dtype is not None and not wanted.sizes:
+        value = np.asarray(value, wanted.dtype)
+    given = array(wanted.name, value)
+    if wanted.dtype is None or _is_text(given):
+        return given
+    narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
+    if given.dtype not in (wanted.dtype, narrow):
+        remedy = f"{wanted.name}.astype({narrow.name!r})" if wanted.name.isidentifier() else None
+        raise InvalidType(Problem(wanted.name, f"must be of {wanted.dtype.name}", given.dtype, remedy=remedy))
+    if wanted.sizes is None:
+        return given
+    if len(wanted.sizes) != given.ndim:
+        raise InvalidDesc(Problem(wanted.name, f"must have {len(wanted.sizes)} dimensions", given.shape))
+    for size, due in zip(given.shape, wanted.sizes, strict=True):
+        if isinstance(due, str):
+            name, first = opened.setdefault(due, (wanted.name, size))
+            if first is not size and first != size:
+                rule = f"must have the size {first} for {due}, as {name} has"
+                raise InvalidDesc(Problem(wanted.name, rule, given.shape))
+        elif due is not None and size != due:
+            spelled = str(wanted).partition(": ")[2]
+            raise InvalidDesc(Problem(wanted.name, f"must be a {spelled}", given.shape))
+    return given
+
+
+def _fixed(graph: Graph, constants: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a caller fixes, in the types of the inputs."""
+    types = {one.name: one for one in graph.inputs}
+    fixed = {}
+    for name, value in constants.items():
+        place = ("constants", name)
+        if name not in types:
+            rule = "must be the name of an input"
+            raise InvalidDesc(Problem(place, rule, show(name) + did_you_mean(name, types)))
+        with inside("constants"):
+            given = np.asarray(value)
+            if not isinstance(value, np.ndarray) and types[name].dtype is not None:
+                given = given.astype(types[name].dtype)
+            fixed[name] = _checked(types[name], given, {})
+    return fixed
+
+
+# Handlers
+
+
+class _Finder:
+    """Finds the handler of a node: the model's own functions, the table, and the bodies that ONNX itself gives."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.functions = {key: self._of_function(function) for key, function in reader.functions.items()}
+        self.bodies: dict[tuple[str, str, int], Handler | None] = {}
+
+    def find(self, node: Node) -> Handler:
+        handler = self.found(node)
+        assert handler is not None  # which loading has seen to
+        return handler
+
+    def found(self, node: Node) -> Handler | None:
+        own = self.functions.get((node.domain, node.operator, ""))
+        if own is not None:
+            return own
+        handler = REGISTRY.find(node)
+        if handler is not None:
+            return handler
+        key = (node.domain, node.operator, node.version)
+        if key not in self.bodies:
+            self.bodies[key] = self._of_schema(node)
+        return self.bodies[key]
+
+    def _of_function(self, function: Function) -> Handler:
+        def run(*inputs: Any, call: Call, **attributes: Any) -> Any:
+            absent = [None] * (len(function.graph.inputs) - len(inputs))
+            return tuple(call.run(function.graph.bound({**function.defaults, **attributes}), [*inputs, *absent]))
+
+        return _opened(run, {*function.attributes, *function.defaults}, len(function.graph.inputs))
+
+    def _of_schema(self, node: Node) -> Handler | None:
+        """A handler that opens the body that ONNX gives for an operator, if it gives one."""
+        try:
+            schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
+        except onnx.defs.SchemaError:
+            return None
+        if not (schema.has_function or schema.has_context_dependent_function):
+            return None
+        defaults = {
+            name: self.reader._attribute(one.default_value, self.reader.versions, 0)
+            for name, one in schema.attributes.items()
+            if one.default_value.name
+        }
+        fixed = self._body(schema, schema.function_body) if schema.has_function else None
+
+        def run(*inputs: Any, call: Call, **attributes: Any) -> Any:
+            function = fixed or self._body(schema, _body_for(schema, call.node, inputs))
+            absent = [None] * (len(function.graph.inputs) - len(inputs))
+            return tuple(call.run(function.graph.bound({**defaults, **attributes}), [*inputs, *absent]))
+
+        return _opened(run, set(schema.attributes), len(schema.inputs))
+
+    def _body(self, schema: Any, proto: Any) -> Function:
+        imports = {"": schema.since_version} | {one.domain: one.version for one in proto.opset_import}
+        return self.reader.function(proto, {**self.reader.versions, **imports})
+
+
+def _opened(run: Callable[..., Any], attributes: set[str], allowed: int) -> Handler:
+    handler = make_handler(run, kept=[-1])
+    return replace(handler, allowed=allowed, attributes=frozenset(attributes))
+
+
+def _body_for(schema: Any, node: Node, inputs: Sequence[Any]) -> Any:
+    """The body of an operator, which depends on the types of its inputs."""
+    attributes = [onnx.helper.make_attribute(name, value) for name, value in node.attributes.items()]
+    proto = onnx.NodeProto(op_type=node.operator, domain=node.domain, input=node.inputs, output=node.outputs)
+    proto.attribute.extend(attributes)
+    types = []
+    for value in inputs:
+        given = onnx.TypeProto()
+        if value is not None:
+            element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
+            given = onnx.helper.make_tensor_type_proto(element, [None] * value.ndim)
+        types.append(given.SerializeToString())
+    version = max(schema.context_dependent_function_opset_versions)
+    body = onnx.FunctionProto()
+    body.ParseFromString(
+        schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+    )
+    return body
+
+
+def _all_nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for inner in node.subgraphs:
+            yield from _all_nodes(inner)
+
+
+def _require_handlers(finder: _Finder, graph: Graph) -> None:
+    """Refuses a model at once for all that it needs and is not there."""
+    nodes = [*_all_nodes(graph)]
+    for function in finder.reader.functions.values():
+        nodes += _all_nodes(function.graph)
+    missing: dict[tuple[str, str, int], list[Node]] = {}
+    wrong: list[Problem] = []
+    for node in nodes:
+        handler = finder.found(node)
+        if handler is None:
+            missing.setdefault((node.operator, node.domain, node.version), []).append(node)
+        else:
+            wrong += handler.problems(node)
+    if missing:
+        raise Unsupported(*(_missing(*key, found) for key, found in missing.items()))
+    if wrong:
+        raise InvalidDesc(*wrong[:100])
+
+
+def _missing(operator: str, domain: str, version: int, nodes: Sequence[Node]) -> Problem:
+    place = nodes[0].place[1]
+    known = {key[1] for key in REGISTRY.handlers if key[0] == domain}
+    given = f"{operator} of {domain or 'ai.onnx'} {version}, {len(nodes)} times, first at {show(place)}"
+    return Problem((), "must have operators that dmljax knows", given + did_you_mean(operator, known))
+
+
+# What decides sizes
+
+
+def _deciding_names(graph: Graph, finder: _Finder) -> tuple[frozenset[str], frozenset[str]]:
+    """The names whose values must be known for sizes to be, and those that operators compute with better if known."""
+    deciding: set[str] = set()
+    kept: set[str] = set()
+    _add_deciding(graph, finder, deciding, kept)
+    return frozenset(deciding), frozenset(kept)
+
+
+def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[str]) -> None:
+    for node in reversed(graph.nodes):
+        handler = finder.found(node)
+        assert handler is not None
+        for inner in node.subgraphs:
+            _add_deciding(inner, finder, deciding, kept)
+        is_deciding = handler.passes_values and any(name in deciding for name in node.outputs)
+        for i, name in enumerate(node.inputs):
+            if is_deciding or handler.must_know(i) or i in handler.wanted:
+                deciding.add(name)
+            elif i in handler.kept:
+                kept.add(name)
+        own = finder.reader.functions.get((node.domain, node.operator, ""))
+        if own is not None:
+            inner_deciding: set[str] = set()
+            _add_deciding(own.graph, finder, inner_deciding, set())
+            names = zip(own.graph.input_names, node.inputs, strict=False)
+            deciding |= {outer for name, outer in names if name in inner_deciding}
+    deciding.discard("")

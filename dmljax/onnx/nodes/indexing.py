@@ -1,0 +1,142 @@
+"""Operators that read and write elements at places that arrays give."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.interpreter import NotKnown, is_known
+from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.types import REALS
+
+
+def wrapped(name: str, indices: Any, size: Any) -> Any:
+    """Indices of which negative ones count from the end, once; known ones that are outside are refused."""
+    if is_known(indices) and isinstance(size, int):
+        given = np.asarray(indices)
+        outside = given[(given < -size) | (given >= size)]
+        if outside.size:
+            raise InvalidDesc(Problem(name, f"must be in [{-size}, {size})", outside.flat[0]))
+    return jnp.where(indices < 0, indices + size, indices)
+
+
+def _taken(x: Any, indices: Any, *, axis: int = 0) -> Any:
+    return np.take(x, indices.astype(np.int64), axis=axis)
+
+
+@handles("Gather", fold=_taken)
+def _gather(x: Any, indices: Any, *, axis: int = 0) -> Any:
+    axis = normal(axis, x.ndim)
+    indices = wrapped("indices", indices, x.shape[axis])
+    if x.dtype not in REALS:
+        return jnp.take(x, indices, axis=axis)
+    return dml.gather(x, indices, axis=axis)
+
+
+@handles("GatherElements")
+def _gather_elements(x: Any, indices: Any, *, axis: int = 0) -> Any:
+    axis = normal(axis, x.ndim)
+    return dml.gather_elements(x, wrapped("indices", indices, x.shape[axis]), axis=axis)
+
+
+def _wrapped_nd(indices: Any, sizes: Any) -> Any:
+    sizes = jnp.asarray(sizes[: indices.shape[-1]], indices.dtype)
+    return jnp.where(indices < 0, indices + sizes, indices)
+
+
+@handles("GatherND")
+def _gather_nd(x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
+    return dml.gather_nd1(x, _wrapped_nd(indices, x.shape[batch_dims:]), batch_dimension_count=batch_dims)
+
+
+_REDUCTIONS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
+
+
+@handles("Scatter", "ScatterElements")
+def _scatter_elements(x: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: str = "none") -> Any:
+    axis = normal(axis, x.ndim)
+    indices = wrapped("indices", indices, x.shape[axis])
+    method = one_of("reduction", reduction, _REDUCTIONS)
+    if method == "set":
+        return dml.scatter(x, indices, updates, axis=axis)
+    places = list(jnp.indices(indices.shape, sparse=True))  # DirectML's scatters overwrite alone
+    places[axis] = indices
+    return getattr(x.at[tuple(places)], method)(updates)
+
+
+@handles("ScatterND")
+def _scatter_nd(x: Any, indices: Any, updates: Any, *, reduction: str = "none") -> Any:
+    indices = _wrapped_nd(indices, x.shape)
+    method = one_of("reduction", reduction, _REDUCTIONS)
+    if method == "set":
+        return dml.scatter_nd(x, indices, updates)
+    return getattr(x.at[tuple(jnp.moveaxis(indices, -1, 0))], method)(updates)
+
+
+@handles("TensorScatter", since=24)
+def _tensor_scatter(x: Any, update: Any, indices: Any = None, *, axis: int = -2, mode: str = "linear") -> Any:
+    axis = normal(axis, x.ndim)
+    first = jnp.zeros(x.shape[0], jnp.int32) if indices is None else indices
+    places = first[:, None] + jnp.arange(update.shape[axis])
+    if one_of("mode", mode, {"linear": False, "circular": True}):
+        places = places % x.shape[axis]
+    spread = [1] * x.ndim
+    spread[0], spread[axis] = places.shape
+    return dml.scatter(x, jnp.broadcast_to(places.reshape(spread), update.shape), update, axis=axis)
+
+
+@handles("OneHot", known=[1])
+def _one_hot(indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
+    # ONNX inserts the axis and takes indices of any type; DirectML's have the axis, with size 1, and are integers.
+    axis, count = normal(axis, indices.ndim + 1), int(depth.item())
+    if count < 1:
+        raise InvalidDesc(Problem("depth", "must be at least 1", count))
+    places = jnp.expand_dims(indices.astype(jnp.int32), axis)
+    return dml.one_hot(jnp.where(places < 0, places + count, places), values, axis=axis, depth=count)
+
+
+@handles("TopK", since=10, known=[1])
+def _top_k(x: Any, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+    return _largest(x, int(k.item()), axis, largest)
+
+
+@handles("TopK", since=1)
+def _top_k_of_attribute(x: Any, *, k: int, axis: int = -1) -> Any:
+    return _largest(x, k, axis, 1)
+
+
+def _largest(x: Any, k: int, axis: int, largest: int) -> Any:
+    direction = dml.AxisDirection.DECREASING if largest else dml.AxisDirection.INCREASING
+    if k == 0:
+        empty = jax.lax.slice_in_dim(x, 0, 0, axis=normal(axis, x.ndim))
+        return empty, empty.astype(counting_type())
+    values, indices = dml.top_k1(x, axis=axis, k=k, axis_direction=direction)
+    return values, indices.astype(counting_type())
+
+
+def counting_type() -> Any:
+    """ONNX counts in int64, which is int32 where JAX has no 64-bit types."""
+    return jax.dtypes.canonicalize_dtype(np.int64)
+
+
+@handles("NonZero", kept=[0], fold=lambda x, *, call: np.stack(np.nonzero(x)).astype(np.int64))
+def _nonzero(x: Any, *, call: Call) -> Any:
+    # ONNX has a coordinate in each column, and as many columns as elements that are not zero.
+    if call.maximum is None:
+        coordinates = np.stack(np.nonzero(call.known("X", x)))
+        return coordinates.astype(np.int64)
+    result = dml.nonzero_coordinates(x, size=call.maximum)
+    return result.output_coordinates.T.astype(counting_type())
+
+
+@handles("Compress", known=[1])
+def _compress(x: Any, condition: Any, *, axis: int | None = None) -> Any:
+    places = np.flatnonzero(condition)
+    if axis is None:
+        return x.ravel()[places]
+    return jnp.take(x, places[places < x.shape[axis]], axis=axis)

@@ -1,0 +1,166 @@
+"""The handlers of ONNX's operators: a function of the inputs for each meaning that an operator has had.
+
+A handler's positional parameters are the node's inputs, those with a default being optional, and its keyword-only
+parameters are the node's attributes, with their defaults. Adding an operator is one function below `@handles`.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.file import MAIN, Graph, Node
+from dmljax.text import did_you_mean, join_words, show
+
+# Attributes that say nothing about the result: memory of optimisations long gone.
+IGNORED = frozenset({"consumed_inputs"})
+CALL = "call"  # the keyword-only parameter of a handler that must know more of the node than inputs and attributes
+
+
+@dataclass(frozen=True, eq=False)
+class Handler:
+    """One meaning of an operator, from version `since` of its domain on.
+
+    `known` are the positions of inputs whose values must be known while tracing, which the function takes as NumPy
+    arrays; `kept` those of inputs that it takes as they come, as a NumPy array if the values are known; `wanted` those of
+    inputs that are taken so, too, and that make a program simpler if they are known. Position -1 stands for all. `fold` computes the same of NumPy arrays, and of sizes among them that are symbols.
+    """
+
+    function: Callable[..., Any]
+    since: int
+    known: frozenset[int]
+    kept: frozenset[int]
+    wanted: frozenset[int]
+    fold: Callable[..., Any] | None
+    required: int
+    allowed: int | None  # positional inputs; None for any number
+    attributes: frozenset[str]
+    required_attributes: frozenset[str]
+    takes_call: bool
+
+    def must_know(self, index: int) -> bool:
+        return index in self.known or -1 in self.known
+
+    @property
+    def passes_values(self) -> bool:
+        """Whether known outputs need known inputs: not of Shape and Size, which know the sizes of any array."""
+        return self.fold is not None and not self.keeps(0)
+
+    def keeps(self, index: int) -> bool:
+        return index in self.kept or index in self.wanted or -1 in self.kept
+
+    def problems(self, node: Node) -> list[Problem]:
+        """What is wrong with a node, as far as it can be seen without arrays."""
+        found = []
+        given = len(node.inputs)
+        while given and not node.inputs[given - 1]:
+            given -= 1
+        if self.allowed is not None and given > self.allowed:
+            found.append(Problem(node.place, f"must have at most {self.allowed} inputs", given))
+        absent = [i for i in range(self.required) if i >= given or not node.inputs[i]]
+        if absent:
+            found.append(Problem(node.place, f"must have its first {self.required} inputs", f"none at {absent[0]}"))
+        for name in node.attributes:
+            if name not in self.attributes and name not in IGNORED:
+                rule = f"must have attributes among {join_words(sorted(self.attributes)) or 'none'}"
+                found.append(Problem(node.place, rule, name + did_you_mean(name, self.attributes)))
+        for name in sorted(self.required_attributes - node.attributes.keys()):
+            found.append(Problem(node.place, "must have the attribute", name))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What a handler may know of the node that it computes."""
+
+    node: Node
+    run: Callable[[Graph, Sequence[Any]], list[Any]]  # computes a subgraph of its inputs
+    is_known: Callable[[Any], bool]
+    known: Callable[[str, Any], Any]  # a value as a NumPy array, or a refusal with that name
+    maximum: int | None = None  # the bound of a size that follows values, if the caller gave one
+
+    @property
+    def outputs(self) -> tuple[bool, ...]:
+        """Which of the outputs are there."""
+        return tuple(map(bool, self.node.outputs))
+
+    def wants(self, index: int) -> bool:
+        return index < len(self.node.outputs) and bool(self.node.outputs[index])
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Handlers by domain and operator, the newest first."""
+
+    handlers: dict[tuple[str, str], list[Handler]] = field(default_factory=dict)
+
+    def add(self, domain: str, operator: str, handler: Handler) -> None:
+        entries = self.handlers.setdefault((domain, operator), [])
+        if any(one.since == handler.since for one in entries):
+            raise ValueError(f"{operator} of version {handler.since} has a handler already")
+        entries.append(handler)
+        entries.sort(key=lambda one: -one.since)
+
+    def find(self, node: Node) -> Handler | None:
+        """The newest meaning that is not newer than the node."""
+        entries = self.handlers.get((node.domain, node.operator), ())
+        return next((one for one in entries if one.since <= node.version), None)
+
+
+REGISTRY = Registry()
+
+
+def handles(
+    *operators: str,
+    since: int = 1,
+    domain: str = MAIN,
+    known: Sequence[int] = (),
+    kept: Sequence[int] = (),
+    wanted: Sequence[int] = (),
+    fold: Callable[..., Any] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a function the handler of operators, from a version of their domain on."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        handler = make_handler(function, since=since, known=known, kept=kept, wanted=wanted, fold=fold)
+        for operator in operators:
+            REGISTRY.add(domain, operator, handler)
+        return function
+
+    return register
+
+
+def make_handler(
+    function: Callable[..., Any],
+    *,
+    since: int = 1,
+    known: Sequence[int] = (),
+    kept: Sequence[int] = (),
+    wanted: Sequence[int] = (),
+    fold: Callable[..., Any] | None = None,
+) -> Handler:
+    parameters = inspect.signature(function).parameters.values()
+    inputs = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    is_variadic = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    keywords = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != CALL]
+    return Handler(
+        function=function,
+        since=since,
+        known=frozenset(known),
+        kept=frozenset(kept),
+        wanted=frozenset(wanted),
+        fold=fold,
+        required=sum(one.default is one.empty for one in inputs),
+        allowed=None if is_variadic else len(inputs),
+        attributes=frozenset(one.name for one in keywords),
+        required_attributes=frozenset(one.name for one in keywords if one.default is one.empty),
+        takes_call=any(one.name == CALL for one in parameters),
+    )
+
+
+def one_of(name: str, value: Any, table: Mapping[str, Any]) -> Any:
+    """What a table has for the value of an attribute."""
+    if value not in table:
+        raise InvalidDesc(Problem(name, f"must be one of {', '.join(table)}", show(value)))
+    return table[value]
