@@ -158,10 +158,12 @@ class Reader:
                 self.functions[key] = self.function(proto, versions)
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
-        defaults = {one.name: self._attribute(one, versions, {}, 0) for one in proto.attribute_proto}
+        """A function, of the model or of ONNX itself, with the versions that its nodes have."""
+        defaults = {one.name: self.attribute(one, versions) for one in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
         outputs = tuple(TensorType(name, None, None) for name in proto.output)
-        nodes = [self._node(node, versions, 0) for node in proto.node]
+        names = dict.fromkeys((*proto.input, *(name for node in proto.node for name in node.output)))
+        nodes = [self._node(node, versions, names, 0) for node in proto.node]
         graph = Graph(_ordered(nodes, set(proto.input), proto.output), inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
@@ -189,11 +191,14 @@ class Reader:
             if domain not in versions:
                 spelled = domain or "ai.onnx"
                 raise InvalidDesc(Problem("domain", "must be one that the model imports", spelled))
-            attributes = {one.name: self._attribute(one, versions, outer, depth) for one in proto.attribute}
+            attributes = {one.name: self.attribute(one, versions, outer, depth) for one in proto.attribute}
         inputs, outputs = tuple(proto.input), tuple(proto.output)
         return Node(proto.op_type, domain, versions[domain], proto.name, inputs, outputs, attributes)
 
-    def _attribute(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Any:
+    def attribute(
+        self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any] | None = None, depth: int = 0
+    ) -> Any:
+        """The value of an attribute, of which graphs may read the names in `outer`."""
         if proto.ref_attr_name:
             return Reference(proto.ref_attr_name)
         kinds = onnx.AttributeProto
@@ -218,7 +223,7 @@ class Reader:
                 return self._sparse((proto.name,), proto.sparse_tensor)
             case kinds.GRAPH:
                 with inside(proto.name):
-                    return self._graph(proto.g, versions, outer, depth + 1)
+                    return self._graph(proto.g, versions, outer or {}, depth + 1)
             case kinds.TYPE_PROTO:
                 return _type_of(proto.name, proto.tp)
         raise InvalidDesc(Problem(proto.name, "must be an attribute of a kind that ONNX has", proto.type))

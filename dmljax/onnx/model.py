@@ -1,7 +1,6 @@
 """ONNX models as functions of arrays."""
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,15 +8,13 @@ import jax
 import numpy as np
 
 from dmljax.checks import array, integer_in
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
 from dmljax.onnx.file import (
-    MAIN,
     Function,
     Graph,
     Node,
     Reader,
     TensorType,
-    dtype_of,
     onnx,
     read_model,
 )
@@ -25,7 +22,6 @@ from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.nodes import REGISTRY
 from dmljax.onnx.registry import Call, Handler, make_handler
 from dmljax.text import did_you_mean, join_words, show
-from dmljax.types import x64_enabled
 
 MAX_SMALL = 1024  # elements of an integer constant that stays in the program
 
@@ -196,7 +192,7 @@ def _as_arrays(name: str, value: Any) -> Any:
     """A value, and all elements of a sequence, as JAX arrays."""
     if isinstance(value, list):
         return [_as_arrays(name, one) for one in value]
-    if value is None or _is_text(value) and any(isinstance(one, str) for one in value.flat):
+    if value is None or (_is_text(value) and any(isinstance(one, str) for one in value.flat)):
         return value
     with inside(name):
         return as_array(value)
@@ -294,7 +290,7 @@ class _Finder:
         if not (schema.has_function or schema.has_context_dependent_function):
             return None
         defaults = {
-            name: self.reader._attribute(one.default_value, self.reader.versions, 0)
+            name: self.reader.attribute(one.default_value, self.reader.versions)
             for name, one in schema.attributes.items()
             if one.default_value.name
         }

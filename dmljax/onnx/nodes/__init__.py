@@ -3,7 +3,12 @@
 from dmljax.onnx.nodes import (
     elementwise as elementwise,
     indexing as indexing,
+    normalization as normalization,
+    products as products,
+    quantization as quantization,
     reduction as reduction,
+    resampling as resampling,
     shapes as shapes,
+    windows as windows,
 )
 from dmljax.onnx.registry import REGISTRY as REGISTRY

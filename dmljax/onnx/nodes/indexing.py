@@ -1,6 +1,5 @@
 """Operators that read and write elements at places that arrays give."""
 
-import math
 from typing import Any
 
 import jax
@@ -9,7 +8,7 @@ import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.interpreter import NotKnown, is_known
+from dmljax.onnx.interpreter import is_known
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import REALS
