@@ -161,10 +161,13 @@ class Reader:
         """A function, of the model or of ONNX itself, with the versions that its nodes have."""
         defaults = {one.name: self.attribute(one, versions) for one in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
-        outputs = tuple(TensorType(name, None, None) for name in proto.output)
-        names = dict.fromkeys((*proto.input, *(name for node in proto.node for name in node.output)))
+        made = {*proto.input, *(name for node in proto.node for name in node.output)}
+        # A body that ONNX makes for the types of inputs may leave out what makes its last outputs.
+        outputs = tuple(TensorType(name, None, None) for name in proto.output if name in made)
+        names = dict.fromkeys(made)
         nodes = [self._node(node, versions, names, 0) for node in proto.node]
-        graph = Graph(_ordered(nodes, set(proto.input), proto.output), inputs, outputs)
+        ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs])
+        graph = Graph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
     def _graph(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Graph:
@@ -268,7 +271,7 @@ class Reader:
                 raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
             with path.open("rb") as file:
                 file.seek(offset)
-                return file.read(length)
+                return bytes(file.read(length))
         except (OSError, ValueError) as error:
             if isinstance(error, InvalidDesc):
                 raise
@@ -313,7 +316,8 @@ def _text(where: Where, data: bytes) -> str:
 def dtype_of(kind: int) -> np.dtype[Any]:
     """The NumPy type of a number that stands for a type in ONNX."""
     try:
-        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+        return dtype
     except (KeyError, TypeError, ValueError):
         raise InvalidDesc(Problem("data_type", "must be a type that ONNX has", kind)) from None
 

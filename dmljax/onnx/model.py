@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import onnx
 
 from dmljax.checks import array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
@@ -15,7 +16,6 @@ from dmljax.onnx.file import (
     Node,
     Reader,
     TensorType,
-    onnx,
     read_model,
 )
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
@@ -259,7 +259,8 @@ class _Finder:
 
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
-        assert handler is not None  # which loading has seen to
+        if handler is None:  # in the body of an operator that ONNX opens
+            raise Unsupported(_missing(node.operator, node.domain, node.version, [node]))
         return handler
 
     def found(self, node: Node) -> Handler | None:
@@ -379,8 +380,7 @@ def _deciding_names(graph: Graph, finder: _Finder) -> tuple[frozenset[str], froz
 
 def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[str]) -> None:
     for node in reversed(graph.nodes):
-        handler = finder.found(node)
-        assert handler is not None
+        handler = finder.find(node)
         for inner in node.subgraphs:
             _add_deciding(inner, finder, deciding, kept)
         is_deciding = handler.passes_values and any(name in deciding for name in node.outputs)

@@ -18,8 +18,8 @@ def of_channels(array: Any, x: Any) -> Any:
 
 def _by_moments(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float) -> Any:
     wide = jnp.promote_types(x.dtype, mean.dtype)
-    parameters = (of_channels(one, x).astype(wide) for one in (mean, variance, scale, bias))
-    return dml.batch_normalization(x.astype(wide), *parameters, epsilon).astype(x.dtype)
+    mean, variance, scale, bias = (of_channels(one, x).astype(wide) for one in (mean, variance, scale, bias))
+    return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
 
 
 @handles("BatchNormalization", since=14)
@@ -37,8 +37,8 @@ def _batch_normalization(
     if not training_mode:
         return _by_moments(x, scale, bias, mean, variance, epsilon)
     # ONNX returns running moments, DirectML those of the batch.
-    wide = [of_channels(one, x).astype(x.dtype) for one in (scale, bias)]
-    output, *own = dml.batch_normalization_training(x, *wide, epsilon=epsilon)
+    scale, bias = (of_channels(one, x).astype(x.dtype) for one in (scale, bias))
+    output, *own = dml.batch_normalization_training(x, scale, bias, epsilon=epsilon)
     news = [one.reshape(-1).astype(mean.dtype) for one in own]
     running = [momentum * old + (1 - momentum) * new for old, new in zip((mean, variance), news, strict=True)]
     return (output, *running)
@@ -77,7 +77,7 @@ def _mean_variance_normalization(x: Any, *, axes: Sequence[int] = (0, 2, 3)) -> 
 
 @handles("MeanVarianceNormalization", since=1)
 def _first_mean_variance_normalization(x: Any, *, across_channels: int = 0, normalize_variance: int = 1) -> Any:
-    axes = range(0 if across_channels else 1, x.ndim) if across_channels else (0, *range(2, x.ndim))
+    axes = range(x.ndim) if across_channels else (0, *range(2, x.ndim))
     return dml.mean_variance_normalization1(x, axes=axes, epsilon=1e-9, normalize_variance=bool(normalize_variance))
 
 

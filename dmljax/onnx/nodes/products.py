@@ -9,6 +9,8 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.registry import handles
 from dmljax.types import FLOATS
 
+# ruff: noqa: N803  # attributes are spelled as ONNX has them
+
 
 @handles("Gemm", since=7)
 def _gemm(
@@ -48,16 +50,16 @@ def matmul(a: Any, b: Any) -> Any:
     return product if a.ndim > 1 else product[..., 0] if b.ndim == 1 else product[..., 0, :]
 
 
-def _with_columns(a: Any, zero_point: Any) -> Any:
-    """A zero point, of which there may be one for each row of the first factor."""
-    return (
-        zero_point[:, None] if zero_point is not None and zero_point.ndim == 1 and zero_point.size > 1 else zero_point
-    )
+def _of_rows(parameter: Any) -> Any:
+    """A scale or zero point of the first factor, of which there may be one for each row."""
+    if parameter is None or parameter.ndim != 1 or parameter.size == 1:
+        return parameter
+    return parameter[:, None]
 
 
 @handles("MatMulInteger")
 def _integer_matmul(a: Any, b: Any, a_zero_point: Any = None, b_zero_point: Any = None) -> Any:
-    return dml.matrix_multiply_integer(a, b, _with_columns(a, a_zero_point), b_zero_point)
+    return dml.matrix_multiply_integer(a, b, _of_rows(a_zero_point), b_zero_point)
 
 
 @handles("QLinearMatMul")
@@ -72,7 +74,7 @@ def _quantized_matmul(
     output_zero_point: Any,
 ) -> Any:
     return dml.quantized_linear_matrix_multiply(
-        *(a, _with_columns(a, a_scale), _with_columns(a, a_zero_point)),
+        *(a, _of_rows(a_scale), _of_rows(a_zero_point)),
         *(b, b_scale, b_zero_point),
         *(output_scale, output_zero_point),
     )

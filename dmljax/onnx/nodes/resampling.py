@@ -148,7 +148,7 @@ def _weighted(
     nearest: tuple[dml.AxisDirection, float],
     settings: tuple[float, bool, bool, float | None],
 ) -> Any:
-    """What DirectML has not: cubic weights, and a number for what lies outside; a product with weights per dimension."""
+    """What DirectML has not: cubic weights, and a number for what lies outside, by a product for each dimension."""
     coefficient, exclude_outside, antialias, outside = settings
     dtype = x.dtype
     result = x.astype(jnp.promote_types(dtype, jnp.float32))

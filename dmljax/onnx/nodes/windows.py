@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 import dmljax as dml
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.registry import Call, handles, one_of
@@ -229,8 +230,8 @@ def _average_pool(
     windows, beyond = pooled(x, kernel_shape, ceil_mode, **space)
     include = bool(count_include_pad)
     if include and any(beyond):  # what is beyond the padding counts for nothing
-        amounts = {"start_padding": (0, 0, *windows.start), "end_padding": (0, 0, *windows.end)}
-        x, include = dml.padding1(x, 0.0, **amounts), False
+        x = dml.padding1(x, 0.0, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
+        include = False
         windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
     return dml.average_pooling1(x, include_padding=include, **_longer(windows, beyond))
 
@@ -356,19 +357,48 @@ def _roi_align(
     is_half = one_of("coordinate_transformation_mode", coordinate_transformation_mode, modes)
     if not is_half:  # regions are one pixel large then, at least
         rois = jnp.concatenate([rois[:, :2], jnp.maximum(rois[:, 2:], rois[:, :2] + 1 / spatial_scale)], axis=1)
-    functions = {"avg": dml.ReduceFunction.AVERAGE, "max": dml.ReduceFunction.MAX}
+    if one_of("mode", mode, {"avg": False, "max": True}):
+        space = (output_height, output_width)
+        return _largest_of_regions(x, rois, batch_indices, space, sampling_ratio, spatial_scale, 0.5 if is_half else 0)
     return dml.roi_align1(
         x,
         rois,
         batch_indices,
         output_size=dml.Size2D(width=output_width, height=output_height),
-        reduction_function=one_of("mode", mode, functions),
         spatial_scale_x=spatial_scale,
         spatial_scale_y=spatial_scale,
         input_pixel_offset=0.5 if is_half else 0.0,
         minimum_samples_per_output=sampling_ratio or 1,
         maximum_samples_per_output=sampling_ratio or 2**32 - 1,
     )
+
+
+def _largest_of_regions(
+    x: Any, rois: Any, batch_indices: Any, space: tuple[int, int], samples: int, scale: float, offset: float
+) -> Any:
+    """The largest of the weighted pixels of all samples, where DirectML has the largest of whole samples."""
+    if samples < 1:
+        raise Unsupported(Problem("sampling_ratio", "must be at least 1 for the mode max", samples))
+    edges = rois * scale - offset
+    pixels = []  # of each dimension of space: two indices for each sample of each region, and their weights
+    for start, end, size, count in ((1, 3, x.shape[2], space[0]), (0, 2, x.shape[3], space[1])):
+        length = edges[:, end] - edges[:, start]
+        steps = (np.arange(count * samples) + 0.5) / (count * samples)
+        place = edges[:, start, None] + length[:, None] * steps.astype(rois.dtype)
+        is_inside = (place >= -1) & (place <= size)
+        place = jnp.clip(place, 0, size - 1)
+        low = jnp.floor(place).astype(jnp.int32)
+        more = place - low
+        weights = jnp.where(is_inside[..., None], jnp.stack([1 - more, more], -1), 0)
+        pixels.append((jnp.stack([low, jnp.minimum(low + 1, size - 1)], -1), weights))
+    (rows, row_weights), (columns, column_weights) = pixels
+    weights = row_weights[:, :, None, :, None] * column_weights[:, None, :, None, :]
+    images = x[batch_indices.astype(jnp.int32)]
+    regions = jnp.arange(len(rois))[:, None, None, None, None]
+    values = jnp.moveaxis(images, 1, -1)[regions, rows[:, :, None, :, None], columns[:, None, :, None, :]]
+    weighted = jnp.max(values * weights[..., None], axis=(3, 4))
+    blocks = weighted.reshape(len(rois), space[0], samples, space[1], samples, -1)
+    return jnp.moveaxis(jnp.max(blocks, axis=(2, 4)), -1, 1)
 
 
 @handles("RoiAlign", since=10)
