@@ -4,7 +4,7 @@ Reads with the package `onnx`, which brings the format's own parser; everything 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +79,18 @@ class Node:
                     own[name] = attributes[value.name]
             else:
                 own[name] = value.bound(attributes) if isinstance(value, Graph) else value
-        return Node(self.operator, self.domain, self.version, self.name, self.inputs, self.outputs, own)
+        return replace(self, attributes=own)
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes in an order in which each comes after those that it reads from."""
+    """Nodes in an order in which each comes after those that it reads from; an absent output has an empty name."""
 
     nodes: tuple[Node, ...]
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     constants: Mapping[str, Any] = field(default_factory=dict)
+    source: Any = None  # of a subgraph, its GraphProto
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ class Graph:
 
     def bound(self, attributes: Mapping[str, Any]) -> "Graph":
         nodes = tuple(node.bound(attributes) for node in self.nodes)
-        return Graph(nodes, self.inputs, self.outputs, self.constants)
+        return replace(self, nodes=nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +163,11 @@ class Reader:
         defaults = {one.name: self.attribute(one, versions) for one in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
         made = {*proto.input, *(name for node in proto.node for name in node.output)}
-        # A body that ONNX makes for the types of inputs may leave out what makes its last outputs.
-        outputs = tuple(TensorType(name, None, None) for name in proto.output if name in made)
+        # A body that ONNX makes for one node leaves out what makes the outputs that the node has not.
+        outputs = tuple(TensorType(name if name in made else "", None, None) for name in proto.output)
         names = dict.fromkeys(made)
         nodes = [self._node(node, versions, names, 0) for node in proto.node]
-        ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs])
+        ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs if one.name])
         graph = Graph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
@@ -185,7 +186,7 @@ class Reader:
         made = dict.fromkeys(name for node in proto.node for name in node.output if name)
         nodes = [self._node(node, versions, {**defined, **made}, depth) for node in proto.node]
         ordered = _ordered(nodes, set(defined), [one.name for one in outputs])
-        return Graph(ordered, inputs, outputs, constants)
+        return Graph(ordered, inputs, outputs, constants, proto if depth else None)
 
     def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Node:
         domain = _domain(proto.domain)
@@ -351,7 +352,7 @@ def free_names(graph: Graph) -> frozenset[str]:
     """The names that a graph reads from the graphs around it."""
     read = {name for node in graph.nodes for name in names_read(node)} | set(graph.output_names)
     own = {*graph.input_names, *graph.constants, *(name for node in graph.nodes for name in node.outputs)}
-    return frozenset(read - own)
+    return frozenset(read - own - {""})
 
 
 def names_read(node: Node) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Program:
             values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
             for name in last.get(i, ()):  # so that an eager run frees what it needs no more
                 values.pop(name, None)
-        return [values[name] for name in graph.output_names]
+        return [values[name] if name else None for name in graph.output_names]
 
     def _results(self, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         handler = self.find(node)

@@ -11,6 +11,7 @@ import onnx
 from dmljax.checks import array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
 from dmljax.onnx.file import (
+    MAIN,
     Function,
     Graph,
     Node,
@@ -305,7 +306,8 @@ class _Finder:
         return _opened(run, set(schema.attributes), len(schema.inputs))
 
     def _body(self, schema: Any, proto: Any) -> Function:
-        imports = {"": schema.since_version} | {one.domain: one.version for one in proto.opset_import}
+        own = {MAIN: schema.since_version} if schema.domain == MAIN else {}
+        imports = own | {one.domain: one.version for one in proto.opset_import}
         return self.reader.function(proto, {**self.reader.versions, **imports})
 
 
@@ -316,7 +318,10 @@ def _opened(run: Callable[..., Any], attributes: set[str], allowed: int) -> Hand
 
 def _body_for(schema: Any, node: Node, inputs: Sequence[Any]) -> Any:
     """The body of an operator, which depends on the types of its inputs."""
-    attributes = [onnx.helper.make_attribute(name, value) for name, value in node.attributes.items()]
+    attributes = [
+        onnx.helper.make_attribute(name, value.source if isinstance(value, Graph) else value)
+        for name, value in node.attributes.items()
+    ]
     proto = onnx.NodeProto(op_type=node.operator, domain=node.domain, input=node.inputs, output=node.outputs)
     proto.attribute.extend(attributes)
     types = []

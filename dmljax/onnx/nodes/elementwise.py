@@ -406,7 +406,7 @@ def _dropped(x: Any) -> Any:
     return dml.activation_identity(x), jnp.ones(x.shape, bool)
 
 
-@handles("Dropout", since=12, kept=[1, 2])
+@handles("Dropout", since=12, wanted=[1, 2])
 def _dropout(x: Any, ratio: Any = None, training_mode: Any = None, *, seed: int = 0) -> Any:
     if training_mode is not None and not (isinstance(training_mode, np.ndarray) and not training_mode.any()):
         is_zero = isinstance(ratio, np.ndarray) and not ratio.any()

@@ -95,8 +95,7 @@ def _one_hot(indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
     axis, count = normal(axis, indices.ndim + 1), int(depth.item())
     if count < 1:
         raise InvalidDesc(Problem("depth", "must be at least 1", count))
-    places = jnp.expand_dims(indices.astype(jnp.int32), axis)
-    return dml.one_hot(jnp.where(places < 0, places + count, places), values, axis=axis, depth=count)
+    return dml.one_hot(jnp.expand_dims(indices.astype(jnp.int32), axis), values, axis=axis, depth=count)
 
 
 @handles("TopK", since=10, known=[1])
