@@ -296,7 +296,8 @@ class _Finder:
             for name, one in schema.attributes.items()
             if one.default_value.name
         }
-        fixed = self._body(schema, schema.function_body) if schema.has_function else None
+        depends = schema.has_context_dependent_function
+        fixed = None if depends else self._body(schema, schema.function_body)
 
         def run(*inputs: Any, call: Call, **attributes: Any) -> Any:
             function = fixed or self._body(schema, _body_for(schema, call.node, inputs))
@@ -329,13 +330,15 @@ def _body_for(schema: Any, node: Node, inputs: Sequence[Any]) -> Any:
         given = onnx.TypeProto()
         if value is not None:
             element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
-            given = onnx.helper.make_tensor_type_proto(element, [None] * value.ndim)
+            sizes = [size if isinstance(size, int) else None for size in value.shape]
+            given = onnx.helper.make_tensor_type_proto(element, sizes)
         types.append(given.SerializeToString())
     version = max(schema.context_dependent_function_opset_versions)
     body = onnx.FunctionProto()
-    body.ParseFromString(
-        schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
-    )
+    data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+    if not data:
+        raise Unsupported(Problem((), "must have inputs of types that ONNX's body of the operator is for", "others"))
+    body.ParseFromString(data)
     return body
 
 

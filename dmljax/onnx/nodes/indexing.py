@@ -44,7 +44,8 @@ def _gather_elements(x: Any, indices: Any, *, axis: int = 0) -> Any:
 
 
 def _wrapped_nd(indices: Any, sizes: Any) -> Any:
-    sizes = jnp.asarray(sizes[: indices.shape[-1]], indices.dtype)
+    count = indices.shape[-1]
+    sizes = jnp.asarray(sizes[:count], indices.dtype).reshape(*[1] * (indices.ndim - 1), count)
     return jnp.where(indices < 0, indices + sizes, indices)
 
 
