@@ -25,22 +25,26 @@ from dmljax import DmlError
 REFUSED: dict[str, str] = {}
 
 # What is computed in floats, and so is not the same to the last bit everywhere
-ROUNDED = frozenset(
-    "Acos Acosh Adam Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Celu Conv ConvTranspose Cos Cosh "
-    "CumProd CumSum Elu Erf Exp Gelu Gemm GRU GroupNormalization GlobalAveragePool HardSigmoid HardSwish "
-    "InstanceNormalization LRN LSTM LayerNormalization Log LogSoftmax LpNormalization MatMul MeanVarianceNormalization "
-    "LpPool Pow RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean ReduceProd ReduceSum "
-    "ReduceSumSquare Resize RoiAlign Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh".split()
-)
+ROUNDED_NAMES = """
+    Acos Acosh Adam Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Celu Conv ConvTranspose Cos
+    Cosh CumProd CumSum Elu Erf Exp Gelu Gemm GRU GroupNormalization GlobalAveragePool HardSigmoid HardSwish
+    InstanceNormalization LRN LSTM LayerNormalization Log LogSoftmax LpNormalization MatMul
+    MeanVarianceNormalization LpPool Pow RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
+    ReduceMean ReduceProd ReduceSum ReduceSumSquare Resize RoiAlign Selu Sigmoid Sin Sinh Softmax Softplus
+    Softsign Sqrt Swish Tan Tanh
+"""
+ROUNDED = frozenset(ROUNDED_NAMES.split())
 # What has one result alone: integers, copies, and floats that IEEE 754 rounds one way
-EXACT = frozenset(
-    "Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Col2Im Concat ConvInteger "
-    "DepthToSpace DequantizeLinear Div DynamicQuantizeLinear Equal EyeLike Floor Gather GatherElements GatherND "
-    "GlobalMaxPool Greater GreaterOrEqual Hardmax Identity IsInf IsNaN LeakyRelu Less LessOrEqual MatMulInteger Max "
-    "MaxPool MaxUnpool Mean Min Mod Mul Neg NonZero Not OneHot Or PRelu Pad QLinearConv QLinearMatMul QuantizeLinear "
-    "Range Reciprocal ReduceMax ReduceMin Relu ReverseSequence Round ScatterElements ScatterND Shrink Sign Slice "
-    "SpaceToDepth Split Sub ThresholdedRelu Tile TopK Trilu Upsample Where Xor".split()
-)
+EXACT_NAMES = """
+    Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Col2Im Concat
+    ConvInteger DepthToSpace DequantizeLinear Div DynamicQuantizeLinear Equal EyeLike Floor Gather
+    GatherElements GatherND GlobalMaxPool Greater GreaterOrEqual Hardmax Identity IsInf IsNaN LeakyRelu Less
+    LessOrEqual MatMulInteger Max MaxPool MaxUnpool Mean Min Mod Mul Neg NonZero Not OneHot Or PRelu Pad
+    QLinearConv QLinearMatMul QuantizeLinear Range Reciprocal ReduceMax ReduceMin Relu ReverseSequence Round
+    ScatterElements ScatterND Shrink Sign Slice SpaceToDepth Split Sub ThresholdedRelu Tile TopK Trilu
+    Upsample Where Xor
+"""
+EXACT = frozenset(EXACT_NAMES.split())
 # Expectations are NumPy's, in the case's own type: both errors together are no larger than ours may be, but where sums
 # cancel, or digits are few.
 ABSOLUTE = {
