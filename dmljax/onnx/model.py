@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import onnx
 
-from dmljax.checks import array, integer_in
+from dmljax.checks import JAX_ARRAYS, array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
 from dmljax.onnx.file import (
     MAIN,
@@ -82,7 +82,10 @@ class Model:
         self._constants = {name: value for name, value in known.items() if not is_weight[name]}
         self._graph = Graph(graph.nodes, graph.inputs, graph.outputs)
         self._compiled = jax.jit(self._run, static_argnums=0)
+        self._compiled_whole = jax.jit(self._run_whole)
         self._is_eager = False  # whether sizes follow from values, so that one compiled program is not enough
+        has_others = any(one.name in self._deciding or one.kind != "tensor" for one in self.inputs)
+        self._is_plain = bool(self.inputs) and not has_others
 
     def _is_weight(self, name: str, value: Any) -> bool:
         if name in self._deciding or value.dtype == object:
@@ -95,6 +98,11 @@ class Model:
         return f"Model({len(self._graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if self._is_plain and not named and all(type(value) in JAX_ARRAYS for value in inputs):
+            try:
+                return self._compiled_whole(self.weights, *inputs)  # which checks them while tracing
+            except NotKnown:
+                self._is_plain = False
         return self.apply(self.weights, *inputs, **named)
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
@@ -127,6 +135,11 @@ class Model:
         known = {name: np.asarray(value) for name, value in statics.items()}
         return self._computed(weights, arrays | known)
 
+    def _run_whole(self, weights: dict[str, Any], *inputs: Any) -> Any:
+        with within("onnx"):
+            results = self._computed(weights, self._bound(inputs, {}))
+        return results[0] if len(results) == 1 else tuple(results)
+
     def _run(self, statics: "tuple[_Static, ...]", weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         return self._computed(weights, given | {one.name: one.value for one in statics})
 
@@ -139,7 +152,7 @@ class Model:
             return
         if not isinstance(weights, Mapping):
             raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
-        for name in weights.keys() ^ self.weights.keys():
+        for name in sorted(weights.keys() ^ self.weights.keys()):
             rule = "must have the names of model.weights"
             raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in self.weights else ''}{name}"))
         for name, own in self.weights.items():
