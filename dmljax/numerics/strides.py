@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.floats import copied
 from dmljax.numerics.sharding import partitioned
 from dmljax.types import bits_of
 
@@ -47,7 +46,7 @@ def _nest(sizes: Sequence[int], strides: Sequence[int]) -> _Nest | None:
 def read_strided(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
     """The array of `sizes` whose elements lie in a flat buffer at `strides`; beyond its end there are zeros."""
     read = partial(_read, sizes=tuple(sizes), strides=tuple(strides))
-    return partitioned(lambda x: copied(lambda floats, _: read(*floats), (x,)), [(buffer, [None])], [None] * len(sizes))
+    return partitioned(read, [(buffer, [None])], [None] * len(sizes))
 
 
 def _read(buffer: Array, *, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
@@ -66,7 +65,7 @@ def write_strided(x: Array, strides: Sequence[int], size: int) -> Array:
     No two elements may have the same place.
     """
     write = partial(_write, strides=tuple(strides), size=size)
-    return partitioned(lambda x: copied(lambda floats, _: write(*floats), (x,)), [(x, [None] * x.ndim)], [None])
+    return partitioned(write, [(x, [None] * x.ndim)], [None])
 
 
 def _write(x: Array, *, strides: tuple[int, ...], size: int) -> Array:
