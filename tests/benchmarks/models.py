@@ -71,7 +71,7 @@ def _report(name: str, path: Path, inputs: dict[str, Any]) -> float:
 def _mapped(model: Any, inputs: list[Any]) -> float | None:
     """The time of a batch of 32 over that of vmap over 32 inputs, where the batch is open and the only input."""
     sizes = model.inputs[0].sizes
-    if len(inputs) != 1 or not sizes or isinstance(sizes[0], int) or inputs[0].ndim == 4 and inputs[0].size > 1e5:
+    if len(inputs) != 1 or not sizes or isinstance(sizes[0], int) or (inputs[0].ndim == 4 and inputs[0].size > 1e5):
         return None
     batch = jax.numpy.stack([inputs[0]] * 32)
     mapped = jax.jit(jax.vmap(model))
