@@ -1,6 +1,6 @@
 """ONNX models beside ONNX Runtime: networks that PyTorch exports, with random weights, and models of packages.
 
-`python tests/benchmarks/models.py` prints, for each, what loading takes, what the first call takes, the medians of
+`python tests/benchmarks/onnx_networks.py` prints, for each, what loading takes, what the first call takes, the medians of
 interleaved calls, and how vmap over 32 inputs compares with a batch of 32. Words choose models.
 """
 
@@ -206,7 +206,7 @@ def _gpt(with_past: bool) -> Callable[[Any], Any]:
 
 def _recurrent(kind: str) -> Callable[[Any], Any]:
     def make(torch: Any) -> Any:
-        class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
+        class Network(torch.nn.Module):  # type: ignore[misc]
             def __init__(self) -> None:
                 super().__init__()
                 self.inner = getattr(torch.nn, kind)(64, 128, 2, batch_first=True, bidirectional=True)
