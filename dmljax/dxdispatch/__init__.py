@@ -23,6 +23,7 @@ from dmljax.dxdispatch.execution import (
     Repetition as Repetition,
     Written as Written,
 )
+from dmljax.dxdispatch.fusion import fuse as fuse
 from dmljax.dxdispatch.model import (
     Binding as Binding,
     Dispatch as Dispatch,
