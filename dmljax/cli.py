@@ -305,7 +305,7 @@ RUN_EXAMPLES = """examples:
   dmljax run model.json --json | jq '.results'
 
 8-bit integers are printed as characters, as by DxDispatch; --json prints them as numbers.
-Times are those of the computation, without the copies between buffers and the device, and without compilation."""
+Times are those of the computation, without compilation and copies between buffers and the device."""
 
 CHECK_EXAMPLES = """examples:
   dmljax check model.json                            # check the rules of the newest feature level

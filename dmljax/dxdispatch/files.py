@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.tensor import TensorDesc
 from dmljax.text import one_line, reason_of, show
-from dmljax.types import INTEGER_4, DataType
+from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
 IMAGES = (".jpg", ".png")
 _MAX_HEADER = 2**20  # of a .npy file
@@ -76,8 +76,7 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
             )
         if path.suffix.lower() in IMAGES:
             return data_type, _read_image(file, path, data_type, size, at_most)
-        data = np.frombuffer(file.read(), np.uint8)
-        return data_type, whole_elements(data, data_type) if data_type in INTEGER_4 else data
+        return data_type, np.frombuffer(file.read(), np.uint8)
 
 
 def _in_4_bits(values: NDArray[Any], data_type: DataType) -> NDArray[Any]:
@@ -162,10 +161,11 @@ def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]
     return data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
 
 
-def bytes_of(values: NDArray[Any], data_type: DataType) -> NDArray[np.uint8]:
+def bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Elements as they lie in a buffer: those of 4 bits two to a byte, the first one in the low half."""
-    if data_type in INTEGER_4 and values.size:
-        return np.frombuffer(TensorDesc(data_type, (values.size,)).buffer_of(values.ravel()), np.uint8)
+    if values.dtype in INTEGERS_4:
+        desc = TensorDesc(DataType[values.dtype.name.upper()], (values.size,))
+        return np.frombuffer(desc.buffer_of(values.ravel()), np.uint8)
     return values.reshape(-1).view(np.uint8)
 
 

@@ -56,7 +56,7 @@ from dmljax.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, one_line, show
-from dmljax.types import FLOATS, INTEGER_4, INTEGERS_4, LATEST, DataType, FeatureLevel, HeaderEnum
+from dmljax.types import FLOATS, INTEGERS_4, LATEST, DataType, FeatureLevel, HeaderEnum
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
@@ -269,14 +269,14 @@ class _Reader:
         )
         if not values.size:
             raise InvalidDesc(Problem("initialValues", "must hold at least one value", "none"))
-        data = bytes_of(values, data_type)
+        data = bytes_of(values)
         size = -(-data.size // 4) * 4 if size is None else size
         if data.size + offset > size:
             needed = f"{data.size + offset}, for {data.size} bytes of initialValues from byte {offset} on"
             raise InvalidDesc(Problem("sizeInBytes", f"must be at least {needed}", size))
         self.require_affordable("sizeInBytes", size)
         self.bytes_left -= size
-        padding_bits = 4 if data_type in INTEGER_4 and values.size % 2 else 0
+        padding_bits = 4 if values.dtype in INTEGERS_4 and values.size % 2 else 0
         return Resource(data_type, size, data, offset, padding_bits)
 
     def initial_values(self, place: Place, fields: Mapping[str, Any]) -> tuple[DataType, NDArray[Any]]:
@@ -310,7 +310,7 @@ class _Reader:
         if data_type is DataType.UNKNOWN:
             raise InvalidDesc(Problem(kind, "must come with initialValuesDataType", "none"))
         count = integer_in("valueCount", _required(fields, "valueCount"), 0, UINT_MAX)
-        self.require_affordable("valueCount", -(-count * data_type.bits // 8))
+        self.require_affordable("valueCount", count * data_type.dtype.itemsize)
         first, *delta = (self.number(place, name, _required(fields, name), data_type) for name in names)
         return _sequence(first, delta[0], count) if delta else np.full(count, first)
 
@@ -357,7 +357,7 @@ class _Reader:
             )
         with inside(("initialValues", "sourcePath")):
             data_type, values = read_values(self.file(name), data_type, size, self.affordable_bytes)
-            self.require_affordable((), values.size * data_type.bits // 8 if data_type in INTEGER_4 else values.nbytes)
+            self.require_affordable((), values.nbytes)
         return data_type, values
 
     def file(self, name: str) -> Path:

@@ -72,7 +72,7 @@ def test_dispatches_that_follow_each_other_are_one(tmp_path: Path) -> None:
 
 
 def test_what_others_read_is_written_and_what_only_these_read_is_not(tmp_path: Path) -> None:
-    for prints, y in ((("z",), [0] * 4), (("y", "z"), np.square(np.float32(X)).tolist())):
+    for prints, y in ((("z",), [0] * 4), (("y", "z"), np.square(np.array(X, "float32")).tolist())):
         model = chain(tmp_path, prints=prints)
         execution = Execution(fuse(model))
         execution.result(0)
@@ -162,7 +162,7 @@ def test_what_two_dispatches_make_up_is_read_from_the_buffer(tmp_path: Path) -> 
     ]
     model = loaded(tmp_path, resources, {"half": halves, "all": identity(FOUR, FOUR)}, commands)
     assert sequences(fuse(model)) == ["half + half", "all"]
-    assert printed(fuse(model)) == printed(model) == [np.float32([X[2], X[3], X[0], X[1]]).view(np.uint8).tolist()]
+    assert printed(fuse(model)) == printed(model) == [np.array([*X[2:], *X[:2]], "float32").view(np.uint8).tolist()]
 
 
 def test_the_last_writer_is_the_one_that_is_read(tmp_path: Path) -> None:
