@@ -23,14 +23,15 @@ class DispatchSequence(Graph):
 def fuse(model: Model, *, is_repeated: bool = False) -> Model:
     """A model in which dispatches that follow each other are one, wherever what it prints and writes stays the same.
 
-    An output that only these dispatches read is not written to its buffer. If each dispatch is run several times, as by
-    a `Repetition`, `is_repeated` keeps those apart that then would read something else.
+    Only the bits of a NaN that is computed, which XLA leaves open, may come out otherwise. An output that nothing but
+    these dispatches reads is not written to its buffer. If each dispatch is run several times, as by a `Repetition`,
+    `is_repeated` keeps those apart that would then read something else.
 
     >>> from dmljax.dxdispatch import Execution, fuse, load
     >>> model = fuse(load("notebooks/models/top1_routing.json"))
     >>> execution = Execution(model)
     >>> execution.result(0).dispatchable, execution.values("count").tolist()
-    ('route + list + fetch', [4])
+    ('route + list', [4])
     """
     readers: dict[str, set[int]] = {}
     for number, command in enumerate(model.commands):

@@ -279,7 +279,7 @@ PLACES = [0, 16, 32, 48]  # in buffers of 64 bytes
 
 def drawn_model(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
     """Some dispatches between three buffers, whose tensors meet in all ways."""
-    resources = {name: listed("UINT8", [rng.randrange(256) for _ in range(64)]) for name in "abc"}
+    resources = {name: listed("UINT8", [rng.randrange(96) for _ in range(64)]) for name in "abc"}
     dispatchables: dict[str, Any] = {}
     commands: list[dict[str, Any]] = []
     used: list[tuple[str, dict[str, Any], int]] = []
@@ -319,6 +319,25 @@ def drawn_model(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any], lis
     return resources, dispatchables, [*commands, *shown(*rng.sample("abc", rng.randint(1, 3)))]
 
 
+def computes_with_nan(model: Model) -> bool:
+    """Whether arithmetic meets NaN, of whose bits XLA keeps what it likes."""
+    execution = Execution(model)
+    for index, command in enumerate(model.commands):
+        if not isinstance(command, Dispatch):
+            continue
+        dispatchable = model.dispatchables[command.dispatchable]
+        for is_after in (False, True):
+            for point in dispatchable.points:
+                binding = command.bindings[point.key]
+                values = point.tensor.read(execution.buffers[binding.resource][binding.offset_in_bytes :].data)
+                is_meant = point.is_input is not is_after and point.tensor.dtype.kind == "f" and point.key != "input"
+                if is_meant and np.isnan(values).any():
+                    return True
+            if not is_after:
+                execution.result(index)
+    return False
+
+
 def test_any_dispatches_print_the_same_as_one(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     outcomes: Counter[str] = Counter()
 
@@ -335,6 +354,9 @@ def test_any_dispatches_print_the_same_as_one(tmp_path: Path, pytestconfig: pyte
         is_repeated = rng.random() < 0.3
         one = fuse(model, is_repeated=is_repeated)
         repetition = Repetition(iterations=2, runs=rng.randint(1, 2)) if is_repeated else ONCE
+        if computes_with_nan(model):
+            outcomes["with NaN"] += 1
+            return
         assert printed(one, repetition) == printed(model, repetition)
         outcomes["fewer" if len(sequences(one)) < len(sequences(model)) else "as many"] += 1
 
