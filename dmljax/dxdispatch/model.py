@@ -72,13 +72,8 @@ class BindPoint(NamedTuple):
 
 
 @singledispatch
-def bind_points(desc: Operator | Graph) -> tuple[BindPoint, ...]:
-    """The tensors of what is dispatched, in its order."""
-    raise NotImplementedError
-
-
-@bind_points.register
-def _points_of_operator(desc: Operator) -> tuple[BindPoint, ...]:
+def bind_points(desc: Any) -> tuple[BindPoint, ...]:
+    """The tensors of an operator or a graph: its inputs, then its outputs, each in their order."""
     return tuple(
         BindPoint(leaf.member.name, leaf.key, leaf.path, leaf.tensor, is_input)
         for is_input in (True, False)
@@ -98,7 +93,7 @@ def _points_of_graph(graph: Graph) -> tuple[BindPoint, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Dispatchable:
-    """An operator or a graph of a model, callable as a function of arrays, as by `dmljax.lower`."""
+    """An operator or a graph of a model, callable as by `dmljax.lower`, under any JAX transformation."""
 
     desc: Operator | Graph
     bindings: Bindings = field(default_factory=dict)  # of inputs flagged OWNED_BY_DML, which are read at initialisation
@@ -216,9 +211,7 @@ class Model:
     commands: Sequence[Command]
     warnings: Sequence[Finding]
     document: Document = field(repr=False)
-    numbers: Sequence[tuple[int, ...]] | None = (
-        None  # of each command in the document, where `fuse` made one of several
-    )
+    numbers: Sequence[tuple[int, ...]] | None = None  # see `numbers_of`; None if each command is one of the document's
 
     def numbers_of(self, index: int) -> tuple[int, ...]:
         """The indices in the document of a command of this model: several for dispatches that are one here."""

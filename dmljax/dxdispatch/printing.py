@@ -87,17 +87,11 @@ def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterato
     for begin in range(0, len(values), _VALUES_PER_PIECE):
         some = values[begin : begin + _VALUES_PER_PIECE]
         if verbose:
-            rows = zip(_value_texts(some), _bits(some).tolist(), strict=True)
+            rows = zip(_value_texts(some), some.view(f"u{some.itemsize}").tolist(), strict=True)
             lines = (f"[{i:{index_width}}] {text} (0x{raw:{digits}X})\n" for i, (text, raw) in enumerate(rows, begin))
             yield "".join(lines)
         else:
             yield (", " if begin else "") + ", ".join(_value_texts(some))
-
-
-def _bits(values: NDArray[Any]) -> NDArray[Any]:
-    """The bits of each value as an unsigned integer."""
-    bits = values.view(f"u{values.itemsize}")
-    return bits & 15 if values.dtype in INTEGERS_4 else bits
 
 
 def _value_texts(values: NDArray[Any]) -> Iterable[str]:

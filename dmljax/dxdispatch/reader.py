@@ -736,9 +736,6 @@ def _convert(
 
 def _sequence(start: Any, delta: Any, count: int) -> NDArray[Any]:
     """`count` values from `start`, each the previous one plus `delta`; floats are rounded each time, integers wrap."""
-    if start.dtype in INTEGERS_4:
-        wide = np.dtype(start.dtype.name.replace("4", "8"))  # whose lower halves wrap in the same way
-        return _sequence(start.astype(wide), delta.astype(wide), count).astype(start.dtype)
     steps = np.full(count, delta)
     steps[:1] = start
     with np.errstate(over="ignore", invalid="ignore"):

@@ -231,6 +231,20 @@ def test_what_a_repetition_would_change_stays_apart(
         assert printed(repeated, repetition) == printed(model, repetition)
 
 
+def test_a_sequence_may_run_again(tmp_path: Path) -> None:
+    turns = [("x", "x"), ("x", "y")]
+    commands = [dispatch("square", ATensor=a, BTensor=a, OutputTensor=b) for a, b in turns]
+    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4)}
+    model = loaded(tmp_path, resources, {"square": SQUARE}, [*commands, *shown("y")])
+    ended = []
+    for one in (model, fuse(model)):
+        execution = Execution(one)
+        for index in [*range(len(one.commands))] * 2:
+            execution.result(index)
+        ended.append(execution.values("y").tolist())
+    assert ended[0] == ended[1]
+
+
 def test_what_directml_owns_is_what_it_was_before_the_first_command(tmp_path: Path) -> None:
     model = in_turns(tmp_path, ("x", "x"), ("x", "x"), ("x", "y"), owned=True)
     for one, repetition in ((fuse(model), ONCE), (fuse(model, is_repeated=True), Repetition(runs=2))):
@@ -241,10 +255,12 @@ def test_what_directml_owns_is_what_it_was_before_the_first_command(tmp_path: Pa
 def test_sequences_have_names_of_their_own(tmp_path: Path) -> None:
     resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4)}
     twice = [dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
-    dispatchables = {"sum": SUM, "sum + sum (2)": SUM}
-    model = fuse(loaded(tmp_path, resources, dispatchables, [*twice, *shown("y"), *twice]))
-    assert sequences(model) == ["sum + sum", "sum + sum (3)"]
-    assert list(model.dispatchables) == ["sum + sum (2)", "sum + sum", "sum + sum (3)"]
+    others = [dispatch("sum + sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
+    dispatchables = {"sum": SUM, "sum + sum": SUM, "sum + sum (2)": SUM}
+    commands = [*twice, *shown("y"), *twice, *shown("y"), *others]
+    model = fuse(loaded(tmp_path, resources, dispatchables, commands))
+    assert sequences(model) == ["sum + sum (3)", "sum + sum (4)", "sum + sum + sum + sum"]
+    assert list(model.dispatchables) == ["sum + sum (2)", *sequences(model)]
 
 
 def test_what_is_fused_is_not_fused_again(tmp_path: Path) -> None:
