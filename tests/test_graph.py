@@ -239,6 +239,18 @@ def test_strides_that_nest_are_neither_gathered_nor_scattered() -> None:
     assert "scatter" not in text
 
 
+@pytest.mark.parametrize(
+    "types", [("UINT16", "INT32", "UINT8"), ("INT32", "FLOAT16", "INT8"), ("UINT8", "INT16", "UINT32")]
+)
+def test_types_of_three_widths_follow_each_other(types: tuple[str, ...]) -> None:
+    """XLA made one conversion of two here, of a wrong shape."""
+    x = random_array(np.random.default_rng(0), np.dtype(types[0].lower()), (8,))
+    descs = [TensorDesc(name, (x.nbytes * 8 // dmljax.DataType[name].bits,)) for name in types]
+    nodes = [dmljax.ElementWiseIdentityDesc(input=desc, output=desc) for desc in descs]
+    graph = chain(*nodes, input=descs[0])
+    assert_same_bits(lower(graph)(x), through_bytes(graph, x))
+
+
 def test_a_buffer_may_be_said_to_be_larger_than_its_tensor() -> None:
     large = TensorDesc("FLOAT32", (2,), total_tensor_size_in_bytes=16)
     pair, four = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (4,))

@@ -96,6 +96,10 @@ def _places(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
 def reinterpreted(flat: Array, dtype: Any) -> Array:
     """The bytes of a flat buffer as elements of another type; the last one may be filled up with zeros."""
     own, other = bits_of(flat.dtype), bits_of(np.dtype(dtype))
+    if own != other and 8 not in (own, other):
+        # XLA makes one conversion of two that follow each other, and of 16 bits to 32 to 8, as of 32 to 16 to 8, one
+        # of a wrong shape (JAX 0.10.2). Of two by way of bytes, it makes what it should.
+        return reinterpreted(reinterpreted(flat, np.uint8), dtype)
     parts = -(-other // own)
     whole = -(-flat.size // parts)
     given = _resized(flat, whole * parts)
