@@ -38,7 +38,7 @@ from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import Finding, InvalidModel, Model, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, within
 from dmljax.text import escape_controls, json_text, one_line, reason_of
 from dmljax.types import LATEST
 
@@ -109,16 +109,78 @@ def _report_error(error: Exception, *, as_json: bool) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs DxDispatch models, or prints their operators as StableHLO, HLO or jaxprs."""
+    """Runs DxDispatch models and ONNX models, or prints a model's operators as StableHLO, HLO or jaxprs."""
     if options.x64:
         jax.config.update("jax_enable_x64", True)
     for path in options.models:
+        if _is_onnx(path):
+            _run_onnx(path, options)
+            continue
         model = load(_source(path), input_path=options.input_path, feature_level=options.dml_feature_level)
         _warn(model.warnings)
         if len(options.models) > 1 and not options.json:
             print(f"{escape_controls(path)}:")
         _run_model(model, options)
     return 0
+
+
+def _is_onnx(path: str) -> bool:
+    return path.lower().endswith(".onnx")
+
+
+def _run_onnx(path: str, options: argparse.Namespace) -> None:
+    # Imported here: the package onnx is an extra.
+    from dmljax.onnx import trial
+
+    if options.emit or options.fuse:
+        given = "--emit" if options.emit else "--fuse"
+        raise InvalidDesc(Problem(given, "must be for DxDispatch models alone", escape_controls(path)))
+    device = _device(options.platform)
+    begin = time.perf_counter()
+    model = trial.load(path)
+    loaded = time.perf_counter() - begin
+    with within("dmljax run"):
+        files, shapes = (_by_name(kind, given) for kind, given in (("input", options.input), ("shape", options.shape)))
+        sizes = {name: _parse_sizes(name, text) for name, text in shapes.items()}
+        inputs = trial.make_inputs(model, files, sizes)
+    own = trial.try_model(model, inputs)
+    other = trial.try_onnxruntime(path, inputs) if options.compare else None
+    differences = {
+        name: trial.greatest_difference(result, other.results[name]) for name, result in own.results.items() if other
+    }
+    if options.json:
+        outputs = {
+            name: {"type": jax.typeof(one).str_short(), "values": one.tolist()} for name, one in own.results.items()
+        }
+        times = {"load": loaded, "first": own.first, "median": own.median}
+        compared = {"onnxruntime_median": other.median, "differences": differences} if other else {}
+        print(json.dumps({"device": device.device_kind, "outputs": outputs, "seconds": times, **compared}))
+        return
+    print(f"Running on '{device.device_kind}'")
+    print(f"{escape_controls(path)}: {model}")
+    print(f"{loaded:.2f} s to load, {own.first:.2f} s for the first call, {own.median * 1e3:.3f} ms for another")
+    for name, result in own.results.items():
+        print(f"{escape_controls(name)}: {trial.shown(result)}")
+    if other:
+        print(f"onnxruntime takes {other.median * 1e3:.3f} ms, and differs by at most:")
+        for name, difference in differences.items():
+            print(f"{escape_controls(name)}: {difference:.3g}")
+
+
+def _by_name(kind: str, texts: Sequence[str]) -> dict[str, str]:
+    """What options of the form NAME=VALUE say; names may have an equals sign, too."""
+    pairs = [text.rpartition("=") for text in texts]
+    for text, (name, _, given) in zip(texts, pairs, strict=True):
+        if not name or not given:
+            raise InvalidDesc(Problem((kind,), "must be NAME=VALUE", text))
+    return {name: given for name, _, given in pairs}
+
+
+def _parse_sizes(name: str, text: str) -> list[int]:
+    try:
+        return [int(size) for size in text.split(",")]
+    except ValueError:
+        raise InvalidDesc(Problem(("shape", name), "must be integers separated by commas", text)) from None
 
 
 def _source(path: str) -> Any:
@@ -220,14 +282,31 @@ def _emit(model: Model, options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Lists every error in DxDispatch models."""
+    """Lists every error in DxDispatch models, and all that is missing for ONNX models."""
     statuses = []
     for path in options.models:
         try:
-            statuses.append(_check_model(path, options))
+            statuses.append((_check_onnx if _is_onnx(path) else _check_model)(path, options))
         except UnreadableModel as error:  # the other models are checked all the same
             statuses.append(_report_error(error, as_json=options.json))
     return max(statuses)
+
+
+def _check_onnx(path: str, options: argparse.Namespace) -> int:
+    from dmljax.onnx.trial import checked
+
+    problems, left = checked(path)
+    if options.json:
+        print(json.dumps({"findings": list(problems), "left_to_cpu": list(left)}))
+    else:
+        for problem in problems:
+            print(f"{escape_controls(path)}: {escape_controls(problem)}")
+        for node in left:
+            print(f"{escape_controls(path)}: {escape_controls(node)}")
+        count = _coloured(_count_text(len(problems), "finding"), _RED if problems else _GREEN)
+        nodes = f"{_count_text(len(left), 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
+        print(f"{escape_controls(path)}: {count}, {nodes}")
+    return FINDINGS if problems else 0
 
 
 def _check_model(path: str, options: argparse.Namespace) -> int:
@@ -293,7 +372,7 @@ def explain(options: argparse.Namespace) -> int:
 
 # The options
 
-DESCRIPTION = """The operators of DirectML on XLA: run or check DxDispatch models, and look up operators."""
+DESCRIPTION = """The operators of DirectML on XLA: run or check DxDispatch and ONNX models, and look up operators."""
 
 RUN_EXAMPLES = """examples:
   dmljax run notebooks/models/top1_routing.json
@@ -303,6 +382,8 @@ RUN_EXAMPLES = """examples:
   dmljax run model.json --emit stablehlo             # print the StableHLO of each operator; run nothing
   dmljax run model.json --emit hlo --platform tpu    # for a platform that this machine may lack
   dmljax run model.json --json | jq '.results'
+  dmljax run model.onnx --input x=picture.npy        # an ONNX model; random numbers for the other inputs
+  dmljax run model.onnx --compare onnxruntime        # times and differences beside ONNX Runtime
 
 8-bit integers are printed as characters, as by DxDispatch; --json prints them as numbers.
 Times are those of the computation, without compilation and copies between buffers and the device."""
@@ -312,6 +393,7 @@ CHECK_EXAMPLES = """examples:
   dmljax check model.json --dml_feature_level 3_0    # check the rules of an older feature level
   dmljax check models/*.json                         # check several models
   generate_model | dmljax check -                    # check what another program writes
+  dmljax check model.onnx                            # operators that are missing, and nodes that need a CPU
 
 The exit status is 0 without findings, 1 with findings, and 2 if the file cannot be read as JSON."""
 
@@ -421,6 +503,24 @@ def _parser() -> argparse.ArgumentParser:
         help="compile dispatches that follow each other as one graph; prints stay the same",
     )
     xla_group.add_argument("--x64", action="store_true", help="enable 64-bit data types in JAX")
+    onnx_group = run_parser.add_argument_group("ONNX models")
+    onnx_group.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="the array for an input (default: random numbers)",
+    )
+    onnx_group.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=1,3,224,224",
+        help="the shape of a random input (default: 1 for each open size)",
+    )
+    onnx_group.add_argument(
+        "--compare", choices=("onnxruntime",), help="run the model there, too, and print times and differences"
+    )
 
     _add_model_arguments(command(check, CHECK_EXAMPLES))
 

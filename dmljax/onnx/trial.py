@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
-from dmljax.onnx.file import TensorType
-from dmljax.onnx.model import Model
+from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, inside
+from dmljax.onnx.file import Reader, TensorType, read_model
+from dmljax.onnx.model import Model, load as load
+from dmljax.onnx.provider import left_to_cpu
 from dmljax.text import did_you_mean, reason_of, show
 
 SEED = 0
 CALLS = 5  # after the first one
+SHOWN = 8  # elements of a result
 
 
 class Trial(NamedTuple):
@@ -106,6 +108,33 @@ def greatest_difference(one: Any, other: Any) -> float:
     with np.errstate(invalid="ignore"):
         distances = np.where((one == other) | np.isnan(one), 0, np.abs(one - other))
     return float(np.max(distances, initial=0))
+
+
+def shown(result: Any) -> str:
+    """The type of a result, and its first elements."""
+    if not isinstance(result, jax.Array):
+        return f"{len(result)} elements of a sequence" if isinstance(result, list) else str(result)
+    elements = np.asarray(result).ravel()[:SHOWN].tolist()
+    dots = ", ..." if result.size > SHOWN else ""
+    spelled = ", ".join(f"{one:.6g}" if isinstance(one, float) else str(one) for one in elements)
+    return f"{jax.typeof(result).str_short()} {spelled}{dots}"
+
+
+def checked(path: str) -> tuple[Sequence[str], Sequence[str]]:
+    """What keeps a model from being loaded, and the nodes that ONNX Runtime's DirectML provider leaves to the CPU."""
+    problems: Sequence[str] = ()
+    try:
+        load(path)
+    except DmlError as error:
+        problems = error.rules
+    try:
+        graph = Reader(*read_model(path)).graph
+    except DmlError:
+        return problems, ()
+    left = [
+        f"{node.operator} {show(node.place[1])} is left to the CPU: {reason}" for node, reason in left_to_cpu(graph)
+    ]
+    return problems, left
 
 
 def _seconds(call: Callable[[], Any]) -> float:

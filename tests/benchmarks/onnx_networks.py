@@ -1,6 +1,6 @@
 """ONNX models beside ONNX Runtime: networks that PyTorch exports, with random weights, and models of packages.
 
-`python tests/benchmarks/onnx_networks.py` prints, for each, what loading takes, what the first call takes, the medians of
+`python tests/benchmarks/onnx_networks.py` prints, for each, what loading and the first call take, the medians of
 interleaved calls, and how vmap over 32 inputs compares with a batch of 32. Words choose models.
 """
 

@@ -1,0 +1,101 @@
+"""ONNX models on the command line, and what the DirectML provider makes of them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx_models import FLOAT, INT64, model, small_network, value
+
+import dmljax
+from dmljax.cli import main
+from dmljax.onnx.nodes import REGISTRY
+from dmljax.onnx.provider import DIRECTML
+from dmljax.onnx.trial import greatest_difference
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = tmp_path / "network.onnx"
+    path.write_bytes(small_network().SerializeToString())
+    return str(path)
+
+
+def test_a_model_runs_with_random_inputs(path: str, capsys: Any) -> None:
+    assert main(["run", path, "--compare", "onnxruntime"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Running on 'cpu'"
+    assert lines[1] == f"{path}: Model(9 nodes, 3 weights; x: float32[n, 3, 4, 4] -> y: tensor[?])"
+    assert re.fullmatch(r"\d+\.\d\d s to load, \d+\.\d\d s for the first call, \d+\.\d{3} ms for another", lines[2])
+    assert re.fullmatch(r"y: float32\[1,5\] (-?[\d.]+(, )?){5}", lines[3])
+    assert re.fullmatch(r"onnxruntime takes \d+\.\d{3} ms, and differs by at most:", lines[4])
+    assert float(lines[5].removeprefix("y: ")) < 1e-4
+
+
+def test_inputs_come_from_files_and_shapes(path: str, tmp_path: Path, capsys: Any) -> None:
+    x = np.arange(96, dtype="float32").reshape(2, 3, 4, 4)
+    np.save(tmp_path / "x.npy", x)
+    assert main(["run", path, "--input", f"x={tmp_path}/x.npy", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    expected = np.asarray(dmljax.onnx.load(path)(x))
+    np.testing.assert_allclose(printed["outputs"]["y"]["values"], expected, rtol=1e-6)
+    assert main(["run", path, "--shape", "x=7,3,4,4"]) == 0
+    assert "y: float32[7,5] " in capsys.readouterr().out
+
+
+WRONG = {
+    ("--input", "x"): "dmljax run: input must be NAME=VALUE; got x",
+    ("--input", "z=a.npy"): "dmljax run: input.z must be of one of x; got z",
+    ("--input", "x=none.npy"): "dmljax run: input none.npy must be an .npy file; got No such file or directory",
+    ("--shape", "x=1,a"): "dmljax run: shape.x must be integers separated by commas; got 1,a",
+    ("--shape", "x=2,3"): "onnx: x must have 4 dimensions; got (2, 3)",
+    ("--emit", "hlo"): "--emit must be for DxDispatch models alone",
+    ("--fuse",): "--fuse must be for DxDispatch models alone",
+}
+
+
+@pytest.mark.parametrize("options", WRONG, ids=" ".join)
+def test_wrong_options_are_refused(options: tuple[str, ...], path: str, capsys: Any) -> None:
+    assert main(["run", path, *options]) == 2
+    assert WRONG[options] in capsys.readouterr().err
+
+
+def test_check_tells_what_is_missing_and_what_a_cpu_would_do(tmp_path: Path, capsys: Any) -> None:
+    nodes = [
+        helper.make_node("Wobble", ["x"], ["a"], name="first"),
+        helper.make_node("Det", ["a"], ["b"], name="second"),
+        helper.make_node("ScatterElements", ["b", "i", "b"], ["y"], name="third", reduction="add"),
+    ]
+    path = tmp_path / "model.onnx"
+    inputs = [value("x", FLOAT, [2, 2]), value("i", INT64, [2, 2])]
+    path.write_bytes(model(nodes, inputs, ["y"]).SerializeToString())
+    assert main(["check", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "Wobble of ai.onnx 21, 1 times, first at 'first'" in lines[0]
+    assert lines[-3:] == [
+        f"{path}: Det 'second' is left to the CPU: it has no kernel for the operator",
+        f"{path}: ScatterElements 'third' is left to the CPU: its kernel is not for this reduction",
+        f"{path}: 1 finding, 3 nodes that ONNX Runtime's DirectML provider leaves to the CPU",
+    ]
+
+
+def test_a_model_without_faults_has_none(path: str, capsys: Any) -> None:
+    assert main(["check", path]) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: no findings, no nodes that ONNX Runtime's")
+
+
+def test_every_operator_that_the_provider_has_has_a_handler() -> None:
+    assert len(DIRECTML) == 163
+    assert [operator for operator in DIRECTML if ("", operator) not in REGISTRY.handlers] == []
+    known = {name.removeprefix("DML_OPERATOR_") for name in dmljax.OPERATORS}
+    assert {name for names in DIRECTML.values() for name in names} <= known
+
+
+def test_the_greatest_difference_sees_shapes_and_nan() -> None:
+    nan, inf = np.nan, np.inf
+    assert greatest_difference([1, nan, inf], [2, nan, inf]) == 1
+    for one, other in (([1], [1, 1]), ([nan], [1]), ([inf], [-inf])):
+        assert greatest_difference(one, other) == inf
