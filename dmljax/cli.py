@@ -38,7 +38,7 @@ from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import Finding, InvalidModel, Model, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
-from dmljax.errors import InvalidDesc, Problem, within
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.text import escape_controls, json_text, one_line, reason_of
 from dmljax.types import LATEST
 
@@ -134,15 +134,13 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
 
     if options.emit or options.fuse:
         given = "--emit" if options.emit else "--fuse"
-        raise InvalidDesc(Problem(given, "must be for DxDispatch models alone", escape_controls(path)))
+        raise InvalidDesc(Problem((), f"{given} must be for DxDispatch models alone", escape_controls(path)))
     device = _device(options.platform)
     begin = time.perf_counter()
     model = trial.load(path)
     loaded = time.perf_counter() - begin
-    with within("dmljax run"):
-        files, shapes = (_by_name(kind, given) for kind, given in (("input", options.input), ("shape", options.shape)))
-        sizes = {name: _parse_sizes(name, text) for name, text in shapes.items()}
-        inputs = trial.make_inputs(model, files, sizes)
+    files, shapes = (_by_name(kind, given) for kind, given in (("input", options.input), ("shape", options.shape)))
+    inputs = trial.make_inputs(model, files, {name: _parse_sizes(name, text) for name, text in shapes.items()})
     own = trial.try_model(model, inputs)
     other = trial.try_onnxruntime(path, inputs) if options.compare else None
     differences = {

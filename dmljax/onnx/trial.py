@@ -46,7 +46,7 @@ def _read(path: str) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InvalidDesc(Problem("input", f"{Path(path).name} must be an .npy file", reason_of(error))) from None
+        raise InvalidDesc(Problem((), f"{Path(path).name} must be an .npy file", reason_of(error))) from None
 
 
 def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Any:

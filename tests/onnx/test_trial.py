@@ -47,10 +47,10 @@ def test_inputs_come_from_files_and_shapes(path: str, tmp_path: Path, capsys: An
 
 
 WRONG = {
-    ("--input", "x"): "dmljax run: input must be NAME=VALUE; got x",
-    ("--input", "z=a.npy"): "dmljax run: input.z must be of one of x; got z",
-    ("--input", "x=none.npy"): "dmljax run: input none.npy must be an .npy file; got No such file or directory",
-    ("--shape", "x=1,a"): "dmljax run: shape.x must be integers separated by commas; got 1,a",
+    ("--input", "x"): "dmljax: input must be NAME=VALUE; got x",
+    ("--input", "z=a.npy"): "dmljax: input.z must be of one of x; got z",
+    ("--input", "x=none.npy"): "dmljax: none.npy must be an .npy file; got No such file or directory",
+    ("--shape", "x=1,a"): "dmljax: shape.x must be integers separated by commas; got 1,a",
     ("--shape", "x=2,3"): "onnx: x must have 4 dimensions; got (2, 3)",
     ("--emit", "hlo"): "--emit must be for DxDispatch models alone",
     ("--fuse",): "--fuse must be for DxDispatch models alone",
@@ -66,7 +66,7 @@ def test_wrong_options_are_refused(options: tuple[str, ...], path: str, capsys: 
 def test_check_tells_what_is_missing_and_what_a_cpu_would_do(tmp_path: Path, capsys: Any) -> None:
     nodes = [
         helper.make_node("Wobble", ["x"], ["a"], name="first"),
-        helper.make_node("Det", ["a"], ["b"], name="second"),
+        helper.make_node("CumProd", ["a", "a"], ["b"], name="second"),
         helper.make_node("ScatterElements", ["b", "i", "b"], ["y"], name="third", reduction="add"),
     ]
     path = tmp_path / "model.onnx"
@@ -76,7 +76,7 @@ def test_check_tells_what_is_missing_and_what_a_cpu_would_do(tmp_path: Path, cap
     lines = capsys.readouterr().out.splitlines()
     assert "Wobble of ai.onnx 21, 1 times, first at 'first'" in lines[0]
     assert lines[-3:] == [
-        f"{path}: Det 'second' is left to the CPU: it has no kernel for the operator",
+        f"{path}: CumProd 'second' is left to the CPU: it has no kernel for the operator",
         f"{path}: ScatterElements 'third' is left to the CPU: its kernel is not for this reduction",
         f"{path}: 1 finding, 3 nodes that ONNX Runtime's DirectML provider leaves to the CPU",
     ]
