@@ -21,6 +21,7 @@ from dmljax.onnx.file import (
 )
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.nodes import REGISTRY
+from dmljax.onnx.refusals import REFUSALS
 from dmljax.onnx.registry import Call, Handler, make_handler
 from dmljax.text import did_you_mean, join_words, show
 
@@ -297,6 +298,8 @@ class _Finder:
             if one.default_value.name
         }
         fixed = self._body(schema, schema.function_body) if schema.has_function else None
+        if fixed and any(self.found(inner) is None for inner in _all_nodes(fixed.graph)):
+            return None
 
         def run(*inputs: Any, call: Call, **attributes: Any) -> Any:
             function = fixed or self._body(schema, _body_for(schema, call.node, inputs))
@@ -369,6 +372,9 @@ def _missing(operator: str, domain: str, version: int, nodes: Sequence[Node]) ->
     place = nodes[0].place[1]
     known = {key[1] for key in REGISTRY.handlers if key[0] == domain}
     given = f"{operator} of {domain or 'ai.onnx'} {version}, {len(nodes)} times, first at {show(place)}"
+    refusal = REFUSALS.get((domain, operator))
+    if refusal is not None:
+        return Problem((), f"must have no operators that {refusal.reason}", given, remedy=refusal.remedy)
     return Problem((), "must have operators that dmljax knows", given + did_you_mean(operator, known))
 
 
@@ -386,9 +392,11 @@ def _deciding_names(graph: Graph, finder: _Finder) -> tuple[frozenset[str], froz
 def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[str]) -> None:
     for node in reversed(graph.nodes):
         handler = finder.find(node)
+        is_deciding = any(name in deciding for name in node.outputs)
         for inner in node.subgraphs:
+            deciding |= set(inner.output_names) if is_deciding else set()
             _add_deciding(inner, finder, deciding, kept)
-        is_deciding = handler.passes_values and any(name in deciding for name in node.outputs)
+        is_deciding = is_deciding and (handler.passes_values or any(node.subgraphs))
         for i, name in enumerate(node.inputs):
             if is_deciding or handler.must_know(i) or i in handler.wanted:
                 deciding.add(name)

@@ -1,6 +1,7 @@
 """The handlers of ONNX's operators, by family."""
 
 from dmljax.onnx.nodes import (
+    control as control,
     elementwise as elementwise,
     indexing as indexing,
     normalization as normalization,
@@ -8,6 +9,7 @@ from dmljax.onnx.nodes import (
     quantization as quantization,
     reduction as reduction,
     resampling as resampling,
+    sequences as sequences,
     shapes as shapes,
     windows as windows,
 )
