@@ -129,7 +129,11 @@ class Model:
         return self._computed(weights, arrays | known)
 
     def _run(self, statics: "tuple[_Static, ...]", weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
-        return self._computed(weights, given | {one.name: one.value for one in statics})
+        results = self._computed(weights, given | {one.name: one.value for one in statics})
+        for name, result in zip(self._graph.output_names, results, strict=True):
+            if any(map(_is_text, jax.tree.leaves(result))):
+                raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
+        return results
 
     def _computed(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         results = self._program.run_nodes(self._graph, {**self._constants, **weights, **given})
@@ -270,7 +274,7 @@ class _Finder:
         if own is not None:
             return own
         handler = REGISTRY.find(node)
-        if handler is not None:
+        if handler is not None or (node.domain, node.operator) in REFUSALS:
             return handler
         key = (node.domain, node.operator, node.version)
         if key not in self.bodies:

@@ -15,17 +15,28 @@ class Refusal(NamedTuple):
     remedy: str
 
 
-_TEXTS = Refusal("count words in texts", "cut the model behind it, and give what it computes as an input")
 _FILES = Refusal("decode files of images", "cut the model behind it, and give the decoded image as an input")
 _TREES = Refusal(
     "serve the models of classical machine learning", "cut the model before it, or export the model without it"
 )
 _GRADIENTS = Refusal("train", "cut the model before it, and differentiate its output with jax.grad")
 
+_RANDOM = Refusal("draw random numbers", "cut the model behind it, and give the numbers as an input")
+
 REFUSALS: dict[tuple[str, str], Refusal] = {
-    (MAIN, "TfIdfVectorizer"): _TEXTS,
     (MAIN, "ImageDecoder"): _FILES,
     (TRAINING, "Gradient"): _GRADIENTS,
+    **{
+        (MAIN, operator): _RANDOM
+        for operator in (
+            "Bernoulli",
+            "Multinomial",
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+        )
+    },
     **{
         (MACHINE_LEARNING, operator): _TREES
         for operator in (

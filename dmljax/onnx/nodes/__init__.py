@@ -11,6 +11,10 @@ from dmljax.onnx.nodes import (
     resampling as resampling,
     sequences as sequences,
     shapes as shapes,
+    signal as signal,
+    texts as texts,
+    training as training,
+    vision as vision,
     windows as windows,
 )
 from dmljax.onnx.registry import REGISTRY as REGISTRY
