@@ -119,7 +119,9 @@ def _stacked(rows: Sequence[Any]) -> Any:
     return jnp.stack(arrays)
 
 
-def _one_by_one(step: _Step, count: int | None, goes_on: Any, carried: Sequence[Any], inputs: Sequence[Any]) -> Any:
+def _one_by_one(
+    step: _Step, count: int | None, goes_on: Any, carried: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Sequence[Any], list[Sequence[Any]]]:
     """Each iteration by itself; what it carries may have another type after each."""
     rows: list[Sequence[Any]] = []
     while (count is None or len(rows) < count) and goes_on:
@@ -138,8 +140,8 @@ def _one_by_one(step: _Step, count: int | None, goes_on: Any, carried: Sequence[
 
 def _scanned(
     step: _Step, count: int, carried: Sequence[Any], inputs: Sequence[Any]
-) -> tuple[Sequence[Any], Sequence[Any]] | None:
-    """All iterations by one trace; None if it is not known that all go on."""
+) -> tuple[Sequence[Any], Sequence[Any], bool]:
+    """All iterations by one trace; and whether it is known that all go on."""
     is_endless = []
 
     def run(state: Sequence[Any], row: tuple[Any, Sequence[Any]]) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -149,8 +151,8 @@ def _scanned(
         return after, rows
 
     numbers = jnp.arange(count, dtype=counting_type())
-    result: tuple[Sequence[Any], Sequence[Any]] = jax.lax.scan(run, carried, (numbers, inputs), length=count)
-    return result if all(is_endless) else None
+    after, rows = jax.lax.scan(run, carried, (numbers, inputs), length=count)
+    return after, rows, all(is_endless)
 
 
 def _require_same(before: Sequence[Any], after: Sequence[Any]) -> None:
@@ -207,24 +209,29 @@ def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, 
     if known_count == 0 or (is_known(goes_on) and not goes_on):
         return (*initial, *_of_no_iterations(step_of_arrays, initial, len(names) - kept))
     has_count = count is None or known_count is not None
+
+    def unrolled() -> tuple[Any, ...]:
+        after, rows = _one_by_one(step, known_count, goes_on, initial, ())
+        return *after, *_rows_stacked(rows, names[kept:])
+
     try:
         if known_count is not None and known_count <= MAX_SHORT and is_known(goes_on):
-            return _rows_stacked(*_one_by_one(step, known_count, goes_on, initial, ()), names[kept:])
+            return unrolled()
     except NotKnown:
         pass  # the condition of a later iteration is not known, but perhaps it need not be
     carried = _arrays(call.node.inputs[2:], initial)
     try:
         if known_count is not None and is_known(goes_on):
-            result = _scanned(step_of_arrays, known_count, carried, ())
-            if result is not None:
-                return (*result[0], *result[1])
+            after, results, goes_on_always = _scanned(step_of_arrays, known_count, carried, ())
+            if goes_on_always:
+                return *after, *results
         if len(names) == kept:
             return tuple(_until(step_of_arrays, count if known_count is None else known_count, goes_on, carried))
         refusal: NotKnown | None = None
     except (NotKnown, _Varies) as error:
         refusal = error if isinstance(error, NotKnown) else None
     if has_count and is_known(goes_on):
-        return _rows_stacked(*_one_by_one(step, known_count, goes_on, initial, ()), names[kept:])
+        return unrolled()
     if refusal is not None:
         raise refusal
     remedy = "call the model outside of jit, or fix what decides it: load(..., constants={name: value})"
@@ -232,12 +239,12 @@ def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, 
     raise NotKnown(Problem((), rule, "a traced array", remedy=remedy))
 
 
-def _rows_stacked(carried: Sequence[Any], rows: Sequence[Sequence[Any]], names: Sequence[str]) -> tuple[Any, ...]:
+def _rows_stacked(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> list[Any]:
     results = []
     for name, column in zip(names, zip(*rows, strict=True), strict=True):
         with inside(name):
             results.append(_stacked(column))
-    return (*carried, *results)
+    return results
 
 
 def _of_no_iterations(step: _Step, carried: Sequence[Any], count: int) -> list[Any]:
@@ -270,12 +277,9 @@ def _scan(
     names = body.output_names
     states, rows = inputs[:kept], [as_array(one) for one in inputs[kept:]]
     scanned = []
-    for row, axis, is_reverse in zip(
-        rows,
-        _each("scan_input_axes", scan_input_axes, len(rows)),
-        _each("scan_input_directions", scan_input_directions, len(rows)),
-        strict=True,
-    ):
+    axes = _each("scan_input_axes", scan_input_axes, len(rows))
+    directions = _each("scan_input_directions", scan_input_directions, len(rows))
+    for row, axis, is_reverse in zip(rows, axes, directions, strict=True):
         row = jnp.moveaxis(row, normal(axis, row.ndim), 0)
         scanned.append(jnp.flip(row, 0) if is_reverse else row)
     counts = {row.shape[0] for row in scanned}
@@ -293,24 +297,18 @@ def _scan(
         return _Iteration(np.array(True), _arrays(names[:kept], after), _arrays(names[kept:], results))
 
     try:
-        result = _scanned(step_of_arrays, count, _arrays(call.node.inputs[:kept], states), scanned)
-        assert result is not None  # a scan goes on to its end
-        states, results = result
+        after, results, _ = _scanned(step_of_arrays, count, _arrays(call.node.inputs[:kept], states), scanned)
     except (NotKnown, _Varies):
         if not 0 < count <= MAX_UNROLLED:
             raise Unsupported(Problem((), "must have states of one type in all iterations", "others")) from None
-        states, rows = _one_by_one(step, count, np.array(True), states, scanned)
-        states, results = states, _rows_stacked((), rows, names[kept:])
+        after, made = _one_by_one(step, count, np.array(True), states, scanned)
+        results = _rows_stacked(made, names[kept:])
     finished = []
-    for result, axis, is_reverse in zip(
-        results,
-        _each("scan_output_axes", scan_output_axes, len(results)),
-        _each("scan_output_directions", scan_output_directions, len(results)),
-        strict=True,
-    ):
-        result = jnp.flip(as_array(result), 0) if is_reverse else as_array(result)
-        finished.append(jnp.moveaxis(result, 0, normal(axis, result.ndim)))
-    return (*states, *finished)
+    axes = _each("scan_output_axes", scan_output_axes, len(results))
+    directions = _each("scan_output_directions", scan_output_directions, len(results))
+    for one, axis, is_reverse in zip(map(as_array, results), axes, directions, strict=True):
+        finished.append(jnp.moveaxis(jnp.flip(one, 0) if is_reverse else one, 0, normal(axis, one.ndim)))
+    return *after, *finished
 
 
 def _each(name: str, numbers: Sequence[int], count: int) -> Sequence[int]:

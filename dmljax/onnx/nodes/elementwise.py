@@ -322,7 +322,7 @@ def _bit_cast(x: Any, *, to: int) -> Any:
     if dtype.itemsize != x.dtype.itemsize or (dtype.name in _SMALL_INTEGERS) != (x.dtype.name in _SMALL_INTEGERS):
         raise InvalidDesc(Problem("to", f"must be a type of as many bits as {x.dtype}", dtype))
     x = x.astype(jnp.uint8) if x.dtype == bool else x
-    return x != 0 if dtype == bool else jax.lax.bitcast_convert_type(x, dtype)
+    return x != 0 if dtype.kind == "b" else jax.lax.bitcast_convert_type(x, dtype)
 
 
 def _of_text(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> Any:

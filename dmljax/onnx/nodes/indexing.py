@@ -149,8 +149,7 @@ def _unique(x: Any, *, axis: int | None = None, sorted: int = 1, call: Call) -> 
         x = call.known(call.node.inputs[0], x)
         result = np.unique(x, True, True, True, axis=axis)
     else:
-        options = {"axis": axis, "size": call.maximum}
-        result = jnp.unique(jnp.asarray(x), True, True, True, **options)
+        result = jnp.unique(jnp.asarray(x), True, True, True, axis=axis, size=call.maximum)
     values, first, inverse, counts = result
     inverse = inverse.reshape(-1)
     if not sorted:  # in the order in which they appear

@@ -1,5 +1,6 @@
 """Texts, which NumPy computes while they are known: JAX has none."""
 
+import itertools
 import operator
 import re
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ def _counted(
     rows = x.reshape(-1, x.shape[-1])
     columns = []
     bounds = [*ngram_counts, len(pool_int64s)]
-    for length, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False), 1):
+    for length, (start, end) in enumerate(itertools.pairwise(bounds), 1):
         for place in range(start, end, length):
             gram = pool_int64s[place : place + length]
             columns.append(_count_of(rows, gram, max_skip_count if length > 1 else 0, min_gram_length, max_gram_length))

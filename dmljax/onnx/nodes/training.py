@@ -7,8 +7,8 @@ import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.registry import handles, one_of
 from dmljax.onnx.refusals import TRAINING
+from dmljax.onnx.registry import handles, one_of
 
 
 def _each(kinds: int, tensors: Sequence[Any], update: Callable[..., Any]) -> tuple[Any, ...]:
