@@ -153,9 +153,10 @@ class Reader:
         self.graph = self._graph(model.graph, self.versions, {}, 0)
         self.functions: dict[FunctionKey, Function] = {}
         for proto in model.functions:
-            with inside(("functions", proto.name)):
+            name = _text("name", proto.name)
+            with inside(("functions", name)):
                 versions = self.versions | _versions(proto.opset_import)
-                key = (_domain(proto.domain), proto.name, proto.overload)
+                key = (_domain(proto.domain), name, _text("overload", proto.overload))
                 self.functions[key] = self.function(proto, versions)
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
@@ -176,35 +177,38 @@ class Reader:
             raise InvalidDesc(Problem((), f"subgraphs must be at most {MAX_DEPTH} deep", "more"))
         constants: dict[str, Any] = {}
         for tensor in proto.initializer:
-            constants[tensor.name] = self.tensor(("initializers", tensor.name), tensor)
+            name = _text("name", tensor.name)
+            constants[name] = self.tensor(("initializers", name), tensor)
         for sparse in proto.sparse_initializer:
-            name = sparse.values.name
+            name = _text("name", sparse.values.name)
             constants[name] = self._sparse(("initializers", name), sparse)
         inputs = tuple(_tensor_type(one) for one in proto.input)
         outputs = tuple(_tensor_type(one) for one in proto.output)
         defined = {**outer, **dict.fromkeys((*(one.name for one in inputs), *constants))}
-        made = dict.fromkeys(name for node in proto.node for name in node.output if name)
+        made = dict.fromkeys(name for node in proto.node for name in node.output)
         nodes = [self._node(node, versions, {**defined, **made}, depth) for node in proto.node]
         ordered = _ordered(nodes, set(defined), [one.name for one in outputs])
         return Graph(ordered, inputs, outputs, constants, proto if depth else None)
 
     def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Node:
-        domain = _domain(proto.domain)
-        name = proto.name or next(iter(filter(None, proto.output)), "")
-        with inside(("nodes", name, proto.op_type)):
+        operator, domain = _text("op_type", proto.op_type), _domain(proto.domain)
+        inputs, outputs = (tuple(_text("name", one) for one in names) for names in (proto.input, proto.output))
+        own_name = _text("name", proto.name)
+        with inside(("nodes", own_name or next(iter(filter(None, outputs)), ""), operator)):
             if domain not in versions:
                 spelled = domain or "ai.onnx"
                 raise InvalidDesc(Problem("domain", "must be one that the model imports", spelled))
-            attributes = {one.name: self.attribute(one, versions, outer, depth) for one in proto.attribute}
-        inputs, outputs = tuple(proto.input), tuple(proto.output)
-        return Node(proto.op_type, domain, versions[domain], proto.name, inputs, outputs, attributes)
+            attributes = {
+                _text("name", one.name): self.attribute(one, versions, outer, depth) for one in proto.attribute
+            }
+        return Node(operator, domain, versions[domain], own_name, inputs, outputs, attributes)
 
     def attribute(
         self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any] | None = None, depth: int = 0
     ) -> Any:
         """The value of an attribute, of which graphs may read the names in `outer`."""
         if proto.ref_attr_name:
-            return Reference(proto.ref_attr_name)
+            return Reference(_text("ref_attr_name", proto.ref_attr_name))
         kinds = onnx.AttributeProto
         match proto.type:
             case kinds.FLOAT:
@@ -304,10 +308,13 @@ def _versions(imports: Any) -> dict[str, int]:
 
 
 def _domain(name: str) -> str:
-    return MAIN if name == "ai.onnx" else name
+    return MAIN if name == "ai.onnx" else _text("domain", name)
 
 
-def _text(where: Where, data: bytes) -> str:
+def _text(where: Where, data: bytes | str) -> str:
+    """Text of a file, which protobuf gives as bytes where it is no valid text."""
+    if isinstance(data, str):
+        return data
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -324,8 +331,9 @@ def dtype_of(kind: int) -> np.dtype[Any]:
 
 
 def _tensor_type(info: Any) -> TensorType:
-    with inside(info.name):
-        return _type_of(info.name, info.type)
+    name = _text("name", info.name)
+    with inside(name):
+        return _type_of(name, info.type)
 
 
 def _type_of(name: str, proto: Any) -> TensorType:
@@ -341,7 +349,7 @@ def _type_of(name: str, proto: Any) -> TensorType:
 def _size(dimension: Any) -> int | str | None:
     """A size, the name of an open one, or None: exporters also write 0, -1 and "?" for sizes that are open."""
     if dimension.WhichOneof("value") == "dim_param":
-        return dimension.dim_param if dimension.dim_param not in ("", "?") else None
+        return _text("dim_param", dimension.dim_param) if dimension.dim_param not in ("", "?") else None
     return dimension.dim_value if dimension.dim_value > 0 else None
 
 
