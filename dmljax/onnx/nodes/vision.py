@@ -50,7 +50,9 @@ def _sampled(x: Any, places: Sequence[Any], mode: str, padding: str, align_corne
     for place, size in zip(places, sizes, strict=True):
         low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
         place = jnp.round(place) if mode == "nearest" else place
-        if padding == "border":
+        if (
+            padding == "border" and mode != "cubic"
+        ):  # whose four pixels are clamped alone, as in PyTorch and ONNX Runtime
             place = jnp.where((place < low) | (place > high), jnp.clip(place, 0, size - 1), place)
         elif padding == "reflection":
             place = jnp.where((place < low) | (place > high), _reflected(place, low, high), place)
