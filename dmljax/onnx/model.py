@@ -21,6 +21,7 @@ from dmljax.onnx.file import (
 )
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.nodes import REGISTRY
+from dmljax.onnx.refusals import REFUSALS
 from dmljax.onnx.registry import Call, Handler, make_handler
 from dmljax.text import did_you_mean, join_words, show
 
@@ -141,7 +142,11 @@ class Model:
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run(self, statics: "tuple[_Static, ...]", weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
-        return self._computed(weights, given | {one.name: one.value for one in statics})
+        results = self._computed(weights, given | {one.name: one.value for one in statics})
+        for name, result in zip(self._graph.output_names, results, strict=True):
+            if any(map(_is_text, jax.tree.leaves(result))):
+                raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
+        return results
 
     def _computed(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         results = self._program.run_nodes(self._graph, {**self._constants, **weights, **given})
@@ -282,7 +287,7 @@ class _Finder:
         if own is not None:
             return own
         handler = REGISTRY.find(node)
-        if handler is not None:
+        if handler is not None or (node.domain, node.operator) in REFUSALS:
             return handler
         key = (node.domain, node.operator, node.version)
         if key not in self.bodies:
@@ -311,6 +316,8 @@ class _Finder:
         }
         depends = schema.has_context_dependent_function
         fixed = None if depends else self._body(schema, schema.function_body)
+        if fixed and any(self.found(inner) is None for inner in _all_nodes(fixed.graph)):
+            return None
 
         def run(*inputs: Any, call: Call, **attributes: Any) -> Any:
             function = fixed or self._body(schema, _body_for(schema, call.node, inputs))
@@ -385,6 +392,9 @@ def _missing(operator: str, domain: str, version: int, nodes: Sequence[Node]) ->
     place = nodes[0].place[1]
     known = {key[1] for key in REGISTRY.handlers if key[0] == domain}
     given = f"{operator} of {domain or 'ai.onnx'} {version}, {len(nodes)} times, first at {show(place)}"
+    refusal = REFUSALS.get((domain, operator))
+    if refusal is not None:
+        return Problem((), f"must have no operators that {refusal.reason}", given, remedy=refusal.remedy)
     return Problem((), "must have operators that dmljax knows", given + did_you_mean(operator, known))
 
 
@@ -402,9 +412,11 @@ def _deciding_names(graph: Graph, finder: _Finder) -> tuple[frozenset[str], froz
 def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[str]) -> None:
     for node in reversed(graph.nodes):
         handler = finder.find(node)
+        is_deciding = any(name in deciding for name in node.outputs)
         for inner in node.subgraphs:
+            deciding |= set(inner.output_names) if is_deciding else set()
             _add_deciding(inner, finder, deciding, kept)
-        is_deciding = handler.passes_values and any(name in deciding for name in node.outputs)
+        is_deciding = is_deciding and (handler.passes_values or any(node.subgraphs))
         for i, name in enumerate(node.inputs):
             if is_deciding or handler.must_know(i) or i in handler.wanted:
                 deciding.add(name)

@@ -1,6 +1,7 @@
 """The handlers of ONNX's operators, by family."""
 
 from dmljax.onnx.nodes import (
+    control as control,
     elementwise as elementwise,
     indexing as indexing,
     normalization as normalization,
@@ -8,7 +9,12 @@ from dmljax.onnx.nodes import (
     quantization as quantization,
     reduction as reduction,
     resampling as resampling,
+    sequences as sequences,
     shapes as shapes,
+    signal as signal,
+    texts as texts,
+    training as training,
+    vision as vision,
     windows as windows,
 )
 from dmljax.onnx.registry import REGISTRY as REGISTRY

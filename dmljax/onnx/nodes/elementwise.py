@@ -238,7 +238,7 @@ def _clip_of_attributes(x: Any, *, min: float = -np.inf, max: float = np.inf) ->
 # Types
 
 
-def _converted(x: Any, dtype: Any) -> Any:
+def _converted(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> Any:
     """A value in another type: by CAST where DirectML has both types, else as JAX converts."""
     dtype = np.dtype(dtype)
     if dtype.kind == "O" or x.dtype == object:
@@ -248,9 +248,36 @@ def _converted(x: Any, dtype: Any) -> Any:
         return x
     if dtype.kind == "b":
         return x != jnp.zeros((), x.dtype)  # the CAST of 0.5 is 0, which ONNX's is not
+    is_float = jnp.issubdtype(x.dtype, jnp.floating)
+    if is_float and dtype.name in _SMALL_INTEGERS:
+        return x.astype(jnp.int32).astype(dtype)  # wraps around
     if x.dtype in REALS and dtype in REALS:
         return dml.cast(x, dtype=dtype)
+    if dtype.name == "float8_e8m0fnu":
+        return _power_of_two(x.astype(jnp.float32), saturate, round_mode)
+    if is_float and saturate and dtype.name.startswith("float8"):
+        limit = jnp.asarray(jnp.finfo(dtype).max, x.dtype)
+        x = jnp.clip(x, -limit, limit)
     return x.astype(dtype)
+
+
+_SMALL_INTEGERS = frozenset({"int2", "uint2", "int4", "uint4"})
+
+
+def _power_of_two(x: Any, saturate: int, round_mode: str) -> Any:
+    """The exponents of numbers: float8_e8m0fnu has nothing else, and says by 255 that it is none."""
+    bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
+    exponent, fraction = (bits >> 23) & 0xFF, bits & 0x7FFFFF
+    half = 1 << 22  # rounds up, but for numbers that are not normal
+    is_up = {
+        "down": jnp.zeros(x.shape, bool),
+        "nearest": (fraction > half) | ((fraction == half) & (exponent > 0)),
+        "up": fraction > 0,
+    }
+    rounded = exponent + one_of("round_mode", round_mode, is_up).astype(jnp.uint32)
+    rounded = jnp.minimum(rounded, 254) if saturate else rounded
+    rounded = jnp.where(exponent == 255, 255, rounded).astype(jnp.uint8)
+    return jax.lax.bitcast_convert_type(rounded, jnp.float8_e8m0fnu)
 
 
 def _folded_cast(x: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
@@ -275,12 +302,12 @@ def _is_text(x: Any) -> bool:
 
 @handles("Cast", since=6, kept=[0], fold=_folded_cast)
 def _cast(x: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
-    return _of_text(x, dtype_of(to))
+    return _of_text(x, dtype_of(to), saturate, round_mode)
 
 
 @handles("CastLike", kept=[0, 1], fold=lambda x, like, *, saturate=1, round_mode="up": _fold_type(x, like.dtype))
 def _cast_like(x: Any, like: Any, *, saturate: int = 1, round_mode: str = "up") -> Any:
-    return _of_text(x, like.dtype)
+    return _of_text(x, like.dtype, saturate, round_mode)
 
 
 @handles("Cast", since=1, kept=[0])
@@ -289,12 +316,21 @@ def _cast_by_name(x: Any, *, to: str) -> Any:
     return _of_text(x, np.dtype(names.get(to, to.lower())))
 
 
-def _of_text(x: Any, dtype: Any) -> Any:
+@handles("BitCast")
+def _bit_cast(x: Any, *, to: int) -> Any:
+    dtype = dtype_of(to)
+    if dtype.itemsize != x.dtype.itemsize or (dtype.name in _SMALL_INTEGERS) != (x.dtype.name in _SMALL_INTEGERS):
+        raise InvalidDesc(Problem("to", f"must be a type of as many bits as {x.dtype}", dtype))
+    x = x.astype(jnp.uint8) if x.dtype == bool else x
+    return x != 0 if dtype.kind == "b" else jax.lax.bitcast_convert_type(x, dtype)
+
+
+def _of_text(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> Any:
     from dmljax.onnx.interpreter import as_array
 
     if isinstance(x, np.ndarray) and x.dtype == object and _is_text(x):
         x = x.astype(np.float64 if dtype.kind == "f" else dtype)
-    return _converted(as_array(x), dtype)
+    return _converted(as_array(x), dtype, saturate, round_mode)
 
 
 # Activations

@@ -132,9 +132,31 @@ def _nonzero(x: Any, *, call: Call) -> Any:
     return coordinates.T.astype(counting_type())
 
 
-@handles("Compress", known=[1])
-def _compress(x: Any, condition: Any, *, axis: int | None = None) -> Any:
-    places = np.flatnonzero(condition)
-    if axis is None:
-        return x.ravel()[places]
-    return jnp.take(x, places[places < x.shape[axis]], axis=axis)
+@handles("Compress", kept=[1])
+def _compress(x: Any, condition: Any, *, axis: int | None = None, call: Call) -> Any:
+    # A bound fills with zeros, as it does for NonZero.
+    x, axis = (x.ravel(), 0) if axis is None else (x, normal(axis, x.ndim))
+    condition = condition[: x.shape[axis]]
+    if call.maximum is None:
+        return jnp.take(x, np.flatnonzero(call.known(call.node.inputs[1], condition)), axis=axis)
+    places = jnp.flatnonzero(condition, size=call.maximum, fill_value=x.shape[axis])
+    return jnp.take(x, places, axis=axis, mode="fill", fill_value=0)
+
+
+@handles("Unique", kept=[0])
+def _unique(x: Any, *, axis: int | None = None, sorted: int = 1, call: Call) -> Any:
+    # A bound fills with the smallest element, which has the count 0 there.
+    if call.maximum is None:
+        x = call.known(call.node.inputs[0], x)
+        result = np.unique(x, True, True, True, axis=axis)
+    else:
+        result = jnp.unique(jnp.asarray(x), True, True, True, axis=axis, size=call.maximum)
+    values, first, inverse, counts = result
+    inverse = inverse.reshape(-1)
+    if not sorted:  # in the order in which they appear
+        number = np if call.maximum is None else jnp
+        order = number.argsort(number.where(counts > 0, first, x.size))
+        values = number.take(values, order, axis=0 if axis is None else axis)
+        first, counts, inverse = first[order], counts[order], number.argsort(order)[inverse]
+    dtype = np.int64 if call.maximum is None else counting_type()
+    return values, *(one.astype(dtype) for one in (first, inverse, counts))

@@ -83,3 +83,8 @@ def _quantized_matmul(
 @handles("Einsum")
 def _einsum(*inputs: Any, equation: str) -> Any:
     return jnp.einsum(equation.replace(" ", ""), *inputs)
+
+
+@handles("Det")
+def _determinant(x: Any) -> Any:
+    return jnp.linalg.det(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)

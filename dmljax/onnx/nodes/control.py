@@ -1,0 +1,355 @@
+"""Operators that choose and repeat subgraphs."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
+from dmljax.onnx.file import Graph
+from dmljax.onnx.interpreter import NotKnown, as_array, is_known
+from dmljax.onnx.nodes.indexing import counting_type
+from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.registry import Call, handles
+
+MAX_SHORT = 4  # iterations that are traced one by one at once, so that what is known stays known in each
+MAX_UNROLLED = 1024  # iterations that are traced one by one where one trace does not serve for all
+
+
+def _arrays(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
+    """Values as JAX's control flow takes them: arrays, and sequences of arrays."""
+    result = []
+    for name, value in zip(names, values, strict=True):
+        with inside(name):
+            result.append(_all_arrays(value))
+    return tuple(result)
+
+
+def _all_arrays(value: Any) -> Any:
+    return jax.tree.map(as_array, value)
+
+
+def _spelled(value: Any) -> str:
+    """The types of a value, or of the elements of a sequence."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, list):
+        return f"a sequence of {', '.join(map(_spelled, value)) or 'nothing'}"
+    return f"{value.dtype.name}{[*value.shape]}"
+
+
+def _truth(name: str, value: Any) -> Any:
+    """A condition as a scalar."""
+    if math.prod(value.shape) != 1:
+        raise InvalidDesc(Problem(name, "must have one element", value.shape))
+    return value.reshape(())
+
+
+# If
+
+
+@handles("If", wanted=[0])
+def _if(condition: Any, *, then_branch: Graph, else_branch: Graph, call: Call) -> Any:
+    condition = _truth(call.node.inputs[0], condition)
+    if is_known(condition):
+        name = "then_branch" if condition else "else_branch"
+        with inside(name):
+            return tuple(call.run(then_branch if condition else else_branch, ()))
+    traced: dict[str, tuple[Any, ...]] = {}
+
+    def compute(name: str, graph: Graph) -> tuple[Any, ...]:
+        with inside(name):
+            results = _arrays(graph.output_names, call.run(graph, ()))
+        traced[name] = results
+        return results
+
+    try:
+        return jax.lax.cond(
+            condition.astype(bool),
+            lambda: compute("then_branch", then_branch),
+            lambda: compute("else_branch", else_branch),
+        )
+    except TypeError as error:
+        if len(traced) < 2:
+            raise
+        branches = zip(call.node.outputs, traced["then_branch"], traced["else_branch"], strict=False)
+        pairs = ((name, _spelled(one), _spelled(other)) for name, one, other in branches)
+        problems = [
+            Problem(name, "must have one type in both branches of a traced condition", f"{one} and {other}")
+            for name, one, other in pairs
+            if one != other
+        ]
+        raise (NotKnown(*problems) if problems else error) from None
+
+
+# Iterations of a subgraph: what Loop and Scan share
+
+
+class _Iteration(NamedTuple):
+    """What the body of a loop makes: whether to go on, the values that it carries on, and a row of each result."""
+
+    goes_on: Any
+    carried: Sequence[Any]
+    rows: Sequence[Any]
+
+
+# The body of a loop, of the number of the iteration, whether to go on, what is carried, and a row of each input
+_Step = Callable[[Any, Any, Sequence[Any], Sequence[Any]], _Iteration]
+
+
+class _Varies(Exception):
+    """What a loop carries has another type after an iteration, so that one trace does not serve for all."""
+
+
+def _is_tracing() -> bool:
+    return isinstance(jnp.zeros(()), jax.core.Tracer)
+
+
+def _stacked(rows: Sequence[Any]) -> Any:
+    if all(isinstance(row, np.ndarray | np.generic) for row in rows):
+        return np.stack(rows)
+    arrays = [as_array(row) for row in rows]
+    for array in arrays:
+        if array.shape != arrays[0].shape:
+            shapes = f"{arrays[0].shape} and {array.shape}"
+            raise InvalidDesc(Problem((), "must have rows of one shape in all iterations", shapes))
+    return jnp.stack(arrays)
+
+
+def _one_by_one(
+    step: _Step, count: int | None, goes_on: Any, carried: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Sequence[Any], list[Sequence[Any]]]:
+    """Each iteration by itself; what it carries may have another type after each."""
+    rows: list[Sequence[Any]] = []
+    while (count is None or len(rows) < count) and goes_on:
+        i = len(rows)
+        if i == MAX_UNROLLED and _is_tracing():
+            rule = f"must end within {MAX_UNROLLED} iterations where one trace does not serve for all"
+            raise NotKnown(Problem((), rule, "more"))
+        goes_on, carried, row = step(np.array(i, np.int64), np.array(True), carried, [one[i] for one in inputs])
+        rows.append(row)
+        if not is_known(goes_on):
+            raise NotKnown(
+                Problem((), "must have a condition that is known while tracing, to have a size", "a traced array")
+            )
+    return carried, rows
+
+
+def _scanned(
+    step: _Step, count: int, carried: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Sequence[Any], Sequence[Any], bool]:
+    """All iterations by one trace; and whether it is known that all go on."""
+    is_endless = []
+
+    def run(state: Sequence[Any], row: tuple[Any, Sequence[Any]]) -> tuple[Sequence[Any], Sequence[Any]]:
+        goes_on, after, rows = step(row[0], np.array(True), state, row[1])
+        is_endless.append(bool(is_known(goes_on) and goes_on))
+        _require_same(state, after)
+        return after, rows
+
+    numbers = jnp.arange(count, dtype=counting_type())
+    after, rows = jax.lax.scan(run, carried, (numbers, inputs), length=count)
+    return after, rows, all(is_endless)
+
+
+def _require_same(before: Sequence[Any], after: Sequence[Any]) -> None:
+    if [*map(_spelled, before)] != [*map(_spelled, after)]:
+        raise _Varies
+
+
+def _until(step: _Step, count: Any, goes_on: Any, carried: Sequence[Any]) -> Sequence[Any]:
+    """Iterations until a condition that is traced, or a count that is."""
+    is_endless = []
+
+    def run(state: tuple[Any, Any, Sequence[Any]]) -> tuple[Any, Any, Sequence[Any]]:
+        i, _, before = state
+        going, after, _ = step(i, np.array(True), before, ())
+        is_endless.append(bool(is_known(going) and going))
+        _require_same(before, after)
+        return i + 1, _truth("condition", as_array(going)).astype(bool), after
+
+    def is_going(state: tuple[Any, Any, Sequence[Any]]) -> Any:
+        i, going, _ = state
+        return going if count is None else going & (i < count)
+
+    first = (jnp.zeros((), counting_type()), jnp.asarray(goes_on, bool), carried)
+    result = jax.lax.while_loop(is_going, run, first)
+    if count is None and all(is_endless):
+        raise InvalidDesc(Problem((), "must end", "no count, and a condition that is always true"))
+    return result[2]
+
+
+# Loop
+
+
+@handles("Loop", wanted=[0, 1], kept=[-1])
+def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, call: Call) -> Any:
+    kept = len(initial)
+    names = body.output_names[1:]
+    if len(body.inputs) != kept + 2 or len(body.outputs) < kept + 1:
+        given = f"{len(body.inputs)} and {len(body.outputs)}"
+        rule = f"must have {kept + 2} inputs and at least {kept + 1} outputs"
+        raise InvalidDesc(Problem("body", rule, given))
+
+    def step(i: Any, goes_on: Any, carried: Sequence[Any], _: Sequence[Any]) -> _Iteration:
+        with inside("body"):
+            going, *results = call.run(body, [i, goes_on, *carried])
+        return _Iteration(_truth(body.output_names[0], going), results[:kept], results[kept:])
+
+    def step_of_arrays(i: Any, goes_on: Any, carried: Sequence[Any], _: Sequence[Any]) -> _Iteration:
+        going, after, rows = step(i, goes_on, carried, ())
+        return _Iteration(going, _arrays(names[:kept], after), _arrays(names[kept:], rows))
+
+    count = None if count is None else _truth(call.node.inputs[0], count)
+    goes_on = np.array(True) if condition is None else _truth(call.node.inputs[1], condition)
+    known_count = max(0, int(count)) if count is not None and is_known(count) else None
+    if known_count == 0 or (is_known(goes_on) and not goes_on):
+        return (*initial, *_of_no_iterations(step_of_arrays, initial, len(names) - kept))
+    has_count = count is None or known_count is not None
+
+    def unrolled() -> tuple[Any, ...]:
+        after, rows = _one_by_one(step, known_count, goes_on, initial, ())
+        return *after, *_rows_stacked(rows, names[kept:])
+
+    try:
+        if known_count is not None and known_count <= MAX_SHORT and is_known(goes_on):
+            return unrolled()
+    except NotKnown:
+        pass  # the condition of a later iteration is not known, but perhaps it need not be
+    carried = _arrays(call.node.inputs[2:], initial)
+    try:
+        if known_count is not None and is_known(goes_on):
+            after, results, goes_on_always = _scanned(step_of_arrays, known_count, carried, ())
+            if goes_on_always:
+                return *after, *results
+        if len(names) == kept:
+            return tuple(_until(step_of_arrays, count if known_count is None else known_count, goes_on, carried))
+        refusal: NotKnown | None = None
+    except (NotKnown, _Varies) as error:
+        refusal = error if isinstance(error, NotKnown) else None
+    if has_count and is_known(goes_on):
+        return unrolled()
+    if refusal is not None:
+        raise refusal
+    remedy = "call the model outside of jit, or fix what decides it: load(..., constants={name: value})"
+    rule = "must have a count and a condition that are known while tracing, where it collects rows or sizes change"
+    raise NotKnown(Problem((), rule, "a traced array", remedy=remedy))
+
+
+def _rows_stacked(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> list[Any]:
+    results = []
+    for name, column in zip(names, zip(*rows, strict=True), strict=True):
+        with inside(name):
+            results.append(_stacked(column))
+    return results
+
+
+def _of_no_iterations(step: _Step, carried: Sequence[Any], count: int) -> list[Any]:
+    """Rows of no iterations, with the type that they would have."""
+    if not count:
+        return []
+    goes_on, number = np.array(True), np.array(0, np.int64)
+    _, _, rows = jax.eval_shape(lambda: step(number, goes_on, carried, ())._replace(goes_on=None))
+    return [jnp.zeros((0, *row.shape), row.dtype) for row in rows]
+
+
+# Scan
+
+
+@handles("Scan", since=9, kept=[-1])
+def _scan(
+    *inputs: Any,
+    body: Graph,
+    num_scan_inputs: int,
+    scan_input_axes: Sequence[int] = (),
+    scan_input_directions: Sequence[int] = (),
+    scan_output_axes: Sequence[int] = (),
+    scan_output_directions: Sequence[int] = (),
+    call: Call,
+) -> Any:
+    kept = len(inputs) - num_scan_inputs
+    if not 1 <= num_scan_inputs <= len(inputs) or len(body.inputs) != len(inputs):
+        rule = f"must be in [1, {len(inputs)}], for a body of as many inputs"
+        raise InvalidDesc(Problem("num_scan_inputs", rule, num_scan_inputs))
+    names = body.output_names
+    states, rows = inputs[:kept], [as_array(one) for one in inputs[kept:]]
+    scanned = []
+    axes = _each("scan_input_axes", scan_input_axes, len(rows))
+    directions = _each("scan_input_directions", scan_input_directions, len(rows))
+    for row, axis, is_reverse in zip(rows, axes, directions, strict=True):
+        row = jnp.moveaxis(row, normal(axis, row.ndim), 0)
+        scanned.append(jnp.flip(row, 0) if is_reverse else row)
+    counts = {row.shape[0] for row in scanned}
+    if len(counts) != 1:
+        raise InvalidDesc(Problem((), "must scan inputs of one length", sorted(counts)))
+    count = counts.pop()
+
+    def step(i: Any, goes_on: Any, carried: Sequence[Any], row: Sequence[Any]) -> _Iteration:
+        with inside("body"):
+            results = call.run(body, [*carried, *row])
+        return _Iteration(np.array(True), results[:kept], results[kept:])
+
+    def step_of_arrays(i: Any, goes_on: Any, carried: Sequence[Any], row: Sequence[Any]) -> _Iteration:
+        _, after, results = step(i, goes_on, carried, row)
+        return _Iteration(np.array(True), _arrays(names[:kept], after), _arrays(names[kept:], results))
+
+    try:
+        after, results, _ = _scanned(step_of_arrays, count, _arrays(call.node.inputs[:kept], states), scanned)
+    except (NotKnown, _Varies):
+        if not 0 < count <= MAX_UNROLLED:
+            raise Unsupported(Problem((), "must have states of one type in all iterations", "others")) from None
+        after, made = _one_by_one(step, count, np.array(True), states, scanned)
+        results = _rows_stacked(made, names[kept:])
+    finished = []
+    axes = _each("scan_output_axes", scan_output_axes, len(results))
+    directions = _each("scan_output_directions", scan_output_directions, len(results))
+    for one, axis, is_reverse in zip(map(as_array, results), axes, directions, strict=True):
+        finished.append(jnp.moveaxis(jnp.flip(one, 0) if is_reverse else one, 0, normal(axis, one.ndim)))
+    return *after, *finished
+
+
+def _each(name: str, numbers: Sequence[int], count: int) -> Sequence[int]:
+    if numbers and len(numbers) != count:
+        raise InvalidDesc(Problem(name, f"must have {count} numbers", tuple(numbers)))
+    return numbers or [0] * count
+
+
+@handles("Scan", since=8, kept=[-1])
+def _scan_of_batches(
+    lengths: Any = None,
+    *inputs: Any,
+    body: Graph,
+    num_scan_inputs: int,
+    directions: Sequence[int] = (),
+    call: Call,
+) -> Any:
+    # The inputs have the batch as their first axis, and those that are scanned the sequence as their second.
+    kept = len(inputs) - num_scan_inputs
+    reverse = _each("directions", directions, num_scan_inputs)
+    if not 1 <= num_scan_inputs <= len(inputs) or len(body.inputs) != len(inputs):
+        rule = f"must be in [1, {len(inputs)}], for a body of as many inputs"
+        raise InvalidDesc(Problem("num_scan_inputs", rule, num_scan_inputs))
+    if lengths is not None and any(reverse):
+        raise Unsupported(Problem("directions", "must be 0 where sequences have lengths", tuple(directions)))
+    names = body.output_names
+    arrays = _arrays(call.node.inputs[1:], inputs)
+    batch, longest = arrays[kept].shape[:2]
+    limits = jnp.full(batch, longest) if lengths is None else as_array(lengths)
+
+    def of_sequence(limit: Any, states: Sequence[Any], rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        def run(state: Sequence[Any], row: tuple[Any, Sequence[Any]]) -> tuple[Sequence[Any], Sequence[Any]]:
+            with inside("body"):
+                results = _arrays(names, call.run(body, [*state, *row[1]]))
+            is_inside = row[0] < limit
+            after = [jnp.where(is_inside, new, old) for new, old in zip(results, state, strict=False)]
+            made = [jnp.where(is_inside, one, jnp.zeros((), one.dtype)) for one in results[kept:]]
+            return tuple(after), tuple(made)
+
+        rows = [jnp.flip(row, 0) if is_reverse else row for row, is_reverse in zip(rows, reverse, strict=True)]
+        return jax.lax.scan(run, states, (jnp.arange(longest), rows))
+
+    states, results = jax.vmap(of_sequence)(limits, arrays[:kept], arrays[kept:])
+    return (*states, *results)

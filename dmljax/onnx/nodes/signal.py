@@ -1,0 +1,97 @@
+"""Fourier transforms, and what audio models compute around them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.file import dtype_of
+from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.registry import handles
+
+
+def _wide(x: Any) -> Any:
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _complex(x: Any) -> Any:
+    """The numbers whose real and imaginary parts the last dimension holds, or their real parts alone."""
+    if x.ndim < 2 or x.shape[-1] not in (1, 2):
+        raise InvalidDesc(Problem("input", "must have a last dimension of 1 or 2", x.shape))
+    x = _wide(x)
+    return x[..., 0] if x.shape[-1] == 1 else jax.lax.complex(x[..., 0], x[..., 1])
+
+
+def _parts(x: Any, dtype: Any) -> Any:
+    return jnp.stack([x.real, x.imag], -1).astype(dtype)
+
+
+def _transformed(x: Any, length: Any, axis: int, inverse: int, onesided: int) -> Any:
+    if axis % x.ndim == x.ndim - 1:
+        raise InvalidDesc(Problem("axis", "must not be that of real and imaginary parts", axis))
+    axis, numbers = normal(axis, x.ndim), _complex(x)
+    count = None if length is None else int(length.item())
+    if inverse and onesided:
+        return jnp.fft.irfft(numbers, count, axis)[..., None].astype(x.dtype)
+    if inverse:
+        return _parts(jnp.fft.ifft(numbers, count, axis), x.dtype)
+    return _parts(_frequencies(numbers, count, axis, onesided), x.dtype)
+
+
+def _frequencies(numbers: Any, count: int | None, axis: int, onesided: int) -> Any:
+    length = numbers.shape[axis] if count is None else count
+    if jnp.iscomplexobj(numbers):
+        whole = jnp.fft.fft(numbers, length, axis)
+        return jax.lax.slice_in_dim(whole, 0, length // 2 + 1, axis=axis) if onesided else whole
+    half = jnp.fft.rfft(numbers, length, axis)
+    if onesided:
+        return half
+    others = jax.lax.slice_in_dim(half, 1, (length + 1) // 2, axis=axis)  # of which the rest are the conjugates
+    return jnp.concatenate([half, jnp.flip(others, axis).conj()], axis)
+
+
+@handles("DFT", since=20, known=[1, 2])
+def _dft(x: Any, length: Any = None, axis: Any = None, *, inverse: int = 0, onesided: int = 0) -> Any:
+    return _transformed(x, length, -2 if axis is None else int(axis.item()), inverse, onesided)
+
+
+@handles("DFT", since=17, known=[1])
+def _dft_of_attribute(x: Any, length: Any = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0) -> Any:
+    return _transformed(x, length, axis, inverse, onesided)
+
+
+@handles("STFT", known=[1, 3])
+def _stft(signal: Any, step: Any, window: Any = None, length: Any = None, *, onesided: int = 1) -> Any:
+    numbers = _complex(signal)
+    whole, step = numbers.shape[1], int(step.item())
+    own = whole if window is None else window.shape[0]
+    count = own if length is None else int(length.item())
+    if step < 1:
+        raise InvalidDesc(Problem("frame_step", "must be at least 1", step))
+    if not 1 <= count <= whole:
+        raise InvalidDesc(Problem("frame_length", f"must be in [1, {whole}]", count))
+    if window is not None and own != count:
+        raise InvalidDesc(Problem("window", f"must have {count} elements, as a frame has", own))
+    places = np.arange(0, whole - count + 1, step)[:, None] + np.arange(count)
+    frames = numbers[:, places]
+    frames = frames if window is None else frames * _wide(window)[None, None]
+    return _parts(_frequencies(frames, None, 2, onesided), signal.dtype)
+
+
+@handles("MelWeightMatrix", known=[0, 1, 2, 3, 4])
+def _mel_weights(bins: Any, length: Any, rate: Any, lowest: Any, highest: Any, *, output_datatype: int = 1) -> Any:
+    # Everything is known: triangles from one frequency to the next but one, of frequencies spaced evenly in mels.
+    count = int(bins.item())
+    low, high = (2595 * np.log10(1 + edge.reshape(()).astype(np.float64) / 700) for edge in (lowest, highest))
+    mels = low + np.arange(count + 2) * (high - low) / (count + 2)
+    hertz = 700 * (10 ** (mels / 2595) - 1)
+    places = ((int(length.item()) + 1) * hertz // int(rate.item())).astype(np.int64)
+    weights = np.zeros((int(length.item()) // 2 + 1, count))
+    for i, (start, middle, end) in enumerate(zip(places, places[1:], places[2:], strict=False)):
+        rising = np.arange(start, middle + 1)
+        weights[rising, i] = (rising - start) / (middle - start) if middle > start else 1
+        falling = np.arange(middle, end)
+        weights[falling, i] = (end - falling) / max(end - middle, 1)
+    return weights.astype(dtype_of(output_datatype))

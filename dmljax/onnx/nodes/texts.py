@@ -1,0 +1,105 @@
+"""Texts, which NumPy computes while they are known: JAX has none."""
+
+import itertools
+import operator
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.registry import handles, one_of
+
+
+def _mapped(function: Any, x: Any, dtype: Any) -> Any:
+    return np.array([function(one) for one in x.ravel().tolist()], dtype).reshape(x.shape)
+
+
+@handles("StringConcat", known=[0, 1])
+def _joined_texts(a: Any, b: Any) -> Any:
+    return np.asarray(np.frompyfunc(operator.add, 2, 1)(a, b), object)
+
+
+@handles("StringSplit", known=[0])
+def _split_texts(x: Any, *, delimiter: str = "", maxsplit: int = -1) -> Any:
+    parts = [one.split(delimiter or None, maxsplit) for one in x.ravel().tolist()]
+    longest = max(map(len, parts), default=0)
+    rows = np.full((len(parts), longest), "", object)
+    for row, texts in zip(rows, parts, strict=True):
+        row[: len(texts)] = texts
+    return rows.reshape(*x.shape, longest), np.array([*map(len, parts)], np.int64).reshape(x.shape)
+
+
+@handles("RegexFullMatch", known=[0])
+def _matches(x: Any, *, pattern: str) -> Any:
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise InvalidDesc(Problem("pattern", f"must be a regular expression: {error}", repr(pattern))) from None
+    return _mapped(lambda one: expression.fullmatch(one) is not None, x, bool)
+
+
+@handles("StringNormalizer", known=[0])
+def _normalized(
+    x: Any,
+    *,
+    case_change_action: str = "NONE",
+    is_case_sensitive: int = 0,
+    locale: str = "en_US",
+    stopwords: Sequence[str] = (),
+) -> Any:
+    cases = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+    change = one_of("case_change_action", case_change_action, cases)
+    stop = {*stopwords} if is_case_sensitive else {one.casefold() for one in stopwords}
+    if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
+        raise InvalidDesc(Problem("X", "must be a vector or one row", x.shape))
+    kept = [one for one in x.ravel().tolist() if (one if is_case_sensitive else one.casefold()) not in stop]
+    texts = np.array([change(one) for one in kept] or [""], object)
+    return texts.reshape(1, -1) if x.ndim == 2 else texts
+
+
+@handles("TfIdfVectorizer")
+def _counted(
+    x: Any,
+    *,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: str,
+    ngram_counts: Sequence[int],
+    ngram_indexes: Sequence[int],
+    pool_int64s: Sequence[int] = (),
+    pool_strings: Sequence[str] = (),
+    weights: Sequence[float] = (),
+) -> Any:
+    # Numbers are counted under JAX; texts are refused as its arrays are made.
+    rows = x.reshape(-1, x.shape[-1])
+    columns = []
+    bounds = [*ngram_counts, len(pool_int64s)]
+    for length, (start, end) in enumerate(itertools.pairwise(bounds), 1):
+        for place in range(start, end, length):
+            gram = pool_int64s[place : place + length]
+            columns.append(_count_of(rows, gram, max_skip_count if length > 1 else 0, min_gram_length, max_gram_length))
+    if len(columns) != len(ngram_indexes) or (weights and len(weights) != len(columns)):
+        raise InvalidDesc(Problem("ngram_indexes", f"must have {len(columns)} numbers", len(ngram_indexes)))
+    counts = jnp.stack(columns, axis=-1).astype(jnp.float32)
+    scales = jnp.asarray(weights or [1.0] * len(columns), jnp.float32)
+    made = {"TF": counts, "IDF": jnp.where(counts > 0, scales[None], 0), "TFIDF": counts * scales[None]}
+    result = jnp.zeros((len(rows), max(ngram_indexes) + 1), jnp.float32)
+    result = result.at[:, jnp.asarray(ngram_indexes)].set(one_of("mode", mode, made))
+    return result.reshape(*x.shape[:-1], -1)
+
+
+def _count_of(rows: Any, gram: Sequence[int], most_skipped: int, shortest: int, longest: int) -> Any:
+    """How often each row has an n-gram, with the same number of elements skipped between its elements."""
+    total = jnp.zeros(len(rows), jnp.int32)
+    if not shortest <= len(gram) <= longest:
+        return total
+    for step in range(1, most_skipped + 2):
+        count = rows.shape[-1] - (len(gram) - 1) * step
+        if count > 0:
+            hits = [rows[:, i * step : i * step + count] == one for i, one in enumerate(gram)]
+            total += jnp.sum(jnp.all(jnp.stack(hits), axis=0), axis=-1, dtype=jnp.int32)
+    return total

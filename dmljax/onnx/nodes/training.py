@@ -1,0 +1,77 @@
+"""The steps of optimizers, which take a rate, a count of steps, and several tensors of each kind."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.refusals import TRAINING
+from dmljax.onnx.registry import handles, one_of
+
+
+def _each(kinds: int, tensors: Sequence[Any], update: Callable[..., Any]) -> tuple[Any, ...]:
+    """The updates of parameters, of which the inputs give all, then all gradients, and all of each state."""
+    count = len(tensors) // kinds
+    if not count or len(tensors) != count * kinds:
+        raise InvalidDesc(Problem((), f"must have {kinds} tensors for each parameter", len(tensors)))
+    updated = [update(*tensors[i::count]) for i in range(count)]
+    return tuple(output for outputs in zip(*updated, strict=True) for output in outputs)
+
+
+@handles("Adam", domain=TRAINING)
+def _adam(
+    rate: Any,
+    step: Any,
+    *tensors: Any,
+    alpha: float = 0.9,
+    beta: float = 0.999,
+    epsilon: float = 1e-6,
+    norm_coefficient: float = 0.0,
+    norm_coefficient_post: float = 0.0,
+) -> Any:
+    # Before step 1 ONNX does not correct the moments, as if DirectML's first step had a longer learning rate.
+    rate, step = rate.reshape(()), step.reshape(())
+    rate = jnp.where(step > 0, rate, rate * ((1 - alpha) / (1 - beta) ** 0.5))
+
+    def update(x: Any, gradient: Any, first: Any, second: Any) -> tuple[Any, ...]:
+        slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
+        new, *moments = dml.adam_optimizer(x, first, second, slope, jnp.maximum(step, 1), rate, alpha, beta, epsilon)
+        return new * jnp.asarray(1 - norm_coefficient_post, x.dtype), *moments
+
+    return _each(4, tensors, update)
+
+
+@handles("Adagrad", domain=TRAINING)
+def _adagrad(
+    rate: Any,
+    step: Any,
+    *tensors: Any,
+    decay_factor: float = 0.0,
+    epsilon: float = 1e-6,
+    norm_coefficient: float = 0.0,
+) -> Any:
+    def update(x: Any, gradient: Any, squares: Any) -> tuple[Any, ...]:
+        length = (rate / (1 + step.astype(rate.dtype) * decay_factor)).reshape(()).astype(x.dtype)
+        slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
+        total = squares + slope * slope
+        return x - length * slope / (jnp.sqrt(total) + jnp.asarray(epsilon, x.dtype)), total
+
+    return _each(3, tensors, update)
+
+
+@handles("Momentum", domain=TRAINING)
+def _momentum(
+    rate: Any, step: Any, *tensors: Any, alpha: float, beta: float, mode: str, norm_coefficient: float
+) -> Any:
+    is_nesterov = one_of("mode", mode, {"standard": False, "nesterov": True})
+
+    def update(x: Any, gradient: Any, momentum: Any) -> tuple[Any, ...]:
+        decay, length = jnp.asarray(alpha, x.dtype), rate.reshape(()).astype(x.dtype)
+        slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
+        share = jnp.where(step.reshape(()) > 0, beta, 1).astype(x.dtype)  # of the gradient, whole in the first step
+        new = decay * momentum + share * slope
+        return x - length * (slope + decay * new if is_nesterov else new), new
+
+    return _each(3, tensors, update)

@@ -1,0 +1,208 @@
+"""Operators on images and boxes: samples at places between pixels, and the best of boxes that overlap."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.interpreter import as_sizes, is_known
+from dmljax.onnx.nodes.indexing import counting_type
+from dmljax.onnx.registry import Call, handles, one_of
+
+# Samples between pixels
+
+
+def _cubic_weights(part: Any) -> list[Any]:
+    a = -0.75
+    near, far = ([part, 1 - part], [1 + part, 2 - part])
+    inner = [((a + 2) * one - (a + 3)) * one * one + 1 for one in near]
+    outer = [((a * one - 5 * a) * one + 8 * a) * one - 4 * a for one in far]
+    return [outer[0], *inner, outer[1]]
+
+
+def _taps(place: Any, mode: str) -> list[tuple[Any, Any]]:
+    """The pixels that a sample is made of along one dimension, with their weights."""
+    low = jnp.floor(place)
+    part = place - low
+    if mode == "nearest":
+        return [(jnp.round(place), jnp.ones_like(place))]
+    if mode == "linear":
+        return [(low, 1 - part), (low + 1, part)]
+    return [(low + i - 1, weight) for i, weight in enumerate(_cubic_weights(part))]
+
+
+def _reflected(place: Any, low: float, high: float) -> Any:
+    """A place mirrored at two borders until it is between them."""
+    span = max(high - low, 1e-6)
+    rest = jnp.mod(place - low, 2 * span)
+    return jnp.clip(low + jnp.where(rest > span, 2 * span - rest, rest), low, high)
+
+
+def _sampled(x: Any, places: Sequence[Any], mode: str, padding: str, align_corners: bool) -> Any:
+    """Samples of images [N, C, ...] at places [N, ...] given for each dimension: [N, C, ...]."""
+    sizes = x.shape[2:]
+    along = []
+    for place, size in zip(places, sizes, strict=True):
+        low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
+        place = jnp.round(place) if mode == "nearest" else place
+        if (
+            padding == "border" and mode != "cubic"
+        ):  # whose four pixels are clamped alone, as in PyTorch and ONNX Runtime
+            place = jnp.where((place < low) | (place > high), jnp.clip(place, 0, size - 1), place)
+        elif padding == "reflection":
+            place = jnp.where((place < low) | (place > high), _reflected(place, low, high), place)
+        taps = []
+        for tap, weight in _taps(place, mode):
+            if padding == "zeros":
+                weight = jnp.where((tap >= 0) & (tap <= size - 1), weight, 0)
+            elif padding == "reflection":
+                tap = jnp.where((tap < low) | (tap > high), _reflected(tap, low, high), tap)
+            # NaN is at no place: its weight, which is NaN, makes the sample so.
+            taps.append((jnp.clip(jnp.nan_to_num(tap), 0, size - 1).astype(jnp.int32), weight))
+        along.append(taps)
+    pixels = jnp.moveaxis(x, 1, -1)
+    batch = jnp.arange(x.shape[0]).reshape(-1, *[1] * (places[0].ndim - 1))
+    total: Any = 0
+    for corner in itertools.product(*along):
+        weight = math.prod((one for _, one in corner), start=jnp.ones((), places[0].dtype))
+        total += pixels[(batch, *(tap for tap, _ in corner))] * weight[..., None]
+    return jnp.moveaxis(total, -1, 1).astype(x.dtype)
+
+
+@handles("GridSample")
+def _grid_sample(
+    x: Any, grid: Any, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
+) -> Any:
+    modes = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic", "nearest": "nearest"}
+    kind = one_of("mode", mode, modes)
+    padding = one_of("padding_mode", padding_mode, {name: name for name in ("zeros", "border", "reflection")})
+    if grid.ndim != x.ndim or grid.shape[-1] != x.ndim - 2 or grid.shape[0] != x.shape[0]:
+        raise InvalidDesc(Problem("grid", f"must have {x.ndim - 2} numbers for each place of {x.shape}", grid.shape))
+    grid = grid.astype(jnp.promote_types(grid.dtype, jnp.float32))
+    places = []
+    for i, size in enumerate(x.shape[2:]):
+        number = grid[..., -1 - i]  # the last dimension comes first
+        places.append((number + 1) / 2 * (size - 1) if align_corners else ((number + 1) * size - 1) / 2)
+    return _sampled(x, places, kind, padding, bool(align_corners))
+
+
+@handles("AffineGrid", known=[1])
+def _affine_grid(theta: Any, size: Any, *, align_corners: int = 0) -> Any:
+    space = as_sizes(size)[2:]
+    if theta.shape[1:] != (len(space), len(space) + 1):
+        raise InvalidDesc(Problem("theta", f"must be of matrices {len(space)} x {len(space) + 1}", theta.shape))
+    axes = []
+    for count in space:
+        numbers = jnp.arange(count, dtype=jnp.promote_types(theta.dtype, jnp.float32))
+        last = max(count - 1, 1)
+        axes.append((2 * numbers - (count - 1)) / (last if align_corners else count))
+    places = jnp.stack([*reversed(jnp.meshgrid(*axes, indexing="ij")), jnp.ones(space, axes[0].dtype)], axis=-1)
+    product = jnp.einsum("...i,nji->n...j", places, theta.astype(places.dtype), precision="highest")
+    return product.astype(theta.dtype)
+
+
+@handles("DeformConv")
+def _deformable_convolution(
+    x: Any,
+    filter: Any,
+    offset: Any,
+    bias: Any = None,
+    mask: Any = None,
+    *,
+    dilations: Sequence[int] = (),
+    group: int = 1,
+    kernel_shape: Sequence[int] = (),
+    offset_group: int = 1,
+    pads: Sequence[int] = (),
+    strides: Sequence[int] = (),
+) -> Any:
+    rank = x.ndim - 2
+    window = tuple(kernel_shape) or filter.shape[2:]
+    space = offset.shape[2:]
+    dilations, strides, pads = dilations or [1] * rank, strides or [1] * rank, pads or [0] * (2 * rank)
+    taps = math.prod(window)
+    if offset.shape[1] != offset_group * taps * rank or x.shape[1] % offset_group or filter.shape[0] % group:
+        rule = f"must have {offset_group * taps * rank} channels, for {offset_group} groups"
+        raise InvalidDesc(Problem("offset", rule, offset.shape))
+    batch, channels = x.shape[:2]
+    moved = offset.reshape(batch * offset_group, *window, rank, *space)
+    places = []
+    for i in range(rank):
+        tap = np.arange(window[i]).reshape([-1 if j == i else 1 for j in range(2 * rank)]) * dilations[i]
+        start = np.arange(space[i]).reshape([-1 if j == i + rank else 1 for j in range(2 * rank)]) * strides[i]
+        wide = jnp.promote_types(offset.dtype, jnp.float32)
+        places.append(jnp.take(moved, i, axis=1 + rank).astype(wide) + jnp.asarray((tap + start - pads[i])[None], wide))
+    images = x.reshape(batch * offset_group, channels // offset_group, *x.shape[2:])
+    samples = _sampled(images, places, "linear", "zeros", align_corners=True)
+    if mask is not None:
+        samples = samples * mask.reshape(batch * offset_group, 1, *window, *space)
+    samples = samples.reshape(batch, group, channels // group, taps, *space)
+    filters = filter.reshape(group, filter.shape[0] // group, filter.shape[1], taps)
+    result = jnp.einsum("ngct...,goct->ngo...", samples, filters, precision="highest")
+    result = result.reshape(batch, filter.shape[0], *space)
+    return result if bias is None else result + bias.reshape(1, -1, *[1] * rank)
+
+
+# Boxes that overlap
+
+
+def _corners(boxes: Any, is_centered: int) -> tuple[Any, Any]:
+    """The lowest and the highest corner of boxes [..., 4]."""
+    first, second = boxes[..., :2], boxes[..., 2:]
+    if is_centered:
+        return first - second / 2, first + second / 2
+    return jnp.minimum(first, second), jnp.maximum(first, second)
+
+
+@handles("NonMaxSuppression", wanted=[2, 3, 4])
+def _non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    most: Any = None,
+    overlap: Any = None,
+    lowest_score: Any = None,
+    *,
+    center_point_box: int = 0,
+    call: Call,
+) -> Any:
+    # A bound fills with -1: the first rows are those of the result.
+    count = boxes.shape[1]
+    if most is None or (is_known(most) and int(np.asarray(most).reshape(())) <= 0):
+        return np.zeros((0, 3), np.int64)
+    steps = min(count, int(np.asarray(most).reshape(()))) if is_known(most) else count
+    limit = 0.0 if overlap is None else jnp.asarray(overlap, boxes.dtype).reshape(())
+    low, high = _corners(boxes, center_point_box)
+    areas = jnp.prod(high - low, axis=-1)
+
+    def select(low: Any, high: Any, area: Any, score: Any) -> Any:
+        """The boxes of one class in the order of their scores, and -1 where there are no more."""
+
+        def one(left: Any, step: Any) -> tuple[Any, Any]:
+            best = jnp.argmax(left)
+            is_there = left[best] > -jnp.inf
+            sizes = jnp.minimum(high, high[best][None]) - jnp.maximum(low, low[best][None])
+            common = jnp.where((sizes > 0).all(-1), jnp.prod(sizes, axis=-1), 0)
+            union = area + area[best] - common
+            is_close = (common > 0) & (area > 0) & (area[best] > 0) & (common / union > limit)
+            left = jnp.where(is_close & is_there, -jnp.inf, left).at[best].set(-jnp.inf)
+            return left, jnp.where(is_there & (step < jnp.asarray(most).reshape(())), best, -1)
+
+        return jax.lax.scan(one, score, jnp.arange(steps))[1]
+
+    left = scores
+    if lowest_score is not None:
+        left = jnp.where(scores > jnp.asarray(lowest_score, scores.dtype).reshape(()), scores, -jnp.inf)
+    of_classes = jax.vmap(select, in_axes=(None, None, None, 0))
+    places = jax.vmap(of_classes)(low, high, areas, left)
+    batch, kind = (jnp.broadcast_to(one, places.shape) for one in jnp.indices(places.shape, sparse=True)[:2])
+    rows = jnp.stack([batch, kind, places], axis=-1).reshape(-1, 3).astype(counting_type())
+    if call.maximum is None:
+        is_there = call.known(call.node.outputs[0], rows[:, 2] >= 0)
+        return np.asarray(rows)[is_there].astype(np.int64)
+    chosen = jnp.flatnonzero(rows[:, 2] >= 0, size=call.maximum, fill_value=len(rows))
+    return jnp.take(rows, chosen, axis=0, mode="fill", fill_value=-1)

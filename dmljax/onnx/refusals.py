@@ -1,0 +1,49 @@
+"""The operators that no handler can compute, with the reason and what can be done."""
+
+from typing import NamedTuple
+
+from dmljax.onnx.file import MAIN
+
+MACHINE_LEARNING = "ai.onnx.ml"
+TRAINING = "ai.onnx.preview.training"
+
+
+class Refusal(NamedTuple):
+    """Why an operator has no handler: `reason` ends the sentence "must have no operators that"."""
+
+    reason: str
+    remedy: str
+
+
+_FILES = Refusal("decode files of images", "cut the model behind it, and give the decoded image as an input")
+_TREES = Refusal(
+    "serve the models of classical machine learning", "cut the model before it, or export the model without it"
+)
+_GRADIENTS = Refusal("train", "cut the model before it, and differentiate its output with jax.grad")
+
+_RANDOM = Refusal("draw random numbers", "cut the model behind it, and give the numbers as an input")
+
+REFUSALS: dict[tuple[str, str], Refusal] = {
+    (MAIN, "ImageDecoder"): _FILES,
+    (TRAINING, "Gradient"): _GRADIENTS,
+    **{
+        (MAIN, operator): _RANDOM
+        for operator in (
+            "Bernoulli",
+            "Multinomial",
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+        )
+    },
+    **{
+        (MACHINE_LEARNING, operator): _TREES
+        for operator in (
+            *("ArrayFeatureExtractor", "Binarizer", "CastMap", "CategoryMapper", "DictVectorizer", "FeatureVectorizer"),
+            *("Imputer", "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder"),
+            *("SVMClassifier", "SVMRegressor", "Scaler", "TreeEnsemble", "TreeEnsembleClassifier"),
+            *("TreeEnsembleRegressor", "ZipMap"),
+        )
+    },
+}

@@ -1,0 +1,218 @@
+"""Subgraphs, sequences and optional values: what is known decides how they are traced."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx_models import BOOL, FLOAT, INT64, model, value
+
+import dmljax.onnx
+from dmljax import InvalidDesc, Unsupported
+
+
+def floats(values: Any) -> Any:
+    return jnp.asarray(values, jnp.float32)
+
+
+def graph(nodes: Any, inputs: Any, outputs: Any, **constants: Any) -> Any:
+    return model(nodes, inputs, [value(one, FLOAT, None) for one in outputs], constants).graph
+
+
+def choice(then_branch: Any, else_branch: Any) -> Any:
+    node = helper.make_node("If", ["condition"], ["y"], then_branch=then_branch, else_branch=else_branch)
+    return dmljax.onnx.load(model([node], [value("condition", BOOL, []), value("x", FLOAT, ["n"])], ["y"]))
+
+
+def branch(operator: str, *inputs: str, **constants: Any) -> Any:
+    return graph([helper.make_node(operator, [*inputs], ["made"])], [], ["made"], **constants)
+
+
+@pytest.fixture(scope="module")
+def doubled_or_squared() -> Any:
+    two = np.float32(2)
+    return choice(branch("Mul", "x", "two", two=two), branch("Mul", "x", "x"))
+
+
+def test_a_branch_is_chosen_under_every_transformation(doubled_or_squared: Any) -> None:
+    x = floats([3.0, 4.0])
+    assert doubled_or_squared(True, x).tolist() == jax.jit(doubled_or_squared)(jnp.array(True), x).tolist() == [6, 8]
+    assert jax.jit(doubled_or_squared)(jnp.array(False), x).tolist() == [9, 16]
+    rows = jax.vmap(doubled_or_squared)(jnp.array([True, False]), jnp.stack([x, x]))
+    assert rows.tolist() == [[6, 8], [9, 16]]
+    gradient = jax.grad(lambda x, chosen: doubled_or_squared(chosen, x).sum())
+    assert gradient(x, jnp.array(False)).tolist() == jax.jit(gradient)(x, jnp.array(False)).tolist() == [6, 8]
+
+
+def test_a_known_condition_leaves_the_other_branch_out(doubled_or_squared: Any) -> None:
+    program = str(jax.make_jaxpr(lambda x: doubled_or_squared(True, x))(floats(jnp.ones(2))))
+    assert "cond" not in program
+    assert "cond" in str(jax.make_jaxpr(doubled_or_squared)(jnp.array(True), floats(jnp.ones(2))))
+
+
+def test_branches_of_other_sizes_need_a_known_condition() -> None:
+    zero = np.array([0])
+    shorter = choice(branch("Gather", "x", "zero", zero=zero), branch("Neg", "x"))
+    assert shorter(True, floats(jnp.ones(3))).shape == (1,)
+    assert shorter(False, floats(jnp.ones(3))).shape == (3,)
+    with pytest.raises(Unsupported, match=r"y must have one type in both branches of a traced condition; got float32"):
+        jax.jit(shorter)(jnp.array(True), floats(jnp.ones(3)))
+
+
+def loop(body: Any, outputs: int = 1, count: str = "count", condition: str = "", **constants: Any) -> Any:
+    names = [f"out{i}" for i in range(outputs)]
+    node = helper.make_node("Loop", [count, condition, "x"], names, name="again", body=body)
+    inputs = [value("x", FLOAT, None)]
+    inputs += [value("count", INT64, [])] if count and count not in constants else []
+    return dmljax.onnx.load(model([node], inputs, names, constants))
+
+
+def body(*nodes: Any, rows: bool = False, going: str = "going", **constants: Any) -> Any:
+    """A body that carries `state` on as `next`, and may collect it."""
+    inputs = [value("i", INT64, []), value("going", BOOL, []), value("state", FLOAT, None)]
+    keep = helper.make_node("Identity", [going], ["goes_on"])
+    return graph([*nodes, keep], inputs, ["goes_on", "next", *(["next"] if rows else [])], **constants)
+
+
+def halved(**options: Any) -> Any:
+    return body(helper.make_node("Mul", ["state", "half"], ["next"]), half=np.float32(0.5), **options)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 100])
+def test_a_loop_of_a_known_count_collects_rows(count: int) -> None:
+    run = loop(halved(rows=True), outputs=2)
+    x = floats([8.0, 4.0])
+    last, rows = run(x, count)
+    expected = [np.array([8, 4]) / np.float32(2) ** i for i in range(1, count + 1)]
+    np.testing.assert_array_equal(rows, np.reshape(expected, (count, 2)).astype("float32"))
+    np.testing.assert_array_equal(last, expected[-1] if count else x)
+
+
+def test_a_long_loop_is_traced_once_and_differentiated() -> None:
+    run = loop(halved(), count="n", n=np.array(20))
+    program = str(jax.make_jaxpr(run)(floats(jnp.ones(2))))
+    assert program.count("mul") < 10
+    assert "scan" in program
+    assert jax.grad(lambda x: run(x).sum())(floats(jnp.ones(2))).tolist() == [2.0**-20] * 2
+
+
+def test_a_traced_count_collects_no_rows() -> None:
+    assert jax.jit(loop(halved()))(floats([8.0]), jnp.array(3)).tolist() == [1]
+    with pytest.raises(
+        Unsupported, match=r"again\.Loop must have a count and a condition that are known.*outside of jit"
+    ):
+        jax.jit(loop(halved(rows=True), outputs=2))(floats([8.0]), jnp.array(3))
+
+
+def until_small(rows: bool = False) -> Any:
+    nodes = [
+        helper.make_node("Mul", ["state", "half"], ["next"]),
+        helper.make_node("Greater", ["next", "one"], ["more"]),
+    ]
+    return body(*nodes, going="more", rows=rows, half=np.float32(0.5), one=np.float32(1))
+
+
+def test_a_condition_that_follows_values_ends_a_loop_exactly() -> None:
+    run = loop(until_small(rows=True), outputs=2, count="")
+    last, rows = run(jnp.float32(20))
+    assert rows.tolist() == [10, 5, 2.5, 1.25, 0.625]
+    assert last == 0.625
+    with pytest.raises(Unsupported, match="condition that is known while tracing"):
+        jax.jit(run)(jnp.float32(20))
+    without_rows = loop(until_small(), count="")
+    assert jax.jit(without_rows)(jnp.float32(20)) == without_rows(jnp.float32(20)) == 0.625
+    assert jax.vmap(without_rows)(floats([20.0, 3.0])).tolist() == [0.625, 0.75]
+
+
+def test_a_loop_that_cannot_end_is_refused() -> None:
+    with pytest.raises(InvalidDesc, match="must end; got no count"):
+        loop(halved(), count="")(jnp.float32(1))
+
+
+def test_sizes_may_grow_in_a_loop_of_a_known_count() -> None:
+    grow = body(helper.make_node("Concat", ["state", "state"], ["next"], axis=0))
+    run = loop(grow)
+    assert run(floats(jnp.ones(1)), 7).shape == (128,)
+    with pytest.raises(Unsupported, match="sizes change"):
+        jax.jit(run)(floats(jnp.ones(1)), jnp.array(7))
+
+
+def scan(version: int, *arrays: str, **options: Any) -> Any:
+    names = ["total", "row"]
+    inputs = [value(one, FLOAT, None) for one in names]
+    nodes = [helper.make_node("Add", names, ["sum"]), helper.make_node("Identity", ["sum"], ["made"])]
+    inner = graph(nodes, inputs, ["sum", "made"])
+    node = helper.make_node("Scan", [*arrays], ["last", "sums"], body=inner, num_scan_inputs=1, **options)
+    kinds = {"lengths": INT64}
+    given = [value(one, kinds.get(one, FLOAT), None) for one in arrays if one]
+    return dmljax.onnx.load(model([node], given, ["last", "sums"], opset=version))
+
+
+def test_a_scan_goes_backwards_along_any_axis() -> None:
+    run = scan(11, "x", "rows", scan_input_axes=[-1], scan_input_directions=[1], scan_output_axes=[1])
+    rows = floats([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])
+    last, sums = jax.jit(run)(floats(jnp.zeros(2)), rows)
+    assert last.tolist() == [6, 60]
+    assert sums.tolist() == [[3, 5, 6], [30, 50, 60]]
+
+
+def test_a_scan_of_batches_stops_at_the_length_of_each() -> None:
+    run = scan(8, "lengths", "x", "rows")
+    last, sums = run(
+        jnp.array([2, 3]), floats(jnp.zeros((2, 1))), floats([[[1.0], [2.0], [4.0]], [[1.0], [2.0], [4.0]]])
+    )
+    assert last.tolist() == [[3], [7]]
+    assert sums[..., 0].tolist() == [[1, 3, 0], [1, 3, 7]]
+
+
+def test_sequences_are_lists_and_their_positions_are_known() -> None:
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "y"], ["pair"]),
+        helper.make_node("SequenceInsert", ["pair", "x", "place"], ["three"]),
+        helper.make_node("SequenceAt", ["three", "last"], ["z"]),
+    ]
+    inputs = [value("x", FLOAT, [2]), value("y", FLOAT, [2]), value("place", INT64, [])]
+    run = dmljax.onnx.load(model(nodes, inputs, ["three", "z"], {"last": np.array(-1)}))
+    three, last = run(floats(jnp.zeros(2)), floats(jnp.ones(2)), np.array(0))
+    assert [one.tolist() for one in three] == [[0, 0], [0, 0], [1, 1]]
+    assert last.tolist() == [1, 1]
+    with pytest.raises(InvalidDesc, match=r"position must be in \[-2, 2\); got 3"):
+        run(floats(jnp.zeros(2)), floats(jnp.ones(2)), np.array(3))
+    with pytest.raises(Unsupported, match="place must have values that are known while tracing"):
+        jax.jit(run)(floats(jnp.zeros(2)), floats(jnp.ones(2)), jnp.array(0))
+
+
+def test_a_model_takes_and_gives_sequences_and_nothing() -> None:
+    kind = helper.make_optional_type_proto(helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None)))
+    node = helper.make_node("OptionalHasElement", ["x"], ["y"])
+    run = dmljax.onnx.load(model([node], [helper.make_value_info("x", kind)], ["y"], opset=18))
+    assert run([floats(jnp.ones(2))])
+    assert not run(None)
+
+
+def test_random_numbers_and_training_are_refused_at_loading_all_at_once() -> None:
+    nodes = [
+        helper.make_node("RandomNormal", [], ["noise"], shape=[2]),
+        helper.make_node("Gradient", ["x"], ["dx"], domain="ai.onnx.preview.training", xs=["x"], y="noise"),
+    ]
+    proto = model(nodes, [value("x", FLOAT, [2])], ["noise", "dx"], domains={"ai.onnx.preview.training": 1})
+    with pytest.raises(Unsupported) as refusal:
+        dmljax.onnx.load(proto)
+    first, second = refusal.value.rules
+    assert first.startswith("must have no operators that draw random numbers; got RandomNormal of ai.onnx 21, 1 times")
+    assert second.endswith("(cut the model before it, and differentiate its output with jax.grad)")
+
+
+def test_texts_are_computed_while_they_are_known() -> None:
+    kind = TensorProto.STRING
+    nodes = [
+        helper.make_node("StringConcat", ["x", "end"], ["whole"]),
+        helper.make_node("RegexFullMatch", ["whole"], ["is_it"], pattern="a.*z"),
+    ]
+    inputs = [value("x", kind, ["n"]), value("end", kind, [1])]
+    run = dmljax.onnx.load(model(nodes, inputs, ["whole", "is_it"]))
+    whole, is_it = run(np.array(["ab", "ba"], object), np.array(["z"], object))
+    assert whole.tolist() == ["abz", "baz"]
+    assert is_it.tolist() == [True, False]
