@@ -4,7 +4,7 @@ Reads with the package `onnx`, which brings the format's own parser; everything 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
+    overload: str = ""  # of a function of the model
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -79,7 +80,7 @@ class Node:
                     own[name] = attributes[value.name]
             else:
                 own[name] = value.bound(attributes) if isinstance(value, Graph) else value
-        return Node(self.operator, self.domain, self.version, self.name, self.inputs, self.outputs, own)
+        return replace(self, attributes=own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +159,11 @@ class Reader:
                 self.functions[key] = self.function(proto, versions)
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
-        defaults = {one.name: self._attribute(one, versions, {}, 0) for one in proto.attribute_proto}
+        defaults = {one.name: self.attribute(one, versions) for one in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
         outputs = tuple(TensorType(name, None, None) for name in proto.output)
-        nodes = [self._node(node, versions, 0) for node in proto.node]
+        made = dict.fromkeys(name for node in proto.node for name in node.output if name)
+        nodes = [self._node(node, versions, {**dict.fromkeys(proto.input), **made}, 0) for node in proto.node]
         graph = Graph(_ordered(nodes, set(proto.input), proto.output), inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
@@ -191,7 +193,11 @@ class Reader:
                 raise InvalidDesc(Problem("domain", "must be one that the model imports", spelled))
             attributes = {one.name: self._attribute(one, versions, outer, depth) for one in proto.attribute}
         inputs, outputs = tuple(proto.input), tuple(proto.output)
-        return Node(proto.op_type, domain, versions[domain], proto.name, inputs, outputs, attributes)
+        return Node(proto.op_type, domain, versions[domain], proto.name, inputs, outputs, attributes, proto.overload)
+
+    def attribute(self, proto: Any, versions: Mapping[str, int]) -> Any:
+        """The value of an attribute, of which a graph reads nothing from around it."""
+        return self._attribute(proto, versions, {}, 0)
 
     def _attribute(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Any:
         if proto.ref_attr_name:

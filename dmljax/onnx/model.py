@@ -267,7 +267,7 @@ class _Finder:
         return handler
 
     def found(self, node: Node) -> Handler | None:
-        own = self.functions.get((node.domain, node.operator, ""))
+        own = self.functions.get((node.domain, node.operator, node.overload))
         if own is not None:
             return own
         handler = REGISTRY.find(node)
@@ -294,7 +294,7 @@ class _Finder:
         if not (schema.has_function or schema.has_context_dependent_function):
             return None
         defaults = {
-            name: self.reader._attribute(one.default_value, self.reader.versions, 0)
+            name: self.reader.attribute(one.default_value, self.reader.versions)
             for name, one in schema.attributes.items()
             if one.default_value.name
         }
@@ -393,7 +393,7 @@ def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[s
                 deciding.add(name)
             elif i in handler.kept:
                 kept.add(name)
-        own = finder.reader.functions.get((node.domain, node.operator, ""))
+        own = finder.reader.functions.get((node.domain, node.operator, node.overload))
         if own is not None:
             inner_deciding: set[str] = set()
             _add_deciding(own.graph, finder, inner_deciding, set())
