@@ -159,12 +159,16 @@ class Reader:
                 self.functions[key] = self.function(proto, versions)
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
+        """A function, of the model or of ONNX itself, with the versions that its nodes have."""
         defaults = {one.name: self.attribute(one, versions) for one in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
-        outputs = tuple(TensorType(name, None, None) for name in proto.output)
-        made = dict.fromkeys(name for node in proto.node for name in node.output if name)
-        nodes = [self._node(node, versions, {**dict.fromkeys(proto.input), **made}, 0) for node in proto.node]
-        graph = Graph(_ordered(nodes, set(proto.input), proto.output), inputs, outputs)
+        made = {*proto.input, *(name for node in proto.node for name in node.output)}
+        # A body that ONNX makes for the types of inputs may leave out what makes its last outputs.
+        outputs = tuple(TensorType(name, None, None) for name in proto.output if name in made)
+        names = dict.fromkeys(made)
+        nodes = [self._node(node, versions, names, 0) for node in proto.node]
+        ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs])
+        graph = Graph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
     def _graph(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Graph:
@@ -191,15 +195,14 @@ class Reader:
             if domain not in versions:
                 spelled = domain or "ai.onnx"
                 raise InvalidDesc(Problem("domain", "must be one that the model imports", spelled))
-            attributes = {one.name: self._attribute(one, versions, outer, depth) for one in proto.attribute}
+            attributes = {one.name: self.attribute(one, versions, outer, depth) for one in proto.attribute}
         inputs, outputs = tuple(proto.input), tuple(proto.output)
         return Node(proto.op_type, domain, versions[domain], proto.name, inputs, outputs, attributes, proto.overload)
 
-    def attribute(self, proto: Any, versions: Mapping[str, int]) -> Any:
-        """The value of an attribute, of which a graph reads nothing from around it."""
-        return self._attribute(proto, versions, {}, 0)
-
-    def _attribute(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Any:
+    def attribute(
+        self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any] | None = None, depth: int = 0
+    ) -> Any:
+        """The value of an attribute, of which graphs may read the names in `outer`."""
         if proto.ref_attr_name:
             return Reference(proto.ref_attr_name)
         kinds = onnx.AttributeProto
@@ -224,7 +227,7 @@ class Reader:
                 return self._sparse((proto.name,), proto.sparse_tensor)
             case kinds.GRAPH:
                 with inside(proto.name):
-                    return self._graph(proto.g, versions, outer, depth + 1)
+                    return self._graph(proto.g, versions, outer or {}, depth + 1)
             case kinds.TYPE_PROTO:
                 return _type_of(proto.name, proto.tp)
         raise InvalidDesc(Problem(proto.name, "must be an attribute of a kind that ONNX has", proto.type))
@@ -269,7 +272,7 @@ class Reader:
                 raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
             with path.open("rb") as file:
                 file.seek(offset)
-                return file.read(length)
+                return bytes(file.read(length))
         except (OSError, ValueError) as error:
             if isinstance(error, InvalidDesc):
                 raise
@@ -314,7 +317,8 @@ def _text(where: Where, data: bytes) -> str:
 def dtype_of(kind: int) -> np.dtype[Any]:
     """The NumPy type of a number that stands for a type in ONNX."""
     try:
-        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+        return dtype
     except (KeyError, TypeError, ValueError):
         raise InvalidDesc(Problem("data_type", "must be a type that ONNX has", kind)) from None
 

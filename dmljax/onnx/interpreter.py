@@ -88,7 +88,7 @@ def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[
         result = handler.fold(*inputs, **attributes)
         if result is not NotImplemented:
             return result
-    converted = []
+    converted: list[Any] = []
     for i, value in enumerate(inputs):
         name = node.inputs[i]
         if value is None:
@@ -121,6 +121,7 @@ def is_known(value: Any) -> bool:
 
 
 def is_foldable(value: Any) -> bool:
+    """Whether a value is known, and small enough to be computed while tracing."""
     return value is None or (isinstance(value, np.ndarray | np.generic) and value.size <= MAX_FOLDED)
 
 

@@ -1,31 +1,27 @@
 """ONNX models as functions of arrays."""
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
+import onnx
 
 from dmljax.checks import array, integer_in
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
 from dmljax.onnx.file import (
-    MAIN,
     Function,
     Graph,
     Node,
     Reader,
     TensorType,
-    dtype_of,
-    onnx,
     read_model,
 )
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.nodes import REGISTRY
 from dmljax.onnx.registry import Call, Handler, make_handler
 from dmljax.text import did_you_mean, join_words, show
-from dmljax.types import x64_enabled
 
 MAX_SMALL = 1024  # elements of an integer constant that stays in the program
 
@@ -196,7 +192,7 @@ def _as_arrays(name: str, value: Any) -> Any:
     """A value, and all elements of a sequence, as JAX arrays."""
     if isinstance(value, list):
         return [_as_arrays(name, one) for one in value]
-    if value is None or _is_text(value) and any(isinstance(one, str) for one in value.flat):
+    if value is None or (_is_text(value) and any(isinstance(one, str) for one in value.flat)):
         return value
     with inside(name):
         return as_array(value)
@@ -263,7 +259,8 @@ class _Finder:
 
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
-        assert handler is not None  # which loading has seen to
+        if handler is None:  # in the body of an operator that ONNX opens
+            raise Unsupported(_missing(node.operator, node.domain, node.version, [node]))
         return handler
 
     def found(self, node: Node) -> Handler | None:
@@ -383,8 +380,7 @@ def _deciding_names(graph: Graph, finder: _Finder) -> tuple[frozenset[str], froz
 
 def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[str]) -> None:
     for node in reversed(graph.nodes):
-        handler = finder.found(node)
-        assert handler is not None
+        handler = finder.find(node)
         for inner in node.subgraphs:
             _add_deciding(inner, finder, deciding, kept)
         is_deciding = handler.passes_values and any(name in deciding for name in node.outputs)

@@ -22,9 +22,10 @@ CALL = "call"  # the keyword-only parameter of a handler that must know more of 
 class Handler:
     """One meaning of an operator, from version `since` of its domain on.
 
-    `known` are the positions of inputs whose values must be known while tracing, which the function takes as NumPy
-    arrays; `kept` those of inputs that it takes as they come, as a NumPy array if the values are known; `wanted` those of
-    inputs that are taken so, too, and that make a program simpler if they are known. Position -1 stands for all. `fold` computes the same of NumPy arrays, and of sizes among them that are symbols.
+    Of the positions of inputs, where -1 stands for all, `known` are those whose values must be known while tracing:
+    the function takes them as NumPy arrays. `kept` are those that it takes as they come, NumPy arrays if the values
+    are known. `wanted` are taken like these, and make a simpler program if they are known. `fold` computes the same
+    of NumPy arrays alone, and of sizes among them that are symbols.
     """
 
     function: Callable[..., Any]
@@ -140,6 +141,7 @@ def make_handler(
     wanted: Sequence[int] = (),
     fold: Callable[..., Any] | None = None,
 ) -> Handler:
+    """A handler, with what the signature of its function says."""
     parameters = inspect.signature(function).parameters.values()
     inputs = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
     is_variadic = any(one.kind is one.VAR_POSITIONAL for one in parameters)

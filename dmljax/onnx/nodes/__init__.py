@@ -5,8 +5,13 @@ from dmljax.onnx.nodes import (
     contrib as contrib,
     elementwise as elementwise,
     indexing as indexing,
+    normalization as normalization,
+    products as products,
+    quantization as quantization,
     recurrence as recurrence,
     reduction as reduction,
+    resampling as resampling,
     shapes as shapes,
+    windows as windows,
 )
 from dmljax.onnx.registry import REGISTRY as REGISTRY

@@ -28,9 +28,12 @@ def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
     return functools.partial(function, dtype=bool)
 
 
+# An operator, the function that computes it, and that of NumPy which computes it of known values
+_Entries = tuple[tuple[str, Callable[..., Any], Callable[..., Any] | None], ...]
+
 # Arithmetic and functions
 
-for _operator, _function, _fold in (
+_FUNCTIONS: _Entries = (
     ("Abs", dml.element_wise_abs, np.abs),
     ("Acos", dml.element_wise_acos, None),
     ("Acosh", dml.element_wise_acosh, None),
@@ -62,7 +65,8 @@ for _operator, _function, _fold in (
     ("Tanh", dml.activation_tanh, None),
     ("IsNaN", _truth(dml.element_wise_is_nan), np.isnan),
     ("Not", _truth(dml.element_wise_logical_not), np.logical_not),
-):
+)
+for _operator, _function, _fold in _FUNCTIONS:
     handles(_operator, fold=_fold and _of_one(_fold))(_of_one(_function))
 
 
@@ -82,7 +86,7 @@ def _divided(a: Any, b: Any) -> Any:
     return dml.element_wise_divide(a, b)
 
 
-_ARITHMETIC = (
+_ARITHMETIC: _Entries = (
     ("Add", dml.element_wise_add, np.add),
     ("Div", _divided, _quotient),
     ("Mul", dml.element_wise_multiply, np.multiply),
@@ -111,16 +115,18 @@ def _aligned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _operator, _function, _fold in _ARITHMETIC:
-    handles(_operator, since=7, fold=_of_two(_fold))(_of_two(_function))
+    handles(_operator, since=7, fold=_fold and _of_two(_fold))(_of_two(_function))
     handles(_operator, since=1)(_aligned(_function))
-for _operator, _function, _fold in (
+
+_BROADCAST: _Entries = (
     ("BitwiseAnd", dml.element_wise_bit_and, np.bitwise_and),
     ("BitwiseOr", dml.element_wise_bit_or, np.bitwise_or),
     ("BitwiseXor", dml.element_wise_bit_xor, np.bitwise_xor),
     ("GreaterOrEqual", _truth(dml.element_wise_logical_greater_than_or_equal), np.greater_equal),
     ("LessOrEqual", _truth(dml.element_wise_logical_less_than_or_equal), np.less_equal),
-):
-    handles(_operator, fold=_of_two(_fold))(_of_two(_function))
+)
+for _operator, _function, _fold in _BROADCAST:
+    handles(_operator, fold=_fold and _of_two(_fold))(_of_two(_function))
 
 
 @handles("PRelu", since=1)
@@ -174,22 +180,16 @@ def _bit_shift(a: Any, b: Any, *, direction: str) -> Any:
 
 
 def _of_any_number(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*inputs: Any) -> Any:
-        if len(inputs) == 1:
-            return dml.element_wise_identity(inputs[0]) if inputs[0].dtype in REALS else inputs[0]
-        return functools.reduce(function, inputs)
-
-    return run
+    return lambda *inputs: functools.reduce(function, inputs)
 
 
-for _operator, _function, _fold in (
+_OF_ANY_NUMBER: _Entries = (
     ("Max", dml.element_wise_max, np.maximum),
     ("Min", dml.element_wise_min, np.minimum),
     ("Sum", dml.element_wise_add, np.add),
-):
-    handles(_operator, fold=functools.partial(lambda fold, *inputs: functools.reduce(fold, inputs), _fold))(
-        _of_any_number(_function)
-    )
+)
+for _operator, _function, _fold in _OF_ANY_NUMBER:
+    handles(_operator, fold=_fold and _of_any_number(_fold))(_of_any_number(_function))
 
 
 @handles("Mean")
@@ -246,7 +246,7 @@ def _converted(x: Any, dtype: Any) -> Any:
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if x.dtype == dtype:
         return x
-    if dtype == bool:
+    if dtype.kind == "b":
         return x != jnp.zeros((), x.dtype)  # the CAST of 0.5 is 0, which ONNX's is not
     if x.dtype in REALS and dtype in REALS:
         return dml.cast(x, dtype=dtype)

@@ -1,6 +1,5 @@
 """Operators that read and write elements at places that arrays give."""
 
-import math
 from typing import Any
 
 import jax
@@ -9,7 +8,7 @@ import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.interpreter import NotKnown, is_known
+from dmljax.onnx.interpreter import is_known
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import REALS
@@ -128,10 +127,9 @@ def counting_type() -> Any:
 def _nonzero(x: Any, *, call: Call) -> Any:
     # ONNX has a coordinate in each column, and as many columns as elements that are not zero.
     if call.maximum is None:
-        coordinates = np.stack(np.nonzero(call.known("X", x)))
-        return coordinates.astype(np.int64)
-    result = dml.nonzero_coordinates(x, size=call.maximum)
-    return result.output_coordinates.T.astype(counting_type())
+        return np.stack(np.nonzero(call.known("X", x))).astype(np.int64)
+    _, coordinates = dml.nonzero_coordinates(x, size=call.maximum)
+    return coordinates.T.astype(counting_type())
 
 
 @handles("Compress", known=[1])

@@ -1,0 +1,131 @@
+"""Normalizations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+import dmljax as dml
+from dmljax.errors import Problem, Unsupported
+from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.registry import Call, handles
+
+
+def of_channels(array: Any, x: Any) -> Any:
+    """Numbers of which there is one for each channel, with the dimensions of an image, as DirectML has them."""
+    return array.reshape(-1, *([1] * (x.ndim - 2)))
+
+
+def _by_moments(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float) -> Any:
+    wide = jnp.promote_types(x.dtype, mean.dtype)
+    mean, variance, scale, bias = (of_channels(one, x).astype(wide) for one in (mean, variance, scale, bias))
+    return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
+
+
+@handles("BatchNormalization", since=14)
+def _batch_normalization(
+    x: Any,
+    scale: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> Any:
+    if not training_mode:
+        return _by_moments(x, scale, bias, mean, variance, epsilon)
+    # ONNX returns running moments, DirectML those of the batch.
+    scale, bias = (of_channels(one, x).astype(x.dtype) for one in (scale, bias))
+    output, *own = dml.batch_normalization_training(x, scale, bias, epsilon=epsilon)
+    news = [one.reshape(-1).astype(mean.dtype) for one in own]
+    running = [momentum * old + (1 - momentum) * new for old, new in zip((mean, variance), news, strict=True)]
+    return (output, *running)
+
+
+@handles("BatchNormalization", since=1)
+def _first_batch_normalization(
+    x: Any,
+    scale: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    *,
+    epsilon: float = 1e-5,
+    is_test: int = 0,
+    momentum: float = 0.9,
+    spatial: int = 1,
+    call: Call,
+) -> Any:
+    if call.wants(1) or not spatial:
+        what = "spatial=0" if not spatial else f"{len(call.node.outputs)} outputs"
+        rule = "must normalize channels by known moments, as inference does, before version 14"
+        raise Unsupported(Problem((), rule, what))
+    return _by_moments(x, scale, bias, mean, variance, epsilon)
+
+
+@handles("InstanceNormalization")
+def _instance_normalization(x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5) -> Any:
+    return dml.mean_variance_normalization(x, of_channels(scale, x), of_channels(bias, x), epsilon)
+
+
+@handles("MeanVarianceNormalization", since=9)
+def _mean_variance_normalization(x: Any, *, axes: Sequence[int] = (0, 2, 3)) -> Any:
+    return dml.mean_variance_normalization1(x, axes=axes, epsilon=1e-9)
+
+
+@handles("MeanVarianceNormalization", since=1)
+def _first_mean_variance_normalization(x: Any, *, across_channels: int = 0, normalize_variance: int = 1) -> Any:
+    axes = range(x.ndim) if across_channels else (0, *range(2, x.ndim))
+    return dml.mean_variance_normalization1(x, axes=axes, epsilon=1e-9, normalize_variance=bool(normalize_variance))
+
+
+@handles("LayerNormalization", since=1)
+def layer_normalization(
+    x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, call: Call
+) -> Any:
+    """The input normalized from an axis on, its mean, and the inverse of its deviation, in the type of `stash_type`."""
+    axes = tuple(range(normal(axis, x.ndim), x.ndim))
+    output = dml.mean_variance_normalization1(x, scale, bias, epsilon, axes=axes)
+    if not (call.wants(1) or call.wants(2)):
+        return output
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    mean = dml.reduce(wide, function=dml.ReduceFunction.AVERAGE, axes=axes)
+    variance = dml.reduce((wide - mean) ** 2, function=dml.ReduceFunction.AVERAGE, axes=axes)
+    return output, mean, 1 / jnp.sqrt(variance + epsilon)
+
+
+@handles("RMSNormalization")
+def rms_normalization(x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
+    """The input divided by the root of its mean square."""
+    axes = tuple(range(normal(axis, x.ndim), x.ndim))
+    return dml.mean_variance_normalization2(x, scale, None, epsilon, axes=axes, use_mean=False)
+
+
+@handles("GroupNormalization", since=21)
+def _group_normalization(
+    x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+) -> Any:
+    groups = x.reshape(x.shape[0], num_groups, -1)
+    own = dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon).reshape(x.shape)
+    return own * of_channels(scale, x) + of_channels(bias, x)
+
+
+@handles("GroupNormalization", since=18)
+def _group_normalization_by_group(x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5) -> Any:
+    groups = x.reshape(x.shape[0], num_groups, -1)
+    own = dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
+    return (own * scale.reshape(-1, 1) + bias.reshape(-1, 1)).reshape(x.shape)
+
+
+@handles("LRN")
+def _local_response_normalization(
+    x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Any:
+    return dml.local_response_normalization(x, alpha, beta, bias, local_size=size)
+
+
+@handles("LpNormalization")
+def _lp_normalization(x: Any, *, axis: int = -1, p: int = 2) -> Any:
+    return dml.lp_normalization(x, 1e-30, axis=normal(axis, x.ndim), p=p)  # zeros for rows of zeros

@@ -1,0 +1,85 @@
+"""Products of matrices, and sums of products."""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.registry import handles
+from dmljax.types import FLOATS
+
+# ruff: noqa: N803  # attributes are spelled as ONNX has them
+
+
+@handles("Gemm", since=7)
+def _gemm(
+    a: Any, b: Any, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
+) -> Any:
+    if a.dtype not in FLOATS:
+        product = jnp.matmul(a.T if transA else a, b.T if transB else b)
+        whole = product if alpha == 1 else (alpha * product).astype(a.dtype)
+        return whole if c is None else whole + (c if beta == 1 else (beta * c).astype(a.dtype))
+    return dml.gemm(a, b, c, alpha, beta, transpose_a=bool(transA), transpose_b=bool(transB))
+
+
+@handles("Gemm", since=1)
+def _first_gemm(
+    a: Any,
+    b: Any,
+    c: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    broadcast: int = 0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Any:
+    return _gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+
+
+@handles("MatMul")
+def matmul(a: Any, b: Any) -> Any:
+    """The product of matrices, and of vectors as NumPy has it, which DirectML has not."""
+    if min(a.ndim, b.ndim) < 1:
+        raise InvalidDesc(Problem((), "must have inputs of at least 1 dimension", f"{a.shape} and {b.shape}"))
+    if a.dtype not in FLOATS:
+        return jnp.matmul(a, b)
+    product = dml.gemm(a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b)
+    product = product[..., 0] if b.ndim == 1 else product
+    return product if a.ndim > 1 else product[..., 0] if b.ndim == 1 else product[..., 0, :]
+
+
+def _of_rows(parameter: Any) -> Any:
+    """A scale or zero point of the first factor, of which there may be one for each row."""
+    if parameter is None or parameter.ndim != 1 or parameter.size == 1:
+        return parameter
+    return parameter[:, None]
+
+
+@handles("MatMulInteger")
+def _integer_matmul(a: Any, b: Any, a_zero_point: Any = None, b_zero_point: Any = None) -> Any:
+    return dml.matrix_multiply_integer(a, b, _of_rows(a_zero_point), b_zero_point)
+
+
+@handles("QLinearMatMul")
+def _quantized_matmul(
+    a: Any,
+    a_scale: Any,
+    a_zero_point: Any,
+    b: Any,
+    b_scale: Any,
+    b_zero_point: Any,
+    output_scale: Any,
+    output_zero_point: Any,
+) -> Any:
+    return dml.quantized_linear_matrix_multiply(
+        *(a, _of_rows(a_scale), _of_rows(a_zero_point)),
+        *(b, b_scale, b_zero_point),
+        *(output_scale, output_zero_point),
+    )
+
+
+@handles("Einsum")
+def _einsum(*inputs: Any, equation: str) -> Any:
+    return jnp.einsum(equation.replace(" ", ""), *inputs)

@@ -1,0 +1,217 @@
+"""Resize and Upsample."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.interpreter import as_sizes
+from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.registry import handles, one_of
+
+# Which way a position is rounded, and how far it is moved before
+_NEAREST = {
+    "round_prefer_floor": (dml.AxisDirection.INCREASING, 0.5),
+    "round_prefer_ceil": (dml.AxisDirection.DECREASING, -0.5),
+    "floor": (dml.AxisDirection.DECREASING, 0.0),
+    "ceil": (dml.AxisDirection.INCREASING, 0.0),
+}
+_MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
+_POLICIES = {"stretch": None, "not_larger": min, "not_smaller": max}
+_COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
+)
+
+
+@handles("Resize", since=11, known=[1, 2, 3])
+def _resize(
+    x: Any,
+    roi: Any = None,
+    scales: Any = None,
+    sizes: Any = None,
+    *,
+    antialias: int = 0,
+    axes: Sequence[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Any:
+    chosen = range(x.ndim) if axes is None else [normal(axis, x.ndim) for axis in axes]
+    ratios, new = _sizes(x, scales, sizes, chosen, keep_aspect_ratio_policy)
+    one_of("coordinate_transformation_mode", coordinate_transformation_mode, dict.fromkeys(_COORDINATES))
+    before, after, ratios = _offsets(x.shape, new, ratios, roi, chosen, coordinate_transformation_mode)
+    direction, shift = one_of("nearest_mode", nearest_mode, _NEAREST)
+    kind = one_of("mode", mode, _MODES)
+    is_cropped = coordinate_transformation_mode == "tf_crop_and_resize"
+    if kind == "cubic" or is_cropped or any(one != int(one) for one in new):
+        settings = (cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value if is_cropped else None)
+        return _weighted(x, new, ratios, before, after, kind, (direction, shift), settings)
+    return dml.resample3(
+        x,
+        output_sizes=new,
+        scales=ratios,
+        interpolation_mode=dml.InterpolationMode["LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR"],
+        rounding_direction=direction,
+        input_pixel_offsets=[one + (0 if kind == "linear" else shift) for one in before],
+        output_pixel_offsets=after,
+        antialiased=bool(antialias),
+    )
+
+
+def _sizes(x: Any, scales: Any, sizes: Any, axes: Sequence[int], policy: str) -> tuple[list[float], list[int]]:
+    """The scale and the new size of each dimension."""
+    ratios, new = [1.0] * x.ndim, list(x.shape)
+    has_sizes, has_scales = (one is not None and one.size > 0 for one in (sizes, scales))
+    if has_sizes == has_scales:
+        raise InvalidDesc(Problem((), "must have one of scales and sizes", "both" if has_sizes else "none"))
+    given = as_sizes(sizes) if has_sizes else scales.tolist()
+    if len(given) != len(axes):
+        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(given)))
+    if any(not one > 0 for one in given):
+        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be above 0", tuple(given)))
+    if not has_sizes:
+        for axis, ratio in zip(axes, given, strict=True):
+            ratios[axis] = ratio
+            new[axis] = math.floor(np.float32(ratio) * np.float32(x.shape[axis]))
+        return ratios, new
+    choose = one_of("keep_aspect_ratio_policy", policy, _POLICIES)
+    own = [size / x.shape[axis] for axis, size in zip(axes, given, strict=True)]
+    for axis, ratio, size in zip(axes, own, given, strict=True):
+        if choose is None:
+            ratios[axis], new[axis] = ratio, size
+        else:
+            ratios[axis] = choose(own)
+            new[axis] = math.floor(ratios[axis] * x.shape[axis] + 0.5)
+    return ratios, new
+
+
+def _offsets(
+    old: Sequence[int], new: Sequence[int], ratios: Sequence[float], roi: Any, axes: Sequence[int], mode: str
+) -> tuple[list[float], list[float], list[float]]:
+    """The offsets of positions before and after scaling, and the scales: what DirectML says all modes by."""
+    rank = len(old)
+    before, after, scales = [0.5] * rank, [-0.5] * rank, [*ratios]
+    starts, ends = [0.0] * rank, [1.0] * rank
+    if mode == "tf_crop_and_resize":
+        if roi is None or roi.size != 2 * len(axes):
+            raise InvalidDesc(Problem("roi", f"must have {2 * len(axes)} numbers", None if roi is None else roi.shape))
+        for i, axis in enumerate(axes):
+            starts[axis], ends[axis] = float(roi.flat[i]), float(roi.flat[len(axes) + i])
+    for i in range(rank):
+        match mode:
+            case "align_corners":
+                last = ratios[i] * old[i] - 1  # of a size that may be fractional
+                before[i], after[i] = 0.0, 0.0
+                scales[i] = last / (old[i] - 1) if old[i] > 1 and last > 0 else 1.0
+                if new[i] == 1:
+                    scales[i] = 1.0
+            case "asymmetric":
+                before[i], after[i] = 0.0, 0.0
+            case "tf_half_pixel_for_nn":
+                before[i], after[i] = 0.5, 0.0
+            case "half_pixel_symmetric":
+                before[i] = 0.5 - old[i] / 2 * (1 - new[i] / (ratios[i] * old[i]))
+            case "pytorch_half_pixel":
+                if new[i] == 1:
+                    before[i], after[i], scales[i] = 0.0, 0.0, 1.0
+            case "tf_crop_and_resize":
+                span = (ends[i] - starts[i]) * (old[i] - 1)
+                if new[i] > 1:
+                    before[i], after[i] = -starts[i] * (old[i] - 1), 0.0
+                    scales[i] = (new[i] - 1) / span if span else np.inf
+                else:
+                    before[i], after[i], scales[i] = -0.5 * (starts[i] + ends[i]) * (old[i] - 1), 0.0, 1.0
+    return before, after, scales
+
+
+def _weighted(
+    x: Any,
+    new: Sequence[int],
+    scales: Sequence[float],
+    before: Sequence[float],
+    after: Sequence[float],
+    kind: str,
+    nearest: tuple[dml.AxisDirection, float],
+    settings: tuple[float, bool, bool, float | None],
+) -> Any:
+    """What DirectML has not: cubic weights, and a number for what lies outside, by a product for each dimension."""
+    coefficient, exclude_outside, antialias, outside = settings
+    dtype = x.dtype
+    result = x.astype(jnp.promote_types(dtype, jnp.float32))
+    is_outside = np.zeros((1,) * x.ndim, bool)
+    for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
+        places = (np.arange(size) - after[axis]) / scales[axis] - before[axis]
+        if outside is not None:
+            shape = [1] * x.ndim
+            shape[axis] = size
+            is_outside = is_outside | ((places < 0) | (places > old - 1)).reshape(shape)
+        if old == size and scales[axis] == 1 and np.array_equal(places, np.arange(size)):
+            continue
+        stretch = min(scales[axis], 1.0) if antialias else 1.0
+        weights = _weights(places, old, kind, nearest, coefficient, stretch, exclude_outside)
+        result = jnp.moveaxis(jnp.tensordot(result, jnp.asarray(weights, result.dtype), (axis, 1)), -1, axis)
+    if outside is not None:
+        result = jnp.where(jnp.asarray(is_outside), jnp.asarray(outside, result.dtype), result)
+    return result.astype(dtype)
+
+
+def _weights(
+    places: Any, old: int, kind: str, nearest: Any, coefficient: float, stretch: float, exclude_outside: bool
+) -> Any:
+    """For each place of the result, the weight of each element."""
+    if kind == "nearest":
+        direction, shift = nearest
+        rounding = np.floor if direction is dml.AxisDirection.DECREASING else np.ceil
+        chosen = np.clip(rounding(places - shift), 0, old - 1).astype(int)
+        return np.eye(old)[chosen]
+    reach = math.ceil((2 if kind == "cubic" else 1) / stretch)
+    first = np.floor(places).astype(int) - reach + 1
+    taps = first[:, None] + np.arange(2 * reach)
+    distances = np.abs(taps - places[:, None]) * stretch
+    weights = _cubic(distances, coefficient) if kind == "cubic" else np.maximum(0, 1 - distances)
+    if exclude_outside:
+        weights = np.where((taps < 0) | (taps >= old), 0, weights)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    rows = np.zeros((len(places), old))
+    np.add.at(rows, (np.arange(len(places))[:, None], np.clip(taps, 0, old - 1)), weights)
+    return rows
+
+
+def _cubic(distance: Any, a: float) -> Any:
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+
+
+@handles("Resize", since=10, known=[1])
+def _first_resize(x: Any, scales: Any, *, mode: str = "nearest") -> Any:
+    return _resize(x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+
+@handles("Upsample", since=9, known=[1])
+def _upsample(x: Any, scales: Any, *, mode: str = "nearest") -> Any:
+    return _first_resize(x, scales, mode=mode)
+
+
+@handles("Upsample", since=7)
+def _upsample_by_attribute(x: Any, *, scales: Sequence[float], mode: str = "nearest") -> Any:
+    return _first_resize(x, np.array(scales, np.float32), mode=mode)
+
+
+@handles("Upsample", since=1)
+def _first_upsample(x: Any, *, height_scale: float, width_scale: float, mode: str = "nearest") -> Any:
+    return _first_resize(x, np.array([1, 1, height_scale, width_scale], np.float32), mode=mode)

@@ -1,0 +1,426 @@
+"""Operators that slide windows over images: convolutions, poolings, and regions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.onnx.interpreter import as_sizes
+from dmljax.onnx.nodes.indexing import counting_type
+from dmljax.onnx.registry import Call, handles, one_of
+
+_AUTOMATIC = {"NOTSET": None, "": None, "VALID": None, "SAME_UPPER": True, "SAME_LOWER": False}
+
+
+class Windows(NamedTuple):
+    """Windows as DirectML's members have them, with a number for each dimension of space."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple((size - 1) * one + 1 for size, one in zip(self.sizes, self.dilations, strict=True))
+
+    def members(self) -> dict[str, Any]:
+        return {
+            "strides": self.strides,
+            "dilations": self.dilations,
+            "start_padding": self.start,
+            "end_padding": self.end,
+        }
+
+
+def windows_of(
+    space: Sequence[Any],
+    sizes: Sequence[int],
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Windows:
+    """The windows that ONNX's attributes say; padding that follows from sizes is computed."""
+    count = len(space)
+    strides, dilations = tuple(strides or [1] * count), tuple(dilations or [1] * count)
+    pads = tuple(pads or [0] * (2 * count))
+    for name, values, length in (
+        ("kernel_shape", sizes, count),
+        ("strides", strides, count),
+        ("pads", pads, 2 * count),
+    ):
+        if len(values) != length:
+            raise InvalidDesc(Problem(name, f"must have {length} numbers", tuple(values)))
+    is_upper = one_of("auto_pad", auto_pad, _AUTOMATIC)
+    windows = Windows(tuple(sizes), strides, dilations, pads[:count], pads[count:])
+    if is_upper is None:
+        return windows._replace(start=(0,) * count, end=(0,) * count) if auto_pad == "VALID" else windows
+    start, end = [], []
+    for size, stride, extent in zip(space, strides, windows.extents, strict=True):
+        total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+        half = total // 2
+        start.append(half if is_upper else total - half)
+        end.append(total - half if is_upper else half)
+    return windows._replace(start=tuple(start), end=tuple(end))
+
+
+# Convolutions
+
+
+def _filter_windows(x: Any, filter: Any, kernel_shape: Sequence[int] | None, attributes: Mapping[str, Any]) -> Windows:
+    if kernel_shape is not None and tuple(kernel_shape) != filter.shape[2:]:
+        raise InvalidDesc(Problem("kernel_shape", f"must be that of W, {filter.shape[2:]}", tuple(kernel_shape)))
+    return windows_of(x.shape[2:], filter.shape[2:], **attributes)
+
+
+def convolution(
+    x: Any,
+    filter: Any,
+    bias: Any = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
+    """A cross-correlation."""
+    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
+    windows = _filter_windows(x, filter, kernel_shape, space)
+    return dml.convolution(x, filter, bias, group_count=group, **windows.members())
+
+
+handles("Conv")(convolution)
+
+
+@handles("ConvInteger")
+def _integer_convolution(
+    x: Any,
+    filter: Any,
+    x_zero_point: Any = None,
+    zero_point: Any = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
+    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
+    windows = _filter_windows(x, filter, kernel_shape, space)
+    return dml.convolution_integer(x, x_zero_point, filter, zero_point, group_count=group, **windows.members())
+
+
+@handles("QLinearConv")
+def _quantized_convolution(
+    x: Any,
+    x_scale: Any,
+    x_zero_point: Any,
+    filter: Any,
+    scale: Any,
+    zero_point: Any,
+    output_scale: Any,
+    output_zero_point: Any,
+    bias: Any = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
+    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
+    windows = _filter_windows(x, filter, kernel_shape, space)
+    parameters = (x_scale, x_zero_point, filter, scale, zero_point, bias, output_scale, output_zero_point)
+    return dml.quantized_linear_convolution(x, *parameters, group_count=group, **windows.members())
+
+
+@handles("ConvTranspose")
+def transposed_convolution(
+    x: Any,
+    filter: Any,
+    bias: Any = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
+    """A transposed convolution, whose output's sizes may be given instead of its padding."""
+    space = {"dilations": dilations, "pads": pads, "strides": strides}
+    windows = _filter_windows(x, filter, kernel_shape, space)
+    appended = tuple(output_padding or [0] * (x.ndim - 2))
+    is_upper = one_of("auto_pad", auto_pad, _AUTOMATIC)
+    if output_shape or is_upper is not None:
+        given = output_shape or [size * one for size, one in zip(x.shape[2:], windows.strides, strict=True)]
+        rows = zip(x.shape[2:], windows.strides, windows.extents, appended, strict=True)
+        largest = [(size - 1) * stride + extent + more for size, stride, extent, more in rows]
+        totals = [max(0, whole - size) for whole, size in zip(largest, given[-len(largest) :], strict=True)]
+        halves = tuple(total // 2 for total in totals)
+        others = tuple(total - half for total, half in zip(totals, halves, strict=True))
+        start, end = (halves, others) if is_upper else (others, halves)
+        windows = windows._replace(start=start, end=end)
+        sizes = zip(largest, given[-len(largest) :], appended, strict=True)
+        appended = tuple(max(0, size - whole) + one for whole, size, one in sizes)
+    return dml.convolution(
+        x,
+        filter,
+        bias,
+        direction=dml.ConvolutionDirection.BACKWARD,
+        group_count=group,
+        output_padding=appended,
+        **windows.members(),
+    )
+
+
+# Poolings
+
+
+def _ends_of_ceil(space: Sequence[int], windows: Windows) -> tuple[int, ...]:
+    """How far windows reach beyond the padded image where sizes are rounded up.
+
+    The last one must start inside the image or the padding before it.
+    """
+    beyond = []
+    rows = zip(space, windows.strides, windows.extents, windows.start, windows.end, strict=True)
+    for size, stride, extent, start, end in rows:
+        places = -(-(size + start + end - extent) // stride)
+        places = places - 1 if places * stride >= size + start else places
+        beyond.append(max(places * stride + extent - size - start - end, 0))
+    return tuple(beyond)
+
+
+def pooled(x: Any, kernel_shape: Sequence[int], ceil_mode: int, **attributes: Any) -> tuple[Windows, tuple[int, ...]]:
+    """The windows of a pooling, and how far they reach beyond the padding."""
+    windows = windows_of(x.shape[2:], kernel_shape, **attributes)
+    return windows, _ends_of_ceil(x.shape[2:], windows) if ceil_mode else (0,) * (x.ndim - 2)
+
+
+def _longer(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
+    end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
+    return {"window_sizes": windows.sizes, **windows._replace(end=end).members()}
+
+
+@handles("AveragePool")
+def _average_pool(
+    x: Any,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
+    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
+    windows, beyond = pooled(x, kernel_shape, ceil_mode, **space)
+    include = bool(count_include_pad)
+    if include and any(beyond):  # what is beyond the padding counts for nothing
+        x = dml.padding1(x, 0.0, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
+        include = False
+        windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
+    return dml.average_pooling1(x, include_padding=include, **_longer(windows, beyond))
+
+
+@handles("MaxPool")
+def _max_pool(
+    x: Any,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    storage_order: int = 0,
+    strides: Sequence[int] | None = None,
+    call: Call,
+) -> Any:
+    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
+    windows = _longer(*pooled(x, kernel_shape, ceil_mode, **space))
+    values, indices = dml.max_pooling2(x, has_indices=call.wants(1), **windows)
+    if not call.wants(1):
+        return values
+    if storage_order:  # the last dimensions are counted first
+        places = jnp.unravel_index(indices, x.shape)
+        shape = (*x.shape[:2], *x.shape[:1:-1])
+        indices = jnp.ravel_multi_index((*places[:2], *places[:1:-1]), shape, mode="clip")
+    return values, indices.astype(counting_type())
+
+
+@handles("LpPool", since=2)
+def _lp_pool(
+    x: Any,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None,
+    p: int = 2,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
+    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
+    return dml.lp_pooling1(x, p=p, **_longer(*pooled(x, kernel_shape, ceil_mode, **space)))
+
+
+@handles("LpPool", since=1)
+def _first_lp_pool(
+    x: Any,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    p: float = 2.0,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
+    return _lp_pool(x, kernel_shape=kernel_shape, auto_pad=auto_pad, p=int(p), pads=pads, strides=strides)
+
+
+@handles("GlobalAveragePool")
+def _global_average_pool(x: Any) -> Any:
+    return dml.average_pooling(x, window_sizes=x.shape[2:])
+
+
+@handles("GlobalMaxPool")
+def _global_max_pool(x: Any) -> Any:
+    return dml.max_pooling(x, window_sizes=x.shape[2:])
+
+
+@handles("GlobalLpPool", since=2)
+def _global_lp_pool(x: Any, *, p: int = 2) -> Any:
+    return dml.lp_pooling(x, window_sizes=x.shape[2:], p=p)
+
+
+@handles("GlobalLpPool", since=1)
+def _first_global_lp_pool(x: Any, *, p: float = 2.0) -> Any:
+    return dml.lp_pooling(x, window_sizes=x.shape[2:], p=int(p))
+
+
+@handles("MaxUnpool", known=[2])
+def _max_unpool(
+    x: Any,
+    indices: Any,
+    output_shape: Any = None,
+    *,
+    kernel_shape: Sequence[int],
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
+    windows = windows_of(x.shape[2:], kernel_shape, pads=pads, strides=strides)
+    rows = zip(x.shape[2:], windows.strides, windows.sizes, windows.start, windows.end, strict=True)
+    space = [(size - 1) * stride + window - start - end for size, stride, window, start, end in rows]
+    result = dml.max_unpooling(x, indices, output_sizes=(*x.shape[:2], *space))
+    if output_shape is None:
+        return result
+    # The indices are of the result that the windows give, which then grows.
+    more = [size - own for size, own in zip(as_sizes(output_shape), result.shape, strict=True)]
+    return dml.padding(result, start_padding=(0,) * result.ndim, end_padding=more)
+
+
+# Regions
+
+
+@handles("MaxRoiPool")
+def _max_roi_pool(x: Any, rois: Any, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Any:
+    height, width = pooled_shape
+    return dml.roi_pooling(x, rois, pooled_size=dml.Size2D(width=width, height=height), spatial_scale=spatial_scale)
+
+
+@handles("RoiAlign", since=16)
+def _roi_align(
+    x: Any,
+    rois: Any,
+    batch_indices: Any,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Any:
+    modes = {"half_pixel": True, "output_half_pixel": False}
+    is_half = one_of("coordinate_transformation_mode", coordinate_transformation_mode, modes)
+    if not is_half:  # regions are one pixel large then, at least
+        rois = jnp.concatenate([rois[:, :2], jnp.maximum(rois[:, 2:], rois[:, :2] + 1 / spatial_scale)], axis=1)
+    if one_of("mode", mode, {"avg": False, "max": True}):
+        space = (output_height, output_width)
+        return _largest_of_regions(x, rois, batch_indices, space, sampling_ratio, spatial_scale, 0.5 if is_half else 0)
+    return dml.roi_align1(
+        x,
+        rois,
+        batch_indices,
+        output_size=dml.Size2D(width=output_width, height=output_height),
+        spatial_scale_x=spatial_scale,
+        spatial_scale_y=spatial_scale,
+        input_pixel_offset=0.5 if is_half else 0.0,
+        minimum_samples_per_output=sampling_ratio or 1,
+        maximum_samples_per_output=sampling_ratio or 2**32 - 1,
+    )
+
+
+def _largest_of_regions(
+    x: Any, rois: Any, batch_indices: Any, space: tuple[int, int], samples: int, scale: float, offset: float
+) -> Any:
+    """The largest of the weighted pixels of all samples, where DirectML has the largest of whole samples."""
+    if samples < 1:
+        raise Unsupported(Problem("sampling_ratio", "must be at least 1 for the mode max", samples))
+    edges = rois * scale - offset
+    pixels = []  # of each dimension of space: two indices for each sample of each region, and their weights
+    for start, end, size, count in ((1, 3, x.shape[2], space[0]), (0, 2, x.shape[3], space[1])):
+        length = edges[:, end] - edges[:, start]
+        steps = (np.arange(count * samples) + 0.5) / (count * samples)
+        place = edges[:, start, None] + length[:, None] * steps.astype(rois.dtype)
+        is_inside = (place >= -1) & (place <= size)
+        place = jnp.clip(place, 0, size - 1)
+        low = jnp.floor(place).astype(jnp.int32)
+        more = place - low
+        weights = jnp.where(is_inside[..., None], jnp.stack([1 - more, more], -1), 0)
+        pixels.append((jnp.stack([low, jnp.minimum(low + 1, size - 1)], -1), weights))
+    (rows, row_weights), (columns, column_weights) = pixels
+    weights = row_weights[:, :, None, :, None] * column_weights[:, None, :, None, :]
+    images = x[batch_indices.astype(jnp.int32)]
+    regions = jnp.arange(len(rois))[:, None, None, None, None]
+    values = jnp.moveaxis(images, 1, -1)[regions, rows[:, :, None, :, None], columns[:, None, :, None, :]]
+    weighted = jnp.max(values * weights[..., None], axis=(3, 4))
+    blocks = weighted.reshape(len(rois), space[0], samples, space[1], samples, -1)
+    return jnp.moveaxis(jnp.max(blocks, axis=(2, 4)), -1, 1)
+
+
+@handles("RoiAlign", since=10)
+def _first_roi_align(
+    x: Any,
+    rois: Any,
+    batch_indices: Any,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Any:
+    return _roi_align(
+        x,
+        rois,
+        batch_indices,
+        coordinate_transformation_mode="output_half_pixel",
+        mode=mode,
+        output_height=output_height,
+        output_width=output_width,
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+    )
