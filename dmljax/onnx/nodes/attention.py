@@ -10,7 +10,8 @@ from typing import Any
 import jax.numpy as jnp
 
 import dmljax as dml
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.onnx.file import Graph, dtype_of
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import widened
 
@@ -62,6 +63,23 @@ def attended(
     return in_rows(jnp.where(any_seen, parts, jnp.zeros((), parts.dtype)))
 
 
+def _products(query: Any, keys: Any, scale: float | None) -> Any:
+    """The products of queries and keys, which groups of heads share, in at least float32."""
+    batch, heads, queries, size = query.shape
+    groups = query.reshape(batch, keys.shape[1], heads // keys.shape[1], queries, size)
+    products = jnp.einsum("bhgqd,bhkd->bhgqk", groups, keys, preferred_element_type=widened(query.dtype))
+    products = products.reshape(batch, heads, queries, keys.shape[2])
+    return products * (1 / math.sqrt(size) if scale is None else scale)
+
+
+def _means(weights: Any, values: Any) -> Any:
+    """The means of values with weights, in heads."""
+    batch, heads, queries, total = weights.shape
+    groups = weights.reshape(batch, values.shape[1], heads // values.shape[1], queries, total)
+    means = jnp.einsum("bhgqk,bhkd->bhgqd", groups, values.astype(weights.dtype))
+    return means.reshape(batch, heads, queries, values.shape[3]).astype(values.dtype)
+
+
 def attended_by_scores(
     query: Any,
     keys: Any,
@@ -79,11 +97,7 @@ def attended_by_scores(
     A `sink` of each head takes its share of the weights, and gives nothing.
     """
     dtype, wide = query.dtype, widened(query.dtype)
-    batch, heads, queries, size = query.shape
-    groups = query.reshape(batch, keys.shape[1], heads // keys.shape[1], queries, size)
-    products = jnp.einsum("bhgqd,bhkd->bhgqk", groups, keys, preferred_element_type=wide)
-    products = products.reshape(batch, heads, queries, keys.shape[2])
-    products *= 1 / math.sqrt(size) if scale is None else scale
+    products = _products(query, keys, scale)
     bounded = softcap * jnp.tanh(products / softcap) if softcap else products
     masked = bounded if bias is None else bounded + bias.astype(wide)
     if seen is not None:
@@ -97,9 +111,7 @@ def attended_by_scores(
     total = jnp.sum(powers, axis=-1, keepdims=True)
     total = total if sink is None else total + jnp.exp(sink - largest)
     weights = powers / jnp.where(total == 0, 1, total)
-    of_groups = weights.reshape(*groups.shape[:4], keys.shape[2])
-    output = jnp.einsum("bhgqk,bhkd->bhgqd", of_groups, values.astype(wide)).astype(dtype)
-    output = in_rows(output.reshape(batch, heads, queries, values.shape[3]))
+    output = in_rows(_means(weights, values))
     return output, [one.astype(dtype) for one in (products, bounded, masked, weights)]
 
 
@@ -174,6 +186,44 @@ def _attention(
     else:
         output = attended(query, keys, values, seen, bias, scale=scale)
     return in_heads(output, query.shape[1]) if is_in_heads else output, keys, values, scores
+
+
+@handles("FlexAttention", domain="ai.onnx.preview")
+def _flexible_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    prob_mod: Graph | None = None,
+    scale: float | None = None,
+    score_mod: Graph | None = None,
+    softmax_precision: int = 1,
+    call: Call,
+) -> Any:
+    wide = jnp.promote_types(dtype_of(softmax_precision), widened(query.dtype))
+    scores = _products(query.astype(wide), key.astype(wide), scale)
+    if score_mod is not None:
+        (scores,) = call.run(score_mod, [scores])
+    weights = dml.activation_softmax1(scores, axes=-1)
+    if prob_mod is not None:
+        (weights,) = call.run(prob_mod, [weights])
+    return _means(weights, value)
+
+
+@handles("CausalConvWithState")
+@handles("CausalConvWithState", domain="com.microsoft")
+def _causal_convolution(
+    x: Any, filter: Any, bias: Any = None, past: Any = None, *, activation: str = "none", ndim: int = 1
+) -> Any:
+    if ndim != 1:
+        raise Unsupported(Problem("ndim", "must be 1", ndim))
+    before = filter.shape[2] - 1
+    past = jnp.zeros((*x.shape[:2], before), x.dtype) if past is None else past
+    whole = jnp.concatenate([past, x], axis=2)
+    output = dml.convolution(whole, filter, bias, group_count=x.shape[1])
+    if one_of("activation", activation, {"none": False, "silu": True, "swish": True}):
+        output = dml.activation_swish(output)
+    return output, whole[:, :, whole.shape[2] - before :]
 
 
 # Rotary embeddings
