@@ -25,7 +25,8 @@ ROOMS = [
     ["relatives"],
     ["__init__"],
     ["flatbuffer"],
-    ["examples", "dxdispatch", "pydirectml", "serialized"],
+    ["onnx", "serialized"],
+    ["examples", "dxdispatch", "pydirectml"],
     ["describe"],
     ["cli", "__main__"],
 ]

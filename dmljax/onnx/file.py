@@ -85,12 +85,13 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes in an order in which each comes after those that it reads from."""
+    """Nodes in an order in which each comes after those that it reads from; an absent output has an empty name."""
 
     nodes: tuple[Node, ...]
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     constants: Mapping[str, Any] = field(default_factory=dict)
+    source: Any = None  # of a subgraph, its GraphProto
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -102,7 +103,7 @@ class Graph:
 
     def bound(self, attributes: Mapping[str, Any]) -> "Graph":
         nodes = tuple(node.bound(attributes) for node in self.nodes)
-        return Graph(nodes, self.inputs, self.outputs, self.constants)
+        return replace(self, nodes=nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,9 +154,10 @@ class Reader:
         self.graph = self._graph(model.graph, self.versions, {}, 0)
         self.functions: dict[FunctionKey, Function] = {}
         for proto in model.functions:
-            with inside(("functions", proto.name)):
+            name = _text("name", proto.name)
+            with inside(("functions", name)):
                 versions = self.versions | _versions(proto.opset_import)
-                key = (_domain(proto.domain), proto.name, proto.overload)
+                key = (_domain(proto.domain), name, _text("overload", proto.overload))
                 self.functions[key] = self.function(proto, versions)
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
@@ -163,11 +165,11 @@ class Reader:
         defaults = {one.name: self.attribute(one, versions) for one in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
         made = {*proto.input, *(name for node in proto.node for name in node.output)}
-        # A body that ONNX makes for the types of inputs may leave out what makes its last outputs.
-        outputs = tuple(TensorType(name, None, None) for name in proto.output if name in made)
+        # A body that ONNX makes for one node leaves out what makes the outputs that the node has not.
+        outputs = tuple(TensorType(name if name in made else "", None, None) for name in proto.output)
         names = dict.fromkeys(made)
         nodes = [self._node(node, versions, names, 0) for node in proto.node]
-        ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs])
+        ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs if one.name])
         graph = Graph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
@@ -176,35 +178,39 @@ class Reader:
             raise InvalidDesc(Problem((), f"subgraphs must be at most {MAX_DEPTH} deep", "more"))
         constants: dict[str, Any] = {}
         for tensor in proto.initializer:
-            constants[tensor.name] = self.tensor(("initializers", tensor.name), tensor)
+            name = _text("name", tensor.name)
+            constants[name] = self.tensor(("initializers", name), tensor)
         for sparse in proto.sparse_initializer:
-            name = sparse.values.name
+            name = _text("name", sparse.values.name)
             constants[name] = self._sparse(("initializers", name), sparse)
         inputs = tuple(_tensor_type(one) for one in proto.input)
         outputs = tuple(_tensor_type(one) for one in proto.output)
         defined = {**outer, **dict.fromkeys((*(one.name for one in inputs), *constants))}
-        made = dict.fromkeys(name for node in proto.node for name in node.output if name)
+        made = dict.fromkeys(name for node in proto.node for name in node.output)
         nodes = [self._node(node, versions, {**defined, **made}, depth) for node in proto.node]
         ordered = _ordered(nodes, set(defined), [one.name for one in outputs])
-        return Graph(ordered, inputs, outputs, constants)
+        return Graph(ordered, inputs, outputs, constants, proto if depth else None)
 
     def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Node:
-        domain = _domain(proto.domain)
-        name = proto.name or next(iter(filter(None, proto.output)), "")
-        with inside(("nodes", name, proto.op_type)):
+        operator, domain = _text("op_type", proto.op_type), _domain(proto.domain)
+        inputs, outputs = (tuple(_text("name", one) for one in names) for names in (proto.input, proto.output))
+        own_name = _text("name", proto.name)
+        with inside(("nodes", own_name or next(iter(filter(None, outputs)), ""), operator)):
             if domain not in versions:
                 spelled = domain or "ai.onnx"
                 raise InvalidDesc(Problem("domain", "must be one that the model imports", spelled))
-            attributes = {one.name: self.attribute(one, versions, outer, depth) for one in proto.attribute}
-        inputs, outputs = tuple(proto.input), tuple(proto.output)
-        return Node(proto.op_type, domain, versions[domain], proto.name, inputs, outputs, attributes, proto.overload)
+            attributes = {
+                _text("name", one.name): self.attribute(one, versions, outer, depth) for one in proto.attribute
+            }
+        overload = _text("overload", proto.overload)
+        return Node(operator, domain, versions[domain], own_name, inputs, outputs, attributes, overload)
 
     def attribute(
         self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any] | None = None, depth: int = 0
     ) -> Any:
         """The value of an attribute, of which graphs may read the names in `outer`."""
         if proto.ref_attr_name:
-            return Reference(proto.ref_attr_name)
+            return Reference(_text("ref_attr_name", proto.ref_attr_name))
         kinds = onnx.AttributeProto
         match proto.type:
             case kinds.FLOAT:
@@ -304,10 +310,13 @@ def _versions(imports: Any) -> dict[str, int]:
 
 
 def _domain(name: str) -> str:
-    return MAIN if name == "ai.onnx" else name
+    return MAIN if name == "ai.onnx" else _text("domain", name)
 
 
-def _text(where: Where, data: bytes) -> str:
+def _text(where: Where, data: bytes | str) -> str:
+    """Text of a file, which protobuf gives as bytes where it is no valid text."""
+    if isinstance(data, str):
+        return data
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -324,8 +333,9 @@ def dtype_of(kind: int) -> np.dtype[Any]:
 
 
 def _tensor_type(info: Any) -> TensorType:
-    with inside(info.name):
-        return _type_of(info.name, info.type)
+    name = _text("name", info.name)
+    with inside(name):
+        return _type_of(name, info.type)
 
 
 def _type_of(name: str, proto: Any) -> TensorType:
@@ -341,7 +351,7 @@ def _type_of(name: str, proto: Any) -> TensorType:
 def _size(dimension: Any) -> int | str | None:
     """A size, the name of an open one, or None: exporters also write 0, -1 and "?" for sizes that are open."""
     if dimension.WhichOneof("value") == "dim_param":
-        return dimension.dim_param if dimension.dim_param not in ("", "?") else None
+        return _text("dim_param", dimension.dim_param) if dimension.dim_param not in ("", "?") else None
     return dimension.dim_value if dimension.dim_value > 0 else None
 
 
@@ -352,7 +362,7 @@ def free_names(graph: Graph) -> frozenset[str]:
     """The names that a graph reads from the graphs around it."""
     read = {name for node in graph.nodes for name in names_read(node)} | set(graph.output_names)
     own = {*graph.input_names, *graph.constants, *(name for node in graph.nodes for name in node.outputs)}
-    return frozenset(read - own)
+    return frozenset(read - own - {""})
 
 
 def names_read(node: Node) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Program:
             values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
             for name in last.get(i, ()):  # so that an eager run frees what it needs no more
                 values.pop(name, None)
-        return [values[name] for name in graph.output_names]
+        return [values[name] if name else None for name in graph.output_names]
 
     def _results(self, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         handler = self.find(node)
@@ -87,7 +87,7 @@ def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[
     if handler.fold is not None and all(map(is_foldable, inputs)):
         result = handler.fold(*inputs, **attributes)
         if result is not NotImplemented:
-            return result
+            return tuple(map(_as_folded, result)) if isinstance(result, tuple) else _as_folded(result)
     converted: list[Any] = []
     for i, value in enumerate(inputs):
         name = node.inputs[i]
@@ -101,6 +101,15 @@ def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[
             with inside(name):
                 converted.append(as_array(value))
     return handler.function(*converted, **attributes)
+
+
+def _as_folded(value: Any) -> Any:
+    """A result of NumPy as an array, which an element of an array of symbols is not."""
+    if not jax.export.is_symbolic_dim(value):
+        return np.asarray(value)
+    alone = np.empty((), object)
+    alone[()] = value
+    return alone
 
 
 def _guarded(function: Callable[..., Any], *args: Any) -> Any:

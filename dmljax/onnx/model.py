@@ -8,9 +8,10 @@ import jax
 import numpy as np
 import onnx
 
-from dmljax.checks import array, integer_in
+from dmljax.checks import JAX_ARRAYS, array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
 from dmljax.onnx.file import (
+    MAIN,
     Function,
     Graph,
     Node,
@@ -81,7 +82,10 @@ class Model:
         self._constants = {name: value for name, value in known.items() if not is_weight[name]}
         self._graph = Graph(graph.nodes, graph.inputs, graph.outputs)
         self._compiled = jax.jit(self._run, static_argnums=0)
+        self._compiled_whole = jax.jit(self._run_whole)
         self._is_eager = False  # whether sizes follow from values, so that one compiled program is not enough
+        has_others = any(one.name in self._deciding or one.kind != "tensor" for one in self.inputs)
+        self._is_plain = bool(self.inputs) and not has_others
 
     def _is_weight(self, name: str, value: Any) -> bool:
         if name in self._deciding or value.dtype == object:
@@ -94,6 +98,11 @@ class Model:
         return f"Model({len(self._graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if self._is_plain and not named and all(type(value) in JAX_ARRAYS for value in inputs):
+            try:
+                return self._compiled_whole(self.weights, *inputs)  # which checks them while tracing
+            except NotKnown:
+                self._is_plain = False
         return self.apply(self.weights, *inputs, **named)
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
@@ -126,6 +135,11 @@ class Model:
         known = {name: np.asarray(value) for name, value in statics.items()}
         return self._computed(weights, arrays | known)
 
+    def _run_whole(self, weights: dict[str, Any], *inputs: Any) -> Any:
+        with within("onnx"):
+            results = self._computed(weights, self._bound(inputs, {}))
+        return results[0] if len(results) == 1 else tuple(results)
+
     def _run(self, statics: "tuple[_Static, ...]", weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         return self._computed(weights, given | {one.name: one.value for one in statics})
 
@@ -138,7 +152,7 @@ class Model:
             return
         if not isinstance(weights, Mapping):
             raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
-        for name in weights.keys() ^ self.weights.keys():
+        for name in sorted(weights.keys() ^ self.weights.keys()):
             rule = "must have the names of model.weights"
             raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in self.weights else ''}{name}"))
         for name, own in self.weights.items():
@@ -295,7 +309,8 @@ class _Finder:
             for name, one in schema.attributes.items()
             if one.default_value.name
         }
-        fixed = self._body(schema, schema.function_body) if schema.has_function else None
+        depends = schema.has_context_dependent_function
+        fixed = None if depends else self._body(schema, schema.function_body)
 
         def run(*inputs: Any, call: Call, **attributes: Any) -> Any:
             function = fixed or self._body(schema, _body_for(schema, call.node, inputs))
@@ -305,7 +320,8 @@ class _Finder:
         return _opened(run, set(schema.attributes), len(schema.inputs))
 
     def _body(self, schema: Any, proto: Any) -> Function:
-        imports = {"": schema.since_version} | {one.domain: one.version for one in proto.opset_import}
+        own = {MAIN: schema.since_version} if schema.domain == MAIN else {}
+        imports = own | {one.domain: one.version for one in proto.opset_import}
         return self.reader.function(proto, {**self.reader.versions, **imports})
 
 
@@ -316,7 +332,10 @@ def _opened(run: Callable[..., Any], attributes: set[str], allowed: int) -> Hand
 
 def _body_for(schema: Any, node: Node, inputs: Sequence[Any]) -> Any:
     """The body of an operator, which depends on the types of its inputs."""
-    attributes = [onnx.helper.make_attribute(name, value) for name, value in node.attributes.items()]
+    attributes = [
+        onnx.helper.make_attribute(name, value.source if isinstance(value, Graph) else value)
+        for name, value in node.attributes.items()
+    ]
     proto = onnx.NodeProto(op_type=node.operator, domain=node.domain, input=node.inputs, output=node.outputs)
     proto.attribute.extend(attributes)
     types = []
@@ -324,13 +343,15 @@ def _body_for(schema: Any, node: Node, inputs: Sequence[Any]) -> Any:
         given = onnx.TypeProto()
         if value is not None:
             element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
-            given = onnx.helper.make_tensor_type_proto(element, [None] * value.ndim)
+            sizes = [size if isinstance(size, int) else None for size in value.shape]
+            given = onnx.helper.make_tensor_type_proto(element, sizes)
         types.append(given.SerializeToString())
     version = max(schema.context_dependent_function_opset_versions)
     body = onnx.FunctionProto()
-    body.ParseFromString(
-        schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
-    )
+    data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+    if not data:
+        raise Unsupported(Problem((), "must have inputs of types that ONNX's body of the operator is for", "others"))
+    body.ParseFromString(data)
     return body
 
 

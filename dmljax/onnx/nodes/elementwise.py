@@ -148,9 +148,9 @@ def _power(x: Any, exponent: Any) -> Any:
     exponent = jnp.asarray(exponent)
     if exponent.dtype == dtype:
         return dml.element_wise_pow(x, exponent)
-    wide = jnp.promote_types(dtype, exponent.dtype)
-    if jnp.issubdtype(dtype, jnp.integer) and jnp.issubdtype(exponent.dtype, jnp.floating):
-        wide = jnp.promote_types(exponent.dtype, jnp.float32)
+    kinds = [jnp.issubdtype(one, jnp.floating) for one in (dtype, exponent.dtype)]
+    wide = jnp.promote_types(dtype, exponent.dtype) if kinds[0] is kinds[1] else jnp.float32
+    wide = dtype if kinds == [True, False] and dtype.itemsize >= 4 else wide
     return dml.cast(dml.element_wise_pow(x.astype(wide), exponent.astype(wide)), dtype=dtype)
 
 
@@ -406,7 +406,7 @@ def _dropped(x: Any) -> Any:
     return dml.activation_identity(x), jnp.ones(x.shape, bool)
 
 
-@handles("Dropout", since=12, kept=[1, 2])
+@handles("Dropout", since=12, wanted=[1, 2])
 def _dropout(x: Any, ratio: Any = None, training_mode: Any = None, *, seed: int = 0) -> Any:
     if training_mode is not None and not (isinstance(training_mode, np.ndarray) and not training_mode.any()):
         is_zero = isinstance(ratio, np.ndarray) and not ratio.any()

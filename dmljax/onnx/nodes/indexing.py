@@ -44,7 +44,8 @@ def _gather_elements(x: Any, indices: Any, *, axis: int = 0) -> Any:
 
 
 def _wrapped_nd(indices: Any, sizes: Any) -> Any:
-    sizes = jnp.asarray(sizes[: indices.shape[-1]], indices.dtype)
+    count = indices.shape[-1]
+    sizes = jnp.asarray(sizes[:count], indices.dtype).reshape(*[1] * (indices.ndim - 1), count)
     return jnp.where(indices < 0, indices + sizes, indices)
 
 
@@ -95,8 +96,7 @@ def _one_hot(indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
     axis, count = normal(axis, indices.ndim + 1), int(depth.item())
     if count < 1:
         raise InvalidDesc(Problem("depth", "must be at least 1", count))
-    places = jnp.expand_dims(indices.astype(jnp.int32), axis)
-    return dml.one_hot(jnp.where(places < 0, places + count, places), values, axis=axis, depth=count)
+    return dml.one_hot(jnp.expand_dims(indices.astype(jnp.int32), axis), values, axis=axis, depth=count)
 
 
 @handles("TopK", since=10, known=[1])

@@ -109,14 +109,15 @@ def _group_normalization(
 ) -> Any:
     groups = x.reshape(x.shape[0], num_groups, -1)
     own = dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon).reshape(x.shape)
-    return own * of_channels(scale, x) + of_channels(bias, x)
+    return dml.element_wise_add(dml.element_wise_multiply(own, of_channels(scale, x)), of_channels(bias, x))
 
 
 @handles("GroupNormalization", since=18)
 def _group_normalization_by_group(x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5) -> Any:
     groups = x.reshape(x.shape[0], num_groups, -1)
     own = dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
-    return (own * scale.reshape(-1, 1) + bias.reshape(-1, 1)).reshape(x.shape)
+    scaled = dml.element_wise_multiply(own, scale.reshape(-1, 1))
+    return dml.element_wise_add(scaled, bias.reshape(-1, 1)).reshape(x.shape)
 
 
 @handles("LRN")

@@ -1,0 +1,58 @@
+"""Small ONNX models, as the tests write them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def value(name: str, kind: int, sizes: Sequence[int | str | None] | None) -> Any:
+    return helper.make_tensor_value_info(name, kind, sizes)
+
+
+def model(
+    nodes: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    constants: Mapping[str, Any] | None = None,
+    *,
+    opset: int = 21,
+    functions: Sequence[Any] = (),
+    domains: Mapping[str, int] | None = None,
+    ir_version: int = 10,
+) -> onnx.ModelProto:
+    """A model of these nodes, whose outputs are named alone or with types."""
+    typed = [one if isinstance(one, onnx.ValueInfoProto) else onnx.ValueInfoProto(name=one) for one in outputs]
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "graph", inputs, typed, tensors)
+    imports = [helper.make_opsetid(domain, version) for domain, version in {"": opset, **(domains or {})}.items()]
+    return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=ir_version)
+
+
+def small_network() -> onnx.ModelProto:
+    """A convolution, a pooling and a product, with an open batch, and sizes that nodes compute as exporters have it."""
+    random = np.random.default_rng(0)
+    constants = {
+        "filter": random.standard_normal((4, 3, 3, 3)).astype("float32"),
+        "matrix": random.standard_normal((16, 5)).astype("float32"),
+        "bias": random.standard_normal(5).astype("float32"),
+        "zero": np.array(0),
+        "axis": np.array([0]),
+        "rest": np.array([-1]),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "filter"], ["c"], name="/features/Conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["batch"], axis=0),
+        helper.make_node("Unsqueeze", ["batch", "axis"], ["batches"]),
+        helper.make_node("Concat", ["batches", "rest"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["p", "sizes"], ["rows"]),
+        helper.make_node("Gemm", ["rows", "matrix", "bias"], ["y"]),
+    ]
+    return model(nodes, [value("x", FLOAT, ["n", 3, 4, 4])], ["y"], constants)

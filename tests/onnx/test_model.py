@@ -1,0 +1,319 @@
+"""Models: how they are called, what must be known, what is refused, and files that are wrong."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import chex
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from helpers import X64
+from onnx import helper, numpy_helper
+from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
+
+import dmljax.onnx
+from dmljax import DmlError, InvalidDesc, InvalidType, Unsupported
+
+
+@pytest.fixture(scope="module")
+def picture() -> Any:
+    return np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    return dmljax.onnx.load(small_network())
+
+
+def test_a_model_is_a_function_of_arrays(network: Any, picture: Any) -> None:
+    session = onnxruntime.InferenceSession(small_network().SerializeToString())
+    (expected,) = session.run(None, {"x": picture})
+    np.testing.assert_allclose(network(picture), expected, rtol=1e-5, atol=1e-5)
+    chex.assert_trees_all_equal(network(picture), network(x=picture), jax.jit(network)(jnp.asarray(picture)))
+
+
+def test_a_model_says_what_it_takes_and_gives(network: Any) -> None:
+    assert [(one.name, one.dtype, one.sizes) for one in network.inputs] == [("x", np.float32, ("n", 3, 4, 4))]
+    assert [one.name for one in network.outputs] == ["y"]
+    assert sorted(network.weights) == ["bias", "filter", "matrix"], "what decides sizes is no weight"
+    assert repr(network) == "Model(9 nodes, 3 weights; x: float32[n, 3, 4, 4] -> y: tensor[?])"
+
+
+def test_weights_are_an_argument_that_gradients_flow_to(network: Any, picture: Any) -> None:
+    def loss(weights: Any, x: Any) -> Any:
+        return jnp.sum(network.apply(weights, x) ** 2)
+
+    gradients = jax.grad(loss)(network.weights, jnp.asarray(picture))
+    assert {name: one.shape for name, one in gradients.items()} == {
+        name: one.shape for name, one in network.weights.items()
+    }
+    step = 1e-3
+    for name, one in network.weights.items():
+        direction = jnp.sign(gradients[name])
+        moved = [loss({**network.weights, name: one + sign * step * direction}, picture) for sign in (1, -1)]
+        np.testing.assert_allclose((moved[0] - moved[1]) / (2 * step), jnp.sum(jnp.abs(gradients[name])), rtol=2e-2)
+
+
+def test_vmap_is_a_larger_batch(network: Any) -> None:
+    pictures = jnp.asarray(np.random.default_rng(2).standard_normal((5, 2, 3, 4, 4)), jnp.float32)
+    mapped = jax.vmap(network)(pictures)
+    np.testing.assert_allclose(mapped.reshape(10, 5), network(pictures.reshape(10, 3, 4, 4)), rtol=1e-5, atol=1e-5)
+
+
+def test_an_open_batch_survives_export(network: Any, picture: Any) -> None:
+    (batch,) = jax.export.symbolic_shape("batch")
+    exported = jax.export.export(jax.jit(network))(jax.ShapeDtypeStruct((batch, 3, 4, 4), "float32"))
+    assert str(exported.out_avals[0].shape) == "(batch, 5)"
+    for count in (1, 2):
+        np.testing.assert_allclose(exported.call(picture[:count]), network(picture[:count]), rtol=1e-6)
+
+
+def reshaping() -> Any:
+    nodes = [helper.make_node("Reshape", ["x", "sizes"], ["y"], name="to sizes")]
+    return dmljax.onnx.load(model(nodes, [value("x", FLOAT, [2, 3]), value("sizes", INT64, [2])], ["y"]))
+
+
+def test_an_input_that_decides_sizes_is_read_eagerly_and_refused_when_traced() -> None:
+    reshape = reshaping()
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    assert reshape(x, np.array([3, 2])).shape == (3, 2)
+    assert reshape(x, np.array([6, -1])).shape == (6, 1)
+    rule = (
+        r"onnx: nodes\[\"to sizes\"\].Reshape.sizes must have values that are known while tracing.*load\(\.\.\., cons"
+    )
+    with pytest.raises(Unsupported, match=rule):
+        jax.jit(reshape)(x, np.array([3, 2]))
+    assert jax.jit(lambda x: reshape(x, np.array([3, 2])))(x).shape == (3, 2), "a NumPy array is known inside of jit"
+
+
+def test_an_input_that_is_fixed_is_none_any_more() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "sizes"], ["y"])]
+    proto = model(nodes, [value("x", FLOAT, [2, 3]), value("sizes", INT64, [2])], ["y"])
+    reshape = dmljax.onnx.load(proto, constants={"sizes": [3, 2]})
+    assert [one.name for one in reshape.inputs] == ["x"]
+    assert jax.jit(reshape)(np.zeros((2, 3), "float32")).shape == (3, 2)
+    with pytest.raises(InvalidDesc, match=r"constants.size must be the name of an input; got 'size', did you mean siz"):
+        dmljax.onnx.load(proto, constants={"size": [3, 2]})
+
+
+def test_sizes_do_not_pass_through_32_bits() -> None:
+    ends = {"starts": np.array([1]), "ends": np.array([2**63 - 1]), "axes": np.array([0])}
+    nodes = [helper.make_node("Slice", ["x", *ends], ["y"])]
+    result = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [5])], ["y"], ends))(np.arange(5, dtype="float32"))
+    assert result.tolist() == [1, 2, 3, 4]
+
+
+def test_integers_beyond_32_bits_are_refused_without_64_bit_types() -> None:
+    nodes = [helper.make_node("Add", ["x", "large"], ["y"])]
+    add = dmljax.onnx.load(model(nodes, [value("x", INT64, [1])], ["y"], {"large": np.array([2**40])}))
+    if X64:
+        assert add(np.array([1])).tolist() == [2**40 + 1]
+    else:
+        with pytest.raises(Unsupported, match="large must be in int32, without 64-bit types; got 1099511627776"):
+            add(np.array([1]))
+
+
+def nonzero(**options: Any) -> Any:
+    nodes = [helper.make_node("NonZero", ["x"], ["places"])]
+    return dmljax.onnx.load(model(nodes, [value("x", FLOAT, [None])], ["places"]), **options)
+
+
+def test_a_result_whose_size_follows_values_is_exact_eagerly_and_needs_a_bound_when_traced() -> None:
+    x = np.array([0, 3, 0, 4], "float32")
+    assert nonzero()(x).tolist() == [[1, 3]]
+    assert nonzero()(x[:2]).tolist() == [[1]]
+    with pytest.raises(Unsupported, match=r"nodes.places.NonZero.*must have values that are known while tracing"):
+        jax.jit(nonzero())(x)
+    assert jax.jit(nonzero(maximum_sizes={"places": 3}))(x).tolist() == [[1, 3, 0]]
+
+
+def test_all_that_is_missing_is_told_at_loading() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Wobble", ["a"], ["b"], name="first"),
+        helper.make_node("Wobble", ["b"], ["c"]),
+        helper.make_node("Convv", ["c"], ["y"], domain="com.example"),
+    ]
+    with pytest.raises(Unsupported) as refusal:
+        dmljax.onnx.load(model(nodes, [value("x", FLOAT, [2])], ["y"], domains={"com.example": 1}))
+    assert len(refusal.value.problems) == 2
+    assert "Wobble of ai.onnx 21, 2 times, first at 'first'" in str(refusal.value)
+    assert "Convv of com.example 1, 1 times, first at 'y'" in str(refusal.value)
+
+
+WRONG_CALLS = {
+    r"there must be at most 1 arrays by position; got 2": lambda f, x: f(x, x),
+    r"must have all inputs; got no x": lambda f, x: f(),
+    r"xx must be one of x; got xx, did you mean x": lambda f, x: f(xx=x),
+    r"x must be given once; got twice": lambda f, x: f(x, x=x),
+    r"x must be of float32; got float16 \(x.astype\('float32'\)\)": lambda f, x: f(x.astype("float16")),
+    r"x must have 4 dimensions; got \(3, 4, 4\)": lambda f, x: f(x[0]),
+    r"x must be a float32\[n, 3, 4, 4\]; got \(2, 3, 4, 3\)": lambda f, x: f(x[..., :3]),
+    r"x must be a JAX or NumPy array; got list": lambda f, x: f(x.tolist()),
+    r"weights must have the names of model.weights; got no bias": lambda f, x: f.apply({}, x),
+    r"weights.bias must have the shape \(5,\); got \(2,\)": lambda f, x: f.apply(
+        {**f.weights, "bias": jnp.zeros(2)}, x
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_CALLS)
+def test_a_wrong_call_is_refused(message: str, network: Any, picture: Any) -> None:
+    with pytest.raises((InvalidDesc, InvalidType), match=f"^onnx: .*{message}"):
+        WRONG_CALLS[message](network, picture)
+
+
+def test_open_sizes_of_one_name_are_equal() -> None:
+    nodes = [helper.make_node("Add", ["a", "b"], ["y"])]
+    add = dmljax.onnx.load(model(nodes, [value("a", FLOAT, ["n"]), value("b", FLOAT, ["n"])], ["y"]))
+    with pytest.raises(InvalidDesc, match=r"b must have the size 2 for n, as a has; got \(1,\)"):
+        add(np.zeros(2, "float32"), np.zeros(1, "float32"))
+
+
+def test_names_that_are_no_identifiers_are_keywords_too() -> None:
+    nodes = [helper.make_node("Relu", ["input.1:0"], ["1/out put"])]
+    relu = dmljax.onnx.load(model(nodes, [value("input.1:0", FLOAT, [1])], ["1/out put"]))
+    assert relu(**{"input.1:0": np.array([-1], "float32")}).tolist() == [0]
+
+
+def test_several_outputs_are_a_tuple() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg", ["x"], ["b"])]
+    both = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1])], ["a", "b"]))
+    a, b = both(np.array([-1], "float32"))
+    assert (a.tolist(), b.tolist()) == ([0], [1])
+
+
+def test_nodes_may_be_in_any_order() -> None:
+    nodes = [helper.make_node("Neg", ["a"], ["y"]), helper.make_node("Relu", ["x"], ["a"])]
+    assert dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1])], ["y"]))(np.array([2], "float32")).tolist() == [-2]
+
+
+def test_before_version_4_initializers_are_inputs_that_have_a_value() -> None:
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    inputs = [value("x", FLOAT, [1]), value("w", FLOAT, [1])]
+    add = dmljax.onnx.load(model(nodes, inputs, ["y"], {"w": np.array([5], "float32")}, ir_version=3))
+    one = np.array([1], "float32")
+    assert [one.name for one in add.inputs] == ["x"]
+    assert (add(one).tolist(), add(one, w=one).tolist()) == ([6], [2])
+
+
+# Files that are wrong
+
+RELU = helper.make_node("Relu", ["x"], ["y"])
+X = value("x", FLOAT, [1])
+WRONG_FILES = {
+    r"nodes.y.Relu must read names that are defined; got 'z'": model(
+        [helper.make_node("Relu", ["z"], ["y"])], [X], ["y"]
+    ),
+    r"outputs must be names that are defined; got 'z'": model([RELU], [X], ["z"]),
+    r"nodes.y.Relu must have outputs of names that are new; got 'y'": model([RELU, RELU], [X], ["y"]),
+    r"nodes.a.Relu must not lead around in a circle; got \('a',\)": model(
+        [helper.make_node("Relu", ["b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])], [X], ["a"]
+    ),
+    r"nodes.y.Relu must have at most 1 inputs; got 2": model([helper.make_node("Relu", ["x", "x"], ["y"])], [X], ["y"]),
+    r"nodes.y.Add must have its first 2 inputs; got none at 1": model(
+        [helper.make_node("Add", ["x"], ["y"])], [X], ["y"]
+    ),
+    r"nodes.y.Elu must have attributes among alpha; got alfa, did you mean alpha": model(
+        [helper.make_node("Elu", ["x"], ["y"], alfa=1.0)], [X], ["y"]
+    ),
+    r"nodes.y.Concat must have the attribute; got axis": model([helper.make_node("Concat", ["x"], ["y"])], [X], ["y"]),
+    r"nodes.y.Relu.domain must be one that the model imports; got other": model(
+        [helper.make_node("Relu", ["x"], ["y"], domain="other")], [X], ["y"]
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_FILES)
+def test_a_wrong_model_is_refused_at_loading(message: str) -> None:
+    with pytest.raises(InvalidDesc, match=f"^onnx: .*{message}"):
+        dmljax.onnx.load(WRONG_FILES[message])
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDesc, match="must be a file that can be read; got No such file"):
+        dmljax.onnx.load(tmp_path / "none.onnx")
+    (tmp_path / "text.onnx").write_text("no model")
+    with pytest.raises(InvalidDesc, match="must be an ONNX model in protobuf; got 8 other bytes"):
+        dmljax.onnx.load(tmp_path / "text.onnx")
+    with pytest.raises(InvalidDesc, match="must be an ONNX model, which has a graph; got 0 bytes without one"):
+        dmljax.onnx.load(b"")
+    with pytest.raises(InvalidType, match="source must be a path, bytes or a ModelProto; got 3"):
+        dmljax.onnx.load(3)
+
+
+def external(location: str, **more: Any) -> onnx.ModelProto:
+    proto = model([helper.make_node("Add", ["x", "w"], ["y"])], [X], ["y"], {"w": np.array([5], "float32")})
+    (tensor,) = proto.graph.initializer
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, one in {"location": location, **more}.items():
+        tensor.external_data.add(key=key, value=str(one))
+    return proto
+
+
+def saved(proto: onnx.ModelProto, folder: Path) -> Path:
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def test_external_data_lies_beside_the_model(tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(b"\0" * 4 + np.array([7], "float32").tobytes())
+    add = dmljax.onnx.load(saved(external("data.bin", offset=4, length=4), tmp_path))
+    assert add(np.array([1], "float32")).tolist() == [8]
+
+
+def test_external_data_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "secret").write_bytes(b"\0" * 4)
+    (inner / "link").symlink_to(tmp_path / "secret")
+    for location in ("../secret", str(tmp_path / "secret"), "link", "", "."):
+        with pytest.raises(InvalidDesc, match="location must be a file in the model's folder"):
+            dmljax.onnx.load(saved(external(location), inner))
+    (inner / "short").write_bytes(b"\0" * 3)
+    for more in ({}, {"offset": 9}, {"offset": -1}, {"length": 2**40}, {"length": "many"}):
+        with pytest.raises(InvalidDesc, match=r"initializers\.w"):
+            dmljax.onnx.load(saved(external("short", **more), inner))
+    with pytest.raises(InvalidDesc, match="location must be beside a file, which bytes have not"):
+        dmljax.onnx.load(external("secret"))
+
+
+def test_mutated_models_end_in_an_error_or_in_a_model(picture: Any) -> None:
+    data = small_network().SerializeToString()
+    random = np.random.default_rng(3)
+    loaded = 0
+    for _ in range(300):
+        bytes_ = bytearray(data)
+        for _ in range(random.integers(1, 4)):
+            bytes_[random.integers(len(bytes_))] = random.integers(256)
+        try:
+            dmljax.onnx.load(bytes(bytes_[: random.integers(1, len(bytes_))] if random.random() < 0.1 else bytes_))
+            loaded += 1
+        except DmlError:
+            pass
+    assert 50 < loaded < 299
+
+
+def test_bool_and_numbers_are_inputs_without_dimensions() -> None:
+    nodes = [helper.make_node("Where", ["c", "a", "b"], ["y"])]
+    inputs = [value("c", BOOL, []), value("a", FLOAT, []), value("b", FLOAT, [])]
+    where = dmljax.onnx.load(model(nodes, inputs, ["y"]))
+    assert float(where(True, 1.0, 2.0)) == 1.0
+    assert re.match(r"Model\(1 nodes", repr(where))
+
+
+def test_tensors_of_all_types_are_read() -> None:
+    for name in ("bfloat16", "float16", "int4", "uint4", "int8", "uint64", "bool", "float8_e4m3fn", "complex64"):
+        array = np.array([0, 1, 1]).astype(jnp.dtype(name))
+        nodes = [helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(array))]
+        result = dmljax.onnx.load(model(nodes, [], ["y"]))()
+        wide = jax.dtypes.canonicalize_dtype(array.dtype)
+        assert result.dtype == wide
+        np.testing.assert_array_equal(np.asarray(result).astype(complex), array.astype(complex))
