@@ -182,7 +182,7 @@ def _gru(
 
 
 @handles("LSTM")
-def _lstm(
+def lstm(
     x: Any,
     weight: Any,
     recurrence: Any,
@@ -203,6 +203,7 @@ def _lstm(
     output_sequence: int = 0,
     call: Call,
 ) -> Any:
+    """A network of long short-term memory."""
     return _run(
         dml.lstm,
         3,
