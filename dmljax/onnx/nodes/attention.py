@@ -4,14 +4,18 @@ DirectML's attention has neither a bound of the scores nor the scores as an outp
 computed score by score here. A query that sees no key has zeros in ONNX, where DirectML has NaN.
 """
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import Graph, dtype_of
+from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import widened
 
@@ -271,3 +275,290 @@ def _rotary_embedding(
     if x.ndim == 4:
         return rotated(x, cosines, sines, is_interleaved=bool(interleaved))
     return in_rows(rotated(in_heads(x, num_heads), cosines, sines, is_interleaved=bool(interleaved)))
+
+
+# ONNX Runtime's own attentions
+
+_contributed = functools.partial(handles, domain="com.microsoft")
+
+
+def _seen_by_mask(mask: Any, batch: Any, queries: Any, total: Any) -> Any:
+    """The keys that a mask of any of ONNX Runtime's forms shows: lengths, ends and starts, or ones of keys."""
+    if mask.ndim == 1:
+        position = jnp.arange(total, dtype=mask.dtype)
+        ends = mask[:batch].reshape(-1, 1, 1, 1)
+        if mask.shape[0] == 2 * batch:  # the ends, and then the starts
+            return (position < ends) & (position >= mask[batch:].reshape(-1, 1, 1, 1))
+        return position < ends
+    if mask.ndim == 2:
+        return (mask > 0)[:, None, None, :]
+    if mask.ndim == 3:
+        return (mask > 0)[:, None]
+    return mask[:, :, total - queries : total, :total] > 0
+
+
+def _attended_with_mask(
+    query: Any,
+    keys: Any,
+    values: Any,
+    mask: Any,
+    bias: Any,
+    *,
+    filter_value: float,
+    scale: float | None,
+    unidirectional: int,
+) -> Any:
+    """Attention where a number is added to the scores of masked keys; those behind a query are not seen at all."""
+    queries, total = query.shape[2], keys.shape[2]
+    seen = None if mask is None else _seen_by_mask(mask, query.shape[0], queries, total)
+    if not unidirectional:
+        return attended(query, keys, values, seen, bias, scale=scale, hidden=filter_value)
+    if seen is not None:
+        added = jnp.where(seen, 0.0, filter_value).astype(query.dtype)
+        bias = added if bias is None else bias + added
+    own = (total - queries + jnp.arange(queries))[:, None]
+    return attended(query, keys, values, window(own, total, is_causal=True), bias, scale=scale)
+
+
+def _require_absent(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, int | float | str) and value in (0, "NONE")):
+            raise Unsupported(Problem(name, "must not be given", value if isinstance(value, int | str) else "an array"))
+
+
+def _self_attention(
+    projected: Any,
+    mask: Any,
+    past: Any,
+    bias: Any,
+    sizes: Sequence[int],
+    *,
+    num_heads: int,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """The attention of projections that have queries, keys and values side by side, and all keys and values."""
+    ends = np.cumsum(sizes)[:-1].tolist()
+    query, key, value = (in_heads(x, num_heads) for x in jnp.split(projected, ends, axis=-1))
+    keys, values = (after_past(None if past is None else past[i], x) for i, x in enumerate((key, value)))
+    present = jnp.stack([keys, values]) if keys.shape == values.shape else None
+    return _attended_with_mask(query, keys, values, mask, bias, **options), present
+
+
+@_contributed("Attention")
+def _projected_attention(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    mask: Any = None,
+    past: Any = None,
+    attention_bias: Any = None,
+    past_length: Any = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: Sequence[int] = (),
+    rotary_embedding_dim: int = 0,
+    scale: float | None = None,
+    unidirectional: int = 0,
+) -> Any:
+    _require_absent(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    projected = dml.gemm(x, weight, bias)
+    return _self_attention(
+        *(projected, mask, past, attention_bias, qkv_hidden_sizes or [projected.shape[-1] // 3] * 3),
+        num_heads=num_heads,
+        filter_value=mask_filter_value,
+        scale=scale,
+        unidirectional=unidirectional,
+    )
+
+
+@_contributed("QAttention")
+def _quantized_attention(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    x_scale: Any,
+    weight_scale: Any,
+    mask: Any = None,
+    x_zero_point: Any = None,
+    weight_zero_point: Any = None,
+    past: Any = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    scale: float | None = None,
+    unidirectional: int = 0,
+) -> Any:
+    _require_absent(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    projected = dml.matrix_multiply_integer_to_float(
+        x, weight, x_scale, weight_scale, x_zero_point, weight_zero_point, bias
+    )
+    return _self_attention(
+        *(projected, mask, past, None, [projected.shape[-1] // 3] * 3),
+        num_heads=num_heads,
+        filter_value=mask_filter_value,
+        scale=scale,
+        unidirectional=unidirectional,
+    )
+
+
+@_contributed("MultiHeadAttention")
+def _multihead_attention(
+    query: Any,
+    key: Any = None,
+    value: Any = None,
+    bias: Any = None,
+    mask: Any = None,
+    attention_bias: Any = None,
+    past_key: Any = None,
+    past_value: Any = None,
+    past_length: Any = None,
+    cache_indirection: Any = None,
+    *,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    call: Call,
+) -> Any:
+    _require_absent(past_sequence_length=past_length, cache_indirection=cache_indirection)
+    if call.wants(3):
+        raise Unsupported(Problem("qk", "must not be an output", call.node.outputs[3]))
+    if query.ndim == 5:  # all three side by side, in each head
+        parts = [query[:, :, :, i].swapaxes(1, 2) for i in range(3)]
+    elif key.ndim == 5:
+        parts = [in_heads(query, num_heads), *(key[:, :, :, i].swapaxes(1, 2) for i in range(2))]
+    else:
+        parts = [x if x.ndim == 4 else in_heads(x, num_heads) for x in (query, key, value)]
+    if bias is not None:
+        sizes = [num_heads * x.shape[3] for x in parts]
+        of_parts = jnp.split(bias, np.cumsum(sizes)[:-1].tolist())
+        is_cached = key is not None and key.ndim == 4  # keys that have their bias
+        for i, own in enumerate(of_parts[:1] if is_cached else of_parts):
+            parts[i] = parts[i] + own.reshape(num_heads, 1, -1)
+    keys, values = after_past(past_key, parts[1]), after_past(past_value, parts[2])
+    output = _attended_with_mask(
+        *(parts[0], keys, values, mask, attention_bias),
+        filter_value=mask_filter_value,
+        scale=scale,
+        unidirectional=unidirectional,
+    )
+    return output, keys, values
+
+
+@_contributed("GroupQueryAttention", known=[6])
+def _group_query_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    past_key: Any,
+    past_value: Any,
+    last_places: Any,
+    longest: Any,
+    cosines: Any = None,
+    sines: Any = None,
+    positions: Any = None,
+    bias: Any = None,
+    sink: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    q_norm_weight: Any = None,
+    k_norm_weight: Any = None,
+    query_lengths: Any = None,
+    *,
+    causal: int = 1,
+    do_rotary: int = 0,
+    k_norm_epsilon: float | None = None,
+    k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0,
+    kv_num_heads: int,
+    local_window_size: int = -1,
+    num_heads: int,
+    q_norm_epsilon: float | None = None,
+    qk_norm_epsilon: float = 1e-6,
+    qk_output: int = 0,
+    rotary_interleaved: int = 0,
+    scale: float | None = None,
+    sliding_window_cache: int = 0,
+    smooth_softmax: int = -1,
+    softcap: float = 0.0,
+    v_quant_type: str = "NONE",
+) -> Any:
+    _require_absent(
+        k_scale=k_scale, v_scale=v_scale, query_seqlens=query_lengths, qk_output=qk_output,
+        sliding_window_cache=sliding_window_cache, k_quant_type=k_quant_type, v_quant_type=v_quant_type,
+        q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight,
+    )  # fmt: skip
+    if key is None:
+        size = query.shape[-1] // (num_heads + 2 * kv_num_heads)
+        ends = [num_heads * size, (num_heads + kv_num_heads) * size]
+        query, key, value = jnp.split(query, ends, axis=-1)
+    heads = in_heads(query, num_heads)
+    new_keys, new_values = in_heads(key, kv_num_heads), in_heads(value, kv_num_heads)
+    queries, longest = heads.shape[2], as_sizes(longest)[0]
+    # The first call has no past, whatever buffer it brings; later ones have what is there before their own keys.
+    ends = last_places.reshape(-1).astype(jnp.int32) + 1
+    pasts = jnp.zeros_like(ends) if longest == queries else ends - queries
+    own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)
+    if do_rotary:
+        places = own if positions is None else positions
+        angles = rows_at(cosines, places), rows_at(sines, places)
+        heads, new_keys = (rotated(x, *angles, is_interleaved=bool(rotary_interleaved)) for x in (heads, new_keys))
+    room = longest if past_key is None else max(past_key.shape[2], longest)
+    seen = None
+    if local_window_size >= 0:  # which counts the query's own key
+        seen = window(own[:, None, :, None], room, is_causal=True, left=local_window_size - 1)
+    if bias is not None and bias.shape[-1] != room:
+        bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
+    has_sink = sink is not None or smooth_softmax > 0
+    output, keys, values = dml.multihead_attention1(
+        *map(in_rows, (heads, new_keys, new_values)),
+        mask=seen,
+        relative_position_bias=bias,
+        past_key=past_key,
+        past_value=past_value,
+        past_sequence_lengths=pasts,
+        scale=scale,
+        mask_filter_value=-math.inf,
+        query_head_count=num_heads,
+        key_value_head_count=kv_num_heads,
+        total_sequence_length=room,
+        has_present=True,
+    )
+    if not (softcap or has_sink or not causal):
+        return output, keys, values
+    if has_sink and sink is None:
+        sink = jnp.zeros(num_heads, heads.dtype)
+    ends = ends.reshape(-1, 1, 1, 1)
+    is_there = jnp.arange(room) < ends
+    if causal:
+        is_there &= jnp.arange(room) <= own[:, None, :, None]
+    seen = is_there if seen is None else seen & is_there
+    output, _ = attended_by_scores(heads, keys, values, seen, bias, scale=scale, softcap=softcap, sink=sink)
+    return output, keys, values
+
+
+@_contributed("RotaryEmbedding")
+def _rotary_embedding_at_positions(
+    x: Any,
+    positions: Any,
+    cosines: Any,
+    sines: Any,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> Any:
+    _require_absent(is_packed_batching=is_packed_batching)
+    size = 2 * cosines.shape[1]
+    heads = x if x.ndim == 4 else in_heads(x, num_heads or x.shape[-1] // size)
+    if positions.ndim == 1:  # where the first one of each of the batch is
+        positions = positions[:, None] + jnp.arange(heads.shape[2], dtype=positions.dtype)
+    result = rotated(heads, rows_at(cosines, positions), rows_at(sines, positions), is_interleaved=bool(interleaved))
+    return result if x.ndim == 4 else in_rows(result)

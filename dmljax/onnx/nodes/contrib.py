@@ -72,7 +72,12 @@ def with_attributes_of(base: Callable[..., Any]) -> Callable[[Callable[..., Any]
         inputs = [one for one in named.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
         if any(one.kind is one.VAR_POSITIONAL for one in own):
             inputs += [one for one in others if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)][len(inputs) :]
-        keywords = {one.name: one for one in (*others, *named.values()) if one.kind is one.KEYWORD_ONLY}
+        taken = {one.name for one in inputs}
+        keywords = {
+            one.name: one
+            for one in (*others, *named.values())
+            if one.kind is one.KEYWORD_ONLY and one.name not in taken
+        }
         function.__signature__ = inspect.Signature([*inputs, *keywords.values()])  # type: ignore[attr-defined]
         return function
 
