@@ -39,11 +39,21 @@ def after_past(past: Any, new: Any) -> Any:
     return new if past is None else jnp.concatenate([past.astype(new.dtype), new], axis=2)
 
 
+def _of_scores(x: Any) -> Any:
+    """A mask or a bias with the dimensions of the scores: batch, heads, queries and keys."""
+    return x if x is None else x.reshape((1,) * (4 - x.ndim) + x.shape)
+
+
+def _positions(count: Any) -> Any:
+    """The positions of keys, with the dimensions of the scores."""
+    return jnp.arange(count, dtype=jnp.int32)[None, None, None]
+
+
 def attended(
     query: Any, keys: Any, values: Any, seen: Any, bias: Any, *, scale: float | None, hidden: float = -math.inf
 ) -> Any:
     """What the queries take from the values, in rows; `hidden` is added to the scores of keys that are not seen."""
-    any_seen = None
+    seen, bias, any_seen = _of_scores(seen), _of_scores(bias), None
     if math.isinf(hidden) and not (seen is None and bias is None):
         # Queries that see nothing are let see all, and then get zeros, so that no derivative is NaN either.
         is_open = True if bias is None else bias > -jnp.inf
@@ -101,6 +111,7 @@ def attended_by_scores(
     A `sink` of each head takes its share of the weights, and gives nothing.
     """
     dtype, wide = query.dtype, widened(query.dtype)
+    seen, bias = _of_scores(seen), _of_scores(bias)
     products = _products(query, keys, scale)
     bounded = softcap * jnp.tanh(products / softcap) if softcap else products
     masked = bounded if bias is None else bounded + bias.astype(wide)
@@ -108,7 +119,7 @@ def attended_by_scores(
         masked = jnp.where(seen, masked, -jnp.inf if math.isinf(hidden) else masked + hidden)
     largest = jnp.max(masked, axis=-1, keepdims=True)
     if sink is not None:
-        sink = sink.astype(wide).reshape(-1, 1, 1)
+        sink = sink.astype(wide).reshape(1, -1, 1, 1)
         largest = jnp.maximum(largest, sink)
     largest = jnp.where(largest == -jnp.inf, 0, largest)
     powers = jnp.exp(masked - largest)
@@ -129,7 +140,7 @@ def _filled(mask: Any, total: Any) -> Any:
 
 def window(own: Any, total: Any, *, is_causal: bool, left: int = -1, right: int = -1) -> Any:
     """The keys that queries at positions `own` see, or None for all of them; a width of -1 has no end."""
-    position = jnp.arange(total, dtype=own.dtype)
+    position = _positions(total)
     right = 0 if is_causal and right < 0 else min(right, 0) if is_causal else right
     seen = None
     if right >= 0:
@@ -168,19 +179,21 @@ def _attention(
     )
     keys, values = after_past(past_key, key), after_past(past_value, value)
     queries, total = query.shape[2], keys.shape[2]
-    past = jnp.full((1,), 0 if past_key is None else past_key.shape[2], jnp.int32)
+    own = jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
     if lengths is not None:
-        past = lengths.astype(jnp.int32) - queries
-    own = (past[:, None] + jnp.arange(queries, dtype=jnp.int32))[:, None, :, None]
+        lengths = lengths.astype(jnp.int32).reshape(-1, 1, 1, 1)
+        own = own + (lengths - queries)
+    elif past_key is not None:
+        own = own + past_key.shape[2]
     seen = window(own, total, is_causal=bool(is_causal), left=left_window_size, right=right_window_size)
     if lengths is not None:
-        is_there = jnp.arange(total) < lengths.reshape(-1, 1, 1, 1)
+        is_there = _positions(total) < lengths
         seen = is_there if seen is None else seen & is_there
     bias = None
     if mask is not None:
         mask = _filled(mask, total)
         if mask.dtype == bool:
-            seen = mask if seen is None else seen & mask
+            seen = mask if seen is None else seen & _of_scores(mask)
         else:
             bias = mask.astype(query.dtype)
     scores = None
@@ -285,7 +298,7 @@ _contributed = functools.partial(handles, domain="com.microsoft")
 def _seen_by_mask(mask: Any, batch: Any, queries: Any, total: Any) -> Any:
     """The keys that a mask of any of ONNX Runtime's forms shows: lengths, ends and starts, or ones of keys."""
     if mask.ndim == 1:
-        position = jnp.arange(total, dtype=mask.dtype)
+        position, mask = _positions(total), mask.astype(jnp.int32)
         ends = mask[:batch].reshape(-1, 1, 1, 1)
         if mask.shape[0] == 2 * batch:  # the ends, and then the starts
             return (position < ends) & (position >= mask[batch:].reshape(-1, 1, 1, 1))
@@ -315,8 +328,8 @@ def _attended_with_mask(
         return attended(query, keys, values, seen, bias, scale=scale, hidden=filter_value)
     if seen is not None:
         added = jnp.where(seen, 0.0, filter_value).astype(query.dtype)
-        bias = added if bias is None else bias + added
-    own = (total - queries + jnp.arange(queries))[:, None]
+        bias = added if bias is None else _of_scores(bias) + added
+    own = total - queries + jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
     return attended(query, keys, values, window(own, total, is_causal=True), bias, scale=scale)
 
 
@@ -439,7 +452,7 @@ def _multihead_attention(
         of_parts = jnp.split(bias, np.cumsum(sizes)[:-1].tolist())
         is_cached = key is not None and key.ndim == 4  # keys that have their bias
         for i, own in enumerate(of_parts[:1] if is_cached else of_parts):
-            parts[i] = parts[i] + own.reshape(num_heads, 1, -1)
+            parts[i] = parts[i] + own.reshape(1, num_heads, 1, -1)
     keys, values = after_past(past_key, parts[1]), after_past(past_value, parts[2])
     output = _attended_with_mask(
         *(parts[0], keys, values, mask, attention_bias),
@@ -453,10 +466,10 @@ def _multihead_attention(
 @_contributed("GroupQueryAttention", known=[6])
 def _group_query_attention(
     query: Any,
-    key: Any,
-    value: Any,
-    past_key: Any,
-    past_value: Any,
+    key: Any | None,
+    value: Any | None,
+    past_key: Any | None,
+    past_value: Any | None,
     last_places: Any,
     longest: Any,
     cosines: Any = None,
@@ -503,7 +516,7 @@ def _group_query_attention(
     # The first call has no past, whatever buffer it brings; later ones have what is there before their own keys.
     ends = last_places.reshape(-1).astype(jnp.int32) + 1
     pasts = jnp.zeros_like(ends) if longest == queries else ends - queries
-    own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)
+    own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None]
     if do_rotary:
         places = own if positions is None else positions
         angles = rows_at(cosines, places), rows_at(sines, places)
@@ -534,9 +547,9 @@ def _group_query_attention(
     if has_sink and sink is None:
         sink = jnp.zeros(num_heads, heads.dtype)
     ends = ends.reshape(-1, 1, 1, 1)
-    is_there = jnp.arange(room) < ends
+    is_there = _positions(room) < ends
     if causal:
-        is_there &= jnp.arange(room) <= own[:, None, :, None]
+        is_there &= _positions(room) <= own[:, None, :, None]
     seen = is_there if seen is None else seen & is_there
     output, _ = attended_by_scores(heads, keys, values, seen, bias, scale=scale, softcap=softcap, sink=sink)
     return output, keys, values
@@ -559,6 +572,6 @@ def _rotary_embedding_at_positions(
     size = 2 * cosines.shape[1]
     heads = x if x.ndim == 4 else in_heads(x, num_heads or x.shape[-1] // size)
     if positions.ndim == 1:  # where the first one of each of the batch is
-        positions = positions[:, None] + jnp.arange(heads.shape[2], dtype=positions.dtype)
+        positions = positions[:, None] + jnp.arange(heads.shape[2], dtype=positions.dtype)[None]
     result = rotated(heads, rows_at(cosines, positions), rows_at(sines, positions), is_interleaved=bool(interleaved))
     return result if x.ndim == 4 else in_rows(result)

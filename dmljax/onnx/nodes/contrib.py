@@ -190,7 +190,8 @@ def _group_norm(
     wide = image.astype(jnp.promote_types(x.dtype, gamma.dtype))
     parts = wide.reshape(image.shape[0], -1, groups, channels // groups)
     parts = dml.mean_variance_normalization1(parts, axes=(1, 3), epsilon=epsilon)
-    result = parts.reshape(image.shape) * gamma + beta
+    gamma, beta = gamma.astype(wide.dtype), beta.astype(wide.dtype)
+    result = dml.element_wise_add(dml.element_wise_multiply(parts.reshape(image.shape), gamma), beta)
     result = (dml.activation_swish(result) if activation else result).astype(x.dtype)
     return result if channels_last else jnp.moveaxis(result, -1, 1)
 
@@ -223,10 +224,10 @@ def _skip_group_norm(
 @contributed("EmbedLayerNormalization")
 def _embedded(
     ids: Any,
-    segments: Any,
+    segments: Any | None,
     words: Any,
     positions: Any,
-    of_segments: Any,
+    of_segments: Any | None,
     gamma: Any,
     beta: Any,
     mask: Any = None,
@@ -352,6 +353,7 @@ def _unpacked(packed: Any, bits: int) -> Any:
     if bits == 8:
         return packed
     shifts = jnp.arange(0, 8, bits, dtype=jnp.uint8)
+    shifts = shifts.reshape((1,) * packed.ndim + shifts.shape)
     parts = (packed[..., None] >> shifts) & jnp.uint8(2**bits - 1)
     return parts.reshape(*packed.shape[:-1], -1)
 
@@ -403,10 +405,10 @@ def _matmul_of_few_bits(
 def _quantized_sum(
     a: Any,
     a_scale: Any,
-    a_zero_point: Any,
+    a_zero_point: Any | None,
     b: Any,
     b_scale: Any,
-    b_zero_point: Any,
+    b_zero_point: Any | None,
     scale: Any,
     zero_point: Any = None,
 ) -> Any:
@@ -418,10 +420,10 @@ def _quantized_sum(
 def _quantized_product(
     a: Any,
     a_scale: Any,
-    a_zero_point: Any,
+    a_zero_point: Any | None,
     b: Any,
     b_scale: Any,
-    b_zero_point: Any,
+    b_zero_point: Any | None,
     scale: Any,
     zero_point: Any = None,
 ) -> Any:
@@ -440,7 +442,7 @@ def _quantized(x: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
 def _of_dequantized(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a quantized array that is dequantized before it, and quantized after it."""
 
-    def run(x: Any, x_scale: Any, x_zero_point: Any, scale: Any, zero_point: Any = None, **attributes: Any) -> Any:
+    def run(x: Any, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any = None, **attributes: Any) -> Any:
         result = function(_dequantized(x, x_scale, x_zero_point), **attributes)
         return _quantized(result, scale, zero_point, x.dtype)
 
@@ -452,20 +454,20 @@ _leaky_relu_of = _of_dequantized(dml.activation_leaky_relu)
 
 
 @contributed("QLinearSigmoid")
-def _quantized_sigmoid(x: Any, x_scale: Any, x_zero_point: Any, scale: Any, zero_point: Any = None) -> Any:
+def _quantized_sigmoid(x: Any, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any = None) -> Any:
     return _sigmoid_of(x, x_scale, x_zero_point, scale, zero_point)
 
 
 @contributed("QLinearLeakyRelu")
 def _quantized_leaky_relu(
-    x: Any, x_scale: Any, x_zero_point: Any, scale: Any, zero_point: Any = None, *, alpha: float = 0.01
+    x: Any, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any = None, *, alpha: float = 0.01
 ) -> Any:
     return _leaky_relu_of(x, x_scale, x_zero_point, scale, zero_point, alpha=alpha)
 
 
 @contributed("QLinearSoftmax")
 def _quantized_softmax(
-    x: Any, x_scale: Any, x_zero_point: Any, scale: Any, zero_point: Any = None, *, axis: int = -1, opset: int
+    x: Any, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any = None, *, axis: int = -1, opset: int
 ) -> Any:
     def softmax(values: Any) -> Any:
         if opset >= 13:
@@ -481,7 +483,7 @@ def _quantized_softmax(
 def _quantized_mean(
     x: Any,
     x_scale: Any,
-    x_zero_point: Any,
+    x_zero_point: Any | None,
     scale: Any,
     zero_point: Any = None,
     *,
@@ -507,7 +509,7 @@ def _quantized_choice(
     condition: Any,
     x: Any,
     x_scale: Any,
-    x_zero_point: Any,
+    x_zero_point: Any | None,
     y: Any,
     y_scale: Any,
     y_zero_point: Any,
@@ -522,10 +524,10 @@ def _quantized_choice(
 def _quantized_gemm(
     a: Any,
     a_scale: Any,
-    a_zero_point: Any,
+    a_zero_point: Any | None,
     b: Any,
     b_scale: Any,
-    b_zero_point: Any,
+    b_zero_point: Any | None,
     c: Any = None,
     scale: Any = None,
     zero_point: Any = None,
@@ -536,8 +538,9 @@ def _quantized_gemm(
 ) -> Any:
     left, right = a.T if transA else a, b.T if transB else b
     total = dml.matrix_multiply_integer(left, right, of_rows(a_zero_point), b_zero_point)
-    total = total if c is None else total + c
-    result = dml.element_wise_multiply(total.astype(a_scale.dtype), a_scale * b_scale * np.float32(alpha))
+    total = total if c is None else dml.element_wise_add(total, c)
+    factor = dml.element_wise_multiply(a_scale, b_scale) * alpha
+    result = dml.element_wise_multiply(total.astype(a_scale.dtype), factor)
     return result if scale is None else _quantized(result, scale, zero_point, a.dtype)
 
 
@@ -553,7 +556,7 @@ def _channels_last(x: Any) -> Any:
 def _quantized_average_pool(
     x: Any,
     x_scale: Any,
-    x_zero_point: Any,
+    x_zero_point: Any | None,
     scale: Any,
     zero_point: Any = None,
     *,
@@ -583,7 +586,7 @@ def _quantized_average_pool(
 
 @contributed("QLinearGlobalAveragePool")
 def _quantized_global_average_pool(
-    x: Any, x_scale: Any, x_zero_point: Any, scale: Any, zero_point: Any, *, channels_last: int = 0
+    x: Any, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any, *, channels_last: int = 0
 ) -> Any:
     image = _channels_first(x) if channels_last else x
     result = dml.quantized_linear_average_pooling(
@@ -698,11 +701,11 @@ def _lstm_of_quantized_weights(
     x: Any,
     weight: Any,
     recurrence: Any,
-    bias: Any,
-    lengths: Any,
-    hidden: Any,
-    cell: Any,
-    peephole: Any,
+    bias: Any | None,
+    lengths: Any | None,
+    hidden: Any | None,
+    cell: Any | None,
+    peephole: Any | None,
     weight_scale: Any,
     weight_zero_point: Any,
     recurrence_scale: Any,
