@@ -138,7 +138,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     ),
     "MatMulNBits of 8 bits": ([floats(3, 64), u8(6, 2, 32), floats(12), u8(12)], {"K": 64, "N": 6, "block_size": 32, "bits": 8}),
     "QLinearAdd": ([u8(2, 5), scale(0.1), zero(9), u8(5), scale(0.3), zero(128), scale(0.4), zero(50)], {}),
-    "QLinearMul": ([s8(2, 5), scale(0.1), zero(9, np.int8), s8(5), scale(0.3), None, scale(2.0), zero(5, np.int8)], {}),
+    "QLinearMul": ([s8(2, 5), scale(0.1), zero(9, np.int8), s8(5), scale(0.3), zero(-3, np.int8), scale(2.0), zero(5, np.int8)], {}),
     "QLinearSigmoid": ([u8(3, 5), *PARAMETERS], {}),
     "QLinearLeakyRelu": ([s8(3, 5), scale(0.05), zero(12, np.int8), scale(0.04), zero(-7, np.int8)], {"alpha": 0.2}),
     "QLinearSoftmax": ([u8(3, 5), scale(0.05), zero(120), scale(1 / 256), zero(0)], {"axis": -1, "opset": 13}),

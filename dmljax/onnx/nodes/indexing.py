@@ -82,7 +82,7 @@ def _scatter_nd(x: Any, indices: Any, updates: Any, *, reduction: str = "none") 
 def _tensor_scatter(x: Any, update: Any, indices: Any = None, *, axis: int = -2, mode: str = "linear") -> Any:
     axis = normal(axis, x.ndim)
     first = jnp.zeros(x.shape[0], jnp.int32) if indices is None else indices
-    places = first[:, None] + jnp.arange(update.shape[axis])
+    places = first[:, None] + jnp.arange(update.shape[axis], dtype=first.dtype)[None, :]
     if one_of("mode", mode, {"linear": False, "circular": True}):
         places = places % x.shape[axis]
     spread = [1] * x.ndim

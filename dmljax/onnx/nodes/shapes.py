@@ -469,9 +469,9 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 def _triangle(x: Any, k: Any = None, *, upper: int = 1) -> Any:
     # ONNX keeps one side of diagonal k; DirectML fills the other with zeros.
     if k is not None and not isinstance(k, np.ndarray):
-        rows, columns = jnp.arange(x.shape[-2])[:, None], jnp.arange(x.shape[-1])[None]
-        is_kept = columns - rows >= k.reshape(()) if upper else columns - rows <= k.reshape(())
-        return dml.element_wise_if(is_kept, x, jnp.zeros((), x.dtype))
+        diagonals = jnp.arange(x.shape[-1])[None, :] - jnp.arange(x.shape[-2])[:, None]
+        is_kept = diagonals >= k.reshape(()) if upper else diagonals <= k.reshape(())
+        return jnp.where(jnp.broadcast_to(is_kept, x.shape), x, jnp.zeros((), x.dtype))
     diagonal = max(INT32_MIN, min(INT32_MAX - 1, 0 if k is None else int(k.item())))
     begin, end = (INT32_MIN, diagonal) if upper else (diagonal + 1, INT32_MAX)
     return dml.diagonal_matrix1(x, 0, diagonal_fill_begin=begin, diagonal_fill_end=end)

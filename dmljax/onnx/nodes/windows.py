@@ -387,11 +387,11 @@ def _largest_of_regions(
     for start, end, size, count in ((1, 3, x.shape[2], space[0]), (0, 2, x.shape[3], space[1])):
         length = edges[:, end] - edges[:, start]
         steps = (np.arange(count * samples) + 0.5) / (count * samples)
-        place = edges[:, start, None] + length[:, None] * steps.astype(rois.dtype)
+        place = edges[:, start, None] + length[:, None] * steps.astype(rois.dtype)[None, :]
         is_inside = (place >= -1) & (place <= size)
         place = jnp.clip(place, 0, size - 1)
         low = jnp.floor(place).astype(jnp.int32)
-        more = place - low
+        more = place - low.astype(place.dtype)
         weights = jnp.where(is_inside[..., None], jnp.stack([1 - more, more], -1), 0)
         pixels.append((jnp.stack([low, jnp.minimum(low + 1, size - 1)], -1), weights))
     (rows, row_weights), (columns, column_weights) = pixels
