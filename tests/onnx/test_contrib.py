@@ -124,7 +124,10 @@ CASES: dict[str, tuple[Any, ...]] = {
         [floats(5, 3, 4), floats(6, 3, 4)],
         {"transBatchA": 1, "transBatchB": 1, "transB": 1},
     ),
-    "FusedGemm": ([floats(3, 4), floats(5, 4), floats(5)], {"transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.2}),
+    "FusedGemm": (
+        [floats(3, 4), floats(5, 4), floats(5)],
+        {"transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.2},
+    ),
     "MatMulIntegerToFloat": (
         [u8(2, 3, 8), s8(8, 5), scale(0.1), floats(5), zero(100), integers(-5, 5, (5,), np.int8), floats(5)],
         {},
@@ -136,9 +139,15 @@ CASES: dict[str, tuple[Any, ...]] = {
         [floats(3, 64), u8(6, 4, 8), floats(24), u8(12), None, floats(6)],
         {"K": 64, "N": 6, "block_size": 16, "bits": 4},
     ),
-    "MatMulNBits of 8 bits": ([floats(3, 64), u8(6, 2, 32), floats(12), u8(12)], {"K": 64, "N": 6, "block_size": 32, "bits": 8}),
+    "MatMulNBits of 8 bits": (
+        [floats(3, 64), u8(6, 2, 32), floats(12), u8(12)],
+        {"K": 64, "N": 6, "block_size": 32, "bits": 8},
+    ),
     "QLinearAdd": ([u8(2, 5), scale(0.1), zero(9), u8(5), scale(0.3), zero(128), scale(0.4), zero(50)], {}),
-    "QLinearMul": ([s8(2, 5), scale(0.1), zero(9, np.int8), s8(5), scale(0.3), zero(-3, np.int8), scale(2.0), zero(5, np.int8)], {}),
+    "QLinearMul": (
+        [s8(2, 5), scale(0.1), zero(9, np.int8), s8(5), scale(0.3), zero(-3, np.int8), scale(2.0), zero(5, np.int8)],
+        {},
+    ),
     "QLinearSigmoid": ([u8(3, 5), *PARAMETERS], {}),
     "QLinearLeakyRelu": ([s8(3, 5), scale(0.05), zero(12, np.int8), scale(0.04), zero(-7, np.int8)], {"alpha": 0.2}),
     "QLinearSoftmax": ([u8(3, 5), scale(0.05), zero(120), scale(1 / 256), zero(0)], {"axis": -1, "opset": 13}),
@@ -162,7 +171,10 @@ CASES: dict[str, tuple[Any, ...]] = {
         {"transB": 1},
     ),
     "QGemm float": ([u8(3, 8), scale(0.1), zero(100), s8(8, 5), scale(0.02), zero(0, np.int8)], {}),
-    "QLinearAveragePool": ([u8(1, 2, 5, 6), *PARAMETERS], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "QLinearAveragePool": (
+        [u8(1, 2, 5, 6), *PARAMETERS],
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    ),
     "QLinearAveragePool padded": (
         [u8(1, 2, 5, 6), *PARAMETERS],
         {"kernel_shape": [3, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1},
@@ -197,7 +209,16 @@ CASES: dict[str, tuple[Any, ...]] = {
     ),
     "Attention sizes": ([X, floats(8, 28), floats(28)], {**FULL, "qkv_hidden_sizes": [8, 8, 12]}),
     "QAttention": (
-        [u8(2, 4, 8), s8(8, 24), BIAS, scale(0.02), scale(0.02), np.array([3, 2], np.int32), zero(120), zero(0, np.int8)],
+        [
+            u8(2, 4, 8),
+            s8(8, 24),
+            BIAS,
+            scale(0.02),
+            scale(0.02),
+            np.array([3, 2], np.int32),
+            zero(120),
+            zero(0, np.int8),
+        ],
         FULL,
     ),
     "MultiHeadAttention": ([QUERY, KEY, VALUE, BIAS], FULL),

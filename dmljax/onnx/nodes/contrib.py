@@ -442,7 +442,9 @@ def _quantized(x: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
 def _of_dequantized(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a quantized array that is dequantized before it, and quantized after it."""
 
-    def run(x: Any, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any = None, **attributes: Any) -> Any:
+    def run(
+        x: Any, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any = None, **attributes: Any
+    ) -> Any:
         result = function(_dequantized(x, x_scale, x_zero_point), **attributes)
         return _quantized(result, scale, zero_point, x.dtype)
 
