@@ -12,7 +12,9 @@ from dmljax.checks import JAX_ARRAYS, array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
 from dmljax.onnx.file import (
     MAIN,
+    MAX_DEPTH,
     Function,
+    FunctionKey,
     Graph,
     Node,
     Reader,
@@ -59,6 +61,7 @@ class Model:
         reader = Reader(proto, folder)
         self._finder = _Finder(reader)
         graph = reader.graph
+        _require_no_circles(reader.functions)
         _require_handlers(self._finder, graph)
         sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
         made = {name for node in graph.nodes for name in node.outputs}
@@ -360,6 +363,27 @@ def _all_nodes(graph: Graph) -> Iterator[Node]:
         yield node
         for inner in node.subgraphs:
             yield from _all_nodes(inner)
+
+
+def _require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
+    """Refuses functions that call themselves, be it by others, and calls that are too deep."""
+    depths: dict[FunctionKey, int] = {}
+
+    def depth(key: FunctionKey, callers: tuple[FunctionKey, ...]) -> int:
+        place = ("functions", key[1])
+        if key in callers:
+            raise InvalidDesc(Problem(place, "must not call itself", " > ".join(one[1] for one in (*callers, key))))
+        if key not in depths:
+            nodes = _all_nodes(functions[key].graph)
+            called = {(node.domain, node.operator, node.overload) for node in nodes}
+            inner = (depth(one, (*callers, key)) for one in called if one in functions)
+            depths[key] = 1 + max(inner, default=0)
+        if depths[key] + len(callers) > MAX_DEPTH:
+            raise InvalidDesc(Problem(place, f"must call functions at most {MAX_DEPTH} deep", "more"))
+        return depths[key]
+
+    for key in functions:
+        depth(key, ())
 
 
 def _require_handlers(finder: _Finder, graph: Graph) -> None:

@@ -43,7 +43,7 @@ def zero(number: int, dtype: Any = np.uint8) -> Any:
     return np.array(number, dtype)
 
 
-def one_node(operator: str, inputs: Any, outputs: Any = 1, domain: str = "com.microsoft", **attributes: Any) -> Any:
+def one_node(operator: str, inputs: Any, outputs: Any = 1, *, domain: str = "com.microsoft", **attributes: Any) -> Any:
     """A model of one node; `outputs` is how many there are, or which are."""
     wanted = [True] * outputs if isinstance(outputs, int) else outputs
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
@@ -247,7 +247,7 @@ def test_an_operator_of_onnxruntime_gives_what_onnxruntime_gives(name: str) -> N
     inputs, attributes, *outputs = CASES[name]
     operator = name.partition(" ")[0]
     domain = "" if operator in IN_MAIN else "com.microsoft"
-    model = one_node(operator, inputs, *outputs, domain=domain, **attributes)
+    model = one_node(operator, inputs, outputs[0] if outputs else 1, domain=domain, **attributes)
     arrays = [x for x in inputs if x is not None]
     # It rounds factors to 8 bits where scales are of 8 bits, and sums them in another order.
     tolerance = 2e-5 if operator != "MatMulNBits" else 1e-3
@@ -331,7 +331,7 @@ def test_groups_of_channels_are_normalized_with_their_channels_first_or_last(
     if not channels_last:
         x, total, expected = (np.moveaxis(one, -1, 1) for one in (x, total, expected))
     arrays = [x, gamma, beta, skip, bias]
-    attributes = {"groups": 3, "activation": activation, "channels_last": channels_last}
+    attributes: Any = {"groups": 3, "activation": activation, "channels_last": channels_last}
     own, own_total = run(one_node("SkipGroupNorm", arrays, 2, **attributes), arrays)
     assert_close(own_total, total, 1e-6)
     assert_close(own, expected.astype(np.float32), 1e-5)

@@ -18,7 +18,7 @@ X = np.array([[-2.0, 1.0, 3.0]], np.float32)
 VERSIONS = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
 
 
-def referring(operator: str, inputs: Any, outputs: Any, domain: str = "", **references: str) -> Any:
+def referring(operator: str, inputs: Any, outputs: Any, domain: str = "", **references: tuple[str, Any]) -> Any:
     """A node whose attributes are those of the function that it stands in."""
     node = helper.make_node(operator, inputs, outputs, domain=domain)
     for name, (own, kind) in references.items():

@@ -16,7 +16,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
-import dmljax.onnx
+import dmljax.onnx  # noqa: E402  # after what it needs
 
 nn = torch.nn
 
@@ -55,7 +55,7 @@ def assert_as_onnxruntime(source: bytes | str, inputs: Any, tolerance: float = 1
     return results
 
 
-class Recurrent(nn.Module):
+class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self, kind: Any, **options: Any) -> None:
         super().__init__()
         self.layers = kind(6, 5, num_layers=2, **options)
@@ -75,7 +75,7 @@ def test_a_recurrent_network(kind: str, options: dict[str, Any]) -> None:
     assert_as_onnxruntime(source, [np.random.default_rng(0).standard_normal((7, 3, 6)).astype("float32")])
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc, name-defined]
     """A block of a transformer that looks back, with keys and values that were there before."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -100,7 +100,7 @@ class Block(nn.Module):
         return x + self.narrow(nn.functional.gelu(self.wide(self.between(x)))), torch.stack([key, value])
 
 
-class Gpt(nn.Module):
+class Gpt(nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(17, 8), nn.Embedding(32, 8)
@@ -138,7 +138,7 @@ def test_a_language_model_goes_on_from_its_past() -> None:
     np.testing.assert_allclose(logits[:, 0], whole[:, 4], rtol=1e-4, atol=1e-5)
 
 
-class Convolutional(nn.Module):
+class Convolutional(nn.Module):  # type: ignore[misc, name-defined]
     """Convolutions, a residual, a transposition that doubles the image, and poolings."""
 
     def __init__(self) -> None:

@@ -529,7 +529,9 @@ def _group_query_attention(
         bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
     has_sink = sink is not None or smooth_softmax > 0
     output, keys, values = dml.multihead_attention1(
-        *map(in_rows, (heads, new_keys, new_values)),
+        in_rows(heads),
+        in_rows(new_keys),
+        in_rows(new_values),
         mask=seen,
         relative_position_bias=bias,
         past_key=past_key,

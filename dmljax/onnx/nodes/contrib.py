@@ -135,9 +135,9 @@ def _normalized_from(
     """A layer's normalization, with the mean and the inverse of its deviation, if outputs from `first` on want them."""
     dtype = scale.dtype
     wide = jnp.promote_types(x.dtype, dtype)
-    parameters = (None if one is None else one.astype(wide) for one in (scale, bias))
+    bias = None if bias is None else bias.astype(wide)
     output = dml.mean_variance_normalization2(
-        x.astype(wide), *parameters, epsilon, axes=tuple(axes), use_mean=not is_simple
+        x.astype(wide), scale.astype(wide), bias, epsilon, axes=tuple(axes), use_mean=not is_simple
     ).astype(dtype)
     if not (call.wants(first) or call.wants(first + 1)):
         return output, None, None
@@ -239,10 +239,7 @@ def _embedded(
 ) -> Any:
     batch, length = ids.shape
     total = dml.gather(words, ids, axis=0)
-    if position_ids is None:
-        places = positions[None, :length]
-    else:
-        places = dml.gather(positions, position_ids, axis=0)
+    places = positions[None, :length] if position_ids is None else dml.gather(positions, position_ids, axis=0)
     total = dml.element_wise_add(total, places)
     if segments is not None and of_segments is not None:
         total = dml.element_wise_add(total, dml.gather(of_segments, segments, axis=0))

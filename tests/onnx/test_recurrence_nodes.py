@@ -49,7 +49,8 @@ def by_onnxruntime(made: Any, x: Any) -> list[Any]:
     ],
 )
 def test_activations_by_name_take_numbers_in_their_order(activations: Any, alphas: Any, betas: Any) -> None:
-    numbers = {"activation_alpha": alphas} | ({"activation_beta": betas} if betas else {})
+    lists = {"activation_alpha": alphas, "activation_beta": betas}
+    numbers = {name: one for name, one in lists.items() if one}
     own, made, _ = network("LSTM", 4, ["y", "h", "c"], activations=activations, **numbers)
     for result, expected in zip(own(X), by_onnxruntime(made, X), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
@@ -71,9 +72,9 @@ def test_attributes_mean_what_they_mean_to_onnxruntime(operator: str, gates: int
 
 
 def test_layout_1_has_the_batch_before_the_steps_and_the_directions() -> None:
-    RNG_STATE = RNG.bit_generator.state
+    state = RNG.bit_generator.state  # so that the weights are the same
     plain, _, _ = network("LSTM", 4, ["y", "h", "c"], directions=2, direction="bidirectional")
-    RNG.bit_generator.state = RNG_STATE
+    RNG.bit_generator.state = state
     turned, _, _ = network("LSTM", 4, ["y", "h", "c"], directions=2, direction="bidirectional", layout=1)
     sequence, hidden, cell = plain(X)
     results = turned(X.swapaxes(0, 1))
@@ -93,12 +94,13 @@ def test_a_network_has_derivatives_of_its_weights() -> None:
     own, _, _ = network("LSTM", 4, ["y"])
     slopes = jax.grad(lambda weights: jnp.sum(own.apply(weights, X) ** 2))(own.weights)
     step = jax.tree.map(lambda x: 1e-2 * jnp.asarray(floats(*x.shape)), dict(own.weights))
-    ends = [
-        np.sum(np.asarray(own.apply(jax.tree.map(lambda x, s: x + sign * s, dict(own.weights), step), X), float) ** 2)
-        for sign in (1, -1)
-    ]
+
+    def total(sign: int) -> float:
+        weights = jax.tree.map(lambda x, change: x + sign * change, dict(own.weights), step)
+        return float(np.sum(np.asarray(own.apply(weights, X), float) ** 2))
+
     along = sum(float(jnp.sum(slopes[name] * step[name])) for name in step)
-    assert along == pytest.approx((ends[0] - ends[1]) / 2, rel=2e-2)
+    assert along == pytest.approx((total(1) - total(-1)) / 2, rel=2e-2)
 
 
 @pytest.mark.parametrize(
