@@ -32,9 +32,11 @@ from dmljax.describe import (
     summaries,
     table,
 )
-from dmljax.dxdispatch.execution import Execution, Repetition, trace
+from dmljax.descriptors.validation import title
+from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
+from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import Finding, InvalidModel, Model, UnreadableModel
-from dmljax.dxdispatch.printing import result_json, result_pieces
+from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.text import escape_controls, json_text, one_line, reason_of
@@ -126,6 +128,9 @@ def _source(path: str) -> Any:
 
 def _run_model(model: Model, options: argparse.Namespace) -> None:
     device = _device(None if options.emit else options.platform)
+    if options.fuse:
+        is_repeated = options.milliseconds_to_run is not None
+        model = fuse(model, is_repeated=is_repeated or max(options.dispatch_iterations, options.dispatch_repeat) > 1)
     if options.emit:
         _emit(model, options)
         return
@@ -145,10 +150,12 @@ def _run_model(model: Model, options: argparse.Namespace) -> None:
         milliseconds=options.milliseconds_to_run,
         interval_in_milliseconds=options.dispatch_interval,
     )
-    results = []
-    for index, command in enumerate(model.document.root["commands"]):
-        if options.print_commands:
-            say(f"[StartCmd][{index:04}]\t: {json_text(command)}")
+    results: list[Any] = []
+    dispatched: list[Dispatched] = []
+    for index in range(len(model.commands)):
+        numbers = model.numbers_of(index) if options.print_commands else ()
+        for number in numbers:
+            say(f"[StartCmd][{number:04}]\t: {json_text(model.document.root['commands'][number])}")
         result = execution.result(index, repetition)
         if options.json:
             results.append(result_json(result, options.warmup_samples))
@@ -157,10 +164,15 @@ def _run_model(model: Model, options: argparse.Namespace) -> None:
                 result_pieces(result, device.platform, options.timing_verbosity, options.warmup_samples)
             )
             print(flush=True)
-        if options.print_commands:
-            say(f"[EndCmd][{index:04}]\t: hr=0x00000000 \n")
+        dispatched += [result] if isinstance(result, Dispatched) else []
+        for number in numbers:
+            say(f"[EndCmd][{number:04}]\t: hr=0x00000000 \n")
+    milliseconds = total_milliseconds(dispatched, options.warmup_samples)
+    if len(dispatched) > 1 and options.timing_verbosity >= 1:
+        say(f"All {len(dispatched)} dispatches: {milliseconds:.4f} ms, the sum of the hot medians")
     if options.json:
-        print(json.dumps({"device": device.device_kind, "compile_milliseconds": compiled, "results": results}))
+        times = {"compile_milliseconds": compiled, "dispatch_milliseconds": milliseconds}
+        print(json.dumps({"device": device.device_kind, **times, "results": results}))
 
 
 def _device(platform: str | None) -> jax.Device:
@@ -204,7 +216,7 @@ def _emit(model: Model, options: argparse.Namespace) -> None:
         print(json.dumps(texts))
     else:
         for name, text in texts.items():
-            print(f"// {escape_controls(name)}: {type(model.dispatchables[name].desc).type}\n{text.rstrip()}\n")
+            print(f"// {escape_controls(name)}: {title(model.dispatchables[name].desc)}\n{text.rstrip()}\n")
 
 
 def check(options: argparse.Namespace) -> int:
@@ -287,11 +299,13 @@ RUN_EXAMPLES = """examples:
   dmljax run notebooks/models/top1_routing.json
   dmljax run model.json --output_path results        # the model may write files below this folder only
   dmljax run model.json -i 100 -w 10 -v 1            # time 100 iterations; the first 10 are warm-up
+  dmljax run model.json --fuse -v 1                  # compile dispatches together; time each and all of them
   dmljax run model.json --emit stablehlo             # print the StableHLO of each operator; run nothing
   dmljax run model.json --emit hlo --platform tpu    # for a platform that this machine may lack
   dmljax run model.json --json | jq '.results'
 
-8-bit integers are printed as characters, as by DxDispatch; --json prints them as numbers."""
+8-bit integers are printed as characters, as by DxDispatch; --json prints them as numbers.
+Times are those of the computation, without compilation and copies between buffers and the device."""
 
 CHECK_EXAMPLES = """examples:
   dmljax check model.json                            # check the rules of the newest feature level
@@ -389,14 +403,22 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         choices=(0, 1, 2),
         default=0,
-        help="0: hot median; 1: also compilation, cold and hot statistics; 2: also every iteration (default: 0)",
+        help="0: hot median; 1: also compilation, cold and hot statistics, and the sum of all dispatches;"
+        " 2: also every iteration (default: 0)",
     )
     xla_group = run_parser.add_argument_group("XLA")
     xla_group.add_argument(
         "--platform", choices=PLATFORMS, help="where to run, or what to emit for (default: JAX's choice)"
     )
     xla_group.add_argument(
-        "--emit", choices=("stablehlo", "hlo", "jaxpr"), help="print this form of each operator instead of running it"
+        "--emit",
+        choices=("stablehlo", "hlo", "jaxpr"),
+        help="print this form of each operator or graph instead of running it",
+    )
+    xla_group.add_argument(
+        "--fuse",
+        action="store_true",
+        help="compile dispatches that follow each other as one graph; prints stay the same",
     )
     xla_group.add_argument("--x64", action="store_true", help="enable 64-bit data types in JAX")
 

@@ -19,6 +19,7 @@ from dmljax.descriptors.lowering import lowered, require_64_bits_available, requ
 from dmljax.descriptors.members import Tensor, json_object, json_string
 from dmljax.descriptors.validation import problems, title
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
+from dmljax.numerics.exact import rounded
 from dmljax.numerics.strides import read_strided, reinterpreted, write_strided
 from dmljax.tensor import TensorDesc, packed_strides
 from dmljax.text import did_you_mean, show
@@ -282,8 +283,8 @@ def _structure(graph: Graph) -> _Structure:
 
 @lowered.register
 def _lowered(graph: Graph) -> Callable[..., Any]:
-    _require_64_bits_available(graph)
-    compiled, inputs = _compile(_structure(graph)), graph.inputs
+    require_64_bits_available(graph)
+    compiled, inputs = computation(graph), graph.inputs
     constants = {name: jax.numpy.asarray(value) for name, value in graph.constants.items()}
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -320,8 +321,17 @@ def _bound(graph: Graph, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[st
     return {name: require_match((name,), graph.sources[name], array(name, value)) for name, value in given.items()}
 
 
+def computation(graph: Graph, *, rounds_between_nodes: bool = False) -> Any:
+    """The jitted computation of a graph, from its constants by name and its inputs to a tuple of its outputs.
+
+    With `rounds_between_nodes`, its results are those of nodes that are each computed on its own: XLA may otherwise
+    leave out the rounding of a product to its type where another node adds to it.
+    """
+    return _compile(_structure(graph), rounds_between_nodes)
+
+
 @functools.lru_cache(maxsize=256)
-def _compile(structure: _Structure) -> Callable[..., Any]:
+def _compile(structure: _Structure, rounds_between_nodes: bool) -> Callable[..., Any]:
     nodes, sources, edges = dict(structure.nodes), dict(structure.sources), dict(structure.edges)
 
     def graph(constants: dict[str, Any], *inputs: Any) -> Any:
@@ -336,7 +346,8 @@ def _compile(structure: _Structure) -> Callable[..., Any]:
                 given[leaf.key] = _seen_as(arrays[source], sources[source], leaf.tensor)
             with jax.named_scope(name), inside(("nodes", name, node.short_name)):
                 results = _computed(node, given)
-            arrays |= {f"{name}.{key}": result for key, result in results.items()}
+            hold = rounded if rounds_between_nodes else lambda result: result
+            arrays |= {f"{name}.{key}": hold(result) for key, result in results.items()}
         return tuple(_seen_as(arrays[source], sources[source], view) for source, view in structure.outputs)
 
     return jax.jit(graph)
@@ -368,7 +379,8 @@ def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
     return read_strided(flat, target.sizes, target.strides or packed_strides(target.sizes))
 
 
-def _require_64_bits_available(graph: Graph) -> None:
+@require_64_bits_available.register
+def _require_64_bits_in_nodes(graph: Graph) -> None:
     for name, node in graph.nodes.items():
         with within("graph"), inside(("nodes", name, node.short_name)):
             require_64_bits_available(node)

@@ -41,14 +41,15 @@ def load(path: str | Path) -> Graph:
     Graph(1 nodes, 3 edges, 1 inputs, 1 outputs, 2 constants, 0 views)
     """
     path = Path(path)
-
-    def read_constant(name: str) -> bytes:
-        if Path(name).name != name:
-            raise InvalidDesc(Problem((), "a constant's name must be that of a file beside the graph", show(name)))
-        return _content(path.with_name(f"{name}.bin"))
-
     with within("serialized graph"):
-        return parse(_content(path), read_constant)
+        return parse(_content(path), lambda name: _content(file_of_constant(path, name)))
+
+
+def file_of_constant(path: Path, name: str) -> Path:
+    """The file of a constant beside the graph at `path`."""
+    if Path(name).name != name:
+        raise InvalidDesc(Problem((), "a constant's name must be that of a file beside the graph", show(name)))
+    return path.with_name(f"{name}.bin")
 
 
 def _content(path: Path) -> bytes:

@@ -156,13 +156,77 @@ def test_options_of_time(capsys: pytest.CaptureFixture[str]) -> None:
         *(rf"iteration {i}: {milliseconds} \(CPU\)" for i in range(5)),
         "Dispatch 'list': 5 iterations",
     ]
-    assert len(lines) == len(patterns) + 8 + 9 + 4
+    assert len(lines) == len(patterns) + 8 + 9 + 4 + 1
     for line, pattern in zip(lines, patterns, strict=False):
         assert re.fullmatch(pattern, line), line
+    assert re.fullmatch(rf"All 3 dispatches: {milliseconds}, the sum of the hot medians", lines[-1])
     assert main(["run", str(ROUTING), "-t", "30", "-v", "1"]) == 0
     counts = re.findall(r"Dispatch '\w+': (\d+) iterations", capsys.readouterr().out)
     assert len(counts) == 3
     assert all(int(count) > 1 for count in counts)
+
+
+def test_the_times_of_all_dispatches_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(ROUTING), "--json", "-i", "4"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    medians = [one["median_milliseconds"] for one in told["results"] if one["type"] == "dispatch"]
+    assert len(medians) == 3
+    assert told["dispatch_milliseconds"] == pytest.approx(sum(medians))
+    assert main(["run", str(MODELS / "activation_hardmax.json"), "-v", "1"]) == 0  # a single dispatch is all
+    assert "All" not in capsys.readouterr().out
+
+
+def test_dispatches_are_compiled_as_one_with_the_same_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(ROUTING), "--fuse"]) == 0
+    lines = capsys.readouterr().out.removesuffix(ROUTED).splitlines()
+    assert [without_times(line) for line in lines] == [
+        "Running on 'cpu'",
+        "Dispatch 'route + list': 1 iterations,  median (CPU)",
+        "Dispatch 'fetch': 1 iterations,  median (CPU)",
+    ]
+    for repeated in (["-i", "3"], ["-r", "3"], ["-t", "20"]):
+        assert main(["run", str(ROUTING), "--fuse", *repeated]) == 0
+        assert capsys.readouterr().out.endswith(ROUTED)
+
+
+@pytest.mark.parametrize("repeated", [["-i", "2"], ["-r", "2"], ["-t", "1"]])
+def test_what_a_repetition_would_change_is_not_fused(
+    repeated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_place = dispatch("max", InputTensor="x", OutputTensor="x")
+    path = written(tmp_path, {"x": listed("FLOAT32", [1, 2])}, {"max": hardmax(1, 2)}, [in_place, in_place])
+    counts = []
+    for arguments in ([], repeated):
+        assert main(["run", str(path), "--fuse", *arguments]) == 0
+        counts.append(capsys.readouterr().out.count("Dispatch"))
+    assert counts == [1, 2]
+
+
+def test_fused_commands_are_printed_with_their_own_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(ROUTING), "--fuse", "--print_commands"]) == 0
+    numbers = re.findall(r"\[(StartCmd|EndCmd)\]\[(\d+)\]", capsys.readouterr().out)
+    assert numbers[:6] == [
+        ("StartCmd", "0000"),
+        ("StartCmd", "0001"),
+        ("EndCmd", "0000"),
+        ("EndCmd", "0001"),
+        ("StartCmd", "0002"),
+        ("EndCmd", "0002"),
+    ]
+    assert numbers[-1] == ("EndCmd", "0006")
+
+
+def test_graphs_are_emitted_without_the_values_of_their_constants(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gemm.bin").symlink_to(MODELS / "gemm.bin")
+    path = written(tmp_path, {}, {"product": {"type": "dmlSerializedGraph", "sourcePath": "gemm.bin"}})
+    assert main(["run", str(path), "--emit", "stablehlo"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("// product: graph\nmodule @jit_graph")
+    assert not re.search(r"dense<[^>]*(10|20|4)\.", out)  # the constants' values
+    assert main(["run", str(ROUTING), "--emit", "stablehlo", "--fuse"]) == 0
+    assert "// route + list: graph\nmodule @jit_graph" in capsys.readouterr().out
 
 
 def test_commands_are_printed_as_they_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,6 +256,7 @@ def test_a_program_reads_the_results(tmp_path: Path, capsys: pytest.CaptureFixtu
     dispatched, *rest = told["results"]
     assert (dispatched["type"], dispatched["dispatchable"], len(dispatched["milliseconds"])) == ("dispatch", "max", 3)
     assert dispatched["median_milliseconds"] == sorted(dispatched["milliseconds"][1:])[1]
+    assert told["dispatch_milliseconds"] == dispatched["median_milliseconds"]
     assert rest[0]["values"] == ["nan", "inf", "-inf", float(np.float32(0.1))]
     assert rest[2] == {"type": "print", "resource": "z", "data_type": "UINT8", "values": [0, 0]}
     assert rest[3] == {"type": "writeFile", "resource": "z", "path": str(tmp_path / "z.dat")}

@@ -23,6 +23,7 @@ from dmljax import (
     Unsupported,
     lower,
 )
+from dmljax.numerics.strides import read_strided, write_strided
 
 TensorDesc: Any = dmljax.TensorDesc  # which takes the names of data types, too
 FLOATS = TensorDesc("FLOAT32", (2, 3))
@@ -114,13 +115,13 @@ def test_arrays_of_tensors_and_several_outputs_of_a_node() -> None:
             "split.input": "x",
             "join.inputs[0]": "split.outputs[1]",
             "join.inputs[1]": "split.outputs[0]",
-            "join.inputs[2]": "split.outputs[1]",
+            "join.inputs[2]": "split.outputs[0]",
         },
         inputs={"x": whole},
         outputs={"y": "join.output"},
     )
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
-    assert_same_bits(lower(graph)(x), x[:, [2, 3, 0, 1, 2, 3]])
+    assert_same_bits(lower(graph)(x), x[:, [2, 3, 0, 1, 0, 1]])
 
 
 # Buffers
@@ -165,6 +166,34 @@ def test_what_reads_an_edge_sees_the_bytes_with_its_own_strides(seed: int, neste
     assert_same_bits(lower(graph)(x), through_bytes(graph, x))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "strides"),
+    [
+        ((2, 3, 4), (1, 2, 6)),
+        ((2, 3, 4), (4, 8, 1)),
+        ((2, 3, 4), (1, 14, 3)),  # with gaps
+        ((1, 3, 1, 2), (7, 2, 9, 1)),
+        ((3,), (4,)),
+        ((1, 1), (0, 0)),
+        ((2, 2), (5, 2)),  # which do not nest: 5 is no multiple of 2
+        ((3, 3), (2, 3)),
+        ((2, 3), (0, 1)),
+        ((2, 3), (2, 1)),  # windows that overlap
+        ((3, 4), (1, 1)),
+    ],
+    ids=str,
+)
+def test_arrays_are_read_and_written_at_strides_of_every_kind(sizes: Any, strides: Any) -> None:
+    desc = TensorDesc("UINT16", sizes, strides)
+    buffer = np.arange(1, desc.span + 1, dtype=np.uint16)
+    assert_same_bits(read_strided(jnp.asarray(buffer), sizes, strides), desc.read(buffer.view(np.uint8)))
+    if len(set(np.asarray(desc.read(buffer.view(np.uint8))).ravel().tolist())) == desc.element_count:
+        x = np.arange(1, desc.element_count + 1, dtype=np.uint16).reshape(sizes)
+        written = np.zeros(desc.span, np.uint16)
+        desc.write(written, x)
+        assert_same_bits(write_strided(jnp.asarray(x), strides, desc.span), written)
+
+
 def floats(sizes: tuple[int, ...]) -> Any:
     return TensorDesc("FLOAT32", sizes)
 
@@ -191,6 +220,34 @@ def test_what_reads_an_edge_sees_the_bytes_in_its_own_type(first: Any, second: A
         input=whole,
     )
     x = random_array(np.random.default_rng(0), source.dtype, source.sizes)
+    assert_same_bits(lower(graph)(x), through_bytes(graph, x))
+
+
+def test_beyond_the_end_of_a_buffer_there_are_zeros() -> None:
+    copy = dmljax.ElementWiseIdentityDesc
+    three, windows = TensorDesc("UINT8", (3,)), TensorDesc("UINT8", (2, 3), (1, 1))  # of a buffer of 4 bytes
+    graph = chain(copy(input=three, output=three), copy(input=windows, output=TensorDesc("UINT8", (2, 3))), input=three)
+    assert lower(graph)(np.array([1, 2, 3], np.uint8)).tolist() == [[1, 2, 3], [2, 3, 0]]
+
+
+def test_strides_that_nest_are_neither_gathered_nor_scattered() -> None:
+    columns, padded = floats((3, 2)), TensorDesc("FLOAT32", (2, 3), (4, 1))
+    transposed = TensorDesc("FLOAT32", (3, 2), (1, 4))
+    text = str(jax.make_jaxpr(lower(chain(identity(FLOATS, padded), identity(transposed, columns))))(X))
+    assert "transpose" in text
+    assert "gather" not in text
+    assert "scatter" not in text
+
+
+@pytest.mark.parametrize(
+    "types", [("UINT16", "INT32", "UINT8"), ("INT32", "FLOAT16", "INT8"), ("UINT8", "INT16", "UINT32")]
+)
+def test_types_of_three_widths_follow_each_other(types: tuple[str, ...]) -> None:
+    """XLA made one conversion of two here, of a wrong shape."""
+    x = random_array(np.random.default_rng(0), np.dtype(types[0].lower()), (8,))
+    descs = [TensorDesc(name, (x.nbytes * 8 // dmljax.DataType[name].bits,)) for name in types]
+    nodes = [dmljax.ElementWiseIdentityDesc(input=desc, output=desc) for desc in descs]
+    graph = chain(*nodes, input=descs[0])
     assert_same_bits(lower(graph)(x), through_bytes(graph, x))
 
 
@@ -402,6 +459,10 @@ def test_a_wrong_call_is_refused(args: Any, kwargs: Any, message: str) -> None:
         (
             {"Constants": {"c": {"DataType": "FLOAT32", "Sizes": [2], "Data": "AAAA"}}},
             r"Constants\.c\.Data must have 8",
+        ),
+        (
+            {"Constants": {"c": {"DataType": "FLOAT32", "Sizes": [2], "Data": "AAAAAAAAAAAAAAAA"}}},
+            r"Constants\.c\.Data must have 8 bytes, those of FLOAT32 \{2\}; got 12",
         ),
         (
             {"Constants": {"c": {"DataType": "FLOAT32", "Sizes": [2], "Data": "?"}}},

@@ -1,6 +1,7 @@
 """DirectML's serialized graphs: what is written is read back, and no file makes more than one clear error."""
 
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,23 @@ def test_an_edge_may_be_read_by_several_and_be_an_output_too() -> None:
     assert dict(read.edges) == dict(graph.edges)
 
 
+def test_a_constant_is_read_as_the_tensor_that_reads_it_first() -> None:
+    flat = TensorDesc("FLOAT32", (1, 1, 1, 4))
+    graph = product(
+        nodes={
+            "first": dmljax.ActivationReluDesc(input=MATRIX, output=MATRIX),
+            "second": dmljax.ActivationReluDesc(input=flat, output=flat),
+        },
+        edges={"first.input": "weights", "second.input": "weights"},
+        inputs={},
+        constants={"weights": WEIGHTS},
+        outputs={"y": "first.output", "z": "second.output"},
+    )
+    read = parsed(serialized.serialize(graph))
+    assert_same_bits(read.constants["weights"], WEIGHTS)
+    assert_same_bits(dmljax.lower(read)()["z"], WEIGHTS.reshape(1, 1, 1, 4))
+
+
 def test_a_constant_of_other_bytes_is_read_as_bytes() -> None:
     half = product(constants={"weights": WEIGHTS.view(np.uint16).reshape(8), "bias": BIAS})
     assert_same_bits(parsed(serialized.serialize(half)).constants["weights"], WEIGHTS)
@@ -173,6 +191,7 @@ def test_another_reader_of_flatbuffers_finds_what_is_written() -> None:
     flatbuffers = pytest.importorskip("flatbuffers")
     types = flatbuffers.number_types
     data = bytearray(serialized.serialize(product()))
+    assert b"gemm\0" in data  # C reads a text to its zero
 
     def table(position: int) -> Any:
         return flatbuffers.table.Table(data, position)
@@ -210,13 +229,22 @@ def test_another_reader_of_flatbuffers_finds_what_is_written() -> None:
     assert transposed.Get(types.Uint32Flags, transposed.Indirect(at(transposed, 8))) == 1
 
 
+def test_numbers_lie_at_multiples_of_their_sizes() -> None:
+    values = [(10.0**i, 2**40 + i) for i in range(4)]
+    tables = [{4: "odd" * i, 6: ("B", 1), 8: ("Q", large), 10: ("f", small)} for i, (small, large) in enumerate(values)]
+    data = written({4: tables})
+    for small, large in values:
+        assert data.index(struct.pack("<Q", large)) % 8 == 0
+        assert data.index(struct.pack("<f", small)) % 4 == 0
+
+
 # Refusals
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"views": {"y": MATRIX}}, "views.y must"),
+        ({"views": {"y": TensorDesc("FLOAT32", (2,))}}, r"views\.y must not be there in a serialized graph"),
         (
             {"outputs": {"y": "relu.output", "z": "relu.output"}},
             r"outputs\.z must come from an output that is no other",
@@ -237,12 +265,23 @@ def test_what_a_file_cannot_say_is_not_written(change: Any, message: str, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+def constant(name: str, *edges: str) -> Any:
+    return {4: ("B", 2), 6: {4: ("B", 2), 6: {4: np.zeros(4, np.uint8)}}, 8: name, 12: list(edges)}
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "offsets must be within the 0 bytes of the file"),
         (b"\x04\0\0\0", "offsets must be within the 4 bytes"),
         (b"\xff" * 40, "offsets must be within"),
+        (b"\x04\0\0\0\x10\0\0\0", "offsets must be within the 8 bytes of the file; got -12"),
+        (written({8: ["name"]}).replace(b"name", b"nam\xe9"), "texts must be in UTF-8; got b'nam"),
+        (written({4: [constant("a"), constant("a")]}), r"nodes\[1\].name must be of one node, which has a desc; got a"),
+        (
+            written({4: [constant("a", "e"), constant("b", "e")]}),
+            r"nodes\[1\].outputNames must be of one output of one",
+        ),
         (written({8: ["y"]}), "graphOutputNames must be names of outputs of nodes; got y"),
         (written({6: ["x"]}), "graphInputNames must be names that a node reads; got x"),
         (written({4: [{4: ("B", 1)}]}), r"nodes\[0\].name must be of one node, which has a desc"),

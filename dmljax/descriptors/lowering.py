@@ -162,7 +162,8 @@ def _without_layout(desc: Operator) -> Operator:
     return desc if changed == given else type(desc)(**changed)
 
 
-def require_64_bits_available(desc: Operator) -> None:
+@functools.singledispatch
+def require_64_bits_available(desc: Any) -> None:
     """Refuses a desc with 64-bit types where JAX has none."""
     if x64_enabled():
         return

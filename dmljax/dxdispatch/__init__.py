@@ -1,4 +1,4 @@
-"""DxDispatch models: Microsoft's JSON format for DirectML operators, their data, and the commands that run them.
+"""DxDispatch models: Microsoft's JSON format for DirectML operators and graphs, their data, and commands that run them.
 
 `load` reads a model, and reports every error in it with its line and path; an `Execution` runs the model's commands.
 The format is what DxDispatch's parser accepts, which is more than its schema says. dmljax differs from DxDispatch thus:
@@ -13,6 +13,8 @@ The format is what DxDispatch's parser accepts, which is more than its schema sa
   buffers that are too small, outputs that overlap, or files outside the output folder. DxDispatch leaves these checks
   to DirectML.
 - A file that cannot be written ends the run; DxDispatch goes on.
+- INT4 and UINT4 are types of resources, too: two values to a byte, the first one in the low half.
+- `fuse` makes one dispatch of several.
 - An operator may always write to the buffer that it reads, because all inputs are read first.
 """
 
@@ -23,6 +25,7 @@ from dmljax.dxdispatch.execution import (
     Repetition as Repetition,
     Written as Written,
 )
+from dmljax.dxdispatch.fusion import fuse as fuse
 from dmljax.dxdispatch.model import (
     Binding as Binding,
     Dispatch as Dispatch,

@@ -6,7 +6,7 @@ A dispatch reads its inputs from the buffers, computes on a JAX device, and writ
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower, require_64_bits_available
+from dmljax.descriptors.validation import validate
 from dmljax.dxdispatch.files import target_in, whole_elements, write_values
+from dmljax.dxdispatch.fusion import DispatchSequence
 from dmljax.dxdispatch.model import Binding, Dispatch, Model, Print, WriteFile
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.graph import Graph, computation
 from dmljax.tensor import TensorDesc
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
@@ -87,7 +90,7 @@ class Execution:
         self._output_path = None if output_path is None else Path(output_path)
         for index, command in enumerate(model.commands):
             if isinstance(command, WriteFile):
-                with model.part("commands", index):
+                with model.part(*model.command_place(index)):
                     self._target(command)
         for name, dispatchable in model.dispatchables.items():
             with model.part(*model.desc_place(name)):
@@ -96,16 +99,22 @@ class Execution:
         # DirectML copies inputs flagged OWNED_BY_DML at initialisation, when buffers still hold their initial values.
         owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
         self._owned = {name: self.buffers[name].copy() for name in owned}
+        self._graphs: dict[tuple[str, bool], Any] = {}  # compiled; a cache for all would keep their constants in memory
 
     def compile(self, dispatchable: str) -> Any:
-        """Compiles an operator, or takes it from the cache, so that the times of dispatches exclude the compilation."""
+        """Compiles a dispatchable, or takes it from the cache: the times of dispatches exclude the compilation."""
+        desc, is_x64 = self.model.dispatchables[dispatchable].desc, x64_enabled()
         with self.model.part(*self.model.desc_place(dispatchable)):
-            return _compiled(self.model.dispatchables[dispatchable].desc, self.device, x64_enabled())
+            if not isinstance(desc, Graph):
+                return _compiled(desc, self.device, is_x64)
+            if (dispatchable, is_x64) not in self._graphs:
+                self._graphs[dispatchable, is_x64] = _compiled_graph(desc, self.device)
+            return self._graphs[dispatchable, is_x64]
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""
         command = self.model.commands[index]
-        with self.model.part("commands", index):
+        with self.model.part(*self.model.command_place(index)):
             match command:
                 case Dispatch():
                     return Dispatched(command.dispatchable, tuple(self._dispatch(command, repetition)))
@@ -115,17 +124,19 @@ class Execution:
                     return self._write(command)
 
     def values(self, resource: str) -> NDArray[Any]:
-        """A flat view of a resource, up to the end of its initial values; the padding after them is left out."""
+        """The values of a resource up to the end of its initial ones; the padding after them is left out.
+
+        They are a flat view of the buffer, except those of 4 bits, which are a copy.
+        """
         description = self.model.resources[resource]
         if description.data_type is DataType.UNKNOWN:
             raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to have values", repr(resource)))
-        end = description.offset_in_bytes + description.initial_values.size
-        return whole_elements(self.buffers[resource][:end], description.data_type)
+        return whole_elements(self.buffers[resource], description.data_type)[: description.value_count]
 
     # Commands
 
     def _dispatch(self, command: Dispatch, repetition: Repetition) -> Iterator[float]:
-        """Runs an operator, and yields for each iteration the mean milliseconds of a run."""
+        """Runs a dispatchable, and yields for each iteration the mean milliseconds of a run."""
         compiled = self.compile(command.dispatchable)
         begin, done = time.perf_counter(), 0
         while done < repetition.iterations:
@@ -140,24 +151,25 @@ class Execution:
             time.sleep(pause / 1e3)
 
     def _run(self, command: Dispatch, compiled: Any) -> float:
-        """Runs an operator on the buffers, and returns the seconds of its computation, without the copies."""
+        """Runs a dispatchable on the buffers, and returns the seconds of its computation, without the copies."""
         dispatchable = self.model.dispatchables[command.dispatchable]
-        desc, owned = dispatchable.desc, dispatchable.bindings
+        owned = dispatchable.bindings
         inputs = [
-            _read(tensor, self._owned, owned[key])
-            if key in owned
-            else _read(tensor, self.buffers, command.bindings[key])
-            for key, tensor in desc.tensors(is_input=True).items()
+            _read(point.tensor, self._owned, owned[point.key])
+            if point.key in owned
+            else _read(point.tensor, self.buffers, command.bindings[point.key])
+            for point in dispatchable.points
+            if point.is_input
         ]
-        # JAX 0.10 refuses arrays of 4 bits on the device for what is compiled ahead of time, but takes those of NumPy.
-        arrays = [x if x.dtype in INTEGERS_4 else jax.device_put(x, self.device) for x in inputs]
+        arrays = [_on_device(x, self.device) for x in inputs]
         jax.block_until_ready(arrays)
         with jax.disable_jit(False):
             begin = time.perf_counter()
             outputs = jax.block_until_ready(compiled(*arrays))
             seconds = time.perf_counter() - begin
-        for (key, tensor), output in zip(desc.tensors(is_input=False).items(), jax.tree.leaves(outputs), strict=True):
-            tensor.write(_bytes_at(self.buffers, command.bindings[key]), np.asarray(output))
+        made = [point for point in dispatchable.points if not point.is_input]
+        for point, output in zip(made, jax.tree.leaves(outputs), strict=True):
+            point.tensor.write(_bytes_at(self.buffers, command.bindings[point.key]), np.asarray(output))
         return seconds
 
     def _write(self, command: WriteFile) -> Written:
@@ -180,15 +192,38 @@ def _bytes_at(buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> mem
     return buffers[binding.resource][binding.offset_in_bytes :].data
 
 
-def trace(desc: Operator) -> Any:
-    """Traces an operator; the result has the attribute `jaxpr`, and `lower()` makes its StableHLO module."""
-    inputs = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
+def _on_device(x: Any, device: jax.Device) -> Any:
+    # JAX 0.10 refuses arrays of 4 bits on the device for what is compiled ahead of time, but takes those of NumPy.
+    return np.asarray(x) if x.dtype in INTEGERS_4 else jax.device_put(x, device)
+
+
+def trace(desc: Operator | Graph) -> Any:
+    """Traces an operator or a graph; the result has `jaxpr`, and `lower()` makes its StableHLO module.
+
+    The constants of a graph are its first argument, so that a module does not spell out their values.
+    """
     with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would leave nothing to lower or compile
+        if isinstance(desc, Graph):
+            validate(desc)
+            function = computation(desc, rounds_between_nodes=isinstance(desc, DispatchSequence))
+            inputs = [tensor.shape_dtype for tensor in desc.inputs.values()]
+            return function.trace({name: desc.sources[name].shape_dtype for name in desc.constants}, *inputs)
+        inputs = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
         return jax.jit(lower(desc)).trace(*inputs)
 
 
 @lru_cache(maxsize=256)
 def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
     """Compiles an operator; `x64` is in the cache key because the setting changes what is compiled."""
+    return _compile(desc, device)
+
+
+def _compiled_graph(graph: Graph, device: jax.Device) -> Any:
+    """Compiles a graph, and puts its constants on the device."""
+    constants = {name: _on_device(value, device) for name, value in graph.constants.items()}
+    return partial(_compile(graph, device), constants)
+
+
+def _compile(desc: Operator | Graph, device: jax.Device) -> Any:
     with jax.default_device(device), jax.disable_jit(False):
         return trace(desc).lower().compile()

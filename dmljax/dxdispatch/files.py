@@ -1,4 +1,6 @@
-"""Arrays in files: .npy files, raw bytes and, with Pillow, images.
+"""Arrays in buffers and in files: .npy files, raw bytes and, with Pillow, images.
+
+NumPy's files have no elements of 4 bits: there INT4 is int8, and UINT4 is uint8, with a byte for each element.
 
 Models come from strangers, so that a file is refused if it is not a complete, regular file of bounded size, and files
 are written below one folder only.
@@ -17,16 +19,19 @@ from unicodedata import category
 from uuid import uuid4
 
 import numpy as np
+from jax.numpy import iinfo
 from numpy.typing import NDArray
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.tensor import TensorDesc
 from dmljax.text import one_line, reason_of, show
-from dmljax.types import DataType
+from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
 IMAGES = (".jpg", ".png")
 _MAX_HEADER = 2**20  # of a .npy file
 _MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # with its folder, a path may have 4096 on Linux
 _MAX_DIMENSIONS = 64  # of a NumPy array
+_IN_NPY = {DataType.INT4: DataType.INT8, DataType.UINT4: DataType.UINT8}
 _IMAGE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
@@ -58,11 +63,13 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
         if path.suffix.lower() == ".npy":
             values = _read_npy(file, path)
             own_type = _data_type_of(values.dtype, path)
-            if data_type not in (DataType.UNKNOWN, own_type):
+            wanted = _IN_NPY.get(data_type, data_type)
+            if wanted not in (DataType.UNKNOWN, own_type):
+                whose = "" if wanted is data_type else f" for {data_type.name}"
                 raise InvalidDesc(
-                    Problem((), f"must hold {data_type.name}, as initialValuesDataType says", own_type.name)
+                    Problem((), f"must hold {wanted.name}{whose}, as initialValuesDataType says", own_type.name)
                 )
-            return own_type, values
+            return (data_type, _in_4_bits(values, data_type)) if data_type in INTEGER_4 else (own_type, values)
         if data_type is DataType.UNKNOWN:
             raise InvalidDesc(
                 Problem((), "must come with initialValuesDataType, because only .npy files store their own", "UNKNOWN")
@@ -70,6 +77,14 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
         if path.suffix.lower() in IMAGES:
             return data_type, _read_image(file, path, data_type, size, at_most)
         return data_type, np.frombuffer(file.read(), np.uint8)
+
+
+def _in_4_bits(values: NDArray[Any], data_type: DataType) -> NDArray[Any]:
+    limits = iinfo(data_type.dtype)
+    outside = values[(values < limits.min) | (values > limits.max)]
+    if outside.size:
+        raise InvalidDesc(Problem((), f"must hold values in [{limits.min}, {limits.max}]", int(outside[0])))
+    return values.astype(data_type.dtype)
 
 
 def _read_npy(file: Any, path: Path) -> NDArray[Any]:
@@ -137,8 +152,21 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
 
 
 def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
-    """A view of a buffer as elements of a data type, without the bytes of an incomplete last element."""
+    """A view of a buffer as elements of a data type, without the bytes of an incomplete last element.
+
+    Elements of 4 bits are copied, because an array has a byte for each.
+    """
+    if data_type in INTEGER_4:
+        return TensorDesc(data_type, (2 * data.size,)).read(data) if data.size else np.zeros(0, data_type.dtype)
     return data[: data.size // data_type.dtype.itemsize * data_type.dtype.itemsize].view(data_type.dtype)
+
+
+def bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Elements as they lie in a buffer: those of 4 bits two to a byte, the first one in the low half."""
+    if values.dtype in INTEGERS_4:
+        desc = TensorDesc(DataType[values.dtype.name.upper()], (values.size,))
+        return np.frombuffer(desc.buffer_of(values.ravel()), np.uint8)
+    return values.reshape(-1).view(np.uint8)
 
 
 def target_path(name: str, text: str) -> PureWindowsPath:
@@ -177,7 +205,7 @@ def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensi
         return
     if data_type is DataType.UNKNOWN:
         raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be written as numbers", "UNKNOWN"))
-    count = size_in_bytes // data_type.dtype.itemsize
+    count = size_in_bytes * 8 // data_type.bits
     if len(dimensions) > _MAX_DIMENSIONS:
         raise InvalidDesc(Problem("dimensions", f"must have at most {_MAX_DIMENSIONS} elements", len(dimensions)))
     if dimensions and math.prod(dimensions) > count:
@@ -208,6 +236,7 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
         path.parent.mkdir(parents=True, exist_ok=True)
         with _replacing(path) as file:
             if suffix == ".npy":
+                values = values.astype(_IN_NPY[data_type].dtype) if data_type in INTEGER_4 else values
                 np.lib.format.write_array(file, values, allow_pickle=False)
             else:
                 file.write(image.getbuffer() if suffix in IMAGES else data.data)

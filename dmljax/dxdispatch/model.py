@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, singledispatch
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +13,30 @@ from numpy.typing import NDArray
 from dmljax.descriptors import Operator, lower
 from dmljax.dxdispatch.text import Document, Place
 from dmljax.errors import DmlError, Problem, spell_path
+from dmljax.graph import Graph
+from dmljax.tensor import TensorDesc
 from dmljax.text import escape_controls
-from dmljax.types import DataType
+from dmljax.types import DataType, TensorFlags
 
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """A buffer: its size, its initial values, and the data type in which commands print and write its values."""
+    """A buffer: its size, its initial values, and the data type in which commands print and write its values.
+
+    Values of 4 bits are stored two to a byte; `padding_bits` is 4 if the last byte of the initial values has only one.
+    """
 
     data_type: DataType
     size_in_bytes: int
     initial_values: NDArray[np.uint8] = field(repr=False)
     offset_in_bytes: int = 0
+    padding_bits: int = 0
+
+    @property
+    def value_count(self) -> int:
+        """The number of values up to the end of the initial ones."""
+        bits = 8 * (self.offset_in_bytes + self.initial_values.size) - self.padding_bits
+        return bits // self.data_type.bits
 
     def buffer(self) -> NDArray[np.uint8]:
         """A new buffer of zeros, with the initial values at their offset."""
@@ -41,15 +53,55 @@ class Binding:
     offset_in_bytes: int = 0
 
 
-Bindings = Mapping[str, Binding]  # keys as in `Operator.tensors`, such as "input"
+Bindings = Mapping[str, Binding]  # by the keys of bind points, such as "input"
+
+
+class BindPoint(NamedTuple):
+    """A tensor that is bound to a resource: of an operator, or an input or output of a graph."""
+
+    name: str  # in the bindings of a model; all tensors of an array have the same one
+    key: str  # of this tensor alone
+    path: Place
+    tensor: TensorDesc
+    is_input: bool
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether DirectML copies the tensor at initialisation."""
+        return self.is_input and bool(self.tensor.flags & TensorFlags.OWNED_BY_DML)
+
+
+@singledispatch
+def bind_points(desc: Any) -> tuple[BindPoint, ...]:
+    """The tensors of an operator or a graph: its inputs, then its outputs, each in their order."""
+    return tuple(
+        BindPoint(leaf.member.name, leaf.key, leaf.path, leaf.tensor, is_input)
+        for is_input in (True, False)
+        for leaf in desc.leaves(is_input=is_input)
+    )
+
+
+@bind_points.register
+def _points_of_graph(graph: Graph) -> tuple[BindPoint, ...]:
+    outputs = {name: graph.views.get(name, graph.sources[source]) for name, source in graph.outputs.items()}
+    return tuple(
+        BindPoint(name, name, (name,), tensor, is_input)
+        for is_input, tensors in ((True, graph.inputs), (False, outputs))
+        for name, tensor in tensors.items()
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Dispatchable:
-    """An operator of a model, callable as a function of arrays, as by `dmljax.lower`, under any JAX transformation."""
+    """An operator or a graph of a model, callable as by `dmljax.lower`, under any JAX transformation."""
 
-    desc: Operator
+    desc: Operator | Graph
     bindings: Bindings = field(default_factory=dict)  # of inputs flagged OWNED_BY_DML, which are read at initialisation
+
+    @cached_property
+    def points(self) -> tuple[BindPoint, ...]:
+        """The tensors to which a dispatch binds resources."""
+        return bind_points(self.desc)
 
     @cached_property
     def function(self) -> Any:
@@ -62,7 +114,7 @@ class Dispatchable:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """A command that runs an operator on resources."""
+    """A command that runs an operator or a graph on resources."""
 
     dispatchable: str
     bindings: Bindings
@@ -159,6 +211,15 @@ class Model:
     commands: Sequence[Command]
     warnings: Sequence[Finding]
     document: Document = field(repr=False)
+    numbers: Sequence[tuple[int, ...]] | None = None  # see `numbers_of`; None if each command is one of the document's
+
+    def numbers_of(self, index: int) -> tuple[int, ...]:
+        """The indices in the document of a command of this model: several for dispatches that are one here."""
+        return (index,) if self.numbers is None else self.numbers[index]
+
+    def command_place(self, index: int) -> Place:
+        """The place of a command, or of the first of the dispatches that are one here."""
+        return ("commands", self.numbers_of(index)[0])
 
     def finding(self, place: Place, problem: Problem) -> Finding:
         """A finding for a problem whose path is relative to `place` in the model."""
@@ -166,8 +227,14 @@ class Model:
         return Finding(str(self.path), self.document.line(whole.path), whole)
 
     def desc_place(self, dispatchable: str) -> Place:
-        """The place of a dispatchable's desc: its field `Desc` or `desc`, or else the dispatchable itself."""
-        fields = self.document.root["dispatchables"][dispatchable]
+        """The place of a dispatchable's desc: its field `Desc` or `desc`, or else the dispatchable itself.
+
+        That of dispatches that are one here is the place of the first of them.
+        """
+        fields = self.document.root["dispatchables"].get(dispatchable)
+        if fields is None:
+            names = [command.dispatchable if isinstance(command, Dispatch) else None for command in self.commands]
+            return self.command_place(names.index(dispatchable))
         nested = [key for key in ("Desc", "desc") if fields.get(key) is not None]
         return ("dispatchables", dispatchable, *nested[:1])
 

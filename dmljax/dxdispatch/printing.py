@@ -1,7 +1,7 @@
 """The results of a model's commands as text and as JSON.
 
 The text is that of DxDispatch, which prints numbers with a C++ stream: floats have six significant digits, and 8-bit
-integers are characters.
+integers are characters. Integers of 4 bits, which DxDispatch does not print, are numbers.
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dmljax.dxdispatch.execution import Dispatched, Printed, Result, Written
 from dmljax.text import escape_controls
-from dmljax.types import FLOATS
+from dmljax.types import FLOATS, INTEGERS_4, bits_of
 
 
 def result_pieces(result: Result, platform: str, timing_verbosity: int, warmup_samples: int) -> Iterator[str]:
@@ -57,6 +57,11 @@ def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
     return {"type": "dispatch", "dispatchable": result.dispatchable, **times}
 
 
+def total_milliseconds(results: Iterable[Dispatched], warmup_samples: int) -> float:
+    """The sum of the medians of dispatches, which is what one run of them takes."""
+    return sum(_median(_cold_and_hot(result.milliseconds, warmup_samples)[1]) for result in results)
+
+
 def _cold_and_hot(samples: Sequence[float], warmup_samples: int) -> tuple[Sequence[float], Sequence[float]]:
     """Splits samples into the first, cold ones, which may be slow, and the hot ones, of which at least one is left."""
     cold = min(len(samples) - 1, warmup_samples)
@@ -78,7 +83,7 @@ def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterato
     """
     yield f"Resource '{escape_controls(name)}':"
     yield "\n" if verbose else " "
-    index_width, digits = len(str(len(values))), 2 * values.itemsize
+    index_width, digits = len(str(len(values))), bits_of(values.dtype) // 4
     for begin in range(0, len(values), _VALUES_PER_PIECE):
         some = values[begin : begin + _VALUES_PER_PIECE]
         if verbose:
@@ -92,7 +97,7 @@ def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterato
 def _value_texts(values: NDArray[Any]) -> Iterable[str]:
     if values.dtype in FLOATS:
         return map("%g".__mod__, values.tolist())
-    if values.itemsize == 1:
+    if values.dtype not in INTEGERS_4 and values.itemsize == 1:
         # A C++ stream prints 8-bit integers as characters. A byte above 127 is escaped here, and Python's output, which
         # the command line sets to surrogateescape, writes the same byte again.
         return (bytes([byte]).decode(errors="surrogateescape") for byte in values.tobytes())

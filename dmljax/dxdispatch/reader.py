@@ -14,17 +14,19 @@ from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
 import numpy as np
+from jax.numpy import iinfo
 from numpy.typing import NDArray
 
 from dmljax.checks import UINT64_MAX, UINT_MAX, boolean, element, integer_in, parse_enum, uints
-from dmljax.descriptors import Leaf, Member, Operator
+from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
 from dmljax.descriptors.members import NOT_FINITE, Array, Kind, json_given, json_string
 from dmljax.descriptors.validation import problems
-from dmljax.dxdispatch.files import check_writable, opened, read_values, target_path
+from dmljax.dxdispatch.files import bytes_of, check_writable, opened, read_values, target_path
 from dmljax.dxdispatch.model import (
     Binding,
     Bindings,
+    BindPoint,
     Command,
     Dispatch,
     Dispatchable,
@@ -35,6 +37,7 @@ from dmljax.dxdispatch.model import (
     Resource,
     UnreadableModel,
     WriteFile,
+    bind_points,
 )
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
 from dmljax.errors import (
@@ -49,9 +52,11 @@ from dmljax.errors import (
     inside,
     spell_path,
 )
+from dmljax.graph import Graph
+from dmljax.serialized import file_of_constant, parse as parse_graph
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, one_line, show
-from dmljax.types import FLOATS, LATEST, DataType, FeatureLevel, HeaderEnum, TensorFlags
+from dmljax.types import FLOATS, INTEGERS_4, LATEST, DataType, FeatureLevel, HeaderEnum
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
@@ -146,11 +151,7 @@ _COMMAND_FIELDS = {
     "print": ("type", "resource", "verbose"),
     "writefile": ("type", "resource", "targetPath", "dimensions"),
 }
-_OTHER_KINDS = {
-    "hlsl": "shaders of Direct3D do not run on XLA",
-    "onnx": "ONNX models are not run yet",
-    "dmlserializedgraph": "serialized graphs are not run yet",
-}
+_REFUSED_KINDS = {"hlsl": "shaders of Direct3D do not run on XLA", "onnx": "ONNX models are not run yet"}
 _MINIMUM_ALIGNMENT = 16  # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
 
 
@@ -176,7 +177,8 @@ class _Reader:
         # A part with a finding is stored as None, so that references to its name are not reported as unknown.
         self.resources: dict[str, Any] = {}
         self.dispatchables: dict[str, Any] = {}
-        self.operators: dict[Any, type[Operator]] = {}  # by dispatchable, including those with a wrong desc
+        # By dispatchable, also a wrong one: the names that bindings may have, and whether each has a list of tensors.
+        self.names: dict[Any, Mapping[str, bool]] = {}
         self.commands: list[Any] = []
         self.targets: dict[str, int] = {}  # each file that commands write, and the first command that writes it
         self.warnings: list[Finding] = []
@@ -267,13 +269,15 @@ class _Reader:
         )
         if not values.size:
             raise InvalidDesc(Problem("initialValues", "must hold at least one value", "none"))
-        size = -(-values.nbytes // 4) * 4 if size is None else size
-        if values.nbytes + offset > size:
-            needed = f"{values.nbytes + offset}, for {values.nbytes} bytes of initialValues from byte {offset} on"
+        data = bytes_of(values)
+        size = -(-data.size // 4) * 4 if size is None else size
+        if data.size + offset > size:
+            needed = f"{data.size + offset}, for {data.size} bytes of initialValues from byte {offset} on"
             raise InvalidDesc(Problem("sizeInBytes", f"must be at least {needed}", size))
         self.require_affordable("sizeInBytes", size)
         self.bytes_left -= size
-        return Resource(data_type, size, values.reshape(-1).view(np.uint8), offset)
+        padding_bits = 4 if values.dtype in INTEGERS_4 and values.size % 2 else 0
+        return Resource(data_type, size, data, offset, padding_bits)
 
     def initial_values(self, place: Place, fields: Mapping[str, Any]) -> tuple[DataType, NDArray[Any]]:
         data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
@@ -351,17 +355,24 @@ class _Reader:
             raise InvalidDesc(
                 Problem("resampleSize", "must be batch, channels, height and width", f"{len(size)} elements")
             )
+        with inside(("initialValues", "sourcePath")):
+            data_type, values = read_values(self.file(name), data_type, size, self.affordable_bytes)
+            self.require_affordable((), values.nbytes)
+        return data_type, values
+
+    def file(self, name: str) -> Path:
+        """The file of this name in the input folder, or else in the current one."""
         # Models come from Windows, so that a backslash in a path separates folders, too.
         names = dict.fromkeys((name, PureWindowsPath(name).as_posix()))
         candidates = [folder / spelled for folder in (self.input_path, Path()) for spelled in names]
-        path = next((path for path in candidates if os.path.exists(path)), candidates[0])
-        with inside(("initialValues", "sourcePath")):
-            data_type, values = read_values(path, data_type, size, min(MAX_RESOURCE_BYTES, self.bytes_left))
-        self.require_affordable(("initialValues", "sourcePath"), values.nbytes)
-        return data_type, values
+        return next((path for path in candidates if os.path.exists(path)), candidates[0])
+
+    @property
+    def affordable_bytes(self) -> int:
+        return min(MAX_RESOURCE_BYTES, self.bytes_left)
 
     def require_affordable(self, member: Where, size: int) -> None:
-        if size > min(MAX_RESOURCE_BYTES, self.bytes_left):
+        if size > self.affordable_bytes:
             limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
             raise InvalidDesc(Problem(member, f"must ask for at most {limits}", size))
 
@@ -370,19 +381,51 @@ class _Reader:
     def dispatchable(self, place: Place, value: Any) -> Dispatchable | None:
         type_field = next((key for key in ("Type", "type") if key in _require_object(value)), "type")
         kind = json_string(type_field, value.get(type_field))
-        if kind.lower() in _OTHER_KINDS:
-            raise Unsupported(Problem(type_field, "must be an operator", f"{kind!r}, and {_OTHER_KINDS[kind.lower()]}"))
-        operator = operator_of_type(type_field, kind)
-        self.operators[place[-1]] = operator
+        if kind.lower() in _REFUSED_KINDS:
+            rule = "must be an operator or dmlSerializedGraph"
+            raise Unsupported(Problem(type_field, rule, f"{kind!r}, and {_REFUSED_KINDS[kind.lower()]}"))
+        if kind.lower() == "dmlserializedgraph":
+            return self.serialized_graph(place, value)
+        return self.operator(place, value, operator_of_type(type_field, kind))
+
+    def operator(self, place: Place, value: Any, operator: type[Operator]) -> Dispatchable | None:
+        members = [member for member in operator.members() if member.tensor_kind]
+        names = self.names[place[-1]] = {member.name: isinstance(member.kind, Array) for member in members}
         desc_place = self.model.desc_place(str(place[-1]))
         inside = operator.json_fields() if desc_place == place else (str(desc_place[-1]),)
         fields = self.fields(place, value, ("type", "Type", "bindings", "executionFlags", "dmlCompileType", *inside))
         with self.part(*place):
             all_checked(*_checks_of_hints(fields))
         desc = self.desc(desc_place, operator, fields if desc_place == place else fields[inside[0]])
-        source = fields.get("bindings", {})
-        bindings = self.bindings((*place, "bindings"), operator, desc, source, _owned_by_dml(desc), "in a dispatch")
+        points = None if desc is None else bind_points(desc)
+        wanted = {point.key for point in points or () if point.is_owned}
+        bindings = self.bindings(
+            (*place, "bindings"), names, points, fields.get("bindings", {}), wanted, "in a dispatch"
+        )
         return None if desc is None else Dispatchable(desc, bindings)
+
+    def serialized_graph(self, place: Place, value: Any) -> Dispatchable | None:
+        """Reads a graph, whose bindings go by the names of its inputs and outputs, and its constants beside it."""
+        fields = self.fields(place, value, ("type", "Type", "sourcePath", "executionFlags"))
+        with self.part(*place):
+            all_checked(*_checks_of_hints(fields))
+        place = (*place, "sourcePath")
+        path = self.file(json_string("sourcePath", _required(fields, "sourcePath")))
+        with inside("sourcePath"):
+            graph = parse_graph(self.content(path), lambda name: self.content(file_of_constant(path, name)))
+        self.names[place[-2]] = dict.fromkeys((*graph.inputs, *graph.outputs), False)
+        leaves = [
+            (("nodes", name, node.short_name, *leaf.path), leaf.tensor)
+            for name, node in graph.nodes.items()
+            for leaf in node.leaves()
+        ]
+        return Dispatchable(graph) if self.is_valid(place, graph, leaves) else None
+
+    def content(self, path: Path) -> bytes:
+        with opened(path, self.affordable_bytes) as file:
+            data: bytes = file.read(self.affordable_bytes)
+        self.bytes_left -= len(data)
+        return data
 
     def desc(self, place: Place, operator: type[Operator], value: Any) -> Operator | None:
         """Reads a desc and checks its rules; None if the desc has findings."""
@@ -399,13 +442,20 @@ class _Reader:
             if len(self.findings) > before:
                 return None
             desc = operator(**members)
-            for problem in problems(desc, self.feature_level):
-                self.add_finding(place, self.with_level(problem))
-            for leaf in desc.leaves():
-                if leaf.tensor.element_count * leaf.tensor.dtype.itemsize > MAX_RESOURCE_BYTES:
-                    rule = f"must describe at most {MAX_RESOURCE_BYTES} bytes"
-                    self.add_finding(place, Problem((*leaf.path, "Sizes"), rule, leaf.tensor))
-        return desc if len(self.findings) == before else None
+            if self.is_valid(place, desc, [(leaf.path, leaf.tensor) for leaf in desc.leaves()]):
+                return desc
+        return None
+
+    def is_valid(self, place: Place, desc: Operator | Graph, tensors: Sequence[tuple[Place, TensorDesc]]) -> bool:
+        """Whether a desc or a graph breaks no rule, and none of its tensors, at their places in it, is too large."""
+        before = len(self.findings)
+        for problem in problems(desc, self.feature_level):
+            self.add_finding(place, self.with_level(problem))
+        for path, tensor in tensors:
+            if tensor.element_count * tensor.dtype.itemsize > MAX_RESOURCE_BYTES:
+                rule = f"must describe at most {MAX_RESOURCE_BYTES} bytes"
+                self.add_finding(place, Problem((*path, "Sizes"), rule, tensor))
+        return len(self.findings) == before
 
     def with_level(self, problem: Problem) -> Problem:
         """The problem with the feature level appended, unless its message names the level already."""
@@ -433,38 +483,36 @@ class _Reader:
     def bindings(
         self,
         place: Place,
-        operator: type[Operator],
-        desc: Operator | None,
+        names: Mapping[str, bool],
+        points: Sequence[BindPoint] | None,
         value: Any,
         wanted: set[str],
         otherwise: str,
     ) -> Bindings:
         """Reads where each tensor whose key is in `wanted` is stored; others must be bound elsewhere.
 
-        `otherwise` says where, for the error. If the desc is None because it has findings, the resources that the
-        bindings name are checked, but not whether they fit the tensors.
+        `otherwise` says where, for the error. If the points are None because the dispatchable has findings, the
+        resources that the bindings name are checked, but not whether they fit the tensors.
         """
-        members = {member.name: member for member in operator.members() if member.tensor_kind}
-        leaves = () if desc is None else desc.leaves()
         bound: dict[str, Binding | None] = {}
         with self.part(*place):
-            for name, source in self.fields(place, value, tuple(members)).items():
-                own = [leaf for leaf in leaves if leaf.member.name == name]
-                bound |= dict.fromkeys(leaf.key for leaf in own)
+            for name, source in self.fields(place, value, tuple(names)).items():
+                own = [point for point in points or () if point.name == name]
+                bound |= dict.fromkeys(point.key for point in own)
                 with self.part(*place, name):
-                    for inner, leaf, one in _sources((*place, name), members[name], own, source):
+                    for inner, point, one in _sources((*place, name), own, source, is_array=names[name]):
                         with self.part(*inner):
-                            binding = self.binding(inner, one, leaf.tensor if leaf else None)
-                            if desc is not None and leaf is None:
+                            binding = self.binding(inner, one, point.tensor if point else None)
+                            if points is not None and point is None:
                                 raise InvalidDesc(Problem((), "must not be bound, because the desc has no such tensor"))
-                            if leaf is not None and leaf.key not in wanted:
+                            if point is not None and point.key not in wanted:
                                 rule = f"must be bound {otherwise} instead of here, because of its Flags"
                                 raise InvalidDesc(Problem((), rule))
-                            if leaf is not None:
-                                bound[leaf.key] = binding
-            for leaf in leaves:
-                if leaf.key in wanted and leaf.key not in bound:
-                    self.add_finding(place, Problem(leaf.path, "must be bound", "none"))
+                            if point is not None:
+                                bound[point.key] = binding
+            for point in points or ():
+                if point.key in wanted and point.key not in bound:
+                    self.add_finding(place, Problem(point.path, "must be bound", "none"))
         return {key: binding for key, binding in bound.items() if binding is not None}
 
     def binding(self, place: Place, source: Any, tensor: TensorDesc | None) -> Binding | None:
@@ -483,12 +531,15 @@ class _Reader:
         )
         if resource is None or tensor is None:
             return None
+        element_bits = 8 * element_size
         if resource.data_type is not DataType.UNKNOWN:
-            element_size = element_size or resource.data_type.dtype.itemsize
-        if element_offset and not element_size:
+            element_bits = element_bits or resource.data_type.bits
+        if element_offset and not element_bits:
             rule = f"must come with elementSizeInBytes for {show(resource_name)}"
             raise InvalidDesc(Problem("elementOffset", rule, "none"))
-        offset, size = element_offset * element_size, _size_in_bytes(tensor)
+        if element_offset * element_bits % 8:
+            raise InvalidDesc(Problem("elementOffset", "must be even for elements of 4 bits", element_offset))
+        offset, size = element_offset * element_bits // 8, _size_in_bytes(tensor)
         if offset + size > resource.size_in_bytes:
             room = max(resource.size_in_bytes - offset, 0)
             given = f"{room}, in {show(resource_name)} from byte {offset} on"
@@ -528,7 +579,7 @@ class _Reader:
         if resource is not None:
             if resource.data_type is DataType.UNKNOWN:
                 raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be printed", show(name)))
-            count = resource.size_in_bytes // resource.data_type.dtype.itemsize
+            count = resource.size_in_bytes * 8 // resource.data_type.bits
             if count > MAX_PRINTED_VALUES:
                 most = f"at most {MAX_PRINTED_VALUES} values to be printed"
                 raise InvalidDesc(Problem("resource", f"must have {most}", f"{count}, in {show(name)}"))
@@ -554,48 +605,46 @@ class _Reader:
             hint = did_you_mean(name, self.dispatchables)
             raise InvalidDesc(Problem("dispatchable", "must be a dispatchable of the model", f"{show(name)}{hint}"))
         given = _required_of_kind(fields, "bindings", dict)
-        if name not in self.operators:
+        if name not in self.names:
             return None
         dispatchable = self.dispatchables[name]
-        desc = None if dispatchable is None else dispatchable.desc
-        wanted = set() if desc is None else desc.tensors().keys() - _owned_by_dml(desc)
+        points = None if dispatchable is None else dispatchable.points
+        wanted = {point.key for point in points or () if not point.is_owned}
         place = (*place, "bindings")
-        bindings = self.bindings(place, self.operators[name], desc, given, wanted, "at initialisation")
-        if desc is not None:
-            self.check_outputs(place, desc, bindings)
+        bindings = self.bindings(place, self.names[name], points, given, wanted, "at initialisation")
+        self.check_outputs(place, points or (), bindings)
         return Dispatch(name, bindings)
 
-    def check_outputs(self, place: Place, desc: Operator, bindings: Bindings) -> None:
+    def check_outputs(self, place: Place, points: Sequence[BindPoint], bindings: Bindings) -> None:
         """Finds outputs that share bytes of a buffer, and outputs whose strides make their own elements overlap."""
         areas: list[tuple[str, int, int, str]] = []
-        for leaf in desc.leaves(is_input=False):
-            if leaf.key not in bindings:
+        for point in points:
+            if point.is_input or point.key not in bindings:
                 continue
-            tensor, binding = leaf.tensor, bindings[leaf.key]
+            tensor, binding = point.tensor, bindings[point.key]
             if tensor.overlaps:
-                self.add_finding(place, Problem(leaf.path, "must have a place of its own for each element", tensor))
+                self.add_finding(place, Problem(point.path, "must have a place of its own for each element", tensor))
             begin, end = binding.offset_in_bytes, binding.offset_in_bytes + _size_in_bytes(tensor)
             for resource, other_begin, other_end, other in areas:
                 if resource == binding.resource and begin < other_end and other_begin < end:
-                    problem = Problem(leaf.path, f"must not overlap {other}", f"both in {show(resource)}")
+                    problem = Problem(point.path, f"must not overlap {other}", f"both in {show(resource)}")
                     self.add_finding(place, problem)
-            areas.append((binding.resource, begin, end, spell_path(leaf.path)))
+            areas.append((binding.resource, begin, end, spell_path(point.path)))
 
 
 def _sources(
-    place: Place, member: Member, leaves: Sequence[Leaf], source: Any
-) -> Iterator[tuple[Place, Leaf | None, Any]]:
-    """Yields the place of each binding of a member, the tensor that it binds, if any, and its JSON value.
+    place: Place, points: Sequence[BindPoint], source: Any, *, is_array: bool
+) -> Iterator[tuple[Place, BindPoint | None, Any]]:
+    """Yields the place of each binding of a name, the tensor that it binds, if any, and its JSON value.
 
-    A member that is an array of tensors has a list with a binding for each.
+    A name of an array of tensors has a list with a binding for each.
     """
-    is_array = isinstance(member.kind, Array)
     sources = source if isinstance(source, list) else [source]
-    count = len(leaves) if is_array else 1
-    if len(sources) != count and (leaves or not is_array):
+    count = len(points) if is_array else 1
+    if len(sources) != count and (points or not is_array):
         raise InvalidDesc(Problem((), f"must have {count} resource{'' if count == 1 else 's'}", len(sources)))
     for i, one in enumerate(sources):
-        yield (*place, i) if is_array else place, leaves[i] if i < len(leaves) else None, one
+        yield (*place, i) if is_array else place, points[i] if i < len(points) else None, one
 
 
 def _require_object(value: Any) -> dict[str, Any]:
@@ -623,7 +672,7 @@ def _data_type(fields: Mapping[str, Any], name: str, default: DataType | None) -
     if default is not None and name not in fields:
         return default
     data_type: DataType = parse_enum(DataType, name, json_string(name, _required(fields, name)))
-    if data_type in (DataType.UINT4, DataType.INT4) or (default is None and data_type is DataType.UNKNOWN):
+    if default is None and data_type in (DataType.UNKNOWN, DataType.UINT4, DataType.INT4):
         raise InvalidDesc(Problem(name, "must be a data type of whole bytes", data_type.name))
     return data_type
 
@@ -644,12 +693,6 @@ def _checks_of_hints(fields: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
             raise InvalidDesc(Problem("dmlCompileType", f"must be one of {', '.join(kinds)}", show(kind)))
 
     yield check_kind
-
-
-def _owned_by_dml(desc: Operator | None) -> set[str]:
-    """The keys of the inputs flagged OWNED_BY_DML, which DirectML copies at initialisation."""
-    inputs = {} if desc is None else desc.tensors(is_input=True)
-    return {key for key, tensor in inputs.items() if tensor.flags & TensorFlags.OWNED_BY_DML}
 
 
 def _size_in_bytes(tensor: TensorDesc) -> int:
@@ -673,7 +716,7 @@ def _convert(
         raise InvalidDesc(Problem(where, f"must be {rule} for {data_type.name}", show(values[index])))
 
     if dtype not in FLOATS:
-        limits = np.iinfo(dtype)
+        limits = iinfo(dtype)
         for index, value in enumerate(values):
             if type(value) is not int or not limits.min <= value <= limits.max:
                 refuse(index, f"a whole number in [{limits.min}, {limits.max}]")

@@ -183,6 +183,15 @@ def product(a: Array, b: Array) -> Array:
     return jnp.where(jnp.isnan(a), a, a * b)
 
 
+def rounded(x: Array) -> Array:
+    """`x`, bit for bit, rounded to its type even where a sum uses it: as in `product`, the select sees to that."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    integer, _, _ = _layout(x.dtype)
+    bits, sign = lax.bitcast_convert_type(x, integer), np.array(np.iinfo(integer).min, integer)
+    return lax.bitcast_convert_type(jnp.where(bits < 0, (bits & ~sign) | sign, bits), x.dtype)
+
+
 @with_derivatives(lambda a, b, c: b * c, lambda a, b, c: a * c, lambda a, b, c: a * b)
 def triple_product(a: Array, b: Array, c: Array) -> Array:
     """`a * b * c`, also where the product of two of the factors is out of the type's range."""

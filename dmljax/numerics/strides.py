@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.floats import copied
 from dmljax.numerics.sharding import partitioned
 from dmljax.types import bits_of
 
@@ -47,7 +46,7 @@ def _nest(sizes: Sequence[int], strides: Sequence[int]) -> _Nest | None:
 def read_strided(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
     """The array of `sizes` whose elements lie in a flat buffer at `strides`; beyond its end there are zeros."""
     read = partial(_read, sizes=tuple(sizes), strides=tuple(strides))
-    return partitioned(lambda x: copied(lambda floats, _: read(*floats), (x,)), [(buffer, [None])], [None] * len(sizes))
+    return partitioned(read, [(buffer, [None])], [None] * len(sizes))
 
 
 def _read(buffer: Array, *, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
@@ -66,7 +65,7 @@ def write_strided(x: Array, strides: Sequence[int], size: int) -> Array:
     No two elements may have the same place.
     """
     write = partial(_write, strides=tuple(strides), size=size)
-    return partitioned(lambda x: copied(lambda floats, _: write(*floats), (x,)), [(x, [None] * x.ndim)], [None])
+    return partitioned(write, [(x, [None] * x.ndim)], [None])
 
 
 def _write(x: Array, *, strides: tuple[int, ...], size: int) -> Array:
@@ -97,6 +96,10 @@ def _places(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
 def reinterpreted(flat: Array, dtype: Any) -> Array:
     """The bytes of a flat buffer as elements of another type; the last one may be filled up with zeros."""
     own, other = bits_of(flat.dtype), bits_of(np.dtype(dtype))
+    if own != other and 8 not in (own, other):
+        # XLA makes one conversion of two that follow each other, and of 16 bits to 32 to 8, as of 32 to 16 to 8, one
+        # of a wrong shape (JAX 0.10.2). Of two by way of bytes, it makes what it should.
+        return reinterpreted(reinterpreted(flat, np.uint8), dtype)
     parts = -(-other // own)
     whole = -(-flat.size // parts)
     given = _resized(flat, whole * parts)

@@ -160,7 +160,11 @@ class GraphBuilder:
             edges={target: source for target, source in self._edges.items() if target.rpartition(".")[0] in needed},
             inputs={_input_name(index): stored_desc(desc) for index, desc in sorted(self._inputs.items())},
             outputs=dict(zip(names, (output._source for output in outputs), strict=True)),
-            views=dict(zip(names, (output._view for output in outputs), strict=True)),
+            views={
+                name: output._view
+                for name, output in zip(names, outputs, strict=True)
+                if output._view != self._outputs[output._source]  # a reinterpretation
+            },
         )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from models import MODELS, dispatch, hardmax, listed, tensor, zeros
+from test_serialized import product_with_named_constants
 
 from dmljax.cli import main
 from dmljax.dxdispatch import reader
@@ -37,6 +38,8 @@ EVERYTHING = {
         "struct": {"initialValues": [{"name": "n", "type": "UINT32", "value": 1}], "sizeInBytes": 64},
         "out": zeros("FLOAT32", 8),
         "index": zeros("INT64", 2),
+        "nibbles": listed("INT4", [1, -8, 7, 0, 3], sizeInBytes=32),
+        "more": listed("UINT4", {"valueCount": 7, "valueStart": 13, "valueDelta": 1}),
     },
     "dispatchables": {
         "max": hardmax(2, 2, input={"Flags": "OWNED_BY_DML"}, output={"Strides": [4, 2]})
@@ -66,14 +69,28 @@ EVERYTHING = {
             "OutputTensor": tensor("FLOAT32", 1, 4),
             "Axis": 1,
         },
+        "down": {
+            "type": "DEQUANTIZE",
+            "InputTensor": tensor("INT4", 1, 5),
+            "QuantizationType": "SCALE",
+            "QuantizationTensors": [tensor("FLOAT32", 1, 1)],
+            "OutputTensor": tensor("FLOAT32", 1, 5),
+        },
+        "graph": {"type": "dmlSerializedGraph", "sourcePath": "x.bin", "executionFlags": "NONE"},
+        "again": {"type": "DMLSERIALIZEDGRAPH", "sourcePath": "named.bin"},
     },
     "commands": [
         dispatch("max", OutputTensor={"name": "out", "elementOffset": 1, "elementCount": 4}),
         dispatch("band", OutputTensor=["half"]),
         dispatch("top", InputTensor="list", OutputTensor="index"),
         dispatch("hot", IndicesTensor="index", ValuesTensor="list", OutputTensor="out"),
+        dispatch("down", InputTensor="nibbles", QuantizationTensors=["list"], OutputTensor="out"),
+        dispatch("graph", x="out", y="list"),
+        dispatch("again", x="out", y={"name": "out", "elementOffset": 4}),
         {"type": "print", "resource": "out", "verbose": True},
         {"type": "print", "resource": "raw"},
+        {"type": "print", "resource": "nibbles", "verbose": True},
+        {"type": "writeFile", "resource": "more", "targetPath": "more.npy", "dimensions": [7]},
         {"type": "writeFile", "resource": "half", "targetPath": "deep/half.npy", "dimensions": [2, 3]},
         {"type": "writeFile", "resource": "out", "targetPath": "out.dat"},
     ],
@@ -82,6 +99,7 @@ TEXTS = [path.read_text() for path in sorted(MODELS.glob("*.json"))] + [json.dum
 VALUES = [parse(text).root for text in TEXTS]
 
 NPY_FILES = 40  # with mutated headers
+GRAPHS = 40  # with mutated bytes
 
 # What a mutation puts where something else was
 ODD: list[Any] = [
@@ -98,6 +116,9 @@ ODD: list[Any] = [
     {"sourcePath": "x.npy"},
     {"sourcePath": "cut.npy"},
     *({"sourcePath": f"odd{index}.npy"} for index in range(NPY_FILES)),
+    *({"type": "dmlSerializedGraph", "sourcePath": f"odd{index}.bin"} for index in range(GRAPHS)),
+    {"type": "dmlSerializedGraph", "sourcePath": "x.bin"},
+    *("x.bin", "odd1.bin", "named.bin", "pipe.bin", "UINT4", "dmlSerializedGraph"),
     {"name": "out", "elementOffset": 2**63},
     {"DataType": "FLOAT32", "Sizes": [2, 2], "Strides": [0, 0]},
     {"Float32": "nan"},
@@ -180,6 +201,15 @@ def folder() -> Iterator[Path]:
                 data[rng.randrange(80)] = rng.choice(b"0123456789<>|fiuVSO()[],'{} \x00\xff")
             (folder / f"odd{index}.npy").write_bytes(data)
         (folder / "x.png").write_bytes(b"no image")
+        os.mkfifo(folder / "pipe.bin")
+        (folder / "x.bin").write_bytes((MODELS / "gemm.bin").read_bytes())
+        (folder / "named.bin").write_bytes(product_with_named_constants("w"))
+        (folder / "w.bin").write_bytes(bytes(range(16)))
+        for index in range(GRAPHS):
+            data = bytearray((folder / rng.choice(["x.bin", "named.bin"])).read_bytes())
+            for _ in range(rng.randint(1, 4)):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+            (folder / f"odd{index}.bin").write_bytes(data)
         yield folder
 
 
@@ -194,6 +224,8 @@ def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     command = rng.choice([["run", "--output_path", str(out)]] * 5 + [["run"], ["run", "--emit", "jaxpr"], ["check"]])
     arguments = [command[0], str(folder / "model.json"), *command[1:], *rng.choice([[], [], ["--json"]])]
+    if command[0] == "run":
+        arguments += rng.choice([[], ["--fuse"], ["--fuse", "-i", "2"]])
     begin = time.monotonic()
     with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()) as complained:
         status = main(arguments)

@@ -12,7 +12,7 @@ from helpers import assert_same_bits
 
 import dmljax
 import dmljax.pydirectml
-from dmljax import DmlError
+from dmljax import DmlError, serialized
 
 dml: Any = dmljax.pydirectml
 F32 = dml.TensorDataType.FLOAT32
@@ -531,6 +531,18 @@ def test_the_function_of_a_model_is_jaxs() -> None:
     )
     assert "convolution_0 -> " not in repr(model.graph)
     assert 'CONVOLUTION"]' in model.graph.to_dot()
+
+
+def test_the_graph_of_a_model_is_read_back_from_a_file(tmp_path: Path) -> None:
+    program = Program()
+    x = floats(1, 1, 2, 3)
+    y = dml.activation_relu(program.input(x))
+    model = program.builder.build(dml.ExecutionFlags.NONE, [y])
+    serialized.save(model.graph, tmp_path / "model.bin")
+    assert_same_bits(dmljax.lower(serialized.load(tmp_path / "model.bin"))(x), np.maximum(x, 0))
+    view = program.builder.build(dml.ExecutionFlags.NONE, [dml.reinterpret(y, F32, [1, 1, 3, 2], None)])
+    with pytest.raises(ValueError, match=r"views\.output_0 must not be there in a serialized graph"):
+        serialized.save(view.graph, tmp_path / "view.bin")
 
 
 # Refusals, and programs

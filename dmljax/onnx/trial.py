@@ -1,0 +1,114 @@
+"""Trying a model: inputs for it, the time it takes, and how far another runtime's results are away."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
+from dmljax.onnx.file import TensorType
+from dmljax.onnx.model import Model
+from dmljax.text import did_you_mean, reason_of, show
+
+SEED = 0
+CALLS = 5  # after the first one
+
+
+class Trial(NamedTuple):
+    """The results of a model by the names of its outputs, and seconds."""
+
+    results: dict[str, Any]
+    first: float
+    median: float
+
+
+def make_inputs(model: Model, files: Mapping[str, str], shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """The inputs of a model: NumPy's files by name, and random numbers for the others, in the shapes that are given."""
+    names = [one.name for one in model.inputs]
+    for kind, given in (("input", files), ("shape", shapes)):
+        for name in given:
+            if name not in names:
+                rule = f"must be of one of {', '.join(names)}"
+                raise InvalidDesc(Problem((kind, name), rule, name + did_you_mean(name, names)))
+    random = np.random.default_rng(SEED)
+    return {
+        one.name: _read(files[one.name]) if one.name in files else _random(random, one, shapes.get(one.name))
+        for one in model.inputs
+    }
+
+
+def _read(path: str) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidDesc(Problem("input", f"{Path(path).name} must be an .npy file", reason_of(error))) from None
+
+
+def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Any:
+    """Numbers from a normal distribution, and zeros and ones for integers, which may be indices."""
+    if wanted.dtype is None or wanted.dtype.kind == "O" or (wanted.sizes is None and shape is None):
+        remedy = f"--input {wanted.name}=FILE.npy"
+        raise Unsupported(Problem(wanted.name, "must be a tensor of numbers, to be random", wanted, remedy=remedy))
+    sizes = [size if isinstance(size, int) else 1 for size in wanted.sizes or ()] if shape is None else shape
+    if jax.numpy.issubdtype(wanted.dtype, jax.numpy.floating):
+        return random.standard_normal(sizes).astype(wanted.dtype)
+    return random.integers(0, 2, sizes).astype(wanted.dtype)
+
+
+def try_model(model: Model, inputs: Mapping[str, Any]) -> Trial:
+    """Calls a model once, which compiles it, and then a few times."""
+
+    def call() -> Any:
+        return jax.block_until_ready(model(**inputs))
+
+    first = _seconds(call)
+    results, times = None, []
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        results = call()
+        times.append(time.perf_counter() - start)
+    named = zip([one.name for one in model.outputs], results if isinstance(results, tuple) else (results,), strict=True)
+    return Trial(dict(named), first, float(np.median(times)))
+
+
+def try_onnxruntime(path: str, inputs: Mapping[str, Any]) -> Trial:
+    """The same by ONNX Runtime on the CPU."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        remedy = "pip install onnxruntime"
+        raise Unsupported(Problem("compare", "needs the package onnxruntime", str(error), remedy=remedy)) from None
+    with inside("onnxruntime"):
+        try:
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            first = _seconds(lambda: session.run(None, dict(inputs)))
+            times = []
+            for _ in range(CALLS):
+                start = time.perf_counter()
+                results = session.run(None, dict(inputs))
+                times.append(time.perf_counter() - start)
+        except Exception as error:  # its errors derive from Exception alone
+            raise Unsupported(Problem((), "must run the model", show(reason_of(error)))) from None
+    names = [one.name for one in session.get_outputs()]
+    return Trial(dict(zip(names, results, strict=True)), first, float(np.median(times)))
+
+
+def greatest_difference(one: Any, other: Any) -> float:
+    """The greatest distance between two tensors; infinity if their shapes differ or one alone has NaN somewhere."""
+    one, other = (np.asarray(value, np.float64) for value in (one, other))
+    if one.shape != other.shape:
+        return np.inf
+    if not np.array_equal(np.isnan(one), np.isnan(other)):
+        return np.inf
+    with np.errstate(invalid="ignore"):
+        distances = np.where((one == other) | np.isnan(one), 0, np.abs(one - other))
+    return float(np.max(distances, initial=0))
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

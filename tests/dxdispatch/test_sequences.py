@@ -1,0 +1,380 @@
+"""Dispatches as one graph: the same bits as those of each alone, however their tensors lie in buffers."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import needs_x32
+from hypothesis import HealthCheck, given, settings, strategies as st
+from models import MODELS, dispatch, listed, loaded, tensor, zeros
+
+from dmljax.dxdispatch import Dispatched, Execution, InvalidModel, Model, Printed, Repetition, fuse, fusion, load
+from dmljax.dxdispatch.model import Dispatch
+from dmljax.graph import Graph
+
+
+def identity(input: dict[str, Any], output: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "ELEMENT_WISE_IDENTITY", "InputTensor": input, "OutputTensor": output}
+
+
+def binary(name: str, like: dict[str, Any]) -> dict[str, Any]:
+    return {"type": f"ELEMENT_WISE_{name}", "ATensor": like, "BTensor": like, "OutputTensor": like}
+
+
+def shown(*resources: str) -> list[dict[str, Any]]:
+    return [{"type": "print", "resource": name} for name in resources]
+
+
+ONCE = Repetition()
+
+
+def printed(model: Model, repetition: Repetition = ONCE) -> list[list[int]]:
+    """What a model prints, bit for bit."""
+    execution = Execution(model)
+    results = [execution.result(index, repetition) for index in range(len(model.commands))]
+    return [result.values.view(np.uint8).tolist() for result in results if isinstance(result, Printed)]
+
+
+def sequences(model: Model) -> list[str]:
+    return [command.dispatchable for command in model.commands if isinstance(command, Dispatch)]
+
+
+FOUR = tensor("FLOAT32", 4)
+SQUARE = binary("MULTIPLY", FOUR)
+SUM = binary("ADD", FOUR)
+X = [0.1, 0.7, -1.3, 2.9]
+
+
+def chain(folder: Path, *, prints: tuple[str, ...] = ("z",), **resources: Any) -> Model:
+    """x * x -> y, y + y -> z."""
+    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)} | resources
+    commands = [
+        dispatch("square", ATensor="x", BTensor="x", OutputTensor="y"),
+        dispatch("sum", ATensor="y", BTensor="y", OutputTensor="z"),
+        *shown(*prints),
+    ]
+    return loaded(folder, resources, {"square": SQUARE, "sum": SUM}, commands)
+
+
+def test_dispatches_that_follow_each_other_are_one(tmp_path: Path) -> None:
+    model = chain(tmp_path)
+    one = fuse(model)
+    assert list(one.dispatchables) == sequences(one) == ["square + sum"]
+    assert isinstance(one.dispatchables["square + sum"].desc, Graph)
+    result = Execution(one).result(0)
+    assert isinstance(result, Dispatched)
+    assert (result.dispatchable, len(result.milliseconds)) == ("square + sum", 1)
+    assert printed(one) == printed(model)
+    assert (one.numbers, one.command_place(1)) == ([(0, 1), (2,)], ("commands", 2))
+
+
+def test_what_others_read_is_written_and_what_only_these_read_is_not(tmp_path: Path) -> None:
+    for prints, y in ((("z",), [0] * 4), (("y", "z"), np.square(np.array(X, "float32")).tolist())):
+        model = chain(tmp_path, prints=prints)
+        execution = Execution(fuse(model))
+        execution.result(0)
+        assert execution.values("y").tolist() == y
+        assert printed(fuse(model)) == printed(model)
+
+
+def test_the_routing_is_one_graph_as_far_as_its_offsets_let_it() -> None:
+    model = load(MODELS / "top1_routing.json")
+    assert sequences(fuse(model)) == ["route + list", "fetch"]
+    assert printed(fuse(model)) == printed(model)
+
+
+def test_a_product_is_rounded_before_another_dispatch_adds_to_it(tmp_path: Path) -> None:
+    """x * x - y, where y is x * x: a fused multiply-add would leave what the rounding took away."""
+    like = tensor("FLOAT32", 1000)
+    values = np.random.default_rng(0).normal(size=1000).astype("float32")
+    resources = {"x": listed("FLOAT32", values.tolist()), "y": listed("FLOAT32", (values * values).tolist())}
+    resources |= {"product": zeros("FLOAT32", 1000), "rest": zeros("FLOAT32", 1000)}
+    dispatchables = {"times": binary("MULTIPLY", like), "minus": binary("SUBTRACT", like)}
+    commands = [
+        dispatch("times", ATensor="x", BTensor="x", OutputTensor="product"),
+        dispatch("minus", ATensor="product", BTensor="y", OutputTensor="rest"),
+        *shown("rest"),
+    ]
+    model = fuse(loaded(tmp_path, resources, dispatchables, commands))
+    assert sequences(model) == ["times + minus"]
+    execution = Execution(model)
+    execution.result(0)
+    assert not execution.values("rest").any()
+
+
+def two_steps(
+    folder: Path, write: dict[str, Any], read: dict[str, Any], at_write: int = 0, at_read: int = 0
+) -> tuple[Model, Model]:
+    """A model that copies x to some places of y, and some of y to z, and the same with both in one."""
+    resources = {"x": listed("UINT8", list(range(1, 65))), "y": listed("UINT8", [255] * 64), "z": zeros("UINT8", 64)}
+    dispatchables = {
+        "write": identity({name: write[name] for name in ("DataType", "Sizes")}, write),
+        "read": identity(read, {name: read[name] for name in ("DataType", "Sizes")}),
+    }
+    commands = [
+        dispatch("write", InputTensor="x", OutputTensor={"name": "y", "elementOffset": at_write}),
+        dispatch("read", InputTensor={"name": "y", "elementOffset": at_read}, OutputTensor="z"),
+        *shown("y", "z"),
+    ]
+    model = loaded(folder, resources, dispatchables, commands)
+    return model, fuse(model)
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "at_write", "at_read", "is_one"),
+    [
+        (tensor("FLOAT32", 2, 3), tensor("FLOAT32", 3, 2), 0, 0, True),
+        (tensor("FLOAT32", 2, 3), tensor("FLOAT32", 2), 0, 0, True),
+        (tensor("FLOAT32", 2, 3, Strides=[1, 2]), tensor("FLOAT32", 6), 0, 0, True),
+        (tensor("FLOAT32", 2, 3), tensor("UINT8", 24), 16, 16, True),
+        (tensor("UINT8", 8), tensor("UINT16", 3), 0, 0, True),
+        (tensor("FLOAT32", 2, 2, Strides=[4, 2]), tensor("FLOAT32", 1, 2, 2, Strides=[9, 4, 2]), 0, 0, True),
+        (tensor("FLOAT32", 2, 2, Strides=[4, 2]), tensor("FLOAT32", 7), 0, 0, False),  # what lies between, too
+        (tensor("FLOAT32", 2, 2, Strides=[4, 2]), tensor("FLOAT32", 2, 2, Strides=[2, 4]), 0, 0, False),
+        (tensor("UINT8", 5), tensor("UINT8", 8), 0, 0, False),  # what fills the buffer up
+        (tensor("UINT8", 5), tensor("UINT8", 5), 0, 0, True),
+        (tensor("FLOAT32", 6), tensor("FLOAT32", 2), 0, 4, False),  # from the middle on
+        (tensor("FLOAT32", 2), tensor("FLOAT32", 6), 4, 0, False),  # around
+        (tensor("FLOAT32", 2), tensor("FLOAT32", 2), 16, 0, True),  # elsewhere
+        (tensor("FLOAT32", 2), tensor("FLOAT32", 2), 8, 0, True),
+        (tensor("FLOAT32", 2), tensor("UINT8", 9), 8, 0, False),
+    ],
+)
+def test_an_edge_passes_on_the_bits_that_a_buffer_would(
+    write: Any, read: Any, at_write: int, at_read: int, is_one: bool, tmp_path: Path
+) -> None:
+    model, one = two_steps(tmp_path, write, read, at_write, at_read)
+    assert (len(sequences(one)) == 1) is is_one
+    assert printed(one) == printed(model)
+
+
+def test_what_two_dispatches_make_up_is_read_from_the_buffer(tmp_path: Path) -> None:
+    halves = identity(tensor("FLOAT32", 2), tensor("FLOAT32", 2))
+    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)}
+    commands = [
+        dispatch("half", InputTensor="x", OutputTensor={"name": "y", "elementOffset": 2}),
+        dispatch("half", InputTensor={"name": "x", "elementOffset": 2}, OutputTensor="y"),
+        dispatch("all", InputTensor="y", OutputTensor="z"),
+        *shown("z"),
+    ]
+    model = loaded(tmp_path, resources, {"half": halves, "all": identity(FOUR, FOUR)}, commands)
+    assert sequences(fuse(model)) == ["half + half", "all"]
+    assert printed(fuse(model)) == printed(model) == [np.array([*X[2:], *X[:2]], "float32").view(np.uint8).tolist()]
+
+
+def test_the_last_writer_is_the_one_that_is_read(tmp_path: Path) -> None:
+    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)}
+    commands = [
+        dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y"),
+        dispatch("square", ATensor="x", BTensor="x", OutputTensor="y"),
+        dispatch("sum", ATensor="y", BTensor="x", OutputTensor="z"),
+        *shown("y", "z"),
+    ]
+    model = loaded(tmp_path, resources, {"sum": SUM, "square": SQUARE}, commands)
+    one = fuse(model)
+    assert sequences(one) == ["sum + square + sum"]
+    assert len(one.dispatchables["sum + square + sum"].desc.outputs) == 2  # type: ignore[union-attr]
+    assert printed(one) == printed(model)
+
+
+def test_other_commands_and_graphs_come_between(tmp_path: Path) -> None:
+    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4)}
+    (tmp_path / "gemm.bin").symlink_to(MODELS / "gemm.bin")
+    twice = dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y")
+    again = dispatch("sum", ATensor="y", BTensor="x", OutputTensor="y")
+    commands = [twice, again, *shown("y"), twice, dispatch("graph", x="x", y="y"), again, again, again, *shown("y")]
+    dispatchables = {"sum": SUM, "graph": {"type": "dmlSerializedGraph", "sourcePath": "gemm.bin"}, "other": SUM}
+    model = loaded(tmp_path, resources, dispatchables, commands)
+    one = fuse(model)
+    assert sequences(one) == ["sum + sum", "sum", "graph", "sum + sum + sum"]
+    assert list(one.dispatchables) == ["sum", "graph", "other", "sum + sum", "sum + sum + sum"]
+    assert [one.command_place(i)[1] for i in range(len(one.commands))] == [0, 2, 3, 4, 5, 8]
+    assert printed(one) == printed(model)
+
+
+def in_turns(folder: Path, *turns: tuple[str, str], owned: bool = False) -> Model:
+    """Squares from one resource to another."""
+    flags = {"Flags": "OWNED_BY_DML"} if owned else {}
+    square = binary("MULTIPLY", FOUR) | {"ATensor": FOUR | flags}
+    square |= {"bindings": {"ATensor": "x"}} if owned else {}
+    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)}
+    commands: list[dict[str, Any]] = [
+        dispatch("square", BTensor=source, OutputTensor=target, **({} if owned else {"ATensor": source}))
+        for source, target in turns
+    ]
+    return loaded(folder, resources, {"square": square}, [*commands, *shown("x", "y", "z")])
+
+
+@pytest.mark.parametrize(
+    ("turns", "count", "repeated_count"),
+    [
+        ([("x", "x"), ("x", "x")], 1, 2),
+        ([("x", "y"), ("y", "x"), ("x", "y")], 1, 3),
+        ([("x", "y"), ("y", "z"), ("z", "y")], 1, 1),
+        ([("x", "y"), ("y", "y"), ("y", "z")], 1, 3),
+        ([("x", "y"), ("z", "x")], 1, 2),
+        ([("x", "y"), ("x", "z")], 1, 1),
+        ([("y", "z"), ("x", "y")], 1, 2),
+    ],
+)
+def test_what_a_repetition_would_change_stays_apart(
+    turns: list[tuple[str, str]], count: int, repeated_count: int, tmp_path: Path
+) -> None:
+    model = in_turns(tmp_path, *turns)
+    once, repeated = fuse(model), fuse(model, is_repeated=True)
+    assert (len(sequences(once)), len(sequences(repeated))) == (count, repeated_count)
+    assert printed(once) == printed(model)
+    for repetition in (Repetition(iterations=2), Repetition(runs=2), Repetition(iterations=2, runs=2)):
+        assert printed(repeated, repetition) == printed(model, repetition)
+
+
+def test_a_sequence_may_run_again(tmp_path: Path) -> None:
+    turns = [("x", "x"), ("x", "y")]
+    commands = [dispatch("square", ATensor=a, BTensor=a, OutputTensor=b) for a, b in turns]
+    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4)}
+    model = loaded(tmp_path, resources, {"square": SQUARE}, [*commands, *shown("y")])
+    ended = []
+    for one in (model, fuse(model)):
+        execution = Execution(one)
+        for index in [*range(len(one.commands))] * 2:
+            execution.result(index)
+        ended.append(execution.values("y").tolist())
+    assert ended[0] == ended[1]
+
+
+def test_what_directml_owns_is_what_it_was_before_the_first_command(tmp_path: Path) -> None:
+    model = in_turns(tmp_path, ("x", "x"), ("x", "x"), ("x", "y"), owned=True)
+    for one, repetition in ((fuse(model), ONCE), (fuse(model, is_repeated=True), Repetition(runs=2))):
+        assert printed(one, repetition) == printed(model, repetition)
+    assert sequences(fuse(model)) == ["square + square + square"]
+
+
+def test_sequences_have_names_of_their_own(tmp_path: Path) -> None:
+    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4)}
+    twice = [dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
+    others = [dispatch("sum + sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
+    dispatchables = {"sum": SUM, "sum + sum": SUM, "sum + sum (2)": SUM}
+    commands = [*twice, *shown("y"), *twice, *shown("y"), *others]
+    model = fuse(loaded(tmp_path, resources, dispatchables, commands))
+    assert sequences(model) == ["sum + sum (3)", "sum + sum (4)", "sum + sum + sum + sum"]
+    assert list(model.dispatchables) == ["sum + sum (2)", *sequences(model)]
+
+
+def test_what_is_fused_is_not_fused_again(tmp_path: Path) -> None:
+    model = fuse(chain(tmp_path))
+    again = fuse(model)
+    assert sequences(again) == ["square + sum"]
+    assert again.numbers == model.numbers
+
+
+def test_a_graph_has_no_more_dispatches_than_can_be_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion, "MAX_DISPATCHES", 2)
+    model = in_turns(tmp_path, ("x", "y"), ("y", "x"), ("x", "y"), ("y", "x"), ("x", "z"))
+    assert sequences(fuse(model)) == ["square + square", "square + square (2)", "square"]
+    assert printed(fuse(model)) == printed(model)
+
+
+@needs_x32
+def test_what_is_wrong_with_a_sequence_is_told_at_its_first_dispatch(tmp_path: Path) -> None:
+    wide = identity(tensor("INT64", 2), tensor("INT64", 2))
+    resources = {"x": listed("INT64", [1, 2]), "y": zeros("INT64", 2)}
+    copy = dispatch("copy", InputTensor="x", OutputTensor="y")
+    model = fuse(loaded(tmp_path, resources, {"copy": wide}, [*shown("x"), copy, copy]))
+    with pytest.raises(InvalidModel, match=r"model.json:\d+: commands\[1\].nodes.*copy.* --x64 .*; got INT64"):
+        Execution(model)
+
+
+# Drawn by chance
+
+SIZES = {"FLOAT32": 4, "FLOAT16": 2, "INT32": 4, "UINT8": 1}
+PLACES = [0, 16, 32, 48]  # in buffers of 64 bytes
+
+
+def drawn_model(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+    """Some dispatches between three buffers, whose tensors meet in all ways."""
+    resources = {name: listed("UINT8", [rng.randrange(96) for _ in range(64)]) for name in "abc"}
+    dispatchables: dict[str, Any] = {}
+    commands: list[dict[str, Any]] = []
+    used: list[tuple[str, dict[str, Any], int]] = []
+
+    def bound(desc: dict[str, Any], *, is_input: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A tensor like another one, often where a tensor was before."""
+        name, offset = rng.choice("abc"), rng.choice(PLACES)
+        fitting = [one for one in used if one[1]["DataType"] == desc["DataType"] and one[1]["Sizes"] == desc["Sizes"]]
+        if is_input and fitting and rng.random() < 0.7:
+            name, desc, offset = rng.choice(fitting)
+        elif used and rng.random() < 0.5:
+            name, _, offset = rng.choice(used)
+        if not is_input:
+            used.append((name, desc, offset))
+        return desc, {"name": name, "elementOffset": offset}
+
+    def strided(data_type: str, sizes: list[int]) -> dict[str, Any]:
+        strides = rng.choice([None, None, [1, 2], [sizes[1], 1], [2 * sizes[1], 2], [sizes[1] + 1, 1]])
+        desc = tensor(data_type, *sizes)
+        end = sum((size - 1) * stride for size, stride in zip(sizes, strides or [0, 0], strict=True)) + 1
+        is_apart = strides != [1, 2] or sizes[0] == 2
+        return desc | {"Strides": strides} if strides and is_apart and end * SIZES[data_type] <= 16 else desc
+
+    for i in range(rng.randint(2, 6)):
+        data_type = rng.choice(list(SIZES))
+        sizes = rng.choice([[2, 2], [1, 4], [4, 1], [1, 2], [1, 3]])
+        name = rng.choice(["ADD", "MULTIPLY", "SUBTRACT", "IDENTITY", "IDENTITY"])
+        members = ("Input",) if name == "IDENTITY" else ("A", "B")
+        tensors, bindings = {}, {}
+        for member in (*members, "Output"):
+            key = f"{member}Tensor"
+            tensors[key], bindings[key] = bound(strided(data_type, sizes), is_input=member != "Output")
+        dispatchables[f"d{i}"] = {"type": f"ELEMENT_WISE_{name}"} | tensors
+        commands.append(dispatch(f"d{i}", **bindings))
+        if rng.random() < 0.1:
+            commands += shown(rng.choice("abc"))
+    return resources, dispatchables, [*commands, *shown(*rng.sample("abc", rng.randint(1, 3)))]
+
+
+def computes_with_nan(model: Model) -> bool:
+    """Whether arithmetic meets NaN, of whose bits XLA keeps what it likes."""
+    execution = Execution(model)
+    for index, command in enumerate(model.commands):
+        if not isinstance(command, Dispatch):
+            continue
+        dispatchable = model.dispatchables[command.dispatchable]
+        for is_after in (False, True):
+            for point in dispatchable.points:
+                binding = command.bindings[point.key]
+                values = point.tensor.read(execution.buffers[binding.resource][binding.offset_in_bytes :].data)
+                is_meant = point.is_input is not is_after and point.tensor.dtype.kind == "f" and point.key != "input"
+                if is_meant and np.isnan(values).any():
+                    return True
+            if not is_after:
+                execution.result(index)
+    return False
+
+
+def test_any_dispatches_print_the_same_as_one(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    outcomes: Counter[str] = Counter()
+
+    @settings(
+        deadline=None,
+        max_examples=pytestconfig.getoption("--models") // 8,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.integers(0, 2**64 - 1))
+    def attempts(seed: int) -> None:
+        rng = random.Random(seed)
+        model = loaded(tmp_path, *drawn_model(rng))
+        is_repeated = rng.random() < 0.3
+        one = fuse(model, is_repeated=is_repeated)
+        repetition = Repetition(iterations=2, runs=rng.randint(1, 2)) if is_repeated else ONCE
+        if computes_with_nan(model):
+            outcomes["with NaN"] += 1
+            return
+        assert printed(one, repetition) == printed(model, repetition)
+        outcomes["fewer" if len(sequences(one)) < len(sequences(model)) else "as many"] += 1
+
+    attempts()
+    assert min(outcomes["fewer"], outcomes["as many"]) > 0
