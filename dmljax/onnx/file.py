@@ -60,6 +60,7 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
+    overload: str = ""  # of a function of the model
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -201,7 +202,8 @@ class Reader:
             attributes = {
                 _text("name", one.name): self.attribute(one, versions, outer, depth) for one in proto.attribute
             }
-        return Node(operator, domain, versions[domain], own_name, inputs, outputs, attributes)
+        overload = _text("overload", proto.overload)
+        return Node(operator, domain, versions[domain], own_name, inputs, outputs, attributes, overload)
 
     def attribute(
         self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any] | None = None, depth: int = 0

@@ -12,7 +12,9 @@ from dmljax.checks import JAX_ARRAYS, array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
 from dmljax.onnx.file import (
     MAIN,
+    MAX_DEPTH,
     Function,
+    FunctionKey,
     Graph,
     Node,
     Reader,
@@ -60,6 +62,7 @@ class Model:
         reader = Reader(proto, folder)
         self._finder = _Finder(reader)
         graph = reader.graph
+        _require_no_circles(reader.functions)
         _require_handlers(self._finder, graph)
         sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
         made = {name for node in graph.nodes for name in node.outputs}
@@ -283,7 +286,7 @@ class _Finder:
         return handler
 
     def found(self, node: Node) -> Handler | None:
-        own = self.functions.get((node.domain, node.operator, ""))
+        own = self.functions.get((node.domain, node.operator, node.overload))
         if own is not None:
             return own
         handler = REGISTRY.find(node)
@@ -369,6 +372,27 @@ def _all_nodes(graph: Graph) -> Iterator[Node]:
             yield from _all_nodes(inner)
 
 
+def _require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
+    """Refuses functions that call themselves, be it by others, and calls that are too deep."""
+    depths: dict[FunctionKey, int] = {}
+
+    def depth(key: FunctionKey, callers: tuple[FunctionKey, ...]) -> int:
+        place = ("functions", key[1])
+        if key in callers:
+            raise InvalidDesc(Problem(place, "must not call itself", " > ".join(one[1] for one in (*callers, key))))
+        if key not in depths:
+            nodes = _all_nodes(functions[key].graph)
+            called = {(node.domain, node.operator, node.overload) for node in nodes}
+            inner = (depth(one, (*callers, key)) for one in called if one in functions)
+            depths[key] = 1 + max(inner, default=0)
+        if depths[key] + len(callers) > MAX_DEPTH:
+            raise InvalidDesc(Problem(place, f"must call functions at most {MAX_DEPTH} deep", "more"))
+        return depths[key]
+
+    for key in functions:
+        depth(key, ())
+
+
 def _require_handlers(finder: _Finder, graph: Graph) -> None:
     """Refuses a model at once for all that it needs and is not there."""
     nodes = [*_all_nodes(graph)]
@@ -422,7 +446,7 @@ def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[s
                 deciding.add(name)
             elif i in handler.kept:
                 kept.add(name)
-        own = finder.reader.functions.get((node.domain, node.operator, ""))
+        own = finder.reader.functions.get((node.domain, node.operator, node.overload))
         if own is not None:
             inner_deciding: set[str] = set()
             _add_deciding(own.graph, finder, inner_deciding, set())

@@ -5,6 +5,7 @@ parameters are the node's attributes, with their defaults. Adding an operator is
 """
 
 import inspect
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,7 @@ class Handler:
     wanted: frozenset[int]
     fold: Callable[..., Any] | None
     required: int
+    absentable: frozenset[int]  # of the required positions, those that may be empty: parameters that are `| None`
     allowed: int | None  # positional inputs; None for any number
     attributes: frozenset[str]
     required_attributes: frozenset[str]
@@ -59,7 +61,8 @@ class Handler:
             given -= 1
         if self.allowed is not None and given > self.allowed:
             found.append(Problem(node.place, f"must have at most {self.allowed} inputs", given))
-        absent = [i for i in range(self.required) if i >= given or not node.inputs[i]]
+        needed = (i for i in range(self.required) if i not in self.absentable)
+        absent = [i for i in needed if i >= given or not node.inputs[i]]
         if absent:
             found.append(Problem(node.place, f"must have its first {self.required} inputs", f"none at {absent[0]}"))
         for name in node.attributes:
@@ -154,6 +157,7 @@ def make_handler(
         wanted=frozenset(wanted),
         fold=fold,
         required=sum(one.default is one.empty for one in inputs),
+        absentable=frozenset(i for i, one in enumerate(inputs) if type(None) in typing.get_args(one.annotation)),
         allowed=None if is_variadic else len(inputs),
         attributes=frozenset(one.name for one in keywords),
         required_attributes=frozenset(one.name for one in keywords if one.default is one.empty),

@@ -1,12 +1,15 @@
 """The handlers of ONNX's operators, by family."""
 
 from dmljax.onnx.nodes import (
+    attention as attention,
+    contrib as contrib,
     control as control,
     elementwise as elementwise,
     indexing as indexing,
     normalization as normalization,
     products as products,
     quantization as quantization,
+    recurrence as recurrence,
     reduction as reduction,
     resampling as resampling,
     sequences as sequences,

@@ -50,7 +50,7 @@ def matmul(a: Any, b: Any) -> Any:
     return product if a.ndim > 1 else product[..., 0] if b.ndim == 1 else product[..., 0, :]
 
 
-def _of_rows(parameter: Any) -> Any:
+def of_rows(parameter: Any) -> Any:
     """A scale or zero point of the first factor, of which there may be one for each row."""
     if parameter is None or parameter.ndim != 1 or parameter.size == 1:
         return parameter
@@ -59,7 +59,7 @@ def _of_rows(parameter: Any) -> Any:
 
 @handles("MatMulInteger")
 def _integer_matmul(a: Any, b: Any, a_zero_point: Any = None, b_zero_point: Any = None) -> Any:
-    return dml.matrix_multiply_integer(a, b, _of_rows(a_zero_point), b_zero_point)
+    return dml.matrix_multiply_integer(a, b, of_rows(a_zero_point), b_zero_point)
 
 
 @handles("QLinearMatMul")
@@ -74,7 +74,7 @@ def _quantized_matmul(
     output_zero_point: Any,
 ) -> Any:
     return dml.quantized_linear_matrix_multiply(
-        *(a, _of_rows(a_scale), _of_rows(a_zero_point)),
+        *(a, of_rows(a_scale), of_rows(a_zero_point)),
         *(b, b_scale, b_zero_point),
         *(output_scale, output_zero_point),
     )

@@ -120,7 +120,7 @@ def _integer_convolution(
 
 
 @handles("QLinearConv")
-def _quantized_convolution(
+def quantized_convolution(
     x: Any,
     x_scale: Any,
     x_zero_point: Any,
@@ -138,6 +138,7 @@ def _quantized_convolution(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Any:
+    """A cross-correlation of quantized arrays."""
     space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
     windows = _filter_windows(x, filter, kernel_shape, space)
     parameters = (x_scale, x_zero_point, filter, scale, zero_point, bias, output_scale, output_zero_point)
@@ -209,7 +210,8 @@ def pooled(x: Any, kernel_shape: Sequence[int], ceil_mode: int, **attributes: An
     return windows, _ends_of_ceil(x.shape[2:], windows) if ceil_mode else (0,) * (x.ndim - 2)
 
 
-def _longer(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
+def with_ends(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
+    """The members of a pooling whose windows reach so far beyond the padding."""
     end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
     return {"window_sizes": windows.sizes, **windows._replace(end=end).members()}
 
@@ -233,11 +235,11 @@ def _average_pool(
         x = dml.padding1(x, 0.0, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
         include = False
         windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
-    return dml.average_pooling1(x, include_padding=include, **_longer(windows, beyond))
+    return dml.average_pooling1(x, include_padding=include, **with_ends(windows, beyond))
 
 
 @handles("MaxPool")
-def _max_pool(
+def max_pool(
     x: Any,
     *,
     kernel_shape: Sequence[int],
@@ -249,8 +251,9 @@ def _max_pool(
     strides: Sequence[int] | None = None,
     call: Call,
 ) -> Any:
+    """The largest of each window, and its place in the whole array."""
     space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    windows = _longer(*pooled(x, kernel_shape, ceil_mode, **space))
+    windows = with_ends(*pooled(x, kernel_shape, ceil_mode, **space))
     values, indices = dml.max_pooling2(x, has_indices=call.wants(1), **windows)
     if not call.wants(1):
         return values
@@ -274,7 +277,7 @@ def _lp_pool(
     strides: Sequence[int] | None = None,
 ) -> Any:
     space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    return dml.lp_pooling1(x, p=p, **_longer(*pooled(x, kernel_shape, ceil_mode, **space)))
+    return dml.lp_pooling1(x, p=p, **with_ends(*pooled(x, kernel_shape, ceil_mode, **space)))
 
 
 @handles("LpPool", since=1)

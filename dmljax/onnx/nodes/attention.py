@@ -1,0 +1,579 @@
+"""Attention and rotary embeddings.
+
+DirectML's attention has neither a bound of the scores nor the scores as an output; nodes that want one of them are
+computed score by score here. A query that sees no key has zeros in ONNX, where DirectML has NaN.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.onnx.file import Graph, dtype_of
+from dmljax.onnx.interpreter import as_sizes
+from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.types import widened
+
+# Arrays of heads are of (batch, heads, positions, size), and arrays of rows of (batch, positions, heads * size).
+
+
+def in_heads(x: Any, count: int) -> Any:
+    """Rows, each cut into heads."""
+    if count < 1 or x.shape[2] % count:
+        raise InvalidDesc(Problem("num_heads", f"must divide the last size of {x.shape}", count))
+    return x.reshape(*x.shape[:2], count, x.shape[2] // count).swapaxes(1, 2)
+
+
+def in_rows(x: Any) -> Any:
+    """The heads of each position, one after the other."""
+    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
+
+
+def after_past(past: Any, new: Any) -> Any:
+    """All keys, or all values, in heads."""
+    return new if past is None else jnp.concatenate([past.astype(new.dtype), new], axis=2)
+
+
+def _of_scores(x: Any) -> Any:
+    """A mask or a bias with the dimensions of the scores: batch, heads, queries and keys."""
+    return x if x is None else x.reshape((1,) * (4 - x.ndim) + x.shape)
+
+
+def _positions(count: Any) -> Any:
+    """The positions of keys, with the dimensions of the scores."""
+    return jnp.arange(count, dtype=jnp.int32)[None, None, None]
+
+
+def attended(
+    query: Any, keys: Any, values: Any, seen: Any, bias: Any, *, scale: float | None, hidden: float = -math.inf
+) -> Any:
+    """What the queries take from the values, in rows; `hidden` is added to the scores of keys that are not seen."""
+    seen, bias, any_seen = _of_scores(seen), _of_scores(bias), None
+    if math.isinf(hidden) and not (seen is None and bias is None):
+        # Queries that see nothing are let see all, and then get zeros, so that no derivative is NaN either.
+        is_open = True if bias is None else bias > -jnp.inf
+        any_seen = jnp.any(is_open if seen is None else is_open & seen, axis=-1, keepdims=True)
+        seen = None if seen is None else seen | ~any_seen
+        bias = None if bias is None else jnp.where(any_seen, bias, jnp.zeros((), bias.dtype))
+    output = dml.multihead_attention1(
+        in_rows(query),
+        mask=seen,
+        relative_position_bias=bias,
+        past_key=keys,
+        past_value=values,
+        scale=scale,
+        mask_filter_value=hidden,
+        query_head_count=query.shape[1],
+        key_value_head_count=keys.shape[1],
+    )
+    if any_seen is None:
+        return output
+    parts = in_heads(output, query.shape[1])
+    return in_rows(jnp.where(any_seen, parts, jnp.zeros((), parts.dtype)))
+
+
+def _products(query: Any, keys: Any, scale: float | None) -> Any:
+    """The products of queries and keys, which groups of heads share, in at least float32."""
+    batch, heads, queries, size = query.shape
+    groups = query.reshape(batch, keys.shape[1], heads // keys.shape[1], queries, size)
+    products = jnp.einsum("bhgqd,bhkd->bhgqk", groups, keys, preferred_element_type=widened(query.dtype))
+    products = products.reshape(batch, heads, queries, keys.shape[2])
+    return products * (1 / math.sqrt(size) if scale is None else scale)
+
+
+def _means(weights: Any, values: Any) -> Any:
+    """The means of values with weights, in heads."""
+    batch, heads, queries, total = weights.shape
+    groups = weights.reshape(batch, values.shape[1], heads // values.shape[1], queries, total)
+    means = jnp.einsum("bhgqk,bhkd->bhgqd", groups, values.astype(weights.dtype))
+    return means.reshape(batch, heads, queries, values.shape[3]).astype(values.dtype)
+
+
+def attended_by_scores(
+    query: Any,
+    keys: Any,
+    values: Any,
+    seen: Any,
+    bias: Any,
+    *,
+    scale: float | None,
+    softcap: float = 0.0,
+    hidden: float = -math.inf,
+    sink: Any = None,
+) -> tuple[Any, list[Any]]:
+    """The same with a bound of the scores, and the scores themselves: as products, bounded, masked, and as weights.
+
+    A `sink` of each head takes its share of the weights, and gives nothing.
+    """
+    dtype, wide = query.dtype, widened(query.dtype)
+    seen, bias = _of_scores(seen), _of_scores(bias)
+    products = _products(query, keys, scale)
+    bounded = softcap * jnp.tanh(products / softcap) if softcap else products
+    masked = bounded if bias is None else bounded + bias.astype(wide)
+    if seen is not None:
+        masked = jnp.where(seen, masked, -jnp.inf if math.isinf(hidden) else masked + hidden)
+    largest = jnp.max(masked, axis=-1, keepdims=True)
+    if sink is not None:
+        sink = sink.astype(wide).reshape(1, -1, 1, 1)
+        largest = jnp.maximum(largest, sink)
+    largest = jnp.where(largest == -jnp.inf, 0, largest)
+    powers = jnp.exp(masked - largest)
+    total = jnp.sum(powers, axis=-1, keepdims=True)
+    total = total if sink is None else total + jnp.exp(sink - largest)
+    weights = powers / jnp.where(total == 0, 1, total)
+    output = in_rows(_means(weights, values))
+    return output, [one.astype(dtype) for one in (products, bounded, masked, weights)]
+
+
+def _filled(mask: Any, total: Any) -> Any:
+    """A mask of which the last size may be less than the number of keys: the others are hidden."""
+    if mask.shape[-1] in (1, total):
+        return mask
+    pads = [(0, 0)] * (mask.ndim - 1) + [(0, total - mask.shape[-1])]
+    return jnp.pad(mask, pads, constant_values=False if mask.dtype == bool else -jnp.inf)
+
+
+def window(own: Any, total: Any, *, is_causal: bool, left: int = -1, right: int = -1) -> Any:
+    """The keys that queries at positions `own` see, or None for all of them; a width of -1 has no end."""
+    position = _positions(total)
+    right = 0 if is_causal and right < 0 else min(right, 0) if is_causal else right
+    seen = None
+    if right >= 0:
+        seen = position <= own + right
+    if left >= 0:
+        near = position >= own - left
+        seen = near if seen is None else seen & near
+    return seen
+
+
+@handles("Attention", since=23)
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    past_key: Any = None,
+    past_value: Any = None,
+    lengths: Any = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int = 0,
+    left_window_size: int = -1,
+    q_num_heads: int = 0,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int = 1,  # at least float32 anyway
+    call: Call,
+) -> Any:
+    is_in_heads = query.ndim == 4
+    counts = (q_num_heads, kv_num_heads, kv_num_heads)
+    query, key, value = (
+        x if x.ndim == 4 else in_heads(x, count) for x, count in zip((query, key, value), counts, strict=True)
+    )
+    keys, values = after_past(past_key, key), after_past(past_value, value)
+    queries, total = query.shape[2], keys.shape[2]
+    own = jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
+    if lengths is not None:
+        lengths = lengths.astype(jnp.int32).reshape(-1, 1, 1, 1)
+        own = own + (lengths - queries)
+    elif past_key is not None:
+        own = own + past_key.shape[2]
+    seen = window(own, total, is_causal=bool(is_causal), left=left_window_size, right=right_window_size)
+    if lengths is not None:
+        is_there = _positions(total) < lengths
+        seen = is_there if seen is None else seen & is_there
+    bias = None
+    if mask is not None:
+        mask = _filled(mask, total)
+        if mask.dtype == bool:
+            seen = mask if seen is None else seen & _of_scores(mask)
+        else:
+            bias = mask.astype(query.dtype)
+    scores = None
+    if softcap or call.wants(3):
+        output, stages = attended_by_scores(query, keys, values, seen, bias, scale=scale, softcap=softcap)
+        scores = one_of("qk_matmul_output_mode", str(qk_matmul_output_mode), dict(zip("0123", stages, strict=True)))
+    else:
+        output = attended(query, keys, values, seen, bias, scale=scale)
+    return in_heads(output, query.shape[1]) if is_in_heads else output, keys, values, scores
+
+
+@handles("FlexAttention", domain="ai.onnx.preview")
+def _flexible_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    prob_mod: Graph | None = None,
+    scale: float | None = None,
+    score_mod: Graph | None = None,
+    softmax_precision: int = 1,
+    call: Call,
+) -> Any:
+    wide = jnp.promote_types(dtype_of(softmax_precision), widened(query.dtype))
+    scores = _products(query.astype(wide), key.astype(wide), scale)
+    if score_mod is not None:
+        (scores,) = call.run(score_mod, [scores])
+    weights = dml.activation_softmax1(scores, axes=-1)
+    if prob_mod is not None:
+        (weights,) = call.run(prob_mod, [weights])
+    return _means(weights, value)
+
+
+@handles("CausalConvWithState")
+@handles("CausalConvWithState", domain="com.microsoft")
+def _causal_convolution(
+    x: Any, filter: Any, bias: Any = None, past: Any = None, *, activation: str = "none", ndim: int = 1
+) -> Any:
+    if ndim != 1:
+        raise Unsupported(Problem("ndim", "must be 1", ndim))
+    before = filter.shape[2] - 1
+    past = jnp.zeros((*x.shape[:2], before), x.dtype) if past is None else past
+    whole = jnp.concatenate([past, x], axis=2)
+    output = dml.convolution(whole, filter, bias, group_count=x.shape[1])
+    if one_of("activation", activation, {"none": False, "silu": True, "swish": True}):
+        output = dml.activation_swish(output)
+    return output, whole[:, :, whole.shape[2] - before :]
+
+
+# Rotary embeddings
+
+
+def rotated(x: Any, cosines: Any, sines: Any, *, is_interleaved: bool) -> Any:
+    """Heads of which the first elements are turned by angles, pair by pair: neighbours, or those of both halves.
+
+    `cosines` and `sines`, (batch or 1, positions, pairs), are of as many pairs as are turned.
+    """
+    pairs = cosines.shape[-1]
+    if 2 * pairs > x.shape[-1]:
+        raise InvalidDesc(Problem("cos_cache", f"must be of at most {x.shape[-1] // 2} pairs", pairs))
+    cosines, sines = (jnp.expand_dims(one, 1).astype(x.dtype) for one in (cosines, sines))
+    turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    if is_interleaved:
+        first, second = turned[..., ::2], turned[..., 1::2]
+    else:
+        first, second = turned[..., :pairs], turned[..., pairs:]
+    parts = [first * cosines - second * sines, first * sines + second * cosines]
+    result = jnp.stack(parts, -1).reshape(turned.shape) if is_interleaved else jnp.concatenate(parts, -1)
+    return result if rest.shape[-1] == 0 else jnp.concatenate([result, rest], -1)
+
+
+def rows_at(cache: Any, positions: Any) -> Any:
+    """The rows of a table at positions of each of the batch."""
+    return dml.gather(cache, positions.astype(jnp.int32), axis=0)
+
+
+@handles("RotaryEmbedding", since=23)
+def _rotary_embedding(
+    x: Any,
+    cosines: Any,
+    sines: Any,
+    positions: Any = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Any:
+    if positions is not None:
+        cosines, sines = rows_at(cosines, positions), rows_at(sines, positions)
+    pairs = rotary_embedding_dim // 2 or cosines.shape[-1]
+    cosines, sines = cosines[..., :pairs], sines[..., :pairs]
+    if x.ndim == 4:
+        return rotated(x, cosines, sines, is_interleaved=bool(interleaved))
+    return in_rows(rotated(in_heads(x, num_heads), cosines, sines, is_interleaved=bool(interleaved)))
+
+
+# ONNX Runtime's own attentions
+
+_contributed = functools.partial(handles, domain="com.microsoft")
+
+
+def _seen_by_mask(mask: Any, batch: Any, queries: Any, total: Any) -> Any:
+    """The keys that a mask of any of ONNX Runtime's forms shows: lengths, ends and starts, or ones of keys."""
+    if mask.ndim == 1:
+        position, mask = _positions(total), mask.astype(jnp.int32)
+        ends = mask[:batch].reshape(-1, 1, 1, 1)
+        if mask.shape[0] == 2 * batch:  # the ends, and then the starts
+            return (position < ends) & (position >= mask[batch:].reshape(-1, 1, 1, 1))
+        return position < ends
+    if mask.ndim == 2:
+        return (mask > 0)[:, None, None, :]
+    if mask.ndim == 3:
+        return (mask > 0)[:, None]
+    return mask[:, :, total - queries : total, :total] > 0
+
+
+def _attended_with_mask(
+    query: Any,
+    keys: Any,
+    values: Any,
+    mask: Any,
+    bias: Any,
+    *,
+    filter_value: float,
+    scale: float | None,
+    unidirectional: int,
+) -> Any:
+    """Attention where a number is added to the scores of masked keys; those behind a query are not seen at all."""
+    queries, total = query.shape[2], keys.shape[2]
+    seen = None if mask is None else _seen_by_mask(mask, query.shape[0], queries, total)
+    if not unidirectional:
+        return attended(query, keys, values, seen, bias, scale=scale, hidden=filter_value)
+    if seen is not None:
+        added = jnp.where(seen, 0.0, filter_value).astype(query.dtype)
+        bias = added if bias is None else _of_scores(bias) + added
+    own = total - queries + jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
+    return attended(query, keys, values, window(own, total, is_causal=True), bias, scale=scale)
+
+
+def _require_absent(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, int | float | str) and value in (0, "NONE")):
+            raise Unsupported(Problem(name, "must not be given", value if isinstance(value, int | str) else "an array"))
+
+
+def _self_attention(
+    projected: Any,
+    mask: Any,
+    past: Any,
+    bias: Any,
+    sizes: Sequence[int],
+    *,
+    num_heads: int,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """The attention of projections that have queries, keys and values side by side, and all keys and values."""
+    ends = np.cumsum(sizes)[:-1].tolist()
+    query, key, value = (in_heads(x, num_heads) for x in jnp.split(projected, ends, axis=-1))
+    keys, values = (after_past(None if past is None else past[i], x) for i, x in enumerate((key, value)))
+    present = jnp.stack([keys, values]) if keys.shape == values.shape else None
+    return _attended_with_mask(query, keys, values, mask, bias, **options), present
+
+
+@_contributed("Attention")
+def _projected_attention(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    mask: Any = None,
+    past: Any = None,
+    attention_bias: Any = None,
+    past_length: Any = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: Sequence[int] = (),
+    rotary_embedding_dim: int = 0,
+    scale: float | None = None,
+    unidirectional: int = 0,
+) -> Any:
+    _require_absent(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    projected = dml.gemm(x, weight, bias)
+    return _self_attention(
+        *(projected, mask, past, attention_bias, qkv_hidden_sizes or [projected.shape[-1] // 3] * 3),
+        num_heads=num_heads,
+        filter_value=mask_filter_value,
+        scale=scale,
+        unidirectional=unidirectional,
+    )
+
+
+@_contributed("QAttention")
+def _quantized_attention(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    x_scale: Any,
+    weight_scale: Any,
+    mask: Any = None,
+    x_zero_point: Any = None,
+    weight_zero_point: Any = None,
+    past: Any = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    scale: float | None = None,
+    unidirectional: int = 0,
+) -> Any:
+    _require_absent(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    projected = dml.matrix_multiply_integer_to_float(
+        x, weight, x_scale, weight_scale, x_zero_point, weight_zero_point, bias
+    )
+    return _self_attention(
+        *(projected, mask, past, None, [projected.shape[-1] // 3] * 3),
+        num_heads=num_heads,
+        filter_value=mask_filter_value,
+        scale=scale,
+        unidirectional=unidirectional,
+    )
+
+
+@_contributed("MultiHeadAttention")
+def _multihead_attention(
+    query: Any,
+    key: Any = None,
+    value: Any = None,
+    bias: Any = None,
+    mask: Any = None,
+    attention_bias: Any = None,
+    past_key: Any = None,
+    past_value: Any = None,
+    past_length: Any = None,
+    cache_indirection: Any = None,
+    *,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    call: Call,
+) -> Any:
+    _require_absent(past_sequence_length=past_length, cache_indirection=cache_indirection)
+    if call.wants(3):
+        raise Unsupported(Problem("qk", "must not be an output", call.node.outputs[3]))
+    if query.ndim == 5:  # all three side by side, in each head
+        parts = [query[:, :, :, i].swapaxes(1, 2) for i in range(3)]
+    elif key.ndim == 5:
+        parts = [in_heads(query, num_heads), *(key[:, :, :, i].swapaxes(1, 2) for i in range(2))]
+    else:
+        parts = [x if x.ndim == 4 else in_heads(x, num_heads) for x in (query, key, value)]
+    if bias is not None:
+        sizes = [num_heads * x.shape[3] for x in parts]
+        of_parts = jnp.split(bias, np.cumsum(sizes)[:-1].tolist())
+        is_cached = key is not None and key.ndim == 4  # keys that have their bias
+        for i, own in enumerate(of_parts[:1] if is_cached else of_parts):
+            parts[i] = parts[i] + own.reshape(1, num_heads, 1, -1)
+    keys, values = after_past(past_key, parts[1]), after_past(past_value, parts[2])
+    output = _attended_with_mask(
+        *(parts[0], keys, values, mask, attention_bias),
+        filter_value=mask_filter_value,
+        scale=scale,
+        unidirectional=unidirectional,
+    )
+    return output, keys, values
+
+
+@_contributed("GroupQueryAttention", known=[6])
+def _group_query_attention(
+    query: Any,
+    key: Any | None,
+    value: Any | None,
+    past_key: Any | None,
+    past_value: Any | None,
+    last_places: Any,
+    longest: Any,
+    cosines: Any = None,
+    sines: Any = None,
+    positions: Any = None,
+    bias: Any = None,
+    sink: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    q_norm_weight: Any = None,
+    k_norm_weight: Any = None,
+    query_lengths: Any = None,
+    *,
+    causal: int = 1,
+    do_rotary: int = 0,
+    k_norm_epsilon: float | None = None,
+    k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0,
+    kv_num_heads: int,
+    local_window_size: int = -1,
+    num_heads: int,
+    q_norm_epsilon: float | None = None,
+    qk_norm_epsilon: float = 1e-6,
+    qk_output: int = 0,
+    rotary_interleaved: int = 0,
+    scale: float | None = None,
+    sliding_window_cache: int = 0,
+    smooth_softmax: int = -1,
+    softcap: float = 0.0,
+    v_quant_type: str = "NONE",
+) -> Any:
+    _require_absent(
+        k_scale=k_scale, v_scale=v_scale, query_seqlens=query_lengths, qk_output=qk_output,
+        sliding_window_cache=sliding_window_cache, k_quant_type=k_quant_type, v_quant_type=v_quant_type,
+        q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight,
+    )  # fmt: skip
+    if key is None:
+        size = query.shape[-1] // (num_heads + 2 * kv_num_heads)
+        ends = [num_heads * size, (num_heads + kv_num_heads) * size]
+        query, key, value = jnp.split(query, ends, axis=-1)
+    heads = in_heads(query, num_heads)
+    new_keys, new_values = in_heads(key, kv_num_heads), in_heads(value, kv_num_heads)
+    queries, longest = heads.shape[2], as_sizes(longest)[0]
+    # The first call has no past, whatever buffer it brings; later ones have what is there before their own keys.
+    ends = last_places.reshape(-1).astype(jnp.int32) + 1
+    pasts = jnp.zeros_like(ends) if longest == queries else ends - queries
+    own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None]
+    if do_rotary:
+        places = own if positions is None else positions
+        angles = rows_at(cosines, places), rows_at(sines, places)
+        heads, new_keys = (rotated(x, *angles, is_interleaved=bool(rotary_interleaved)) for x in (heads, new_keys))
+    room = longest if past_key is None else max(past_key.shape[2], longest)
+    seen = None
+    if local_window_size >= 0:  # which counts the query's own key
+        seen = window(own[:, None, :, None], room, is_causal=True, left=local_window_size - 1)
+    if bias is not None and bias.shape[-1] != room:
+        bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
+    has_sink = sink is not None or smooth_softmax > 0
+    output, keys, values = dml.multihead_attention1(
+        in_rows(heads),
+        in_rows(new_keys),
+        in_rows(new_values),
+        mask=seen,
+        relative_position_bias=bias,
+        past_key=past_key,
+        past_value=past_value,
+        past_sequence_lengths=pasts,
+        scale=scale,
+        mask_filter_value=-math.inf,
+        query_head_count=num_heads,
+        key_value_head_count=kv_num_heads,
+        total_sequence_length=room,
+        has_present=True,
+    )
+    if not (softcap or has_sink or not causal):
+        return output, keys, values
+    if has_sink and sink is None:
+        sink = jnp.zeros(num_heads, heads.dtype)
+    ends = ends.reshape(-1, 1, 1, 1)
+    is_there = _positions(room) < ends
+    if causal:
+        is_there &= _positions(room) <= own[:, None, :, None]
+    seen = is_there if seen is None else seen & is_there
+    output, _ = attended_by_scores(heads, keys, values, seen, bias, scale=scale, softcap=softcap, sink=sink)
+    return output, keys, values
+
+
+@_contributed("RotaryEmbedding")
+def _rotary_embedding_at_positions(
+    x: Any,
+    positions: Any,
+    cosines: Any,
+    sines: Any,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> Any:
+    _require_absent(is_packed_batching=is_packed_batching)
+    size = 2 * cosines.shape[1]
+    heads = x if x.ndim == 4 else in_heads(x, num_heads or x.shape[-1] // size)
+    if positions.ndim == 1:  # where the first one of each of the batch is
+        positions = positions[:, None] + jnp.arange(heads.shape[2], dtype=positions.dtype)[None]
+    result = rotated(heads, rows_at(cosines, positions), rows_at(sines, positions), is_interleaved=bool(interleaved))
+    return result if x.ndim == 4 else in_rows(result)

@@ -1,0 +1,400 @@
+"""ONNX Runtime's own operators beside ONNX Runtime, and beside formulas where its CPU has no kernel."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+import onnx
+from onnx import helper
+
+import dmljax.onnx
+from dmljax import DmlError, Unsupported
+
+RNG = np.random.default_rng(11)
+DOMAINS = {"com.microsoft": 1, "com.microsoft.dml": 1}
+
+
+def floats(*shape: int, dtype: Any = np.float32) -> Any:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def integers(low: int, high: int, shape: Any, dtype: Any) -> Any:
+    return RNG.integers(low, high, shape).astype(dtype)
+
+
+def u8(*shape: int) -> Any:
+    return integers(0, 256, shape, np.uint8)
+
+
+def s8(*shape: int) -> Any:
+    return integers(-128, 128, shape, np.int8)
+
+
+def scale(number: float) -> Any:
+    return np.array(number, np.float32)
+
+
+def zero(number: int, dtype: Any = np.uint8) -> Any:
+    return np.array(number, dtype)
+
+
+def one_node(operator: str, inputs: Any, outputs: Any = 1, *, domain: str = "com.microsoft", **attributes: Any) -> Any:
+    """A model of one node; `outputs` is how many there are, or which are."""
+    wanted = [True] * outputs if isinstance(outputs, int) else outputs
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    made = [f"y{i}" if is_there else "" for i, is_there in enumerate(wanted)]
+    node = helper.make_node(operator, names, made, domain=domain, **attributes)
+    types = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in zip(names, inputs, strict=True)
+        if x is not None
+    ]
+    graph = helper.make_graph([node], "g", types, [onnx.ValueInfoProto(name=name) for name in made if name])
+    imports = [helper.make_opsetid(name, version) for name, version in {"": 17, **DOMAINS}.items()]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def by_onnxruntime(model: Any, arrays: list[Any]) -> list[Any]:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, dict(zip((one.name for one in session.get_inputs()), arrays, strict=True))))
+
+
+def run(model: Any, arrays: list[Any]) -> list[Any]:
+    results = dmljax.onnx.load(model)(*arrays)
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+def assert_close(own: Any, other: Any, tolerance: float) -> None:
+    own = np.asarray(own)
+    assert own.shape == other.shape
+    assert own.dtype == other.dtype
+    if other.dtype.kind in "iu":
+        assert np.abs(own.astype(int) - other.astype(int)).max() <= (1 if other.dtype.itemsize == 1 else 0)
+    else:
+        np.testing.assert_allclose(own.astype(float), other.astype(float), rtol=tolerance, atol=tolerance)
+
+
+X = floats(2, 4, 8)
+MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+QUERY, KEY, VALUE = floats(2, 4, 8), floats(2, 6, 8), floats(2, 6, 8)
+WEIGHT, BIAS = floats(8, 24), floats(24)
+PAST = floats(2, 2, 2, 3, 4)
+PARAMETERS = (scale(0.05), zero(120), scale(0.02), zero(7))
+COSINES, SINES = floats(16, 4), floats(16, 4)
+FULL = {"num_heads": 2}
+
+# operator, inputs, attributes, and the outputs if there are several
+CASES: dict[str, tuple[Any, ...]] = {
+    "BiasGelu": ([X, floats(8)], {}),
+    "FastGelu": ([X], {}),
+    "FastGelu with bias": ([X, floats(8)], {}),
+    "Gelu": ([X], {}),
+    "QuickGelu": ([X], {"alpha": 1.5}),
+    "SimplifiedLayerNormalization": ([X, floats(8)], {"axis": -1, "epsilon": 1e-3}, [True, True]),
+    "LayerNormalization": ([X, floats(8), floats(8)], {"axis": 2}),
+    "SkipLayerNormalization": ([X, floats(2, 4, 8), floats(8), floats(8), floats(8)], {}, [True, False, False, True]),
+    "SkipLayerNormalization broadcast": ([X, floats(4, 8), floats(8)], {"epsilon": 1e-5}),
+    "SkipSimplifiedLayerNormalization": ([X, floats(2, 4, 8), floats(8), floats(8)], {}, [True, False, False, True]),
+    "EmbedLayerNormalization": (
+        [
+            *(integers(0, 9, (2, 4), np.int32), integers(0, 2, (2, 4), np.int32), floats(9, 8), floats(7, 8)),
+            *(floats(2, 8), floats(8), floats(8), MASK),
+        ],
+        {"epsilon": 1e-5},
+        [True, True, True],
+    ),
+    "EmbedLayerNormalization places": (
+        [
+            *(integers(0, 9, (2, 4), np.int32), None, floats(9, 8), floats(7, 8), None, floats(8), floats(8), None),
+            np.array([[3, 1, 0, 6]], np.int32),
+        ],
+        {"epsilon": 1e-5},
+        [True, True],
+    ),
+    "FusedMatMul": ([floats(3, 5, 4), floats(3, 5, 6)], {"transA": 1, "alpha": 0.5}),
+    "FusedMatMul batches": (
+        [floats(5, 3, 4), floats(6, 3, 4)],
+        {"transBatchA": 1, "transBatchB": 1, "transB": 1},
+    ),
+    "FusedGemm": (
+        [floats(3, 4), floats(5, 4), floats(5)],
+        {"transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.2},
+    ),
+    "MatMulIntegerToFloat": (
+        [u8(2, 3, 8), s8(8, 5), scale(0.1), floats(5), zero(100), integers(-5, 5, (5,), np.int8), floats(5)],
+        {},
+    ),
+    "MatMulIntegerToFloat plain": ([u8(3, 8), u8(8, 5), scale(0.1), scale(0.2)], {}),
+    "DynamicQuantizeMatMul": ([floats(3, 8), s8(8, 5), scale(0.02), zero(3, np.int8), floats(5)], {}),
+    "MatMulNBits": ([floats(2, 3, 40), u8(6, 2, 16), floats(12)], {"K": 40, "N": 6, "block_size": 32, "bits": 4}),
+    "MatMulNBits zero points": (
+        [floats(3, 64), u8(6, 4, 8), floats(24), u8(12), None, floats(6)],
+        {"K": 64, "N": 6, "block_size": 16, "bits": 4},
+    ),
+    "MatMulNBits of 8 bits": (
+        [floats(3, 64), u8(6, 2, 32), floats(12), u8(12)],
+        {"K": 64, "N": 6, "block_size": 32, "bits": 8},
+    ),
+    "QLinearAdd": ([u8(2, 5), scale(0.1), zero(9), u8(5), scale(0.3), zero(128), scale(0.4), zero(50)], {}),
+    "QLinearMul": (
+        [s8(2, 5), scale(0.1), zero(9, np.int8), s8(5), scale(0.3), zero(-3, np.int8), scale(2.0), zero(5, np.int8)],
+        {},
+    ),
+    "QLinearSigmoid": ([u8(3, 5), *PARAMETERS], {}),
+    "QLinearLeakyRelu": ([s8(3, 5), scale(0.05), zero(12, np.int8), scale(0.04), zero(-7, np.int8)], {"alpha": 0.2}),
+    "QLinearSoftmax": ([u8(3, 5), scale(0.05), zero(120), scale(1 / 256), zero(0)], {"axis": -1, "opset": 13}),
+    "QLinearSoftmax flat": ([u8(2, 3, 5), scale(0.05), zero(120), scale(1 / 256), zero(0)], {"axis": 1, "opset": 12}),
+    "QLinearConcat": (
+        [scale(0.1), zero(3), u8(2, 3), scale(0.2), zero(100), u8(2, 4), scale(0.05), zero(9)],
+        {"axis": 1},
+    ),
+    "QLinearWhere": (
+        [
+            *(RNG.random((2, 5)) > 0.5, u8(2, 5), scale(0.1), zero(3), u8(2, 5), scale(0.2), zero(100)),
+            *(scale(0.15), zero(50)),
+        ],
+        {},
+    ),
+    "QGemm": (
+        [
+            *(u8(3, 8), scale(0.1), zero(100), s8(5, 8), scale(0.02), zero(0, np.int8)),
+            *(integers(-900, 900, (5,), np.int32), scale(0.2), zero(128)),
+        ],
+        {"transB": 1},
+    ),
+    "QGemm float": ([u8(3, 8), scale(0.1), zero(100), s8(8, 5), scale(0.02), zero(0, np.int8)], {}),
+    "QLinearAveragePool": (
+        [u8(1, 2, 5, 6), *PARAMETERS],
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    ),
+    "QLinearAveragePool padded": (
+        [u8(1, 2, 5, 6), *PARAMETERS],
+        {"kernel_shape": [3, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+    ),
+    "QLinearAveragePool last": ([u8(1, 5, 6, 2), *PARAMETERS], {"kernel_shape": [2, 2], "channels_last": 1}),
+    "QLinearGlobalAveragePool": ([u8(2, 3, 5, 6), *PARAMETERS], {}),
+    "QLinearGlobalAveragePool last": ([u8(2, 5, 6, 3), *PARAMETERS], {"channels_last": 1}),
+    "QuantizeLinear": ([X, scale(0.02), zero(100)], {}),
+    "DequantizeLinear": ([u8(3, 4), floats(4), u8(4)], {"axis": 1}),
+    "FusedConv": (
+        [floats(1, 3, 6, 6), floats(4, 3, 3, 3), floats(4), floats(1, 4, 6, 6)],
+        {"pads": [1, 1, 1, 1], "activation": "Relu"},
+    ),
+    "FusedConv clip": (
+        [floats(1, 3, 6, 6), floats(4, 3, 3, 3)],
+        {"activation": "Clip", "activation_params": [-0.5, 0.75]},
+    ),
+    "FusedConv sigmoid": (
+        [floats(1, 4, 6, 6), floats(4, 2, 3, 3), floats(4)],
+        {"activation": "HardSigmoid", "activation_params": [0.3, 0.4], "group": 2},
+    ),
+    "Trilu": ([floats(3, 4), np.array(1)], {"upper": 0}),
+    "Attention": ([X, WEIGHT, BIAS], FULL),
+    "Attention lengths": ([X, WEIGHT, BIAS, np.array([3, 2], np.int32)], FULL),
+    "Attention ends": ([X, WEIGHT, BIAS, np.array([4, 3, 1, 0], np.int32)], FULL),
+    "Attention mask": ([X, WEIGHT, BIAS, MASK, None, floats(2, 2, 4, 4)], {**FULL, "scale": 0.3}),
+    "Attention causal": ([X, WEIGHT, BIAS, MASK], {**FULL, "unidirectional": 1}),
+    "Attention past": (
+        [X, WEIGHT, BIAS, np.ones((2, 7), np.int32), PAST],
+        {**FULL, "unidirectional": 1},
+        [True, True],
+    ),
+    "Attention sizes": ([X, floats(8, 28), floats(28)], {**FULL, "qkv_hidden_sizes": [8, 8, 12]}),
+    "QAttention": (
+        [
+            u8(2, 4, 8),
+            s8(8, 24),
+            BIAS,
+            scale(0.02),
+            scale(0.02),
+            np.array([3, 2], np.int32),
+            zero(120),
+            zero(0, np.int8),
+        ],
+        FULL,
+    ),
+    "MultiHeadAttention": ([QUERY, KEY, VALUE, BIAS], FULL),
+    "MultiHeadAttention cached": ([QUERY, floats(2, 2, 6, 4), floats(2, 2, 6, 4)], FULL),
+    "MultiHeadAttention mask": (
+        [QUERY, KEY, VALUE, None, integers(0, 2, (2, 6), np.int32), floats(1, 2, 4, 6)],
+        {**FULL, "mask_filter_value": -50.0},
+    ),
+    "MultiHeadAttention past": (
+        [QUERY, QUERY, QUERY, BIAS, None, None, PAST[0], PAST[1]],
+        {**FULL, "unidirectional": 1},
+        [True, True, True],
+    ),
+    "RotaryEmbedding": ([floats(2, 4, 16), integers(0, 16, (2, 4), np.int64), COSINES, SINES], {}),
+    "RotaryEmbedding interleaved": ([floats(2, 3, 4, 8), np.array([2]), COSINES, SINES], {"interleaved": 1}),
+    "RotaryEmbedding part": (
+        [floats(2, 4, 24), integers(0, 16, (2, 4), np.int64), COSINES[:, :2], SINES[:, :2]],
+        {"num_heads": 2, "rotary_embedding_dim": 4},
+    ),
+}
+IN_MAIN = {"SimplifiedLayerNormalization", "LayerNormalization"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_of_onnxruntime_gives_what_onnxruntime_gives(name: str) -> None:
+    inputs, attributes, *outputs = CASES[name]
+    operator = name.partition(" ")[0]
+    domain = "" if operator in IN_MAIN else "com.microsoft"
+    model = one_node(operator, inputs, outputs[0] if outputs else 1, domain=domain, **attributes)
+    arrays = [x for x in inputs if x is not None]
+    # It rounds factors to 8 bits where scales are of 8 bits, and sums them in another order.
+    tolerance = 2e-5 if operator != "MatMulNBits" else 1e-3
+    results = run(model, arrays)
+    for own, other in zip(results, by_onnxruntime(model, arrays), strict=True):
+        assert_close(own, other, tolerance)
+    function = dmljax.onnx.load(model)
+    jitted = jax.tree.leaves(jax.jit(function)(*arrays))
+    for one, own in zip(jitted, results, strict=True):
+        np.testing.assert_allclose(np.asarray(one, float), np.asarray(own, float), rtol=1e-5, atol=1e-5)
+
+
+GROUPED = {"num_heads": 4, "kv_num_heads": 2}
+ANGLES = (floats(16, 8), floats(16, 8))
+
+
+def grouped(queries: int, past: int, lengths: list[int], *, more: Any = (), **attributes: Any) -> tuple[Any, ...]:
+    """Inputs of GroupQueryAttention with as many past keys, and what each of the batch has in all."""
+    batch = len(lengths)
+    pasts = [floats(batch, 2, past, 16) if past else np.zeros((batch, 2, 0, 16), np.float32) for _ in range(2)]
+    arrays = [floats(batch, queries, 64), floats(batch, queries, 32), floats(batch, queries, 32), *pasts]
+    arrays += [np.array(lengths, np.int32) - 1, np.array(max(lengths), np.int32), *more]
+    return arrays, {**GROUPED, **attributes}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "attributes"),
+    [
+        grouped(4, 0, [4, 4]),
+        grouped(1, 5, [6, 6]),
+        grouped(1, 5, [6, 4]),
+        grouped(1, 9, [6, 4]),
+        grouped(1, 5, [6, 4], more=ANGLES, do_rotary=1),
+        grouped(4, 0, [4, 4], more=ANGLES, do_rotary=1, rotary_interleaved=1),
+        grouped(4, 0, [4, 4], local_window_size=2),
+        grouped(1, 5, [6, 6], local_window_size=3),
+        grouped(1, 5, [6, 6], softcap=2.0),
+        grouped(4, 0, [4, 4], smooth_softmax=1),
+        grouped(1, 5, [6, 6], scale=0.7),
+    ],
+)
+def test_groups_of_queries_attend_as_in_onnxruntime(arrays: Any, attributes: Any) -> None:
+    model = one_node("GroupQueryAttention", arrays, 3, **attributes)
+    own, other = run(model, arrays), by_onnxruntime(model, arrays)
+    assert_close(own[0], other[0], 1e-5)
+    for present, expected in zip(own[1:], other[1:], strict=True):
+        assert present.shape == expected.shape
+        for i, last in enumerate(arrays[5]):  # beyond it is what nobody has written
+            assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
+
+
+def test_a_group_query_may_bring_its_keys_and_values_in_one_array() -> None:
+    arrays, attributes = grouped(1, 5, [6, 4])
+    packed = [np.concatenate(arrays[:3], axis=-1), None, None, *arrays[3:]]
+    model = one_node("GroupQueryAttention", packed, 3, **attributes)
+    own = run(model, [x for x in packed if x is not None])
+    for one, other in zip(own, run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays), strict=True):
+        assert_close(one, np.asarray(other), 1e-6)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_keys_and_values_may_be_stacked_in_each_head(is_whole: bool) -> None:
+    stacked = floats(2, 6, 2, 3, 4)
+    apart = [stacked[:, :, :, i].reshape(2, 6, 8) for i in range(3)]
+    arrays = [stacked] if is_whole else [apart[0], stacked[:, :, :, 1:].copy()]
+    (own,) = run(one_node("MultiHeadAttention", arrays, num_heads=2), arrays)
+    (other,) = run(one_node("MultiHeadAttention", apart, num_heads=2), apart)
+    assert_close(own, np.asarray(other), 1e-6)
+
+
+@pytest.mark.parametrize(("channels_last", "activation"), [(1, 0), (1, 1), (0, 1)])
+def test_groups_of_channels_are_normalized_with_their_channels_first_or_last(
+    channels_last: int, activation: int
+) -> None:
+    x, gamma, beta, skip, bias = floats(2, 4, 5, 6), floats(6), floats(6), floats(2, 6), floats(6)
+    total = x + skip[:, None, None] + bias
+    groups = total.reshape(2, 20, 3, 2).astype(float)
+    centred = groups - groups.mean((1, 3), keepdims=True)
+    expected = (centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + 1e-5)).reshape(x.shape) * gamma + beta
+    expected = expected / (1 + np.exp(-expected)) if activation else expected
+    if not channels_last:
+        x, total, expected = (np.moveaxis(one, -1, 1) for one in (x, total, expected))
+    arrays = [x, gamma, beta, skip, bias]
+    attributes: Any = {"groups": 3, "activation": activation, "channels_last": channels_last}
+    own, own_total = run(one_node("SkipGroupNorm", arrays, 2, **attributes), arrays)
+    assert_close(own_total, total, 1e-6)
+    assert_close(own, expected.astype(np.float32), 1e-5)
+    (plain,) = run(one_node("GroupNorm", [total, gamma, beta], **attributes), [total, gamma, beta])
+    assert_close(plain, expected.astype(np.float32), 1e-5)
+
+
+def test_half_of_a_sum_is_gated_by_the_gelu_of_the_other() -> None:
+    x, bias = floats(2, 3, 8), floats(8)
+    (result,) = run(one_node("BiasSplitGelu", [x, bias]), [x, bias])
+    left, right = jnp.split(jnp.asarray(x + bias), 2, axis=-1)
+    assert_close(result, np.asarray(left * jax.nn.gelu(right, approximate=False)), 1e-6)
+
+
+def test_a_convolution_of_last_channels_has_them_last_in_its_filter_too() -> None:
+    x, filter = floats(1, 3, 5, 6), floats(4, 3, 3, 3)
+    arrays = [np.moveaxis(x, 1, -1).copy(), np.moveaxis(filter, 1, -1).copy()]
+    (result,) = run(one_node("NhwcConv", arrays, pads=[1, 1, 1, 1]), arrays)
+    (expected,) = run(one_node("Conv", [x, filter], domain="", pads=[1, 1, 1, 1]), [x, filter])
+    assert_close(np.moveaxis(result, -1, 1), np.asarray(expected), 1e-6)
+
+
+def test_a_transposed_convolution_takes_its_padding_as_an_input() -> None:
+    x, filter, pads = floats(1, 2, 4, 4), floats(2, 3, 3, 3), np.array([1, 0, 1, 1])
+    arrays = [x, filter, pads]
+    model = one_node("ConvTransposeWithDynamicPads", arrays, strides=[2, 2])
+    (expected,) = run(
+        one_node("ConvTranspose", [x, filter], domain="", strides=[2, 2], pads=pads.tolist()), [x, filter]
+    )
+    (result,) = run(model, arrays)
+    assert_close(result, np.asarray(expected), 1e-6)
+    with pytest.raises(DmlError, match="x2 must have values that are known"):
+        jax.jit(dmljax.onnx.load(model))(*arrays)
+
+
+@pytest.mark.parametrize("operator", ["Conv", "Gemm", "MatMul", "Add", "Sum"])
+def test_what_the_provider_fuses_is_the_operator_and_then_the_activation(operator: str) -> None:
+    arrays = [floats(1, 2, 4, 4), floats(2, 2, 3, 3)] if operator == "Conv" else [floats(4, 4), floats(4, 4)]
+    model = one_node(
+        f"DmlFused{operator}", arrays, domain="com.microsoft.dml", fused_activation="LeakyRelu", fused_alpha=0.25
+    )
+    (result,), (plain,) = run(model, arrays), run(one_node(operator, arrays, domain=""), arrays)
+    assert_close(result, np.where(plain < 0, 0.25 * plain, plain).astype(np.float32), 1e-6)
+
+
+def test_an_activation_that_is_none_is_refused() -> None:
+    arrays = [floats(1, 2, 4, 4), floats(2, 2, 3, 3)]
+    model = dmljax.onnx.load(one_node("FusedConv", arrays, activation="Rely"))
+    with pytest.raises(DmlError, match="activation must be one of"):
+        model(*arrays)
+
+
+def test_what_attention_here_has_not_is_refused_by_name() -> None:
+    model = dmljax.onnx.load(one_node("Attention", [X, WEIGHT, BIAS], num_heads=2, do_rotary=1))
+    with pytest.raises(Unsupported, match="do_rotary must not be given"):
+        model(X, WEIGHT, BIAS)
+
+
+def test_attention_has_derivatives_and_is_mapped() -> None:
+    model = dmljax.onnx.load(one_node("MultiHeadAttention", [QUERY, KEY, VALUE], num_heads=2))
+    slopes = jax.grad(lambda query: jnp.sum(model(query, KEY, VALUE) ** 2))(QUERY)
+    step = 1e-2 * floats(*QUERY.shape)
+    ahead, behind = (np.sum(np.asarray(model(QUERY + sign * step, KEY, VALUE), float) ** 2) for sign in (1, -1))
+    assert np.sum(slopes * step) == pytest.approx((ahead - behind) / 2, rel=1e-2)
+    several = jax.vmap(model, (0, None, None))(jnp.stack([QUERY, 2 * QUERY]), KEY, VALUE)
+    np.testing.assert_allclose(several[1], model(2 * QUERY, KEY, VALUE), rtol=1e-5, atol=1e-6)

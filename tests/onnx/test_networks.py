@@ -1,0 +1,266 @@
+"""Networks that PyTorch exports, beside ONNX Runtime: small, but of all that the exporter writes for their kind."""
+
+import io
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+torch = pytest.importorskip("torch")
+
+import dmljax.onnx  # noqa: E402  # after what it needs
+
+nn = torch.nn
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(3)
+
+
+def exported(
+    network: Any, inputs: tuple[Any, ...], open_sizes: Mapping[str, Any] | None = None, opset: int = 17
+) -> bytes:
+    """The file that PyTorch writes of a network, with inputs x0, x1, ..., of which some sizes are open."""
+    names = [f"x{i}" for i in range(len(inputs))]
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        options = {"input_names": names, "dynamic_axes": dict(open_sizes or {}), "opset_version": opset}
+        torch.onnx.export(network.eval(), inputs, file, dynamo=False, **options)
+    return file.getvalue()
+
+
+def assert_as_onnxruntime(source: bytes | str, inputs: Any, tolerance: float = 1e-5) -> list[Any]:
+    """The outputs of the model, which are those of ONNX Runtime, and whose sizes follow from those of its inputs."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    arrays = [np.asarray(one) for one in inputs]
+    expected = session.run(None, dict(zip((one.name for one in session.get_inputs()), arrays, strict=True)))
+    model = dmljax.onnx.load(source)
+    results = jax.tree.leaves(model(*arrays))
+    for own, other, traced in zip(results, expected, jax.tree.leaves(jax.eval_shape(model, *arrays)), strict=True):
+        assert own.shape == other.shape == traced.shape
+        largest = np.abs(other).max(initial=1.0)
+        np.testing.assert_allclose(np.asarray(own, float), other, rtol=tolerance, atol=tolerance * largest)
+    return results
+
+
+class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self, kind: Any, **options: Any) -> None:
+        super().__init__()
+        self.layers = kind(6, 5, num_layers=2, **options)
+        width = 5 * (2 if options.get("bidirectional") else 1)
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x: Any) -> Any:
+        sequence, state = self.layers(x)
+        return self.head(sequence), *(state if isinstance(state, tuple) else (state,))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "batch_first": True}], ids=["forward", "both"])
+def test_a_recurrent_network(kind: str, options: dict[str, Any]) -> None:
+    axes = {"x0": {0: "a", 1: "b"}}
+    source = exported(Recurrent(getattr(nn, kind), **options), (torch.randn(4, 2, 6),), axes)
+    assert_as_onnxruntime(source, [np.random.default_rng(0).standard_normal((7, 3, 6)).astype("float32")])
+
+
+class Block(nn.Module):  # type: ignore[misc, name-defined]
+    """A block of a transformer that looks back, with keys and values that were there before."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.projections, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Any, past: Any) -> Any:
+        batch, length, width = x.shape
+        parts = self.projections(self.before(x)).split(width, dim=2)
+        query, key, value = (one.view(batch, length, self.heads, -1).transpose(1, 2) for one in parts)
+        if past is not None:
+            key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
+        total = key.shape[2]
+        scores = query @ key.transpose(2, 3) / (width // self.heads) ** 0.5
+        is_seen = torch.ones(total, total, dtype=torch.bool).tril()[total - length : total]
+        scores = scores.masked_fill(~is_seen, torch.finfo(scores.dtype).min)
+        mixed = (scores.softmax(-1) @ value).transpose(1, 2).reshape(batch, length, width)
+        x = x + self.output(mixed)
+        return x + self.narrow(nn.functional.gelu(self.wide(self.between(x)))), torch.stack([key, value])
+
+
+class Gpt(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(17, 8), nn.Embedding(32, 8)
+        self.blocks = nn.ModuleList([Block(8, 2) for _ in range(2)])
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, ids: Any, *pasts: Any) -> Any:
+        start = pasts[0].shape[3] if pasts else 0
+        places = torch.arange(start, start + ids.shape[1])
+        x = self.tokens(ids) + self.places(places)
+        presents = []
+        for i, block in enumerate(self.blocks):
+            x, present = block(x, pasts[i] if pasts else None)
+            presents.append(present)
+        return self.norm(x) @ self.tokens.weight.T, *presents
+
+
+IDS = np.array([[1, 4, 2, 16, 0], [3, 3, 9, 11, 7]])
+
+
+def test_a_language_model_without_a_past() -> None:
+    source = exported(Gpt(), (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
+    assert_as_onnxruntime(source, [IDS[:, :3]])
+
+
+def test_a_language_model_goes_on_from_its_past() -> None:
+    network = Gpt()
+    first = exported(network, (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
+    past = torch.randn(2, 2, 2, 3, 4)
+    open_sizes = {"x0": {0: "batch", 1: "length"}, **{f"x{i}": {1: "batch", 3: "past"} for i in (1, 2)}}
+    next_one = exported(network, (torch.tensor(IDS[:, 3:4]), past, past), open_sizes)
+    whole, *_ = dmljax.onnx.load(first)(IDS)
+    _, *pasts = dmljax.onnx.load(first)(IDS[:, :4])
+    logits, *_ = assert_as_onnxruntime(next_one, [IDS[:, 4:], *pasts])
+    np.testing.assert_allclose(logits[:, 0], whole[:, 4], rtol=1e-4, atol=1e-5)
+
+
+class Convolutional(nn.Module):  # type: ignore[misc, name-defined]
+    """Convolutions, a residual, a transposition that doubles the image, and poolings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.deep = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=2), nn.GroupNorm(2, 8), nn.SiLU())
+        self.up = nn.ConvTranspose2d(8, 8, 2, stride=2)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Any) -> Any:
+        x = self.stem(x)
+        small = self.deep(nn.functional.max_pool2d(x, 2))
+        x = x + self.up(small) + nn.functional.interpolate(small, scale_factor=2, mode="bilinear")
+        return self.head(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+IMAGE = np.random.default_rng(1).standard_normal((2, 3, 8, 8)).astype("float32")
+
+
+def convolutional() -> bytes:
+    return exported(Convolutional(), (torch.tensor(IMAGE),), {"x0": {0: "batch"}})
+
+
+def test_a_convolutional_network() -> None:
+    assert_as_onnxruntime(convolutional(), [IMAGE])
+
+
+def test_a_batch_stays_open_when_a_network_is_exported() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    model = dmljax.onnx.load(exported(network, (torch.tensor(IMAGE),), {"x0": {0: "batch"}}))
+    (batch,) = jax.export.symbolic_shape("b")
+    kept = jax.export.export(jax.jit(model))(jax.ShapeDtypeStruct((batch, 3, 8, 8), jnp.float32))
+    for count in (1, 2):
+        own = jax.export.deserialize(kept.serialize()).call(IMAGE[:count])
+        np.testing.assert_allclose(own, model(IMAGE[:count]), rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_is_mapped_and_trained() -> None:
+    network = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
+    x = torch.randn(5, 6)
+    model, rows = dmljax.onnx.load(exported(network, (x,), {"x0": {0: "n"}})), jnp.asarray(x.numpy())
+    single = jax.vmap(lambda row: model(row[None])[0])(rows)
+    np.testing.assert_allclose(single, model(rows), rtol=1e-5, atol=1e-6)
+
+    @jax.jit
+    def loss(weights: Any) -> Any:
+        return jnp.mean((model.apply(weights, rows) - 1) ** 2)
+
+    slopes = jax.grad(loss)(model.weights)
+    weights = jax.tree.map(lambda weight, slope: weight - 0.05 * slope, dict(model.weights), slopes)
+    assert loss(weights) < loss(model.weights)
+
+
+def test_a_block_in_half_precision() -> None:
+    network = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16), nn.Softmax(-1)).half()
+    x = torch.randn(3, 16).half()
+    (result,) = assert_as_onnxruntime(exported(network, (x,)), [x.numpy()], 2e-3)
+    assert result.dtype == jnp.float16
+
+
+def test_an_encoder_of_a_transformer() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
+    x = torch.randn(2, 5, 8)
+    assert_as_onnxruntime(exported(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (x,)), [x.numpy()])
+
+
+def test_a_dynamically_quantized_network(tmp_path: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    network = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    x = torch.randn(5, 16)
+    (tmp_path / "whole.onnx").write_bytes(exported(network, (x,), {"x0": {0: "n"}}))
+    quantize_dynamic(tmp_path / "whole.onnx", tmp_path / "small.onnx", weight_type=QuantType.QInt8)
+    assert_as_onnxruntime(str(tmp_path / "small.onnx"), [x.numpy()])
+
+
+def test_a_dynamically_quantized_recurrent_network_is_near(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_dynamic
+
+    x = torch.randn(4, 2, 6)
+    (tmp_path / "whole.onnx").write_bytes(exported(Recurrent(nn.LSTM, bidirectional=True), (x,)))
+    quantize_dynamic(tmp_path / "whole.onnx", tmp_path / "small.onnx", op_types_to_quantize=["LSTM"])
+    assert any(node.op_type == "DynamicQuantizeLSTM" for node in onnx.load(tmp_path / "small.onnx").graph.node)
+    assert_as_onnxruntime(str(tmp_path / "small.onnx"), [x.numpy()], 0.03)  # it rounds states to 8 bits, too
+
+
+@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
+def test_a_statically_quantized_network(tmp_path: Path, form: str) -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = [{"x0": IMAGE}]
+
+        def get_next(self) -> Any:
+            return self.left.pop() if self.left else None
+
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(4, 4, 3), nn.Sigmoid(), nn.Flatten(),
+        nn.Linear(16, 5),
+    )  # fmt: skip
+    (tmp_path / "whole.onnx").write_bytes(exported(network, (torch.tensor(IMAGE),)))
+    paths = (tmp_path / "whole.onnx", tmp_path / "small.onnx")
+    quantize_static(*paths, Reader(), quant_format=QuantFormat[form], per_channel=True)
+    assert_as_onnxruntime(str(paths[1]), [IMAGE], 0.02)  # a step of 8 bits where it rounds a tie the other way
+
+
+def test_what_onnxruntime_optimizes_is_read_again(tmp_path: Path) -> None:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+    onnxruntime.InferenceSession(convolutional(), options, providers=["CPUExecutionProvider"])
+    nodes = onnx.load(tmp_path / "fused.onnx").graph.node
+    assert any(node.domain == "com.microsoft" for node in nodes)
+    assert_as_onnxruntime(str(tmp_path / "fused.onnx"), [IMAGE])
+
+
+def test_weights_lie_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    model = onnx.load_from_string(convolutional())
+    options = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    onnx.save_model(model, tmp_path / "model.onnx", **options)
+    assert (tmp_path / "weights.bin").stat().st_size > 1000
+    assert_as_onnxruntime(str(tmp_path / "model.onnx"), [IMAGE])
+    with pytest.raises(dmljax.DmlError, match="must be beside a file"):
+        dmljax.onnx.load((tmp_path / "model.onnx").read_bytes())

@@ -1,0 +1,118 @@
+"""Recurrent networks of ONNX: activations by name, layouts, and outputs that are not there."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+from onnx import helper
+from onnx_models import FLOAT, model, value
+
+import dmljax.onnx
+from dmljax import DmlError, Unsupported
+
+RNG = np.random.default_rng(5)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+X = floats(5, 2, 3)
+
+
+def network(operator: str, gates: int, outputs: Any = ("y", "h"), directions: int = 1, **attributes: Any) -> Any:
+    weights = {"w": floats(directions, gates * 4, 3), "r": floats(directions, gates * 4, 4)}
+    weights["b"] = floats(directions, gates * 8)
+    node = helper.make_node(operator, ["x", "w", "r", "b"], list(outputs), hidden_size=4, **attributes)
+    made = model([node], [value("x", FLOAT, ["l", "n", 3])], [one for one in outputs if one], weights, opset=14)
+    return dmljax.onnx.load(made), made, weights
+
+
+def by_onnxruntime(made: Any, x: Any) -> list[Any]:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(None, {"x": x}))
+
+
+@pytest.mark.parametrize(
+    ("activations", "alphas", "betas"),
+    [
+        (["Sigmoid", "Tanh", "Relu"], [], []),
+        (["HardSigmoid", "ScaledTanh", "Affine"], [0.3, 0.5, 2.0], [0.4, 1.5, 0.25]),
+        (["Sigmoid", "LeakyRelu", "Elu"], [0.1, 0.7], []),
+        (["sigmoid", "Softsign", "ThresholdedRelu"], [0.3], []),
+    ],
+)
+def test_activations_by_name_take_numbers_in_their_order(activations: Any, alphas: Any, betas: Any) -> None:
+    lists = {"activation_alpha": alphas, "activation_beta": betas}
+    numbers = {name: one for name, one in lists.items() if one}
+    own, made, _ = network("LSTM", 4, ["y", "h", "c"], activations=activations, **numbers)
+    for result, expected in zip(own(X), by_onnxruntime(made, X), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("operator", "gates", "attributes"),
+    [
+        ("GRU", 3, {"linear_before_reset": 1, "direction": "reverse"}),
+        ("GRU", 3, {"direction": "bidirectional", "directions": 2}),
+        ("LSTM", 4, {"clip": 0.5, "input_forget": 1}),
+        ("RNN", 1, {"activations": ["Relu"]}),
+    ],
+)
+def test_attributes_mean_what_they_mean_to_onnxruntime(operator: str, gates: int, attributes: Any) -> None:
+    own, made, _ = network(operator, gates, **attributes)
+    for result, expected in zip(own(X), by_onnxruntime(made, X), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_layout_1_has_the_batch_before_the_steps_and_the_directions() -> None:
+    state = RNG.bit_generator.state  # so that the weights are the same
+    plain, _, _ = network("LSTM", 4, ["y", "h", "c"], directions=2, direction="bidirectional")
+    RNG.bit_generator.state = state
+    turned, _, _ = network("LSTM", 4, ["y", "h", "c"], directions=2, direction="bidirectional", layout=1)
+    sequence, hidden, cell = plain(X)
+    results = turned(X.swapaxes(0, 1))
+    np.testing.assert_array_equal(results[0], np.moveaxis(sequence, 2, 0))
+    for result, expected in zip(results[1:], (hidden, cell), strict=True):
+        np.testing.assert_array_equal(result, np.swapaxes(expected, 0, 1))
+
+
+def test_an_output_that_is_not_there_is_not_computed() -> None:
+    own, _, _ = network("GRU", 3, ["", "h"])
+    text = jax.jit(own).lower(X).as_text()
+    assert "tensor<5x1x2x4xf32>" not in text, "the states of all steps"
+    assert own(X).shape == (1, 2, 4)
+
+
+def test_a_network_has_derivatives_of_its_weights() -> None:
+    own, _, _ = network("LSTM", 4, ["y"])
+    slopes = jax.grad(lambda weights: jnp.sum(own.apply(weights, X) ** 2))(own.weights)
+    step = jax.tree.map(lambda x: 1e-2 * jnp.asarray(floats(*x.shape)), dict(own.weights))
+
+    def total(sign: int) -> float:
+        weights = jax.tree.map(lambda x, change: x + sign * change, dict(own.weights), step)
+        return float(np.sum(np.asarray(own.apply(weights, X), float) ** 2))
+
+    along = sum(float(jnp.sum(slopes[name] * step[name])) for name in step)
+    assert along == pytest.approx((total(1) - total(-1)) / 2, rel=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "error", "message"),
+    [
+        ({"clip": 1.0}, Unsupported, "clip must not be given"),
+        ({"direction": "sideways"}, DmlError, "direction must be one of forward"),
+        ({"activations": ["Sigmoid"]}, DmlError, "activations must be 2"),
+        ({"activations": ["Sigmoid", "Tanhh"]}, DmlError, "activations must be one of"),
+    ],
+)
+def test_what_a_network_cannot_be_is_refused(attributes: Any, error: Any, message: str) -> None:
+    own, _, _ = network("GRU", 3, **attributes)
+    with pytest.raises(error, match=message):
+        own(X)
