@@ -61,9 +61,9 @@ class Model:
         proto, folder = read_model(source)
         reader = Reader(proto, folder)
         self._finder = _Finder(reader)
-        graph = reader.graph
         _require_no_circles(reader.functions)
-        _require_handlers(self._finder, graph)
+        _require_handlers(self._finder, reader.graph)
+        graph = _with_constant_nodes_stored(reader.graph)
         sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
         made = {name for node in graph.nodes for name in node.outputs}
         for name in sizes:
@@ -363,6 +363,23 @@ def _body_for(schema: Any, node: Node, inputs: Sequence[Any]) -> Any:
         raise Unsupported(Problem((), "must have inputs of types that ONNX's body of the operator is for", "others"))
     body.ParseFromString(data)
     return body
+
+
+def _with_constant_nodes_stored(graph: Graph) -> Graph:
+    """The graph with the arrays of its Constant nodes among its constants, as some exporters write all weights so.
+
+    Single numbers stay nodes: they are parts of a formula, such as the 0.5 of GELU, and not parameters.
+    """
+    taken = {"", *graph.constants, *graph.input_names}
+    stored: dict[str, Any] = {}
+    others: list[Node] = []
+    for node in graph.nodes:
+        value = node.attributes.get("value") if (node.operator, node.domain) == ("Constant", MAIN) else None
+        if isinstance(value, np.ndarray) and value.size > 1 and len(node.outputs) == 1 and node.outputs[0] not in taken:
+            stored[node.outputs[0]] = value
+        else:
+            others.append(node)
+    return replace(graph, nodes=tuple(others), constants={**graph.constants, **stored})
 
 
 def _all_nodes(graph: Graph) -> Iterator[Node]:

@@ -59,6 +59,17 @@ def test_weights_are_an_argument_that_gradients_flow_to(network: Any, picture: A
         np.testing.assert_allclose((moved[0] - moved[1]) / (2 * step), jnp.sum(jnp.abs(gradients[name])), rtol=2e-2)
 
 
+def test_arrays_of_constant_nodes_are_weights_and_their_single_numbers_are_not(network: Any, picture: Any) -> None:
+    proto = small_network()
+    constants = [helper.make_node("Constant", [], [one.name], value=one) for one in proto.graph.initializer]
+    constants += [helper.make_node("Constant", [], ["half"], value=numpy_helper.from_array(np.float32(0.5)))]
+    nodes = [*constants, *proto.graph.node, helper.make_node("Mul", ["y", "half"], ["halves"])]
+    written = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 3, 4, 4])], ["halves"]))
+    assert sorted(written.weights) == ["bias", "filter", "matrix"]
+    doubled = {**written.weights, "matrix": 2 * written.weights["matrix"], "bias": 2 * written.weights["bias"]}
+    chex.assert_trees_all_close(written.apply(doubled, picture), network(picture), rtol=1e-6)
+
+
 def test_vmap_is_a_larger_batch(network: Any) -> None:
     pictures = jnp.asarray(np.random.default_rng(2).standard_normal((5, 2, 3, 4, 4)), jnp.float32)
     mapped = jax.vmap(network)(pictures)
