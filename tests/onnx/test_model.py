@@ -89,6 +89,17 @@ def reshaping() -> Any:
     return dmljax.onnx.load(model(nodes, [value("x", FLOAT, [2, 3]), value("sizes", INT64, [2])], ["y"]))
 
 
+@pytest.mark.parametrize("operator", ["Pow", "Softmax", "LogSoftmax"])
+def test_an_open_batch_survives_powers_and_softmax_of_all_that_follows_an_axis(operator: str) -> None:
+    inputs, constants = (["x", "two"], {"two": np.float32(2)}) if operator == "Pow" else (["x"], {})
+    node = helper.make_node(operator, inputs, ["y"], **({} if operator == "Pow" else {"axis": 2}))
+    function = dmljax.onnx.load(model([node], [value("x", FLOAT, ["n", 3, 4])], ["y"], constants, opset=11))
+    (count,) = jax.export.symbolic_shape("n")
+    exported = jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct((count, 3, 4), jnp.float32))
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("float32")
+    chex.assert_trees_all_close(exported.call(x), function(x))
+
+
 def test_an_input_that_decides_sizes_is_read_eagerly_and_refused_when_traced() -> None:
     reshape = reshaping()
     x = np.arange(6, dtype="float32").reshape(2, 3)

@@ -1,6 +1,7 @@
 """Operators that compute each element by itself: arithmetic, logic, comparisons, activations and casts."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -143,7 +144,7 @@ def _power(x: Any, exponent: Any) -> Any:
     dtype = x.dtype
     if isinstance(exponent, np.ndarray) and exponent.size == 1 and dtype.kind == "f":
         number = float(exponent.reshape(()))
-        shape = np.broadcast_shapes(x.shape, exponent.shape)
+        shape = jnp.broadcast_shapes(x.shape, exponent.shape)
         return jnp.broadcast_to(dml.element_wise_constant_pow(x, number), shape)
     exponent = jnp.asarray(exponent)
     if exponent.dtype == dtype:
@@ -416,7 +417,7 @@ def _along(
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def of_rows(x: Any, *, axis: int = 1) -> Any:
         axis = axis % x.ndim if x.ndim else 0
-        rows = x.reshape(int(np.prod(x.shape[:axis])), -1) if x.size else x
+        rows = x if 0 in x.shape else x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
         return flattened(rows).reshape(x.shape)
 
     def along(x: Any, *, axis: int = -1) -> Any:
