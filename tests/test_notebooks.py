@@ -4,6 +4,7 @@ They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all
 `pytest tests/test_notebooks.py --write-notebooks` puts what they print and draw into the files.
 """
 
+import importlib.util
 import re
 import time
 from pathlib import Path
@@ -23,6 +24,9 @@ def test_a_notebook_prints_what_stands_in_it(
 ) -> None:
     if not pytestconfig.getoption("--notebooks") and not pytestconfig.getoption("--write-notebooks"):
         pytest.skip("runs with --notebooks")
+    needed = re.findall(r"find_spec\(\"(\w+)\"\)", path.read_text().replace("\\", ""))
+    if not all(map(importlib.util.find_spec, needed)):
+        pytest.skip(f"needs {', '.join(needed)}, which this Python may not have")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("JAX_ENABLE_X64", "0")
     stored = nbformat.read(path, as_version=4)

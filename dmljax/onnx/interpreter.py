@@ -61,7 +61,11 @@ class Program:
         if handler.takes_call:
             run = functools.partial(self._run_subgraph, values)
             maximum = next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
-            attributes["call"] = Call(node, run, is_known, as_known, maximum)
+            bound = f"maximum_sizes={{{next(filter(None, node.outputs), '')!r}: size}}"
+            known = functools.partial(
+                as_known, remedy=f"call the model outside of jit, or bound it: load(..., {bound})"
+            )
+            attributes["call"] = Call(node, run, is_known, known, maximum)
         with jax.named_scope(node.operator):
             results = _guarded(_computed, handler, node, inputs, attributes)
         return results if isinstance(results, tuple) else (results,)
@@ -134,11 +138,13 @@ def is_foldable(value: Any) -> bool:
     return value is None or (isinstance(value, np.ndarray | np.generic) and value.size <= MAX_FOLDED)
 
 
-def as_known(name: str, value: Any) -> np.ndarray[Any, Any]:
+FIX = "give it as a NumPy array outside of jit, or fix it: load(..., constants={name: value})"
+
+
+def as_known(name: str, value: Any, *, remedy: str = FIX) -> np.ndarray[Any, Any]:
     """A value whose elements are needed while tracing."""
     if not is_known(value):
         rule = "must have values that are known while tracing, because sizes follow from them"
-        remedy = "give it as a NumPy array outside of jit, or fix it: load(..., constants={name: value})"
         raise NotKnown(Problem(name, rule, "a traced array", remedy=remedy))
     return np.asarray(value)
 

@@ -81,7 +81,9 @@ class Call:
     node: Node
     run: Callable[[Graph, Sequence[Any]], list[Any]]  # computes a subgraph of its inputs
     is_known: Callable[[Any], bool]
-    known: Callable[[str, Any], Any]  # a value as a NumPy array, or a refusal with that name
+    known: Callable[
+        [str, Any], Any
+    ]  # a value that decides the result's size as a NumPy array, or a refusal by its name
     maximum: int | None = None  # the bound of a size that follows values, if the caller gave one
 
     @property

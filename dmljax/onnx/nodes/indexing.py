@@ -127,7 +127,7 @@ def counting_type() -> Any:
 def _nonzero(x: Any, *, call: Call) -> Any:
     # ONNX has a coordinate in each column, and as many columns as elements that are not zero.
     if call.maximum is None:
-        return np.stack(np.nonzero(call.known("X", x))).astype(np.int64)
+        return np.stack(np.nonzero(call.known(call.node.inputs[0], x))).astype(np.int64)
     _, coordinates = dml.nonzero_coordinates(x, size=call.maximum)
     return coordinates.T.astype(counting_type())
 
