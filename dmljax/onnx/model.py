@@ -278,6 +278,7 @@ class _Finder:
         self.reader = reader
         self.functions = {key: self._of_function(function) for key, function in reader.functions.items()}
         self.bodies: dict[tuple[str, str, int], Handler | None] = {}
+        self.deciding: dict[FunctionKey, frozenset[int]] = {}
 
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
@@ -296,6 +297,16 @@ class _Finder:
         if key not in self.bodies:
             self.bodies[key] = self._of_schema(node)
         return self.bodies[key]
+
+    def deciding_inputs(self, key: FunctionKey) -> frozenset[int]:
+        """The inputs of a function of the model that decide sizes in it."""
+        if key not in self.reader.functions:
+            return frozenset()
+        if key not in self.deciding:
+            graph = self.reader.functions[key].graph
+            names, _ = _deciding_names(graph, self)
+            self.deciding[key] = frozenset(i for i, name in enumerate(graph.input_names) if name in names)
+        return self.deciding[key]
 
     def _of_function(self, function: Function) -> Handler:
         def run(*inputs: Any, call: Call, **attributes: Any) -> Any:
@@ -446,10 +457,6 @@ def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[s
                 deciding.add(name)
             elif i in handler.kept:
                 kept.add(name)
-        own = finder.reader.functions.get((node.domain, node.operator, node.overload))
-        if own is not None:
-            inner_deciding: set[str] = set()
-            _add_deciding(own.graph, finder, inner_deciding, set())
-            names = zip(own.graph.input_names, node.inputs, strict=False)
-            deciding |= {outer for name, outer in names if name in inner_deciding}
+        names = finder.deciding_inputs((node.domain, node.operator, node.overload))
+        deciding |= {name for i, name in enumerate(node.inputs) if i in names}
     deciding.discard("")
