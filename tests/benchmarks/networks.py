@@ -5,6 +5,7 @@ a fresh process takes, and its memory. Words choose networks, `--batch 8` the ba
 """
 
 import argparse
+import importlib
 import io
 import json
 import resource
@@ -12,8 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from timing import Effort, medians
 
 SEED = 2021
 DMLJAX, TORCH, ONNX = "dmljax", "torch", "onnxruntime"
-RIVALS = (DMLJAX, TORCH, ONNX)
 EPSILON = 1e-5
 
 # The networks, of layers as each library has them
@@ -166,7 +165,9 @@ class InPyDirectML:
         )
 
     def normalized(self, x: Any, channels: int, is_rectified: bool, is_known: bool = False) -> Any:
-        numbers = [self.bound(self.weights.numbers(channels, middle)) for middle in (0, 1, 1, 0)[0 if is_known else 2 :]]
+        numbers = [
+            self.bound(self.weights.numbers(channels, middle)) for middle in (0, 1, 1, 0)[0 if is_known else 2 :]
+        ]
         activation = self.relu if is_rectified else self.no
         if is_known:
             return self.dml.batch_normalization(x, *numbers, True, EPSILON, activation)
@@ -203,10 +204,24 @@ class InPyDirectML:
 
 def in_pydirectml(network: Callable[[Any, Any], Any], picture: Any) -> Callable[[], Any]:
     """A call that computes the network."""
+    compute, _ = compute_and_function(network, picture)
+    return lambda: np.asarray(compute()[0])
+
+
+def compute_and_function(
+    network: Callable[[Any, Any], Any], picture: Any
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A call of `Device.compute`, and one of the compiled function alone, on arrays that are there."""
+    import jax
+
     layers = InPyDirectML(picture)
     outputs = [network(layers, layers.picture)]
     model = layers.builder.build(layers.dml.ExecutionFlags.NONE, outputs)
-    return lambda: np.asarray(layers.device.compute(model, layers.bindings, outputs)[0])
+    arrays = [jax.device_put(binding._array) for binding in layers.bindings]
+    return (
+        lambda: layers.device.compute(model, layers.bindings, outputs),
+        lambda: jax.block_until_ready(model.function(*arrays)),
+    )
 
 
 # PyTorch, and ONNX Runtime with what PyTorch exports
@@ -290,7 +305,7 @@ def as_module(network: Callable[[Any, Any], Any]) -> Any:
     """The network as a module of PyTorch."""
     import torch
 
-    class Module(torch.nn.Module):
+    class Module(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.layers = InTorch()
@@ -359,25 +374,83 @@ def rivals(name: str, batch: int) -> dict[str, Callable[[], Any]]:
     return calls
 
 
-def alone(name: str, batch: int, rival: str, file: str) -> dict[str, float]:
-    """Seconds until the first result, after imports, and the most memory in MB, of this process."""
+def alone(name: str, batch: int, rival: str) -> None:
+    """Prints the seconds until the first result, imports not included, and the most memory of this process in MB."""
     network, picture = NETWORKS[name][0], picture_of(name, batch)
-    if rival == TORCH:
-        import torch as _
-    elif rival == ONNX:
-        import onnxruntime as _  # noqa: F811
-    else:
-        import dmljax.pydirectml as _  # noqa: F811
+    module, make = {DMLJAX: ("dmljax.pydirectml", in_pydirectml), TORCH: ("torch", in_torch)}[rival]
+    importlib.import_module(module)
     start = time.perf_counter()
-    if rival == ONNX:
-        with open(file, "rb") as model:
-            call = in_onnxruntime(model.read(), picture)
-    else:
-        call = (in_torch if rival == TORCH else in_pydirectml)(network, picture)
+    call = make(network, picture)
     call()
     first = time.perf_counter() - start
     for _ in range(3):
         call()
-    return {"first": first, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"first": first, "peak": peak}))
 
 
+def in_fresh_process(name: str, batch: int, rival: str) -> dict[str, float]:
+    """What `alone` prints."""
+    command = [sys.executable, __file__, name, "--batch", str(batch), "--alone", rival]
+    finished = subprocess.run(command, capture_output=True, check=True, text=True)
+    found: dict[str, float] = json.loads(finished.stdout)
+    return found
+
+
+def compute_overheads(effort: Effort) -> dict[str, float]:
+    """Microseconds that `Device.compute` takes beside the compiled function: a network of few numbers, and SqueezeNet.
+
+    The first has as many inputs as SqueezeNet, whose own time varies by more than the difference.
+    """
+    works = {
+        "one sum": (lambda layers, x: layers.added(x, x), np.ones((1, 1, 2, 2), np.float32)),
+        "53 inputs": (_sums, np.ones((1, 1, 2, 2), np.float32)),
+        "squeezenet": (squeezenet, picture_of("squeezenet", 1)),
+    }
+    found = {}
+    for name, (network, picture) in works.items():
+        compute, function = compute_and_function(network, picture)
+        seconds = medians({"compute": compute, "function": function}, effort)
+        found[name] = (seconds["compute"] - seconds["function"]) * 1e6
+    return found
+
+
+def _sums(layers: Any, x: Any) -> Any:
+    for _ in range(52):
+        x = layers.added(x, layers.bound(np.ones((1, 1, 2, 2), np.float32)))
+    return x
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", choices=[[], *NETWORKS], help="all by default")
+    parser.add_argument("--batch", type=int, action="append", help="1 and 8 by default")
+    parser.add_argument("--rounds", type=int, default=7, help="of blocks of calls, 7 by default")
+    parser.add_argument("--alone", choices=[DMLJAX, TORCH], help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    names, batches = given.networks or list(NETWORKS), given.batch or [1, 8]
+    if given.alone:
+        alone(names[0], batches[0], given.alone)
+        return
+    effort = Effort(rounds=given.rounds, block_seconds=0.1)
+    print("`compute` beside the compiled function:", end=" ")
+    print(", ".join(f"{name} {value:.0f} us" for name, value in compute_overheads(effort).items()), flush=True)
+    columns = ["dmljax, ms", "torch / dmljax", "onnxruntime / dmljax", "first result, s", "peak / torch's"]
+    print(f"| network | batch | {' | '.join(columns)} |")
+    print("|---|" + "---:|" * 6)
+    for name in names:
+        for batch in batches:
+            seconds = medians(rivals(name, batch), effort)
+            own, other = (in_fresh_process(name, batch, rival) for rival in (DMLJAX, TORCH))
+            cells = [
+                f"{seconds[DMLJAX] * 1e3:.1f}",
+                *(f"{seconds[rival] / seconds[DMLJAX]:.2f}" for rival in (TORCH, ONNX)),
+                f"{own['first']:.1f}",
+                f"{own['peak'] / other['peak']:.2f} ({own['peak']:.0f} MB)",
+            ]
+            print(f"| {name} | {batch} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
