@@ -334,10 +334,10 @@ def average_pooling(
         dmljax.AveragePoolingDesc,
         sizes,
         {"input": input},
-        strides=list(strides),
-        window_size=list(window_sizes),
-        start_padding=list(start_padding),
-        end_padding=list(end_padding),
+        strides=strides,
+        window_size=window_sizes,
+        start_padding=start_padding,
+        end_padding=end_padding,
         include_padding=bool(include_padding),
     )
 
