@@ -73,6 +73,21 @@ def test_an_open_batch_survives_export(network: Any, picture: Any) -> None:
         np.testing.assert_allclose(exported.call(picture[:count]), network(picture[:count]), rtol=1e-6)
 
 
+@pytest.mark.parametrize("by", ["scales", "sizes"])
+def test_images_of_an_open_batch_are_resized(by: str) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], end=1),
+        helper.make_node("Concat", ["shape", "rest"], ["sizes"], axis=0),
+        helper.make_node("Resize", ["x", "", *(["scales"] if by == "scales" else ["", "sizes"])], ["y"], mode="linear"),
+    ]
+    constants = {"scales": np.array([1, 1, 2, 2], "float32"), "rest": np.array([1, 4, 4])}
+    resize = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 1, 2, 2])], ["y"], constants))
+    (batch,) = jax.export.symbolic_shape("batch")
+    exported = jax.export.export(jax.jit(resize))(jax.ShapeDtypeStruct((batch, 1, 2, 2), "float32"))
+    x = np.arange(12, dtype="float32").reshape(3, 1, 2, 2)
+    np.testing.assert_array_equal(exported.call(x), resize(x))
+
+
 def reshaping() -> Any:
     nodes = [helper.make_node("Reshape", ["x", "sizes"], ["y"], name="to sizes")]
     return dmljax.onnx.load(model(nodes, [value("x", FLOAT, [2, 3]), value("sizes", INT64, [2])], ["y"]))
