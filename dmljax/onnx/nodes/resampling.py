@@ -12,7 +12,7 @@ import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.interpreter import as_sizes
+from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.registry import handles, one_of
 
@@ -184,7 +184,7 @@ def _weighted(
     """What DirectML has not: cubic weights, and a number for what lies outside, by a product for each dimension."""
     coefficient, exclude_outside, antialias, outside = settings
     dtype = x.dtype
-    result = x.astype(jnp.promote_types(dtype, jnp.float32))
+    result = x.astype(promoted(dtype, jnp.float32))
     is_outside = np.zeros((1,) * x.ndim, bool)
     for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
         places = (np.arange(size) - after[axis]) / scales[axis] - before[axis]
