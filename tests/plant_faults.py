@@ -37,6 +37,8 @@ CONVERSION = "numerics/conversion.py"
 CONVOLVING = "numerics/convolution.py"
 RESPONSE = "numerics/local_response.py"
 NORMS = "numerics/norms.py"
+ONNX_INTERPRETER = "onnx/interpreter.py"
+ONNX_MODEL = "onnx/model.py"
 PHILOX = "numerics/philox.py"
 POOLING = "numerics/pooling.py"
 MATRIX_PRODUCTS = "numerics/products.py"
@@ -4018,6 +4020,119 @@ FAULTS = [
         "return bits - negative_zero > negative_infinity - negative_zero",
         "return bits - negative_zero >= negative_zero",
         "ops/test_activation.py::test_relu_keeps_every_bit_of_what_is_above_zero_and_of_nan",
+    ),
+    Fault(
+        "a value that is an output is freed after its last reader",
+        ONNX_INTERPRETER,
+        "        if name not in graph.output_names:",
+        "        if True:",
+        "onnx/test_model.py::test_several_outputs_are_a_tuple",
+    ),
+    Fault(
+        "known integers are cut to 32 bits",
+        ONNX_INTERPRETER,
+        "if value.size and not (limits.min <= value.min() and value.max() <= limits.max):",
+        "if False:",
+        "onnx/test_model.py::test_integers_beyond_32_bits_are_refused_without_64_bit_types",
+        x64=False,
+    ),
+    Fault(
+        "a symbol among sizes is not an array any more",
+        ONNX_INTERPRETER,
+        "    alone[()] = value\n    return alone",
+        "    return value",
+        "onnx/test_model.py::test_an_open_batch_survives_export",
+    ),
+    Fault(
+        "external data lies in any folder",
+        "onnx/file.py",
+        "if Path(location).is_absolute() or not path.is_relative_to(folder) or path == folder:",
+        "if Path(location).is_absolute() or path == folder:",
+        "onnx/test_model.py::test_external_data_outside_of_the_folder_is_refused",
+    ),
+    Fault(
+        "nodes run in the order of the file",
+        "onnx/file.py",
+        "    return tuple(nodes[i] for i in ready)",
+        "    return tuple(nodes)",
+        "onnx/test_model.py::test_nodes_may_be_in_any_order",
+    ),
+    Fault(
+        "a model may lead around in a circle",
+        "onnx/file.py",
+        "    if len(ready) < len(nodes):",
+        "    if False:",
+        "onnx/test_model.py::test_a_wrong_model_is_refused_at_loading",
+    ),
+    Fault(
+        "open sizes of one name may differ",
+        ONNX_MODEL,
+        "if first is not size and first != size:",
+        "if False:",
+        "onnx/test_model.py::test_open_sizes_of_one_name_are_equal",
+    ),
+    Fault(
+        "what decides sizes is a weight",
+        ONNX_MODEL,
+        "if name in self._deciding or value.dtype == object:",
+        "if value.dtype == object:",
+        "onnx/test_model.py::test_a_model_says_what_it_takes_and_gives",
+    ),
+    Fault(
+        "an input that decides sizes is compiled for its shape alone",
+        ONNX_MODEL,
+        "self._key = (name, value.dtype, value.shape, data)",
+        "self._key = (name, value.dtype, value.shape)",
+        "onnx/test_model.py::test_an_input_that_decides_sizes_is_read_eagerly_and_refused_when_traced",
+    ),
+    Fault(
+        "the newest meaning of an operator is that of every version",
+        "onnx/registry.py",
+        "if one.since <= node.version",
+        "if True",
+        "onnx/test_model.py::test_an_operator_has_the_meaning_of_its_version",
+    ),
+    Fault(
+        "known integers are divided rounding down",
+        "onnx/nodes/elementwise.py",
+        "quotient = np.abs(a) // np.abs(b)\n    return (np.sign(a) * np.sign(b) * quotient).astype(a.dtype)",
+        "return a // b",
+        "onnx/test_model.py::test_known_integers_divide_as_others_do",
+    ),
+    Fault(
+        "the provider keeps what its kernels are not for",
+        "onnx/provider.py",
+        "return lambda node: node.attributes.get(name, usual[0]) not in usual",
+        "return lambda node: False",
+        "onnx/test_trial.py::test_check_tells_what_is_missing_and_what_a_cpu_would_do",
+    ),
+    Fault(
+        "NaN beside a number is no difference",
+        "onnx/trial.py",
+        "if not np.array_equal(np.isnan(one), np.isnan(other)):",
+        "if False:",
+        "onnx/test_trial.py::test_the_greatest_difference_sees_shapes_and_nan",
+    ),
+    Fault(
+        "a loop goes on though its body says no",
+        "onnx/nodes/control.py",
+        "            if goes_on_always:\n",
+        "            if True:\n",
+        "onnx/test_control.py",
+    ),
+    Fault(
+        "a branch that is not taken is",
+        "onnx/nodes/control.py",
+        "return tuple(call.run(then_branch if condition else else_branch, ()))",
+        "return tuple(call.run(then_branch, ()))",
+        "onnx/test_control.py",
+    ),
+    Fault(
+        "a loop of sequences with lengths goes on behind them",
+        "onnx/nodes/control.py",
+        "            is_inside = row[0] < limit\n",
+        "            is_inside = row[0] <= limit\n",
+        "onnx/test_control.py",
     ),
 ]
 
