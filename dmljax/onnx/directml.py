@@ -145,6 +145,8 @@ class _View:
 
     def reshaped(self, sizes: Sequence[int]) -> "_View | None":
         """The same elements in the same order, unless no strides reach them."""
+        if 0 in sizes:
+            return replace(self, sizes=tuple(sizes), strides=packed_strides(sizes))
         runs: list[tuple[int, int]] = []  # dimensions that are one, as the elements lie
         for size, stride in zip(self.sizes, self.strides, strict=True):
             if size > 1 and runs and runs[-1][1] == size * stride:
@@ -403,10 +405,10 @@ class _Builder:
     # The graph
 
     def finished(self, results: Mapping[str, Any]) -> Graph:
-        self.place, outputs, views = (), {}, {}
+        self.place, outputs = (), {}
         for name, result in results.items():
             try:
-                outputs[name], views[name] = self._output(name, result)
+                outputs[name] = self._output(name, result)
             except (DmlError, _NoOperator) as error:
                 several = error.problems if isinstance(error, DmlError) else (Problem((), *error.args),)
                 self.problems += (problem.inside(("outputs", name)) for problem in several)
@@ -414,25 +416,18 @@ class _Builder:
             raise Unsupported(*self.problems[:100])
         read = {*self.edges.values()}
         constants = {name: _stored(value) for name, value in self.arrays.items() if name in read}
-        graph = Graph(
-            nodes=self.nodes, edges=self.edges, inputs=self.inputs, outputs=outputs, constants=constants, views=views
-        )
-        own = {name: view for name, view in views.items() if graph.sources[outputs[name]] != view}
-        parts = {part: getattr(graph, part) for part in ("nodes", "edges", "inputs", "outputs", "constants")}
-        return Graph(**parts, views=own)
+        return Graph(nodes=self.nodes, edges=self.edges, inputs=self.inputs, outputs=outputs, constants=constants)
 
-    def _output(self, name: str, result: Any) -> tuple[str, TensorDesc]:
-        """An output must be one of a node, whose elements lie as they should."""
+    def _output(self, name: str, result: Any) -> str:
+        """Where an output comes from: an output of a node that has its type and sizes, as files have no views."""
         if isinstance(result, np.ndarray):
             result = self.constant(_unused(name, {**self.inputs, **self.arrays}), np.asarray(as_array(result)))
         if not isinstance(result, _View):
             raise _NoOperator("must be a tensor of numbers", type(result).__name__)
-        if not result.source:
-            return "", TensorDesc("UINT8", (1,))  # which has been refused
         self.name = name
-        if not result.is_packed or result.source in self.inputs or result.source in self.arrays:
-            result = self.packed(result)
-        return result.source, result.desc
+        key, _, field = result.source.rpartition(".")
+        own = self.nodes[key].tensors(is_input=False).get(field) if key in self.nodes else None
+        return result.source if result.desc == own or not result.source else self.packed(result).source
 
 
 def _unused(name: str, names: Mapping[str, Any]) -> str:
@@ -848,7 +843,8 @@ class _Call:
         found: dict[str, Any] = {}
         for member in self._fields(is_input=True):
             value = self.arrays[member.field]
-            found[member.field] = list(value) if isinstance(value, tuple) else value
+            several = isinstance(value, tuple)  # of which empty ones, which DirectML has not, add nothing
+            found[member.field] = [one for one in value if 0 not in one.sizes] if several else value
         dtype = next((view.dtype for view in _views(found) if not view.is_weak), None)
         return {field: self._typed(field, value, dtype) for field, value in found.items()}
 
@@ -881,6 +877,9 @@ class _Call:
         views = [one for one in self.inputs().values() if one is not None]
         attributes = self.attributes()
         ((dtype, sizes),) = self.outputs
+        if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has unsigned ones alone
+            views = [replace(view, dtype=np.dtype(f"u{view.dtype}")) for view in views]
+            dtype = views[0].dtype if self.name != "ELEMENT_WISE_BIT_COUNT" else dtype
         if self.name == "ELEMENT_WISE_BIT_COUNT" or sizes == np.broadcast_shapes(*(view.sizes for view in views)):
             return self.builder.elementwise(self.operator, *views, dtype=dtype, **attributes)
         raise _NoOperator("must broadcast to the output", join_sizes(sizes))
@@ -894,6 +893,8 @@ class _Call:
         rank = max([1, *ranks, *(cells[field].ranks[0] for field in (*inputs, *outputs) if field in cells)])
         first = next(iter(_views(inputs)), None)
         shift = 0 if first is None else rank - len(first.sizes)
+        if self.name == "FOLD":  # whose tensors have ranks of their own
+            rank, shift = 1, 0
         lengthened = {field: jax.tree.map(lambda one: self._led(one, rank), given) for field, given in inputs.items()}
         longer = {
             field: [_led_sizes(one, rank) for one in given] if isinstance(given, list) else _led_sizes(given, rank)
@@ -960,7 +961,7 @@ class _Call:
         if isinstance(member.kind, Array) and isinstance(value, _View):
             return [one.item() for one in self.builder.value(value).ravel()]
         if isinstance(member.kind, Array) and isinstance(value, int | float) and first is not None:
-            return (value,) * (len(first.sizes) - (0 if self.name.startswith("RESAMPLE") else 2))
+            return (value,) * self._dimension_count(first)
         if isinstance(member.kind, Enumeration) and isinstance(value, bool):
             return member.kind.enumeration(int(value))
         if isinstance(member.kind, Struct) and not isinstance(value, tuple):
@@ -968,6 +969,12 @@ class _Call:
         if value is None and not member.is_optional:
             return self._left_out(field)
         return self.builder.number(field, value)
+
+    def _dimension_count(self, first: _View) -> int:
+        """How many dimensions a number stands for that is given once."""
+        if self.name == "FOLD":  # whose input has columns instead of an image
+            return len(self.statics["output_sizes"]) - 2
+        return len(first.sizes) - (0 if self.name.startswith("RESAMPLE") else 2)
 
     def _left_out(self, field: str) -> Any:
         """What stands for an argument that is left out."""
