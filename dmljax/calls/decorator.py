@@ -118,6 +118,7 @@ class _Call:
         self.tails = {i: tail for i, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
         self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
         self.has_sequences = ARRAYS in self.kinds.values()
+        self.name = function.__name__
         self.compiled = jax.jit(self._make_traced(function), static_argnums=0)
 
     def _make_traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,10 +159,11 @@ class _Call:
             finally:
                 _RECORD.reset(token)
 
-        operator = self.compiled.__name__
-        run.__name__ = run.__qualname__ = f"{operator}:{len(record)}"
+        run.__name__ = run.__qualname__ = f"{self.name}:{len(record)}"
         arrays = dict(zip(self.places, values, strict=True))
-        record.append(RecordedCall(run.__name__, operator, arrays, dict(zip(self.static_places, statics, strict=True))))
+        record.append(
+            RecordedCall(run.__name__, self.name, arrays, dict(zip(self.static_places, statics, strict=True)))
+        )
         return jax.jit(run)(*values)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
