@@ -68,12 +68,12 @@ def _input_structs(inputs: Sequence[TensorType], shapes: Any) -> dict[str, jax.S
     for one in inputs:
         if one.dtype is None or one.dtype == object:
             raise Unsupported(Problem(("inputs", one.name), "must be a tensor of numbers", str(one)))
-        due: Any = shapes.get(one.name, one.sizes)
-        sizes = () if due is None else tuple(known.get(size) if isinstance(size, str) else size for size in due)
-        if due is None or None in sizes:
+        due = shapes.get(one.name, one.sizes)
+        shape: Any = None if due is None else [known.get(size) if isinstance(size, str) else size for size in due]
+        if shape is None or None in shape:
             missing.append(str(one))
         else:
-            structs[one.name] = jax.ShapeDtypeStruct(sizes, jax.dtypes.canonicalize_dtype(one.dtype))
+            structs[one.name] = jax.ShapeDtypeStruct(tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(one.dtype))
     if missing:
         raise InvalidDesc(Problem("shapes", "must have the inputs whose sizes are open", "; ".join(missing)))
     return structs
