@@ -162,7 +162,7 @@ class OperatorCall:
         rank = max([1, *ranks, *(cells[field].ranks[0] for field in (*inputs, *outputs) if field in cells)])
         first = next(iter(_views(inputs)), None)
         shift = 0 if first is None else rank - len(first.sizes)
-        if self.name == "FOLD":  # whose tensors have ranks of their own
+        if self.name in ("FOLD", "UNFOLD"):  # whose tensors have ranks of their own
             rank, shift = 1, 0
         lengthened: dict[str, Any] = {
             field: jax.tree.map(lambda one: self._led(one, rank), given) for field, given in inputs.items()
@@ -257,6 +257,10 @@ class OperatorCall:
         if field == "scales":
             ((_, sizes),) = self.outputs
             return [new / old for new, old in zip(sizes, self.arrays["input"].sizes, strict=True)]
+        if field == "input_pixel_offsets":  # those of the pixels' centers
+            is_linear = self.statics["interpolation_mode"] is dml.InterpolationMode.LINEAR
+            is_down = self.statics["rounding_direction"] is dml.AxisDirection.DECREASING
+            return [0.5 if is_linear else 0.0 if is_down else 1.0] * len(self.arrays["input"].sizes)
         if field == "strides":
             return [1] * len(self.arrays["input"].sizes)
         if field == "activation_descs":
@@ -264,6 +268,11 @@ class OperatorCall:
             return self.operator.defaults * directions  # type: ignore[attr-defined]  # which recurrent networks have
         if field == "clip_threshold":
             return 0.0
+        if field == "scale":  # of attention: one over the root of a head's size
+            query, heads = self.arrays["query"], self.statics.get("head_count") or self.statics.get("query_head_count")
+            of_stacked = [self.arrays[name] for name in ("stacked_query_key", "stacked_query_key_value")]
+            stacked = next((view for view in of_stacked if view is not None), None)
+            return 1 / math.sqrt(query.sizes[-1] // heads if stacked is None else stacked.sizes[-1])
         if field == "key_value_head_count":
             return self.statics["query_head_count"]
         raise NoOperator(f"must have {field}", "none")
@@ -289,6 +298,9 @@ _DERIVED: dict[str, Callable[[OperatorCall], Any]] = {
     "index_dimensions": lambda call: len(call.arrays["indices"].sizes),
     "indices_dimension_count": lambda call: len(call.arrays["indices"].sizes),
     "input_dimension_count": lambda call: len(call.arrays["input"].sizes),
+    "mask_type": lambda call: (
+        dml.MultiheadAttentionMaskType.NONE if call.arrays["mask"] is None else call.statics["mask_type"]
+    ),
     "min_max_data_type": _data_type,
     "padding_value_data_type": _data_type,
     "quantization_type": lambda call: dml.QuantizationType(1 if call.arrays["zero_point"] is None else 2),
