@@ -163,12 +163,16 @@ class _Converter(Builder):
         for equation in _needed(jaxpr):
             given = [read(var) for var in equation.invars]
             try:
-                results = self._equation(equation, given, calls)
+                results = [
+                    _seen_as(result, var.aval)
+                    for var, result in zip(equation.outvars, self._equation(equation, given, calls), strict=True)
+                ]
             except (DmlError, NoOperator) as error:
                 self._refuse(equation, error)
-                results = [View("", var.aval.dtype, var.aval.shape, (0,) * var.aval.ndim) for var in equation.outvars]
-            for var, result in zip(equation.outvars, results, strict=True):
-                known[var] = replace(result, dtype=np.dtype(var.aval.dtype), is_weak=var.aval.weak_type)
+                results = [
+                    View("", np.dtype(var.aval.dtype), var.aval.shape, (0,) * var.aval.ndim) for var in equation.outvars
+                ]
+            known |= zip(equation.outvars, results, strict=True)
         return [read(var) for var in jaxpr.outvars]
 
     def _refuse(self, equation: Any, error: DmlError | NoOperator) -> None:
@@ -217,7 +221,7 @@ class _Converter(Builder):
         if self.problems:
             raise Unsupported(*self.problems[:100])
         read = {*self.edges.values()}
-        constants = {name: stored(value) for name, value in self.arrays.items() if name in read}
+        constants = {name: _stored(value) for name, value in self.arrays.items() if name in read}
         return Graph(nodes=self.nodes, edges=self.edges, inputs=self.inputs, outputs=outputs, constants=constants)
 
     def _output(self, name: str, result: Any) -> str:
@@ -232,7 +236,14 @@ class _Converter(Builder):
         return result.source if result.desc == own or not result.source else self.packed(result).source
 
 
-def stored(value: Any) -> Any:
+def _seen_as(view: View, wanted: Any) -> View:
+    """A result as the equation has it: truth values are bytes, and signs may have been left to the reader."""
+    if view.sizes != wanted.shape or view.dtype.itemsize != wanted.dtype.itemsize:
+        raise NoOperator(f"must have the type and shape of {wanted}", f"{view.dtype.name} {join_sizes(view.sizes)}")
+    return replace(view, dtype=np.dtype(wanted.dtype), is_weak=wanted.weak_type)
+
+
+def _stored(value: Any) -> Any:
     """A constant as a graph has it."""
     typed = value.astype(np.uint8) if value.dtype == bool else value
     return typed.reshape(value.shape or (1,))

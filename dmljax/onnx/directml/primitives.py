@@ -41,7 +41,7 @@ def _broadcast_in_dim(builder: Builder, params: Any, outputs: Sequence[Output], 
     return x.placed(outputs[0][1], params["broadcast_dimensions"])
 
 
-@_of("copy", "copy_p", "stop_gradient", "sharding_constraint", "optimization_barrier", "reduce_precision")
+@_of("copy", "stop_gradient", "sharding_constraint", "optimization_barrier")
 def _same(builder: Builder, params: Any, outputs: Any, *views: View) -> list[View]:
     return [*views]
 
