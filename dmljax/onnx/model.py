@@ -10,6 +10,8 @@ import onnx
 
 from dmljax.checks import JAX_ARRAYS, array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.graph import Graph as DirectMLGraph
+from dmljax.onnx.directml import directml_graph
 from dmljax.onnx.file import (
     MAIN,
     MAX_DEPTH,
@@ -122,6 +124,26 @@ class Model:
                     error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
                 raise
         return results[0] if len(results) == 1 else tuple(results)
+
+    def graph(self, shapes: Mapping[str, Sequence[int]] | None = None) -> DirectMLGraph:
+        """The DirectML graph that computes the same for inputs of these sizes, to draw, validate, lower or save.
+
+        `shapes` has the inputs with open sizes; those that have one name are given once. Each operator of the model
+        becomes the descriptors of the functions that compute it here, and weights become the graph's constants. The
+        graph's tensors are DirectML's: truth values are UINT8, and a scalar has one dimension. What DirectML has no
+        operator for is refused, all of it at once.
+
+        >>> import onnx.parser
+        >>> text = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 3] x) => (float[N, 3] y) { y = Softmax(x) }'
+        >>> graph = load(onnx.parser.parse_model(text)).graph({"x": (2, 3)})
+        >>> graph.nodes
+        mappingproxy({'y': ActivationSoftmax1Desc(input=..., output=..., axes=(1,))})
+        >>> minimum_feature_level(graph)
+        FeatureLevel.FL_5_1
+        """
+        with within("onnx"):
+            constants = {**self._constants, **self.weights}
+            return directml_graph(self._program, self._graph, self.inputs, constants, shapes or {})
 
     def _called(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         statics = {name: value for name, value in given.items() if name in self._deciding and _is_concrete(value)}
