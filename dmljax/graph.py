@@ -285,7 +285,9 @@ def _structure(graph: Graph) -> _Structure:
 def _lowered(graph: Graph) -> Callable[..., Any]:
     require_64_bits_available(graph)
     compiled, inputs = computation(graph), graph.inputs
-    constants = {name: jax.numpy.asarray(value) for name, value in graph.constants.items()}
+    constants = {
+        name: jax.numpy.asarray(value).reshape(graph.sources[name].sizes) for name, value in graph.constants.items()
+    }
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -37,6 +37,8 @@ CONVERSION = "numerics/conversion.py"
 CONVOLVING = "numerics/convolution.py"
 RESPONSE = "numerics/local_response.py"
 NORMS = "numerics/norms.py"
+ONNX_INTERPRETER = "onnx/interpreter.py"
+ONNX_MODEL = "onnx/model.py"
 PHILOX = "numerics/philox.py"
 POOLING = "numerics/pooling.py"
 MATRIX_PRODUCTS = "numerics/products.py"
@@ -66,6 +68,10 @@ REDUCTION = "ops/reduction.py"
 REGIONS = "ops/regions.py"
 RESAMPLING = "ops/resampling.py"
 TRAINING = "ops/training.py"
+PYDIRECTML = "pydirectml/builder.py"
+PYDIRECTML_FUNCTIONS = "pydirectml/functions.py"
+PYDIRECTML_TENSORS = "pydirectml/tensors.py"
+ON_PYDIRECTML = "pydirectml/test_pydirectml.py"
 ON_ELEMENTARY = "ops/test_elementary.py"
 ON_GENERATION = "ops/test_generation.py"
 
@@ -206,8 +212,8 @@ FAULTS = [
     Fault(
         "subnormals are all equal",
         "numerics/floats.py",
-        "if x.dtype not in FLOATS:",
-        "if True:",
+        "if x.dtype not in FLOATS:\n        return x\n",
+        "if True:\n        return x\n",
         "ops/test_softmax.py::test_hardmax_marks_the_first_of_the_largest",
     ),
     Fault(
@@ -1348,10 +1354,10 @@ FAULTS = [
         "ops/test_quantization.py::test_a_zero_point_may_be_missing_from_6_2_on",
     ),
     Fault(
-        "a negative NaN becomes 0",
-        ACTIVATION,
-        "selected(is_nan(input), input, zero)",
-        "zero",
+        "NaN becomes 0",
+        "numerics/floats.py",
+        "return bits - negative_zero > negative_infinity - negative_zero",
+        "return (bits - negative_zero > negative_infinity - negative_zero) & (x == x)",
         "ops/test_activation.py::test_infinities_zeros_nan_and_huge_numbers",
     ),
     Fault(
@@ -3923,6 +3929,210 @@ FAULTS = [
         "        names[source] = name\n    readers",
         "    readers",
         "test_serialized.py::test_a_graph_is_read_back_and_computes_the_same",
+    ),
+    Fault(
+        "a number that an expression is taken from keeps its sign",
+        PYDIRECTML,
+        "return self._scaled(-1.0, other)",
+        "return self._scaled(1.0, other)",
+        f"{ON_PYDIRECTML}::test_operators_of_expressions",
+    ),
+    Fault(
+        "a model's inputs are in the order of their creation",
+        PYDIRECTML,
+        "sorted(self._inputs.items())},",
+        "self._inputs.items()},",
+        f"{ON_PYDIRECTML}::test_inputs_are_in_the_order_of_their_indices",
+    ),
+    Fault(
+        "an output that is left out takes its neighbour's place",
+        PYDIRECTML,
+        "if wanted is not None\n",
+        "if wanted is not None or True\n",
+        f"{ON_PYDIRECTML}::test_a_model_runs_again_with_other_data_and_leaves_out_what_is_none",
+    ),
+    Fault(
+        "compute takes the expressions of another model",
+        PYDIRECTML,
+        "(output._source, output._view) != own",
+        "False",
+        f"{ON_PYDIRECTML}::test_wrong_use_is_refused_in_words",
+    ),
+    Fault(
+        "expressions of two builders are connected",
+        PYDIRECTML,
+        "            if own is not builder:\n                raise InvalidDesc(Problem(path",
+        "            if False:\n                raise InvalidDesc(Problem(path",
+        f"{ON_PYDIRECTML}::test_a_wrong_operator_is_refused_where_it_is_made",
+    ),
+    Fault(
+        "averages have windows before strides",
+        PYDIRECTML_FUNCTIONS,
+        "        strides=strides,\n        window_size=window_sizes,",
+        "        strides=window_sizes,\n        window_size=strides,",
+        f"{ON_PYDIRECTML}::test_pooling_has_its_windows_before_or_after_its_strides",
+    ),
+    Fault(
+        "the width and the height of an enlarged image are swapped",
+        PYDIRECTML_FUNCTIONS,
+        "dmljax.Size2D(width, height)",
+        "dmljax.Size2D(height, width)",
+        f"{ON_PYDIRECTML}::test_copies",
+    ),
+    Fault(
+        "the numbers of SHRINK are swapped",
+        PYDIRECTML_FUNCTIONS,
+        '"SHRINK": ("bias", "threshold")',
+        '"SHRINK": ("threshold", "bias")',
+        f"{ON_PYDIRECTML}::test_the_numbers_of_a_fused_activation",
+    ),
+    Fault(
+        "gathered blocks are aligned to the left",
+        PYDIRECTML_FUNCTIONS,
+        "return ([1] * len(own) + result)[-len(own) :]",
+        "return (result + [1] * len(own))[: len(own)]",
+        f"{ON_PYDIRECTML}::test_gather_as_the_binding_has_it",
+    ),
+    Fault(
+        "data of another type is converted to the tensor's",
+        PYDIRECTML_TENSORS,
+        "given = given.astype(np.float32)",
+        "given = given.astype(stored.dtype)",
+        f"{ON_PYDIRECTML}::test_integers_given_as_float64_are_bound_as_float32",
+    ),
+    Fault(
+        "integers that compute gives are converted to float32",
+        PYDIRECTML_TENSORS,
+        "own.view(np.float32) if own",
+        "own.astype(np.float32) if own",
+        f"{ON_PYDIRECTML}::test_integers_are_bound_by_their_bits",
+    ),
+    Fault(
+        "rows of filters are added without their dilation",
+        CONVOLVING,
+        "row * first.dilation, row * first.dilation + first.blocks",
+        "row, row + first.blocks",
+        "ops/test_convolution.py::test_every_lowering_and_its_derivatives_are_sums_in_loops",
+    ),
+    Fault(
+        "a ReLU makes negative NaNs zero",
+        "numerics/floats.py",
+        "return bits - negative_zero > negative_infinity - negative_zero",
+        "return bits - negative_zero >= negative_zero",
+        "ops/test_activation.py::test_relu_keeps_every_bit_of_what_is_above_zero_and_of_nan",
+    ),
+    Fault(
+        "a value that is an output is freed after its last reader",
+        ONNX_INTERPRETER,
+        "        if name not in graph.output_names:",
+        "        if True:",
+        "onnx/test_model.py::test_several_outputs_are_a_tuple",
+    ),
+    Fault(
+        "known integers are cut to 32 bits",
+        ONNX_INTERPRETER,
+        "if value.size and not (limits.min <= value.min() and value.max() <= limits.max):",
+        "if False:",
+        "onnx/test_model.py::test_integers_beyond_32_bits_are_refused_without_64_bit_types",
+        x64=False,
+    ),
+    Fault(
+        "a symbol among sizes is not an array any more",
+        ONNX_INTERPRETER,
+        "    alone[()] = value\n    return alone",
+        "    return value",
+        "onnx/test_model.py::test_an_open_batch_survives_export",
+    ),
+    Fault(
+        "external data lies in any folder",
+        "onnx/file.py",
+        "if Path(location).is_absolute() or not path.is_relative_to(folder) or path == folder:",
+        "if Path(location).is_absolute() or path == folder:",
+        "onnx/test_model.py::test_external_data_outside_of_the_folder_is_refused",
+    ),
+    Fault(
+        "nodes run in the order of the file",
+        "onnx/file.py",
+        "    return tuple(nodes[i] for i in ready)",
+        "    return tuple(nodes)",
+        "onnx/test_model.py::test_nodes_may_be_in_any_order",
+    ),
+    Fault(
+        "a model may lead around in a circle",
+        "onnx/file.py",
+        "    if len(ready) < len(nodes):",
+        "    if False:",
+        "onnx/test_model.py::test_a_wrong_model_is_refused_at_loading",
+    ),
+    Fault(
+        "open sizes of one name may differ",
+        ONNX_MODEL,
+        "if first is not size and first != size:",
+        "if False:",
+        "onnx/test_model.py::test_open_sizes_of_one_name_are_equal",
+    ),
+    Fault(
+        "what decides sizes is a weight",
+        ONNX_MODEL,
+        "if name in self._deciding or value.dtype == object:",
+        "if value.dtype == object:",
+        "onnx/test_model.py::test_images_of_an_open_batch_are_resized",
+    ),
+    Fault(
+        "an input that decides sizes is compiled for its shape alone",
+        ONNX_MODEL,
+        "self._key = (name, value.dtype, value.shape, data)",
+        "self._key = (name, value.dtype, value.shape)",
+        "onnx/test_model.py::test_an_input_that_decides_sizes_is_read_eagerly_and_refused_when_traced",
+    ),
+    Fault(
+        "the newest meaning of an operator is that of every version",
+        "onnx/registry.py",
+        "if one.since <= node.version",
+        "if True",
+        "onnx/test_model.py::test_an_operator_has_the_meaning_of_its_version",
+    ),
+    Fault(
+        "known integers are divided rounding down",
+        "onnx/nodes/elementwise.py",
+        "quotient = np.abs(a) // np.abs(b)\n    return (np.sign(a) * np.sign(b) * quotient).astype(a.dtype)",
+        "return a // b",
+        "onnx/test_model.py::test_known_integers_divide_as_others_do",
+    ),
+    Fault(
+        "the provider keeps what its kernels are not for",
+        "onnx/provider.py",
+        "return lambda node: node.attributes.get(name, usual[0]) not in usual",
+        "return lambda node: False",
+        "onnx/test_trial.py::test_check_tells_what_is_missing_and_what_a_cpu_would_do",
+    ),
+    Fault(
+        "NaN beside a number is no difference",
+        "onnx/trial.py",
+        "if not np.array_equal(np.isnan(one), np.isnan(other)):",
+        "if False:",
+        "onnx/test_trial.py::test_the_greatest_difference_sees_shapes_and_nan",
+    ),
+    Fault(
+        "a loop goes on though its body says no",
+        "onnx/nodes/control.py",
+        "            if goes_on_always:\n",
+        "            if True:\n",
+        "onnx/test_control.py::test_a_condition_ends_a_loop_before_its_count",
+    ),
+    Fault(
+        "a branch that is not taken is",
+        "onnx/nodes/control.py",
+        "return tuple(call.run(then_branch if condition else else_branch, ()))",
+        "return tuple(call.run(then_branch, ()))",
+        "onnx/test_control.py::test_a_branch_is_chosen_under_every_transformation",
+    ),
+    Fault(
+        "a loop of sequences with lengths goes on behind them",
+        "onnx/nodes/control.py",
+        "            is_inside = row[0] < limit\n",
+        "            is_inside = row[0] <= limit\n",
+        "onnx/test_control.py::test_a_scan_of_batches_stops_at_the_length_of_each",
     ),
 ]
 

@@ -54,3 +54,13 @@ def test_every_operator_is_measured_beside_its_rivals() -> None:
         [sys.executable, "every.py", "bit_xor"], cwd=BENCHMARKS, capture_output=True, text=True, check=True
     )
     assert measured.stdout.startswith("ELEMENT_WISE_BIT_XOR  torch ")
+
+
+def test_whole_networks_are_measured_beside_pytorch_and_onnx_runtime() -> None:
+    for name in ("torch", "onnxruntime", "onnx"):
+        pytest.importorskip(name)
+    command = [sys.executable, "networks.py", "squeezenet", "--batch", "1", "--rounds", "1"]
+    finished = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True)
+    first, _, _, row = finished.stdout.splitlines()
+    assert first.startswith("`compute` beside the compiled function: one sum ")
+    assert row.startswith("| squeezenet | 1 | ")

@@ -3,8 +3,10 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar, get_args, overload
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args, overload
 
 import jax
 import jax.numpy as jnp
@@ -60,12 +62,36 @@ def _operator_function(function: Callable[..., R], kinds: dict[str, Kind]) -> Ca
         if called is None:
             called = _Call(function, kinds)
         try:
-            return called(args, kwargs)
+            record = _RECORD.get()
+            return called(args, kwargs) if record is None else called.recorded(record, args, kwargs)
         except DmlError as error:
             error.operator = function.__name__
             raise
 
     return call
+
+
+class RecordedCall(NamedTuple):
+    """A call of an operator while a program is traced: `label` is the name of its equation in the program's jaxpr."""
+
+    label: str
+    operator: str
+    arrays: dict[str, Any]  # the arguments that may be arrays, as they were given to the equation
+    statics: dict[str, Any]
+
+
+_RECORD: ContextVar[list[RecordedCall] | None] = ContextVar("_RECORD", default=None)
+
+
+@contextmanager
+def recorded_calls() -> Iterator[list[RecordedCall]]:
+    """The calls of operators in a block, without those that operators make themselves."""
+    calls: list[RecordedCall] = []
+    token = _RECORD.set(calls)
+    try:
+        yield calls
+    finally:
+        _RECORD.reset(token)
 
 
 _MISSING: Any = object()  # the value of an argument that was not given and has no default
@@ -92,6 +118,7 @@ class _Call:
         self.tails = {i: tail for i, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
         self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
         self.has_sequences = ARRAYS in self.kinds.values()
+        self.name = function.__name__
         self.compiled = jax.jit(self._make_traced(function), static_argnums=0)
 
     def _make_traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,6 +146,25 @@ class _Call:
             if type(value) not in JAX_ARRAYS and not (value is None and may_be_none):
                 return self.compiled(statics, *self._coerce(values, statics))
         return self.compiled(statics, *values)
+
+    def recorded(self, record: list[RecordedCall], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same, with a name of its own in the jaxpr, and the arguments that the jaxpr does not have in `record`."""
+        values, statics = self._bind(args, kwargs)
+        values = self._coerce(values, statics)
+
+        def run(*values: Any) -> Any:
+            token = _RECORD.set(None)
+            try:
+                return self.compiled(statics, *values)
+            finally:
+                _RECORD.reset(token)
+
+        run.__name__ = run.__qualname__ = f"{self.name}:{len(record)}"
+        arrays = dict(zip(self.places, values, strict=True))
+        record.append(
+            RecordedCall(run.__name__, self.name, arrays, dict(zip(self.static_places, statics, strict=True)))
+        )
+        return jax.jit(run)(*values)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arrays and numbers in their order, and the static arguments in theirs."""

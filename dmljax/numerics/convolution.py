@@ -206,11 +206,19 @@ def _product_of_columns(
 #   3 x 3, 128 x 28 x 28 to 128                      plain                  2.8 and 21; matrices 3.1 and 24
 #   3 x 3, 64 x 56 x 56 to 64                        plain                  2.6 and 23; matrices 3.3 and 31
 #   7 x 7, 2 apart, 3 x 224 x 224 to 64              plain                  3.1; matrices 3.1
+#   9 x 9, 16 x 180 x 180 to 3                       rows                   13, beside 64 (another, busy machine)
+#   9 x 9, 16 x 180 x 180 to 16                      plain                  60; rows 92
+#   7 x 7, 16 x 90 x 90 to 3                         rows                   1.4, beside 8.0
+#   7 x 7, 64 x 56 x 56 to 3                         plain                  2.0; rows 2.0
+#   3 x 3, 64 x 112 x 112 to 3                       plain                  3.5; rows 4.1
 # The columns of few places are larger than input and output together, for one image of a batch at a time.
 _MOST_PRODUCTS = 49  # that are added up one after the other, and compiled in one loop
 _FEW_CHANNELS = 4
 _FEW_TERMS = 32
 _FEW_PLACES = 200
+_FEW_OUTPUTS = 8
+_MOST_NARROW_CHANNELS = 16
+_MANY_ROWS = 7
 
 
 def _on_cpu(
@@ -224,6 +232,9 @@ def _on_cpu(
         return _shifted_products(image, filter, windows, group_count)
     if group_count > 1 or terms <= _FEW_TERMS or _is_matrix(windows):
         return _in_matrices(image, filter, windows, group_count, precision)
+    is_narrow = filter.shape[0] <= _FEW_OUTPUTS and channels <= _MOST_NARROW_CHANNELS
+    if is_narrow and windows[0].stride == 1 and windows[0].size >= _MANY_ROWS:
+        return _in_rows(image, filter, windows, precision)
     return _plain(image, filter, windows, group_count, precision)
 
 
@@ -330,6 +341,21 @@ def _shifted_products(image: Array, filter: Array, windows: Sequence[Window], gr
             products.append(tap[:, :, None] * factor.reshape(1, *factor.shape, *(1 for _ in windows)))
     total: Array = functools.reduce(operator.add, products)
     return total.reshape(image.shape[0], outputs, *total.shape[3:])
+
+
+def _in_rows(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
+    """Of few filters: the sum of shifted convolutions, of which each row of the filters is one, computed together."""
+    first, *others = windows
+    outputs, channels, rows, *space = filter.shape
+    each = jnp.moveaxis(filter, 2, 0).reshape(rows * outputs, channels, 1, *space)
+    found = _plain(image, each, [first._replace(size=1, dilation=1), *others], 1, precision)
+    parts = found.reshape(replaced(found.shape, 1, rows, outputs))
+    shifted = (
+        lax.slice_in_dim(parts[:, row], row * first.dilation, row * first.dilation + first.blocks, axis=2)
+        for row in range(rows)
+    )
+    total: Array = functools.reduce(operator.add, shifted)
+    return total
 
 
 def _in_matrices(

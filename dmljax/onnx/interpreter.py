@@ -177,3 +177,9 @@ def as_array(value: Any) -> Any:
 def as_sizes(values: Any) -> tuple[Any, ...]:
     """Known sizes as a tuple of integers, and of symbols of `jax.export`."""
     return tuple(one if jax.export.is_symbolic_dim(one) else int(one) for one in np.ravel(values).tolist())
+
+
+def promoted(one: Any, other: Any) -> np.dtype[Any]:
+    """The type that holds the values of both types, however strict a caller has JAX be about mixing them."""
+    with jax.numpy_dtype_promotion("standard"):
+        return np.dtype(jnp.promote_types(one, other))

@@ -10,6 +10,8 @@ import onnx
 
 from dmljax.checks import JAX_ARRAYS, array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.graph import Graph as DirectMLGraph
+from dmljax.onnx.directml import directml_graph
 from dmljax.onnx.file import (
     MAIN,
     MAX_DEPTH,
@@ -122,6 +124,26 @@ class Model:
                     error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
                 raise
         return results[0] if len(results) == 1 else tuple(results)
+
+    def graph(self, shapes: Mapping[str, Sequence[int]] | None = None) -> DirectMLGraph:
+        """The DirectML graph that computes the same for inputs of these sizes, to draw, validate, lower or save.
+
+        `shapes` has the inputs with open sizes; those that have one name are given once. Each operator of the model
+        becomes the descriptors of the functions that compute it here, and weights become the graph's constants. The
+        graph's tensors are DirectML's: truth values are UINT8, and a scalar has one dimension. What DirectML has no
+        operator for is refused, all of it at once.
+
+        >>> import onnx.parser
+        >>> text = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 3] x) => (float[N, 3] y) { y = Softmax(x) }'
+        >>> graph = load(onnx.parser.parse_model(text)).graph({"x": (2, 3)})
+        >>> graph.nodes
+        mappingproxy({'y': ActivationSoftmax1Desc(input=..., output=..., axes=(1,))})
+        >>> minimum_feature_level(graph)
+        FeatureLevel.FL_5_1
+        """
+        with within("onnx"):
+            constants = {**self._constants, **self.weights}
+            return directml_graph(self._program, self._graph, self.inputs, constants, shapes or {})
 
     def _called(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         statics = {name: value for name, value in given.items() if name in self._deciding and _is_concrete(value)}
@@ -278,6 +300,7 @@ class _Finder:
         self.reader = reader
         self.functions = {key: self._of_function(function) for key, function in reader.functions.items()}
         self.bodies: dict[tuple[str, str, int], Handler | None] = {}
+        self.deciding: dict[FunctionKey, frozenset[int]] = {}
 
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
@@ -296,6 +319,16 @@ class _Finder:
         if key not in self.bodies:
             self.bodies[key] = self._of_schema(node)
         return self.bodies[key]
+
+    def deciding_inputs(self, key: FunctionKey) -> frozenset[int]:
+        """The inputs of a function of the model that decide sizes in it."""
+        if key not in self.reader.functions:
+            return frozenset()
+        if key not in self.deciding:
+            graph = self.reader.functions[key].graph
+            names, _ = _deciding_names(graph, self)
+            self.deciding[key] = frozenset(i for i, name in enumerate(graph.input_names) if name in names)
+        return self.deciding[key]
 
     def _of_function(self, function: Function) -> Handler:
         def run(*inputs: Any, call: Call, **attributes: Any) -> Any:
@@ -463,10 +496,6 @@ def _add_deciding(graph: Graph, finder: _Finder, deciding: set[str], kept: set[s
                 deciding.add(name)
             elif i in handler.kept:
                 kept.add(name)
-        own = finder.reader.functions.get((node.domain, node.operator, node.overload))
-        if own is not None:
-            inner_deciding: set[str] = set()
-            _add_deciding(own.graph, finder, inner_deciding, set())
-            names = zip(own.graph.input_names, node.inputs, strict=False)
-            deciding |= {outer for name, outer in names if name in inner_deciding}
+        names = finder.deciding_inputs((node.domain, node.operator, node.overload))
+        deciding |= {name for i, name in enumerate(node.inputs) if i in names}
     deciding.discard("")

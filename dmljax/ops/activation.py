@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
@@ -27,7 +27,7 @@ from dmljax.numerics.exact import (
     with_derivatives,
     zeros_of,
 )
-from dmljax.numerics.floats import greater, is_nan, maximum, minimum, selected
+from dmljax.numerics.floats import copied, greater, is_not_negative, maximum, minimum, selected
 from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
 
 
@@ -67,10 +67,16 @@ def activation_relu(input: ArrayLike) -> Array:
     [0.0, 0.0, 2.0]
     """
     input = calls.number_array("input", input)
-    zero = jnp.zeros((), input.dtype)
-    # NaN is passed on, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
-    not_positive = lax.stop_gradient(selected(is_nan(input), input, zero))
-    return selected(greater(input, zero), input, not_positive)
+
+    def move(floats: tuple[Array, ...], masks: tuple[Array, Array]) -> Array:
+        return jnp.where(masks[0], floats[0], jnp.zeros((), floats[0].dtype))
+
+    def derivative(floats: tuple[Array, ...], masks: tuple[Array, Array]) -> Array:
+        # NaN is passed on, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
+        return jnp.where(masks[1], floats[0], jnp.zeros((), floats[0].dtype))
+
+    masks = is_not_negative(input), greater(input, jnp.zeros((), input.dtype))
+    return copied(move, (input,), masks, derivative=derivative)
 
 
 class ActivationReluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_RELU", function=activation_relu):

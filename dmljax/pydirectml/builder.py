@@ -8,7 +8,7 @@ import numpy as np
 
 import dmljax
 from dmljax.descriptors import Operator
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, within
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, spell_path, within
 from dmljax.pydirectml.enumerations import ExecutionFlags
 from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stored_desc
 from dmljax.text import show
@@ -111,6 +111,8 @@ class GraphBuilder:
     """What operators are added to: each function of this module adds one to the builder of its expressions."""
 
     def __init__(self, device: "Device") -> None:
+        if not isinstance(device, Device):
+            raise InvalidType(Problem("device", "must be a Device", show(device)))
         self._device = device
         self._inputs: dict[int, dmljax.TensorDesc] = {}
         self._nodes: dict[str, Operator] = {}
@@ -192,9 +194,10 @@ class Model:
                 if output._source not in builder._outputs:
                     rule = "must be the result of an operator, and no input; activation_identity passes one on"
                     raise InvalidDesc(Problem(("outputs", i), rule, output._source))
+        self._builder = builder
         self.graph = builder._graph(outputs)
         self._inputs = dict(sorted(builder._inputs.items()))
-        self._count = len(outputs)
+        self._outputs = [(output._source, output._view) for output in outputs]
         read = set(self.graph.edges.values())
         self._unread = {
             index: jax.numpy.zeros(desc.sizes, desc.dtype)
@@ -202,6 +205,21 @@ class Model:
             if _input_name(index) not in read
         }
         self.function = dmljax.lower(self.graph, feature_level=LEVEL)
+
+    def _require_outputs(self, outputs: Any) -> None:
+        """Refuses what are not the expressions that the model was built with, each of which may be None."""
+        if not isinstance(outputs, Sequence):
+            raise InvalidType(Problem("outputs", "must be a list of expressions", show(outputs)))
+        if len(outputs) != len(self._outputs):
+            rule = f"must be the {len(self._outputs)} that the model has"
+            raise InvalidDesc(Problem("outputs", rule, len(outputs)))
+        for i, (output, own) in enumerate(zip(outputs, self._outputs, strict=True)):
+            if output is None:
+                continue
+            require_builder(("outputs", i), output)
+            if output._builder is not self._builder or (output._source, output._view) != own:
+                rule = f"must be None or {own[0]}, the one that build was given there"
+                raise InvalidDesc(Problem(("outputs", i), rule, output._source))
 
 
 class Binding:
@@ -231,9 +249,10 @@ class Device:
         `outputs` are those of `build`, in the same order; where there is None, the result is left out.
         """
         with within("compute"):
+            if not isinstance(model, Model):
+                raise InvalidType(Problem("model", "must be a Model, which build gives", show(model)))
             arrays = self._arrays(model, inputs)
-            if len(outputs) != model._count:
-                raise InvalidDesc(Problem("outputs", f"must be the {model._count} that the model has", len(outputs)))
+            model._require_outputs(outputs)
             with jax.default_device(self._device):
                 results = model.function(*arrays)
         computed = list(results.values()) if isinstance(results, dict) else [results]
@@ -244,6 +263,8 @@ class Device:
         ]
 
     def _arrays(self, model: Model, inputs: Sequence[Binding | None]) -> list[Any]:
+        if not isinstance(inputs, Sequence):
+            raise InvalidType(Problem("inputs", "must be a list of bindings", show(inputs)))
         if len(inputs) != len(model._inputs):
             rule = f"must be {len(model._inputs)} bindings, one for each input that the builder has"
             raise InvalidDesc(Problem("inputs", rule, len(inputs)))
@@ -282,20 +303,21 @@ def operator(
     """Adds an operator with these inputs, outputs and other members; returns its outputs by name."""
     with within(desc.type):
         leaves = dict(_leaves(inputs))
-        builders = {name: require_builder(name, one) for name, one in leaves.items()}
+        builders = {path: require_builder(path, one) for path, one in leaves.items()}
         builder = next(iter(builders.values()))
-        for name, own in builders.items():
+        for path, own in builders.items():
             if own is not builder:
-                raise InvalidDesc(Problem(name, "must be an expression of the same builder", "one of another"))
-    return builder._add(desc(**{name: _view(given) for name, given in inputs.items()}, **outputs, **attributes), leaves)
+                raise InvalidDesc(Problem(path, "must be an expression of the same builder", "one of another"))
+    made = desc(**{name: _view(given) for name, given in inputs.items()}, **outputs, **attributes)
+    return builder._add(made, {spell_path(path): one for path, one in leaves.items()})
 
 
-def _leaves(inputs: Mapping[str, Given]) -> Iterator[tuple[str, Any]]:
+def _leaves(inputs: Mapping[str, Given]) -> Iterator[tuple[Path, Any]]:
     for name, given in inputs.items():
         if isinstance(given, list):
-            yield from ((f"{name}[{i}]", one) for i, one in enumerate(given))
+            yield from (((name, i), one) for i, one in enumerate(given))
         elif given is not None:
-            yield name, given
+            yield (name,), given
 
 
 def _view(given: Given) -> Any:
@@ -311,8 +333,8 @@ def result(
     with within(desc.type):
         first, input = next(iter(_leaves(inputs)))
         require_builder(first, input)
-        for name, one in _leaves(inputs):
-            require_builder(name, one)
+        for path, one in _leaves(inputs):
+            require_builder(path, one)
         output = dmljax.TensorDesc(input._view.data_type, tuple(sizes()))
     return operator(desc, inputs, {"output": output}, **attributes)["output"]
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import dmljax
 from dmljax.descriptors import Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
@@ -98,6 +100,25 @@ class GRUOutputs:
         self.single = Expression() if single is None else single
 
 
+def _fused(activation: Any) -> Operator | None:
+    """The descriptor of a fused activation."""
+    if not isinstance(activation, FusedActivation):
+        raise InvalidType(Problem("fused_activation", "must be a FusedActivation", show(activation)))
+    return activation.desc()
+
+
+def _list(name: str, values: Any) -> list[Any]:
+    """Numbers that are given as a list, a tuple or an array."""
+    if not isinstance(values, Sequence | np.ndarray):
+        raise InvalidType(Problem(name, "must be a list of numbers", show(values)))
+    return list(values)
+
+
+def _require_integer(name: str, value: Any) -> None:
+    if not isinstance(value, int | np.integer):
+        raise InvalidType(Problem(name, "must be an integer", show(value)))
+
+
 # Inputs, and other views of bytes
 
 
@@ -119,10 +140,11 @@ def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides
         builder = require_builder("input", input)
         TensorDataType.check("new_type", new_type)
         own = input._view
-        strides = None if new_strides is None else tuple(new_strides)
+        sizes = tuple(_list("new_size", new_size))
+        strides = None if new_strides is None else tuple(_list("new_strides", new_strides))
         total = own.total_tensor_size_in_bytes or own.minimum_size_in_bytes
         alignment = own.guaranteed_base_offset_alignment
-        view = dmljax.TensorDesc(DataType(int(new_type)), tuple(new_size), strides, own.flags, total, alignment)
+        view = dmljax.TensorDesc(DataType(int(new_type)), sizes, strides, own.flags, total, alignment)
     return builder._expression(input._source, view)
 
 
@@ -164,7 +186,7 @@ def activation_tanh(input: Expression) -> Expression:
 
 def add(a: Expression, b: Expression, fused_activation: FusedActivation = NO_ACTIVATION) -> Expression:
     """`a + b`; nothing broadcasts but by strides of 0."""
-    return binary(dmljax.ElementWiseAdd1Desc, a, b, fused_activation=fused_activation.desc())
+    return binary(dmljax.ElementWiseAdd1Desc, a, b, fused_activation=_fused(fused_activation))
 
 
 def subtract(a: Expression, b: Expression) -> Expression:
@@ -210,7 +232,7 @@ def gemm(
         trans_b=int(trans_b),
         alpha=alpha,
         beta=beta,
-        fused_activation=fused_activation.desc(),
+        fused_activation=_fused(fused_activation),
     )
 
 
@@ -219,7 +241,7 @@ def gemm(
 
 def _each(name: str, values: Numbers, default: int, count: int) -> list[int]:
     """One number for each dimension of space; an empty list stands for the default."""
-    given = list(values) or [default] * count
+    given = _list(name, values) or [default] * count
     if len(given) != count:
         raise InvalidDesc(Problem(name, f"must have {count} numbers, one for each dimension of space, or none", given))
     return given
@@ -282,7 +304,7 @@ def convolution(
         **slide,
         output_padding=_each("output_padding", output_padding, 0, count),
         group_count=group_count,
-        fused_activation=fused_activation.desc(),
+        fused_activation=_fused(fused_activation),
     )
 
 
@@ -295,6 +317,11 @@ def average_pooling(
     include_padding: bool,
 ) -> Expression:
     """The mean of each window, whose strides come before its sizes."""
+    with within("average_pooling"):
+        strides = _list("strides", strides)
+        window_sizes = _list("window_sizes", window_sizes)
+        start_padding = _list("start_padding", start_padding)
+        end_padding = _list("end_padding", end_padding)
 
     def sizes() -> list[int]:
         space = zip(input._view.sizes[2:], window_sizes, strides, start_padding, end_padding, strict=False)
@@ -307,10 +334,10 @@ def average_pooling(
         dmljax.AveragePoolingDesc,
         sizes,
         {"input": input},
-        strides=list(strides),
-        window_size=list(window_sizes),
-        start_padding=list(start_padding),
-        end_padding=list(end_padding),
+        strides=strides,
+        window_size=window_sizes,
+        start_padding=start_padding,
+        end_padding=end_padding,
         include_padding=bool(include_padding),
     )
 
@@ -327,7 +354,7 @@ def max_pooling(
     """The largest element of each window, and if asked for, where in the input it is: the first of equal ones."""
     with within("max_pooling"):
         require_builder("input", input)
-        count = len(window_sizes)
+        count = len(_list("window_sizes", window_sizes))
         slide = _sliding(count, strides, dilations, start_padding, end_padding)
         space = zip(input._view.sizes[2:], window_sizes, *slide.values(), strict=False)
         sizes = (*input._view.sizes[:2], *(_slid(*one) for one in space))
@@ -358,7 +385,7 @@ def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: Any)
 
 def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Expression:
     """`scale * input + bias`, with a bias for each of 1 or 3 channels."""
-    return unary(dmljax.ValueScale2DDesc, input, scale=scale, bias=list(bias))
+    return unary(dmljax.ValueScale2DDesc, input, scale=scale, bias=_list("bias", bias))
 
 
 # Copies
@@ -369,6 +396,8 @@ def padding(
 ) -> Expression:
     """The input with more elements before and after it."""
     with within("padding"):
+        start_padding = _list("start_padding", start_padding)
+        end_padding = _list("end_padding", end_padding)
         PaddingMode.check("padding_mode", padding_mode)
     return result(
         dmljax.PaddingDesc,
@@ -376,8 +405,8 @@ def padding(
         {"input": input},
         padding_mode=int(padding_mode),
         padding_value=padding_value,
-        start_padding=list(start_padding),
-        end_padding=list(end_padding),
+        start_padding=start_padding,
+        end_padding=end_padding,
     )
 
 
@@ -385,14 +414,18 @@ def slice(
     input: Expression, input_window_offsets: Numbers, input_window_sizes: Numbers, input_window_strides: Numbers
 ) -> Expression:
     """Elements of a window, a stride apart; a negative stride begins at its end."""
+    with within("slice"):
+        input_window_offsets = _list("input_window_offsets", input_window_offsets)
+        input_window_sizes = _list("input_window_sizes", input_window_sizes)
+        input_window_strides = _list("input_window_strides", input_window_strides)
     steps = [max(1, abs(stride)) for stride in input_window_strides]
     return result(
         dmljax.Slice1Desc,
         lambda: [(size - 1) // step + 1 for size, step in zip(input_window_sizes, steps, strict=False)],
         {"input": input},
-        input_window_offsets=list(input_window_offsets),
-        input_window_sizes=list(input_window_sizes),
-        input_window_strides=list(input_window_strides),
+        input_window_offsets=input_window_offsets,
+        input_window_sizes=input_window_sizes,
+        input_window_strides=input_window_strides,
     )
 
 
@@ -404,6 +437,7 @@ def join(input: Sequence[Expression], axis: int) -> Expression:
 
     def sizes() -> list[int]:
         first = list(input[0]._view.sizes)
+        _require_integer("axis", axis)
         if not 0 <= axis < len(first):
             raise InvalidDesc(Problem("axis", f"must be in [0, {len(first)})", axis))
         first[axis] = sum(one._view.sizes[axis] for one in input if len(one._view.sizes) > axis)
@@ -417,6 +451,8 @@ def gather(input: Expression, indices: Expression, axis: int, index_dimensions: 
 
     def sizes() -> list[int]:
         own, found = list(input._view.sizes), indices._view.sizes
+        _require_integer("axis", axis)
+        _require_integer("index_dimensions", index_dimensions)
         if not 0 <= axis < len(own) or not 0 <= index_dimensions <= len(found):
             rule = f"must be in [0, {len(own)}), and index_dimensions in [0, {len(found)}]"
             raise InvalidDesc(Problem("axis", rule, f"{axis} and {index_dimensions}"))
@@ -447,7 +483,7 @@ def batch_normalization(
         {"input": input, "mean": mean, "variance": variance, "scale": scale, "bias": bias},
         spatial=bool(spatial),
         epsilon=epsilon,
-        fused_activation=fused_activation.desc(),
+        fused_activation=_fused(fused_activation),
     )
 
 
@@ -469,10 +505,10 @@ def mean_variance_normalization(
         dmljax.MeanVarianceNormalization1Desc,
         lambda: input._view.sizes,
         {"input": input, "scale": scale, "bias": bias},
-        axes=list(axes),
+        axes=_list("axes", axes),
         normalize_variance=bool(normalize_variance),
         epsilon=epsilon,
-        fused_activation=fused_activation.desc(),
+        fused_activation=_fused(fused_activation),
     )
 
 

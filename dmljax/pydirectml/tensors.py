@@ -169,7 +169,13 @@ def stored_array(desc: dmljax.TensorDesc, data: Any) -> jax.Array:
     As in the binding, what is not of float32 is converted to it, and the bytes are the tensor's, whatever its type;
     but what is of the tensor's type already is taken as it is.
     """
-    given, stored = np.asarray(data), stored_desc(desc)
+    stored = stored_desc(desc)
+    try:
+        given = np.asarray(data)
+    except ValueError as error:  # of rows of several lengths
+        raise InvalidType(Problem("data", "must be what NumPy makes an array of", str(error))) from None
+    if given.dtype.kind not in "biuf" and given.dtype != stored.dtype:
+        raise InvalidType(Problem("data", "must be real numbers", f"an array of {given.dtype}"))
     if given.dtype not in (stored.dtype, np.dtype(np.float32)):
         given = given.astype(np.float32)
     buffer = np.ascontiguousarray(given).reshape(-1).view(np.uint8)

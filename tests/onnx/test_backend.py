@@ -22,7 +22,13 @@ import dmljax.onnx
 from dmljax import DmlError
 
 # What is refused, and why, by the beginning of a case's name
-REFUSED: dict[str, str] = {}
+REFUSED: dict[str, str] = {
+    "test_ai_onnx_ml_": "DirectML has no classical machine learning",
+    "test_image_decoder_": "JAX has no files",
+    "test_bernoulli": "random bits that no other runtime draws",
+    "test_training_dropout(_default)?(_mask)?$": "random bits, too",
+    "test_gradient_of_": "jax.grad is what differentiates",
+}
 
 # What is computed in floats, and so is not the same to the last bit everywhere
 ROUNDED_NAMES = """
@@ -185,6 +191,6 @@ def check(operator: str, result: Any, expected: Any, case: Any) -> None:
 def test_as_many_cases_run_as_are_promised() -> None:
     refused = [case.name for case in CASES if reason_of(case.name) is not None]
     assert len(CASES) == 2024
-    assert len(CASES) - len(refused) >= 1650
+    assert len(refused) == 29
     for pattern in REFUSED:
         assert any(re.match(pattern, case.name) for case in CASES), pattern

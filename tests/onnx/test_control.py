@@ -126,6 +126,11 @@ def test_a_condition_that_follows_values_ends_a_loop_exactly() -> None:
     assert jax.vmap(without_rows)(floats([20.0, 3.0])).tolist() == [0.625, 0.75]
 
 
+def test_a_condition_ends_a_loop_before_its_count() -> None:
+    run = loop(until_small(), count="n", n=np.array(100))
+    assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
+
+
 def test_a_loop_that_cannot_end_is_refused() -> None:
     with pytest.raises(InvalidDesc, match="must end; got no count"):
         loop(halved(), count="")(jnp.float32(1))

@@ -84,6 +84,21 @@ def test_an_open_batch_survives_export(network: Any, picture: Any) -> None:
         np.testing.assert_allclose(exported.call(picture[:count]), network(picture[:count]), rtol=1e-6)
 
 
+@pytest.mark.parametrize("by", ["scales", "sizes"])
+def test_images_of_an_open_batch_are_resized(by: str) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], end=1),
+        helper.make_node("Concat", ["shape", "rest"], ["sizes"], axis=0),
+        helper.make_node("Resize", ["x", "", *(["scales"] if by == "scales" else ["", "sizes"])], ["y"], mode="linear"),
+    ]
+    constants = {"scales": np.array([1, 1, 2, 2], "float32"), "rest": np.array([1, 4, 4])}
+    resize = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 1, 2, 2])], ["y"], constants))
+    (batch,) = jax.export.symbolic_shape("batch")
+    exported = jax.export.export(jax.jit(resize))(jax.ShapeDtypeStruct((batch, 1, 2, 2), "float32"))
+    x = np.arange(12, dtype="float32").reshape(3, 1, 2, 2)
+    np.testing.assert_array_equal(exported.call(x), resize(x))
+
+
 def reshaping() -> Any:
     nodes = [helper.make_node("Reshape", ["x", "sizes"], ["y"], name="to sizes")]
     return dmljax.onnx.load(model(nodes, [value("x", FLOAT, [2, 3]), value("sizes", INT64, [2])], ["y"]))
@@ -204,10 +219,10 @@ def test_names_that_are_no_identifiers_are_keywords_too() -> None:
 
 
 def test_several_outputs_are_a_tuple() -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg", ["x"], ["b"])]
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["b"])]
     both = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1])], ["a", "b"]))
-    a, b = both(np.array([-1], "float32"))
-    assert (a.tolist(), b.tolist()) == ([0], [1])
+    a, b = both(np.array([2], "float32"))
+    assert (a.tolist(), b.tolist()) == ([2], [-2])
 
 
 def test_nodes_may_be_in_any_order() -> None:
@@ -222,6 +237,21 @@ def test_before_version_4_initializers_are_inputs_that_have_a_value() -> None:
     one = np.array([1], "float32")
     assert [one.name for one in add.inputs] == ["x"]
     assert (add(one).tolist(), add(one, w=one).tolist()) == ([6], [2])
+
+
+def test_an_operator_has_the_meaning_of_its_version() -> None:
+    x = np.zeros((1, 2, 2), "float32")
+    for opset, each in ((11, 0.25), (13, 0.5)):  # the second one is along the axis alone
+        nodes = [helper.make_node("Softmax", ["x"], ["y"], axis=1)]
+        softmax = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1, 2, 2])], ["y"], opset=opset))
+        np.testing.assert_array_equal(softmax(x), np.full_like(x, each))
+
+
+def test_known_integers_divide_as_others_do() -> None:
+    nodes = [helper.make_node("Div", ["a", "b"], ["y"]), helper.make_node("Div", ["x", "b"], ["z"])]
+    constants = {"a": np.array([-7]), "b": np.array([2])}
+    divide = dmljax.onnx.load(model(nodes, [value("x", INT64, [1])], ["y", "z"], constants))
+    assert [one.tolist() for one in divide(constants["a"])] == [[-3], [-3]]
 
 
 # Files that are wrong

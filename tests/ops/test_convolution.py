@@ -113,6 +113,7 @@ SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "of groups": ((2, 10, 4, 5), (4, 5, 2, 3), {"group_count": 2, "strides": (1, 2), "end_padding": 1}),
     "of groups of few channels": ((2, 4, 4, 5), (6, 2, 2, 2), {"group_count": 2, "strides": 2, "start_padding": 1}),
     "of many terms": ((2, 8, 9, 7), (3, 8, 3, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
+    "of many rows": ((1, 3, 15, 39), (3, 3, 7, 2), {"dilations": (2, 1), "start_padding": (1, 0), "end_padding": 2}),
     "of one dimension": ((2, 3, 9), (4, 3, 4), {"strides": 2, "dilations": 2, "start_padding": 3}),
     "of three dimensions": ((1, 2, 4, 5, 3), (3, 2, 2, 3, 1), {"strides": (1, 2, 1), "start_padding": 1}),
 }
@@ -294,7 +295,9 @@ def test_16_bit_floats_have_gradients_of_their_type(dtype: Any) -> None:
         assert_same_bits(one, np.asarray(other).astype(dtype))
 
 
-@pytest.mark.parametrize("name", ["dense", "depthwise", "pointwise", "of groups", "overlapping, backward"])
+@pytest.mark.parametrize(
+    "name", ["dense", "depthwise", "pointwise", "of groups", "of many rows", "overlapping, backward"]
+)
 def test_nan_and_infinity_reach_the_windows_that_they_are_in_and_no_others(name: str) -> None:
     image, filters, arguments = EVERY[name]
     w = np.abs(whole(*filters)) + 1

@@ -479,6 +479,21 @@ def test_integers_are_bound_by_their_bits() -> None:
         assert found.view(np.uint32).ravel().tolist() == [2**31 + 5, 7]
 
 
+def test_integers_given_as_float64_are_bound_as_float32() -> None:
+    program = Program()
+    a = program.input(np.array([[[[1.0, 2.0]]]]), dml.TensorDesc(dml.TensorDataType.UINT32, [1, 1, 1, 2]))
+    assert_same_bits(program.run(dml.slice(a, [0] * 4, [1, 1, 1, 2], [1] * 4))[0].ravel(), np.array([1, 2], np.float32))
+
+
+def test_inputs_are_in_the_order_of_their_indices() -> None:
+    builder = dml.GraphBuilder(dml.Device(False))
+    second, first = (dml.input_tensor(builder, index, dml.TensorDesc(F32, [1, 1, 1, 2])) for index in (7, 3))
+    model = builder.build(dml.ExecutionFlags.NONE, [first - second])
+    assert list(model.graph.inputs) == ["input_3", "input_7"]
+    one, other = floats(1, 1, 1, 2), floats(1, 1, 1, 2)
+    assert_same_bits(model.function(one, other), one - other)
+
+
 def test_what_compute_gives_is_read_by_numpy() -> None:
     data = dml.TensorData(np.array([1.0, 2.0], np.float32))
     assert np.array(data).tolist() == np.asarray(data).tolist() == [1, 2]
@@ -568,6 +583,98 @@ def test_a_wrong_operator_is_refused_where_it_is_made() -> None:
     for wrong in (a, dml.reinterpret(a, F32, [32], None)):
         with pytest.raises(ValueError, match="and no input; activation_identity passes one on"):
             program.builder.build(dml.ExecutionFlags.NONE, [wrong])
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "no device": (lambda p, a, m: dml.GraphBuilder(None), "device must be a Device; got None"),
+    "no list of bindings": (
+        lambda p, a, m: p.device.compute(m, p.bindings[0], [a]),
+        "compute: inputs must be a list of bindings; got <dmljax",
+    ),
+    "arrays for bindings": (
+        lambda p, a, m: p.device.compute(m, [np.zeros(4)], [a]),
+        r"compute: inputs\[0\] must be a Binding of input 0; got array",
+    ),
+    "a builder for a model": (
+        lambda p, a, m: p.device.compute(p.builder, p.bindings, [a]),
+        "compute: model must be a Model, which build gives; got <dmljax",
+    ),
+    "no list of outputs": (
+        lambda p, a, m: p.device.compute(m, p.bindings, a),
+        "compute: outputs must be a list of expressions; got dml.Expression of",
+    ),
+    "a number for an output": (
+        lambda p, a, m: p.device.compute(m, p.bindings, [3]),
+        r"compute: outputs\[0\] must be an expression; got 3",
+    ),
+    "outputs of another model": (
+        lambda p, a, m: p.device.compute(m, p.bindings, [dml.activation_tanh(a)]),
+        r"compute: outputs\[0\] must be None or activation_relu_0.output, the one that build was given there; got acti",
+    ),
+    "text as data": (
+        lambda p, a, m: dml.Binding(a, "text"),
+        "Binding: data must be real numbers; got an array of <U4",
+    ),
+    "complex data": (
+        lambda p, a, m: dml.Binding(a, np.zeros(4, complex)),
+        "Binding: data must be real numbers; got an array of complex128",
+    ),
+    "ragged data": (
+        lambda p, a, m: dml.Binding(a, [[1, 2], [3]]),
+        "Binding: data must be what NumPy makes an array of; got setting an array element",
+    ),
+    "a stride": (
+        lambda p, a, m: dml.convolution(a, a, strides=2),
+        "convolution: strides must be a list of numbers; got 2",
+    ),
+    "a window size": (
+        lambda p, a, m: dml.max_pooling(a, 2),
+        "max_pooling: window_sizes must be a list of numbers; got 2",
+    ),
+    "a window size to average": (
+        lambda p, a, m: dml.average_pooling(a, [1, 1], 2, [0, 0], [0, 0], 0),
+        "average_pooling: window_sizes must be a list of numbers; got 2",
+    ),
+    "a size": (
+        lambda p, a, m: dml.reinterpret(a, F32, 4, None),
+        "reinterpret: new_size must be a list of numbers; got 4",
+    ),
+    "an amount of padding": (
+        lambda p, a, m: dml.padding(a, dml.PaddingMode.EDGE, 0, 1, 1),
+        "padding: start_padding must be a list of numbers; got 1",
+    ),
+    "an offset": (
+        lambda p, a, m: dml.slice(a, 0, [1] * 4, [1] * 4),
+        "slice: input_window_offsets must be a list of numbers; got 0",
+    ),
+    "an axis that is no integer": (lambda p, a, m: dml.join([a, a], 1.0), "JOIN: axis must be an integer; got 1.0"),
+    "a number among expressions": (
+        lambda p, a, m: dml.join([a, 3], 1),
+        r"JOIN: inputs\[1\] must be an expression; got 3",
+    ),
+    "an activation that is not fused": (
+        lambda p, a, m: dml.add(a, a, dml.OperatorType.ACTIVATION_RELU),
+        "fused_activation must be a FusedActivation; got <OperatorType",
+    ),
+    "no activation": (
+        lambda p, a, m: dml.add(a, a, None),
+        "fused_activation must be a FusedActivation; got None",
+    ),
+    "outputs of pooling": (
+        lambda p, a, m: dml.activation_relu(dml.max_pooling(a, [2, 2])),
+        "ACTIVATION_RELU: input must be an expression; got <dmljax.pydirectml.functions.MaxPoolingOutputs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_is_refused_in_words(name: str) -> None:
+    program = Program()
+    output = dml.activation_relu(program.input(floats(1, 1, 2, 2)))
+    model = program.builder.build(dml.ExecutionFlags.NONE, [output])
+    use, message = WRONG[name]
+    with pytest.raises(DmlError, match=message):
+        use(program, output, model)
 
 
 PROGRAM = """\

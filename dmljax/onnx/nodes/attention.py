@@ -15,7 +15,7 @@ import numpy as np
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import Graph, dtype_of
-from dmljax.onnx.interpreter import as_sizes
+from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import widened
 
@@ -217,7 +217,7 @@ def _flexible_attention(
     softmax_precision: int = 1,
     call: Call,
 ) -> Any:
-    wide = jnp.promote_types(dtype_of(softmax_precision), widened(query.dtype))
+    wide = promoted(dtype_of(softmax_precision), widened(query.dtype))
     scores = _products(query.astype(wide), key.astype(wide), scale)
     if score_mod is not None:
         (scores,) = call.run(score_mod, [scores])

@@ -16,7 +16,7 @@ import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.interpreter import as_sizes
+from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.nodes import (
     elementwise as elementwise,
     indexing as indexing,
@@ -134,7 +134,7 @@ def _normalized_from(
 ) -> tuple[Any, Any, Any]:
     """A layer's normalization, with the mean and the inverse of its deviation, if outputs from `first` on want them."""
     dtype = scale.dtype
-    wide = jnp.promote_types(x.dtype, dtype)
+    wide = promoted(x.dtype, dtype)
     bias = None if bias is None else bias.astype(wide)
     output = dml.mean_variance_normalization2(
         x.astype(wide), scale.astype(wide), bias, epsilon, axes=tuple(axes), use_mean=not is_simple
@@ -187,7 +187,7 @@ def _group_norm(
     channels = image.shape[-1]
     if channels % groups:
         raise InvalidDesc(Problem("groups", f"must divide {channels} channels", groups))
-    wide = image.astype(jnp.promote_types(x.dtype, gamma.dtype))
+    wide = image.astype(promoted(x.dtype, gamma.dtype))
     parts = wide.reshape(image.shape[0], -1, groups, channels // groups)
     parts = dml.mean_variance_normalization1(parts, axes=(1, 3), epsilon=epsilon)
     gamma, beta = gamma.astype(wide.dtype), beta.astype(wide.dtype)

@@ -12,6 +12,7 @@ import numpy as np
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import dtype_of
+from dmljax.onnx.interpreter import as_array, promoted
 from dmljax.onnx.registry import handles, one_of
 from dmljax.text import show
 from dmljax.types import REALS
@@ -150,7 +151,7 @@ def _power(x: Any, exponent: Any) -> Any:
     if exponent.dtype == dtype:
         return dml.element_wise_pow(x, exponent)
     kinds = [jnp.issubdtype(one, jnp.floating) for one in (dtype, exponent.dtype)]
-    wide = jnp.promote_types(dtype, exponent.dtype) if kinds[0] is kinds[1] else jnp.float32
+    wide = promoted(dtype, exponent.dtype) if kinds[0] is kinds[1] else jnp.float32
     wide = dtype if kinds == [True, False] and dtype.itemsize >= 4 else wide
     return dml.cast(dml.element_wise_pow(x.astype(wide), exponent.astype(wide)), dtype=dtype)
 
@@ -239,7 +240,7 @@ def _clip_of_attributes(x: Any, *, min: float = -np.inf, max: float = np.inf) ->
 # Types
 
 
-def _converted(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> Any:
+def converted(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> Any:
     """A value in another type: by CAST where DirectML has both types, else as JAX converts."""
     dtype = np.dtype(dtype)
     if dtype.kind == "O" or x.dtype == object:
@@ -327,11 +328,9 @@ def _bit_cast(x: Any, *, to: int) -> Any:
 
 
 def _of_text(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> Any:
-    from dmljax.onnx.interpreter import as_array
-
     if isinstance(x, np.ndarray) and x.dtype == object and _is_text(x):
         x = x.astype(np.float64 if dtype.kind == "f" else dtype)
-    return _converted(as_array(x), dtype, saturate, round_mode)
+    return converted(as_array(x), dtype, saturate, round_mode)
 
 
 # Activations

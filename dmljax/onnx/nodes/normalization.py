@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax.errors import Problem, Unsupported
+from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.registry import Call, handles
 
@@ -17,7 +18,7 @@ def of_channels(array: Any, x: Any) -> Any:
 
 
 def _by_moments(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float) -> Any:
-    wide = jnp.promote_types(x.dtype, mean.dtype)
+    wide = promoted(x.dtype, mean.dtype)
     mean, variance, scale, bias = (of_channels(one, x).astype(wide) for one in (mean, variance, scale, bias))
     return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
 
@@ -90,7 +91,7 @@ def layer_normalization(
     output = dml.mean_variance_normalization1(x, scale, bias, epsilon, axes=axes)
     if not (call.wants(1) or call.wants(2)):
         return output
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    wide = x.astype(promoted(x.dtype, jnp.float32))
     mean = dml.reduce(wide, function=dml.ReduceFunction.AVERAGE, axes=axes)
     variance = dml.reduce((wide - mean) ** 2, function=dml.ReduceFunction.AVERAGE, axes=axes)
     return output, mean, 1 / jnp.sqrt(variance + epsilon)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.registry import handles
 from dmljax.types import FLOATS
 
@@ -87,4 +88,4 @@ def _einsum(*inputs: Any, equation: str) -> Any:
 
 @handles("Det")
 def _determinant(x: Any) -> Any:
-    return jnp.linalg.det(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
+    return jnp.linalg.det(x.astype(promoted(x.dtype, jnp.float32))).astype(x.dtype)

@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
 from dmljax.onnx.file import dtype_of
+from dmljax.onnx.nodes.elementwise import converted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.registry import handles
+from dmljax.types import INTEGERS, INTEGERS_4
 
 
 def _spread(parameter: Any, x: Any, axis: int, block_size: int) -> Any:
@@ -41,7 +44,36 @@ def quantize_linear(
         x = x.astype(scale.dtype)
     if parameters[0].dtype != x.dtype:
         parameters[0] = parameters[0].astype(x.dtype)
+    if dtype not in _QUANTIZED:
+        return _in_small_type(x, parameters[0], parameters[1], jnp.dtype(dtype), saturate)
     return dml.quantize(x, *parameters, dtype=dtype)
+
+
+_QUANTIZED = INTEGERS | INTEGERS_4  # which DirectML has
+
+
+def _in_small_type(x: Any, scale: Any, zero_point: Any, dtype: Any, saturate: int) -> Any:
+    """Numbers in a type that DirectML has not: integers of 2 bits, and floats of 4 and 8 bits."""
+    scale, zero_point = (_repeated(one, x.shape) for one in (scale, zero_point))
+    wide = x.astype(jnp.float32) / scale.astype(jnp.float32)
+    more = jnp.zeros((), jnp.float32) if zero_point is None else zero_point.astype(jnp.float32)
+    if not dtype.name.startswith("float"):
+        limits = jnp.iinfo(dtype)
+        return jnp.clip(jnp.round(wide) + more, int(limits.min), int(limits.max)).astype(jnp.int32).astype(dtype)
+    if dtype.name == "float4_e2m1fn":
+        wide = jnp.clip(wide, -6, 6)
+    return converted(wide + more, dtype, saturate)
+
+
+def _repeated(parameter: Any, shape: tuple[int, ...]) -> Any:
+    """A parameter for each element, of which blocks share one."""
+    if parameter is None or parameter.ndim == 0:
+        return parameter
+    for axis, (size, count) in enumerate(zip(shape, parameter.shape, strict=True)):
+        if count not in (1, size):
+            parameter = jnp.repeat(parameter, -(-size // count), axis=axis)
+            parameter = jax.lax.slice_in_dim(parameter, 0, size, axis=axis)
+    return jnp.broadcast_to(parameter, shape)
 
 
 @handles("DequantizeLinear")
@@ -50,7 +82,12 @@ def dequantize_linear(
 ) -> Any:
     """Subtracts a zero point and multiplies by a scale."""
     parameters = [_spread(one, x, axis, block_size) for one in (scale, zero_point)]
-    result = dml.dequantize(x, *parameters)
+    if x.dtype in _QUANTIZED:
+        result = dml.dequantize(x, *parameters)
+    else:
+        wide, zero = (_repeated(one, x.shape) for one in parameters)
+        number = x.astype(jnp.float32) - (jnp.zeros((), jnp.float32) if zero is None else zero.astype(jnp.float32))
+        result = (number * wide.astype(jnp.float32)).astype(scale.dtype)
     return result.astype(dtype_of(output_dtype)) if output_dtype else result
 
 

@@ -1,15 +1,18 @@
 """Resize and Upsample."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.interpreter import as_sizes
+from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.registry import handles, one_of
 
@@ -50,14 +53,32 @@ def _resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> Any:
-    chosen = range(x.ndim) if axes is None else [normal(axis, x.ndim) for axis in axes]
+    chosen = [*range(x.ndim)] if axes is None else [normal(axis, x.ndim) for axis in axes]
+    if x.ndim and jax.export.is_symbolic_dim(x.shape[0]):
+        roi, scales, sizes, chosen = _of_images(x, roi, scales, sizes, chosen)
+        resize = functools.partial(
+            _resize,
+            roi=roi,
+            scales=scales,
+            sizes=sizes,
+            antialias=antialias,
+            axes=chosen,
+            coordinate_transformation_mode=coordinate_transformation_mode,
+            cubic_coeff_a=cubic_coeff_a,
+            exclude_outside=exclude_outside,
+            extrapolation_value=extrapolation_value,
+            keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+            mode=mode,
+            nearest_mode=nearest_mode,
+        )
+        return jax.vmap(resize)(x)
     ratios, new = _sizes(x, scales, sizes, chosen, keep_aspect_ratio_policy)
     one_of("coordinate_transformation_mode", coordinate_transformation_mode, dict.fromkeys(_COORDINATES))
     before, after, ratios = _offsets(x.shape, new, ratios, roi, chosen, coordinate_transformation_mode)
     direction, shift = one_of("nearest_mode", nearest_mode, _NEAREST)
     kind = one_of("mode", mode, _MODES)
     is_cropped = coordinate_transformation_mode == "tf_crop_and_resize"
-    if kind == "cubic" or is_cropped or any(one != int(one) for one in new):
+    if kind == "cubic" or is_cropped:
         settings = (cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value if is_cropped else None)
         return _weighted(x, new, ratios, before, after, kind, (direction, shift), settings)
     return dml.resample3(
@@ -70,6 +91,18 @@ def _resize(
         output_pixel_offsets=after,
         antialiased=bool(antialias),
     )
+
+
+def _of_images(x: Any, roi: Any, scales: Any, sizes: Any, axes: list[int]) -> tuple[Any, Any, Any, list[int]]:
+    """The same for each image of a batch whose size is open, which must stay as it is."""
+    if 0 in axes:
+        i, count = axes.index(0), len(axes)
+        is_kept = sizes.flat[i] == x.shape[0] if sizes is not None and sizes.size else scales.flat[i] == 1
+        if not is_kept:
+            raise InvalidDesc(Problem("axes", "must not resize a batch of an open size", x.shape))
+        roi, scales, sizes = (one if one is None or not one.size else np.delete(one, i) for one in (roi, scales, sizes))
+        roi = None if roi is None or not roi.size else np.delete(roi, count - 1 + i)
+    return roi, scales, sizes, [axis - 1 for axis in axes if axis]
 
 
 def _sizes(x: Any, scales: Any, sizes: Any, axes: Sequence[int], policy: str) -> tuple[list[float], list[int]]:
@@ -151,7 +184,7 @@ def _weighted(
     """What DirectML has not: cubic weights, and a number for what lies outside, by a product for each dimension."""
     coefficient, exclude_outside, antialias, outside = settings
     dtype = x.dtype
-    result = x.astype(jnp.promote_types(dtype, jnp.float32))
+    result = x.astype(promoted(dtype, jnp.float32))
     is_outside = np.zeros((1,) * x.ndim, bool)
     for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
         places = (np.arange(size) - after[axis]) / scales[axis] - before[axis]

@@ -8,12 +8,13 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import dtype_of
+from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.registry import handles
 
 
 def _wide(x: Any) -> Any:
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return x.astype(promoted(x.dtype, jnp.float32))
 
 
 def _complex(x: Any) -> Any:

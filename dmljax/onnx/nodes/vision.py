@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.interpreter import as_sizes, is_known
+from dmljax.onnx.interpreter import as_sizes, is_known, promoted
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.registry import Call, handles, one_of
 
@@ -83,7 +83,7 @@ def _grid_sample(
     padding = one_of("padding_mode", padding_mode, {name: name for name in ("zeros", "border", "reflection")})
     if grid.ndim != x.ndim or grid.shape[-1] != x.ndim - 2 or grid.shape[0] != x.shape[0]:
         raise InvalidDesc(Problem("grid", f"must have {x.ndim - 2} numbers for each place of {x.shape}", grid.shape))
-    grid = grid.astype(jnp.promote_types(grid.dtype, jnp.float32))
+    grid = grid.astype(promoted(grid.dtype, jnp.float32))
     places = []
     for i, size in enumerate(x.shape[2:]):
         number = grid[..., -1 - i]  # the last dimension comes first
@@ -98,7 +98,7 @@ def _affine_grid(theta: Any, size: Any, *, align_corners: int = 0) -> Any:
         raise InvalidDesc(Problem("theta", f"must be of matrices {len(space)} x {len(space) + 1}", theta.shape))
     axes = []
     for count in space:
-        numbers = jnp.arange(count, dtype=jnp.promote_types(theta.dtype, jnp.float32))
+        numbers = jnp.arange(count, dtype=promoted(theta.dtype, jnp.float32))
         last = max(count - 1, 1)
         axes.append((2 * numbers - (count - 1)) / (last if align_corners else count))
     places = jnp.stack([*reversed(jnp.meshgrid(*axes, indexing="ij")), jnp.ones(space, axes[0].dtype)], axis=-1)
@@ -135,7 +135,7 @@ def _deformable_convolution(
     for i in range(rank):
         tap = np.arange(window[i]).reshape([-1 if j == i else 1 for j in range(2 * rank)]) * dilations[i]
         start = np.arange(space[i]).reshape([-1 if j == i + rank else 1 for j in range(2 * rank)]) * strides[i]
-        wide = jnp.promote_types(offset.dtype, jnp.float32)
+        wide = promoted(offset.dtype, jnp.float32)
         places.append(jnp.take(moved, i, axis=1 + rank).astype(wide) + jnp.asarray((tap + start - pads[i])[None], wide))
     images = x.reshape(batch * offset_group, channels // offset_group, *x.shape[2:])
     samples = _sampled(images, places, "linear", "zeros", align_corners=True)

@@ -1,0 +1,189 @@
+"""A graph as it grows: nodes that read views and return views."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+import dmljax as dml
+from dmljax.descriptors.base import Operator
+from dmljax.descriptors.validation import problems
+from dmljax.errors import DmlError, InvalidDesc, Path, Problem
+from dmljax.onnx.directml.views import View, desc_of
+from dmljax.tensor import TensorDesc, packed_strides
+from dmljax.text import join_sizes
+from dmljax.types import LATEST
+
+Output = tuple[Any, tuple[int, ...]]  # the type and the sizes of an output
+
+
+class NoOperator(Exception):
+    """An operation has no operator of DirectML: the rule that it breaks, and what there is."""
+
+
+class Builder:
+    """A graph as it grows."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Operator] = {}
+        self.edges: dict[str, str] = {}
+        self.inputs: dict[str, TensorDesc] = {}
+        self.arrays: dict[str, Any] = {}  # constants, of which the graph keeps those that are read
+        self.problems: list[Problem] = []
+        self.place: Path = ()
+        self.name = ""
+
+    # What views are of
+
+    def input(self, name: str, struct: jax.ShapeDtypeStruct) -> View:
+        try:
+            self.inputs[name] = desc_of(struct.dtype, struct.shape)
+        except DmlError as error:
+            self.problems += (problem.inside(("inputs", name)) for problem in error.problems)
+        return View(name, np.dtype(struct.dtype), struct.shape, packed_strides(struct.shape))
+
+    def constant(self, name: str, value: Any) -> View:
+        is_weak = getattr(value, "weak_type", False)
+        self.arrays[name] = value
+        return View(name, np.dtype(value.dtype), value.shape, packed_strides(value.shape), is_weak)
+
+    def local_constant(self, value: Any, dtype: Any = None) -> View:
+        given = value if isinstance(value, jax.Array) else np.asarray(value, dtype)
+        return self.constant(unused(f"{self.name} constant", self.arrays), given)
+
+    def is_constant(self, view: View) -> bool:
+        return view.source in self.arrays
+
+    def value(self, view: View) -> np.ndarray[Any, Any]:
+        """The elements of a constant."""
+        flat = np.ascontiguousarray(self.arrays[view.source]).ravel()
+        strides = [stride * flat.itemsize for stride in view.strides]
+        return np.lib.stride_tricks.as_strided(flat, view.sizes, strides).astype(view.dtype)
+
+    def number(self, name: str, given: Any) -> Any:
+        """A number that DirectML has in a descriptor, not in a tensor."""
+        if not isinstance(given, View):
+            return given
+        if not self.is_constant(given) or math.prod(given.sizes) != 1:
+            raise NoOperator(f"must have a known number as {name}", f"an array of {join_sizes(given.sizes) or 'one'}")
+        return self.value(given).item()
+
+    # Nodes
+
+    def add(
+        self,
+        operator: type[Operator],
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        suffix: str = "",
+        **attributes: Any,
+    ) -> list[View]:
+        """Adds a node that reads views, and lists of views, and returns views of its outputs.
+
+        `outputs` are their types and sizes; the views that are returned have all sizes as they are there.
+        """
+        read = {key: one for key, one in inputs.items() if one is not None}
+        written = {key: one for key, one in outputs.items() if one is not None}
+        members = {
+            key: [one.desc for one in given] if isinstance(given, list) else given.desc for key, given in read.items()
+        }
+        members |= {
+            key: [desc_of(*one) for one in given] if isinstance(given, list) else desc_of(*given)
+            for key, given in written.items()
+        }
+        desc = operator(**members, **attributes)
+        broken = problems(desc, LATEST)
+        if broken:
+            raise InvalidDesc(*broken)
+        name = unused(self.name + suffix, self.nodes)
+        self.nodes[name] = desc
+        for key, given in read.items():
+            if isinstance(given, list):
+                self.edges |= {f"{name}.{key}[{i}]": one.source for i, one in enumerate(given)}
+            else:
+                self.edges[f"{name}.{key}"] = given.source
+        views = []
+        for key, given in written.items():
+            several = enumerate(given) if isinstance(given, list) else [(None, given)]
+            for i, (dtype, sizes) in several:
+                source = f"{name}.{key}" if i is None else f"{name}.{key}[{i}]"
+                views.append(View(source, np.dtype(dtype), tuple(sizes), packed_strides(sizes)))
+        return views
+
+    def elementwise(
+        self, operator: type[Operator], *inputs: View, dtype: Any = None, suffix: str = "", **attributes: Any
+    ) -> View:
+        """A node whose inputs broadcast to its output."""
+        sizes = np.broadcast_shapes(*(view.sizes for view in inputs))
+        fields = [one.field for one in operator.members() if one.tensor_kind and one.tensor_kind.is_input]
+        given = {key: view.broadcast(sizes) for key, view in zip(fields, inputs, strict=False)}
+        output = {"output": (inputs[-1].dtype if dtype is None else dtype, sizes)}
+        return self.add(operator, given, output, suffix, **attributes)[0]
+
+    def packed(self, view: View) -> View:
+        """The elements of a view in a buffer of their own."""
+        return self.elementwise(dml.ElementWiseIdentityDesc, view, suffix=" identity")
+
+    def reshaped(self, view: View, sizes: Sequence[int]) -> View:
+        """The same elements with other sizes, copied if no strides reach them."""
+        moved = view.reshaped(sizes)
+        return self.packed(view).reshaped(sizes) or view if moved is None else moved  # any sizes, of what is packed
+
+    def cast(self, view: View, dtype: Any) -> View:
+        dtype = np.dtype(dtype)
+        if view.dtype == dtype or (view.dtype == bool and dtype == np.uint8):
+            return replace(view, dtype=dtype)
+        if dtype.kind == "b":  # a CAST to UINT8 has other numbers than 0 and 1
+            return self.logical_not(
+                self.elementwise(dml.ElementWiseLogicalEqualsDesc, view, self.zero(view), dtype=bool)
+            )
+        return self.elementwise(dml.CastDesc, view, dtype=dtype)
+
+    def zero(self, view: View) -> View:
+        return self.local_constant(0, np.uint8 if view.dtype == bool else view.dtype)
+
+    def logical_not(self, view: View) -> View:
+        return self.elementwise(dml.ElementWiseLogicalNotDesc, view, dtype=bool)
+
+
+def unused(name: str, names: Mapping[str, Any]) -> str:
+    """A name that is not among those that there are, and begins with this one."""
+    if name not in names:
+        return name
+    return next(new for i in itertools.count(2) if (new := f"{name} {i}") not in names)
+
+
+def product(
+    builder: Builder,
+    operator: type[Operator],
+    a: View,
+    b: View,
+    dtype: Any,
+    summands: Mapping[str, View | None],
+    parameters: Mapping[str, View | None],
+    **attributes: Any,
+) -> View:
+    """A product of matrices, whose batches broadcast; more than two dimensions of them become one."""
+    batch = np.broadcast_shapes(a.sizes[:-2], b.sizes[:-2])
+    rows = a.sizes[-1 if attributes.get("trans_a") else -2]
+    columns = b.sizes[-2 if attributes.get("trans_b") else -1]
+    whole = (*batch, rows, columns)
+    outer = batch if len(batch) <= 2 else (math.prod(batch),)
+    result = (*outer, rows, columns)
+
+    def matrices(view: View, sizes: Sequence[int]) -> View:
+        return builder.reshaped(view.broadcast((*batch, *sizes)), (*outer, *sizes))
+
+    inputs: dict[str, Any] = {"a": matrices(a, a.sizes[-2:]), "b": matrices(b, b.sizes[-2:])}
+    for field, view in summands.items():
+        inputs[field] = None if view is None else matrices(view.broadcast(whole), whole[-2:])
+    for field, view in parameters.items():
+        if view is not None:
+            sizes = view.sizes[-2:] if math.prod(view.sizes) > 1 else ()
+            inputs[field] = builder.reshaped(view, (1,) * (len(result) - len(sizes)) + sizes)
+    (product,) = builder.add(operator, inputs, {"output": (dtype, result)}, **attributes)
+    return builder.reshaped(product, whole)

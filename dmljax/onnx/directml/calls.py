@@ -1,0 +1,356 @@
+"""Calls of dmljax's functions as nodes: the descriptor of the same name, with what the arguments and sizes say."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+import dmljax as dml
+from dmljax.calls.decorator import RecordedCall
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Member
+from dmljax.descriptors.members import Array, Enumeration, Struct
+from dmljax.onnx.directml.builder import Builder, NoOperator, Output, product
+from dmljax.onnx.directml.primitives import padded
+from dmljax.onnx.directml.views import View, desc_of
+from dmljax.scalars import ScaleBias
+from dmljax.text import join_sizes
+from dmljax.types import DataType
+
+# The arguments of functions that are no members of the same name.
+_ARGUMENTS = {
+    "activation_descs": "activations",
+    "input_window_offsets": "starts",
+    "input_window_sizes": "sizes",
+    "input_window_strides": "strides",
+    "offsets": "starts",
+    "trans_a": "transpose_a",
+    "trans_b": "transpose_b",
+    "window_size": "window_sizes",
+}
+_ABSENT = {  # the outputs that there are not if an argument is false
+    "has_indices": ("output_indices",),
+    "has_present": ("output_present_key", "output_present_value"),
+    "has_sequence": ("output_sequence",),
+}
+_SPATIAL = {  # images, of at least two dimensions of space
+    "AVERAGE_POOLING",
+    "AVERAGE_POOLING1",
+    "CONVOLUTION",
+    "CONVOLUTION_INTEGER",
+    "LOCAL_RESPONSE_NORMALIZATION",
+    "LP_POOLING",
+    "LP_POOLING1",
+    "MAX_POOLING",
+    "MAX_POOLING1",
+    "MAX_POOLING2",
+    "MAX_UNPOOLING",
+    "QUANTIZED_LINEAR_AVERAGE_POOLING",
+    "QUANTIZED_LINEAR_CONVOLUTION",
+}
+_NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
+_IMAGES = {"input", "filter", "indices", "output", "output_indices"}
+_PRODUCTS = {
+    "GEMM",
+    "MATRIX_MULTIPLY_INTEGER",
+    "MATRIX_MULTIPLY_INTEGER_TO_FLOAT",
+    "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
+}
+_COUNTS = {"indices", "sequence_lengths", "batch_indices", "past_sequence_lengths"}  # which functions take of any type
+
+
+class OperatorCall:
+    """A call of one of dmljax's functions, as a node."""
+
+    def __init__(self, builder: Builder, call: RecordedCall, given: Sequence[View], outputs: Sequence[Output]) -> None:
+        self.builder = builder
+        self.operator = OPERATORS[f"{OPERATOR_PREFIX}{call.operator.upper()}"]
+        values = tuple(call.arrays.values())
+        shapes = [np.shape(one) for one in jax.tree.leaves(values)]
+        if shapes != [view.sizes for view in given]:
+            raise NoOperator("must be called with the arrays of the node", "a call under jax.vmap")
+        read = jax.tree.unflatten(jax.tree.structure(values), given)
+        self.arrays: dict[str, Any] = dict(zip(call.arrays, read, strict=True))
+        self.statics = call.statics
+        self.outputs = list(outputs)
+
+    @property
+    def name(self) -> str:
+        return self.operator.short_name
+
+    @property
+    def level(self) -> Any:
+        return self.operator.support[max(self.operator.support)]
+
+    def results(self) -> list[View]:
+        special = _SPECIAL.get(self.name)
+        if special is not None:
+            return special(self)
+        if self.name in _PRODUCTS:
+            return [self._product()]
+        if self.name.startswith("ELEMENT_WISE_") and self.name != "ELEMENT_WISE_QUANTIZED_LINEAR_ADD":
+            return [self.elementwise()]
+        if self.name == "ACTIVATION_PARAMETERIZED_RELU":
+            return [self.elementwise()]
+        return self._spatial() if self.name in _SPATIAL else self.of_one_rank()
+
+    # Tensors
+
+    def _fields(self, *, is_input: bool) -> list[Member]:
+        members = self.operator.members()
+        return [one for one in members if one.tensor_kind and one.tensor_kind.is_input == is_input]
+
+    def inputs(self) -> dict[str, Any]:
+        """The views by field, in the types that the operator takes."""
+        if self.name in ("QUANTIZE", "DEQUANTIZE"):
+            several = [self.arrays["scale"], self.arrays["zero_point"]]
+            return {"input": self.arrays["input"], "quantization_tensors": [one for one in several if one is not None]}
+        found: dict[str, Any] = {}
+        for member in self._fields(is_input=True):
+            value = self.arrays[member.field]
+            is_several = isinstance(value, tuple)  # of which empty ones, which DirectML has not, add nothing
+            found[member.field] = [one for one in value if 0 not in one.sizes] if is_several else value
+        dtype = next((view.dtype for view in _views(found) if not view.is_weak), None)
+        return {field: self._typed(field, value, dtype) for field, value in found.items()}
+
+    def _typed(self, field: str, value: Any, dtype: Any) -> Any:
+        if not isinstance(value, View):
+            return value
+        if value.is_weak and dtype is not None and value.dtype != dtype and self.builder.is_constant(value):
+            return self.builder.local_constant(self.builder.value(value).astype(dtype))
+        cell = self.level[field]
+        if field in _COUNTS and desc_of(value.dtype, (1,)).data_type not in cell.data_types:
+            unsigned = np.dtype(f"uint{value.dtype.itemsize * 8}")
+            if desc_of(unsigned, (1,)).data_type in cell.data_types:
+                return replace(value, dtype=unsigned)  # the same bits, as counts are not negative
+            return self.builder.cast(value, np.uint32)
+        return value
+
+    def _present_outputs(self) -> dict[str, Any]:
+        """The outputs by field, which are in the order of the members."""
+        absent = {
+            field for argument, fields in _ABSENT.items() if not self.statics.get(argument, True) for field in fields
+        }
+        fields = [one.field for one in self._fields(is_input=False) if one.field not in absent]
+        if fields == ["outputs"]:
+            return {"outputs": self.outputs}
+        return dict(zip(fields, self.outputs, strict=True))
+
+    # Layouts
+
+    def elementwise(self) -> View:
+        views = [one for one in self.inputs().values() if one is not None]
+        attributes = self.attributes()
+        ((dtype, sizes),) = self.outputs
+        if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has unsigned ones alone
+            views = [replace(view, dtype=np.dtype(f"u{view.dtype}")) for view in views]
+            dtype = views[0].dtype if self.name != "ELEMENT_WISE_BIT_COUNT" else dtype
+        if self.name == "ELEMENT_WISE_BIT_COUNT" or sizes == np.broadcast_shapes(*(view.sizes for view in views)):
+            return self.builder.elementwise(self.operator, *views, dtype=dtype, **attributes)
+        raise NoOperator("must broadcast to the output", join_sizes(sizes))
+
+    def of_one_rank(self) -> list[View]:
+        """All tensors have as many dimensions, by leading ones."""
+        inputs, outputs = self.inputs(), self._present_outputs()
+        cells = self.level
+        ranks = [len(view.sizes) for view in _views(inputs)]
+        ranks += [
+            len(sizes) for given in outputs.values() for _, sizes in (given if isinstance(given, list) else [given])
+        ]
+        rank = max([1, *ranks, *(cells[field].ranks[0] for field in (*inputs, *outputs) if field in cells)])
+        first = next(iter(_views(inputs)), None)
+        shift = 0 if first is None else rank - len(first.sizes)
+        if self.name in ("FOLD", "UNFOLD"):  # whose tensors have ranks of their own
+            rank, shift = 1, 0
+        lengthened: dict[str, Any] = {
+            field: jax.tree.map(lambda one: self._led(one, rank), given) for field, given in inputs.items()
+        }
+        longer = {
+            field: [_led_sizes(one, rank) for one in given] if isinstance(given, list) else _led_sizes(given, rank)
+            for field, given in outputs.items()
+        }
+        views = self.builder.add(self.operator, lengthened, longer, **self.attributes(shift, first))
+        return [self.builder.reshaped(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
+
+    def _led(self, view: View, rank: int) -> View:
+        return self.builder.reshaped(view, (1,) * (rank - len(view.sizes)) + view.sizes)
+
+    def _spatial(self) -> list[View]:
+        """Images have at least four dimensions, by trailing ones; other tensors have a number for each channel."""
+        inputs, outputs = self.inputs(), self._present_outputs()
+        own = len(inputs["input"].sizes)
+        rank = max(4, own)
+        more = (1,) * (rank - own)
+        lengthened: dict[str, Any] = {}
+        for field, view in inputs.items():
+            if view is None:
+                lengthened[field] = None
+            elif field in _IMAGES:
+                lengthened[field] = self.builder.reshaped(view, view.sizes + more)
+            else:
+                count = math.prod(view.sizes)
+                sizes = (1, count, *(1,) * (rank - 2)) if count > 1 or field == "bias" else (1,) * rank
+                lengthened[field] = self.builder.reshaped(view, sizes)
+        longer = {field: (dtype, sizes + more) for field, (dtype, sizes) in outputs.items()}
+        attributes = self.attributes(0, inputs["input"])
+        for field, fill in _NO_SPACE.items():
+            if field in attributes:
+                attributes[field] = (*attributes[field], *(fill for _ in more))
+        views = self.builder.add(self.operator, lengthened, longer, **attributes)
+        return [self.builder.reshaped(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
+
+    def _product(self) -> View:
+        inputs = self.inputs()
+        a, b = inputs.pop("a"), inputs.pop("b")
+        ((dtype, _),) = self.outputs
+        summands: dict[str, View | None] = {field: inputs.pop(field) for field in ("c", "bias") if field in inputs}
+        return product(self.builder, self.operator, a, b, dtype, summands, inputs, **self.attributes())
+
+    # Attributes
+
+    def attributes(self, shift: int = 0, first: View | None = None) -> dict[str, Any]:
+        """The members that are no tensors."""
+        members = [one for one in self.operator.members() if one.tensor_kind is None]
+        return {one.field: self._attribute(one, shift, first) for one in members}
+
+    def _attribute(self, member: Member, shift: int, first: View | None) -> Any:
+        field = member.field
+        derived = _DERIVED.get(field)
+        if derived is not None:
+            return derived(self)
+        argument = _ARGUMENTS.get(field, field)
+        value = self.statics[argument] if argument in self.statics else self.arrays[argument]
+        if isinstance(value, ScaleBias):
+            return ScaleBias(*(self.builder.number(field, one) for one in value))
+        if field in ("axis", "axes") and first is not None:
+            rank = len(first.sizes)
+            several = (value,) if isinstance(value, int) else value
+            moved = tuple(sorted(axis % rank + shift for axis in several))
+            return moved[0] if isinstance(value, int) else moved
+        if isinstance(member.kind, Array) and isinstance(value, View):
+            return [one.item() for one in self.builder.value(value).ravel()]
+        if isinstance(member.kind, Array) and isinstance(value, int | float) and first is not None:
+            return (value,) * self._dimension_count(first)
+        if isinstance(member.kind, Enumeration) and isinstance(value, bool):
+            return member.kind.enumeration(int(value))
+        if isinstance(member.kind, Struct) and not isinstance(value, tuple):
+            return value
+        if value is None and not member.is_optional:
+            return self._left_out(field)
+        return self.builder.number(field, value)
+
+    def _dimension_count(self, first: View) -> int:
+        """How many dimensions a number stands for that is given once."""
+        if self.name == "FOLD":  # whose input has columns instead of an image
+            return len(self.statics["output_sizes"]) - 2
+        return len(first.sizes) - (0 if self.name.startswith("RESAMPLE") else 2)
+
+    def _left_out(self, field: str) -> Any:
+        """What stands for an argument that is left out."""
+        if field in ("min", "max"):
+            dtype = self.arrays["input"].dtype
+            if self.name == "ELEMENT_WISE_CLIP1" and dtype.kind in "iu":
+                return getattr(np.iinfo(dtype), field)
+            return -math.inf if field == "min" else math.inf
+        if field == "scales":
+            ((_, sizes),) = self.outputs
+            return [new / old for new, old in zip(sizes, self.arrays["input"].sizes, strict=True)]
+        if field == "input_pixel_offsets":  # those of the pixels' centers
+            is_linear = self.statics["interpolation_mode"] is dml.InterpolationMode.LINEAR
+            is_down = self.statics["rounding_direction"] is dml.AxisDirection.DECREASING
+            return [0.5 if is_linear else 0.0 if is_down else 1.0] * len(self.arrays["input"].sizes)
+        if field == "strides":
+            return [1] * len(self.arrays["input"].sizes)
+        if field == "activation_descs":
+            directions = 2 if self.statics["direction"] is dml.RecurrentNetworkDirection.BIDIRECTIONAL else 1
+            return self.operator.defaults * directions  # type: ignore[attr-defined]  # which recurrent networks have
+        if field == "clip_threshold":
+            return 0.0
+        if field == "scale":  # of attention: one over the root of a head's size
+            query, heads = self.arrays["query"], self.statics.get("head_count") or self.statics.get("query_head_count")
+            of_stacked = [self.arrays[name] for name in ("stacked_query_key", "stacked_query_key_value")]
+            stacked = next((view for view in of_stacked if view is not None), None)
+            return 1 / math.sqrt(query.sizes[-1] // heads if stacked is None else stacked.sizes[-1])
+        if field == "key_value_head_count":
+            return self.statics["query_head_count"]
+        raise NoOperator(f"must have {field}", "none")
+
+
+def _views(inputs: Mapping[str, Any]) -> list[View]:
+    """The views that are there, in the order of the members."""
+    return [view for given in inputs.values() for view in (given if isinstance(given, list) else [given]) if view]
+
+
+def _led_sizes(output: Output, rank: int) -> Output:
+    dtype, sizes = output
+    return dtype, (1,) * (rank - len(sizes)) + tuple(sizes)
+
+
+def _data_type(call: OperatorCall) -> DataType:
+    (dtype, _), *_ = call.outputs
+    return desc_of(dtype, (1,)).data_type
+
+
+# Members that say what sizes and types say.
+_DERIVED: dict[str, Callable[[OperatorCall], Any]] = {
+    "index_dimensions": lambda call: len(call.arrays["indices"].sizes),
+    "indices_dimension_count": lambda call: len(call.arrays["indices"].sizes),
+    "input_dimension_count": lambda call: len(call.arrays["input"].sizes),
+    "mask_type": lambda call: (
+        dml.MultiheadAttentionMaskType.NONE if call.arrays["mask"] is None else call.statics["mask_type"]
+    ),
+    "min_max_data_type": _data_type,
+    "padding_value_data_type": _data_type,
+    "quantization_type": lambda call: dml.QuantizationType(1 if call.arrays["zero_point"] is None else 2),
+    "spatial": lambda call: True,
+    "use_clip_threshold": lambda call: call.arrays["clip_threshold"] is not None,
+    "value_data_type": _data_type,
+}
+
+
+# Functions that are more than one operator
+
+
+def _cast_call(call: OperatorCall) -> list[View]:
+    return [call.builder.cast(call.arrays["input"], call.outputs[0][0])]
+
+
+def _clip_call(call: OperatorCall) -> list[View]:
+    """Bounds that are not known are tensors, of which DirectML has the larger and the smaller."""
+    bounds = [call.arrays["min"], call.arrays["max"]]
+    if all(one is None or call.builder.is_constant(one) for one in bounds):
+        return [call.elementwise()]
+    x = call.arrays["input"]
+    for operator, bound in zip((dml.ElementWiseMaxDesc, dml.ElementWiseMinDesc), bounds, strict=True):
+        x = x if bound is None else call.builder.elementwise(operator, x, bound)
+    return [x]
+
+
+def _padding_call(call: OperatorCall) -> list[View]:
+    given = call.attributes()
+    amounts = given["start_padding"], given["end_padding"]
+    return [padded(call.builder, call.arrays["input"], *amounts, given["padding_mode"], given["padding_value"])]
+
+
+def _nonzero_call(call: OperatorCall) -> list[View]:
+    """DirectML has a row for each element of the input, of which the first are those that were asked for."""
+    count, (dtype, (rows, columns)) = call.outputs
+    x = call.arrays["input"]
+    if call.statics["fill_value"]:
+        raise NoOperator("must fill with 0", call.statics["fill_value"])
+    whole = max(rows, math.prod(x.sizes))
+    call.outputs = [count, (dtype, (whole, columns))]
+    number, coordinates = call.of_one_rank()
+    return [number, replace(coordinates, sizes=(rows, columns))]
+
+
+_SPECIAL: dict[str, Callable[[OperatorCall], list[View]]] = {
+    "CAST": _cast_call,
+    "ELEMENT_WISE_CLIP": _clip_call,
+    "ELEMENT_WISE_CLIP1": _clip_call,
+    "NONZERO_COORDINATES": _nonzero_call,
+    "PADDING": _padding_call,
+    "PADDING1": _padding_call,
+}

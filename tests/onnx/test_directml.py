@@ -1,0 +1,298 @@
+"""ONNX models as DirectML graphs: the graph is valid and computes what the model does."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from helpers import assert_same_bits, needs_x64
+from onnx import numpy_helper
+from onnx.backend.test import data
+
+import dmljax
+import dmljax.onnx
+import dmljax.serialized
+from dmljax import FeatureLevel, InvalidDesc, InvalidType, Unsupported
+from dmljax.onnx import Model
+
+RNG = np.random.default_rng(5)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.normal(size=shape).astype("float32")
+
+
+def loaded(signature: str, body: str, weights: Mapping[str, Any] | None = None, version: int = 21) -> Model:
+    """A model with weights, which the text has no place for."""
+    text = f'<ir_version: 10, opset_import: ["": {version}]> f {signature} {{ {body} }}'
+    proto = onnx.parser.parse_model(text)
+    for name, value in (weights or {}).items():
+        proto.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return dmljax.onnx.load(proto)
+
+
+def require_same(model: Model, *inputs: Any, constants: Sequence[str] = ()) -> dmljax.Graph:
+    """The graph of a model for these inputs, which is valid, and whose results have the bits of the model's."""
+    names = [one.name for one in model.inputs]
+    graph = model.graph({name: np.shape(value) for name, value in zip(names, inputs, strict=True)})
+    dmljax.validate(graph)
+    results = dmljax.lower(graph)(*(as_tensor(value) for value in inputs))
+    expected = model(*inputs)
+    several = expected if isinstance(expected, tuple) else (expected,)
+    for result, wanted in zip(results.values() if isinstance(results, dict) else [results], several, strict=True):
+        assert_same_bits(result, as_tensor(wanted))
+    return graph
+
+
+def as_tensor(value: Any) -> Any:
+    """An array as DirectML has it: a byte for a truth value, and one dimension at least."""
+    given = jnp.asarray(value)
+    return given.astype("uint8" if given.dtype == bool else given.dtype).reshape(given.shape or (1,))
+
+
+def operators(graph: dmljax.Graph) -> list[str]:
+    return [graph.nodes[name].short_name for name in graph.order]
+
+
+# Networks
+
+
+def small_cnn() -> Model:
+    channels = np.abs(floats(4))
+    return loaded(
+        "(float[N, 1, 8, 8] x) => (float[N, 3] y)",
+        """a = Conv <pads = [1, 1, 1, 1]> (x, filter, bias)
+           b = BatchNormalization (a, scale, shift, mean, variance)
+           c = Relu (b)
+           d = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (c)
+           e = Flatten (d)
+           g = Gemm <transB = 1> (e, weight, offset)
+           y = Softmax (g)""",
+        {
+            "filter": floats(4, 1, 3, 3),
+            "bias": floats(4),
+            "scale": floats(4),
+            "shift": floats(4),
+            "mean": floats(4),
+            "variance": channels,
+            "weight": floats(3, 64),
+            "offset": floats(3),
+        },
+    )
+
+
+def test_a_small_network_of_images() -> None:
+    graph = require_same(small_cnn(), floats(2, 1, 8, 8))
+    assert operators(graph) == [
+        *("CONVOLUTION", "BATCH_NORMALIZATION", "ACTIVATION_RELU", "MAX_POOLING2", "GEMM", "ACTIVATION_SOFTMAX1")
+    ]
+    assert set(graph.constants) == {*("filter", "bias", "scale", "shift", "mean", "variance", "weight", "offset")}
+
+
+def test_a_block_of_a_language_model() -> None:
+    size, heads = 8, 2
+    model = loaded(
+        "(int32[N, T] ids, float[T, T] mask) => (float[N, T, 8] y)",
+        """tokens = Gather (table, ids)
+           normal = LayerNormalization (tokens, scale, shift)
+           projected = MatMul (normal, weight)
+           q, k, v = Split <axis = 2, num_outputs = 3> (projected)
+           q4 = Reshape (q, split)
+           k4 = Reshape (k, split)
+           v4 = Reshape (v, split)
+           qt = Transpose <perm = [0, 2, 1, 3]> (q4)
+           kt = Transpose <perm = [0, 2, 3, 1]> (k4)
+           vt = Transpose <perm = [0, 2, 1, 3]> (v4)
+           scores = MatMul (qt, kt)
+           scaled = Div (scores, root)
+           masked = Add (scaled, mask)
+           chosen = Softmax (masked)
+           mixed = MatMul (chosen, vt)
+           back = Transpose <perm = [0, 2, 1, 3]> (mixed)
+           joined = Reshape (back, merge)
+           after = Add (tokens, joined)
+           wide = MatMul (after, inner)
+           bent = Gelu (wide)
+           narrow = MatMul (bent, outer)
+           y = Add (after, narrow)""",
+        {
+            "table": floats(11, size),
+            "scale": floats(size),
+            "shift": floats(size),
+            "weight": floats(size, 3 * size),
+            "inner": floats(size, 16),
+            "outer": floats(16, size),
+            "split": np.array([0, 0, heads, size // heads]),
+            "merge": np.array([0, 0, size]),
+            "root": np.float32(2),
+        },
+    )
+    mask = np.triu(np.full((5, 5), -np.inf, "float32"), 1)
+    graph = require_same(model, RNG.integers(0, 11, (2, 5)).astype("int32"), mask)
+    # Transposed factors are read by strides; what no strides reach is copied.
+    (scores,) = (node for name, node in graph.nodes.items() if name == "scores")
+    assert scores.tensors()["a"].strides is not None
+    assert operators(graph).count("ELEMENT_WISE_IDENTITY") == 1
+
+
+def test_a_network_of_the_package() -> None:
+    (folder,) = data.__path__
+    graph = require_same(dmljax.onnx.load(Path(folder) / "light" / "light_squeezenet.onnx"), floats(1, 3, 224, 224))
+    assert dmljax.minimum_feature_level(graph) is FeatureLevel.FL_3_0
+
+
+# What a graph is for
+
+
+def test_a_graph_is_drawn_saved_and_written(tmp_path: Path) -> None:
+    graph, x = small_cnn().graph({"x": (2, 1, 8, 8)}), floats(2, 1, 8, 8)
+    expected = dmljax.lower(graph)(x)
+    assert 'label="a\\nCONVOLUTION"' in graph.to_dot()
+    assert dmljax.minimum_feature_level(graph) is FeatureLevel.FL_5_1
+    dmljax.serialized.save(graph, tmp_path / "cnn.dmlgraph")
+    for again in (dmljax.serialized.load(tmp_path / "cnn.dmlgraph"), dmljax.from_json(dmljax.to_json(graph))):
+        assert_same_bits(dmljax.lower(again)(x), expected)
+
+
+# Shapes
+
+
+def test_open_sizes_of_one_name_are_given_once() -> None:
+    model = loaded("(float[N, 2] a, float[N, 2] b) => (float[N, 2] y)", "y = Add (a, b)")
+    assert model.graph({"b": (3, 2)}).inputs["a"].sizes == (3, 2)
+
+
+def test_sizes_that_are_fixed_need_not_be_given() -> None:
+    model = loaded("(float[3, 2] x) => (float[3, 2] y)", "y = Relu (x)")
+    assert model.graph().inputs["x"].sizes == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "error", "match"),
+    [
+        ({}, InvalidDesc, r"shapes must have the inputs whose sizes are open; got a: float32\[N, 2\]"),
+        ({"a": (3, 2), "b": (4, 2)}, InvalidDesc, r"shapes.b must be sizes of b: float32\[N, 2\]; got \{4,2\}"),
+        ({"a": (3, 3)}, InvalidDesc, r"shapes.a must be sizes of a: float32\[N, 2\]; got \{3,3\}"),
+        ({"c": (3, 2)}, InvalidDesc, "shapes must have names among a, b; got 'c'"),
+        ([(3, 2)], InvalidType, "shapes must be a mapping"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(shapes: Any, error: type[Exception], match: str) -> None:
+    model = loaded("(float[N, 2] a, float[N, 2] b) => (float[N, 2] y)", "y = Add (a, b)")
+    with pytest.raises(error, match=match):
+        model.graph(shapes)
+
+
+# Views
+
+
+def test_what_only_moves_is_no_node() -> None:
+    model = loaded(
+        "(float[2, 3] x, float[3] row) => (float[3, 2] y)",
+        "a = Transpose <perm = [1, 0]> (x)  b = Unsqueeze (row, last)  y = Mul (a, b)",
+        {"last": np.array([1])},
+    )
+    graph = require_same(model, floats(2, 3), floats(3))
+    assert operators(graph) == ["ELEMENT_WISE_MULTIPLY"]
+    tensors = graph.nodes["y"].tensors()
+    assert (tensors["a"].strides, tensors["b"].strides) == ((1, 3), (1, 0))
+
+
+def test_elements_that_no_strides_reach_are_copied() -> None:
+    model = loaded(
+        "(float[2, 3] x) => (float[6] y)",
+        "a = Transpose <perm = [1, 0]> (x)  b = Reshape (a, flat)  y = Relu (b)",
+        {"flat": np.array([-1])},
+    )
+    assert operators(require_same(model, floats(2, 3))) == ["ELEMENT_WISE_IDENTITY", "ACTIVATION_RELU"]
+
+
+def test_outputs_are_those_of_nodes() -> None:
+    model = loaded(
+        "(float[2, 3] x) => (float[2, 3] same, float[3, 2] turned, float[1] known)",
+        "same = Identity (x)  turned = Transpose (x)  known = Constant <value_floats = [7.0]> ()",
+    )
+    assert operators(require_same(model, floats(2, 3))) == ["ELEMENT_WISE_IDENTITY"] * 3
+
+
+def test_truth_values_are_bytes_and_scalars_have_a_dimension() -> None:
+    model = loaded(
+        "(float x, bool[2] flags) => (float y, bool[2] z)",
+        "y = Sqrt (x)  big = Greater (x, one)  z = And (big, flags)",
+        {"one": np.float32(1)},
+    )
+    graph = require_same(model, np.float32(4), np.array([True, False]))
+    assert [str(one) for one in graph.inputs.values()] == ["FLOAT32 {1}", "UINT8 {2}"]
+
+
+def test_unneeded_nodes_are_left_out() -> None:
+    model = loaded("(float[2] x) => (float[2] y)", "unused = Exp (x)  y = Dropout (x)")
+    assert operators(require_same(model, floats(2))) == ["ACTIVATION_IDENTITY"]
+
+
+# Ranks and types
+
+
+@pytest.mark.parametrize(
+    ("body", "shapes", "expected"),
+    [
+        ("y = Conv <pads = [1, 1], strides = [2]> (x, w)", [(1, 2, 7), (3, 2, 3)], {"input": (1, 2, 7, 1)}),
+        ("y = AveragePool <kernel_shape = [2]> (x)", [(1, 2, 7)], {"output": (1, 2, 6, 1)}),
+        ("y = MatMul (x, w)", [(2, 1, 3, 2, 4), (3, 4, 5)], {"a": (6, 2, 4), "b": (6, 4, 5)}),
+        ("y = MatMul (x, w)", [(3,), (3,)], {"a": (1, 3), "output": (1, 1)}),
+        ("y = LRN <size = 3> (x)", [(1, 4, 5)], {"input": (1, 4, 5, 1)}),
+    ],
+)
+def test_ranks_become_those_that_directml_has(
+    body: str, shapes: Sequence[tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
+) -> None:
+    signature = ", ".join(f"float{list(shape)} {name}" for name, shape in zip("xw", shapes, strict=False))
+    graph = require_same(loaded(f"({signature}) => (float[...] y)".replace("[...]", ""), body), *map(_of, shapes))
+    node = graph.nodes["y"]
+    assert {field: node.tensors()[field].sizes for field in expected} == expected
+
+
+def _of(shape: tuple[int, ...]) -> Any:
+    return floats(*shape)
+
+
+@needs_x64
+def test_a_cast_to_truth_asks_for_what_is_not_zero() -> None:
+    model = loaded("(float[3] x) => (bool[3] y)", "y = Cast <to = 9> (x)")
+    assert operators(require_same(model, np.array([0.5, 0.0, -3.0], "float32"))) == [
+        *("ELEMENT_WISE_LOGICAL_EQUALS", "ELEMENT_WISE_LOGICAL_NOT")
+    ]
+
+
+def test_bounds_that_are_not_known_are_tensors() -> None:
+    model = loaded("(float[3] x, float low) => (float[3] y)", "y = Clip (x, low)")
+    assert operators(require_same(model, floats(3), np.float32(0))) == ["ELEMENT_WISE_MAX"]
+
+
+# Refusals
+
+
+def test_all_that_directml_has_no_operator_for_is_told_at_once() -> None:
+    model = loaded(
+        "(double[2] x, int32[2] i) => (double[2] y, int32[2] z)",
+        'y = Exp (x)  z = BitShift <direction = "RIGHT"> (i, i)',
+    )
+    rules = r"nodes\.z\.BitShift\.shift_right_arithmetic must be an operation for which DirectML has an operator"
+    with pytest.raises(Unsupported, match=rules) as raised:
+        model.graph()
+    places = {problem.path[:3] for problem in raised.value.problems}
+    assert places >= {("nodes", "z", "BitShift")}
+    assert len(places) == 1 + (jnp.zeros(0, float).dtype == np.float64)
+
+
+def test_empty_tensors_and_other_types_are_refused() -> None:
+    model = loaded("(float[N, 2] x) => (float[N, 2] y)", "y = Relu (x)")
+    with pytest.raises(Unsupported, match=r"inputs.x must not be empty, as no tensor of DirectML is; got \{0,2\}"):
+        model.graph({"x": (0, 2)})
+    model = loaded("(bfloat16[2] x) => (bfloat16[2] y)", "y = Identity (x)")
+    with pytest.raises(Unsupported, match=r"inputs\.x must be of a data type that DirectML has; got bfloat16"):
+        model.graph()
