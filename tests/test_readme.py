@@ -20,7 +20,7 @@ from dmljax.describe import function_name, operators_by_family
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+BLOCKS = [*map(textwrap.dedent, re.findall(r"```python\n(.*?) *```", README, re.DOTALL))]
 
 
 @pytest.fixture(autouse=True)
