@@ -156,8 +156,9 @@ def one_in(item: pytest.Item, cases: int) -> int:
         return 8 if is_jitted == "jitted" else 3
     # Of a product of lists. The cases of one list are all different, unless it is marked `thinned`.
     is_product = len(list(item.iter_markers("parametrize"))) > 1
-    if item.get_closest_marker("thinned") is not None:
-        return 2
+    thinned = item.get_closest_marker("thinned")
+    if thinned is not None:
+        return int(thinned.kwargs.get("to_one_in", 2))
     return 1 if is_whole or not is_product else 2 if cases < 64 else 4
 
 
