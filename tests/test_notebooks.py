@@ -1,6 +1,6 @@
 """The notebooks run from top to bottom in under a minute each, in any folder, and print what stands in them.
 
-They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all of them take a minute of a core.
+They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all of them take two minutes of a core.
 `pytest tests/test_notebooks.py --write-notebooks` puts what they print and draw into the files.
 """
 
