@@ -63,6 +63,10 @@ __version__ = "{version}"
 if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
 
     def __getattr__(name):
+        if name in ("dxdispatch", "onnx", "pydirectml", "serialized"):  # which are imported when they are needed
+            from importlib import import_module
+
+            return import_module(f"dmljax.{{name}}")
         from dmljax.relatives import hint
 
         raise AttributeError(f"module 'dmljax' has no attribute {{name!r}}{{hint(name)}}")

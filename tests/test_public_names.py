@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import header
@@ -53,6 +55,13 @@ def test_a_name_of_another_library_is_told_in_dmljaxs(name: str, meant: str) -> 
     with pytest.raises(AttributeError) as refused:
         getattr(dmljax, name)
     assert str(refused.value) == f"module 'dmljax' has no attribute {name!r}{meant}"
+
+
+@pytest.mark.parametrize("room", ["dxdispatch", "onnx", "pydirectml", "serialized"])
+def test_a_format_is_there_when_it_is_needed(room: str) -> None:
+    program = f"import dmljax, sys; assert 'dmljax.{room}' not in sys.modules; print(dmljax.{room}.__name__)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == (f"dmljax.{room}\n", "")
 
 
 def test_the_version_is_the_changelogs() -> None:

@@ -117,13 +117,16 @@ def _as_folded(value: Any) -> Any:
 
 
 def _guarded(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of a function; what NumPy and JAX refuse in their own words is an error like all others."""
+    """The result of a function; what NumPy and JAX refuse in their own words is an error like all others.
+
+    So is what comes of an attribute of another kind, or of an input that is absent, which handlers do not look for.
+    """
     try:
         return function(*args)
     except DmlError:
         raise
-    except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError, FloatingPointError) as error:
-        raise InvalidDesc(Problem((), "must have inputs that fit", reason_of(error))) from error
+    except (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+        raise InvalidDesc(Problem((), "must have inputs and attributes that fit", reason_of(error))) from error
 
 
 def is_known(value: Any) -> bool:

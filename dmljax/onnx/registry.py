@@ -12,7 +12,7 @@ from typing import Any
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import MAIN, Graph, Node
-from dmljax.text import did_you_mean, join_words, show
+from dmljax.text import did_you_mean, show
 
 # Attributes that say nothing about the result: memory of optimisations long gone.
 IGNORED = frozenset({"consumed_inputs"})
@@ -67,7 +67,7 @@ class Handler:
             found.append(Problem(node.place, f"must have its first {self.required} inputs", f"none at {absent[0]}"))
         for name in node.attributes:
             if name not in self.attributes and name not in IGNORED:
-                rule = f"must have attributes among {join_words(sorted(self.attributes)) or 'none'}"
+                rule = f"must have attributes among {', '.join(sorted(self.attributes)) or 'none'}"
                 found.append(Problem(node.place, rule, name + did_you_mean(name, self.attributes)))
         for name in sorted(self.required_attributes - node.attributes.keys()):
             found.append(Problem(node.place, "must have the attribute", name))
