@@ -274,11 +274,21 @@ WRONG_FILES = {
     r"nodes.y.Elu must have attributes among alpha; got alfa, did you mean alpha": model(
         [helper.make_node("Elu", ["x"], ["y"], alfa=1.0)], [X], ["y"]
     ),
+    r"nodes.y.Relu must have attributes among none; got alpha": model(
+        [helper.make_node("Relu", ["x"], ["y"], alpha=1.0)], [X], ["y"]
+    ),
     r"nodes.y.Concat must have the attribute; got axis": model([helper.make_node("Concat", ["x"], ["y"])], [X], ["y"]),
     r"nodes.y.Relu.domain must be one that the model imports; got other": model(
         [helper.make_node("Relu", ["x"], ["y"], domain="other")], [X], ["y"]
     ),
 }
+
+
+def test_an_attribute_of_another_kind_is_refused_with_the_node() -> None:
+    cast = dmljax.onnx.load(model([helper.make_node("Cast", ["x"], ["y"], to=1)], [X], ["y"], opset=1))  # a name, then
+    rule = "nodes.y.Cast must have inputs and attributes that fit; got 'int' object"
+    with pytest.raises(InvalidDesc, match=rule):
+        cast(np.zeros(1, "float32"))
 
 
 @pytest.mark.parametrize("message", WRONG_FILES)
