@@ -14,6 +14,9 @@ The format is what DxDispatch's parser accepts, which is more than its schema sa
   to DirectML.
 - A file that cannot be written ends the run; DxDispatch goes on.
 - INT4 and UINT4 are types of resources, too: two values to a byte, the first one in the low half.
+- An ONNX model is a DirectML graph for the sizes of each dispatch, and does not run in ONNX Runtime. Dispatches of a
+  model with other sizes than the first have these in their names. A deferred resource keeps the size of the first
+  output that is bound to it.
 - `fuse` makes one dispatch of several.
 - An operator may always write to the buffer that it reads, because all inputs are read first.
 """

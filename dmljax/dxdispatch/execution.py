@@ -158,6 +158,8 @@ class Execution:
             _read(point.tensor, self._owned, owned[point.key])
             if point.key in owned
             else _read(point.tensor, self.buffers, command.bindings[point.key])
+            if point.key in command.bindings
+            else np.zeros(point.tensor.sizes, point.tensor.dtype)
             for point in dispatchable.points
             if point.is_input
         ]
@@ -169,7 +171,8 @@ class Execution:
             seconds = time.perf_counter() - begin
         made = [point for point in dispatchable.points if not point.is_input]
         for point, output in zip(made, jax.tree.leaves(outputs), strict=True):
-            point.tensor.write(_bytes_at(self.buffers, command.bindings[point.key]), np.asarray(output))
+            if point.key in command.bindings:
+                point.tensor.write(_bytes_at(self.buffers, command.bindings[point.key]), np.asarray(output))
         return seconds
 
     def _write(self, command: WriteFile) -> Written:

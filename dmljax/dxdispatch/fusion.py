@@ -2,7 +2,8 @@
 
 A dispatch joins those before it if all that it reads of a tensor lies in one of their outputs, from its first byte on,
 or in none of them. Others begin a new graph: those that read an output from another byte on, or what several outputs
-make up, or what lies between the elements of one. A serialized graph is compiled as one already, and stays alone.
+make up, or what lies between the elements of one. A serialized graph or an ONNX model
+is compiled as one already, and stays alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dmljax.descriptors import Operator
-from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, Model
+from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, Model, unused_name
 from dmljax.graph import Graph
 from dmljax.tensor import TensorDesc
 
@@ -54,7 +55,7 @@ def fuse(model: Model, *, is_repeated: bool = False) -> Model:
         if len(group.numbers) == 1:
             commands.append(model.commands[group.numbers[0]])
             continue
-        name = _unused(" + ".join(group.names), {**model.dispatchables, **dispatchables})
+        name = unused_name(" + ".join(group.names), {**model.dispatchables, **dispatchables})
         dispatchables[name], dispatch = group.as_one(name, readers)
         commands.append(dispatch)
     numbers = [tuple(one for number in group.numbers for one in model.numbers_of(number)) for group in groups]
@@ -68,13 +69,6 @@ def _resources_read(model: Model, command: Command) -> Iterator[str]:
     for point in model.dispatchables[command.dispatchable].points:
         if point.is_input and point.key in command.bindings:
             yield command.bindings[point.key].resource
-
-
-def _unused(name: str, used: Mapping[str, object]) -> str:
-    count = 1
-    while (unused := name if count == 1 else f"{name} ({count})") in used:
-        count += 1
-    return unused
 
 
 def _groups(model: Model, *, is_repeated: bool) -> Iterator["_Group"]:

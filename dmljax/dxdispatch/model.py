@@ -117,7 +117,7 @@ class Dispatch:
     """A command that runs an operator or a graph on resources."""
 
     dispatchable: str
-    bindings: Bindings
+    bindings: Bindings  # of an ONNX model, those that are left out are inputs of zeros, and outputs that nobody keeps
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,14 @@ class WriteFile:
 
 
 Command = Dispatch | Print | WriteFile
+
+
+def unused_name(name: str, used: Mapping[str, object]) -> str:
+    """The name, or the first of those with a number that is not used."""
+    count = 1
+    while (unused := name if count == 1 else f"{name} ({count})") in used:
+        count += 1
+    return unused
 
 
 @dataclass(frozen=True)

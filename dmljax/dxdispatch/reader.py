@@ -5,6 +5,7 @@ numbers of findings are bounded, and the time is proportional to the size of the
 """
 
 import os
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from dmljax.descriptors.json_form import members_from_json, operator_of_type
 from dmljax.descriptors.members import NOT_FINITE, Array, Kind, json_given, json_string
 from dmljax.descriptors.validation import problems
 from dmljax.dxdispatch.files import bytes_of, check_writable, opened, read_values, target_path
+from dmljax.dxdispatch.hints import checks_of_hints
 from dmljax.dxdispatch.model import (
     Binding,
     Bindings,
@@ -38,6 +40,16 @@ from dmljax.dxdispatch.model import (
     UnreadableModel,
     WriteFile,
     bind_points,
+    unused_name,
+)
+from dmljax.dxdispatch.networks import (
+    ONNX_FIELDS,
+    Network,
+    Sizes,
+    overridden_sizes,
+    require_shapes_of_outputs,
+    resource_bound,
+    single_binding,
 )
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
 from dmljax.errors import (
@@ -56,7 +68,7 @@ from dmljax.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, one_line, show
-from dmljax.types import FLOATS, INTEGERS_4, LATEST, DataType, FeatureLevel, HeaderEnum
+from dmljax.types import FLOATS, INTEGERS_4, LATEST, DataType, FeatureLevel
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
@@ -97,7 +109,7 @@ def load(
 
 def _read_file(file: Path) -> bytes:
     if file.suffix.lower() == ".onnx":
-        raise Unsupported(Problem((), "must be JSON; ONNX models are not run yet"))
+        raise Unsupported(Problem((), "must be JSON, in which a dispatchable names an ONNX model"))
     with opened(file, MAX_TEXT_BYTES) as stream:
         data: bytes = stream.read()
     return data
@@ -151,17 +163,7 @@ _COMMAND_FIELDS = {
     "print": ("type", "resource", "verbose"),
     "writefile": ("type", "resource", "targetPath", "dimensions"),
 }
-_REFUSED_KINDS = {"hlsl": "shaders of Direct3D do not run on XLA", "onnx": "ONNX models are not run yet"}
 _MINIMUM_ALIGNMENT = 16  # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT
-
-
-class _ExecutionFlags(HeaderEnum, prefix="DML_EXECUTION_FLAG_"):
-    """`DML_EXECUTION_FLAGS`: hints to DirectML, which have no effect on XLA."""
-
-    NONE = 0
-    ALLOW_HALF_PRECISION_COMPUTATION = 1
-    DISABLE_META_COMMANDS = 2
-    DESCRIPTORS_VOLATILE = 4
 
 
 class _TooManyFindingsError(Exception):
@@ -179,6 +181,11 @@ class _Reader:
         self.dispatchables: dict[str, Any] = {}
         # By dispatchable, also a wrong one: the names that bindings may have, and whether each has a list of tensors.
         self.names: dict[Any, Mapping[str, bool]] = {}
+        self.networks: dict[str, Network] = {}
+        self.graphs: dict[str, Dispatchable] = {}  # of networks, which take their places in the end
+        self.sized: dict[tuple[Any, ...], str | None] = {}  # the names of the graphs, by network and sizes
+        self.deferred: set[str] = set()  # resources of which no output has said the size so far
+        self.sizes_of_outputs: dict[str, int] = {}  # of those of which one has
         self.commands: list[Any] = []
         self.targets: dict[str, int] = {}  # each file that commands write, and the first command that writes it
         self.warnings: list[Finding] = []
@@ -243,6 +250,9 @@ class _Reader:
                     if isinstance(self.commands[-1], WriteFile):
                         self.targets.setdefault(self.commands[-1].target_path, index)
             self.check_targets()
+            for name in self.networks:
+                del self.dispatchables[name]
+            self.dispatchables |= self.graphs
 
     def check_targets(self) -> None:
         """Finds a file that another file of the model would need as its folder."""
@@ -262,6 +272,9 @@ class _Reader:
 
     def resource(self, place: Place, value: Any) -> Resource:
         fields = self.fields(place, value, _BUFFER_FIELDS)
+        if fields.get("initialValues") == "deferred":
+            self.deferred.add(str(place[-1]))
+            return Resource(_data_type(fields, "initialValuesDataType", DataType.UNKNOWN), 0, np.zeros(0, np.uint8))
         offset, size, (data_type, values) = all_checked(
             lambda: _uint64(fields, "initialValuesOffsetInBytes", 0),
             lambda: _uint64(fields, "sizeInBytes", None),
@@ -285,12 +298,6 @@ class _Reader:
         if isinstance(source, list):
             is_struct = data_type is DataType.UNKNOWN
             return data_type, self.struct(place, source) if is_struct else self.numbers(place, source, data_type)
-        if source == "deferred":
-            raise Unsupported(
-                Problem(
-                    "initialValues", "must be known; 'deferred' values come from ONNX models, which are not run yet"
-                )
-            )
         if not isinstance(source, dict):
             raise InvalidType(Problem("initialValues", "must be a list or an object", show(source)))
         kinds = [kind for kind in ("value", "valueStart", "sourcePath") if kind in source]
@@ -381,9 +388,12 @@ class _Reader:
     def dispatchable(self, place: Place, value: Any) -> Dispatchable | None:
         type_field = next((key for key in ("Type", "type") if key in _require_object(value)), "type")
         kind = json_string(type_field, value.get(type_field))
-        if kind.lower() in _REFUSED_KINDS:
-            rule = "must be an operator or dmlSerializedGraph"
-            raise Unsupported(Problem(type_field, rule, f"{kind!r}, and {_REFUSED_KINDS[kind.lower()]}"))
+        if kind.lower() == "hlsl":
+            rule = "must be an operator, dmlSerializedGraph or onnx"
+            raise Unsupported(Problem(type_field, rule, f"{kind!r}, and shaders of Direct3D do not run on XLA"))
+        if kind.lower() == "onnx":
+            self.network(place, value)
+            return None  # the dispatches say of which sizes it is
         if kind.lower() == "dmlserializedgraph":
             return self.serialized_graph(place, value)
         return self.operator(place, value, operator_of_type(type_field, kind))
@@ -395,7 +405,7 @@ class _Reader:
         inside = operator.json_fields() if desc_place == place else (str(desc_place[-1]),)
         fields = self.fields(place, value, ("type", "Type", "bindings", "executionFlags", "dmlCompileType", *inside))
         with self.part(*place):
-            all_checked(*_checks_of_hints(fields))
+            all_checked(*checks_of_hints(fields))
         desc = self.desc(desc_place, operator, fields if desc_place == place else fields[inside[0]])
         points = None if desc is None else bind_points(desc)
         wanted = {point.key for point in points or () if point.is_owned}
@@ -408,18 +418,51 @@ class _Reader:
         """Reads a graph, whose bindings go by the names of its inputs and outputs, and its constants beside it."""
         fields = self.fields(place, value, ("type", "Type", "sourcePath", "executionFlags"))
         with self.part(*place):
-            all_checked(*_checks_of_hints(fields))
+            all_checked(*checks_of_hints(fields))
         place = (*place, "sourcePath")
         path = self.file(json_string("sourcePath", _required(fields, "sourcePath")))
         with inside("sourcePath"):
             graph = parse_graph(self.content(path), lambda name: self.content(file_of_constant(path, name)))
         self.names[place[-2]] = dict.fromkeys((*graph.inputs, *graph.outputs), False)
-        leaves = [
-            (("nodes", name, node.short_name, *leaf.path), leaf.tensor)
-            for name, node in graph.nodes.items()
-            for leaf in node.leaves()
-        ]
-        return Dispatchable(graph) if self.is_valid(place, graph, leaves) else None
+        return Dispatchable(graph) if self.is_valid(place, graph, _leaves(graph)) else None
+
+    def network(self, place: Place, value: Any) -> None:
+        """Reads an ONNX model, whose bindings go by the names of its inputs and outputs."""
+        fields = self.fields(place, value, ("type", "Type", *ONNX_FIELDS))
+        overrides, name = all_checked(
+            lambda: overridden_sizes(fields), lambda: json_string("sourcePath", _required(fields, "sourcePath"))
+        )
+        with inside("sourcePath"):
+            path = self.file(name)
+            with opened(path, self.affordable_bytes) as file:
+                self.bytes_left -= os.fstat(file.fileno()).st_size
+            network = self.networks[str(place[-1])] = Network(path, overrides)
+        self.names[place[-1]] = network.names
+
+    def network_of(self, place: Place, name: str, shapes: Sizes) -> str | None:
+        """The name of the dispatchable that is an ONNX model for inputs of these sizes; None if it has findings.
+
+        The first one has the name of the model, and others have their sizes in theirs, too.
+        """
+        network = self.networks[name]
+        with self.part(*place):
+            sizes = network.sizes(shapes)
+            for one, count in network.bytes_of_inputs(sizes).items():
+                self.require_affordable((one, "shape"), count)
+            key = (name, *sizes.values())
+            if key in self.sized:
+                return self.sized[key]
+            self.sized[key] = None
+            own_place = ("dispatchables", name, "sourcePath")
+            with self.part(*own_place):
+                graph = network.graph(sizes)
+                if self.is_valid(own_place, graph, _leaves(graph)):
+                    spelled = ", ".join(f"{one} {'x'.join(map(str, its))}" for one, its in sizes.items())
+                    used = ChainMap(self.graphs, self.dispatchables)
+                    own = unused_name(f"{name} ({spelled})", used) if name in self.graphs else name
+                    self.graphs[own], self.sized[key] = Dispatchable(graph), own
+            return self.sized[key]
+        return None
 
     def content(self, path: Path) -> bytes:
         with opened(path, self.affordable_bytes) as file:
@@ -554,6 +597,9 @@ class _Reader:
         if name not in self.resources:
             hint = did_you_mean(name, self.resources)
             raise InvalidDesc(Problem(field, "must be a resource of the model", f"{show(name)}{hint}"))
+        if name in self.deferred:
+            rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
+            raise InvalidDesc(Problem(field, rule, show(name)))
         return name, self.resources[name]
 
     # Commands
@@ -607,13 +653,63 @@ class _Reader:
         given = _required_of_kind(fields, "bindings", dict)
         if name not in self.names:
             return None
+        place, names = (*place, "bindings"), self.names[name]
         dispatchable = self.dispatchables[name]
+        is_network, shapes = name in self.networks, None
+        if is_network:
+            shapes = self.shapes(place, names, given)
+            own = None if shapes is None else self.network_of(place, name, shapes)
+            name, dispatchable = (name, None) if own is None else (own, self.graphs[own])
         points = None if dispatchable is None else dispatchable.points
-        wanted = {point.key for point in points or () if not point.is_owned}
-        place = (*place, "bindings")
-        bindings = self.bindings(place, self.names[name], points, given, wanted, "at initialisation")
+        if is_network:
+            wanted = {point.key for point in points or () if given.get(point.name) is not None}
+            with self.part(*place):
+                require_shapes_of_outputs(points or (), shapes or {})
+            self.size_deferred(place, points, given)
+        else:
+            wanted = {point.key for point in points or () if not point.is_owned}
+        bindings = self.bindings(place, names, points, given, wanted, "at initialisation")
         self.check_outputs(place, points or (), bindings)
         return Dispatch(name, bindings)
+
+    def shapes(self, place: Place, names: Mapping[str, bool], given: Mapping[str, Any]) -> Sizes | None:
+        """The shapes that bindings of an ONNX model give; None if they have findings."""
+        before = len(self.findings)
+        shapes = {}
+        for name, source in given.items():
+            one = single_binding(source)
+            if name in names and isinstance(one, dict) and one.get("shape") is not None:
+                with self.part(*place, name):
+                    shapes[name] = uints("shape", one["shape"])
+        return shapes if len(self.findings) == before else None
+
+    def size_deferred(self, place: Place, points: Sequence[BindPoint] | None, given: Mapping[str, Any]) -> None:
+        """Gives deferred resources the size of the outputs that are bound to them, always the same one."""
+        resources = {name: resource_bound(source) for name, source in given.items()}
+        if points is None:  # the sizes are not known, which is told already
+            unknown = self.deferred.intersection(resources.values())
+            self.resources |= dict.fromkeys(unknown)
+            self.deferred -= unknown
+            return
+        read = {resources.get(point.name) for point in points if point.is_input}
+        for point in points:
+            resource = resources.get(point.name)
+            if point.is_input or resource is None or resource in read & self.deferred:
+                continue
+            size = _size_in_bytes(point.tensor)
+            if resource in self.deferred:
+                with self.part(*place, point.name):
+                    self.require_affordable("name", size)
+                    self.bytes_left -= size
+                    declared = self.resources[resource].data_type
+                    data_type = point.tensor.data_type if declared is DataType.UNKNOWN else declared
+                    whole = -(-size // 4) * 4
+                    self.resources[resource] = Resource(data_type, whole, np.zeros(size, np.uint8))
+                    self.sizes_of_outputs[resource] = size
+                    self.deferred.remove(resource)
+            elif size < self.sizes_of_outputs.get(resource, 0):
+                rule = f"must have {self.sizes_of_outputs[resource]} bytes, as the first output in {show(resource)} has"
+                self.add_finding((*place, point.name), Problem((), rule, size))
 
     def check_outputs(self, place: Place, points: Sequence[BindPoint], bindings: Bindings) -> None:
         """Finds outputs that share bytes of a buffer, and outputs whose strides make their own elements overlap."""
@@ -647,6 +743,15 @@ def _sources(
         yield (*place, i) if is_array else place, points[i] if i < len(points) else None, one
 
 
+def _leaves(graph: Graph) -> list[tuple[Place, TensorDesc]]:
+    """The tensors of a graph's nodes at their places."""
+    return [
+        (("nodes", name, node.short_name, *leaf.path), leaf.tensor)
+        for name, node in graph.nodes.items()
+        for leaf in node.leaves()
+    ]
+
+
 def _require_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidType(Problem((), "must be an object", show(value)))
@@ -675,24 +780,6 @@ def _data_type(fields: Mapping[str, Any], name: str, default: DataType | None) -
     if default is None and data_type in (DataType.UNKNOWN, DataType.UINT4, DataType.INT4):
         raise InvalidDesc(Problem(name, "must be a data type of whole bytes", data_type.name))
     return data_type
-
-
-def _checks_of_hints(fields: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
-    """Yields checks that the hints to DirectML, which have no effect here, have values that DirectML knows."""
-    flags = fields.get("executionFlags", [])
-    places: list[tuple[Where, Any]] = (
-        [(("executionFlags", i), flag) for i, flag in enumerate(flags)] if isinstance(flags, list) else []
-    )
-    for place, flag in places or [("executionFlags", flags or "NONE")]:
-        yield partial(lambda place, flag: parse_enum(_ExecutionFlags, place, json_string(place, flag)), place, flag)
-    kinds = ("DmlCompileOp", "DmlCompileGraph")
-    kind = fields.get("dmlCompileType", kinds[0])
-
-    def check_kind() -> None:
-        if kind not in kinds:
-            raise InvalidDesc(Problem("dmlCompileType", f"must be one of {', '.join(kinds)}", show(kind)))
-
-    yield check_kind
 
 
 def _size_in_bytes(tensor: TensorDesc) -> int:

@@ -134,7 +134,6 @@ def test_sizes_and_offsets_in_bytes(tmp_path: Path) -> None:
         (listed("FLOAT32", []), "resources.x.initialValues must hold at least one value; got none"),
         (zeros("FLOAT32", 0), "resources.x.initialValues must hold at least one value; got none"),
         (listed("FLOAT32", 5), "resources.x.initialValues must be a list or an object; got 5"),
-        (listed("FLOAT32", "deferred"), "resources.x.initialValues must be known; 'deferred' values come from ONNX"),
         (
             listed("FLOAT33", [1]),
             "resources.x.initialValuesDataType must be one of UNKNOWN, FLOAT32, .*; got 'FLOAT33'",
@@ -355,12 +354,9 @@ def test_a_dispatchable_is_a_function_for_every_transformation(tmp_path: Path) -
         ({}, "dispatchables.max.type must be given; got none"),
         (
             {"type": "HLSL"},
-            "dispatchables.max.type must be an operator or dmlSerializedGraph; got 'HLSL', and shaders of Direct3D",
+            "dispatchables.max.type must be an operator, dmlSerializedGraph or onnx; got 'HLSL', and shaders of",
         ),
-        (
-            {"type": "onnx"},
-            "dispatchables.max.type must be an operator or dmlSerializedGraph; got 'onnx', and ONNX models are not run",
-        ),
+        ({"type": "onnx"}, "dispatchables.max.sourcePath must be given; got none"),
         ({"type": "dmlSerializedGraph"}, "dispatchables.max.sourcePath must be given; got none"),
         (
             {"type": "ONEHOT"},
@@ -833,7 +829,7 @@ def test_files_that_cannot_be_models_are_refused_before_they_are_read(tmp_path: 
         load(tmp_path / "no.json")
     with pytest.raises(UnreadableModel, match="the model must be a regular file"):
         load(tmp_path)
-    with pytest.raises(UnreadableModel, match="the model must be JSON; ONNX models are not run yet"):
+    with pytest.raises(UnreadableModel, match="the model must be JSON, in which a dispatchable names an ONNX model"):
         load(tmp_path / "x.onnx")
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:

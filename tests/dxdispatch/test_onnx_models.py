@@ -1,0 +1,189 @@
+"""ONNX models in DxDispatch models: each dispatch computes what the model does for the sizes that it binds."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from models import dispatch, findings, listed, loaded, zeros
+from onnx import helper
+from onnx_models import FLOAT, INT64, model, small_network, value
+
+from dmljax.dxdispatch import Execution, InvalidModel, fuse
+from dmljax.dxdispatch.printing import result_pieces
+
+CONCAT = {"type": "onnx", "sourcePath": "concat.onnx"}
+DATA = {
+    "a": listed("FLOAT32", [1, 2, 3, 4, 5, 6]),
+    "b": listed("FLOAT32", [7, 8, 9, 10, 11, 12]),
+    "c": zeros("FLOAT32", 12),
+    "later": listed("FLOAT32", "deferred"),
+}
+
+
+@pytest.fixture(autouse=True)
+def concat(tmp_path: Path) -> None:
+    """Rows of x0 before those of x1, of which the file says neither how many they are nor what y is like."""
+    node = helper.make_node("Concat", ["x0", "x1"], ["y"], axis=0)
+    inputs = [value("x0", FLOAT, ["N", 2]), value("x1", FLOAT, ["N", 2])]
+    onnx.save(model([node], inputs, [value("y", FLOAT, [None, None])]), tmp_path / "concat.onnx")
+
+
+def rows(resource: str, *shape: int) -> dict[str, Any]:
+    return {"name": resource, "shape": list(shape)}
+
+
+def run(folder: Path, dispatchables: Any, commands: Any, resources: Any = DATA, *, is_fused: bool = False) -> Execution:
+    model = loaded(folder, resources, dispatchables, commands)
+    assert not model.warnings
+    execution = Execution(fuse(model) if is_fused else model)
+    for index in range(len(commands)):
+        execution.result(index)
+    return execution
+
+
+def test_a_network_computes_what_it_does_as_a_function(tmp_path: Path) -> None:
+    from dmljax.onnx import load as load_onnx
+
+    network = small_network()
+    onnx.save(network, tmp_path / "network.onnx")
+    x = np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype("float32")
+    np.save(tmp_path / "x.npy", x)
+    resources = {"x": {"initialValues": {"sourcePath": "x.npy"}}, "y": zeros("FLOAT32", 10)}
+    bindings = dispatch("network", x=rows("x", 2, 3, 4, 4), y="y")
+    options = {"graphOptimizationLevel": 0, "loggingLevel": 3, "sessionOptionsConfigEntries": {"a": "b"}}
+    execution = run(
+        tmp_path, {"network": {"Type": "ONNX", "sourcePath": "network.onnx"} | options}, [bindings], resources
+    )
+    expected = load_onnx(network)(x)
+    np.testing.assert_allclose(execution.values("y"), np.ravel(expected), rtol=2e-6, atol=1e-6)
+
+
+def test_each_dispatch_has_sizes_of_its_own(tmp_path: Path) -> None:
+    """As in the guide of DxDispatch: of the same model, and in the same resources."""
+    small = dispatch("concat", x0=rows("a", 1, 2), x1=rows("b", 1, 2), y=rows("c", 2, 2))
+    large = dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y=rows("c", 6, 2))
+    execution = run(tmp_path, {"concat": CONCAT}, [small])
+    assert execution.values("c").tolist() == [1, 2, 7, 8] + [0] * 8
+    execution = run(tmp_path, {"concat": CONCAT}, [small, large, small, large])
+    assert execution.values("c").tolist() == [*range(1, 13)]
+    assert [*execution.model.dispatchables] == ["concat", "concat (x0 3x2, x1 3x2)"]
+    execution.result(0)
+    assert execution.values("c").tolist() == [1, 2, 7, 8, *range(5, 13)]
+    (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large, dispatch("concat (x0 3x2, x1 3x2)")])
+    assert "commands[2].dispatchable must be a dispatchable of the model; got 'concat (x0 3x2, x1 3x2)'" in found
+
+
+def test_open_sizes_are_1_unless_they_are_given(tmp_path: Path) -> None:
+    command = dispatch("concat", x0="a", x1="b", y="c")
+    assert run(tmp_path, {"concat": CONCAT}, [command]).values("c").tolist() == [1, 2, 7, 8] + [0] * 8
+    twice = CONCAT | {"freeDimensionNameOverrides": {"N": 2, "M": 5}}
+    assert run(tmp_path, {"concat": twice}, [command]).values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
+
+
+def test_a_deferred_resource_has_the_size_of_the_output(tmp_path: Path) -> None:
+    commands = [
+        dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y={"name": "later"}),
+        {"type": "print", "resource": "later"},
+        dispatch("concat", x0=rows("later", 3, 2), x1=rows("b", 3, 2), y="c"),
+    ]
+    execution = run(tmp_path, {"concat": CONCAT}, commands)
+    text = "".join(result_pieces(execution.result(1), "cpu", 0, 1))
+    assert text == "Resource 'later': 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
+    assert execution.values("c").tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+
+
+def test_what_is_not_bound_is_zeros_and_goes_nowhere(tmp_path: Path) -> None:
+    ones = DATA | {"c": listed("FLOAT32", [1] * 12)}
+    commands = [dispatch("concat"), dispatch("concat", x1="b", y="c"), dispatch("concat", x0="a", x1=None)]
+    for is_fused in (False, True):
+        execution = run(tmp_path, {"concat": CONCAT}, commands, ones, is_fused=is_fused)
+        assert execution.values("c").tolist() == [0, 0, 7, 8] + [1] * 8
+
+
+def test_a_model_that_no_dispatch_runs_is_read_all_the_same(tmp_path: Path) -> None:
+    assert not loaded(tmp_path, {}, {"concat": CONCAT}).dispatchables
+    (found,) = findings(tmp_path, {}, {"concat": CONCAT | {"sourcePath": "no.onnx"}})
+    assert "dispatchables.concat.sourcePath must be a file that can be read; got" in found
+
+
+def test_buffers_of_64_bits_have_them_whatever_jax_has(tmp_path: Path) -> None:
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    onnx.save(model([node], [value("x", INT64, [2])], [value("y", INT64, [2])]), tmp_path / "sum.onnx")
+    resources = {"x": listed("INT64", [2**40, -1]), "y": zeros("INT64", 2)}
+    read = loaded(tmp_path, resources, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, [dispatch("sum", x="x", y="y")])
+    try:
+        execution = Execution(read)
+    except InvalidModel as error:
+        assert "--x64 on the command line; got INT64" in str(error)  # noqa: PT017
+        return
+    execution.result(0)
+    assert execution.values("y").tolist() == [2**41, -2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "bindings", "message"),
+    [
+        ({"sourcePath": None}, {}, "dispatchables.concat.sourcePath must be given; got none"),
+        ({"sourcePath": "model.json"}, {}, "dispatchables.concat.sourcePath must be a"),
+        (
+            {"freeDimensionNameOverrides": {"N": -1}},
+            {},
+            "concat.freeDimensionNameOverrides.N must be in [0, 4294967295",
+        ),
+        ({"freeDimensionNameOverrides": [2]}, {}, "concat.freeDimensionNameOverrides must be an object; got [2]"),
+        ({"freeDimensionDenotationOverrides": {"N": 2}}, {}, "freeDimensionDenotationOverrides must be empty, because"),
+        ({"graphOptimizationLevel": "all"}, {}, "dispatchables.concat.graphOptimizationLevel must be an integer"),
+        ({"sourcePath": "nonzero.onnx"}, {}, "dispatchables.concat.sourcePath.nodes.z.NonZero"),
+        ({}, {"x0": rows("a", 3, 2)}, "bindings.x1.shape must have the size 3 for N, as for the inputs before it; got"),
+        ({}, {"x0": rows("a", 3)}, "commands[0].bindings.x0.shape must have 2 sizes, for x0: float32[N, 2]; got [3]"),
+        ({}, {"x0": rows("a", 1, 3)}, "commands[0].bindings.x0.shape must have the size 2 of x0: float32[N, 2]; got"),
+        ({"freeDimensionNameOverrides": {"N": 2}}, {"x0": rows("a", 3, 2)}, "x0.shape must have the size 2 of x0"),
+        (
+            {"freeDimensionNameOverrides": {"N": 2**31}},
+            {},
+            "commands[0].bindings.x0.shape must ask for at most 2147483648",
+        ),
+        (
+            {},
+            {"y": rows("c", 3, 2)},
+            "commands[0].bindings.y.shape must be [2, 2], as the model computes it; got [3, 2]",
+        ),
+        ({}, {"y": {"name": "c", "shape": "2,2"}}, "commands[0].bindings.y.shape must be a sequence of integers"),
+        ({}, {"x0": "later"}, "bindings.x0.name must be an output of an ONNX model before it is used, because its"),
+        ({}, {"x0": "later", "y": "later"}, "bindings.x0.name must be an output of an ONNX model before it is used"),
+        ({}, {"y": "small"}, "commands[0].bindings.y must have 16 bytes; got 4, in 'small' from byte 0 on"),
+    ],
+)
+def test_models_are_refused_by_what_is_wrong_with_them(
+    changes: Any, bindings: Any, message: str, tmp_path: Path
+) -> None:
+    nonzero = model(
+        [helper.make_node("NonZero", ["x"], ["z"], "z")], [value("x", FLOAT, [2])], [value("z", INT64, None)]
+    )
+    onnx.save(nonzero, tmp_path / "nonzero.onnx")
+    resources = DATA | {"small": listed("FLOAT32", [1])}
+    found = findings(tmp_path, resources, {"concat": CONCAT | changes}, [dispatch("concat", **bindings)])
+    assert message in found[0]
+
+
+def test_a_deferred_resource_keeps_its_size(tmp_path: Path) -> None:
+    large = dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y="later")
+    small = dispatch("concat", y="later")
+    (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [large, small])
+    assert "commands[1].bindings.y must have 48 bytes, as the first output in 'later' has; got 16" in found
+    (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large])
+    assert "commands[1].bindings.y must have 48 bytes; got 16, in 'later' from byte 0 on" in found
+    (found,) = findings(tmp_path, DATA, {}, [{"type": "print", "resource": "later"}])
+    assert "commands[0].resource must be an output of an ONNX model before it is used" in found
+
+
+def test_a_model_without_the_package_onnx_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("dmljax.onnx")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    (found,) = findings(tmp_path, {}, {"concat": CONCAT})
+    assert "dispatchables.concat.sourcePath: ONNX models need the package onnx" in found
+    assert "pip install 'dmljax[onnx]'" in found
