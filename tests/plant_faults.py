@@ -824,8 +824,8 @@ FAULTS = [
     Fault(
         "a graph may be any file, however large",
         "dxdispatch/reader.py",
-        "with opened(path, self.affordable_bytes) as file:",
-        "with path.open('rb') as file:",
+        "with opened(path, self.affordable_bytes) as file:\n            data",
+        "with path.open('rb') as file:\n            data",
         "dxdispatch/test_graphs.py::test_graphs_and_their_constants_count_among_what_a_model_may_have",
     ),
     Fault(
