@@ -74,7 +74,7 @@ def one_device(pretend_devices: Callable[[int], None]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--models", metavar="COUNT", type=int, default=400, help="how many mutated models to try")
+    parser.addoption("--models", metavar="COUNT", type=int, default=240, help="how many mutated models to try")
     parser.addoption("--notebooks", action="store_true", help="run the notebooks")
     parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
     parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write what every operator is at a glance")

@@ -584,7 +584,7 @@ def test_an_unknown_operator_comes_with_what_may_be_meant(
         (["run", "x.json", "--emit", "ptx"], "invalid choice: 'ptx'"),
         (["run", "x.json", "--platform", "npu"], "invalid choice: 'npu'"),
         (["run", "x.json", "--dml_feature_level", "9"], "must be one of FL_1_0"),
-        (["run", "x.json", "--input"], "unrecognized arguments: --input, did you mean --input_path?"),
+        (["run", "x.json", "--input_pat"], "unrecognized arguments: --input_pat, did you mean --input_path?"),
         (["run", "x.json", "--platfrom=cpu"], "unrecognized arguments: --platfrom=cpu, did you mean --platform?"),
         (["check", "x.json", "--platform", "cpu"], "usage: dmljax check"),
         (["--verson"], "unrecognized arguments: --verson, did you mean --version?"),

@@ -22,6 +22,7 @@ from dmljax import (
 from dmljax.dxdispatch.model import Finding, InvalidModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
 from dmljax.errors import MAX_PROBLEMS, Problem, all_checked, inside, within
+from dmljax.onnx.interpreter import NotKnown
 
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
 FORGING = Problem(("resources", "x\ny", "sourcePath"), "must be\nan object", "a\nb")
@@ -29,6 +30,7 @@ FINDINGS = (Finding("m.json", 3, FORGING), Finding("m.json", 0, Problem((), "is 
 ERRORS: list[DmlError] = [
     *(kind(SIZES, FORGING) for kind in (DmlError, InvalidDesc, InvalidType)),
     Unsupported(Problem("Type", "must be known", "'x'")),
+    NotKnown(Problem("sizes", "must be known while tracing", "a traced array")),
     InvalidJson(Problem((), "a value must be here", "']'"), 3, 7),
     *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, UnreadableModel)),
 ]

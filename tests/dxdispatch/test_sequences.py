@@ -359,7 +359,7 @@ def test_any_dispatches_print_the_same_as_one(tmp_path: Path, pytestconfig: pyte
 
     @settings(
         deadline=None,
-        max_examples=pytestconfig.getoption("--models") // 8,
+        max_examples=pytestconfig.getoption("--models") // 16,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
