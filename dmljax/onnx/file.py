@@ -3,6 +3,7 @@
 Reads with the package `onnx`, which brings the format's own parser; everything else of dmljax works without it.
 """
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -101,6 +102,24 @@ class Graph:
     def output_names(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.outputs)
 
+    @functools.cached_property
+    def free_names(self) -> frozenset[str]:
+        """The names that the graph reads from the graphs around it."""
+        read = {name for node in self.nodes for name in names_read(node)} | set(self.output_names)
+        own = {*self.input_names, *self.constants, *(name for node in self.nodes for name in node.outputs)}
+        return frozenset(read - own - {""})
+
+    @functools.cached_property
+    def last_uses(self) -> Mapping[int, Sequence[str]]:
+        """The names that no node after the one at an index reads, but for the outputs."""
+        nodes = enumerate(self.nodes)
+        last = {name: i for i, node in nodes for name in (*names_read(node), *filter(None, node.outputs))}
+        uses: dict[int, list[str]] = {}
+        for name, i in last.items():
+            if name not in self.output_names:
+                uses.setdefault(i, []).append(name)
+        return uses
+
     def bound(self, attributes: Mapping[str, Any]) -> "Graph":
         nodes = tuple(node.bound(attributes) for node in self.nodes)
         return replace(self, nodes=nodes)
@@ -151,7 +170,6 @@ class Reader:
     def __init__(self, model: "onnx.ModelProto", folder: Path | None) -> None:
         self.folder = folder
         self.versions = _versions(model.opset_import)
-        self.graph = self._graph(model.graph, self.versions, {}, 0)
         self.functions: dict[FunctionKey, Function] = {}
         for proto in model.functions:
             name = _text("name", proto.name)
@@ -159,6 +177,10 @@ class Reader:
                 versions = self.versions | _versions(proto.opset_import)
                 key = (_domain(proto.domain), name, _text("overload", proto.overload))
                 self.functions[key] = self.function(proto, versions)
+
+    def read(self, proto: Any) -> Graph:
+        """The main graph. Nothing else here keeps it, so that its arrays go where a model stores them."""
+        return self._graph(proto, self.versions, {}, 0)
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
         """A function, of the model or of ONNX itself, with the versions that its nodes have."""
@@ -358,18 +380,11 @@ def _size(dimension: Any) -> int | str | None:
 # Order
 
 
-def free_names(graph: Graph) -> frozenset[str]:
-    """The names that a graph reads from the graphs around it."""
-    read = {name for node in graph.nodes for name in names_read(node)} | set(graph.output_names)
-    own = {*graph.input_names, *graph.constants, *(name for node in graph.nodes for name in node.outputs)}
-    return frozenset(read - own - {""})
-
-
 def names_read(node: Node) -> Iterator[str]:
     """The names that a node reads, those of its subgraphs too."""
     yield from filter(None, node.inputs)
     for graph in node.subgraphs:
-        yield from free_names(graph)
+        yield from graph.free_names
 
 
 def _ordered(nodes: Sequence[Node], defined: set[str], outputs: Sequence[str]) -> tuple[Node, ...]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
-from dmljax.onnx.file import Graph, Node, names_read
+from dmljax.onnx.file import Graph, Node
 from dmljax.onnx.registry import Call, Handler
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
@@ -41,7 +41,7 @@ class Program:
         return self.run_nodes(graph, values)
 
     def run_nodes(self, graph: Graph, values: dict[str, Any]) -> list[Any]:
-        last = _last_uses(graph)
+        last = graph.last_uses
         for i, node in enumerate(graph.nodes):
             with inside(node.place):
                 results = self._results(node, values)
@@ -65,7 +65,7 @@ class Program:
             known = functools.partial(
                 as_known, remedy=f"call the model outside of jit, or bound it: load(..., {bound})"
             )
-            attributes["call"] = Call(node, run, is_known, known, maximum)
+            attributes["call"] = Call(node, run, known, maximum)
         with jax.named_scope(node.operator):
             results = _guarded(_computed, handler, node, inputs, attributes)
         return results if isinstance(results, tuple) else (results,)
@@ -74,17 +74,6 @@ class Program:
         if len(inputs) != len(graph.inputs):
             raise InvalidDesc(Problem("subgraph", f"must have {len(inputs)} inputs", len(graph.inputs)))
         return self.run(graph, inputs, outer)
-
-
-def _last_uses(graph: Graph) -> Mapping[int, Sequence[str]]:
-    """The names that no node after the one at an index reads."""
-    nodes = enumerate(graph.nodes)
-    last = {name: i for i, node in nodes for name in (*names_read(node), *filter(None, node.outputs))}
-    uses: dict[int, list[str]] = {}
-    for name, i in last.items():
-        if name not in graph.output_names:
-            uses.setdefault(i, []).append(name)
-    return uses
 
 
 def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[str, Any]) -> Any:

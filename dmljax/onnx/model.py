@@ -64,8 +64,9 @@ class Model:
         reader = Reader(proto, folder)
         self._finder = _Finder(reader)
         _require_no_circles(reader.functions)
-        _require_handlers(self._finder, reader.graph)
-        graph = _with_constant_nodes_stored(reader.graph)
+        graph = reader.read(proto.graph)
+        _require_handlers(self._finder, graph)
+        graph = _with_constant_nodes_stored(graph)
         sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
         made = {name for node in graph.nodes for name in node.outputs}
         for name in sizes:

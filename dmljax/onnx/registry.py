@@ -80,16 +80,10 @@ class Call:
 
     node: Node
     run: Callable[[Graph, Sequence[Any]], list[Any]]  # computes a subgraph of its inputs
-    is_known: Callable[[Any], bool]
     known: Callable[
         [str, Any], Any
     ]  # a value that decides the result's size as a NumPy array, or a refusal by its name
     maximum: int | None = None  # the bound of a size that follows values, if the caller gave one
-
-    @property
-    def outputs(self) -> tuple[bool, ...]:
-        """Which of the outputs are there."""
-        return tuple(map(bool, self.node.outputs))
 
     def wants(self, index: int) -> bool:
         return index < len(self.node.outputs) and bool(self.node.outputs[index])

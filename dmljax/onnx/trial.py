@@ -128,7 +128,8 @@ def checked(path: str) -> tuple[Sequence[str], Sequence[str]]:
     except DmlError as error:
         problems = error.rules
     try:
-        graph = Reader(*read_model(path)).graph
+        proto, folder = read_model(path)
+        graph = Reader(proto, folder).read(proto.graph)
     except DmlError:
         return problems, ()
     left = [

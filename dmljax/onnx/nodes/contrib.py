@@ -633,9 +633,16 @@ def _fused_convolution_of_last_channels(
     activation_params: Sequence[float] = (),
     **attributes: Any,
 ) -> Any:
-    result = _channels_last(windows.convolution(_channels_first(x), filter, bias, **attributes))
-    result = result if summand is None else dml.element_wise_add(result, summand)
-    return _activated_by_list(result, activation, activation_params)
+    result = _fused_convolution(
+        _channels_first(x),
+        filter,
+        bias,
+        None if summand is None else _channels_first(summand),
+        activation=activation,
+        activation_params=activation_params,
+        **attributes,
+    )
+    return _channels_last(result)
 
 
 @contributed("NhwcConv")
