@@ -6,6 +6,7 @@ tracing is a fraction of Python; indices and weights are computed from a few int
 a constant of the program.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -281,8 +282,92 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: f
     return several.sum(axis, dtype=x.dtype)
 
 
+# Results that are a whole number of times as large as the input, or whose sizes have another simple ratio
+
+
+class Phase(NamedTuple):
+    """Every so many elements of a result: where the first one's neighbours lie in the input, and their weights.
+
+    Places before and behind the input are those of its first and last element.
+    """
+
+    first: int
+    weights: tuple[int, ...]
+
+
+class Phases(NamedTuple):
+    """The elements of a result that lie inside of the input, as phases that take turns.
+
+    The neighbours of each element of a phase lie `stride` elements behind those of the phase's element before it.
+    """
+
+    inside: range
+    stride: int
+    phases: tuple[Phase, ...]
+
+    @property
+    def turns(self) -> int:
+        """How many elements each phase has, if the last turn is a whole one."""
+        return -(-len(self.inside) // len(self.phases))
+
+
+def _phases(taps: Taps) -> Phases | None:
+    """The phases of taps that repeat after a few elements: of a ratio of sizes such as 2, or 3 to 2.
+
+    A few slices, which are vectorised, are then what would otherwise be gathered one by one: 32 channels of 64 x 64
+    that are made twice as large by linear weights take 0.4 ms and not 5.3, and PyTorch 0.7. Copies of nearest
+    neighbours are gathered 2 to 7 times as fast as they are interleaved.
+    """
+    where, inside = taps.where, taps.where.inside()
+    common = math.gcd(where.step, where.unit)
+    count = where.unit // common
+    if not taps.reach or not inside or count * len(taps.offsets) > _MOST_UNROLLED:
+        return None
+
+    def phase(i: int) -> Phase:
+        index, rest = divmod(where.step * i + where.start, where.unit)
+        weights = (max(taps.reach - abs(offset * where.unit - rest), 0) for offset in taps.offsets)
+        return Phase(index + taps.offsets.start - taps.margin, tuple(weights))
+
+    return Phases(inside, where.step // common, tuple(phase(inside.start + i) for i in range(count)))
+
+
+def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
+    axis, part = taps.axis, partial(lax.slice_in_dim, axis=taps.axis)
+    span = every.stride * (every.turns - 1)
+    places = [phase.first for phase in every.phases]
+    before, after = max(0, -min(places)), max(0, max(places) + span + len(taps.offsets) - taps.input_size)
+    wide = _between_ends(x, x, axis, before, after)
+
+    def neighbour(first: int) -> Any:
+        return part(wide, first + before, first + before + span + 1, every.stride)
+
+    def average(phase: Phase) -> Any:
+        terms = [
+            neighbour(phase.first + i) * (np.asarray(weight, x.dtype) / np.asarray(sum(phase.weights), x.dtype))
+            for i, weight in enumerate(phase.weights)
+            if weight  # what has none may be infinite
+        ]
+        return functools.reduce(jnp.add, terms)
+
+    several = jnp.stack([average(phase) for phase in every.phases], axis + 1)
+    inside = part(several.reshape(replaced(x.shape, axis, -1)), 0, len(every.inside))
+    return _between_ends(inside, x, axis, every.inside.start, taps.where.output_size - every.inside.stop)
+
+
+def _between_ends(middle: Array, x: Array, axis: int, before: int, after: int) -> Array:
+    """`middle` between the first and the last element of `x` along a dimension, each so many times."""
+    part, size = partial(lax.slice_in_dim, x, axis=axis), x.shape[axis]
+    first = jnp.broadcast_to(part(0, 1), replaced(x.shape, axis, before))
+    last = jnp.broadcast_to(part(size - 1, size), replaced(x.shape, axis, after))
+    return jnp.concatenate([first, middle, last], axis) if before or after else middle
+
+
 def _average(taps: Taps, x: Array) -> Array:
     """`x` resampled along one dimension, in its own type."""
+    phases = _phases(taps)
+    if phases is not None:
+        return _average_by_phases(taps, phases, x)
     places, weights = _places(taps)
     if not taps.reach:
         return _taken(x, taps.axis, lax.optimization_barrier(places[0]))
@@ -298,9 +383,11 @@ def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
 def _adjoint(taps: Taps, x: Array) -> Array:
     """The transpose of `_average`: to each element of the input, what it is a neighbour of, times its weight.
 
-    It gathers what it adds up. JAX's own transpose of a gather is a scatter, which takes a CPU 3 to 6 times as long:
-    12.5 ms and not 4.2 for 64 channels of 64 x 64 that were made twice as large, 98 and not 16 for 32 of 128 x 128.
+    Without phases, it gathers what it adds up. JAX's own transpose of a gather is a scatter, which takes a CPU 3 to 6
+    times as long. That of phases, which are slices, takes a seventh to two thirds of the time of the gathers.
     """
+    if _phases(taps) is not None:
+        return _transposed(partial(_average, taps), x, replaced(x.shape, taps.axis, taps.input_size))
     axis, inside = taps.axis, taps.where.inside()
     outputs, weights, totals, places = _outputs(taps)
     if inside:
@@ -321,22 +408,24 @@ def _adjoint(taps: Taps, x: Array) -> Array:
     return middle
 
 
-def _sized(taps: Taps, x: Array, size: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(replaced(x.shape, taps.axis, size), x.dtype)
+def _transposed(function: Callable[[Array], Array], x: Array, shape: Any) -> Array:
+    """The transpose of a linear function of arrays of this shape."""
+    result: Array = jax.linear_transpose(function, jax.ShapeDtypeStruct(shape, x.dtype))(x)[0]
+    return result
 
 
 def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
     """`_average`, written so that JAX transposes it to `_adjoint`."""
-    given = _sized(taps, tangent, taps.where.output_size)
-    result: Array = jax.linear_transpose(partial(_adjoint, taps), given)(tangent)[0]
-    return result
+    if _phases(taps) is not None:
+        return _average(taps, tangent)
+    return _transposed(partial(_adjoint, taps), tangent, replaced(tangent.shape, taps.axis, taps.where.output_size))
 
 
 def _adjoint_of_tangent(taps: Taps, tangent: Array) -> Array:
     """`_adjoint`, written so that JAX transposes it to `_average`."""
-    given = _sized(taps, tangent, taps.input_size)
-    result: Array = jax.linear_transpose(partial(_average, taps), given)(tangent)[0]
-    return result
+    if _phases(taps) is not None:
+        return _adjoint(taps, tangent)
+    return _transposed(partial(_average, taps), tangent, replaced(tangent.shape, taps.axis, taps.input_size))
 
 
 # Several dimensions, one after the other

@@ -330,14 +330,19 @@ def test_each_is_the_others_gradient(mode: InterpolationMode, dtype: Any) -> Non
         assert_same_bits(one, other)
 
 
-def test_a_gradient_reads_what_it_adds_up() -> None:
+@pytest.mark.parametrize(("size", "is_gathered"), [(8, False), (6, False), (2, False), (41, True)])
+def test_slices_are_read_where_the_ratio_of_sizes_is_simple_and_nothing_is_scattered(
+    size: int, is_gathered: bool
+) -> None:
+    resample = lambda x: dmljax.resample(x, output_sizes=(3, size), interpolation_mode=LINEAR)  # noqa: E731
+
     def pull(g: Any) -> Any:
-        resample = lambda x: dmljax.resample(x, scales=(1, 2), interpolation_mode=LINEAR)  # noqa: E731
         return jax.vjp(resample, jnp.ones((3, 4)))[1](g)
 
-    text = jax.jit(pull).lower(jnp.ones((3, 8))).as_text()
-    assert "stablehlo.gather" in text
-    assert "stablehlo.scatter" not in text
+    for function, sizes in ((resample, (3, 4)), (pull, (3, size))):
+        text = jax.jit(function).lower(jnp.ones(sizes)).as_text()
+        assert ("stablehlo.gather" in text) == is_gathered
+        assert "stablehlo.scatter" not in text
 
 
 def test_a_batch_of_any_size_is_exported() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
@@ -471,9 +470,8 @@ def _quantized_softmax(
     def softmax(values: Any) -> Any:
         if opset >= 13:
             return dml.activation_softmax1(values, axes=axis)
-        first = shapes.normal(axis, values.ndim)
-        rows = values.reshape(int(np.prod(values.shape[:first])), -1)
-        return dml.activation_softmax(rows).reshape(values.shape)
+        rows = values.reshape(*values.shape[: shapes.normal(axis, values.ndim)], -1)
+        return dml.activation_softmax1(rows, axes=-1).reshape(values.shape)
 
     return _of_dequantized(softmax)(x, x_scale, x_zero_point, scale, zero_point)
 
