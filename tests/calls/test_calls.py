@@ -270,6 +270,21 @@ def test_numbers_are_told_apart_by_their_bits() -> None:
             assert_same_bits(filled, np.array([value], np.float32))
 
 
+def test_numbers_lie_where_the_arrays_of_the_call_do() -> None:
+    def halved(x: Any) -> Any:
+        return dmljax.element_wise_clip(x, 0.25, 0.5)
+
+    x, last = jnp.arange(3.0), jax.devices()[-1]
+    assert jax.jit(lambda: halved(x))().tolist() == [0.25, 0.5, 0.5]  # the first call is made while tracing
+    with jax.transfer_guard("disallow"):  # no number is brought to the device at each call
+        result = halved(x)
+    assert result.tolist() == [0.25, 0.5, 0.5]
+    assert halved(jax.device_put(x, last)).devices() == {last}
+    with jax.default_device(last):
+        assert halved(jnp.arange(3.0)).devices() == {last}
+    assert halved(x).devices() == x.devices()
+
+
 def test_numbers_are_converted_anew_for_another_type() -> None:
     for dtype in ("float16", "float32", "int8", "float16"):
         x = np.array([1, 5], dtype)
