@@ -131,6 +131,21 @@ def test_a_condition_ends_a_loop_before_its_count() -> None:
     assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
 
 
+def test_a_count_beyond_all_counting_is_none() -> None:  # PyTorch's exporter writes `while` so
+    count = np.array(2**63 - 1)
+    run = loop(until_small(), count="n", n=count)
+    assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
+    _, rows = loop(until_small(rows=True), outputs=2, count="n", n=count)(jnp.float32(20))
+    assert rows.tolist() == [10, 5, 2.5, 1.25, 0.625]
+    with pytest.raises(InvalidDesc, match="must end"):
+        loop(halved(), count="n", n=count)(jnp.float32(1))
+
+
+def test_a_condition_ends_a_loop_before_its_rows_are_many() -> None:
+    _, rows = loop(until_small(rows=True), outputs=2, count="n", n=np.array(2**31 - 1))(jnp.float32(20))
+    assert rows.tolist() == [10, 5, 2.5, 1.25, 0.625]
+
+
 def test_a_loop_that_cannot_end_is_refused() -> None:
     with pytest.raises(InvalidDesc, match="must end; got no count"):
         loop(halved(), count="")(jnp.float32(1))
