@@ -225,6 +225,13 @@ def test_random_numbers_and_training_are_refused_at_loading_all_at_once() -> Non
     assert second.endswith("(cut the model before it, and differentiate its output with jax.grad)")
 
 
+def test_what_onnxruntime_lays_out_for_one_processor_is_refused_with_a_way_out() -> None:
+    node = helper.make_node("Conv", ["x", "x"], ["y"], domain="com.microsoft.nchwc")
+    proto = model([node], [value("x", FLOAT, [1, 8, 3, 3])], ["y"], domains={"com.microsoft.nchwc": 1})
+    with pytest.raises(Unsupported, match=r"layout that ONNX Runtime chose .* at ORT_ENABLE_EXTENDED"):
+        dmljax.onnx.load(proto)
+
+
 def test_texts_are_computed_while_they_are_known() -> None:
     kind = TensorProto.STRING
     nodes = [
