@@ -6,6 +6,7 @@ from dmljax.onnx.file import MAIN
 
 MACHINE_LEARNING = "ai.onnx.ml"
 TRAINING = "ai.onnx.preview.training"
+LAYOUTS = "com.microsoft.nchwc"
 
 
 class Refusal(NamedTuple):
@@ -23,6 +24,11 @@ _GRADIENTS = Refusal("train", "cut the model before it, and differentiate its ou
 
 _RANDOM = Refusal("draw random numbers", "cut the model behind it, and give the numbers as an input")
 
+_LAYOUTS = Refusal(
+    "need the layout that ONNX Runtime chose for one processor",
+    "load the model that it optimized, or have it optimize at ORT_ENABLE_EXTENDED",
+)
+
 REFUSALS: dict[tuple[str, str], Refusal] = {
     (MAIN, "ImageDecoder"): _FILES,
     (TRAINING, "Gradient"): _GRADIENTS,
@@ -35,6 +41,13 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
             "RandomNormalLike",
             "RandomUniform",
             "RandomUniformLike",
+        )
+    },
+    **{
+        (LAYOUTS, operator): _LAYOUTS
+        for operator in (
+            *("AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "ReorderInput", "ReorderOutput"),
+            "Upsample",
         )
     },
     **{

@@ -77,6 +77,26 @@ def test_boxes_are_those_of_onnx_runtime_and_a_bound_fills_with_minus_one(boxes:
     assert (np.asarray(bounded)[len(expected) :] == -1).all()
 
 
+def test_any_number_of_boxes_is_chosen_without_a_gradient_and_compiled_once(boxes: Any) -> None:
+    constants = {"c": np.array([2**63 - 1]), "d": np.float32(0.3)}
+    nodes = [helper.make_node("NonMaxSuppression", [*"abcd"], ["u"]), helper.make_node("Identity", ["a"], ["v"])]
+    inputs = [value("a", FLOAT, None), value("b", FLOAT, None)]
+    proto = model(nodes, inputs, [value("u", INT64, None), value("v", FLOAT, None)], constants)
+    expected, _ = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"a": boxes[0], "b": boxes[1]})
+    choose = dmljax.onnx.load(proto)
+    assert len(expected) > 30
+    np.testing.assert_array_equal(choose(*boxes)[0], expected)
+    events: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
+    try:
+        choose(*boxes)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not [event for event in events if "/jax/core/compile" in event]
+    bounded = dmljax.onnx.load(proto, maximum_sizes={"u": 200})
+    assert jnp.isfinite(jax.grad(lambda one: bounded(one, boxes[1])[1].sum())(jnp.asarray(boxes[0]))).all()
+
+
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("align_corners", [0, 1])

@@ -131,6 +131,21 @@ def test_a_condition_ends_a_loop_before_its_count() -> None:
     assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
 
 
+def test_a_count_beyond_all_counting_is_none() -> None:  # PyTorch's exporter writes `while` so
+    count = np.array(2**63 - 1)
+    run = loop(until_small(), count="n", n=count)
+    assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
+    _, rows = loop(until_small(rows=True), outputs=2, count="n", n=count)(jnp.float32(20))
+    assert rows.tolist() == [10, 5, 2.5, 1.25, 0.625]
+    with pytest.raises(InvalidDesc, match="must end"):
+        loop(halved(), count="n", n=count)(jnp.float32(1))
+
+
+def test_a_condition_ends_a_loop_before_its_rows_are_many() -> None:
+    _, rows = loop(until_small(rows=True), outputs=2, count="n", n=np.array(2**31 - 1))(jnp.float32(20))
+    assert rows.tolist() == [10, 5, 2.5, 1.25, 0.625]
+
+
 def test_a_loop_that_cannot_end_is_refused() -> None:
     with pytest.raises(InvalidDesc, match="must end; got no count"):
         loop(halved(), count="")(jnp.float32(1))
@@ -208,6 +223,13 @@ def test_random_numbers_and_training_are_refused_at_loading_all_at_once() -> Non
     first, second = refusal.value.rules
     assert first.startswith("must have no operators that draw random numbers; got RandomNormal of ai.onnx 21, 1 times")
     assert second.endswith("(cut the model before it, and differentiate its output with jax.grad)")
+
+
+def test_what_onnxruntime_lays_out_for_one_processor_is_refused_with_a_way_out() -> None:
+    node = helper.make_node("Conv", ["x", "x"], ["y"], domain="com.microsoft.nchwc")
+    proto = model([node], [value("x", FLOAT, [1, 8, 3, 3])], ["y"], domains={"com.microsoft.nchwc": 1})
+    with pytest.raises(Unsupported, match=r"layout that ONNX Runtime chose .* at ORT_ENABLE_EXTENDED"):
+        dmljax.onnx.load(proto)
 
 
 def test_texts_are_computed_while_they_are_known() -> None:

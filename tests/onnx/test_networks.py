@@ -16,7 +16,9 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
-import dmljax.onnx  # noqa: E402  # after what it needs
+from onnx_models import FLOAT, model, value  # noqa: E402  # after what they need
+
+import dmljax.onnx  # noqa: E402
 
 nn = torch.nn
 
@@ -264,3 +266,22 @@ def test_weights_lie_in_a_file_beside_the_model(tmp_path: Path) -> None:
     assert_as_onnxruntime(str(tmp_path / "model.onnx"), [IMAGE])
     with pytest.raises(dmljax.DmlError, match="must be beside a file"):
         dmljax.onnx.load((tmp_path / "model.onnx").read_bytes())
+
+
+def test_a_spectrogram_of_signals_without_a_last_dimension() -> None:
+    class Spectrogram(nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=False)
+
+    x = torch.randn(2, 60)
+    assert_as_onnxruntime(exported(Spectrogram(), (x,)), [x.numpy()])
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners"])
+@pytest.mark.parametrize("exclude_outside", [0, 1])
+def test_a_smoothed_image_has_the_weights_of_its_ratio(coordinates: str, exclude_outside: int) -> None:
+    options = {"coordinate_transformation_mode": coordinates, "exclude_outside": exclude_outside}
+    node = onnx.helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear", antialias=1, **options)
+    output = value("y", FLOAT, [2, 3, 3, 5])
+    source = model([node], [value("x", FLOAT, [2, 3, 8, 8])], [output], {"sizes": np.array([2, 3, 3, 5])}, opset=19)
+    assert_as_onnxruntime(source.SerializeToString(), [IMAGE])

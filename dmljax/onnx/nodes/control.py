@@ -1,5 +1,6 @@
 """Operators that choose and repeat subgraphs."""
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from dmljax.onnx.registry import Call, handles
 
 MAX_SHORT = 4  # iterations that are traced one by one at once, so that what is known stays known in each
 MAX_UNROLLED = 1024  # iterations that are traced one by one where one trace does not serve for all
+MAX_COUNTED = 2**31 - 1  # iterations; a greater count is how exporters write a loop that only its condition ends
 
 
 def _arrays(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
@@ -104,6 +106,10 @@ class _Varies(Exception):
     """What a loop carries has another type after an iteration, so that one trace does not serve for all."""
 
 
+class _Ends(Exception):
+    """A condition may end a loop before its count."""
+
+
 def _is_tracing() -> bool:
     return isinstance(jnp.zeros(()), jax.core.Tracer)
 
@@ -140,19 +146,20 @@ def _one_by_one(
 
 def _scanned(
     step: _Step, count: int, carried: Sequence[Any], inputs: Sequence[Any]
-) -> tuple[Sequence[Any], Sequence[Any], bool]:
-    """All iterations by one trace; and whether it is known that all go on."""
-    is_endless = []
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """All iterations by one trace, if it is known that all go on."""
 
-    def run(state: Sequence[Any], row: tuple[Any, Sequence[Any]]) -> tuple[Sequence[Any], Sequence[Any]]:
-        goes_on, after, rows = step(row[0], np.array(True), state, row[1])
-        is_endless.append(bool(is_known(goes_on) and goes_on))
-        _require_same(state, after)
-        return after, rows
+    def run(state: tuple[Any, Sequence[Any]], row: Sequence[Any]) -> tuple[tuple[Any, Sequence[Any]], Sequence[Any]]:
+        i, before = state
+        goes_on, after, rows = step(i, np.array(True), before, row)
+        if not (is_known(goes_on) and goes_on):
+            raise _Ends
+        _require_same(before, after)
+        return (i + 1, after), rows
 
-    numbers = jnp.arange(count, dtype=counting_type())
-    after, rows = jax.lax.scan(run, carried, (numbers, inputs), length=count)
-    return after, rows, all(is_endless)
+    first = (jnp.zeros((), counting_type()), carried)
+    (_, after), rows = jax.lax.scan(run, first, inputs, length=count)
+    return after, rows
 
 
 def _require_same(before: Sequence[Any], after: Sequence[Any]) -> None:
@@ -205,6 +212,8 @@ def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, 
 
     count = None if count is None else _truth(call.node.inputs[0], count)
     goes_on = np.array(True) if condition is None else _truth(call.node.inputs[1], condition)
+    if count is not None and is_known(count) and count > MAX_COUNTED:
+        count = None
     known_count = max(0, int(count)) if count is not None and is_known(count) else None
     if known_count == 0 or (is_known(goes_on) and not goes_on):
         return (*initial, *_of_no_iterations(step_of_arrays, initial, len(names) - kept))
@@ -222,8 +231,8 @@ def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, 
     carried = _arrays(call.node.inputs[2:], initial)
     try:
         if known_count is not None and is_known(goes_on):
-            after, results, goes_on_always = _scanned(step_of_arrays, known_count, carried, ())
-            if goes_on_always:
+            with contextlib.suppress(_Ends):
+                after, results = _scanned(step_of_arrays, known_count, carried, ())
                 return *after, *results
         if len(names) == kept:
             return tuple(_until(step_of_arrays, count if known_count is None else known_count, goes_on, carried))
@@ -297,7 +306,7 @@ def _scan(
         return _Iteration(np.array(True), _arrays(names[:kept], after), _arrays(names[kept:], results))
 
     try:
-        after, results, _ = _scanned(step_of_arrays, count, _arrays(call.node.inputs[:kept], states), scanned)
+        after, results = _scanned(step_of_arrays, count, _arrays(call.node.inputs[:kept], states), scanned)
     except (NotKnown, _Varies):
         if not 0 < count <= MAX_UNROLLED:
             raise Unsupported(Problem((), "must have states of one type in all iterations", "others")) from None

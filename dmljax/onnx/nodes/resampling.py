@@ -74,17 +74,20 @@ def _resize(
         return jax.vmap(resize)(x)
     ratios, new = _sizes(x, scales, sizes, chosen, keep_aspect_ratio_policy)
     one_of("coordinate_transformation_mode", coordinate_transformation_mode, dict.fromkeys(_COORDINATES))
-    before, after, ratios = _offsets(x.shape, new, ratios, roi, chosen, coordinate_transformation_mode)
+    before, after, scales = _offsets(x.shape, new, ratios, roi, chosen, coordinate_transformation_mode)
     direction, shift = one_of("nearest_mode", nearest_mode, _NEAREST)
     kind = one_of("mode", mode, _MODES)
     is_cropped = coordinate_transformation_mode == "tf_crop_and_resize"
-    if kind == "cubic" or is_cropped:
-        settings = (cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value if is_cropped else None)
-        return _weighted(x, new, ratios, before, after, kind, (direction, shift), settings)
+    # DirectML's filter is as wide as the scale says, where ONNX's is as wide as the ratio of the sizes.
+    is_other_filter = kind == "linear" and antialias and (exclude_outside or scales != ratios)
+    if kind == "cubic" or is_cropped or is_other_filter:
+        stretches = [min(ratio, 1.0) if antialias else 1.0 for ratio in ratios]
+        settings = (cubic_coeff_a, bool(exclude_outside), extrapolation_value if is_cropped else None)
+        return _weighted(x, new, scales, stretches, before, after, kind, (direction, shift), settings)
     return dml.resample3(
         x,
         output_sizes=new,
-        scales=ratios,
+        scales=scales,
         interpolation_mode=dml.InterpolationMode["LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR"],
         rounding_direction=direction,
         input_pixel_offsets=[one + (0 if kind == "linear" else shift) for one in before],
@@ -175,14 +178,15 @@ def _weighted(
     x: Any,
     new: Sequence[int],
     scales: Sequence[float],
+    stretches: Sequence[float],
     before: Sequence[float],
     after: Sequence[float],
     kind: str,
     nearest: tuple[dml.AxisDirection, float],
-    settings: tuple[float, bool, bool, float | None],
+    settings: tuple[float, bool, float | None],
 ) -> Any:
-    """What DirectML has not: cubic weights, and a number for what lies outside, by a product for each dimension."""
-    coefficient, exclude_outside, antialias, outside = settings
+    """What DirectML has not, by a product for each dimension: cubic weights, and other ways with what lies outside."""
+    coefficient, exclude_outside, outside = settings
     dtype = x.dtype
     result = x.astype(promoted(dtype, jnp.float32))
     is_outside = np.zeros((1,) * x.ndim, bool)
@@ -194,8 +198,7 @@ def _weighted(
             is_outside = is_outside | ((places < 0) | (places > old - 1)).reshape(shape)
         if old == size and scales[axis] == 1 and np.array_equal(places, np.arange(size)):
             continue
-        stretch = min(scales[axis], 1.0) if antialias else 1.0
-        weights = _weights(places, old, kind, nearest, coefficient, stretch, exclude_outside)
+        weights = _weights(places, old, kind, nearest, coefficient, stretches[axis], exclude_outside)
         result = jnp.moveaxis(jnp.tensordot(result, jnp.asarray(weights, result.dtype), (axis, 1)), -1, axis)
     if outside is not None:
         result = jnp.where(jnp.asarray(is_outside), jnp.asarray(outside, result.dtype), result)

@@ -65,7 +65,7 @@ def _dft_of_attribute(x: Any, length: Any = None, *, axis: int = 1, inverse: int
 
 @handles("STFT", known=[1, 3])
 def _stft(signal: Any, step: Any, window: Any = None, length: Any = None, *, onesided: int = 1) -> Any:
-    numbers = _complex(signal)
+    numbers = _wide(signal) if signal.ndim == 2 else _complex(signal)  # PyTorch writes real ones without a last 1
     whole, step = numbers.shape[1], int(step.item())
     own = whole if window is None else window.shape[0]
     count = own if length is None else int(length.item())

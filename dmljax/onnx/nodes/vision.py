@@ -1,5 +1,6 @@
 """Operators on images and boxes: samples at places between pixels, and the best of boxes that overlap."""
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -159,6 +160,33 @@ def _corners(boxes: Any, is_centered: int) -> tuple[Any, Any]:
     return jnp.minimum(first, second), jnp.maximum(first, second)
 
 
+@functools.partial(jax.jit, static_argnames="steps")  # so that eager calls compile it once
+def _best_apart(low: Any, high: Any, scores: Any, limit: Any, most: Any, *, steps: int) -> Any:
+    """For each class [batch, class, box], its boxes in the order of their scores, and -1 where there are no more."""
+    areas = jnp.prod(high - low, axis=-1)
+
+    def select(low: Any, high: Any, area: Any, score: Any) -> Any:
+        def is_going(state: tuple[Any, Any, Any]) -> Any:
+            step, left, _ = state
+            return (step < steps) & (step < most) & (left.max() > -jnp.inf)
+
+        def one(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+            step, left, chosen = state
+            best = jnp.argmax(left)
+            sizes = jnp.minimum(high, high[best][None]) - jnp.maximum(low, low[best][None])
+            common = jnp.where((sizes > 0).all(-1), jnp.prod(sizes, axis=-1), 0)
+            union = area + area[best] - common
+            is_close = (common > 0) & (area > 0) & (area[best] > 0) & (common / union > limit)
+            left = jnp.where(is_close, -jnp.inf, left).at[best].set(-jnp.inf)
+            return step + 1, left, chosen.at[step].set(best.astype(chosen.dtype))
+
+        none = jnp.full(steps, -1, counting_type())
+        return jax.lax.while_loop(is_going, one, (jnp.zeros((), counting_type()), score, none))[2]
+
+    of_classes = jax.vmap(select, in_axes=(None, None, None, 0))
+    return jax.vmap(of_classes)(low, high, areas, scores)
+
+
 @handles("NonMaxSuppression", wanted=[2, 3, 4])
 def _non_max_suppression(
     boxes: Any,
@@ -171,34 +199,17 @@ def _non_max_suppression(
     call: Call,
 ) -> Any:
     # A bound fills with -1: the first rows are those of the result.
-    count = boxes.shape[1]
     if most is None or (is_known(most) and int(np.asarray(most).reshape(())) <= 0):
         return np.zeros((0, 3), np.int64)
+    count = boxes.shape[1]
     steps = min(count, int(np.asarray(most).reshape(()))) if is_known(most) else count
-    limit = 0.0 if overlap is None else jnp.asarray(overlap, boxes.dtype).reshape(())
-    low, high = _corners(boxes, center_point_box)
-    areas = jnp.prod(high - low, axis=-1)
-
-    def select(low: Any, high: Any, area: Any, score: Any) -> Any:
-        """The boxes of one class in the order of their scores, and -1 where there are no more."""
-
-        def one(left: Any, step: Any) -> tuple[Any, Any]:
-            best = jnp.argmax(left)
-            is_there = left[best] > -jnp.inf
-            sizes = jnp.minimum(high, high[best][None]) - jnp.maximum(low, low[best][None])
-            common = jnp.where((sizes > 0).all(-1), jnp.prod(sizes, axis=-1), 0)
-            union = area + area[best] - common
-            is_close = (common > 0) & (area > 0) & (area[best] > 0) & (common / union > limit)
-            left = jnp.where(is_close & is_there, -jnp.inf, left).at[best].set(-jnp.inf)
-            return left, jnp.where(is_there & (step < jnp.asarray(most).reshape(())), best, -1)
-
-        return jax.lax.scan(one, score, jnp.arange(steps))[1]
-
-    left = scores
+    limit = jnp.zeros((), boxes.dtype) if overlap is None else jnp.asarray(overlap, boxes.dtype).reshape(())
+    left = jnp.where(jnp.isnan(scores), -jnp.inf, scores)
     if lowest_score is not None:
-        left = jnp.where(scores > jnp.asarray(lowest_score, scores.dtype).reshape(()), scores, -jnp.inf)
-    of_classes = jax.vmap(select, in_axes=(None, None, None, 0))
-    places = jax.vmap(of_classes)(low, high, areas, left)
+        left = jnp.where(scores > jnp.asarray(lowest_score, scores.dtype).reshape(()), left, -jnp.inf)
+    most = jnp.asarray(steps) if is_known(most) else most.reshape(())
+    low, high = _corners(boxes, center_point_box)
+    places = _best_apart(*jax.lax.stop_gradient((low, high, left, limit)), most, steps=steps)
     batch, kind = (jnp.broadcast_to(one, places.shape) for one in jnp.indices(places.shape, sparse=True)[:2])
     rows = jnp.stack([batch, kind, places], axis=-1).reshape(-1, 3).astype(counting_type())
     if call.maximum is None:
