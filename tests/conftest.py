@@ -5,11 +5,11 @@
 """
 
 import gc
+import json
 import os
 import pickle
 import tempfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import pytest
 import transformation_table
+from plant_faults import FAULTS
 from sample import Tried, tried_operators
 
 jax.config.update("jax_num_cpu_devices", 8)
@@ -81,15 +82,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
     parser.addoption("--sample", action="store_true", help="try transformations and lists of cases on a sample")
     parser.addoption("--half", choices=["first", "second"], help="with --sample, half of the tests that it thins")
-    parser.addoption("--every-operator", action="store_true", help="try transformations on more than one of each kind")
+    parser.addoption("--everything", action="store_true", help="try every case, and transformations on every operator")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw of all")
     parser.addoption("--expect-transformations", metavar="FILE", type=Path, help="fail where they saw something else")
     parser.addoption("--compilation-cache", metavar="FOLDER", help="keep what is compiled for other runs")
+    parser.addoption("--write-durations", metavar="FILE", type=Path, help="write what a case of each test takes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--transformation-table"):
-        config.option.every_operator = True
+        config.option.everything = True
     if config.option.compilation_cache is None:  # the workers of one run share what they compile: a sixth of all time
         folder = tempfile.TemporaryDirectory(prefix="dmljax-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
@@ -111,21 +113,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def those_left_out(items: list[pytest.Item], config: pytest.Config) -> Iterator[pytest.Item]:
-    """Transformations of operators that others stand for, and of tests with many cases those beyond a share."""
+    """Transformations of operators that others stand for, and of tests with many cases those beyond their share."""
     tried = {kind: set(tried_operators(config, kind)) for kind in Tried}
-    cases = Counter(map(of_function, items))
-    alike: dict[tuple[str, int], list[pytest.Item]] = {}
+    alike: dict[str, list[pytest.Item]] = {}
     for item in items:
-        function, marker = of_function(item), item.get_closest_marker("transformation")
+        marker = item.get_closest_marker("transformation")
         operator = None if marker is None else item.callspec.params["operator"]  # type: ignore[attr-defined]
         if (marker is not None and operator not in tried[marker.kwargs["of"]]) or is_of_other_half(item):
             yield item
         else:
-            alike.setdefault((function, one_in(item, cases[function])), []).append(item)
-    for (_, share), group in alike.items():
-        # By chance, but the same ones each time; at least one of each test.
-        group.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        yield from group[-(-len(group) // share) :]
+            alike.setdefault(of_function(item), []).append(item)
+    for group in alike.values():
+        # By chance, but the same ones each time. A sample begins with those that the other runs leave out.
+        group.sort(key=lambda item: zlib.crc32(item.nodeid.encode()), reverse=config.getoption("--sample"))
+        yield from (item for item in group[share(group) :] if not is_for_a_fault(item))
 
 
 def is_of_other_half(item: pytest.Item) -> bool:
@@ -137,36 +138,54 @@ def is_of_other_half(item: pytest.Item) -> bool:
     return zlib.crc32(name.encode()) % 2 != ("first", "second").index(half)
 
 
-def one_in(item: pytest.Item, cases: int) -> int:
-    """Of how many cases like this one, of which its test has `cases`, one is tried."""
-    config, marker = item.config, item.get_closest_marker("transformation")
-    is_whole = item.get_closest_marker("whole") is not None
-    if config.getoption("--every-operator"):
-        return 1
-    if config.getoption("--sample") and not is_whole:
-        return 6 if marker is not None else 16
-    if marker is not None:
-        return 1 if marker.kwargs["of"] is Tried.EACH_OPERATOR else 3
-    parameters = getattr(item, "callspec", None)
-    if parameters is None or cases < 8:
-        return 1
-    # Inside of a user's own jit, or as it is lowered for other platforms, most is the same.
-    is_jitted, is_for_others = (parameters.params.get(way) for way in ("call", "lowering"))
-    if is_jitted == "jitted" or is_for_others == "default":
-        return 8 if is_jitted == "jitted" else 3
-    # Of a product of lists. The cases of one list are all different, unless it is marked `thinned`.
-    is_product = len(list(item.iter_markers("parametrize"))) > 1
-    thinned = item.get_closest_marker("thinned")
-    if thinned is not None:
-        return int(thinned.kwargs.get("to_one_in", 2))
-    return 1 if is_whole or not is_product else 2 if cases < 64 else 4
+SECONDS = 1.0  # that the cases of a test may take a core, unless it is marked `seconds`
 
 
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+def share(group: list[pytest.Item]) -> int:
+    """How many cases of a test, of which `group` has all, are tried: at least one."""
+    item = group[0]
+    if item.config.getoption("--everything") or item.get_closest_marker("whole") is not None:
+        return len(group)
+    if item.config.getoption("--sample"):
+        return -(-len(group) // (16 if item.get_closest_marker("transformation") is None else 6))
+    marker = item.get_closest_marker("seconds")
+    seconds = SECONDS if marker is None else float(marker.args[0])
+    return max(1, int(seconds / DURATIONS.get(of_function(item), 0.001)))
+
+
+def is_for_a_fault(item: pytest.Item) -> bool:
+    """Whether a planted fault names this case, without `--sample`."""
+    return item.nodeid.removeprefix("tests/") in NAMED_BY_FAULTS and not item.config.getoption("--sample")
+
+
+# What a case of each test takes a core, in seconds, on average, where all of its cases take more than a second.
+DURATIONS: dict[str, float] = json.loads((Path(__file__).parent / "durations.json").read_text())
+NAMED_BY_FAULTS = {fault.tests for fault in FAULTS}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[STARTED] = core_seconds()
+    yield
+
+
+STARTED = pytest.StashKey[float]()
+
+
+def core_seconds() -> float:
+    """The time for which this process, and those that it started and that have ended, have had a core."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Keeps what a test leaves in JAX's caches out of later collections of garbage, which took a third of all time."""
+    yield
     if nextitem is None or of_function(nextitem) != of_function(item):
         gc.collect()
         gc.freeze()
+    item.user_properties.append(("core seconds", core_seconds() - item.stash[STARTED]))
 
 
 def of_function(item: pytest.Item) -> str:
@@ -178,6 +197,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         if key == "transformation":
             operator, _, transformation = str(value).partition(" ")
             transformation_table.record(report, operator, transformation)
+        if key == "core seconds" and report.when == "teardown":
+            durations_seen.setdefault(report.nodeid.partition("[")[0], []).append(float(str(value)))
         if key == "units" and report.when == "call":
             operator, data_type, units = str(value).split()
             seen_before = units_seen.setdefault(operator, {})
@@ -187,7 +208,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):  # a worker of xdist sees a part alone
         return
-    for option, write in (("--transformation-table", transformation_table.write), ("--accuracy-table", write_accuracy)):
+    writers = {
+        "--transformation-table": transformation_table.write,
+        "--accuracy-table": write_accuracy,
+        "--write-durations": write_durations,
+    }
+    for option, write in writers.items():
         file = session.config.getoption(option)
         if file is not None:
             write(file)
@@ -196,6 +222,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         for difference in transformation_table.differences(expected):
             print(difference)
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+durations_seen: dict[str, list[float]] = {}
+
+
+def write_durations(file: Path) -> None:
+    means = {name: round(sum(each) / len(each), 3) for name, each in durations_seen.items() if sum(each) > 1}
+    file.write_text(json.dumps(means, indent=0, sort_keys=True) + "\n")
 
 
 # The table of how exact operators are

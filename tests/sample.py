@@ -60,7 +60,7 @@ SAMPLE = [names[0] for names in KINDS.values()]
 
 
 class Tried(enum.Enum):
-    """What a transformation is tried on, unless `--sample` asks for less or `--every-operator` for all."""
+    """What a transformation is tried on, unless `--sample` asks for less or `--everything` for all."""
 
     EACH_OPERATOR = enum.auto()
     SOME_OF_EACH_KIND = enum.auto()
@@ -70,7 +70,7 @@ class Tried(enum.Enum):
 def tried_operators(config: pytest.Config, tried: Tried) -> tuple[str, ...]:
     """The operators that a transformation is tried on."""
     is_sampled = config.getoption("--sample")
-    if config.getoption("--every-operator") or (tried is Tried.EACH_OPERATOR and not is_sampled):
+    if config.getoption("--everything") or (tried is Tried.EACH_OPERATOR and not is_sampled):
         return tuple(dmljax.OPERATORS)
     is_one = is_sampled or tried is Tried.ONE_OF_EACH_KIND
     names = SAMPLE if is_one else [name for kind in KINDS.values() for name in kind]

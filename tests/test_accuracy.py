@@ -183,7 +183,6 @@ def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
 # What XLA makes of the operators inside a caller's computation
 
 
-@pytest.mark.thinned
 @pytest.mark.parametrize("name", [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1])
 def test_is_as_exact_of_arrays_with_one_element(name: str) -> None:
     # XLA computes with scalars as it does not with arrays: it takes products with two constants together, say.
@@ -241,7 +240,6 @@ BEFORE_ROWS = [
 ]
 
 
-@pytest.mark.thinned
 @pytest.mark.parametrize("function", ROW_FUNCTIONS)
 @pytest.mark.parametrize(("before", "width"), BEFORE_ROWS)
 def test_rows_that_are_computed_inside_the_same_computation_are_those_that_are_not(

@@ -102,6 +102,7 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
     assert f"`{header_name}`, lowered to `{function_name(operator)}`" in (OPERATORS[operator].__doc__ or "")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda one: f"{function_name(type(one.desc).type)}-{one.title}")
 def test_the_examples_come_out_bit_for_bit(example: Any) -> None:
     outputs = jax.tree.leaves(dmljax.lower(example.desc)(*example.arrays(of_inputs=True).values()))
@@ -137,6 +138,7 @@ def test_the_shapes_and_types_of_the_outputs_are_the_descs(operator: str) -> Non
         assert [(s.shape, s.dtype) for s in jax.tree.leaves(shapes)] == [(e.shape, e.dtype) for e in expected]
 
 
+@pytest.mark.seconds(30)
 @for_each_operator
 def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: str) -> None:
     case = CASES[operator]

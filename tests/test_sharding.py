@@ -476,7 +476,6 @@ def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> b
     return True
 
 
-@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("name", "axis_type"),
     [

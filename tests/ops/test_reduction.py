@@ -175,7 +175,6 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.thinned
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_function_is_the_formulas(shape: Any, lowering: str, one_device: None) -> None:
     sizes, axes = shape

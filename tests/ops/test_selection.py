@@ -47,7 +47,6 @@ def test_special_values_are_ordered_and_copied_bit_for_bit(dtype: Any) -> None:
         check(rows, 1, k)
 
 
-@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("dtype", "size", "k"),
     [
