@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -182,6 +183,11 @@ CASES: dict[str, tuple[Any, ...]] = {
     "QLinearAveragePool last": ([u8(1, 5, 6, 2), *PARAMETERS], {"kernel_shape": [2, 2], "channels_last": 1}),
     "QLinearGlobalAveragePool": ([u8(2, 3, 5, 6), *PARAMETERS], {}),
     "QLinearGlobalAveragePool last": ([u8(2, 5, 6, 3), *PARAMETERS], {"channels_last": 1}),
+    "QLinearConv last": (
+        [u8(1, 5, 6, 2), *PARAMETERS[:2], s8(4, 2, 3, 3), scale(0.03), zero(0, np.int8), *PARAMETERS[2:]],
+        {"channels_last": 1, "pads": [1, 0, 1, 0], "strides": [2, 1]},
+    ),
+    "NhwcMaxPool": ([u8(1, 5, 6, 3)], {"kernel_shape": [2, 3], "strides": [2, 1]}),
     "QuantizeLinear": ([X, scale(0.02), zero(100)], {}),
     "DequantizeLinear": ([u8(3, 4), floats(4), u8(4)], {"axis": 1}),
     "FusedConv": (
@@ -367,13 +373,77 @@ def test_a_transposed_convolution_takes_its_padding_as_an_input() -> None:
         jax.jit(dmljax.onnx.load(model))(*arrays)
 
 
-@pytest.mark.parametrize("operator", ["Conv", "Gemm", "MatMul", "Add", "Sum"])
+def test_a_fused_convolution_of_last_channels_is_one_of_first_channels() -> None:
+    x, filter, bias, summand = floats(1, 3, 5, 6), floats(4, 3, 3, 3), floats(4), floats(1, 4, 5, 6)
+    attributes: dict[str, Any] = {"pads": [1, 1, 1, 1], "activation": "Relu"}
+    (expected,) = run(one_node("FusedConv", [x, filter, bias, summand], **attributes), [x, filter, bias, summand])
+    last = [np.moveaxis(x, 1, -1).copy(), filter, bias, np.moveaxis(summand, 1, -1).copy()]
+    (result,) = run(one_node("NhwcFusedConv", last, **attributes), last)
+    assert_close(np.moveaxis(result, -1, 1), np.asarray(expected), 1e-6)
+
+
+def test_a_product_may_end_in_an_activation() -> None:
+    a, b = floats(2, 3, 4), floats(2, 5, 4)
+    attributes: dict[str, Any] = {"alpha": 0.5, "transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.25}
+    (result,) = run(one_node("FusedMatMulActivation", [a, b], **attributes), [a, b])
+    product = 0.5 * a @ b.swapaxes(1, 2)
+    assert_close(result, np.where(product < 0, 0.25 * product, product).astype(np.float32), 1e-6)
+
+
+def test_a_bias_and_what_is_skipped_are_added() -> None:
+    arrays = [floats(2, 5, 8), floats(8), floats(2, 5, 8)]
+    (result,) = run(one_node("BiasAdd", arrays), arrays)
+    assert_close(result, sum(arrays), 1e-6)
+
+
+@pytest.mark.parametrize(("is_inner", "shape"), [(0, (1, 1, 3, 4)), (1, (3, 4))])
+def test_a_bias_is_added_before_a_softmax_of_all_inner_dimensions(is_inner: int, shape: Any) -> None:
+    x, bias = floats(2, 5, 3, 4), floats(*shape)
+    (result,) = run(one_node("BiasSoftmax", [x, bias], axis=2, is_inner_broadcast=is_inner), [x, bias])
+    powers = np.exp((x + bias).astype(float))
+    assert_close(result, (powers / powers.sum((2, 3), keepdims=True)).astype(np.float32), 1e-6)
+
+
+def test_a_mean_of_quantized_numbers_is_that_of_the_numbers() -> None:
+    arrays = [u8(3, 4, 5), *PARAMETERS]
+    (result,) = run(one_node("QLinearReduceMean", arrays, axes=[0, 2], keepdims=1), arrays)
+    mean = 0.05 * (arrays[0].astype(float) - 120).mean((0, 2), keepdims=True)
+    assert_close(result, np.clip(np.round(mean / 0.02) + 7, 0, 255).astype(np.uint8), 0)
+
+
+@pytest.mark.parametrize("opset", [12, 13])
+def test_a_quantized_softmax_keeps_an_open_batch(opset: int) -> None:
+    arrays = [u8(2, 3, 5), scale(0.05), zero(120), scale(1 / 256), zero(0)]
+    proto = one_node("QLinearSoftmax", arrays, axis=1, opset=opset)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    model = dmljax.onnx.load(proto)
+    (batch,) = jax.export.symbolic_shape("n")
+    structs = [
+        jax.ShapeDtypeStruct((batch, 3, 5), np.uint8),
+        *(jax.ShapeDtypeStruct((), one.dtype) for one in arrays[1:]),
+    ]
+    assert_close(jax.export.export(jax.jit(model))(*structs).call(*arrays), np.asarray(model(*arrays)), 0)
+
+
+OF_PROVIDER: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "Add": ([floats(4, 4), floats(4, 4)], {}),
+    "BatchNormalization": ([floats(2, 3, 4), floats(3), floats(3), floats(3), np.abs(floats(3))], {}),
+    "Conv": ([floats(1, 2, 4, 4), floats(2, 2, 3, 3)], {"pads": [1, 1, 1, 1]}),
+    "ConvTranspose": ([floats(1, 2, 4, 4), floats(2, 3, 3, 3)], {"strides": [2, 2]}),
+    "Gemm": ([floats(4, 4), floats(4, 4)], {"transA": 1}),
+    "InstanceNormalization": ([floats(2, 3, 4), floats(3), floats(3)], {}),
+    "MatMul": ([floats(4, 4), floats(4, 4)], {}),
+    "MeanVarianceNormalization": ([floats(2, 3, 4, 4)], {}),
+    "Sum": ([floats(4, 4), floats(4, 4), floats(4, 4)], {}),
+}
+
+
+@pytest.mark.parametrize("operator", OF_PROVIDER)
 def test_what_the_provider_fuses_is_the_operator_and_then_the_activation(operator: str) -> None:
-    arrays = [floats(1, 2, 4, 4), floats(2, 2, 3, 3)] if operator == "Conv" else [floats(4, 4), floats(4, 4)]
-    model = one_node(
-        f"DmlFused{operator}", arrays, domain="com.microsoft.dml", fused_activation="LeakyRelu", fused_alpha=0.25
-    )
-    (result,), (plain,) = run(model, arrays), run(one_node(operator, arrays, domain=""), arrays)
+    arrays, attributes = OF_PROVIDER[operator]
+    fused = {"fused_activation": "LeakyRelu", "fused_alpha": 0.25}
+    model = one_node(f"DmlFused{operator}", arrays, domain="com.microsoft.dml", **fused, **attributes)
+    (result,), (plain,) = run(model, arrays), run(one_node(operator, arrays, domain="", **attributes), arrays)
     assert_close(result, np.where(plain < 0, 0.25 * plain, plain).astype(np.float32), 1e-6)
 
 
