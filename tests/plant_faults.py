@@ -2994,7 +2994,8 @@ FAULTS = [
             ),
             (
                 "the gradient adds to what it finds",
-                "_transposed(partial(_adjoint, taps), tangent, replaced(tangent.shape, taps.axis, taps.where.output_size))",
+                "_transposed(partial(_adjoint, taps), tangent, "
+                "replaced(tangent.shape, taps.axis, taps.where.output_size))",
                 "_average(taps, tangent)",
                 "test_slices_are_read_where_the_ratio_of_sizes_is_simple_and_nothing_is_scattered",
             ),

@@ -1,6 +1,7 @@
 """UPSAMPLE_2D, RESAMPLE to RESAMPLE3 and the gradients; examples run in test_every_operator.py."""
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import AxisDirection, DataType, DmlError, InterpolationMode, InvalidDesc, Size2D, TensorDesc, Unsupported
+from dmljax.numerics import resampling as numerics
 from dmljax.numerics.resampling import located, positions, simplest_fraction
 
 FLOAT32 = DataType.FLOAT32
@@ -22,6 +24,18 @@ NEAREST_NEIGHBOR, LINEAR = InterpolationMode
 UP, DOWN = AxisDirection
 ROW = np.array([1, 2, 3, 4], np.float32)
 FORWARD = (dmljax.resample, dmljax.resample1, dmljax.resample2, dmljax.resample3)
+
+
+@pytest.fixture(params=["sliced", "gathered"])
+def neighbours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs a test with neighbours that are slices, as they are where the ratio of sizes is simple, and gathered."""
+    if request.param == "gathered":
+        monkeypatch.setattr(numerics, "_phases", lambda taps: None)
+        monkeypatch.setattr(numerics, "_repeats", lambda taps: None)
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
 
 # Positions
 
@@ -94,7 +108,7 @@ def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> No
 def resamplings(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
     """Few shapes, so that few are compiled."""
     size, new = draw(st.sampled_from([((4, 3), (6, 5)), ((1, 7), (1, 3)), ((5, 6), (2, 6))]))
-    ratios = st.sampled_from([1.0, 0.5, 1.5, 2.0, 0.3, 7 / 6, 5.0, 0.75, 4 / 3, 0.6])
+    ratios = st.sampled_from([1.0, 0.5, 1.5, 2.0, 0.3, 7 / 6, 5.0, 0.75, 4 / 3, 0.6, 11 / 9])
     offsets = st.sampled_from([0.0, 0.5, -0.5, 1.0, -1.0, 0.3, 2.25, -7.0])
     each = lambda numbers: tuple(draw(numbers) for _ in size)  # noqa: E731
     how = {"scales": each(ratios), "input_pixel_offsets": each(offsets), "output_pixel_offsets": each(offsets)}
@@ -190,6 +204,7 @@ def test_halves_go_to_the_second_element_or_where_the_direction_says() -> None:
     assert dmljax.resample2(ROW, scales=2, **pages, rounding_direction=UP).tolist() == [1, 2, 2, 3, 3, 4, 4, 4]
 
 
+@pytest.mark.usefixtures("neighbours")
 def test_the_result_is_cropped_or_its_edges_are_repeated() -> None:
     how: dict[str, Any] = {"scales": 2.0, "output_sizes": (12,)}
     assert dmljax.resample(ROW, **how).tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4, 4]
@@ -226,6 +241,7 @@ def test_empty_arrays() -> None:
 # Averages
 
 
+@pytest.mark.usefixtures("neighbours")
 def test_what_has_no_weight_does_not_count(call: Any) -> None:
     x = np.array([1, np.inf, -0.0, np.nan, 5, -0.0], np.float32)
     corners: dict[str, Any] = {"scales": 2, "input_pixel_offsets": 0, "output_pixel_offsets": 0}
