@@ -198,7 +198,7 @@ def random_array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -
     chosen = np.choose(rng.integers(0, 3, count), [special, bits, small])
     if dtype in INTEGERS_4:  # whose other half of the byte is 0
         chosen = chosen & np.uint8(15)
-    if dtype == jnp.bfloat16:  # XLA on CPU makes zeros of a subnormal bfloat16 that it repeats, whatever moves it
+    if dtype == jnp.bfloat16:  # a processor with bfloat16 of its own may make zeros of subnormal ones
         chosen = np.where(chosen & 0x7F80, chosen, chosen & 0x8000)
     return np.asarray(chosen.view(dtype).reshape(shape))
 

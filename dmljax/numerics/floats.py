@@ -140,12 +140,11 @@ def copied(
     """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
 
     XLA on CPU selects and concatenates bfloat16 as float32, which turns signalling NaNs into quiet NaNs; therefore
-    bfloat16 is moved as integers. (A single subnormal bfloat16 that is broadcast becomes zeros on CPU, in whatever type
-    it is moved.) Derivatives are moved in the floats' own type, or, if `sums_are_wide`, those of 16-bit floats in
-    float32, so that a gradient that adds up many of them is rounded once. They are moved by `derivative` where JAX
-    cannot differentiate `move` itself. Of what is moved so, only `jax.linear_transpose` is not supported: it transposes
-    the function itself instead of its derivative, and neither the conversion to integers nor such a `move` has a
-    transpose.
+    bfloat16 is moved as integers. Derivatives are moved in the floats' own type, or, if `sums_are_wide`, those of
+    16-bit floats in float32, so that a gradient that adds up many of them is rounded once. They are moved by
+    `derivative` where JAX cannot differentiate `move` itself. Of what is moved so, only `jax.linear_transpose` is not
+    supported: it transposes the function itself instead of its derivative, and neither the conversion to integers nor
+    such a `move` has a transpose.
     """
     dtype = floats[0].dtype
     if sums_are_wide and widened(dtype) != dtype:
@@ -168,7 +167,23 @@ def _copied_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...],
     if dtype != jnp.bfloat16:
         return move(floats, guide)
     bits = tuple(lax.bitcast_convert_type(x, jnp.uint16) for x in floats)
-    return cast(R, jax.tree.map(lambda one: lax.bitcast_convert_type(one, dtype), move(bits, guide)))
+    return cast(R, jax.tree.map(_as_bfloat16, move(bits, guide)))
+
+
+def _as_bfloat16(bits: Array) -> Array:
+    """The bfloat16 that have these bits.
+
+    XLA on CPU makes one loop of a move and this conversion, and LLVM then moves bfloat16 again, by way of float32 where
+    the processor has no bfloat16 of its own. It does not see through two bytes that become one number.
+    """
+
+    def of_bytes(bits: Array) -> Array:
+        bytes_ = jnp.stack([bits.astype(jnp.uint8), (bits >> jnp.uint16(8)).astype(jnp.uint8)], -1)
+        return lax.bitcast_convert_type(bytes_, jnp.bfloat16)
+
+    whole = lambda bits: lax.bitcast_convert_type(bits, jnp.bfloat16)  # noqa: E731
+    converted: Array = lax.platform_dependent(bits, cpu=of_bytes, default=whole)
+    return converted
 
 
 @_copied_apart.defjvp

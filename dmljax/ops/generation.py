@@ -211,7 +211,8 @@ def fill_value_constant(value: ArrayLike, *, output_sizes: Sequence[int], dtype:
     [[13, 13, 13], [13, 13, 13]]
     """
     _check_sizes(output_sizes)
-    return jnp.broadcast_to(calls.real_array("value", value), tuple(output_sizes))
+    fill = lambda values, _: jnp.broadcast_to(values[0], tuple(output_sizes))  # noqa: E731
+    return copied(fill, (calls.real_array("value", value),))
 
 
 class FillValueConstantDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT", function=fill_value_constant):

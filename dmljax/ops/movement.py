@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
@@ -280,10 +279,6 @@ def slice_grad(
 
     def move(gradient: Array) -> Array:
         forwards = lax.rev(gradient, backwards) if backwards else gradient
-        if given.dtype == jnp.bfloat16:  # XLA on CPU would pad its bits as if they were bfloat16 again, with strides
-            ranges = zip(lowest, lengths, steps, strict=True)
-            places = tuple(np.s_[low : low + length + 1 : step] for low, length, step in ranges)
-            return jnp.zeros(output_sizes, forwards.dtype).at[places].set(forwards, unique_indices=True)
         return lax.pad(forwards, jnp.zeros((), forwards.dtype), padding)
 
     return moved([given], output_sizes, move)

@@ -147,16 +147,23 @@ def test_a_join_asks_for_a_sequence_whatever_was_called_before() -> None:
             call_(array)
 
 
-@pytest.mark.parametrize(
-    "move", [lambda x: np.asarray(dmljax.join([x[:999], x[999:]], axis=0)), lambda x: put_back(x)[1:-1]]
-)
-def test_every_bfloat16_is_copied(move: Any) -> None:
-    every = EVERY.view(jnp.bfloat16)
-    np.testing.assert_array_equal(move(every).view(np.uint16), every.view(np.uint16))
+def joined(x: Any) -> Any:
+    return np.asarray(dmljax.join([x[:999], x[999:]], axis=0))
 
 
 def put_back(x: Any) -> Any:
-    return np.asarray(dmljax.slice_grad(x, starts=(1,), sizes=x.shape, output_sizes=(x.size + 2,)))
+    return np.asarray(dmljax.slice_grad(x, starts=(1,), sizes=x.shape, output_sizes=(x.size + 2,)))[1:-1]
+
+
+def put_back_apart(x: Any) -> Any:
+    result = dmljax.slice_grad(x, starts=(1,), sizes=(2 * x.size,), strides=(2,), output_sizes=(2 * x.size + 2,))
+    return np.asarray(result)[1:-1:2]
+
+
+@pytest.mark.parametrize("move", [joined, put_back, put_back_apart])
+def test_every_bfloat16_is_copied(move: Any) -> None:
+    every = EVERY.view(jnp.bfloat16)
+    np.testing.assert_array_equal(move(every).view(np.uint16), every.view(np.uint16))
 
 
 def test_one_array_is_joined_to_a_copy_of_itself() -> None:

@@ -346,6 +346,29 @@ def test_each_is_the_others_gradient(mode: InterpolationMode, dtype: Any) -> Non
         assert_same_bits(one, other)
 
 
+def test_slices_have_what_would_be_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, offsets = jnp.asarray(np.random.default_rng(0).standard_normal(7), np.float32), (-9.0, -0.5, -0.2, 0.0, 1.5, 8.0)
+    every: list[dict[str, Any]] = [
+        {"scales": scale, "output_sizes": (size,), "interpolation_mode": mode, "output_pixel_offsets": offset}
+        for scale, size in ((3, 21), (2, 9), (1, 12), (1.5, 10), (0.5, 4))
+        for mode in InterpolationMode
+        for offset in offsets
+    ]
+
+    def both_ways(x: Any) -> Any:
+        results = [dmljax.resample2(x, **how) for how in every]
+        return results, jax.vjp(lambda x: [dmljax.resample2(x, **how) for how in every], x)[1](results)
+
+    sliced = jax.jit(both_ways)(x)
+    monkeypatch.setattr(numerics, "_phases", lambda taps: None)
+    monkeypatch.setattr(numerics, "_repeats", lambda taps: None)
+    jax.clear_caches()
+    gathered = jax.jit(lambda x: both_ways(x))(x)
+    jax.clear_caches()
+    for one, other in zip(jax.tree.leaves(sliced), jax.tree.leaves(gathered), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("size", "is_gathered"), [(8, False), (6, False), (2, False), (41, True)])
 def test_slices_are_read_where_the_ratio_of_sizes_is_simple_and_nothing_is_scattered(
     size: int, is_gathered: bool

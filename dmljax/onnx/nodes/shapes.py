@@ -10,6 +10,7 @@ import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.floats import copied
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import MAX_FOLDED, as_array, as_sizes
 from dmljax.onnx.registry import Call, handles, one_of
@@ -221,7 +222,8 @@ def _expanded(x: Any, shape: Any) -> Any:
 
 @handles("Expand", since=8, known=[1], fold=_expanded)
 def _expand(x: Any, shape: Any) -> Any:
-    return jnp.broadcast_to(x, jnp.broadcast_shapes(x.shape, as_sizes(shape)))
+    sizes = jnp.broadcast_shapes(x.shape, as_sizes(shape))
+    return copied(lambda floats, _: jnp.broadcast_to(floats[0], sizes), (x,))
 
 
 def _tiled(x: Any, repeats: Any) -> Any:
