@@ -3987,6 +3987,27 @@ FAULTS = [
         f"{ON_PYDIRECTML}::test_a_wrong_operator_is_refused_where_it_is_made",
     ),
     Fault(
+        "data is bound to a result of PyDirectML",
+        PYDIRECTML,
+        "if expr._source in self._builder._outputs:",
+        "if False:",
+        f"{ON_PYDIRECTML}::test_wrong_use_is_refused_in_words",
+    ),
+    Fault(
+        "a binding of another builder of PyDirectML is taken",
+        PYDIRECTML,
+        "if binding._builder is not model._builder:",
+        "if False:",
+        f"{ON_PYDIRECTML}::test_wrong_use_is_refused_in_words",
+    ),
+    Fault(
+        "PyDirectML reflects more than there is",
+        PYDIRECTML_FUNCTIONS,
+        "        if amount > size:",
+        "        if False:",
+        f"{ON_PYDIRECTML}::test_wrong_use_is_refused_in_words",
+    ),
+    Fault(
         "averages have windows before strides",
         PYDIRECTML_FUNCTIONS,
         "        strides=strides,\n        window_size=window_sizes,",
