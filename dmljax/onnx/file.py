@@ -6,6 +6,7 @@ Reads with the package `onnx`, which brings the format's own parser; everything 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,37 @@ MAX_DEPTH = 64  # of functions that call functions, and of subgraphs
 class TensorType:
     """The type of an input or an output: its dtype, and its sizes, of which open ones are names or None.
 
-    `sizes` is None where the rank is open, too, and `dtype` is None for what is not a tensor.
+    `sizes` is None where the rank is open, too, and `dtype` is None for what is not a tensor. `denotations` say what
+    each dimension is for, such as DATA_BATCH; most models have none.
     """
 
     name: str
     dtype: np.dtype[Any] | None
     sizes: tuple[int | str | None, ...] | None
     kind: str = "tensor"
+    denotations: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         sizes = "?" if self.sizes is None else ", ".join("?" if one is None else str(one) for one in self.sizes)
         return f"{self.name}: {self.kind if self.dtype is None else self.dtype.name}[{sizes}]"
+
+    def overridden(self, names: Mapping[str, int], denotations: Mapping[str, int]) -> "TensorType":
+        """The type with the open sizes that are given by name or by denotation, as ONNX Runtime overrides them.
+
+        Denotations are compared without regard to case. A size that is not open must be as it is given.
+        """
+        if self.sizes is None:
+            return self
+        by_denotation = {denotation.lower(): size for denotation, size in denotations.items()}
+        sizes: list[int | str | None] = []
+        for own, denotation in zip_longest(self.sizes, self.denotations, fillvalue=""):
+            expected = names.get(own) if isinstance(own, str) else own
+            given = by_denotation.get(denotation.lower()) if denotation else None
+            if given is not None and expected not in (None, given):
+                rule = f"must have the size {expected} where its denotation is {denotation}"
+                raise InvalidDesc(Problem(self.name, rule, given))
+            sizes.append(next((size for size in (given, expected) if size is not None), own))
+        return replace(self, sizes=tuple(sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,7 +387,8 @@ def _type_of(name: str, proto: Any) -> TensorType:
         tensor = getattr(proto, kind)
         dtype = dtype_of(tensor.elem_type) if tensor.elem_type else None
         sizes = tuple(map(_size, tensor.shape.dim)) if tensor.HasField("shape") else None
-        return TensorType(name, dtype, sizes)
+        denotations = tuple(_text("denotation", one.denotation) for one in tensor.shape.dim)
+        return TensorType(name, dtype, sizes, denotations=denotations if any(denotations) else ())
     return TensorType(name, None, None, (kind or "tensor_type").removesuffix("_type"))
 
 
