@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from dmljax.checks import parse_enum
+from dmljax.checks import UINT64_MAX, integer_in, parse_enum
 from dmljax.descriptors.base import Member, Operator
 from dmljax.descriptors.bases import Activation
 from dmljax.descriptors.json_form import Fused, operator_of_type
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Kind, Number, Struct
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, Problem, inside, within
+from dmljax.files import opened
 from dmljax.flatbuffer import Buffer, Packed, Table, TableReader, written
 from dmljax.graph import Graph
 from dmljax.scalars import Scalar
 from dmljax.tensor import TensorDesc
-from dmljax.text import join_words, reason_of, show
+from dmljax.text import join_words, show
 from dmljax.types import DataType
 
 OPERATOR_NODE, CONSTANT_NODE = 1, 2
@@ -34,15 +35,29 @@ _FORMS = {UINT32: "I", UINT64: "Q", INT32: "i", FLOAT32: "f", BOOL: "?", SCALE_B
 _DTYPES = {UINTS: "uint32", INTS: "int32", FLOATS: "float32"}
 
 
-def load(path: str | Path) -> Graph:
+MAX_BYTES = 2**32  # of a graph and its constants, as of the files of a DxDispatch model
+
+
+def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
     """The graph in a file, and constants in the files beside it.
+
+    All these files together may hold `max_bytes` at most, 4 GiB by default. One that is larger, or that is no regular
+    file, is refused before it is read.
 
     >>> load("notebooks/models/gemm.bin")
     Graph(1 nodes, 3 edges, 1 inputs, 1 outputs, 2 constants, 0 views)
     """
-    path = Path(path)
+    path, left = Path(path), integer_in("max_bytes", max_bytes, 0, UINT64_MAX)
+
+    def content(file: Path) -> bytes:
+        nonlocal left
+        with opened(file, left, remedy="max_bytes of load is for all files together") as stream:
+            data: bytes = stream.read(left)
+        left -= len(data)
+        return data
+
     with within("serialized graph"):
-        return parse(_content(path), lambda name: _content(file_of_constant(path, name)))
+        return parse(content(path), lambda name: content(file_of_constant(path, name)))
 
 
 def file_of_constant(path: Path, name: str) -> Path:
@@ -50,13 +65,6 @@ def file_of_constant(path: Path, name: str) -> Path:
     if Path(name).name != name:
         raise InvalidDesc(Problem((), "a constant's name must be that of a file beside the graph", show(name)))
     return path.with_name(f"{name}.bin")
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidDesc(Problem((), f"{path.name} must be a file that can be read", reason_of(error))) from None
 
 
 def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:

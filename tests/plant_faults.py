@@ -697,7 +697,7 @@ FAULTS = [
     ),
     Fault(
         "a sequence is computed, not accumulated",
-        "dxdispatch/reader.py",
+        "dxdispatch/numbers.py",
         "return np.add.accumulate(steps, dtype=steps.dtype)",
         "return (start + delta * np.arange(count)).astype(steps.dtype)",
         "dxdispatch/test_dxdispatch.py::test_a_sequence_rounds_at_each_step",
@@ -4147,6 +4147,52 @@ FAULTS = [
         "return self.network or self.dispatchable",
         "return self.dispatchable",
         "dxdispatch/test_onnx_models.py::test_results_call_a_dispatch_by_the_name_in_the_model_whatever_its_sizes",
+    ),
+    Fault(
+        "versions of operators in ONNX files have any number",
+        "onnx/file.py",
+        "one.version, 0, MAX_VERSION)",
+        "one.version, -(2**63), 2**63)",
+        "onnx/test_model.py::test_a_wrong_model_is_refused_at_loading",
+    ),
+    Fault(
+        "external data of ONNX models is read from a pipe",
+        "onnx/file.py",
+        "file = opened(path, sys.maxsize)",
+        "file = path.open('rb+')",  # which does not wait for a writer
+        "onnx/test_model.py::test_external_data_outside_of_the_folder_is_refused",
+    ),
+    Fault(
+        "a deferred resource with a finding is one all the same",
+        "dxdispatch/reader.py",
+        """            data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
+            self.deferred.add(str(place[-1]))
+""",
+        """            self.deferred.add(str(place[-1]))
+            data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
+""",
+        "dxdispatch/test_onnx_models.py::test_a_deferred_resource_keeps_its_size",
+    ),
+    Fault(
+        "each file of a serialized graph may be as large as all",
+        SERIALIZED,
+        "        left -= len(data)\n",
+        "",
+        "test_serialized.py::test_a_file_larger_than_its_bound_is_refused_before_it_is_read",
+    ),
+    Fault(
+        "files of any size are opened",
+        "files.py",
+        "if status.st_size > at_most:",
+        "if False:",
+        "test_serialized.py::test_a_file_larger_than_its_bound_is_refused_before_it_is_read",
+    ),
+    Fault(
+        "a zero in the name of a file is not foreseen",
+        "files.py",
+        "except (OSError, ValueError) as error:",
+        "except OSError as error:",
+        "test_serialized.py::test_a_zero_in_the_name_of_a_file_is_refused",
     ),
     Fault(
         "open sizes of one name may differ",

@@ -1,5 +1,6 @@
 """DirectML's serialized graphs: what is written is read back, and no file makes more than one clear error."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -93,8 +94,43 @@ def test_constants_may_lie_beside_the_graph(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(WEIGHTS.tobytes())
     assert_same_bits(serialized.load(tmp_path / "graph.bin").constants["weights"], WEIGHTS)
     (tmp_path / "weights.bin").unlink()
-    with pytest.raises(InvalidDesc, match=r"serialized graph: nodes\[0\].*weights.bin must be a file that can be read"):
+    with pytest.raises(InvalidDesc, match=r"nodes\[0\] must be a file that can be read; got .*weights.bin"):
         serialized.load(tmp_path / "graph.bin")
+
+
+def test_a_file_larger_than_its_bound_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    data = product_with_named_constants("weights")
+    (tmp_path / "graph.bin").write_bytes(data)
+    (tmp_path / "weights.bin").write_bytes(WEIGHTS.tobytes())
+    whole = len(data) + WEIGHTS.nbytes
+    serialized.load(tmp_path / "graph.bin", max_bytes=whole)
+    rule = rf"serialized graph: nodes\[0\] must hold at most {WEIGHTS.nbytes - 1} bytes; got {WEIGHTS.nbytes} in "
+    with pytest.raises(InvalidDesc, match=rule + r"'.*weights.bin' \(max_bytes of load is for all files together\)"):
+        serialized.load(tmp_path / "graph.bin", max_bytes=whole - 1)
+    with pytest.raises(InvalidDesc, match=r"serialized graph: must hold at most 8 bytes; got .* in '.*graph.bin'"):
+        serialized.load(tmp_path / "graph.bin", max_bytes=8)
+    with pytest.raises(InvalidDesc, match="max_bytes must be in"):
+        serialized.load(tmp_path / "graph.bin", max_bytes=-1)
+    with (tmp_path / "sparse.bin").open("wb") as file:
+        file.truncate(2**33)  # which takes no room on the disk
+    with pytest.raises(InvalidDesc, match="must hold at most 4294967296 bytes; got 8589934592 in"):
+        serialized.load(tmp_path / "sparse.bin")
+
+
+def test_a_pipe_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "weights.bin")  # opening it would wait for a writer
+    (tmp_path / "graph.bin").write_bytes(product_with_named_constants("weights"))
+    for name in ("graph.bin", "weights.bin"):
+        with pytest.raises(InvalidDesc, match=r"serialized graph: .*must be a regular file; got '.*weights.bin'"):
+            serialized.load(tmp_path / name)
+
+
+def test_a_zero_in_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "graph.bin").write_bytes(product_with_named_constants("a\0b"))
+    with pytest.raises(InvalidDesc, match=r"nodes\[0\] must be a file that can be read; got .*null byte"):
+        serialized.load(tmp_path / "graph.bin")
+    with pytest.raises(InvalidDesc, match=r"serialized graph: must be a file that can be read; got .*null byte"):
+        serialized.load("a\0b")
 
 
 @pytest.mark.parametrize("name", ["../weights", "a/b", "/etc/passwd", "..", ""])

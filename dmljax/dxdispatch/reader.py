@@ -15,15 +15,14 @@ from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
 import numpy as np
-from jax.numpy import iinfo
 from numpy.typing import NDArray
 
-from dmljax.checks import UINT64_MAX, UINT_MAX, boolean, element, integer_in, parse_enum, uints
+from dmljax.checks import UINT64_MAX, UINT_MAX, boolean, integer_in, parse_enum, uints
 from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
-from dmljax.descriptors.members import NOT_FINITE, Array, Kind, json_given, json_string
+from dmljax.descriptors.members import Array, Kind, json_given, json_string
 from dmljax.descriptors.validation import problems
-from dmljax.dxdispatch.files import bytes_of, check_writable, opened, read_values, target_path
+from dmljax.dxdispatch.files import bytes_of, check_writable, read_values, target_path
 from dmljax.dxdispatch.hints import checks_of_hints
 from dmljax.dxdispatch.model import (
     Binding,
@@ -53,6 +52,7 @@ from dmljax.dxdispatch.networks import (
     single_binding,
     sizes_by_name,
 )
+from dmljax.dxdispatch.numbers import convert, sequence
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
 from dmljax.errors import (
     MAX_PROBLEMS,
@@ -66,11 +66,12 @@ from dmljax.errors import (
     inside,
     spell_path,
 )
+from dmljax.files import opened
 from dmljax.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, one_line, show
-from dmljax.types import FLOATS, INTEGERS_4, LATEST, DataType, FeatureLevel
+from dmljax.types import INTEGERS_4, LATEST, DataType, FeatureLevel
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
@@ -296,8 +297,9 @@ class _Reader:
     def resource(self, place: Place, value: Any) -> Resource:
         fields = self.fields(place, value, _BUFFER_FIELDS)
         if fields.get("initialValues") == "deferred":
+            data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
             self.deferred.add(str(place[-1]))
-            return Resource(_data_type(fields, "initialValuesDataType", DataType.UNKNOWN), 0, np.zeros(0, np.uint8))
+            return Resource(data_type, 0, np.zeros(0, np.uint8))
         offset, size, (data_type, values) = all_checked(
             lambda: _uint64(fields, "initialValuesOffsetInBytes", 0),
             lambda: _uint64(fields, "sizeInBytes", None),
@@ -342,7 +344,7 @@ class _Reader:
         count = integer_in("valueCount", _required(fields, "valueCount"), 0, UINT_MAX)
         self.require_affordable("valueCount", count * data_type.dtype.itemsize)
         first, *delta = (self.number(place, name, _required(fields, name), data_type) for name in names)
-        return _sequence(first, delta[0], count) if delta else np.full(count, first)
+        return sequence(first, delta[0], count) if delta else np.full(count, first)
 
     def struct(self, place: Place, source: Sequence[Any]) -> NDArray[np.uint8]:
         """The bytes of a list of {name, type, value} objects, packed without padding."""
@@ -360,13 +362,13 @@ class _Reader:
         return np.frombuffer(b"".join(parts), np.uint8)
 
     def numbers(self, place: Place, values: Sequence[Any], data_type: DataType) -> NDArray[Any]:
-        converted, too_large = _convert("initialValues", values, data_type)
+        converted, too_large = convert("initialValues", values, data_type)
         for index in too_large[:MAX_FINDINGS].tolist():
             self.warn_of_infinity((*place, "initialValues", index), values[index], data_type)
         return converted
 
     def number(self, place: Place, name: str, value: Any, data_type: DataType) -> Any:
-        converted, too_large = _convert(name, [value], data_type, is_list=False)
+        converted, too_large = convert(name, [value], data_type, is_list=False)
         if too_large.size:
             self.warn_of_infinity((*place, name), value, data_type)
         return converted[0]
@@ -811,46 +813,3 @@ def _data_type(fields: Mapping[str, Any], name: str, default: DataType | None) -
 
 def _size_in_bytes(tensor: TensorDesc) -> int:
     return tensor.total_tensor_size_in_bytes or tensor.minimum_size_in_bytes
-
-
-# Numbers
-
-
-def _convert(
-    name: str, values: Sequence[Any], data_type: DataType, *, is_list: bool = True
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Converts JSON numbers to a data type, and also returns the indices of those that became infinite.
-
-    Integers must fit the data type exactly; floats are rounded to the nearest.
-    """
-    dtype = data_type.dtype
-
-    def refuse(index: int, rule: str) -> None:
-        where = element(name, index) if is_list else name
-        raise InvalidDesc(Problem(where, f"must be {rule} for {data_type.name}", show(values[index])))
-
-    if dtype not in FLOATS:
-        limits = iinfo(dtype)
-        for index, value in enumerate(values):
-            if type(value) is not int or not limits.min <= value <= limits.max:
-                refuse(index, f"a whole number in [{limits.min}, {limits.max}]")
-        return np.array(values, dtype), np.array([], int)
-    doubles = np.empty(len(values), np.float64)
-    for index, value in enumerate(values):
-        if isinstance(value, str) and value.lower() in NOT_FINITE:
-            doubles[index] = NOT_FINITE[value.lower()]
-        elif type(value) is float or (type(value) is int and int(float(value)) == value):
-            doubles[index] = value
-        else:
-            refuse(index, "a number, 'nan', 'inf' or '-inf'")
-    with np.errstate(over="ignore"):
-        rounded = doubles.astype(dtype)
-    return rounded, np.flatnonzero(np.isinf(rounded) & ~np.isinf(doubles))
-
-
-def _sequence(start: Any, delta: Any, count: int) -> NDArray[Any]:
-    """`count` values from `start`, each the previous one plus `delta`; floats are rounded each time, integers wrap."""
-    steps = np.full(count, delta)
-    steps[:1] = start
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.add.accumulate(steps, dtype=steps.dtype)

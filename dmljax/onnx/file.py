@@ -4,6 +4,8 @@ Reads with the package `onnx`, which brings the format's own parser; everything 
 """
 
 import functools
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -12,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
-from dmljax.text import reason_of, show
+from dmljax.files import opened
+from dmljax.text import show
 
 try:
     import onnx
@@ -24,6 +28,8 @@ except ImportError as error:  # pragma: no cover  # the tests have it
     ) from error
 
 MAIN = ""  # the domain of ONNX's own operators, which may also be spelled ai.onnx
+MAX_FILE_BYTES = 2**31  # which protobuf reads at most; larger weights lie in files of their own
+MAX_VERSION = 2**31 - 1  # of operators, which the package onnx looks up by 32 bits
 MAX_DEPTH = 64  # of functions that call functions, and of subgraphs
 
 
@@ -167,10 +173,8 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     if not isinstance(source, str | Path):
         raise InvalidType(Problem("source", "must be a path, bytes or a ModelProto", show(source)))
     path = Path(source)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidDesc(Problem((), f"{path.name} must be a file that can be read", reason_of(error))) from None
+    with opened(path, MAX_FILE_BYTES) as file:
+        data = file.read(MAX_FILE_BYTES)
     return _parsed(data), path.parent
 
 
@@ -313,13 +317,15 @@ class Reader:
             path = (folder / location).resolve()
             if Path(location).is_absolute() or not path.is_relative_to(folder) or path == folder:
                 raise InvalidDesc(Problem("location", "must be a file in the model's folder", show(location)))
-            size = path.stat().st_size
-            offset = int(entries.get("offset", 0))
-            length = int(entries.get("length", size - offset))
-            if not (0 <= offset <= size and 0 <= length <= size - offset):
-                rule = f"offset and length must be within the {size} bytes of {location}"
-                raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
-            with path.open("rb") as file:
+            with inside("location"):
+                file = opened(path, sys.maxsize)  # one file may hold the weights of the largest models
+            with file:
+                size = os.fstat(file.fileno()).st_size
+                offset = int(entries.get("offset", 0))
+                length = int(entries.get("length", size - offset))
+                if not (0 <= offset <= size and 0 <= length <= size - offset):
+                    rule = f"offset and length must be within the {size} bytes of {location}"
+                    raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
                 file.seek(offset)
                 return bytes(file.read(length))
         except (OSError, ValueError) as error:
@@ -349,7 +355,10 @@ MAX_SPARSE = 2**28  # elements of a sparse tensor, all of which are stored here
 
 
 def _versions(imports: Any) -> dict[str, int]:
-    return {_domain(one.domain): one.version for one in imports}
+    return {
+        _domain(one.domain): integer_in(("opset_import", _domain(one.domain)), one.version, 0, MAX_VERSION)
+        for one in imports
+    }
 
 
 def _domain(name: str) -> str:

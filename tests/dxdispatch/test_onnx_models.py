@@ -307,6 +307,9 @@ def test_a_deferred_resource_keeps_its_size(tmp_path: Path) -> None:
     assert "commands[1].bindings.y must have 48 bytes, as the first output in 'later' has; got 16" in found
     (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large])
     assert "commands[1].bindings.y must have 48 bytes; got 16, in 'later' from byte 0 on" in found
+    wrong = DATA | {"later": listed("FLOAT", "deferred")}
+    (found,) = findings(tmp_path, wrong, {"concat": CONCAT}, [dispatch("concat", y="later")])
+    assert "resources.later.initialValuesDataType must be one of UNKNOWN, FLOAT32" in found
     (found,) = findings(tmp_path, DATA, {}, [{"type": "print", "resource": "later"}])
     assert "commands[0].resource must be an output of an ONNX model before it is used" in found
 
