@@ -280,12 +280,12 @@ def test_numbers_lie_at_multiples_of_their_sizes() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"views": {"y": TensorDesc("FLOAT32", (2,))}}, r"views\.y must not be there in a serialized graph"),
+        ({"views": {"y": TensorDesc("FLOAT32", (2,))}}, r"views\.y must not be there: a serialized graph has no views"),
         (
             {"outputs": {"y": "relu.output", "z": "relu.output"}},
-            r"outputs\.z must come from an output that is no other",
+            r"outputs\.z must come from a node's output that is no other",
         ),
-        ({"outputs": {"x": "relu.output"}}, r"outputs\.x must come from an output that is no other"),
+        ({"outputs": {"x": "relu.output"}}, r"outputs\.x must come from a node's output that is no other"),
         ({"inputs": {"x": ROW, "unread": ROW}}, r"inputs\.unread must have the desc of the first tensor that reads it"),
         (
             {"inputs": {"x": TensorDesc("FLOAT32", (2,))}},
@@ -313,16 +313,19 @@ def constant(name: str, *edges: str) -> Any:
         (b"\xff" * 40, "offsets must be within"),
         (b"\x04\0\0\0\x10\0\0\0", "offsets must be within the 8 bytes of the file; got -12"),
         (written({8: ["name"]}).replace(b"name", b"nam\xe9"), "texts must be in UTF-8; got b'nam"),
-        (written({4: [constant("a"), constant("a")]}), r"nodes\[1\].name must be of one node, which has a desc; got a"),
+        (written({4: [constant("a"), constant("a")]}), r"nodes\[1\].name must be a name that no other node has; got a"),
         (
             written({4: [constant("a", "e"), constant("b", "e")]}),
-            r"nodes\[1\].outputNames must be of one output of one",
+            r"nodes\[1\].outputNames must be names that no input and no other",
         ),
         (written({8: ["y"]}), "graphOutputNames must be names of outputs of nodes; got y"),
         (written({6: ["x"]}), "graphInputNames must be names that a node reads; got x"),
-        (written({4: [{4: ("B", 1)}]}), r"nodes\[0\].name must be of one node, which has a desc"),
+        (written({4: [{4: ("B", 1)}]}), r"nodes\[0\].desc must be given; got none for"),
         (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_NONE"}}]}), "must be an operator that `dmljax ops` lists"),
-        (written({4: [{4: ("B", 2), 6: {4: ("B", 7)}}]}), r"nodes\[0\]\.data must be a name or bytes"),
+        (
+            written({4: [{4: ("B", 2), 6: {4: ("B", 7)}}]}),
+            r"nodes\[0\]\.data must be a constant's name \(kind 1\) or its bytes",
+        ),
         (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_ACTIVATION_RELU"}}]}), "InputTensor must have a name"),
     ],
     ids=str,
@@ -339,7 +342,7 @@ def test_parts_that_are_shared_again_and_again_are_refused() -> None:
     target = data.index(text.encode()) - 4
     for i in range(count):  # all of them are the last one
         data[vector + 4 * i : vector + 4 * i + 4] = (target - vector - 4 * i).to_bytes(4, "little")
-    with pytest.raises(InvalidDesc, match="parts of the file must not be shared again and again"):
+    with pytest.raises(InvalidDesc, match="offsets must not lead to the same parts of the file again"):
         parsed(bytes(data))
 
 

@@ -1,4 +1,4 @@
-"""ONNX models as dispatchables: each dispatch is the DirectML graph for the sizes of its inputs."""
+"""ONNX models as dispatchables: a dispatch runs the DirectML graph that the model has for the sizes of its inputs."""
 
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
@@ -124,7 +124,7 @@ class Network:
 
 
 def require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> None:
-    """Refuses other shapes of outputs than the model gives; a scalar has one dimension in a graph."""
+    """Refuses a shape for an output if the model computes another one; a scalar has the shape [1] in a graph."""
     wrong = [
         Problem(
             (point.name, "shape"),
@@ -139,7 +139,7 @@ def require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> Non
 
 
 def single_binding(source: Any) -> Any:
-    """A binding that may be the only one of a list."""
+    """The binding of one tensor, which may be given as a list of one element."""
     return source[0] if isinstance(source, list) and len(source) == 1 else source
 
 
