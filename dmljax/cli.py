@@ -565,7 +565,7 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="DirectML feature level to check against, such as 3_0 or 6.2 (default: 6_4)",
     )
-    sizes_group = parser.add_argument_group("sizes of ONNX models, before those that a DxDispatch model gives")
+    sizes_group = parser.add_argument_group("sizes of ONNX models, which come before those in a DxDispatch model")
     for short, name, parse, metavar, what in (
         ("-f", "onnx_free_dim_name_override", _parse_override, "NAME:SIZE", "the size of open dimensions by name"),
         ("-F", "onnx_free_dim_denotation_override", _parse_override, "DENOTATION:SIZE", "the same by denotation"),
