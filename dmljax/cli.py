@@ -116,12 +116,23 @@ def run(options: argparse.Namespace) -> int:
         if _is_onnx(path):
             _run_onnx(path, options)
             continue
-        model = load(_source(path), input_path=options.input_path, feature_level=options.dml_feature_level)
+        model = _load(path, options)
         _warn(model.warnings)
         if len(options.models) > 1 and not options.json:
             print(f"{escape_controls(path)}:")
         _run_model(model, options)
     return 0
+
+
+def _load(path: str, options: argparse.Namespace) -> Model:
+    return load(
+        sys.stdin.buffer if path == "-" else path,
+        input_path=options.input_path,
+        feature_level=options.dml_feature_level,
+        free_dimension_name_overrides=dict(options.onnx_free_dim_name_override),
+        free_dimension_denotation_overrides=dict(options.onnx_free_dim_denotation_override),
+        binding_shapes=dict(options.binding_shape),
+    )
 
 
 def _is_onnx(path: str) -> bool:
@@ -140,7 +151,13 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
     model = trial.load(path)
     loaded = time.perf_counter() - begin
     files, shapes = (_by_name(kind, given) for kind, given in (("input", options.input), ("shape", options.shape)))
-    inputs = trial.make_inputs(model, files, {name: _parse_sizes(name, text) for name, text in shapes.items()})
+    inputs = trial.make_inputs(
+        model,
+        files,
+        _shapes_of_inputs(model, options) | {name: _parse_sizes(name, text) for name, text in shapes.items()},
+        dict(options.onnx_free_dim_name_override),
+        dict(options.onnx_free_dim_denotation_override),
+    )
     own = trial.try_model(model, inputs)
     other = trial.try_onnxruntime(path, inputs) if options.compare else None
     differences = {
@@ -165,6 +182,12 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
             print(f"{escape_controls(name)}: {difference:.3g}")
 
 
+def _shapes_of_inputs(model: Any, options: argparse.Namespace) -> dict[str, Sequence[int]]:
+    """The shapes that `--binding_shape` gives, without those of outputs, which the model computes."""
+    outputs = {one.name for one in model.outputs}
+    return {name: shape for name, shape in options.binding_shape if name not in outputs}
+
+
 def _by_name(kind: str, texts: Sequence[str]) -> dict[str, str]:
     """What options of the form NAME=VALUE say; names may have an equals sign, too."""
     pairs = [text.rpartition("=") for text in texts]
@@ -179,11 +202,6 @@ def _parse_sizes(name: str, text: str) -> list[int]:
         return [int(size) for size in text.split(",")]
     except ValueError:
         raise InvalidDesc(Problem(("shape", name), "must be integers separated by commas", text)) from None
-
-
-def _source(path: str) -> Any:
-    """Where a model is read from: the standard input if `path` is `-`."""
-    return sys.stdin.buffer if path == "-" else path
 
 
 def _run_model(model: Model, options: argparse.Namespace) -> None:
@@ -310,7 +328,7 @@ def _check_onnx(path: str, options: argparse.Namespace) -> int:
 def _check_model(path: str, options: argparse.Namespace) -> int:
     findings: Sequence[Finding] = ()
     try:
-        model = load(_source(path), input_path=options.input_path, feature_level=options.dml_feature_level)
+        model = _load(path, options)
         warnings = model.warnings
     except UnreadableModel:
         raise
@@ -547,6 +565,21 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="DirectML feature level to check against, such as 3_0 or 6.2 (default: 6_4)",
     )
+    sizes_group = parser.add_argument_group("sizes of ONNX models, which come before those in a DxDispatch model")
+    for short, name, parse, metavar, what in (
+        ("-f", "onnx_free_dim_name_override", _parse_override, "NAME:SIZE", "the size of open dimensions by name"),
+        ("-F", "onnx_free_dim_denotation_override", _parse_override, "DENOTATION:SIZE", "the same by denotation"),
+        ("-b", "binding_shape", _parse_shape, "TENSOR:1,3,224,224", "the shape of an input or output"),
+    ):
+        sizes_group.add_argument(
+            short,
+            f"--{name}",
+            type=parse,
+            action="append",
+            default=[],
+            metavar=metavar,
+            help=f"{what}, repeatable",
+        )
 
 
 def _parse_level(text: str) -> FeatureLevel:
@@ -562,6 +595,20 @@ def _parse_integer(text: str, lowest: int = 0) -> int:
         return integer_in((), int(text), lowest, UINT_MAX)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a whole number in [{lowest}, {UINT_MAX}]; got {text!r}") from None
+
+
+def _parse_override(text: str) -> tuple[str, int]:
+    name, _, size = text.rpartition(":")
+    if not name:
+        raise argparse.ArgumentTypeError(f"must be a name, a colon and a size; got {text!r}")
+    return name, _parse_integer(size)
+
+
+def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, sizes = text.rpartition(":")
+    if not name:
+        raise argparse.ArgumentTypeError(f"must be a name, a colon and sizes separated by commas; got {text!r}")
+    return name, tuple(map(_parse_integer, sizes.split(",")))
 
 
 def _parse_count(text: str) -> int:

@@ -1,7 +1,7 @@
-"""Flatbuffers: tables of numbers, texts and vectors, as much of them as DirectML's serialized graphs need.
+"""Reads and writes flatbuffers, as far as DirectML's serialized graphs need them: tables, numbers, texts and vectors.
 
-A field of a table is named by its slot: 4, 6, 8 and so on, in the order of its schema. What is read is bounded by the
-file's size, whatever its offsets are; a fault is an InvalidDesc.
+A field of a table is named by its slot: 4, 6, 8 and so on, in the order of its schema. However a file's offsets point,
+the number of bytes that are read is bounded by its size. A file that is malformed raises InvalidDesc.
 """
 
 import struct
@@ -16,7 +16,7 @@ from dmljax.errors import InvalidDesc, Problem
 
 
 class Buffer:
-    """The bytes of a file; all reads together may not be many times its size, however often parts are shared."""
+    """The bytes of a file, with a limit on all reads together: offsets may point to one part again and again."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -27,11 +27,11 @@ class Buffer:
         return TableReader(self, self.unpack("<I", 0))
 
     def unpack(self, form: str, position: int) -> Any:
-        """A number."""
+        """The number at a position, in one of `struct`'s forms."""
         return struct.unpack_from(form, self.data, self._checked(position, struct.calcsize(form)))[0]
 
     def bytes(self, position: int, count: int) -> bytes:
-        """A part of the file."""
+        """The bytes from a position on."""
         return self.data[self._checked(position, count) : position + count]
 
     def _checked(self, position: int, count: int) -> int:
@@ -39,12 +39,13 @@ class Buffer:
         if position < 0 or position + count > len(self.data):
             raise InvalidDesc(Problem((), f"offsets must be within the {len(self.data)} bytes of the file", position))
         if self._left < 0:
-            raise InvalidDesc(Problem((), "parts of the file must not be shared again and again", "too many of them"))
+            rule = "offsets must not lead to the same parts of the file again and again"
+            raise InvalidDesc(Problem((), rule, "too many that do"))
         return position
 
 
 class TableReader:
-    """A table at a position."""
+    """A table, whose fields are read by their slots."""
 
     def __init__(self, buffer: Buffer, position: int) -> None:
         self._buffer, self._position = buffer, position
@@ -60,37 +61,37 @@ class TableReader:
         return None if field is None else field + self._buffer.unpack("<I", field)
 
     def number(self, slot: int, form: str) -> Any:
-        """A number of `struct`'s form, 0 if it is not there."""
+        """The number in a slot, in one of `struct`'s forms; 0 if the table does not have it."""
         field = self._field(slot)
         return 0 if field is None else self._buffer.unpack(f"<{form}", field)
 
     def structure(self, slot: int, form: str) -> tuple[Any, ...] | None:
-        """The numbers of a struct, if it is there: of `struct`'s form, one after the other."""
+        """The numbers of the struct in a slot, in one of `struct`'s forms; None if the table does not have it."""
         target = self._target(slot)
         if target is None:
             return None
         return struct.unpack(f"<{form}", self._buffer.bytes(target, struct.calcsize(f"<{form}")))
 
     def table(self, slot: int) -> "TableReader | None":
-        """A table, if it is there."""
+        """The table in a slot; None if this one does not have it."""
         target = self._target(slot)
         return None if target is None else TableReader(self._buffer, target)
 
     def text(self, slot: int) -> str:
-        """A text, empty if it is not there."""
+        """The text in a slot; empty if the table does not have it."""
         target = self._target(slot)
         return "" if target is None else self._text(target)
 
     def texts(self, slot: int) -> list[str]:
-        """A vector of texts."""
+        """The texts of the vector in a slot; none if the table does not have it."""
         return [self._text(target) for target in self._targets(slot)]
 
     def tables(self, slot: int) -> "list[TableReader]":
-        """A vector of tables."""
+        """The tables of the vector in a slot; none if this one does not have it."""
         return [TableReader(self._buffer, target) for target in self._targets(slot)]
 
     def numbers(self, slot: int, dtype: str) -> np.ndarray[Any, Any] | None:
-        """A vector of numbers, if it is there."""
+        """The numbers of the vector in a slot; None if the table does not have it."""
         target = self._target(slot)
         if target is None:
             return None
@@ -116,13 +117,13 @@ class TableReader:
 
 
 class Packed(NamedTuple):
-    """A struct: numbers of `struct`'s form, one after the other."""
+    """A struct to be written: its numbers, and one of `struct`'s forms for all of them."""
 
     form: str
     numbers: tuple[Any, ...]
 
 
-Number = tuple[str, int | float]  # with `struct`'s form
+Number = tuple[str, int | float]  # one of `struct`'s forms first
 Table = Mapping[int, Any]  # by slots: a Number, text, an array of numbers, a Packed, a table, or a list of those
 
 
@@ -135,7 +136,7 @@ def written(root: Table) -> bytes:
 
 def _write_table(data: bytearray, table: Table) -> int:
     fields = {slot: value for slot, value in table.items() if value is not None}
-    # The largest numbers come first, so that all are aligned.
+    # The largest numbers come first, so that each is aligned to its size.
     sizes = {slot: struct.calcsize(value[0]) if _is_number(value) else 4 for slot, value in fields.items()}
     slots = sorted(fields, key=lambda slot: -sizes[slot])
     _align(data, 8)

@@ -1,6 +1,6 @@
 """Graphs: operators whose tensors are connected by edges, validated and lowered as one computation.
 
-An edge passes on a buffer, as in DirectML: what reads it may see other sizes, strides or another data type in it.
+An edge passes on a buffer, as in DirectML: its reader may see the bytes with other sizes, strides or another data type.
 """
 
 import base64
@@ -32,7 +32,7 @@ class Graph:
     `nodes` are descriptors by name. `edges` say where each of their inputs comes from: the name of an input or a
     constant of the graph, or an output of another node. A tensor of a node is spelled `node.field`: `join.inputs[0]`.
     `inputs` are the descs of the graph's inputs by name, `constants` arrays by name, and `outputs` say where each
-    output comes from. `views` are other descs, by which the bytes of some outputs are read.
+    output comes from. `views` are descs for outputs whose bytes are to be seen with other sizes, strides or data types.
 
     >>> tensor = TensorDesc("FLOAT32", (2, 3))
     >>> graph = Graph(
@@ -84,7 +84,7 @@ class Graph:
 
     @functools.cached_property
     def sources(self) -> Mapping[str, TensorDesc]:
-        """All that an edge may come from: inputs, constants, and outputs of nodes."""
+        """The tensors that an edge may come from: inputs, constants, and outputs of nodes."""
         constants = {name: _desc_of(("constants", name), value) for name, value in self.constants.items()}
         outputs = {
             f"{name}.{leaf.key}": leaf.tensor
@@ -95,7 +95,7 @@ class Graph:
 
     @functools.cached_property
     def targets(self) -> Mapping[str, tuple[str, Leaf]]:
-        """All that an edge may lead to: the inputs of the nodes, each with the node's name."""
+        """The tensors that an edge may lead to: the inputs of the nodes, each with the node's name."""
         return {
             f"{name}.{leaf.key}": (name, leaf)
             for name, node in self.nodes.items()
@@ -104,7 +104,7 @@ class Graph:
 
     @functools.cached_property
     def order(self) -> tuple[str, ...]:
-        """The names of the nodes, each after those that it depends on; without those on a cycle."""
+        """The names of the nodes, each after those that it depends on; a node that depends on a cycle is left out."""
         places = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
         needed: dict[str, set[str]] = {name: set() for name in self.nodes}
         dependents: dict[str, list[str]] = {name: [] for name in self.nodes}
@@ -115,7 +115,7 @@ class Graph:
                     needed[node].add(places[source])
                     dependents[places[source]].append(node)
         ready = [name for name, before in needed.items() if not before]
-        for name in ready:  # which grows on the way
+        for name in ready:  # the loop appends to it
             for node in dependents[name]:
                 needed[node].remove(name)
                 if not needed[node]:
@@ -152,7 +152,7 @@ def _dot_node(kind: str, name: str, *lines: Any, shape: str = "box") -> str:
 def _named(where: str, values: Any, kind: type) -> Mapping[str, Any]:
     """A copy of a mapping from names to values of a kind."""
     if not isinstance(values, Mapping):
-        raise InvalidType(Problem(where, "must be a mapping from names", show(values)))
+        raise InvalidType(Problem(where, "must be a mapping with names as its keys", show(values)))
     for name, value in values.items():
         if not isinstance(name, str) or not name:
             raise InvalidType(Problem(where, "must have names that are not empty", show(name)))
@@ -217,7 +217,7 @@ def _edge_problems(graph: Graph) -> Iterator[Problem]:
 
 
 def _fit(place: Path, given: TensorDesc, source: str, wanted: TensorDesc) -> Iterator[Problem]:
-    """What is read must be there."""
+    """Finds an edge or a view that reads beyond the end of its source."""
     available = max(given.minimum_size_in_bytes, given.total_tensor_size_in_bytes or 0)
     if wanted.minimum_size_in_bytes > available:
         rule = f"must read at most the {available} bytes of {source}, {given}"
@@ -234,8 +234,8 @@ def _cycle_problems(graph: Graph) -> Iterator[Problem]:
         path = [next(iter(before))]
         while path[-1] not in path[:-1]:
             path.append(before[path[-1]])
-        circle = " <- ".join(path[path.index(path[-1]) :])
-        yield Problem("edges", "must not lead around in a circle", circle)
+        cycle = " <- ".join(path[path.index(path[-1]) :])
+        yield Problem("edges", "must not form a cycle", cycle)
 
 
 def _output_problems(graph: Graph) -> Iterator[Problem]:
@@ -259,7 +259,7 @@ def _output_problems(graph: Graph) -> Iterator[Problem]:
 
 
 class _Structure(NamedTuple):
-    """All of a graph but its constants' values: what is compiled, once for equal graphs."""
+    """A graph without the values of its constants: the cache key of the compiled graph, so that equal ones share it."""
 
     nodes: tuple[tuple[str, Operator], ...]
     edges: frozenset[tuple[str, str]]
@@ -292,7 +292,7 @@ def _lowered(graph: Graph) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
             if not kwargs and len(args) == len(inputs) and all(type(value) in JAX_ARRAYS for value in args):
-                results = compiled(constants, *args)  # which checks them while tracing
+                results = compiled(constants, *args)  # the computation checks them while tracing
             else:
                 given = _bound(graph, args, kwargs)
                 own = constants | {name: given.pop(name) for name in constants if name in given}
@@ -303,12 +303,12 @@ def _lowered(graph: Graph) -> Callable[..., Any]:
         return dict(zip(graph.outputs, results, strict=True)) if len(results) > 1 else results[0]
 
     function.__name__ = function.__qualname__ = "graph"
-    function.__doc__ = "A graph as a function of its inputs, by position or name, and of other constants by name."
+    function.__doc__ = "The graph as a function of its inputs, by position or name; its constants may be given by name."
     return function
 
 
 def _bound(graph: Graph, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of a call by name: all inputs, and constants that are given in the place of the graph's own."""
+    """The arrays of a call by name: all inputs, and the constants that the call replaces."""
     known = [*graph.inputs, *graph.constants]
     for name in kwargs:
         if name not in known:
@@ -324,10 +324,10 @@ def _bound(graph: Graph, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[st
 
 
 def computation(graph: Graph, *, rounds_between_nodes: bool = False) -> Any:
-    """The jitted computation of a graph, from its constants by name and its inputs to a tuple of its outputs.
+    """The jitted function that computes a graph: it takes the constants by name and the inputs, and returns a tuple.
 
-    With `rounds_between_nodes`, its results are those of nodes that are each computed on its own: XLA may otherwise
-    leave out the rounding of a product to its type where another node adds to it.
+    With `rounds_between_nodes`, the result of each node is rounded to its data type. Without it, XLA may leave that out
+    where, for example, one node multiplies and the next one adds.
     """
     return _compile(_structure(graph), rounds_between_nodes)
 
@@ -368,8 +368,8 @@ def _computed(node: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
-    """What `target` reads out of the buffer in which `source` has `x`."""
-    x = x.reshape(source.sizes)  # of a constant without dimensions
+    """What a tensor `target` reads from the buffer to which the tensor `source` has written `x`."""
+    x = x.reshape(source.sizes)  # a constant may have no dimensions
     if source.data_type is target.data_type:
         if (source.sizes, source.steps) == (target.sizes, target.steps):
             return x
@@ -442,7 +442,7 @@ def _places(nodes: Mapping[str, Operator]) -> dict[str, str]:
 
 
 def _constant_json(desc: TensorDesc, value: Any) -> dict[str, Any]:
-    """A constant, whose bytes are those of a buffer, in base 64."""
+    """A constant in JSON: its desc, and the bytes of its buffer in base 64."""
     data = desc.buffer_of(np.asarray(value).reshape(desc.sizes))
     return _TENSOR.to_json(desc) | {"Data": base64.b64encode(data).decode()}
 

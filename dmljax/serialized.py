@@ -1,6 +1,7 @@
 """DirectML's serialized graphs: flatbuffers that ONNX Runtime's DirectML provider writes, as a `Graph`.
 
-Constants lie in the file, or beside it in files of their names. A constant is read as the tensor that reads it first.
+Constants lie in the file, or in files beside it that bear their names. A constant has the data type and the sizes of
+the first tensor that reads it.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from dmljax.checks import parse_enum
+from dmljax.checks import UINT64_MAX, integer_in, parse_enum
 from dmljax.descriptors.base import Member, Operator
 from dmljax.descriptors.bases import Activation
 from dmljax.descriptors.json_form import Fused, operator_of_type
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Kind, Number, Struct
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, Problem, inside, within
+from dmljax.files import opened
 from dmljax.flatbuffer import Buffer, Packed, Table, TableReader, written
 from dmljax.graph import Graph
 from dmljax.scalars import Scalar
 from dmljax.tensor import TensorDesc
-from dmljax.text import join_words, reason_of, show
+from dmljax.text import join_words, show
 from dmljax.types import DataType
 
 OPERATOR_NODE, CONSTANT_NODE = 1, 2
@@ -34,15 +36,29 @@ _FORMS = {UINT32: "I", UINT64: "Q", INT32: "i", FLOAT32: "f", BOOL: "?", SCALE_B
 _DTYPES = {UINTS: "uint32", INTS: "int32", FLOATS: "float32"}
 
 
-def load(path: str | Path) -> Graph:
+MAX_BYTES = 2**32  # of a graph and its constants, as of the files of a DxDispatch model
+
+
+def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
     """The graph in a file, and constants in the files beside it.
+
+    All these files together may hold `max_bytes` at most, 4 GiB by default. One that is larger, or that is no regular
+    file, is refused before it is read.
 
     >>> load("notebooks/models/gemm.bin")
     Graph(1 nodes, 3 edges, 1 inputs, 1 outputs, 2 constants, 0 views)
     """
-    path = Path(path)
+    path, left = Path(path), integer_in("max_bytes", max_bytes, 0, UINT64_MAX)
+
+    def content(file: Path) -> bytes:
+        nonlocal left
+        with opened(file, left, remedy="max_bytes of load is for all files together") as stream:
+            data: bytes = stream.read(left)
+        left -= len(data)
+        return data
+
     with within("serialized graph"):
-        return parse(_content(path), lambda name: _content(file_of_constant(path, name)))
+        return parse(content(path), lambda name: content(file_of_constant(path, name)))
 
 
 def file_of_constant(path: Path, name: str) -> Path:
@@ -50,13 +66,6 @@ def file_of_constant(path: Path, name: str) -> Path:
     if Path(name).name != name:
         raise InvalidDesc(Problem((), "a constant's name must be that of a file beside the graph", show(name)))
     return path.with_name(f"{name}.bin")
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidDesc(Problem((), f"{path.name} must be a file that can be read", reason_of(error))) from None
 
 
 def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
@@ -72,8 +81,10 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
             with inside(("nodes", i)):
                 name = node.text(8) or f"node_{i}"
                 desc = node.table(6)
-                if desc is None or name in nodes or name in constants:
-                    raise InvalidDesc(Problem("name", "must be of one node, which has a desc", name))
+                if desc is None:
+                    raise InvalidDesc(Problem("desc", "must be given", f"none for {name}"))
+                if name in nodes or name in constants:
+                    raise InvalidDesc(Problem("name", "must be a name that no other node has", name))
                 if node.number(4, "B") == CONSTANT_NODE:
                     constants[name] = _constant(desc, read_constant)
                     found = dict.fromkeys(node.texts(12), name)
@@ -82,7 +93,8 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
                     edges |= to
                 for edge, source in found.items():
                     if edge in sources or edge in inputs:
-                        raise InvalidDesc(Problem("outputNames", "must be of one output of one node", edge))
+                        rule = "must be names that no input and no other output has"
+                        raise InvalidDesc(Problem("outputNames", rule, edge))
                     sources[edge] = source
         return _connected(nodes, edges, sources, inputs, outputs, constants)
 
@@ -120,7 +132,7 @@ def _layout(tensor: TensorDesc) -> TensorDesc:
 
 
 def _array(data: bytes, reader: TensorDesc | None) -> np.ndarray[Any, Any]:
-    """A constant in the type and sizes of its reader, or its bytes, if that has others."""
+    """A constant in the data type and sizes of its reader, or its bytes, if the reader needs more or fewer."""
     is_whole = reader is not None and len(data) in (reader.span_in_bytes, reader.minimum_size_in_bytes)
     if reader is not None and reader.is_packed and is_whole:
         return reader.read(data)
@@ -131,7 +143,7 @@ def _constant(desc: TableReader, read_constant: Callable[[str], bytes]) -> bytes
     detail = desc.table(6)
     kind = desc.number(4, "B")
     if detail is None or kind not in (NAMED_CONSTANT, RAW_CONSTANT):
-        raise InvalidDesc(Problem("data", "must be a name or bytes", kind))
+        raise InvalidDesc(Problem("data", "must be a constant's name (kind 1) or its bytes (kind 2)", f"kind {kind}"))
     if kind == NAMED_CONSTANT:
         return read_constant(detail.text(4))
     data = detail.numbers(4, "uint8")
@@ -142,7 +154,7 @@ def _constant(desc: TableReader, read_constant: Callable[[str], bytes]) -> bytes
 
 
 def header_fields(operator: type[Operator]) -> Iterator[Member | str]:
-    """The members in the header's order, the counts of arrays, by their names, before the first array of each."""
+    """The members in the header's order; before the arrays of one length, the name of their count, as AxisCount."""
     counts = set()
     for member in operator.members():
         count = member.kind.count
@@ -153,7 +165,7 @@ def header_fields(operator: type[Operator]) -> Iterator[Member | str]:
 
 
 def _operator(node: TableReader, desc: TableReader, name: str) -> tuple[Operator, dict[str, str], dict[str, str]]:
-    """An operator, the edges that lead to its inputs, and which of its outputs the names of edges are."""
+    """An operator; the names of edges by the inputs that they lead to; and its outputs by the names of their edges."""
     kind = operator_of_type("type", desc.text(4))
     with inside(kind.short_name):
         given, made = _Tensors(desc.tables(6), node.texts(10)), _Tensors(desc.tables(8), node.texts(12))
@@ -168,18 +180,18 @@ def _operator(node: TableReader, desc: TableReader, name: str) -> tuple[Operator
 
 
 class _Tensors:
-    """The inputs or the outputs of a node, which members take one after the other."""
+    """The descs and names of a node's inputs, or of its outputs, from which the members take theirs in turn."""
 
     def __init__(self, descs: list[TableReader], names: list[str]) -> None:
         self._descs, self._names = descs, names
-        self.edges: list[str] = []  # of those that are present
+        self.edges: list[str] = []  # the names of those that are not left out
 
     def next(self, member: Member) -> Any:
-        """The desc of a member, None if its name is empty; an array has all that are left."""
+        """The desc of the next member; None if its name is empty. A member that is an array takes all that are left."""
         if isinstance(member.kind, Array):
             return tuple(self._tensor(member.name) for _ in range(len(self._descs)))
         if not self._names:
-            raise InvalidDesc(Problem(member.name, "must have a name, which may be empty", "none"))
+            raise InvalidDesc(Problem(member.name, "must have a name, an empty one if the tensor is left out", "none"))
         if not self._names[0]:
             self._names.pop(0)
             return None
@@ -187,7 +199,7 @@ class _Tensors:
 
     def _tensor(self, member: str) -> TensorDesc:
         if not self._descs or not self._names:
-            raise InvalidDesc(Problem(member, "must have a desc and a name", "fewer"))
+            raise InvalidDesc(Problem(member, "must have a desc and a name", "too few of them"))
         desc = self._descs.pop(0)
         self.edges.append(self._names.pop(0))
         sizes, strides = desc.numbers(6, "uint32"), desc.numbers(8, "uint32")
@@ -236,11 +248,11 @@ def _value(kind: Kind, attribute: TableReader, data_type: DataType | None) -> An
         return [] if numbers is None else numbers.tolist()
     if form == SCALAR and data_type is not None:
         return _scalar(value, data_type)
-    raise InvalidDesc(Problem((), "must have a value of its kind", f"kind {form}"))
+    raise InvalidDesc(Problem((), "must have a value that fits the member", f"one of kind {form}"))
 
 
 def _numbers(kind: Kind, numbers: tuple[Any, ...] | None) -> Any:
-    """What a struct says: a number, or two."""
+    """The value of a struct: a number, or the two of a ScaleBias or a Size2D."""
     if numbers is None:
         return None
     if isinstance(kind, Struct) and len(numbers) == len(kind.fields):
@@ -252,7 +264,7 @@ def _scalar(value: TableReader, data_type: DataType) -> Scalar:
     content = value.table(6)
     data = None if content is None or value.number(4, "B") != BYTES else content.numbers(4, "uint8")
     if data is None or len(data) * 8 < data_type.bits:
-        raise InvalidDesc(Problem((), f"must have the bytes of a {data_type.name}", "others"))
+        raise InvalidDesc(Problem((), f"must have the bytes of a number of {data_type.name}", "fewer, or none"))
     return Scalar(data_type, int.from_bytes(data.tobytes(), "little") % 2**data_type.bits)
 
 
@@ -277,8 +289,8 @@ def _activation(value: TableReader) -> Operator:
 def save(graph: Graph, path: str | Path) -> None:
     """Writes a graph that `load` reads back, its constants in the same file.
 
-    What a serialized graph cannot say is refused: views of outputs, an output of a node that is two outputs of the
-    graph, and an input that no node reads, or that is described otherwise than by its first reader.
+    A graph is refused if the format has no place for what it has: views of outputs, one output of a node as two outputs
+    of the graph, an input that no node reads, or an input whose desc is not that of the first tensor that reads it.
 
     >>> graph = load("notebooks/models/gemm.bin")
     >>> save(graph, "copy.bin")
@@ -311,13 +323,13 @@ def _bytes_of(desc: TensorDesc, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _edge_names(graph: Graph) -> dict[str, str]:
-    """The name of the edge from each source: that of an output of the graph, where it is one."""
+    """The name of the edge from each source, which is the output's name if the source is an output of the graph."""
     for name in graph.views:
-        raise InvalidDesc(Problem(("views", name), "must not be there in a serialized graph", name))
+        raise InvalidDesc(Problem(("views", name), "must not be there: a serialized graph has no views", name))
     names = {source: source for source in graph.sources}
     for name, source in graph.outputs.items():
         if names[source] != source or name in graph.sources:
-            rule = "must come from an output that is no other output of the graph, and have a name of its own"
+            rule = "must come from a node's output that is no other output of the graph, and have a name of its own"
             raise InvalidDesc(Problem(("outputs", name), rule, source))
         names[source] = name
     readers: dict[str, TensorDesc] = {}
@@ -325,7 +337,7 @@ def _edge_names(graph: Graph) -> dict[str, str]:
         readers.setdefault(graph.edges[target], graph.targets[target][1].tensor)
     for name, desc in graph.inputs.items():
         if name not in readers or _layout(readers[name]) != _layout(desc):
-            given = f"{desc}, and {readers.get(name, 'none')}"
+            given = f"{desc}, read as {readers[name]}" if name in readers else f"{desc}, which no node reads"
             raise InvalidDesc(Problem(("inputs", name), "must have the desc of the first tensor that reads it", given))
     return names
 
@@ -399,7 +411,7 @@ def _plain(value: Any) -> int | float:
 
 
 def _form_of(kind: Kind, operator: str) -> int:
-    """How DirectML's schema stores a kind of member; a BOOL is a UINT there, but for one."""
+    """How DirectML's schema stores a kind of member: a BOOL as a UINT, except in one operator."""
     match kind:
         case Fused():
             return ACTIVATION

@@ -697,7 +697,7 @@ FAULTS = [
     ),
     Fault(
         "a sequence is computed, not accumulated",
-        "dxdispatch/reader.py",
+        "dxdispatch/numbers.py",
         "return np.add.accumulate(steps, dtype=steps.dtype)",
         "return (start + delta * np.arange(count)).astype(steps.dtype)",
         "dxdispatch/test_dxdispatch.py::test_a_sequence_rounds_at_each_step",
@@ -711,7 +711,7 @@ FAULTS = [
     ),
     Fault(
         "an integer may be out of range",
-        "dxdispatch/reader.py",
+        "dxdispatch/numbers.py",
         "if type(value) is not int or not limits.min <= value <= limits.max:",
         "if type(value) is not int:",
         "dxdispatch/test_dxdispatch.py::test_resources_are_refused_by_what_is_wrong_with_them",
@@ -726,15 +726,15 @@ FAULTS = [
     Fault(
         "all dispatches of an ONNX model have the sizes of the first",
         "dxdispatch/reader.py",
-        "key = (name, *sizes.values())",
+        "key = (name, *sizes.items())",
         "key = (name,)",
         "dxdispatch/test_onnx_models.py::test_each_dispatch_has_sizes_of_its_own",
     ),
     Fault(
         "sizes that are given by name have no effect",
-        "dxdispatch/networks.py",
-        "return self._overrides.get(size, size) if isinstance(size, str) else size",
-        "return size",
+        "onnx/file.py",
+        "expected = names.get(own) if isinstance(own, str) else own",
+        "expected = None if isinstance(own, str) else own",
         "dxdispatch/test_onnx_models.py::test_open_sizes_are_1_unless_they_are_given",
     ),
     Fault(
@@ -3914,8 +3914,8 @@ FAULTS = [
     Fault(
         "two nodes may have one name",
         SERIALIZED,
-        "or name in nodes or name in constants:",
-        ":",
+        "if name in nodes or name in constants:",
+        "if False:",
         "test_serialized.py::test_a_wrong_file_is_refused",
     ),
     Fault(
@@ -4017,6 +4017,27 @@ FAULTS = [
         f"{ON_PYDIRECTML}::test_a_wrong_operator_is_refused_where_it_is_made",
     ),
     Fault(
+        "data is bound to a result of PyDirectML",
+        PYDIRECTML,
+        "if expr._source in self._builder._outputs:",
+        "if False:",
+        f"{ON_PYDIRECTML}::test_wrong_use_is_refused_in_words",
+    ),
+    Fault(
+        "a binding of another builder of PyDirectML is taken",
+        PYDIRECTML,
+        "if binding._builder is not model._builder:",
+        "if False:",
+        f"{ON_PYDIRECTML}::test_wrong_use_is_refused_in_words",
+    ),
+    Fault(
+        "PyDirectML reflects more than there is",
+        PYDIRECTML_FUNCTIONS,
+        "        if amount > size:",
+        "        if False:",
+        f"{ON_PYDIRECTML}::test_wrong_use_is_refused_in_words",
+    ),
+    Fault(
         "averages have windows before strides",
         PYDIRECTML_FUNCTIONS,
         "        strides=strides,\n        window_size=window_sizes,",
@@ -4114,6 +4135,94 @@ FAULTS = [
         "    if len(ready) < len(nodes):",
         "    if False:",
         "onnx/test_model.py::test_a_wrong_model_is_refused_at_loading",
+    ),
+    Fault(
+        "denotations of sizes are told apart by case",
+        "onnx/file.py",
+        "by_denotation = {denotation.lower(): size",
+        "by_denotation = {denotation: size",
+        "dxdispatch/test_onnx_models.py::test_open_sizes_are_given_by_denotation",
+    ),
+    Fault(
+        "sizes by name are those of the JSON before those of the command line",
+        "dxdispatch/reader.py",
+        "names | self.overrides.names, denotations",
+        "self.overrides.names | names, denotations",
+        "dxdispatch/test_onnx_models.py::test_the_command_line_gives_sizes_before_those_of_the_model",
+    ),
+    Fault(
+        "shapes of bindings are those of the JSON before those of the command line",
+        "dxdispatch/reader.py",
+        "        shapes |= {name: shape for name, shape in self.overrides.shapes.items() if name in names}",
+        "        shapes = {name: shape for name, shape in self.overrides.shapes.items() if name in names} | shapes",
+        "dxdispatch/test_onnx_models.py::test_shapes_of_the_command_line_come_before_those_of_bindings",
+    ),
+    Fault(
+        "an ONNX input with a default is bound in every dispatch",
+        "dxdispatch/networks.py",
+        "*(one for one in self._defaults if one.name in bound)",
+        "*self._defaults",
+        "dxdispatch/test_onnx_models.py::test_an_input_with_a_default_may_be_bound_and_keeps_it_otherwise",
+    ),
+    Fault(
+        "an ONNX input with a default is a constant of every graph",
+        "onnx/directml/__init__.py",
+        "inputs = [*inputs, *(one for one in defaults if one.name in shapes)]",
+        "inputs = [*inputs]",
+        "onnx/test_directml.py::test_an_input_with_a_default_is_a_constant_or_an_input",
+    ),
+    Fault(
+        "a line of a dispatch names the sizes of an ONNX model",
+        "dxdispatch/model.py",
+        "return self.network or self.dispatchable",
+        "return self.dispatchable",
+        "dxdispatch/test_onnx_models.py::test_results_call_a_dispatch_by_the_name_in_the_model_whatever_its_sizes",
+    ),
+    Fault(
+        "versions of operators in ONNX files have any number",
+        "onnx/file.py",
+        "one.version, 0, MAX_VERSION)",
+        "one.version, -(2**63), 2**63)",
+        "onnx/test_model.py::test_a_wrong_model_is_refused_at_loading",
+    ),
+    Fault(
+        "external data of ONNX models is read from a pipe",
+        "onnx/file.py",
+        "file = opened(path, sys.maxsize)",
+        "file = path.open('rb+')",  # which does not wait for a writer
+        "onnx/test_model.py::test_external_data_outside_of_the_folder_is_refused",
+    ),
+    Fault(
+        "a deferred resource with a finding is one all the same",
+        "dxdispatch/reader.py",
+        """            data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
+            self.deferred.add(str(place[-1]))
+""",
+        """            self.deferred.add(str(place[-1]))
+            data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
+""",
+        "dxdispatch/test_onnx_models.py::test_a_deferred_resource_keeps_its_size",
+    ),
+    Fault(
+        "each file of a serialized graph may be as large as all",
+        SERIALIZED,
+        "        left -= len(data)\n",
+        "",
+        "test_serialized.py::test_a_file_larger_than_its_bound_is_refused_before_it_is_read",
+    ),
+    Fault(
+        "files of any size are opened",
+        "files.py",
+        "if status.st_size > at_most:",
+        "if False:",
+        "test_serialized.py::test_a_file_larger_than_its_bound_is_refused_before_it_is_read",
+    ),
+    Fault(
+        "a zero in the name of a file is not foreseen",
+        "files.py",
+        "except (OSError, ValueError) as error:",
+        "except OSError as error:",
+        "test_serialized.py::test_a_zero_in_the_name_of_a_file_is_refused",
     ),
     Fault(
         "open sizes of one name may differ",

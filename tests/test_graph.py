@@ -398,7 +398,7 @@ def test_everything_that_does_not_fit_is_told_at_once() -> None:
         'edges["after.input"] must come from an input, a constant or an output of a node; '
         "got sum.outputs, did you mean sum.output?",
         "nodes.sum.ELEMENT_WISE_ADD.BTensor must have an edge; got none",
-        "edges must not lead around in a circle; got sum <- relu <- sum",
+        "edges must not form a cycle; got sum <- relu <- sum",
         "outputs.y must come from an output of a node; got x "
         "(an ACTIVATION_IDENTITY or ELEMENT_WISE_IDENTITY passes on what it reads)",
         "outputs.z must come from an output of a node; got sum",
@@ -420,7 +420,7 @@ def test_a_graph_without_outputs_or_with_a_view_that_is_too_large_is_refused() -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"nodes": []}, r"graph: nodes must be a mapping from names; got \[\]"),
+        ({"nodes": []}, r"graph: nodes must be a mapping with names as its keys; got \[\]"),
         ({"nodes": {"a": FLOATS}}, r"graph: nodes\.a must be of type Operator; got TensorDesc"),
         ({"edges": {"": "x"}}, "graph: edges must have names that are not empty; got ''"),
         ({"inputs": {"x": (2, 3)}}, r"graph: inputs\.x must be of type TensorDesc; got tuple"),

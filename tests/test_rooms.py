@@ -15,7 +15,7 @@ ROOMS = [
     ["text", "elsewhere"],
     ["errors"],
     ["types"],
-    ["checks", "scalars", "tensor"],
+    ["checks", "files", "scalars", "tensor"],
     ["pictures"],
     ["numerics"],
     ["calls"],

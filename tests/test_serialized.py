@@ -1,5 +1,6 @@
 """DirectML's serialized graphs: what is written is read back, and no file makes more than one clear error."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -93,8 +94,43 @@ def test_constants_may_lie_beside_the_graph(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(WEIGHTS.tobytes())
     assert_same_bits(serialized.load(tmp_path / "graph.bin").constants["weights"], WEIGHTS)
     (tmp_path / "weights.bin").unlink()
-    with pytest.raises(InvalidDesc, match=r"serialized graph: nodes\[0\].*weights.bin must be a file that can be read"):
+    with pytest.raises(InvalidDesc, match=r"nodes\[0\] must be a file that can be read; got .*weights.bin"):
         serialized.load(tmp_path / "graph.bin")
+
+
+def test_a_file_larger_than_its_bound_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    data = product_with_named_constants("weights")
+    (tmp_path / "graph.bin").write_bytes(data)
+    (tmp_path / "weights.bin").write_bytes(WEIGHTS.tobytes())
+    whole = len(data) + WEIGHTS.nbytes
+    serialized.load(tmp_path / "graph.bin", max_bytes=whole)
+    rule = rf"serialized graph: nodes\[0\] must hold at most {WEIGHTS.nbytes - 1} bytes; got {WEIGHTS.nbytes} in "
+    with pytest.raises(InvalidDesc, match=rule + r"'.*weights.bin' \(max_bytes of load is for all files together\)"):
+        serialized.load(tmp_path / "graph.bin", max_bytes=whole - 1)
+    with pytest.raises(InvalidDesc, match=r"serialized graph: must hold at most 8 bytes; got .* in '.*graph.bin'"):
+        serialized.load(tmp_path / "graph.bin", max_bytes=8)
+    with pytest.raises(InvalidDesc, match="max_bytes must be in"):
+        serialized.load(tmp_path / "graph.bin", max_bytes=-1)
+    with (tmp_path / "sparse.bin").open("wb") as file:
+        file.truncate(2**33)  # which takes no room on the disk
+    with pytest.raises(InvalidDesc, match="must hold at most 4294967296 bytes; got 8589934592 in"):
+        serialized.load(tmp_path / "sparse.bin")
+
+
+def test_a_pipe_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "weights.bin")  # opening it would wait for a writer
+    (tmp_path / "graph.bin").write_bytes(product_with_named_constants("weights"))
+    for name in ("graph.bin", "weights.bin"):
+        with pytest.raises(InvalidDesc, match=r"serialized graph: .*must be a regular file; got '.*weights.bin'"):
+            serialized.load(tmp_path / name)
+
+
+def test_a_zero_in_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "graph.bin").write_bytes(product_with_named_constants("a\0b"))
+    with pytest.raises(InvalidDesc, match=r"nodes\[0\] must be a file that can be read; got .*null byte"):
+        serialized.load(tmp_path / "graph.bin")
+    with pytest.raises(InvalidDesc, match=r"serialized graph: must be a file that can be read; got .*null byte"):
+        serialized.load("a\0b")
 
 
 @pytest.mark.parametrize("name", ["../weights", "a/b", "/etc/passwd", "..", ""])
@@ -244,12 +280,12 @@ def test_numbers_lie_at_multiples_of_their_sizes() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"views": {"y": TensorDesc("FLOAT32", (2,))}}, r"views\.y must not be there in a serialized graph"),
+        ({"views": {"y": TensorDesc("FLOAT32", (2,))}}, r"views\.y must not be there: a serialized graph has no views"),
         (
             {"outputs": {"y": "relu.output", "z": "relu.output"}},
-            r"outputs\.z must come from an output that is no other",
+            r"outputs\.z must come from a node's output that is no other",
         ),
-        ({"outputs": {"x": "relu.output"}}, r"outputs\.x must come from an output that is no other"),
+        ({"outputs": {"x": "relu.output"}}, r"outputs\.x must come from a node's output that is no other"),
         ({"inputs": {"x": ROW, "unread": ROW}}, r"inputs\.unread must have the desc of the first tensor that reads it"),
         (
             {"inputs": {"x": TensorDesc("FLOAT32", (2,))}},
@@ -277,16 +313,19 @@ def constant(name: str, *edges: str) -> Any:
         (b"\xff" * 40, "offsets must be within"),
         (b"\x04\0\0\0\x10\0\0\0", "offsets must be within the 8 bytes of the file; got -12"),
         (written({8: ["name"]}).replace(b"name", b"nam\xe9"), "texts must be in UTF-8; got b'nam"),
-        (written({4: [constant("a"), constant("a")]}), r"nodes\[1\].name must be of one node, which has a desc; got a"),
+        (written({4: [constant("a"), constant("a")]}), r"nodes\[1\].name must be a name that no other node has; got a"),
         (
             written({4: [constant("a", "e"), constant("b", "e")]}),
-            r"nodes\[1\].outputNames must be of one output of one",
+            r"nodes\[1\].outputNames must be names that no input and no other",
         ),
         (written({8: ["y"]}), "graphOutputNames must be names of outputs of nodes; got y"),
         (written({6: ["x"]}), "graphInputNames must be names that a node reads; got x"),
-        (written({4: [{4: ("B", 1)}]}), r"nodes\[0\].name must be of one node, which has a desc"),
+        (written({4: [{4: ("B", 1)}]}), r"nodes\[0\].desc must be given; got none for"),
         (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_NONE"}}]}), "must be an operator that `dmljax ops` lists"),
-        (written({4: [{4: ("B", 2), 6: {4: ("B", 7)}}]}), r"nodes\[0\]\.data must be a name or bytes"),
+        (
+            written({4: [{4: ("B", 2), 6: {4: ("B", 7)}}]}),
+            r"nodes\[0\]\.data must be a constant's name \(kind 1\) or its bytes",
+        ),
         (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_ACTIVATION_RELU"}}]}), "InputTensor must have a name"),
     ],
     ids=str,
@@ -303,7 +342,7 @@ def test_parts_that_are_shared_again_and_again_are_refused() -> None:
     target = data.index(text.encode()) - 4
     for i in range(count):  # all of them are the last one
         data[vector + 4 * i : vector + 4 * i + 4] = (target - vector - 4 * i).to_bytes(4, "little")
-    with pytest.raises(InvalidDesc, match="parts of the file must not be shared again and again"):
+    with pytest.raises(InvalidDesc, match="offsets must not lead to the same parts of the file again"):
         parsed(bytes(data))
 
 

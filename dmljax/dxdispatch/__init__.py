@@ -14,9 +14,11 @@ The format is what DxDispatch's parser accepts, which is more than its schema sa
   to DirectML.
 - A file that cannot be written ends the run; DxDispatch goes on.
 - INT4 and UINT4 are types of resources, too: two values to a byte, the first one in the low half.
-- An ONNX model is a DirectML graph for the sizes of each dispatch, and does not run in ONNX Runtime. Dispatches of a
-  model with other sizes than the first have these in their names. A deferred resource keeps the size of the first
-  output that is bound to it.
+- An ONNX model is a DirectML graph for the sizes of each dispatch, and does not run in ONNX Runtime. Among the
+  dispatchables, the graph for the first sizes has the model's name, and those for others have their sizes in theirs.
+  A deferred resource keeps the size of the first output that is bound to it.
+- A resource may be bound to an input of an ONNX model that has an initializer as its default, in place of the default.
+  DxDispatch ignores such a binding.
 - `fuse` makes one dispatch of several.
 - An operator may always write to the buffer that it reads, because all inputs are read first.
 """

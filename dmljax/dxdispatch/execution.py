@@ -117,7 +117,7 @@ class Execution:
         with self.model.part(*self.model.command_place(index)):
             match command:
                 case Dispatch():
-                    return Dispatched(command.dispatchable, tuple(self._dispatch(command, repetition)))
+                    return Dispatched(command.title, tuple(self._dispatch(command, repetition)))
                 case Print():
                     return Printed(command.resource, self.values(command.resource).copy(), command.verbose)
                 case WriteFile():

@@ -23,6 +23,7 @@ from jax.numpy import iinfo
 from numpy.typing import NDArray
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.files import opened
 from dmljax.tensor import TensorDesc
 from dmljax.text import one_line, reason_of, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
@@ -33,25 +34,6 @@ _MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # with its folder, a path may have
 _MAX_DIMENSIONS = 64  # of a NumPy array
 _IN_NPY = {DataType.INT4: DataType.INT8, DataType.UINT4: DataType.UINT8}
 _IMAGE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-
-
-def opened(path: Path, at_most: int) -> Any:
-    """Opens a regular file of at most `at_most` bytes for reading."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
-            raise InvalidDesc(Problem((), "must be a regular file", f"'{one_line(path)}'"))
-        if status.st_size > at_most:
-            raise InvalidDesc(
-                Problem((), f"must hold at most {at_most} bytes", f"{status.st_size} in '{one_line(path)}'")
-            )
-        return path.open("rb")
-    except InvalidDesc:
-        raise
-    except (OSError, ValueError) as error:  # ValueError comes of a NUL in the name
-        raise InvalidDesc(
-            Problem((), "must be a file that can be read", f"'{one_line(path)}' ({reason_of(error)})")
-        ) from None
 
 
 def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> tuple[DataType, NDArray[Any]]:

@@ -1,9 +1,9 @@
-"""Dispatches that follow each other as one graph, whose edges are the buffers that pass on their results.
+"""Joins consecutive dispatches into one graph, whose edges take the place of the buffers between them.
 
-A dispatch joins those before it if all that it reads of a tensor lies in one of their outputs, from its first byte on,
-or in none of them. Others begin a new graph: those that read an output from another byte on, or what several outputs
-make up, or what lies between the elements of one. A serialized graph or an ONNX model
-is compiled as one already, and stays alone.
+A dispatch joins the graph of the dispatches before it if each tensor that it reads was written by one of the graph's
+outputs, which begins at the same byte, or by none of them. It begins a new graph if it reads an output from another
+byte on, a tensor that several outputs wrote parts of, or the gaps between the elements of an output. A serialized graph
+or an ONNX model is compiled as one graph already, and is not joined with others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,15 +19,15 @@ MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 100
 
 
 class DispatchSequence(Graph):
-    """A graph of dispatches, each of which rounds its results, as it does where they go through buffers."""
+    """A graph of dispatches that rounds the results of each to their data type, as storing them in buffers does."""
 
 
 def fuse(model: Model, *, is_repeated: bool = False) -> Model:
-    """A model in which dispatches that follow each other are one, wherever what it prints and writes stays the same.
+    """Returns a model whose consecutive dispatches are joined into one, wherever it prints and writes the same.
 
-    Only the bits of a NaN that is computed, which XLA leaves open, may come out otherwise. An output that nothing but
-    these dispatches reads is not written to its buffer. If each dispatch is run several times, as by a `Repetition`,
-    `is_repeated` keeps those apart that would then read something else.
+    Only the bits of NaNs that are computed may differ, because XLA leaves them open. An output that only the joined
+    dispatches read is not written to its buffer. `is_repeated` is for runs that repeat each dispatch, as by a
+    `Repetition`: it keeps dispatches apart that would read other values if they were repeated together.
 
     >>> from dmljax.dxdispatch import Execution, fuse, load
     >>> model = fuse(load("notebooks/models/top1_routing.json"))
@@ -72,7 +72,7 @@ def _resources_read(model: Model, command: Command) -> Iterator[str]:
 
 
 def _groups(model: Model, *, is_repeated: bool) -> Iterator["_Group"]:
-    """All commands in their order; those that are no dispatches are each a group without a graph."""
+    """The commands in groups, in their order; a command that cannot be joined with others is one without a graph."""
     group = _Group(is_repeated)
     for number, command in enumerate(model.commands):
         dispatchable = model.dispatchables[command.dispatchable] if isinstance(command, Dispatch) else None
@@ -90,7 +90,7 @@ def _groups(model: Model, *, is_repeated: bool) -> Iterator["_Group"]:
 
 
 class _Area(NamedTuple):
-    """What a tensor spans in a buffer, from one bit to another."""
+    """The bits of a buffer that a tensor spans, from `begin` up to `end`."""
 
     binding: Binding
     tensor: TensorDesc
@@ -102,13 +102,13 @@ class _Area(NamedTuple):
         return self.binding.resource == other.binding.resource and self.begin < other.end and other.begin < self.end
 
     def fills(self, other: "_Area") -> bool:
-        """Whether all of the other area is elements of this one."""
+        """Whether the elements of this tensor cover all of the other area."""
         is_around = self.begin <= other.begin and other.end <= self.end
         has_gaps = self.tensor.span > self.tensor.element_count
         return self.binding.resource == other.binding.resource and is_around and not has_gaps
 
     def passes_on(self, read: "_Area") -> bool:
-        """Whether an edge from an output here gives what is read there, bit for bit."""
+        """Whether an edge from this output gives its reader the same bits as the buffer does."""
         return self.binding == read.binding and (self.fills(read) or _places(self.tensor) == _places(read.tensor))
 
 
@@ -118,12 +118,12 @@ def _area(binding: Binding, tensor: TensorDesc) -> _Area:
 
 
 def _places(tensor: TensorDesc) -> tuple[object, ...]:
-    """What decides where the elements of a tensor lie, and in which order."""
+    """What determines where the elements of a tensor lie, and in which order."""
     return tensor.data_type, tuple(size for size in tensor.sizes if size > 1), tensor.steps
 
 
 class _Group:
-    """Dispatches in their order, and the graph that they are."""
+    """Consecutive dispatches, and the parts of the graph that they form."""
 
     def __init__(self, is_repeated: bool) -> None:
         self.is_repeated = is_repeated
@@ -135,7 +135,7 @@ class _Group:
         self.outputs: dict[str, _Area] = {}  # by the tensors of nodes
 
     def take(self, number: int, dispatch: Command, dispatchable: Dispatchable | None) -> bool:
-        """Adds a dispatch of an operator; False for all else, and if it must stay apart from those that are here."""
+        """Adds a dispatch of an operator; returns False for any other command, and for one that must stay apart."""
         if not isinstance(dispatch, Dispatch) or dispatchable is None or len(self.nodes) == MAX_DISPATCHES:
             return False
         if not isinstance(dispatchable.desc, Operator):
@@ -160,7 +160,7 @@ class _Group:
                 return False
             edges[f"{node}.{point.key}"] = source
             reads += [] if is_owned else [area]
-        # Several times all in turn is each several times, if none reads what it writes, and none what a later one does.
+        # Repeating all of them together gives what repeating each does, if none writes what it or an earlier one reads.
         if self.is_repeated and any(
             output.meets(read) for output in outputs.values() for read in (*reads, *self._outside())
         ):
@@ -178,11 +178,11 @@ class _Group:
         return next((name for name, output in reversed(self.outputs.items()) if output.meets(area)), None)
 
     def _outside(self) -> Iterator[_Area]:
-        """What is read from buffers as they are before the first dispatch."""
+        """The areas that are read from buffers as they are before the first dispatch."""
         return (area for area, is_owned in self.inputs if not is_owned)
 
     def as_one(self, name: str, readers: Mapping[str, set[int]]) -> tuple[Dispatchable, Dispatch]:
-        """The dispatchable of this name that does all, and its dispatch; `readers` are the commands by resource."""
+        """The dispatchable that runs the group, and its dispatch; `readers` are the commands by what they read."""
         kept = {source: f"output {i}" for i, source in enumerate(self._kept(readers))}
         graph = DispatchSequence(
             nodes=self.nodes,
@@ -197,7 +197,7 @@ class _Group:
         return Dispatchable(graph, owned), Dispatch(name, bound)
 
     def _kept(self, readers: Mapping[str, set[int]]) -> Iterator[str]:
-        """The outputs that are written: those that are not overwritten, and that others read, or nobody."""
+        """The outputs to write: those that no later one overwrites, and that a command outside or no command reads."""
         passed_on, own, later = set(self.edges.values()), set(self.numbers), list[_Area]()
         kept = []
         for source, area in reversed(self.outputs.items()):

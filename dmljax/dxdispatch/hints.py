@@ -21,7 +21,7 @@ class _ExecutionFlags(HeaderEnum, prefix="DML_EXECUTION_FLAG_"):
 
 
 def checks_of_hints(fields: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
-    """Yields checks that the hints to DirectML, which have no effect here, have values that DirectML knows."""
+    """Yields a check for each hint that a dispatchable gives: that its value is one that DirectML knows."""
     flags = fields.get("executionFlags", [])
     places: list[tuple[Where, Any]] = (
         [(("executionFlags", i), flag) for i, flag in enumerate(flags)] if isinstance(flags, list) else []

@@ -118,6 +118,12 @@ class Dispatch:
 
     dispatchable: str
     bindings: Bindings  # of an ONNX model, those that are left out are inputs of zeros, and outputs that nobody keeps
+    network: str | None = None  # the ONNX model whose graph, for the sizes of these bindings, the dispatchable is
+
+    @property
+    def title(self) -> str:
+        """What results call it: the dispatchable, or the ONNX model whatever the sizes are."""
+        return self.network or self.dispatchable
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,16 @@
-"""ONNX models as dispatchables: each dispatch is the DirectML graph for the sizes of its inputs."""
+"""ONNX models as dispatchables: a dispatch runs the DirectML graph that the model has for the sizes of its inputs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.dxdispatch.model import BindPoint
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
+from dmljax.errors import InvalidDesc, InvalidType, Problem, all_checked
 from dmljax.graph import Graph
 from dmljax.text import show
 from dmljax.types import x64_enabled
@@ -25,28 +26,33 @@ ONNX_FIELDS = (
 Sizes = Mapping[str, tuple[int, ...]]  # of inputs, by their names
 
 
-def overridden_sizes(fields: Mapping[str, Any]) -> dict[str, int]:
-    """The open sizes that a dispatchable gives by name; what only ONNX Runtime reads is checked and has no effect."""
+class Overrides(NamedTuple):
+    """The sizes that a caller of `load` gives: of open dimensions, by name or by denotation, and of whole tensors."""
 
-    def require_no_denotations() -> None:
-        given = _object(fields, "freeDimensionDenotationOverrides")
-        if given:
-            rule = (
-                "must be empty, because sizes have no denotations here; freeDimensionNameOverrides gives them by name"
-            )
-            raise Unsupported(Problem("freeDimensionDenotationOverrides", rule, show(given)))
+    names: dict[str, int]
+    denotations: dict[str, int]
+    shapes: dict[str, tuple[int, ...]]  # by the names of inputs and outputs
 
-    overrides = "freeDimensionNameOverrides"
-    sizes, *_ = all_checked(
-        lambda: {
-            name: integer_in((overrides, name), size, 0, UINT_MAX) for name, size in _object(fields, overrides).items()
-        },
-        require_no_denotations,
+
+def sizes_by_name(field: str, given: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes of open dimensions that a field gives."""
+    return {name: integer_in((field, name), size, 0, UINT_MAX) for name, size in given.items()}
+
+
+def parse_overrides(fields: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
+    """The sizes that a dispatchable gives by name and by denotation.
+
+    The fields that only ONNX Runtime reads are checked, and have no effect.
+    """
+    by_name, by_denotation = "freeDimensionNameOverrides", "freeDimensionDenotationOverrides"
+    names, denotations, *_ = all_checked(
+        lambda: sizes_by_name(by_name, _object(fields, by_name)),
+        lambda: sizes_by_name(by_denotation, _object(fields, by_denotation)),
         lambda: _object(fields, "sessionOptionsConfigEntries"),
         lambda: integer_in("graphOptimizationLevel", fields.get("graphOptimizationLevel", 99), 0, UINT_MAX),
         lambda: integer_in("loggingLevel", fields.get("loggingLevel", 2), 0, UINT_MAX),
     )
-    return dict(sizes)
+    return names, denotations
 
 
 def _object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -59,34 +65,32 @@ def _object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
 class Network:
     """An ONNX model, whose tensors are bound by the names of its inputs and outputs."""
 
-    def __init__(self, path: Path, overrides: Mapping[str, int]) -> None:
+    def __init__(self, path: Path, names: Mapping[str, int], denotations: Mapping[str, int]) -> None:
         from dmljax.onnx import load  # the package onnx is an extra
 
-        self._overrides = overrides
-        self._is_wide = False
-        self._model = load(path)
-        types = (*self._model.inputs, *self._model.outputs)
-        if any(one.dtype is not None and one.dtype.kind in "iuf" and one.dtype.itemsize == 8 for one in types):
-            # Buffers of such a model have 64 bits, whatever JAX has; an Execution says where it needs them.
-            self._is_wide = True
-            with jax.enable_x64(True):
-                self._model = load(path)
+        self._load = partial(load, path)
+        self._is_wide, self._model = x64_enabled(), self._load()
+        self._inputs = [one.overridden(names, denotations) for one in self._model.inputs]
+        self._defaults = [one.overridden(names, denotations) for one in self._model.defaults]
+        types = (*self._inputs, *self._defaults, *self._model.outputs)
         self.names = dict.fromkeys((one.name for one in types), False)
 
-    def sizes(self, shapes: Sizes) -> Sizes:
-        """The sizes of all inputs: those of bindings, or those of the model, in which open ones are 1."""
+    def sizes(self, shapes: Sizes, bound: Container[str]) -> Sizes:
+        """The sizes of all inputs: those of bindings, or those of the model, in which open ones are 1.
+
+        An input that has a default is one of them only if it is bound.
+        """
         sizes: dict[str, tuple[int, ...]] = {}
         known: dict[str, int] = {}
-        for one in self._model.inputs:
+        for one in self._used(bound):
             place = (one.name, "shape")
             if one.sizes is None and one.name not in shapes:
                 raise InvalidDesc(Problem(place, "must be given, because the model leaves it open", "none"))
-            due = None if one.sizes is None else tuple(self._fixed(size) for size in one.sizes)
-            given = shapes.get(one.name, tuple(size if isinstance(size, int) else 1 for size in due or ()))
-            if due is not None:
-                if len(given) != len(due):
-                    raise InvalidDesc(Problem(place, f"must have {len(due)} sizes, for {one}", list(given)))
-                for size, wanted in zip(given, due, strict=True):
+            given = shapes.get(one.name, tuple(size if isinstance(size, int) else 1 for size in one.sizes or ()))
+            if one.sizes is not None:
+                if len(given) != len(one.sizes):
+                    raise InvalidDesc(Problem(place, f"must have {len(one.sizes)} sizes, for {one}", list(given)))
+                for size, wanted in zip(given, one.sizes, strict=True):
                     expected = known.setdefault(wanted, size) if isinstance(wanted, str) else wanted
                     if expected not in (None, size):
                         what = f"for {wanted}, as for the inputs before it" if isinstance(wanted, str) else f"of {one}"
@@ -94,17 +98,25 @@ class Network:
             sizes[one.name] = given
         return sizes
 
-    def _fixed(self, size: int | str | None) -> int | str | None:
-        return self._overrides.get(size, size) if isinstance(size, str) else size
+    def _used(self, bound: Container[str]) -> list[Any]:
+        """The types of the inputs that have no default, and of those that are bound."""
+        return [*self._inputs, *(one for one in self._defaults if one.name in bound)]
 
     def bytes_of_inputs(self, sizes: Sizes) -> Mapping[str, int]:
         """How many bytes each input has, or 0 if it is not a tensor, which `graph` refuses."""
-        inputs = self._model.inputs
-        return {one.name: one.dtype.itemsize * prod(sizes[one.name]) if one.dtype else 0 for one in inputs}
+        used = self._used(sizes)
+        return {one.name: one.dtype.itemsize * prod(sizes[one.name]) if one.dtype else 0 for one in used}
 
     def graph(self, sizes: Sizes) -> Graph:
         """The graph for inputs of these sizes."""
-        with jax.enable_x64(self._is_wide or x64_enabled()):
+        # Buffers of 64 bits have them, whatever JAX has; an Execution says where it needs them.
+        is_wide = x64_enabled() or any(
+            one.dtype is not None and one.dtype.kind in "iuf" and one.dtype.itemsize == 8
+            for one in (*self._used(sizes), *self._model.outputs)
+        )
+        with jax.enable_x64(is_wide):
+            if is_wide != self._is_wide:  # one of them is kept: its weights may be large
+                self._is_wide, self._model = is_wide, self._load()
             return self._model.graph(sizes)
 
 
@@ -112,7 +124,7 @@ class Network:
 
 
 def require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> None:
-    """Refuses other shapes of outputs than the model gives; a scalar has one dimension in a graph."""
+    """Refuses a shape for an output if the model computes another one; a scalar has the shape [1] in a graph."""
     wrong = [
         Problem(
             (point.name, "shape"),
@@ -127,7 +139,7 @@ def require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> Non
 
 
 def single_binding(source: Any) -> Any:
-    """A binding that may be the only one of a list."""
+    """The binding of one tensor, which may be given as a list of one element."""
     return source[0] if isinstance(source, list) and len(source) == 1 else source
 
 

@@ -6,7 +6,7 @@ numbers of findings are bounded, and the time is proportional to the size of the
 
 import os
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,15 +15,14 @@ from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
 import numpy as np
-from jax.numpy import iinfo
 from numpy.typing import NDArray
 
-from dmljax.checks import UINT64_MAX, UINT_MAX, boolean, element, integer_in, parse_enum, uints
+from dmljax.checks import UINT64_MAX, UINT_MAX, boolean, integer_in, parse_enum, uints
 from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
-from dmljax.descriptors.members import NOT_FINITE, Array, Kind, json_given, json_string
+from dmljax.descriptors.members import Array, Kind, json_given, json_string
 from dmljax.descriptors.validation import problems
-from dmljax.dxdispatch.files import bytes_of, check_writable, opened, read_values, target_path
+from dmljax.dxdispatch.files import bytes_of, check_writable, read_values, target_path
 from dmljax.dxdispatch.hints import checks_of_hints
 from dmljax.dxdispatch.model import (
     Binding,
@@ -45,12 +44,15 @@ from dmljax.dxdispatch.model import (
 from dmljax.dxdispatch.networks import (
     ONNX_FIELDS,
     Network,
+    Overrides,
     Sizes,
-    overridden_sizes,
+    parse_overrides,
     require_shapes_of_outputs,
     resource_bound,
     single_binding,
+    sizes_by_name,
 )
+from dmljax.dxdispatch.numbers import convert, sequence
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
 from dmljax.errors import (
     MAX_PROBLEMS,
@@ -64,11 +66,12 @@ from dmljax.errors import (
     inside,
     spell_path,
 )
+from dmljax.files import opened
 from dmljax.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, one_line, show
-from dmljax.types import FLOATS, INTEGERS_4, LATEST, DataType, FeatureLevel
+from dmljax.types import INTEGERS_4, LATEST, DataType, FeatureLevel
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
@@ -78,7 +81,13 @@ MAX_FINDINGS = MAX_PROBLEMS
 
 
 def load(
-    path: str | Path | BinaryIO, *, input_path: str | Path | None = None, feature_level: FeatureLevel | str = LATEST
+    path: str | Path | BinaryIO,
+    *,
+    input_path: str | Path | None = None,
+    feature_level: FeatureLevel | str = LATEST,
+    free_dimension_name_overrides: Mapping[str, int] | None = None,
+    free_dimension_denotation_overrides: Mapping[str, int] | None = None,
+    binding_shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Model:
     """Reads a DxDispatch model from a JSON file, and checks it against DirectML's rules at a feature level.
 
@@ -86,11 +95,19 @@ def load(
     to the current folder. The model itself is looked up in `input_path` if `path` does not exist. A stream of bytes
     serves as well as a path; its folder is the current one.
 
+    The last three give sizes of ONNX models, and come before those that the JSON gives: of open dimensions by their
+    names or denotations, and of the tensors of all dispatches by the names of inputs and outputs.
+
     >>> model = load("notebooks/models/top1_routing.json")
     >>> model.dispatchables["route"](np.eye(4, dtype="float32")[::-1]).tolist()[0]
     [0.0, 0.0, 0.0, 1.0]
     """
     level = parse_enum(FeatureLevel, "feature_level", feature_level)
+    overrides = Overrides(
+        sizes_by_name("free_dimension_name_overrides", free_dimension_name_overrides or {}),
+        sizes_by_name("free_dimension_denotation_overrides", free_dimension_denotation_overrides or {}),
+        {name: uints(("binding_shapes", name), shape) for name, shape in (binding_shapes or {}).items()},
+    )
     if isinstance(path, str | Path):
         beside = Path(path) if input_path is None else Path(input_path) / path
         # os.path.exists takes any text; Path.exists raises for some.
@@ -99,7 +116,7 @@ def load(
     else:
         file = Path(getattr(path, "name", "<stream>"))
         document = _document(file, partial(_read_stream, path))
-    reader = _Reader(file, file.parent if input_path is None else Path(input_path), level, document)
+    reader = _Reader(file, file.parent if input_path is None else Path(input_path), level, document, overrides)
     reader.read()
     if reader.findings:
         listed, rest = reader.findings[:MAX_FINDINGS], reader.findings[MAX_FINDINGS:]
@@ -173,8 +190,11 @@ class _TooManyFindingsError(Exception):
 class _Reader:
     """Reads a model part by part, and collects the findings of each."""
 
-    def __init__(self, file: Path, input_path: Path, feature_level: FeatureLevel, document: Document) -> None:
+    def __init__(
+        self, file: Path, input_path: Path, feature_level: FeatureLevel, document: Document, overrides: Overrides
+    ) -> None:
         self.input_path = input_path
+        self.overrides = overrides
         self.feature_level = feature_level
         # A part with a finding is stored as None, so that references to its name are not reported as unknown.
         self.resources: dict[str, Any] = {}
@@ -250,6 +270,10 @@ class _Reader:
                     if isinstance(self.commands[-1], WriteFile):
                         self.targets.setdefault(self.commands[-1].target_path, index)
             self.check_targets()
+            for name in self.overrides.shapes:
+                if not any(name in network.names for network in self.networks.values()):
+                    rule = f"the shape of {show(name)} is ignored, because no ONNX model has such an input or output"
+                    self.warn((), Problem((), rule))
             for name in self.networks:
                 del self.dispatchables[name]
             self.dispatchables |= self.graphs
@@ -273,8 +297,9 @@ class _Reader:
     def resource(self, place: Place, value: Any) -> Resource:
         fields = self.fields(place, value, _BUFFER_FIELDS)
         if fields.get("initialValues") == "deferred":
+            data_type = _data_type(fields, "initialValuesDataType", DataType.UNKNOWN)
             self.deferred.add(str(place[-1]))
-            return Resource(_data_type(fields, "initialValuesDataType", DataType.UNKNOWN), 0, np.zeros(0, np.uint8))
+            return Resource(data_type, 0, np.zeros(0, np.uint8))
         offset, size, (data_type, values) = all_checked(
             lambda: _uint64(fields, "initialValuesOffsetInBytes", 0),
             lambda: _uint64(fields, "sizeInBytes", None),
@@ -319,7 +344,7 @@ class _Reader:
         count = integer_in("valueCount", _required(fields, "valueCount"), 0, UINT_MAX)
         self.require_affordable("valueCount", count * data_type.dtype.itemsize)
         first, *delta = (self.number(place, name, _required(fields, name), data_type) for name in names)
-        return _sequence(first, delta[0], count) if delta else np.full(count, first)
+        return sequence(first, delta[0], count) if delta else np.full(count, first)
 
     def struct(self, place: Place, source: Sequence[Any]) -> NDArray[np.uint8]:
         """The bytes of a list of {name, type, value} objects, packed without padding."""
@@ -337,13 +362,13 @@ class _Reader:
         return np.frombuffer(b"".join(parts), np.uint8)
 
     def numbers(self, place: Place, values: Sequence[Any], data_type: DataType) -> NDArray[Any]:
-        converted, too_large = _convert("initialValues", values, data_type)
+        converted, too_large = convert("initialValues", values, data_type)
         for index in too_large[:MAX_FINDINGS].tolist():
             self.warn_of_infinity((*place, "initialValues", index), values[index], data_type)
         return converted
 
     def number(self, place: Place, name: str, value: Any, data_type: DataType) -> Any:
-        converted, too_large = _convert(name, [value], data_type, is_list=False)
+        converted, too_large = convert(name, [value], data_type, is_list=False)
         if too_large.size:
             self.warn_of_infinity((*place, name), value, data_type)
         return converted[0]
@@ -429,27 +454,28 @@ class _Reader:
     def network(self, place: Place, value: Any) -> None:
         """Reads an ONNX model, whose bindings go by the names of its inputs and outputs."""
         fields = self.fields(place, value, ("type", "Type", *ONNX_FIELDS))
-        overrides, name = all_checked(
-            lambda: overridden_sizes(fields), lambda: json_string("sourcePath", _required(fields, "sourcePath"))
+        (names, denotations), name = all_checked(
+            lambda: parse_overrides(fields), lambda: json_string("sourcePath", _required(fields, "sourcePath"))
         )
         with inside("sourcePath"):
             path = self.file(name)
             with opened(path, self.affordable_bytes) as file:
                 self.bytes_left -= os.fstat(file.fileno()).st_size
-            network = self.networks[str(place[-1])] = Network(path, overrides)
+            names, denotations = names | self.overrides.names, denotations | self.overrides.denotations
+            network = self.networks[str(place[-1])] = Network(path, names, denotations)
         self.names[place[-1]] = network.names
 
-    def network_of(self, place: Place, name: str, shapes: Sizes) -> str | None:
+    def network_of(self, place: Place, name: str, shapes: Sizes, bound: Container[str]) -> str | None:
         """The name of the dispatchable that is an ONNX model for inputs of these sizes; None if it has findings.
 
         The first one has the name of the model, and others have their sizes in theirs, too.
         """
         network = self.networks[name]
         with self.part(*place):
-            sizes = network.sizes(shapes)
+            sizes = network.sizes(shapes, bound)
             for one, count in network.bytes_of_inputs(sizes).items():
                 self.require_affordable((one, "shape"), count)
-            key = (name, *sizes.values())
+            key = (name, *sizes.items())
             if key in self.sized:
                 return self.sized[key]
             self.sized[key] = None
@@ -655,14 +681,16 @@ class _Reader:
             return None
         place, names = (*place, "bindings"), self.names[name]
         dispatchable = self.dispatchables[name]
-        is_network, shapes = name in self.networks, None
+        is_network, shapes, own = name in self.networks, None, None
+        bound: set[str] = set()
         if is_network:
             shapes = self.shapes(place, names, given)
-            own = None if shapes is None else self.network_of(place, name, shapes)
-            name, dispatchable = (name, None) if own is None else (own, self.graphs[own])
+            bound = {one for one, source in given.items() if source is not None}
+            own = None if shapes is None else self.network_of(place, name, shapes, bound)
+            dispatchable = None if own is None else self.graphs[own]
         points = None if dispatchable is None else dispatchable.points
         if is_network:
-            wanted = {point.key for point in points or () if given.get(point.name) is not None}
+            wanted = {point.key for point in points or () if point.name in bound}
             with self.part(*place):
                 require_shapes_of_outputs(points or (), shapes or {})
             self.size_deferred(place, points, given)
@@ -670,17 +698,18 @@ class _Reader:
             wanted = {point.key for point in points or () if not point.is_owned}
         bindings = self.bindings(place, names, points, given, wanted, "at initialisation")
         self.check_outputs(place, points or (), bindings)
-        return Dispatch(name, bindings)
+        return Dispatch(own or name, bindings, name if is_network else None)
 
     def shapes(self, place: Place, names: Mapping[str, bool], given: Mapping[str, Any]) -> Sizes | None:
-        """The shapes that bindings of an ONNX model give; None if they have findings."""
+        """The shapes that bindings of an ONNX model give, or a caller of `load`; None if they have findings."""
         before = len(self.findings)
-        shapes = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         for name, source in given.items():
             one = single_binding(source)
             if name in names and isinstance(one, dict) and one.get("shape") is not None:
                 with self.part(*place, name):
                     shapes[name] = uints("shape", one["shape"])
+        shapes |= {name: shape for name, shape in self.overrides.shapes.items() if name in names}
         return shapes if len(self.findings) == before else None
 
     def size_deferred(self, place: Place, points: Sequence[BindPoint] | None, given: Mapping[str, Any]) -> None:
@@ -784,46 +813,3 @@ def _data_type(fields: Mapping[str, Any], name: str, default: DataType | None) -
 
 def _size_in_bytes(tensor: TensorDesc) -> int:
     return tensor.total_tensor_size_in_bytes or tensor.minimum_size_in_bytes
-
-
-# Numbers
-
-
-def _convert(
-    name: str, values: Sequence[Any], data_type: DataType, *, is_list: bool = True
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Converts JSON numbers to a data type, and also returns the indices of those that became infinite.
-
-    Integers must fit the data type exactly; floats are rounded to the nearest.
-    """
-    dtype = data_type.dtype
-
-    def refuse(index: int, rule: str) -> None:
-        where = element(name, index) if is_list else name
-        raise InvalidDesc(Problem(where, f"must be {rule} for {data_type.name}", show(values[index])))
-
-    if dtype not in FLOATS:
-        limits = iinfo(dtype)
-        for index, value in enumerate(values):
-            if type(value) is not int or not limits.min <= value <= limits.max:
-                refuse(index, f"a whole number in [{limits.min}, {limits.max}]")
-        return np.array(values, dtype), np.array([], int)
-    doubles = np.empty(len(values), np.float64)
-    for index, value in enumerate(values):
-        if isinstance(value, str) and value.lower() in NOT_FINITE:
-            doubles[index] = NOT_FINITE[value.lower()]
-        elif type(value) is float or (type(value) is int and int(float(value)) == value):
-            doubles[index] = value
-        else:
-            refuse(index, "a number, 'nan', 'inf' or '-inf'")
-    with np.errstate(over="ignore"):
-        rounded = doubles.astype(dtype)
-    return rounded, np.flatnonzero(np.isinf(rounded) & ~np.isinf(doubles))
-
-
-def _sequence(start: Any, delta: Any, count: int) -> NDArray[Any]:
-    """`count` values from `start`, each the previous one plus `delta`; floats are rounded each time, integers wrap."""
-    steps = np.full(count, delta)
-    steps[:1] = start
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.add.accumulate(steps, dtype=steps.dtype)

@@ -4,15 +4,20 @@ Reads with the package `onnx`, which brings the format's own parser; everything 
 """
 
 import functools
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
-from dmljax.text import reason_of, show
+from dmljax.files import opened
+from dmljax.text import show
 
 try:
     import onnx
@@ -23,6 +28,8 @@ except ImportError as error:  # pragma: no cover  # the tests have it
     ) from error
 
 MAIN = ""  # the domain of ONNX's own operators, which may also be spelled ai.onnx
+MAX_FILE_BYTES = 2**31  # which protobuf reads at most; larger weights lie in files of their own
+MAX_VERSION = 2**31 - 1  # of operators, which the package onnx looks up by 32 bits
 MAX_DEPTH = 64  # of functions that call functions, and of subgraphs
 
 
@@ -30,17 +37,37 @@ MAX_DEPTH = 64  # of functions that call functions, and of subgraphs
 class TensorType:
     """The type of an input or an output: its dtype, and its sizes, of which open ones are names or None.
 
-    `sizes` is None where the rank is open, too, and `dtype` is None for what is not a tensor.
+    `sizes` is None where the rank is open, too, and `dtype` is None for what is not a tensor. `denotations` say what
+    each dimension is for, such as DATA_BATCH; most models have none.
     """
 
     name: str
     dtype: np.dtype[Any] | None
     sizes: tuple[int | str | None, ...] | None
     kind: str = "tensor"
+    denotations: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         sizes = "?" if self.sizes is None else ", ".join("?" if one is None else str(one) for one in self.sizes)
         return f"{self.name}: {self.kind if self.dtype is None else self.dtype.name}[{sizes}]"
+
+    def overridden(self, names: Mapping[str, int], denotations: Mapping[str, int]) -> "TensorType":
+        """The type with the open sizes that are given by name or by denotation, as ONNX Runtime overrides them.
+
+        Denotations are compared without regard to case. A size that is not open must be as it is given.
+        """
+        if self.sizes is None:
+            return self
+        by_denotation = {denotation.lower(): size for denotation, size in denotations.items()}
+        sizes: list[int | str | None] = []
+        for own, denotation in zip_longest(self.sizes, self.denotations, fillvalue=""):
+            expected = names.get(own) if isinstance(own, str) else own
+            given = by_denotation.get(denotation.lower()) if denotation else None
+            if given is not None and expected not in (None, given):
+                rule = f"must have the size {expected} where its denotation is {denotation}"
+                raise InvalidDesc(Problem(self.name, rule, given))
+            sizes.append(next((size for size in (given, expected) if size is not None), own))
+        return replace(self, sizes=tuple(sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,10 +173,8 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     if not isinstance(source, str | Path):
         raise InvalidType(Problem("source", "must be a path, bytes or a ModelProto", show(source)))
     path = Path(source)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidDesc(Problem((), f"{path.name} must be a file that can be read", reason_of(error))) from None
+    with opened(path, MAX_FILE_BYTES) as file:
+        data = file.read(MAX_FILE_BYTES)
     return _parsed(data), path.parent
 
 
@@ -292,13 +317,15 @@ class Reader:
             path = (folder / location).resolve()
             if Path(location).is_absolute() or not path.is_relative_to(folder) or path == folder:
                 raise InvalidDesc(Problem("location", "must be a file in the model's folder", show(location)))
-            size = path.stat().st_size
-            offset = int(entries.get("offset", 0))
-            length = int(entries.get("length", size - offset))
-            if not (0 <= offset <= size and 0 <= length <= size - offset):
-                rule = f"offset and length must be within the {size} bytes of {location}"
-                raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
-            with path.open("rb") as file:
+            with inside("location"):
+                file = opened(path, sys.maxsize)  # one file may hold the weights of the largest models
+            with file:
+                size = os.fstat(file.fileno()).st_size
+                offset = int(entries.get("offset", 0))
+                length = int(entries.get("length", size - offset))
+                if not (0 <= offset <= size and 0 <= length <= size - offset):
+                    rule = f"offset and length must be within the {size} bytes of {location}"
+                    raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
                 file.seek(offset)
                 return bytes(file.read(length))
         except (OSError, ValueError) as error:
@@ -328,7 +355,10 @@ MAX_SPARSE = 2**28  # elements of a sparse tensor, all of which are stored here
 
 
 def _versions(imports: Any) -> dict[str, int]:
-    return {_domain(one.domain): one.version for one in imports}
+    return {
+        _domain(one.domain): integer_in(("opset_import", _domain(one.domain)), one.version, 0, MAX_VERSION)
+        for one in imports
+    }
 
 
 def _domain(name: str) -> str:
@@ -366,7 +396,8 @@ def _type_of(name: str, proto: Any) -> TensorType:
         tensor = getattr(proto, kind)
         dtype = dtype_of(tensor.elem_type) if tensor.elem_type else None
         sizes = tuple(map(_size, tensor.shape.dim)) if tensor.HasField("shape") else None
-        return TensorType(name, dtype, sizes)
+        denotations = tuple(_text("denotation", one.denotation) for one in tensor.shape.dim)
+        return TensorType(name, dtype, sizes, denotations=denotations if any(denotations) else ())
     return TensorType(name, None, None, (kind or "tensor_type").removesuffix("_type"))
 
 

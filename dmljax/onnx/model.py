@@ -52,10 +52,12 @@ class Model:
     """An ONNX model: called with arrays, it returns its output, or a tuple of its outputs.
 
     `inputs` and `outputs` are their types; `weights` are the parameters by name, which `apply` takes as its first
-    argument, to train, donate or shard them.
+    argument, to train, donate or shard them. `defaults` are the types of the inputs that have an initializer as their
+    default, which calls may give by name.
     """
 
     inputs: tuple[TensorType, ...]
+    defaults: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     weights: dict[str, jax.Array]
 
@@ -75,12 +77,12 @@ class Model:
                 raise InvalidDesc(Problem(("maximum_sizes", name), rule, show(name) + did_you_mean(name, made)))
         self._program = Program(self._finder.find, sizes)
         fixed = _fixed(graph, constants)
-        self._defaults = tuple(one for one in graph.inputs if one.name in graph.constants and one.name not in fixed)
+        self.defaults = tuple(one for one in graph.inputs if one.name in graph.constants and one.name not in fixed)
         known = dict(graph.constants) | fixed
         self.inputs = tuple(one for one in graph.inputs if one.name not in known)
         self.outputs = graph.outputs
         self._deciding, self._kept = _deciding_names(graph, self._finder)
-        defaults = {one.name for one in self._defaults}
+        defaults = {one.name for one in self.defaults}
         is_weight = {
             name: name not in defaults and name not in fixed and self._is_weight(name, known[name]) for name in known
         }
@@ -120,7 +122,7 @@ class Model:
             try:
                 results = self._called(dict(weights), given)
             except NotKnown as error:
-                names = [one.name for one in (*self.inputs, *self._defaults) if one.name in self._deciding]
+                names = [one.name for one in (*self.inputs, *self.defaults) if one.name in self._deciding]
                 if names:
                     error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
                 raise
@@ -129,7 +131,8 @@ class Model:
     def graph(self, shapes: Mapping[str, Sequence[int]] | None = None) -> DirectMLGraph:
         """The DirectML graph that computes the same for inputs of these sizes, to draw, validate, lower or save.
 
-        `shapes` has the inputs with open sizes; those that have one name are given once. Each operator of the model
+        `shapes` has the inputs with open sizes; those that have one name are given once. An input that has a default is
+        one of the graph's inputs if `shapes` has it, and a constant otherwise. Each operator of the model
         becomes the descriptors of the functions that compute it here, and weights become the graph's constants. The
         graph's tensors are DirectML's: truth values are UINT8, and a scalar has one dimension. What DirectML has no
         operator for is refused, all of it at once.
@@ -144,7 +147,7 @@ class Model:
         """
         with within("onnx"):
             constants = {**self._constants, **self.weights}
-            return directml_graph(self._program, self._graph, self.inputs, constants, shapes or {})
+            return directml_graph(self._program, self._graph, self.inputs, self.defaults, constants, shapes or {})
 
     def _called(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         statics = {name: value for name, value in given.items() if name in self._deciding and _is_concrete(value)}
@@ -192,7 +195,7 @@ class Model:
                 raise InvalidDesc(Problem(("weights", name), f"must have the shape {own.shape}", given.shape))
 
     def _bound(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        types = {one.name: one for one in (*self.inputs, *self._defaults)}
+        types = {one.name: one for one in (*self.inputs, *self.defaults)}
         if len(inputs) > len(self.inputs):
             raise InvalidType(Problem((), f"there must be at most {len(self.inputs)} arrays by position", len(inputs)))
         given = dict(zip((one.name for one in self.inputs), inputs, strict=False))

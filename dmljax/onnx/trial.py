@@ -27,18 +27,30 @@ class Trial(NamedTuple):
     median: float
 
 
-def make_inputs(model: Model, files: Mapping[str, str], shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """The inputs of a model: NumPy's files by name, and random numbers for the others, in the shapes that are given."""
-    names = [one.name for one in model.inputs]
+def make_inputs(
+    model: Model,
+    files: Mapping[str, str],
+    shapes: Mapping[str, Sequence[int]],
+    names_of_sizes: Mapping[str, int],
+    denotations: Mapping[str, int],
+) -> dict[str, Any]:
+    """The inputs of a model: NumPy's files by name, and random numbers for the others.
+
+    They have the shapes that are given, and the open sizes that are given by name or by denotation. An input that has
+    a default keeps it if neither a file nor a shape is given.
+    """
+    names = [one.name for one in (*model.inputs, *model.defaults)]
     for kind, given in (("input", files), ("shape", shapes)):
         for name in given:
             if name not in names:
                 rule = f"must be of one of {', '.join(names)}"
                 raise InvalidDesc(Problem((kind, name), rule, name + did_you_mean(name, names)))
     random = np.random.default_rng(SEED)
+    wanted = (*model.inputs, *(one for one in model.defaults if one.name in files or one.name in shapes))
+    types = [one.overridden(names_of_sizes, denotations) for one in wanted]
     return {
         one.name: _read(files[one.name]) if one.name in files else _random(random, one, shapes.get(one.name))
-        for one in model.inputs
+        for one in types
     }
 
 

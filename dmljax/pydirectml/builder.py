@@ -227,7 +227,10 @@ class Binding:
 
     def __init__(self, expr: Expression, data: Any) -> None:
         with within("Binding"):
-            require_builder("expr", expr)
+            self._builder = require_builder("expr", expr)
+            if expr._source in self._builder._outputs:
+                rule = "must be an input, which input_tensor makes; compute gives the results of operators"
+                raise InvalidDesc(Problem("expr", rule, expr._source))
             self._array = stored_array(expr._view, data)
 
 
@@ -271,6 +274,9 @@ class Device:
         arrays = []
         for i, (index, binding) in enumerate(zip(model._inputs, inputs, strict=True)):
             if isinstance(binding, Binding):
+                if binding._builder is not model._builder:
+                    rule = f"must be a Binding of input {index} of the builder that built the model"
+                    raise InvalidDesc(Problem(("inputs", i), rule, "one of another builder's input"))
                 arrays.append(binding._array)
             elif binding is None and index in model._unread:
                 arrays.append(model._unread[index])

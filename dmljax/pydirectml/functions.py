@@ -7,7 +7,7 @@ import numpy as np
 
 import dmljax
 from dmljax.descriptors import Operator
-from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, within
 from dmljax.pydirectml.builder import (
     Expression,
     GraphBuilder,
@@ -114,7 +114,7 @@ def _list(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def _require_integer(name: str, value: Any) -> None:
+def _require_integer(name: Where, value: Any) -> None:
     if not isinstance(value, int | np.integer):
         raise InvalidType(Problem(name, "must be an integer", show(value)))
 
@@ -391,14 +391,27 @@ def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Ex
 # Copies
 
 
+def _require_reflectable(name: str, amounts: Sequence[Any], sizes: Sequence[int]) -> None:
+    """Refuses more padding than a reflection has elements for; the page's own example mirrors all of a row."""
+    for i, (amount, size) in enumerate(zip(amounts, sizes, strict=False)):
+        _require_integer((name, i), amount)
+        if amount > size:
+            rule = f"must be at most {size}, the input's size there, for REFLECTION; pad in several steps, or by EDGE"
+            raise InvalidDesc(Problem((name, i), rule, amount))
+
+
 def padding(
     input: Expression, padding_mode: Any, padding_value: float, start_padding: Numbers, end_padding: Numbers
 ) -> Expression:
-    """The input with more elements before and after it."""
+    """The input with more elements before and after it; REFLECTION adds at most as many as the input has there."""
     with within("padding"):
         start_padding = _list("start_padding", start_padding)
         end_padding = _list("end_padding", end_padding)
         PaddingMode.check("padding_mode", padding_mode)
+        if padding_mode == PaddingMode.REFLECTION:
+            require_builder("input", input)
+            _require_reflectable("start_padding", start_padding, input._view.sizes)
+            _require_reflectable("end_padding", end_padding, input._view.sizes)
     return result(
         dmljax.PaddingDesc,
         lambda: [sum(sizes) for sizes in zip(input._view.sizes, start_padding, end_padding, strict=False)],

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from models import MODELS, dispatch, hardmax, listed, tensor, zeros
@@ -95,7 +96,59 @@ EVERYTHING = {
         {"type": "writeFile", "resource": "out", "targetPath": "out.dat"},
     ],
 }
+# A model whose nodes decide sizes of each other, with an input that has a default, and a smaller one with denotations.
+NETWORK = onnx.parser.parse_model("""
+    <ir_version: 10, opset_import: ["": 21]>
+    f (float[N, 4] x, float[4] w) => (float[N, 4] y, float[M, 2] z, float[N, 4] s)
+    <float[4] w = {1, 2, 3, 4}, float[4, 4] m = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1},
+     int64[2] begin = {0, 1}, int64[2] end = {9, 2}, int64[4] pads = {0, 1, 0, 0}, int64[1] k = {2}>
+    {
+        a = Add (x, w)
+        b = Pad <mode = "reflect"> (a, pads)
+        c = Slice (b, begin, end)
+        z, i = TopK (a, k)
+        d = Shape (x)
+        e = Expand (c, d)
+        g = Gemm <alpha = 0.5, transB = 1> (e, m)
+        h = Concat <axis = 1> (a, g)
+        r = ReduceMean <keepdims = 1> (h)
+        s = Sub (a, r)
+        y = Softmax <axis = 1> (a)
+    }
+""")
+SUM = onnx.parser.parse_model(
+    '<ir_version: 10, opset_import: ["": 21]> f (float[N] a, float[N] b) => (float[N] c) { c = Add (a, b) }'
+)
+for one in SUM.graph.input:
+    one.type.tensor_type.shape.dim[0].denotation = "DATA_BATCH"
+
+NETWORKS = {
+    "resources": {
+        "x": listed("FLOAT32", [1, 2.5, "nan", "-inf", 3, 4, 5, 6]),
+        "y": zeros("FLOAT32", 16),
+        "z": listed("FLOAT32", "deferred"),
+    },
+    "dispatchables": {
+        "net": {"type": "onnx", "sourcePath": "net.onnx", "freeDimensionNameOverrides": {"N": 2}},
+        "sum": {
+            "type": "ONNX",
+            "sourcePath": "sum.onnx",
+            "freeDimensionDenotationOverrides": {"DATA_BATCH": 4},
+            "sessionOptionsConfigEntries": {"a": "b"},
+            "graphOptimizationLevel": 99,
+            "loggingLevel": 2,
+        },
+    },
+    "commands": [
+        dispatch("net", x={"name": "x", "shape": [2, 4]}, y="y", z="z"),
+        dispatch("sum", a="z", b={"name": "y", "elementOffset": 4}, c="y"),
+        dispatch("net", w="x", s={"name": "y", "shape": [2, 4], "elementOffset": 8}),
+        {"type": "print", "resource": "z"},
+        {"type": "print", "resource": "y", "verbose": True},
+    ],
+}
 TEXTS = [path.read_text() for path in sorted(MODELS.glob("*.json"))] + [json.dumps(EVERYTHING, indent=1)] * 3
+TEXTS += [json.dumps(NETWORKS, indent=1)] * 2
 VALUES = [parse(text).root for text in TEXTS]
 
 NPY_FILES = 40  # with mutated headers
@@ -118,6 +171,11 @@ ODD: list[Any] = [
     *({"sourcePath": f"odd{index}.npy"} for index in range(NPY_FILES)),
     *({"type": "dmlSerializedGraph", "sourcePath": f"odd{index}.bin"} for index in range(GRAPHS)),
     {"type": "dmlSerializedGraph", "sourcePath": "x.bin"},
+    {"type": "onnx", "sourcePath": "odd.onnx"},
+    {"type": "onnx", "sourcePath": "sum.onnx"},
+    *("net.onnx", "odd.onnx", "x.onnx", "pipe.onnx", "net", "sum", "x0", "N", "DATA_BATCH"),
+    {"name": "x", "shape": [2, 2]},
+    {"name": "y", "shape": [2**20, 2**20]},
     *("x.bin", "odd1.bin", "named.bin", "pipe.bin", "UINT4", "dmlSerializedGraph"),
     {"name": "out", "elementOffset": 2**63},
     {"DataType": "FLOAT32", "Sizes": [2, 2], "Strides": [0, 0]},
@@ -151,6 +209,60 @@ def mutated_value(rng: random.Random) -> str:
             case 5 if isinstance(container[key], list):
                 container[key] = container[key] * rng.randint(0, 3)
     return json.dumps(model, indent=rng.choice([None, 1]))
+
+
+def mutated_network(rng: random.Random) -> str:
+    """A model of ONNX models one of which is mutated: `attempt` writes it."""
+    text = json.dumps(NETWORKS)
+    return text.replace(rng.choice(["net.onnx", "sum.onnx"]), "odd.onnx")
+
+
+def odd_network(rng: random.Random) -> bytes:
+    """An ONNX file with some of its fields or of its bytes replaced, removed or doubled."""
+    model = onnx.ModelProto()
+    model.CopyFrom(rng.choice([NETWORK, NETWORK, SUM]))
+    if rng.randrange(2):
+        data = bytearray(model.SerializeToString())
+        for _ in range(rng.choice([1, 1, 2, 4])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        return bytes(data[: rng.randrange(len(data)) if rng.randrange(8) == 0 else None])
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        message, field, index = rng.choice(list(_fields(model)))
+        value = getattr(message, field.name)
+        if index is None:
+            message.ClearField(field.name)
+            if field.cpp_type != field.CPPTYPE_MESSAGE and rng.randrange(8):
+                setattr(message, field.name, _odd_number_or_text(rng, field, value))
+        elif rng.randrange(4) == 0:
+            del value[index]
+        elif field.cpp_type == field.CPPTYPE_MESSAGE:
+            value.add().CopyFrom(value[index])
+        else:
+            value[index] = _odd_number_or_text(rng, field, value[index])
+    return bytes(model.SerializeToString())
+
+
+def _fields(message: Any) -> Any:
+    """The fields of a message and of those inside it: each with its index, if it is repeated."""
+    for field, value in message.ListFields():
+        for index, one in enumerate(value) if hasattr(value, "append") else [(None, value)]:
+            yield message, field, index
+            if field.cpp_type == field.CPPTYPE_MESSAGE:
+                yield from _fields(one)
+
+
+def _odd_number_or_text(rng: random.Random, field: Any, value: Any) -> Any:
+    if isinstance(value, str):
+        names = ["", "x", "y", "a", "b", "w", "N", "axes", "to", "Add", "Loop", "If", "Reshape", "Resize", "Range", "é"]
+        return rng.choice([*names, value + "1", value[:-1]])
+    if isinstance(value, bytes):
+        return rng.choice([b"", value[:-1], value * 2, b"\xff" * len(value), rng.randbytes(len(value))])
+    if isinstance(value, float):
+        return rng.choice([0.0, -1.0, 1e30, float("nan"), float("inf")])
+    if field.enum_type:
+        return rng.choice([*field.enum_type.values_by_number])
+    small = [0, 1, -1, 2, 3, 7, 16, 255, 2**20, 2**31 - 1]
+    return rng.choice([*small, 2**40, 2**63 - 1, -(2**63)] if field.cpp_type == field.CPPTYPE_INT64 else small)
 
 
 def _places(value: Any) -> Any:
@@ -210,12 +322,17 @@ def folder() -> Iterator[Path]:
             for _ in range(rng.randint(1, 4)):
                 data[rng.randrange(len(data))] = rng.randrange(256)
             (folder / f"odd{index}.bin").write_bytes(data)
+        onnx.save(NETWORK, folder / "net.onnx")
+        onnx.save(SUM, folder / "sum.onnx")
+        (folder / "x.onnx").write_bytes(b"no network")
+        os.mkfifo(folder / "pipe.onnx")
         yield folder
 
 
 def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
     """Has the command line run or check a model: it ends in time, with a status and words that were foreseen."""
     (folder / "model.json").write_bytes(data)
+    (folder / "odd.onnx").write_bytes(odd_network(rng))
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
@@ -253,7 +370,7 @@ def warnings_in(complained: io.StringIO) -> int:
     return sum(line.startswith("warning: ") for line in complained.getvalue().split("\n"))
 
 
-@pytest.mark.parametrize("mutated", [mutated_value, mutated_text])
+@pytest.mark.parametrize("mutated", [mutated_value, mutated_text, mutated_network])
 def test_mutated_models_are_run_or_refused(
     mutated: Callable[[random.Random], str],
     folder: Path,
@@ -264,7 +381,7 @@ def test_mutated_models_are_run_or_refused(
     # A buffer of two gigabytes is allowed, and takes its time.
     monkeypatch.setattr(reader, "MAX_RESOURCE_BYTES", 2**20)
     monkeypatch.chdir(folder / "..")  # where no file lies that a model names
-    count = pytestconfig.getoption("--models") // 2
+    count = pytestconfig.getoption("--models") // 3
     outcomes: Counter[str] = Counter()
 
     @settings(deadline=None, max_examples=count, database=None, suppress_health_check=list(HealthCheck))

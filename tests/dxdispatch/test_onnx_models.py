@@ -1,5 +1,6 @@
 """ONNX models in DxDispatch models: each dispatch computes what the model does for the sizes that it binds."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from models import dispatch, findings, listed, loaded, zeros
 from onnx import helper
 from onnx_models import FLOAT, INT64, model, small_network, value
 
-from dmljax.dxdispatch import Execution, InvalidModel, fuse
-from dmljax.dxdispatch.printing import result_pieces
+from dmljax.cli import main
+from dmljax.dxdispatch import Execution, InvalidModel, fuse, load
+from dmljax.dxdispatch.printing import result_json, result_pieces
+from dmljax.errors import InvalidType
 
 CONCAT = {"type": "onnx", "sourcePath": "concat.onnx"}
 DATA = {
@@ -29,6 +32,17 @@ def concat(tmp_path: Path) -> None:
     node = helper.make_node("Concat", ["x0", "x1"], ["y"], axis=0)
     inputs = [value("x0", FLOAT, ["N", 2]), value("x1", FLOAT, ["N", 2])]
     onnx.save(model([node], inputs, [value("y", FLOAT, [None, None])]), tmp_path / "concat.onnx")
+
+
+@pytest.fixture(autouse=True)
+def denoted(concat: None, tmp_path: Path) -> None:
+    """The same, with what each dimension of x0 is for."""
+    proto = onnx.load(tmp_path / "concat.onnx")
+    for dimension, denotation in zip(
+        proto.graph.input[0].type.tensor_type.shape.dim, ("DATA_BATCH", "DATA_CHANNEL"), strict=True
+    ):
+        dimension.denotation = denotation
+    onnx.save(proto, tmp_path / "denoted.onnx")
 
 
 def rows(resource: str, *shape: int) -> dict[str, Any]:
@@ -83,6 +97,109 @@ def test_open_sizes_are_1_unless_they_are_given(tmp_path: Path) -> None:
     assert run(tmp_path, {"concat": twice}, [command]).values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
 
 
+def test_open_sizes_are_given_by_denotation(tmp_path: Path) -> None:
+    command = dispatch("concat", x0="a", x1=rows("b", 2, 2), y="c")
+    denoted = CONCAT | {"sourcePath": "denoted.onnx", "freeDimensionDenotationOverrides": {"Data_Batch": 2, "": 5}}
+    execution = run(tmp_path, {"concat": denoted}, [command])
+    assert execution.values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
+
+
+def test_results_call_a_dispatch_by_the_name_in_the_model_whatever_its_sizes(tmp_path: Path) -> None:
+    commands = [dispatch("concat", x0=rows("a", n, 2), x1=rows("b", n, 2), y="c") for n in (1, 3)]
+    for is_fused in (False, True):
+        execution = run(tmp_path, {"concat": CONCAT}, commands, is_fused=is_fused)
+        results = [execution.result(index) for index in range(2)]
+        for result in results:
+            assert "".join(result_pieces(result, "cpu", 0, 1)).startswith("Dispatch 'concat': 1 iterations, ")
+            assert result_json(result, 1)["dispatchable"] == "concat"
+
+
+def test_an_input_with_a_default_may_be_bound_and_keeps_it_otherwise(tmp_path: Path) -> None:
+    """As a session of ONNX Runtime takes it, and as those that follow each other in one model differ in it."""
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    inputs = [value("x", FLOAT, ["N"]), value("w", FLOAT, ["N"])]
+    proto = model([node], inputs, [value("y", FLOAT, ["N"])], {"w": np.array([10, 20, 30], "float32")})
+    onnx.save(proto, tmp_path / "sum.onnx")
+    x, w = rows("a", 3), rows("b", 3)
+    cases: list[tuple[list[dict[str, Any]], list[int]]] = [
+        ([{"x": x, "y": "c"}], [11, 22, 33]),
+        ([{"x": x, "w": w, "y": "c"}], [8, 10, 12]),
+        ([{"x": x, "w": w, "y": "c"}, {"x": x, "w": None, "y": "c"}], [11, 22, 33]),
+        ([{"x": x, "y": "c"}, {"x": x, "w": w, "y": "c"}], [8, 10, 12]),
+    ]
+    for bindings, expected in cases:
+        commands = [dispatch("sum", **one) for one in bindings]
+        execution = run(tmp_path, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, commands)
+        assert execution.values("c").tolist()[:3] == expected
+    found = findings(
+        tmp_path, DATA, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, [dispatch("sum", x=x, w=rows("b", 2))]
+    )
+    assert "commands[0].bindings.w.shape must have the size 3 for N, as for the inputs before it; got [2]" in found[0]
+
+
+def test_a_default_of_64_bits_needs_them_if_it_is_bound(tmp_path: Path) -> None:
+    node = helper.make_node("Gather", ["x", "i"], ["y"])
+    inputs = [value("x", FLOAT, [3]), value("i", INT64, [2])]
+    proto = model([node], inputs, [value("y", FLOAT, [2])], {"i": np.array([2, 0])})
+    onnx.save(proto, tmp_path / "gather.onnx")
+    resources = DATA | {"i": listed("INT64", [1, 1])}
+    gather = {"gather": CONCAT | {"sourcePath": "gather.onnx"}}
+    unbound, bound = (dispatch("gather", x="a", y="c", **more) for more in ({}, {"i": "i"}))
+    assert run(tmp_path, gather, [unbound], resources).values("c").tolist()[:2] == [3, 1]
+    try:
+        execution = run(tmp_path, gather, [unbound, bound, unbound, bound], resources)
+    except InvalidModel as error:
+        assert "--x64 on the command line; got INT64" in str(error)  # noqa: PT017
+        return
+    assert execution.values("c").tolist()[:2] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-f", "N:3"], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),  # before the JSON's 2
+        (["-f", "M:3"], [1, 2, 3, 4, 7, 8, 9, 10, 0, 0, 0, 0]),
+        (["-F", "DATA_BATCH:2", "-b", "x1:1,2"], "must have the size 2 of x1: float32[2, 2]; got [1, 2]"),
+        (["--onnx_free_dim_name_override", "N:1", "--binding_shape", "y:2,2"], [1, 2, 7, 8] + [0] * 8),
+        (["-b", "y:3,2"], "commands[0].bindings.y.shape must be [4, 2], as the model computes it; got [3, 2]"),
+        (
+            ["-b", "z:3,2"],
+            "warning: {}:1: the shape of 'z' is ignored, because no ONNX model has such an input or output",
+        ),
+        (["-f", "3"], "argument -f/--onnx_free_dim_name_override: must be a name, a colon and a size; got '3'"),
+        (["-F", "B:x"], "argument -F/--onnx_free_dim_denotation_override: must be a whole number in [0, 4294967295]"),
+        (["-b", "x0"], "argument -b/--binding_shape: must be a name, a colon and sizes separated by commas; got 'x0'"),
+    ],
+)
+def test_the_command_line_gives_sizes_before_those_of_the_model(
+    options: list[str], expected: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    concat = CONCAT | {"sourcePath": "denoted.onnx", "freeDimensionNameOverrides": {"N": 2}}
+    path = tmp_path / "model.json"
+    commands = [dispatch("concat", x0="a", x1="b", y="c"), {"type": "print", "resource": "c"}]
+    path.write_text(json.dumps({"resources": DATA, "dispatchables": {"concat": concat}, "commands": commands}))
+    try:
+        main(["run", str(path), *options])
+    except SystemExit as refused:
+        assert refused.code == 2  # noqa: PT017
+    told = capsys.readouterr()
+    if isinstance(expected, str):
+        assert expected.format(path) in told.err
+    else:
+        assert told.out.endswith(f"Resource 'c': {', '.join(map(str, expected))}\n")
+
+
+def test_shapes_of_the_command_line_come_before_those_of_bindings(tmp_path: Path) -> None:
+    command = dispatch("concat", x0=rows("a", 1, 2), x1=rows("b", 1, 2), y="c")
+    loaded(tmp_path, DATA, {"concat": CONCAT}, [command])
+    model = load(tmp_path / "model.json", binding_shapes={"x0": (2, 2), "x1": (2, 2), "y": (4, 2)})
+    execution = Execution(model)
+    execution.result(0)
+    assert execution.values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
+    with pytest.raises(InvalidType, match=r"binding_shapes\.x0 must be a sequence of integers"):
+        load(tmp_path / "model.json", binding_shapes={"x0": 3})  # type: ignore[dict-item]
+
+
 def test_a_deferred_resource_has_the_size_of_the_output(tmp_path: Path) -> None:
     commands = [
         dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y={"name": "later"}),
@@ -134,7 +251,21 @@ def test_buffers_of_64_bits_have_them_whatever_jax_has(tmp_path: Path) -> None:
             "concat.freeDimensionNameOverrides.N must be in [0, 4294967295",
         ),
         ({"freeDimensionNameOverrides": [2]}, {}, "concat.freeDimensionNameOverrides must be an object; got [2]"),
-        ({"freeDimensionDenotationOverrides": {"N": 2}}, {}, "freeDimensionDenotationOverrides must be empty, because"),
+        ({"freeDimensionDenotationOverrides": {"N": 2.5}}, {}, "freeDimensionDenotationOverrides.N must be an integer"),
+        (
+            {
+                "sourcePath": "denoted.onnx",
+                "freeDimensionNameOverrides": {"N": 2},
+                "freeDimensionDenotationOverrides": {"DATA_BATCH": 3},
+            },
+            {},
+            "sourcePath.x0 must have the size 2 where its denotation is DATA_BATCH; got 3",
+        ),
+        (
+            {"sourcePath": "denoted.onnx", "freeDimensionDenotationOverrides": {"DATA_CHANNEL": 3}},
+            {},
+            "sourcePath.x0 must have the size 2 where its denotation is DATA_CHANNEL; got 3",
+        ),
         ({"graphOptimizationLevel": "all"}, {}, "dispatchables.concat.graphOptimizationLevel must be an integer"),
         ({"sourcePath": "nonzero.onnx"}, {}, "dispatchables.concat.sourcePath.nodes.z.NonZero"),
         ({}, {"x0": rows("a", 3, 2)}, "bindings.x1.shape must have the size 3 for N, as for the inputs before it; got"),
@@ -176,6 +307,9 @@ def test_a_deferred_resource_keeps_its_size(tmp_path: Path) -> None:
     assert "commands[1].bindings.y must have 48 bytes, as the first output in 'later' has; got 16" in found
     (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large])
     assert "commands[1].bindings.y must have 48 bytes; got 16, in 'later' from byte 0 on" in found
+    wrong = DATA | {"later": listed("FLOAT", "deferred")}
+    (found,) = findings(tmp_path, wrong, {"concat": CONCAT}, [dispatch("concat", y="later")])
+    assert "resources.later.initialValuesDataType must be one of UNKNOWN, FLOAT32" in found
     (found,) = findings(tmp_path, DATA, {}, [{"type": "print", "resource": "later"}])
     assert "commands[0].resource must be an output of an ONNX model before it is used" in found
 

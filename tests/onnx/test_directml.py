@@ -58,6 +58,18 @@ def operators(graph: dmljax.Graph) -> list[str]:
     return [graph.nodes[name].short_name for name in graph.order]
 
 
+def test_an_input_with_a_default_is_a_constant_or_an_input() -> None:
+    model = loaded("(float[N] x, float[N] w) => (float[N] y)", "y = Add (x, w)", {"w": floats(3)})
+    x, w = floats(3), floats(3)
+    for shapes, arrays in (({"x": (3,)}, [x]), ({"x": (3,), "w": (3,)}, [x, w])):
+        graph = model.graph(shapes)
+        assert list(graph.inputs) == list(shapes)
+        expected = model(x, **({"w": w} if "w" in shapes else {}))
+        assert_same_bits(dmljax.lower(graph)(*arrays), expected)
+    with pytest.raises(dmljax.DmlError, match="onnx: shapes must have names among x, w; got 'v'"):
+        model.graph({"x": (3,), "v": (3,)})
+
+
 # Networks
 
 

@@ -1,5 +1,6 @@
 """Models: how they are called, what must be known, what is refused, and files that are wrong."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,9 @@ WRONG_FILES = {
     r"nodes.y.Relu.domain must be one that the model imports; got other": model(
         [helper.make_node("Relu", ["x"], ["y"], domain="other")], [X], ["y"]
     ),
+    r"opset_import.other must be in \[0, 2147483647\]; got 2147483648": model(
+        [helper.make_node("Relu", ["x"], ["y"], domain="other")], [X], ["y"], domains={"other": 2**31}
+    ),
 }
 
 
@@ -298,8 +302,10 @@ def test_a_wrong_model_is_refused_at_loading(message: str) -> None:
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidDesc, match="must be a file that can be read; got No such file"):
+    with pytest.raises(InvalidDesc, match=r"must be a file that can be read; got '.*none.onnx' \(No such file"):
         dmljax.onnx.load(tmp_path / "none.onnx")
+    with pytest.raises(InvalidDesc, match=r"onnx: must be a file that can be read; got .*null byte"):
+        dmljax.onnx.load("a\0.onnx")
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(InvalidDesc, match="must be an ONNX model in protobuf; got 8 other bytes"):
         dmljax.onnx.load(tmp_path / "text.onnx")
@@ -343,6 +349,9 @@ def test_external_data_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
     for more in ({}, {"offset": 9}, {"offset": -1}, {"length": 2**40}, {"length": "many"}):
         with pytest.raises(InvalidDesc, match=r"initializers\.w"):
             dmljax.onnx.load(saved(external("short", **more), inner))
+    os.mkfifo(inner / "pipe")  # opening it would wait for a writer
+    with pytest.raises(InvalidDesc, match="location must be a regular file; got"):
+        dmljax.onnx.load(saved(external("pipe"), inner))
     with pytest.raises(InvalidDesc, match="location must be beside a file, which bytes have not"):
         dmljax.onnx.load(external("secret"))
 

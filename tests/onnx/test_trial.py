@@ -46,6 +46,31 @@ def test_inputs_come_from_files_and_shapes(path: str, tmp_path: Path, capsys: An
     assert "y: float32[7,5] " in capsys.readouterr().out
 
 
+def test_sizes_are_given_as_dxdispatch_takes_them(path: str, capsys: Any) -> None:
+    for options, expected in (
+        (["-f", "n:3"], "[3,5]"),
+        (["-f", "n:3", "-b", "x:2,3,4,4", "-b", "y:2,5"], "[2,5]"),
+        (["-F", "DATA_BATCH:3"], "[1,5]"),  # which the model does not have
+    ):
+        assert main(["run", path, *options]) == 0
+        assert f"y: float32{expected} " in capsys.readouterr().out
+
+
+def test_an_input_with_a_default_may_be_given(tmp_path: Path, capsys: Any) -> None:
+    inputs = [value("x", FLOAT, [2]), value("w", FLOAT, [2])]
+    proto = model([helper.make_node("Mul", ["x", "w"], ["y"])], inputs, ["y"], {"w": np.zeros(2, "float32")})
+    path = tmp_path / "product.onnx"
+    path.write_bytes(proto.SerializeToString())
+    for name, array in (("x", [2, 3]), ("w", [5, 7])):
+        np.save(tmp_path / f"{name}.npy", np.array(array, "float32"))
+    for names, expected in (("x", [0, 0]), ("xw", [10, 21])):
+        given = [text for name in names for text in ("--input", f"{name}={tmp_path}/{name}.npy")]
+        assert main(["run", str(path), "--compare", "onnxruntime", "--json", *given]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["outputs"]["y"]["values"] == expected
+        assert told["differences"] == {"y": 0}
+
+
 WRONG = {
     ("--input", "x"): "dmljax: input must be NAME=VALUE; got x",
     ("--input", "z=a.npy"): "dmljax: input.z must be of one of x; got z",

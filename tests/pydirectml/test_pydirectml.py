@@ -41,6 +41,13 @@ def floats(*shape: int) -> Any:
     return RNG.uniform(-2, 2, shape).astype(np.float32)
 
 
+def other_binding() -> Any:
+    """A binding of another program's input, of the same sizes as those of `test_wrong_use_is_refused_in_words`."""
+    other = Program()
+    other.input(floats(1, 1, 2, 2))
+    return other.bindings[0]
+
+
 # Enumerations
 
 
@@ -556,7 +563,7 @@ def test_the_graph_of_a_model_is_read_back_from_a_file(tmp_path: Path) -> None:
     serialized.save(model.graph, tmp_path / "model.bin")
     assert_same_bits(dmljax.lower(serialized.load(tmp_path / "model.bin"))(x), np.maximum(x, 0))
     view = program.builder.build(dml.ExecutionFlags.NONE, [dml.reinterpret(y, F32, [1, 1, 3, 2], None)])
-    with pytest.raises(ValueError, match=r"views\.output_0 must not be there in a serialized graph"):
+    with pytest.raises(ValueError, match=r"views\.output_0 must not be there: a serialized graph has no views"):
         serialized.save(view.graph, tmp_path / "view.bin")
 
 
@@ -612,16 +619,37 @@ WRONG: dict[str, tuple[Any, str]] = {
         r"compute: outputs\[0\] must be None or activation_relu_0.output, the one that build was given there; got acti",
     ),
     "text as data": (
-        lambda p, a, m: dml.Binding(a, "text"),
+        lambda p, a, m: p.input("text", dml.TensorDesc(F32, [4])),
         "Binding: data must be real numbers; got an array of <U4",
     ),
     "complex data": (
-        lambda p, a, m: dml.Binding(a, np.zeros(4, complex)),
+        lambda p, a, m: p.input(np.zeros(4, complex), dml.TensorDesc(F32, [4])),
         "Binding: data must be real numbers; got an array of complex128",
     ),
     "ragged data": (
-        lambda p, a, m: dml.Binding(a, [[1, 2], [3]]),
+        lambda p, a, m: p.input([[1, 2], [3]], dml.TensorDesc(F32, [4])),
         "Binding: data must be what NumPy makes an array of; got setting an array element",
+    ),
+    "a result that data is bound to": (
+        lambda p, a, m: dml.Binding(a, np.zeros(4)),
+        "Binding: expr must be an input, which input_tensor makes; compute gives the results of operators; got activ",
+    ),
+    "another view of a result that data is bound to": (
+        lambda p, a, m: dml.Binding(dml.reinterpret(a, F32, [4], None), np.zeros(4)),
+        "Binding: expr must be an input, which input_tensor makes; compute gives the results of operators; got activ",
+    ),
+    "a binding of another builder": (
+        lambda p, a, m: p.device.compute(m, [other_binding()], [a]),
+        r"compute: inputs\[0\] must be a Binding of input 0 of the builder that built the model; got one of another",
+    ),
+    "more padding than there is to reflect": (
+        lambda p, a, m: dml.padding(a, dml.PaddingMode.REFLECTION, 0, [0, 0, 2, 0], [0, 0, 0, 3]),
+        r"padding: end_padding\[3\] must be at most 2, the input's size there, for REFLECTION; pad in several steps, "
+        "or by EDGE; got 3",
+    ),
+    "a padding that is no integer": (
+        lambda p, a, m: dml.padding(a, dml.PaddingMode.REFLECTION, 0, [0, 0, 0, "1"], [0] * 4),
+        r"padding: start_padding\[3\] must be an integer; got '1'",
     ),
     "a stride": (
         lambda p, a, m: dml.convolution(a, a, strides=2),

@@ -30,16 +30,22 @@ MAX_EVALUATED = 2**16  # elements of what is computed of constants here, unless 
 
 
 def directml_graph(
-    program: Program, model: Model, inputs: Sequence[TensorType], constants: Mapping[str, Any], shapes: Any
+    program: Program,
+    model: Model,
+    inputs: Sequence[TensorType],
+    defaults: Sequence[TensorType],
+    constants: Mapping[str, Any],
+    shapes: Any,
 ) -> Graph:
-    """The DirectML graph of a model whose inputs have these shapes."""
-    structs = _input_structs(inputs, shapes)
+    """The DirectML graph of a model whose inputs, and those of the defaults that are named, have these shapes."""
+    structs = _input_structs(inputs, defaults, shapes)
     builder = _Converter()
     values: dict[str, Any] = {}
     for name, given in structs.items():
         values[name] = builder.input(name, given)
     for name, value in constants.items():
-        values[name] = builder.constant(name, value) if isinstance(value, jax.Array) else value
+        if name not in structs:
+            values[name] = builder.constant(name, value) if isinstance(value, jax.Array) else value
     tracer = _Tracer(program, builder)
     alive = Model(_alive(model), model.inputs, model.outputs)
     try:
@@ -49,11 +55,14 @@ def directml_graph(
     return builder.finished(dict(zip(model.output_names, results, strict=True)))
 
 
-def _input_structs(inputs: Sequence[TensorType], shapes: Any) -> dict[str, jax.ShapeDtypeStruct]:
+def _input_structs(
+    inputs: Sequence[TensorType], defaults: Sequence[TensorType], shapes: Any
+) -> dict[str, jax.ShapeDtypeStruct]:
     """The shapes and types of the inputs; open sizes of one name are equal, so that one of them is enough."""
     if not isinstance(shapes, Mapping):
         raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))
-    names = [one.name for one in inputs]
+    names = [one.name for one in (*inputs, *defaults)]
+    inputs = [*inputs, *(one for one in defaults if one.name in shapes)]
     for name in shapes:
         if name not in names:
             given = show(name) + did_you_mean(name, names)
