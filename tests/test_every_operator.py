@@ -31,7 +31,7 @@ from helpers import (
 )
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from jax.test_util import check_grads
-from sample import KINDS, SAMPLE, Tried, tried_operators
+from sample import KINDS, SAMPLE, Tried
 
 import dmljax
 from dmljax import OPERATORS, DataType, FeatureLevel, InvalidDesc
@@ -115,7 +115,7 @@ def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
     assert list(dmljax.to_json(any_desc(operator))["Desc"]) == MEMBERS[operator].split()
 
 
-@pytest.mark.whole
+@pytest.mark.seconds(30)
 @for_each_operator
 def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank(operator: str) -> None:
     case, descs = CASES[operator], list(typed_descs(operator))
@@ -138,7 +138,7 @@ def test_the_shapes_and_types_of_the_outputs_are_the_descs(operator: str) -> Non
         assert [(s.shape, s.dtype) for s in jax.tree.leaves(shapes)] == [(e.shape, e.dtype) for e in expected]
 
 
-@pytest.mark.seconds(30)
+@pytest.mark.seconds(10)
 @for_each_operator
 def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: str) -> None:
     case = CASES[operator]
@@ -545,8 +545,9 @@ def test_may_be_called_inside_shard_map_on_one_device(name: str, one_device: Non
 def in_several_processes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> dict[str, str]:
-    """What several processes make of every operator, started by the first worker that asks."""
-    operators = tried_operators(request.config, Tried.ONE_OF_EACH_KIND)
+    """What several processes make of the operators that are tried, started by the first worker that asks."""
+    asking = (item for item in request.session.items if "in_several_processes" in item.fixturenames)  # type: ignore[attr-defined]
+    operators = tuple(item.callspec.params["operator"] for item in asking)  # type: ignore[attr-defined]
     if worker_id == "master":
         return processes.outcomes(operators)
     seen = tmp_path_factory.getbasetemp().parent / "processes.json"
@@ -556,6 +557,7 @@ def in_several_processes(
     return cast(dict[str, str], json.loads(seen.read_text()))
 
 
+@pytest.mark.seconds(12)
 @transformation("several processes", of=Tried.ONE_OF_EACH_KIND)
 def test_runs_on_arrays_that_several_processes_hold(operator: str, in_several_processes: dict[str, str]) -> None:
     assert in_several_processes[operator] == processes.AS_IN_ONE

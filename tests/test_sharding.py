@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_softmax import log_softmax
-from helpers import UNITS, assert_same_trees, at_once, collectives, mesh_of, units_off
+from helpers import UNITS, assert_nearly_same_trees, assert_same_trees, at_once, collectives, mesh_of, units_off
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
@@ -423,6 +423,10 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+# XLA contracts products and sums of these, or does not, by the size of what a device has.
+ROUNDED_BY_SIZE = {"batch_normalization", "mean_variance_normalization"}
+
+
 @AXIS_TYPES
 @pytest.mark.parametrize("name", BATCHES)
 def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisType) -> None:
@@ -432,7 +436,8 @@ def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisTyp
     compiled = jax.jit(function).lower(*sharded).compile()
     assert collectives(compiled) == []
     result = compiled(*sharded)
-    assert_same_trees(result, function(*arrays))
+    assert_alike = assert_nearly_same_trees if name in ROUNDED_BY_SIZE else assert_same_trees
+    assert_alike(result, function(*arrays))
     assert result.sharding.spec[0] == "batch"
 
 

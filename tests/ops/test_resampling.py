@@ -347,10 +347,10 @@ def test_each_is_the_others_gradient(mode: InterpolationMode, dtype: Any) -> Non
 
 
 def test_slices_have_what_would_be_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, offsets = jnp.asarray(np.random.default_rng(0).standard_normal(7), np.float32), (-9.0, -0.5, -0.2, 0.0, 1.5, 8.0)
+    x, offsets = jnp.asarray(np.random.default_rng(0).standard_normal(7), np.float32), (-9.0, -0.2, 1.5)
     every: list[dict[str, Any]] = [
         {"scales": scale, "output_sizes": (size,), "interpolation_mode": mode, "output_pixel_offsets": offset}
-        for scale, size in ((3, 21), (2, 9), (1, 12), (1.5, 10), (0.5, 4))
+        for scale, size in ((3, 21), (2, 9), (1.5, 10))
         for mode in InterpolationMode
         for offset in offsets
     ]
