@@ -174,16 +174,16 @@ def _as_bfloat16(bits: Array) -> Array:
     """The bfloat16 that have these bits.
 
     XLA on CPU makes one loop of a move and this conversion, and LLVM then moves bfloat16 again, by way of float32 where
-    the processor has no bfloat16 of its own. It does not see through two bytes that become one number.
+    the processor has no bfloat16 of its own. It does not where integers are computed in between. Here they are joined
+    with a zero of which the compiler does not know that it is one: no square leaves 5 or 7 when it is divided by 8.
     """
 
-    def of_bytes(bits: Array) -> Array:
-        bytes_ = jnp.stack([bits.astype(jnp.uint8), (bits >> jnp.uint16(8)).astype(jnp.uint8)], -1)
-        return lax.bitcast_convert_type(bytes_, jnp.bfloat16)
+    def hidden(bits: Array) -> Array:
+        square = bits * bits
+        return bits | (square & (square >> 2) & 1)
 
-    whole = lambda bits: lax.bitcast_convert_type(bits, jnp.bfloat16)  # noqa: E731
-    converted: Array = lax.platform_dependent(bits, cpu=of_bytes, default=whole)
-    return converted
+    bits = lax.platform_dependent(bits, cpu=hidden, default=lambda bits: bits)
+    return lax.bitcast_convert_type(bits, jnp.bfloat16)
 
 
 @_copied_apart.defjvp

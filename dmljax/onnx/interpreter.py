@@ -41,15 +41,26 @@ class Program:
         return self.run_nodes(graph, values)
 
     def run_nodes(self, graph: Graph, values: dict[str, Any]) -> list[Any]:
-        last = graph.last_uses
-        for i, node in enumerate(graph.nodes):
-            with inside(node.place):
-                results = self._results(node, values)
-            if len(results) < sum(map(bool, node.outputs)):
-                raise Unsupported(Problem(node.place, f"must have at most {len(results)} outputs", len(node.outputs)))
-            values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
-            for name in last.get(i, ()):  # so that an eager run frees what it needs no more
-                values.pop(name, None)
+        for index in range(len(graph.nodes)):
+            self.run_node(graph, index, values)
+            self.forget(graph, index, values)
+        return self.outputs(graph, values)
+
+    def run_node(self, graph: Graph, index: int, values: dict[str, Any]) -> None:
+        """Adds what one node computes to the values."""
+        node = graph.nodes[index]
+        with inside(node.place):
+            results = self._results(node, values)
+        if len(results) < sum(map(bool, node.outputs)):
+            raise Unsupported(Problem(node.place, f"must have at most {len(results)} outputs", len(node.outputs)))
+        values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
+
+    def forget(self, graph: Graph, index: int, values: dict[str, Any]) -> None:
+        """Drops the values that no node after this one reads, so that a run that is not traced frees them."""
+        for name in graph.last_uses.get(index, ()):
+            values.pop(name, None)
+
+    def outputs(self, graph: Graph, values: Mapping[str, Any]) -> list[Any]:
         return [values[name] if name else None for name in graph.output_names]
 
     def _results(self, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:

@@ -27,6 +27,7 @@ from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.nodes import REGISTRY
 from dmljax.onnx.refusals import REFUSALS
 from dmljax.onnx.registry import Call, Handler, make_handler
+from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import did_you_mean, join_words, show
 
 MAX_SMALL = 1024  # elements of an integer constant that stays in the program
@@ -90,6 +91,7 @@ class Model:
             self.weights = {name: as_array(known[name]) for name in known if is_weight[name]}
         self._constants = {name: value for name, value in known.items() if not is_weight[name]}
         self._graph = Graph(graph.nodes, graph.inputs, graph.outputs)
+        self._static_part = StaticPart(self._program, self._graph)
         self._compiled = jax.jit(self._run, static_argnums=0)
         self._compiled_whole = jax.jit(self._run_whole)
         self._is_eager = False  # whether sizes follow from values, so that one compiled program is not enough
@@ -155,7 +157,7 @@ class Model:
         arrays = {name: _as_arrays(name, value) for name, value in given.items() if name not in statics}
         is_concrete = all(map(_is_concrete, jax.tree.leaves((arrays, weights))))
         if not (self._is_eager and is_concrete):
-            key = tuple(_Static(name, np.asarray(value)) for name, value in statics.items())
+            key = tuple(KeyedArray(name, np.asarray(value)) for name, value in statics.items())
             try:
                 return list(self._compiled(key, weights, arrays))
             except NotKnown:
@@ -163,14 +165,16 @@ class Model:
                     raise
                 self._is_eager = True
         known = {name: np.asarray(value) for name, value in statics.items()}
-        return self._computed(weights, arrays | known)
+        fixed = (self._constants.keys() | weights.keys()) - given.keys()
+        parameters = {name: as_array(value) for name, value in weights.items()}
+        return self._outputs(self._static_part.run({**self._constants, **parameters, **arrays, **known}, fixed))
 
     def _run_whole(self, weights: dict[str, Any], *inputs: Any) -> Any:
         with within("onnx"):
             results = self._computed(weights, self._bound(inputs, {}))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _run(self, statics: "tuple[_Static, ...]", weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
+    def _run(self, statics: tuple[KeyedArray, ...], weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         results = self._computed(weights, given | {one.name: one.value for one in statics})
         for name, result in zip(self._graph.output_names, results, strict=True):
             if any(map(_is_text, jax.tree.leaves(result))):
@@ -178,7 +182,9 @@ class Model:
         return results
 
     def _computed(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
-        results = self._program.run_nodes(self._graph, {**self._constants, **weights, **given})
+        return self._outputs(self._program.run_nodes(self._graph, {**self._constants, **weights, **given}))
+
+    def _outputs(self, results: Sequence[Any]) -> list[Any]:
         return [_as_arrays(name, result) for name, result in zip(self._graph.output_names, results, strict=True)]
 
     def _require_weights(self, weights: Mapping[str, Any]) -> None:
@@ -211,21 +217,6 @@ class Model:
             raise InvalidType(Problem((), "must have all inputs", f"no {join_words(missing)}"))
         opened: dict[str, tuple[str, int]] = {}
         return {name: _checked(types[name], value, opened) for name, value in given.items()}
-
-
-class _Static:
-    """An array as a part of the key of a compiled program."""
-
-    def __init__(self, name: str, value: np.ndarray[Any, Any]) -> None:
-        self.name, self.value = name, value
-        data = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
-        self._key = (name, value.dtype, value.shape, data)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Static) and self._key == other._key
 
 
 def _is_concrete(value: Any) -> bool:

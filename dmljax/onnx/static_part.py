@@ -1,0 +1,104 @@
+"""Runs a graph whose sizes follow from values: all that does not need such a size is one compiled program.
+
+`NonZero`, say, must know the elements of its input. It runs by itself, on an array whose elements are there, and so
+does each node that reads from it. The other nodes, those before and beside it, are compiled together.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from dmljax.onnx.file import Graph, names_read
+from dmljax.onnx.interpreter import NotKnown, Program
+
+MAX_KEPT = 256  # programs of a model, for other shapes and known values
+
+
+class KeyedArray:
+    """An array as a part of the key of a compiled program."""
+
+    def __init__(self, name: str, value: np.ndarray[Any, Any]) -> None:
+        self.name, self.value = name, value
+        data = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
+        self._key = (name, value.dtype, value.shape, data)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyedArray) and self._key == other._key
+
+
+@dataclass(eq=False)
+class _Part:
+    """A compiled program, the indices of its nodes, and what they compute that is known while tracing."""
+
+    compiled: Callable[[dict[str, Any]], dict[str, Any]]
+    nodes: set[int] = field(default_factory=set)
+    known: dict[str, Any] = field(default_factory=dict)
+
+
+class StaticPart:
+    """The part of a graph whose sizes do not follow from values, compiled for each set of shapes and known values."""
+
+    def __init__(self, program: Program, graph: Graph) -> None:
+        self._program, self._graph = program, graph
+        self._kept: dict[Any, _Part] = {}
+
+    def run(self, values: dict[str, Any], fixed: Collection[str]) -> list[Any]:
+        """The outputs of the whole graph; known values of the names in `fixed` are the same at each call."""
+        key = tuple(_key(name, value) for name, value in values.items() if name not in fixed)
+        known = {name: value for name, value in values.items() if not _has_arrays(value)}
+        arrays = {name: value for name, value in values.items() if name not in known}
+        part = self._kept.get(key)
+        if part is None:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            part = self._kept[key] = self._compiled(known)
+        values |= part.compiled(arrays)
+        values |= part.known
+        for index in range(len(self._graph.nodes)):
+            if index not in part.nodes:
+                self._program.run_node(self._graph, index, values)
+            self._program.forget(self._graph, index, values)
+        return self._program.outputs(self._graph, values)
+
+    def _compiled(self, known: Mapping[str, Any]) -> _Part:
+        nodes = self._graph.nodes
+
+        def compute(arrays: dict[str, Any]) -> dict[str, Any]:
+            values = {**known, **arrays}
+            part.nodes.clear()
+            for index, node in enumerate(nodes):
+                if all(name in values for name in names_read(node)):
+                    try:
+                        self._program.run_node(self._graph, index, values)
+                        part.nodes.add(index)
+                    except NotKnown:
+                        pass
+            others = (name for index, node in enumerate(nodes) if index not in part.nodes for name in names_read(node))
+            later = {*others, *self._graph.output_names} - known.keys() - arrays.keys()
+            made = {name: value for name, value in values.items() if name in later}
+            part.known = {name: value for name, value in made.items() if not _has_arrays(value)}
+            return {name: value for name, value in made.items() if name not in part.known}
+
+        part = _Part(jax.jit(compute))
+        return part
+
+
+def _has_arrays(value: Any) -> bool:
+    return isinstance(value, jax.Array) or (
+        isinstance(value, list) and any(isinstance(one, jax.Array) for one in value)
+    )
+
+
+def _key(name: str, value: Any) -> Any:
+    """What of a value decides how nodes are traced: the elements of one that is known, the shape of any other."""
+    if isinstance(value, jax.Array):
+        return name, value.shape, value.dtype
+    if isinstance(value, list):
+        return name, *(_key("", one) for one in value)
+    return name if value is None else KeyedArray(name, np.asarray(value))
