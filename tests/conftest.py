@@ -138,7 +138,7 @@ def is_of_other_half(item: pytest.Item) -> bool:
     return zlib.crc32(name.encode()) % 2 != ("first", "second").index(half)
 
 
-SECONDS = 1.0  # that the cases of a test may take a core, unless it is marked `seconds`
+SECONDS = 0.7  # that the cases of a test may take a core, unless it is marked `seconds`
 
 
 def share(group: list[pytest.Item]) -> int:
@@ -158,7 +158,7 @@ def is_for_a_fault(item: pytest.Item) -> bool:
     return item.nodeid.removeprefix("tests/") in NAMED_BY_FAULTS and not item.config.getoption("--sample")
 
 
-# What a case of each test takes a core, in seconds, on average, where all of its cases take more than a second.
+# What a case of each test takes a core, in seconds, on average, where all of its cases take longer than that.
 DURATIONS: dict[str, float] = json.loads((Path(__file__).parent / "durations.json").read_text())
 NAMED_BY_FAULTS = {fault.tests for fault in FAULTS}
 
@@ -230,7 +230,7 @@ durations_seen: dict[str, list[float]] = {}
 def write_durations(file: Path) -> None:
     seen = {name: round(sum(each) / len(each), 3) for name, each in durations_seen.items()}
     # Of a test that is known to be slow, perhaps only a few cases were tried.
-    slow = {name: mean for name, mean in seen.items() if name in DURATIONS or mean * len(durations_seen[name]) > 1}
+    slow = {name: mean for name, mean in seen.items() if name in DURATIONS or mean * len(durations_seen[name]) > SECONDS}
     file.write_text(json.dumps(DURATIONS | slow, indent=0, sort_keys=True) + "\n")
 
 

@@ -115,7 +115,7 @@ def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
     assert list(dmljax.to_json(any_desc(operator))["Desc"]) == MEMBERS[operator].split()
 
 
-@pytest.mark.seconds(30)
+@pytest.mark.seconds(20)
 @for_each_operator
 def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank(operator: str) -> None:
     case, descs = CASES[operator], list(typed_descs(operator))

@@ -117,7 +117,7 @@ def reason_of(name: str) -> str | None:
     return next((reason for pattern, reason in REFUSED.items() if re.match(pattern, name)), None)
 
 
-@pytest.mark.seconds(30)
+@pytest.mark.seconds(20)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_backend_case(case: Any) -> None:
     proto = model_of(case)
