@@ -377,4 +377,4 @@ def test_any_dispatches_print_the_same_as_one(tmp_path: Path, pytestconfig: pyte
         outcomes["fewer" if len(sequences(one)) < len(sequences(model)) else "as many"] += 1
 
     attempts()
-    assert min(outcomes["fewer"], outcomes["as many"]) > 0
+    assert outcomes["fewer"] > 0
