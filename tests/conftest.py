@@ -230,7 +230,9 @@ durations_seen: dict[str, list[float]] = {}
 def write_durations(file: Path) -> None:
     seen = {name: round(sum(each) / len(each), 3) for name, each in durations_seen.items()}
     # Of a test that is known to be slow, perhaps only a few cases were tried.
-    slow = {name: mean for name, mean in seen.items() if name in DURATIONS or mean * len(durations_seen[name]) > SECONDS}
+    slow = {
+        name: mean for name, mean in seen.items() if name in DURATIONS or mean * len(durations_seen[name]) > SECONDS
+    }
     file.write_text(json.dumps(DURATIONS | slow, indent=0, sort_keys=True) + "\n")
 
 

@@ -251,8 +251,8 @@ def _is_free(value: jax.Array) -> bool:
 
 
 def _on_device(number: Any) -> Any:
-    """NumPy's number as an array of JAX, so that not each call has to bring it to the device: 6 us of 10."""
-    if not isinstance(number, np.generic):
+    """A number as an array of JAX, so that not each call has to bring it to the device: 6 us of 10."""
+    if not isinstance(number, np.generic | bool | int | float):
         return number
     with jax.ensure_compile_time_eval():  # the call may be made while a program is traced
         return jax.device_put(number)

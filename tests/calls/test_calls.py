@@ -274,11 +274,13 @@ def test_numbers_lie_where_the_arrays_of_the_call_do() -> None:
     def halved(x: Any) -> Any:
         return dmljax.element_wise_clip(x, 0.25, 0.5)
 
-    x, last = jnp.arange(3.0), jax.devices()[-1]
-    assert jax.jit(lambda: halved(x))().tolist() == [0.25, 0.5, 0.5]  # the first call is made while tracing
-    with jax.transfer_guard("disallow"):  # no number is brought to the device at each call
-        result = halved(x)
-    assert result.tolist() == [0.25, 0.5, 0.5]
+    last = jax.devices()[-1]
+    for x in (jnp.arange(3.0), jnp.arange(3, dtype=np.float32)):  # weakly typed, and not
+        assert jax.jit(lambda x=x: halved(x))().tolist() == [0.25, 0.5, 0.5]  # the first call is made while tracing
+        with jax.transfer_guard("disallow"):  # no number is brought to the device at each call
+            result = halved(x)
+        assert result.tolist() == [0.25, 0.5, 0.5]
+        assert result.weak_type == x.weak_type
     assert halved(jax.device_put(x, last)).devices() == {last}
     with jax.default_device(last):
         assert halved(jnp.arange(3.0)).devices() == {last}
