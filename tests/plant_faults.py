@@ -529,7 +529,7 @@ FAULTS = [
         GATHERING,
         "number(math.prod(shape), position.dtype), place)",
         "place, place)",
-        "ops/test_gathering.py::test_one_device_writes_elements_to_one_dimension",
+        "ops/test_gathering.py::test_one_device_writes_elements_to_one_dimension[2-float32-1]",
     ),
     Fault(
         "coordinates of written tuples are counted in other dimensions",
@@ -658,7 +658,7 @@ FAULTS = [
         REDUCTION,
         "support = dml.support(\n        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX)",
         "support = dml.support(\n        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=FLOAT | INDEX)",
-        "test_every_operator.py::test_minimum_feature_level_is_the_pages_for_every_type_and_rank",
+        "test_every_operator.py::test_minimum_feature_level_is_the_pages_for_every_type_and_rank[DML_OPERATOR_ARGMAX]",
     ),
     Fault(
         "a newer table does not replace the older",
@@ -1141,7 +1141,7 @@ FAULTS = [
         ARITHMETIC,
         "((remainder < zero) != (b < zero))",
         "False",
-        "ops/test_arithmetic.py::test_integers_wrap_around_for_every_pair_of_extremes",
+        "ops/test_arithmetic.py::test_integers_wrap_around_for_every_pair_of_extremes[modulus_floor-int8]",
     ),
     Fault(
         "the difference of 16-bit floats is rounded before it is squared",
@@ -1211,7 +1211,7 @@ FAULTS = [
         LOGIC,
         "(a_holds ^ b_holds)",
         "(a_holds | b_holds)",
-        "ops/test_logic.py::test_results_come_in_the_type_that_is_asked_for",
+        "ops/test_logic.py::test_results_come_in_the_type_that_is_asked_for[xor-bool]",
     ),
     Fault(
         "an infinity of either sign is positive",
@@ -1463,7 +1463,7 @@ FAULTS = [
         MATRIX_PRODUCTS,
         "preferred_element_type=wide)",
         "preferred_element_type=a.dtype).astype(wide)",
-        "ops/test_products.py::test_16_bit_sums_are_rounded_once",
+        "ops/test_products.py::test_16_bit_sums_are_rounded_once[eager-float16]",
     ),
     Fault(
         "alpha is for C, too",
@@ -1624,7 +1624,7 @@ FAULTS = [
         ARITHMETIC,
         "jnp.where(exponent == smallest, jnp.full_like(exponent, smallest + 1), exponent - 1)",
         "exponent - 1",
-        "test_derivatives.py::test_the_gradient_of_a_power_is_right_at_the_end_of_the_exponents_type",
+        "test_derivatives.py::test_the_gradient_of_a_power_is_right_at_the_end_of_the_exponents_type[1.01-exponent2]",
     ),
     Fault(
         "a tiny exponential is zero before it is multiplied",
@@ -2676,7 +2676,7 @@ FAULTS = [
         POOLING_OPS,
         "dtype = np.int32 if most",
         "dtype = np.int16 if most",
-        "ops/test_pooling.py::test_quantized_averages_are_the_pseudo_codes",
+        "ops/test_pooling.py::test_quantized_averages_are_the_pseudo_codes[eager-int16-uint16-False]",
     ),
     Fault(
         "scales of channels are taken in any shape",
@@ -2935,19 +2935,19 @@ FAULTS = [
                 "a product of positions may exceed 32 bits",
                 "if part * (len(inside) - 1) + rest < 2**31:",
                 "if True:",
-                "test_positions_are_exact_whatever_their_size",
+                "test_positions_are_exact_whatever_their_size[5000-4000-step3-start3]",
             ),
             (
                 "what carries is lost in positions that are divided digit by digit",
                 "return index + quotients + carry, remainder",
                 "return index + quotients, remainder",
-                "test_positions_are_exact_whatever_their_size",
+                "test_positions_are_exact_whatever_their_size[5000-4000-step3-start3]",
             ),
             (
                 "a position before the input has a distance",
                 "index, rest = (jnp.where(i < inside.start, 0, one) for one in (index, rest))",
                 "index = jnp.where(i < inside.start, 0, index)",
-                "test_positions_are_exact_whatever_their_size",
+                "test_positions_are_exact_whatever_their_size[67108864-3000-step2-start2]",
             ),
             (
                 "positions are rounded down where they are to be rounded up",
@@ -3103,7 +3103,7 @@ FAULTS = [
         CONVOLVING,
         "return jnp.moveaxis(apart, 2, 0).reshape(",
         "return apart.reshape(",
-        "ops/test_convolution.py::test_images_and_filters_may_be_mapped",
+        "ops/test_convolution.py::test_images_and_filters_may_be_mapped[of many terms]",
     ),
     Fault(
         "16-bit floats are widened before a GPU reads them",
@@ -3131,7 +3131,7 @@ FAULTS = [
         CONVOLUTION,
         "128 if given.dtype == np.int8 else 255",
         "128",
-        "ops/test_convolution.py::test_sums_of_any_length_are_exact_at_the_extremes",
+        "ops/test_convolution.py::test_sums_of_any_length_are_exact_at_the_extremes[259-1]",
     ),
     Fault(
         "all filters have the zero point of the first",
@@ -3341,7 +3341,7 @@ FAULTS = [
         PHILOX,
         " or jax.device_count() > 1:",
         ":",
-        "test_sharding.py::test_each_device_generates_its_own_words",
+        "test_sharding.py::test_each_device_generates_its_own_words[Explicit-(4096, 8)-P('rows',)]",
     ),
     Fault(
         "a random block that was begun is not counted",
@@ -3797,7 +3797,7 @@ FAULTS = [
         STRIDES,
         "gaps = [(0, block - own, 0)",
         "gaps = [(block - own, 0, 0)",
-        "test_graph.py::test_arrays_are_read_and_written_at_strides_of_every_kind",
+        "test_graph.py::test_arrays_are_read_and_written_at_strides_of_every_kind[(3,)-(4,)]",
     ),
     Fault(
         "a buffer that is cut to its size loses its beginning",
