@@ -158,7 +158,7 @@ def is_for_a_fault(item: pytest.Item) -> bool:
     return item.nodeid.removeprefix("tests/") in NAMED_BY_FAULTS and not item.config.getoption("--sample")
 
 
-# What a case of each test takes a core, in seconds, on average, where all of its cases take longer than that.
+# The core seconds of an average case of each test, where all of its cases together may take longer than SECONDS.
 DURATIONS: dict[str, float] = json.loads((Path(__file__).parent / "durations.json").read_text())
 NAMED_BY_FAULTS = {fault.tests for fault in FAULTS}
 

@@ -1,6 +1,6 @@
 """Runs a graph whose sizes follow from values: all that does not need such a size is one compiled program.
 
-`NonZero`, say, must know the elements of its input. It runs by itself, on an array whose elements are there, and so
+`NonZero`, say, must know the elements of its input. It runs by itself, on a concrete array, not on a tracer, and so
 does each node that reads from it. The other nodes, those before and beside it, are compiled together.
 """
 
@@ -51,12 +51,12 @@ class StaticPart:
     def run(self, values: dict[str, Any], fixed: Collection[str]) -> list[Any]:
         """The outputs of the whole graph; known values of the names in `fixed` are the same at each call."""
         key = tuple(_key(name, value) for name, value in values.items() if name not in fixed)
-        known = {name: value for name, value in values.items() if not _has_arrays(value)}
-        arrays = {name: value for name, value in values.items() if name not in known}
+        arrays = {name: value for name, value in values.items() if _has_arrays(value)}
         part = self._kept.get(key)
         if part is None:
             if len(self._kept) >= MAX_KEPT:
                 self._kept.pop(next(iter(self._kept)))
+            known = {name: value for name, value in values.items() if name not in arrays}
             part = self._kept[key] = self._compiled(known)
         values |= part.compiled(arrays)
         values |= part.known
