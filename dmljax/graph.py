@@ -19,6 +19,7 @@ from dmljax.descriptors.lowering import lowered, require_64_bits_available, requ
 from dmljax.descriptors.members import Tensor, json_object, json_string
 from dmljax.descriptors.validation import problems, title
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
+from dmljax.numerics.channels import network_of
 from dmljax.numerics.exact import rounded
 from dmljax.numerics.strides import read_strided, reinterpreted, write_strided
 from dmljax.tensor import TensorDesc, packed_strides
@@ -335,6 +336,7 @@ def computation(graph: Graph, *, rounds_between_nodes: bool = False) -> Any:
 @functools.lru_cache(maxsize=256)
 def _compile(structure: _Structure, rounds_between_nodes: bool) -> Callable[..., Any]:
     nodes, sources, edges = dict(structure.nodes), dict(structure.sources), dict(structure.edges)
+    layers = sum(map(_has_windows, nodes.values()))
 
     def graph(constants: dict[str, Any], *inputs: Any) -> Any:
         arrays = dict(zip(structure.inputs, inputs, strict=True)) | constants
@@ -346,13 +348,18 @@ def _compile(structure: _Structure, rounds_between_nodes: bool) -> Callable[...,
             for leaf in node.leaves(is_input=True):
                 source = edges[f"{name}.{leaf.key}"]
                 given[leaf.key] = _seen_as(arrays[source], sources[source], leaf.tensor)
-            with jax.named_scope(name), inside(("nodes", name, node.short_name)):
+            with jax.named_scope(name), inside(("nodes", name, node.short_name)), network_of(layers):
                 results = _computed(node, given)
             hold = rounded if rounds_between_nodes else lambda result: result
             arrays |= {f"{name}.{key}": hold(result) for key, result in results.items()}
         return tuple(_seen_as(arrays[source], sources[source], view) for source, view in structure.outputs)
 
     return jax.jit(graph)
+
+
+def _has_windows(node: Operator) -> bool:
+    """Whether windows slide over an image in this node."""
+    return hasattr(node, "strides") and hasattr(node, "start_padding")
 
 
 def _computed(node: Operator, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +19,9 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.lax import PrecisionLike
 
+from dmljax.numerics.channels import are_channels_last, with_channels_last
 from dmljax.numerics.columns import unfolded
+from dmljax.numerics.exact import in_memory
 from dmljax.numerics.sizes import is_symbolic, replaced
 from dmljax.numerics.windows import Window
 from dmljax.types import widened
@@ -228,6 +230,8 @@ def _on_cpu(
     image, filter = image.astype(wide), filter.astype(wide)
     channels = filter.shape[1]
     terms = channels * math.prod(one.size for one in windows)
+    if are_channels_last() and (lowering := _with_channels_last(filter, windows, group_count, precision)) is not None:
+        return with_channels_last(lowering, image)
     if group_count > 1 and channels <= _FEW_CHANNELS and terms <= _MOST_PRODUCTS:
         return _shifted_products(image, filter, windows, group_count)
     if group_count > 1 or terms <= _FEW_TERMS or _is_matrix(windows):
@@ -310,17 +314,53 @@ def _in_phases(
     return lax.slice(whole, (0,) * whole.ndim, (*whole.shape[:2], *(one.input_size for one in windows)))
 
 
-def _padded(image: Array, windows: Sequence[Window]) -> Array:
-    amounts = [(one.start_padding, one.end_padding, 0) for one in windows]
-    return lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
+# With channels last, in a network
 
 
-def _tap(padded: Array, windows: Sequence[Window], place: Sequence[int]) -> Array:
-    """The element at `place` of every window."""
-    starts = [i * one.dilation for i, one in zip(place, windows, strict=True)]
-    limits = [start + (one.blocks - 1) * one.stride + 1 for start, one in zip(starts, windows, strict=True)]
-    strides = [one.stride for one in windows]
-    return lax.slice(padded, (0, 0, *starts), (*padded.shape[:2], *limits), (1, 1, *strides))
+def _with_channels_last(
+    filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+) -> Callable[[Array], Array] | None:
+    """The lowering of a convolution with these filters, or None where it is as it is without a network."""
+    outputs, channels = filter.shape[:2]
+    places = math.prod(one.size for one in windows)
+    if group_count == outputs and channels == 1 and places <= _MOST_PRODUCTS:
+        return partial(_products_of_channels, filter=filter, windows=windows)
+    if group_count == 1 and places == 1:
+        return partial(_product_with_channels, filter=filter, windows=windows, precision=precision)
+    return None
+
+
+def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
+    """Of a filter for each channel: the sum of shifted images, each times an element of all filters."""
+    # In memory, because XLA would read elements of the filters that lie apart again in each step of the loop.
+    factors = in_memory(filter.reshape(filter.shape[0], -1).T).reshape(-1, *[1] * (image.ndim - 1), image.shape[-1])
+    padded = _padded(image, windows, first_axis=1)
+    taps = (_tap(padded, windows, place, first_axis=1) for place in _places(windows))
+    total: Array = functools.reduce(operator.add, (tap * factor for tap, factor in zip(taps, factors, strict=True)))
+    return total
+
+
+def _product_with_channels(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
+    """Of filters of one element: the product of channels and filters."""
+    taps = _tap(_padded(image, windows, first_axis=1), windows, [0 for _ in windows], first_axis=1)
+    return lax.dot_general(taps, filter.reshape(filter.shape[:2]), (((taps.ndim - 1,), (1,)), ((), ())), precision)
+
+
+# With channels before the dimensions of space
+
+
+def _padded(image: Array, windows: Sequence[Window], first_axis: int = 2) -> Array:
+    amounts = [(0, 0, 0)] * image.ndim
+    amounts[first_axis : first_axis + len(windows)] = [(one.start_padding, one.end_padding, 0) for one in windows]
+    return lax.pad(image, jnp.zeros((), image.dtype), amounts)
+
+
+def _tap(padded: Array, windows: Sequence[Window], place: Sequence[int], first_axis: int = 2) -> Array:
+    """The element at `place` of every window; the first dimension of windows is `first_axis`."""
+    for axis, (i, one) in enumerate(zip(place, windows, strict=True), first_axis):
+        start = i * one.dilation
+        padded = lax.slice_in_dim(padded, start, start + (one.blocks - 1) * one.stride + 1, one.stride, axis)
+    return padded
 
 
 def _places(windows: Sequence[Window]) -> list[tuple[int, ...]]:

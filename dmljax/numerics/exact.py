@@ -258,3 +258,16 @@ def in_memory(x: Array) -> Array:
     recompute a quotient, which is why `x` is divided by 1.
     """
     return quotient(x, jnp.ones_like(x))
+
+
+@with_slopes(lambda tangent, x: tangent)
+def in_memory_bits(x: Array) -> Array:
+    """Materialises `x`, bit for bit, where `in_memory` is not enough; it takes longer, and is for few elements.
+
+    Inside of loops, XLA on CPU does recompute a quotient of floats, but not one of integers.
+    """
+    integer = np.dtype(f"int{x.dtype.itemsize * 8}")
+    bits = lax.bitcast_convert_type(x, integer)
+    square = bits * bits
+    # No square leaves 5 or 7 when it is divided by 8, which compilers do not know.
+    return lax.bitcast_convert_type(lax.div(bits, square & (square >> 2) & 1 | 1), x.dtype)

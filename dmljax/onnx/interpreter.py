@@ -6,6 +6,7 @@ integers have 64 bits whatever JAX is configured to, so that no size passes thro
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -14,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
+from dmljax.numerics.channels import are_channels_last, network_of
 from dmljax.onnx.file import Graph, Node
+from dmljax.onnx.images import images_of, layers_of, of_images
 from dmljax.onnx.registry import Call, Handler
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
@@ -32,6 +35,11 @@ class Program:
     def __init__(self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int]) -> None:
         self.find = find
         self.maximum_sizes = maximum_sizes
+        self._images: dict[Graph, frozenset[str]] = {}
+
+    def traced(self, graph: Graph) -> AbstractContextManager[Any]:
+        """The context in which nodes of a graph are traced to be compiled together."""
+        return network_of(layers_of(graph))
 
     def run(self, graph: Graph, inputs: Sequence[Any], outer: Mapping[str, Any] | None = None) -> list[Any]:
         """The outputs of a graph, of which `outer` are the values around it by name."""
@@ -50,7 +58,7 @@ class Program:
         """Adds what one node computes to the values."""
         node = graph.nodes[index]
         with inside(node.place):
-            results = self._results(node, values)
+            results = self._results(graph, node, values)
         if len(results) < sum(map(bool, node.outputs)):
             raise Unsupported(Problem(node.place, f"must have at most {len(results)} outputs", len(node.outputs)))
         values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
@@ -63,7 +71,12 @@ class Program:
     def outputs(self, graph: Graph, values: Mapping[str, Any]) -> list[Any]:
         return [values[name] if name else None for name in graph.output_names]
 
-    def _results(self, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
+    def _images_of(self, graph: Graph) -> frozenset[str]:
+        if graph not in self._images:
+            self._images[graph] = images_of(graph, self.find)
+        return self._images[graph]
+
+    def _results(self, graph: Graph, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         handler = self.find(node)
         inputs = [values[name] if name else None for name in node.inputs]
         while inputs and inputs[-1] is None and len(inputs) > handler.required:
@@ -78,7 +91,9 @@ class Program:
             )
             attributes["call"] = Call(node, run, known, maximum)
         with jax.named_scope(node.operator):
-            results = _guarded(_computed, handler, node, inputs, attributes)
+            is_of_images = handler.is_elementwise and are_channels_last()
+            is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
+            results = _guarded(_computed, handler, node, inputs, attributes, is_of_images)
         return results if isinstance(results, tuple) else (results,)
 
     def _run_subgraph(self, outer: Mapping[str, Any], graph: Graph, inputs: Sequence[Any]) -> list[Any]:
@@ -87,7 +102,7 @@ class Program:
         return self.run(graph, inputs, outer)
 
 
-def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[str, Any]) -> Any:
+def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[str, Any], is_of_images: bool) -> Any:
     if handler.fold is not None and all(map(is_foldable, inputs)):
         result = handler.fold(*inputs, **attributes)
         if result is not NotImplemented:
@@ -104,6 +119,8 @@ def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[
         else:
             with inside(name):
                 converted.append(as_array(value))
+    if is_of_images:
+        return of_images(handler.function, converted, attributes)
     return handler.function(*converted, **attributes)
 
 

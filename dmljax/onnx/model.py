@@ -182,7 +182,8 @@ class Model:
         return results
 
     def _computed(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
-        return self._outputs(self._program.run_nodes(self._graph, {**self._constants, **weights, **given}))
+        with self._program.traced(self._graph):
+            return self._outputs(self._program.run_nodes(self._graph, {**self._constants, **weights, **given}))
 
     def _outputs(self, results: Sequence[Any]) -> list[Any]:
         return [_as_arrays(name, result) for name, result in zip(self._graph.output_names, results, strict=True)]

@@ -7,7 +7,7 @@ parameters are the node's attributes, with their defaults. Adding an operator is
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmljax.errors import InvalidDesc, Problem
@@ -26,7 +26,8 @@ class Handler:
     Of the positions of inputs, where -1 stands for all, `known` are those whose values must be known while tracing:
     the function takes them as NumPy arrays. `kept` are those that it takes as they come, NumPy arrays if the values
     are known. `wanted` are taken like these, and make a simpler program if they are known. `fold` computes the same
-    of NumPy arrays alone, and of sizes among them that are symbols.
+    of NumPy arrays alone, and of sizes among them that are symbols. `is_elementwise` says that each element of the
+    result follows from the elements of the inputs at its place, or at that which is broadcast to it.
     """
 
     function: Callable[..., Any]
@@ -41,6 +42,7 @@ class Handler:
     attributes: frozenset[str]
     required_attributes: frozenset[str]
     takes_call: bool
+    is_elementwise: bool = False
 
     def must_know(self, index: int) -> bool:
         return index in self.known or -1 in self.known
@@ -119,11 +121,13 @@ def handles(
     kept: Sequence[int] = (),
     wanted: Sequence[int] = (),
     fold: Callable[..., Any] | None = None,
+    is_elementwise: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes a function the handler of operators, from a version of their domain on."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         handler = make_handler(function, since=since, known=known, kept=kept, wanted=wanted, fold=fold)
+        handler = replace(handler, is_elementwise=is_elementwise)
         for operator in operators:
             REGISTRY.add(domain, operator, handler)
         return function

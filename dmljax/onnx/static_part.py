@@ -75,7 +75,8 @@ class StaticPart:
             for index, node in enumerate(nodes):
                 if all(name in values for name in names_read(node)):
                     try:
-                        self._program.run_node(self._graph, index, values)
+                        with self._program.traced(self._graph):
+                            self._program.run_node(self._graph, index, values)
                         part.nodes.add(index)
                     except NotKnown:
                         pass

@@ -19,6 +19,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics import pooling
+from dmljax.numerics.channels import are_channels_last, with_channels_last
 from dmljax.numerics.exact import product, quotient
 from dmljax.numerics.moves import check_sizes
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
@@ -97,7 +98,13 @@ def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, 
     """What `function` makes of windows of the image: an element of each, on any mesh."""
 
     def pool(image: Array) -> Array:
-        return function(*_flattened(image, windows)).reshape(_pooled_sizes(image.shape, windows))
+        if all(one.is_whole for one in windows) or not are_channels_last():
+            return pooled(image)
+        # The channels are left alone as dimensions after those of the windows are; those before are batch and one more.
+        return with_channels_last(lambda image: jnp.squeeze(pooled(jnp.expand_dims(image, 1)), 1), image)
+
+    def pooled(image: Array) -> Array:
+        return function(*_flattened(image, windows)).reshape(pooling.pooled_sizes(image.shape, windows))
 
     axes = dimension_axes(image)
     return partitioned(pool, [(image, axes)], _kept(axes))
@@ -115,7 +122,7 @@ def _flattened(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence
 
 
 def _divided(total: Array, windows: Sequence[Window], include_padding: bool) -> Array:
-    counts = pooling.element_counts(windows, total.dtype, include_padding=include_padding)
+    counts = pooling.element_counts(windows, total.ndim, total.dtype, include_padding=include_padding)
     return quotient(total, jnp.broadcast_to(counts, total.shape))
 
 
@@ -126,12 +133,8 @@ def _windows(
     image = convert("input", input)
     calls.require_rank("input", image, 3)
     windows = windows_over("input", image.shape, *sliding)
-    check_sizes(_pooled_sizes(image.shape, windows))
+    check_sizes(pooling.pooled_sizes(image.shape, windows))
     return image, windows
-
-
-def _pooled_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, ...]:
-    return (*image_sizes[:2], *(one.blocks for one in windows))
 
 
 def _kept(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
@@ -164,7 +167,7 @@ def average_pooling_grad(
     calls.require_rank("input_gradient", gradient, 3)
     check_sizes(output_sizes)
     windows = windows_over("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
-    _require_sizes("input_gradient", gradient, _pooled_sizes(output_sizes, windows))
+    _require_sizes("input_gradient", gradient, pooling.pooled_sizes(output_sizes, windows))
 
     def spread(gradient: Array) -> Array:
         wide = gradient.astype(widened(gradient.dtype))
@@ -323,13 +326,13 @@ def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
         raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
 
     def values_of(image: Array, windows: Sequence[Window]) -> Array:
-        return pooling.elements_at(image, pooling.largest_places(image, windows), windows)
+        return pooling.largest_elements(image, windows)
 
     def both_of(image: Array) -> tuple[Array, Array]:
         flat, flat_windows = _flattened(image, windows)
         places = pooling.largest_places(flat, flat_windows)
         found = pooling.elements_at(flat, places, flat_windows), pooling.flat_indices(places, flat.shape, flat_windows)
-        values, indices = (one.reshape(_pooled_sizes(image.shape, windows)) for one in found)
+        values, indices = (one.reshape(pooling.pooled_sizes(image.shape, windows)) for one in found)
         return values, indices.astype(dtype)
 
     if not has_indices:
@@ -368,7 +371,7 @@ def max_pooling_grad(
     input, windows = _windows(calls.float_array, input, window_sizes, strides, dilations, start_padding, end_padding)
     _require_elements(windows)
     calls.require_type("input_gradient", gradient, input.dtype, "input")
-    _require_sizes("input_gradient", gradient, _pooled_sizes(input.shape, windows))
+    _require_sizes("input_gradient", gradient, pooling.pooled_sizes(input.shape, windows))
 
     def spread(input: Array, gradient: Array) -> Array:
         flat, flat_windows = _flattened(input, windows)
@@ -522,7 +525,7 @@ class _Sliding(dml.Operator):
             windows = dml.windows_of(self, image, "window_size")
             for field in pooled:
                 if getattr(self, field) is not None:
-                    yield from dml.sizes_are(self, field, _pooled_sizes(sizes, windows))
+                    yield from dml.sizes_are(self, field, pooling.pooled_sizes(sizes, windows))
 
     def _element_rules(self, image: str) -> Iterator[Problem]:
         """Each window has an element of the image."""

@@ -35,7 +35,9 @@ def test_a_model_is_a_function_of_arrays(network: Any, picture: Any) -> None:
     session = onnxruntime.InferenceSession(small_network().SerializeToString())
     (expected,) = session.run(None, {"x": picture})
     np.testing.assert_allclose(network(picture), expected, rtol=1e-5, atol=1e-5)
-    chex.assert_trees_all_equal(network(picture), network(x=picture), jax.jit(network)(jnp.asarray(picture)))
+    chex.assert_trees_all_equal(network(picture), network(x=picture))
+    # Inside of jit the weights are constants: XLA moves the matrix's rows instead of the image, and adds in that order.
+    chex.assert_trees_all_close(network(picture), jax.jit(network)(jnp.asarray(picture)), rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_says_what_it_takes_and_gives(network: Any) -> None:

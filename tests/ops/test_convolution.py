@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import ConvolutionDirection, ConvolutionMode, DataType, DmlError, InvalidDesc, TensorDesc
+from dmljax.numerics.channels import network_of
 
 BACKWARD, FLIPPED = ConvolutionDirection.BACKWARD, ConvolutionMode.CONVOLUTION
 FLOAT32 = DataType.FLOAT32
@@ -109,6 +110,7 @@ SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "depthwise": ((2, 4, 6, 5), (4, 1, 3, 3), {"group_count": 4, "start_padding": 1, "end_padding": 1}),
     "depthwise, strided": ((2, 4, 7, 8), (4, 1, 3, 3), {"group_count": 4, "strides": 2, "start_padding": 1}),
     "depthwise, of large windows": ((1, 3, 12, 11), (3, 1, 9, 9), {"group_count": 3, "start_padding": 2}),
+    "depthwise, of three dimensions": ((2, 3, 4, 5, 3), (3, 1, 2, 3, 1), {"group_count": 3, "strides": (1, 2, 1)}),
     "depthwise, of two filters each": ((2, 3, 5, 6), (6, 1, 3, 2), {"group_count": 3, "dilations": 2}),
     "of groups": ((2, 10, 4, 5), (4, 5, 2, 3), {"group_count": 2, "strides": (1, 2), "end_padding": 1}),
     "of groups of few channels": ((2, 4, 4, 5), (6, 2, 2, 2), {"group_count": 2, "strides": 2, "start_padding": 1}),
@@ -138,6 +140,16 @@ for_every_shape = pytest.mark.parametrize("name", EVERY)
 
 @for_every_shape
 def test_every_lowering_and_its_derivatives_are_sums_in_loops(name: str) -> None:
+    check_derivatives(name)
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if name.startswith(("pointwise", "depthwise"))])
+def test_networks_compute_with_channels_last(name: str) -> None:
+    with network_of(2):
+        check_derivatives(name)
+
+
+def check_derivatives(name: str) -> None:
     image, filters, arguments = EVERY[name]
     x, w, dx, dw = whole(*image), whole(*filters), whole(*image), whole(*filters)
 

@@ -27,6 +27,7 @@ from jax.test_util import check_grads
 
 import dmljax
 from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax.numerics.channels import network_of
 
 FLOAT32 = DataType.FLOAT32
 NAN, INF = np.nan, np.inf
@@ -64,25 +65,32 @@ def check(image: Any, windows: dict[str, Any]) -> None:
     """Pooling by its pseudo-code, all of it compiled at once; the sums of the image are exact."""
     gradient = RNG.integers(-9, 10, oracles.pooled_sizes(image.shape, windows)).astype(image.dtype)
 
-    @jax.jit
-    def pool(image: Any, gradient: Any) -> Any:
+    def layers(image: Any) -> Any:
         return (
-            dmljax.max_pooling2(image, **windows),
-            dmljax.max_pooling_grad(image, gradient, **windows),
+            dmljax.max_pooling2(image, has_indices=False, **windows).values,
             dmljax.average_pooling1(image, include_padding=False, **windows),
             dmljax.average_pooling1(image, include_padding=True, **windows),
             dmljax.lp_pooling1(image, p=1, **windows),
         )
 
-    (values, indices), spread, *averages, norm = pool(image, gradient)
+    @jax.jit
+    def pool(image: Any, gradient: Any) -> Any:
+        with network_of(2):
+            in_network = layers(image)
+        others = dmljax.max_pooling2(image, **windows), dmljax.max_pooling_grad(image, gradient, **windows)
+        return layers(image), in_network, *others
+
+    *both, (values, indices), spread = pool(image, gradient)
     expected, places = oracles.max_pooling(image, **windows)
     assert_same_bits(values, expected)
     assert_same_bits(indices, places.astype(np.uint32))
     np.testing.assert_array_equal(spread, oracles.max_pooling_gradient(image, gradient, **windows))
-    for include_padding, average in zip((False, True), averages, strict=True):
-        exact = oracles.averages(image, include_padding=include_padding, **windows)
-        np.testing.assert_array_equal(average, exact.astype(image.dtype))
-    np.testing.assert_array_equal(norm, oracles.norms(image, p=1, **windows))
+    for largest, *averages, norm in both:
+        assert_same_bits(largest, expected)
+        for include_padding, average in zip((False, True), averages, strict=True):
+            exact = oracles.averages(image, include_padding=include_padding, **windows)
+            np.testing.assert_array_equal(average, exact.astype(image.dtype))
+        np.testing.assert_array_equal(norm, oracles.norms(image, p=1, **windows))
 
 
 @settings(max_examples=8, deadline=None)
@@ -118,6 +126,9 @@ def test_every_bit_is_selected(dtype: Any, call: Any) -> None:
     assert_same_bits(values, expected)
     assert_same_bits(indices, places.astype(np.uint32))
     assert_same_bits(np.asarray(image).ravel()[indices], values)
+    for layers in (1, 2):  # whose channels are last in a network
+        with network_of(layers):
+            assert_same_bits(call(dmljax.max_pooling2, image, has_indices=False, **WINDOWS).values, expected)
 
 
 @pytest.mark.parametrize("dtype", REALS, ids=str)
@@ -127,6 +138,7 @@ def test_the_padding_is_never_selected_however_low_an_element_is(dtype: Any) -> 
     expected, places = oracles.max_pooling(image, **WINDOWS)
     assert_same_bits(values, expected)
     assert_same_bits(indices, places.astype(np.uint32))
+    assert_same_bits(dmljax.max_pooling2(image, has_indices=False, **WINDOWS).values, expected)
 
 
 # The largest elements
@@ -184,12 +196,15 @@ def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, call: Any) 
     gradient = RNG.integers(-9, 10, oracles.pooled_sizes(image.shape, WINDOWS)).astype(dtype)
     found = call(dmljax.max_pooling_grad, image, gradient, **WINDOWS)
     np.testing.assert_array_equal(found, oracles.max_pooling_gradient(image, gradient, **WINDOWS).astype(dtype))
-    _, pull = jax.vjp(lambda x: dmljax.max_pooling2(x, **WINDOWS).values, image)
-    assert_same_bits(pull(jnp.asarray(gradient))[0], found)
     tangent = RNG.integers(-9, 10, image.shape).astype(dtype)
-    _, forward = jax.jvp(lambda x: dmljax.max_pooling2(x, **WINDOWS).values, (image,), (tangent,))
     _, places = oracles.max_pooling(image, **WINDOWS)
-    assert_same_bits(forward, tangent.ravel()[places.astype(int)])
+    for has_indices, layers in ((True, 1), (False, 1), (False, 2)):
+        values = lambda x: dmljax.max_pooling2(x, has_indices=has_indices, **WINDOWS).values  # noqa: B023, E731
+        with network_of(layers):
+            _, pull = jax.vjp(values, image)
+            assert_same_bits(pull(jnp.asarray(gradient))[0], found)
+            _, forward = jax.jvp(values, (image,), (tangent,))
+            assert_same_bits(forward, tangent.ravel()[places.astype(int)])
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])

@@ -117,9 +117,9 @@ class _Tracer(Program):
         self.builder = builder
         self.is_tracing = False
 
-    def _results(self, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
+    def _results(self, graph: Model, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         if self.is_tracing:  # in a subgraph or a function
-            return super()._results(node, values)
+            return super()._results(graph, node, values)
         leaves, tree = jax.tree.flatten({name: values[name] for name in names_read(node)})
         views = [leaf for leaf in leaves if isinstance(leaf, View)]
         returned: Any = None
@@ -128,7 +128,7 @@ class _Tracer(Program):
             nonlocal returned
             given = iter(arrays)
             read = jax.tree.unflatten(tree, [next(given) if isinstance(leaf, View) else leaf for leaf in leaves])
-            results = super(_Tracer, self)._results(node, {**values, **read})
+            results = super(_Tracer, self)._results(graph, node, {**values, **read})
             wanted = [one if name else None for name, one in zip(node.outputs, results, strict=False)]
             returned = jax.tree.flatten(wanted)
             return [one for one in returned[0] if isinstance(one, jax.Array)]

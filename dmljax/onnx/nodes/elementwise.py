@@ -33,6 +33,8 @@ def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
 # An operator, the function that computes it, and that of NumPy which computes it of known values
 _Entries = tuple[tuple[str, Callable[..., Any], Callable[..., Any] | None], ...]
 
+_handles_each = functools.partial(handles, is_elementwise=True)
+
 # Arithmetic and functions
 
 _FUNCTIONS: _Entries = (
@@ -69,7 +71,7 @@ _FUNCTIONS: _Entries = (
     ("Not", _truth(dml.element_wise_logical_not), np.logical_not),
 )
 for _operator, _function, _fold in _FUNCTIONS:
-    handles(_operator, fold=_fold and _of_one(_fold))(_of_one(_function))
+    _handles_each(_operator, fold=_fold and _of_one(_fold))(_of_one(_function))
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -117,7 +119,7 @@ def _aligned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _operator, _function, _fold in _ARITHMETIC:
-    handles(_operator, since=7, fold=_fold and _of_two(_fold))(_of_two(_function))
+    _handles_each(_operator, since=7, fold=_fold and _of_two(_fold))(_of_two(_function))
     handles(_operator, since=1)(_aligned(_function))
 
 _BROADCAST: _Entries = (
@@ -128,7 +130,7 @@ _BROADCAST: _Entries = (
     ("LessOrEqual", _truth(dml.element_wise_logical_less_than_or_equal), np.less_equal),
 )
 for _operator, _function, _fold in _BROADCAST:
-    handles(_operator, fold=_fold and _of_two(_fold))(_of_two(_function))
+    _handles_each(_operator, fold=_fold and _of_two(_fold))(_of_two(_function))
 
 
 @handles("PRelu", since=1)
@@ -138,7 +140,7 @@ def _parameterized_relu_of_channels(x: Any, slope: Any) -> Any:
     return dml.activation_parameterized_relu(x, slope)
 
 
-handles("PRelu", since=7)(_of_two(dml.activation_parameterized_relu))
+_handles_each("PRelu", since=7)(_of_two(dml.activation_parameterized_relu))
 
 
 def _power(x: Any, exponent: Any) -> Any:
@@ -191,7 +193,7 @@ _OF_ANY_NUMBER: _Entries = (
     ("Sum", dml.element_wise_add, np.add),
 )
 for _operator, _function, _fold in _OF_ANY_NUMBER:
-    handles(_operator, fold=_fold and _of_any_number(_fold))(_of_any_number(_function))
+    _handles_each(_operator, fold=_fold and _of_any_number(_fold))(_of_any_number(_function))
 
 
 @handles("Mean")
@@ -215,7 +217,7 @@ def _chosen(condition: Any, a: Any, b: Any) -> Any:
     return np.where(condition, a, b)
 
 
-@handles("Where", fold=_chosen)
+@_handles_each("Where", fold=_chosen)
 def _where(condition: Any, a: Any, b: Any) -> Any:
     return dml.element_wise_if(condition, a, b)
 
@@ -225,14 +227,14 @@ def _clip_fold(x: Any, low: Any = None, high: Any = None) -> Any:
     return x if high is None else np.minimum(x, high)
 
 
-@handles("Clip", since=11, fold=_clip_fold)
+@_handles_each("Clip", since=11, fold=_clip_fold)
 def _clip(x: Any, low: Any = None, high: Any = None) -> Any:
     if low is not None and high is not None:
         low = jnp.minimum(low, high)  # DirectML gives Min where it is above Max, ONNX gives Max
     return dml.element_wise_clip1(x, low, high)
 
 
-@handles("Clip", since=1)
+@_handles_each("Clip", since=1)
 def _clip_of_attributes(x: Any, *, min: float = -np.inf, max: float = np.inf) -> Any:
     return dml.element_wise_clip(x, min, max)
 
@@ -302,7 +304,7 @@ def _is_text(x: Any) -> bool:
     return any(isinstance(one, str | bytes) for one in x.flat)
 
 
-@handles("Cast", since=6, kept=[0], fold=_folded_cast)
+@_handles_each("Cast", since=6, kept=[0], fold=_folded_cast)
 def _cast(x: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
     return _of_text(x, dtype_of(to), saturate, round_mode)
 
@@ -336,17 +338,17 @@ def _of_text(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> A
 # Activations
 
 
-@handles("Celu")
+@_handles_each("Celu")
 def _celu(x: Any, *, alpha: float = 1.0) -> Any:
     return dml.activation_celu(x, alpha)
 
 
-@handles("Elu")
+@_handles_each("Elu")
 def _elu(x: Any, *, alpha: float = 1.0) -> Any:
     return dml.activation_elu(x, alpha)
 
 
-@handles("Gelu", since=20)
+@_handles_each("Gelu", since=20)
 def gelu(x: Any, *, approximate: str = "none") -> Any:
     """The Gaussian error linear unit: DirectML's own, or the approximation by tanh, as a composition."""
     if one_of("approximate", approximate, {"none": False, "tanh": True}):
@@ -354,52 +356,52 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     return dml.activation_gelu(x)
 
 
-@handles("HardSigmoid")
+@_handles_each("HardSigmoid")
 def _hard_sigmoid(x: Any, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
     return dml.activation_hard_sigmoid(x, alpha, beta)
 
 
-@handles("LeakyRelu")
+@_handles_each("LeakyRelu")
 def _leaky_relu(x: Any, *, alpha: float = 0.01) -> Any:
     return dml.activation_leaky_relu(x, alpha)
 
 
-@handles("Mish")
+@_handles_each("Mish")
 def _mish(x: Any) -> Any:
     return dml.element_wise_multiply(x, dml.activation_tanh(dml.activation_softplus(x)))
 
 
-@handles("ParametricSoftplus")
+@_handles_each("ParametricSoftplus")
 def _parametric_softplus(x: Any, *, alpha: float, beta: float) -> Any:
     return dml.activation_parametric_softplus(x, alpha, beta)
 
 
-@handles("ScaledTanh")
+@_handles_each("ScaledTanh")
 def _scaled_tanh(x: Any, *, alpha: float = 1.0, beta: float = 0.5) -> Any:
     return dml.activation_scaled_tanh(x, alpha, beta)
 
 
-@handles("Selu", since=6)
+@_handles_each("Selu", since=6)
 def _selu(x: Any, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Any:
     return dml.activation_scaled_elu(x, alpha, gamma)
 
 
-@handles("Selu", since=1)
+@_handles_each("Selu", since=1)
 def _first_selu(x: Any, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Any:
     return dml.activation_scaled_elu(x, alpha, gamma)
 
 
-@handles("Shrink")
+@_handles_each("Shrink")
 def _shrink(x: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
     return dml.activation_shrink(x, bias, lambd)
 
 
-@handles("Swish")
+@_handles_each("Swish")
 def _swish(x: Any, *, alpha: float = 1.0) -> Any:
     return dml.activation_swish(x, alpha)
 
 
-@handles("ThresholdedRelu")
+@_handles_each("ThresholdedRelu")
 def _thresholded_relu(x: Any, *, alpha: float = 1.0) -> Any:
     return dml.activation_thresholded_relu(x, alpha)
 

@@ -1,0 +1,60 @@
+"""Networks of images: which values of a model are images, and how operators of single elements compute them.
+
+Layers with windows compute with channels after the dimensions of space (`dmljax.numerics.channels`). What lies between
+two of them does as well, so that XLA has nothing to move.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dmljax.numerics.exact import in_memory_bits
+from dmljax.onnx.file import Graph, Node
+from dmljax.onnx.registry import Handler
+
+_OF_WINDOWS = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"})
+_OF_IMAGES = frozenset({"BatchNormalization", "Resize", "Upsample"})
+_FIRST_AXIS_OF_SPACE = 2
+
+
+def layers_of(graph: Graph) -> int:
+    """How many layers with windows a graph has."""
+    return sum(node.operator in _OF_WINDOWS for node in graph.nodes)
+
+
+def images_of(graph: Graph, find: Callable[[Node], Handler]) -> frozenset[str]:
+    """The names of a graph's images: what comes out of layers with windows, and what is computed of that alone."""
+    images: set[str] = set()
+    for node in graph.nodes:
+        follows = node.operator in _OF_IMAGES or find(node).is_elementwise
+        if node.operator in _OF_WINDOWS or (follows and not images.isdisjoint(node.inputs)):
+            images.add(node.outputs[0])
+    return frozenset(images - {""})
+
+
+def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """What a function of single elements makes of inputs of which one is an image.
+
+    An element for each channel, such as a gate, is computed before it: XLA would compute it anew for each place of the
+    image, thousands of times.
+    """
+    rank = max(jnp.ndim(x) for x in inputs if x is not None)
+    if rank <= _FIRST_AXIS_OF_SPACE:
+        return function(*inputs, **attributes)
+    has_places = any(not _is_of_channels(x) for x in inputs if x is not None)
+
+    def moved(x: Any) -> Any:
+        if x is None or jnp.ndim(x) == 0:
+            return x
+        if has_places and _is_of_channels(x) and isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating):
+            x = in_memory_bits(x)
+        return jnp.moveaxis(x.reshape(*[1] * (rank - x.ndim), *x.shape), 1, -1)
+
+    return jnp.moveaxis(function(*map(moved, inputs), **attributes), -1, 1)
+
+
+def _is_of_channels(x: Any) -> bool:
+    """Whether all places of an image are given the same elements."""
+    return all(isinstance(size, int) and size == 1 for size in jnp.shape(x)[_FIRST_AXIS_OF_SPACE:])
