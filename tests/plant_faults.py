@@ -29,6 +29,7 @@ class Fault:
     x64: bool = True
 
 
+CHANNELS = "numerics/channels.py"
 FLATBUFFER = "flatbuffer.py"
 GRAPH = "graph.py"
 SERIALIZED = "serialized.py"
@@ -37,6 +38,7 @@ CONVERSION = "numerics/conversion.py"
 CONVOLVING = "numerics/convolution.py"
 RESPONSE = "numerics/local_response.py"
 NORMS = "numerics/norms.py"
+IMAGES = "onnx/images.py"
 ONNX_INTERPRETER = "onnx/interpreter.py"
 ONNX_MODEL = "onnx/model.py"
 PHILOX = "numerics/philox.py"
@@ -74,6 +76,7 @@ PYDIRECTML_TENSORS = "pydirectml/tensors.py"
 ON_PYDIRECTML = "pydirectml/test_pydirectml.py"
 ON_ELEMENTARY = "ops/test_elementary.py"
 ON_GENERATION = "ops/test_generation.py"
+ON_IMAGES = "onnx/test_images.py"
 
 FAULTS = [
     Fault(
@@ -4335,6 +4338,90 @@ FAULTS = [
         "if len(self._kept) >= MAX_KEPT:",
         "if False:",
         "onnx/test_static_part.py::test_programs_are_kept_in_a_bounded_number",
+    ),
+    Fault(
+        "no graph is a network",
+        CHANNELS,
+        "is_network = layers >= _FEWEST_LAYERS",
+        "is_network = False",
+        f"{ON_IMAGES}::test_one_function_has_a_program_for_networks_and_one_for_layers",
+    ),
+    Fault(
+        "a layer alone is a network",
+        CHANNELS,
+        "_FEWEST_LAYERS = 2",
+        "_FEWEST_LAYERS = 1",
+        f"{ON_IMAGES}::test_one_function_has_a_program_for_networks_and_one_for_layers",
+    ),
+    Fault(
+        "with channels last, windows of filters for each channel start at the first place",
+        CONVOLVING,
+        "_tap(padded, windows, place, first_axis=1)",
+        "_tap(padded, windows, [0 for _ in place], first_axis=1)",
+        "ops/test_convolution.py::test_networks_compute_with_channels_last",
+    ),
+    Fault(
+        "with channels last, filters of one element see no padding",
+        CONVOLVING,
+        "taps = _tap(_padded(image, windows, first_axis=1)",
+        "taps = _tap(jnp.roll(_padded(image, windows, first_axis=1), 1, 1)",
+        "ops/test_convolution.py::test_networks_compute_with_channels_last",
+    ),
+    Fault(
+        "filters of several channels are taken for filters of one",
+        CONVOLVING,
+        "if group_count == outputs and channels == 1 and",
+        "if group_count == outputs and",
+        "ops/test_convolution.py::test_networks_compute_with_channels_last",
+    ),
+    Fault(
+        "of equal elements the last is the largest when no index is asked for",
+        POOLING,
+        "is_larger = key > largest_key",
+        "is_larger = key >= largest_key",
+        "ops/test_pooling.py::test_zeros_are_equal_and_keep_their_sign",
+    ),
+    Fault(
+        "NaN is the smallest element when no index is asked for",
+        POOLING,
+        "x.dtype), nan_is_largest=True),))",
+        "x.dtype), nan_is_largest=False),))",
+        "ops/test_pooling.py::test_every_bit_is_selected",
+    ),
+    Fault(
+        "inputs of fewer dimensions are aligned with an image's first ones",
+        IMAGES,
+        "x.reshape(*[1] * (rank - x.ndim), *x.shape)",
+        "x.reshape(*x.shape, *[1] * (rank - x.ndim))",
+        f"{ON_IMAGES}::test_what_is_broadcast_to_an_image_is_so_with_channels_last",
+    ),
+    Fault(
+        "vectors and matrices are moved like images",
+        IMAGES,
+        "    if rank <= _FIRST_AXIS_OF_SPACE:",
+        "    if rank == 0:",
+        f"{ON_IMAGES}::test_what_has_no_places_is_left_alone",
+    ),
+    Fault(
+        "a gate is computed for each place",
+        IMAGES,
+        "if has_places and _is_of_channels(x)",
+        "if False and _is_of_channels(x)",
+        f"{ON_IMAGES}::test_a_gate_is_computed_once_for_each_channel",
+    ),
+    Fault(
+        "what is put in memory bit by bit is divided by more than 1",
+        "numerics/exact.py",
+        "square & (square >> 2) & 1 | 1",
+        "square & (square >> 3) & 1 | 2",
+        f"{ON_IMAGES}::test_what_is_broadcast_to_an_image_is_so_with_channels_last",
+    ),
+    Fault(
+        "what follows from an image is none",
+        IMAGES,
+        "(follows and not images.isdisjoint(node.inputs))",
+        "False",
+        f"{ON_IMAGES}::test_images_are_what_layers_with_windows_give_and_what_follows_from_it",
     ),
 ]
 

@@ -112,6 +112,7 @@ SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "depthwise, of large windows": ((1, 3, 12, 11), (3, 1, 9, 9), {"group_count": 3, "start_padding": 2}),
     "depthwise, of three dimensions": ((2, 3, 4, 5, 3), (3, 1, 2, 3, 1), {"group_count": 3, "strides": (1, 2, 1)}),
     "depthwise, of two filters each": ((2, 3, 5, 6), (6, 1, 3, 2), {"group_count": 3, "dilations": 2}),
+    "depthwise, of two channels each": ((2, 4, 4, 5), (2, 2, 2, 3), {"group_count": 2, "start_padding": 1}),
     "of groups": ((2, 10, 4, 5), (4, 5, 2, 3), {"group_count": 2, "strides": (1, 2), "end_padding": 1}),
     "of groups of few channels": ((2, 4, 4, 5), (6, 2, 2, 2), {"group_count": 2, "strides": 2, "start_padding": 1}),
     "of many terms": ((2, 8, 9, 7), (3, 8, 3, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
