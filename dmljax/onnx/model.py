@@ -1,5 +1,6 @@
 """ONNX models as functions of arrays."""
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,7 @@ from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import did_you_mean, join_words, show
 
 MAX_SMALL = 1024  # elements of an integer constant that stays in the program
+MAX_INLINED = 2**24  # bytes of all weights that calls may have as constants of each compiled program
 
 
 def load(
@@ -55,6 +57,9 @@ class Model:
     `inputs` and `outputs` are their types; `weights` are the parameters by name, which `apply` takes as its first
     argument, to train, donate or shard them. `defaults` are the types of the inputs that have an initializer as their
     default, which calls may give by name.
+
+    Calls have weights of up to 16 MiB in all as constants of the compiled programs, so that XLA prepares them once; it
+    may then add in another order than in `apply`.
     """
 
     inputs: tuple[TensorType, ...]
@@ -89,6 +94,7 @@ class Model:
         }
         with jax.ensure_compile_time_eval():
             self.weights = {name: as_array(known[name]) for name in known if is_weight[name]}
+        self._inlined = dict(self.weights) if sum(one.nbytes for one in self.weights.values()) <= MAX_INLINED else {}
         self._constants = {name: value for name, value in known.items() if not is_weight[name]}
         self._graph = Graph(graph.nodes, graph.inputs, graph.outputs)
         self._static_part = StaticPart(self._program, self._graph)
@@ -111,23 +117,32 @@ class Model:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         if self._is_plain and not named and all(type(value) in JAX_ARRAYS for value in inputs):
             try:
-                return self._compiled_whole(self.weights, *inputs)  # which checks them while tracing
+                return self._compiled_whole(self._own_weights(), *inputs)  # which checks them while tracing
             except NotKnown:
                 self._is_plain = False
-        return self.apply(self.weights, *inputs, **named)
+        with within("onnx"):
+            return self._applied(self._own_weights(), inputs, named)
+
+    def _own_weights(self) -> dict[str, Any]:
+        """The weights that a compiled program must be given: none if it has them, as they still are, as constants."""
+        are_inlined = self._inlined and all(map(operator.is_, self.weights.values(), self._inlined.values()))
+        return {} if are_inlined else self.weights
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
         """The outputs of the model with other weights: a mapping with the names and shapes of `weights`."""
         with within("onnx"):
             self._require_weights(weights)
-            given = self._bound(inputs, named)
-            try:
-                results = self._called(dict(weights), given)
-            except NotKnown as error:
-                names = [one.name for one in (*self.inputs, *self.defaults) if one.name in self._deciding]
-                if names:
-                    error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
-                raise
+            return self._applied(dict(weights), inputs, named)
+
+    def _applied(self, weights: dict[str, Any], inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        given = self._bound(inputs, named)
+        try:
+            results = self._called(weights, given)
+        except NotKnown as error:
+            names = [one.name for one in (*self.inputs, *self.defaults) if one.name in self._deciding]
+            if names:
+                error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
+            raise
         return results[0] if len(results) == 1 else tuple(results)
 
     def graph(self, shapes: Mapping[str, Sequence[int]] | None = None) -> DirectMLGraph:
@@ -165,8 +180,8 @@ class Model:
                     raise
                 self._is_eager = True
         known = {name: np.asarray(value) for name, value in statics.items()}
-        fixed = (self._constants.keys() | weights.keys()) - given.keys()
-        parameters = {name: as_array(value) for name, value in weights.items()}
+        fixed = (self._constants.keys() | self.weights.keys()) - given.keys()
+        parameters = {name: as_array(value) for name, value in {**self._inlined, **weights}.items()}
         return self._outputs(self._static_part.run({**self._constants, **parameters, **arrays, **known}, fixed))
 
     def _run_whole(self, weights: dict[str, Any], *inputs: Any) -> Any:
@@ -183,7 +198,8 @@ class Model:
 
     def _computed(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
         with self._program.traced(self._graph):
-            return self._outputs(self._program.run_nodes(self._graph, {**self._constants, **weights, **given}))
+            values = {**self._constants, **self._inlined, **weights, **given}
+            return self._outputs(self._program.run_nodes(self._graph, values))
 
     def _outputs(self, results: Sequence[Any]) -> list[Any]:
         return [_as_arrays(name, result) for name, result in zip(self._graph.output_names, results, strict=True)]
