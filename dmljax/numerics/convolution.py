@@ -66,7 +66,15 @@ def transposed(
 # One operation of XLA
 
 
-def _plain(image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike) -> Array:
+def _plain(
+    image: Array,
+    filter: Array,
+    windows: Sequence[Window],
+    group_count: int,
+    precision: PrecisionLike,
+    *,
+    is_on_cpu: bool = False,
+) -> Array:
     slide = _Slide(
         tuple(one.stride for one in windows),
         tuple((one.start_padding, one.end_padding) for one in windows),
@@ -74,12 +82,19 @@ def _plain(image: Array, filter: Array, windows: Sequence[Window], group_count: 
         tuple(one.dilation for one in windows),
         group_count,
         precision,
+        is_on_cpu,
     )
     return _convolution(image, filter, slide)
 
 
 def _plain_transposed(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+    image: Array,
+    filter: Array,
+    windows: Sequence[Window],
+    group_count: int,
+    precision: PrecisionLike,
+    *,
+    is_on_cpu: bool = False,
 ) -> Array:
     padding = []
     for one, count in zip(windows, image.shape[2:], strict=True):
@@ -89,7 +104,7 @@ def _plain_transposed(
     flipped = lax.rev(_swapped(filter, group_count), range(2, filter.ndim))
     strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
     ones = (1,) * len(windows)
-    slide = _Slide(ones, tuple(padding), strides, dilations, group_count, precision)
+    slide = _Slide(ones, tuple(padding), strides, dilations, group_count, precision, is_on_cpu)
     return _convolution(image, flipped, slide)
 
 
@@ -109,6 +124,7 @@ class _Slide(NamedTuple):
     filter_dilation: tuple[int, ...]
     group_count: int
     precision: PrecisionLike
+    is_on_cpu: bool
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -146,17 +162,9 @@ def _of_filters(image: Array, filters: Array, slide: _Slide) -> Array:
 
 
 def _general_dilated(image: Array, filter: Array, slide: _Slide) -> Array:
-    return lax.conv_general_dilated(
-        image,
-        filter,
-        slide.strides,
-        slide.padding,
-        lhs_dilation=slide.image_dilation,
-        rhs_dilation=slide.filter_dilation,
-        feature_group_count=slide.group_count,
-        precision=slide.precision,
-        preferred_element_type=widened(image.dtype),
-    )
+    if not slide.is_on_cpu:
+        return _ordered(image, filter, slide, _Orders.of_directml(image.ndim))
+    return _ordered(image, filter, _with_gaps(slide, image.shape[1]), _Orders.of_libraries(image.ndim))
 
 
 @_convolution.defjvp
@@ -164,8 +172,95 @@ def _convolution_jvp(slide: _Slide, primals: Any, tangents: Any) -> tuple[Array,
     # JAX does not transpose a convolution whose result is wider than its operands: derivatives are of wide operands.
     wide = widened(primals[0].dtype)
     (image, filter), (of_image, of_filter) = ([x.astype(wide) for x in both] for both in (primals, tangents))
-    tangent = _general_dilated(of_image, filter, slide) + _general_dilated(image, of_filter, slide)
-    return _convolution(*primals, slide), tangent
+    return _convolution(*primals, slide), _by_image(of_image, filter, slide) + _by_filter(image, of_filter, slide)
+
+
+def _by_image(tangent: Array, filter: Array, slide: _Slide) -> Array:
+    """The convolution of a change of the image, whose transpose is computed where there is a gradient."""
+    if not slide.is_on_cpu:
+        return _general_dilated(tangent, filter, slide)
+    # The transpose of a convolution with strides has gaps already.
+    suited = _with_gaps(slide, tangent.shape[1]) if math.prod(slide.strides) == 1 else slide
+    return _ordered(tangent, filter, suited, _Orders.of_libraries_by_image(tangent.ndim))
+
+
+def _by_filter(image: Array, tangent: Array, slide: _Slide) -> Array:
+    """The convolution with a change of the filter, whose transpose is computed where there is a gradient."""
+    if not slide.is_on_cpu:
+        return _general_dilated(image, tangent, slide)
+    return _ordered(image, tangent, slide, _Orders.of_libraries_by_filter(image.ndim))
+
+
+class _Orders(NamedTuple):
+    """In which order an operation of XLA has the dimensions of image, filter and result."""
+
+    image: tuple[int, ...]
+    filter: tuple[int, ...]
+    result: tuple[int, ...]
+
+    @classmethod
+    def of_directml(cls, rank: int) -> "_Orders":
+        return cls(*[tuple(range(rank))] * 3)
+
+    @classmethod
+    def of_libraries(cls, rank: int) -> "_Orders":
+        """Channels last, the only order that XLA's libraries on CPU know.
+
+        XLA itself reorders a convolution at the top of a computation, but none in a loop or a branch, which takes 25
+        times as long without its libraries.
+        """
+        space = range(2, rank)
+        return cls((0, *space, 1), (*space, 1, 0), (0, *space, 1))
+
+    @classmethod
+    def of_libraries_by_image(cls, rank: int) -> "_Orders":
+        """The order whose transpose by the image, as JAX has it, is that of libraries."""
+        space = range(2, rank)
+        return cls((0, *space, 1), (*space, 0, 1), (0, *space, 1))
+
+    @classmethod
+    def of_libraries_by_filter(cls, rank: int) -> "_Orders":
+        """The order whose transpose by the filter, as JAX has it, is that of libraries."""
+        space = range(2, rank)
+        return cls((1, *space, 0), (1, *space, 0), (*space, 0, 1))
+
+
+def _ordered(image: Array, filter: Array, slide: _Slide, orders: _Orders) -> Array:
+    places = [tuple(order.index(axis) for axis in range(image.ndim)) for order in orders]
+    found = lax.conv_general_dilated(
+        lax.transpose(image, orders.image),
+        lax.transpose(filter, orders.filter),
+        slide.strides,
+        slide.padding,
+        lhs_dilation=slide.image_dilation,
+        rhs_dilation=slide.filter_dilation,
+        dimension_numbers=lax.ConvDimensionNumbers(*places),
+        feature_group_count=slide.group_count,
+        precision=slide.precision,
+        preferred_element_type=widened(image.dtype),
+    )
+    return lax.transpose(found, places[2])
+
+
+_FEWEST_CHANNELS = 16
+
+
+def _with_gaps(slide: _Slide, channels: int) -> _Slide:
+    """The same convolution, of an image with gaps between its rows and filters with gaps that step over them.
+
+    XLA on CPU leaves a convolution over two dimensions to YNNPACK, which computes one of 64 channels in one thread, but
+    one with gaps to Eigen, which computes it in all threads. Images of few channels are slower with gaps.
+    """
+    if len(slide.strides) != 2 or max(slide.image_dilation) > 1 or channels < _FEWEST_CHANNELS:
+        return slide
+    (stride, *strides), ((before, after), *padding) = slide.strides, slide.padding
+    dilation, *dilations = slide.filter_dilation
+    return slide._replace(
+        strides=(2 * stride, *strides),
+        padding=((2 * before, 2 * after), *padding),
+        image_dilation=(2, 1),
+        filter_dilation=(2 * dilation, *dilations),
+    )
 
 
 def _in_columns(image: Array, filter: Array, slide: _Slide) -> Array:
@@ -202,22 +297,28 @@ def _product_of_columns(
 #   1 x 1, 16 x 112 x 112 to 96                      matrices               0.55 and 17, beside 2.1 and 104
 #   1 x 1, 512 x 13 x 13 to 1000                     matrices               1.3 and 19, beside 4.0 and 30
 #   16 x 16, 16 apart, 3 x 224 x 224 to 768          matrices               2.7, beside 3.6
-#   3 x 3, 2 apart, 3 x 224 x 224 to 64              matrices (few terms)   0.7 and 7.7, beside 1.6 and 47
-#   3 x 3, 512 x 7 x 7 to 512                        matrices (few places)  2.2 and 30, beside 5.5 and 37
-#   3 x 3, 256 x 14 x 14 to 256                      matrices (few places)  2.4 and 20, beside 3.3 and 21
-#   3 x 3, 128 x 28 x 28 to 128                      plain                  2.8 and 21; matrices 3.1 and 24
-#   3 x 3, 64 x 56 x 56 to 64                        plain                  2.6 and 23; matrices 3.3 and 31
-#   7 x 7, 2 apart, 3 x 224 x 224 to 64              plain                  3.1; matrices 3.1
+#   3 x 3, 2 apart, 3 x 224 x 224 to 64              matrices (few terms)   0.52 and 6.9, beside 1.1 and 13
+#   7 x 7, 2 apart, 3 x 224 x 224 to 64              matrices (few terms)   2.3 and 28, beside 2.8 and 42
+#   3 x 3, 512 x 7 x 7 to 512                        matrices (few places)  2.4, beside 4.6; gaps 3.7
+#     of batch 8                                     gaps                   11, beside 13; matrices 14
+#   3 x 3, 256 x 14 x 14 to 256                      matrices (few places)  1.4, beside 1.7; gaps 1.7
+#   3 x 3, 128 x 28 x 28 to 128                      gaps                   1.4 and 11, beside 1.5 and 12
+#   3 x 3, 64 x 56 x 56 to 64                        gaps                   1.6 and 18, beside 2.6 and 24
+#   3 x 3, 2 apart, 64 x 56 x 56 to 128              gaps                   0.83 and 8.0, beside 1.4 and 14
+#   3 x 3, 32 x 27 x 27 to 128                       gaps                   0.48 and 3.2, beside 0.66 and 5.6
+#   3 x 3, 8 x 112 x 112 to 16                       plain                  0.52 and 4.2; gaps 0.64 and 5.0
 #   9 x 9, 16 x 180 x 180 to 3                       rows                   13, beside 64 (another, busy machine)
 #   9 x 9, 16 x 180 x 180 to 16                      plain                  60; rows 92
 #   7 x 7, 16 x 90 x 90 to 3                         rows                   1.4, beside 8.0
 #   7 x 7, 64 x 56 x 56 to 3                         plain                  2.0; rows 2.0
 #   3 x 3, 64 x 112 x 112 to 3                       plain                  3.5; rows 4.1
-# The columns of few places are larger than input and output together, for one image of a batch at a time.
+# The columns of few places, and those of few terms, are larger than input and output together, for one image of a batch
+# at a time.
 _MOST_PRODUCTS = 49  # that are added up one after the other, and compiled in one loop
 _FEW_CHANNELS = 4
-_FEW_TERMS = 32
-_FEW_PLACES = 200
+_FEW_INPUTS = 4
+_FEW_TERMS = 150
+_FEW_PLACES = 300
 _FEW_OUTPUTS = 8
 _MOST_NARROW_CHANNELS = 16
 _MANY_ROWS = 7
@@ -234,20 +335,23 @@ def _on_cpu(
         return with_channels_last(lowering, image)
     if group_count > 1 and channels <= _FEW_CHANNELS and terms <= _MOST_PRODUCTS:
         return _shifted_products(image, filter, windows, group_count)
-    if group_count > 1 or terms <= _FEW_TERMS or _is_matrix(windows):
+    if group_count > 1 or _is_matrix(image, filter, windows):
         return _in_matrices(image, filter, windows, group_count, precision)
     is_narrow = filter.shape[0] <= _FEW_OUTPUTS and channels <= _MOST_NARROW_CHANNELS
     if is_narrow and windows[0].stride == 1 and windows[0].size >= _MANY_ROWS:
         return _in_rows(image, filter, windows, precision)
-    return _plain(image, filter, windows, group_count, precision)
+    return _plain(image, filter, windows, 1, precision, is_on_cpu=True)
 
 
-def _is_matrix(windows: Sequence[Window]) -> bool:
-    """Whether windows do not overlap, or are neighbours of which there are few."""
-    places = math.prod(one.blocks for one in windows)
-    is_few = not is_symbolic(places) and places <= _FEW_PLACES
-    apart = all(one.stride >= one.extent for one in windows)
-    return apart or (is_few and all(one.stride == 1 for one in windows))
+def _is_matrix(image: Array, filter: Array, windows: Sequence[Window]) -> bool:
+    """Whether windows do not overlap, or are few, or have few elements."""
+    if all(one.stride >= one.extent for one in windows):
+        return True
+    outputs, channels, *_ = filter.shape
+    if channels <= _FEW_INPUTS and math.prod(filter.shape[1:]) <= _FEW_TERMS and not are_channels_last():
+        return True
+    places = image.shape[0] * math.prod(one.blocks for one in windows)
+    return not is_symbolic(places) and places <= min(outputs, _FEW_PLACES)
 
 
 def _transposed_on_cpu(
@@ -257,7 +361,7 @@ def _transposed_on_cpu(
     image, filter = image.astype(wide), filter.astype(wide)
     count = math.prod(one.stride for one in windows)
     if count == 1 or count > _MOST_PHASES or any(is_symbolic(size) for size in image.shape[2:]):
-        return _plain_transposed(image, filter, windows, group_count, precision)
+        return _plain_transposed(image, filter, windows, group_count, precision, is_on_cpu=True)
     return _in_phases(image, filter, windows, group_count, precision)
 
 
@@ -297,21 +401,47 @@ def _in_phases(
     swapped = _swapped(filter, group_count)
     each = [_phases(one, count) for one, count in zip(windows, image.shape[2:], strict=True)]
     places = [-(-one.input_size // one.stride) for one in windows]
-    parts = []
+    # Phases that look at the same elements of the image are one convolution, of which each has some of the filters.
+    numbers_by_windows: dict[tuple[Window, ...], list[int]] = {}
+    parts: list[Any] = []
     for phases in itertools.product(*each):
         known = [one for one in phases if one is not None]
         if len(known) < len(phases):
             parts.append(jnp.zeros((image.shape[0], swapped.shape[0], *places), image.dtype))
             continue
-        part = lax.rev(swapped[(slice(None), slice(None), *(one.taps for one in known))], range(2, filter.ndim))
-        parts.append(_on_cpu(image, part, [one.window for one in known], group_count, precision))
-    strides = [one.stride for one in windows]
-    stacked = jnp.stack(parts, 2).reshape(*parts[0].shape[:2], *strides, *places)
-    count = len(windows)
-    order = [axis for i in range(count) for axis in (2 + count + i, 2 + i)]
-    sizes = [place * stride for place, stride in zip(places, strides, strict=True)]
-    whole = stacked.transpose(0, 1, *order).reshape(*stacked.shape[:2], *sizes)
+        numbers_by_windows.setdefault(tuple(one.window for one in known), []).append(len(parts))
+        taps = swapped[(slice(None), slice(None), *(one.taps for one in known))]
+        parts.append(lax.rev(taps, range(2, filter.ndim)))
+    for of_phases, numbers in numbers_by_windows.items():
+        filters = _side_by_side([parts[number] for number in numbers], group_count)
+        found = _on_cpu(image, filters, of_phases, group_count, precision)
+        for number, part in zip(numbers, _apart(found, len(numbers), group_count), strict=True):
+            parts[number] = part
+    whole = _interleaved(parts, [one.stride for one in windows])
     return lax.slice(whole, (0,) * whole.ndim, (*whole.shape[:2], *(one.input_size for one in windows)))
+
+
+def _side_by_side(filters: Sequence[Array], group_count: int) -> Array:
+    """Several sets of filters as one, with the outputs of a group beside each other."""
+    by_group = [one.reshape(group_count, -1, *one.shape[1:]) for one in filters]
+    stacked = jnp.stack(by_group, 1)
+    return stacked.reshape(-1, *stacked.shape[3:])
+
+
+def _apart(found: Array, count: int, group_count: int) -> list[Array]:
+    """The results of each of `count` sets of filters that were side by side."""
+    batch, outputs, *space = found.shape
+    by_set = jnp.moveaxis(found.reshape(batch, group_count, count, -1, *space), 2, 0)
+    return list(by_set.reshape(count, batch, outputs // count, *space))
+
+
+def _interleaved(parts: Sequence[Array], strides: Sequence[int]) -> Array:
+    """An image of parts with elements that are `strides` apart, those of the last dimension first."""
+    for axis, stride in reversed(list(enumerate(strides, 2))):
+        sizes = replaced(parts[0].shape, axis, stride * parts[0].shape[axis])
+        rows = [parts[i : i + stride] for i in range(0, len(parts), stride)]
+        parts = [jnp.stack(row, axis + 1).reshape(sizes) for row in rows]
+    return parts[0]
 
 
 # With channels last, in a network
@@ -388,7 +518,7 @@ def _in_rows(image: Array, filter: Array, windows: Sequence[Window], precision: 
     first, *others = windows
     outputs, channels, rows, *space = filter.shape
     each = jnp.moveaxis(filter, 2, 0).reshape(rows * outputs, channels, 1, *space)
-    found = _plain(image, each, [first._replace(size=1, dilation=1), *others], 1, precision)
+    found = _plain(image, each, [first._replace(size=1, dilation=1), *others], 1, precision, is_on_cpu=True)
     parts = found.reshape(replaced(found.shape, 1, rows, outputs))
     shifted = (
         lax.slice_in_dim(parts[:, row], row * first.dilation, row * first.dilation + first.blocks, axis=2)

@@ -1,6 +1,7 @@
 """CONVOLUTION, CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION."""
 
 import math
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -116,6 +117,8 @@ SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "of groups": ((2, 10, 4, 5), (4, 5, 2, 3), {"group_count": 2, "strides": (1, 2), "end_padding": 1}),
     "of groups of few channels": ((2, 4, 4, 5), (6, 2, 2, 2), {"group_count": 2, "strides": 2, "start_padding": 1}),
     "of many terms": ((2, 8, 9, 7), (3, 8, 3, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
+    "of many channels": ((2, 16, 5, 6), (3, 16, 3, 2), {"dilations": (2, 1), "start_padding": (1, 2)}),
+    "of many channels, strided": ((1, 16, 7, 9), (3, 16, 3, 2), {"strides": (2, 3), "end_padding": (2, 1)}),
     "of many rows": ((1, 3, 15, 39), (3, 3, 7, 2), {"dilations": (2, 1), "start_padding": (1, 0), "end_padding": 2}),
     "of one dimension": ((2, 3, 9), (4, 3, 4), {"strides": 2, "dilations": 2, "start_padding": 3}),
     "of three dimensions": ((1, 2, 4, 5, 3), (3, 2, 2, 3, 1), {"strides": (1, 2, 1), "start_padding": 1}),
@@ -123,6 +126,8 @@ SHAPES: dict[str, tuple[Any, Any, Any]] = {
 BACK: dict[str, tuple[Any, Any, Any]] = {
     "dense": ((2, 3, 5, 4), (3, 4, 3, 2), {"start_padding": (1, 0), "end_padding": (0, 1)}),
     "of blocks": ((2, 3, 4, 5), (3, 4, 2, 2), {"strides": 2}),
+    "blocks of groups": ((2, 4, 2, 3), (4, 3, 2, 2), {"group_count": 2, "strides": 2}),
+    "of many channels": ((1, 16, 4, 5), (16, 3, 3, 2), {"start_padding": (1, 0)}),
     "overlapping": ((2, 3, 4, 5), (3, 4, 4, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
     "with gaps": ((2, 3, 4, 3), (3, 2, 2, 1), {"strides": (3, 2), "output_padding": (1, 1)}),
     "dilated": ((1, 2, 4, 5), (2, 3, 3, 2), {"strides": (2, 3), "dilations": (3, 2), "output_padding": 1}),
@@ -167,6 +172,22 @@ def check_derivatives(name: str) -> None:
     assert_same_sums(pushed, by_x + by_w)
     assert float(np.vdot(of_x, dx)) == float(np.vdot(y, by_x))
     assert float(np.vdot(of_w, dw)) == float(np.vdot(y, by_w))
+
+
+@pytest.mark.parametrize("name", ["of many channels", "of many channels, strided", "dense, backward"])
+def test_a_cpu_is_given_the_order_of_dimensions_that_its_libraries_know(name: str) -> None:
+    """XLA reorders those of a convolution at the top of a computation, but not those in a loop or a branch."""
+    image, filters, arguments = EVERY[name]
+    x, w = whole(*image), whole(*filters)
+
+    def convolved(x: Any, w: Any) -> Any:
+        return dmljax.convolution(x, w, **arguments)
+
+    gradient = jax.grad(lambda x, w: convolved(x, w).sum(), argnums=(0, 1))
+    for function, count in ((convolved, 1), (gradient, 2)):
+        text = jax.jit(function).trace(x, w).lower(lowering_platforms=("cpu",)).as_text()
+        orders = re.findall(r"stablehlo\.convolution.*? dim_numbers = (.*?), window", text)
+        assert orders == ["[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"] * count
 
 
 def test_one_device_convolves_image_by_image(one_device: None) -> None:
