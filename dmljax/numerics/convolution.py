@@ -455,25 +455,37 @@ def _with_channels_last(
     places = math.prod(one.size for one in windows)
     if group_count == outputs and channels == 1 and places <= _MOST_PRODUCTS:
         return partial(_products_of_channels, filter=filter, windows=windows)
-    if group_count == 1 and places == 1:
-        return partial(_product_with_channels, filter=filter, windows=windows, precision=precision)
+    if group_count == 1 and (places == 1 or (channels > 1 and channels * places <= _FEW_TERMS_BESIDE)):
+        return partial(_product_of_taps, filter=filter, windows=windows, precision=precision)
     return None
+
+
+# Of three channels and 3 x 3 filters, 2 apart, 224 x 224 to 32, a product takes 0.73 ms, and XLA's convolution 1.5. Of
+# one channel, 128 x 128 to 32, it takes 0.47 ms, and the convolution 0.24; of 7 x 7 filters, 3.5 and 2.5 ms.
+_FEW_TERMS_BESIDE = 32
 
 
 def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
     """Of a filter for each channel: the sum of shifted images, each times an element of all filters."""
     # In memory, because XLA would read elements of the filters that lie apart again in each step of the loop.
     factors = in_memory(filter.reshape(filter.shape[0], -1).T).reshape(-1, *[1] * (image.ndim - 1), image.shape[-1])
-    padded = _padded(image, windows, first_axis=1)
-    taps = (_tap(padded, windows, place, first_axis=1) for place in _places(windows))
-    total: Array = functools.reduce(operator.add, (tap * factor for tap, factor in zip(taps, factors, strict=True)))
+    products = (tap * factor for tap, factor in zip(_taps_before_channels(image, windows), factors, strict=True))
+    total: Array = functools.reduce(operator.add, products)
     return total
 
 
-def _product_with_channels(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
-    """Of filters of one element: the product of channels and filters."""
-    taps = _tap(_padded(image, windows, first_axis=1), windows, [0 for _ in windows], first_axis=1)
-    return lax.dot_general(taps, filter.reshape(filter.shape[:2]), (((taps.ndim - 1,), (1,)), ((), ())), precision)
+def _product_of_taps(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
+    """Of filters of few elements: the product of all elements of a window, side by side, and the filters."""
+    taps = _taps_before_channels(image, windows)
+    beside = taps[0] if len(taps) == 1 else lax.concatenate(taps, image.ndim - 1)
+    matrix = jnp.moveaxis(filter, 1, -1).reshape(filter.shape[0], -1)
+    return lax.dot_general(beside, matrix, (((beside.ndim - 1,), (1,)), ((), ())), precision)
+
+
+def _taps_before_channels(image: Array, windows: Sequence[Window]) -> list[Array]:
+    """For each place of a window, the elements there."""
+    padded = _padded(image, windows, first_axis=1)
+    return [_tap(padded, windows, place, first_axis=1) for place in _places(windows)]
 
 
 # With channels before the dimensions of space

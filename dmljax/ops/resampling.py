@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.numerics.channels import are_channels_last, with_channels_last
 from dmljax.numerics.moves import check_sizes, kept_axes
 from dmljax.numerics.resampling import (
     Taps,
@@ -416,8 +417,12 @@ def _resampled(
     compute = nearest if mode is NEAREST_NEIGHBOR else averaged
 
     def resample(x: Array) -> Array:
-        # A dimension without elements has no neighbours, and nothing to compute.
-        return compute(x, every) if 0 not in sizes else jnp.zeros(tuple(sizes), x.dtype)
+        if 0 in sizes:  # A dimension without elements has no neighbours, and nothing to compute.
+            return jnp.zeros(tuple(sizes), x.dtype)
+        if are_channels_last() and every and all(taps.axis > 1 for taps in every):
+            one_before = [taps._replace(axis=taps.axis - 1) for taps in every]
+            return with_channels_last(lambda image: compute(image, one_before), x)
+        return compute(x, every)
 
     return partitioned(resample, [(input, dimension_axes(input))], kept_axes([input], sizes))
 

@@ -149,7 +149,7 @@ def test_every_lowering_and_its_derivatives_are_sums_in_loops(name: str) -> None
     check_derivatives(name)
 
 
-@pytest.mark.parametrize("name", [name for name in SHAPES if name.startswith(("pointwise", "depthwise"))])
+@pytest.mark.parametrize("name", ["strided", *(name for name in SHAPES if name.startswith(("pointwise", "depthwise")))])
 def test_networks_compute_with_channels_last(name: str) -> None:
     with network_of(2):
         check_derivatives(name)
