@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from dmljax.numerics.along_axes import extreme, fast_sum
+from dmljax.numerics.along_axes import fast_sum
 from dmljax.numerics.exact import mantissa_and_exponent, power_of_two, product, quotient
 from dmljax.numerics.sharding import sharded_alike
 from dmljax.numerics.sizes import number
@@ -68,7 +68,10 @@ def _scale_of(x: Array, axes: tuple[int, ...], least: Array | None) -> Array:
 
     It is a normal number, and so is its reciprocal. In a row with infinities or NaN it is 1.
     """
-    largest = extreme(jnp.abs(x), axes, largest=True).astype(widened(x.dtype))
+    # As integers, magnitudes are in order, subnormal numbers and NaN, too. Few rows need a scale, so that this loop takes
+    # long only to compile: it is the simplest.
+    magnitudes = lax.bitcast_convert_type(jnp.abs(x), np.dtype(f"int{8 * x.dtype.itemsize}"))
+    largest = lax.bitcast_convert_type(magnitudes.max(axes, keepdims=True), x.dtype).astype(widened(x.dtype))
     if least is not None:
         largest = jnp.where(largest < least, least, largest)
     _, exponent = mantissa_and_exponent(largest)
