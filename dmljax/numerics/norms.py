@@ -68,8 +68,8 @@ def _scale_of(x: Array, axes: tuple[int, ...], least: Array | None) -> Array:
 
     It is a normal number, and so is its reciprocal. In a row with infinities or NaN it is 1.
     """
-    # As integers, magnitudes are in order, subnormal numbers and NaN, too. Few rows need a scale, so that this loop takes
-    # long only to compile: it is the simplest.
+    # As integers, magnitudes are in order, subnormal numbers and NaN, too. Few rows need a scale: this loop is the
+    # simplest, and compiles in the least time.
     magnitudes = lax.bitcast_convert_type(jnp.abs(x), np.dtype(f"int{8 * x.dtype.itemsize}"))
     largest = lax.bitcast_convert_type(magnitudes.max(axes, keepdims=True), x.dtype).astype(widened(x.dtype))
     if least is not None:

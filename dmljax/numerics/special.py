@@ -18,11 +18,12 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.numerics.exact import (
-    exact_product,
-    exact_sum,
     mantissa_and_exponent,
     power_of_two,
     powers_of_two,
+    product,
+    product_error,
+    sum_error,
     times_power_of_two,
     triple_product,
     with_derivatives,
@@ -397,12 +398,10 @@ def gelu(x: Array) -> Array:
 
 @with_derivatives(lambda x: _gelu_slope(x))
 def _gelu(x: Array) -> Array:
-    near = x * (np.float32(0.5) + x * (_erf_over_x(x * x / 2) * np.float32(np.sqrt(0.125))))
     gauss, curve, width = _normal_tail(jnp.abs(x))
     # The Gaussian is multiplied last: as x decreases, this product is still a normal number where the tail probability
     # is not.
-    below, above = (x / width) * curve * gauss, x * (1 - gauss * (curve / width))
-    return jnp.where(jnp.abs(x) < 0.7, near, jnp.where(x < 0, below, above))
+    return jnp.where(x < 0, (x / width) * curve * gauss, x * (1 - gauss * (curve / width)))
 
 
 def _gelu_slope(x: Array) -> Array:
@@ -415,8 +414,10 @@ def _gelu_slope(x: Array) -> Array:
 @float32_function(lax.erf, lambda x: _gauss(x * np.float32(np.sqrt(2))) * np.float32(2 / np.sqrt(np.pi)))
 def erf(x: Array) -> Array:
     """The error function."""
-    gauss, curve, width = _normal_tail(jnp.abs(x) * np.float32(np.sqrt(2)))
-    return jnp.where(jnp.abs(x) < 1, x * _erf_over_x(x * x), _signed(1 - 2 * gauss * (curve / width), x))
+    size = jnp.minimum(jnp.abs(x), 4)  # beyond 4, the result is 1 or -1
+    # The logarithm of 1 - erf(x), divided by -x, is nearly a straight line.
+    curve = _polynomial(size, 1.1285038, 0.635753453, 0.105215974, -0.0228608064, 0.00320593175, -2.128976e-4)
+    return jnp.where(size < 1, x * _erf_over_x(x * x), _signed(1 - exp(-size * curve), x))
 
 
 def _erf_over_x(square: Array) -> Array:
@@ -435,8 +436,14 @@ def _erf_over_x(square: Array) -> Array:
 
 def _gauss(x: Array) -> Array:
     """exp(-x**2 / 2)."""
-    square, low = exact_product(*2 * [jnp.clip(x, -20, 20)])  # beyond these bounds, the result is 0
+    square, low = _square(jnp.clip(x, -20, 20))  # beyond these bounds, the result is 0
     return exp(square / -2, low / -2)
+
+
+def _square(x: Array) -> tuple[Array, Array]:
+    """The square of an `x` whose square is in range, and its rounding error."""
+    square = product(x, x)
+    return square, lax.stop_gradient(product_error(square, x, x))
 
 
 def _normal_tail(x: Array) -> tuple[Array, Array, Array]:
@@ -454,7 +461,10 @@ def _normal_tail(x: Array) -> tuple[Array, Array, Array]:
         *(-0.139302909, 0.0450946391, 0.0106735807, -0.0244839899, 0.0158118643, -0.00486653391),
         *(-1.20208388e-4, 6.39787118e-4, -1.06943451e-4, -8.43842427e-5),
     )
-    curve, curve_low = exact_sum(jnp.full_like(x, 0.495655864), slope)
-    width, width_low = exact_sum(jnp.full_like(x, 1.25), x)
-    square, low = exact_product(x, x)
+    middle, beside = jnp.full_like(x, 0.495655864), jnp.full_like(x, 1.25)
+    curve, width = middle + slope, beside + x
+    curve_low, width_low = (
+        lax.stop_gradient(sum_error(total, *parts)) for total, parts in ((curve, (middle, slope)), (width, (beside, x)))
+    )
+    square, low = _square(x)
     return exp(square / -2, low / -2 + (curve_low / curve - width_low / width)), curve, width
