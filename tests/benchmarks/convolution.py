@@ -1,11 +1,12 @@
 """Layers of networks as convolutions: the same work for every rival. `layers.py` times them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 import torch
 from jax import lax
@@ -72,15 +73,45 @@ LAYERS = [
 
 def layer(one: Layer, batch: int, dtype: str) -> Work:
     """The work of a layer on small whole numbers, whose sums are the same in any order."""
-    rng = np.random.default_rng(SEED)
+    image, filters = whole_numbers(one, batch, dtype)
     count = len(one.space)
+    attributes = {"strides": [one.stride] * count, "pads": [one.padding] * 2 * count, "group": one.groups}
+    of_dmljax, of_jax, of_torch = rivals(one)
+    return Work(
+        (image, filters),
+        dmljax=of_dmljax,
+        jax=of_jax,
+        torch=of_torch,
+        onnx=OnnxNode("ConvTranspose" if one.is_backward else "Conv", lambda x, w: {"x": x, "w": w}, attributes),
+        numpy=lambda x, w: of_torch(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
+    )
+
+
+def whole_numbers(one: Layer, batch: int, dtype: str) -> tuple[Any, Any]:
+    """An image and filters."""
+    rng = np.random.default_rng(SEED)
     first = (one.channels, one.outputs) if one.is_backward else (one.outputs, one.channels // one.groups)
     image = rng.integers(-4, 5, (batch, one.channels, *one.space)).astype(dtype)
-    filters = rng.integers(-4, 5, (*first, *one.window)).astype(dtype)
-    pads = [(one.padding, one.padding)] * count
-    direction = ConvolutionDirection(one.is_backward)
+    return image, rng.integers(-4, 5, (*first, *one.window)).astype(dtype)
 
-    def in_jax(x: Any, w: Any) -> Any:
+
+def rivals(one: Layer) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """The layer as a function of image and filters, of dmljax, JAX and PyTorch."""
+    count = len(one.space)
+    pads = [(one.padding, one.padding)] * count
+
+    def of_dmljax(x: Any, w: Any) -> Any:
+        return dmljax.convolution(
+            x,
+            w,
+            direction=ConvolutionDirection(one.is_backward),
+            strides=one.stride,
+            start_padding=one.padding,
+            end_padding=one.padding,
+            group_count=one.groups,
+        )
+
+    def of_jax(x: Any, w: Any) -> Any:
         if one.is_backward:
             reach = [(size - 1 - one.padding, size - 1 - one.padding) for size in one.window]
             flipped = lax.rev(w.swapaxes(0, 1), range(2, w.ndim))
@@ -89,22 +120,61 @@ def layer(one: Layer, batch: int, dtype: str) -> Work:
 
     name = f"conv{'_transpose' if one.is_backward else ''}{count}d"
     of_torch = partial(getattr(torch.nn.functional, name), stride=one.stride, padding=one.padding, groups=one.groups)
-    attributes = {"strides": [one.stride] * count, "pads": [one.padding] * 2 * count, "group": one.groups}
+    return of_dmljax, of_jax, of_torch
+
+
+def gradient(one: Layer, batch: int) -> Work:
+    """The gradients of a layer by image and filters, with the layer itself computed before them."""
+    image, filters = whole_numbers(one, batch, "float32")
+    of_dmljax, of_jax, of_torch = rivals(one)
+    cotangent = np.sign(of_torch(torch.from_numpy(image), torch.from_numpy(filters)).numpy())
+
+    def both(function: Callable[..., Any]) -> Callable[..., Any]:
+        def gradients(x: Any, w: Any, cotangent: Any) -> Any:
+            y, pull = jax.vjp(function, x, w)
+            return y, *pull(cotangent)
+
+        return gradients
+
+    def both_of_torch(x: Any, w: Any, cotangent: Any) -> Any:
+        with torch.inference_mode(False), torch.enable_grad():
+            x, w = (one.detach().requires_grad_() for one in (x, w))
+            y = of_torch(x, w)
+            return y.detach(), *torch.autograd.grad(y, (x, w), cotangent)
+
+    return Work(
+        (image, filters, cotangent),
+        dmljax=both(of_dmljax),
+        jax=both(of_jax),
+        torch=both_of_torch,
+        comparable=lambda results: np.concatenate([np.asarray(one).ravel() for one in results]),
+    )
+
+
+STEPS = 4
+
+
+def loop(one: Layer, batch: int) -> Work:
+    """A layer whose result is its next image, in a loop."""
+    image, filters = whole_numbers(one, batch, "float32")
+    filters /= 64
+    of_dmljax, of_jax, of_torch = rivals(one)
+
+    def repeated(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x, w: lax.fori_loop(0, STEPS, lambda _, x: function(x, w), x)
+
+    def repeated_by_torch(x: Any, w: Any) -> Any:
+        for _ in range(STEPS):
+            x = of_torch(x, w)
+        return x
+
     return Work(
         (image, filters),
-        dmljax=lambda x, w: dmljax.convolution(
-            x,
-            w,
-            direction=direction,
-            strides=one.stride,
-            start_padding=one.padding,
-            end_padding=one.padding,
-            group_count=one.groups,
-        ),
-        jax=in_jax,
-        torch=of_torch,
-        onnx=OnnxNode("ConvTranspose" if one.is_backward else "Conv", lambda x, w: {"x": x, "w": w}, attributes),
-        numpy=lambda x, w: of_torch(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
+        dmljax=repeated(of_dmljax),
+        jax=repeated(of_jax),
+        torch=repeated_by_torch,
+        comparable=lambda result: np.asarray(result) / np.abs(np.asarray(result)).max(),
+        tolerance=1e-5,
     )
 
 
@@ -114,3 +184,13 @@ def convolution_workloads(batches: Sequence[int] = BATCHES, dtype: str = "float3
         for one in LAYERS:
             elements = batch * one.channels * math.prod(one.space)
             yield Workload("convolution", dtype, elements, f"{batch} x {one.detail}", partial(layer, one, batch, dtype))
+
+
+def derived_workloads(batches: Sequence[int] = BATCHES) -> Iterator[Workload]:
+    """Gradients of layers, and layers in loops, where they keep the size of the image."""
+    for batch in batches:
+        for one in LAYERS:
+            detail, elements = f"{batch} x {one.detail}", batch * one.channels * math.prod(one.space)
+            yield Workload("convolution's gradients", "float32", elements, detail, partial(gradient, one, batch))
+            if one.channels == one.outputs and one.stride == 1 and max(one.window) == 3:
+                yield Workload("convolution in a loop", "float32", elements, detail, partial(loop, one, batch))

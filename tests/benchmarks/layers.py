@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from convolution import BATCHES, convolution_workloads
+from convolution import BATCHES, convolution_workloads, derived_workloads
 from jax import lax
 from recurrence import recurrence_workloads
 from timing import Effort, medians
@@ -256,6 +256,7 @@ def layer_workloads(batches: tuple[int, ...] = BATCHES) -> Iterator[Workload]:
         for batch in batches:
             yield from kind(batch)
     yield from convolution_workloads(batches)
+    yield from derived_workloads(batches)
 
 
 def main() -> None:
@@ -293,7 +294,8 @@ def print_table(kind: str, workloads: list[Workload]) -> None:
         print(f"| {workload.detail} | {seconds[DMLJAX] * 1e3:.3f} | {' | '.join(columns)} |", flush=True)
         jax.clear_caches()
     for name, summary in (("geometric mean", statistics.geometric_mean), ("least", min)):
-        print(f"| {name} |  | {' | '.join(f'{summary(ratios[rival]):.2f}' for rival in rivals)} |")
+        cells = (f"{summary(ratios[rival]):.2f}" if ratios[rival] else "" for rival in rivals)
+        print(f"| {name} |  | {' | '.join(cells)} |")
     print()
 
 
