@@ -4091,6 +4091,13 @@ FAULTS = [
         f"{ON_CONVOLUTION}::test_every_lowering_and_its_derivatives_are_sums_in_loops[of many channels]",
     ),
     Fault(
+        "images of any height have gaps",
+        CONVOLVING,
+        "is_open = is_symbolic(channels) or is_symbolic(rows)",
+        "is_open = is_symbolic(channels)",
+        f"{ON_CONVOLUTION}::test_heights_and_widths_may_be_symbolic_whatever_the_strides",
+    ),
+    Fault(
         "the gaps of an image are not padded",
         CONVOLVING,
         "padding=((2 * before, 2 * after), *padding)",

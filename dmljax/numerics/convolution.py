@@ -164,7 +164,7 @@ def _of_filters(image: Array, filters: Array, slide: _Slide) -> Array:
 def _general_dilated(image: Array, filter: Array, slide: _Slide) -> Array:
     if not slide.is_on_cpu:
         return _ordered(image, filter, slide, _Orders.of_directml(image.ndim))
-    return _ordered(image, filter, _with_gaps(slide, image.shape[1]), _Orders.of_libraries(image.ndim))
+    return _ordered(image, filter, _with_gaps(slide, image), _Orders.of_libraries(image.ndim))
 
 
 @_convolution.defjvp
@@ -180,7 +180,7 @@ def _by_image(tangent: Array, filter: Array, slide: _Slide) -> Array:
     if not slide.is_on_cpu:
         return _general_dilated(tangent, filter, slide)
     # The transpose of a convolution with strides has gaps already.
-    suited = _with_gaps(slide, tangent.shape[1]) if math.prod(slide.strides) == 1 else slide
+    suited = _with_gaps(slide, tangent) if math.prod(slide.strides) == 1 else slide
     return _ordered(tangent, filter, suited, _Orders.of_libraries_by_image(tangent.ndim))
 
 
@@ -245,13 +245,16 @@ def _ordered(image: Array, filter: Array, slide: _Slide, orders: _Orders) -> Arr
 _FEWEST_CHANNELS = 16
 
 
-def _with_gaps(slide: _Slide, channels: int) -> _Slide:
+def _with_gaps(slide: _Slide, image: Array) -> _Slide:
     """The same convolution, of an image with gaps between its rows and filters with gaps that step over them.
 
     XLA on CPU leaves a convolution over two dimensions to YNNPACK, which computes one of 64 channels in one thread, but
-    one with gaps to Eigen, which computes it in all threads. Images of few channels are slower with gaps.
+    one with gaps to Eigen, which computes it in all threads. Images of few channels are slower with gaps. Of a symbolic
+    size, JAX does not see that the result has as many rows as without gaps.
     """
-    if len(slide.strides) != 2 or max(slide.image_dilation) > 1 or channels < _FEWEST_CHANNELS:
+    channels, rows = image.shape[1:3]
+    is_open = is_symbolic(channels) or is_symbolic(rows)
+    if len(slide.strides) != 2 or max(slide.image_dilation) > 1 or is_open or channels < _FEWEST_CHANNELS:
         return slide
     (stride, *strides), ((before, after), *padding) = slide.strides, slide.padding
     dilation, *dilations = slide.filter_dilation

@@ -463,6 +463,19 @@ def test_sizes_may_be_symbolic() -> None:
             assert_same_bits(computed, function(x))
 
 
+@pytest.mark.parametrize("strides", [1, 2])
+@pytest.mark.parametrize("direction", ConvolutionDirection)
+def test_heights_and_widths_may_be_symbolic_whatever_the_strides(strides: int, direction: ConvolutionDirection) -> None:
+    height, width = jax.export.symbolic_shape("height, width", constraints=["height >= 4", "width >= 4"])
+    x, w = whole(2, 16, 7, 9), whole(16, 16, 3, 3)
+
+    def convolved(x: Any) -> Any:
+        return dmljax.convolution(x, w, direction=direction, strides=strides, start_padding=1)
+
+    shape = jax.ShapeDtypeStruct((2, 16, height, width), np.float32)
+    assert_same_sums(jax.export.export(jax.jit(convolved))(shape).call(x), convolved(x))
+
+
 def test_arrays_without_batches_or_channels_are_empty_or_the_bias_alone() -> None:
     w, bias = whole(3, 2, 2), whole(3)
     assert dmljax.convolution(np.zeros((0, 2, 5), np.float32), w, bias).shape == (0, 3, 4)
