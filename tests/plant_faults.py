@@ -4093,8 +4093,8 @@ FAULTS = [
     Fault(
         "images of any height have gaps",
         CONVOLVING,
-        "is_open = is_symbolic(channels) or is_symbolic(rows)",
-        "is_open = is_symbolic(channels)",
+        "is_symbolic(rows) or is_symbolic(channels)",
+        "is_symbolic(channels)",
         f"{ON_CONVOLUTION}::test_heights_and_widths_may_be_symbolic_whatever_the_strides",
     ),
     Fault(
@@ -4117,6 +4117,13 @@ FAULTS = [
         "_Orders.of_libraries_by_image(tangent.ndim)",
         "_Orders.of_libraries(tangent.ndim)",
         f"{ON_CONVOLUTION}::test_a_cpu_is_given_the_order_of_dimensions_that_its_libraries_know",
+    ),
+    Fault(
+        "a backward convolution of groups, one apart, is XLA's own",
+        CONVOLVING,
+        "if math.prod(one.stride for one in windows) > _MOST_PHASES or",
+        "if math.prod(one.stride for one in windows) == 1 or",
+        f"{ON_CONVOLUTION}::test_groups_are_no_convolution_of_xla_on_a_cpu_in_either_direction",
     ),
     Fault(
         "phases that are convolved together leave their groups",

@@ -164,7 +164,10 @@ def _of_filters(image: Array, filters: Array, slide: _Slide) -> Array:
 def _general_dilated(image: Array, filter: Array, slide: _Slide) -> Array:
     if not slide.is_on_cpu:
         return _ordered(image, filter, slide, _Orders.of_directml(image.ndim))
-    return _ordered(image, filter, _with_gaps(slide, image), _Orders.of_libraries(image.ndim))
+    outputs, channels, *_ = filter.shape
+    return _ordered(
+        image, filter, _with_gaps(slide, image.shape[2], channels, outputs), _Orders.of_libraries(image.ndim)
+    )
 
 
 @_convolution.defjvp
@@ -179,8 +182,11 @@ def _by_image(tangent: Array, filter: Array, slide: _Slide) -> Array:
     """The convolution of a change of the image, whose transpose is computed where there is a gradient."""
     if not slide.is_on_cpu:
         return _general_dilated(tangent, filter, slide)
-    # The transpose of a convolution with strides has gaps already.
-    suited = _with_gaps(slide, tangent) if math.prod(slide.strides) == 1 else slide
+    if math.prod(slide.strides) == 1:  # otherwise, the transpose has gaps already
+        channels, outputs, *_ = filter.shape
+        suited = _with_gaps(slide, tangent.shape[2], channels, outputs)
+    else:
+        suited = slide
     return _ordered(tangent, filter, suited, _Orders.of_libraries_by_image(tangent.ndim))
 
 
@@ -245,16 +251,17 @@ def _ordered(image: Array, filter: Array, slide: _Slide, orders: _Orders) -> Arr
 _FEWEST_CHANNELS = 16
 
 
-def _with_gaps(slide: _Slide, image: Array) -> _Slide:
+def _with_gaps(slide: _Slide, rows: int, channels: int, outputs: int) -> _Slide:
     """The same convolution, of an image with gaps between its rows and filters with gaps that step over them.
 
     XLA on CPU leaves a convolution over two dimensions to YNNPACK, which computes one of 64 channels in one thread, but
-    one with gaps to Eigen, which computes it in all threads. Images of few channels are slower with gaps. Of a symbolic
-    size, JAX does not see that the result has as many rows as without gaps.
+    one with gaps to Eigen, which computes it in all threads. Eigen has those of few channels and outputs anyway, and
+    images of few channels are slower with gaps. Of a symbolic size, JAX does not see that the result has as many rows
+    as without gaps.
     """
-    channels, rows = image.shape[1:3]
-    is_open = is_symbolic(channels) or is_symbolic(rows)
-    if len(slide.strides) != 2 or max(slide.image_dilation) > 1 or is_open or channels < _FEWEST_CHANNELS:
+    if len(slide.strides) != 2 or max(slide.image_dilation) > 1 or is_symbolic(rows) or is_symbolic(channels):
+        return slide
+    if channels < _FEWEST_CHANNELS or max(channels, outputs) <= _FEWEST_CHANNELS:
         return slide
     (stride, *strides), ((before, after), *padding) = slide.strides, slide.padding
     dilation, *dilations = slide.filter_dilation
@@ -328,7 +335,13 @@ _MANY_ROWS = 7
 
 
 def _on_cpu(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
+    image: Array,
+    filter: Array,
+    windows: Sequence[Window],
+    group_count: int,
+    precision: PrecisionLike,
+    *,
+    is_filter_given: bool = True,
 ) -> Array:
     wide = widened(image.dtype)
     image, filter = image.astype(wide), filter.astype(wide)
@@ -338,7 +351,7 @@ def _on_cpu(
         return with_channels_last(lowering, image)
     if group_count > 1 and channels <= _FEW_CHANNELS and terms <= _MOST_PRODUCTS:
         return _shifted_products(image, filter, windows, group_count)
-    if group_count > 1 or _is_matrix(image, filter, windows):
+    if group_count > 1 or _is_matrix(image, filter, windows, is_filter_given=is_filter_given):
         return _in_matrices(image, filter, windows, group_count, precision)
     is_narrow = filter.shape[0] <= _FEW_OUTPUTS and channels <= _MOST_NARROW_CHANNELS
     if is_narrow and windows[0].stride == 1 and windows[0].size >= _MANY_ROWS:
@@ -346,15 +359,19 @@ def _on_cpu(
     return _plain(image, filter, windows, 1, precision, is_on_cpu=True)
 
 
-def _is_matrix(image: Array, filter: Array, windows: Sequence[Window]) -> bool:
-    """Whether windows do not overlap, or are few, or have few elements."""
+def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_filter_given: bool) -> bool:
+    """Whether windows do not overlap, or have few elements, or are few.
+
+    For few windows, to reorder the filters takes longest, which XLA's convolution needs and a product does not, unless
+    they are computed, as those of the other direction are.
+    """
     if all(one.stride >= one.extent for one in windows):
         return True
     outputs, channels, *_ = filter.shape
     if channels <= _FEW_INPUTS and math.prod(filter.shape[1:]) <= _FEW_TERMS and not are_channels_last():
         return True
     places = image.shape[0] * math.prod(one.blocks for one in windows)
-    return not is_symbolic(places) and places <= min(outputs, _FEW_PLACES)
+    return is_filter_given and not is_symbolic(places) and places <= min(outputs, _FEW_PLACES)
 
 
 def _transposed_on_cpu(
@@ -362,8 +379,7 @@ def _transposed_on_cpu(
 ) -> Array:
     wide = widened(image.dtype)
     image, filter = image.astype(wide), filter.astype(wide)
-    count = math.prod(one.stride for one in windows)
-    if count == 1 or count > _MOST_PHASES or any(is_symbolic(size) for size in image.shape[2:]):
+    if math.prod(one.stride for one in windows) > _MOST_PHASES or any(map(is_symbolic, image.shape[2:])):
         return _plain_transposed(image, filter, windows, group_count, precision, is_on_cpu=True)
     return _in_phases(image, filter, windows, group_count, precision)
 
@@ -417,7 +433,7 @@ def _in_phases(
         parts.append(lax.rev(taps, range(2, filter.ndim)))
     for of_phases, numbers in numbers_by_windows.items():
         filters = _side_by_side([parts[number] for number in numbers], group_count)
-        found = _on_cpu(image, filters, of_phases, group_count, precision)
+        found = _on_cpu(image, filters, of_phases, group_count, precision, is_filter_given=False)
         for number, part in zip(numbers, _apart(found, len(numbers), group_count), strict=True):
             parts[number] = part
     whole = _interleaved(parts, [one.stride for one in windows])
