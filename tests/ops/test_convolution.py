@@ -119,7 +119,7 @@ SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "of many terms": ((2, 8, 9, 7), (3, 8, 3, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
     "of many channels": ((2, 17, 5, 6), (3, 17, 3, 2), {"dilations": (2, 1), "start_padding": (1, 2)}),
     "of many channels, strided": ((1, 17, 7, 9), (3, 17, 3, 2), {"strides": (2, 3), "end_padding": (2, 1)}),
-    "of many rows": ((1, 3, 15, 39), (3, 3, 7, 2), {"dilations": (2, 1), "start_padding": (1, 0), "end_padding": 2}),
+    "of many rows": ((1, 5, 15, 39), (3, 5, 7, 2), {"dilations": (2, 1), "start_padding": (1, 0), "end_padding": 2}),
     "of one dimension": ((2, 3, 9), (4, 3, 4), {"strides": 2, "dilations": 2, "start_padding": 3}),
     "of three dimensions": ((1, 2, 4, 5, 3), (3, 2, 2, 3, 1), {"strides": (1, 2, 1), "start_padding": 1}),
 }
