@@ -366,8 +366,8 @@ def test_nan_and_infinity_reach_the_windows_that_they_are_in_and_no_others(name:
 
 # In units of 2^-24 of the sum of the absolute products, of which float32 sums may be off by as many as there are
 # summands; what is found here is what rounding to nearest leaves, in any order. Where all products are positive, the
-# partial sums are as large as they can be, and so is what is rounded off. The second number is how many times as much as
-# XLA's own convolution it may be off.
+# partial sums are as large as they can be, and so is what is rounded off. The second number is how many times
+# the error of XLA's own convolution is allowed.
 BOUNDS = {"of both signs": (8, 2), "positive": (24, 3)}
 
 
