@@ -45,6 +45,18 @@ def test_the_cost_of_a_call_is_told_for_twelve_operators() -> None:
     assert head.count("|") == means.count("|") == 8
 
 
+def test_layers_of_a_batch_that_is_shared_among_devices_exchange_nothing() -> None:
+    finished = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "exchanges.py")], capture_output=True, text=True, check=True
+    )
+    _, head, _, *rows = (line.strip("| ").split(" | ") for line in finished.stdout.splitlines())
+    assert head == ["layer", "batch", "channels", "height"]
+    assert len(rows) == 10
+    assert {row[1] for row in rows} == {"nothing"}
+    (dense,) = (row for row in rows if row[0] == "convolution, 3 x 3")
+    assert dense[2:] == ["all-reduce 16,777,216", "collective-permute 524,288"]
+
+
 def test_every_operator_is_measured_beside_its_rivals() -> None:
     pytest.importorskip("torch")
     names = "import every, dmljax; print({f'DML_OPERATOR_{name}' for name in every.every()} ^ set(dmljax.OPERATORS))"

@@ -179,7 +179,7 @@ def _convolution_jvp(slide: _Slide, primals: Any, tangents: Any) -> tuple[Array,
 
 
 def _by_image(tangent: Array, filter: Array, slide: _Slide) -> Array:
-    """The convolution of a change of the image, whose transpose is computed where there is a gradient."""
+    """The convolution of a tangent of the image; a gradient is computed by its transpose."""
     if not slide.is_on_cpu:
         return _general_dilated(tangent, filter, slide)
     if math.prod(slide.strides) == 1:  # otherwise, the transpose has gaps already
@@ -191,14 +191,14 @@ def _by_image(tangent: Array, filter: Array, slide: _Slide) -> Array:
 
 
 def _by_filter(image: Array, tangent: Array, slide: _Slide) -> Array:
-    """The convolution with a change of the filter, whose transpose is computed where there is a gradient."""
+    """The convolution with a tangent of the filter; a gradient is computed by its transpose."""
     if not slide.is_on_cpu:
         return _general_dilated(image, tangent, slide)
     return _ordered(image, tangent, slide, _Orders.of_libraries_by_filter(image.ndim))
 
 
 class _Orders(NamedTuple):
-    """In which order an operation of XLA has the dimensions of image, filter and result."""
+    """The orders in which XLA has the dimensions of image, filter and result, which are numbered as in DirectML."""
 
     image: tuple[int, ...]
     filter: tuple[int, ...]
@@ -212,8 +212,8 @@ class _Orders(NamedTuple):
     def of_libraries(cls, rank: int) -> "_Orders":
         """Channels last, the only order that XLA's libraries on CPU know.
 
-        XLA itself reorders a convolution at the top of a computation, but none in a loop or a branch, which takes 25
-        times as long without its libraries.
+        XLA reorders a convolution by itself at the top of a computation, but not in a loop or a branch, where one in
+        another order is computed without the libraries and takes 25 times as long.
         """
         space = range(2, rank)
         return cls((0, *space, 1), (*space, 1, 0), (0, *space, 1))
@@ -326,7 +326,6 @@ def _product_of_columns(
 # at a time.
 _MOST_PRODUCTS = 49  # that are added up one after the other, and compiled in one loop
 _FEW_CHANNELS = 4
-_FEW_INPUTS = 4
 _FEW_TERMS = 150
 _FEW_PLACES = 300
 _FEW_OUTPUTS = 8
@@ -360,15 +359,15 @@ def _on_cpu(
 
 
 def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_filter_given: bool) -> bool:
-    """Whether windows do not overlap, or have few elements, or are few.
+    """Whether a product of matrices is quickest: of windows that do not overlap, have few elements, or are few.
 
-    For few windows, to reorder the filters takes longest, which XLA's convolution needs and a product does not, unless
-    they are computed, as those of the other direction are.
+    For few windows, XLA's convolution takes longest to reorder the filters. A product saves that, unless the filters
+    were reordered before, as they are in the other direction.
     """
     if all(one.stride >= one.extent for one in windows):
         return True
     outputs, channels, *_ = filter.shape
-    if channels <= _FEW_INPUTS and math.prod(filter.shape[1:]) <= _FEW_TERMS and not are_channels_last():
+    if channels <= _FEW_CHANNELS and math.prod(filter.shape[1:]) <= _FEW_TERMS and not are_channels_last():
         return True
     places = image.shape[0] * math.prod(one.blocks for one in windows)
     return is_filter_given and not is_symbolic(places) and places <= min(outputs, _FEW_PLACES)
