@@ -2058,8 +2058,8 @@ FAULTS = [
     Fault(
         "a curve is as good as its neighbour near zero",
         "numerics/special.py",
-        "jnp.where(jnp.abs(x) < 0.7, near",
-        "jnp.where(jnp.abs(x) < 1.4, near",
+        "return jnp.where(size < 1, x * _erf_over_x(x * x)",
+        "return jnp.where(size < 0.05, x * _erf_over_x(x * x)",
         "test_accuracy.py::test_is_within_few_units_of_float64",
     ),
     Fault(
@@ -2454,8 +2454,8 @@ FAULTS = [
     Fault(
         "the last of the largest elements of a window is selected",
         POOLING,
-        "is_larger = key > largest",
-        "is_larger = key >= largest",
+        "is_larger = key > largest\n",
+        "is_larger = key >= largest\n",
         "ops/test_pooling.py::test_the_first_of_equal_elements_is_the_first_in_row_major_order",
     ),
     Fault(
@@ -2503,8 +2503,15 @@ FAULTS = [
     Fault(
         "max pooling rounds each sum of its gradient",
         POOLING,
-        "derivative=derivative, sums_are_wide=True)",
-        "derivative=derivative)",
+        "copied(move, (x,), x, derivative=derivative, sums_are_wide=True)",
+        "copied(move, (x,), x, derivative=derivative)",
+        "ops/test_pooling.py::test_sums_of_16_bit_floats_are_rounded_once",
+    ),
+    Fault(
+        "max pooling with indices rounds each sum of its gradient",
+        POOLING,
+        "copied(move, (x,), places, derivative=derivative, sums_are_wide=True)",
+        "copied(move, (x,), places, derivative=derivative)",
         "ops/test_pooling.py::test_sums_of_16_bit_floats_are_rounded_once",
     ),
     Fault(
@@ -2650,7 +2657,7 @@ FAULTS = [
     Fault(
         "the gradient of pooling may have any shape",
         POOLING_OPS,
-        '    _require_sizes("input_gradient", gradient, _pooled_sizes(input.shape, windows))\n',
+        '    _require_sizes("input_gradient", gradient, pooling.pooled_sizes(input.shape, windows))\n',
         "",
         "ops/test_pooling.py::test_wrong_calls_are_refused",
     ),
