@@ -494,8 +494,7 @@ def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]
 
 def _product_of_taps(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
     """Of filters of few elements: the product of all elements of a window, side by side, and the filters."""
-    taps = _taps_before_channels(image, windows)
-    beside = taps[0] if len(taps) == 1 else lax.concatenate(taps, image.ndim - 1)
+    beside = lax.concatenate(_taps_before_channels(image, windows), image.ndim - 1)
     matrix = jnp.moveaxis(filter, 1, -1).reshape(filter.shape[0], -1)
     return lax.dot_general(beside, matrix, (((beside.ndim - 1,), (1,)), ((), ())), precision)
 
