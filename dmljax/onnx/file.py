@@ -379,9 +379,15 @@ def dtype_of(kind: int) -> np.dtype[Any]:
     """The NumPy type of a number that stands for a type in ONNX."""
     try:
         dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
-        return dtype
     except (KeyError, TypeError, ValueError):
         raise InvalidDesc(Problem("data_type", "must be a type that ONNX has", kind)) from None
+    if dtype.name in _WITHOUT_XLA:
+        raise Unsupported(Problem("data_type", "must be a type that XLA computes with", dtype.name))
+    return dtype
+
+
+# JAX 0.8 and 0.10 refuse an array of these, and JAX 0.12 ends the process when it converts one.
+_WITHOUT_XLA = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
 
 
 def _tensor_type(info: Any) -> TensorType:

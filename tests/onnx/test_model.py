@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 from helpers import X64
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
 import dmljax.onnx
@@ -395,6 +395,20 @@ def test_mutated_models_end_in_an_error_or_in_a_model(picture: Any) -> None:
         except DmlError:
             pass
     assert 50 < loaded < 299
+
+
+@pytest.mark.parametrize("name", ["FLOAT6E2M3", "FLOAT6E3M2"])
+def test_floats_of_6_bits_are_refused(name: str) -> None:
+    kind = getattr(TensorProto, name, None)
+    if kind is None:
+        pytest.skip("this version of onnx has no such type")
+    numbers = np.array([1, 2], np.float32).astype(helper.tensor_dtype_to_np_dtype(kind))
+    constant = helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(numbers))
+    cast = helper.make_node("Cast", ["x"], ["y"], to=kind)
+    with pytest.raises(Unsupported, match="data_type must be a type that XLA computes with; got float6"):
+        dmljax.onnx.load(model([constant], [], ["y"]))
+    with pytest.raises(Unsupported, match="data_type must be a type that XLA computes with; got float6"):
+        dmljax.onnx.load(model([cast], [value("x", FLOAT, [2])], ["y"]))(np.array([1, 2], np.float32))
 
 
 def test_bool_and_numbers_are_inputs_without_dimensions() -> None:
