@@ -24,6 +24,7 @@ ROOMS = [
     ["graph"],
     ["relatives"],
     ["__init__"],
+    ["estimate"],
     ["flatbuffer"],
     ["onnx", "serialized"],
     ["examples", "dxdispatch", "pydirectml"],

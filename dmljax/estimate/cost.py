@@ -1,0 +1,196 @@
+"""What a compiled HLO module costs by its own text: kernels, bytes, element operations, the TPU compiler's cycles."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+
+from dmljax.estimate.hlo import Computation, Instruction, Module, Tensor, parse
+
+
+def _opcodes(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# Instructions that run nothing on the chip, or whose work is counted elsewhere.
+FREE = _opcodes(
+    "parameter constant tuple get-tuple-element bitcast reshape after-all add-dependency opt-barrier domain"
+    " partition-id replica-id copy-start slice-start async-update async-done"
+)
+# Instructions that move elements and compute none, and products, which run on units of their own.
+MOVING = FREE | _opcodes(
+    "iota broadcast transpose copy slice pad concatenate reverse dynamic-slice dynamic-update-slice"
+    " copy-done slice-done async-start custom-call dot convolution"
+)
+SLICING = _opcodes("slice dynamic-slice gather")
+IN_PLACE = {"dynamic-update-slice": 1, "scatter": 2}  # with the operand that holds the new elements
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a program costs: what a loop repeats as often as it runs, and the dearest branch of each conditional.
+
+    Loops, conditionals and sorts are counted as they stand in the text, those of all branches once each.
+    """
+
+    kernels: int = 0
+    bytes: int = 0  # moved to and from the main memory of the chip
+    element_operations: int = 0  # without products of matrices and convolutions
+    gathered: int = 0  # elements that are gathered or scattered one by one
+    cycles: int = 0  # as the TPU compiler estimates them
+    unestimated_bytes: int = 0  # of kernels for which the TPU compiler has no estimate
+    loops: int = 0
+    unbounded_loops: int = 0  # loops that are counted as one turn, as nothing says how often they run
+    conditionals: int = 0
+    sorts: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Cost)))
+
+    def times(self, count: int) -> "Cost":
+        """The cost of a loop's body that runs `count` times."""
+        return replace(self, **{name: getattr(self, name) * count for name in REPEATED})
+
+
+REPEATED = ("kernels", "bytes", "element_operations", "gathered", "cycles", "unestimated_bytes")
+STRUCTURE = ("loops", "unbounded_loops", "conditionals", "sorts")
+
+
+def cost_of(text: str) -> Cost:
+    """The cost of a module, from the text that `jax.stages.Compiled.as_text()` returns.
+
+    >>> cost = cost_of('''HloModule f
+    ... ENTRY %main (x: f32[4,2]) -> f32[4,2] {
+    ...   %x = f32[4,2]{1,0} parameter(0)
+    ...   ROOT %y = f32[4,2]{1,0} negate(%x)
+    ... }''')
+    >>> cost.kernels, cost.bytes, cost.element_operations
+    (1, 64, 8)
+    """
+    module = parse(text)
+    scheduled: dict[str, Cost] = {}  # of computations that run as sequences of kernels
+    fused: dict[str, Cost] = {}  # of computations that run inside one kernel
+    for name, computation in module.computations.items():
+        fused[name] = _total(_computed(one, computation, fused) for one in computation)
+        scheduled[name] = _total(_scheduled(one, computation, module, scheduled, fused) for one in computation)
+    return scheduled[module.entry]
+
+
+def _total(costs: Iterable[Cost]) -> Cost:
+    return sum(costs, Cost())
+
+
+def _scheduled(
+    one: Instruction,
+    computation: Computation,
+    module: Module,
+    scheduled: Mapping[str, Cost],
+    fused: Mapping[str, Cost],
+) -> Cost:
+    """The cost of one instruction of a sequence."""
+    if one.opcode == "while":
+        return _loop(one, module, scheduled)
+    if one.opcode == "conditional":
+        return _conditional([scheduled[name] for name in one.callees])
+    if one.opcode in ("call", "async-start"):
+        return _total(scheduled[name] for name in one.callees)
+    cycles = one.number('"estimated_cycles":') or 0
+    if one.opcode in ("copy-done", "slice-done"):  # between two memories, while kernels run
+        return Cost(bytes=one.results[0].bytes, cycles=cycles)
+    if one.opcode in FREE or one.custom_call_target == "AllocateBuffer":
+        return Cost(cycles=cycles)
+    every, main = _moved(one, computation, module)
+    kernel = Cost(kernels=1, bytes=main, cycles=cycles, unestimated_bytes=0 if cycles else every)
+    return kernel + _computed(one, computation, fused)
+
+
+def _loop(one: Instruction, module: Module, scheduled: Mapping[str, Cost]) -> Cost:
+    known = one.number('known_trip_count":{"n":')
+    count = _bound(module.computations[one.callee("condition") or ""]) if known is None else known
+    turn = _total(scheduled[name] for name in one.callees).times(1 if count is None else count)
+    return turn + Cost(loops=1, unbounded_loops=int(count is None))
+
+
+def _bound(condition: Computation) -> int | None:
+    """How often a loop runs that counts from 0 while its counter is below a constant: JAX's loops of known length."""
+    if condition.root.opcode != "compare" or "direction=LT" not in condition.root.attributes:
+        return None
+    counter, bound = condition.operands(condition.root)
+    is_counted = counter.opcode == "get-tuple-element" and bound.opcode == "constant"
+    return int(bound.arguments) if is_counted and bound.arguments.isdigit() else None
+
+
+def _conditional(branches: list[Cost]) -> Cost:
+    structure = {name: sum(getattr(branch, name) for branch in branches) for name in STRUCTURE}
+    dearest = max(branches, key=lambda branch: (branch.bytes, branch.kernels))
+    return replace(dearest, **structure) + Cost(conditionals=1)
+
+
+def _computed(one: Instruction, computation: Computation, fused: Mapping[str, Cost]) -> Cost:
+    """What one instruction computes, whether it is a kernel or a part of one."""
+    if one.opcode in ("fusion", "call"):
+        return _total(fused[name] for name in one.callees)
+    if one.opcode in MOVING:
+        return Cost(sorts=int(one.opcode == "custom-call" and "Sort" in (one.custom_call_target or "")))
+    if one.opcode == "gather":
+        return Cost(gathered=one.elements)
+    operands = computation.operands(one)
+    if one.opcode == "scatter":
+        updates = sum(operand.elements for operand in operands[len(operands) // 2 + 1 :])
+        return Cost(element_operations=updates, gathered=updates)
+    if one.opcode == "sort":
+        steps = max(1, math.ceil(math.log2(one.results[0].sizes[one.number("dimensions=") or 0])))
+        return Cost(element_operations=one.elements * steps, sorts=1)
+    if one.opcode in ("reduce", "select-and-scatter"):  # the operands are arrays, and then initial values
+        return Cost(element_operations=sum(operand.elements for operand in operands[: len(operands) // 2 or 1]))
+    return Cost(element_operations=one.elements * one.window_elements)
+
+
+def _moved(one: Instruction, computation: Computation, module: Module) -> tuple[int, int]:
+    """The bytes that a kernel reads and writes: in all memories, and in the main one."""
+    moved: list[tuple[float, Tensor]] = []
+    for position, operand in enumerate(computation.operands(one)):
+        amount = _read(one, position, computation, module)
+        moved += [(amount, tensor) for tensor in operand.results]
+    moved += zip(_written(one, computation, module), one.results, strict=True)
+    amounts = [(int(min(amount, tensor.bytes)), tensor.memory_space) for amount, tensor in moved]
+    return sum(amount for amount, _ in amounts), sum(amount for amount, space in amounts if space == 0)
+
+
+def _read(user: Instruction, position: int, computation: Computation, module: Module) -> float:
+    """The bytes that an instruction reads of the operand at a position; infinity is all of it."""
+    if user.opcode == "fusion":
+        callee = module.computations[user.callees[0]]
+        return sum(_read(*use, callee, module) for use in _uses(callee.parameters[position], callee))
+    if position > 0:
+        return math.inf
+    if user.opcode in SLICING:
+        return sum(tensor.bytes for tensor in user.results)
+    return _bytes_of_updates(user, computation) if user.opcode in IN_PLACE else math.inf
+
+
+def _uses(one: Instruction, computation: Computation) -> Iterator[tuple[Instruction, int]]:
+    """The instructions that read a result, with the positions of it among their operands."""
+    for user in {user.name: user for user in computation.users[one.name]}.values():
+        if user.opcode == "bitcast":
+            yield from _uses(user, computation)
+        else:
+            yield from ((user, i) for i, name in enumerate(user.operands) if name == one.name)
+
+
+def _written(one: Instruction, computation: Computation, module: Module) -> list[float]:
+    """The bytes that an instruction writes of each of its results; infinity is all of it."""
+    if one.opcode == "fusion":
+        callee = module.computations[one.callees[0]]
+        root = callee.root
+        parts = callee.operands(root) if root.opcode == "tuple" else [root]
+        written = [amount for part in parts for amount in _written(part, callee, module)]
+        return written if len(written) == len(one.results) else [math.inf] * len(one.results)
+    if one.opcode == "bitcast":
+        return _written(computation.operands(one)[0], computation, module)
+    return [_bytes_of_updates(one, computation) if one.opcode in IN_PLACE else math.inf for _ in one.results]
+
+
+def _bytes_of_updates(one: Instruction, computation: Computation) -> int:
+    """The bytes of the new elements that an instruction puts into an array that stays where it is."""
+    updates = computation.operands(one)[IN_PLACE[one.opcode]]
+    return sum(tensor.bytes for tensor in updates.results)

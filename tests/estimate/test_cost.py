@@ -1,0 +1,181 @@
+"""What a compiled module costs is counted as its chip would run it."""
+
+from dmljax.estimate import Cost, cost_of
+
+ADD = """\
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}"""
+
+
+def cost(*computations: str) -> Cost:
+    """Of computations whose last is the entry: a line for the result, and one for each instruction."""
+    texts = [ADD]
+    for i, computation in enumerate(computations):
+        head, *lines = computation.strip().splitlines()
+        entry = "ENTRY " if i == len(computations) - 1 else ""
+        texts.append("\n".join([f"{entry}%{head} {{", *(f"  {line.strip()}" for line in lines), "}"]))
+    return cost_of("HloModule m\n\n" + "\n\n".join(texts))
+
+
+def test_a_kernel_reads_its_operands_writes_its_result_and_computes_each_element() -> None:
+    found = cost("""main (x: f32[8], y: f32[8]) -> f32[8]
+        %x = f32[8]{0} parameter(0)
+        %y = f32[8]{0} parameter(1)
+        ROOT %z = f32[8]{0} multiply(%x, %y)""")
+    assert found == Cost(kernels=1, bytes=96, element_operations=8, unestimated_bytes=96)
+
+
+def test_what_runs_nothing_is_no_kernel() -> None:
+    found = cost("""main (x: f32[8]) -> (f32[2,4], f32[])
+        %x = f32[8]{0} parameter(0)
+        %c = f32[] constant(1)
+        %b = f32[2,4]{1,0} bitcast(%x)
+        %room = f32[99]{0} custom-call(), custom_call_target="AllocateBuffer"
+        ROOT %t = (f32[2,4]{1,0}, f32[]) tuple(%b, %c)""")
+    assert found == Cost()
+
+
+def test_a_fusion_is_one_kernel_with_all_that_it_computes() -> None:
+    found = cost(
+        """fused (p: f32[8,4]) -> f32[8]
+        %p = f32[8,4]{1,0} parameter(0)
+        %e = f32[8,4]{1,0} exponential(%p)
+        %zero = f32[] constant(0)
+        ROOT %r = f32[8]{0} reduce(%e, %zero), dimensions={1}, to_apply=%add""",
+        """main (x: f32[8,4]) -> f32[8]
+        %x = f32[8,4]{1,0} parameter(0)
+        ROOT %f = f32[8]{0} fusion(%x), kind=kInput, calls=%fused""",
+    )
+    # A sum takes an operation for each element that it adds.
+    assert (found.kernels, found.bytes, found.element_operations) == (1, 160, 64)
+
+
+def test_a_window_takes_an_operation_for_each_of_its_elements() -> None:
+    found = cost("""main (x: f32[8]) -> f32[6]
+        %x = f32[8]{0} parameter(0)
+        %zero = f32[] constant(0)
+        ROOT %r = f32[6]{0} reduce-window(%x, %zero), window={size=3}, to_apply=%add""")
+    assert found.element_operations == 18
+
+
+def test_of_an_operand_that_is_sliced_the_slice_is_read() -> None:
+    found = cost(
+        """fused (p: f32[100,8], i: s32[]) -> f32[8]
+        %p = f32[100,8]{1,0} parameter(0)
+        %i = s32[] parameter(1)
+        %flat = f32[100,1,8]{2,1,0} bitcast(%p)
+        %zero = s32[] constant(0)
+        %row = f32[1,1,8]{2,1,0} dynamic-slice(%flat, %i, %zero, %zero), dynamic_slice_sizes={1,1,8}
+        ROOT %r = f32[8]{0} bitcast(%row)""",
+        """main (x: f32[100,8], n: s32[]) -> f32[8]
+        %x = f32[100,8]{1,0} parameter(0)
+        %n = s32[] parameter(1)
+        ROOT %f = f32[8]{0} fusion(%x, %n), kind=kLoop, calls=%fused""",
+    )
+    assert found.bytes == 32 + 4 + 32
+
+
+def test_of_an_array_that_is_updated_in_place_the_update_is_written() -> None:
+    found = cost(
+        """fused (p: f32[100,8], u: f32[1,8], i: s32[]) -> f32[100,8]
+        %p = f32[100,8]{1,0} parameter(0)
+        %u = f32[1,8]{1,0} parameter(1)
+        %i = s32[] parameter(2)
+        ROOT %d = f32[100,8]{1,0} dynamic-update-slice(%p, %u, %i, %i)""",
+        """main (x: f32[100,8], u: f32[1,8], n: s32[]) -> f32[100,8]
+        %x = f32[100,8]{1,0} parameter(0)
+        %u = f32[1,8]{1,0} parameter(1)
+        %n = s32[] parameter(2)
+        ROOT %f = f32[100,8]{1,0} fusion(%x, %u, %n), kind=kLoop, calls=%fused""",
+    )
+    assert found.bytes == 32 + 32 + 4 + 32
+
+
+def test_a_scattered_element_is_counted_once_and_is_no_whole_array() -> None:
+    found = cost("""main (x: f32[100], i: s32[5], u: f32[5]) -> f32[100]
+        %x = f32[100]{0} parameter(0)
+        %i = s32[5]{0} parameter(1)
+        %u = f32[5]{0} parameter(2)
+        ROOT %s = f32[100]{0} scatter(%x, %i, %u), to_apply=%add""")
+    assert (found.bytes, found.gathered, found.element_operations) == (20 * 4, 5, 5)
+
+
+BODY = """body (t: (s32[], f32[8])) -> (s32[], f32[8])
+    %t = (s32[], f32[8]{0}) parameter(0)
+    %i = s32[] get-tuple-element(%t), index=0
+    %x = f32[8]{0} get-tuple-element(%t), index=1
+    %y = f32[8]{0} negate(%x)
+    ROOT %r = (s32[], f32[8]{0}) tuple(%i, %y)"""
+
+
+def loop(condition: str, attributes: str = "") -> Cost:
+    return cost(
+        BODY,
+        f"""condition (t: (s32[], f32[8])) -> pred[]
+        %t = (s32[], f32[8]{{0}}) parameter(0)
+        %i = s32[] get-tuple-element(%t), index=0
+        %ten = s32[] constant(10)
+        ROOT %c = pred[] {condition}""",
+        f"""main (t: (s32[], f32[8])) -> (s32[], f32[8])
+        %t = (s32[], f32[8]{{0}}) parameter(0)
+        ROOT %w = (s32[], f32[8]{{0}}) while(%t), condition=%condition, body=%body{attributes}""",
+    )
+
+
+def test_a_loop_counts_as_often_as_it_runs() -> None:
+    known = ', backend_config={"known_trip_count":{"n":"7"}}'
+    # The compiler of GPUs says how often; that of TPUs leaves it to be read in the condition.
+    for found, times in (
+        (loop("compare(%i, %ten), direction=LT", known), 7),
+        (loop("compare(%i, %ten), direction=LT"), 10),
+    ):
+        assert (found.kernels, found.bytes) == (2 * times, (64 + 9) * times)
+        assert (found.loops, found.unbounded_loops) == (1, 0)
+
+
+def test_a_loop_of_unknown_length_counts_once_and_says_so() -> None:
+    found = loop("compare(%i, %ten), direction=NE")
+    assert (found.kernels, found.loops, found.unbounded_loops) == (2, 1, 1)
+
+
+def test_the_dearest_branch_of_a_conditional_counts_and_the_loops_of_all() -> None:
+    found = cost(
+        """little (x: f32[8]) -> f32[8]
+        %x = f32[8]{0} parameter(0)
+        ROOT %s = f32[8]{0} sort(%x), dimensions={0}, to_apply=%add""",
+        """much (x: f32[8]) -> f32[8]
+        %x = f32[8]{0} parameter(0)
+        %y = f32[8]{0} negate(%x)
+        ROOT %z = f32[8]{0} negate(%y)""",
+        """main (p: pred[], x: f32[8]) -> f32[8]
+        %p = pred[] parameter(0)
+        %x = f32[8]{0} parameter(1)
+        ROOT %c = f32[8]{0} conditional(%p, %x, %x), true_computation=%little, false_computation=%much""",
+    )
+    assert (found.kernels, found.bytes, found.conditionals, found.sorts) == (2, 128, 1, 1)
+
+
+def test_sorts_inside_fusions_and_behind_custom_calls_count() -> None:
+    found = cost(
+        """fused (p: f32[2,8]) -> f32[2,8]
+        %p = f32[2,8]{1,0} parameter(0)
+        ROOT %s = f32[2,8]{1,0} sort(%p), dimensions={1}, to_apply=%add""",
+        """main (x: f32[2,8]) -> f32[2,8]
+        %x = f32[2,8]{1,0} parameter(0)
+        %f = f32[2,8]{1,0} fusion(%x), kind=kCustom, calls=%fused
+        ROOT %c = f32[2,8]{1,0} custom-call(%f), custom_call_target="__cub$DeviceRadixSort\"""",
+    )
+    assert (found.kernels, found.sorts, found.element_operations) == (2, 2, 16 * 3)
+
+
+def test_on_a_tpu_the_bytes_are_those_of_the_main_memory_and_cycles_the_compilers() -> None:
+    found = cost("""main (x: f32[8]) -> f32[8]
+        %x = f32[8]{0:T(8,128)} parameter(0)
+        %start = (f32[8]{0:T(8,128)S(1)}, f32[8]{0:T(8,128)}, u32[]{:S(2)}) copy-start(%x)
+        %near = f32[8]{0:T(8,128)S(1)} copy-done(%start)
+        %y = f32[8]{0:T(8,128)S(1)} negate(%near), backend_config={"estimated_cycles":"70"}
+        ROOT %z = f32[8]{0:T(8,128)} sine(%y)""")
+    assert (found.kernels, found.bytes, found.cycles, found.unestimated_bytes) == (2, 64, 70, 64)
