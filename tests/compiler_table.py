@@ -8,13 +8,13 @@ DMLJAX, IDIOM = "dmljax", "jax.numpy"
 COUNTS = ("kernels", "loops", "conditionals", "sorts")
 
 Figures = Mapping[str, float]
-Rivals = Mapping[str, Figures]  # dmljax's, and the idiom's if there is one
+Rivals = Mapping[str, Figures]  # dmljax's and the idiom's, if there is one, and if XLA can compile it
 Results = Mapping[str, Mapping[str, Rivals]]  # by operator and chip
 
 
 def ratio(rivals: Rivals, figure: str = "microseconds") -> float | None:
     """How many times as much as the idiom dmljax takes."""
-    return rivals[DMLJAX][figure] / rivals[IDIOM][figure] if IDIOM in rivals else None
+    return rivals[DMLJAX][figure] / rivals[IDIOM][figure] if len(rivals) == 2 else None
 
 
 def worst_first(results: Results) -> list[str]:
@@ -49,6 +49,9 @@ def structure(rivals: Rivals) -> str:
 
 def cells(rivals: Rivals) -> Iterator[str]:
     """A table's cells for one operator and one chip."""
+    if DMLJAX not in rivals:
+        yield from ("does not compile", *[""] * 4)
+        return
     value, compiling = ratio(rivals), ratio(rivals, "compile seconds")
     yield "" if value is None else f"{value:.2f}"
     yield beside(rivals, "microseconds")

@@ -34,8 +34,13 @@ def compiled(target: str, function: Function, inputs: Sequence[Any]) -> Compiled
         return compile_for(target, function, *inputs)
 
 
-def figures(found: Compiled) -> Figures:
-    """All but the last are the same in every run of the same versions."""
+def figures(target: str, function: Function, inputs: Sequence[Any]) -> Figures | None:
+    """What the compiled function costs, or None where XLA cannot compile it: all but the last are deterministic."""
+    try:
+        found = compiled(target, function, inputs)
+    except jax.errors.JaxRuntimeError as error:
+        print(f"\n{target}: {str(error).strip()[:200]}", file=sys.stderr)
+        return None
     cost = found.cost
     return {
         "kernels": cost.kernels,
@@ -51,10 +56,11 @@ def figures(found: Compiled) -> Figures:
 
 def measure(work: Work) -> Mapping[str, Rivals]:
     """The figures of both rivals on both chips."""
-    return {
-        target: {name: figures(compiled(target, function, work.inputs)) for name, function in work.of_jax.items()}
+    found = {
+        target: {name: figures(target, function, work.inputs) for name, function in work.of_jax.items()}
         for target in TARGETS
     }
+    return {target: {name: of for name, of in rivals.items() if of} for target, rivals in found.items()}
 
 
 def main(words: list[str]) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import idioms
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,7 +115,9 @@ def _elementwise(case: Any, name: str) -> Work:
 
         node = OnnxNode(operator, feeds, attributes, opset=opset)
     has_torch = of_torch is not None and dtype in of_torch.types
-    return Work(inputs, case.function, torch=of_torch.tensors if has_torch else None, onnx=node, tolerance=1e-4)
+    tensors = of_torch.tensors if has_torch else None
+    idiom = idioms.ELEMENTWISE[name.upper()]
+    return Work(inputs, case.function, jax=idiom, torch=tensors, onnx=node, tolerance=1e-4)
 
 
 def selected() -> Work:
@@ -252,10 +255,12 @@ def blocks(function: Any, order: str, is_to_depth: bool) -> Work:
     of_torch = partial(F.pixel_unshuffle if is_to_depth else F.pixel_shuffle, **{
         "downscale_factor" if is_to_depth else "upscale_factor": 2
     })  # fmt: skip
+    back = partial(idioms.depth_to_space, are_blocks_first=order == "DCR")
     # PyTorch has the channels before the blocks, as the order COLUMN_ROW_DEPTH has.
     return Work(
         (random((1, 64, 128, 128)),),
         partial(function, block_size=2),
+        jax=idioms.space_to_depth if is_to_depth else back,
         torch=of_torch if order == "CRD" else None,
         onnx=node,
     )
@@ -280,6 +285,7 @@ def folded() -> Work:
         lambda x: dmljax.fold(
             x, output_sizes=(1, 32, 64, 64), window_sizes=(3, 3), start_padding=(1, 1), end_padding=(1, 1)
         ),
+        jax=idioms.folded,
         torch=lambda x: F.fold(x, (64, 64), 3, padding=1),
         onnx=OnnxNode("Col2Im", lambda x: {"x": x, "image": image, "kernel": kernel}, {"pads": [1, 1, 1, 1]}),
     )
@@ -431,6 +437,7 @@ def max_pooling(function: Any) -> Work:
     return Work(
         (normal(IMAGE),),
         lambda x: tuple(function(x, **WINDOW)),
+        jax=idioms.largest_and_places,
         torch=lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True),
         onnx=OnnxNode("MaxPool", lambda x: {"x": x}, SLIDING, outputs=2),
         comparable=lambda results: as_numpy(results[0]),
@@ -454,6 +461,7 @@ def average_pooling_gradient() -> Work:
     return Work(
         (whole(POOLED),),
         lambda g: dmljax.average_pooling_grad(g, output_sizes=IMAGE, include_padding=True, **WINDOW),
+        jax=partial(idioms.average_gradient, shape=IMAGE),
         torch=lambda g: torch.ops.aten.avg_pool2d_backward(g, g.new_empty(IMAGE), *steps),
         tolerance=1e-5,
     )
@@ -477,6 +485,7 @@ def unpooled() -> Work:
     return Work(
         (values.numpy(), indices.astype(np.int32)),
         lambda x, i: dmljax.max_unpooling(x, i, output_sizes=(1, 64, 128, 128)),
+        jax=partial(idioms.unpooled, shape=(1, 64, 128, 128)),
         torch=lambda x, i: F.max_unpool2d(x, places, 2),
         onnx=OnnxNode("MaxUnpool", lambda x, i: {"x": x, "i": indices}, {"kernel_shape": [2, 2], "strides": [2, 2]}),
     )
@@ -519,6 +528,7 @@ def normalization_gradient(function: Any, is_training: bool) -> Work:
     return Work(
         (x, g, *map(channels_of, (mean, variance, scale))),
         lambda *given: tuple(function(*given)),
+        jax=partial(idioms.normalization_gradient, is_training=is_training),
         torch=of_torch,
         comparable=lambda results: as_numpy(results[0]),
         tolerance=1e-3,
@@ -597,12 +607,18 @@ def products_of_bytes(a: Any, b: Any) -> Any:
     return jnp.matmul(a.astype("int32") - 3, b.astype("int32") - 3)
 
 
+def requantized(sums: Any) -> Any:
+    """Sums of products as bytes."""
+    return idioms.quantized(sums.astype(FLOAT) * (SCALE * SCALE), FACTOR, POINT)
+
+
 def integer_convolution(ours: Any, *, is_quantized: bool) -> Work:
     x, w = random((1, 64, 56, 56), "uint8"), random((64, 64, 3, 3), "uint8")
 
     def of_jax(x: Any, w: Any) -> Any:
         differences = x.astype("int32") - 3, w.astype("int32") - 3
-        return lax.conv_general_dilated(*differences, (1, 1), "VALID")
+        sums = lax.conv_general_dilated(*differences, (1, 1), "VALID")
+        return requantized(sums) if is_quantized else sums
 
     def feeds(x: Any, w: Any) -> dict[str, Array | None]:
         if is_quantized:
@@ -610,11 +626,13 @@ def integer_convolution(ours: Any, *, is_quantized: bool) -> Work:
         return {"x": x, "w": w, "xz": ZERO, "wz": ZERO}
 
     node = "QLinearConv" if is_quantized else "ConvInteger"
-    return Work((x, w), ours, jax=None if is_quantized else of_jax, onnx=OnnxNode(node, feeds, {}))
+    return Work((x, w), ours, jax=of_jax, onnx=OnnxNode(node, feeds, {}))
 
 
-def quantization(function: Any, node: str, *inputs: Array) -> Work:
-    return Work(inputs, function, onnx=OnnxNode(node, lambda *x: {f"x{i}": one for i, one in enumerate(x)}, {}))
+def quantization(function: Any, of_jax: Any, node: str, *inputs: Array) -> Work:
+    return Work(
+        inputs, function, jax=of_jax, onnx=OnnxNode(node, lambda *x: {f"x{i}": one for i, one in enumerate(x)}, {})
+    )
 
 
 def in_blocks(function: Any, of_jax: Any, node: str, dtype: str) -> Work:
@@ -637,16 +655,24 @@ def quantized_dynamically() -> Work:
     return Work(
         (normal((MEDIUM,)),),
         dmljax.dynamic_quantize_linear,
+        jax=idioms.quantized_dynamically,
         onnx=OnnxNode("DynamicQuantizeLinear", lambda x: {"x": x}, {}, outputs=3),
         comparable=lambda results: as_numpy(results[0]),
+        tolerance=1,  # of a byte: the idiom's scale may be off in the last place
     )
 
 
 def quantized_average() -> Work:
+    def averaged(x: Any) -> Any:
+        counts = lax.reduce_window(jnp.ones(x.shape), 0.0, lax.add, *idioms.WINDOWS)
+        sums = lax.reduce_window(idioms.dequantized(x, SCALE, ZERO), 0.0, lax.add, *idioms.WINDOWS)
+        return idioms.quantized(sums / counts, FACTOR, POINT)
+
     more = {"xs": SCALE, "xz": ZERO, "os": FACTOR, "oz": POINT}
     return Work(
         (random(IMAGE, "uint8"),),
         lambda x: dmljax.quantized_linear_average_pooling(x, SCALE, ZERO, FACTOR, POINT, **WINDOW),
+        jax=averaged,
         onnx=OnnxNode("QLinearAveragePool", lambda x: {"x": x, **more}, SLIDING | {"domain": "com.microsoft"}),
         tolerance=1,  # of a byte: ONNX Runtime rounds otherwise
     )
@@ -658,6 +684,7 @@ def quantized_sum() -> Work:
     return Work(
         (a, b),
         lambda a, b: dmljax.element_wise_quantized_linear_add(a, *rest, b, *rest, FACTOR, POINT),
+        jax=lambda a, b: idioms.quantized(idioms.dequantized(a, *rest) + idioms.dequantized(b, *rest), FACTOR, POINT),
         onnx=OnnxNode(
             "QLinearAdd",
             lambda a, b: dict(zip("abcdefgh", (a, *rest, b, *rest, FACTOR, POINT), strict=True)),
@@ -720,7 +747,7 @@ LAYERS: dict[str, Build] = {
     ),
     "QUANTIZED_LINEAR_MATRIX_MULTIPLY": lambda: integer_product(
         lambda a, b: dmljax.quantized_linear_matrix_multiply(*(a, SCALE, ZERO), *(b, SCALE, ZERO), *(FACTOR, POINT)),
-        None,
+        lambda a, b: requantized(products_of_bytes(a, b)),
         "QLinearMatMul",
         scales=3,
     ),
@@ -751,10 +778,15 @@ LAYERS: dict[str, Build] = {
     "RESAMPLE_GRAD": partial(resampling_gradient, dmljax.resample_grad),
     "RESAMPLE_GRAD1": partial(resampling_gradient, dmljax.resample_grad1),
     "ELEMENT_WISE_QUANTIZE_LINEAR": lambda: quantization(
-        dmljax.element_wise_quantize_linear, "QuantizeLinear", random((MEDIUM,)), SCALE, ZERO
+        dmljax.element_wise_quantize_linear, idioms.quantized, "QuantizeLinear", random((MEDIUM,)), SCALE, ZERO
     ),
     "ELEMENT_WISE_DEQUANTIZE_LINEAR": lambda: quantization(
-        dmljax.element_wise_dequantize_linear, "DequantizeLinear", random((MEDIUM,), "uint8"), SCALE, ZERO
+        dmljax.element_wise_dequantize_linear,
+        idioms.dequantized,
+        "DequantizeLinear",
+        random((MEDIUM,), "uint8"),
+        SCALE,
+        ZERO,
     ),
     "ELEMENT_WISE_QUANTIZED_LINEAR_ADD": quantized_sum,
     "QUANTIZE": lambda: in_blocks(
@@ -816,6 +848,7 @@ def simple_network() -> Work:
     return Work(
         (x, w, r, bias),
         lambda *arrays: dmljax.rnn(*arrays).sequence,
+        jax=lambda x, w, r, _: idioms.simple_network(x, w[0], r[0]),
         torch=lambda x, *_: own(x)[0],
         onnx=OnnxNode("RNN", lambda x, w, r, b: {"x": x, "w": w, "r": r, "b": b}, {"hidden_size": size}),
         comparable=lambda result: as_numpy(result).reshape(steps, batch, size),
