@@ -404,6 +404,23 @@ def test_a_sequence_of_floats_is_rounded_once(dtype: Any, count: int) -> None:
         check_sequence(start, delta, count, dtype, places, compiled(start, delta))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "start", "delta", "index", "above"),
+    [("bfloat16", 1.0, 185 * 2.0**-26, 1417, 1 + 2.0**-7), ("float16", 1024.0, 565 * 2.0**-15, 29, 1025.0)],
+    ids=["bfloat16", "float16"],
+)
+def test_an_element_of_16_bits_just_above_a_half_is_rounded_up(
+    dtype: str, start: float, delta: float, index: int, above: float
+) -> None:
+    # In float32, the element is the half itself, and the even neighbor is the one below.
+    fill = lambda *given: dmljax.fill_value_sequence(*given, output_sizes=(index + 1,))  # noqa: E731
+    given = [np.array([x], jnp.dtype(dtype)) for x in (start, delta)]
+    assert [float(x[0]) for x in given] == [start, delta]
+    assert np.float32(start + index * delta) == (start + above) / 2 < start + index * delta
+    assert float(fill(*(x[0] for x in given))[index]) == above
+    assert float(jax.vmap(fill)(*given)[0, index]) == above  # in a batch, elements have more parts
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_sequence_counts_beyond_what_its_type_holds(dtype: str) -> None:
     count = 2**24 + 2**10 + 1
