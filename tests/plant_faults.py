@@ -4528,6 +4528,13 @@ FAULTS = [
         "False",
         f"{ON_IMAGES}::test_images_are_what_layers_with_windows_give_and_what_follows_from_it",
     ),
+    Fault(
+        "WebNN's resample2d is taken for RESAMPLE",
+        "elsewhere.py",
+        '"resample2d": "resample2"',
+        '"resample2d": "resample"',
+        "test_public_names.py::test_a_name_of_another_library_is_told_in_dmljaxs",
+    ),
 ]
 
 
