@@ -4252,6 +4252,20 @@ FAULTS = [
         "dxdispatch/test_onnx_models.py::test_an_input_with_a_default_may_be_bound_and_keeps_it_otherwise",
     ),
     Fault(
+        "in a graph, the batch of a sequence is the channels that are normalized",
+        "onnx/directml/calls.py",
+        '    "MEAN_VARIANCE_NORMALIZATION": _pixels_call,\n',
+        "",
+        f"{ON_GRAPHS}[InstanceNormalization 3]",
+    ),
+    Fault(
+        "in a graph, an image with depth has no response",
+        "onnx/directml/calls.py",
+        '_pixels_call(call) if call.statics["cross_channel"] else call.spatial()',
+        "call.spatial()",
+        f"{ON_GRAPHS}[LRN 5]",
+    ),
+    Fault(
         "an ONNX input with a default is a constant of every graph",
         "onnx/directml/__init__.py",
         "inputs = [*inputs, *(one for one in defaults if one.name in shapes)]",

@@ -257,6 +257,12 @@ def test_unneeded_nodes_are_left_out() -> None:
         ("y = MatMul (x, w)", [(2, 1, 3, 2, 4), (3, 4, 5)], {"a": (6, 2, 4), "b": (6, 4, 5)}),
         ("y = MatMul (x, w)", [(3,), (3,)], {"a": (1, 3), "output": (1, 1)}),
         ("y = LRN <size = 3> (x)", [(1, 4, 5)], {"input": (1, 4, 5, 1)}),
+        ("y = LRN <size = 3> (x)", [(1, 4, 5, 2, 3)], {"input": (1, 4, 30, 1)}),
+        (
+            "y = InstanceNormalization (x, w, w)",
+            [(2, 3, 8), (3,)],
+            {"input": (2, 3, 8, 1), "scale": (1, 3, 1, 1), "output": (2, 3, 8, 1)},
+        ),
     ],
 )
 def test_ranks_become_those_that_directml_has(

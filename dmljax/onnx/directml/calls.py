@@ -40,7 +40,6 @@ _SPATIAL = {  # images, of at least two dimensions of space
     "AVERAGE_POOLING1",
     "CONVOLUTION",
     "CONVOLUTION_INTEGER",
-    "LOCAL_RESPONSE_NORMALIZATION",
     "LP_POOLING",
     "LP_POOLING1",
     "MAX_POOLING",
@@ -94,7 +93,7 @@ class OperatorCall:
             return [self.elementwise()]
         if self.name == "ACTIVATION_PARAMETERIZED_RELU":
             return [self.elementwise()]
-        return self._spatial() if self.name in _SPATIAL else self.of_one_rank()
+        return self.spatial() if self.name in _SPATIAL else self.of_one_rank()
 
     # Tensors
 
@@ -177,7 +176,7 @@ class OperatorCall:
     def _led(self, view: View, rank: int) -> View:
         return self.builder.reshaped(view, (1,) * (rank - len(view.sizes)) + view.sizes)
 
-    def _spatial(self) -> list[View]:
+    def spatial(self) -> list[View]:
         """Images have at least four dimensions, by trailing ones; other tensors have a number for each channel."""
         inputs, outputs = self.inputs(), self._present_outputs()
         own = len(inputs["input"].sizes)
@@ -334,6 +333,30 @@ def _padding_call(call: OperatorCall) -> list[View]:
     return [padded(call.builder, call.arrays["input"], *amounts, given["padding_mode"], given["padding_value"])]
 
 
+def _pixels_call(call: OperatorCall) -> list[View]:
+    """Images whose pixels have no neighbors: {N, C, L} becomes {N, C, L, 1}, and {N, C, D, H, W} {N, C, D * H * W, 1}.
+
+    Four dimensions are what DirectML has.
+    """
+    inputs, ((dtype, sizes),) = call.inputs(), call.outputs
+    if len(sizes) == 4:
+        return call.of_one_rank()
+
+    def image(view: View) -> View:
+        led = (1,) * (len(sizes) - len(view.sizes)) + view.sizes
+        whole = led if math.prod(led[2:]) == 1 else (*led[:2], *sizes[2:])
+        return call.builder.reshaped(view.broadcast(whole), (*whole[:2], math.prod(whole[2:]), 1))
+
+    given = {field: view and image(view) for field, view in inputs.items()}
+    output = {"output": (dtype, (*sizes[:2], math.prod(sizes[2:]), 1))}
+    (result,) = call.builder.add(call.operator, given, output, **call.attributes())
+    return [call.builder.reshaped(result, sizes)]
+
+
+def _response_call(call: OperatorCall) -> list[View]:
+    return _pixels_call(call) if call.statics["cross_channel"] else call.spatial()
+
+
 def _nonzero_call(call: OperatorCall) -> list[View]:
     """DirectML has a row for each element of the input, of which the first are those that were asked for."""
     count, (dtype, (rows, columns)) = call.outputs
@@ -350,6 +373,8 @@ _SPECIAL: dict[str, Callable[[OperatorCall], list[View]]] = {
     "CAST": _cast_call,
     "ELEMENT_WISE_CLIP": _clip_call,
     "ELEMENT_WISE_CLIP1": _clip_call,
+    "LOCAL_RESPONSE_NORMALIZATION": _response_call,
+    "MEAN_VARIANCE_NORMALIZATION": _pixels_call,
     "NONZERO_COORDINATES": _nonzero_call,
     "PADDING": _padding_call,
     "PADDING1": _padding_call,
