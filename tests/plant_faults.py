@@ -29,6 +29,9 @@ class Fault:
     x64: bool = True
 
 
+ESTIMATED_COST = "estimate/cost.py"
+HLO = "estimate/hlo.py"
+TARGETS = "estimate/targets.py"
 CHANNELS = "numerics/channels.py"
 FLATBUFFER = "flatbuffer.py"
 GRAPH = "graph.py"
@@ -81,6 +84,69 @@ ON_GRAPHS = "onnx/test_directml_search.py::test_a_graph_computes_what_the_model_
 ON_IMAGES = "onnx/test_images.py"
 
 FAULTS = [
+    Fault(
+        "a loop of a compiled module counts one turn",
+        ESTIMATED_COST,
+        ".times(1 if count is None else count)",
+        ".times(1)",
+        "estimate/test_cost.py::test_a_loop_counts_as_often_as_it_runs",
+    ),
+    Fault(
+        "a compiled loop that runs while a counter differs is taken for one that counts up",
+        ESTIMATED_COST,
+        'condition.root.opcode != "compare" or "direction=LT" not in condition.root.attributes',
+        'condition.root.opcode != "compare"',
+        "estimate/test_cost.py::test_a_loop_of_unknown_length_counts_once_and_says_so",
+    ),
+    Fault(
+        "a kernel reads all of an operand that it slices",
+        ESTIMATED_COST,
+        "if user.opcode in SLICING:",
+        "if user.opcode in ():",
+        "estimate/test_cost.py::test_of_an_operand_that_is_sliced_the_slice_is_read",
+    ),
+    Fault(
+        "a kernel writes all of an array that it updates in place",
+        ESTIMATED_COST,
+        "_bytes_of_updates(one, computation) if one.opcode in IN_PLACE else math.inf for",
+        "math.inf for",
+        "estimate/test_cost.py::test_of_an_array_that_is_updated_in_place_the_update_is_written",
+    ),
+    Fault(
+        "a TPU's near memory counts as its main memory",
+        ESTIMATED_COST,
+        "if space == 0)",
+        "if space >= 0)",
+        "estimate/test_cost.py::test_on_a_tpu_the_bytes_are_those_of_the_main_memory_and_cycles_the_compilers",
+    ),
+    Fault(
+        "the cheapest branch of a compiled conditional counts",
+        ESTIMATED_COST,
+        "dearest = max(",
+        "dearest = min(",
+        "estimate/test_cost.py::test_the_dearest_branch_of_a_conditional_counts_and_the_loops_of_all",
+    ),
+    Fault(
+        "a compiled sum takes an operation for each of its results",
+        ESTIMATED_COST,
+        "sum(operand.elements for operand in operands[: len(operands) // 2 or 1])",
+        "one.elements",
+        "estimate/test_cost.py::test_a_fusion_is_one_kernel_with_all_that_it_computes",
+    ),
+    Fault(
+        "an odd number of 4-bit elements takes half a byte less",
+        HLO,
+        "-(-self.elements * bits // 8)",
+        "self.elements * bits // 8",
+        "estimate/test_hlo.py::test_a_tuple_has_its_tensors_as_results",
+    ),
+    Fault(
+        "a GPU launches kernels in no time",
+        TARGETS,
+        "cost.kernels * self.seconds_per_kernel, cost",
+        "0, cost",
+        "estimate/test_targets.py::test_a_gpu_is_bound_by_launches_bytes_and_operations_a_tpu_by_cycles",
+    ),
     Fault(
         "the number of samples of regions is rounded down",
         REGIONS_NUMERICS,
