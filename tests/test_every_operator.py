@@ -265,6 +265,16 @@ def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     return lambda given: function_of(desc)(*(inputs | given).values()), floats
 
 
+def is_differentiable(operator: str, function: Callable[..., Any], floats: Any) -> bool:
+    outputs = jax.tree.leaves(jax.eval_shape(function, floats))
+    return CASES[operator].has_derivative and all(output.dtype == np.float32 for output in outputs)
+
+
+def dot(a: Any, b: Any) -> Any:
+    """The sum of the products of two trees' elements."""
+    return sum(jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
 def tame_types(operator: str) -> dict[str, DataType]:
     """FLOAT32 for what may be, UINT32 for what may not, and may be that: indices are indices."""
     types = {field: allowed(operator, field)[1] for field in CASES[operator].free}
@@ -366,14 +376,51 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
 @transformation("grad")  # the families' tests and `test_derivatives.py` see the gradients of all
 def test_gradients_equal_finite_differences(operator: str) -> None:
     function, floats = float_call(operator)
-    if any(output.dtype != np.float32 for output in jax.tree.leaves(jax.eval_shape(function, floats))):
-        pytest.skip("the result is no float: there is nothing to differentiate")
-    if not CASES[operator].has_derivative:
-        pytest.skip("computes with the bits of a number, not with its value")
+    if not is_differentiable(operator, function, floats):
+        pytest.skip("the result is no float, or follows from the bits of a number and not from its value")
     if CASES[operator].domain is None:
         check_linear_gradients(function, (floats,))
     else:  # roughly: `test_derivatives.py` compares these with exact ones
         check_grads(function, (floats,), order=1, modes=["rev"], eps=2e-3, atol=1e-2, rtol=1e-2)
+
+
+NO_MIXED_DERIVATIVE = pytest.mark.xfail(
+    strict=True, raises=dmljax.Unsupported, reason="regions have no derivative of a derivative by the image"
+)
+
+
+@pytest.mark.seconds(40)
+@pytest.mark.parametrize(
+    "operator",
+    [pytest.param(name, marks=[NO_MIXED_DERIVATIVE] if name.endswith("ROI_ALIGN") else []) for name in OPERATORS],
+)
+def test_second_derivatives_equal_finite_differences_of_the_first(operator: str) -> None:
+    function, floats = float_call(operator)
+    if not is_differentiable(operator, function, floats) or CASES[operator].domain is None:
+        pytest.skip("linear, where `check_linear_gradients` goes to the second order, or without derivatives")
+    rng = np.random.default_rng(0)
+    outputs = jax.eval_shape(function, floats)
+    weights, one_way, other_way = (
+        jax.tree.map(lambda x: rng.standard_normal(x.shape).astype(x.dtype), tree) for tree in (outputs, floats, floats)
+    )
+
+    def loss(floats: Any) -> Any:
+        return dot(weights, function(floats))
+
+    def slope(floats: Any) -> Any:
+        return jax.jvp(loss, (floats,), (one_way,))[1]
+
+    @jax.jit
+    def second_derivatives(floats: Any) -> Any:
+        forward_over_reverse = dot(one_way, jax.jvp(jax.grad(loss), (floats,), (other_way,))[1])
+        step = 1e-3
+        ends = (jax.tree.map(lambda x, v: x + sign * step * v, floats, other_way) for sign in (1, -1))
+        high, low = map(slope, ends)
+        return forward_over_reverse, dot(other_way, jax.grad(slope)(floats)), (high - low) / (2 * step)
+
+    forward, backward, expected = second_derivatives(floats)
+    np.testing.assert_allclose(forward, expected, rtol=2e-2, atol=2e-2)
+    np.testing.assert_allclose(backward, forward, rtol=1e-4, atol=1e-4)
 
 
 @transformation("jvp, vjp, linearize")

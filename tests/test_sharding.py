@@ -27,7 +27,7 @@ STATE = np.array([2**32 - 5, 2**32 - 1, 3, 4, 5, 6], np.uint32)
 
 # Numbers of one magnitude, whose means along any axes have few digits, so that sums are the same in any order.
 SIGNS = np.where(np.indices((8, 16, 8)).sum(0) % 2 == 0, 2, -2).astype(np.float32)
-LINEAR = InterpolationMode.LINEAR
+NEAREST, LINEAR = InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR
 REFLECTION = dmljax.PaddingMode.REFLECTION
 WINDOWS: dict[str, Any] = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
 FOLDED = RNG.random((8, 32, 9), np.float32)
@@ -281,6 +281,37 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
 }
 
+NUMBERS = RNG.choice(np.array([-0.0, 0.0, 1e-45, -1e-45, -1e-40, 1e-39, 1.0, -1.0], np.float32), (8, 16, 8))
+PADDED: dict[str, Any] = {"start_padding": (1, 3, 2), "end_padding": (2, 5, 4)}
+# Copies of numbers that XLA turns into +0 where it adds up what several devices hold.
+COPIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "one_hot": (lambda i, v: dmljax.one_hot(i, v, axis=1, depth=8), (small(8, 1, 8), NUMBERS[0, 0])),
+    "gather": (lambda x, i: dmljax.gather(x, i, axis=1), (NUMBERS, small(4, 2))),
+    "gather_elements": (lambda x, i: dmljax.gather_elements(x, i, axis=1), (NUMBERS, small(8, 4, 8))),
+    "gather_nd": (dmljax.gather_nd, (NUMBERS, small(8, 8, 2))),
+    "gather_nd1": (lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1), (NUMBERS, small(8, 8, 1))),
+    "scatter": (lambda x, i, u: dmljax.scatter(x, i, u, axis=1), (NUMBERS, small(8, 16, 8), -NUMBERS)),
+    "reverse_subsequences": (
+        lambda x, n: dmljax.reverse_subsequences(x, n, axis=1),
+        (NUMBERS, np.full((8, 1, 8), 16, np.int32)),
+    ),
+    "slice1": (lambda x: dmljax.slice1(x, starts=(0, 2, 0), sizes=(8, 12, 8), strides=(-1, 3, 1)), (NUMBERS,)),
+    "split": (lambda x: dmljax.split(x, sizes=(4, 12), axis=1), (NUMBERS,)),
+    "join": (lambda *x: dmljax.join(x, axis=1), (NUMBERS, NUMBERS[:, :8])),
+    "padding, reflected": (lambda x: dmljax.padding(x, padding_mode=REFLECTION, **PADDED), (NUMBERS,)),
+    "padding, repeated": (lambda x: dmljax.padding(x, padding_mode=dmljax.PaddingMode.EDGE, **PADDED), (NUMBERS,)),
+    "resample": (lambda x: dmljax.resample(x, scales=(1, 0.5, 1.5)), (NUMBERS,)),
+    "top_k1": (lambda x: dmljax.top_k1(x, axis=1, k=5).values, (NUMBERS,)),
+    "max_pooling": (lambda x: dmljax.max_pooling(x, **WINDOWS), (NUMBERS,)),
+    "reduce": (lambda x: dmljax.reduce(x, function=ReduceFunction.MAX, axes=(0, 2)), (NUMBERS,)),
+    "roi_align": (
+        lambda x, r, i: dmljax.roi_align(
+            x, r, i, output_size=2, interpolation_mode=NEAREST, reduction_function=ReduceFunction.MAX, **TWICE
+        ),
+        (NUMBERS.reshape(8, 2, 8, 8), BOXES, small(8)),
+    ),
+}
+
 
 EXCHANGING = (
     "lstm",
@@ -462,9 +493,9 @@ def chosen_shardings(arrays: tuple[Any, ...], count: int) -> list[tuple[P, ...]]
     return [every[i] for i in sorted(rng.choice(len(every), min(count, len(every)), replace=False))]
 
 
-def placed(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> list[Any]:
+def placed(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...], calls: Any = CALLS) -> list[Any]:
     """The arrays that a function is called with, sharded by `specs`."""
-    return [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(CALLS[name][1], specs, strict=True)]
+    return [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(calls[name][1], specs, strict=True)]
 
 
 def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> bool:
@@ -497,6 +528,24 @@ def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
     expected = function(*arrays)
     for result in at_once(lambda given: function(*given), [placed(name, mesh, specs) for specs in chosen]):
         assert_same_trees(result, expected)
+
+
+@AXIS_TYPES
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_keep_every_bit_however_they_are_sharded(name: str, axis_type: AxisType) -> None:
+    function, arrays = COPIES[name]
+    mesh = mesh_of(axis_type, rows=4, columns=2)
+    chosen = [specs for specs in chosen_shardings(arrays, 5) if comes_through(name, mesh, specs)]
+    expected = function(*arrays)
+    for result in at_once(lambda given: function(*given), [placed(name, mesh, specs, COPIES) for specs in chosen]):
+        assert_same_trees(result, expected)
+
+
+def test_a_mesh_that_is_set_keeps_bits_that_no_array_tells_of() -> None:
+    mesh = mesh_of(AxisType.Auto, rows=8)
+    sharded = jax.jit(lambda x: dmljax.gather(x, np.arange(16)[::-1], axis=1), in_shardings=P(None, "rows"))
+    with jax.set_mesh(mesh):
+        assert_same_trees(sharded(NUMBERS), NUMBERS[:, ::-1])
 
 
 @pytest.mark.parametrize(

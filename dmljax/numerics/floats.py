@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.numerics.sharding import may_be_sharded
 from dmljax.types import FLOATS, widened
 
 R = TypeVar("R")  # an array, or a tree of arrays
@@ -139,19 +140,24 @@ def copied(
 ) -> R:
     """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
 
-    XLA on CPU selects and concatenates bfloat16 as float32, which turns signalling NaNs into quiet NaNs; therefore
-    bfloat16 is moved as integers. Derivatives are moved in the floats' own type, or, if `sums_are_wide`, those of
-    16-bit floats in float32, so that a gradient that adds up many of them is rounded once. They are moved by
-    `derivative` where JAX cannot differentiate `move` itself. Of what is moved so, only `jax.linear_transpose` is not
-    supported: it transposes the function itself instead of its derivative, and neither the conversion to integers nor
-    such a `move` has a transpose.
+    XLA changes the bits of two kinds of floats, which therefore move as integers: on a CPU it selects and concatenates
+    bfloat16 as float32, which turns signalling NaNs into quiet NaNs; and it collects what several devices hold by
+    adding it up, which turns -0 and subnormal numbers into +0.
+
+    Derivatives move in the floats' own type, or, if `sums_are_wide`, those of 16-bit floats in float32, so that a
+    gradient that adds up many of them is rounded once. They move by `derivative` where JAX cannot differentiate `move`
+    itself. Neither integers nor such a `move` has a transpose: `jax.linear_transpose` then fails; `jax.vjp` works.
     """
     dtype = floats[0].dtype
     if sums_are_wide and widened(dtype) != dtype:
         derivative = partial(_moved_in_wide, derivative or move)
-    if dtype == jnp.bfloat16 or (derivative is not None and dtype in FLOATS):
+    if dtype in FLOATS and (derivative is not None or _moves_as_bits(floats)):
         return cast(R, _copied_apart(move, derivative or move, floats, guide))
     return move(floats, guide)
+
+
+def _moves_as_bits(floats: tuple[Array, ...]) -> bool:
+    return floats[0].dtype == jnp.bfloat16 or any(map(may_be_sharded, floats))
 
 
 def _moved_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
@@ -163,11 +169,13 @@ def _moved_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _copied_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
     """`copied`, whose derivative is a computation of its own."""
-    dtype = floats[0].dtype
-    if dtype != jnp.bfloat16:
+    if not _moves_as_bits(floats):
         return move(floats, guide)
-    bits = tuple(lax.bitcast_convert_type(x, jnp.uint16) for x in floats)
-    return cast(R, jax.tree.map(_as_bfloat16, move(bits, guide)))
+    dtype = floats[0].dtype
+    unsigned = np.dtype(f"uint{dtype.itemsize * 8}")
+    as_floats = _as_bfloat16 if dtype == jnp.bfloat16 else partial(lax.bitcast_convert_type, new_dtype=dtype)
+    bits = tuple(lax.bitcast_convert_type(x, unsigned) for x in floats)
+    return cast(R, jax.tree.map(as_floats, move(bits, guide)))
 
 
 def _as_bfloat16(bits: Array) -> Array:

@@ -23,7 +23,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from dmljax.errors import Problem, Unsupported
 from dmljax.numerics.exact import product, quotient
-from dmljax.numerics.floats import sort_keys
+from dmljax.numerics.floats import copied, sort_keys
 from dmljax.numerics.sizes import is_symbolic, number
 from dmljax.types import widened
 
@@ -180,8 +180,15 @@ def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
 def _read(image: Array, batch: Array, y: Neighbours, x: Neighbours) -> Array:
     """The samples of all channels; those outside of the image are 0. The image's layout is NHWC."""
     rows, columns, is_inside = _grid(y, x)
-    at = lambda j, i: image.at[batch[:, None, None], j, i].get(mode="promise_in_bounds")  # noqa: E731
+
+    def at(*place: Array) -> Array:
+        return copied(_pixels, (image,), (batch[:, None, None], *place))
+
     return jnp.where(is_inside[..., None], _interpolated(at, rows, columns), jnp.zeros((), image.dtype))
+
+
+def _pixels(images: tuple[Array, ...], place: tuple[Array, ...]) -> Array:
+    return images[0].at[place].get(mode="promise_in_bounds")
 
 
 def _grid(y: Neighbours, x: Neighbours) -> tuple[Neighbours, Neighbours, Array]:

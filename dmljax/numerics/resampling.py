@@ -20,17 +20,17 @@ from jax import Array, lax
 
 from dmljax.numerics.exact import quotient, with_slopes
 from dmljax.numerics.floats import copied
-from dmljax.numerics.sizes import replaced
+from dmljax.numerics.sizes import is_symbolic, number, replaced
 from dmljax.types import FLOATS, widened
 
 
-def simplest_fraction(number: float) -> Fraction:
-    """The fraction with the smallest denominator that rounds to `number`, a finite float32.
+def simplest_fraction(given: float) -> Fraction:
+    """The fraction with the smallest denominator that rounds to `given`, a finite float32.
 
     The scale 0.33333334 is 1/3: read as the float32 that it is, three elements would be a little less than one pixel,
     and rounding down would find the pixel before.
     """
-    value = np.float32(number)
+    value = np.float32(given)
     if value == 0:
         return Fraction(0)
     exact = Fraction(float(abs(value)))
@@ -64,6 +64,10 @@ class Positions(NamedTuple):
     start: int
     unit: int
 
+    def is_symbolic(self) -> bool:
+        """Whether a size is left open, so that which positions lie inside of the input is not known."""
+        return is_symbolic(self.input_size) or is_symbolic(self.output_size)
+
     def inside(self) -> range:
         """The elements of the result that lie from the first to the last element of the input."""
         end = (self.input_size - 1) * self.unit
@@ -94,8 +98,10 @@ def located(where: Positions) -> tuple[Array, Array]:
 
     The distance is in units. A position outside of the input is at its first or last element.
     """
-    inside = where.inside()
     i = lax.iota(np.int32, where.output_size)
+    if where.is_symbolic():
+        return _located_by_clamping(i, where)
+    inside = where.inside()
     if not inside:
         return jnp.where(i < inside.start, 0, where.input_size - 1), jnp.zeros_like(i)
     index, rest = _divided(jnp.clip(i, inside.start, inside.stop - 1) - inside.start, where, inside)
@@ -105,6 +111,21 @@ def located(where: Positions) -> tuple[Array, Array]:
         index = jnp.where(i < inside.stop, index, where.input_size - 1)
         rest = jnp.where(i < inside.stop, rest, 0)
     return index, rest
+
+
+def _located_by_clamping(i: Array, where: Positions) -> tuple[Array, Array]:
+    # The steps of as many elements as there are units in a step are a whole number of elements of the input.
+    turn, place = jnp.divmod(i, where.unit)
+    if where.step * (where.unit - 1) + abs(where.start) < 2**31:
+        index, rest = jnp.divmod(place * where.step + where.start, where.unit)
+    else:
+        index, rest = _divided_digit_by_digit(place, where.step, where.unit, where.unit)
+        first, more = divmod(where.start, where.unit)
+        carry, rest = _divmod(rest + more, where.unit)
+        index = index + first + carry
+    index, last = index + turn * where.step, number(where.input_size - 1, np.int32)
+    is_inside = (index >= 0) & (index < last)
+    return jnp.clip(index, 0, last), jnp.where(is_inside, rest, 0)
 
 
 def _divided(i: Array, where: Positions, inside: range) -> tuple[Array, Array]:
@@ -206,7 +227,7 @@ def _places(taps: Taps) -> tuple[Array, Array]:
     """For each neighbour, a row, and each element of the result: where it is in the input, and its weight."""
     index, rest = located(taps.where)
     offsets = lax.iota(np.int32, len(taps.offsets))[:, None] + (taps.offsets.start - taps.margin)
-    places = jnp.clip(index[None] + offsets, 0, taps.input_size - 1)
+    places = jnp.clip(index[None] + offsets, 0, number(taps.input_size - 1, np.int32))
     return places, taps.weights(rest) if taps.reach else jnp.ones_like(places)
 
 
@@ -318,10 +339,13 @@ def _phases(taps: Taps) -> Phases | None:
     that are made twice as large by linear weights take 0.4 ms and not 5.3, and PyTorch 0.7. Phases of nearest
     neighbours would take 2 to 7 times as long as a gather.
     """
-    where, inside = taps.where, taps.where.inside()
+    where = taps.where
     common = math.gcd(where.step, where.unit)
     count = where.unit // common
-    if not taps.reach or not inside or count * len(taps.offsets) > _MOST_UNROLLED:
+    if not taps.reach or where.is_symbolic() or count * len(taps.offsets) > _MOST_UNROLLED:
+        return None
+    inside = where.inside()
+    if not inside:
         return None
 
     def phase(i: int) -> Phase:
@@ -376,9 +400,13 @@ def _repeats(taps: Taps) -> Repeats | None:
     To repeat 64 channels of 64 x 64 twice takes 0.3 ms; to gather them, 2.7.
     """
     where = taps.where
-    if taps.reach or where.step <= 0 or where.unit % where.step or not where.inside():
+    if taps.reach or where.step <= 0 or where.unit % where.step:
         return None
-    return Repeats(where.unit // where.step, where.start // where.step)
+    repeats = Repeats(where.unit // where.step, where.start // where.step)
+    if where.is_symbolic():
+        is_whole = repeats.first == 0 and where.output_size == repeats.times * where.input_size
+        return repeats if is_whole else None
+    return repeats if where.inside() else None
 
 
 def _repeated(taps: Taps, repeats: Repeats, x: Array) -> Array:
@@ -404,9 +432,9 @@ def _average(taps: Taps, x: Array) -> Array:
     return _weighted_sum(x, taps.axis, places, shares, -0.0)  # which changes no sum, not even one of -0
 
 
-def _is_sliced(taps: Taps) -> bool:
-    """Whether `_average` slices, and does not gather."""
-    return _phases(taps) is not None or _repeats(taps) is not None
+def _is_transposed_by_jax(taps: Taps) -> bool:
+    """Whether JAX transposes `_average`: where it slices, or where sizes are open, so that nothing else is known."""
+    return taps.where.is_symbolic() or _phases(taps) is not None or _repeats(taps) is not None
 
 
 def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
@@ -420,7 +448,7 @@ def _adjoint(taps: Taps, x: Array) -> Array:
     What the average gathers, it gathers, too, and adds it up. JAX's own transpose of a gather is a scatter, which takes
     a CPU 3 to 6 times as long. That of slices takes a seventh to two thirds of the time of gathers.
     """
-    if _is_sliced(taps):
+    if _is_transposed_by_jax(taps):
         return _transposed(partial(_average, taps), x, replaced(x.shape, taps.axis, taps.input_size))
     axis, inside = taps.axis, taps.where.inside()
     outputs, weights, totals, places = _outputs(taps)
@@ -450,14 +478,14 @@ def _transposed(function: Callable[[Array], Array], x: Array, shape: Any) -> Arr
 
 def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
     """`_average`, written so that JAX transposes it to `_adjoint`."""
-    if _is_sliced(taps):
+    if _is_transposed_by_jax(taps):
         return _average(taps, tangent)
     return _transposed(partial(_adjoint, taps), tangent, replaced(tangent.shape, taps.axis, taps.where.output_size))
 
 
 def _adjoint_of_tangent(taps: Taps, tangent: Array) -> Array:
     """`_adjoint`, written so that JAX transposes it to `_average`."""
-    if _is_sliced(taps):
+    if _is_transposed_by_jax(taps):
         return _adjoint(taps, tangent)
     return _transposed(partial(_average, taps), tangent, replaced(tangent.shape, taps.axis, taps.input_size))
 

@@ -22,6 +22,19 @@ def dimension_axes(x: Array) -> list[MeshAxes]:
     return list(jax.typeof(x).sharding.spec)
 
 
+def may_be_sharded(x: Array) -> bool:
+    """Whether several devices may hold parts of `x`, as far as its type or the mesh of `jax.set_mesh` says.
+
+    Inside `jax.shard_map`, where all axes of the mesh are manual, an array is what one device holds.
+    """
+    mesh = jax.typeof(x).sharding.mesh
+    mesh = jax.sharding.get_abstract_mesh() if mesh.empty else mesh
+    return any(
+        size > 1 and axis_type is not AxisType.Manual
+        for size, axis_type in zip(mesh.axis_sizes, mesh.axis_types, strict=True)
+    )
+
+
 def sharded_like(x: Array, new: Array) -> Array:
     """`new`, of the shape of `x`, sharded as `x` is on an explicit mesh."""
     axes = dimension_axes(x)

@@ -17,10 +17,8 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics import special
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
-from dmljax.numerics.exact import bounded, exact_sum, quotient, with_slopes
+from dmljax.numerics.exact import exact_sum, quotient, with_slopes
 from dmljax.numerics.norms import plain_sum, scaled_norm
-from dmljax.numerics.scans import full_product, products_of_others
-from dmljax.numerics.sharding import dimension_axes, partitioned
 from dmljax.numerics.sizes import largest_size, number
 from dmljax.types import (
     FLOAT,
@@ -159,8 +157,8 @@ def reduce(input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtyp
     `element_wise_max` do: NaN is smaller or larger than every number. ARGMIN and ARGMAX are `argmin` and `argmax`, and
     `dtype` is the type of their indices, by default uint32.
 
-    Floats are added in blocks, so that rounding errors stay few in long rows. MULTIPLY, L2 and LOG_SUM_EXP are infinite
-    or 0 only where the result itself is out of range, not where it is so on the way. The gradient of L1 and L2 is 0 at
+    Floats are added in blocks, so that rounding errors stay few in long rows. L2 and LOG_SUM_EXP are infinite or 0
+    only where the result itself is out of range, not where it is so on the way. The gradient of L1 and L2 is 0 at
     0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where factors are 0.
 
     >>> large = jnp.array([[3.0, 4.0], [0.0, 0.0]]) * 2.0**100
@@ -287,15 +285,7 @@ def _log_sum_exp_value(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _product(x: Array, axes: tuple[int, ...]) -> Array:
-    if x.dtype not in FLOATS:
-        return jnp.prod(x, axis=axes, keepdims=True, dtype=x.dtype)
-
-    def slope(tangent: Array, x: Array) -> Array:
-        return plain_sum(tangent * bounded(products_of_others(x, axes)), axes)
-
-    product = with_slopes(slope)(lambda x: full_product(x, axes))
-    kept = [None if i in axes else name for i, name in enumerate(dimension_axes(x))]
-    return partitioned(product, [(x.astype(widened(x.dtype)), dimension_axes(x))], kept)
+    return jnp.prod(x.astype(widened(x.dtype)), axis=axes, keepdims=True, dtype=widened(x.dtype))
 
 
 def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:

@@ -293,7 +293,7 @@ def _resample(
         if factors is None:
             raise InvalidDesc(Problem((), "output_sizes or scales must be given", "neither"))
         scaled = zip(input.shape, factors, strict=True)
-        output_sizes = [size if factor == 1 else _scaled_size(size, factor) for size, factor in scaled]
+        output_sizes = [size * factor.numerator // factor.denominator for size, factor in scaled]
     calls.require_one_each("output_sizes", output_sizes, input)
     steps = _steps("input", input.shape, output_sizes, factors, input_offsets, output_offsets)
     return _resampled(input, output_sizes, steps, mode, rounding, antialiased)
@@ -340,10 +340,6 @@ def _factors(scales: calls.EachNumber, rank: int) -> list[Fraction]:
     return [simplest_fraction(scale) for scale in several]
 
 
-def _scaled_size(size: int, factor: Fraction) -> int:
-    return size if is_symbolic(size) else math.floor(size * factor)  # `_steps` refuses a symbolic one
-
-
 Step = tuple[Fraction, Fraction]  # how far apart positions are, and the first one
 
 
@@ -367,10 +363,9 @@ def _steps(
             step = Fraction(1)
         else:
             step = Fraction(size, new)
-        is_same = size == new and step == 1 and after[i] == -before[i]
-        if not is_same and (is_symbolic(size) or is_symbolic(new)):
+        if factors is None and size != new and (is_symbolic(size) or is_symbolic(new)):
             rule = f"must have a size along axis {i} that is known while tracing, because it is resampled"
-            raise Unsupported(Problem(smaller, rule, f"{size} and {new}"))
+            raise Unsupported(Problem(smaller, rule, f"{size} and {new}", remedy="or give scales"))
         if not is_symbolic(size) and size == 0 and new != 0:
             raise InvalidDesc(Problem(smaller, f"must have elements along axis {i}", f"{tuple(input_sizes)}"))
         steps.append((step, -after[i] * step - before[i]))
@@ -388,7 +383,7 @@ def _taps(
     """The neighbours of the positions along each dimension in which something moves; what becomes smaller is first."""
     every = []
     for axis, (size, new, step) in enumerate(zip(input_sizes, output_sizes, steps, strict=True)):
-        if is_symbolic(size) or new == 0:
+        if new == 0:
             continue  # nothing moves
         if mode is NEAREST_NEIGHBOR:
             taps = nearest_taps(axis, size, new, *step, rounding)
@@ -398,7 +393,7 @@ def _taps(
             taps = linear_taps(axis, size, new, *step)
         if not taps.is_identity():
             every.append(taps)
-    return sorted(every, key=lambda taps: Fraction(taps.where.output_size, taps.input_size))
+    return sorted(every, key=lambda taps: -taps.where.step / taps.where.unit)
 
 
 def _resampled(

@@ -419,8 +419,30 @@ def test_a_batch_of_any_size_is_exported() -> None:
             lambda x, mode=mode: dmljax.resample_grad(x, output_sizes=(*x.shape[:2], 2, 8), interpolation_mode=mode),
         ):
             assert_same_bits(jax.export.export(jax.jit(function))(shape).call(x), function(x))
-    with pytest.raises(Unsupported, match="input must have a size along axis 0 that is known while tracing"):
-        jax.export.export(jax.jit(lambda x: dmljax.resample(x, scales=2)))(shape)
+    with pytest.raises(Unsupported, match="input must have a size along axis 0 that is known.*or give scales"):
+        jax.export.export(jax.jit(lambda x: dmljax.resample(x, output_sizes=(1, 2, 3, 4))))(shape)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        *((dmljax.upsample_2d, {"scale_size": Size2D(3, 2), "interpolation_mode": mode}) for mode in InterpolationMode),
+        *((dmljax.resample, {"scales": (1, 1, 1.5, 0.4), "interpolation_mode": mode}) for mode in InterpolationMode),
+        (dmljax.resample1, {"scales": (1, 1, 2, 1), "input_pixel_offsets": 0.3, "interpolation_mode": LINEAR}),
+        (dmljax.resample2, {"scales": (1, 1, 1.3, 2.5)}),
+        (dmljax.resample3, {"scales": (1, 1, 0.3, 0.7), "interpolation_mode": LINEAR, "antialiased": True}),
+        (dmljax.resample, {"scales": (1, 1, 1.000001, 0.700003), "interpolation_mode": LINEAR}),
+    ],
+)
+def test_an_image_of_any_size_is_exported_with_its_gradient(function: Any, arguments: Any) -> None:
+    sizes = jax.export.symbolic_shape("h, w")
+    resample = lambda x: function(x, **arguments)  # noqa: E731
+    gradient = jax.grad(lambda x: jnp.sum(resample(x) ** 2))
+    for way in resample, gradient:
+        exported = jax.export.export(jax.jit(way))(jax.ShapeDtypeStruct((1, 1, *sizes), np.float32))
+        for known in ((5, 7), (9, 33)):
+            x = np.random.default_rng(0).random((1, 1, *known), np.float32)
+            np.testing.assert_allclose(exported.call(x), way(x), rtol=1e-6, atol=1e-6)
 
 
 def test_positions_are_no_constants_and_are_computed_once() -> None:

@@ -1,0 +1,24 @@
+"""The choice between ways to compute, made by the platform that a program is compiled for.
+
+The process that traces a program says nothing about that platform: a program exported on a CPU may run on a GPU.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from jax import lax
+
+R = TypeVar("R")  # an array, or a tree of arrays
+
+
+def choose(
+    *operands: Any,
+    default: Callable[..., R],
+    cpu: Callable[..., R] | None = None,
+    gpu: Callable[..., R] | None = None,
+    tpu: Callable[..., R] | None = None,
+) -> R:
+    """Applies to `operands` the function of the platform compiled for, or `default` where that has none."""
+    ways = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
+    given = {platform: way for platform, way in ways.items() if way is not None}
+    return cast(R, lax.platform_dependent(*operands, default=default, **given))
