@@ -1,15 +1,56 @@
-"""The table of what every operator costs on chips, beside JAX's idiom, as `benchmarks/compilers.py` measured it."""
+"""What every operator costs on chips beside JAX's idiom, as `benchmarks/compilers.py` found: lines, and a page."""
 
+import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import dmljax
+from dmljax.describe import markdown_table
 
 DMLJAX, IDIOM = "dmljax", "jax.numpy"
 COUNTS = ("kernels", "loops", "conditionals", "sorts")
 
 Figures = Mapping[str, float]
 Rivals = Mapping[str, Figures]  # dmljax's and the idiom's, if there is one, and if XLA can compile it
-Results = Mapping[str, Mapping[str, Rivals]]  # by operator and chip
+Results = Mapping[str, Mapping[str, Rivals]]  # by operator or network, and chip
+
+FILE = Path(__file__).parent / "benchmarks" / "compilers.json"
+PAGE = Path(__file__).parents[1] / "notebooks" / "compilers.md"
+OPERATORS = {name.removeprefix("DML_OPERATOR_") for name in dmljax.OPERATORS}
+CHIPS = {"h100": "NVIDIA H100", "v5e": "TPU v5e"}
+
+TEXT = """\
+# On a GPU and a TPU
+
+Nothing on this page was run on a GPU or a TPU. XLA's compilers for both run on any x86-64 CPU, and the compiled program
+says how many kernels it launches and how many bytes they move. `python tests/benchmarks/compilers.py` compiles every
+operator's workload, about 2^20 elements of float32, and what a JAX user would write instead, and writes this page.
+
+{summary}
+
+- **time**: dmljax's estimated time over the idiom's, then both in microseconds. It is empty where JAX has no idiom, or
+  where XLA cannot compile the idiom for the chip.
+- **kernels**: dmljax's, and the idiom's after a slash where it has another number; with loops, conditionals and sorts,
+  where there are any.
+
+On the H100, the estimate is a lower bound: 1.5 us for each kernel, the bytes of its operands and results at 2.8 TB/s,
+and an operation for each element and lane at 1.7 GHz; XLA's own `exp` or `tanh` counts as one. Products of matrices and
+convolutions count by their bytes only.
+On the v5e it is the cycles that XLA's own compiler estimates, at 1.5 GHz, and for gathers, scatters and sorts, which it
+does not estimate, their bytes at 819 GB/s. dmljax and the idioms both compute products with `precision="highest"`.
+
+## Operators
+
+{operators}
+
+## Networks
+
+Networks that PyTorch exports to ONNX, and the same ones in plain JAX: all are inferences of one input.
+
+{networks}
+"""
 
 
 def ratio(rivals: Rivals, figure: str = "microseconds") -> float | None:
@@ -42,9 +83,9 @@ def beside(rivals: Rivals, figure: str, unit: float = 1) -> str:
 
 def structure(rivals: Rivals) -> str:
     """The kernels, and the loops, conditionals and sorts that either rival has."""
-    parts = [f"{beside(rivals, 'kernels')} kernels"]
-    parts += [f"{beside(rivals, name)} {name}" for name in COUNTS[1:] if any(of[name] for of in rivals.values())]
-    return ", ".join(parts)
+    shown = [name for name in COUNTS if name == "kernels" or any(of[name] for of in rivals.values())]
+    counts = {name: beside(rivals, name) for name in shown}
+    return ", ".join(f"{count} {name.removesuffix('s') if count == '1' else name}" for name, count in counts.items())
 
 
 def cells(rivals: Rivals) -> Iterator[str]:
@@ -73,5 +114,32 @@ def lines(results: Results) -> Iterator[str]:
 def summary(results: Results) -> Iterator[str]:
     """A sentence for each chip."""
     for target in targets(results):
-        means = mean(results, target, "microseconds"), mean(results, target, "compile seconds")
-        yield "{}: {:.3f} x the idiom's time, {:.2f} x its compile time, in the geometric mean".format(target, *means)
+        times, compiling = mean(results, target, "microseconds"), mean(results, target, "compile seconds")
+        counts = f"{sum(IDIOM in chips[target] for chips in results.values())} operators"
+        chip = CHIPS[target]
+        yield f"{chip}: {times:.2f} x the idiom's time in the geometric mean of {counts}, {compiling:.1f} x to compile."
+
+
+def text() -> str:
+    """The text of the page."""
+    results: Results = json.loads(FILE.read_text())
+    operators = {name: chips for name, chips in results.items() if name in OPERATORS}
+    networks = {name: chips for name, chips in results.items() if name not in OPERATORS}
+    sentences = "\n".join(f"- {sentence}" for sentence in summary(operators))
+    return TEXT.format(summary=sentences, operators=table(operators, "function"), networks=table(networks, "network"))
+
+
+def table(results: Results, what: str) -> str:
+    """A table in Markdown."""
+    head = [what, *(f"{CHIPS[target]}: {column}" for target in targets(results) for column in ("time", "kernels"))]
+    return "\n".join(markdown_table([row(name, results[name]) for name in worst_first(results)], head))
+
+
+def row(name: str, chips: Mapping[str, Rivals]) -> list[str]:
+    """What the page's table says of an operator."""
+    function = name.lower()
+    found = [f"[`{function}`](operators/{function}.md)" if name in OPERATORS else name]
+    for rivals in chips.values():
+        times, us, counts, *_ = cells(rivals)
+        found += [f"{times} ({us} us)" if times and us else times or f"{us} us", counts]
+    return found

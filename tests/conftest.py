@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # with compilers for other chips installed, JAX would look for the chips
+
 import jax
 import pytest
 import transformation_table

@@ -1,13 +1,15 @@
 """Every operator beside JAX's idiom on an NVIDIA H100 and a TPU v5e, by what XLA compiles for them on this CPU.
 
-`python tests/benchmarks/compilers.py` writes `compilers.json` beside this file, from which `notebooks/compilers.md` has
-its table; words choose operators, and then nothing is written. It needs the extra `accelerators`.
+`python tests/benchmarks/compilers.py` writes `compilers.json` beside this file and `notebooks/compilers.md` from it. It
+lowers the budget in `compilers_budget.json`, which tests/test_compilers.py holds dmljax to, where less is needed. Words
+choose operators and networks, and then nothing is written without `--update`. It needs the extra `accelerators`.
 """
 
+import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax
 from every import every
+from plain_networks import NETWORKS
 from workloads import Function, Work
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
-from compiler_table import Figures, Rivals, lines
+from compiler_table import COUNTS, DMLJAX, FILE, PAGE, Figures, Results, Rivals, lines, text
 
 from dmljax.estimate import TARGETS, Compiled, compile_for
 
-FILE = Path(__file__).with_name("compilers.json")
+BUDGET = Path(__file__).with_name("compilers_budget.json")
 
 
 def compiled(target: str, function: Function, inputs: Sequence[Any]) -> Compiled:
@@ -63,18 +66,54 @@ def measure(work: Work) -> Mapping[str, Rivals]:
     return {target: {name: of for name, of in rivals.items() if of} for target, rivals in found.items()}
 
 
-def main(words: list[str]) -> None:
+def works() -> dict[str, Callable[[], Work]]:
+    """The operators, and then the networks."""
+    return every() | NETWORKS
+
+
+def needed(name: str) -> dict[str, list[int]]:
+    """The counts that the budget is about, on each chip, without an idiom's."""
+    work = works()[name]()
+    costs = {target: compiled(target, work.dmljax, work.inputs).cost for target in TARGETS}
+    return {target: [getattr(cost, one) for one in COUNTS] for target, cost in costs.items()}
+
+
+def write(found: Results) -> None:
+    """Puts figures into the file of all, the page and the budget."""
+    known = {**(json.loads(FILE.read_text()) if FILE.exists() else {}), **found}
+    FILE.write_text(json.dumps({name: known[name] for name in works() if name in known}, indent=1) + "\n")
+    PAGE.write_text(text())
+    lower_budget(found)
+
+
+def lower_budget(results: Results) -> None:
+    """Writes what is smaller than in the budget; all of it for another version of JAX."""
+    old = json.loads(BUDGET.read_text())
+    budget = old["budget"] if old["jax"] == jax.__version__ else {}
+    for name, chips in results.items():
+        found = {target: [rivals[DMLJAX][one] for one in COUNTS] for target, rivals in chips.items()}
+        allowed = budget.get(name, found)
+        budget[name] = {target: [*map(min, figures, allowed[target])] for target, figures in found.items()}
+    entries = (f"  {json.dumps(name)}: {json.dumps(budget[name])}" for name in works() if name in budget)
+    BUDGET.write_text(f'{{\n "jax": "{jax.__version__}",\n "budget": {{\n' + ",\n".join(entries) + "\n }\n}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="parts of the names of operators and networks; all by default")
+    parser.add_argument("--update", action="store_true", help="write what is found for some of them")
+    given = parser.parse_args(arguments)
     found: dict[str, Mapping[str, Rivals]] = {}
-    for operator, build in every().items():
-        if not words or any(word.upper() in operator for word in words):
-            print(operator, end=" ", file=sys.stderr, flush=True)
-            found[operator] = measure(build())
+    for name, build in works().items():
+        if not given.words or any(word.upper() in name.upper() for word in given.words):
+            print(name, end=" ", file=sys.stderr, flush=True)
+            found[name] = measure(build())
+            if given.update or not given.words:
+                write({name: found[name]})
     print(file=sys.stderr)
     print(*lines(found), sep="\n")
-    if not words:
-        FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

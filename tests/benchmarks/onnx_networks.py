@@ -134,7 +134,7 @@ def _resnet(torch: Any) -> Any:
     return network, {"x": torch.randn(1, 3, 224, 224)}
 
 
-def _unet(torch: Any) -> Any:
+def unet(torch: Any) -> Any:
     nn = torch.nn
 
     class Network(nn.Module):  # type: ignore[misc, name-defined]
@@ -157,7 +157,7 @@ def _unet(torch: Any) -> Any:
     return Network(), {"x": torch.randn(1, 3, 128, 128)}
 
 
-def _gpt(with_past: bool) -> Callable[[Any], Any]:
+def gpt(with_past: bool) -> Callable[[Any], Any]:
     def make(torch: Any) -> Any:
         nn, width, heads, depth = torch.nn, 256, 8, 4
 
@@ -284,9 +284,9 @@ def _picture(*sizes: int) -> Any:
 
 MODELS: dict[str, Callable[[Path], Made]] = {
     "resnet18": _exported(_resnet),
-    "unet": _exported(_unet),
-    "gpt": _exported(_gpt(False)),
-    "gpt_with_past": _exported(_gpt(True), is_open=False),
+    "unet": _exported(unet),
+    "gpt": _exported(gpt(False)),
+    "gpt_with_past": _exported(gpt(True), is_open=False),
     "lstm": _exported(_recurrent("LSTM")),
     "gru": _exported(_recurrent("GRU")),
     "half": _exported(_half),

@@ -1,0 +1,76 @@
+"""Every operator, and two networks, are compiled for a GPU and a TPU within a budget that only shrinks.
+
+Needs the extras `accelerators` and `benchmarks`.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+for module in ("libtpu", "jax_cuda12_plugin"):
+    pytest.importorskip(module, reason="the extra `accelerators` is not installed")
+for module in ("torch", "onnxruntime", "onnx", "optax"):
+    pytest.importorskip(module, reason="the extra `benchmarks` is not installed")
+
+sys.path.append(str(Path(__file__).parent / "benchmarks"))
+compilers: Any = import_module("compilers")
+BUDGET = json.loads(compilers.BUDGET.read_text())
+# The compiler for TPUs takes longest for these.
+SLOW = {
+    *("NONZERO_COORDINATES", "RANDOM_GENERATOR", "SLICE_GRAD", "TOP_K", "TOP_K1"),
+    *("MULTIHEAD_ATTENTION", "MULTIHEAD_ATTENTION1"),
+}
+
+
+@pytest.fixture(autouse=True)
+def as_the_benchmark(one_device: None) -> Iterator[None]:
+    """What the benchmark runs under: one device, no 64-bit types, JAX's own promotion."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", compilers.works())
+def test_it_compiles_within_its_budget(name: str, pytestconfig: pytest.Config) -> None:
+    if name in SLOW and not pytestconfig.getoption("--everything"):
+        pytest.skip("takes long to compile; --everything compiles it")
+    if jax.__version__ != BUDGET["jax"]:
+        pytest.skip(f"the budget is for JAX {BUDGET['jax']}; python tests/benchmarks/compilers.py writes another")
+    needed, allowed = compilers.needed(name), BUDGET["budget"][name]
+    for target, figures in needed.items():
+        for what, value, most in zip(compilers.COUNTS, figures, allowed[target], strict=True):
+            assert value <= most, f"{value} {what} on {target}; the budget is {most}"
+    assert needed == allowed, f"lower the budget: python tests/benchmarks/compilers.py --update {name!r}"
+
+
+def test_words_choose_operators_and_then_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    files = compilers.FILE, compilers.PAGE, compilers.BUDGET
+    before = [file.read_bytes() for file in files]
+    compilers.main(["bit_xor"])
+    on_h100, on_v5e, *means = capsys.readouterr().out.splitlines()
+    assert on_h100.split()[:3] == ["ELEMENT_WISE_BIT_XOR", "h100", "1.00"]
+    assert on_v5e.split()[:3] == ["ELEMENT_WISE_BIT_XOR", "v5e", "1.00"]
+    assert [mean.split(":")[0] for mean in means] == ["NVIDIA H100", "TPU v5e"]
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_a_budget_shrinks_and_never_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilers, "BUDGET", tmp_path / "budget.json")
+    budget = {"GEMM": {"h100": [2, 1, 0, 0]}, "ARGMAX": {"h100": [9, 9, 9, 9]}}
+    compilers.BUDGET.write_text(json.dumps({"jax": jax.__version__, "budget": budget}))
+    found = dict(zip(compilers.COUNTS, [3, 0, 0, 0], strict=True))
+    compilers.lower_budget({"GEMM": {"h100": {"dmljax": found}}, "GRU": {"h100": {"dmljax": found}}})
+    written = json.loads(compilers.BUDGET.read_text())
+    assert written["budget"] == budget | {"GEMM": {"h100": [2, 0, 0, 0]}, "GRU": {"h100": [3, 0, 0, 0]}}
+    compilers.BUDGET.write_text(json.dumps(written | {"jax": "another"}))
+    compilers.lower_budget({"GEMM": {"h100": {"dmljax": found}}})
+    assert json.loads(compilers.BUDGET.read_text()) == {
+        "jax": jax.__version__,
+        "budget": {"GEMM": {"h100": [3, 0, 0, 0]}},
+    }
