@@ -131,15 +131,15 @@ def text() -> str:
 
 def table(results: Results, what: str) -> str:
     """A table in Markdown."""
-    head = [what, *(f"{CHIPS[target]}: {column}" for target in targets(results) for column in ("time", "kernels"))]
+    head = (what, *(f"{CHIPS[target]}: {column}" for target in targets(results) for column in ("time", "kernels")))
     return "\n".join(markdown_table([row(name, results[name]) for name in worst_first(results)], head))
 
 
-def row(name: str, chips: Mapping[str, Rivals]) -> list[str]:
+def row(name: str, chips: Mapping[str, Rivals]) -> tuple[str, ...]:
     """What the page's table says of an operator."""
     function = name.lower()
     found = [f"[`{function}`](operators/{function}.md)" if name in OPERATORS else name]
     for rivals in chips.values():
         times, us, counts, *_ = cells(rivals)
         found += [f"{times} ({us} us)" if times and us else times or f"{us} us", counts]
-    return found
+    return tuple(found)

@@ -36,20 +36,20 @@ def test_the_worst_operator_comes_first() -> None:
 
 
 def test_a_row_has_both_rivals_where_they_differ() -> None:
-    assert compiler_table.row("U-Net", RESULTS["U-Net"]) == [
+    assert compiler_table.row("U-Net", RESULTS["U-Net"]) == (
         "U-Net",
         "2.00 (2.0 / 1.0 us)",
         "9 / 1 kernels, 2 / 0 loops",
         "does not compile",
         "",
-    ]
-    assert compiler_table.row("GEMM", RESULTS["GEMM"]) == [
+    )
+    assert compiler_table.row("GEMM", RESULTS["GEMM"]) == (
         "[`gemm`](operators/gemm.md)",
         "0.50 (2.0 / 4.0 us)",
         "1 kernel",
         "2.0 us",
         "1 kernel",
-    ]
+    )
 
 
 def test_the_mean_is_that_of_the_operators_with_an_idiom() -> None:

@@ -121,7 +121,7 @@ def _bound(condition: Computation) -> int | None:
 
 def _conditional(branches: list[Cost]) -> Cost:
     structure = {name: sum(getattr(branch, name) for branch in branches) for name in STRUCTURE}
-    dearest = max(branches, key=lambda branch: (branch.bytes, branch.kernels))
+    dearest = max(branches, key=lambda branch: (branch.cycles, branch.bytes, branch.kernels))
     return replace(dearest, **structure) + Cost(conditionals=1)
 
 

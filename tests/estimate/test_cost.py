@@ -158,6 +158,23 @@ def test_the_dearest_branch_of_a_conditional_counts_and_the_loops_of_all() -> No
     assert (found.kernels, found.bytes, found.conditionals, found.sorts) == (2, 128, 1, 1)
 
 
+def test_the_dearest_branch_on_a_tpu_takes_the_most_cycles() -> None:
+    found = cost(
+        """far (x: f32[8]) -> f32[8]
+        %x = f32[8]{0:T(8,128)} parameter(0)
+        ROOT %y = f32[8]{0:T(8,128)} negate(%x), backend_config={"estimated_cycles":"70"}""",
+        """near (x: f32[8]) -> f32[8]
+        %x = f32[8]{0:T(8,128)S(1)} parameter(0)
+        ROOT %y = f32[8]{0:T(8,128)S(1)} sine(%x), backend_config={"estimated_cycles":"700"}""",
+        """main (p: s32[], x: f32[8], y: f32[8]) -> f32[8]
+        %p = s32[] parameter(0)
+        %x = f32[8]{0:T(8,128)} parameter(1)
+        %y = f32[8]{0:T(8,128)S(1)} parameter(2)
+        ROOT %c = f32[8]{0} conditional(%p, %x, %y), branch_computations={%far, %near}""",
+    )
+    assert (found.cycles, found.conditionals) == (700, 1)
+
+
 def test_sorts_inside_fusions_and_behind_custom_calls_count() -> None:
     found = cost(
         """fused (p: f32[2,8]) -> f32[2,8]
