@@ -3273,6 +3273,20 @@ FAULTS = [
         "ops/test_scans.py::test_integers_of_any_shape_are_tallied_and_wrap",
     ),
     Fault(
+        "numbers have types of their own where jit is disabled",
+        "calls/decorator.py",
+        "values = jax.tree.map(jnp.asarray, values)",
+        "values = tuple(values)",
+        "calls/test_calls.py::test_numbers_have_the_same_type_without_jit",
+    ),
+    Fault(
+        "bodies of loops get a Python int where jit is disabled",
+        "numerics/loops.py",
+        "body(jnp.asarray(i), carried)",
+        "body(i, carried)",
+        "calls/test_calls.py::test_numbers_have_the_same_type_without_jit",
+    ),
+    Fault(
         "copies cross devices as floats",
         "numerics/floats.py",
         "floats[0].dtype == jnp.bfloat16 or any(map(may_be_sharded, floats))",

@@ -270,6 +270,10 @@ def is_differentiable(operator: str, function: Callable[..., Any], floats: Any) 
     return CASES[operator].has_derivative and all(output.dtype == np.float32 for output in outputs)
 
 
+def moved(floats: Any, distance: float, direction: Any) -> Any:
+    return jax.tree.map(lambda x, v: x + distance * v, floats, direction)
+
+
 def dot(a: Any, b: Any) -> Any:
     """The sum of the products of two trees' elements."""
     return sum(jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
@@ -349,6 +353,16 @@ def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     assert_agree(operator, results, expected)
 
 
+@for_each_operator
+@pytest.mark.seconds(20)
+def test_computes_the_same_where_jit_is_disabled(operator: str) -> None:
+    desc = any_desc(operator)
+    inputs = arguments_of(desc)
+    expected = function_of(desc)(*inputs)
+    with jax.disable_jit():
+        assert_agree(operator, function_of(desc)(*inputs), expected)
+
+
 @transformation("scan, map, while_loop")
 def test_may_be_the_body_of_a_loop(operator: str) -> None:
     desc = any_desc(operator)
@@ -414,8 +428,7 @@ def test_second_derivatives_equal_finite_differences_of_the_first(operator: str)
     def second_derivatives(floats: Any) -> Any:
         forward_over_reverse = dot(one_way, jax.jvp(jax.grad(loss), (floats,), (other_way,))[1])
         step = 1e-3
-        ends = (jax.tree.map(lambda x, v: x + sign * step * v, floats, other_way) for sign in (1, -1))
-        high, low = map(slope, ends)
+        high, low = (slope(moved(floats, distance, other_way)) for distance in (step, -step))
         return forward_over_reverse, dot(other_way, jax.grad(slope)(floats)), (high - low) / (2 * step)
 
     forward, backward, expected = second_derivatives(floats)

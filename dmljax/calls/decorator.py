@@ -123,6 +123,7 @@ class _Call:
 
     def _make_traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def traced(statics: tuple[Any, ...], *values: Any) -> Any:
+            values = jax.tree.map(jnp.asarray, values)  # under `jax.disable_jit()`, numbers are still numbers
             given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
             for key, value in given.items():
                 if isinstance(value, jax.Array):

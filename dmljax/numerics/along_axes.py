@@ -15,6 +15,7 @@ from jax import Array, lax
 
 from dmljax.numerics.exact import exact_sum, zeros_of
 from dmljax.numerics.floats import of_sort_keys, sort_keys
+from dmljax.numerics.loops import counted_loop
 from dmljax.numerics.sharding import dimension_axes, sharded_like
 from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
 
@@ -160,7 +161,7 @@ def _reduce_rows(
     def add_row(i: Array, total: Array) -> Array:
         return combine(total, term(lax.dynamic_slice_in_dim(x, i * height, height, axis)))
 
-    total = lax.fori_loop(1, size // height, add_row, term(lax.slice_in_dim(x, 0, height, axis=axis)))
+    total = counted_loop(1, size // height, add_row, term(lax.slice_in_dim(x, 0, height, axis=axis)))
     rest = size % height
     if rest:
         with_rest = combine(

@@ -22,6 +22,7 @@ from jax import Array, lax
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum
 from dmljax.numerics.exact import quotient, with_slopes
 from dmljax.numerics.floats import copied, sort_keys
+from dmljax.numerics.loops import counted_loop
 from dmljax.numerics.sizes import index_dtype, number, replaced
 from dmljax.numerics.windows import Window
 from dmljax.types import FLOATS, widened
@@ -93,7 +94,7 @@ def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine, *, has_lo
     if steps.size <= _MOST_SLICES or not has_loop:
         return combine([numbered(i) for i in range(steps.size)])
     first: Parts = combine([numbered(0)])
-    reduced: Parts = lax.fori_loop(1, steps.size, lambda i, total: combine([(0, total), numbered(i)]), first)
+    reduced: Parts = counted_loop(1, steps.size, lambda i, total: combine([(0, total), numbered(i)]), first)
     return reduced
 
 

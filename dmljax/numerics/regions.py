@@ -24,6 +24,7 @@ from jax.custom_derivatives import SymbolicZero
 from dmljax.errors import Problem, Unsupported
 from dmljax.numerics.exact import product, quotient
 from dmljax.numerics.floats import copied, sort_keys
+from dmljax.numerics.loops import counted_loop
 from dmljax.numerics.sizes import is_symbolic, number
 from dmljax.types import widened
 
@@ -158,9 +159,9 @@ def _for_each_sample(samples: tuple[_Samples, _Samples], body: Body, carry: Any)
 
     def of_row(j: Array, carry: Any) -> Any:
         y = of_y.neighbours(j)
-        return lax.fori_loop(0, of_x.steps, lambda i, last: body(y, of_x.neighbours(i), (j, i), last), carry)
+        return counted_loop(0, of_x.steps, lambda i, last: body(y, of_x.neighbours(i), (j, i), last), carry)
 
-    return lax.fori_loop(0, of_y.steps, of_row, carry)
+    return counted_loop(0, of_y.steps, of_row, carry)
 
 
 def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
@@ -170,7 +171,7 @@ def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
     """
     samples = _samples(axis, size, Spans(*map(lax.stop_gradient, spans)))
     add = lambda i, total: total + samples.neighbours(i).is_inside.astype(total.dtype)  # noqa: E731
-    total: Array = lax.fori_loop(0, samples.steps, add, jnp.zeros_like(samples.begin))
+    total: Array = counted_loop(0, samples.steps, add, jnp.zeros_like(samples.begin))
     return total
 
 

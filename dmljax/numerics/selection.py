@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.numerics.along_axes import extreme_position
+from dmljax.numerics.loops import counted_loop
 from dmljax.numerics.scans import running_sum
 from dmljax.numerics.sizes import index_dtype, is_symbolic
 
@@ -100,7 +101,7 @@ def _smallest_of_largest(keys: Array, count: int) -> Array:
         is_enough = jnp.sum(ranks >= larger, axis=-1, keepdims=True, dtype=np.int32) >= count
         return jnp.where(is_enough, larger, found)
 
-    found = lax.fori_loop(0, bits, next_digit, jnp.zeros_like(lax.slice_in_dim(ranks, 0, 1, axis=-1)))
+    found = counted_loop(0, bits, next_digit, jnp.zeros_like(lax.slice_in_dim(ranks, 0, 1, axis=-1)))
     return lax.bitcast_convert_type(found ^ sign, keys.dtype)
 
 
@@ -116,5 +117,5 @@ def _places_of_true(running: Array, count: int) -> Array:
         return jnp.where((farther <= size) & is_before, farther, place)
 
     # The first places are computed from the counts, so that inside shard_map they vary over the mesh as the counts do.
-    places: Array = lax.fori_loop(0, steps, halve, jnp.zeros_like(number) + jnp.zeros_like(running[..., :1]))
+    places: Array = counted_loop(0, steps, halve, jnp.zeros_like(number) + jnp.zeros_like(running[..., :1]))
     return places

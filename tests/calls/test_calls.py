@@ -1,13 +1,14 @@
 """What every operator function does with its arguments, shown on one or two of them."""
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import X64, assert_same_bits, needs_x32, needs_x64
+from helpers import X64, assert_same_bits, assert_same_trees, needs_x32, needs_x64
 
 import dmljax
 from dmljax import InvalidDesc, InvalidType, Unsupported, calls
@@ -258,6 +259,24 @@ def test_works_without_jit_too() -> None:
         assert dmljax.one_hot(np.array([[1]]), VALUES, axis=1, depth=2).tolist() == [[0, 1]]
         assert int(dmljax.nonzero_coordinates(np.array([[1, 0]])).count) == 1
         assert dmljax.diagonal_matrix1(None, 7.0, diagonal_fill_end=1, output_sizes=(1, 2)).tolist() == [[7, 0]]
+
+
+@pytest.mark.parametrize(
+    "call_",
+    [
+        lambda: dmljax.diagonal_matrix(1, output_sizes=(2, 2), dtype=np.float32),
+        lambda: dmljax.diagonal_matrix1(None, 1.0, output_sizes=(2, 2), dtype=np.float32),
+        lambda: dmljax.fill_value_constant(1.0, output_sizes=(2,), dtype=np.float32),
+        lambda: dmljax.fill_value_sequence(1.0, 1.0, output_sizes=(2,), dtype=np.float32),
+        lambda: dmljax.activation_shrink(np.array([-3, 0.25, 3], np.float32)),
+        lambda: dmljax.element_wise_constant_pow(np.array([1, 2], np.float32), 2.0),
+        lambda: dmljax.top_k(np.array([1, 3, 2], np.float32), axis=0, k=2),
+    ],
+)
+def test_numbers_have_the_same_type_without_jit(call_: Callable[[], Any]) -> None:
+    expected = call_()
+    with jax.disable_jit():
+        assert_same_trees(call_(), expected)
 
 
 # Numbers, which a call remembers in the form that it gave them

@@ -419,7 +419,7 @@ def test_a_batch_of_any_size_is_exported() -> None:
             lambda x, mode=mode: dmljax.resample_grad(x, output_sizes=(*x.shape[:2], 2, 8), interpolation_mode=mode),
         ):
             assert_same_bits(jax.export.export(jax.jit(function))(shape).call(x), function(x))
-    with pytest.raises(Unsupported, match="input must have a size along axis 0 that is known.*or give scales"):
+    with pytest.raises(Unsupported, match=r"input must have a size along axis 0 that is known.*or give scales"):
         jax.export.export(jax.jit(lambda x: dmljax.resample(x, output_sizes=(1, 2, 3, 4))))(shape)
 
 
