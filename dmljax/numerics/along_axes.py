@@ -16,6 +16,7 @@ from jax import Array, lax
 from dmljax.numerics.exact import exact_sum, zeros_of
 from dmljax.numerics.floats import of_sort_keys, sort_keys
 from dmljax.numerics.loops import counted_loop
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sharding import dimension_axes, sharded_like
 from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
 
@@ -101,10 +102,10 @@ def _extreme(x: Array, axes: tuple[int, ...], keys: Callable[[Array], Array] = _
             # The keys are made row by row: a loop over keys that were made before would read and write them once more.
             by_rows = partial(_reduce_rows, combine, keys, axis=axis)
             whole = partial(_reduce_whole, reduce, keys, axis=axis)
-            x = lax.platform_dependent(x, cpu=by_rows, default=whole)
+            x = choose(x, cpu=by_rows, default=whole)
         elif axis == x.ndim - 1 and _is_known_and_unsharded(x, axis) and x.shape[axis] > _RUN:
             in_parts = partial(_reduce_in_parts, reduce, combine)
-            x = lax.platform_dependent(keys(x), cpu=in_parts, default=partial(reduce, axis=axis, keepdims=True))
+            x = choose(keys(x), cpu=in_parts, default=partial(reduce, axis=axis, keepdims=True))
         else:
             x = _reduce_whole(reduce, keys, x, axis=axis)
         keys = _itself
@@ -183,7 +184,7 @@ def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = _
     for axis in reversed(axes):
         by_rows = partial(_reduce_rows, lax.add, term, axis=axis)
         in_blocks = partial(_sum_in_blocks, term, axis=axis)
-        x = lax.platform_dependent(x, cpu=by_rows, default=in_blocks) if _has_rows(x, axis) else in_blocks(x)
+        x = choose(x, cpu=by_rows, default=in_blocks) if _has_rows(x, axis) else in_blocks(x)
         term = _itself
     return x
 

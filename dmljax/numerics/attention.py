@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.numerics.platform import choose
 from dmljax.numerics.products import chosen_precision
 from dmljax.numerics.sizes import is_symbolic, replaced
 from dmljax.types import widened
@@ -234,7 +235,7 @@ def _over_batches(of_all: Callable[[Arrays], R], given: Arrays) -> R:
         of_each = functools.reduce(lambda function, axis: partial(_over_axis, axis, function), reversed(axes), of_all)
         return of_each(given)
 
-    results: R = lax.platform_dependent(given, cpu=one_by_one, default=of_all)
+    results: R = choose(given, cpu=one_by_one, default=of_all)
     return results
 
 

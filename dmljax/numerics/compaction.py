@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sizes import is_symbolic, number
 
 
@@ -62,7 +63,7 @@ def count_and_elements(words: Array, size: int, shape: tuple[int, ...]) -> tuple
     if is_symbolic(group_count) or group_count <= _TINY or jax.device_count() > 1:
         elements = every(bits)  # rows can be sharded over several devices, the iterations of a loop cannot
     else:
-        elements = lax.platform_dependent(bits, cpu=needed, default=every)
+        elements = choose(bits, cpu=needed, default=every)
     return bits.row_count, elements.reshape(-1)[:size]
 
 

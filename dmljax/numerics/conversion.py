@@ -6,7 +6,7 @@ are computed from the bits. XLA's own conversion serves the others, on CPU alone
 """
 
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.numerics.floats import is_nan, is_nonzero
+from dmljax.numerics.platform import choose
 from dmljax.types import FLOATS, INTEGERS
 
 
@@ -44,7 +45,7 @@ def _between_floats(dtype: np.dtype[Any], x: Array) -> Array:
         return single.astype(dtype) if x.dtype == np.float16 else _double(single)  # no float16 is subnormal there
     if x.dtype == np.float64:
         return _single(x) if dtype == np.float32 else _narrowed(x, dtype)
-    return cast(Array, lax.platform_dependent(x, cpu=lambda x: x.astype(dtype), default=lambda x: _by_bits(x, dtype)))
+    return choose(x, cpu=lambda x: x.astype(dtype), default=lambda x: _by_bits(x, dtype))
 
 
 @_between_floats.defjvp
@@ -153,7 +154,7 @@ def _widened(x: Array) -> Array:
 
 def _truncated(x: Array, dtype: np.dtype[Any]) -> Array:
     # XLA on CPU does what `_clamped` does, in half the time.
-    return cast(Array, lax.platform_dependent(x, cpu=lambda x: x.astype(dtype), default=lambda x: _clamped(x, dtype)))
+    return choose(x, cpu=lambda x: x.astype(dtype), default=lambda x: _clamped(x, dtype))
 
 
 def _clamped(x: Array, dtype: np.dtype[Any]) -> Array:

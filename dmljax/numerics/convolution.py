@@ -22,6 +22,7 @@ from jax.lax import PrecisionLike
 from dmljax.numerics.channels import are_channels_last, with_channels_last
 from dmljax.numerics.columns import unfolded
 from dmljax.numerics.exact import in_memory
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sizes import is_symbolic, replaced
 from dmljax.numerics.windows import Window
 from dmljax.types import widened
@@ -42,7 +43,7 @@ def correlated(
     plain = partial(_plain, windows=windows, group_count=group_count, precision=precision)
     on_cpu = partial(_on_cpu, windows=windows, group_count=group_count, precision=precision)
     # Of the many intermediate results on a CPU, none is kept for derivatives.
-    result: Array = lax.platform_dependent(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
+    result: Array = choose(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
     return result
 
 
@@ -59,7 +60,7 @@ def transposed(
         return jnp.zeros_like(image, shape=sizes, dtype=widened(image.dtype))
     plain = partial(_plain_transposed, windows=windows, group_count=group_count, precision=precision)
     on_cpu = partial(_transposed_on_cpu, windows=windows, group_count=group_count, precision=precision)
-    result: Array = lax.platform_dependent(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
+    result: Array = choose(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
     return result
 
 

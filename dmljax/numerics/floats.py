@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sharding import may_be_sharded
 from dmljax.types import FLOATS, widened
 
@@ -190,7 +191,7 @@ def _as_bfloat16(bits: Array) -> Array:
         square = bits * bits
         return bits | (square & (square >> 2) & 1)
 
-    bits = lax.platform_dependent(bits, cpu=hidden, default=lambda bits: bits)
+    bits = choose(bits, cpu=hidden, default=lambda bits: bits)
     return lax.bitcast_convert_type(bits, jnp.bfloat16)
 
 

@@ -23,6 +23,7 @@ from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum
 from dmljax.numerics.exact import quotient, with_slopes
 from dmljax.numerics.floats import copied, sort_keys
 from dmljax.numerics.loops import counted_loop
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sizes import index_dtype, number, replaced
 from dmljax.numerics.windows import Window
 from dmljax.types import FLOATS, widened
@@ -291,7 +292,7 @@ def window_sums(x: Array, windows: Windows) -> Array:
 
     def sums(x: Array) -> Array:
         in_slices, whole = partial(_sums_of_slices, windows=windows), partial(_sums, windows=windows)
-        total: Array = lax.platform_dependent(x, cpu=in_slices, default=whole)
+        total: Array = choose(x, cpu=in_slices, default=whole)
         return total
 
     def slope(tangent: Array, x: Array) -> Array:

@@ -17,6 +17,7 @@ from jax import Array, lax
 
 from dmljax.numerics.conversion import converted
 from dmljax.numerics.exact import power_of_two, sum_error, times_power_of_two
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sizes import is_symbolic, number
 from dmljax.types import widened
 
@@ -38,7 +39,7 @@ def _sequence(count: Any, start: Array, delta: Array) -> Array:
     @jax.custom_batching.custom_vmap
     def elements(start: Array, delta: Array) -> Array:
         by_need = partial(_elements, count, is_branching=True)
-        return cast(Array, lax.platform_dependent(start, delta, cpu=by_need, default=whole))
+        return choose(start, delta, cpu=by_need, default=whole)
 
     @elements.def_vmap
     def _(size: int, are_batched: Any, start: Array, delta: Array) -> tuple[Array, bool]:

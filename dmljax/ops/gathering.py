@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.floats import copied
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
 from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
 from dmljax.text import join_sizes, show
@@ -500,7 +501,7 @@ def _overwritten(
     def move(arrays: tuple[Array, ...], position: Array) -> Array:
         # XLA promises no order. On a CPU one thread writes the updates in their order (JAX 0.8 to 0.12), which takes
         # less time than to find the last ones.
-        written: Array = lax.platform_dependent(arrays, position, cpu=one_after_another, default=last_ones)
+        written: Array = choose(arrays, position, cpu=one_after_another, default=last_ones)
         return written
 
     # JAX's derivative of a scatter is that of any one of several updates, not of the last.
