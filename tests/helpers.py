@@ -149,6 +149,15 @@ def _bytes(hlo_dtype: str) -> int:
     return 1 if hlo_dtype == "pred" else int(re.sub(r"\D", "", hlo_dtype)) // 8
 
 
+def transposes(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
+    """How many transposes a function has when it is lowered for each platform."""
+    traced = jax.jit(function).trace(*arguments)
+    return {
+        platform: traced.lower(lowering_platforms=(platform,)).as_text().count("stablehlo.transpose")
+        for platform in ("cpu", "cuda", "tpu")
+    }
+
+
 def check_linear_gradients(function: Callable[..., Any], arguments: tuple[Any, ...], *, order: int = 2) -> None:
     """Derivatives, forward and backward, of what is linear in its floats against finite differences.
 

@@ -2352,8 +2352,8 @@ FAULTS = [
         for what, right, wrong in (
             (
                 "a float64 is rounded twice on its way to 16 bits",
-                "_narrowed(x, dtype)\n    return cast",
-                "x.astype(dtype)\n    return cast",
+                "_narrowed(x, dtype)\n    return choose",
+                "x.astype(dtype)\n    return choose",
             ),
             (
                 "a float64 becomes no subnormal float32",
@@ -2568,8 +2568,8 @@ FAULTS = [
     Fault(
         "a large window has its first elements alone",
         POOLING,
-        "lax.fori_loop(1, steps.size,",
-        "lax.fori_loop(1, _MOST_SLICES,",
+        "counted_loop(1, steps.size,",
+        "counted_loop(1, _MOST_SLICES,",
         "ops/test_pooling.py::test_large_windows_are_the_pseudo_codes",
     ),
     Fault(
@@ -4546,10 +4546,24 @@ FAULTS = [
         "onnx/test_static_part.py::test_programs_are_kept_in_a_bounded_number",
     ),
     Fault(
+        "every platform has the layout of a CPU",
+        CHANNELS,
+        "return choose(image, cpu=partial(with_channels_last, channels_last), default=plain)",
+        "return with_channels_last(channels_last, image)",
+        "test_graph.py::test_two_poolings_have_the_layout_of_the_platform_compiled_for",
+    ),
+    Fault(
+        "elements of images lie on every platform as on a CPU",
+        "onnx/images.py",
+        "cpu=channels_last, default=plain",
+        "default=channels_last",
+        f"{ON_IMAGES}::test_the_layout_is_that_of_the_platform_compiled_for",
+    ),
+    Fault(
         "no graph is a network",
         CHANNELS,
-        "is_network = layers >= _FEWEST_LAYERS",
-        "is_network = False",
+        "_channels_last(layers >= _FEWEST_LAYERS)",
+        "_channels_last(False)",
         f"{ON_IMAGES}::test_one_function_has_a_program_for_networks_and_one_for_layers",
     ),
     Fault(

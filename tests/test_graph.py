@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import X64, assert_same_bits, random_array
+from helpers import X64, assert_same_bits, random_array, transposes
 from jax.test_util import check_grads
 
 import dmljax
@@ -40,6 +40,22 @@ def chain(*nodes: Any, input: Any = FLOATS, **more: Any) -> Graph:
         outputs={"y": sources[-1]},
         **more,
     )
+
+
+def test_two_poolings_have_the_layout_of_the_platform_compiled_for() -> None:
+    image, smaller = TensorDesc("FLOAT32", (1, 4, 8, 8)), TensorDesc("FLOAT32", (1, 4, 7, 7))
+    graph = chain(
+        *(
+            dmljax.AveragePoolingDesc(
+                **{"input": given, "output": output, "strides": (1, 1), "window_size": (2, 2)},
+                **{"start_padding": padding, "end_padding": (0, 0), "include_padding": False},
+            )
+            for given, output, padding in ((image, smaller, (0, 0)), (smaller, smaller, (1, 1)))
+        ),
+        input=image,
+    )
+    x = np.zeros((1, 4, 8, 8), np.float32)
+    assert transposes(lower(graph), x) == {"cpu": 4, "cuda": 0, "tpu": 0}
 
 
 def identity(given: Any, output: Any) -> Any:

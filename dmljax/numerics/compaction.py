@@ -16,6 +16,7 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from dmljax.numerics.platform import choose
+from dmljax.numerics.sharding import may_be_sharded
 from dmljax.numerics.sizes import is_symbolic, number
 
 
@@ -60,7 +61,7 @@ def count_and_elements(words: Array, size: int, shape: tuple[int, ...]) -> tuple
     group_count = (size + 31) // 32
     bits = _locate_words(words, group_count)
     every, needed = partial(_elements, shape=shape), partial(_needed_elements, shape=shape)
-    if is_symbolic(group_count) or group_count <= _TINY or jax.device_count() > 1:
+    if is_symbolic(group_count) or group_count <= _TINY or may_be_sharded(words):
         elements = every(bits)  # rows can be sharded over several devices, the iterations of a loop cannot
     else:
         elements = choose(bits, cpu=needed, default=every)

@@ -23,6 +23,7 @@ from dmljax.numerics.channels import are_channels_last, with_channels_last
 from dmljax.numerics.columns import unfolded
 from dmljax.numerics.exact import in_memory
 from dmljax.numerics.platform import choose
+from dmljax.numerics.sharding import may_be_sharded
 from dmljax.numerics.sizes import is_symbolic, replaced
 from dmljax.numerics.windows import Window
 from dmljax.types import widened
@@ -567,7 +568,7 @@ def _in_matrices(
         return _product_of_columns(image, filter, windows, group_count, precision)
 
     batch = image.shape[0]
-    if is_symbolic(batch) or batch == 1 or jax.device_count() > 1:
+    if is_symbolic(batch) or batch == 1 or may_be_sharded(image):
         return convolve(image)
     found: Array = lax.map(lambda one: convolve(one[None])[0], image)
     return found

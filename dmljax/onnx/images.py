@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from dmljax.numerics.exact import in_memory_bits
+from dmljax.numerics.platform import choose
 from dmljax.onnx.file import Graph, Node
 from dmljax.onnx.registry import Handler
 
@@ -44,6 +45,7 @@ def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: M
     if rank <= _FIRST_AXIS_OF_SPACE:
         return function(*inputs, **attributes)
     has_places = any(not _is_of_channels(x) for x in inputs if x is not None)
+    places = [i for i, x in enumerate(inputs) if isinstance(x, jax.Array)]
 
     def moved(x: Any) -> Any:
         if x is None or jnp.ndim(x) == 0:
@@ -52,7 +54,17 @@ def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: M
             x = in_memory_bits(x)
         return jnp.moveaxis(x.reshape(*[1] * (rank - x.ndim), *x.shape), 1, -1)
 
-    return jnp.moveaxis(function(*map(moved, inputs), **attributes), -1, 1)
+    def with_arrays(arrays: Sequence[Any]) -> list[Any]:
+        given = dict(zip(places, arrays, strict=True))
+        return [given.get(i, x) for i, x in enumerate(inputs)]
+
+    def plain(*arrays: Any) -> Any:
+        return function(*with_arrays(arrays), **attributes)
+
+    def channels_last(*arrays: Any) -> Any:
+        return jnp.moveaxis(function(*map(moved, with_arrays(arrays)), **attributes), -1, 1)
+
+    return choose(*(inputs[i] for i in places), cpu=channels_last, default=plain)
 
 
 def _is_of_channels(x: Any) -> bool:

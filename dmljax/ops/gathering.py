@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -18,7 +17,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.floats import copied
 from dmljax.numerics.platform import choose
-from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
+from dmljax.numerics.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
 from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel
@@ -511,8 +510,8 @@ def _overwritten(
 def _is_flattened(input: Array) -> bool:
     """Whether elements are written to one dimension: that takes XLA on CPU three quarters of the time."""
     # Several devices share out the other dimensions, which they could not do with a single one.
-    is_known = jax.device_count() == 1 and not any(map(is_symbolic, input.shape))
-    return is_known and input.size <= np.iinfo(np.int32).max
+    is_known = not any(map(is_symbolic, input.shape))
+    return is_known and not may_be_sharded(input) and input.size <= np.iinfo(np.int32).max
 
 
 def _flat_place(position: Array, shape: Sequence[int], axis: int) -> Array:

@@ -19,7 +19,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics import pooling
-from dmljax.numerics.channels import are_channels_last, with_channels_last
+from dmljax.numerics.channels import in_layout_of_network
 from dmljax.numerics.exact import product, quotient
 from dmljax.numerics.moves import check_sizes
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
@@ -98,13 +98,16 @@ def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, 
     """What `function` makes of windows of the image: an element of each, on any mesh."""
 
     def pool(image: Array) -> Array:
-        if all(one.is_whole for one in windows) or not are_channels_last():
+        if all(one.is_whole for one in windows):
             return pooled(image)
-        # The channels are left alone as dimensions after those of the windows are; those before are batch and one more.
-        return with_channels_last(lambda image: jnp.squeeze(pooled(jnp.expand_dims(image, 1)), 1), image)
+        return in_layout_of_network(pooled, pooled_before_channels, image)
 
     def pooled(image: Array) -> Array:
         return function(*_flattened(image, windows)).reshape(pooling.pooled_sizes(image.shape, windows))
+
+    def pooled_before_channels(image: Array) -> Array:
+        # Dimensions after those of the windows are left alone; those before them are the batch and one more.
+        return jnp.squeeze(pooled(jnp.expand_dims(image, 1)), 1)
 
     axes = dimension_axes(image)
     return partitioned(pool, [(image, axes)], _kept(axes))

@@ -9,6 +9,7 @@ mesh, each dimension of the result is sharded as that of the input is, if its si
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.numerics.channels import are_channels_last, with_channels_last
+from dmljax.numerics.channels import in_layout_of_network
 from dmljax.numerics.moves import check_sizes, kept_axes
 from dmljax.numerics.resampling import (
     Taps,
@@ -414,10 +415,10 @@ def _resampled(
     def resample(x: Array) -> Array:
         if 0 in sizes:  # A dimension without elements has no neighbours, and nothing to compute.
             return jnp.zeros(tuple(sizes), x.dtype)
-        if are_channels_last() and every and all(taps.axis > 1 for taps in every):
-            one_before = [taps._replace(axis=taps.axis - 1) for taps in every]
-            return with_channels_last(lambda image: compute(image, one_before), x)
-        return compute(x, every)
+        if not every or any(taps.axis <= 1 for taps in every):
+            return compute(x, every)
+        one_before = [taps._replace(axis=taps.axis - 1) for taps in every]
+        return in_layout_of_network(partial(compute, every=every), partial(compute, every=one_before), x)
 
     return partitioned(resample, [(input, dimension_axes(input))], kept_axes([input], sizes))
 
