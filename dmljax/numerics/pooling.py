@@ -1,25 +1,24 @@
 """What pooling makes of windows: the largest element, sums and norms, and the transposes of all that is linear.
 
-Windows are reduced along one dimension after the other, the last one first, as slices that lie `stride` apart: XLA
-fuses the slices of a dimension into one loop. So few operations are enough, and the elements of a window are compared
-in row-major order.
+A GPU and a TPU reduce windows by `lax.reduce_window`. A CPU reduces them along one dimension after the other, the last
+one first, as slices that lie `stride` apart: XLA fuses the slices of a dimension into one loop, and the elements of a
+window are compared in row-major order.
 
 Measured on a CPU of 2 cores, float32: `lax.reduce_window` takes 2 to 3 times as long as the slices (windows of 3 x 3, 2
-apart, over 64 x 111 x 111: 1.8 ms beside 0.8), PyTorch 10 times (8.4). Where the places of the largest elements are
-known, selecting the elements takes no more time than the maximum of integers alone would.
+apart, over 64 x 111 x 111: 1.8 ms beside 0.8), PyTorch 10 times (8.4).
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum
+from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
 from dmljax.numerics.exact import quotient, with_slopes
 from dmljax.numerics.floats import copied, sort_keys
 from dmljax.numerics.loops import counted_loop
@@ -31,6 +30,7 @@ from dmljax.types import FLOATS, widened
 Windows = Sequence[Window]
 Places = tuple[Array, ...]  # for the last dimension first: the number of an element along the window's dimension
 Parts = tuple[Array, ...]  # arrays of one shape that are reduced together
+R = TypeVar("R")  # an array, or a tuple of arrays
 
 _FIRST_AXIS = 2  # after batch and channels; dimensions after those of the windows are left alone
 # That are combined in one loop over the results. XLA on CPU merges the loops of several dimensions, so that it combines
@@ -99,6 +99,30 @@ def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine, *, has_lo
     return reduced
 
 
+def _by_xla(operands: R, nothing: R, combine: Callable[[R, R], R], windows: Windows, rank: int) -> R:
+    """The windows of an array, or of several of one `rank`, each combined to one element; padding is `nothing`."""
+    steps = [_steps(one) for one in windows]
+    before, after = [1] * _FIRST_AXIS, [1] * (rank - _FIRST_AXIS - len(windows))
+    padding = [(one.start_padding, one.end_padding) for one in windows]
+    reduced: R = lax.reduce_window(
+        operands,
+        nothing,
+        combine,
+        (*before, *(one.size for one in steps), *after),
+        (*before, *(min(one.stride, one.padded_size) for one in windows), *after),
+        [*((0, 0) for _ in before), *padding, *((0, 0) for _ in after)],
+        window_dilation=(*before, *(one.dilation for one in steps), *after),
+    )
+    return reduced
+
+
+def _lowest(dtype: Any) -> Any:
+    """What no element of a type is below."""
+    if dtype == np.bool_:
+        return np.array(False)
+    return np.array(-np.inf if dtype in FLOATS else np.iinfo(dtype).min, dtype)
+
+
 # The largest element
 
 
@@ -151,17 +175,25 @@ def _stages(windows: Windows, places: Places) -> list[tuple[int, Window, Array]]
 
 
 def largest_elements(x: Array, windows: Windows) -> Array:
-    """`elements_at` the `largest_places`, in half the time: only a gradient needs the places."""
-    if any(one.blocks == 1 and one.size > _MOST_SLICES for one in windows):
-        return elements_at(x, largest_places(x, windows), windows)
+    """The largest element of each window; its gradient goes to the `largest_places`."""
 
     def move(floats: tuple[Array, ...], x: Array) -> Array:
-        # Padding that equals the largest element of a window has its bits.
-        lowest = np.array(-np.inf if x.dtype in FLOATS else np.iinfo(x.dtype).min, x.dtype)
-        parts: Parts = (_padded(floats[0], windows, lowest.view(floats[0].dtype)),)
-        for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
-            parts = _reduced(parts, axis, _steps(window), first_largest)
-        return parts[0]
+        return choose(floats[0], x, cpu=partial(_largest_of_slices, windows=windows), default=by_xla)
+
+    def by_xla(bits: Array, x: Array) -> Array:
+        largest: Array = _by_xla(x, _lowest(x.dtype), lax.max, windows, x.ndim)
+        return lax.bitcast_convert_type(largest, bits.dtype)
+
+    def derivative(floats: tuple[Array, ...], x: Array) -> Array:
+        return _derivative_at(floats[0], largest_places(x, windows), windows)
+
+    return copied(move, (x,), x, derivative=derivative, sums_are_wide=True)
+
+
+def _largest_of_slices(bits: Array, x: Array, windows: Windows) -> Array:
+    """The elements of `bits` where `x`, which has these bits, is largest."""
+    if any(one.blocks == 1 and one.size > _MOST_SLICES for one in windows):
+        return _moved_from(bits, largest_places(x, windows), windows)
 
     def with_key(element: Array, *key: Array) -> Parts:
         return element, *(key or (sort_keys(lax.bitcast_convert_type(element, x.dtype), nan_is_largest=True),))
@@ -173,25 +205,71 @@ def largest_elements(x: Array, windows: Windows) -> Array:
             largest, largest_key = (jnp.where(is_larger, *both) for both in ((element, largest), (key, largest_key)))
         return largest, largest_key
 
-    def derivative(floats: tuple[Array, ...], x: Array) -> Array:
-        return _derivative_at(floats[0], largest_places(x, windows), windows)
+    # Padding that equals the largest element of a window has its bits.
+    parts: Parts = (_padded(bits, windows, _lowest(x.dtype).view(bits.dtype)),)
+    for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
+        parts = _reduced(parts, axis, _steps(window), first_largest)
+    return parts[0]
 
-    return copied(move, (x,), x, derivative=derivative, sums_are_wide=True)
+
+def largest_with_indices(x: Array, windows: Windows) -> tuple[Array, Array]:
+    """The largest element of each window, and its index in the flattened image; of equal ones, the first."""
+
+    def by_places(x: Array) -> tuple[Array, Array]:
+        places = largest_places(x, windows)
+        return elements_at(x, places, windows), _flat_indices(places, x.shape, windows)
+
+    def by_xla(x: Array) -> tuple[Array, Array]:
+        index = positions_along(x, tuple(range(x.ndim)))
+        nothing = _lowest(x.dtype), np.array(np.iinfo(index.dtype).max, index.dtype)
+        found: tuple[Array, Array] = _by_xla((x, index), nothing, _first_larger, windows, x.ndim)
+        return found
+
+    def both(x: Array) -> tuple[Array, Array]:
+        return choose(x, cpu=by_places, default=by_xla)
+
+    if x.dtype not in FLOATS:
+        return both(x)
+
+    def jvp(primals: Any, tangents: Any) -> tuple[tuple[Array, Array], tuple[Array, Any]]:
+        places = largest_places(*primals, windows)
+        _, slope = jax.jvp(lambda x: elements_at(x, places, windows), primals, tangents)
+        values, indices = differentiable(*primals)
+        return (values, indices), (slope, np.zeros(indices.shape, jax.dtypes.float0))
+
+    differentiable = jax.custom_jvp(both)
+    differentiable.defjvp(jvp)
+    values, indices = differentiable(x)
+    return values, indices
+
+
+def _first_larger(one: Any, other: Any) -> Any:
+    """Of two elements with their indices, the larger one; NaN is larger than every number."""
+    (a, i), (b, j) = one, other
+    is_first = i < j
+    is_one = (a > b) | ((a == b) & is_first)
+    if a.dtype in FLOATS:
+        is_one |= (a != a) & ((b == b) | is_first)
+    return jnp.where(is_one, a, b), jnp.where(is_one, i, j)
 
 
 def elements_at(x: Array, places: Places, windows: Windows) -> Array:
     """The element of each window that `places` gives, bit for bit; the gradient goes to the same elements."""
 
     def move(floats: tuple[Array, ...], places: Places) -> Array:
-        found = _padded(floats[0], windows, 0)
-        for axis, window, place in _stages(windows, places):
-            found = _taken(found, axis, _steps(window), place)
-        return found
+        return _moved_from(floats[0], places, windows)
 
     def derivative(floats: tuple[Array, ...], places: Places) -> Array:
         return _derivative_at(floats[0], places, windows)
 
     return copied(move, (x,), places, derivative=derivative, sums_are_wide=True)
+
+
+def _moved_from(x: Array, places: Places, windows: Windows) -> Array:
+    found = _padded(x, windows, 0)
+    for axis, window, place in _stages(windows, places):
+        found = _taken(found, axis, _steps(window), place)
+    return found
 
 
 def _derivative_at(tangent: Array, places: Places, windows: Windows) -> Array:
@@ -270,7 +348,7 @@ def _cropped(x: Array, axis: int, window: Window) -> Array:
     return lax.pad(x, np.zeros((), x.dtype), config)
 
 
-def flat_indices(places: Places, shape: Sequence[int], windows: Windows) -> Array:
+def _flat_indices(places: Places, shape: Sequence[int], windows: Windows) -> Array:
     """The index in the flattened image, of `shape`, of the element of each window that `places` gives."""
     dtype = index_dtype(("input", "size"), math.prod(shape))
     index, apart = jnp.zeros((), dtype), 1  # neighbours along a dimension are so many elements apart
@@ -298,7 +376,7 @@ def window_sums(x: Array, windows: Windows) -> Array:
     def slope(tangent: Array, x: Array) -> Array:
         # The transpose of a transpose, for the reason that `elements_at` gives.
         wanted = jnp.zeros_like(x, shape=pooled_sizes(x.shape, windows))
-        spread = partial(spread_sums, windows=windows, has_loop=False)  # of which JAX 0.8 has no transpose
+        spread = partial(_spread_slices, windows=windows, has_loop=False)  # of which JAX 0.8 has no transpose
         total: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
         return total
 
@@ -306,17 +384,7 @@ def window_sums(x: Array, windows: Windows) -> Array:
 
 
 def _sums(x: Array, windows: Windows) -> Array:
-    steps = [_steps(one) for one in windows]
-    others = x.ndim - _FIRST_AXIS - len(windows)
-    total: Array = lax.reduce_window(
-        x,
-        np.zeros((), x.dtype),
-        lax.add,
-        (1, 1, *(one.size for one in steps), *[1] * others),
-        (1, 1, *(min(one.stride, one.padded_size) for one in windows), *[1] * others),
-        [(0, 0), (0, 0), *((one.start_padding, one.end_padding) for one in windows), *[(0, 0)] * others],
-        window_dilation=(1, 1, *(one.dilation for one in steps), *[1] * others),
-    )
+    total: Array = _by_xla(x, np.zeros((), x.dtype), lax.add, windows, x.ndim)
     return total
 
 
@@ -337,8 +405,20 @@ def _sum_of_parts(parts: Sequence[tuple[int, Parts]]) -> Parts:
     return (reduce(lax.add, (part for _, (part,) in parts)),)
 
 
-def spread_sums(gradient: Array, windows: Windows, *, has_loop: bool = True) -> Array:
+def spread_sums(gradient: Array, windows: Windows) -> Array:
     """Adds each element to all elements of its window in the image: the transpose of `window_sums`."""
+
+    def by_xla(gradient: Array) -> Array:
+        beside = gradient.shape[_FIRST_AXIS + len(windows) :]
+        image = (*gradient.shape[:_FIRST_AXIS], *(one.input_size for one in windows), *beside)
+        of_image = jax.linear_transpose(partial(_sums, windows=windows), jnp.zeros_like(gradient, shape=image))
+        spread: Array = of_image(gradient)[0]
+        return spread
+
+    return choose(gradient, cpu=partial(_spread_slices, windows=windows), default=by_xla)
+
+
+def _spread_slices(gradient: Array, windows: Windows, *, has_loop: bool = True) -> Array:
     for axis, window in enumerate(windows, _FIRST_AXIS):
         steps = _steps(window)
         if steps.blocks == 1 and steps.dilation == 1:

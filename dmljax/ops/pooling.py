@@ -333,8 +333,7 @@ def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
 
     def both_of(image: Array) -> tuple[Array, Array]:
         flat, flat_windows = _flattened(image, windows)
-        places = pooling.largest_places(flat, flat_windows)
-        found = pooling.elements_at(flat, places, flat_windows), pooling.flat_indices(places, flat.shape, flat_windows)
+        found = pooling.largest_with_indices(flat, flat_windows)
         values, indices = (one.reshape(pooling.pooled_sizes(image.shape, windows)) for one in found)
         return values, indices.astype(dtype)
 
