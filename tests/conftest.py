@@ -250,8 +250,9 @@ arithmetic may be replaced by a zero of the same sign, as in Direct3D; predicate
 operators keep subnormals. DirectML's pages list float64 for none of the operators that round; in float64 dmljax is as
 accurate as XLA's functions.
 
-The softmaxes and log-softmaxes, whose rows have any length, and ELEMENT_WISE_POW and ELEMENT_WISE_ADD1 are held to the
-same bounds by tests of their own, and have no row in the table below.
+ELEMENT_WISE_POW and ELEMENT_WISE_ADD1 are held to the same bounds by tests of their own. The softmaxes and
+log-softmaxes are as accurate as their formula: each element's distance from the largest of its row is rounded before
+the exponential. None of these has a row in the table below.
 
 Exceptions and their reasons:
 

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases_softmax import log_softmax
 from helpers import X64, needs_x32, needs_x64, units_off
 
 import dmljax
@@ -133,10 +132,6 @@ def test_jax_triangles_are_wrong_at_the_end_of_int32() -> None:
 
 
 @on_cpu
-def test_jax_sinh_and_softmax_are_off_by_more_than_a_few_units() -> None:
+def test_jax_sinh_is_off_by_more_than_a_few_units() -> None:
     at = np.float32(76.24613)
     assert units_off(jnp.sinh(at), np.sinh(np.float64(at))) > 24
-    rows = np.random.default_rng(0).normal(0, 30, (2000, 10)).astype(np.float32)
-    exact = np.exp(log_softmax(rows, (-1,)))
-    assert units_off(jax.nn.softmax(rows), exact).max() > 60
-    assert units_off(dmljax.activation_softmax(rows), exact).max() <= 6

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.exact import exact_sum, zeros_of
 from dmljax.numerics.floats import of_sort_keys, sort_keys
 from dmljax.numerics.loops import counted_loop
 from dmljax.numerics.platform import choose
@@ -206,43 +205,3 @@ def _sum_in_blocks(term: Callable[[Array], Array], x: Array, *, axis: int) -> Ar
         sums.append(jnp.sum(rest, axis=axis, keepdims=True, dtype=terms.dtype))
     # Without the barrier, XLA merges both sums into one.
     return _sum_in_blocks(_itself, lax.optimization_barrier(lax.concatenate(sums, axis)), axis=axis)
-
-
-def sum_along(x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum along `axes`, which keep size 1.
-
-    The sum is as accurate as if it were rounded only once, however many summands there are and however much their
-    magnitudes differ.
-    """
-    high, low = x, zeros_of(x)
-    for axis in reversed(axes):
-        if _is_known_and_unsharded(high, axis) and high.shape[axis] > 4 * _LANES:
-            # First, 16 lanes are summed side by side: XLA on CPU vectorizes this, which halves the time for a long row.
-            high, low = _exact_sums(_split_into_lanes(high, axis), _split_into_lanes(low, axis), axis)
-        high, low = (jnp.expand_dims(part, axis) for part in _exact_sums(high, low, axis))
-    return high + low
-
-
-_LANES = 16
-
-
-def _split_into_lanes(x: Array, axis: int) -> Array:
-    """Splits `axis` into two axes, the first of size 16; `axis` is padded with zeros to a multiple of 16."""
-    width = -(-x.shape[axis] // _LANES)
-    filling = [(0, _LANES * width - size if i == axis else 0) for i, size in enumerate(x.shape)]
-    return jnp.pad(x, filling).reshape(replaced(x.shape, axis, _LANES, width))
-
-
-def _exact_sums(high: Array, low: Array, axis: int) -> tuple[Array, Array]:
-    """Sums numbers `high + low` along `axis`.
-
-    The sum is such a pair, too; its second part is the sum of the low parts and of all rounding errors of the first.
-    """
-
-    def add(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-        total, error = exact_sum(a[0], b[0])
-        return total, (a[1] + b[1]) + error
-
-    zero = np.zeros((), high.dtype)
-    sums: tuple[Array, Array] = lax.reduce((high, low), (zero, zero), add, (axis,))
-    return sums

@@ -7,16 +7,14 @@ along several axes together.
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
-from dmljax.numerics import special
-from dmljax.numerics.along_axes import extreme_position, positions_along, sum_along
-from dmljax.numerics.exact import exact_sum, in_memory, quotient, with_slopes
+from dmljax.numerics.along_axes import extreme_position, positions_along
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, FeatureLevel
@@ -70,7 +68,7 @@ def activation_softmax(input: ArrayLike) -> Array:
     >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
     """
-    return calls.of_floats(lambda x: _softmax(x, axes=(-1,)), input=input)
+    return calls.of_floats(partial(_along, jax.nn.softmax, (-1,)), input=input)
 
 
 class ActivationSoftmaxDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTMAX", function=activation_softmax):
@@ -100,7 +98,7 @@ def activation_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
-    return calls.of_floats(lambda x: _softmax(x, axes=axes), input=input)
+    return calls.of_floats(partial(_along, jax.nn.softmax, axes), input=input)
 
 
 class ActivationSoftmax1Desc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTMAX1", function=activation_softmax1):
@@ -126,12 +124,13 @@ class ActivationSoftmax1Desc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTM
 def activation_log_softmax(input: ArrayLike) -> Array:
     """Computes the logarithm of the softmax of each row along the last axis.
 
-    The logarithm is accurate even where the softmax itself rounds to 0 or 1, until the logarithm underflows.
+    The logarithm is finite where the softmax underflows to 0, and 0 where it rounds to 1. A row that contains NaN or
+    +infinity, or only -infinity, gives only NaN.
 
     >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
     [[0.0, -1000.0], [-inf, 0.0]]
     """
-    return calls.of_floats(lambda x: _log_softmax(x, axes=(-1,)), input=input)
+    return calls.of_floats(partial(_along, jax.nn.log_softmax, (-1,)), input=input)
 
 
 class ActivationLogSoftmaxDesc(
@@ -149,7 +148,7 @@ def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     >>> activation_log_softmax1(jnp.array([[1000.0], [0.0]]), axes=0).tolist()
     [[0.0], [-1000.0]]
     """
-    return calls.of_floats(lambda x: _log_softmax(x, axes=axes), input=input)
+    return calls.of_floats(partial(_along, jax.nn.log_softmax, axes), input=input)
 
 
 class ActivationLogSoftmax1Desc(
@@ -158,59 +157,10 @@ class ActivationLogSoftmax1Desc(
     """`DML_ACTIVATION_LOG_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_log_softmax1`."""
 
 
-def _softmax(input: Array, *, axes: calls.Axes) -> Array:
-    return _apply_to_rows(_softmax_value, lambda tangent, softmax, mean: softmax * (tangent - mean), input, axes)
-
-
-def _log_softmax(input: Array, *, axes: calls.Axes) -> Array:
-    return _apply_to_rows(_log_softmax_value, lambda tangent, softmax, mean: tangent - mean, input, axes)
-
-
-def _apply_to_rows(
-    value: Callable[..., Array],
-    slope: Callable[[Array, Array, Array], Array],
-    input: Array,
-    axes: calls.Axes,
-) -> Array:
-    """Applies `value` to the rows along `axes`, with `slope` as its derivative.
-
-    `slope` takes the tangents, the softmax, and the mean of the tangents weighted by the softmax.
-    """
+def _along(function: Callable[..., Array], axes: calls.Axes, input: Array) -> Array:
+    """JAX's `function` of the rows along `axes`: XLA knows this formula, and makes one kernel of it on a GPU."""
     calls.require_rank("input", input, 1)
-    along = calls.normal_axes("axes", axes, input.ndim)
-
-    def slope_of_rows(tangent: Array, x: Array) -> Array:
-        softmax = _softmax(x, axes=along)
-        return slope(tangent, softmax, jnp.sum(softmax * tangent, axis=along, keepdims=True))
-
-    result: Array = with_slopes(slope_of_rows)(partial(value, axes=along))(input)
-    return result
-
-
-def _softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
-    powers = special.exp(*_subtract_largest(x, axes))
-    return quotient(powers, sum_along(powers, axes))
-
-
-def _log_softmax_value(x: Array, axes: tuple[int, ...]) -> Array:
-    distance, low = _subtract_largest(x, axes)
-    # The row's sum is 1, from one of its largest elements, plus the exponentials of the others. Rounding would lose
-    # these beside the 1, so that they are summed without it. They are scaled because they may be subnormal.
-    is_largest, scale = distance == 0, jnp.full_like(x, 2.0**64)
-    powers = jnp.where(is_largest, jnp.zeros_like(x), special.times_exp(scale, distance, low))
-    # The powers are materialised: XLA on CPU would otherwise compute them one by one inside the loop that adds them,
-    # which takes four times as long.
-    others = sum_along(in_memory(powers), axes) * np.array(2.0**-64, x.dtype)
-    repeated = sum_along(is_largest.astype(x.dtype), axes) - 1
-    return distance - (lax.log1p(others + repeated) - low)
-
-
-def _subtract_largest(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Subtracts the largest element along the axes from each element; returns the difference and its rounding error."""
-    # XLA on CPU computes `x` again in each loop, and may round it differently. The loop that finds the largest element
-    # and the loop that subtracts it must read the same numbers.
-    x = in_memory(x)
-    return exact_sum(x, -jnp.max(x, axis=axes, keepdims=True, initial=-np.inf))
+    return function(input, calls.normal_axes("axes", axes, input.ndim))
 
 
 @calls.operator_function

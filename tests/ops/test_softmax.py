@@ -60,13 +60,6 @@ def test_softmax_of_the_largest_float16(call: Any) -> None:
     assert call(dmljax.activation_log_softmax, input).tolist() == [[0.0, -INF], [half, half]]
 
 
-@pytest.mark.parametrize("distance", [17.0, 40.0, 80.0])
-def test_the_logarithm_of_what_is_nearly_certain_keeps_what_is_left(call: Any, distance: float) -> None:
-    result = call(dmljax.activation_log_softmax, np.array([[0.0, -distance], [5.0, 5.0 - distance]], np.float32))
-    left = math.log1p(math.exp(-distance))
-    assert units_off(result, np.array([[-left, -distance - left]] * 2)).max() <= 4
-
-
 def test_the_logarithms_of_equal_elements_share_what_there_is(call: Any) -> None:
     result = call(dmljax.activation_log_softmax, np.zeros((2, 1000), np.float32))
     assert units_off(result, np.full((2, 1000), -math.log(1000))).max() <= 1
