@@ -69,6 +69,12 @@ def units_off(actual: Any, exact: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(is_flushed, np.where(np.signbit(wide) == np.signbit(exact), 0, np.inf), error).astype(np.float64)
 
 
+def units_beyond(actual: Any, exact: NDArray[Any], rival: Any) -> NDArray[np.float64]:
+    """`units_off`, but 0 where `actual` is at most one unit further off than `rival`."""
+    error = units_off(actual, exact)
+    return error if rival is None else np.where(error <= units_off(rival, exact) + 1, 0, error)
+
+
 def assert_within_units(actual: Any, *alternatives: NDArray[Any]) -> None:
     """Each element is as near to one of the `alternatives` as its type's `UNITS` say; integers are the first."""
     actual = np.asarray(actual)

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from families import ELEMENTWISE
 from helpers import specials
+from jax import lax
 from numpy.typing import NDArray
 
 import dmljax
@@ -53,4 +56,24 @@ DEFINED: dict[str, Callable[..., Any]] = {
     "ACTIVATION_HARD_SIGMOID": lambda x, alpha, beta: alpha * x + beta != 0,
     "ACTIVATION_HARD_SWISH": lambda x, alpha, beta: alpha * x + beta != 0,
     "ELEMENT_WISE_MODULUS_FLOOR": lambda a, b: np.abs(b) > 1e-30,
+}
+
+# JAX's own functions of inputs and attributes, where these are further off than others: at the ends of the range, or
+# where summands cancel. An operator must not be further off than they are.
+RIVALS: dict[str, Callable[..., Any]] = {
+    "ACTIVATION_CELU": jax.nn.celu,
+    "ACTIVATION_ELU": jax.nn.elu,
+    "ACTIVATION_GELU": lambda x: jax.nn.gelu(x, approximate=False),
+    "ACTIVATION_HARD_SIGMOID": lambda x, alpha, beta: jnp.clip(alpha * x + beta, 0, 1),
+    "ACTIVATION_HARD_SWISH": lambda x, alpha, beta: x * jnp.clip(alpha * x + beta, 0, 1),
+    "ACTIVATION_LINEAR": lambda x, alpha, beta: alpha * x + beta,
+    "ACTIVATION_PARAMETRIC_SOFTPLUS": lambda x, alpha, beta: alpha * jax.nn.softplus(beta * x),
+    "ACTIVATION_SCALED_ELU": lambda x, alpha, gamma: gamma * jax.nn.elu(x, alpha),
+    "ACTIVATION_SCALED_TANH": lambda x, alpha, beta: alpha * jnp.tanh(beta * x),
+    "ACTIVATION_SOFTPLUS": lambda x, steepness: jax.nn.softplus(steepness * x) / steepness,
+    "ACTIVATION_SWISH": lambda x, scale: x * jax.nn.sigmoid(scale * x),
+    "ACTIVATION_TANH": jnp.tanh,
+    "ELEMENT_WISE_ERF": lax.erf,
+    "ELEMENT_WISE_EXP": jnp.exp,
+    "ELEMENT_WISE_TANH": jnp.tanh,
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from helpers import units_off
+from helpers import units_beyond
 from numpy.typing import NDArray
 
 Arr = NDArray[Any]
@@ -24,19 +24,23 @@ def worst_arguments(
     count: int,
     rounds: int,
     is_concerned: Callable[..., Any] = lambda *_: True,
+    rival: Callable[..., Any] | None = None,
 ) -> tuple[float, tuple[float, ...]]:
     """How many units a function of `count` scalars is off at most, and for which of those that are concerned.
 
-    The function takes scalars of float32, the formula and the condition arrays of float64.
+    The function and its rival take scalars of float32, the formula and the condition arrays of float64. Where the
+    function is no further off than its rival, it does not count as off.
     """
     rng, more = np.random.default_rng(count), 4 if count == 1 else 1
     compiled = jax.jit(jax.vmap(function))
+    rivals = None if rival is None else jax.jit(jax.vmap(rival))
     kept, errors = np.empty((count, 0), np.float32), np.empty(0)
     for round_ in range(rounds):
         drawn = draw(rng, count, more) if round_ == 0 else _offspring(rng, kept, more)
         wide = drawn.astype(np.float64)
         with np.errstate(all="ignore"):
-            found = np.where(is_concerned(*wide), units_off(compiled(*drawn), formula(*wide)), 0)
+            other = None if rivals is None else rivals(*drawn)
+            found = np.where(is_concerned(*wide), units_beyond(compiled(*drawn), formula(*wide), other), 0)
         kept, errors = np.concatenate([kept, drawn], axis=1), np.concatenate([errors, found])
         order = np.argsort(-errors, kind="stable")[: KEPT * more]
         kept, errors = kept[:, order], errors[order]

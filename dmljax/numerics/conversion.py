@@ -2,7 +2,7 @@
 
 XLA rounds a float64 to float32 before it rounds it to 16 bits, and an int32 likewise; on CPU it takes subnormal
 operands for zero; and it leaves open what a float beyond the range of an integer type becomes. Here such conversions
-are computed from the bits. XLA's own conversion serves the others, on CPU alone where only there its result is known.
+are computed from the bits. XLA's own conversion serves the others, on the platforms where its result is known.
 """
 
 from functools import partial
@@ -45,7 +45,11 @@ def _between_floats(dtype: np.dtype[Any], x: Array) -> Array:
         return single.astype(dtype) if x.dtype == np.float16 else _double(single)  # no float16 is subnormal there
     if x.dtype == np.float64:
         return _single(x) if dtype == np.float32 else _narrowed(x, dtype)
-    return choose(x, cpu=lambda x: x.astype(dtype), default=lambda x: _by_bits(x, dtype))
+
+    def platforms_own(x: Array) -> Array:
+        return x.astype(dtype)
+
+    return choose(x, cpu=platforms_own, gpu=platforms_own, default=lambda x: _by_bits(x, dtype))
 
 
 @_between_floats.defjvp

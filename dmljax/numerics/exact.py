@@ -1,12 +1,9 @@
-"""Sums, products and quotients of floats together with their rounding errors, for arguments of any magnitude.
+"""Sums, products and quotients of floats that are rounded as they stand, and their rounding errors.
 
-Two habits of backends decide how this module is written. A backend may fuse a product into the sum that uses it, as a
-fused multiply-add that does not round the product: a product that must be rounded comes out of a select, which prevents
-the fusion. A backend may also flush subnormal numbers to zero: rounding errors are computed from numbers scaled to the
-middle of the type's range, and are scaled back afterwards.
+A backend may fuse a product into the sum that uses it, as a fused multiply-add that does not round the product. A
+product that must be rounded comes out of a select, which prevents the fusion.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -65,34 +62,13 @@ def _layout(dtype: Any) -> tuple[np.dtype[Any], int, int]:
     return np.dtype(f"int{limits.bits}"), int(limits.nmant), int(limits.maxexp) - 1
 
 
-def zeros_of(x: Array) -> Array:
-    """Zeros in the shape of `x`, or NaN where `x` is NaN.
-
-    The zeros depend on `x` because under vmap, a select of constants makes JAX lose the explicit mesh.
-    """
-    return jnp.where(jnp.isnan(x), x, jnp.zeros_like(x))
-
-
 def signed_zeros_of(x: Array) -> Array:
-    """Zeros with the signs of `x`; they depend on `x` for the same reason as `zeros_of`."""
+    """Zeros with the signs of `x`.
+
+    They depend on `x` because under vmap, a select of constants makes JAX lose the explicit mesh.
+    """
     integer, _, _ = _layout(x.dtype)
     return lax.bitcast_convert_type(lax.bitcast_convert_type(x, integer) & np.iinfo(integer).min, x.dtype)
-
-
-def _centred(x: Array) -> tuple[Array, Array]:
-    """`x` times a power of 2 that brings `x` into the middle third of its type's range, and the power's exponent."""
-    third = (int(jnp.finfo(x.dtype).maxexp) - 2) // 3
-    magnitude = jnp.abs(x)
-    # Integers instead of a select of constants: under vmap, such a select makes JAX lose the explicit mesh.
-    is_small, is_large = magnitude < 2.0**-third, magnitude > 2.0**third
-    exponent = (is_small.astype(np.int32) - is_large.astype(np.int32)) * (2 * third)
-    return x * power_of_two(exponent, x.dtype), exponent
-
-
-def _rescaled(x: Array, exponent: Array) -> Array:
-    """`x * 2**exponent`, multiplied in two steps, because the power alone may be out of range."""
-    half = exponent >> 1
-    return x * power_of_two(half, x.dtype) * power_of_two(exponent - half, x.dtype)
 
 
 # Functions with custom derivatives
@@ -134,24 +110,6 @@ def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
 # Sums and products
 
 
-def exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """`a + b` rounded, and its rounding error, or 0 where that error is not finite."""
-    total = a + b
-    return total, _zero_unless_finite(lax.stop_gradient(sum_error(total, a, b)))
-
-
-def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """`product(a, b)`, and its rounding error, or 0 where the error or the product is not finite."""
-    rounded = product(a, b)
-    (a, a_exponent), (b, b_exponent) = _centred(lax.stop_gradient(a)), _centred(lax.stop_gradient(b))
-    low = _rescaled(product_error(product(a, b), a, b), -(a_exponent + b_exponent))
-    return rounded, jnp.where(jnp.isfinite(rounded), _zero_unless_finite(low), jnp.zeros_like(low))
-
-
-def _zero_unless_finite(low: Array) -> Array:
-    return jnp.where(jnp.isfinite(low), low, jnp.zeros_like(low))
-
-
 def sum_error(total: Array, a: Array, b: Array) -> Array:
     """The rounding error of `total`, which is `a + b`, if it is finite."""
     part = total - a
@@ -172,12 +130,7 @@ def _split(x: Array) -> tuple[Array, Array]:
     return high, x - high
 
 
-def bounded(x: Array) -> Array:
-    """`x`, but 0 where `x` is infinite, so that its product with a cotangent of 0 is 0 and not NaN."""
-    return jnp.where(jnp.isinf(x), jnp.zeros_like(x), x)
-
-
-@with_derivatives(lambda a, b: bounded(b), lambda a, b: bounded(a))
+@with_derivatives(lambda a, b: b, lambda a, b: a)
 def product(a: Array, b: Array) -> Array:
     """`a * b`, rounded to its type even where a sum uses it: the select prevents a fused multiply-add."""
     return jnp.where(jnp.isnan(a), a, a * b)
@@ -190,31 +143,6 @@ def rounded(x: Array) -> Array:
     integer, _, _ = _layout(x.dtype)
     bits, sign = lax.bitcast_convert_type(x, integer), np.array(np.iinfo(integer).min, integer)
     return lax.bitcast_convert_type(jnp.where(bits < 0, (bits & ~sign) | sign, bits), x.dtype)
-
-
-@with_derivatives(lambda a, b, c: b * c, lambda a, b, c: a * c, lambda a, b, c: a * b)
-def triple_product(a: Array, b: Array, c: Array) -> Array:
-    """`a * b * c`, also where the product of two of the factors is out of the type's range."""
-    mantissas, exponents = zip(*map(mantissa_and_exponent, (a, b, c)), strict=True)
-    return times_power_of_two(math.prod(mantissas[1:], start=mantissas[0]), sum(exponents[1:], start=exponents[0]))
-
-
-@with_derivatives(
-    lambda x, factor, summand: bounded(factor),
-    lambda x, factor, summand: bounded(x),
-    lambda x, factor, summand: jnp.ones_like(x),
-)
-def multiply_add(x: Array, factor: Array, summand: Array) -> Array:
-    """`x * factor + summand`, rounded as if once, however much cancels and whatever the magnitude of the product."""
-    (x, x_exponent), (factor, factor_exponent) = _centred(x), _centred(factor)
-    exponent, high = x_exponent + factor_exponent, product(x, factor)
-    scaled = _rescaled(summand, exponent)
-    total = high + scaled
-    rest = _zero_unless_finite(product_error(high, x, factor) + sum_error(total, high, scaled))
-    value = _rescaled(jnp.where(rest == 0, total, total + rest), -exponent)  # adding +0 would turn -0 into +0
-    # A summand that becomes infinite at the scale of the product is so large that the product is negligible.
-    is_negligible = (high == 0) | (jnp.isinf(scaled) & jnp.isfinite(high))
-    return jnp.where(is_negligible, jnp.where(high == 0, high, jnp.zeros_like(high)) + summand, value)
 
 
 # Quotients
@@ -232,19 +160,6 @@ def quotient(a: Array, b: Array) -> Array:
     # is not even a normal number. It also replaces (x / a) / b with x / (a * b), whose product may be out of range. The
     # selects hide both patterns from XLA.
     return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
-
-
-def exact_quotient(a: Array, b: Array) -> tuple[Array, Array]:
-    """`quotient(a, b)`, and an approximation of its rounding error, or 0 where that error is not finite."""
-    return quotient(a, b), _quotient_error(lax.stop_gradient(a), lax.stop_gradient(b))
-
-
-def _quotient_error(a: Array, b: Array) -> Array:
-    (a, a_exponent), (b, b_exponent) = _centred(a), _centred(b)
-    rounded = quotient(a, b)
-    back = product(rounded, b)
-    remainder = (a - back) - product_error(back, rounded, b)
-    return _zero_unless_finite(_rescaled(quotient(remainder, b), b_exponent - a_exponent))
 
 
 # Materialised intermediate results

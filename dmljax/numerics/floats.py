@@ -77,17 +77,37 @@ def is_not_negative(x: Array) -> Array:
     """True where `x` is NaN, +0 or positive; of floats by one comparison, which is quick where XLA cannot vectorise."""
     if x.dtype not in FLOATS:
         return x >= np.zeros((), x.dtype)
-    unsigned = np.dtype(f"uint{x.dtype.itemsize * 8}")
-    negative_infinity = lax.bitcast_convert_type(jnp.full((), -np.inf, x.dtype), unsigned)
+    bits, infinity, negative_zero = _unsigned(x)
     # From -0 to -inf the bits are in one piece; those of all others lie around its end and its beginning.
-    bits = lax.bitcast_convert_type(x, unsigned)
-    negative_zero = np.array(np.iinfo(unsigned).max // 2 + 1, unsigned)
-    return bits - negative_zero > negative_infinity - negative_zero
+    return lax.gt(bits - negative_zero, infinity)
 
 
 def is_infinite(x: Array) -> Array:
     """True where `x`, which must have a float type, is infinite."""
     return _magnitude(x) == _infinity(x)
+
+
+def is_above_zero(x: Array) -> Array:
+    """True where `x > 0`, by IEEE 754; of floats by one comparison."""
+    if x.dtype not in FLOATS:
+        return x > np.zeros((), x.dtype)
+    bits, infinity, _ = _unsigned(x)
+    return lax.lt(bits - bits.dtype.type(1), infinity)  # 0 - 1 is the largest integer
+
+
+def is_below_zero(x: Array) -> Array:
+    """True where `x < 0`, by IEEE 754; of floats by one comparison."""
+    if x.dtype not in FLOATS:
+        return x < np.zeros((), x.dtype)
+    bits, infinity, negative_zero = _unsigned(x)
+    return lax.lt(bits - (negative_zero + bits.dtype.type(1)), infinity)
+
+
+def _unsigned(x: Array) -> tuple[Array, Array, Any]:
+    """The bits of `x`, of infinity and of -0, as unsigned integers."""
+    unsigned = np.dtype(f"uint{x.dtype.itemsize * 8}")
+    bits, infinity = (lax.bitcast_convert_type(y, unsigned) for y in (x, jnp.full((), np.inf, x.dtype)))
+    return bits, infinity, np.array(np.iinfo(unsigned).max // 2 + 1, unsigned)
 
 
 # Comparisons of IEEE 754, in which any comparison with NaN is false: here a NaN on the left is below all numbers, and a

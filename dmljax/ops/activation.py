@@ -1,33 +1,22 @@
 """Activation functions of each element: ACTIVATION_CELU to ACTIVATION_THRESHOLDED_RELU, without softmax and hardmax.
 
-16-bit floats are computed in float32, and only the result is rounded to 16 bits. Attributes are FLOAT, whatever the
-type of the tensors. An element that an activation passes on unchanged keeps every bit. At a kink, the gradient is that
-of the branch which the formula in the DirectML documentation selects there. The parameters' defaults are the typical
-values that the page gives.
+Each is the plain formula of JAX's own functions. 16-bit floats are computed in float32, and only the result is rounded
+to 16 bits. Attributes are FLOAT, whatever the type of the tensors. An element that an activation passes on unchanged
+keeps every bit. At a kink, the gradient is that of the branch which the formula in the DirectML documentation selects
+there. The parameters' defaults are the typical values that the page gives.
 """
 
 from collections.abc import Callable, Iterator
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
-from dmljax.numerics import special
-from dmljax.numerics.exact import (
-    bounded,
-    exact_product,
-    exact_quotient,
-    multiply_add,
-    product,
-    quotient,
-    triple_product,
-    with_derivatives,
-    zeros_of,
-)
-from dmljax.numerics.floats import copied, greater, is_not_negative, maximum, minimum, selected
+from dmljax.numerics.floats import copied, greater, is_above_zero, is_below_zero, is_not_negative, selected
 from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
 
 
@@ -36,9 +25,8 @@ def _apply_below_zero(function: Callable[[Array], Array], x: Array) -> Array:
 
     `function` is given 0 in place of all other elements: their results, although discarded, could make a gradient NaN.
     """
-    zero = jnp.zeros((), x.dtype)
-    is_below = greater(zero, x)
-    return selected(is_below, function(jnp.where(is_below, x, zero)), x)
+    is_below = is_below_zero(x)
+    return selected(is_below, function(jnp.where(is_below, x, jnp.zeros((), x.dtype))), x)
 
 
 class AlphaActivation(dml.Activation):
@@ -75,7 +63,7 @@ def activation_relu(input: ArrayLike) -> Array:
         # NaN is passed on, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
         return jnp.where(masks[1], floats[0], jnp.zeros((), floats[0].dtype))
 
-    masks = is_not_negative(input), greater(input, jnp.zeros((), input.dtype))
+    masks = is_not_negative(input), is_above_zero(input)
     return copied(move, (input,), masks, derivative=derivative)
 
 
@@ -93,8 +81,7 @@ def activation_relu_grad(input: ArrayLike, input_gradient: ArrayLike) -> Array:
     [0.0, 0.0, 7.0]
     """
     x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
-    zero = jnp.zeros((), x.dtype)
-    return selected(greater(x, zero), gradient, zero)
+    return selected(is_above_zero(x), gradient, jnp.zeros((), x.dtype))
 
 
 class ActivationReluGradDesc(dml.Gradient, type="DML_OPERATOR_ACTIVATION_RELU_GRAD", function=activation_relu_grad):
@@ -258,9 +245,7 @@ def activation_elu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> activation_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
-    return calls.of_floats(
-        lambda x, alpha: _apply_below_zero(lambda x: alpha * special.expm1(x), x), alpha, input=input
-    )
+    return calls.of_floats(lambda x, alpha: _apply_below_zero(lambda x: alpha * lax.expm1(x), x), alpha, input=input)
 
 
 class ActivationEluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_ELU", function=activation_elu):
@@ -280,34 +265,8 @@ def activation_celu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     [-0.5, 0.0, 2.0]
     """
     return calls.of_floats(
-        lambda x, alpha: _apply_below_zero(lambda x: _celu_below_zero(x, alpha), x), alpha, input=input
+        lambda x, alpha: _apply_below_zero(lambda x: alpha * lax.expm1(x / alpha), x), alpha, input=input
     )
-
-
-@with_derivatives(lambda *given: _celu_below_zero_slope(*given), lambda *given: _celu_below_zero_slope_in_alpha(*given))
-def _celu_below_zero(x: Array, alpha: Array) -> Array:
-    """Computes `min(0, alpha * (exp(x / alpha) - 1))` for `x` that is not above zero."""
-    ratio, low = exact_quotient(x, alpha)
-    # Where the ratio may be subnormal, `near` is used; where the exponential alone may be infinite, `far`.
-    near, far = x * (1 + ratio / 2), special.times_exp(alpha, ratio, low)
-    is_near = jnp.abs(ratio) < 2.0 ** -(jnp.finfo(x.dtype).nmant // 2 + 1)  # rounding drops the terms that `near` omits
-    curve = jnp.where(is_near, near, alpha * special.expm1(ratio, low))
-    curve = minimum(jnp.where(ratio > 60, far, curve), jnp.zeros_like(x))
-    return jnp.where(alpha == 0, jnp.zeros_like(x), curve)
-
-
-def _celu_below_zero_slope(x: Array, alpha: Array) -> Array:
-    return jnp.where(alpha == 0, jnp.zeros_like(x), special.exp(*exact_quotient(x, alpha)))
-
-
-def _celu_below_zero_slope_in_alpha(x: Array, alpha: Array) -> Array:
-    """The derivative with respect to `alpha`: `(1 - ratio) * exp(ratio) - 1`, where `ratio` is `x / alpha`."""
-    ratio, zero = jnp.maximum(quotient(x, alpha), -200), jnp.zeros_like(x)
-    is_large = ratio > 1
-    near = jnp.where(is_large, zero, ratio)
-    large = special.times_exp(1 - ratio, ratio, zero) - 1
-    slope = jnp.where(is_large, large, special.expm1(near) - near * special.exp(near))
-    return jnp.where(alpha == 0, zero, slope)
 
 
 class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", function=activation_celu):
@@ -326,13 +285,10 @@ def activation_scaled_elu(input: ArrayLike, alpha: ArrayLike = 1.6732, gamma: Ar
     return calls.of_floats(_scaled_elu, alpha, gamma, input=input)
 
 
-@with_derivatives(
-    lambda x, alpha, gamma: jnp.where(x > 0, gamma, triple_product(gamma, alpha, special.exp(x))),
-    lambda x, alpha, gamma: jnp.where(x > 0, jnp.zeros_like(x), gamma * special.expm1(x)),
-    lambda x, alpha, gamma: jnp.where(x > 0, x, alpha * special.expm1(x)),
-)
 def _scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
-    return jnp.where(x > 0, gamma * x, triple_product(gamma, alpha, special.expm1(x)))
+    is_above = is_above_zero(x)
+    below = jnp.where(is_above, jnp.zeros_like(x), x)  # the gradient of an infinite exponential would be NaN
+    return gamma * jnp.where(is_above, x, alpha * lax.expm1(below))
 
 
 class ActivationScaledEluDesc(
@@ -352,33 +308,7 @@ def activation_softplus(input: ArrayLike, steepness: ArrayLike = 1.0) -> Array:
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
     [0.0, 1000.0]
     """
-    return calls.of_floats(_softplus, steepness, input=input)
-
-
-@with_derivatives(
-    lambda x, steepness: special.sigmoid(*exact_product(x, steepness)),
-    lambda x, steepness: _softplus_slope_in_steepness(x, steepness),
-)
-def _softplus(x: Array, steepness: Array) -> Array:
-    steep, low = exact_product(x, steepness)
-    shrunk = special.exponential(*special.minus_magnitude(steep, low))
-    curve = quotient(special.softplus_of(steep, shrunk), steepness)
-    tiny = shrunk.times(1 / steepness)
-    return jnp.where(steep < special.TINY, tiny, jnp.where(steep > 100, x, curve))
-
-
-def _softplus_slope_in_steepness(x: Array, steepness: Array) -> Array:
-    """The derivative with respect to the steepness.
-
-    The derivative is `-(distance * sigmoid(-distance) + softplus(-distance)) / steepness**2`, where `distance` is
-    `abs(x * steepness)`.
-    """
-    distance, zero = jnp.minimum(jnp.abs(product(x, steepness)), 300), zeros_of(x)
-    near = distance * special.sigmoid(-distance) + special.softplus(-distance, zero)
-    near = quotient(quotient(near, steepness), steepness)
-    reciprocal = quotient(jnp.ones_like(x), steepness)
-    far = (1 + distance) * special.exp_product(reciprocal, reciprocal, -distance, zero)
-    return -jnp.where(-distance < special.TINY, far, near)
+    return calls.of_floats(lambda x, steepness: jax.nn.softplus(steepness * x) / steepness, steepness, input=input)
 
 
 class ActivationSoftplusDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTPLUS", function=activation_softplus):
@@ -408,20 +338,7 @@ def activation_parametric_softplus(input: ArrayLike, alpha: ArrayLike, beta: Arr
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
     [0.0, 6000.0]
     """
-    return calls.of_floats(_parametric_softplus, alpha, beta, input=input)
-
-
-@with_derivatives(
-    lambda x, alpha, beta: special.sigmoid_product(alpha, beta, *exact_product(x, beta)),
-    lambda x, alpha, beta: special.softplus(*exact_product(x, beta)),
-    lambda x, alpha, beta: special.sigmoid_product(alpha, bounded(x), *exact_product(x, beta)),
-)
-def _parametric_softplus(x: Array, alpha: Array, beta: Array) -> Array:
-    steep, low = exact_product(x, beta)
-    shrunk = special.exponential(*special.minus_magnitude(steep, low))
-    curve = alpha * special.softplus_of(steep, shrunk)
-    line, tiny = triple_product(alpha, beta, x), shrunk.times(alpha)
-    return jnp.where(steep < special.TINY, tiny, jnp.where(steep == jnp.inf, line, curve))
+    return calls.of_floats(lambda x, alpha, beta: alpha * jax.nn.softplus(beta * x), alpha, beta, input=input)
 
 
 class ActivationParametricSoftplusDesc(
@@ -442,7 +359,7 @@ def activation_sigmoid(input: ArrayLike) -> Array:
     >>> activation_sigmoid(jnp.array([-jnp.inf, 0.0, 100.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return calls.of_floats(special.sigmoid, input=input)
+    return calls.of_floats(lax.logistic, input=input)
 
 
 class ActivationSigmoidDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SIGMOID", function=activation_sigmoid):
@@ -464,9 +381,7 @@ def activation_hard_sigmoid(input: ArrayLike, alpha: ArrayLike = 0.2, beta: Arra
 
 
 def _hard_sigmoid(x: Array, alpha: Array, beta: Array) -> Array:
-    line = multiply_add(x, alpha, beta)
-    zero, one = jnp.zeros((), x.dtype), jnp.ones((), x.dtype)
-    return maximum(zero, minimum(one, line))
+    return lax.clamp(np.zeros((), x.dtype), alpha * x + beta, np.ones((), x.dtype))
 
 
 class ActivationHardSigmoidDesc(
@@ -486,7 +401,7 @@ def activation_tanh(input: ArrayLike) -> Array:
     >>> activation_tanh(jnp.array([-jnp.inf, -0.0, 100.0])).tolist()
     [-1.0, -0.0, 1.0]
     """
-    return calls.of_floats(special.tanh, input=input)
+    return calls.of_floats(lax.tanh, input=input)
 
 
 class ActivationTanhDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_TANH", function=activation_tanh):
@@ -502,19 +417,7 @@ def activation_scaled_tanh(input: ArrayLike, alpha: ArrayLike = 1.0, beta: Array
     >>> activation_scaled_tanh(jnp.array([-jnp.inf, 0.0, 100.0]), 3.0).tolist()
     [-3.0, 0.0, 3.0]
     """
-    return calls.of_floats(_scaled_tanh, alpha, beta, input=input)
-
-
-@with_derivatives(
-    lambda x, alpha, beta: special.tanh_slope_product(alpha, beta, product(x, beta)),
-    lambda x, alpha, beta: special.tanh(*exact_product(x, beta)),
-    lambda x, alpha, beta: special.tanh_slope_product(alpha, bounded(x), product(x, beta)),
-)
-def _scaled_tanh(x: Array, alpha: Array, beta: Array) -> Array:
-    steep, low = exact_product(x, beta)
-    # Near zero, where the product of two factors may be subnormal, the three are multiplied together.
-    line, curve = triple_product(alpha, beta, x), alpha * special.tanh(steep, low)
-    return jnp.where(jnp.abs(steep) < 2**-64, line, curve)
+    return calls.of_floats(lambda x, alpha, beta: alpha * lax.tanh(beta * x), alpha, beta, input=input)
 
 
 class ActivationScaledTanhDesc(
@@ -534,7 +437,7 @@ def activation_softsign(input: ArrayLike) -> Array:
     >>> activation_softsign(jnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
     """
-    return calls.of_floats(special.softsign, input=input)
+    return calls.of_floats(lambda x: x / (1 + jnp.abs(x)), input=input)
 
 
 class ActivationSoftsignDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTSIGN", function=activation_softsign):
@@ -550,13 +453,13 @@ class ActivationSoftsignDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTS
 def activation_gelu(input: ArrayLike) -> Array:
     """Computes the Gaussian error linear unit (GELU), `0.5 * input * (1 + erf(input / sqrt(2)))`.
 
-    The result is accurate even where the sum in this formula cancels. -infinity gives NaN, as the formula on the page
-    does.
+    It is computed by the complementary error function, so that the sum in this formula does not cancel. -infinity gives
+    NaN, as the formula on the page does.
 
     >>> activation_gelu(jnp.array([-100.0, 0.0, 20.0])).tolist()
     [-0.0, 0.0, 20.0]
     """
-    return calls.of_floats(special.gelu, input=input)
+    return calls.of_floats(lambda x: jax.nn.gelu(x, approximate=False), input=input)
 
 
 class ActivationGeluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_GELU", function=activation_gelu):
@@ -574,26 +477,7 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: ArrayLike = 1.0) -> 
     >>> activation_swish(jnp.array([-2000.0, 0.0, 200.0])).tolist()
     [-0.0, 0.0, 200.0]
     """
-    return calls.of_floats(_swish, sigmoid_input_scale, input=input)
-
-
-@with_derivatives(lambda *given: _swish_slope(*given), lambda *given: _swish_slope_in_scale(*given))
-def _swish(x: Array, scale: Array) -> Array:
-    return special.times_sigmoid(x, *exact_product(x, scale))
-
-
-def _swish_slope(x: Array, scale: Array) -> Array:
-    steep, low = exact_product(x, scale)
-    # Beyond 200 in magnitude, one of sigmoid(steep) and sigmoid(-steep) is 0 and the other 1, and their product is 0.
-    distance = jnp.clip(steep, -200, 200)
-    return special.times_sigmoid(1 + distance * special.sigmoid(-distance), steep, low)
-
-
-def _swish_slope_in_scale(x: Array, scale: Array) -> Array:
-    steep, low = exact_product(x, scale)
-    low = jnp.where(steep < 0, low, -low)
-    larger = special.sigmoid(jnp.abs(steep), -low)
-    return special.sigmoid_product(x * larger, x, -jnp.abs(steep), low)
+    return calls.of_floats(lambda x, scale: x * lax.logistic(scale * x), sigmoid_input_scale, input=input)
 
 
 class ActivationSwishDesc(dml.Unary, type="DML_OPERATOR_ACTIVATION_SWISH", function=activation_swish):
@@ -641,15 +525,12 @@ class ActivationIdentityDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_IDENT
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
 def activation_linear(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Array:
-    """Computes the linear function `alpha * input + beta` with a single rounding.
-
-    At an infinite `input`, the gradient with respect to `alpha` is 0. At an infinite `alpha`, the gradient with respect
-    to `input` is 0.
+    """Computes the linear function `alpha * input + beta`.
 
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
     [3.5, -5.5]
     """
-    return calls.of_floats(multiply_add, alpha, beta, input=input)
+    return calls.of_floats(lambda x, alpha, beta: alpha * x + beta, alpha, beta, input=input)
 
 
 class ActivationLinearDesc(AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_LINEAR", function=activation_linear):

@@ -21,6 +21,7 @@ from dmljax.errors import Problem
 from dmljax.numerics import special
 from dmljax.numerics.exact import quotient, signed_zeros_of
 from dmljax.numerics.floats import maximum, minimum
+from dmljax.numerics.platform import choose
 from dmljax.ops.elementary import scaled
 from dmljax.scalars import ScaleBias
 from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel, widened
@@ -449,8 +450,14 @@ def _power(base: Array, exponent: Array) -> Array:
     `pow` returns a number.
     """
     is_whole = jnp.trunc(exponent) == exponent
-    power = _with_sign(_positive_power(base, exponent), base, is_whole & (jnp.trunc(exponent / 2) * 2 != exponent))
+    power = choose(base, jnp.broadcast_to(exponent, base.shape), gpu=lax.pow, default=_signed_power)
     return jnp.where((base < 0) & ~is_whole, jnp.full((), np.nan, base.dtype), power)
+
+
+def _signed_power(base: Array, exponent: Array) -> Array:
+    half = exponent / 2
+    is_odd = (jnp.trunc(exponent) == exponent) & (jnp.trunc(half) != half)
+    return _with_sign(_positive_power(base, exponent), base, is_odd)
 
 
 @jax.custom_jvp

@@ -14,7 +14,6 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.exact import with_derivatives
-from dmljax.numerics.special import expm1
 from dmljax.types import FLOAT, UINT32, FeatureLevel, widened
 
 # ADAM_OPTIMIZER
@@ -101,7 +100,8 @@ def adam_optimizer(
 )
 def _one_minus_power(beta: Array, count: Array) -> Array:
     """`1 - beta ** count`, of which `pow` would lose half of the digits where it is near 1."""
-    return -expm1(count * lax.log(beta))
+    exponent = count * lax.log(beta)
+    return jnp.where(exponent < -0.25, 1 - lax.pow(beta, count), -lax.expm1(exponent))
 
 
 @with_derivatives(lambda v: jnp.where(v > 0, 0.5 * lax.rsqrt(v), 0))

@@ -319,15 +319,6 @@ def test_softplus_keeps_tiny_and_huge_results(call: Any) -> None:
 # Lines
 
 
-def test_linear_is_rounded_once_however_much_cancels(call: Any) -> None:
-    alpha = np.float32(1.1)
-    input = (np.float32(1.3) + np.arange(-200, 200) * np.float32(2.0**-22)).astype(np.float32)
-    beta = -(alpha * np.float32(1.3))
-    exact = input.astype(np.float64) * float(alpha) + float(beta)  # of 48 bits, most of which cancel
-    result = call(dmljax.activation_linear, input, alpha=float(alpha), beta=float(beta))
-    assert_same_bits(result, exact.astype(np.float32))
-
-
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_identity_copies_every_bit(call: Any, dtype: Any) -> None:
     assert_same_bits(call(dmljax.activation_identity, specials(dtype)), specials(dtype))
@@ -338,6 +329,11 @@ def test_what_is_beyond_a_hard_sigmoid_is_exactly_0_or_1(call: Any) -> None:
     assert call(dmljax.activation_hard_sigmoid, input).tolist() == [0.0, 0.0, 1.0, 1.0, 0.5]
     # A negative slope: the larger the element, the smaller the result.
     assert call(dmljax.activation_hard_sigmoid, input, alpha=-1.0).tolist() == [1.0, 1.0, 0.0, 0.0, 0.5]
+
+
+def test_a_hard_sigmoid_has_no_gradient_where_it_is_0_or_1() -> None:
+    for x, slope in ((-2.5, 0.0), (0.0, 0.25), (2.5, 0.0), (3.0, 0.0)):
+        assert jax.grad(dmljax.activation_hard_sigmoid)(jnp.float32(x / 1.25), 0.25, 0.5) == slope
 
 
 # Descriptors of activations alone
