@@ -245,10 +245,11 @@ ACCURACY_HEAD = """\
 
 Operators that round nothing agree bit for bit with DirectML's pages. Most of the others are within 4 units in the last
 place of a float64 reference in FLOAT32, and within 1 in FLOAT16. Where one is not, it computes what JAX's own function
-computes, and is at most one unit further off: for all operands and all finite attributes that the tests tried, including
-NaN, infinities and both ends of the range. A subnormal operand or result of floating-point arithmetic may be replaced by a
-zero of the same sign, as in Direct3D; predicates, selections, copies and bitwise operators keep subnormals. DirectML's
-pages list float64 for none of the operators that round; in float64 dmljax is as accurate as XLA's functions.
+computes, and is at most one unit further off: for all operands and all finite attributes that the tests tried,
+including NaN, infinities and both ends of the range. A subnormal operand or result of floating-point arithmetic may be
+replaced by a zero of the same sign, as in Direct3D; predicates, selections, copies and bitwise operators keep
+subnormals. DirectML's pages list float64 for none of the operators that round; in float64 dmljax is as accurate as
+XLA's functions.
 
 All this was measured on a CPU. On a GPU and a TPU, the operators are the functions of these platforms, which we have
 not run.
@@ -268,9 +269,9 @@ Exceptions and their reasons:
 
 Derivatives with respect to inputs and attributes, in forward and reverse mode, have at least 4 correct digits for
 arguments and attributes between 1e-3 and 1e3, or are off by less than 1e-5 of the result divided by the argument: the
-slope of tanh is computed as `1 - tanh(x)**2`, and is 0 from 9 on. What is below 1e-30 may be 0. Gradients with respect to the input are
-finite wherever the operator and its true gradient are, also at infinity. The derivative of `0 ** 0` with respect to the
-exponent is 0, as in JAX and PyTorch.
+slope of tanh is computed as `1 - tanh(x)**2`, and is 0 from 9 on. What is below 1e-30 may be 0. Gradients with respect
+to the input are finite wherever the operator and its true gradient are, also at infinity. The derivative of `0 ** 0`
+with respect to the exponent is 0, as in JAX and PyTorch.
 
 The table lists the largest errors, in units in the last place, that `pytest tests/test_accuracy.py --accuracy-table
 notebooks/accuracy.md` found on a CPU. In FLOAT32, the tests try about 420,000 operands with fixed attributes. Where the
