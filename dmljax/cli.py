@@ -88,7 +88,7 @@ def _run_command(options: argparse.Namespace) -> int:
     except Exception as error:
         if options.debug:
             traceback.print_exc()
-        if isinstance(error, OSError) and error.filename is None:
+        if isinstance(error, OSError) and not isinstance(error, DmlError) and error.filename is None:
             raise
         return _report_error(error, as_json=options.json)
     return status
@@ -311,16 +311,16 @@ def check(options: argparse.Namespace) -> int:
 def _check_onnx(path: str, options: argparse.Namespace) -> int:
     from dmljax.onnx.trial import checked
 
-    problems, left = checked(path)
+    problems, left, nodes_left = checked(path)
     if options.json:
-        print(json.dumps({"findings": list(problems), "left_to_cpu": list(left)}))
+        print(json.dumps({"findings": [*problems], "left_to_cpu": [*left], "nodes_left_to_cpu": nodes_left}))
     else:
         for problem in problems:
             print(f"{escape_controls(path)}: {escape_controls(problem)}")
-        for node in left:
-            print(f"{escape_controls(path)}: {escape_controls(node)}")
+        for sentence in left:
+            print(f"{escape_controls(path)}: {escape_controls(sentence)}")
         count = _coloured(_count_text(len(problems), "finding"), _RED if problems else _GREEN)
-        nodes = f"{_count_text(len(left), 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
+        nodes = f"{_count_text(nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
         print(f"{escape_controls(path)}: {count}, {nodes}")
     return FINDINGS if problems else 0
 

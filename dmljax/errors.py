@@ -132,6 +132,25 @@ class Unsupported(DmlError, NotImplementedError):
     """
 
 
+class UnusableFile(InvalidDesc, OSError):
+    """A file cannot be opened: an OSError, too, with the system's `errno` and `filename`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reason = {name: getattr(self, name) for name in ("errno", "strerror", "filename")}
+        return type(self), self.args, {**vars(self), **reason}
+
+
+class MissingFile(UnusableFile, FileNotFoundError):
+    """There is no file of that name."""
+
+
+def unusable_file(problem: Problem, error: OSError, filename: str) -> UnusableFile:
+    """The error for a file, for the reason that the system gives."""
+    made = (MissingFile if isinstance(error, FileNotFoundError) else UnusableFile)(problem)
+    made.errno, made.strerror, made.filename = error.errno, error.strerror, filename
+    return made
+
+
 @contextmanager
 def within(operator: str) -> Iterator[None]:
     """Names the operator in a DmlError raised inside, so that inner code need not know its caller."""

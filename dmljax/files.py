@@ -1,10 +1,12 @@
-"""Opening files that strangers name: regular ones alone, of bounded size."""
+"""Opens files that strangers name: only regular ones, of bounded size."""
 
+import errno
+import os
 import stat
 from pathlib import Path
 from typing import Any
 
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, unusable_file
 from dmljax.text import one_line, reason_of
 
 
@@ -13,7 +15,9 @@ def opened(path: Path, at_most: int, *, remedy: str | None = None) -> Any:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
-            raise InvalidDesc(Problem((), "must be a regular file", f"'{one_line(path)}'"))
+            number = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+            problem = Problem((), "must be a regular file", f"'{one_line(path)}'")
+            raise unusable_file(problem, OSError(number, os.strerror(number)), str(path))
         if status.st_size > at_most:
             raise InvalidDesc(
                 Problem(
@@ -24,6 +28,10 @@ def opened(path: Path, at_most: int, *, remedy: str | None = None) -> Any:
     except InvalidDesc:
         raise
     except (OSError, ValueError) as error:  # ValueError comes of a NUL in the name
-        raise InvalidDesc(
-            Problem((), "must be a file that can be read", f"'{one_line(path)}' ({reason_of(error)})")
-        ) from None
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> InvalidDesc:
+    """The error for a file that cannot be read, for the reason that Python gives."""
+    problem = Problem((), "must be a file that can be read", f"'{one_line(path)}' ({reason_of(error)})")
+    return unusable_file(problem, error, str(path)) if isinstance(error, OSError) else InvalidDesc(problem)

@@ -19,20 +19,30 @@ from dmljax import (
     Unsupported,
     validate,
 )
-from dmljax.dxdispatch.model import Finding, InvalidModel, UnreadableModel
+from dmljax.dxdispatch.model import Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
-from dmljax.errors import MAX_PROBLEMS, Problem, all_checked, inside, within
+from dmljax.errors import (
+    MAX_PROBLEMS,
+    MissingFile,
+    Problem,
+    UnusableFile,
+    all_checked,
+    inside,
+    unusable_file,
+    within,
+)
 from dmljax.onnx.interpreter import NotKnown
 
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
 FORGING = Problem(("resources", "x\ny", "sourcePath"), "must be\nan object", "a\nb")
 FINDINGS = (Finding("m.json", 3, FORGING), Finding("m.json", 0, Problem((), "is no JSON"), 7))
 ERRORS: list[DmlError] = [
-    *(kind(SIZES, FORGING) for kind in (DmlError, InvalidDesc, InvalidType)),
+    *(kind(SIZES, FORGING) for kind in (DmlError, InvalidDesc, InvalidType, UnusableFile, MissingFile)),
+    unusable_file(SIZES, FileNotFoundError(2, "No such file or directory"), "none.bin"),
     Unsupported(Problem("Type", "must be known", "'x'")),
     NotKnown(Problem("sizes", "must be known while tracing", "a traced array")),
     InvalidJson(Problem((), "a value must be here", "']'"), 3, 7),
-    *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, UnreadableModel)),
+    *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, MissingModel, UnopenedModel, UnreadableModel)),
 ]
 
 
@@ -52,6 +62,8 @@ def test_an_error_is_the_same_in_another_process(error: DmlError, send: Callable
     sent = send(error)
     assert (type(sent), str(sent), sent.rules) == (type(error), str(error), error.rules)
     assert vars(sent) == vars(error)
+    reasons = ("errno", "strerror", "filename")
+    assert [getattr(sent, one, None) for one in reasons] == [getattr(error, one, None) for one in reasons]
 
 
 def refuse(*rules: str) -> None:

@@ -47,8 +47,13 @@ def test_two_poolings_have_the_layout_of_the_platform_compiled_for() -> None:
     graph = chain(
         *(
             dmljax.AveragePoolingDesc(
-                **{"input": given, "output": output, "strides": (1, 1), "window_size": (2, 2)},
-                **{"start_padding": padding, "end_padding": (0, 0), "include_padding": False},
+                input=given,
+                output=output,
+                strides=(1, 1),
+                window_size=(2, 2),
+                start_padding=padding,
+                end_padding=(0, 0),
+                include_padding=False,
             )
             for given, output, padding in ((image, smaller, (0, 0)), (smaller, smaller, (1, 1)))
         ),

@@ -94,8 +94,12 @@ def test_constants_may_lie_beside_the_graph(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(WEIGHTS.tobytes())
     assert_same_bits(serialized.load(tmp_path / "graph.bin").constants["weights"], WEIGHTS)
     (tmp_path / "weights.bin").unlink()
-    with pytest.raises(InvalidDesc, match=r"nodes\[0\] must be a file that can be read; got .*weights.bin"):
+    with pytest.raises(InvalidDesc, match=r"nodes\[0\] must be a file that can be read; got .*weights.bin") as missing:
         serialized.load(tmp_path / "graph.bin")
+    assert isinstance(missing.value, FileNotFoundError)
+    assert missing.value.filename == str(tmp_path / "weights.bin")
+    with pytest.raises(FileNotFoundError):
+        serialized.load(tmp_path / "none.bin")
 
 
 def test_a_file_larger_than_its_bound_is_refused_before_it_is_read(tmp_path: Path) -> None:

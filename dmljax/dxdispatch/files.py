@@ -22,7 +22,7 @@ import numpy as np
 from jax.numpy import iinfo
 from numpy.typing import NDArray
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.errors import InvalidDesc, Problem, Unsupported, unusable_file
 from dmljax.files import opened
 from dmljax.tensor import TensorDesc
 from dmljax.text import one_line, reason_of, show
@@ -223,9 +223,10 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
             else:
                 file.write(image.getbuffer() if suffix in IMAGES else data.data)
     except OSError as error:
-        raise InvalidDesc(
-            Problem("targetPath", "must be a file that can be written", f"'{one_line(path)}' ({reason_of(error)})")
-        ) from None
+        problem = Problem(
+            "targetPath", "must be a file that can be written", f"'{one_line(path)}' ({reason_of(error)})"
+        )
+        raise unusable_file(problem, error, str(path)) from None
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dmljax.descriptors import Operator, lower
 from dmljax.dxdispatch.text import Document, Place
-from dmljax.errors import DmlError, Problem, spell_path
+from dmljax.errors import DmlError, MissingFile, Problem, UnusableFile, spell_path
 from dmljax.graph import Graph
 from dmljax.tensor import TensorDesc
 from dmljax.text import escape_controls
@@ -210,6 +210,18 @@ class InvalidModel(DmlError, ValueError):
 
 class UnreadableModel(InvalidModel):
     """A file cannot be read as JSON, so that its contents are not checked any further."""
+
+
+class UnopenedModel(UnreadableModel, UnusableFile):
+    """A file cannot be opened: an OSError, too."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, _, state = UnusableFile.__reduce__(self)
+        return type(self), (self.findings, self.warnings), state
+
+
+class MissingModel(UnopenedModel, MissingFile):
+    """There is no file of that name: a FileNotFoundError, too."""
 
 
 @dataclass(frozen=True, eq=False)

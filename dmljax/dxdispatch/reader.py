@@ -33,9 +33,11 @@ from dmljax.dxdispatch.model import (
     Dispatchable,
     Finding,
     InvalidModel,
+    MissingModel,
     Model,
     Print,
     Resource,
+    UnopenedModel,
     UnreadableModel,
     WriteFile,
     bind_points,
@@ -59,8 +61,10 @@ from dmljax.errors import (
     DmlError,
     InvalidDesc,
     InvalidType,
+    MissingFile,
     Problem,
     Unsupported,
+    UnusableFile,
     Where,
     all_checked,
     inside,
@@ -141,6 +145,7 @@ def _read_stream(stream: BinaryIO) -> bytes:
 
 def _document(file: Path, read: Callable[[], bytes]) -> Document:
     line, column = 0, None
+    refusal: UnusableFile | None = None
     try:
         data = read()
         return parse(data.decode("utf-8-sig"))
@@ -152,7 +157,13 @@ def _document(file: Path, read: Callable[[], bytes]) -> Document:
     except DmlError as error:
         (refused,) = error.problems
         problem = Problem((), f"the model {refused.rule}", refused.given)
-    raise UnreadableModel([Finding(str(file), line, problem, column)])
+        refusal = error if isinstance(error, UnusableFile) else None
+    findings = [Finding(str(file), line, problem, column)]
+    if refusal is None:
+        raise UnreadableModel(findings)
+    unopened = (MissingModel if isinstance(refusal, MissingFile) else UnopenedModel)(findings)
+    unopened.errno, unopened.strerror, unopened.filename = refusal.errno, refusal.strerror, refusal.filename
+    raise unopened
 
 
 # Reading

@@ -16,7 +16,7 @@ import numpy as np
 
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
-from dmljax.files import opened
+from dmljax.files import opened, unreadable
 from dmljax.text import show
 
 try:
@@ -328,10 +328,11 @@ class Reader:
                     raise InvalidDesc(Problem("external_data", rule, f"{offset} and {length}"))
                 file.seek(offset)
                 return bytes(file.read(length))
+        except InvalidDesc:
+            raise
         except (OSError, ValueError) as error:
-            if isinstance(error, InvalidDesc):
-                raise
-            raise InvalidDesc(Problem("location", "must be a file that can be read", f"{location}: {error}")) from None
+            with inside("location"):
+                raise unreadable(folder / location, error) from None
 
     def _sparse(self, where: Where, proto: Any) -> Any:
         """A tensor of which the elements that are not zero are given, with all of its elements."""

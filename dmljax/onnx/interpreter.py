@@ -5,8 +5,9 @@ integers have 64 bits whatever JAX is configured to, so that no size passes thro
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import jax
@@ -81,6 +82,8 @@ class Program:
         inputs = [values[name] if name else None for name in node.inputs]
         while inputs and inputs[-1] is None and len(inputs) > handler.required:
             inputs.pop()
+        inputs += [None] * (handler.required - len(inputs))
+        _require_fitting(handler, node, inputs)
         attributes = {name: value for name, value in node.attributes.items() if name in handler.attributes}
         if handler.takes_call:
             run = functools.partial(self._run_subgraph, values)
@@ -93,7 +96,7 @@ class Program:
         with jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
-            results = _guarded(_computed, handler, node, inputs, attributes, is_of_images)
+            results = _computed(handler, node, inputs, attributes, is_of_images)
         return results if isinstance(results, tuple) else (results,)
 
     def _run_subgraph(self, outer: Mapping[str, Any], graph: Graph, inputs: Sequence[Any]) -> list[Any]:
@@ -102,9 +105,24 @@ class Program:
         return self.run(graph, inputs, outer)
 
 
+def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Any]) -> None:
+    """Refuses inputs that are absent or have other dimensions, and attributes of other kinds."""
+    found = handler.attribute_problems(node.attributes)  # which a function may have bound since loading
+    # An optional without a value is as absent as an input without a name, unless the handler takes it as it comes.
+    absent = handler.absent([() if value is None and handler.keeps(i) else value for i, value in enumerate(inputs)])
+    found += [] if absent is None else [absent]
+    for i, value in enumerate(inputs):
+        rule = None if value is None else handler.broken_demand(i, value)
+        if rule is not None:
+            found.append(Problem(node.inputs[i], rule, "a sequence" if isinstance(value, list) else np.shape(value)))
+    if found:
+        raise InvalidDesc(*found)
+
+
 def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[str, Any], is_of_images: bool) -> Any:
     if handler.fold is not None and all(map(is_foldable, inputs)):
-        result = handler.fold(*inputs, **attributes)
+        with _refusals_of(_NUMPY):
+            result = handler.fold(*inputs, **attributes)
         if result is not NotImplemented:
             return tuple(map(_as_folded, result)) if isinstance(result, tuple) else _as_folded(result)
     converted: list[Any] = []
@@ -119,9 +137,10 @@ def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[
         else:
             with inside(name):
                 converted.append(as_array(value))
-    if is_of_images:
-        return of_images(handler.function, converted, attributes)
-    return handler.function(*converted, **attributes)
+    with _refusals_of(_JAX):
+        if is_of_images:
+            return of_images(handler.function, converted, attributes)
+        return handler.function(*converted, **attributes)
 
 
 def _as_folded(value: Any) -> Any:
@@ -133,17 +152,29 @@ def _as_folded(value: Any) -> Any:
     return alone
 
 
-def _guarded(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of a function; what NumPy and JAX refuse in their own words is an error like all others.
+# The packages that refuse a user's values in their own words, by what is called
+_NUMPY = frozenset({"numpy"})
+_JAX = frozenset({"jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum"})
 
-    So is what comes of an attribute of another kind, or of an input that is absent, which handlers do not look for.
-    """
+
+@contextmanager
+def _refusals_of(packages: Collection[str]) -> Iterator[None]:
+    """Makes what these packages refuse an error like all others; a mistake of dmljax surfaces as itself."""
     try:
-        return function(*args)
+        yield
     except DmlError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+    except (ArithmeticError, IndexError, NotImplementedError, TypeError, ValueError) as error:
+        if _raising_package(error) not in packages:
+            raise
         raise InvalidDesc(Problem((), "must have inputs and attributes that fit", reason_of(error))) from error
+
+
+def _raising_package(error: BaseException) -> str:
+    """The package that raises an error, dmljax or one that it calls: Python's own modules raise it for them."""
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    packages = (name.partition(".")[0] for name in frames)
+    return [one for one in packages if one in _JAX or one == "dmljax"][-1]
 
 
 def is_known(value: Any) -> bool:

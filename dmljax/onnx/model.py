@@ -26,7 +26,7 @@ from dmljax.onnx.file import (
 )
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.nodes import REGISTRY
-from dmljax.onnx.refusals import REFUSALS
+from dmljax.onnx.refusals import REFUSALS, told_once
 from dmljax.onnx.registry import Call, Handler, make_handler
 from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import did_you_mean, join_words, show
@@ -347,7 +347,8 @@ class _Finder:
             absent = [None] * (len(function.graph.inputs) - len(inputs))
             return tuple(call.run(function.graph.bound({**function.defaults, **attributes}), [*inputs, *absent]))
 
-        return _opened(run, {*function.attributes, *function.defaults}, len(function.graph.inputs))
+        kinds = dict.fromkeys((*function.attributes, *function.defaults), Any)
+        return _opened(run, kinds, allowed=len(function.graph.inputs))
 
     def _of_schema(self, node: Node) -> Handler | None:
         """A handler that opens the body that ONNX gives for an operator, if it gives one."""
@@ -372,7 +373,15 @@ class _Finder:
             absent = [None] * (len(function.graph.inputs) - len(inputs))
             return tuple(call.run(function.graph.bound({**defaults, **attributes}), [*inputs, *absent]))
 
-        return _opened(run, set(schema.attributes), len(schema.inputs))
+        kinds = {name: _KINDS.get(one.type, Any) for name, one in schema.attributes.items()}
+        needed = [one.option == onnx.defs.OpSchema.FormalParameterOption.Single for one in schema.inputs]
+        handler = _opened(run, kinds, allowed=len(schema.inputs))
+        return replace(
+            handler,
+            required=max((i + 1 for i, is_needed in enumerate(needed) if is_needed), default=0),
+            absentable=frozenset(i for i, is_needed in enumerate(needed) if not is_needed),
+            required_attributes=frozenset(name for name, one in schema.attributes.items() if one.required),
+        )
 
     def _body(self, schema: Any, proto: Any) -> Function:
         own = {MAIN: schema.since_version} if schema.domain == MAIN else {}
@@ -380,9 +389,21 @@ class _Finder:
         return self.reader.function(proto, {**self.reader.versions, **imports})
 
 
-def _opened(run: Callable[..., Any], attributes: set[str], allowed: int) -> Handler:
+_KINDS: Mapping[Any, Any] = {
+    onnx.defs.OpSchema.AttrType.FLOAT: float,
+    onnx.defs.OpSchema.AttrType.INT: int,
+    onnx.defs.OpSchema.AttrType.STRING: str,
+    onnx.defs.OpSchema.AttrType.TENSOR: np.ndarray,
+    onnx.defs.OpSchema.AttrType.GRAPH: Graph,
+    onnx.defs.OpSchema.AttrType.FLOATS: Sequence[float],
+    onnx.defs.OpSchema.AttrType.INTS: Sequence[int],
+    onnx.defs.OpSchema.AttrType.STRINGS: Sequence[str],
+}
+
+
+def _opened(run: Callable[..., Any], kinds: Mapping[str, Any], *, allowed: int) -> Handler:
     handler = make_handler(run, kept=[-1])
-    return replace(handler, allowed=allowed, attributes=frozenset(attributes))
+    return replace(handler, allowed=allowed, required=0, demands=(), attributes=kinds)
 
 
 def _body_for(schema: Any, node: Node, inputs: Sequence[Any]) -> Any:
@@ -471,13 +492,14 @@ def _require_handlers(finder: _Finder, graph: Graph) -> None:
     if missing:
         raise Unsupported(*(_missing(*key, found) for key, found in missing.items()))
     if wrong:
-        raise InvalidDesc(*wrong[:100])
+        raise InvalidDesc(*told_once(wrong)[:100])
 
 
 def _missing(operator: str, domain: str, version: int, nodes: Sequence[Node]) -> Problem:
     place = nodes[0].place[1]
     known = {key[1] for key in REGISTRY.handlers if key[0] == domain}
-    given = f"{operator} of {domain or 'ai.onnx'} {version}, {len(nodes)} times, first at {show(place)}"
+    times = "at" if len(nodes) == 1 else f"{len(nodes)} times, first at"
+    given = f"{operator} of {domain or 'ai.onnx'} {version}, {times} {show(place)}"
     refusal = REFUSALS.get((domain, operator))
     if refusal is not None:
         return Problem((), f"must have no operators that {refusal.reason}", given, remedy=refusal.remedy)

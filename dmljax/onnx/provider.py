@@ -6,6 +6,7 @@ Facts of its table of kernels. dmljax computes what ONNX's pages say where the t
 from collections.abc import Callable, Iterator, Mapping
 
 from dmljax.onnx.file import MAIN, Graph, Node
+from dmljax.onnx.refusals import LAYOUTS, MACHINE_LEARNING, TRAINING
 
 # The DirectML operators of each operator of ONNX that the provider has; () where it only moves bytes, or has a shader.
 TABLE = """
@@ -145,12 +146,19 @@ _LEFT: Mapping[str, tuple[tuple[str, Callable[[Node], bool]], ...]] = {
 }
 
 
+_ABSENT = frozenset({LAYOUTS, MACHINE_LEARNING, TRAINING})  # the domains for which the provider has no kernels
+
+
 def left_to_cpu(graph: Graph) -> Iterator[tuple[Node, str]]:
-    """The nodes of ONNX's own operators that the provider leaves to the CPU, each with the reason."""
+    """The nodes that the provider leaves to the CPU, each with its reasons.
+
+    Its kernels for the domain com.microsoft are not known here: none of its nodes is among them.
+    """
     for node in graph.nodes:
+        has_kernel = node.operator in DIRECTML or node.operator == "Constant"
+        if node.domain in _ABSENT or (node.domain == MAIN and not has_kernel):
+            yield node, "it has no kernel for the operator"
         if node.domain == MAIN:
-            if node.operator not in DIRECTML and node.operator != "Constant":
-                yield node, "it has no kernel for the operator"
             for name, decides in _LEFT.get(node.operator, ()):
                 if decides(node):
                     yield node, f"its kernel is not for this {name}"

@@ -1,7 +1,10 @@
-"""The operators that no handler can compute, with the reason and what can be done."""
+"""The operators that no handler can compute, with the reason and what can be done, and what several nodes break."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
+from dmljax.errors import Path, Problem
 from dmljax.onnx.file import MAIN
 
 MACHINE_LEARNING = "ai.onnx.ml"
@@ -28,6 +31,25 @@ _LAYOUTS = Refusal(
     "need the layout that ONNX Runtime chose for one processor",
     "load the model that it optimized, or have it optimize at ORT_ENABLE_EXTENDED",
 )
+
+
+def told_once(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems; those that nodes of one operator share are told of the first node, with the number of nodes."""
+    places: dict[Problem, list[Path]] = {}
+    for problem in problems:
+        is_of_node = problem.path[:1] == ("nodes",)
+        shared = replace(problem, path=("nodes", "", *problem.path[2:])) if is_of_node else problem
+        places.setdefault(shared, []).append(problem.path)
+    return [
+        _counted(replace(shared, path=paths[0]), len({path[:2] for path in paths})) for shared, paths in places.items()
+    ]
+
+
+def _counted(problem: Problem, nodes: int) -> Problem:
+    if nodes == 1:
+        return problem
+    return replace(problem, given=f"{'' if problem.given is None else f'{problem.given}, '}in {nodes} nodes")
+
 
 REFUSALS: dict[tuple[str, str], Refusal] = {
     (MAIN, "ImageDecoder"): _FILES,

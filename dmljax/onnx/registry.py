@@ -5,13 +5,13 @@ parameters are the node's attributes, with their defaults. Adding an operator is
 """
 
 import inspect
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import MAIN, Graph, Node
+from dmljax.onnx.parameters import Demand, broken_kind, demand, is_optional
 from dmljax.text import did_you_mean, show
 
 # Attributes that say nothing about the result: memory of optimisations long gone.
@@ -39,7 +39,8 @@ class Handler:
     required: int
     absentable: frozenset[int]  # of the required positions, those that may be empty: parameters that are `| None`
     allowed: int | None  # positional inputs; None for any number
-    attributes: frozenset[str]
+    demands: tuple[Demand | None, ...]  # of the inputs; the last one stands for any number
+    attributes: Mapping[str, Any]  # their kinds by name
     required_attributes: frozenset[str]
     takes_call: bool
     is_elementwise: bool = False
@@ -63,17 +64,39 @@ class Handler:
             given -= 1
         if self.allowed is not None and given > self.allowed:
             found.append(Problem(node.place, f"must have at most {self.allowed} inputs", given))
-        needed = (i for i in range(self.required) if i not in self.absentable)
-        absent = [i for i in needed if i >= given or not node.inputs[i]]
-        if absent:
-            found.append(Problem(node.place, f"must have its first {self.required} inputs", f"none at {absent[0]}"))
+        absent = self.absent([name or None for name in node.inputs[:given]])
+        found += [] if absent is None else [absent.inside(node.place)]
         for name in node.attributes:
             if name not in self.attributes and name not in IGNORED:
                 rule = f"must have attributes among {', '.join(sorted(self.attributes)) or 'none'}"
                 found.append(Problem(node.place, rule, name + did_you_mean(name, self.attributes)))
-        for name in sorted(self.required_attributes - node.attributes.keys()):
-            found.append(Problem(node.place, "must have the attribute", name))
+        found += (problem.inside(node.place) for problem in self.attribute_problems(node.attributes))
         return found
+
+    def absent(self, inputs: Sequence[Any]) -> Problem | None:
+        """The first input that is None, and must not be."""
+        several = range(len(self.demands) - 1, len(inputs)) if self.allowed is None else ()
+        needed = [*(i for i in range(self.required) if i not in self.absentable), *several]
+        place = next((i for i in needed if i >= len(inputs) or inputs[i] is None), None)
+        if place is None:
+            return None
+        rule = f"must have its first {self.required} inputs" if place < self.required else "must have all of its inputs"
+        return Problem((), rule, f"none at {place}")
+
+    def attribute_problems(self, attributes: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong with the attributes that the handler has."""
+        missing = sorted(self.required_attributes - attributes.keys())
+        found = [Problem((), "must have the attribute", name) for name in missing]
+        for name, kind in self.attributes.items():
+            rule = broken_kind(kind, attributes[name]) if name in attributes else None
+            if rule is not None:
+                found.append(Problem(name, rule, show(attributes[name])))
+        return found
+
+    def broken_demand(self, index: int, value: Any) -> str | None:
+        """The rule that the value of an input breaks."""
+        due = self.demands[min(index, len(self.demands) - 1)] if self.demands else None
+        return None if due is None else due.broken_rule(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +170,7 @@ def make_handler(
     """A handler, with what the signature of its function says."""
     parameters = inspect.signature(function).parameters.values()
     inputs = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
-    is_variadic = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    variadic = [one for one in parameters if one.kind is one.VAR_POSITIONAL]
     keywords = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != CALL]
     return Handler(
         function=function,
@@ -156,10 +179,11 @@ def make_handler(
         kept=frozenset(kept),
         wanted=frozenset(wanted),
         fold=fold,
-        required=sum(one.default is one.empty for one in inputs),
-        absentable=frozenset(i for i, one in enumerate(inputs) if type(None) in typing.get_args(one.annotation)),
-        allowed=None if is_variadic else len(inputs),
-        attributes=frozenset(one.name for one in keywords),
+        required=sum(one.default is one.empty for one in inputs) if inputs else len(variadic),
+        absentable=frozenset(i for i, one in enumerate(inputs) if is_optional(one.annotation)),
+        allowed=None if variadic else len(inputs),
+        demands=tuple(demand(one.annotation) for one in (*inputs, *variadic)),
+        attributes={one.name: one.annotation for one in keywords},
         required_attributes=frozenset(one.name for one in keywords if one.default is one.empty),
         takes_call=any(one.name == CALL for one in parameters),
     )

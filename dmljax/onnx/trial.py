@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, inside
-from dmljax.onnx.file import Reader, TensorType, read_model
+from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, inside, unusable_file
+from dmljax.onnx.file import Node, Reader, TensorType, read_model
 from dmljax.onnx.model import Model, load as load
 from dmljax.onnx.provider import left_to_cpu
 from dmljax.text import did_you_mean, reason_of, show
@@ -58,7 +58,10 @@ def _read(path: str) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InvalidDesc(Problem((), f"{Path(path).name} must be an .npy file", reason_of(error))) from None
+        problem = Problem((), f"{Path(path).name} must be an .npy file", reason_of(error))
+        if isinstance(error, OSError):
+            raise unusable_file(problem, error, path) from None
+        raise InvalidDesc(problem) from None
 
 
 def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Any:
@@ -132,8 +135,16 @@ def shown(result: Any) -> str:
     return f"{jax.typeof(result).str_short()} {spelled}{dots}"
 
 
-def checked(path: str) -> tuple[Sequence[str], Sequence[str]]:
+class Check(NamedTuple):
     """What keeps a model from being loaded, and the nodes that ONNX Runtime's DirectML provider leaves to the CPU."""
+
+    problems: Sequence[str] = ()
+    left: Sequence[str] = ()  # a sentence for the nodes of an operator that have one reason
+    nodes_left: int = 0
+
+
+def checked(path: str) -> Check:
+    """Loads a model, and asks what the provider makes of it."""
     problems: Sequence[str] = ()
     try:
         load(path)
@@ -143,11 +154,18 @@ def checked(path: str) -> tuple[Sequence[str], Sequence[str]]:
         proto, folder = read_model(path)
         graph = Reader(proto, folder).read(proto.graph)
     except DmlError:
-        return problems, ()
-    left = [
-        f"{node.operator} {show(node.place[1])} is left to the CPU: {reason}" for node, reason in left_to_cpu(graph)
-    ]
-    return problems, left
+        return Check(problems)
+    left = [*left_to_cpu(graph)]
+    alike: dict[tuple[str, str], list[Node]] = {}
+    for node, reason in left:
+        alike.setdefault((node.operator, reason), []).append(node)
+    sentences = [f"{_named(nodes)} left to the CPU: {reason}" for (_, reason), nodes in alike.items()]
+    return Check(problems, sentences, len({id(node) for node, _ in left}))
+
+
+def _named(nodes: Sequence[Node]) -> str:
+    first = f"{nodes[0].operator} {show(nodes[0].place[1])}"
+    return f"{first} is" if len(nodes) == 1 else f"{first} and {len(nodes) - 1} more are"
 
 
 def _seconds(call: Callable[[], Any]) -> float:

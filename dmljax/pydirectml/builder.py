@@ -1,6 +1,6 @@
 """Devices, graphs as a program builds them, and models, which are compiled once and run many times."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -114,7 +114,7 @@ class GraphBuilder:
         if not isinstance(device, Device):
             raise InvalidType(Problem("device", "must be a Device", show(device)))
         self._device = device
-        self._inputs: dict[int, dmljax.TensorDesc] = {}
+        self._inputs: dict[str, tuple[int, dmljax.TensorDesc]] = {}  # indices and descs, by source
         self._nodes: dict[str, Operator] = {}
         self._edges: dict[str, str] = {}
         self._outputs: dict[str, dmljax.TensorDesc] = {}
@@ -125,10 +125,10 @@ class GraphBuilder:
         return Model(self, outputs)
 
     def _input(self, index: int, desc: TensorDesc) -> Expression:
-        if index in self._inputs:
-            raise InvalidDesc(Problem("input_index", "must be one that no input of the builder has", index))
-        self._inputs[index] = desc._desc
-        return self._expression(_input_name(index), desc._desc)
+        name = _input_name(index)
+        source = f"{name} ({len(self._inputs)})" if name in self._inputs else name
+        self._inputs[source] = index, desc._desc
+        return self._expression(source, desc._desc)
 
     def _add(self, desc: Operator, inputs: Mapping[str, Expression]) -> dict[str, Expression]:
         """Adds an operator, with the expressions for its inputs by their keys; returns those of its outputs."""
@@ -156,11 +156,14 @@ class GraphBuilder:
             if name in self._nodes and name not in needed:
                 needed[name] = None
                 waiting += (self._edges[f"{name}.{key}"] for key in self._nodes[name].tensors(is_input=True))
+        edges = {target: source for target, source in self._edges.items() if target.rpartition(".")[0] in needed}
+        inputs = self._inputs_of(set(edges.values()))
+        renamed = {source: _input_name(index) for index, source in inputs.items()}
         names = [f"output_{i}" for i in range(len(outputs))]
         return dmljax.Graph(
             nodes={name: node for name, node in self._nodes.items() if name in needed},
-            edges={target: source for target, source in self._edges.items() if target.rpartition(".")[0] in needed},
-            inputs={_input_name(index): stored_desc(desc) for index, desc in sorted(self._inputs.items())},
+            edges={target: renamed.get(source, source) for target, source in edges.items()},
+            inputs={_input_name(index): stored_desc(self._inputs[source][1]) for index, source in inputs.items()},
             outputs=dict(zip(names, (output._source for output in outputs), strict=True)),
             views={
                 name: output._view
@@ -168,6 +171,21 @@ class GraphBuilder:
                 if output._view != self._outputs[output._source]  # a reinterpretation
             },
         )
+
+    def _inputs_of(self, read: Collection[str]) -> dict[int, str]:
+        """The source of each input by its index: the one that is read, or else the first.
+
+        Programs make more tensors of an index to bind new data to a model.
+        """
+        chosen: dict[int, str] = {}
+        for source, (index, _) in self._inputs.items():
+            if source in read and chosen.get(index) in read:
+                rule = "must follow from only one input_tensor of each input_index"
+                with within("build"):
+                    raise InvalidDesc(Problem("outputs", rule, f"two of {index}"))
+            if index not in chosen or source in read:
+                chosen[index] = source
+        return dict(sorted(chosen.items()))
 
 
 def _input_name(index: int) -> str:
@@ -196,12 +214,12 @@ class Model:
                     raise InvalidDesc(Problem(("outputs", i), rule, output._source))
         self._builder = builder
         self.graph = builder._graph(outputs)
-        self._inputs = dict(sorted(builder._inputs.items()))
+        self._indices = sorted({index for index, _ in builder._inputs.values()})
         self._outputs = [(output._source, output._view) for output in outputs]
         read = set(self.graph.edges.values())
         self._unread = {
             index: jax.numpy.zeros(desc.sizes, desc.dtype)
-            for index, desc in zip(self._inputs, self.graph.inputs.values(), strict=True)
+            for index, desc in zip(self._indices, self.graph.inputs.values(), strict=True)
             if _input_name(index) not in read
         }
         self.function = dmljax.lower(self.graph, feature_level=LEVEL)
@@ -268,11 +286,11 @@ class Device:
     def _arrays(self, model: Model, inputs: Sequence[Binding | None]) -> list[Any]:
         if not isinstance(inputs, Sequence):
             raise InvalidType(Problem("inputs", "must be a list of bindings", show(inputs)))
-        if len(inputs) != len(model._inputs):
-            rule = f"must be {len(model._inputs)} bindings, one for each input that the builder has"
+        if len(inputs) != len(model._indices):
+            rule = f"must be {len(model._indices)} bindings, one for each input that the builder has"
             raise InvalidDesc(Problem("inputs", rule, len(inputs)))
         arrays = []
-        for i, (index, binding) in enumerate(zip(model._inputs, inputs, strict=True)):
+        for i, (index, binding) in enumerate(zip(model._indices, inputs, strict=True)):
             if isinstance(binding, Binding):
                 if binding._builder is not model._builder:
                     rule = f"must be a Binding of input {index} of the builder that built the model"

@@ -123,7 +123,10 @@ def _require_integer(name: Where, value: Any) -> None:
 
 
 def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
-    """An input of the graph: data is bound to it in the order of the indices."""
+    """An input of the graph: data is bound to it in the order of the indices.
+
+    Further tensors of an index bind new data to a model; the operators of one model read only one of them.
+    """
     with within("input_tensor"):
         if not isinstance(scope, GraphBuilder):
             raise InvalidType(Problem("scope", "must be a GraphBuilder", show(scope)))

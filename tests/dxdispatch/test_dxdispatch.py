@@ -1,5 +1,6 @@
 """Reading DxDispatch models: what its parser accepts, and what is said of what it does not."""
 
+import errno
 import json
 import os
 import re
@@ -825,10 +826,14 @@ def test_json_that_is_no_model_is_refused(tmp_path: Path, content: str, messages
 
 
 def test_files_that_cannot_be_models_are_refused_before_they_are_read(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableModel, match=r"no\.json: the model must be a file that can be read"):
+    with pytest.raises(UnreadableModel, match=r"no\.json: the model must be a file that can be read") as missing:
         load(tmp_path / "no.json")
-    with pytest.raises(UnreadableModel, match="the model must be a regular file"):
+    assert isinstance(missing.value, FileNotFoundError)
+    assert (missing.value.errno, missing.value.filename) == (errno.ENOENT, str(tmp_path / "no.json"))
+    with pytest.raises(UnreadableModel, match="the model must be a regular file") as folder:
         load(tmp_path)
+    assert isinstance(folder.value, OSError)
+    assert folder.value.errno == errno.EISDIR
     with pytest.raises(UnreadableModel, match="the model must be JSON, in which a dispatchable names an ONNX model"):
         load(tmp_path / "x.onnx")
     huge = tmp_path / "huge.json"

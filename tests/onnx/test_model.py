@@ -1,5 +1,6 @@
 """Models: how they are called, what must be known, what is refused, and files that are wrong."""
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -19,6 +20,8 @@ from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
 import dmljax.onnx
 from dmljax import DmlError, InvalidDesc, InvalidType, Unsupported
+from dmljax.onnx.file import MAIN
+from dmljax.onnx.registry import REGISTRY, make_handler
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +209,7 @@ def test_all_that_is_missing_is_told_at_loading() -> None:
         dmljax.onnx.load(model(nodes, [value("x", FLOAT, [2])], ["y"], domains={"com.example": 1}))
     assert len(refusal.value.problems) == 2
     assert "Wobble of ai.onnx 21, 2 times, first at 'first'" in str(refusal.value)
-    assert "Convv of com.example 1, 1 times, first at 'y'" in str(refusal.value)
+    assert "Convv of com.example 1, at 'y'" in str(refusal.value)
 
 
 WRONG_CALLS = {
@@ -314,10 +317,20 @@ WRONG_FILES = {
 
 
 def test_an_attribute_of_another_kind_is_refused_with_the_node() -> None:
-    cast = dmljax.onnx.load(model([helper.make_node("Cast", ["x"], ["y"], to=1)], [X], ["y"], opset=1))  # a name, then
-    rule = "nodes.y.Cast must have inputs and attributes that fit; got 'int' object"
-    with pytest.raises(InvalidDesc, match=rule):
-        cast(np.zeros(1, "float32"))
+    cast = model([helper.make_node("Cast", ["x"], ["y"], to=1)], [X], ["y"], opset=1)  # a name, in that version
+    with pytest.raises(InvalidDesc, match=r"nodes\.y\.Cast\.to must be text; got 1"):
+        dmljax.onnx.load(cast)
+
+
+@pytest.mark.parametrize("kind", [AttributeError, LookupError, TypeError, ValueError])
+def test_a_fault_of_a_handler_surfaces_as_it_is(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(x: Any) -> Any:
+        raise kind("our own fault")
+
+    monkeypatch.setitem(REGISTRY.handlers, (MAIN, "Relu"), [make_handler(faulty)])
+    relu = dmljax.onnx.load(model([helper.make_node("Relu", ["x"], ["y"])], [X], ["y"]))
+    with pytest.raises(kind, match=r"^our own fault"):
+        relu(np.zeros(1, "float32"))
 
 
 @pytest.mark.parametrize("message", WRONG_FILES)
@@ -327,8 +340,12 @@ def test_a_wrong_model_is_refused_at_loading(message: str) -> None:
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidDesc, match=r"must be a file that can be read; got '.*none.onnx' \(No such file"):
+    with pytest.raises(InvalidDesc, match=r"must be a file that can be read; got '.*none.onnx' \(No such file") as none:
         dmljax.onnx.load(tmp_path / "none.onnx")
+    assert isinstance(none.value, FileNotFoundError)
+    assert (none.value.errno, none.value.filename) == (errno.ENOENT, str(tmp_path / "none.onnx"))
+    with pytest.raises(OSError, match="must be a regular file"):
+        dmljax.onnx.load(tmp_path)
     with pytest.raises(InvalidDesc, match=r"onnx: must be a file that can be read; got .*null byte"):
         dmljax.onnx.load("a\0.onnx")
     (tmp_path / "text.onnx").write_text("no model")
@@ -360,6 +377,14 @@ def test_external_data_lies_beside_the_model(tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(b"\0" * 4 + np.array([7], "float32").tobytes())
     add = dmljax.onnx.load(saved(external("data.bin", offset=4, length=4), tmp_path))
     assert add(np.array([1], "float32")).tolist() == [8]
+
+
+def test_external_data_that_is_missing_is_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=r"initializers\.w\.location must be a file that can be read"
+    ) as missing:
+        dmljax.onnx.load(saved(external("data.bin"), tmp_path))
+    assert isinstance(missing.value, DmlError)
 
 
 def test_external_data_outside_of_the_folder_is_refused(tmp_path: Path) -> None:

@@ -567,6 +567,30 @@ def test_the_graph_of_a_model_is_read_back_from_a_file(tmp_path: Path) -> None:
         serialized.save(view.graph, tmp_path / "view.bin")
 
 
+def test_a_new_tensor_of_an_index_binds_new_data() -> None:
+    program, x, y = Program(), floats(1, 1, 2, 3), floats(1, 1, 2, 3)
+    negated = -program.input(x)
+    model = program.builder.build(dml.ExecutionFlags.NONE, [negated])
+    again = dml.input_tensor(program.builder, 0, dml.TensorDesc(F32, [1, 1, 2, 3]))
+    (result,) = program.device.compute(model, [dml.Binding(again, y)], [negated])
+    assert_same_bits(np.array(result), -y)
+    # The tensor may also be the input of another model of the builder.
+    positive = dml.activation_relu(again)
+    other = program.builder.build(dml.ExecutionFlags.NONE, [positive])
+    for built, output, expected in ((model, negated, -y), (other, positive, np.maximum(y, 0))):
+        (result,) = program.device.compute(built, [dml.Binding(again, y)], [output])
+        assert_same_bits(np.array(result), expected)
+
+
+def test_one_model_does_not_read_two_tensors_of_an_index() -> None:
+    program = Program()
+    first = program.input(floats(1, 1, 2, 3))
+    second = dml.input_tensor(program.builder, 0, dml.TensorDesc(F32, [1, 1, 2, 3]))
+    rule = "build: outputs must follow from only one input_tensor of each input_index; got two of 0"
+    with pytest.raises(ValueError, match=rule):
+        program.builder.build(dml.ExecutionFlags.NONE, [first + second])
+
+
 # Refusals, and programs
 
 
@@ -585,8 +609,6 @@ def test_a_wrong_operator_is_refused_where_it_is_made() -> None:
         dml.join(a, 1)
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         dml.activation_relu(x=a)
-    with pytest.raises(ValueError, match="input_index must be one that no input of the builder has; got 0"):
-        dml.input_tensor(program.builder, 0, dml.TensorDesc(F32, [1]))
     for wrong in (a, dml.reinterpret(a, F32, [32], None)):
         with pytest.raises(ValueError, match="and no input; activation_identity passes one on"):
             program.builder.build(dml.ExecutionFlags.NONE, [wrong])

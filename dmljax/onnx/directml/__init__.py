@@ -24,6 +24,7 @@ from dmljax.onnx.directml.primitives import MOVES, PRIMITIVES
 from dmljax.onnx.directml.views import View
 from dmljax.onnx.file import Graph as Model, Node, TensorType, names_read
 from dmljax.onnx.interpreter import Program, as_array
+from dmljax.onnx.refusals import told_once
 from dmljax.text import did_you_mean, join_sizes, show
 
 MAX_EVALUATED = 2**16  # elements of what is computed of constants here, unless these have as many
@@ -51,7 +52,7 @@ def directml_graph(
     try:
         results = tracer.run_nodes(alive, values)
     except DmlError as error:
-        raise type(error)(*builder.problems, *error.problems) from None
+        raise type(error)(*told_once([*builder.problems, *error.problems])) from None
     return builder.finished(dict(zip(model.output_names, results, strict=True)))
 
 
@@ -228,7 +229,7 @@ class _Converter(Builder):
                 several = error.problems if isinstance(error, DmlError) else (Problem((), *error.args),)
                 self.problems += (problem.inside(("outputs", name)) for problem in several)
         if self.problems:
-            raise Unsupported(*self.problems[:100])
+            raise Unsupported(*told_once(self.problems)[:100])
         read = {*self.edges.values()}
         constants = {name: _stored(value) for name, value in self.arrays.items() if name in read}
         return Graph(nodes=self.nodes, edges=self.edges, inputs=self.inputs, outputs=outputs, constants=constants)

@@ -16,6 +16,7 @@ import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import Graph, dtype_of
 from dmljax.onnx.interpreter import as_sizes, promoted
+from dmljax.onnx.parameters import Heads, Mask, Matrices, Matrix, Number, Rows, RowsOrHeads, Stacked, Vector
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import widened
 
@@ -77,10 +78,17 @@ def attended(
     return in_rows(jnp.where(any_seen, parts, jnp.zeros((), parts.dtype)))
 
 
+def _sharing(name: str, x: Any, heads: Any) -> Any:
+    """How many heads of the queries share a head of the keys or values."""
+    if isinstance(x.shape[1], int) and (x.shape[1] == 0 or heads % x.shape[1]):
+        raise InvalidDesc(Problem(name, f"must have a number of heads that divides {heads}", x.shape))
+    return heads // x.shape[1]
+
+
 def _products(query: Any, keys: Any, scale: float | None) -> Any:
     """The products of queries and keys, which groups of heads share, in at least float32."""
     batch, heads, queries, size = query.shape
-    groups = query.reshape(batch, keys.shape[1], heads // keys.shape[1], queries, size)
+    groups = query.reshape(batch, keys.shape[1], _sharing("K", keys, heads), queries, size)
     products = jnp.einsum("bhgqd,bhkd->bhgqk", groups, keys, preferred_element_type=widened(query.dtype))
     products = products.reshape(batch, heads, queries, keys.shape[2])
     return products * (1 / math.sqrt(size) if scale is None else scale)
@@ -89,7 +97,7 @@ def _products(query: Any, keys: Any, scale: float | None) -> Any:
 def _means(weights: Any, values: Any) -> Any:
     """The means of values with weights, in heads."""
     batch, heads, queries, total = weights.shape
-    groups = weights.reshape(batch, values.shape[1], heads // values.shape[1], queries, total)
+    groups = weights.reshape(batch, values.shape[1], _sharing("V", values, heads), queries, total)
     means = jnp.einsum("bhgqk,bhkd->bhgqd", groups, values.astype(weights.dtype))
     return means.reshape(batch, heads, queries, values.shape[3]).astype(values.dtype)
 
@@ -153,12 +161,12 @@ def window(own: Any, total: Any, *, is_causal: bool, left: int = -1, right: int 
 
 @handles("Attention", since=23)
 def _attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any = None,
-    past_key: Any = None,
-    past_value: Any = None,
+    query: RowsOrHeads,
+    key: RowsOrHeads,
+    value: RowsOrHeads,
+    mask: Mask = None,
+    past_key: Heads = None,
+    past_value: Heads = None,
     lengths: Any = None,
     *,
     is_causal: int = 0,
@@ -207,9 +215,9 @@ def _attention(
 
 @handles("FlexAttention", domain="ai.onnx.preview")
 def _flexible_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Heads,
+    key: Heads,
+    value: Heads,
     *,
     prob_mod: Graph | None = None,
     scale: float | None = None,
@@ -230,7 +238,7 @@ def _flexible_attention(
 @handles("CausalConvWithState")
 @handles("CausalConvWithState", domain="com.microsoft")
 def _causal_convolution(
-    x: Any, filter: Any, bias: Any = None, past: Any = None, *, activation: str = "none", ndim: int = 1
+    x: Rows, filter: Rows, bias: Any = None, past: Rows = None, *, activation: str = "none", ndim: int = 1
 ) -> Any:
     if ndim != 1:
         raise Unsupported(Problem("ndim", "must be 1", ndim))
@@ -272,10 +280,10 @@ def rows_at(cache: Any, positions: Any) -> Any:
 
 @handles("RotaryEmbedding", since=23)
 def _rotary_embedding(
-    x: Any,
-    cosines: Any,
-    sines: Any,
-    positions: Any = None,
+    x: RowsOrHeads,
+    cosines: Matrices,
+    sines: Matrices,
+    positions: Matrix = None,
     *,
     interleaved: int = 0,
     num_heads: int = 0,
@@ -350,6 +358,8 @@ def _self_attention(
     **options: Any,
 ) -> tuple[Any, Any]:
     """The attention of projections that have queries, keys and values side by side, and all keys and values."""
+    if len(sizes) != 3:
+        raise InvalidDesc(Problem("qkv_hidden_sizes", "must have 3 numbers", tuple(sizes)))
     ends = np.cumsum(sizes)[:-1].tolist()
     query, key, value = (in_heads(x, num_heads) for x in jnp.split(projected, ends, axis=-1))
     keys, values = (after_past(None if past is None else past[i], x) for i, x in enumerate((key, value)))
@@ -359,10 +369,10 @@ def _self_attention(
 
 @_contributed("Attention")
 def _projected_attention(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    mask: Any = None,
+    x: Rows,
+    weight: Matrix,
+    bias: Vector = None,
+    mask: Mask = None,
     past: Any = None,
     attention_bias: Any = None,
     past_length: Any = None,
@@ -389,12 +399,12 @@ def _projected_attention(
 
 @_contributed("QAttention")
 def _quantized_attention(
-    x: Any,
-    weight: Any,
+    x: Rows,
+    weight: Matrix,
     bias: Any,
     x_scale: Any,
     weight_scale: Any,
-    mask: Any = None,
+    mask: Mask = None,
     x_zero_point: Any = None,
     weight_zero_point: Any = None,
     past: Any = None,
@@ -421,14 +431,14 @@ def _quantized_attention(
 
 @_contributed("MultiHeadAttention")
 def _multihead_attention(
-    query: Any,
-    key: Any = None,
-    value: Any = None,
-    bias: Any = None,
-    mask: Any = None,
+    query: Stacked,
+    key: Stacked = None,
+    value: Stacked = None,
+    bias: Vector = None,
+    mask: Mask = None,
     attention_bias: Any = None,
-    past_key: Any = None,
-    past_value: Any = None,
+    past_key: Heads = None,
+    past_value: Heads = None,
     past_length: Any = None,
     cache_indirection: Any = None,
     *,
@@ -443,6 +453,8 @@ def _multihead_attention(
         raise Unsupported(Problem("qk", "must not be an output", call.node.outputs[3]))
     if query.ndim == 5:  # all three side by side, in each head
         parts = [query[:, :, :, i].swapaxes(1, 2) for i in range(3)]
+    elif key is None or (value is None and key.ndim != 5):
+        raise InvalidDesc(Problem((), "must have keys and values, unless the queries hold them", query.shape))
     elif key.ndim == 5:
         parts = [in_heads(query, num_heads), *(key[:, :, :, i].swapaxes(1, 2) for i in range(2))]
     else:
@@ -465,17 +477,17 @@ def _multihead_attention(
 
 @_contributed("GroupQueryAttention", known=[6])
 def _group_query_attention(
-    query: Any,
-    key: Any | None,
-    value: Any | None,
-    past_key: Any | None,
-    past_value: Any | None,
+    query: Rows,
+    key: Rows | None,
+    value: Rows | None,
+    past_key: Heads | None,
+    past_value: Heads | None,
     last_places: Any,
-    longest: Any,
-    cosines: Any = None,
-    sines: Any = None,
-    positions: Any = None,
-    bias: Any = None,
+    longest: Number,
+    cosines: Matrix = None,
+    sines: Matrix = None,
+    positions: Matrix = None,
+    bias: Heads = None,
     sink: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
@@ -506,6 +518,9 @@ def _group_query_attention(
         sliding_window_cache=sliding_window_cache, k_quant_type=k_quant_type, v_quant_type=v_quant_type,
         q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight,
     )  # fmt: skip
+    if (key is None) != (value is None) or (do_rotary and (cosines is None or sines is None)):
+        rule = "must have keys with values, and angles for do_rotary"
+        raise InvalidDesc(Problem((), rule, "one without the other"))
     if key is None:
         size = query.shape[-1] // (num_heads + 2 * kv_num_heads)
         ends = [num_heads * size, (num_heads + kv_num_heads) * size]
@@ -559,10 +574,10 @@ def _group_query_attention(
 
 @_contributed("RotaryEmbedding")
 def _rotary_embedding_at_positions(
-    x: Any,
+    x: RowsOrHeads,
     positions: Any,
-    cosines: Any,
-    sines: Any,
+    cosines: Matrix,
+    sines: Matrix,
     *,
     interleaved: int = 0,
     is_packed_batching: int = 0,

@@ -26,7 +26,8 @@ from dmljax.onnx.nodes import (
 )
 from dmljax.onnx.nodes.products import of_rows
 from dmljax.onnx.nodes.recurrence import lstm
-from dmljax.onnx.registry import REGISTRY, Call, handles, one_of
+from dmljax.onnx.parameters import Images, Matrix, Rows, Vector, Vectors
+from dmljax.onnx.registry import REGISTRY, Call, Handler, handles, one_of
 from dmljax.types import widened
 
 # ruff: noqa: N803  # attributes are spelled as ONNX Runtime has them
@@ -41,14 +42,22 @@ for _operator in ("DequantizeLinear", "GatherND", "Gelu", "Pad", "QuantizeLinear
         REGISTRY.add(MICROSOFT, _operator, replace(REGISTRY.handlers["", _operator][0], since=1))
 
 
+def _is_of_one_array(handler: Handler) -> bool:
+    return handler.required == 1 and not handler.required_attributes and not handler.takes_call
+
+
 def activated(x: Any, name: str | None, **numbers: float | None) -> Any:
     """The activation of ONNX's main domain that has this name, with those of the numbers that are attributes of it."""
     if not name:
         return x
-    known = {operator: entries for (domain, operator), entries in REGISTRY.handlers.items() if domain == ""}
+    known = {
+        operator: entries
+        for (domain, operator), entries in REGISTRY.handlers.items()
+        if domain == "" and _is_of_one_array(entries[0])
+    }
     given = {key: value for key, value in numbers.items() if value is not None}
     entries = one_of("activation", name, known)
-    fitting = [one for one in entries if given.keys() <= one.attributes]
+    fitting = [one for one in entries if given.keys() <= one.attributes.keys()]
     handler = fitting[0] if fitting else entries[0]
     return handler.function(x, **{key: value for key, value in given.items() if key in handler.attributes})
 
@@ -67,7 +76,12 @@ def with_attributes_of(base: Callable[..., Any]) -> Callable[[Callable[..., Any]
     def sign(function: Callable[..., Any]) -> Callable[..., Any]:
         own = inspect.signature(function).parameters.values()
         others = inspect.signature(base).parameters.values()
-        named = {one.name: one for one in own if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+        due = {one.name: one.annotation for one in others}
+        named = {
+            one.name: one.replace(annotation=due[one.name]) if one.annotation is Any and one.name in due else one
+            for one in own
+            if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        }
         inputs = [one for one in named.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
         if any(one.kind is one.VAR_POSITIONAL for one in own):
             inputs += [one for one in others if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)][len(inputs) :]
@@ -108,7 +122,7 @@ def _sum_with_skip(x: Any, bias: Any, skip: Any) -> Any:
 
 
 @contributed("BiasSplitGelu")
-def _gated_gelu(x: Any, bias: Any) -> Any:
+def _gated_gelu(x: Vectors, bias: Any) -> Any:
     total = dml.element_wise_add(x, bias)
     left, right = dml.split(total, sizes=[total.shape[-1] // 2] * 2, axis=-1)
     return dml.element_wise_multiply(left, dml.activation_gelu(right))
@@ -180,11 +194,18 @@ def _skip_simplified_normalization(
 
 @contributed("GroupNorm")
 def _group_norm(
-    x: Any, gamma: Any, beta: Any, *, activation: int, channels_last: int = 1, epsilon: float = 1e-5, groups: int
+    x: Images,
+    gamma: Vector,
+    beta: Vector,
+    *,
+    activation: int,
+    channels_last: int = 1,
+    epsilon: float = 1e-5,
+    groups: int,
 ) -> Any:
     image = x if channels_last else jnp.moveaxis(x, 1, -1)
     channels = image.shape[-1]
-    if channels % groups:
+    if groups < 1 or channels % groups:
         raise InvalidDesc(Problem("groups", f"must divide {channels} channels", groups))
     wide = image.astype(promoted(x.dtype, gamma.dtype))
     parts = wide.reshape(image.shape[0], -1, groups, channels // groups)
@@ -197,11 +218,11 @@ def _group_norm(
 
 @contributed("SkipGroupNorm")
 def _skip_group_norm(
-    x: Any,
-    gamma: Any,
-    beta: Any,
+    x: Images,
+    gamma: Vector,
+    beta: Vector,
     skip: Any,
-    bias: Any = None,
+    bias: Vector = None,
     *,
     activation: int,
     channels_last: int = 1,
@@ -222,14 +243,14 @@ def _skip_group_norm(
 
 @contributed("EmbedLayerNormalization")
 def _embedded(
-    ids: Any,
-    segments: Any | None,
-    words: Any,
-    positions: Any,
+    ids: Matrix,
+    segments: Matrix | None,
+    words: Matrix,
+    positions: Matrix,
     of_segments: Any | None,
-    gamma: Any,
-    beta: Any,
-    mask: Any = None,
+    gamma: Vector,
+    beta: Vector,
+    mask: Matrix = None,
     position_ids: Any = None,
     *,
     epsilon: float = 1e-12,
@@ -360,7 +381,7 @@ def _matmul_of_few_bits(
     b: Any,
     scales: Any,
     zero_points: Any = None,
-    groups: Any = None,
+    groups: Vector = None,
     bias: Any = None,
     *,
     K: int,
@@ -373,6 +394,8 @@ def _matmul_of_few_bits(
     if bits not in (2, 4, 8) or weight_prepacked:
         given = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
         raise Unsupported(Problem((), "must have 2, 4 or 8 bits, as they are", given))
+    if min(K, N, block_size) < 1:
+        raise InvalidDesc(Problem((), "must have K, N and block_size of at least 1", f"{K}, {N} and {block_size}"))
     blocks = -(-K // block_size)
     quantized = _unpacked(b.reshape(N, blocks, -1), bits)
     scales = scales.reshape(N, blocks)
@@ -519,10 +542,10 @@ def _quantized_choice(
 
 @contributed("QGemm")
 def _quantized_gemm(
-    a: Any,
+    a: Matrix,
     a_scale: Any,
     a_zero_point: Any | None,
-    b: Any,
+    b: Matrix,
     b_scale: Any,
     b_zero_point: Any | None,
     c: Any = None,
@@ -551,7 +574,7 @@ def _channels_last(x: Any) -> Any:
 
 @contributed("QLinearAveragePool")
 def _quantized_average_pool(
-    x: Any,
+    x: Images,
     x_scale: Any,
     x_zero_point: Any | None,
     scale: Any,
@@ -583,7 +606,7 @@ def _quantized_average_pool(
 
 @contributed("QLinearGlobalAveragePool")
 def _quantized_global_average_pool(
-    x: Any, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any, *, channels_last: int = 0
+    x: Images, x_scale: Any, x_zero_point: Any | None, scale: Any, zero_point: Any, *, channels_last: int = 0
 ) -> Any:
     image = _channels_first(x) if channels_last else x
     result = dml.quantized_linear_average_pooling(
@@ -703,8 +726,8 @@ for _operator in (
 @with_attributes_of(lstm)
 def _lstm_of_quantized_weights(
     x: Any,
-    weight: Any,
-    recurrence: Any,
+    weight: Rows,
+    recurrence: Rows,
     bias: Any | None,
     lengths: Any | None,
     hidden: Any | None,

@@ -228,7 +228,7 @@ def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, 
             return unrolled()
     except NotKnown:
         pass  # the condition of a later iteration is not known, but perhaps it need not be
-    carried = _arrays(call.node.inputs[2:], initial)
+    carried = _arrays(call.node.inputs[2 : 2 + kept], initial)
     try:
         if known_count is not None and is_known(goes_on):
             with contextlib.suppress(_Ends):
@@ -337,14 +337,17 @@ def _scan_of_batches(
 ) -> Any:
     # The inputs have the batch as their first axis, and those that are scanned the sequence as their second.
     kept = len(inputs) - num_scan_inputs
-    reverse = _each("directions", directions, num_scan_inputs)
     if not 1 <= num_scan_inputs <= len(inputs) or len(body.inputs) != len(inputs):
         rule = f"must be in [1, {len(inputs)}], for a body of as many inputs"
         raise InvalidDesc(Problem("num_scan_inputs", rule, num_scan_inputs))
+    reverse = _each("directions", directions, num_scan_inputs)
     if lengths is not None and any(reverse):
         raise Unsupported(Problem("directions", "must be 0 where sequences have lengths", tuple(directions)))
     names = body.output_names
-    arrays = _arrays(call.node.inputs[1:], inputs)
+    arrays = _arrays(call.node.inputs[1 : 1 + len(inputs)], inputs)
+    short = next((row.shape for row in arrays[kept:] if row.ndim < 2), None)
+    if short is not None:
+        raise InvalidDesc(Problem((), "must scan inputs of a batch and a sequence, at least", short))
     batch, longest = arrays[kept].shape[:2]
     limits = jnp.full(batch, longest) if lengths is None else as_array(lengths)
 

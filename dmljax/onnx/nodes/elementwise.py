@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,9 +13,28 @@ import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import as_array, promoted
+from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.parameters import Number
 from dmljax.onnx.registry import handles, one_of
 from dmljax.text import show
 from dmljax.types import REALS
+
+_NUMBERS = "iufO"  # and symbols for sizes
+
+
+def _of_known(fold: Callable[..., Any], kinds: str = _NUMBERS) -> Callable[..., Any]:
+    """A function of NumPy for inputs that broadcast and are of one type; `kinds` are NumPy's letters, and T for text.
+
+    The others are left to be refused: NumPy's functions in C refuse them without a frame of their own.
+    """
+
+    def run(*inputs: Any) -> Any:
+        np.broadcast_shapes(*(x.shape for x in inputs))
+        own = {"T" if x.dtype == object and _is_text(x) else x.dtype.kind for x in inputs}
+        is_of_one_type = len({x.dtype for x in inputs}) == 1 or "O" in own  # symbols mix with integers
+        return fold(*inputs) if own <= {*kinds} and is_of_one_type else NotImplemented
+
+    return run
 
 
 def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,6 +55,14 @@ _Entries = tuple[tuple[str, Callable[..., Any], Callable[..., Any] | None], ...]
 _handles_each = functools.partial(handles, is_elementwise=True)
 
 # Arithmetic and functions
+
+# The kinds of known values that are not numbers, by operator
+_KINDS = {
+    **dict.fromkeys(("And", "Not", "Or", "Xor"), "b"),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), "iu"),
+    "Equal": "biufOT",
+    "IsNaN": "f",
+}
 
 _FUNCTIONS: _Entries = (
     ("Abs", dml.element_wise_abs, np.abs),
@@ -71,7 +98,7 @@ _FUNCTIONS: _Entries = (
     ("Not", _truth(dml.element_wise_logical_not), np.logical_not),
 )
 for _operator, _function, _fold in _FUNCTIONS:
-    _handles_each(_operator, fold=_fold and _of_one(_fold))(_of_one(_function))
+    _handles_each(_operator, fold=_fold and _of_known(_fold, _KINDS.get(_operator, _NUMBERS)))(_of_one(_function))
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -109,7 +136,7 @@ def _aligned(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(a: Any, b: Any, *, axis: int | None = None, broadcast: int = 0) -> Any:
         if broadcast and axis is not None:
-            after = a.ndim - axis % a.ndim - b.ndim
+            after = a.ndim - normal(axis, a.ndim) - b.ndim
             b = b.reshape(*b.shape, *[1] * max(after, 0))
         elif not broadcast and a.shape != b.shape:
             raise InvalidDesc(Problem("broadcast", "must be 1 for inputs of other shapes", f"{a.shape} and {b.shape}"))
@@ -119,7 +146,8 @@ def _aligned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _operator, _function, _fold in _ARITHMETIC:
-    _handles_each(_operator, since=7, fold=_fold and _of_two(_fold))(_of_two(_function))
+    _fold = _fold and _of_known(_fold, _KINDS.get(_operator, _NUMBERS))
+    _handles_each(_operator, since=7, fold=_fold)(_of_two(_function))
     handles(_operator, since=1)(_aligned(_function))
 
 _BROADCAST: _Entries = (
@@ -130,7 +158,7 @@ _BROADCAST: _Entries = (
     ("LessOrEqual", _truth(dml.element_wise_logical_less_than_or_equal), np.less_equal),
 )
 for _operator, _function, _fold in _BROADCAST:
-    _handles_each(_operator, fold=_fold and _of_two(_fold))(_of_two(_function))
+    _handles_each(_operator, fold=_fold and _of_known(_fold, _KINDS.get(_operator, _NUMBERS)))(_of_two(_function))
 
 
 @handles("PRelu", since=1)
@@ -159,6 +187,7 @@ def _power(x: Any, exponent: Any) -> Any:
 
 
 def _folded_power(x: Any, exponent: Any) -> Any:
+    np.broadcast_shapes(x.shape, exponent.shape)
     if x.dtype.kind in "iu" and (exponent.dtype.kind == "f" or np.any(exponent < 0)):
         return NotImplemented
     return np.power(x, exponent).astype(x.dtype)
@@ -168,7 +197,11 @@ handles("Pow", since=7, kept=[1], fold=_folded_power)(_power)
 handles("Pow", since=1)(_aligned(_power))
 
 
-@handles("Mod", fold=lambda a, b, *, fmod=0: (np.fmod if fmod else np.mod)(a, b) if np.all(b) else NotImplemented)
+def _folded_modulus(a: Any, b: Any, *, fmod: int = 0) -> Any:
+    return _of_known(np.fmod if fmod else np.mod)(a, b) if np.all(b) else NotImplemented
+
+
+@handles("Mod", fold=_folded_modulus)
 def _modulus(a: Any, b: Any, *, fmod: int = 0) -> Any:
     return (dml.element_wise_modulus_truncate if fmod else dml.element_wise_modulus_floor)(a, b)
 
@@ -193,7 +226,7 @@ _OF_ANY_NUMBER: _Entries = (
     ("Sum", dml.element_wise_add, np.add),
 )
 for _operator, _function, _fold in _OF_ANY_NUMBER:
-    _handles_each(_operator, fold=_fold and _of_any_number(_fold))(_of_any_number(_function))
+    _handles_each(_operator, fold=_fold and _of_known(_of_any_number(_fold)))(_of_any_number(_function))
 
 
 @handles("Mean")
@@ -214,7 +247,9 @@ def _is_infinite(x: Any, *, detect_negative: int = 1, detect_positive: int = 1) 
 
 
 def _chosen(condition: Any, a: Any, b: Any) -> Any:
-    return np.where(condition, a, b)
+    np.broadcast_shapes(condition.shape, a.shape, b.shape)
+    is_of_one_type = a.dtype == b.dtype or object in (a.dtype, b.dtype)
+    return np.where(condition, a, b) if condition.dtype == bool and is_of_one_type else NotImplemented
 
 
 @_handles_each("Where", fold=_chosen)
@@ -223,12 +258,14 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def _clip_fold(x: Any, low: Any = None, high: Any = None) -> Any:
+    if any(one is not None and one.dtype == object and _is_text(one) for one in (x, low, high)):
+        return NotImplemented
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
 
 
 @_handles_each("Clip", since=11, fold=_clip_fold)
-def _clip(x: Any, low: Any = None, high: Any = None) -> Any:
+def _clip(x: Any, low: Number = None, high: Number = None) -> Any:
     if low is not None and high is not None:
         low = jnp.minimum(low, high)  # DirectML gives Min where it is above Max, ONNX gives Max
     return dml.element_wise_clip1(x, low, high)
@@ -407,7 +444,9 @@ def _thresholded_relu(x: Any, *, alpha: float = 1.0) -> Any:
 
 
 @handles("Affine", "ImageScaler")
-def _affine(x: Any, *, alpha: float = 1.0, beta: float = 0.0, scale: float = 1.0, bias: Any = None) -> Any:
+def _affine(
+    x: Any, *, alpha: float = 1.0, beta: float = 0.0, scale: float = 1.0, bias: Sequence[float] | None = None
+) -> Any:
     if bias is not None:
         return dml.value_scale_2d(x, scale, jnp.asarray(bias, x.dtype))
     return dml.element_wise_identity(x, dml.ScaleBias(alpha, beta))

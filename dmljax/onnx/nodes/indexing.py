@@ -10,6 +10,7 @@ import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import is_known
 from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.parameters import Matrices, Number, Tensor, Vector, Vectors
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import REALS
 
@@ -17,14 +18,18 @@ from dmljax.types import REALS
 def wrapped(name: str, indices: Any, size: Any) -> Any:
     """Indices of which negative ones count from the end, once; known ones that are outside are refused."""
     if is_known(indices) and isinstance(size, int):
-        given = np.asarray(indices)
-        outside = given[(given < -size) | (given >= size)]
-        if outside.size:
-            raise InvalidDesc(Problem(name, f"must be in [{-size}, {size})", outside.flat[0]))
+        _require_inside(name, np.asarray(indices), size)
     return jnp.where(indices < 0, indices + size, indices)
 
 
+def _require_inside(name: str, indices: Any, size: int) -> None:
+    outside = indices[(indices < -size) | (indices >= size)]
+    if outside.size:
+        raise InvalidDesc(Problem(name, f"must be in [{-size}, {size})", outside.flat[0]))
+
+
 def _taken(x: Any, indices: Any, *, axis: int = 0) -> Any:
+    _require_inside("indices", indices, x.shape[normal(axis, x.ndim)])
     return np.take(x, indices.astype(np.int64), axis=axis)
 
 
@@ -50,7 +55,7 @@ def _wrapped_nd(indices: Any, sizes: Any) -> Any:
 
 
 @handles("GatherND")
-def _gather_nd(x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
+def _gather_nd(x: Any, indices: Vectors, *, batch_dims: int = 0) -> Any:
     return dml.gather_nd1(x, _wrapped_nd(indices, x.shape[batch_dims:]), batch_dimension_count=batch_dims)
 
 
@@ -60,6 +65,8 @@ _REDUCTIONS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "mi
 @handles("Scatter", "ScatterElements")
 def _scatter_elements(x: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: str = "none") -> Any:
     axis = normal(axis, x.ndim)
+    if indices.ndim != x.ndim:
+        raise InvalidDesc(Problem("indices", f"must have {x.ndim} dimensions, as data has", indices.shape))
     indices = wrapped("indices", indices, x.shape[axis])
     method = one_of("reduction", reduction, _REDUCTIONS)
     if method == "set":
@@ -70,7 +77,7 @@ def _scatter_elements(x: Any, indices: Any, updates: Any, *, axis: int = 0, redu
 
 
 @handles("ScatterND")
-def _scatter_nd(x: Any, indices: Any, updates: Any, *, reduction: str = "none") -> Any:
+def _scatter_nd(x: Any, indices: Vectors, updates: Any, *, reduction: str = "none") -> Any:
     indices = _wrapped_nd(indices, x.shape)
     method = one_of("reduction", reduction, _REDUCTIONS)
     if method == "set":
@@ -79,8 +86,12 @@ def _scatter_nd(x: Any, indices: Any, updates: Any, *, reduction: str = "none") 
 
 
 @handles("TensorScatter", since=24)
-def _tensor_scatter(x: Any, update: Any, indices: Any = None, *, axis: int = -2, mode: str = "linear") -> Any:
+def _tensor_scatter(
+    x: Matrices, update: Matrices, indices: Vector = None, *, axis: int = -2, mode: str = "linear"
+) -> Any:
     axis = normal(axis, x.ndim)
+    if update.ndim != x.ndim:
+        raise InvalidDesc(Problem("update", f"must have {x.ndim} dimensions, as past_cache has", update.shape))
     first = jnp.zeros(x.shape[0], jnp.int32) if indices is None else indices
     places = first[:, None] + jnp.arange(update.shape[axis], dtype=first.dtype)[None, :]
     if one_of("mode", mode, {"linear": False, "circular": True}):
@@ -91,7 +102,7 @@ def _tensor_scatter(x: Any, update: Any, indices: Any = None, *, axis: int = -2,
 
 
 @handles("OneHot", known=[1])
-def _one_hot(indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
+def _one_hot(indices: Any, depth: Number, values: Any, *, axis: int = -1) -> Any:
     # ONNX inserts the axis and takes indices of any type; DirectML's have the axis, with size 1, and are integers.
     axis, count = normal(axis, indices.ndim + 1), int(depth.item())
     if count < 1:
@@ -100,7 +111,7 @@ def _one_hot(indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
 
 
 @handles("TopK", since=10, known=[1])
-def _top_k(x: Any, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+def _top_k(x: Any, k: Number, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
     return _largest(x, int(k.item()), axis, largest)
 
 
@@ -123,17 +134,22 @@ def counting_type() -> Any:
     return jax.dtypes.canonicalize_dtype(np.int64)
 
 
-@handles("NonZero", kept=[0], fold=lambda x, *, call: np.stack(np.nonzero(x)).astype(np.int64))
-def _nonzero(x: Any, *, call: Call) -> Any:
+def _places(x: Any) -> Any:
+    """The coordinates of what is not zero, in columns; those of a scalar have no rows."""
+    return np.array(np.nonzero(np.atleast_1d(x)), np.int64)[: x.ndim]
+
+
+@handles("NonZero", kept=[0], fold=lambda x, *, call: _places(x))
+def _nonzero(x: Tensor, *, call: Call) -> Any:
     # ONNX has a coordinate in each column, and as many columns as elements that are not zero.
     if call.maximum is None:
-        return np.stack(np.nonzero(call.known(call.node.inputs[0], x))).astype(np.int64)
+        return _places(call.known(call.node.inputs[0], x))
     _, coordinates = dml.nonzero_coordinates(x, size=call.maximum)
     return coordinates.T.astype(counting_type())
 
 
 @handles("Compress", kept=[1])
-def _compress(x: Any, condition: Any, *, axis: int | None = None, call: Call) -> Any:
+def _compress(x: Any, condition: Vector, *, axis: int | None = None, call: Call) -> Any:
     # A bound fills with zeros, as it does for NonZero.
     x, axis = (x.ravel(), 0) if axis is None else (x, normal(axis, x.ndim))
     condition = condition[: x.shape[axis]]
@@ -144,7 +160,7 @@ def _compress(x: Any, condition: Any, *, axis: int | None = None, call: Call) ->
 
 
 @handles("Unique", kept=[0])
-def _unique(x: Any, *, axis: int | None = None, sorted: int = 1, call: Call) -> Any:
+def _unique(x: Tensor, *, axis: int | None = None, sorted: int = 1, call: Call) -> Any:
     # A bound fills with the smallest element, which has the count 0 there.
     if call.maximum is None:
         x = call.known(call.node.inputs[0], x)

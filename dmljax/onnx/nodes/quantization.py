@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.nodes.elementwise import converted
 from dmljax.onnx.nodes.shapes import normal
@@ -69,6 +70,8 @@ def _repeated(parameter: Any, shape: tuple[int, ...]) -> Any:
     """A parameter for each element, of which blocks share one."""
     if parameter is None or parameter.ndim == 0:
         return parameter
+    if parameter.ndim != len(shape):
+        raise InvalidDesc(Problem("scale", f"must have {len(shape)} dimensions, as the input has", parameter.shape))
     for axis, (size, count) in enumerate(zip(shape, parameter.shape, strict=True)):
         if count not in (1, size):
             parameter = jnp.repeat(parameter, -(-size // count), axis=axis)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.onnx.parameters import Rows, Vector
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.text import show
 
@@ -113,12 +114,12 @@ def _require_no_clip(clip: float | None) -> None:
 
 @handles("RNN")
 def _rnn(
-    x: Any,
-    weight: Any,
-    recurrence: Any,
+    x: Rows,
+    weight: Rows,
+    recurrence: Rows,
     bias: Any = None,
-    lengths: Any = None,
-    hidden: Any = None,
+    lengths: Vector = None,
+    hidden: Rows = None,
     *,
     activations: Sequence[str] = ("Tanh", "Tanh"),
     activation_alpha: Sequence[float] = (),
@@ -147,12 +148,12 @@ def _rnn(
 
 @handles("GRU")
 def _gru(
-    x: Any,
-    weight: Any,
-    recurrence: Any,
+    x: Rows,
+    weight: Rows,
+    recurrence: Rows,
     bias: Any = None,
-    lengths: Any = None,
-    hidden: Any = None,
+    lengths: Vector = None,
+    hidden: Rows = None,
     *,
     activations: Sequence[str] | None = None,
     activation_alpha: Sequence[float] = (),
@@ -183,12 +184,12 @@ def _gru(
 
 @handles("LSTM")
 def lstm(
-    x: Any,
-    weight: Any,
-    recurrence: Any,
+    x: Rows,
+    weight: Rows,
+    recurrence: Rows,
     bias: Any = None,
-    lengths: Any = None,
-    hidden: Any = None,
+    lengths: Vector = None,
+    hidden: Rows = None,
     cell: Any = None,
     peephole: Any = None,
     *,

@@ -10,6 +10,7 @@ import dmljax as dml
 from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.parameters import Number
 from dmljax.onnx.registry import handles
 
 
@@ -95,7 +96,9 @@ for _operator, _function, _fold in _FUNCTIONS:
 def _arg_reduced(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Any, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
         axis = normal(axis, x.ndim)
-        result = function(x, axes=axis, axis_direction=dml.AxisDirection(select_last_index), dtype=counting_type())
+        result = function(
+            x, axes=axis, axis_direction=dml.AxisDirection(bool(select_last_index)), dtype=counting_type()
+        )
         return result if keepdims else jnp.squeeze(result, axis)
 
     return run
@@ -106,8 +109,8 @@ handles("ArgMin")(_arg_reduced(dml.argmin))
 
 
 def _cumulated(function: Callable[..., Any], exclusive_member: str) -> Callable[..., Any]:
-    def run(x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
-        direction = dml.AxisDirection(reverse)
+    def run(x: Any, axis: Number, *, exclusive: int = 0, reverse: int = 0) -> Any:
+        direction = dml.AxisDirection(bool(reverse))
         options = {exclusive_member: bool(exclusive)}
         return function(x, axis=normal(int(axis.item()), x.ndim), axis_direction=direction, **options)
 

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.parameters import Vector
 from dmljax.onnx.registry import handles, one_of
 
 # Which way a position is rounded, and how far it is moved before
@@ -23,6 +24,8 @@ _NEAREST = {
     "floor": (dml.AxisDirection.DECREASING, 0.0),
     "ceil": (dml.AxisDirection.INCREASING, 0.0),
 }
+MAX_SIZE = 2**31 - 1
+MAX_WEIGHTS = 2**27  # of one dimension: a gigabyte
 _MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
 _POLICIES = {"stretch": None, "not_larger": min, "not_smaller": max}
 _COORDINATES = (
@@ -40,8 +43,8 @@ _COORDINATES = (
 def _resize(
     x: Any,
     roi: Any = None,
-    scales: Any = None,
-    sizes: Any = None,
+    scales: Vector = None,
+    sizes: Vector = None,
     *,
     antialias: int = 0,
     axes: Sequence[int] | None = None,
@@ -117,12 +120,16 @@ def _sizes(x: Any, scales: Any, sizes: Any, axes: Sequence[int], policy: str) ->
     given = as_sizes(sizes) if has_sizes else scales.tolist()
     if len(given) != len(axes):
         raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(given)))
-    if any(not one > 0 for one in given):
-        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be above 0", tuple(given)))
+    if any(not one > 0 or one == math.inf for one in given):
+        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be above 0, and finite", tuple(given)))
+    if any(isinstance(size, int) and size == 0 for size in x.shape):
+        raise InvalidDesc(Problem("X", "must not be empty", x.shape))
     if not has_sizes:
         for axis, ratio in zip(axes, given, strict=True):
             ratios[axis] = ratio
             new[axis] = math.floor(np.float32(ratio) * np.float32(x.shape[axis]))
+        if any(isinstance(size, int) and size > MAX_SIZE for size in new):
+            raise Unsupported(Problem("scales", f"must give sizes of at most {MAX_SIZE}", tuple(new)))
         return ratios, new
     choose = one_of("keep_aspect_ratio_policy", policy, _POLICIES)
     own = [size / x.shape[axis] for axis, size in zip(axes, given, strict=True)]
@@ -209,6 +216,10 @@ def _weights(
     places: Any, old: int, kind: str, nearest: Any, coefficient: float, stretch: float, exclude_outside: bool
 ) -> Any:
     """For each place of the result, the weight of each element."""
+    if len(places) * old > MAX_WEIGHTS:
+        raise Unsupported(
+            Problem("X", f"must be resized by at most {MAX_WEIGHTS} weights", f"{len(places)} times {old}")
+        )
     if kind == "nearest":
         direction, shift = nearest
         rounding = np.floor if direction is dml.AxisDirection.DECREASING else np.ceil
@@ -234,12 +245,12 @@ def _cubic(distance: Any, a: float) -> Any:
 
 
 @handles("Resize", since=10, known=[1])
-def _first_resize(x: Any, scales: Any, *, mode: str = "nearest") -> Any:
+def _first_resize(x: Any, scales: Vector, *, mode: str = "nearest") -> Any:
     return _resize(x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 
 @handles("Upsample", since=9, known=[1])
-def _upsample(x: Any, scales: Any, *, mode: str = "nearest") -> Any:
+def _upsample(x: Any, scales: Vector, *, mode: str = "nearest") -> Any:
     return _first_resize(x, scales, mode=mode)
 
 

@@ -9,6 +9,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, inside
 from dmljax.onnx.file import Graph, TensorType
 from dmljax.onnx.interpreter import as_array, as_sizes
 from dmljax.onnx.nodes.shapes import joined, normal
+from dmljax.onnx.parameters import Number, Tensor, Vectors
 from dmljax.onnx.registry import Call, handles
 
 
@@ -42,12 +43,12 @@ def _length(sequence: Any) -> Any:
 
 
 @handles("SequenceAt", kept=[0], known=[1])
-def _at(sequence: Any, position: Any) -> Any:
+def _at(sequence: Any, position: Number) -> Any:
     return _sequence(sequence)[_place(position, len(sequence))]
 
 
 @handles("SequenceErase", kept=[0], known=[1])
-def _erased(sequence: Any, position: Any = None) -> Any:
+def _erased(sequence: Any, position: Number = None) -> Any:
     place = len(_sequence(sequence)) - 1 if position is None else _place(position, len(sequence))
     if not sequence:
         raise InvalidDesc(Problem((), "must have a sequence with an element", "an empty one"))
@@ -55,7 +56,7 @@ def _erased(sequence: Any, position: Any = None) -> Any:
 
 
 @handles("SequenceInsert", kept=[0, 1], known=[2])
-def _inserted(sequence: Any, tensor: Any, position: Any = None) -> Any:
+def _inserted(sequence: Any, tensor: Tensor, position: Number = None) -> Any:
     count = len(_sequence(sequence))
     # A new element may also stand behind the last one.
     place = count if position is None or position.item() == count else _place(position, count)
@@ -63,7 +64,7 @@ def _inserted(sequence: Any, tensor: Any, position: Any = None) -> Any:
 
 
 @handles("SplitToSequence", kept=[0], known=[1])
-def _split_to_sequence(x: Any, split: Any = None, *, axis: int = 0, keepdims: int = 1) -> Any:
+def _split_to_sequence(x: Vectors, split: Any = None, *, axis: int = 0, keepdims: int = 1) -> Any:
     axis = normal(axis, x.ndim)
     whole = x.shape[axis]
     if split is None:
@@ -119,7 +120,7 @@ def _has_element(value: Any = None) -> Any:
 
 
 @handles("OptionalGetElement", kept=[0])
-def _element(value: Any) -> Any:
+def _element(value: Any | None) -> Any:
     if value is None:
         raise InvalidDesc(Problem((), "must have a value", "an optional without one"))
     return value

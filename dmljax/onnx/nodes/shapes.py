@@ -13,6 +13,7 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.floats import copied
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import MAX_FOLDED, as_array, as_sizes
+from dmljax.onnx.parameters import Image, Matrices, Matrix, Number, Rows, Tensor, Vector
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import REALS
 
@@ -20,12 +21,12 @@ from dmljax.types import REALS
 
 
 @handles("Shape", kept=[0], fold=lambda x, **bounds: _shape(x, **bounds))
-def _shape(x: Any, *, start: int = 0, end: int | None = None) -> Any:
+def _shape(x: Tensor, *, start: int = 0, end: int | None = None) -> Any:
     return sizes_array(x.shape[start:end])
 
 
 @handles("Size", kept=[0], fold=lambda x: _size(x))
-def _size(x: Any) -> Any:
+def _size(x: Tensor) -> Any:
     return sizes_array([math.prod(x.shape)]).reshape(())
 
 
@@ -40,8 +41,8 @@ def sizes_array(sizes: Sequence[Any]) -> np.ndarray[Any, Any]:
 
 def _constant_value(
     *,
-    value: Any = None,
-    sparse_value: Any = None,
+    value: np.ndarray[Any, Any] | None = None,
+    sparse_value: np.ndarray[Any, Any] | None = None,
     value_float: float | None = None,
     value_floats: Sequence[float] | None = None,
     value_int: int | None = None,
@@ -65,17 +66,25 @@ def _constant_value(
 handles("Constant", fold=_constant_value)(_constant_value)
 
 
-def _filled(shape: Any, *, value: Any = None) -> Any:
-    value = np.zeros(1, np.float32) if value is None else value
-    sizes = as_sizes(shape)
+def _number_of(value: np.ndarray[Any, Any] | None) -> Any:
+    """The element of a tensor that fills others: 0 if it is left out."""
+    if value is None:
+        return np.zeros((), np.float32)
+    if value.size != 1:
+        raise InvalidDesc(Problem("value", "must have one element", value.shape))
+    return value.reshape(())
+
+
+def _filled(shape: Any, *, value: np.ndarray[Any, Any] | None = None) -> Any:
+    number, sizes = _number_of(value), as_sizes(shape)
     if any(not isinstance(one, int) for one in sizes) or math.prod(sizes) > MAX_FOLDED:
         return NotImplemented
-    return np.full(sizes, value.reshape(()), value.dtype)
+    return np.full(sizes, number, number.dtype)
 
 
 @handles("ConstantOfShape", known=[0], fold=_filled)
-def _constant_of_shape(shape: Any, *, value: Any = None) -> Any:
-    number = as_array(np.zeros((), np.float32) if value is None else value.reshape(()))
+def _constant_of_shape(shape: Vector, *, value: np.ndarray[Any, Any] | None = None) -> Any:
+    number = as_array(_number_of(value))
     if number.dtype not in REALS:
         return jnp.full(as_sizes(shape), number)
     return dml.fill_value_constant(number, output_sizes=as_sizes(shape), dtype=number.dtype)
@@ -98,7 +107,7 @@ def _count(start: Any, limit: Any, delta: Any) -> Any:
 
 
 @handles("Range", known=[0, 1, 2], fold=_folded_range)
-def _range(start: Any, limit: Any, delta: Any) -> Any:
+def _range(start: Number, limit: Number, delta: Number) -> Any:
     count = _count(start, limit, delta)
     if start.dtype == object:
         start, delta = (one.astype(np.int64) for one in (start, delta))
@@ -106,7 +115,7 @@ def _range(start: Any, limit: Any, delta: Any) -> Any:
 
 
 @handles("EyeLike", kept=[0])
-def _eye_like(x: Any, *, dtype: int = 0, k: int = 0) -> Any:
+def _eye_like(x: Matrix, *, dtype: int = 0, k: int = 0) -> Any:
     kind = jax.dtypes.canonicalize_dtype(dtype_of(dtype) if dtype else x.dtype)
     return dml.diagonal_matrix(1, offset=k, output_sizes=x.shape, dtype=jnp.dtype(kind))
 
@@ -144,7 +153,7 @@ def _require_count(x: Any, sizes: Sequence[Any]) -> None:
 
 
 @handles("Reshape", since=5, known=[1], fold=_reshaped)
-def _reshape(x: Any, shape: Any, *, allowzero: int = 0) -> Any:
+def _reshape(x: Any, shape: Vector, *, allowzero: int = 0) -> Any:
     return _reshaped(x, shape, allowzero=allowzero)
 
 
@@ -221,7 +230,7 @@ def _expanded(x: Any, shape: Any) -> Any:
 
 
 @handles("Expand", since=8, known=[1], fold=_expanded)
-def _expand(x: Any, shape: Any) -> Any:
+def _expand(x: Any, shape: Vector) -> Any:
     sizes = jnp.broadcast_shapes(x.shape, as_sizes(shape))
     return copied(lambda floats, _: jnp.broadcast_to(floats[0], sizes), (x,))
 
@@ -232,7 +241,7 @@ def _tiled(x: Any, repeats: Any) -> Any:
 
 
 @handles("Tile", since=6, known=[1], fold=_tiled)
-def _tile(x: Any, repeats: Any) -> Any:
+def _tile(x: Any, repeats: Vector) -> Any:
     times = as_sizes(repeats)
     if len(times) != x.ndim:
         raise InvalidDesc(Problem("repeats", f"must have one number for each of {x.ndim} dimensions", times))
@@ -240,13 +249,18 @@ def _tile(x: Any, repeats: Any) -> Any:
 
 
 @handles("Tile", since=1, known=[1, 2])
-def _tile_along(x: Any, tiles: Any, axis: Any) -> Any:
+def _tile_along(x: Any, tiles: Number, axis: Number) -> Any:
     repeats = [1] * x.ndim
     repeats[normal(int(axis.item()), x.ndim)] = int(tiles.item())
     return dml.tile(x, repeats=repeats)
 
 
 def _concatenated(*inputs: Any, axis: int = 1) -> Any:
+    axis = normal(axis, inputs[0].ndim)
+    others = {(*x.shape[:axis], *x.shape[axis + 1 :]) for x in inputs}
+    if len(others) > 1 or len({x.ndim for x in inputs}) > 1:
+        rule = "must have inputs of the same sizes, but for the axis"
+        raise InvalidDesc(Problem((), rule, " and ".join(str(x.shape) for x in inputs)))
     return np.concatenate(inputs, axis=axis)
 
 
@@ -285,8 +299,10 @@ def _split_into(x: Any, sizes: Any, axis: int) -> Any:
 
 
 @handles("Split", since=13, known=[1], fold=lambda *inputs, **options: _split(*inputs, **options))
-def _split(x: Any, split: Any = None, *, axis: int = 0, num_outputs: int | None = None, call: Call) -> Any:
-    count = num_outputs or len(call.node.outputs)
+def _split(x: Any, split: Vector = None, *, axis: int = 0, num_outputs: int | None = None, call: Call) -> Any:
+    count = len(call.node.outputs)
+    if num_outputs not in (None, count):
+        raise InvalidDesc(Problem("num_outputs", f"must be {count}, the number of outputs", num_outputs))
     axis = normal(axis, x.ndim)
     return _split_into(x, split_sizes(x.shape[axis], count) if split is None else as_sizes(split), axis)
 
@@ -324,7 +340,7 @@ def _indexed(x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None
 
 
 @handles("Slice", since=10, known=[1, 2, 3, 4], fold=_indexed)
-def _slice(x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+def _slice(x: Any, starts: Vector, ends: Vector, axes: Vector = None, steps: Vector = None) -> Any:
     windows = _windows(x.shape, starts, ends, axes, steps)
     is_fixed = all(isinstance(one, int) for one in x.shape)
     if not is_fixed or x.dtype not in REALS:
@@ -356,11 +372,15 @@ def _sliced_by_symbols(x: Any, windows: Sequence[slice]) -> Any:
     return x[tuple(clamped)]
 
 
-def _slice_of_attributes(x: Any, *, starts: Sequence[int], ends: Sequence[int], axes: Any = None) -> Any:
+def _slice_of_attributes(
+    x: Any, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
+) -> Any:
     return _slice(x, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
 
 
-def _folded_slice_of_attributes(x: Any, *, starts: Sequence[int], ends: Sequence[int], axes: Any = None) -> Any:
+def _folded_slice_of_attributes(
+    x: Any, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
+) -> Any:
     return _indexed(x, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
 
 
@@ -392,7 +412,7 @@ def _padded(x: Any, pads: Sequence[Any], value: Any, axes: Sequence[int], mode: 
 
 
 @handles("Pad", since=11, known=[1, 3])
-def _pad(x: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Any:
+def _pad(x: Any, pads: Vector, value: Number = None, axes: Vector = None, *, mode: str = "constant") -> Any:
     chosen = range(x.ndim) if axes is None else as_sizes(axes)
     return _padded(x, as_sizes(pads), value, chosen, mode)
 
@@ -408,15 +428,21 @@ def _first_pad(x: Any, *, paddings: Sequence[int], mode: str = "constant", value
 
 
 @handles("Crop")
-def _crop(x: Any, *, border: Sequence[int] = (0, 0, 0, 0), scale: Sequence[int] = ()) -> Any:
+def _crop(x: Image, *, border: Sequence[int] = (0, 0, 0, 0), scale: Sequence[int] = ()) -> Any:
+    for name, numbers, count in (("border", border, 4), ("scale", scale or (0, 0), 2)):
+        if len(numbers) != count:
+            raise InvalidDesc(Problem(name, f"must have {count} numbers", tuple(numbers)))
     left, top, right, bottom = border
     height, width = scale or (x.shape[2] - top - bottom, x.shape[3] - left - right)
     return dml.slice(x, starts=(0, 0, top, left), sizes=(*x.shape[:2], height, width))
 
 
 @handles("CenterCropPad", known=[1])
-def _center_crop_pad(x: Any, shape: Any, *, axes: Sequence[int] | None = None) -> Any:
-    for axis, size in zip(range(x.ndim) if axes is None else axes, as_sizes(shape), strict=True):
+def _center_crop_pad(x: Any, shape: Vector, *, axes: Sequence[int] | None = None) -> Any:
+    chosen, sizes = range(x.ndim) if axes is None else axes, as_sizes(shape)
+    if len(sizes) != len(chosen):
+        raise InvalidDesc(Problem("shape", f"must have {len(chosen)} numbers", sizes))
+    for axis, size in zip(chosen, sizes, strict=True):
         axis = normal(axis, x.ndim)
         more = size - x.shape[axis]
         half = abs(more) // 2 if more > 0 else -((-more) // 2)
@@ -441,22 +467,32 @@ def _space_to_depth(x: Any, *, blocksize: int, mode: str = "DCR") -> Any:
 
 
 @handles("Col2Im", known=[1, 2])
-def _fold(x: Any, image: Any, block: Any, *, dilations: Any = 1, pads: Any = None, strides: Any = 1) -> Any:
+def _fold(
+    x: Rows,
+    image: Vector,
+    block: Vector,
+    *,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:
     count = len(block)
+    if min(as_sizes(block), default=0) < 1:
+        raise InvalidDesc(Problem("block_shape", "must be at least 1 each", as_sizes(block)))
     pads = pads or [0] * (2 * count)
     return dml.fold(
         x,
         output_sizes=(x.shape[0], x.shape[1] // int(np.prod(block)), *as_sizes(image)),
         window_sizes=as_sizes(block),
-        strides=strides,
-        dilations=dilations,
+        strides=strides or 1,
+        dilations=dilations or 1,
         start_padding=pads[:count],
         end_padding=pads[count:],
     )
 
 
 @handles("ReverseSequence")
-def _reverse_sequence(x: Any, lengths: Any, *, batch_axis: int = 1, time_axis: int = 0) -> Any:
+def _reverse_sequence(x: Any, lengths: Vector, *, batch_axis: int = 1, time_axis: int = 0) -> Any:
     # ONNX has a length for each index of the batch axis; DirectML has one for each sequence.
     time_axis, batch_axis = normal(time_axis, x.ndim), normal(batch_axis, x.ndim)
     sizes = [1 if axis == time_axis else size for axis, size in enumerate(x.shape)]
@@ -468,7 +504,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
 @handles("Trilu", kept=[1])
-def _triangle(x: Any, k: Any = None, *, upper: int = 1) -> Any:
+def _triangle(x: Matrices, k: Number = None, *, upper: int = 1) -> Any:
     # ONNX keeps one side of diagonal k; DirectML fills the other with zeros.
     if k is not None and not isinstance(k, np.ndarray):
         diagonals = jnp.arange(x.shape[-1])[None, :] - jnp.arange(x.shape[-2])[:, None]

@@ -10,6 +10,7 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.parameters import Matrices, Number, Vector
 from dmljax.onnx.registry import handles
 
 
@@ -54,17 +55,17 @@ def _frequencies(numbers: Any, count: int | None, axis: int, onesided: int) -> A
 
 
 @handles("DFT", since=20, known=[1, 2])
-def _dft(x: Any, length: Any = None, axis: Any = None, *, inverse: int = 0, onesided: int = 0) -> Any:
+def _dft(x: Matrices, length: Number = None, axis: Number = None, *, inverse: int = 0, onesided: int = 0) -> Any:
     return _transformed(x, length, -2 if axis is None else int(axis.item()), inverse, onesided)
 
 
 @handles("DFT", since=17, known=[1])
-def _dft_of_attribute(x: Any, length: Any = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0) -> Any:
+def _dft_of_attribute(x: Matrices, length: Number = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0) -> Any:
     return _transformed(x, length, axis, inverse, onesided)
 
 
 @handles("STFT", known=[1, 3])
-def _stft(signal: Any, step: Any, window: Any = None, length: Any = None, *, onesided: int = 1) -> Any:
+def _stft(signal: Matrices, step: Number, window: Vector = None, length: Number = None, *, onesided: int = 1) -> Any:
     numbers = _wide(signal) if signal.ndim == 2 else _complex(signal)  # PyTorch writes real ones without a last 1
     whole, step = numbers.shape[1], int(step.item())
     own = whole if window is None else window.shape[0]
@@ -82,9 +83,14 @@ def _stft(signal: Any, step: Any, window: Any = None, length: Any = None, *, one
 
 
 @handles("MelWeightMatrix", known=[0, 1, 2, 3, 4])
-def _mel_weights(bins: Any, length: Any, rate: Any, lowest: Any, highest: Any, *, output_datatype: int = 1) -> Any:
+def _mel_weights(
+    bins: Number, length: Number, rate: Number, lowest: Number, highest: Number, *, output_datatype: int = 1
+) -> Any:
     # Everything is known: triangles from one frequency to the next but one, of frequencies spaced evenly in mels.
     count = int(bins.item())
+    for name, one in (("num_mel_bins", bins), ("dft_length", length), ("sample_rate", rate)):
+        if one.item() < 1:
+            raise InvalidDesc(Problem(name, "must be at least 1", one.item()))
     low, high = (2595 * np.log10(1 + edge.reshape(()).astype(np.float64) / 700) for edge in (lowest, highest))
     mels = low + np.arange(count + 2) * (high - low) / (count + 2)
     hertz = 700 * (10 ** (mels / 2595) - 1)

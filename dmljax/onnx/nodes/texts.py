@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.parameters import Text, Vectors
 from dmljax.onnx.registry import handles, one_of
 
 
@@ -18,12 +19,13 @@ def _mapped(function: Any, x: Any, dtype: Any) -> Any:
 
 
 @handles("StringConcat", known=[0, 1])
-def _joined_texts(a: Any, b: Any) -> Any:
+def _joined_texts(a: Text, b: Text) -> Any:
+    np.broadcast_shapes(a.shape, b.shape)  # which refuses by itself what the call below would refuse
     return np.asarray(np.frompyfunc(operator.add, 2, 1)(a, b), object)
 
 
 @handles("StringSplit", known=[0])
-def _split_texts(x: Any, *, delimiter: str = "", maxsplit: int = -1) -> Any:
+def _split_texts(x: Text, *, delimiter: str = "", maxsplit: int = -1) -> Any:
     parts = [one.split(delimiter or None, maxsplit) for one in x.ravel().tolist()]
     longest = max(map(len, parts), default=0)
     rows = np.full((len(parts), longest), "", object)
@@ -33,7 +35,7 @@ def _split_texts(x: Any, *, delimiter: str = "", maxsplit: int = -1) -> Any:
 
 
 @handles("RegexFullMatch", known=[0])
-def _matches(x: Any, *, pattern: str) -> Any:
+def _matches(x: Text, *, pattern: str) -> Any:
     try:
         expression = re.compile(pattern)
     except re.error as error:
@@ -43,7 +45,7 @@ def _matches(x: Any, *, pattern: str) -> Any:
 
 @handles("StringNormalizer", known=[0])
 def _normalized(
-    x: Any,
+    x: Text,
     *,
     case_change_action: str = "NONE",
     is_case_sensitive: int = 0,
@@ -62,7 +64,7 @@ def _normalized(
 
 @handles("TfIdfVectorizer")
 def _counted(
-    x: Any,
+    x: Vectors,
     *,
     max_gram_length: int,
     max_skip_count: int,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.parameters import Number
 from dmljax.onnx.refusals import TRAINING
 from dmljax.onnx.registry import handles, one_of
 
@@ -22,8 +23,8 @@ def _each(kinds: int, tensors: Sequence[Any], update: Callable[..., Any]) -> tup
 
 @handles("Adam", domain=TRAINING)
 def _adam(
-    rate: Any,
-    step: Any,
+    rate: Number,
+    step: Number,
     *tensors: Any,
     alpha: float = 0.9,
     beta: float = 0.999,
@@ -45,8 +46,8 @@ def _adam(
 
 @handles("Adagrad", domain=TRAINING)
 def _adagrad(
-    rate: Any,
-    step: Any,
+    rate: Number,
+    step: Number,
     *tensors: Any,
     decay_factor: float = 0.0,
     epsilon: float = 1e-6,
@@ -63,7 +64,7 @@ def _adagrad(
 
 @handles("Momentum", domain=TRAINING)
 def _momentum(
-    rate: Any, step: Any, *tensors: Any, alpha: float, beta: float, mode: str, norm_coefficient: float
+    rate: Number, step: Number, *tensors: Any, alpha: float, beta: float, mode: str, norm_coefficient: float
 ) -> Any:
     is_nesterov = one_of("mode", mode, {"standard": False, "nesterov": True})
 

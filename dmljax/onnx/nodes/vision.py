@@ -13,6 +13,7 @@ import numpy as np
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import as_sizes, is_known, promoted
 from dmljax.onnx.nodes.indexing import counting_type
+from dmljax.onnx.parameters import Images, Number, Rows, Vector
 from dmljax.onnx.registry import Call, handles, one_of
 
 # Samples between pixels
@@ -77,7 +78,7 @@ def _sampled(x: Any, places: Sequence[Any], mode: str, padding: str, align_corne
 
 @handles("GridSample")
 def _grid_sample(
-    x: Any, grid: Any, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
+    x: Images, grid: Images, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Any:
     modes = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic", "nearest": "nearest"}
     kind = one_of("mode", mode, modes)
@@ -93,7 +94,7 @@ def _grid_sample(
 
 
 @handles("AffineGrid", known=[1])
-def _affine_grid(theta: Any, size: Any, *, align_corners: int = 0) -> Any:
+def _affine_grid(theta: Rows, size: Vector, *, align_corners: int = 0) -> Any:
     space = as_sizes(size)[2:]
     if theta.shape[1:] != (len(space), len(space) + 1):
         raise InvalidDesc(Problem("theta", f"must be of matrices {len(space)} x {len(space) + 1}", theta.shape))
@@ -109,11 +110,11 @@ def _affine_grid(theta: Any, size: Any, *, align_corners: int = 0) -> Any:
 
 @handles("DeformConv")
 def _deformable_convolution(
-    x: Any,
-    filter: Any,
-    offset: Any,
+    x: Images,
+    filter: Images,
+    offset: Images,
     bias: Any = None,
-    mask: Any = None,
+    mask: Images = None,
     *,
     dilations: Sequence[int] = (),
     group: int = 1,
@@ -122,6 +123,9 @@ def _deformable_convolution(
     pads: Sequence[int] = (),
     strides: Sequence[int] = (),
 ) -> Any:
+    for name, one in (("W", filter), ("offset", offset)):
+        if one.ndim != x.ndim:
+            raise InvalidDesc(Problem(name, f"must have {x.ndim} dimensions, as X has", one.shape))
     rank = x.ndim - 2
     window = tuple(kernel_shape) or filter.shape[2:]
     space = offset.shape[2:]
@@ -189,11 +193,11 @@ def _best_apart(low: Any, high: Any, scores: Any, limit: Any, most: Any, *, step
 
 @handles("NonMaxSuppression", wanted=[2, 3, 4])
 def _non_max_suppression(
-    boxes: Any,
-    scores: Any,
-    most: Any = None,
-    overlap: Any = None,
-    lowest_score: Any = None,
+    boxes: Rows,
+    scores: Rows,
+    most: Number = None,
+    overlap: Number = None,
+    lowest_score: Number = None,
     *,
     center_point_box: int = 0,
     call: Call,

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.nodes.indexing import counting_type
+from dmljax.onnx.parameters import Image, Images, Matrix, Vector
 from dmljax.onnx.registry import Call, handles, one_of
 
 _AUTOMATIC = {"NOTSET": None, "": None, "VALID": None, "SAME_UPPER": True, "SAME_LOWER": False}
@@ -53,10 +55,14 @@ def windows_of(
     for name, values, length in (
         ("kernel_shape", sizes, count),
         ("strides", strides, count),
+        ("dilations", dilations, count),
         ("pads", pads, 2 * count),
     ):
         if len(values) != length:
             raise InvalidDesc(Problem(name, f"must have {length} numbers", tuple(values)))
+    for name, values in (("kernel_shape", sizes), ("strides", strides), ("dilations", dilations)):
+        if any(isinstance(one, int) and one < 1 for one in values):
+            raise InvalidDesc(Problem(name, "must be at least 1 each", tuple(values)))
     is_upper = one_of("auto_pad", auto_pad, _AUTOMATIC)
     windows = Windows(tuple(sizes), strides, dilations, pads[:count], pads[count:])
     if is_upper is None:
@@ -80,8 +86,8 @@ def _filter_windows(x: Any, filter: Any, kernel_shape: Sequence[int] | None, att
 
 
 def convolution(
-    x: Any,
-    filter: Any,
+    x: Images,
+    filter: Images,
     bias: Any = None,
     *,
     auto_pad: str = "NOTSET",
@@ -102,8 +108,8 @@ handles("Conv")(convolution)
 
 @handles("ConvInteger")
 def _integer_convolution(
-    x: Any,
-    filter: Any,
+    x: Images,
+    filter: Images,
     x_zero_point: Any = None,
     zero_point: Any = None,
     *,
@@ -121,10 +127,10 @@ def _integer_convolution(
 
 @handles("QLinearConv")
 def quantized_convolution(
-    x: Any,
+    x: Images,
     x_scale: Any,
     x_zero_point: Any,
-    filter: Any,
+    filter: Images,
     scale: Any,
     zero_point: Any,
     output_scale: Any,
@@ -147,8 +153,8 @@ def quantized_convolution(
 
 @handles("ConvTranspose")
 def transposed_convolution(
-    x: Any,
-    filter: Any,
+    x: Images,
+    filter: Images,
     bias: Any = None,
     *,
     auto_pad: str = "NOTSET",
@@ -164,6 +170,9 @@ def transposed_convolution(
     space = {"dilations": dilations, "pads": pads, "strides": strides}
     windows = _filter_windows(x, filter, kernel_shape, space)
     appended = tuple(output_padding or [0] * (x.ndim - 2))
+    for name, values in (("output_padding", appended), ("output_shape", output_shape or appended)):
+        if len(values) not in (x.ndim - 2, x.ndim if name == "output_shape" else 0):
+            raise InvalidDesc(Problem(name, f"must have {x.ndim - 2} numbers", tuple(values)))
     is_upper = one_of("auto_pad", auto_pad, _AUTOMATIC)
     if output_shape or is_upper is not None:
         given = output_shape or [size * one for size, one in zip(x.shape[2:], windows.strides, strict=True)]
@@ -218,7 +227,7 @@ def with_ends(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
 
 @handles("AveragePool")
 def _average_pool(
-    x: Any,
+    x: Images,
     *,
     kernel_shape: Sequence[int],
     auto_pad: str = "NOTSET",
@@ -240,7 +249,7 @@ def _average_pool(
 
 @handles("MaxPool")
 def max_pool(
-    x: Any,
+    x: Images,
     *,
     kernel_shape: Sequence[int],
     auto_pad: str = "NOTSET",
@@ -266,7 +275,7 @@ def max_pool(
 
 @handles("LpPool", since=2)
 def _lp_pool(
-    x: Any,
+    x: Images,
     *,
     kernel_shape: Sequence[int],
     auto_pad: str = "NOTSET",
@@ -282,7 +291,7 @@ def _lp_pool(
 
 @handles("LpPool", since=1)
 def _first_lp_pool(
-    x: Any,
+    x: Images,
     *,
     kernel_shape: Sequence[int],
     auto_pad: str = "NOTSET",
@@ -294,30 +303,30 @@ def _first_lp_pool(
 
 
 @handles("GlobalAveragePool")
-def _global_average_pool(x: Any) -> Any:
+def _global_average_pool(x: Images) -> Any:
     return dml.average_pooling(x, window_sizes=x.shape[2:])
 
 
 @handles("GlobalMaxPool")
-def _global_max_pool(x: Any) -> Any:
+def _global_max_pool(x: Images) -> Any:
     return dml.max_pooling(x, window_sizes=x.shape[2:])
 
 
 @handles("GlobalLpPool", since=2)
-def _global_lp_pool(x: Any, *, p: int = 2) -> Any:
+def _global_lp_pool(x: Images, *, p: int = 2) -> Any:
     return dml.lp_pooling(x, window_sizes=x.shape[2:], p=p)
 
 
 @handles("GlobalLpPool", since=1)
-def _first_global_lp_pool(x: Any, *, p: float = 2.0) -> Any:
+def _first_global_lp_pool(x: Images, *, p: float = 2.0) -> Any:
     return dml.lp_pooling(x, window_sizes=x.shape[2:], p=int(p))
 
 
 @handles("MaxUnpool", known=[2])
 def _max_unpool(
-    x: Any,
+    x: Images,
     indices: Any,
-    output_shape: Any = None,
+    output_shape: Vector = None,
     *,
     kernel_shape: Sequence[int],
     pads: Sequence[int] | None = None,
@@ -338,16 +347,16 @@ def _max_unpool(
 
 
 @handles("MaxRoiPool")
-def _max_roi_pool(x: Any, rois: Any, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Any:
+def _max_roi_pool(x: Image, rois: Matrix, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Any:
     height, width = pooled_shape
     return dml.roi_pooling(x, rois, pooled_size=dml.Size2D(width=width, height=height), spatial_scale=spatial_scale)
 
 
 @handles("RoiAlign", since=16)
 def _roi_align(
-    x: Any,
-    rois: Any,
-    batch_indices: Any,
+    x: Image,
+    rois: Matrix,
+    batch_indices: Vector,
     *,
     coordinate_transformation_mode: str = "half_pixel",
     mode: str = "avg",
@@ -382,6 +391,8 @@ def _largest_of_regions(
     """The largest of the weighted pixels of all samples, where DirectML has the largest of whole samples."""
     if samples < 1:
         raise Unsupported(Problem("sampling_ratio", "must be at least 1 for the mode max", samples))
+    for name, one in (("sampling_ratio", samples), ("output_height", space[0]), ("output_width", space[1])):
+        integer_in(name, one, 1, 2**15)
     edges = rois * scale - offset
     pixels = []  # of each dimension of space: two indices for each sample of each region, and their weights
     for start, end, size, count in ((1, 3, x.shape[2], space[0]), (0, 2, x.shape[3], space[1])):
@@ -406,9 +417,9 @@ def _largest_of_regions(
 
 @handles("RoiAlign", since=10)
 def _first_roi_align(
-    x: Any,
-    rois: Any,
-    batch_indices: Any,
+    x: Image,
+    rois: Matrix,
+    batch_indices: Vector,
     *,
     mode: str = "avg",
     output_height: int = 1,
