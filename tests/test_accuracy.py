@@ -136,6 +136,14 @@ def test_is_as_exact_with_other_attributes(name: str, attributes: dict[str, Any]
     assert_near(name, DataType.FLOAT32, [dense(np.float32, 100_000, 1)], attributes)
 
 
+def test_an_angle_near_many_quarter_turns_keeps_its_digits() -> None:
+    rng = np.random.default_rng(5)
+    turns = np.arange(1, 200_000) * np.pi / 2
+    x = np.concatenate([turns, turns * 2.0 ** rng.integers(0, 100, turns.size)]).astype(np.float32)
+    for function, formula in ((dmljax.element_wise_sin, np.sin), (dmljax.element_wise_cos, np.cos)):
+        assert units_off(function(x), formula(x.astype(np.float64))).max() <= 2
+
+
 def test_powers_are_within_few_units_of_float64() -> None:
     rng = np.random.default_rng(2)
     bases = [np.exp(rng.normal(0, 20, 60_000)), 1 + rng.normal(0, 0.01, 60_000), rng.normal(0, 9, 60_000)]

@@ -4,6 +4,7 @@ All others are XLA's. In float64, which DirectML supports for none of them, thes
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import jax
@@ -73,6 +74,106 @@ def _hyperbolic_half(x: Array) -> Array:
     """exp(|x|) / 2, without overflow where this quotient itself is finite."""
     root = lax.exp(jnp.abs(x) / 2)
     return root / 2 * root
+
+
+# Sine and cosine, for which XLA on CPU calls scalar code
+
+
+@float32_function(lax.sin, lambda x: cos(x))  # type: ignore[has-type]
+def sin(x: Array) -> Array:
+    """The sine of an angle in radians."""
+    return choose(x, cpu=_sin, default=lax.sin)
+
+
+@float32_function(lax.cos, lambda x: -sin(x))
+def cos(x: Array) -> Array:
+    """The cosine of an angle in radians."""
+    return choose(x, cpu=lambda x: _sine_after_quarters(jnp.abs(x), 1), default=lax.cos)
+
+
+def _sin(x: Array) -> Array:
+    sine = _sine_after_quarters(jnp.abs(x), 0)
+    return jnp.where(jnp.signbit(x), -sine, sine)
+
+
+def _sine_after_quarters(x: Array, more: int) -> Array:
+    """The sine of an `x` that is not negative, after `more` quarter turns."""
+    turned, angle = _quarter_turns(x)
+    is_near = x < np.float32(np.pi / 4)
+    turned, angle = jnp.where(is_near, jnp.zeros_like(turned), turned) + more, jnp.where(is_near, x, angle)
+    square = angle * angle
+    sine = angle + angle * square * _polynomial(square, -0.16666654611, 8.3321608736e-3, -1.9515295891e-4)
+    cosine = 1 + square * (square * _polynomial(square, 4.166664568e-2, -1.388731625e-3, 2.443315711e-5) - 0.5)
+    value = jnp.where((turned & 1) == 1, cosine, sine)
+    value = jnp.where((turned & 2) == 2, -value, value)
+    return jnp.where(jnp.isfinite(x), value, x - x)  # NaN
+
+
+# The bits of 2 / pi after the point, in words of 32 bits, after a word of zeros
+_QUARTERS = (
+    0,
+    0xA2F9836E,
+    0x4E441529,
+    0xFC2757D1,
+    0xF534DDC0,
+    0xDB629599,
+    0x3C439041,
+    0xFE5163AB,
+    0xDEBBC561,
+    0xB7246E3A,
+    0x424DD2E0,
+)
+
+
+def _quarter_turns(x: Array) -> tuple[Array, Array]:
+    """How many quarter turns are nearest to an `x` of at least pi / 4, modulo 4, and the angle that is left.
+
+    This is the reduction of Payne and Hanek: an integer of 24 bits, the digits of `x`, times those 96 bits of 2 / pi
+    that neither make whole turns nor are too small to count, modulo 2**96, which is four quarter turns.
+    """
+    bits = lax.bitcast_convert_type(x, np.uint32)
+    digits = (bits & _word(0x7FFFFF)) | _word(0x800000)
+    skipped = jnp.maximum(bits >> _word(23), _word(120)) - _word(120)  # bits of 2 / pi that make whole turns of `x`
+    words = [jnp.full_like(bits, word) for word in _QUARTERS]
+    for count in (4, 2, 1):
+        is_skipped = (skipped & _word(32 * count)) != 0
+        words = [jnp.where(is_skipped, after, word) for word, after in zip(words, words[count:], strict=False)]
+    places = skipped & _word(31)
+    high, middle, low = (
+        (word << places) | ((after >> _word(1)) >> (_word(31) - places)) for word, after in pairwise(words)
+    )
+    product = digits * middle
+    second = product + _high_word(digits, low)
+    first = digits * high + _high_word(digits, middle) + (second < product).astype(np.uint32)
+    turned = (first + _word(1 << 29)) >> _word(30)
+    # What is left, between -1/2 and 1/2 of a quarter turn: its sign, and a magnitude of two words
+    left, rest = (first << _word(2)) | (second >> _word(30)), second << _word(2)
+    is_negative = (left >> _word(31)) == 1
+    left, rest = (jnp.where(is_negative, ~word, word) for word in (left, rest))
+    large = _to_float(left & _word(0x7FFFFF00))
+    small = _to_float(left & _word(0xFF)) + _to_float(rest >> _word(1)) * np.float32(2.0**-31)
+    # The first factor has so few digits that its product with `large` is nearly exact.
+    factor = np.pi / 2 * 2.0**-32
+    coarse = np.float32(1.5703125 * 2.0**-32)
+    angle = large * coarse + (large * np.float32(factor - float(coarse)) + small * np.float32(factor))
+    return turned.astype(np.int32), jnp.where(is_negative, -angle, angle)
+
+
+def _high_word(a: Array, b: Array) -> Array:
+    """The upper word of the product of an `a` of 24 bits and a `b` of 32 bits."""
+    (a_high, a_low), (b_high, b_low) = ((one >> _word(16), one & _word(0xFFFF)) for one in (a, b))
+    cross = a_low * b_high
+    middle = (a_low * b_low >> _word(16)) + a_high * b_low + (cross & _word(0xFFFF))
+    return a_high * b_high + (cross >> _word(16)) + (middle >> _word(16))
+
+
+def _to_float(x: Array) -> Array:
+    """Words of less than 2**31 as floats, by way of signed integers, which processors convert faster."""
+    return x.astype(np.int32).astype(np.float32)
+
+
+def _word(number: int) -> np.uint32:
+    return np.uint32(number)
 
 
 # Inverses

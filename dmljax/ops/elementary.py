@@ -386,7 +386,7 @@ def element_wise_sin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     >>> element_wise_sin(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, nan]
     """
-    return _apply_to_scaled(jnp.sin, input, scale_bias)
+    return _apply_to_scaled(special.sin, input, scale_bias)
 
 
 class ElementWiseSinDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SIN", function=element_wise_sin):
@@ -404,7 +404,7 @@ def element_wise_cos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     >>> element_wise_cos(jnp.array([0.0, jnp.inf])).tolist()
     [1.0, nan]
     """
-    return _apply_to_scaled(jnp.cos, input, scale_bias)
+    return _apply_to_scaled(special.cos, input, scale_bias)
 
 
 class ElementWiseCosDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COS", function=element_wise_cos):
