@@ -76,7 +76,7 @@ def _hyperbolic_half(x: Array) -> Array:
     return root / 2 * root
 
 
-# Sine and cosine, for which XLA on CPU calls scalar code
+# Sine, cosine and tangent, for which XLA on CPU calls scalar code
 
 
 @float32_function(lax.sin, lambda x: cos(x))  # type: ignore[has-type]
@@ -96,17 +96,48 @@ def _sin(x: Array) -> Array:
     return jnp.where(jnp.signbit(x), -sine, sine)
 
 
+@float32_function(lax.tan, lambda x: 1 + tan(x) * tan(x))  # type: ignore[has-type]
+def tan(x: Array) -> Array:
+    """The tangent of an angle in radians."""
+    return choose(x, cpu=_tan, default=lax.tan)
+
+
+def _tan(x: Array) -> Array:
+    turned, angle, error = _nearest_quarter(jnp.abs(x))
+    square = angle * angle
+    curve = _polynomial(
+        square, 0.333331568548, 0.133387994085, 0.0534112807, 0.0244301354525, 3.11992232697e-3, 9.3854e-3
+    )
+    tangent = angle + (angle * square * curve + error * (1 + square))
+    tangent = jnp.where((turned & 1) == 1, -1 / tangent, tangent)
+    tangent = jnp.where(jnp.signbit(x), -tangent, tangent)
+    return jnp.where(jnp.isfinite(x), tangent, x - x)  # NaN
+
+
 def _sine_after_quarters(x: Array, more: int) -> Array:
     """The sine of an `x` that is not negative, after `more` quarter turns."""
-    turned, angle = _quarter_turns(x)
-    is_near = x < np.float32(np.pi / 4)
-    turned, angle = jnp.where(is_near, jnp.zeros_like(turned), turned) + more, jnp.where(is_near, x, angle)
+    turned, angle, _ = _nearest_quarter(x)
+    turned = turned + more
     square = angle * angle
     sine = angle + angle * square * _polynomial(square, -0.16666654611, 8.3321608736e-3, -1.9515295891e-4)
     cosine = 1 + square * (square * _polynomial(square, 4.166664568e-2, -1.388731625e-3, 2.443315711e-5) - 0.5)
     value = jnp.where((turned & 1) == 1, cosine, sine)
     value = jnp.where((turned & 2) == 2, -value, value)
     return jnp.where(jnp.isfinite(x), value, x - x)  # NaN
+
+
+def _nearest_quarter(x: Array) -> tuple[Array, Array, Array]:
+    """How many quarter turns are nearest to an `x` that is not negative, modulo 4, and the angle that is left.
+
+    The angle is a float and what rounding took from it.
+    """
+    turned, angle, error = _quarter_turns(x)
+    is_near, zero = x < np.float32(np.pi / 4), jnp.zeros_like(x)
+    return (
+        jnp.where(is_near, zero.astype(turned.dtype), turned),
+        jnp.where(is_near, x, angle),
+        jnp.where(is_near, zero, error),
+    )
 
 
 # The bits of 2 / pi after the point, in words of 32 bits, after a word of zeros
@@ -125,8 +156,8 @@ _QUARTERS = (
 )
 
 
-def _quarter_turns(x: Array) -> tuple[Array, Array]:
-    """How many quarter turns are nearest to an `x` of at least pi / 4, modulo 4, and the angle that is left.
+def _quarter_turns(x: Array) -> tuple[Array, Array, Array]:
+    """`_nearest_quarter` of an `x` of at least pi / 4.
 
     This is the reduction of Payne and Hanek: an integer of 24 bits, the digits of `x`, times those 96 bits of 2 / pi
     that neither make whole turns nor are too small to count, modulo 2**96, which is four quarter turns.
@@ -150,13 +181,17 @@ def _quarter_turns(x: Array) -> tuple[Array, Array]:
     left, rest = (first << _word(2)) | (second >> _word(30)), second << _word(2)
     is_negative = (left >> _word(31)) == 1
     left, rest = (jnp.where(is_negative, ~word, word) for word in (left, rest))
-    large = _to_float(left & _word(0x7FFFFF00))
-    small = _to_float(left & _word(0xFF)) + _to_float(rest >> _word(1)) * np.float32(2.0**-31)
-    # The first factor has so few digits that its product with `large` is nearly exact.
+    large, small = _to_float(left & _word(0x7FFF0000)), _to_float(left & _word(0xFFFF))
+    tiny = _to_float(rest >> _word(1)) * np.float32(2.0**-31)
+    # The first factor has so few digits that its products with `large` and `small` are exact.
     factor = np.pi / 2 * 2.0**-32
     coarse = np.float32(1.5703125 * 2.0**-32)
-    angle = large * coarse + (large * np.float32(factor - float(coarse)) + small * np.float32(factor))
-    return turned.astype(np.int32), jnp.where(is_negative, -angle, angle)
+    high = large * coarse
+    low = small * coarse + ((large + small) * np.float32(factor - float(coarse)) + tiny * np.float32(factor))
+    angle = high + low
+    error = (high - angle) + low
+    angle, error = (jnp.where(is_negative, -part, part) for part in (angle, error))
+    return turned.astype(np.int32), angle, error
 
 
 def _high_word(a: Array, b: Array) -> Array:

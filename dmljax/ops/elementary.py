@@ -422,7 +422,7 @@ def element_wise_tan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     >>> element_wise_tan(jnp.array([-0.0, jnp.inf])).tolist()
     [-0.0, nan]
     """
-    return _apply_to_scaled(jnp.tan, input, scale_bias)
+    return _apply_to_scaled(special.tan, input, scale_bias)
 
 
 class ElementWiseTanDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TAN", function=element_wise_tan):
