@@ -16,6 +16,7 @@ from dmljax.types import HeaderEnum
 UINT_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 def element(where: Where, index: int) -> Path:

@@ -3144,6 +3144,13 @@ FAULTS = [
         "calls/test_calls.py::test_numbers_have_the_same_type_without_jit",
     ),
     Fault(
+        "arrays that XLA cannot address end the process",
+        "calls/decorator.py",
+        "require_addressable(inner.trace(*values).jaxpr.jaxpr)",
+        "inner.trace(*values)",
+        "calls/test_calls.py::test_what_xla_cannot_address_is_refused",
+    ),
+    Fault(
         "copies cross devices as floats",
         "numerics/floats.py",
         "floats[0].dtype == jnp.bfloat16 or any(map(may_be_sharded, floats))",

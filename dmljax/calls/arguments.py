@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 
 from dmljax.calls.arrays import require_real
-from dmljax.checks import array, boolean, element, integer, integers, sequence
+from dmljax.checks import INT64_MAX, INT64_MIN, array, boolean, element, integer_in, integers, sequence
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, path_of
 from dmljax.numerics.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
@@ -192,6 +192,8 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bo
     A Python number beside nothing, or beside what is weakly typed, stays so: a mask does not widen what it is added to.
     """
     if isinstance(value, bool | int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        if isinstance(value, np.ndarray | np.generic):
+            require_real(where, value.dtype)
         default = _default_dtype(value)
         with inside(where):
             converted = kind.convert(value, default if dtype is None else dtype)
@@ -232,8 +234,13 @@ def _default_dtype(value: Any) -> np.dtype[Any]:
 Static = Callable[[Any, Any], Any]  # of the argument's name and value, its one form
 
 
+def _integer(where: Where, value: Any) -> int:
+    """`value` as an int that int64 holds, so that no computation on static arguments has to expect more digits."""
+    return integer_in(where, value, INT64_MIN, INT64_MAX)
+
+
 def _size(where: Where, value: Any) -> int:
-    return value if is_symbolic(value) else integer(where, value)
+    return value if is_symbolic(value) else _integer(where, value)
 
 
 def _sizes(where: Where, values: Any) -> tuple[int, ...]:
@@ -241,17 +248,15 @@ def _sizes(where: Where, values: Any) -> tuple[int, ...]:
 
 
 def _one_or_several(where: Where, values: Any) -> int | tuple[int, ...]:
-    if type(values) is int:
-        return values
     if values is None or (isinstance(values, jax.Array) and values.ndim > 0):
         raise InvalidType(Problem(where, "must be an integer or a sequence of integers", show(values)))
-    is_several = isinstance(values, Sequence) or np.ndim(values) > 0
-    return integers(where, values) if is_several else integer(where, values)
+    is_several = isinstance(values, Sequence) or (isinstance(values, np.ndarray) and values.ndim > 0)
+    return integers(where, values, _integer) if is_several else _integer(where, values)
 
 
 def _number_or_several(where: Where, values: Any) -> float | tuple[float, ...]:
-    is_several = isinstance(values, Sequence | np.ndarray) and np.ndim(values) > 0
-    if not is_several:
+    is_one = isinstance(values, np.ndarray) and values.ndim == 0
+    if is_one or isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         return _float32(where, values)
     return tuple(_float32(element(where, i), value) for i, value in enumerate(sequence(where, values, "numbers")))
 
@@ -275,10 +280,10 @@ def _float32(where: Where, value: Any) -> float:
 
 def _size_2d(where: Where, value: Any) -> Size2D:
     if isinstance(value, Size2D):
-        return Size2D(*(integer((*path_of(where), key), one) for key, one in zip(Size2D._fields, value, strict=True)))
+        return Size2D(*(_integer((*path_of(where), key), one) for key, one in zip(Size2D._fields, value, strict=True)))
     if isinstance(value, Sequence):  # is it the width or the height that comes first?
         raise InvalidType(Problem(where, "must be an integer or a Size2D", show(value)))
-    both = integer(where, value)
+    both = _integer(where, value)
     return Size2D(both, both)
 
 
@@ -333,7 +338,7 @@ def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPres
         raise InvalidType(Problem(where, rule, show(value))) from None
 
 
-INTEGER: Static = integer
+INTEGER: Static = _integer
 BOOLEAN: Static = boolean
 SIZE: Static = _size  # an integer, or the symbolic size of a dimension
 SIZES: Static = _sizes
@@ -367,6 +372,9 @@ def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged
         dtype = getattr(first, "dtype", None) if dtype is None else dtype
         is_weak = dtype is None or getattr(first, "weak_type", False)
         own = [given[key].dtype for key in numbers if _has_own_type(given[key]) and given[key].dtype != bool]
+        for key in numbers:
+            if isinstance(given[key], jax.Array):
+                require_real(key, given[key].dtype)
         for key, kind in numbers.items():
             if given[key] is None or isinstance(given[key], unchanged):
                 continue

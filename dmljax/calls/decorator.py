@@ -24,6 +24,7 @@ from dmljax.calls.arguments import (
     is_number,
     require_available,
 )
+from dmljax.calls.extents import require_addressable
 from dmljax.checks import JAX_ARRAYS, bound_arguments
 from dmljax.errors import DmlError
 from dmljax.scalars import ScaleBias
@@ -122,7 +123,7 @@ class _Call:
         self.compiled = jax.jit(self._make_traced(function), static_argnums=0)
 
     def _make_traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def traced(statics: tuple[Any, ...], *values: Any) -> Any:
+        def computed(statics: tuple[Any, ...], *values: Any) -> Any:
             values = jax.tree.map(jnp.asarray, values)  # under `jax.disable_jit()`, numbers are still numbers
             given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
             for key, value in given.items():
@@ -132,6 +133,12 @@ class _Call:
                     for i, one in enumerate(value):
                         require_available((key, i), jnp.asarray(one))
             return function(**bring_into_types(self.kinds, given))
+
+        def traced(statics: tuple[Any, ...], *values: Any) -> Any:
+            inner = jax.jit(functools.partial(computed, statics), inline=True)  # which is traced once
+            with jax.disable_jit(False):
+                require_addressable(inner.trace(*values).jaxpr.jaxpr)
+            return inner(*values)
 
         traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module
         return traced

@@ -71,7 +71,8 @@ def _at_once(floats: Arrays, hiding: Arrays, keys: Sequence[Array], values: Sequ
         some = lax.slice_in_dim(powers, first, first + value.shape[-2], axis=-1)
         parts.append(_product(some, value, precision))
         first += value.shape[-2]
-    return functools.reduce(jnp.add, parts) / jnp.sum(powers, -1, keepdims=True)
+    total = functools.reduce(jnp.add, parts)
+    return total if powers.shape[-1] == 0 else total / jnp.sum(powers, -1, keepdims=True)
 
 
 def _joined(arrays: Sequence[Array], axis: int) -> Array:

@@ -79,6 +79,11 @@ def _element(x: Array, axis: int, steps: _Steps, i: int) -> Array:
     return lax.slice_in_dim(x, start, start + (steps.blocks - 1) * steps.stride + 1, steps.stride, axis)
 
 
+def _position_dtype(axis: int, size: int) -> np.dtype[Any]:
+    """The integer type of positions along a dimension that has `size` with its padding."""
+    return index_dtype(("input", "padded_shape", axis), size)
+
+
 Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # of parts, each with its number in the window
 
 
@@ -95,7 +100,9 @@ def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine, *, has_lo
     if steps.size <= _MOST_SLICES or not has_loop:
         return combine([numbered(i) for i in range(steps.size)])
     first: Parts = combine([numbered(0)])
-    reduced: Parts = counted_loop(1, steps.size, lambda i, total: combine([(0, total), numbered(i)]), first)
+    number_of = _position_dtype(axis, steps.length).type
+    bounds = number_of(1), number_of(steps.size)
+    reduced: Parts = counted_loop(*bounds, lambda i, total: combine([(0, total), numbered(i)]), first)
     return reduced
 
 
@@ -139,7 +146,8 @@ def largest_places(x: Array, windows: Windows) -> Places:
         if x.dtype not in FLOATS and window.start_padding:
             # An integer may be as low as its padding, which comes first, but only if the whole window is so low. (The
             # keys of floats are all higher.)
-            place = jnp.maximum(place, _first_inside(window, axis, place))
+            first = _elements_before(window.start_padding, window, axis, place.shape)
+            place = jnp.maximum(place, first.astype(place.dtype))
         places.append(place)
     return tuple(places)
 
@@ -148,7 +156,8 @@ def _largest_along(keys: Array, axis: int, steps: _Steps) -> tuple[Array, Array]
     if steps.blocks == 1 and steps.size > _MOST_SLICES:
         one = lax.slice_in_dim(keys, 0, steps.length, steps.dilation, axis)
         return extreme(one, (axis,), largest=True), extreme_position(one, (axis,), largest=True)
-    dtype = np.dtype(np.int8 if steps.size <= np.iinfo(np.int8).max else np.int32)
+    is_small = steps.size <= np.iinfo(np.int8).max
+    dtype = np.dtype(np.int8) if is_small else index_dtype(("window_sizes", axis), steps.size)
 
     def first_largest(parts: Sequence[tuple[int, Parts]]) -> Parts:
         _, (largest, place) = parts[0]
@@ -162,10 +171,14 @@ def _largest_along(keys: Array, axis: int, steps: _Steps) -> tuple[Array, Array]
     return largest, place
 
 
-def _first_inside(window: Window, axis: int, like: Array) -> Array:
-    """The number of the first element of each window that is not in the padding."""
-    start = lax.broadcasted_iota(np.int32, like.shape, axis) * _steps(window).stride - window.start_padding
-    return jnp.maximum(-(start // _steps(window).dilation), 0).astype(like.dtype)
+def _elements_before(end: int, window: Window, axis: int, shape: Sequence[int]) -> Array:
+    """How many elements of each window lie before the position `end` of the padded dimension."""
+    steps, dtype = _steps(window), _position_dtype(axis, window.padded_size)
+    start = lax.broadcasted_iota(dtype, shape, axis) * np.array(steps.stride, dtype)
+    before = number(end, dtype)
+    # Unsigned numbers must not fall below 0.
+    last = jnp.where(start < before, before - 1 - start, 0) // np.array(steps.dilation, dtype)
+    return jnp.where(start < before, jnp.minimum(last + 1, np.array(steps.size, dtype)), 0)
 
 
 def _stages(windows: Windows, places: Places) -> list[tuple[int, Window, Array]]:
@@ -296,7 +309,7 @@ def _taken(x: Array, axis: int, steps: _Steps, place: Array) -> Array:
 
 def _index(place: Array, axis: int, steps: _Steps) -> Array:
     """The index along `axis` of the element `place` of each window."""
-    dtype = index_dtype("input", steps.length)
+    dtype = _position_dtype(axis, steps.length)
     start = lax.broadcasted_iota(dtype, place.shape, axis) * np.array(steps.stride, dtype)
     return start + place.astype(dtype) * np.array(steps.dilation, dtype)
 
@@ -325,16 +338,17 @@ def _spread(gradient: Array, axis: int, steps: _Steps, place: Array) -> Array:
     groups = -(-steps.length // stride)
     config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach - 1, groups - steps.blocks, 0))
     near = lax.pad(gradient, np.zeros((), gradient.dtype), config)
-    offset = place.astype(np.int32) * np.int32(steps.dilation)
-    of_near = lax.pad(offset, np.int32(-1), config)  # of no window
-    own = lax.broadcasted_iota(np.int32, replaced(gradient.shape, axis, groups, stride), axis + 1)
+    dtype = _position_dtype(axis, steps.length)
+    offset = place.astype(dtype) * np.array(steps.dilation, dtype)
+    of_near = lax.pad(offset, np.array(np.iinfo(dtype).max, dtype), config)  # of no window
+    own = lax.broadcasted_iota(dtype, replaced(gradient.shape, axis, groups, stride), axis + 1)
 
     def part(i: int) -> Array:
         first = reach - 1 - i
         given, wanted = (
             jnp.expand_dims(lax.slice_in_dim(x, first, first + groups, axis=axis), axis + 1) for x in (near, of_near)
         )
-        return jnp.where(wanted == own + np.int32(i * stride), given, jnp.zeros((), given.dtype))
+        return jnp.where(wanted == own + np.array(i * stride, dtype), given, jnp.zeros((), given.dtype))
 
     total = reduce(lax.add, map(part, range(reach)))
     whole = total.reshape(replaced(gradient.shape, axis, groups * stride))
@@ -439,13 +453,10 @@ def element_counts(windows: Windows, rank: int, dtype: Any, *, include_padding: 
         return jnp.full((), math.prod(one.size for one in windows), dtype)
     counts = jnp.ones((1,) * rank, dtype)
     for axis, window in enumerate(windows, _FIRST_AXIS):
-        steps = _steps(window)
-        own = jnp.zeros(replaced((1,) * rank, axis, steps.blocks), np.int32)
-        # The last element of the input, counted from the first element of each window.
-        end = number(window.input_size - 1 + window.start_padding, np.int32)
-        end = end - lax.broadcasted_iota(np.int32, own.shape, axis) * steps.stride
-        last = jnp.minimum(end // steps.dilation, steps.size - 1)
-        counts = counts * jnp.maximum(last - _first_inside(window, axis, own) + 1, 0).astype(dtype)
+        ends = window.start_padding, window.start_padding + window.input_size
+        shape = replaced((1,) * rank, axis, window.blocks)
+        before, to_end = (_elements_before(end, window, axis, shape) for end in ends)
+        counts = counts * (to_end - before).astype(dtype)
     return counts
 
 

@@ -85,7 +85,7 @@ class _Samples(NamedTuple):
         axis = self.axis
         counts, extent, start = (_laid(one[:, None], i, dimension) for one in (self.counts, *reversed(self.spans)))
         elements = _laid(lax.broadcasted_iota(i.dtype, (1, axis.output_size), 1), i, dimension)
-        place, total = elements * counts + i, counts * axis.output_size
+        place, total = elements * counts + i, counts * number(axis.output_size, counts.dtype)
         if axis.to_corners:
             place, total = jnp.where(total == 1, 0.5, place), jnp.maximum(total - 1, 1)
         else:
@@ -131,7 +131,7 @@ def _samples(axis: Axis, size: int, spans: Spans) -> _Samples:
     # Where more samples than the fewest are taken, they are at least half a pixel apart, so that no more lie in the
     # image than these. Of a region that is larger than the image, the samples before the image are left out.
     reach = jnp.maximum(number(2 * size + 6, counts.dtype), float(fewest))
-    step = lax.stop_gradient(spans.extent) / (counts * axis.output_size)
+    step = lax.stop_gradient(spans.extent) / (counts * number(axis.output_size, counts.dtype))
     first = jnp.floor((-1 - lax.stop_gradient(samples.position(begin))) / step[:, None]) - 1
     is_long = (counts > reach)[:, None]
     begin = jnp.where(is_long, jnp.clip(first, 0, counts[:, None] - 1), begin)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
-from dmljax.checks import UINT_MAX, integer_in
-from dmljax.errors import Where
+from dmljax.checks import INT_MAX, UINT_MAX, integer_in
+from dmljax.errors import Problem, Unsupported, Where
 
 T = TypeVar("T")
 
@@ -26,6 +26,14 @@ def check_size(where: Where, size: int, lowest: int) -> None:
     """Refuses a size below `lowest`, or a size that DirectML's UINT cannot hold; a symbolic size is accepted."""
     if not is_symbolic(size):
         integer_in(where, size, lowest, UINT_MAX)
+
+
+def require_positions(what: str, *sizes: int) -> None:
+    """Refuses sizes that int32 cannot hold, where positions are int32; symbolic sizes are accepted."""
+    for size in sizes:
+        if not is_symbolic(size) and size > INT_MAX:
+            rule = f"{what} must have at most {INT_MAX} elements, so that int32 holds every position"
+            raise Unsupported(Problem((), rule, size))
 
 
 def largest_size(size: int) -> int:

@@ -1,6 +1,8 @@
 """Windows that slide over the spatial dimensions of an image, which come after its batch and channels."""
 
+import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -40,10 +42,11 @@ class Window(NamedTuple):
         """Whether at some place, all elements of the window are padding; False where a symbolic size decides."""
         if is_symbolic(self.input_size):
             return False
-        # A window whose elements are no farther apart than the input is wide does not step over it.
-        is_close = self.dilation <= self.input_size
-        blocks = (0, self.blocks - 1) if is_close else range(self.blocks)
-        return not all(map(self._meets_input, blocks))
+        # A window whose elements are no farther apart than the input is wide does not step over it. Before the input,
+        # other windows do or do not again after every `period` blocks.
+        period = self.dilation // math.gcd(self.stride, self.dilation)
+        count = 1 if self.dilation <= self.input_size else min(self.blocks, period)
+        return not all(map(self._meets_input, chain(range(count), (self.blocks - 1,))))
 
     def _meets_input(self, block: int) -> bool:
         first = block * self.stride - self.start_padding

@@ -17,10 +17,11 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.attention import Mask, attention
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.numerics.sizes import check_size, is_symbolic, number
+from dmljax.numerics.sizes import is_symbolic, number
 from dmljax.text import join_sizes, join_words
 from dmljax.types import FLOAT, FLOATS, DataType, FeatureLevel, MultiheadAttentionMaskType, widened
 
@@ -203,7 +204,7 @@ def _attended(
         if has_present:
             keys, values = [lax.concatenate(keys, 2)], [lax.concatenate(values, 2)]
         result = attention(
-            query.reshape(sizes.batch, sizes.key_heads, -1, *query.shape[2:]),
+            query.reshape(sizes.batch, sizes.key_heads, sizes.heads // sizes.key_heads, *query.shape[2:]),
             [x[:, :, None] for x in keys],
             [x[:, :, None] for x in values],
             named["scale"],
@@ -261,7 +262,7 @@ def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttention
 
 
 def _inverse_root(size: int, wide: Any) -> Any:
-    return lax.rsqrt(number(size, wide)) if is_symbolic(size) else 1 / math.sqrt(size)
+    return lax.rsqrt(number(size, wide)) if is_symbolic(size) else 1 / math.sqrt(max(size, 1))  # of no elements, 1
 
 
 def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mapping[str, Array]) -> Any:
@@ -269,11 +270,10 @@ def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mappin
     if role not in source:
         return None
     x, shapes = given[source[role]], sizes.shapes()
+    heads = sizes.heads if role == "query" else sizes.key_heads
     size = sizes.value_size if role == "value" else sizes.size
-    if source[role] in _STACKED:
-        x = x[..., _PLACES[role][source[role]], :]
-    else:
-        x = x.reshape(*x.shape[:2], shapes[role][-1] // size, size)
+    is_stacked = source[role] in _STACKED
+    x = x[..., _PLACES[role][source[role]], :] if is_stacked else x.reshape(*x.shape[:2], heads, size)
     if "bias" in given:
         wide, before = widened(x.dtype), list(_PLACES)[: list(_PLACES).index(role)]
         first = sum(shapes[one][-1] for one in before)
@@ -595,7 +595,8 @@ def multihead_attention1(
         "past_sequence_lengths": past_sequence_lengths,
     }
     if total_sequence_length is not None:
-        check_size("total_sequence_length", total_sequence_length, 1)
+        if not is_symbolic(total_sequence_length):
+            integer_in("total_sequence_length", total_sequence_length, 1, _FAR)
         if past_sequence_lengths is None:
             raise InvalidDesc(Problem("total_sequence_length", "must not be given without past_sequence_lengths"))
     of_keys = query_head_count if key_value_head_count is None else key_value_head_count

@@ -57,8 +57,7 @@ def quantized(
     zero_name, scale_name = f"{prefix}_zero_point".strip("_"), f"{prefix}_scale".strip("_")
     zero = None if zero_point is None else calls.quantized_array(zero_name, zero_point)
     dtype = jnp.dtype(dtype or (default if zero is None else zero.dtype))
-    if dtype not in INTEGERS | INTEGERS_4 or dtype.itemsize > 2:
-        raise InvalidType(Problem((), "the output must be of an integer type of at most 16 bits", dtype))
+    _require_quantized_type(dtype)
     zero = jnp.zeros((), dtype) if zero is None else zero
     calls.require_type(zero_name, zero, dtype, "the output")
     divisor = calls.float_array(scale_name, scale)
@@ -73,6 +72,11 @@ def quantized(
     # The last bits of a float32 from 2^23 to 2^24 count in ones: to take them is quicker than to convert the number.
     whole = lax.bitcast_convert_type(total.astype(np.float32) + np.float32(1.5 * 2**23), np.int32)
     return whole.astype(dtype)
+
+
+def _require_quantized_type(dtype: np.dtype[Any]) -> None:
+    if dtype not in INTEGERS | INTEGERS_4 or dtype.itemsize > 2:
+        raise InvalidType(Problem((), "the output must be of an integer type of at most 16 bits", dtype))
 
 
 def _dequantize(
@@ -510,6 +514,7 @@ def dynamic_quantize_linear(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -
     value = calls.float_array("input", input)
     value = value.astype(widened(value.dtype))
     dtype = jnp.dtype(dtype)
+    _require_quantized_type(dtype)
     limits = jnp.iinfo(dtype)
     lowest, highest = jnp.min(value, initial=0), jnp.max(value, initial=0)
     scale = _scale_of_range(lowest, highest, int(limits.max) - int(limits.min))

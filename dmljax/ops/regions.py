@@ -34,7 +34,7 @@ from dmljax.numerics.regions import (
     sums,
 )
 from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.numerics.sizes import check_size, number
+from dmljax.numerics.sizes import check_size, number, require_positions
 from dmljax.ops.gathering import gather
 from dmljax.scalars import Size2D
 from dmljax.tensor import TensorDesc
@@ -76,9 +76,11 @@ def _output_size(name: str, size: Any) -> Size2D:
     return Size2D(*size)
 
 
-def _require_elements(image: Array) -> None:
+def _require_readable(image: Array) -> None:
+    """Refuses an image without elements, or with more than positions can tell apart."""
     if 0 in (image.shape[0], *image.shape[2:]):
         raise InvalidDesc(Problem("input", "must have elements", f"shape {image.shape}"))
+    require_positions("each dimension of input", *image.shape)
 
 
 def _images_of(indices: Array, image: Array) -> Array:
@@ -122,7 +124,7 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
     check_sizes(shape)
     if 0 in shape[:2]:
         return jnp.zeros(shape, image.dtype)
-    _require_elements(image)
+    _require_readable(image)
 
     def pool(image: Array, regions: Array) -> Array:
         wide = lax.stop_gradient(regions.astype(widened(regions.dtype)))
@@ -363,7 +365,7 @@ def _aligned(
     check_sizes(shape)
     if 0 in shape[:2]:
         return jnp.zeros(shape, image.dtype)
-    _require_elements(image)
+    _require_readable(image)
 
     def align(image: Array, regions: Array, indices: Array, outside: Array) -> Array:
         return _resized(image, regions, _images_of(indices, image), outside, size, sampling)
@@ -570,7 +572,7 @@ def roi_align_grad(
         return RoiAlignGradients(
             *(jnp.zeros_like(one) if of else None for one, of in ((image, of_input), (roi, of_roi)))
         )
-    _require_elements(image)
+    _require_readable(image)
     of_both = {"input": of_input, "roi": of_roi}
 
     def pull(image: Array, gradient: Array, regions: Array, indices: Array) -> Any:

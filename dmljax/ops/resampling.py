@@ -32,7 +32,7 @@ from dmljax.numerics.resampling import (
     wide_taps,
 )
 from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.numerics.sizes import check_size, is_symbolic
+from dmljax.numerics.sizes import check_size, is_symbolic, require_positions
 from dmljax.scalars import Size2D
 from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, FeatureLevel, InterpolationMode
 
@@ -393,6 +393,8 @@ def _taps(
         else:
             taps = linear_taps(axis, size, new, *step)
         if not taps.is_identity():
+            # Positions of neighbours go as far as the size itself.
+            require_positions(f"axis {axis}, which is resampled,", *(size + 1 for size in taps.where[:2]))
             every.append(taps)
     return sorted(every, key=lambda taps: -taps.where.step / taps.where.unit)
 

@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 from helpers import X64, assert_same_bits, assert_same_trees, needs_x32, needs_x64
 
 import dmljax
-from dmljax import InvalidDesc, InvalidType, Unsupported, calls
+from dmljax import DmlError, InvalidDesc, InvalidType, Unsupported, calls
 
 VALUES = np.array([0, 1], np.float32)
 
@@ -246,6 +247,69 @@ def test_refusals_come_before_anything_compiles_and_leave_nothing_behind() -> No
         jax.jit(lambda i: dmljax.one_hot(i, VALUES, axis=1, depth=0)).trace(np.array([[1]]))
     with pytest.raises(InvalidDesc, match=r"^one_hot: depth"):
         jax.eval_shape(lambda i: dmljax.one_hot(i, VALUES, axis=1, depth=0), np.array([[1]]))
+
+
+IMAGE = np.ones((1, 1, 4, 4), np.float32)
+FAR = 2**31
+
+
+@pytest.mark.parametrize(
+    ("call_", "message"),
+    [
+        *(
+            (partial(dmljax.dynamic_quantize_linear, IMAGE, dtype=dtype), "integer type of at most 16 bits")
+            for dtype in (np.float32, jnp.bfloat16, bool)
+        ),
+        *(
+            (
+                partial(dmljax.fill_value_sequence, start, 1, output_sizes=(3,)),
+                "value_start must be bool, an integer of",
+            )
+            for start in (np.complex64(1), np.longdouble(1), jnp.float8_e4m3fn(1), jax.random.key(0))
+        ),
+        (lambda: dmljax.reduce(IMAGE, function=dmljax.ReduceFunction.SUM, axes=np.int32), "axes must be an integer"),
+        *(
+            (
+                partial(dmljax.average_pooling, IMAGE, **({"window_sizes": 2} | {name: np.int32})),
+                f"{name} must be an int",
+            )
+            for name in ("window_sizes", "strides", "start_padding", "end_padding")
+        ),
+        (lambda: dmljax.tile(IMAGE, repeats=(1, 1, 1, 10**400)), r"repeats\[3\] must be in \["),
+    ],
+)
+def test_types_and_numbers_that_no_argument_takes_are_refused(call_: Callable[[], Any], message: str) -> None:
+    with pytest.raises(DmlError, match=message):
+        call_()
+
+
+@pytest.mark.parametrize(
+    "call_",
+    [
+        lambda: dmljax.fill_value_constant(1.0, output_sizes=(FAR, FAR)),
+        lambda: dmljax.diagonal_matrix(1, output_sizes=(FAR, FAR)),
+        lambda: dmljax.padding(IMAGE, start_padding=(0, 0, FAR, FAR), end_padding=(0, 0, 0, 0)),
+        lambda: dmljax.resample(IMAGE, scales=(1, 1, 2.0**29, 2.0**29)),
+        lambda: dmljax.upsample_2d(IMAGE, scale_size=2**29),
+        lambda: dmljax.slice_grad(IMAGE, starts=(0, 0, 0, 0), sizes=(1, 1, 4, 4), output_sizes=(FAR, FAR, 4, 4)),
+        lambda: dmljax.roi_pooling(IMAGE, np.zeros((1, 5), np.float32), pooled_size=FAR),
+        lambda: dmljax.roi_align(
+            IMAGE, np.ones((1, 4), np.float32), np.zeros(1, np.uint32), output_size=FAR, maximum_samples_per_output=1
+        ),
+        lambda: dmljax.convolution(IMAGE, IMAGE, start_padding=FAR),
+        lambda: dmljax.average_pooling(IMAGE, window_sizes=2, start_padding=FAR),
+        lambda: dmljax.lp_pooling(IMAGE, window_sizes=2, start_padding=FAR),
+        lambda: dmljax.tile(IMAGE, repeats=(FAR, FAR, 1, 1)),
+    ],
+)
+def test_what_xla_cannot_address_is_refused(call_: Callable[[], Any]) -> None:
+    with pytest.raises(DmlError, match=r"must have fewer than 2\*\*63 bytes|must have at most 2147483647 elements"):
+        call_()
+
+
+def test_what_xla_can_address_is_traced_however_large() -> None:
+    large = jax.eval_shape(lambda: dmljax.fill_value_constant(np.int8(1), output_sizes=(FAR - 1, FAR)))
+    assert large.shape == (FAR - 1, FAR)
 
 
 def test_every_refusal_is_a_dml_error_and_pythons_own_kind() -> None:

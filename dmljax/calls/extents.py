@@ -1,0 +1,80 @@
+"""Refuses computations with arrays that XLA cannot compile.
+
+XLA multiplies the size of an element by one dimension after the other, in an int64. Where that overflows, it ends the
+process, or raises an error that names no operator.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+
+from dmljax.errors import Problem, Unsupported
+from dmljax.numerics.sizes import is_symbolic
+from dmljax.types import INTEGERS_4
+
+
+def require_addressable(jaxpr: Jaxpr) -> None:
+    """Refuses a computation if one of its arrays is too large for XLA."""
+    for variable in jaxpr.outvars:
+        _require_addressable("the result", variable.aval)
+    for equation in _equations(jaxpr):
+        for variable in equation.outvars:
+            _require_addressable("an intermediate array", variable.aval)
+        _require_addressable("a padded array", *_padded(equation))
+
+
+def _equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The equations of a computation and of those inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for given in equation.params.values():
+            for one in given if isinstance(given, tuple | list) else (given,):
+                if isinstance(one, ClosedJaxpr | Jaxpr):
+                    yield from _equations(one.jaxpr if isinstance(one, ClosedJaxpr) else one)
+
+
+def _require_addressable(what: str, *arrays: Any) -> None:
+    for array in arrays:
+        if isinstance(array, jax.core.ShapedArray) and _is_too_large(array):
+            rule = f"{what} must have fewer than 2**63 bytes, the most that XLA can address"
+            raise Unsupported(Problem((), rule, array.str_short()))
+
+
+def _is_too_large(array: jax.core.ShapedArray) -> bool:
+    # XLA packs integers of 4 bits and counts their bits.
+    extent = 4 if array.dtype in INTEGERS_4 else array.dtype.itemsize
+    for size in array.shape:
+        extent *= 1 if is_symbolic(size) else size
+        if extent >= 2**63:
+            return True
+    return False
+
+
+def _padded(equation: JaxprEqn) -> Iterator[jax.core.ShapedArray]:
+    """The image with all of its padding, which XLA may make before it crops or convolves it."""
+    padding = _padding(equation)
+    if not padding:
+        return
+    image, result = (variable.aval for variable in (equation.invars[0], equation.outvars[0]))
+    sizes = list(image.shape)
+    for axis, before, after, interior in padding:
+        sizes[axis] += max(before, 0) + max(after, 0) + (sizes[axis] - 1) * interior
+    yield jax.core.ShapedArray(sizes, max(image.dtype, result.dtype, key=lambda dtype: dtype.itemsize))
+
+
+def _padding(equation: JaxprEqn) -> Sequence[tuple[int, int, int, int]]:
+    """The axes that an equation pads, each with what is padded before it, after it and between its elements."""
+    given = equation.params
+    match equation.primitive.name:
+        case "pad":
+            return [(axis, *amounts) for axis, amounts in enumerate(given["padding_config"])]
+        case "conv_general_dilated":
+            axes, dilations = given["dimension_numbers"].lhs_spec[2:], given["lhs_dilation"]
+        case _ if "window_dimensions" in given and "padding" in given:
+            axes, dilations = range(len(given["padding"])), given["base_dilation"]
+        case _:
+            return []
+    each = zip(axes, given["padding"], dilations, strict=True)
+    return [(axis, *amounts, dilation - 1) for axis, amounts, dilation in each]
