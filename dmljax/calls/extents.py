@@ -5,7 +5,7 @@ process, or raises an error that names no operator.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
@@ -57,7 +57,7 @@ def _padded(equation: JaxprEqn) -> Iterator[jax.core.ShapedArray]:
     padding = _padding(equation)
     if not padding:
         return
-    image, result = (variable.aval for variable in (equation.invars[0], equation.outvars[0]))
+    image, result = (cast(jax.core.ShapedArray, one.aval) for one in (equation.invars[0], equation.outvars[0]))
     sizes = list(image.shape)
     for axis, before, after, interior in padding:
         sizes[axis] += max(before, 0) + max(after, 0) + (sizes[axis] - 1) * interior

@@ -8,7 +8,6 @@ other platforms compute quickly.
 import functools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,11 +41,14 @@ def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> A
     return with_slopes(lambda tangent, x: jax.jvp(by_jax, (x,), (tangent,))[1])(products)(x)
 
 
-def _running(combine: Combine, tally: Tally, start: int, x: Array, **along: Any) -> Array:
-    by_jax = partial(_by_jax, tally, start, **along)
-    if is_symbolic(x.shape[along["axis"]]):  # which cannot be split into blocks
+def _running(
+    combine: Combine, tally: Tally, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool
+) -> Array:
+    by_jax = partial(_by_jax, tally, start, axis=axis, reverse=reverse, exclusive=exclusive)
+    if is_symbolic(x.shape[axis]):  # which cannot be split into blocks
         return by_jax(x)
-    return choose(x, cpu=partial(_in_blocks, combine, start, **along), default=by_jax)
+    in_blocks = partial(_in_blocks, combine, start, axis=axis, reverse=reverse, exclusive=exclusive)
+    return choose(x, cpu=in_blocks, default=by_jax)
 
 
 def _by_jax(tally: Tally, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:

@@ -173,7 +173,7 @@ def _refusals_of(packages: Collection[str]) -> Iterator[None]:
 def _raising_package(error: BaseException) -> str:
     """The package that raises an error, dmljax or one that it calls: Python's own modules raise it for them."""
     frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
-    packages = (name.partition(".")[0] for name in frames)
+    packages: Iterator[str] = (name.partition(".")[0] for name in frames)
     return [one for one in packages if one in _JAX or one == "dmljax"][-1]
 
 

@@ -790,7 +790,8 @@ def lp_normalization(input: ArrayLike, epsilon: ArrayLike = 1e-5, *, axis: int, 
     if p not in (1, 2):
         raise InvalidDesc(Problem("p", "must be 1 or 2", p))
     (wide,) = _wide(x)
-    return (wide / jnp.maximum(norm(wide, (axis,), p), jnp.asarray(epsilon, wide.dtype))).astype(x.dtype)
+    result: Array = wide / jnp.maximum(norm(wide, (axis,), p), jnp.asarray(epsilon, wide.dtype))
+    return result.astype(x.dtype)
 
 
 class LpNormalizationDesc(dml.Unary, type="DML_OPERATOR_LP_NORMALIZATION", function=lp_normalization):

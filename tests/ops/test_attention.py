@@ -756,7 +756,7 @@ def test_the_levels_are_those_of_the_history() -> None:
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (1, 0, 3), (0, 0, 3)])
 def test_nothing_attends_to_anything(batch: int, queries: int, keys: int) -> None:
     query, key = np.ones((batch, queries, 4), np.float32), np.ones((batch, keys, 4), np.float32)
-    attend = lambda *x: dmljax.multihead_attention(*x, head_count=2, scale=1.0)  # noqa: E731
+    attend = lambda q, k, v: dmljax.multihead_attention(q, k, v, head_count=2, scale=1.0)  # noqa: E731
     gradient = jax.grad(lambda *x: jax.tree.leaves(attend(*x))[0].sum())(query, key, key)
     assert jax.tree.leaves(attend(query, key, key))[0].shape == (batch, queries, 4)
     assert gradient.shape == query.shape
