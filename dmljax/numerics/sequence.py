@@ -1,9 +1,11 @@
-"""Arithmetic sequences of floats, each element rounded once.
+"""Arithmetic sequences of floats, on a CPU with each element rounded once.
 
-`start + i * delta` is too long for its type: `i` alone has up to 32 bits. But the elements are the sums of a few rows
-and columns, `start + first * delta` and `i * delta` for a small `i`. Each of these is written as a sum of parts that
-are multiples of one unit, the unit of each part being the one before it divided by a power of two. The parts of a row
-and of a column add up without rounding, so that only the sum of the parts rounds.
+A GPU and a TPU compute the formula as it stands, in one kernel.
+
+On a CPU, `start + i * delta` is too long for its type: `i` by itself has up to 32 bits. But the elements are the sums
+of a few rows and columns, `start + first * delta` and `i * delta` for a small `i`. Each of these is written as a sum of
+parts that are multiples of one unit, the unit of each part being the one before it divided by a power of two. The parts
+of a row and of a column add up without rounding, so that only the sum of the parts rounds.
 """
 
 import math
@@ -25,7 +27,7 @@ MOST = 2**32  # elements of a sequence
 
 
 def arithmetic_sequence(start: Array, delta: Array, count: int) -> Array:
-    """`start + i * delta` for each `i` below `count`, rounded once, in the type of `start` and `delta`.
+    """`start + i * delta` for each `i` below `count`, in the type of `start` and `delta`, on a CPU rounded once.
 
     The first element is `start` itself, also where `delta` is infinite.
     """
@@ -34,19 +36,26 @@ def arithmetic_sequence(start: Array, delta: Array, count: int) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _sequence(count: Any, start: Array, delta: Array) -> Array:
-    whole = partial(_elements, count, is_branching=False)
+    whole, plain = partial(_elements, count, is_branching=False), partial(_by_formula, count)
 
     @jax.custom_batching.custom_vmap
     def elements(start: Array, delta: Array) -> Array:
         by_need = partial(_elements, count, is_branching=True)
-        return choose(start, delta, cpu=by_need, default=whole)
+        return choose(start, delta, cpu=by_need, default=plain)
 
     @elements.def_vmap
     def _(size: int, are_batched: Any, start: Array, delta: Array) -> tuple[Array, bool]:
         # A branch for each element of a batch would be computed in all cases.
-        return jax.vmap(whole, [0 if is_batched else None for is_batched in are_batched])(start, delta), True
+        axes = [0 if is_batched else None for is_batched in are_batched]
+        return choose(start, delta, cpu=jax.vmap(whole, axes), default=jax.vmap(plain, axes)), True
 
     return cast(Array, elements(start, delta))
+
+
+def _by_formula(count: Any, start: Array, delta: Array) -> Array:
+    wide, i = widened(start.dtype), lax.iota(np.uint32, count)
+    elements = start.astype(wide) + i.astype(wide) * delta.astype(wide)
+    return jnp.where(i == 0, start, elements.astype(start.dtype))
 
 
 def _elements(count: Any, start: Array, delta: Array, *, is_branching: bool) -> Array:

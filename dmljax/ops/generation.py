@@ -248,8 +248,8 @@ def fill_value_sequence(
 ) -> Array:
     """Fills an array of `output_sizes`, row by row, with `value_start`, `value_start + value_delta` and so on.
 
-    Element `i` is `value_start + i * value_delta`, rounded once, so that no error adds up. The first one is
-    `value_start` itself. Integers wrap around, and `value_delta` may be negative in an unsigned type, too.
+    Element `i` is `value_start + i * value_delta`, so that no error adds up; on a CPU it is rounded once. The first one
+    is `value_start` itself. Integers wrap around, and `value_delta` may be negative in an unsigned type, too.
 
     >>> fill_value_sequence(10, -2, output_sizes=(2, 2), dtype="uint8").tolist()
     [[10, 8], [6, 4]]

@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.floats import copied, sort_keys
+from dmljax.numerics.platform import choose
 from dmljax.numerics.selection import largest_positions
 from dmljax.numerics.sharding import dimension_axes, partitioned
 from dmljax.numerics.sizes import is_symbolic, largest_size, replaced
 from dmljax.types import (
     FLOAT,
+    FLOATS,
     INTEGER_64,
     UINT32,
     UP_TO_32_BIT,
@@ -47,9 +49,10 @@ jax.export.register_namedtuple_serialization(TopK, serialized_name="dmljax.TopK"
 def top_k(input: ArrayLike, *, axis: int, k: int, dtype: DTypeLike = jnp.uint32) -> TopK:
     """Selects the `k` largest elements along `axis`, in decreasing order, with their indices.
 
-    Of equal elements, the one with the lower index comes first. NaN is larger than every number, -0 equals +0, and
-    subnormal numbers are not flushed to zero. The values are copied bit for bit; the gradient of each goes to the
-    element that it is copied from. The indices are uint32, as in DirectML; `dtype` may be any integer type.
+    Of equal elements, the one with the lower index comes first. NaN is larger than every number. On a CPU, -0 equals +0
+    and subnormal numbers are not flushed to zero; other platforms order elements as `jax.lax.top_k` does. The values
+    are copied bit for bit; the gradient of each goes to the element that it is copied from. The indices are uint32, as
+    in DirectML; `dtype` may be any integer type.
 
     >>> values, indices = top_k(jnp.array([1.0, 2.0, 2.0, 3.0]), axis=0, k=3)
     >>> values.tolist(), indices.tolist()
@@ -99,16 +102,38 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
     if math.prod(output_shape) == 0:
         return TopK(jnp.zeros_like(input, shape=output_shape), jnp.zeros(output_shape, dtype))
 
-    def select(input: Array) -> tuple[Array, Array]:
+    def on_cpu(input: Array) -> tuple[Array, Array]:
         keys = jnp.moveaxis(sort_keys(input, nan_is_largest=True), axis, -1)
         keys = keys if direction is AxisDirection.DECREASING else ~keys  # the order of integers backwards
         positions = jnp.moveaxis(largest_positions(keys, k), -1, axis)
         values = copied(_take_along(axis), (input,), positions)
         return values, positions.astype(dtype)
 
+    def by_xla(input: Array) -> tuple[Array, Array]:
+        row = jnp.moveaxis(input, axis, -1).astype(np.uint8 if input.dtype == np.bool_ else input.dtype)
+        reverse = _itself if direction is AxisDirection.DECREASING else _reversed
+        values, positions = lax.top_k(reverse(row), k)
+        # Positions are not negative, so that their bits are those of a uint32, which spares a kernel.
+        is_same_size = dtype.itemsize == positions.dtype.itemsize
+        indices = lax.bitcast_convert_type(positions, dtype) if is_same_size else positions.astype(dtype)
+        return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), jnp.moveaxis(indices, -1, axis)
+
+    def select(input: Array) -> tuple[Array, Array]:
+        # `lax.top_k` must know that the axis has as many elements.
+        return on_cpu(input) if is_symbolic(size) else choose(input, cpu=on_cpu, default=by_xla)
+
     mesh_axes = dimension_axes(input)
     kept = replaced(mesh_axes, axis, None)
     return TopK(*partitioned(select, [(input, mesh_axes)], kept, kept))
+
+
+def _itself(x: Array) -> Array:
+    return x
+
+
+def _reversed(x: Array) -> Array:
+    """Numbers in the opposite order."""
+    return -x if x.dtype in FLOATS else ~x
 
 
 def _take_along(axis: int) -> Any:

@@ -47,6 +47,27 @@ def test_special_values_are_ordered_and_copied_bit_for_bit(dtype: Any) -> None:
         check(rows, 1, k)
 
 
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_every_platform_selects_the_same_numbers(dtype: Any, lowering: str) -> None:
+    row = np.array([3, 1, 2, 1, 0, 3, 2] if np.dtype(dtype) != bool else [1, 0, 1, 1, 0, 0, 1]).astype(dtype)
+    for way in AxisDirection:
+        top = lambda x, way=way: dmljax.top_k1(x, axis=1, k=5, axis_direction=way)  # noqa: E731
+        values, indices = top(np.stack([row, row[::-1]]))
+        keys = row.astype(np.int32) * (-1 if way is DECREASING else 1)
+        expected = np.stack([np.argsort(one, kind="stable")[:5] for one in (keys, keys[::-1])])
+        assert_same_bits(indices, expected.astype(np.uint32))
+        assert_same_bits(values, np.stack([row[expected[0]], row[::-1][expected[1]]]))
+
+
+def test_every_platform_has_nan_at_its_end_and_the_gradient(lowering: str) -> None:
+    x = np.array([2, NAN, 1, 5], np.float32)
+    for way, places in ((INCREASING, [2, 0, 3, 1]), (DECREASING, [1, 3, 0, 2])):
+        top = lambda x, way=way: dmljax.top_k1(x, axis=0, k=4, axis_direction=way).values  # noqa: E731
+        np.testing.assert_array_equal(top(x), x[places])
+        np.testing.assert_array_equal(jax.jacrev(top)(x), np.eye(4)[places])
+        np.testing.assert_array_equal(jax.jacfwd(top)(x), np.eye(4)[places])
+
+
 @pytest.mark.parametrize(
     ("dtype", "size", "k"),
     [
