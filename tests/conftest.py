@@ -59,23 +59,6 @@ def lowering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     jax.clear_caches()
 
 
-@pytest.fixture
-def pretend_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """Makes operators believe in a number of devices: only with one do few rows of a nonzero come out of a loop."""
-
-    def pretend(count: int) -> None:
-        monkeypatch.setattr(jax, "device_count", lambda *_: count)
-        jax.clear_caches()
-
-    yield pretend
-    jax.clear_caches()
-
-
-@pytest.fixture
-def one_device(pretend_devices: Callable[[int], None]) -> None:
-    pretend_devices(1)
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="COUNT", type=int, default=240, help="how many mutated models to try")
     parser.addoption("--notebooks", action="store_true", help="run the notebooks")

@@ -2556,38 +2556,10 @@ FAULTS = [
         "ops/test_pooling.py::test_sums_of_16_bit_floats_are_rounded_once",
     ),
     Fault(
-        "norms of windows overflow on the way",
-        POOLING,
-        "is_in_range = (magnitudes == 0) | (",
-        "is_in_range = (magnitudes == magnitudes) | (",
-        "ops/test_pooling.py::test_norms_are_out_of_range_only_where_they_are",
-    ),
-    Fault(
-        "large powers of norms overflow on the way",
-        POOLING,
-        "lax.integer_pow(_part_of(one, largest), p) for one",
-        "lax.integer_pow(one, p) for one",
-        "ops/test_pooling.py::test_norms_are_out_of_range_only_where_they_are",
-    ),
-    Fault(
-        "the gradient of a norm is infinite at 0",
-        POOLING,
-        "(whole == 0) | is_infinite, jnp.ones_like",
-        "is_infinite, jnp.ones_like",
-        "ops/test_pooling.py::test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0",
-    ),
-    Fault(
-        "a norm beside infinite elements is NaN",
-        POOLING,
-        "return jnp.where(is_infinite, (x == whole).astype(x.dtype), ",
-        "return jnp.where(is_infinite, x - whole, ",
-        "ops/test_pooling.py::test_the_gradient_of_an_infinite_norm_goes_to_infinite_elements",
-    ),
-    Fault(
         "the norm of negative numbers is signed",
         POOLING,
-        "with_slopes(lambda tangent, x: tangent * jnp.sign(x))(jnp.abs)(x.astype(wide))",
-        "x.astype(wide)",
+        "magnitudes = magnitude(x.astype(widened(x.dtype)))",
+        "magnitudes = x.astype(widened(x.dtype))",
         "ops/test_pooling.py::test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0",
     ),
     Fault(
@@ -3230,8 +3202,8 @@ FAULTS = [
     Fault(
         "the norm has a derivative of NaN at 0",
         NORMS,
-        "is_zero = squares == 0",
-        "is_zero = squares < 0",
+        "is_zero = x == 0",
+        "is_zero = x < 0",
         "ops/test_reduction.py::test_gradients_at_ties_zeros_and_infinities",
     ),
     Fault(
@@ -3335,7 +3307,7 @@ FAULTS = [
     Fault(
         "random words are joined on a mesh",
         PHILOX,
-        " or jax.device_count() > 1:",
+        " or may_be_sharded(counter[0]):",
         ":",
         "test_sharding.py::test_each_device_generates_its_own_words[Explicit-(4096, 8)-P('rows',)]",
     ),
@@ -3601,8 +3573,8 @@ FAULTS = [
     Fault(
         "batches on a mesh are computed one after the other",
         "numerics/attention.py",
-        "if jax.device_count() > 1:",
-        "if jax.device_count() > 8:",
+        'if may_be_sharded(given["key"]):',
+        "if False:",
         "ops/test_attention.py::test_batches_and_heads_on_a_mesh_stay_where_they_are",
     ),
     Fault(

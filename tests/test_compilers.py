@@ -29,7 +29,7 @@ SLOW = {
 
 
 @pytest.fixture(autouse=True)
-def as_the_benchmark(one_device: None) -> Iterator[None]:
+def as_the_benchmark() -> Iterator[None]:
     """What the benchmark runs under: one device, no 64-bit types, JAX's own promotion."""
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield

@@ -596,7 +596,7 @@ def test_may_be_called_inside_shard_map(operator: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_may_be_called_inside_shard_map_on_one_device(name: str, one_device: None) -> None:
+def test_may_be_called_inside_shard_map_on_one_device(name: str) -> None:
     mesh = mesh_of(AxisType.Explicit, batch=1)
     check_that_a_sharded_batch_stays_where_it_is(f"DML_OPERATOR_{name}", mesh, by_shard_map=True)
 

@@ -124,17 +124,13 @@ def test_rows_are_reduced_where_they_are_computed(name: str, dtype: str) -> None
 
 
 @DTYPES
-@pytest.mark.parametrize("devices", [1, 8])
-def test_nonzero_sorts_nothing_and_scatters_words_alone(
-    dtype: str, devices: int, pretend_devices: Callable[[int], None]
-) -> None:
-    pretend_devices(devices)
+def test_nonzero_sorts_nothing_and_scatters_only_words(dtype: str) -> None:
     computation = compiled(lambda matrix: dmljax.nonzero_coordinates(matrix), dtype)
     needed = computation.memory_analysis()
     assert needed.temp_size_in_bytes < 2 * needed.output_size_in_bytes
     counted = operations(computation)
     assert counted["sort"] == counted["reduce-window"] == 0
-    assert counted["while"] == counted["conditional"] == (1 if devices == 1 else 0)
+    assert counted["while"] == counted["conditional"] == 1
     scattered = re.findall(r"= u32\[(\d+)\]\S* scatter\(", computation.as_text())
     assert [int(size) for size in scattered] == [SIZE * SIZE // 32 + 1] * 2
 

@@ -671,9 +671,7 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
 
 @AXIS_TYPES
 @pytest.mark.parametrize("rows", [300, 4096])
-def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(
-    rows: int, axis_type: AxisType, one_device: None
-) -> None:
+def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(rows: int, axis_type: AxisType) -> None:
     # One device finds rows in a loop, whose state varies over the mesh as what it is found in does.
     mesh = mesh_of(axis_type, batch=1)
     input = jax.device_put((RNG.random((rows, 3)) < 0.01).astype(np.float32), NamedSharding(mesh, P("batch")))
@@ -734,14 +732,16 @@ def test_rows_that_are_shared_out_among_devices_are_summed_as_exactly(
 )
 @AXIS_TYPES
 def test_each_device_generates_its_own_words(sizes: tuple[int, ...], spec: P, axis_type: AxisType) -> None:
-    sharding = NamedSharding(mesh_of(axis_type, rows=4, columns=2), spec)
+    mesh = mesh_of(axis_type, rows=4, columns=2)
+    sharding = NamedSharding(mesh, spec)
     generate = jax.jit(lambda s: dmljax.random_generator(s, output_sizes=sizes).output, out_shardings=sharding)
-    compiled = generate.lower(STATE).compile()
+    state = jax.device_put(STATE, NamedSharding(mesh, P()))  # whose type tells of the mesh
+    compiled = generate.lower(state).compile()
     assert collectives(compiled) == []
     memory: Any = compiled.memory_analysis()
     # No device computes the words of all, of which it would keep some.
     assert memory.temp_size_in_bytes + memory.output_size_in_bytes <= 4 * math.prod(sizes) // 4 + 256
-    words = compiled(STATE)
+    words = compiled(state)
     assert words.addressable_data(0).shape == sharding.shard_shape(sizes)
     assert_same_trees(words, dmljax.random_generator(STATE, output_sizes=sizes).output)
 

@@ -35,8 +35,32 @@ def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:
 def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last: bool = False) -> Array:
     """The position along `axes` of the first (or last) largest (or smallest) element; the axes keep size 1.
 
-    As in ONNX, NumPy and JAX, a NaN is larger (or smaller) than every number, and all NaNs are equal.
+    As in ONNX, NumPy and JAX, a NaN is larger (or smaller) than every number, and all NaNs are equal. Subnormal numbers
+    are told apart on a CPU; elsewhere, elements compare as the platform compares them.
     """
+    by_keys = partial(_position_by_keys, axes=axes, largest=largest, last=last)
+    if len(axes) != 1 or last:
+        return choose(input, cpu=by_keys, default=partial(_position, axes=axes, largest=largest, last=last))
+    (axis,) = axes
+    dtype = index_dtype(("input", "size"), input.shape[axis])
+    by_xla = partial(lax.argmax if largest else lax.argmin, axis=axis, index_dtype=dtype)
+    return choose(input, cpu=by_keys, default=lambda x: jnp.expand_dims(by_xla(x), axis))
+
+
+def _position(input: Array, *, axes: tuple[int, ...], largest: bool, last: bool) -> Array:
+    extreme = (jnp.max if largest else jnp.min)(input, axis=axes, keepdims=True)
+    return _position_where((input == extreme) | (input != input), axes, last=last)
+
+
+def _position_where(is_extreme: Array, axes: tuple[int, ...], *, last: bool) -> Array:
+    """The first (or last) position along `axes` where something is true; the axes keep size 1."""
+    position = positions_along(is_extreme, axes)
+    limits = np.iinfo(position.dtype)
+    none = np.array(limits.min if last else limits.max, position.dtype)
+    return _extreme(jnp.where(is_extreme, position, none), axes, largest=last)
+
+
+def _position_by_keys(input: Array, *, axes: tuple[int, ...], largest: bool, last: bool) -> Array:
     is_row = axes == (input.ndim - 1,) and _is_known_and_unsharded(input, -1)
     if is_row and input.shape[-1] <= _SHORT_ROW:
         return _position_in_short_row(input, largest=largest, last=last)
@@ -47,10 +71,7 @@ def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last
         # same, it would materialise them.
         input, extreme = lax.optimization_barrier((input, extreme))
         keys = sort_keys(input, nan_is_largest=largest)
-    position = positions_along(input, axes)
-    limits = np.iinfo(position.dtype)
-    none = np.array(limits.min if last else limits.max, position.dtype)
-    return _extreme(jnp.where(keys == extreme, position, none), axes, largest=last)
+    return _position_where(keys == extreme, axes, last=last)
 
 
 def _is_known_and_unsharded(x: Array, axis: int) -> bool:
@@ -84,10 +105,15 @@ def _position_in_short_row(input: Array, *, largest: bool, last: bool) -> Array:
 def extreme(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     """The largest (or smallest) element along `axes`, which keep size 1.
 
-    As in `floats.maximum` and `minimum`, a NaN is larger (or smaller) than every number, and +0 is larger than -0.
+    As in `floats.maximum` and `minimum`, a NaN is larger (or smaller) than every number, and on a CPU +0 is larger than
+    -0, and subnormal numbers are told apart.
     """
     keys = partial(sort_keys, nan_is_largest=largest, zeros_are_equal=False)
-    return of_sort_keys(_extreme(x, axes, keys, largest=largest), x.dtype)
+
+    def by_keys(x: Array) -> Array:
+        return of_sort_keys(_extreme(x, axes, keys, largest=largest), x.dtype)
+
+    return choose(x, cpu=by_keys, default=partial(jnp.max if largest else jnp.min, axis=axes, keepdims=True))
 
 
 def _itself(x: Array) -> Array:

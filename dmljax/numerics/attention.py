@@ -17,6 +17,7 @@ from jax import Array, lax
 
 from dmljax.numerics.platform import choose
 from dmljax.numerics.products import chosen_precision
+from dmljax.numerics.sharding import may_be_sharded
 from dmljax.numerics.sizes import is_symbolic, replaced
 from dmljax.types import widened
 
@@ -224,11 +225,11 @@ def _added(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array,
 
 
 def _over_batches(of_all: Callable[[Arrays], R], given: Arrays) -> R:
-    """The results of `of_all` for all batches and heads together, or where a CPU is the only device, one by one.
+    """The results of `of_all` for all batches and heads together, or on a CPU, one by one.
 
     Batches and heads that are spread over devices would have to be exchanged for that.
     """
-    if jax.device_count() > 1:
+    if may_be_sharded(given["key"]):
         return of_all(given)
     axes = [axis for axis in range(-given["key"].ndim, -2) if given["key"].shape[axis] > 1]
 

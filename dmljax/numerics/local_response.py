@@ -1,9 +1,12 @@
 """The local response normalisation, of floats of at least 32 bits, and its derivatives."""
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from dmljax.numerics.exact import quotient, with_slopes
+from dmljax.numerics.platform import choose
+from dmljax.numerics.sizes import is_symbolic
 from dmljax.numerics.windows import sums_of_neighbours
 
 
@@ -60,6 +63,21 @@ def _base(x: Array, alpha: Array, bias: Array, axes: tuple[int, ...], local_size
 
 def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrored: bool = False) -> Array:
     before, after = (local_size - 1) // 2, local_size // 2
-    for axis in axes:
-        x = sums_of_neighbours(x, axis, *((after, before) if is_mirrored else (before, after)))
-    return x
+    before, after = (after, before) if is_mirrored else (before, after)
+
+    def by_axis(x: Array) -> Array:
+        for axis in axes:
+            x = sums_of_neighbours(x, axis, before, after)
+        return x
+
+    def by_windows(x: Array) -> Array:
+        reach = [(min(before, size - 1), min(after, size - 1)) if i in axes else (0, 0) for i, size in sizes]
+        sums: Array = lax.reduce_window(
+            x, np.zeros((), x.dtype), lax.add, [sum(one) + 1 for one in reach], [1] * x.ndim, reach
+        )
+        return sums
+
+    sizes = list(enumerate(x.shape))
+    if x.size == 0 or any(map(is_symbolic, x.shape)):
+        return by_axis(x)
+    return choose(x, tpu=by_windows, default=by_axis)

@@ -25,18 +25,20 @@ def norm(x: Array, axes: tuple[int, ...], order: int = 2) -> Array:
     """
     if order == 1:
         return jnp.sum(magnitude(x), axis=axes, keepdims=True)
-    return _root(jnp.sum(jnp.square(x), axis=axes, keepdims=True))
+    return root(jnp.sum(jnp.square(x), axis=axes, keepdims=True))
 
 
-def _slope_of_root(squares: Array) -> Array:
-    is_zero = squares == 0
-    return jnp.where(is_zero, jnp.zeros_like(squares), 0.5 / _root(jnp.where(is_zero, jnp.ones_like(squares), squares)))
+def root(x: Array, degree: int = 2) -> Array:
+    """The root of numbers that are not negative, with a derivative of 0 at 0."""
 
+    def slope(x: Array) -> Array:
+        is_zero = x == 0
+        safe = jnp.where(is_zero, jnp.ones_like(x), x)
+        return jnp.where(is_zero, jnp.zeros_like(x), root(safe, degree) / (degree * safe))
 
-@with_derivatives(_slope_of_root)
-def _root(squares: Array) -> Array:
-    """The square root, with a derivative of 0 at 0."""
-    return lax.sqrt(squares)
+    value = lax.sqrt if degree == 2 else lambda x: lax.pow(x, jnp.full_like(x, 1 / degree))
+    result: Array = with_derivatives(slope)(value)(x)
+    return result
 
 
 class Moments(NamedTuple):

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.numerics.platform import choose
+from dmljax.numerics.sharding import may_be_sharded
 from dmljax.numerics.sizes import is_symbolic, number
 
 _ROUNDS = 10
@@ -22,13 +24,21 @@ _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 def random_words(counter: Sequence[Array], key: Sequence[Array], sizes: Sequence[int]) -> Array:
     """The words of as many blocks as `sizes` have room for, from `counter` on, in the order of the elements."""
     count = math.prod(sizes)
-    if is_symbolic(count) or count < 4096 or jax.device_count() > 1:  # a mesh may divide any of the dimensions
+
+    def at_once() -> Array:
         return _words_at(_positions(sizes), counter, key)
+
+    if is_symbolic(count) or count < 4096 or may_be_sharded(counter[0]):  # a mesh may divide any of the dimensions
+        return at_once()
     # XLA on CPU takes up to 4 times as long for a loop over short rows, or one that threads cannot share evenly. The
     # last elements, which are computed apart, keep it from seeing the rows, and leave a number that they can share.
     most = (count - 1) // 64 * 64
     first, last = lax.iota(np.uint32, most), lax.iota(np.uint32, count - most) + np.uint32(most)
-    return jnp.concatenate([_words_at(first, counter, key), _words_at(last, counter, key)]).reshape(tuple(sizes))
+
+    def in_parts() -> Array:
+        return jnp.concatenate([_words_at(part, counter, key) for part in (first, last)]).reshape(tuple(sizes))
+
+    return choose(cpu=in_parts, default=at_once)
 
 
 def _words_at(position: Array, counter: Sequence[Array], key: Sequence[Array]) -> Array:

@@ -19,9 +19,10 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
-from dmljax.numerics.exact import quotient, with_slopes
+from dmljax.numerics.exact import with_slopes
 from dmljax.numerics.floats import copied, sort_keys
 from dmljax.numerics.loops import counted_loop
+from dmljax.numerics.norms import magnitude, root
 from dmljax.numerics.platform import choose
 from dmljax.numerics.sizes import index_dtype, number, replaced
 from dmljax.numerics.windows import Window
@@ -463,59 +464,8 @@ def element_counts(windows: Windows, rank: int, dtype: Any, *, include_padding: 
 
 
 def window_norms(x: Array, windows: Windows, p: int) -> Array:
-    """The `p`-norm of each window, in at least 32 bits: out of range only where the norm itself is.
-
-    Its gradient is 0 where the norm is 0. Infinite elements have equal parts of it, and others beside them none.
-    """
-    wide = widened(x.dtype)
-    absolute = with_slopes(lambda tangent, x: tangent * jnp.sign(x))(jnp.abs)(x.astype(wide))
+    """The `p`-norm of each window, in at least 32 bits. Its gradient is 0 where the norm is 0."""
+    magnitudes = magnitude(x.astype(widened(x.dtype)))
     if p == 1:
-        return window_sums(absolute, windows)
-    scaled = partial(_scaled_norms, windows=windows, p=p)
-    if p > 2:
-        return scaled(absolute)
-
-    def norms(magnitudes: Array) -> Array:
-        of_squares = lambda x: lax.sqrt(window_sums(lax.square(x), windows))  # noqa: E731
-        if x.dtype == np.float16:
-            return of_squares(magnitudes)  # whose squares float32 holds
-        limits, count = jnp.finfo(wide), math.prod(one.size for one in windows)
-        lowest, highest = 2.0 ** (limits.minexp // 2 + 31), 2.0 ** ((limits.maxexp - count.bit_length()) // 2)
-        is_in_range = (magnitudes == 0) | ((magnitudes >= lowest) & (magnitudes <= highest))
-        if jax.device_count() > 1:  # where a condition for all elements would be an exchange
-            is_in_range = window_sums(1 - is_in_range.astype(np.int32), windows) == 0
-            return jnp.where(is_in_range, of_squares(magnitudes), scaled(magnitudes))
-        chosen: Array = lax.cond(jnp.all(is_in_range), of_squares, scaled, magnitudes)
-        return chosen
-
-    slope = lambda tangent, magnitudes: jax.jvp(scaled, (magnitudes,), (tangent,))[1]  # noqa: E731
-    return with_slopes(slope)(norms)(absolute)
-
-
-def _scaled_norms(magnitudes: Array, windows: Windows, p: int) -> Array:
-    # The norm of the rows' norms is the norm of the window.
-    magnitudes = _padded(magnitudes, windows, 0)
-    for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
-        (magnitudes,) = _reduced((magnitudes,), axis, _steps(window), partial(_norm_of_parts, p=p))
-    return magnitudes
-
-
-def _norm_of_parts(parts: Sequence[tuple[int, Parts]], *, p: int) -> Parts:
-    """The `p`-norm of arrays without negative elements, element by element."""
-
-    def norm(*arrays: Array) -> Array:
-        largest = reduce(lax.max, arrays)
-        total = reduce(lax.add, (lax.integer_pow(_part_of(one, largest), p) for one in arrays))
-        return largest * (lax.sqrt(total) if p == 2 else lax.pow(total, jnp.full_like(total, 1 / p)))
-
-    def slope_of(i: int) -> Callable[..., Array]:
-        return lambda tangent, *arrays: tangent * lax.integer_pow(_part_of(arrays[i], norm(*arrays)), p - 1)
-
-    return (with_slopes(*map(slope_of, range(len(parts))))(norm)(*(part for _, (part,) in parts)),)
-
-
-def _part_of(x: Array, whole: Array) -> Array:
-    """`x / whole` where `x` is at most `whole`: 0 / 0 is 0, and of infinite numbers, each is a whole."""
-    is_infinite = jnp.isinf(whole)
-    divisor = jnp.where((whole == 0) | is_infinite, jnp.ones_like(whole), whole)
-    return jnp.where(is_infinite, (x == whole).astype(x.dtype), quotient(x, divisor))
+        return window_sums(magnitudes, windows)
+    return root(window_sums(lax.integer_pow(magnitudes, p), windows), p)

@@ -201,8 +201,8 @@ def lp_pooling(
 ) -> Array:
     """Computes the `p`-norm of each window of an image: the sum of the magnitudes to the power `p`, to the power 1/p.
 
-    Dimensions, windows and padding are those of `average_pooling`; the padding is 0. A result is infinite or 0 only
-    where the norm itself is out of range, not where it is so on the way. The gradient is 0 where the norm is 0.
+    Dimensions, windows and padding are those of `average_pooling`; the padding is 0. The powers of
+    float32 elements may overflow. The gradient is 0 where the norm is 0.
 
     >>> lp_pooling(jnp.array([[[3.0, -4.0, 0.0]]]), window_sizes=2).tolist()
     [[[5.0, 4.0]]]

@@ -301,16 +301,17 @@ def test_a_loop_of_single_steps_is_the_causal_attention_to_all() -> None:
 # Blocks
 
 
-@pytest.fixture(params=[1, 8], ids=["one_device", "devices"])
-def in_blocks(request: Any, pretend_devices: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+@pytest.fixture
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """From its call on, all scores are computed in blocks of at most five queries and seven keys."""
 
     def begin() -> None:
-        pretend_devices(request.param)
+        jax.clear_caches()
         for name, value in (("_QUERIES", 5), ("_LEAST_KEYS", 7), ("_SCORES", 1), ("_MOST_SCORES", 0)):
             monkeypatch.setattr(numerics, name, value)
 
-    return begin
+    yield begin
+    jax.clear_caches()
 
 
 def both_ways(function: Callable[..., Any], in_blocks: Callable[[], None], *arrays: Any) -> Iterator[tuple[Any, Any]]:

@@ -209,7 +209,7 @@ def test_groups_are_no_convolution_of_xla_on_a_cpu_in_either_direction(direction
         assert "stablehlo.convolution" not in text
 
 
-def test_one_device_convolves_image_by_image(one_device: None) -> None:
+def test_one_device_convolves_image_by_image() -> None:
     names = ("dense", "pointwise", "of groups")
     arrays = [[whole(*shape) for shape in EVERY[name][:2]] for name in names]
 

@@ -293,7 +293,7 @@ def test_the_last_update_wins_inside_of_loops_and_fusions(lowering: str) -> None
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
 @pytest.mark.parametrize("count", [2, 90])
-def test_one_device_writes_elements_to_one_dimension(axis: int, dtype: Any, count: int, one_device: None) -> None:
+def test_one_device_writes_elements_to_one_dimension(axis: int, dtype: Any, count: int) -> None:
     rng, sizes = np.random.default_rng(2), [3, 4, 5]
     input = random_array(rng, dtype, tuple(sizes))
     sizes[axis] = count

@@ -665,7 +665,7 @@ def test_the_next_state_goes_on_behind_the_last_block_that_was_begun() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(4096,), (5000,), (4099,), (1367, 3), (2, 2049)], ids=str)
-def test_many_words_on_one_device_are_the_same(sizes: tuple[int, ...], one_device: None) -> None:
+def test_many_words_on_one_device_are_the_same(sizes: tuple[int, ...]) -> None:
     state = state_of(FULL - 500, FULL, 3, 4, 5, 6)
     assert_same_bits(generated(state, *sizes).output, oracles.random_generator(state, sizes=sizes)[0])
 

@@ -339,7 +339,7 @@ CHUNKED = {
 
 
 @pytest.mark.parametrize("elements", CHUNKED)
-def test_nonzero_in_chunks_is_nonzero_at_once(lowering: str, one_device: None, elements: int) -> None:
+def test_nonzero_in_chunks_is_nonzero_at_once(lowering: str, elements: int) -> None:
     # The same sizes whatever the count, so that there is as much to compile for one count as for all.
     calls: list[tuple[tuple[int, ...], int | None]] = [((elements,), None)]
     if len(CHUNKED[elements]) > 2:
@@ -357,7 +357,7 @@ def test_nonzero_in_chunks_is_nonzero_at_once(lowering: str, one_device: None, e
             assert_same_bits(result.coordinates, rows)
 
 
-def test_nonzero_in_chunks_stops_at_the_size(one_device: None) -> None:
+def test_nonzero_in_chunks_stops_at_the_size() -> None:
     input = np.zeros(20_000, np.int32)
     input[::7] = 1
     for size in (1024, 1500, 2857, 9000):
@@ -366,7 +366,7 @@ def test_nonzero_in_chunks_stops_at_the_size(one_device: None) -> None:
         assert_same_bits(coordinates[:2858, 0], np.arange(0, 20_000, 7, dtype=np.uint32)[:size])
 
 
-def test_nonzero_loops_over_chunks_but_never_over_a_batch(one_device: None) -> None:
+def test_nonzero_loops_over_chunks_but_never_over_a_batch() -> None:
     input = np.zeros((3, 4000), np.float32)
     input[0, ::50], input[2, 7:] = 1, 1
     input_type = jax.ShapeDtypeStruct(input.shape, input.dtype)

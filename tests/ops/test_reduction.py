@@ -178,7 +178,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_function_is_the_formulas(shape: Any, lowering: str, one_device: None) -> None:
+def test_every_function_is_the_formulas(shape: Any, lowering: str) -> None:
     sizes, axes = shape
     if lowering == "default" and len(sizes) != 2:
         return  # what is lowered otherwise on a CPU is one axis of two
@@ -199,7 +199,7 @@ def test_every_function_is_the_formulas(shape: Any, lowering: str, one_device: N
 
 
 @pytest.mark.parametrize("shape", SHAPES[2:6], ids=str)
-def test_integers_wrap_around(shape: Any, one_device: None) -> None:
+def test_integers_wrap_around(shape: Any) -> None:
     sizes, axes = shape
     rng = np.random.default_rng(1)
     arrays = [random_array(rng, dtype, sizes) for dtype in (np.int32, np.uint8, *((np.int64,) if X64 else ()))]
@@ -222,7 +222,7 @@ def test_sums_of_many_are_exact_and_16_bit_floats_are_added_in_float32(call: Any
 
 
 @pytest.mark.parametrize("sizes", [(2**17,), (2**13, 4), (600, 300)], ids=str)
-def test_rounding_errors_do_not_add_up(sizes: tuple[int, ...], lowering: str, one_device: None) -> None:
+def test_rounding_errors_do_not_add_up(sizes: tuple[int, ...], lowering: str) -> None:
     rng = np.random.default_rng(0)
     every = [
         np.full(sizes, 0.1, np.float32),
@@ -239,7 +239,7 @@ def test_rounding_errors_do_not_add_up(sizes: tuple[int, ...], lowering: str, on
             assert np.all(error <= 100 * 2.0**-24 * exact)
 
 
-def test_what_is_out_of_range_on_the_way_is_not_so_in_the_end(call: Any, one_device: None) -> None:
+def test_what_is_out_of_range_on_the_way_is_not_so_in_the_end(call: Any) -> None:
     def reduce(x: Any, function: ReduceFunction) -> Any:
         return np.asarray(call(lambda x: dmljax.reduce(x, function=function, axes=-1), np.array(x, np.float32)))
 
@@ -310,7 +310,7 @@ def test_the_gradient_of_a_product_of_nothing_is_empty() -> None:
     assert gradient.shape == (0, 4)
 
 
-def test_gradients_at_ties_zeros_and_infinities(one_device: None) -> None:
+def test_gradients_at_ties_zeros_and_infinities() -> None:
     def gradient(function: ReduceFunction, x: Any) -> list[float]:
         loss = lambda x: dmljax.reduce(x, function=function, axes=0)[0]  # noqa: E731
         forward, backward = jax.jacfwd(loss)(x), jax.grad(loss)(x)

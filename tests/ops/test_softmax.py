@@ -172,7 +172,7 @@ def test_hardmax_of_wide_rows(lowering: str, dtype: str) -> None:
         assert_same_bits(result, oracles.hardmax(rows))
 
 
-def test_hardmax_orders_every_pair_of_special_values_in_a_wide_row(lowering: str) -> None:
+def test_hardmax_orders_every_pair_of_special_values_in_a_wide_row() -> None:
     every = []
     for dtype in REALS:
         values = specials(dtype)
