@@ -6,7 +6,6 @@ They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all
 
 import importlib.util
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +31,7 @@ def test_a_notebook_prints_what_stands_in_it(
     stored = nbformat.read(path, as_version=4)
     executed = nbformat.from_dict(stored)
     place = {"metadata": {"path": str(tmp_path)}}
-    begin = time.monotonic()
     NotebookClient(executed, timeout=120, kernel_name="python3", resources=place, record_timing=False).execute()
-    assert time.monotonic() - begin < 120
     if pytestconfig.getoption("--write-notebooks"):
         executed.metadata = {"kernelspec": executed.metadata["kernelspec"], "jax": jax.__version__}
         nbformat.write(executed, path)
