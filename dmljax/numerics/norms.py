@@ -36,7 +36,9 @@ def root(x: Array, degree: int = 2) -> Array:
         safe = jnp.where(is_zero, jnp.ones_like(x), x)
         return jnp.where(is_zero, jnp.zeros_like(x), root(safe, degree) / (degree * safe))
 
-    value = lax.sqrt if degree == 2 else lambda x: lax.pow(x, jnp.full_like(x, 1 / degree))
+    def value(x: Array) -> Array:
+        return lax.sqrt(x) if degree == 2 else lax.pow(x, jnp.full_like(x, 1 / degree))
+
     result: Array = with_derivatives(slope)(value)(x)
     return result
 
