@@ -133,7 +133,7 @@ class Unsupported(DmlError, NotImplementedError):
 
 
 class UnusableFile(InvalidDesc, OSError):
-    """A file cannot be opened: an OSError, too, with the system's `errno` and `filename`."""
+    """A file cannot be opened; also an OSError, with the system's `errno` and `filename`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         reason = {name: getattr(self, name) for name in ("errno", "strerror", "filename")}

@@ -213,7 +213,7 @@ class UnreadableModel(InvalidModel):
 
 
 class UnopenedModel(UnreadableModel, UnusableFile):
-    """A file cannot be opened: an OSError, too."""
+    """A file cannot be opened; also an OSError."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         _, _, state = UnusableFile.__reduce__(self)
@@ -221,7 +221,7 @@ class UnopenedModel(UnreadableModel, UnusableFile):
 
 
 class MissingModel(UnopenedModel, MissingFile):
-    """There is no file of that name: a FileNotFoundError, too."""
+    """There is no file of that name; also a FileNotFoundError."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,7 +123,7 @@ def _by_xla(operands: Any, nothing: Any, combine: Callable[..., Any], windows: W
 
 
 def _lowest(dtype: Any) -> Any:
-    """What no element of a type is below."""
+    """The lowest element of a type."""
     if dtype == np.bool_:
         return np.array(False)
     return np.array(-np.inf if dtype in FLOATS else np.iinfo(dtype).min, dtype)
@@ -257,7 +257,7 @@ def largest_with_indices(x: Array, windows: Windows) -> tuple[Array, Array]:
 
 
 def _first_larger(one: Any, other: Any) -> Any:
-    """Of two elements with their indices, the larger one; NaN is larger than every number."""
+    """The larger of two elements, with its index; NaN is larger than every number."""
     (a, i), (b, j) = one, other
     is_first = i < j
     is_one = (a > b) | ((a == b) & is_first)

@@ -114,7 +114,7 @@ def located(where: Positions) -> tuple[Array, Array]:
 
 
 def _located_by_clamping(i: Array, where: Positions) -> tuple[Array, Array]:
-    # The steps of as many elements as there are units in a step are a whole number of elements of the input.
+    # After every `unit` elements of the result, positions are again a whole number of elements of the input apart.
     turn, place = jnp.divmod(i, where.unit)
     if where.step * (where.unit - 1) + abs(where.start) < 2**31:
         index, rest = jnp.divmod(place * where.step + where.start, where.unit)
