@@ -2738,18 +2738,11 @@ FAULTS = [
         "ops/test_normalization.py::test_batches_of_any_shape_are_the_pseudo_codes",
     ),
     Fault(
-        "the gradient of a trained batch is centred by MeanTensor",
+        "the gradient of a trained batch does not go through the variance",
         NORMALIZATION,
-        "- (normal - rest) * slope)",
-        "- normal * slope)",
-        "ops/test_normalization.py::test_the_input_is_centred_by_its_own_mean_and_the_scale_gradient_by_the_tensor",
-    ),
-    Fault(
-        "the scale gradient of a trained batch forgets what is left of the mean",
-        NORMALIZATION,
-        "slope = (of_scale - rest * of_bias) / count",
-        "slope = of_scale / count",
-        "ops/test_normalization.py::test_the_input_is_centred_by_its_own_mean_and_the_scale_gradient_by_the_tensor",
+        " - normal * (of_scale / count))",
+        ")",
+        "ops/test_normalization.py::test_the_gradient_of_a_trained_batch_is_centered_by_the_given_mean",
     ),
     Fault(
         "the gradient of a normalised batch forgets the scale",

@@ -407,11 +407,7 @@ def batch_normalization_training_grad(
     count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
     normal = (x - average) * inverse
     of_scale, of_bias = _summed(gradient * normal, axes), _summed(gradient, axes)
-    # The page centers the input by its own mean, not by MeanTensor, which is rounded: this is the rest of it. All three
-    # sums are taken in one pass.
-    rest = _summed(normal, axes) / count
-    slope = (of_scale - rest * of_bias) / count
-    of_input = (gradient - of_bias / count - (normal - rest) * slope) * (factor * inverse)
+    of_input = (gradient - of_bias / count - normal * (of_scale / count)) * (factor * inverse)
     return _gradients(input, scale, of_input, of_scale, of_bias)
 
 

@@ -92,11 +92,11 @@ def trained_gradients(
 ) -> tuple[Arr, Arr, Arr]:
     axes = repeated(scale)
     _, of_scale, of_bias = batch_gradients(input, input_gradient, mean, variance, scale, epsilon)
-    input, gradient, variance, scale, epsilon = wide(input, input_gradient, variance, scale, epsilon)
+    input, gradient, mean, variance, scale, epsilon = wide(input, input_gradient, mean, variance, scale, epsilon)
     coefficient0 = 1 / np.sqrt(variance + epsilon)
-    coefficient1 = gradient * (input - input.mean(axis=axes, keepdims=True))
+    input_centred = input - mean
+    coefficient1 = gradient * input_centred
     gradient_centred = gradient - gradient.mean(axis=axes, keepdims=True)
-    input_centred = input - input.mean(axis=axes, keepdims=True)
     correction = input_centred * coefficient1.mean(axis=axes, keepdims=True) / (variance + epsilon)
     return np.asarray(scale * coefficient0 * (gradient_centred - correction)), of_scale, of_bias
 
