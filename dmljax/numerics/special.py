@@ -213,11 +213,51 @@ def _word(number: int) -> np.uint32:
 
 # Inverses
 
+_RIGHT_ANGLE = np.float32(np.pi / 2), np.float32(np.pi / 2 - float(np.float32(np.pi / 2)))
+
 
 @float32_function(lax.asin, lambda x: lax.rsqrt((1 - x) * (1 + x)))
 def asin(x: Array) -> Array:
     """The arc sine (inverse sine)."""
-    return jnp.where(jnp.abs(x) < 2**-13, x, lax.asin(x))  # in JAX 0.10, XLA flushes the smallest normal numbers to 0
+    angle = choose(x, cpu=_asin, default=lax.asin)  # XLA on CPU calls scalar code
+    return jnp.where(jnp.abs(x) < 2**-13, x, angle)  # in JAX 0.10, XLA flushes the smallest normal numbers to 0
+
+
+@float32_function(lax.acos, lambda x: -lax.rsqrt((1 - x) * (1 + x)))
+def acos(x: Array) -> Array:
+    """The arc cosine (inverse cosine)."""
+    return choose(x, cpu=_acos, default=lax.acos)  # XLA on CPU calls scalar code
+
+
+def _asin(x: Array) -> Array:
+    is_steep, sine, curve = _arc_of_small_sine(jnp.abs(x))
+    right, low = _RIGHT_ANGLE
+    rest = right - 2 * sine
+    lost = (right - rest) - 2 * sine
+    angle = jnp.where(is_steep, rest + (lost + (low - 2 * curve)), sine + curve)
+    return jnp.where(jnp.signbit(x), -angle, angle)
+
+
+def _acos(x: Array) -> Array:
+    is_steep, sine, curve = _arc_of_small_sine(jnp.abs(x))
+    is_left = x < 0
+    right, low = _RIGHT_ANGLE
+    across = right - (x + (jnp.where(is_left, -curve, curve) - low))
+    left = (2 * right - 2 * sine) + (2 * low - 2 * curve)
+    return jnp.where(is_steep, jnp.where(is_left, left, 2 * (sine + curve)), across)
+
+
+def _arc_of_small_sine(x: Array) -> tuple[Array, Array, Array]:
+    """A sine of at most 1/2, and what its arc adds to it, for the sine or cosine `x`, which is not negative.
+
+    It is `x` itself up to 1/2. Above, which the first result tells, it is the sine of half the angle whose cosine is
+    `x`.
+    """
+    is_steep = x > np.float32(0.5)
+    square = jnp.where(is_steep, (1 - x) / 2, x * x)
+    sine = jnp.where(is_steep, lax.sqrt(square), x)
+    curve = _polynomial(square, 0.166667521, 0.074952975, 0.0454703793, 0.0241795052, 0.0421663262)
+    return is_steep, sine, sine * square * curve
 
 
 def atan(x: Array) -> Array:
@@ -236,9 +276,6 @@ def atan2(y: Array, x: Array) -> Array:
     The angle of the origin is 0 if `x` is +0 and pi if `x` is -0, with the sign of `y`.
     """
     return lax.atan2(y, x) if y.dtype == np.float64 else _atan2(y, x)
-
-
-_RIGHT_ANGLE = np.float32(np.pi / 2), np.float32(np.pi / 2 - float(np.float32(np.pi / 2)))
 
 
 @jax.custom_jvp

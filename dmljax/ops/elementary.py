@@ -458,7 +458,7 @@ def element_wise_acos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     >>> element_wise_acos(jnp.array([1.0, 2.0])).tolist()
     [0.0, nan]
     """
-    return _apply_to_scaled(lax.acos, input, scale_bias)
+    return _apply_to_scaled(special.acos, input, scale_bias)
 
 
 class ElementWiseAcosDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOS", function=element_wise_acos):

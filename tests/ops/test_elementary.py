@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +22,7 @@ from helpers import (
     needs_x64,
     random_array,
     specials,
+    units_off,
 )
 from jax.test_util import check_grads
 
@@ -116,6 +118,20 @@ def test_infinities_zeros_and_nan(name: str, dtype: str) -> None:
 def test_inverses_are_nan_just_outside_their_domain(call: Any, name: str) -> None:
     outside = np.nextafter(np.float32(1), np.float32(2))
     assert np.isnan(call(function(name), np.array([outside, -outside]))).all()
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "asin", "acos", "atan"])
+def test_angles_are_polynomials_on_a_cpu(name: str) -> None:
+    # XLA would call scalar code for its own functions, which takes 10 times as long and more.
+    program = jax.jit(function(name)).trace(np.ones(2, np.float32)).lower(lowering_platforms=("cpu",)).as_text()
+    assert not re.search(r"(chlo|stablehlo)\.a?(sin|cos|tan)", program)
+
+
+@pytest.mark.parametrize("name", ["asin", "acos"])
+def test_arcs_of_sines_and_cosines_are_within_a_unit_and_a_half(call: Any, name: str) -> None:
+    half = np.linspace(2**-14, 1, 100_000, dtype=np.float32)
+    x = np.concatenate([half, -half])
+    assert units_off(call(function(name), x), getattr(np, f"arc{name[1:]}")(x.astype(np.float64))).max() < 1.5
 
 
 def test_the_logarithm_and_the_root_are_nan_below_zero(call: Any) -> None:
