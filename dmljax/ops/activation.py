@@ -16,7 +16,9 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
-from dmljax.numerics.floats import copied, greater, is_above_zero, is_below_zero, is_not_negative, selected
+from dmljax.numerics.exact import with_slopes
+from dmljax.numerics.floats import greater, is_above_zero, is_below_zero, is_not_negative, selected
+from dmljax.numerics.platform import choose
 from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
 
 
@@ -56,15 +58,18 @@ def activation_relu(input: ArrayLike) -> Array:
     """
     input = calls.number_array("input", input)
 
-    def move(floats: tuple[Array, ...], masks: tuple[Array, Array]) -> Array:
-        return jnp.where(masks[0], floats[0], jnp.zeros((), floats[0].dtype))
+    return _relu(input)
 
-    def derivative(floats: tuple[Array, ...], masks: tuple[Array, Array]) -> Array:
-        # NaN is passed on, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
-        return jnp.where(masks[1], floats[0], jnp.zeros((), floats[0].dtype))
 
-    masks = is_not_negative(input), is_above_zero(input)
-    return copied(move, (input,), masks, derivative=derivative)
+# NaN passes through, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
+@with_slopes(lambda tangent, x: activation_relu_grad(x, tangent))
+def _relu(x: Array) -> Array:
+    """`max(x, 0)`: what cuDNN computes along with a convolution. A CPU's `max` flushes subnormal numbers."""
+
+    def by_bits(x: Array) -> Array:
+        return selected(is_not_negative(x), x, jnp.zeros((), x.dtype))
+
+    return choose(x, cpu=by_bits, default=lambda x: jnp.maximum(x, 0))
 
 
 class ActivationReluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_RELU", function=activation_relu):

@@ -107,7 +107,7 @@ def _exported(make: Callable[[Any], tuple[Any, dict[str, Any]]], *, is_open: boo
     return write
 
 
-def _resnet(torch: Any) -> Any:
+def resnet(torch: Any) -> Any:
     nn = torch.nn
 
     class Block(nn.Module):  # type: ignore[misc, name-defined]
@@ -204,7 +204,7 @@ def gpt(with_past: bool) -> Callable[[Any], Any]:
     return make
 
 
-def _recurrent(kind: str) -> Callable[[Any], Any]:
+def recurrent(kind: str) -> Callable[[Any], Any]:
     def make(torch: Any) -> Any:
         class Network(torch.nn.Module):  # type: ignore[misc]
             def __init__(self) -> None:
@@ -283,12 +283,12 @@ def _picture(*sizes: int) -> Any:
 
 
 MODELS: dict[str, Callable[[Path], Made]] = {
-    "resnet18": _exported(_resnet),
+    "resnet18": _exported(resnet),
     "unet": _exported(unet),
     "gpt": _exported(gpt(False)),
     "gpt_with_past": _exported(gpt(True), is_open=False),
-    "lstm": _exported(_recurrent("LSTM")),
-    "gru": _exported(_recurrent("GRU")),
+    "lstm": _exported(recurrent("LSTM")),
+    "gru": _exported(recurrent("GRU")),
     "half": _exported(_half),
     "quantized_dynamically": _quantized(_perceptron, is_dynamic=True),
     "quantized_in_pairs": _quantized(_small_convolutions, is_dynamic=False),

@@ -3,14 +3,16 @@
 import math
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import lax
-from onnx_networks import MODELS, gpt, unet
+from onnx_networks import MODELS, gpt, recurrent, resnet, unet
 from workloads import Work
 
 import dmljax.onnx
@@ -29,9 +31,14 @@ def layer_norm(state: State, name: str, x: Any) -> Any:
     return (x - mean) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * state[f"{name}.weight"] + state[f"{name}.bias"]
 
 
-def convolution(state: State, name: str, x: Any, padding: int) -> Any:
-    y = lax.conv_general_dilated(x, state[f"{name}.weight"], (1, 1), [(padding, padding)] * 2)
+def convolution(state: State, name: str, x: Any, padding: int, stride: int = 1) -> Any:
+    y = lax.conv_general_dilated(x, state[f"{name}.weight"], (stride, stride), [(padding, padding)] * 2)
     return y + state[f"{name}.bias"][:, None, None]
+
+
+def max_pooling(x: Any, size: int, stride: int, padding: int = 0) -> Any:
+    edges = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, size, size), (1, 1, stride, stride), edges)
 
 
 def plain_gpt(state: State, tokens: Any) -> Any:
@@ -55,7 +62,7 @@ def plain_unet(state: State, x: Any) -> Any:
     kept = []
     for i in range(3):
         if i > 0:
-            x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+            x = max_pooling(x, 2, 2)
         x = jax.nn.relu(convolution(state, f"down.{i}", x, 1))
         kept.append(x)
     for i, other in enumerate(kept[-2::-1]):
@@ -64,14 +71,72 @@ def plain_unet(state: State, x: Any) -> Any:
     return convolution(state, "last", x, 0)
 
 
-def network(name: str, make: Callable[[Any], Any], plain: Callable[..., Any]) -> Work:
+def folded(state: State) -> State:
+    """The weights of convolutions with the batch normalization after them folded in, as PyTorch's exporter does."""
+    norms = {"0": "1"} | {
+        f"{block}.{a}": f"{block}.{b}"
+        for block in range(4, 12)
+        for a, b in (("first", "norm"), ("second", "other_norm"), ("short.0", "short.1"))
+    }
+    found = {name: array for name, array in state.items() if name.startswith("14.")}
+    for name, norm in norms.items():
+        if f"{name}.weight" in state:
+            scale = state[f"{norm}.weight"] / np.sqrt(state[f"{norm}.running_var"] + 1e-5)
+            found[f"{name}.weight"] = state[f"{name}.weight"] * scale[:, None, None, None]
+            found[f"{name}.bias"] = state[f"{norm}.bias"] - state[f"{norm}.running_mean"] * scale
+    return found
+
+
+def plain_resnet(state: State, x: Any) -> Any:
+    x = max_pooling(jax.nn.relu(convolution(state, "0", x, 3, 2)), 3, 2, 1)
+    for block in range(4, 12):
+        stride = 2 if block in (6, 8, 10) else 1
+        y = jax.nn.relu(convolution(state, f"{block}.first", x, 1, stride))
+        y = convolution(state, f"{block}.second", y, 1)
+        x = jax.nn.relu(y + (x if stride == 1 else convolution(state, f"{block}.short.0", x, 0, stride)))
+    return linear(state, "14", x.mean((2, 3)))
+
+
+def lstm_step(state: Any, gates: Any, weight: Any, bias: Any) -> Any:
+    hidden, cell = state
+    i, f, g, o = jnp.split(gates + hidden @ weight.T + bias, 4, 1)
+    cell = jax.nn.sigmoid(f) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
+    hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
+    return (hidden, cell), hidden
+
+
+def gru_step(state: Any, gates: Any, weight: Any, bias: Any) -> Any:
+    (hidden,), (r, z, n) = state, jnp.split(gates, 3, 1)
+    of_r, of_z, of_n = jnp.split(hidden @ weight.T + bias, 3, 1)
+    new, update = jnp.tanh(n + jax.nn.sigmoid(r + of_r) * of_n), jax.nn.sigmoid(z + of_z)
+    hidden = (1 - update) * new + update * hidden
+    return (hidden,), hidden
+
+
+def plain_recurrent(step: Callable[..., Any], states: int, state: State, x: Any) -> Any:
+    """Two layers of both directions, and a linear layer: the products of the input are outside the loops."""
+    x = x.swapaxes(0, 1)
+    for layer in range(2):
+        both = []
+        for end in ("", "_reverse"):
+            to_input, to_hidden, bias, other_bias = (
+                state[f"inner.{name}_l{layer}{end}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )
+            start = (jnp.zeros((x.shape[1], to_hidden.shape[1])),) * states
+            scanned = partial(step, weight=to_hidden, bias=other_bias)
+            both.append(lax.scan(scanned, start, x @ to_input.T + bias, reverse=end != "")[1])
+        x = jnp.concatenate(both, -1)
+    return linear(state, "head", x.swapaxes(0, 1))
+
+
+def network(name: str, make: Callable[[Any], Any], plain: Callable[..., Any], weights: Any = dict) -> Work:
     """Both of a network; each takes its own weights of the two."""
     with tempfile.TemporaryDirectory() as folder:
         made = MODELS[name](Path(folder) / f"{name}.onnx")
         assert made is not None
         model, inputs = dmljax.onnx.load(made[0]), made[1]
     torch.manual_seed(2021)
-    state: Any = {key: value.numpy() for key, value in make(torch)[0].state_dict().items()}
+    state: Any = weights({key: value.numpy() for key, value in make(torch)[0].eval().state_dict().items()})
     return Work(
         (dict(model.weights), state, *inputs.values()),  # type: ignore[arg-type]
         lambda weights, _, *arrays: model.apply(weights, *arrays),
@@ -79,7 +144,27 @@ def network(name: str, make: Callable[[Any], Any], plain: Callable[..., Any]) ->
     )
 
 
-NETWORKS: dict[str, Callable[[], Work]] = {
-    "GPT of 4 layers": lambda: network("gpt", gpt(False), plain_gpt),
+def gradient(work: Work) -> Work:
+    """The gradients of the mean square of the first result with respect to all weights."""
+
+    def of(function: Any, place: int) -> Any:
+        def loss(*arguments: Any) -> Any:
+            results = function(*arguments)
+            return jnp.mean((results[0] if isinstance(results, tuple) else results) ** 2)
+
+        return jax.grad(loss, argnums=place)
+
+    return Work(work.inputs, of(work.dmljax, 0), jax=of(work.jax, 1))
+
+
+FORWARD: dict[str, Callable[[], Work]] = {
+    "ResNet-18": lambda: network("resnet18", resnet, plain_resnet, folded),
     "U-Net": lambda: network("unet", unet, plain_unet),
+    "GPT of 4 layers": lambda: network("gpt", gpt(False), plain_gpt),
+    "LSTM of 2 layers": lambda: network("lstm", recurrent("LSTM"), partial(plain_recurrent, lstm_step, 2)),
+    "GRU of 2 layers": lambda: network("gru", recurrent("GRU"), partial(plain_recurrent, gru_step, 1)),
+}
+NETWORKS = FORWARD | {
+    f"{name}, gradient": lambda make=make: gradient(make())  # type: ignore[misc]
+    for name, make in FORWARD.items()
 }
