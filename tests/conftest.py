@@ -47,15 +47,20 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return eager if request.param == "eager" else jitted
 
 
-@pytest.fixture(params=["cpu", "default"])
+@pytest.fixture(params=["cpu", "gpu", "tpu"])
 def lowering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Runs a test with what operators are lowered to for the CPU, and with what they are for every other platform."""
+    """Runs a test with what operators are lowered to for each platform, all of it on the CPU."""
     if request.param == "cpu":
         yield "cpu"
         return
-    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *operands, default, **_: default(*operands))
+    name = "cuda" if request.param == "gpu" else request.param
+
+    def of_one_platform(*operands: Any, default: Any, **ways: Any) -> Any:
+        return ways.get(name, default)(*operands)
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", of_one_platform)
     jax.clear_caches()
-    yield "default"
+    yield request.param
     jax.clear_caches()
 
 

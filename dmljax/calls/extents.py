@@ -72,7 +72,7 @@ def _padding(equation: JaxprEqn) -> Sequence[tuple[int, int, int, int]]:
             return [(axis, *amounts) for axis, amounts in enumerate(given["padding_config"])]
         case "conv_general_dilated":
             axes, dilations = given["dimension_numbers"].lhs_spec[2:], given["lhs_dilation"]
-        case _ if "window_dimensions" in given and "padding" in given:
+        case _ if "window_dimensions" in given and "base_dilation" in given:
             axes, dilations = range(len(given["padding"])), given["base_dilation"]
         case _:
             return []

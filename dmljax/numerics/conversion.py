@@ -35,6 +35,15 @@ def converted(x: Array, dtype: Any) -> Array:
     return _between_floats(dtype, x) if dtype in FLOATS else _truncated(x, dtype)
 
 
+def positions_as(dtype: Any, positions: Array) -> Array:
+    """Converts positions, which are not negative, to another integer type.
+
+    Types of one width share the bits of such numbers, and to reinterpret them spares a GPU and a TPU a kernel.
+    """
+    is_same_width = np.dtype(dtype).itemsize == positions.dtype.itemsize
+    return lax.bitcast_convert_type(positions, dtype) if is_same_width else positions.astype(dtype)
+
+
 # Floats to floats
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
+from dmljax.numerics.conversion import positions_as
 from dmljax.numerics.exact import with_slopes
 from dmljax.numerics.floats import copied, sort_keys
 from dmljax.numerics.loops import counted_loop
@@ -202,6 +203,37 @@ def largest_elements(x: Array, windows: Windows) -> Array:
     return copied(move, (x,), x, derivative=derivative, sums_are_wide=True)
 
 
+def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
+    """Adds each element of `gradient` at the `largest_places` of `x`, in the type of `gradient`."""
+
+    def by_places(gradient: Array, x: Array) -> Array:
+        return spread_elements(gradient, largest_places(x, windows), windows)
+
+    # XLA's own way has no dilation, and its derivative selects any of equal elements.
+    is_dilated = any(one.dilation > 1 and one.size > 1 for one in windows)
+    by_xla = None if is_dilated else partial(_spread_by_xla, windows=windows)
+
+    def spread(gradient: Array, x: Array) -> Array:
+        return choose(gradient, x, tpu=by_xla, default=by_places)
+
+    def slope(tangent: Array, _: Array, x: Array) -> Array:
+        return by_places(tangent, x)
+
+    return with_slopes(slope, lambda tangent, gradient, x: jnp.zeros(x.shape, gradient.dtype))(spread)(gradient, x)
+
+
+def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
+    """`spread_to_largest` by XLA's own rule.
+
+    XLA skips NaN, which becomes infinity here, and its padding may win over -infinity, which becomes the lowest number.
+    """
+    lowest, wide = np.array(jnp.finfo(gradient.dtype).min, gradient.dtype), x.astype(gradient.dtype)
+    numbers = jnp.where(jnp.isnan(x), np.array(np.inf, wide.dtype), jnp.maximum(wide, lowest))
+    largest = lambda x: _by_xla(x, _lowest(x.dtype), lax.max, windows, x.ndim)  # noqa: E731
+    spread: Array = jax.vjp(largest, numbers)[1](gradient)[0]
+    return spread
+
+
 def _largest_of_slices(bits: Array, x: Array, windows: Windows) -> Array:
     """The elements of `bits` where `x`, which has these bits, is largest."""
     if any(one.blocks == 1 and one.size > _MOST_SLICES for one in windows):
@@ -224,15 +256,16 @@ def _largest_of_slices(bits: Array, x: Array, windows: Windows) -> Array:
     return parts[0]
 
 
-def largest_with_indices(x: Array, windows: Windows) -> tuple[Array, Array]:
-    """The largest element of each window, and its index in the flattened image; of equal ones, the first."""
+def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array, Array]:
+    """The largest element of each window, and its index in the flattened image; the first of equal elements."""
 
     def by_places(x: Array) -> tuple[Array, Array]:
         places = largest_places(x, windows)
-        return elements_at(x, places, windows), _flat_indices(places, x.shape, windows)
+        return elements_at(x, places, windows), positions_as(dtype, _flat_indices(places, x.shape, windows))
 
     def by_xla(x: Array) -> tuple[Array, Array]:
-        index = positions_along(x, tuple(range(x.ndim)))
+        # To convert the result instead would take another kernel.
+        index = positions_as(dtype, positions_along(x, tuple(range(x.ndim))))
         nothing = _lowest(x.dtype), np.array(np.iinfo(index.dtype).max, index.dtype)
         found: tuple[Array, Array] = _by_xla((x, index), nothing, _first_larger, windows, x.ndim)
         return found

@@ -25,7 +25,7 @@ from dmljax.numerics.moves import check_sizes
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.numerics.sizes import largest_size
 from dmljax.numerics.windows import Window, windows_over
-from dmljax.ops.gathering import scatter
+from dmljax.ops.gathering import scattered
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INTEGER_8, INTEGER_64, UINT32, UP_TO_32_BIT, DataType, FeatureLevel, widened
@@ -333,9 +333,9 @@ def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
 
     def both_of(image: Array) -> tuple[Array, Array]:
         flat, flat_windows = _flattened(image, windows)
-        found = pooling.largest_with_indices(flat, flat_windows)
+        found = pooling.largest_with_indices(flat, flat_windows, dtype)
         values, indices = (one.reshape(pooling.pooled_sizes(image.shape, windows)) for one in found)
-        return values, indices.astype(dtype)
+        return values, indices
 
     if not has_indices:
         return MaxPooling(_pooled(values_of, input, windows), None)
@@ -377,9 +377,8 @@ def max_pooling_grad(
 
     def spread(input: Array, gradient: Array) -> Array:
         flat, flat_windows = _flattened(input, windows)
-        places = pooling.largest_places(flat, flat_windows)
-        wide = gradient.astype(widened(gradient.dtype)).reshape(*places[-1].shape)
-        return pooling.spread_elements(wide, places, flat_windows).astype(gradient.dtype).reshape(input.shape)
+        wide = gradient.astype(widened(gradient.dtype)).reshape(pooling.pooled_sizes(flat.shape, flat_windows))
+        return pooling.spread_to_largest(wide, flat, flat_windows).astype(gradient.dtype).reshape(input.shape)
 
     axes = dimension_axes(input)
     return partitioned(spread, [(input, axes), (gradient, _kept(axes))], _kept(axes))
@@ -390,8 +389,9 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
     """Puts each element at its index in a flattened array of zeros: the inverse of `max_pooling1`, which drops others.
 
     The result has the shape `output_sizes`. Indices are those of the whole result, all batches and channels included.
-    As in `scatter`, an index that is out of range writes nothing, a negative index counts from the end, and the last
-    one of several elements with the same index wins, and alone has a gradient.
+    As in `scatter`, an index that is out of range writes nothing, and a negative index counts from the end. Elements
+    with the same index should be equal, as those of `max_pooling1` are: the last one has the gradient, and on a CPU it
+    wins; a GPU and a TPU may write any of them.
 
     >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, strides=2)
     >>> max_unpooling(values, indices, output_sizes=(1, 1, 4)).tolist()
@@ -406,7 +406,7 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
 
     def put(values: Array, indices: Array) -> Array:
         zeros = jnp.zeros_like(values, shape=sizes).ravel()
-        return scatter(zeros, indices.ravel(), values.ravel(), axis=0).reshape(sizes)
+        return scattered(zeros, indices.ravel(), values.ravel(), 0, by_any=True).reshape(sizes)
 
     axes = dimension_axes(values)
     kept = [dividing_axes(one, size, values) for one, size in zip(_kept(axes), sizes, strict=True)]

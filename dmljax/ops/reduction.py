@@ -17,6 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
+from dmljax.numerics.conversion import positions_as
 from dmljax.numerics.exact import quotient, with_slopes
 from dmljax.numerics.norms import magnitude, norm
 from dmljax.numerics.sizes import largest_size, number
@@ -89,7 +90,8 @@ def _arg_reduce(
     last = largest_size(reduced) - 1
     if last > np.iinfo(dtype).max:
         raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
-    return extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING).astype(dtype)
+    position = extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING)
+    return positions_as(dtype, position)
 
 
 def _reduced_rules(desc: Any) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.conversion import positions_as
 from dmljax.numerics.floats import copied, sort_keys
 from dmljax.numerics.platform import choose
 from dmljax.numerics.selection import largest_positions
@@ -113,10 +114,8 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
         row = jnp.moveaxis(input, axis, -1).astype(np.uint8 if input.dtype == np.bool_ else input.dtype)
         reverse = _itself if direction is AxisDirection.DECREASING else _reversed
         values, positions = lax.top_k(reverse(row), k)
-        # Positions are not negative, so that their bits are those of a uint32, which spares a kernel.
-        is_same_size = dtype.itemsize == positions.dtype.itemsize
-        indices = lax.bitcast_convert_type(positions, dtype) if is_same_size else positions.astype(dtype)
-        return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), jnp.moveaxis(indices, -1, axis)
+        indices = jnp.moveaxis(positions_as(dtype, positions), -1, axis)
+        return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), indices
 
     def select(input: Array) -> tuple[Array, Array]:
         # `lax.top_k` must know that the axis has as many elements.

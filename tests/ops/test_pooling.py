@@ -195,7 +195,7 @@ def test_without_indices_there_are_none() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, call: Any) -> None:
+def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, call: Any, lowering: str) -> None:
     # Few different values, and NaN: ties are everywhere.
     image = RNG.integers(0, 3, (2, 2, 6, 5)).astype(dtype)
     image[0, 0, 2:4, 1:3] = NAN
@@ -312,6 +312,39 @@ def test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0(p: int) -> None
 
 
 # The inverse
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32], ids=["float16", "float32"])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_every_platform_has_the_gradient_of_the_first_largest(dtype: Any, dilation: int, lowering: str) -> None:
+    windows = sliding((3, 2), (2, 1), (dilation, dilation), (1, 0), (2, 1))
+    image = RNG.integers(0, 3, (2, 3, 9, 8)).astype(dtype)
+    image[0, 0, 2:4, 1:3], image[1] = NAN, -INF
+    gradient = RNG.integers(-9, 10, oracles.pooled_sizes(image.shape, windows)).astype(dtype)
+    expected = oracles.max_pooling_gradient(image, gradient, **windows).astype(dtype)
+    np.testing.assert_array_equal(dmljax.max_pooling_grad(image, gradient, **windows), expected)
+    values = lambda x: dmljax.max_pooling2(x, has_indices=False, **windows).values  # noqa: E731
+    np.testing.assert_array_equal(jax.vjp(values, image)[1](jnp.asarray(gradient))[0], expected)
+    # The gradient is linear, and so is its own derivative: by the image, it is 0.
+    by_image, by_gradient = jax.vjp(lambda x, g: dmljax.max_pooling_grad(x, g, **windows), image, gradient)[1](
+        jnp.asarray(expected)
+    )
+    assert not by_image.any()
+    _, places = oracles.max_pooling(image, **windows)
+    np.testing.assert_array_equal(by_gradient, expected.ravel()[places.astype(int)])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.int32] + [np.uint64] * X64, ids=str)
+def test_every_platform_has_the_indices_in_any_type(dtype: Any, lowering: str) -> None:
+    image = RNG.integers(0, 3, (1, 2, 7, 9)).astype(np.float32)
+    values, indices = dmljax.max_pooling2(image, dtype=dtype, **WINDOWS)
+    expected = oracles.max_pooling(image, **WINDOWS)
+    assert_same_bits(values, expected[0])
+    assert_same_bits(indices, expected[1].astype(dtype))
+    assert_same_bits(
+        dmljax.max_unpooling(values, indices, output_sizes=image.shape),
+        oracles.unpooled(np.asarray(values), np.asarray(indices), output_sizes=image.shape),
+    )
 
 
 def test_what_is_selected_returns_to_its_place() -> None:
