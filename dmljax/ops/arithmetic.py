@@ -188,7 +188,7 @@ def element_wise_modulus_floor(a: ArrayLike, b: ArrayLike) -> Array:
     [0.5, -0.5, -0.0]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
-    return _floor_modulus(a, b) if a.dtype in INTEGERS else calls.of_floats(_floor_remainder, a=a, b=b)
+    return _floor_modulus(lax.rem, a, b) if a.dtype in INTEGERS else calls.of_floats(_floor_remainder, a=a, b=b)
 
 
 class ElementWiseModulusFloorDesc(
@@ -201,19 +201,75 @@ class ElementWiseModulusFloorDesc(
 
 @jax.custom_jvp
 def _remainder(a: Array, b: Array) -> Array:
-    return lax.rem(a, b)
+    return _by_platform(_truncated, a, b)
 
 
 @jax.custom_jvp
 def _floor_remainder(a: Array, b: Array) -> Array:
-    modulus = _floor_modulus(a, b)
+    return _by_platform(_floored, a, b)
+
+
+Remainder = Callable[[Array, Array], Array]
+
+
+def _truncated(remainder: Remainder, a: Array, b: Array) -> Array:
+    return remainder(a, b)
+
+
+def _floored(remainder: Remainder, a: Array, b: Array) -> Array:
+    modulus = _floor_modulus(remainder, a, b)
     return jnp.where(modulus == 0, signed_zeros_of(b), modulus)
 
 
-def _floor_modulus(a: Array, b: Array) -> Array:
-    remainder = lax.rem(a, b)
-    zero = jnp.zeros((), a.dtype)
-    return jnp.where((remainder != zero) & ((remainder < zero) != (b < zero)), remainder + b, remainder)
+def _floor_modulus(remainder: Remainder, a: Array, b: Array) -> Array:
+    truncated, zero = remainder(a, b), jnp.zeros((), a.dtype)
+    return jnp.where((truncated != zero) & ((truncated < zero) != (b < zero)), truncated + b, truncated)
+
+
+def _by_platform(modulus: Callable[[Remainder, Array, Array], Array], a: Array, b: Array) -> Array:
+    """The modulus of floats, for which XLA on CPU would call scalar code for each element."""
+    by_xla = partial(modulus, lax.rem)
+
+    def by_divisions(steps: int, otherwise: Remainder, a: Array, b: Array) -> Array:
+        few = partial(modulus, partial(_remainder_by_divisions, steps))
+        result: Array = lax.cond(jnp.all(_is_reached(steps, a, b)), few, otherwise, a, b)
+        return result
+
+    if a.dtype != np.float32:
+        return by_xla(a, b)
+    return choose(a, b, cpu=partial(by_divisions, 1, partial(by_divisions, 5, by_xla)), default=by_xla)
+
+
+_STEP = 23  # binary digits of a quotient that one division finds
+
+
+def _is_reached(steps: int, a: Array, b: Array) -> Array:
+    """Whether `_remainder_by_divisions` is exact: never for NaN, nor for an infinite `a` or a `b` of 0."""
+    divisor = jnp.abs(b)
+    return (jnp.abs(a) < divisor * np.float32(2.0 ** (_STEP * steps))) & (divisor >= np.float32(2.0**-100))
+
+
+def _remainder_by_divisions(steps: int, a: Array, b: Array) -> Array:
+    """The exact remainder of truncated division of float32 numbers whose quotient has up to `23 * steps` digits."""
+    rest = jnp.abs(a)
+    for step in reversed(range(steps)):
+        rest = _remainder_of_small_quotient(rest, jnp.abs(b) * np.float32(2.0 ** (_STEP * step)))
+    return jnp.where(jnp.signbit(a), -rest, rest)
+
+
+def _remainder_of_small_quotient(dividend: Array, divisor: Array) -> Array:
+    """The exact remainder of positive numbers, `dividend` itself if `divisor` is infinite.
+
+    The quotient and the divisor are split into halves of 12 bits, so that their products are exact. Each difference is
+    exact, with or without a fused multiply-add. Rounding can make the quotient too large by 1.
+    """
+    count = jnp.floor(dividend / divisor)
+    high_count = jnp.floor(count * np.float32(2.0**-12)) * np.float32(2.0**12)
+    low_count = count - high_count
+    high = lax.bitcast_convert_type(lax.bitcast_convert_type(divisor, np.int32) & np.int32(-(2**12)), np.float32)
+    low = divisor - high
+    rest = dividend - high_count * high - high_count * low - low_count * high - low_count * low
+    return jnp.where(dividend < divisor, dividend, jnp.where(rest < 0, rest + divisor, rest))
 
 
 def _remainder_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:

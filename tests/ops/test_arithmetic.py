@@ -304,6 +304,35 @@ def test_remainders_of_huge_by_small_numbers_are_exact(call: Any) -> None:
     assert units_off(call(dmljax.element_wise_modulus_floor, a, b), exact).max() <= 1
 
 
+@pytest.mark.parametrize("digits", [2, 23, 110, 200])
+def test_remainders_next_to_multiples_are_exact(call: Any, digits: int) -> None:
+    # On a CPU, one division, five divisions and scalar code compute quotients of up to 23, 115 and more digits.
+    rng = np.random.default_rng(digits)
+    b = (rng.integers(2**23, 2**24, 4000) * 2.0 ** rng.integers(-120, 104 - digits // 2, 4000)).astype(np.float32)
+    b = np.maximum(b * np.float32(2.0 ** (-digits // 2)), np.float32(2.0**-100 if digits < 200 else 2.0**-120))
+    multiple = np.floor(rng.uniform(1, 2, b.size) * 2.0 ** rng.integers(0, digits, b.size)) * b.astype(np.float64)
+    multiple = np.minimum(multiple, 1e38).astype(np.float32)
+    a = np.concatenate([multiple, np.nextafter(multiple, np.float32(0)), np.nextafter(multiple, np.float32(np.inf))])
+    a, b = a * rng.choice([-1, 1], a.size).astype(np.float32), np.tile(b, 3)
+    assert_same_bits(call(dmljax.element_wise_modulus_truncate, a, b), np.fmod(a, b))
+
+
+@pytest.mark.parametrize("name", ["modulus_truncate", "modulus_floor"])
+def test_remainders_of_mapped_rows_are_those_of_each_row(name: str) -> None:
+    a = np.array([[7.5, -7.5, 1e-45], [1e30, -1e20, 5.0], [np.inf, np.nan, 3.0]], np.float32)
+    b = np.array([[2.0, 2.0, 3.0], [3.0, 7.0, -2.0], [2.0, 2.0, 0.0]], np.float32)
+    modulus = getattr(dmljax, f"element_wise_{name}")
+    assert_same_bits(jax.vmap(modulus)(a, b), np.stack([modulus(*rows) for rows in zip(a, b, strict=True)]))
+
+
+@pytest.mark.parametrize("name", ["modulus_truncate", "modulus_floor"])
+def test_remainders_of_small_quotients_are_divisions_on_a_cpu(name: str) -> None:
+    # XLA would call scalar code, which takes 30 times as long.
+    modulus, x = getattr(dmljax, f"element_wise_{name}"), np.ones(2, np.float32)
+    program = jax.jit(modulus).trace(x, x).lower(lowering_platforms=("cpu",)).as_text()
+    assert "stablehlo.divide" in program
+
+
 def test_the_floor_modulus_of_a_tiny_negative_number_is_the_divisor(call: Any) -> None:
     # As in Python: the exact remainder is not a number of the type, and the nearest is the divisor itself.
     assert call(dmljax.element_wise_modulus_floor, np.array([-1e-20], np.float32), b=3.0).tolist() == [3.0]
