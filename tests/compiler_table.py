@@ -47,7 +47,8 @@ does not estimate, their bytes at 819 GB/s. dmljax and the idioms both compute p
 
 ## Networks
 
-Networks that PyTorch exports to ONNX, and the same ones in plain JAX: all are inferences of one input.
+Networks that PyTorch exports to ONNX, and the same networks in plain JAX: inferences of one input, and the gradients of
+all weights.
 
 {networks}
 """
