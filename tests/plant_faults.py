@@ -2950,14 +2950,14 @@ FAULTS = [
             ),
             (
                 "averages of 16-bit floats are rounded along each dimension",
-                "wide = x.astype(widened(x.dtype))\n    for taps in every:",
-                "wide = x\n    for taps in every:",
+                "wide = x.astype(widened(x.dtype))\n",
+                "wide = x\n",
                 "test_16_bit_floats_are_rounded_once",
             ),
             (
                 "gradients of 16-bit floats are rounded along each dimension",
-                "wide = x.astype(widened(x.dtype))\n    for taps in reversed(every):",
-                "wide = x\n    for taps in reversed(every):",
+                "wide, every = x.astype(widened(x.dtype)), every[::-1]",
+                "wide, every = x, every[::-1]",
                 "test_16_bit_floats_are_rounded_once",
             ),
             (
@@ -2996,6 +2996,24 @@ FAULTS = [
                 "            if weight  # what has none may be infinite\n",
                 "",
                 "test_what_has_no_weight_does_not_count[sliced-eager]",
+            ),
+            (
+                "a product leaves out the weights of what lies before the input",
+                "return jnp.concatenate([ends[0], shares[:, first:last], ends[1]], 1)",
+                "return jnp.concatenate([shares[:, first - 1 : first], shares[:, first:last], ends[1]], 1)",
+                "test_products_with_weights_are_averages_and_their_transposes",
+            ),
+            (
+                "distances of weights may exceed 32 bits",
+                "if max(where.input_size * unit, where.output_size * step + abs(start)) < 2**31:",
+                "if True:",
+                "test_products_with_weights_are_averages_and_their_transposes",
+            ),
+            (
+                "a product is taken of a matrix of any size",
+                "return have_matrices and all(is_worth_it(taps) for taps in every)",
+                "return have_matrices",
+                "test_only_a_tpu_multiplies_and_only_where_it_is_fast",
             ),
             (
                 "elements are repeated from the first on",

@@ -20,6 +20,7 @@ from jax import Array, lax
 
 from dmljax.numerics.exact import quotient, with_slopes
 from dmljax.numerics.floats import copied
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sizes import is_symbolic, number, replaced
 from dmljax.types import FLOATS, widened
 
@@ -490,6 +491,69 @@ def _adjoint_of_tangent(taps: Taps, tangent: Array) -> Array:
     return _transposed(partial(_average, taps), tangent, replaced(tangent.shape, taps.axis, taps.input_size))
 
 
+# Products with matrices of weights, which are fastest on a TPU
+
+_SMALL_MATRIX = 2**19  # elements, for which products are fast with any number of rows
+_MOST_PER_ROW = 64  # elements of a dimension of an image, for each row along it
+
+
+def _matrix(taps: Taps, dtype: Any) -> Array:
+    """The weights of averages, as a matrix: a row for each element of the result, a column for each of the input."""
+    size = taps.where.input_size
+    weights = jnp.maximum(taps.reach - jnp.abs(_distances(taps)), 0)
+    if not taps.margin:
+        return weights.astype(dtype) / np.asarray(taps.reach, dtype)
+    shares = weights.astype(dtype) / weights.sum(1, keepdims=True, dtype=np.int32).astype(dtype)
+    first, last = taps.margin + 1, size - taps.margin - 1  # of the columns between the first and the last element
+    ends = [part.sum(1, keepdims=True) for part in (shares[:, :first], shares[:, last:])]
+    if taps.input_size == 1:
+        return jnp.ones_like(ends[0])
+    return jnp.concatenate([ends[0], shares[:, first:last], ends[1]], 1)
+
+
+def _distances(taps: Taps) -> Array:
+    """How many units each element of the input, a column, is behind the position of each of the result, a row.
+
+    Those of elements that are too far away to have a weight may be smaller than they are.
+    """
+    _, _, step, start, unit = where = taps.where
+    shape = where.output_size, where.input_size
+    columns = lax.broadcasted_iota(np.int32, shape, 1)
+    if max(where.input_size * unit, where.output_size * step + abs(start)) < 2**31:
+        place = lax.broadcasted_iota(np.int32, shape, 0) * step + start
+        return columns * unit - jnp.clip(place, 0, (where.input_size - 1) * unit)
+    index, rest = located(where)
+    farthest = len(taps.offsets)
+    return jnp.clip(columns - index[:, None], -farthest, farthest) * unit - rest[:, None]
+
+
+def _multiplied(every: Sequence[Taps], x: Array, *, is_transposed: bool = False) -> Array:
+    """`x` averaged along several dimensions by products with matrices, or the transpose of that."""
+    for taps in every:
+        matrix, axes = _matrix(taps, x.dtype), list(range(x.ndim))
+        columns = [x.ndim, taps.axis] if not is_transposed else [taps.axis, x.ndim]
+        result = [x.ndim if axis == taps.axis else axis for axis in axes]
+        x = jnp.einsum(x, axes, matrix, columns, result, precision=lax.Precision.HIGHEST)
+    return x
+
+
+def _are_worth_products(every: Sequence[Taps], shape: Sequence[Any]) -> bool:
+    """Whether a TPU averages an array of this shape, or adds up its transpose, in less time by products.
+
+    The work of a product grows with the square of a size, and most of its weights are 0. Estimates for a v5e, twice as
+    large: 64 channels of 64 x 64 take 19 us by products and 94 by slices, 3 of 16 x 1024 take 19 and 48; 512 rows of
+    2048 elements take 272 and 85, a single one of 1024 takes 17 and 4.
+    """
+
+    def is_worth_it(taps: Taps) -> bool:
+        rows = math.prod(size for axis, size in enumerate(shape) if axis != taps.axis and not is_symbolic(size))
+        is_small = taps.input_size * taps.where.output_size <= _SMALL_MATRIX
+        return is_small or (len(every) > 1 and taps.input_size <= _MOST_PER_ROW * rows)
+
+    have_matrices = all(taps.reach and not taps.where.is_symbolic() for taps in every)
+    return have_matrices and all(is_worth_it(taps) for taps in every)
+
+
 # Several dimensions, one after the other
 
 
@@ -516,19 +580,35 @@ def averaged(x: Array, every: Sequence[Taps]) -> Array:
     if x.dtype not in FLOATS:
         return _averaged_integers(x, every)
     wide = x.astype(widened(x.dtype))
-    for taps in every:
-        slope = lambda tangent, x, taps=taps: _average_of_tangent(taps, tangent)  # noqa: E731
-        wide = with_slopes(slope)(partial(_average, taps))(wide)
-    return wide.astype(x.dtype)
+    one_by_one = partial(_one_by_one, _average, _average_of_tangent, every)
+    return _multiplied_on_tpu(partial(_multiplied, every), one_by_one, every, wide).astype(x.dtype)
 
 
 def adjoint(x: Array, every: Sequence[Taps]) -> Array:
     """The transpose of `nearest` or `averaged`, rounded once to the type of `x`."""
-    wide = x.astype(widened(x.dtype))
-    for taps in reversed(every):
-        slope = lambda tangent, x, taps=taps: _adjoint_of_tangent(taps, tangent)  # noqa: E731
-        wide = with_slopes(slope)(partial(_adjoint, taps))(wide)
-    return wide.astype(x.dtype)
+    wide, every = x.astype(widened(x.dtype)), every[::-1]
+    one_by_one = partial(_one_by_one, _adjoint, _adjoint_of_tangent, every)
+    return _multiplied_on_tpu(partial(_multiplied, every, is_transposed=True), one_by_one, every, wide).astype(x.dtype)
+
+
+def _one_by_one(
+    function: Callable[[Taps, Array], Array],
+    of_tangent: Callable[[Taps, Array], Array],
+    every: Sequence[Taps],
+    x: Array,
+) -> Array:
+    for taps in every:
+        slope = lambda tangent, x, taps=taps: of_tangent(taps, tangent)  # noqa: E731
+        x = with_slopes(slope)(partial(function, taps))(x)
+    return x
+
+
+def _multiplied_on_tpu(
+    products: Callable[[Array], Array], one_by_one: Callable[[Array], Array], every: Sequence[Taps], x: Array
+) -> Array:
+    if not _are_worth_products(every, x.shape):
+        return one_by_one(x)
+    return choose(x, tpu=products, default=one_by_one)
 
 
 def _averaged_integers(x: Array, every: Sequence[Taps]) -> Array:

@@ -18,7 +18,7 @@ import dmljax
 from dmljax import AxisDirection, DataType, DmlError, InterpolationMode, InvalidDesc, Size2D, TensorDesc, Unsupported
 from dmljax.numerics import resampling as numerics
 from dmljax.numerics.channels import network_of
-from dmljax.numerics.resampling import located, positions, simplest_fraction
+from dmljax.numerics.resampling import linear_taps, located, positions, simplest_fraction, wide_taps
 
 FLOAT32 = DataType.FLOAT32
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
@@ -333,7 +333,11 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
     expected = jax.jit(both)(x)
     with network_of(2):
         found = jax.jit(both)(x)
-        assert transposes(resampled, x) == {"cpu": 2, "cuda": 0, "tpu": 0}
+        count = transposes(resampled, x)
+    assert (count["cpu"], count["cuda"]) == (2, 0)
+    # XLA lays products out itself on a TPU: they have the transposes of JAX's own resizing.
+    idiom = lambda x: jax.image.resize(x, (2, 3, *sizes), "linear", antialias=False)  # noqa: E731
+    assert count["tpu"] == (transposes(idiom, x)["tpu"] if mode is LINEAR else 0)
     # The mean of few whole numbers is exact, but for thirds.
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
@@ -449,6 +453,101 @@ def test_positions_are_no_constants_and_are_computed_once() -> None:
         jnp.zeros((500, 500))
     )
     assert len(text.as_text()) < 40_000
+
+
+# Products with matrices of weights, on a TPU
+
+
+@pytest.fixture
+def as_on_a_tpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs a test with what is computed on a TPU."""
+    monkeypatch.setattr(numerics, "choose", lambda *operands, tpu, default: tpu(*operands))
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64] if X64 else [np.float32])
+@pytest.mark.parametrize(
+    "taps",
+    [
+        linear_taps(1, 5, 10, Fraction(1, 2), Fraction(-1, 4)),
+        linear_taps(1, 7, 4, Fraction(7, 4), Fraction(3, 8)),
+        linear_taps(1, 5, 9, Fraction(1, 2), Fraction(-7, 2)),
+        linear_taps(1, 5, 9, Fraction(1, 2), Fraction(30)),
+        linear_taps(1, 1, 6, Fraction(1, 6), Fraction(-5, 12)),
+        linear_taps(1, 200, 90, Fraction(16777213, 16777216), Fraction(-7, 2)),  # units that exceed 32 bits
+        wide_taps(1, 9, 4, Fraction(9, 4), Fraction(5, 8)),
+        wide_taps(1, 9, 6, Fraction(9, 4), Fraction(-11, 2)),
+        wide_taps(1, 1, 3, Fraction(3, 2), Fraction(-1)),
+        wide_taps(1, 200, 90, Fraction(16777217, 12582912), Fraction(1, 3)),
+    ],
+)
+def test_products_with_weights_are_averages_and_their_transposes(taps: Any, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, g = (jnp.asarray(rng.standard_normal((2, size, 3)), dtype) for size in (taps.input_size, taps.where.output_size))
+    near: dict[str, Any] = {"rtol": 0, "atol": 64 * float(jnp.finfo(dtype).eps)}
+    products = jax.jit(lambda x: numerics._multiplied([taps], x))(x)
+    np.testing.assert_allclose(products, jax.jit(lambda x: numerics._average(taps, x))(x), **near)
+    transposed = jax.jit(lambda g: numerics._multiplied([taps], g, is_transposed=True))(g)
+    np.testing.assert_allclose(transposed, jax.jit(lambda g: numerics._adjoint(taps, g))(g), **near)
+    assert products.dtype == transposed.dtype == dtype
+
+
+@pytest.mark.usefixtures("as_on_a_tpu")
+@pytest.mark.parametrize("antialiased", [False, True])
+def test_products_along_several_dimensions_are_rounded_once(antialiased: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, size = rng.standard_normal((2, 5, 6)).astype(np.float16), (2, 8, 4)
+    how: dict[str, Any] = {"interpolation_mode": LINEAR}
+    resample = lambda x: dmljax.resample3(x, output_sizes=size, antialiased=antialiased, **how)  # noqa: E731
+    offsets, ratios = (
+        ([number] * 3 for number in (0.5, -0.5)),
+        [new / old for new, old in zip(size, x.shape, strict=True)],
+    )
+    weights = oracles.all_weights(
+        x.shape, size, ratios, *offsets, mode=LINEAR, rounding="half", antialiased=antialiased
+    )
+    wide = x.astype(np.float32)
+    result, pull = jax.vjp(resample, wide)
+    np.testing.assert_allclose(result, oracles.resampled(wide, weights, LINEAR), rtol=0, atol=1e-6)
+    g = rng.standard_normal(size).astype(np.float16)
+    pulled = pull(g.astype(np.float32))[0]
+    np.testing.assert_allclose(pulled, oracles.added_up(g.astype(np.float32), weights, x.shape), rtol=0, atol=1e-5)
+    assert_same_bits(resample(x), np.asarray(result).astype(np.float16))
+    if not antialiased:
+        backward = lambda g: dmljax.resample_grad(g, output_sizes=x.shape, **how)  # noqa: E731
+        np.testing.assert_allclose(backward(g.astype(np.float32)), pulled, rtol=0, atol=1e-6)
+        assert_same_bits(backward(g), np.asarray(backward(g.astype(np.float32))).astype(np.float16))
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "are_products"),
+    [
+        ((1, 8, 64, 64), (1, 8, 128, 128), True),
+        ((1, 3, 1024, 1024), (1, 3, 2048, 2048), True),
+        ((1, 512), (1, 700), True),
+        ((1, 1024), (1, 2048), False),
+        ((512, 2048), (512, 4096), False),
+        ((1, 1, 4, 2048), (1, 1, 8, 4096), False),
+    ],
+)
+def test_only_a_tpu_multiplies_and_only_where_it_is_fast(shape: Any, size: Any, are_products: bool) -> None:
+    forward = lambda x: dmljax.resample2(x, output_sizes=size, interpolation_mode=LINEAR)  # noqa: E731
+    backward = lambda g: dmljax.resample_grad(g, output_sizes=shape, interpolation_mode=LINEAR)  # noqa: E731
+    for function, sizes in ((forward, shape), (backward, size)):
+        traced = jax.jit(function).trace(jax.ShapeDtypeStruct(sizes, np.float32))
+        for platform in ("cpu", "cuda", "tpu"):
+            text = traced.lower(lowering_platforms=(platform,)).as_text()
+            assert ("stablehlo.dot_general" in text) == (are_products and platform == "tpu")
+
+
+def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
+    (batch,) = jax.export.symbolic_shape("n")
+    resample = lambda x: dmljax.resample2(x, output_sizes=(x.shape[0], 3, 8, 8), interpolation_mode=LINEAR)  # noqa: E731
+    shape = jax.ShapeDtypeStruct((batch, 3, 4, 4), np.float32)
+    exported = jax.export.export(jax.jit(resample), platforms=["tpu"])(shape)
+    assert "stablehlo.dot_general" in exported.mlir_module()
 
 
 # What is refused
