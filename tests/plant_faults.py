@@ -3645,6 +3645,27 @@ FAULTS = [
         "ops/test_attention.py::test_batches_and_heads_on_a_mesh_stay_where_they_are",
     ),
     Fault(
+        "accelerators compute in blocks what a CPU does",
+        "numerics/attention.py",
+        "_MOST_BYTES = 2**29",
+        "_MOST_BYTES = 2**23",
+        "ops/test_attention.py::test_accelerators_compute_only_large_scores_in_a_loop",
+    ),
+    Fault(
+        "the softmax of accelerators is along queries",
+        "numerics/attention.py",
+        "jax.nn.softmax(scores, -1)",
+        "jax.nn.softmax(scores, -2)",
+        "ops/test_attention.py::test_accelerators_compute_what_a_cpu_computes",
+    ),
+    Fault(
+        "a derivative on a CPU keeps scores of accelerators",
+        "numerics/attention.py",
+        "default=jax.checkpoint(at_once, prevent_cse=False)",
+        "default=at_once",
+        "ops/test_attention.py::test_derivatives_on_a_cpu_keep_no_scores_of_accelerators",
+    ),
+    Fault(
         "the filter value takes the place of a score",
         "numerics/attention.py",
         "return scores + jnp.where(functools.reduce(jnp.logical_and, seen), jnp.zeros_like(added), added)",

@@ -1,8 +1,8 @@
 """Attention of several heads: MULTIHEAD_ATTENTION, and its version with groups of heads and a buffer of past keys.
 
-16-bit floats are computed in float32, and each result is rounded once. Where there are many scores, they are computed
-in blocks of queries and keys, forward and backward, and never stand in memory all at once. On an explicit mesh, the
-result is sharded as the queries are, and present keys and values as the keys are.
+16-bit floats are computed in float32, and each result is rounded once. Many scores, how many depends on the platform,
+are computed in blocks of queries and keys, forward and backward, and never stand in memory all at once. On an explicit
+mesh, the result is sharded as the queries are, and present keys and values as the keys are.
 """
 
 import math

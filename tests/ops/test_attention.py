@@ -417,6 +417,59 @@ def test_many_scores_are_never_in_memory_all_at_once() -> None:
         assert analysis.temp_size_in_bytes < most * 2**20
 
 
+# Platforms other than a CPU
+
+
+@pytest.mark.parametrize(
+    ("positions", "platform", "is_loop"),
+    [(512, "cpu", True), (512, "cuda", False), (512, "tpu", False), (4096, "cuda", True)],
+)
+def test_accelerators_compute_only_large_scores_in_a_loop(positions: int, platform: str, is_loop: bool) -> None:
+    x = jax.ShapeDtypeStruct((1, positions, 12 * 64), np.float32)
+    traced = jax.jit(lambda x: attention(x, x, x, head_count=12)).trace(x)
+    assert ("stablehlo.while" in traced.lower(lowering_platforms=(platform,)).as_text()) is is_loop
+
+
+@pytest.fixture
+def as_on_accelerators(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """From its call on, a CPU computes as other platforms do."""
+
+    def begin() -> None:
+        jax.clear_caches()
+        monkeypatch.setattr(numerics, "choose", lambda *operands, default, **_: default(*operands))
+
+    yield begin
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_accelerators_compute_what_a_cpu_computes(name: str, as_on_accelerators: Callable[[], None]) -> None:
+    queries, past, new = 5, 4, 7
+    shape, mask = MASKS[name](queries, past + new)
+    arrays = [normal(*SHARED, keys, size) for size in (4, 3) for keys in (past, new)]
+    floats = normal(*LEADING, queries, 4), *arrays, np.float32(0.3), *([] if shape is None else [normal(*shape)])
+    tangents = tuple(normal(*np.shape(x)) for x in floats)
+
+    def every(floats: Any, tangents: Any) -> Any:
+        def result(query: Any, k1: Any, k2: Any, v1: Any, v2: Any, scale: Any, bias: Any = None) -> Any:
+            return numerics.attention(query, [k1, k2], [v1, v2], scale, bias, mask)
+
+        slopes = jax.grad(lambda *x: jnp.sum(jnp.sin(result(*x))), tuple(range(len(floats))))
+        return jax.jvp(result, floats, tangents), slopes(*floats)
+
+    for of_cpu, of_others in both_ways(every, as_on_accelerators, floats, tangents):
+        np.testing.assert_allclose(of_others, of_cpu, rtol=1e-4, atol=2e-5 * float(np.abs(of_cpu).max()) + 1e-6)
+
+
+def test_derivatives_on_a_cpu_keep_no_scores_of_accelerators() -> None:
+    x = normal(1, 2048, 4)
+    _, pull = jax.vjp(lambda x: attention(x, x, x, head_count=2), x)
+    assert max(leaf.size for leaf in jax.tree.leaves(pull)) < 2 * 2048**2
+
+
+# Meshes
+
+
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("queries", [8, 256])
 def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, queries: int) -> None:
