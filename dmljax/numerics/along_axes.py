@@ -1,4 +1,4 @@
-"""Reductions along several axes at once: the position of the largest or smallest element, and accurate sums.
+"""Reductions along several axes at once: extreme elements, their positions, and sums.
 
 The loops are shaped for XLA on CPU, which is slow for the plain reductions; comments give the measured factors.
 """
@@ -68,7 +68,7 @@ def _position_by_keys(input: Array, *, axes: tuple[int, ...], largest: bool, las
     extreme = _extreme(keys, axes, largest=largest)
     if is_row:
         # The barrier makes XLA on CPU compute the keys again for the second pass: if XLA knew that the keys are the
-        # same, it would materialise them.
+        # same, it would materialize them.
         input, extreme = lax.optimization_barrier((input, extreme))
         keys = sort_keys(input, nan_is_largest=largest)
     return _position_where(keys == extreme, axes, last=last)
@@ -116,11 +116,12 @@ def extreme(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     return choose(x, cpu=by_keys, default=partial(jnp.max if largest else jnp.min, axis=axes, keepdims=True))
 
 
-def _itself(x: Array) -> Array:
+def itself(x: Array) -> Array:
+    """`x`, where a function of it is asked for."""
     return x
 
 
-def _extreme(x: Array, axes: tuple[int, ...], keys: Callable[[Array], Array] = _itself, *, largest: bool) -> Array:
+def _extreme(x: Array, axes: tuple[int, ...], keys: Callable[[Array], Array] = itself, *, largest: bool) -> Array:
     """The largest (or smallest) of the integers that `keys` makes of the elements along `axes`."""
     reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
     whole = partial(_reduce_whole, reduce, keys, axis=axes)
@@ -146,7 +147,7 @@ def _reduce_in_parts(reduce: Callable[..., Array], combine: Callable[..., Array]
     """Reduces the last axis to size 1 by maxima or minima, in a shape that suits XLA on CPU.
 
     Each round combines 8 parts of the row element by element, which XLA on CPU vectorizes, and then reduces runs of 16
-    elements, which it fuses. A longer axis would be materialised before the reduction, which takes four times as long.
+    elements, which it fuses. A longer axis would be materialized before the reduction, which takes four times as long.
     If 8 parts do not divide the row, they overlap: a repeated element does not change a maximum or minimum.
     """
     size = rows.shape[-1]
@@ -178,11 +179,11 @@ def _reduce_rows(
 ) -> Array:
     """Reduces `axis` to size 1, where `combine` combines what `term` makes of elements.
 
-    Neighbours along the axis that fill a row are combined with the next row, in a loop: on a CPU, XLA takes up to 30
+    Neighbors along the axis that fill a row are combined with the next row, in a loop: on a CPU, XLA takes up to 30
     times as long where it reduces one column after the other.
     """
     size, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
-    # So many neighbours that they fill a row, and that at most some 256 rows are added; at least two rows.
+    # So many neighbors that they fill a row, and that at most some 256 rows are added; at least two rows.
     height = min(max(-(-_WIDTH // inner), size // 256), size // 2)
     if size == 1:
         return term(x)
@@ -197,13 +198,13 @@ def _reduce_rows(
             lax.slice_in_dim(total, 0, rest, axis=axis), term(lax.slice_in_dim(x, size - rest, size, axis=axis))
         )
         total = lax.concatenate([with_rest, lax.slice_in_dim(total, rest, height, axis=axis)], axis)
-    return _reduce_rows(combine, _itself, total, axis=axis)
+    return _reduce_rows(combine, itself, total, axis=axis)
 
 
 # Sums
 
 
-def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = _itself) -> Array:
+def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = itself) -> Array:
     """The sum of what `term` makes of the elements along `axes`, which keep size 1."""
 
     def plain(x: Array) -> Array:

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.numerics.along_axes import itself
 from dmljax.numerics.conversion import positions_as
 from dmljax.numerics.floats import copied, sort_keys
 from dmljax.numerics.platform import choose
@@ -112,7 +113,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
 
     def by_xla(input: Array) -> tuple[Array, Array]:
         row = jnp.moveaxis(input, axis, -1).astype(np.uint8 if input.dtype == np.bool_ else input.dtype)
-        reverse = _itself if direction is AxisDirection.DECREASING else _reversed
+        reverse = itself if direction is AxisDirection.DECREASING else _reversed
         values, positions = lax.top_k(reverse(row), k)
         indices = jnp.moveaxis(positions_as(dtype, positions), -1, axis)
         return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), indices
@@ -124,10 +125,6 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
     mesh_axes = dimension_axes(input)
     kept = replaced(mesh_axes, axis, None)
     return TopK(*partitioned(select, [(input, mesh_axes)], kept, kept))
-
-
-def _itself(x: Array) -> Array:
-    return x
 
 
 def _reversed(x: Array) -> Array:
