@@ -62,7 +62,7 @@ def activation_relu(input: ArrayLike) -> Array:
 
 
 # NaN passes through, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
-@with_slopes(lambda tangent, x: activation_relu_grad(x, tangent))
+@with_slopes(lambda tangent, x: _relu_slope(x, tangent))
 def _relu(x: Array) -> Array:
     """`max(x, 0)`: what cuDNN computes along with a convolution. A CPU's `max` flushes subnormal numbers."""
 
@@ -86,6 +86,10 @@ def activation_relu_grad(input: ArrayLike, input_gradient: ArrayLike) -> Array:
     [0.0, 0.0, 7.0]
     """
     x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
+    return _relu_slope(x, gradient)
+
+
+def _relu_slope(x: Array, gradient: Array) -> Array:
     return selected(is_above_zero(x), gradient, jnp.zeros((), x.dtype))
 
 

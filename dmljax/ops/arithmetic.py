@@ -22,6 +22,7 @@ from dmljax.numerics import special
 from dmljax.numerics.exact import quotient, signed_zeros_of
 from dmljax.numerics.floats import maximum, minimum
 from dmljax.numerics.platform import choose
+from dmljax.numerics.sharding import may_be_sharded
 from dmljax.ops.elementary import scaled
 from dmljax.scalars import ScaleBias
 from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel, widened
@@ -235,7 +236,8 @@ def _by_platform(modulus: Callable[[Remainder, Array, Array], Array], a: Array, 
         result: Array = lax.cond(jnp.all(_is_reached(steps, a, b)), few, otherwise, a, b)
         return result
 
-    if a.dtype != np.float32:
+    # On a mesh, the devices would have to agree on the condition.
+    if a.dtype != np.float32 or may_be_sharded(a) or may_be_sharded(b):
         return by_xla(a, b)
     return choose(a, b, cpu=partial(by_divisions, 1, partial(by_divisions, 5, by_xla)), default=by_xla)
 

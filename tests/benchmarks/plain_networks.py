@@ -164,7 +164,4 @@ FORWARD: dict[str, Callable[[], Work]] = {
     "LSTM of 2 layers": lambda: network("lstm", recurrent("LSTM"), partial(plain_recurrent, lstm_step, 2)),
     "GRU of 2 layers": lambda: network("gru", recurrent("GRU"), partial(plain_recurrent, gru_step, 1)),
 }
-NETWORKS = FORWARD | {
-    f"{name}, gradient": lambda make=make: gradient(make())  # type: ignore[misc]
-    for name, make in FORWARD.items()
-}
+NETWORKS = FORWARD | {f"{name}, gradient": lambda make=make: gradient(make()) for name, make in FORWARD.items()}
