@@ -4,6 +4,7 @@
 `pytest tests/test_accuracy.py --accuracy-table FILE` how exact each is.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -50,17 +51,31 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
 @pytest.fixture(params=["cpu", "gpu", "tpu"])
 def lowering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Runs a test with what operators are lowered to for each platform, all of it on the CPU."""
-    if request.param == "cpu":
-        yield "cpu"
+    with lowered_for(request.param, monkeypatch):
+        yield request.param
+
+
+@pytest.fixture
+def as_on_a_tpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs a test with what operators are lowered to for a TPU, on the CPU."""
+    with lowered_for("tpu", monkeypatch):
+        yield
+
+
+@contextlib.contextmanager
+def lowered_for(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lowers operators for a platform other than the CPU that runs them."""
+    if platform == "cpu":
+        yield
         return
-    name = "cuda" if request.param == "gpu" else request.param
+    name = "cuda" if platform == "gpu" else platform
 
     def of_one_platform(*operands: Any, default: Any, **ways: Any) -> Any:
         return ways.get(name, default)(*operands)
 
     monkeypatch.setattr(jax.lax, "platform_dependent", of_one_platform)
     jax.clear_caches()
-    yield request.param
+    yield
     jax.clear_caches()
 
 

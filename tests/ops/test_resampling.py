@@ -458,15 +458,6 @@ def test_positions_are_no_constants_and_are_computed_once() -> None:
 # Products with matrices of weights, on a TPU
 
 
-@pytest.fixture
-def as_on_a_tpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs a test with what is computed on a TPU."""
-    monkeypatch.setattr(numerics, "choose", lambda *operands, tpu, default: tpu(*operands))
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64] if X64 else [np.float32])
 @pytest.mark.parametrize(
     "taps",
