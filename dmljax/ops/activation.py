@@ -56,9 +56,7 @@ def activation_relu(input: ArrayLike) -> Array:
     >>> activation_relu(jnp.array([-1.0, -0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
-    input = calls.number_array("input", input)
-
-    return _relu(input)
+    return _relu(calls.number_array("input", input))
 
 
 # NaN passes through, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
