@@ -3351,6 +3351,13 @@ FAULTS = [
         "ops/test_generation.py::test_a_block_is_random123s_known_answer_in_its_order",
     ),
     Fault(
+        "a TPU's product of words loses the carry of its middle",
+        PHILOX,
+        "(low * low_factor >> np.uint32(16))",
+        "(low * low_factor >> np.uint32(17))",
+        "ops/test_generation.py::test_a_block_is_random123s_known_answer_in_its_order",
+    ),
+    Fault(
         "a random counter has 64 bits",
         PHILOX,
         "carry = carry & (words[-1] == 0)",

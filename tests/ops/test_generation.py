@@ -621,6 +621,7 @@ def generated(state: Any, *sizes: int) -> Any:
 
 
 @pytest.mark.parametrize("words", KNOWN_ANSWERS, ids=lambda words: f"{words[0]:08x}")
+@pytest.mark.usefixtures("lowering")
 def test_a_block_is_random123s_known_answer_in_its_order(words: tuple[int, ...]) -> None:
     assert_same_bits(generated(state_of(*words), 4).output, state_of(*KNOWN_ANSWERS[words]))
     assert oracles.philox4x32(sum(word << 32 * i for i, word in enumerate(words[:4])), words[4:]) == [  # type: ignore[arg-type]
