@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax.export
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -17,7 +17,7 @@ from dmljax.numerics.floats import copied
 from dmljax.numerics.philox import advanced, random_words
 from dmljax.numerics.sequence import arithmetic_sequence
 from dmljax.numerics.sharding import partitioned
-from dmljax.numerics.sizes import check_size, index_dtype, is_symbolic, number
+from dmljax.numerics.sizes import check_size, is_symbolic, largest_size, number
 from dmljax.scalars import truncated
 from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel, RandomGeneratorType
 
@@ -107,35 +107,16 @@ def _value_or_input(floats: tuple[Array, ...], is_filled: Array) -> Array:
 
 
 def _band_mask(sizes: tuple[int, ...], begin: int, end: int) -> Array:
-    """A mask of the elements to fill, by the page's pseudo-code.
-
-    The page compares `topX >= bound`, where `topX` is `x - y`. Here the comparison is `x >= bound + y`, because only
-    the sum `bound + y` can be protected from integer overflow.
-    """
+    """A mask of the elements to fill, by the page's pseudo-code."""
     *batch, height, width = sizes
-    dtype = index_dtype("output_sizes", height, width)
-    x = lax.broadcasted_iota(dtype, sizes, len(batch) + 1)
-    y = lax.broadcasted_iota(dtype, (1,) * len(batch) + (height, 1), len(batch))
-    from_begin = x >= _first_column(y, begin, height, width)
-    before_end = x < _first_column(y, end, height, width)
-    return (from_begin ^ before_end) ^ (end >= begin)
-
-
-def _first_column(y: Array, diagonal: int, height: int, width: int) -> Array:
-    """The column where row `y` meets a diagonal, clamped to 0 left of the matrix and to `width` right of it."""
-    end = number(width, y.dtype)
-    if diagonal >= 0:
-        shift = _clipped_shift(diagonal, width, y.dtype)
-        return jnp.where(y >= end - shift, end, y + shift)
-    shift = _clipped_shift(-diagonal, height, y.dtype)
-    return jnp.where(y < shift, np.zeros((), y.dtype), jnp.minimum(y - shift, end))
-
-
-def _clipped_shift(distance: int, size: int, dtype: Any) -> Any:
-    """The smaller of `distance`, which is at most 2^31, and `size`, as a scalar of `dtype`."""
-    if is_symbolic(size):
-        return jnp.minimum(np.array(distance, dtype), number(size, dtype))
-    return np.array(min(distance, size), dtype)
+    dtype = np.int32 if max(map(largest_size, (height, width))) <= INT_MAX else np.int64
+    with jax.enable_x64(True):  # for int64, of which a matrix of more than INT_MAX rows or columns has diagonals
+        rows = lax.broadcasted_iota(dtype, (1,) * len(batch) + (height, 1), len(batch))
+        diagonal = lax.broadcasted_iota(dtype, sizes, len(batch) + 1) - rows
+        if end == begin + 1:
+            return diagonal == np.array(begin, dtype)
+        after_begin, before_end = diagonal >= np.array(begin, dtype), diagonal < np.array(end, dtype)
+        return (after_begin ^ before_end) ^ (end >= begin)
 
 
 def _check_sizes(sizes: Sequence[int]) -> None:
