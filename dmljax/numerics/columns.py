@@ -1,12 +1,17 @@
 """Windows of an image as columns, of all elements of a window each: im2col."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from operator import add
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from dmljax.numerics.platform import choose
 from dmljax.numerics.sizes import is_symbolic, replaced
 from dmljax.numerics.windows import Window
 
@@ -18,10 +23,46 @@ def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple
 
 
 def unfolded(image: Array, windows: Sequence[Window]) -> Array:
-    """The windows of an image as columns: one dimension after the other, so that few operations are enough.
+    """The windows of an image as columns.
 
-    `fold` is lowered to the transpose of this, so that each of them is exactly the other's gradient.
+    `folded` is the transpose of this, so that each of them is exactly the other's gradient.
     """
+    by_dimension = partial(_by_dimension, windows=windows)
+    if math.prod(one.size for one in windows) > _MOST_SLICES:
+        return by_dimension(image)
+    return choose(image, cpu=by_dimension, default=partial(_at_once, windows=windows))
+
+
+def folded(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
+    """The sum of the columns at the places of their windows in an image."""
+    image = jnp.zeros_like(columns, shape=tuple(image_sizes))  # only its type is looked at
+
+    def transposed(unfold: Callable[..., Array]) -> Callable[[Array], Array]:
+        return lambda columns: jax.linear_transpose(partial(unfold, windows=windows), image)(columns)[0]
+
+    if math.prod(one.size for one in windows) > _MOST_SLICES:
+        return transposed(_by_dimension)(columns)
+    # XLA on CPU adds up what is padded inside slowly.
+    is_dense = all(one.stride == 1 for one in windows)
+    return choose(columns, cpu=transposed(_at_once if is_dense else _by_dimension), default=transposed(_at_once))
+
+
+def _at_once(image: Array, windows: Sequence[Window]) -> Array:
+    """A slice for each element of a window."""
+    padding = [(0, 0, 0), (0, 0, 0), *((one.start_padding, one.end_padding, 0) for one in windows)]
+    padded, strides = lax.pad(image, jnp.zeros((), image.dtype), padding), [one.stride for one in windows]
+    lengths = [(one.blocks - 1) * one.stride + 1 for one in windows]
+
+    def slice_at(*starts: int) -> Array:
+        ends = map(add, starts, lengths)
+        return lax.slice(padded, (0, 0, *starts), (*image.shape[:2], *ends), (1, 1, *strides))
+
+    places = product(*([i * one.dilation for i in range(one.size)] for one in windows))
+    return jnp.stack([slice_at(*starts) for starts in places], 2).reshape(column_sizes(image.shape, windows))
+
+
+def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
+    """One dimension after the other, which are fewer operations, and the faster way on a CPU."""
     slides = [_slide(one) for one in windows]
     amounts = [
         (one.start_padding, slide.length - one.start_padding - one.input_size, 0)

@@ -7,7 +7,6 @@ of the input is, if its size allows it; of windows and images, the batches and t
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
@@ -15,7 +14,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.numerics.columns import column_sizes, unfolded
+from dmljax.numerics.columns import column_sizes, folded, unfolded
 from dmljax.numerics.floats import copied
 from dmljax.numerics.moves import check_sizes, moved
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
@@ -347,9 +346,7 @@ def fold(
         raise InvalidDesc(Problem("input", f"must have the shape {expected}, by output_sizes", given.shape))
 
     def add(columns: Array) -> Array:
-        wide = columns.astype(widened(columns.dtype))
-        image = jnp.zeros_like(wide, shape=tuple(output_sizes))  # of which the type alone is looked at
-        total: Array = jax.linear_transpose(lambda image: unfolded(image, windows), image)(wide)[0]
+        total = folded(columns.astype(widened(columns.dtype)), output_sizes, windows)
         return total.astype(columns.dtype)
 
     batch, columns, _ = axes = dimension_axes(given)

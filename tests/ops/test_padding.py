@@ -254,6 +254,7 @@ def test_windows_of_thousands_of_elements_take_a_few_operations() -> None:
 
 
 @pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.usefixtures("lowering")
 def test_every_bit_is_unfolded(dtype: Any, call: Any) -> None:
     image = random_array(np.random.default_rng(0), dtype, (2, 2, 5, 6))
     arguments = window_arguments((2, 3), (2, 1), (1, 2), (0, 1), (2, 1))
@@ -294,6 +295,7 @@ def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
         window_arguments((3, 2), (3, 2), (2, 3), (2, 1), (1, 2)),
     ],
 )
+@pytest.mark.usefixtures("lowering")
 def test_each_is_the_others_gradient(arguments: Any, dtype: Any, call: Any) -> None:
     rng = np.random.default_rng(0)
     image = rng.standard_normal((2, 3, 9, 8)).astype(dtype)
