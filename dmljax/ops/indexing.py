@@ -16,9 +16,10 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.compaction import count_and_elements, packed
+from dmljax.numerics.compaction import count_and_elements, count_and_elements_by_scatter, packed
 from dmljax.numerics.floats import copied, is_nonzero
-from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
+from dmljax.numerics.platform import choose
+from dmljax.numerics.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
 from dmljax.numerics.sizes import check_size, index_dtype, largest_size, number, replaced
 from dmljax.tensor import without_leading_ones
 from dmljax.text import join_sizes
@@ -181,16 +182,26 @@ def nonzero_coordinates(
 
     axes = dimension_axes(input)
     row_axes = dividing_axes(axes[0], size, input) if axes else None
-    # On an explicit mesh, devices exchange only the packed words; each device then lists its own rows.
-    words = partitioned(lambda input: packed(is_nonzero(input).reshape(shape)), [(input, axes)], [None])
 
-    def list_rows(words: Array) -> tuple[Array, Array]:
-        count, element = count_and_elements(words, size, shape)
+    def present(input: Array) -> Array:
+        return is_nonzero(input).reshape(shape)
+
+    def rows(count: Array, element: Array) -> tuple[Array, Array]:
         coordinates = _stack_columns(_coordinates(element, shape)[-columns:])
         is_row = lax.iota(jnp.uint32, size) < count
         return count.astype(fill.dtype), jnp.where(is_row[:, None], coordinates.astype(fill.dtype), fill)
 
-    return NonzeroCoordinates(*partitioned(list_rows, [(words, [None])], [], [row_axes, None]))
+    def by_words(input: Array) -> tuple[Array, Array]:
+        # On an explicit mesh, devices exchange only the packed words; each device then lists its own rows.
+        words = partitioned(lambda input: packed(present(input)), [(input, axes)], [None])
+        list_rows = lambda words: rows(*count_and_elements(words, size, shape))  # noqa: E731
+        return partitioned(list_rows, [(words, [None])], [], [row_axes, None])
+
+    def by_scatter(input: Array) -> tuple[Array, Array]:
+        return rows(*count_and_elements_by_scatter(present(input), size))
+
+    found = by_words(input) if may_be_sharded(input) else choose(input, tpu=by_scatter, default=by_words)
+    return NonzeroCoordinates(*found)
 
 
 def _coordinates(element: Array, shape: tuple[int, ...]) -> list[Array]:

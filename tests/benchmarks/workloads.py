@@ -173,15 +173,13 @@ def nonzero_coordinates(dtype: str, elements: int, density: float, *, all_rows: 
         if isinstance(result, dmljax.NonzeroCoordinates):
             assert int(result.count) == count
             return np.asarray(result.coordinates)[:count]
-        if isinstance(result, tuple | list):
-            return np.stack([np.asarray(axis) for axis in result], axis=1)[:count]
         rows = as_numpy(result)
         return rows.T if isinstance(result, onnxruntime.OrtValue) else rows[:count]
 
     return Work(
         (np.where(present, numbers(dtype, shape), np.zeros((), dtype)),),
         dmljax=lambda x: dmljax.nonzero_coordinates(x, size=size),
-        jax=lambda x: jnp.nonzero(x, size=size, fill_value=0),
+        jax=lambda x: jnp.argwhere(x, size=size, fill_value=0),
         torch=torch.nonzero,
         torch_static=lambda x: torch.nonzero_static(x, size=size, fill_value=0),
         onnx=OnnxNode("NonZero", lambda x: {"x": x}, {}),
@@ -255,7 +253,7 @@ def one_hot(dtype: str, elements: int, depth: int) -> Work:
     return Work(
         (np.array([0, 1], dtype), indices),
         dmljax=lambda values, indices: dmljax.one_hot(indices, values, axis=1, depth=depth),
-        jax=lambda values, indices: jax.nn.one_hot(indices[:, 0], depth, dtype=values.dtype),
+        jax=lambda values, indices: jnp.where(jax.nn.one_hot(indices[:, 0], depth, dtype=bool), values[1], values[0]),
         torch=torch_function,
         onnx=OnnxNode("OneHot", feeds, {"axis": -1}),
         numpy=numpy_function,

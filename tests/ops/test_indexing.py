@@ -208,6 +208,7 @@ def test_one_hot_refuses_a_traced_axis() -> None:
 # NONZERO_COORDINATES
 
 
+@pytest.mark.usefixtures("lowering")
 def test_nonzero_lists_coordinates_in_the_order_of_the_elements(call: Any) -> None:
     result = call(dmljax.nonzero_coordinates, np.array([[0, 0, 5], [7, 0, 9]], np.int32))
     expected = np.array([[0, 2], [1, 0], [1, 2], [0, 0], [0, 0], [0, 0]], np.uint32)
@@ -224,6 +225,7 @@ def test_nonzero_counts_everything_but_the_two_zeros(call: Any, dtype: Any) -> N
     assert_same_bits(coordinates, expected)
 
 
+@pytest.mark.usefixtures("lowering")
 def test_nonzero_tells_the_whole_count_when_size_is_too_small(call: Any) -> None:
     count, coordinates = call(dmljax.nonzero_coordinates, np.array([1, 0, 2, 3], np.int8), size=2)
     assert (int(count), coordinates.tolist()) == (3, [[0], [2]])
@@ -311,6 +313,7 @@ def test_nonzero_equals_the_pseudo_code(data: st.DataObject) -> None:
     [(31,), (32,), (33,), (4097,), (3, 31), (3, 32), (3, 33), (2, 127), (2, 128), (2, 129), (2, 5, 64), (5, 3, 43)],
     ids=str,
 )
+@pytest.mark.usefixtures("lowering")
 def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...]) -> None:
     # Predicates are packed 32 to a word, and each run of trailing dimensions is padded to whole words.
     rng = np.random.default_rng(len(shape))
