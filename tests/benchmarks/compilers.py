@@ -104,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("words", nargs="*", help="parts of the names of operators and networks; all by default")
     parser.add_argument("--update", action="store_true", help="write what is found for some of them")
     given = parser.parse_args(arguments)
+    for target in TARGETS:
+        compiled(target, lambda x: x + 1, [jax.ShapeDtypeStruct((8,), "float32")])  # the first takes half a second more
     found: dict[str, Mapping[str, Rivals]] = {}
     for name, build in works().items():
         if not given.words or any(word.upper() in name.upper() for word in given.words):
