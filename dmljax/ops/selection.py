@@ -15,7 +15,7 @@ from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.along_axes import itself
 from dmljax.numerics.conversion import positions_as
-from dmljax.numerics.floats import copied, sort_keys
+from dmljax.numerics.floats import copied
 from dmljax.numerics.platform import choose
 from dmljax.numerics.selection import largest_positions
 from dmljax.numerics.sharding import dimension_axes, partitioned
@@ -105,9 +105,8 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
         return TopK(jnp.zeros_like(input, shape=output_shape), jnp.zeros(output_shape, dtype))
 
     def on_cpu(input: Array) -> tuple[Array, Array]:
-        keys = jnp.moveaxis(sort_keys(input, nan_is_largest=True), axis, -1)
-        keys = keys if direction is AxisDirection.DECREASING else ~keys  # the order of integers backwards
-        positions = jnp.moveaxis(largest_positions(keys, k), -1, axis)
+        rows, is_largest = jnp.moveaxis(input, axis, -1), direction is AxisDirection.DECREASING
+        positions = jnp.moveaxis(largest_positions(rows, k, largest=is_largest), -1, axis)
         values = copied(_take_along(axis), (input,), positions)
         return values, positions.astype(dtype)
 
