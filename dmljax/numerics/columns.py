@@ -1,10 +1,10 @@
 """Windows of an image as columns, of all elements of a window each: im2col."""
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+import operator
+from collections.abc import Sequence
+from functools import partial, reduce
 from itertools import product
-from operator import add
 from typing import NamedTuple
 
 import jax
@@ -23,10 +23,7 @@ def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple
 
 
 def unfolded(image: Array, windows: Sequence[Window]) -> Array:
-    """The windows of an image as columns.
-
-    `folded` is the transpose of this, so that each of them is exactly the other's gradient.
-    """
+    """The windows of an image as columns; `folded` is its transpose."""
     by_dimension = partial(_by_dimension, windows=windows)
     if math.prod(one.size for one in windows) > _MOST_SLICES:
         return by_dimension(image)
@@ -35,16 +32,34 @@ def unfolded(image: Array, windows: Sequence[Window]) -> Array:
 
 def folded(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
     """The sum of the columns at the places of their windows in an image."""
-    image = jnp.zeros_like(columns, shape=tuple(image_sizes))  # only its type is looked at
-
-    def transposed(unfold: Callable[..., Array]) -> Callable[[Array], Array]:
-        return lambda columns: jax.linear_transpose(partial(unfold, windows=windows), image)(columns)[0]
-
+    at_once, by_dimension = (
+        partial(add, image_sizes=tuple(image_sizes), windows=windows) for add in (_added_at_once, _added_by_dimension)
+    )
     if math.prod(one.size for one in windows) > _MOST_SLICES:
-        return transposed(_by_dimension)(columns)
-    # XLA on CPU adds up what is padded inside slowly.
-    is_dense = all(one.stride == 1 for one in windows)
-    return choose(columns, cpu=transposed(_at_once if is_dense else _by_dimension), default=transposed(_at_once))
+        return by_dimension(columns)
+    is_dense = all(one.stride == 1 for one in windows)  # XLA on CPU adds up slowly what is padded inside
+    return choose(columns, cpu=at_once if is_dense else by_dimension, default=at_once)
+
+
+def _added_at_once(columns: Array, image_sizes: tuple[int, ...], windows: Sequence[Window]) -> Array:
+    parts = columns.reshape(*image_sizes[:2], *(one.size for one in windows), *(one.blocks for one in windows))
+
+    def spread(part: Array, *places: int) -> Array:
+        padding = [(0, 0, 0), (0, 0, 0)]
+        for i, one in zip(places, windows, strict=True):
+            before, length = i * one.dilation - one.start_padding, (one.blocks - 1) * one.stride + 1
+            padding.append((before, one.input_size - before - length, one.stride - 1))
+        return lax.pad(part, jnp.zeros((), part.dtype), padding)
+
+    every = product(*(range(one.size) for one in windows))
+    total: Array = reduce(operator.add, (spread(parts[:, :, *places], *places) for places in every))
+    return total
+
+
+def _added_by_dimension(columns: Array, image_sizes: tuple[int, ...], windows: Sequence[Window]) -> Array:
+    image = jnp.zeros_like(columns, shape=image_sizes)  # only its type is looked at
+    total: Array = jax.linear_transpose(partial(_by_dimension, windows=windows), image)(columns)[0]
+    return total
 
 
 def _at_once(image: Array, windows: Sequence[Window]) -> Array:
@@ -54,7 +69,7 @@ def _at_once(image: Array, windows: Sequence[Window]) -> Array:
     lengths = [(one.blocks - 1) * one.stride + 1 for one in windows]
 
     def slice_at(*starts: int) -> Array:
-        ends = map(add, starts, lengths)
+        ends = map(operator.add, starts, lengths)
         return lax.slice(padded, (0, 0, *starts), (*image.shape[:2], *ends), (1, 1, *strides))
 
     places = product(*([i * one.dilation for i in range(one.size)] for one in windows))
