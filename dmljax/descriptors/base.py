@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, dataclass_transform, get_args, get_type_hints
 
@@ -58,6 +58,36 @@ class Leaf:
         return (self.member.name,) if self.index is None else (self.member.name, self.index)
 
 
+@dataclass(frozen=True)
+class Rule:
+    """A rule of an operator's page: a sentence, and a check that yields the problems of a desc that breaks it.
+
+    The sentence names the members by their fields in braces: `{input} and {output} have the same DataType.`
+    """
+
+    sentence: str
+    check: Callable[[Any], Iterable[Problem]]
+
+    def problems(self, desc: "Operator", feature_level: FeatureLevel) -> Iterable[Problem]:
+        """The problems of a desc at a feature level."""
+        return self.check(desc)
+
+    def told(self, operator: "type[Operator]") -> str:
+        """The sentence, with the names that the members have in directml.h."""
+        return self.sentence.format_map({member.field: member.name for member in operator.members()})
+
+
+@dataclass(frozen=True)
+class LevelRule(Rule):
+    """A rule that is not the same at every feature level: the check takes the desc and the level."""
+
+    check: Callable[[Any, FeatureLevel], Iterable[Problem]]  # type: ignore[assignment]
+
+    def problems(self, desc: "Operator", feature_level: FeatureLevel) -> Iterable[Problem]:
+        """The problems of a desc at a feature level."""
+        return self.check(desc, feature_level)
+
+
 class _Signature:
     """The signature of a descriptor's class, as `help` shows it: its members, by keyword alone."""
 
@@ -70,8 +100,8 @@ class _Signature:
 class Operator:
     """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
 
-    A subclass names its type, annotates its members in the header's order, copies its page's support tables, and yields
-    a problem for each documented rule that it breaks. It is a dataclass without a decorator. Its `function` is called
+    A subclass names its type, annotates its members in the header's order, and has its page's support tables and rules
+    as data. It is a dataclass without a decorator. Its `function` is called
     with its members by name; where that takes something else, the subclass has `attributes` of its own, where the sizes
     differ, a `compute`. An operator's member may be called `type` or `function` itself: `type(desc).type` is always the
     operator's type.
@@ -83,6 +113,7 @@ class Operator:
     type: ClassVar[str]
     short_name: ClassVar[str]  # the type without its prefix, as pages and formats abridge it
     support: ClassVar[Mapping[FeatureLevel, Table]]
+    rules: ClassVar[tuple[Rule, ...]] = ()  # of the page, besides the support tables
     function: ClassVar[Callable[..., Any]]
     Outputs: ClassVar[Any] = None  # the named tuple of the outputs, where an operator has several
     __signature__: ClassVar[Any] = _Signature()
@@ -191,8 +222,9 @@ class Operator:
         return {leaf.key: leaf.tensor for leaf in self.leaves(is_input=is_input)}
 
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """A problem for each rule of the operator's page that this desc breaks."""
-        raise NotImplementedError
+        """The problems of all rules of the operator's page that this desc breaks."""
+        for rule in self.rules:
+            yield from rule.problems(self, feature_level)
 
     def own_support(self) -> Mapping[FeatureLevel, Table]:
         """The support tables that hold for this desc: those of its operator, unless a member narrows them down."""

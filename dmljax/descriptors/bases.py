@@ -1,14 +1,14 @@
 """Bases of descriptors that share their members, and the tables and rules that go with them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from jax import Array
 
 from dmljax.checks import element, sequence
-from dmljax.descriptors.base import Operator
+from dmljax.descriptors.base import LevelRule, Operator, Rule
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
-from dmljax.descriptors.rules import alike, same_rank, same_sizes, scale_bias_rules
+from dmljax.descriptors.rules import SCALE_BIAS_FITS, alike, page_rules, same_rank, same_sizes
 from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, Table, rows, support
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where
 from dmljax.text import join_words, show
@@ -35,12 +35,7 @@ class Unary(Operator):
     input: Input
     output: Output
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        yield from alike(self, "input", "output")
+    rules = page_rules(alike("input", "output"))
 
 
 class ScaledUnary(Unary):
@@ -48,26 +43,13 @@ class ScaledUnary(Unary):
 
     scale_bias: OptionalScaleBias = None
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
-        """
-        yield from super().page_rules(feature_level)
-        yield from scale_bias_rules(self)
+    rules = page_rules(*Unary.rules, SCALE_BIAS_FITS)
 
 
 class Predicate(Unary):
     """As `Unary`, but OutputTensor has a type of its own."""
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DimensionCount and Sizes.
-        """
-        yield from same_rank(self, "input", "output")
-        yield from same_sizes(self, "input", "output")
+    rules = page_rules(same_rank("input", "output"), same_sizes("input", "output"))
 
 
 class Gradient(Operator):
@@ -77,12 +59,7 @@ class Gradient(Operator):
     input_gradient: Input
     output_gradient: Output
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
-        """
-        yield from alike(self, "input", "input_gradient", "output_gradient")
+    rules = page_rules(alike("input", "input_gradient", "output_gradient"))
 
 
 def gradient(ranks: range, data_types: frozenset[DataType]) -> Table:
@@ -105,12 +82,7 @@ class Binary(Operator):
     b: Input
     output: Output
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - ATensor, BTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        yield from alike(self, "a", "b", "output")
+    rules = page_rules(alike("a", "b", "output"))
 
 
 # Activations that other operators take
@@ -130,21 +102,16 @@ class Activation(Operator):
         """The level that brought its fusion into operators of the type `operator`; None if it cannot be fused there."""
         return min(cls.support) if cls.fused_into is None else cls.fused_into.get(operator)
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
+    def _missing(self) -> Iterator[Problem]:
         for field in ("input", "output"):
             if getattr(self, field) is None:
                 yield Problem(self.member(field).name, "must be given, unless the activation is fused", "none")
-        yield from alike(self, "input", "output")
-        yield from self.attribute_rules(feature_level)
 
-    def attribute_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules about attributes, which hold for a fused activation as well."""
-        return iter(())
+    rules = page_rules(
+        Rule("{input} and {output} are given, unless the activation is fused into another operator.", _missing),
+        alike("input", "output"),
+    )
+    attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # those that hold for a fused activation as well
 
 
 def fused_activation_rules(
@@ -171,13 +138,20 @@ def fused_activation_rules(
         yield Problem((*path, *leaf.path), "must not be given", leaf.tensor)
     output = getattr(into, "output", None)
     if output is None or activation.leaves():
-        problems = activation.attribute_rules(feature_level)
+        rules = activation.attribute_rules
+        problems: Iterable[Problem] = (one for rule in rules for one in rule.problems(activation, feature_level))
     else:
         members = {member.field: getattr(activation, member.field) for member in activation.members()}
         whole = type(activation)(**members | {"input": output, "output": output})
         problems = whole.page_rules(feature_level)
     for problem in problems:
         yield problem.inside(path)
+
+
+FUSED_ACTIVATION = LevelRule(
+    "FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.",
+    lambda desc, feature_level: fused_activation_rules(desc.fused_activation, feature_level),
+)
 
 
 def _type_of(desc: Operator | None) -> str:

@@ -1,9 +1,10 @@
 """Rules that the pages of many operators share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
-from dmljax.descriptors.base import Operator
+from dmljax.descriptors.base import Operator, Rule
 from dmljax.errors import InvalidDesc, Problem, Where
 from dmljax.numerics.windows import Window
 from dmljax.scalars import Scalar, exact
@@ -12,26 +13,39 @@ from dmljax.text import join_sizes, join_words
 from dmljax.types import INTEGERS
 
 
-def alike(desc: Operator, *fields: str) -> Iterator[Problem]:
+def page_rules(*rules: Rule) -> tuple[Rule, ...]:
+    """The rules of an operator's page, in the order in which they are checked."""
+    return rules
+
+
+def alike(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType, DimensionCount and Sizes."""
-    yield from same_type(desc, *fields)
-    yield from same_rank(desc, *fields)
-    yield from same_sizes(desc, *fields)
+    parts = same_type(*fields), same_rank(*fields), same_sizes(*fields)
+    return Rule(f"{_named(fields)} have the same DataType, DimensionCount and Sizes.", all_of(*parts))
 
 
-def same_rank(desc: Operator, *fields: str) -> Iterator[Problem]:
+def same_rank(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DimensionCount."""
-    yield from _same(desc, fields, "DimensionCount", lambda tensor: tensor.rank)
+    return _same(fields, "DimensionCount", lambda tensor: tensor.rank)
 
 
-def same_type(desc: Operator, *fields: str) -> Iterator[Problem]:
+def same_type(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType."""
-    yield from _same(desc, fields, "DataType", lambda tensor: tensor.data_type.name)
+    return _same(fields, "DataType", lambda tensor: tensor.data_type.name)
 
 
-def same_sizes(desc: Operator, *fields: str) -> Iterator[Problem]:
+def same_sizes(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same Sizes."""
-    yield from _same(desc, fields, "Sizes", lambda tensor: join_sizes(tensor.sizes))
+    return _same(fields, "Sizes", lambda tensor: join_sizes(tensor.sizes))
+
+
+def all_of(*rules: Rule) -> Callable[[Operator], Iterator[Problem]]:
+    """The check of a sentence that says what several rules say."""
+    return lambda desc: chain.from_iterable(rule.check(desc) for rule in rules)
+
+
+def _named(fields: Sequence[str]) -> str:
+    return join_words([f"{{{field}}}" for field in fields])
 
 
 def sizes_are(desc: Operator, field: str, sizes: tuple[int, ...]) -> Iterator[Problem]:
@@ -41,21 +55,36 @@ def sizes_are(desc: Operator, field: str, sizes: tuple[int, ...]) -> Iterator[Pr
         yield Problem((desc.member(field).name, "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(actual))
 
 
-def has_type(desc: Operator, data_type: str, tensor: str) -> Iterator[Problem]:
+def sizes_of(field: str, other: str) -> Rule:
+    """The tensor `field` has the Sizes of the tensor `other`."""
+    rule = f"{{{field}}}.Sizes are {{{other}}}.Sizes."
+    return Rule(rule, lambda desc: sizes_are(desc, field, getattr(desc, other).sizes))
+
+
+def has_type(data_type: str, tensor: str) -> Rule:
     """The member `data_type`, of a scalar union, is the DataType of `tensor`."""
-    given, expected = getattr(desc, data_type), getattr(desc, tensor).data_type
-    if given is not expected:
-        yield Problem(desc.member(data_type).name, f"must be {expected.name}", given.name)
+
+    def check(desc: Operator) -> Iterator[Problem]:
+        given, expected = getattr(desc, data_type), getattr(desc, tensor).data_type
+        if given is not expected:
+            yield Problem(desc.member(data_type).name, f"must be {expected.name}", given.name)
+
+    return Rule(f"{{{data_type}}} is {{{tensor}}}.DataType.", check)
 
 
-def one_each(desc: Operator, tensor: str, *names: str) -> Iterator[Problem]:
+def one_each(tensor: str, *names: str) -> Rule:
     """Each of the members `names` has one number for each dimension of `tensor`."""
-    rank = getattr(desc, tensor).rank
-    for name in names:
-        values = getattr(desc, name)
-        if len(values) != rank:
-            rule = f"must have one number for each of the {rank} dimensions of {desc.member(tensor).name}"
-            yield Problem(desc.member(name).name, rule, join_sizes(values))
+
+    def check(desc: Operator) -> Iterator[Problem]:
+        rank = getattr(desc, tensor).rank
+        for name in names:
+            values = getattr(desc, name)
+            if len(values) != rank:
+                rule = f"must have one number for each of the {rank} dimensions of {desc.member(tensor).name}"
+                yield Problem(desc.member(name).name, rule, join_sizes(values))
+
+    have = "has" if len(names) == 1 else "have"
+    return Rule(f"{_named(names)} {have} one number for each dimension of {{{tensor}}}.", check)
 
 
 def spatial_rules(desc: Any, image: str, *fields: str) -> Iterator[Problem]:
@@ -98,41 +127,58 @@ def windows_of(desc: Any, image: str, sizes: str) -> tuple[Window, ...]:
 _PADDINGS = ("start_padding", "end_padding")
 
 
-def _same(desc: Operator, fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Iterator[Problem]:
-    leaves = sorted(
-        (leaf for leaf in desc.leaves() if leaf.member.field in fields),
-        key=lambda leaf: fields.index(leaf.member.field),
-    )
-    values = [of(leaf.tensor) for leaf in leaves]
-    if len(set(values)) > 1:
-        first, *others = (leaf.path for leaf in leaves)
-        yield Problem(first, f"must have the same {what}", join_words(values), others)
+def _same(fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Rule:
+    def check(desc: Operator) -> Iterator[Problem]:
+        leaves = sorted(
+            (leaf for leaf in desc.leaves() if leaf.member.field in fields),
+            key=lambda leaf: fields.index(leaf.member.field),
+        )
+        values = [of(leaf.tensor) for leaf in leaves]
+        if len(set(values)) > 1:
+            first, *others = (leaf.path for leaf in leaves)
+            yield Problem(first, f"must have the same {what}", join_words(values), others)
+
+    return Rule(f"{_named(fields)} have the same {what}.", check)
 
 
-def axis_of(desc: Any, field: str) -> Iterator[Problem]:
+def axis_of(field: str) -> Rule:
     """Axis is a dimension of the tensor `field`."""
-    rank = getattr(desc, field).rank
-    if desc.axis >= rank:
-        yield Problem("Axis", f"must be less than {rank}", desc.axis)
+
+    def check(desc: Any) -> Iterator[Problem]:
+        rank = getattr(desc, field).rank
+        if desc.axis >= rank:
+            yield Problem("Axis", f"must be less than {rank}", desc.axis)
+
+    return Rule(f"Axis is less than the DimensionCount of {{{field}}}.", check)
 
 
-def distinct_axes(axes: tuple[int, ...], rank: int) -> Iterator[Problem]:
-    """Axes names one or more different dimensions."""
-    # The pages give the range; they are silent on a reduction over none or over one twice, which ONNX refuses.
-    for i, axis in enumerate(axes):
-        if axis >= rank:
-            yield Problem(("Axes", i), f"must be less than {rank}", axis)
-    if not axes or len(set(axes)) < len(axes):
-        yield Problem("Axes", "must name one or more different dimensions", join_sizes(axes))
+def distinct_axes(field: str) -> Rule:
+    """Axes names one or more different dimensions of the tensor `field`."""
+
+    def check(desc: Any) -> Iterator[Problem]:
+        # The pages give the range; they are silent on a reduction over no axis or twice over one, which ONNX refuses.
+        axes, rank = desc.axes, getattr(desc, field).rank
+        for i, axis in enumerate(axes):
+            if axis >= rank:
+                yield Problem(("Axes", i), f"must be less than {rank}", axis)
+        if not axes or len(set(axes)) < len(axes):
+            yield Problem("Axes", "must name one or more different dimensions", join_sizes(axes))
+
+    return Rule(f"Axes names one or more different dimensions of {{{field}}}.", check)
 
 
-def scale_bias_rules(desc: Any) -> Iterator[Problem]:
-    """Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold."""
+def _misfits_of_scale_bias(desc: Any) -> Iterator[Problem]:
     # The pages are silent on what 1.5 would do to an integer.
-    if desc.scale_bias is None or desc.input.dtype not in INTEGERS:
+    if desc.input is None or desc.scale_bias is None or desc.input.dtype not in INTEGERS:
         return
     for name, number in zip(("Scale", "Bias"), desc.scale_bias, strict=True):
         yield from fitting(("ScaleBias", name), number, desc.input.dtype)
+
+
+SCALE_BIAS_FITS = Rule(
+    "If {input}.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.",
+    _misfits_of_scale_bias,
+)
 
 
 def fitting(where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:

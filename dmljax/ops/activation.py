@@ -150,13 +150,7 @@ class ActivationParameterizedReluDesc(
             output=FLOAT | SIGNED_UP_TO_32_BIT,
         ),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, SlopeTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        yield from dml.alike(self, "input", "slope", "output")
+    rules = dml.page_rules(dml.alike("input", "slope", "output"))
 
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER)
@@ -229,17 +223,15 @@ class ActivationShrinkDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SHRINK"
         FL_5_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Where InputTensor.DataType is an integer type, Bias is an integer that the type can hold.
-        """
-        yield from super().page_rules(feature_level)
+    def _misfits(self) -> Iterator[Problem]:
         # The page does not say what a Bias with a fraction does to an integer, so that it is refused.
         if self.input is not None and self.input.dtype in INTEGERS:
             yield from dml.fitting("Bias", self.bias, self.input.dtype)
+
+    rules = dml.page_rules(
+        *dml.Activation.rules,
+        dml.Rule("If InputTensor.DataType is an integer type, Bias is an integer that the type can hold.", _misfits),
+    )
 
 
 # Exponential units
@@ -324,18 +316,14 @@ class ActivationSoftplusDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTP
     steepness: dml.Float
     support = dml.ACTIVATION_SINCE_1_0
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Below DML_FEATURE_LEVEL_6_4, Steepness is at least 1.
-        """
-        yield from super().page_rules(feature_level)
-
-    def attribute_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+    def _low_steepness(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         if feature_level < FeatureLevel.FL_6_4 and not self.steepness.item >= 1:
             yield Problem("Steepness", f"must be at least 1 below {FeatureLevel.FL_6_4}", self.steepness.item)
+
+    attribute_rules = dml.page_rules(
+        dml.LevelRule("Below DML_FEATURE_LEVEL_6_4, Steepness is at least 1.", _low_steepness)
+    )
+    rules = dml.page_rules(*dml.Activation.rules, *attribute_rules)
 
 
 @calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)

@@ -74,15 +74,7 @@ class ElementWiseAdd1Desc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD1", fun
 
     fused_activation: dml.FusedActivation = None
     support = dml.support(FL_2_0=dml.binary(dml.RANK_4_TO_5, FLOAT), FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - ATensor, BTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
-        """
-        yield from super().page_rules(feature_level)
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+    rules = dml.page_rules(*dml.Binary.rules, dml.FUSED_ACTIVATION)
 
 
 @calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
@@ -468,12 +460,12 @@ class ElementWisePowDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", fun
           DataType, too.
         - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
         """
-        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_type("input", "output").check(self)
         if feature_level < FeatureLevel.FL_3_0:
-            yield from dml.same_type(self, "input", "exponent")
-        yield from dml.same_rank(self, "input", "exponent", "output")
-        yield from dml.same_sizes(self, "input", "exponent", "output")
-        yield from dml.scale_bias_rules(self)
+            yield from dml.same_type("input", "exponent").check(self)
+        yield from dml.same_rank("input", "exponent", "output").check(self)
+        yield from dml.same_sizes("input", "exponent", "output").check(self)
+        yield from dml.SCALE_BIAS_FITS.check(self)
 
 
 @calls.operator_function(exponent=calls.FLOAT_NUMBER, scale_bias=calls.FLOAT_SCALE_BIAS)

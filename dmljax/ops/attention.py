@@ -448,7 +448,7 @@ class _Attention(dml.Operator):
         tensors, given = self.tensors(), desc.mask_type
         lengths = tensors.get("past_sequence_lengths")
         exempt = {"mask"} | ({"past_sequence_lengths"} if lengths and lengths.data_type is DataType.INT32 else set())
-        yield from dml.same_type(self, *(field for field in tensors if field not in exempt))
+        yield from dml.same_type(*(field for field in tensors if field not in exempt)).check(self)
         if (self.mask is None) != (given is MultiheadAttentionMaskType.NONE):
             rule = "must not be given with" if self.mask is not None else "must be given without"
             yield Problem("MaskTensor", f"{rule} a MaskType of NONE", given.name)

@@ -122,7 +122,7 @@ class ElementWiseClipDesc(dml.Activation, type="DML_OPERATOR_ELEMENT_WISE_CLIP",
         """
         yield from super().page_rules(feature_level)
         if self.input is not None:
-            yield from dml.scale_bias_rules(self)
+            yield from dml.SCALE_BIAS_FITS.check(self)
             yield from _bound_rules(self)
 
 

@@ -281,8 +281,8 @@ class ConvolutionDesc(_Convolution, type="DML_OPERATOR_CONVOLUTION", function=co
           less than a stride.
         - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
         """
-        yield from dml.same_type(self, "input", "filter", "bias", "output")
-        yield from dml.same_rank(self, "input", "filter", "bias", "output")
+        yield from dml.same_type("input", "filter", "bias", "output").check(self)
+        yield from dml.same_rank("input", "filter", "bias", "output").check(self)
         yield from dml.fused_activation_rules(self.fused_activation, feature_level, into=self)
         if not 3 <= self.input.rank == self.filter.rank == self.output.rank <= 5:
             return  # the support table reports the rank
@@ -420,8 +420,8 @@ class _Integers(_Convolution):
     """The rules of convolutions of integers, which are forward and not flipped."""
 
     def _integer_rules(self: Any) -> Iterator[Problem]:
-        yield from dml.same_type(self, "input", "input_zero_point")
-        yield from dml.same_type(self, "filter", "filter_zero_point")
+        yield from dml.same_type("input", "input_zero_point").check(self)
+        yield from dml.same_type("filter", "filter_zero_point").check(self)
         if not 3 <= self.input.rank == self.filter.rank == self.output.rank <= 4:
             return  # the support table reports the rank
         broken = list(dml.spatial_rules(self, "input", "strides", "dilations", "start_padding", "end_padding"))
@@ -495,8 +495,8 @@ class ConvolutionIntegerDesc(_Integers, type="DML_OPERATOR_CONVOLUTION_INTEGER",
           in the padded InputTensor.
         - OutputTensor.Sizes follow from the others.
         """
-        yield from dml.same_rank(self, "input", "filter", "output")
-        yield from dml.same_rank(self, "input_zero_point", "filter_zero_point")
+        yield from dml.same_rank("input", "filter", "output").check(self)
+        yield from dml.same_rank("input_zero_point", "filter_zero_point").check(self)
         yield from self._single_rules("input_zero_point")
         yield from self._filter_rules("filter_zero_point")
         yield from self._integer_rules()
@@ -639,8 +639,8 @@ class QuantizedLinearConvolutionDesc(
         - BiasTensor.Sizes are 1, the output channels, and 1 for each dimension of space.
         - OutputTensor.Sizes follow from the others.
         """
-        yield from dml.same_rank(self, "input", "filter", "bias", "output")
-        yield from dml.same_type(self, "output", "output_zero_point")
+        yield from dml.same_rank("input", "filter", "bias", "output").check(self)
+        yield from dml.same_type("output", "output_zero_point").check(self)
         yield from self._single_rules("input_scale", "input_zero_point", "output_scale", "output_zero_point")
         yield from self._filter_rules("filter_scale", "filter_zero_point")
         yield from self._of_channels_rules("bias", self.filter.sizes[0])

@@ -20,7 +20,7 @@ from dmljax.numerics.platform import choose
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
 from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
 from dmljax.text import join_sizes, show
-from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel
+from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType
 
 _IN_BOUNDS, _DROP = lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMode.FILL_OR_DROP
 
@@ -147,6 +147,24 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     return partitioned(fetch, [(input, input_axes), (indices, indices_axes)], output_axes)
 
 
+def _counted(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
+    """The member `count`, of dimensions of `tensor` that matter, is in range; the sizes before these are 1."""
+
+    def check(desc: Any) -> Iterator[Problem]:
+        # The pages exclude DimensionCount, and have it in their own examples.
+        sizes, given = getattr(desc, tensor).sizes, getattr(desc, count)
+        if not lowest <= given <= len(sizes):
+            yield Problem(desc.member(count).name, f"must be in [{lowest}, {len(sizes)}]", given)
+        elif any(size != 1 for size in sizes[: len(sizes) - given]):
+            yield Problem((desc.member(tensor).name, "Sizes"), f"must be 1 before the last {given}", join_sizes(sizes))
+
+    dimensions = f"{{{tensor}}}.Sizes are 1 before the last {{{count}}} dimensions."
+    return dml.Rule(f"{{{count}}} is in [{lowest}, DimensionCount], and {dimensions}", check)
+
+
+_INDICES_COUNT = _counted("indices", "index_dimensions", lowest=0)
+
+
 class GatherDesc(dml.Operator, type="DML_OPERATOR_GATHER", function=gather):
     """`DML_GATHER_OPERATOR_DESC`, lowered to `gather`."""
 
@@ -163,28 +181,10 @@ class GatherDesc(dml.Operator, type="DML_OPERATOR_GATHER", function=gather):
     def _natural_indices(self) -> tuple[int, ...]:
         return self.indices.sizes[self.indices.rank - self.index_dimensions :]
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
-        - InputTensor and OutputTensor have the same DataType.
-        - Axis is less than that DimensionCount.
-        - IndexDimensions is in [0, DimensionCount].
-        - IndicesTensor.Sizes are 1 before the last IndexDimensions dimensions.
-        - OutputTensor.Sizes are InputTensor.Sizes, with the size along Axis replaced by the last IndexDimensions sizes
-          of IndicesTensor.
-        - If these are more than DimensionCount, leading sizes of 1 of InputTensor, which lie before Axis, are cropped;
-          if they are fewer, leading 1s are prepended.
-        """
-        yield from dml.same_rank(self, "indices", "input", "output")
-        yield from dml.same_type(self, "input", "output")
-        rank = self.input.rank
-        yield from dml.axis_of(self, "input")
-        broken = list(_count_rules(self, "indices", "IndexDimensions", self.index_dimensions, lowest=0))
-        yield from broken
-        if self.axis >= rank or broken:
+    def _size_problems(self) -> Iterator[Problem]:
+        rank, before = self.input.rank, self.input.sizes[: self.axis]
+        if self.axis >= rank or any(_INDICES_COUNT.check(self)):
             return
-        before = self.input.sizes[: self.axis]
         cropped = next((i for i, size in enumerate(before) if size != 1), len(before))
         if self.index_dimensions > cropped + 1:
             rule = f"must be at most {cropped + 1}, for OutputTensor has no more than {rank} dimensions"
@@ -193,6 +193,19 @@ class GatherDesc(dml.Operator, type="DML_OPERATOR_GATHER", function=gather):
         natural = before + self._natural_indices() + self.input.sizes[self.axis + 1 :]
         yield from dml.sizes_are(self, "output", ((1,) * rank + natural)[-rank:])
 
+    rules = dml.page_rules(
+        dml.same_rank("indices", "input", "output"),
+        dml.same_type("input", "output"),
+        dml.axis_of("input"),
+        _INDICES_COUNT,
+        dml.Rule(
+            "OutputTensor.Sizes are InputTensor.Sizes, with the size along Axis replaced by the last IndexDimensions "
+            "sizes of IndicesTensor. If these are more than DimensionCount, leading sizes of 1 of InputTensor, which "
+            "lie before Axis, are cropped; if they are fewer, leading 1s are prepended.",
+            _size_problems,
+        ),
+    )
+
     def attributes(self) -> dict[str, Any]:
         return {"axis": self.axis}
 
@@ -200,16 +213,6 @@ class GatherDesc(dml.Operator, type="DML_OPERATOR_GATHER", function=gather):
         indices = inputs["indices"].reshape(self._natural_indices())
         output: Array = super().compute(input=inputs["input"], indices=indices)
         return output.reshape(self.output.sizes)
-
-
-def _count_rules(desc: Any, tensor: str, member: str, count: int, *, lowest: int = 1) -> Iterator[Problem]:
-    """The `count` of dimensions that matter is in range, and the sizes of the dimensions before these are 1."""
-    # The pages exclude DimensionCount, and have it in their own examples.
-    sizes, name = getattr(desc, tensor).sizes, desc.member(tensor).name
-    if not lowest <= count <= len(sizes):
-        yield Problem(member, f"must be in [{lowest}, {len(sizes)}]", count)
-    elif any(size != 1 for size in sizes[: len(sizes) - count]):
-        yield Problem((name, "Sizes"), f"must be 1 before the last {count}", join_sizes(sizes))
 
 
 # GATHER_ELEMENTS
@@ -243,14 +246,20 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     return partitioned(fetch, [(input, input_axes), (indices, indices_axes)], indices_axes)
 
 
-def _element_rules(desc: Any, *others: str) -> Iterator[Problem]:
+def _element_rules(*others: str) -> tuple[dml.Rule, ...]:
     """What GATHER_ELEMENTS and SCATTER share; `others` are the further tensors of the type of InputTensor."""
-    yield from dml.same_rank(desc, "indices", "input", "output", *others)
-    yield from dml.same_type(desc, "input", "output", *others)
-    yield from dml.axis_of(desc, "input")
-    if desc.axis < desc.input.rank == desc.indices.rank:
-        expected = replaced(desc.input.sizes, desc.axis, desc.indices.sizes[desc.axis])
-        yield from dml.sizes_are(desc, "indices", expected)
+
+    def check(desc: Any) -> Iterator[Problem]:
+        if desc.axis < desc.input.rank == desc.indices.rank:
+            expected = replaced(desc.input.sizes, desc.axis, desc.indices.sizes[desc.axis])
+            yield from dml.sizes_are(desc, "indices", expected)
+
+    return (
+        dml.same_rank("indices", "input", "output", *others),
+        dml.same_type("input", "output", *others),
+        dml.axis_of("input"),
+        dml.Rule("IndicesTensor.Sizes are InputTensor.Sizes, except along Axis.", check),
+    )
 
 
 class GatherElementsDesc(dml.Operator, type="DML_OPERATOR_GATHER_ELEMENTS", function=gather_elements):
@@ -261,18 +270,7 @@ class GatherElementsDesc(dml.Operator, type="DML_OPERATOR_GATHER_ELEMENTS", func
     output: dml.Output
     axis: dml.Uint
     support = dml.support(**_since_2_1("output"))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
-        - InputTensor and OutputTensor have the same DataType.
-        - Axis is less than that DimensionCount.
-        - IndicesTensor.Sizes are InputTensor.Sizes, except along Axis.
-        - OutputTensor.Sizes are IndicesTensor.Sizes.
-        """
-        yield from _element_rules(self)
-        yield from dml.sizes_are(self, "output", self.indices.sizes)
+    rules = dml.page_rules(*_element_rules(), dml.sizes_of("output", "indices"))
 
 
 # GATHER_ND and GATHER_ND1
@@ -365,23 +363,32 @@ def _natural_sizes(desc: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return input.sizes[input.rank - desc.input_dimension_count :], natural_indices
 
 
-def _tuple_rules(desc: Any, blocks: str, batch: int = 0) -> Iterator[Problem]:
-    """The counts and sizes of input, indices, and the tensor `blocks`, which has a block for each tuple of indices."""
-    broken = [
-        *_count_rules(desc, "input", "InputDimensionCount", desc.input_dimension_count),
-        *_count_rules(desc, "indices", "IndicesDimensionCount", desc.indices_dimension_count),
-    ]
-    if not broken:
-        input, indices = _natural_sizes(desc)
+def _batch_size(desc: Any) -> int:
+    return getattr(desc, "batch_dimension_count", 0)
+
+
+_COUNTED = (_counted("input", "input_dimension_count"), _counted("indices", "indices_dimension_count"))
+
+
+def _misfits_of_tuples(desc: Any) -> Iterator[Problem]:
+    if not any(problem for rule in _COUNTED for problem in rule.check(desc)):
         names = "InputTensor", "IndicesTensor", "BatchDimensionCount"
-        broken = list(_tuple_problems(input, indices, batch, names))
-    yield from broken
-    if broken:
-        return
-    # The pages' formulas contradict all of their examples, in which only the dimensions of the input that the tuples do
-    # not index come last. The examples decide.
-    natural = indices[:-1] + input[batch + indices[-1] :]
-    yield from dml.sizes_are(desc, blocks, (1,) * (getattr(desc, blocks).rank - len(natural)) + natural)
+        yield from _tuple_problems(*_natural_sizes(desc), _batch_size(desc), names)
+
+
+def _blocks_of_tuples(blocks: str) -> Callable[[Any], Iterator[Problem]]:
+    """The check of the sizes of the tensor `blocks`, which has a block for each tuple of indices."""
+
+    def check(desc: Any) -> Iterator[Problem]:
+        if any(problem for rule in _COUNTED for problem in rule.check(desc)) or any(_misfits_of_tuples(desc)):
+            return
+        # The pages' formulas contradict all of their examples, in which only the dimensions of the input that the
+        # tuples do not index come last. The examples decide.
+        input, indices = _natural_sizes(desc)
+        natural = indices[:-1] + input[_batch_size(desc) + indices[-1] :]
+        yield from dml.sizes_are(desc, blocks, (1,) * (getattr(desc, blocks).rank - len(natural)) + natural)
+
+    return check
 
 
 class _GatherTuplesDesc(dml.Operator):
@@ -397,31 +404,25 @@ class _GatherTuplesDesc(dml.Operator):
     input_dimension_count: dml.Uint
     indices_dimension_count: dml.Uint
 
-    @property
-    def _batch(self) -> int:
-        return 0
-
     def attributes(self) -> dict[str, Any]:
         return {}
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - IndicesTensor, InputTensor and OutputTensor have the same DimensionCount.
-        - InputTensor and OutputTensor have the same DataType.
-        - InputDimensionCount and IndicesDimensionCount are in [1, DimensionCount].
-        - InputTensor.Sizes are 1 before the last InputDimensionCount dimensions.
-        - IndicesTensor.Sizes are 1 before the last IndicesDimensionCount dimensions.
-        - BatchDimensionCount, if the operator has it, is less than InputDimensionCount and IndicesDimensionCount.
-        - InputTensor and IndicesTensor have the same batch sizes.
-        - IndicesTensor holds tuples of 1 to as many coordinates as InputTensor has dimensions after the batch.
-        - OutputTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor after
-          the batch and the dimensions that a tuple indexes.
-        - OutputTensor.Sizes are padded with leading 1s to the DimensionCount of OutputTensor.
-        """
-        yield from dml.same_rank(self, "indices", "input", "output")
-        yield from dml.same_type(self, "input", "output")
-        yield from _tuple_rules(self, "output", self._batch)
+    rules = dml.page_rules(
+        dml.same_rank("indices", "input", "output"),
+        dml.same_type("input", "output"),
+        *_COUNTED,
+        dml.Rule(
+            "BatchDimensionCount, if the operator has it, is less than both counts. InputTensor and IndicesTensor have "
+            "the same batch sizes. IndicesTensor holds tuples of 1 to as many coordinates as InputTensor has "
+            "dimensions after the batch.",
+            _misfits_of_tuples,
+        ),
+        dml.Rule(
+            "OutputTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor "
+            "after the batch and the dimensions that a tuple indexes, and padded with leading 1s.",
+            _blocks_of_tuples("output"),
+        ),
+    )
 
     def compute(self, **inputs: Any) -> Array:
         input, indices = (
@@ -446,10 +447,6 @@ class GatherNd1Desc(_GatherTuplesDesc, type="DML_OPERATOR_GATHER_ND1", function=
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
     )
-
-    @property
-    def _batch(self) -> int:
-        return self.batch_dimension_count
 
     def attributes(self) -> dict[str, Any]:
         return {"batch_dimension_count": self.batch_dimension_count}
@@ -582,20 +579,9 @@ class ScatterDesc(dml.Operator, type="DML_OPERATOR_SCATTER", function=scatter):
         FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, updates=FLOAT, output=FLOAT),
         **_since_2_1("updates", "output"),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - IndicesTensor, InputTensor, OutputTensor and UpdatesTensor have the same DimensionCount.
-        - InputTensor, OutputTensor and UpdatesTensor have the same DataType.
-        - Axis is less than that DimensionCount.
-        - IndicesTensor.Sizes are InputTensor.Sizes, except along Axis.
-        - UpdatesTensor.Sizes are IndicesTensor.Sizes.
-        - OutputTensor.Sizes are InputTensor.Sizes.
-        """
-        yield from _element_rules(self, "updates")
-        yield from dml.sizes_are(self, "updates", self.indices.sizes)
-        yield from dml.sizes_are(self, "output", self.input.sizes)
+    rules = dml.page_rules(
+        *_element_rules("updates"), dml.sizes_of("updates", "indices"), dml.sizes_of("output", "input")
+    )
 
 
 @calls.operator_function(input=calls.OPERAND, updates=calls.OPERAND)
@@ -648,24 +634,18 @@ class ScatterNdDesc(dml.Operator, type="DML_OPERATOR_SCATTER_ND", function=scatt
     input_dimension_count: dml.Uint
     indices_dimension_count: dml.Uint
     support = dml.support(**_since_2_1("updates", "output"))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - IndicesTensor, InputTensor, OutputTensor and UpdatesTensor have the same DimensionCount.
-        - InputTensor, OutputTensor and UpdatesTensor have the same DataType.
-        - InputDimensionCount and IndicesDimensionCount are in [1, DimensionCount].
-        - InputTensor.Sizes are 1 before the last InputDimensionCount dimensions.
-        - IndicesTensor.Sizes are 1 before the last IndicesDimensionCount dimensions.
-        - IndicesTensor holds tuples of 1 to InputDimensionCount coordinates.
-        - UpdatesTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor after
-          the dimensions that a tuple indexes, and padded with leading 1s.
-        - OutputTensor.Sizes are InputTensor.Sizes.
-        """
-        yield from dml.same_rank(self, "indices", "input", "output", "updates")
-        yield from dml.same_type(self, "input", "output", "updates")
-        yield from _tuple_rules(self, "updates")
-        yield from dml.sizes_are(self, "output", self.input.sizes)
+    rules = dml.page_rules(
+        dml.same_rank("indices", "input", "output", "updates"),
+        dml.same_type("input", "output", "updates"),
+        *_COUNTED,
+        dml.Rule("IndicesTensor holds tuples of 1 to InputDimensionCount coordinates.", _misfits_of_tuples),
+        dml.Rule(
+            "UpdatesTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor "
+            "after the dimensions that a tuple indexes, and padded with leading 1s.",
+            _blocks_of_tuples("updates"),
+        ),
+        dml.sizes_of("output", "input"),
+    )
 
     def attributes(self) -> dict[str, Any]:
         return {}
@@ -729,18 +709,16 @@ class ReverseSubsequencesDesc(dml.Operator, type="DML_OPERATOR_REVERSE_SUBSEQUEN
         ),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
+    def _length_problems(self) -> Iterator[Problem]:
+        if self.axis < self.input.rank:
+            yield from dml.sizes_are(self, "sequence_lengths", replaced(self.input.sizes, self.axis, 1))
 
-        - InputTensor, OutputTensor and SequenceLengthsTensor have the same DimensionCount.
-        - InputTensor and OutputTensor have the same DataType and Sizes.
-        - Axis is less than that DimensionCount.
-        - SequenceLengthsTensor.Sizes are InputTensor.Sizes, except that the size along Axis is 1.
-        """
-        yield from dml.same_rank(self, "input", "output", "sequence_lengths")
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_sizes(self, "input", "output")
-        yield from dml.axis_of(self, "input")
-        if self.axis >= self.input.rank:
-            return
-        yield from dml.sizes_are(self, "sequence_lengths", replaced(self.input.sizes, self.axis, 1))
+    rules = dml.page_rules(
+        dml.same_rank("input", "output", "sequence_lengths"),
+        dml.same_type("input", "output"),
+        dml.same_sizes("input", "output"),
+        dml.axis_of("input"),
+        dml.Rule(
+            "SequenceLengthsTensor.Sizes are InputTensor.Sizes, except that the size along Axis is 1.", _length_problems
+        ),
+    )

@@ -166,17 +166,12 @@ class DiagonalMatrix1Desc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", fu
     diagonal_fill_begin: dml.Int
     diagonal_fill_end: dml.Int
     support = dml.support(FL_5_1=dml.rows(dml.RANK_2_TO_4, input=UP_TO_64_BIT, output=UP_TO_64_BIT))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, if it is given, and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - ValueDataType is OutputTensor.DataType.
-        """
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_rank(self, "input", "output")
-        yield from dml.same_sizes(self, "input", "output")
-        yield from dml.has_type(self, "value_data_type", "output")
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "output"),
+        dml.same_sizes("input", "output"),
+        dml.has_type("value_data_type", "output"),
+    )
 
 
 # FILL_VALUE_CONSTANT
@@ -207,13 +202,7 @@ class FillValueConstantDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT
         FL_4_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, output=UP_TO_64_BIT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - ValueDataType is OutputTensor.DataType.
-        """
-        yield from dml.has_type(self, "value_data_type", "output")
+    rules = dml.page_rules(dml.has_type("value_data_type", "output"))
 
 
 # FILL_VALUE_SEQUENCE
@@ -260,13 +249,7 @@ class FillValueSequenceDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_SEQUENCE
         FL_4_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_32_BIT),
         FL_5_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_64_BIT - {DataType.FLOAT64}),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - ValueDataType is OutputTensor.DataType.
-        """
-        yield from dml.has_type(self, "value_data_type", "output")
+    rules = dml.page_rules(dml.has_type("value_data_type", "output"))
 
 
 # RANDOM_GENERATOR
@@ -343,4 +326,4 @@ class RandomGeneratorDesc(dml.Operator, type="DML_OPERATOR_RANDOM_GENERATOR", fu
         - InputStateTensor and OutputStateTensor have the same Sizes.
         """
         yield from dml.sizes_are(self, "input_state", (1, 1, 1, 6))
-        yield from dml.same_sizes(self, "input_state", "output_state")
+        yield from dml.same_sizes("input_state", "output_state").check(self)

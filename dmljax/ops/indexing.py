@@ -102,9 +102,9 @@ class OneHotDesc(dml.Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
         - IndicesTensor.Sizes equal OutputTensor.Sizes, except that the size along Axis is 1.
         - ValuesTensor has at least 2 elements.
         """
-        yield from dml.same_rank(self, "indices", "values", "output")
-        yield from dml.same_type(self, "values", "output")
-        yield from dml.axis_of(self, "indices")
+        yield from dml.same_rank("indices", "values", "output").check(self)
+        yield from dml.same_type("values", "output").check(self)
+        yield from dml.axis_of("indices").check(self)
         if self.axis < self.indices.rank == self.output.rank:
             sizes = list(self.output.sizes)
             sizes[self.axis] = 1
@@ -252,7 +252,7 @@ class NonzeroCoordinatesDesc(dml.Operator, type="DML_OPERATOR_NONZERO_COORDINATE
         """
         # From level 4_0 on, the page's table allows the coordinates other ranks than the input.
         if feature_level < FeatureLevel.FL_4_0:
-            yield from dml.same_rank(self, "input", "output_count", "output_coordinates")
+            yield from dml.same_rank("input", "output_count", "output_coordinates").check(self)
         if self.output_count.element_count != 1:
             yield Problem(("OutputCountTensor", "Sizes"), "must all be 1", join_sizes(self.output_count.sizes))
         if self.output_coordinates.rank < 2:

@@ -4,14 +4,13 @@ Floats are compared by their bits, so that subnormal numbers differ from each ot
 whose arithmetic flushes them to zero. Comparisons follow IEEE 754: -0 equals +0, and any comparison with NaN is false.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import Problem
 from dmljax.numerics.floats import equal, greater, greater_equal, is_infinite, is_nan, is_nonzero, selected
 from dmljax.types import (
     FLOAT,
@@ -34,15 +33,9 @@ FLOAT16 = frozenset({DataType.FLOAT16})
 class Comparison(dml.Binary):
     """The members and rules of comparisons: as `Binary`, but OutputTensor has its own data type."""
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - ATensor, BTensor and OutputTensor have the same DimensionCount and Sizes.
-        - ATensor and BTensor have the same DataType.
-        """
-        yield from dml.same_rank(self, "a", "b", "output")
-        yield from dml.same_sizes(self, "a", "b", "output")
-        yield from dml.same_type(self, "a", "b")
+    rules = dml.page_rules(
+        dml.same_rank("a", "b", "output"), dml.same_sizes("a", "b", "output"), dml.same_type("a", "b")
+    )
 
 
 COMPARISON_SINCE_3_0 = dml.support(
@@ -327,13 +320,8 @@ class ElementWiseIfDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_IF", funct
         FL_3_0=dml.rows(dml.RANK_1_TO_8, condition=UINT8, a=UP_TO_32_BIT, b=UP_TO_32_BIT, output=UP_TO_32_BIT),
         FL_5_0=dml.rows(dml.RANK_1_TO_8, condition=UINT8, a=UP_TO_64_BIT, b=UP_TO_64_BIT, output=UP_TO_64_BIT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - ConditionTensor, ATensor, BTensor and OutputTensor have the same DimensionCount and Sizes.
-        - ATensor, BTensor and OutputTensor have the same DataType.
-        """
-        yield from dml.same_rank(self, "condition", "a", "b", "output")
-        yield from dml.same_sizes(self, "condition", "a", "b", "output")
-        yield from dml.same_type(self, "a", "b", "output")
+    rules = dml.page_rules(
+        dml.same_rank("condition", "a", "b", "output"),
+        dml.same_sizes("condition", "a", "b", "output"),
+        dml.same_type("a", "b", "output"),
+    )

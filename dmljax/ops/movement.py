@@ -161,9 +161,9 @@ class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
         - Sizes equals OutputTensor.Sizes.
         - The last element that is copied lies inside InputTensor.
         """
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_rank(self, "input", "output")
-        yield from dml.one_each(self, "input", "offsets", "sizes", "strides")
+        yield from dml.same_type("input", "output").check(self)
+        yield from dml.same_rank("input", "output").check(self)
+        yield from dml.one_each("input", "offsets", "sizes", "strides").check(self)
         if self.sizes != self.output.sizes:
             yield Problem(
                 "Sizes", f"must be OutputTensor.Sizes, {join_sizes(self.output.sizes)}", join_sizes(self.sizes)
@@ -186,9 +186,9 @@ class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
 
 def _window_rules(desc: Any, whole: str, part: str) -> Iterator[Problem]:
     """The window lies inside the tensor `whole`, and its strides reach as many elements as the tensor `part` has."""
-    yield from dml.same_type(desc, whole, part)
-    yield from dml.same_rank(desc, whole, part)
-    yield from dml.one_each(desc, whole, "input_window_offsets", "input_window_sizes", "input_window_strides")
+    yield from dml.same_type(whole, part).check(desc)
+    yield from dml.same_rank(whole, part).check(desc)
+    yield from dml.one_each(whole, "input_window_offsets", "input_window_sizes", "input_window_strides").check(desc)
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=False)
     sizes = zip(getattr(desc, whole).sizes, getattr(desc, part).sizes, strict=False)
     for i, ((offset, size, stride), (limit, count)) in enumerate(zip(windows, sizes, strict=False)):
@@ -381,9 +381,9 @@ def _parts_rules(desc: Any, parts: str, whole: str) -> Iterator[Problem]:
     parts_name, whole_name = desc.member(parts).name, desc.member(whole).name
     if not tensors:
         yield Problem(parts_name, "must have at least 1 tensor", 0)
-    yield from dml.same_type(desc, parts, whole)
-    yield from dml.same_rank(desc, parts, whole)
-    yield from dml.axis_of(desc, whole)
+    yield from dml.same_type(parts, whole).check(desc)
+    yield from dml.same_rank(parts, whole).check(desc)
+    yield from dml.axis_of(whole).check(desc)
     if not tensors or desc.axis >= entire.rank:
         return
     alike = [tensor for tensor in tensors if tensor.rank == entire.rank]
@@ -486,9 +486,9 @@ class TileDesc(dml.Operator, type="DML_OPERATOR_TILE", function=tile):
         - Repeats has one number for each dimension, each at least 1.
         - OutputTensor.Sizes are InputTensor.Sizes times Repeats.
         """
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_rank(self, "input", "output")
-        yield from dml.one_each(self, "input", "repeats")
+        yield from dml.same_type("input", "output").check(self)
+        yield from dml.same_rank("input", "output").check(self)
+        yield from dml.one_each("input", "repeats").check(self)
         for i, repeat in enumerate(self.repeats):
             if repeat == 0:
                 yield Problem(("Repeats", i), "must be at least 1", repeat)
@@ -617,7 +617,7 @@ class _Blocks(dml.Operator):
 
     def _block_rules(self, divisors: dict[int, int], sizes: Callable[[], tuple[int, ...]]) -> Iterator[Problem]:
         """InputTensor.Sizes are multiples of the divisors of their axes; if they are, OutputTensor has these sizes."""
-        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_type("input", "output").check(self)
         if self.block_size == 0:
             yield Problem("BlockSize", "must be at least 1", self.block_size)
         elif self.input.rank == 4:  # the support table reports any other

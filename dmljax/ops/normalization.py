@@ -145,9 +145,9 @@ class BatchNormalizationDesc(dml.Operator, type="DML_OPERATOR_BATCH_NORMALIZATIO
         - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
         """
         every = ("bias", "input", "mean", "output", "scale", "variance")
-        yield from dml.same_type(self, *every)
-        yield from dml.same_rank(self, *every)
-        yield from dml.same_sizes(self, "input", "output")
+        yield from dml.same_type(*every).check(self)
+        yield from dml.same_rank(*every).check(self)
+        yield from dml.same_sizes("input", "output").check(self)
         yield from _parameter_rules(self, "mean", "variance", "scale", "bias")
         if feature_level < FeatureLevel.FL_4_0 and not self.spatial:
             for field in ("mean", "variance"):
@@ -260,10 +260,10 @@ class _BatchGradients(dml.Operator):
         - MeanTensor, VarianceTensor, ScaleTensor, OutputScaleGradientTensor and OutputBiasGradientTensor have the same
           Sizes: those of InputTensor, or 1 in any dimension.
         """
-        yield from dml.same_type(self, *_OF_INPUT, *_OF_PARAMETERS)
-        yield from dml.same_rank(self, *_OF_INPUT, *_OF_PARAMETERS)
-        yield from dml.same_sizes(self, *_OF_INPUT)
-        yield from dml.same_sizes(self, *_OF_PARAMETERS)
+        yield from dml.same_type(*_OF_INPUT, *_OF_PARAMETERS).check(self)
+        yield from dml.same_rank(*_OF_INPUT, *_OF_PARAMETERS).check(self)
+        yield from dml.same_sizes(*_OF_INPUT).check(self)
+        yield from dml.same_sizes(*_OF_PARAMETERS).check(self)
         yield from _parameter_rules(self, "mean")
 
 
@@ -372,10 +372,10 @@ class BatchNormalizationTrainingDesc(
         - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
         """
         whole, of_parameters = ("fused_add", "input", "output"), ("bias", "output_mean", "output_variance", "scale")
-        yield from dml.same_type(self, *of_parameters, *whole)
-        yield from dml.same_rank(self, *of_parameters, *whole)
-        yield from dml.same_sizes(self, *whole)
-        yield from dml.same_sizes(self, *of_parameters)
+        yield from dml.same_type(*of_parameters, *whole).check(self)
+        yield from dml.same_rank(*of_parameters, *whole).check(self)
+        yield from dml.same_sizes(*whole).check(self)
+        yield from dml.same_sizes(*of_parameters).check(self)
         yield from _parameter_rules(self, "scale")
         yield from dml.fused_activation_rules(self.fused_activation, feature_level)
 
@@ -537,9 +537,9 @@ class _MeanVariance(dml.Operator):
 
     def _shared_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         every = ("bias", "input", "output", "scale")
-        yield from dml.same_type(self, *every)
-        yield from dml.same_rank(self, *every)
-        yield from dml.same_sizes(self, "input", "output")
+        yield from dml.same_type(*every).check(self)
+        yield from dml.same_rank(*every).check(self)
+        yield from dml.same_sizes("input", "output").check(self)
         yield from _parameter_rules(self, "scale", "bias")
         if feature_level < FeatureLevel.FL_5_2 and (self.scale is None) != (self.bias is None):
             absent, present = ("ScaleTensor", "BiasTensor") if self.scale is None else ("BiasTensor", "ScaleTensor")
@@ -605,7 +605,7 @@ class MeanVarianceNormalization1Desc(
             if feature_level < FeatureLevel.FL_4_0 and is_narrow:
                 rule = f"must be {channels[0]} below DML_FEATURE_LEVEL_4_0, the channels of InputTensor"
                 yield Problem((self.member(field).name, "Sizes", 1), rule, *tensor.sizes[1:2])
-        yield from dml.distinct_axes(self.axes, self.input.rank)
+        yield from dml.distinct_axes("input").check(self)
         yield from dml.fused_activation_rules(self.fused_activation, feature_level)
 
 
@@ -631,7 +631,7 @@ class MeanVarianceNormalization2Desc(
         - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
         """
         yield from self._shared_rules(feature_level)
-        yield from dml.distinct_axes(self.axes, self.input.rank)
+        yield from dml.distinct_axes("input").check(self)
         yield from dml.fused_activation_rules(self.fused_activation, feature_level)
 
 
@@ -806,6 +806,6 @@ class LpNormalizationDesc(dml.Unary, type="DML_OPERATOR_LP_NORMALIZATION", funct
         - P is 1 or 2.
         """
         yield from super().page_rules(feature_level)
-        yield from dml.axis_of(self, "input")
+        yield from dml.axis_of("input").check(self)
         if self.p not in (1, 2):
             yield Problem("P", "must be 1 or 2", self.p)

@@ -195,9 +195,9 @@ class _Padding(dml.Operator):
     padding_mode: dml.Padding
 
     def _padding_rules(self, amounts: Sequence[tuple[int, ...]], feature_level: FeatureLevel) -> Iterator[Problem]:
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_rank(self, "input", "output")
-        yield from dml.one_each(self, "input", "start_padding", "end_padding")
+        yield from dml.same_type("input", "output").check(self)
+        yield from dml.same_rank("input", "output").check(self)
+        yield from dml.one_each("input", "start_padding", "end_padding").check(self)
         if all(len(numbers) == self.input.rank for numbers in amounts):
             yield from dml.sizes_are(self, "output", tuple(map(sum, zip(self.input.sizes, *amounts, strict=True))))
         introduced = _INTRODUCED.get(self.padding_mode, feature_level)
@@ -261,7 +261,7 @@ class Padding1Desc(_Padding, type="DML_OPERATOR_PADDING1", function=padding1):
         - PaddingValueDataType is OutputTensor.DataType.
         """
         yield from self._padding_rules((self.start_padding, self.end_padding), feature_level)
-        yield from dml.has_type(self, "padding_value_data_type", "output")
+        yield from dml.has_type("padding_value_data_type", "output").check(self)
 
 
 # UNFOLD and FOLD
@@ -370,7 +370,7 @@ class _Windows(dml.Operator):
     def _window_rules(self, image: str, columns: str) -> Iterator[Problem]:
         """The windows have room in the image, and the columns have the sizes that follow from it."""
         # The page wants both tensors to have the same DimensionCount, which they have in none of its examples.
-        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_type("input", "output").check(self)
         sizes, columns_name = getattr(self, image).sizes, self.member(columns).name
         if len(sizes) < 3:
             return  # the support table reports the rank

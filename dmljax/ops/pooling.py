@@ -556,8 +556,8 @@ class _Pooling(_Sliding, dml.Unary):
         - No window is larger than the padded InputTensor.
         - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
         """
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_rank(self, "input", "output")
+        yield from dml.same_type("input", "output").check(self)
+        yield from dml.same_rank("input", "output").check(self)
         if self.input.rank == self.output.rank:
             yield from self._window_rules("input", "output")
 
@@ -603,8 +603,8 @@ class AveragePoolingGradDesc(
         - InputGradientTensor has the batch and channels of OutputGradientTensor, and one element for each place of the
           window.
         """
-        yield from dml.same_type(self, "input_gradient", "output_gradient")
-        yield from dml.same_rank(self, "input_gradient", "output_gradient")
+        yield from dml.same_type("input_gradient", "output_gradient").check(self)
+        yield from dml.same_rank("input_gradient", "output_gradient").check(self)
         if self.input_gradient.rank == self.output_gradient.rank:
             yield from self._window_rules("output_gradient", "input_gradient")
 
@@ -687,8 +687,8 @@ class _IndexedPooling(_Sliding, _IndexedTensors):
         - OutputTensor and OutputIndicesTensor have the batch and channels of InputTensor, and one element for each
           place of the window.
         """
-        yield from dml.same_rank(self, "input", "output", "output_indices")
-        yield from dml.same_type(self, "input", "output")
+        yield from dml.same_rank("input", "output", "output_indices").check(self)
+        yield from dml.same_type("input", "output").check(self)
         if all(tensor.rank == self.input.rank for tensor in self.tensors().values()):
             yield from self._window_rules("input", "output", "output_indices")
         yield from self._element_rules("input")
@@ -738,9 +738,9 @@ class MaxPoolingGradDesc(_Sliding, dml.Gradient, type="DML_OPERATOR_MAX_POOLING_
         - No window is larger than the padded InputTensor, and each has an element that is not padding.
         - InputGradientTensor has the batch and channels of InputTensor, and one element for each place of the window.
         """
-        yield from dml.same_type(self, "input", "input_gradient", "output_gradient")
-        yield from dml.same_rank(self, "input", "input_gradient", "output_gradient")
-        yield from dml.same_sizes(self, "input", "output_gradient")
+        yield from dml.same_type("input", "input_gradient", "output_gradient").check(self)
+        yield from dml.same_rank("input", "input_gradient", "output_gradient").check(self)
+        yield from dml.same_sizes("input", "output_gradient").check(self)
         if self.input.rank == self.input_gradient.rank:
             yield from self._window_rules("input", "input_gradient")
         yield from self._element_rules("input")
@@ -756,17 +756,11 @@ class MaxUnpoolingDesc(dml.Operator, type="DML_OPERATOR_MAX_UNPOOLING", function
         FL_3_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, output=FLOAT),
         FL_5_0=dml.rows(dml.RANK_4, input=_NUMBERS, indices=UINT32 | {DataType.UINT64}, output=_NUMBERS),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType.
-        - InputTensor, IndicesTensor and OutputTensor have the same DimensionCount.
-        - InputTensor and IndicesTensor have the same Sizes.
-        """
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_rank(self, "input", "indices", "output")
-        yield from dml.same_sizes(self, "input", "indices")
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "indices", "output"),
+        dml.same_sizes("input", "indices"),
+    )
 
 
 class _QuantizedTensors(dml.Operator):
@@ -812,9 +806,9 @@ class QuantizedLinearAveragePoolingDesc(
         - No window is larger than the padded InputTensor.
         - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
         """
-        yield from dml.same_rank(self, "input", "output")
-        yield from dml.same_type(self, "input", "input_zero_point")
-        yield from dml.same_type(self, "output", "output_zero_point")
+        yield from dml.same_rank("input", "output").check(self)
+        yield from dml.same_type("input", "input_zero_point").check(self)
+        yield from dml.same_type("output", "output_zero_point").check(self)
         if self.input.rank == self.output.rank:
             yield from self._window_rules("input", "output")
         if self.input.rank < 3:

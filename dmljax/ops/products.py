@@ -101,7 +101,7 @@ def _product_rules(
     trans_b: MatrixTransform = MatrixTransform.NONE,
 ) -> Iterator[Problem]:
     """ATensor times BTensor is of the size of OutputTensor, and all of them and `others` have as many dimensions."""
-    yield from dml.same_rank(desc, "a", "b", *others, "output")
+    yield from dml.same_rank("a", "b", *others, "output").check(desc)
     if not desc.a.rank == desc.b.rank == desc.output.rank >= 2:
         return  # reported above, or by the support tables
     (*batch, rows, inner), (*b_batch, inner_of_b, columns) = (
@@ -214,9 +214,9 @@ class GemmDesc(dml.Operator, type="DML_OPERATOR_GEMM", function=gemm):
         - FusedActivation is an activation that can be fused into GEMM, that the feature level has, and that has no
           tensors; a softmax, only from level 6_1 on.
         """
-        yield from dml.same_type(self, "a", "b", "c", "output")
+        yield from dml.same_type("a", "b", "c", "output").check(self)
         yield from _product_rules(self, "c", trans_a=self.trans_a, trans_b=self.trans_b)
-        yield from dml.same_sizes(self, "c", "output")
+        yield from dml.same_sizes("c", "output").check(self)
         yield from dml.fused_activation_rules(self.fused_activation, feature_level, into=self)
 
     def attributes(self) -> dict[str, Any]:
@@ -286,8 +286,8 @@ class MatrixMultiplyIntegerDesc(
           has one element, or one for each column of BTensor, with Sizes {1, 1, 1, N}.
         """
         yield from _product_rules(self)
-        yield from dml.same_type(self, "a", "a_zero_point")
-        yield from dml.same_type(self, "b", "b_zero_point")
+        yield from dml.same_type("a", "a_zero_point").check(self)
+        yield from dml.same_type("b", "b_zero_point").check(self)
         yield from _parameter_rules(self, ("a_zero_point",), ("b_zero_point",))
 
 
@@ -387,11 +387,11 @@ class MatrixMultiplyIntegerToFloatDesc(
           BScaleTensor and BZeroPointTensor have one element, or one for each column of BTensor, with Sizes
           {1, 1, 1, N}.
         """
-        yield from dml.same_rank(self, "a_scale", "a_zero_point", "b_scale", "b_zero_point")
-        yield from dml.same_type(self, "a", "a_zero_point", "b", "b_zero_point")
-        yield from dml.same_type(self, "a_scale", "b_scale", "bias", "output")
+        yield from dml.same_rank("a_scale", "a_zero_point", "b_scale", "b_zero_point").check(self)
+        yield from dml.same_type("a", "a_zero_point", "b", "b_zero_point").check(self)
+        yield from dml.same_type("a_scale", "b_scale", "bias", "output").check(self)
         yield from _product_rules(self, "bias")
-        yield from dml.same_sizes(self, "bias", "output")
+        yield from dml.same_sizes("bias", "output").check(self)
         yield from _parameter_rules(self, ("a_scale", "a_zero_point"), ("b_scale", "b_zero_point"))
 
 
@@ -478,9 +478,9 @@ class QuantizedLinearMatrixMultiplyDesc(
           Sizes {1, 1, M, 1}. Those of BTensor have one element, or one for each column of BTensor, with Sizes
           {1, 1, 1, N}.
         """
-        yield from dml.same_rank(self, *_SCALES_AND_ZERO_POINTS)
+        yield from dml.same_rank(*_SCALES_AND_ZERO_POINTS).check(self)
         for field in ("a", "b", "output"):
-            yield from dml.same_type(self, field, f"{field}_zero_point")
+            yield from dml.same_type(field, f"{field}_zero_point").check(self)
         yield from _product_rules(self)
         of_rows = ("a_scale", "a_zero_point", "output_scale", "output_zero_point")
         yield from _parameter_rules(self, of_rows, ("b_scale", "b_zero_point"))

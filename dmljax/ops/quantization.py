@@ -130,16 +130,15 @@ class Scaled(dml.Operator):
     zero_point: dml.OptionalInput = None
     output: dml.Output
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the pages of QUANTIZE_LINEAR and DEQUANTIZE_LINEAR.
-
-        - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
-        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
-        """
-        yield from dml.same_rank(self, "input", "scale", "zero_point", "output")
-        yield from dml.same_sizes(self, "input", "scale", "zero_point", "output")
+    def _missing_zero_point(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         if self.zero_point is None and feature_level < FeatureLevel.FL_6_2:
             yield Problem("ZeroPointTensor", f"must be given below {FeatureLevel.FL_6_2}", "none")
+
+    rules = dml.page_rules(
+        dml.same_rank("input", "scale", "zero_point", "output"),
+        dml.same_sizes("input", "scale", "zero_point", "output"),
+        dml.LevelRule("ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.", _missing_zero_point),
+    )
 
 
 # QUANTIZE_LINEAR
@@ -183,20 +182,20 @@ class ElementWiseQuantizeLinearDesc(
         FL_6_0=_quantize_table(dml.RANK_1_TO_8, FLOAT | {INT32}, FLOAT, INTEGER_8),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
-        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
-        - ZeroPointTensor and OutputTensor have the same DataType.
-        - ScaleTensor.DataType is FLOAT32 if InputTensor.DataType is INT32, otherwise InputTensor.DataType.
-        """
-        yield from super().page_rules(feature_level)
-        yield from dml.same_type(self, "zero_point", "output")
+    def _wrong_scale(self) -> Iterator[Problem]:
         wanted = FLOAT32 if self.input.data_type is INT32 else self.input.data_type
         if self.scale.data_type is not wanted:
             rule = f"must be {wanted.name} if InputTensor.DataType is {self.input.data_type.name}"
             yield Problem(("ScaleTensor", "DataType"), rule, self.scale.data_type.name)
+
+    rules = dml.page_rules(
+        *Scaled.rules,
+        dml.same_type("zero_point", "output"),
+        dml.Rule(
+            "ScaleTensor.DataType is FLOAT32 if InputTensor.DataType is INT32, otherwise InputTensor.DataType.",
+            _wrong_scale,
+        ),
+    )
 
 
 # DEQUANTIZE_LINEAR
@@ -231,18 +230,7 @@ class ElementWiseDequantizeLinearDesc(
         FL_3_0=_dequantize_table(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
         FL_6_0=_dequantize_table(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, FLOAT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, ScaleTensor, ZeroPointTensor and OutputTensor have the same DimensionCount and Sizes.
-        - ZeroPointTensor is given below DML_FEATURE_LEVEL_6_2.
-        - InputTensor and ZeroPointTensor have the same DataType.
-        - ScaleTensor and OutputTensor have the same DataType.
-        """
-        yield from super().page_rules(feature_level)
-        yield from dml.same_type(self, "input", "zero_point")
-        yield from dml.same_type(self, "scale", "output")
+    rules = dml.page_rules(*Scaled.rules, dml.same_type("input", "zero_point"), dml.same_type("scale", "output"))
 
 
 # QUANTIZED_LINEAR_ADD
@@ -316,14 +304,14 @@ class ElementWiseQuantizedLinearAddDesc(
         - All scales and zero points have one element.
         - The zero point of ATensor, BTensor or OutputTensor has the DataType of that tensor.
         """
-        yield from dml.same_rank(self, *self.tensors())
+        yield from dml.same_rank(*self.tensors()).check(self)
         # The page has no rule for the sizes of these three, but speaks of corresponding elements.
-        yield from dml.same_sizes(self, "a", "b", "output")
+        yield from dml.same_sizes("a", "b", "output").check(self)
         for field, tensor in self.tensors().items():
             if field not in ("a", "b", "output") and tensor.element_count > 1:
                 yield Problem((self.member(field).name, "Sizes"), "must be 1 each", join_sizes(tensor.sizes))
         for field in ("a", "b", "output"):
-            yield from dml.same_type(self, field, f"{field}_zero_point")
+            yield from dml.same_type(field, f"{field}_zero_point").check(self)
 
 
 # QUANTIZE
@@ -389,8 +377,8 @@ class _Blockwise(dml.Operator):
         """The rules of both pages, which differ in the tensors whose types the scale and the zero point have."""
         # The pages have the rule of the DimensionCount alone. The others are those of ELEMENT_WISE_QUANTIZE_LINEAR and
         # its inverse, and ONNX's for blocks.
-        yield from dml.same_rank(self, "input", "quantization_tensors", "output")
-        yield from dml.same_sizes(self, "input", "output")
+        yield from dml.same_rank("input", "quantization_tensors", "output").check(self)
+        yield from dml.same_sizes("input", "output").check(self)
         if self.quantization_type is QuantizationType.NONE:
             yield Problem("QuantizationType", "must be SCALE or SCALE_ZERO_POINT", "NONE")
         elif len(self.quantization_tensors) != self.quantization_type:
@@ -561,9 +549,9 @@ class DynamicQuantizeLinearDesc(
         - InputTensor and OutputTensor have the same Sizes.
         - OutputScaleTensor and OutputZeroPointTensor have one element.
         """
-        yield from dml.same_rank(self, "input", "output", "output_scale", "output_zero_point")
-        yield from dml.same_type(self, "output", "output_zero_point")
-        yield from dml.same_sizes(self, "input", "output")
+        yield from dml.same_rank("input", "output", "output_scale", "output_zero_point").check(self)
+        yield from dml.same_type("output", "output_zero_point").check(self)
+        yield from dml.same_sizes("input", "output").check(self)
         for field in ("output_scale", "output_zero_point"):
             yield from dml.sizes_are(self, field, (1,) * getattr(self, field).rank)
 

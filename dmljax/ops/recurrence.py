@@ -236,7 +236,7 @@ class _Network(dml.Operator):
 
     def page_rules(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
         fields = {leaf.member.field for leaf in self.leaves()}
-        yield from dml.same_type(self, *sorted(fields - {"sequence_lengths"}))
+        yield from dml.same_type(*sorted(fields - {"sequence_lengths"})).check(self)
         if self.input.rank == self.recurrence.rank == 4:  # the support tables refuse others
             for field, sizes in self._natural_sizes().items():
                 yield from dml.sizes_are(self, field, (1,) * (4 - len(sizes)) + sizes)

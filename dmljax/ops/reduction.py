@@ -96,8 +96,8 @@ def _arg_reduce(
 
 def _reduced_rules(desc: Any) -> Iterator[Problem]:
     """OutputTensor has the sizes of InputTensor, but 1 along Axes, which name dimensions of it."""
-    yield from dml.same_rank(desc, "input", "output")
-    yield from dml.distinct_axes(desc.axes, desc.input.rank)
+    yield from dml.same_rank("input", "output").check(desc)
+    yield from dml.distinct_axes("input").check(desc)
     if desc.input.rank == desc.output.rank:
         yield from dml.sizes_are(desc, "output", _reduced_sizes(desc))
 
@@ -324,7 +324,7 @@ class ReduceDesc(dml.Operator, type="DML_OPERATOR_REDUCE", function=reduce):
         if self.function in _ARGUMENTS:
             yield from _index_rules(self)
         else:
-            yield from dml.same_type(self, "input", "output")
+            yield from dml.same_type("input", "output").check(self)
         yield from _reduced_rules(self)
 
     def attributes(self) -> dict[str, Any]:

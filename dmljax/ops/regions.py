@@ -175,7 +175,7 @@ class RoiPoolingDesc(dml.Operator, type="DML_OPERATOR_ROI_POOLING", function=roi
         - OutputTensor has the Sizes {NumROIs, channels of InputTensor, PooledSize.Height, PooledSize.Width}.
         - SpatialScale is finite.
         """
-        yield from dml.same_type(self, "input", "roi", "output")
+        yield from dml.same_type("input", "roi", "output").check(self)
         yield from _finite(self, "spatial_scale")
         if any(tensor.rank != 4 for tensor in self.tensors().values()):
             return  # the support table reports the rank
@@ -426,7 +426,7 @@ class _AlignTensors(dml.Operator):
         - Scales, and offsets where there are some, are finite.
         - MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.
         """
-        yield from dml.same_type(self, "input", "roi", "output")
+        yield from dml.same_type("input", "roi", "output").check(self)
         yield from _sampling_rules(self)
         yield from _region_rules(self, image="input", result="output")
 
@@ -664,15 +664,15 @@ class RoiAlignGradDesc(dml.Operator, type="DML_OPERATOR_ROI_ALIGN_GRAD", functio
         - MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.
         """
         floats = ("input", "input_gradient", "roi", "output_gradient", "output_roi_gradient")
-        yield from dml.same_type(self, *floats)
+        yield from dml.same_type(*floats).check(self)
         if self.output_gradient is None and self.output_roi_gradient is None:
             yield Problem("OutputGradientTensor", "must be given, unless OutputROIGradientTensor is", "none")
         if self.input is None and (self.output_roi_gradient is not None or self.reduction_function is MAX):
             rule = "must be given if OutputROIGradientTensor is, or if ReductionFunction is MAX"
             yield Problem("InputTensor", rule, "none")
-        yield from dml.same_sizes(self, "input", "output_gradient")
-        yield from dml.same_rank(self, "roi", "output_roi_gradient")
-        yield from dml.same_sizes(self, "roi", "output_roi_gradient")
+        yield from dml.same_sizes("input", "output_gradient").check(self)
+        yield from dml.same_rank("roi", "output_roi_gradient").check(self)
+        yield from dml.same_sizes("roi", "output_roi_gradient").check(self)
         yield from _sampling_rules(self)
         image = next((field for field in ("input", "output_gradient") if getattr(self, field) is not None), None)
         yield from _region_rules(self, image, result="input_gradient")

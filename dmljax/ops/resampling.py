@@ -90,8 +90,8 @@ class Upsample2DDesc(dml.Operator, type="DML_OPERATOR_UPSAMPLE_2D", function=ups
         - OutputTensor has the sizes of InputTensor, with ScaleSize.Height times the height and ScaleSize.Width times
           the width.
         """
-        yield from dml.same_type(self, "input", "output")
-        yield from dml.same_rank(self, "input", "output")
+        yield from dml.same_type("input", "output").check(self)
+        yield from dml.same_rank("input", "output").check(self)
         scales = self.scale_size._asdict()
         for name, scale in scales.items():
             if scale < 1:
@@ -432,10 +432,10 @@ class _Resampling(dml.Operator):
     """The rules that all descriptors of resampling but UPSAMPLE_2D share."""
 
     def _resampling_rules(self, input: str, output: str) -> Iterator[Problem]:
-        yield from dml.same_type(self, input, output)
-        yield from dml.same_rank(self, input, output)
+        yield from dml.same_type(input, output).check(self)
+        yield from dml.same_rank(input, output).check(self)
         fields = [member.field for member in self.members() if member.field in _FLOATS]
-        yield from dml.one_each(self, input, *fields)
+        yield from dml.one_each(input, *fields).check(self)
         for field in fields:
             for i, number in enumerate(getattr(self, field)):
                 place, value = (self.member(field).name, i), float(number.item)

@@ -3,7 +3,7 @@
 16-bit floats are computed in float32 and rounded once; integers wrap around.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,10 +11,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import Problem
 from dmljax.numerics.scans import running_product, running_sum
 from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, FeatureLevel, widened
+from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, widened
 
 
 @calls.operator_function(
@@ -80,15 +79,7 @@ class _Cumulative(dml.Unary):
     output: dml.Output
     axis: dml.Uint
     axis_direction: dml.Direction
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Axis is less than the DimensionCount of InputTensor.
-        """
-        yield from super().page_rules(feature_level)
-        yield from dml.axis_of(self, "input")
+    rules = dml.page_rules(*dml.Unary.rules, dml.axis_of("input"))
 
 
 _TYPES = FLOAT | INTEGER_32

@@ -156,9 +156,9 @@ class _Selection(dml.Operator):
         - K is at least 1, and at most the size of InputTensor along Axis.
         - OutputValueTensor and OutputIndexTensor have the sizes of InputTensor, but K along Axis.
         """
-        yield from dml.same_rank(self, "input", "output_value", "output_index")
-        yield from dml.same_type(self, "input", "output_value")
-        yield from dml.axis_of(self, "input")
+        yield from dml.same_rank("input", "output_value", "output_index").check(self)
+        yield from dml.same_type("input", "output_value").check(self)
+        yield from dml.axis_of("input").check(self)
         if self.axis >= self.input.rank:
             return
         size = self.input.sizes[self.axis]

@@ -45,15 +45,7 @@ class AxesActivation(dml.Unary):
 
     axes: dml.UintAxes
     support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - Axes names one or more different dimensions of InputTensor.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        yield from dml.distinct_axes(self.axes, self.input.rank)
-        yield from super().page_rules(feature_level)
+    rules = dml.page_rules(dml.distinct_axes("input"), *dml.Unary.rules)
 
 
 _INTO_GEMM = {"DML_OPERATOR_GEMM": FeatureLevel.FL_6_1}
@@ -116,7 +108,7 @@ class ActivationSoftmax1Desc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTM
         - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
         """
         if self.input is not None:
-            yield from dml.distinct_axes(self.axes, self.input.rank)
+            yield from dml.distinct_axes("input").check(self)
         yield from super().page_rules(feature_level)
 
 

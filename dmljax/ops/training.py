@@ -154,8 +154,8 @@ class AdamOptimizerDesc(dml.Operator, type="DML_OPERATOR_ADAM_OPTIMIZER", functi
             *("output_first_moment", "output_parameters", "output_second_moment"),
         )
         is_counted = self.training_step.data_type in UINT32
-        yield from dml.same_type(self, *tensors, *(() if is_counted else ("training_step",)))
-        yield from dml.same_sizes(self, *tensors)
+        yield from dml.same_type(*tensors, *(() if is_counted else ("training_step",))).check(self)
+        yield from dml.same_sizes(*tensors).check(self)
         yield from dml.sizes_are(self, "training_step", (1,) * self.training_step.rank)
         for field in ("beta1", "beta2"):
             value = getattr(self, field).item

@@ -7,7 +7,6 @@ import io
 import json
 import pickle
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -24,7 +23,6 @@ from dmljax import (
     DataType,
     InvalidDesc,
     InvalidType,
-    Problem,
     Size2D,
     TensorDesc,
     describe,
@@ -33,7 +31,7 @@ from dmljax import (
 from dmljax.descriptors import members as kinds
 from dmljax.dxdispatch import Execution, InvalidModel, Printed, load
 from dmljax.examples import Example
-from dmljax.types import FLOAT, FeatureLevel
+from dmljax.types import FLOAT
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 Tensors = tuple[TensorDesc, ...]
@@ -42,10 +40,6 @@ LENGTH = "DimensionCount"
 
 class Mock(dml.Operator):
     """A mock operator: no rules, and support from the first level on."""
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """No rules."""
-        return iter(())
 
 
 def join(inputs: Any, offset: Any, *, axis: int) -> Any:
@@ -64,12 +58,7 @@ class MockJoinDesc(Mock, type="DML_OPERATOR_MOCK_JOIN", function=join):
     def compute(self, **inputs: Any) -> Any:
         return join(inputs["inputs"], inputs.get("offset", np.float32(0)), axis=self.axis)
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensors and OutputTensor have the same DataType.
-        """
-        yield from dml.same_type(self, "inputs", "output")
+    rules = dml.page_rules(dml.same_type("inputs", "output"))
 
 
 def split(input: Any, *, output_sizes: Any = None, sizes: Any, axis: int) -> Any:
