@@ -100,7 +100,7 @@ def is_public(node: ast.stmt) -> bool:
         return any("operator_function" in ast.unparse(decorator) for decorator in node.decorator_list)
     if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
         return False
-    return any(one.arg == "type" for one in node.keywords) or "NamedTuple" in map(ast.unparse, node.bases)
+    return any(one.arg == "function" for one in node.keywords) or "NamedTuple" in map(ast.unparse, node.bases)
 
 
 ELSEWHERE = '''\

@@ -98,8 +98,6 @@ def test_is_exported_under_its_directml_name(operator: str) -> None:
 def test_is_documented_with_a_running_example(operator: str) -> None:
     documentation = inspect.getdoc(getattr(dmljax, function_name(operator))) or ""
     assert re.search(rf">>> .*\b{function_name(operator)}\(", documentation)
-    header_name = operator.replace("DML_OPERATOR", "DML") + "_OPERATOR_DESC"
-    assert f"`{header_name}`, lowered to `{function_name(operator)}`" in (OPERATORS[operator].__doc__ or "")
 
 
 @pytest.mark.whole

@@ -100,11 +100,11 @@ class _Signature:
 class Operator:
     """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
 
-    A subclass names its type, annotates its members in the header's order, and has its page's support tables and rules
-    as data. It is a dataclass without a decorator. Its `function` is called
-    with its members by name; where that takes something else, the subclass has `attributes` of its own, where the sizes
-    differ, a `compute`. An operator's member may be called `type` or `function` itself: `type(desc).type` is always the
-    operator's type.
+    A subclass has the `function` that it is lowered to, from whose name its type follows. It annotates its members in
+    the header's order, and has its page's support tables and rules as data. It is a dataclass without a decorator. Its
+    `function` is called with its members by name; where that takes something else, the subclass has `attributes` of its
+    own, where the sizes differ, a `compute`. An operator's member may be called `type` or `function` itself:
+    `type(desc).type` is always the operator's type.
 
     >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
     ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
@@ -120,6 +120,10 @@ class Operator:
     _members: ClassVar[tuple[Member, ...]] = ()
 
     def __init_subclass__(cls, type: str | None = None, function: Callable[..., Any] | None = None) -> None:
+        if function is not None:
+            name = type or OPERATOR_PREFIX + function.__name__.upper()
+            header_name = name.removeprefix(OPERATOR_PREFIX)
+            cls.__doc__ = cls.__doc__ or f"`DML_{header_name}_OPERATOR_DESC`, lowered to `{function.__name__}`."
         # All that a dataclass would generate is written once, below: to generate it costs a millisecond for each class.
         dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=True)(cls)
         declared = dataclasses.fields(cls)  # type: ignore[arg-type]  # it is a dataclass now
@@ -129,8 +133,7 @@ class Operator:
         cls._members = tuple(_member(field, hints[field.name]) for field in declared)
         if function is not None:
             cls.function = staticmethod(function)
-        if type is not None:
-            cls.type, cls.short_name = type, type.removeprefix(OPERATOR_PREFIX)
+            cls.type, cls.short_name = name, name.removeprefix(OPERATOR_PREFIX)
             _register(cls)
 
     def __init__(self, *args: Any, **values: Any) -> None:

@@ -70,9 +70,7 @@ def _relu(x: Array) -> Array:
     return choose(x, cpu=by_bits, default=lambda x: jnp.maximum(x, 0))
 
 
-class ActivationReluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_RELU", function=activation_relu):
-    """`DML_ACTIVATION_RELU_OPERATOR_DESC`, lowered to `activation_relu`."""
-
+class ActivationReluDesc(dml.Activation, function=activation_relu):
     support = dml.ACTIVATION_SINCE_1_0 | dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT))
 
 
@@ -91,9 +89,7 @@ def _relu_slope(x: Array, gradient: Array) -> Array:
     return selected(is_above_zero(x), gradient, jnp.zeros((), x.dtype))
 
 
-class ActivationReluGradDesc(dml.Gradient, type="DML_OPERATOR_ACTIVATION_RELU_GRAD", function=activation_relu_grad):
-    """`DML_ACTIVATION_RELU_GRAD_OPERATOR_DESC`, lowered to `activation_relu_grad`."""
-
+class ActivationReluGradDesc(dml.Gradient, function=activation_relu_grad):
     support = dml.support(
         FL_3_0=dml.gradient(dml.RANK_1_TO_8, FLOAT),
         FL_5_1=dml.gradient(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT),
@@ -110,11 +106,7 @@ def activation_leaky_relu(input: ArrayLike, alpha: ArrayLike = 0.01) -> Array:
     return calls.of_floats(lambda x, alpha: _apply_below_zero(lambda x: alpha * x, x), alpha, input=input)
 
 
-class ActivationLeakyReluDesc(
-    AlphaActivation, type="DML_OPERATOR_ACTIVATION_LEAKY_RELU", function=activation_leaky_relu
-):
-    """`DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC`, lowered to `activation_leaky_relu`."""
-
+class ActivationLeakyReluDesc(AlphaActivation, function=activation_leaky_relu):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -131,11 +123,7 @@ def activation_parameterized_relu(input: ArrayLike, slope: ArrayLike) -> Array:
     return _apply_below_zero(lambda x: slope * x, x)
 
 
-class ActivationParameterizedReluDesc(
-    dml.Operator, type="DML_OPERATOR_ACTIVATION_PARAMETERIZED_RELU", function=activation_parameterized_relu
-):
-    """`DML_ACTIVATION_PARAMETERIZED_RELU_OPERATOR_DESC`, lowered to `activation_parameterized_relu`."""
-
+class ActivationParameterizedReluDesc(dml.Operator, function=activation_parameterized_relu):
     input: dml.Input
     slope: dml.Input
     output: dml.Output
@@ -163,11 +151,7 @@ def activation_thresholded_relu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Arr
     return calls.of_floats(lambda x, alpha: selected(greater(x, alpha), x, jnp.zeros((), x.dtype)), alpha, input=input)
 
 
-class ActivationThresholdedReluDesc(
-    AlphaActivation, type="DML_OPERATOR_ACTIVATION_THRESHOLDED_RELU", function=activation_thresholded_relu
-):
-    """`DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC`, lowered to `activation_thresholded_relu`."""
-
+class ActivationThresholdedReluDesc(AlphaActivation, function=activation_thresholded_relu):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -212,9 +196,7 @@ def _is_below(x: Array, bound: Array) -> Array:
     return jnp.where(bound > limits.min, (bound >= end) | is_end | (x < whole), jnp.zeros_like(x, bool))
 
 
-class ActivationShrinkDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SHRINK", function=activation_shrink):
-    """`DML_ACTIVATION_SHRINK_OPERATOR_DESC`, lowered to `activation_shrink`."""
-
+class ActivationShrinkDesc(dml.Activation, function=activation_shrink):
     bias: dml.Float
     threshold: dml.Float
     support = dml.support(
@@ -247,9 +229,7 @@ def activation_elu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     return calls.of_floats(lambda x, alpha: _apply_below_zero(lambda x: alpha * lax.expm1(x), x), alpha, input=input)
 
 
-class ActivationEluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_ELU", function=activation_elu):
-    """`DML_ACTIVATION_ELU_OPERATOR_DESC`, lowered to `activation_elu`."""
-
+class ActivationEluDesc(AlphaActivation, function=activation_elu):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -268,9 +248,7 @@ def activation_celu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     )
 
 
-class ActivationCeluDesc(AlphaActivation, type="DML_OPERATOR_ACTIVATION_CELU", function=activation_celu):
-    """`DML_ACTIVATION_CELU_OPERATOR_DESC`, lowered to `activation_celu`."""
-
+class ActivationCeluDesc(AlphaActivation, function=activation_celu):
     support = dml.support(FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
@@ -290,11 +268,7 @@ def _scaled_elu(x: Array, alpha: Array, gamma: Array) -> Array:
     return gamma * jnp.where(is_above, x, alpha * lax.expm1(below))
 
 
-class ActivationScaledEluDesc(
-    dml.Activation, type="DML_OPERATOR_ACTIVATION_SCALED_ELU", function=activation_scaled_elu
-):
-    """`DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC`, lowered to `activation_scaled_elu`."""
-
+class ActivationScaledEluDesc(dml.Activation, function=activation_scaled_elu):
     alpha: dml.Float
     gamma: dml.Float
     support = dml.ACTIVATION_SINCE_1_0
@@ -310,9 +284,7 @@ def activation_softplus(input: ArrayLike, steepness: ArrayLike = 1.0) -> Array:
     return calls.of_floats(lambda x, steepness: jax.nn.softplus(steepness * x) / steepness, steepness, input=input)
 
 
-class ActivationSoftplusDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTPLUS", function=activation_softplus):
-    """`DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC`, lowered to `activation_softplus`."""
-
+class ActivationSoftplusDesc(dml.Activation, function=activation_softplus):
     steepness: dml.Float
     support = dml.ACTIVATION_SINCE_1_0
 
@@ -336,11 +308,7 @@ def activation_parametric_softplus(input: ArrayLike, alpha: ArrayLike, beta: Arr
     return calls.of_floats(lambda x, alpha, beta: alpha * jax.nn.softplus(beta * x), alpha, beta, input=input)
 
 
-class ActivationParametricSoftplusDesc(
-    AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_PARAMETRIC_SOFTPLUS", function=activation_parametric_softplus
-):
-    """`DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC`, lowered to `activation_parametric_softplus`."""
-
+class ActivationParametricSoftplusDesc(AlphaBetaActivation, function=activation_parametric_softplus):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -357,9 +325,7 @@ def activation_sigmoid(input: ArrayLike) -> Array:
     return calls.of_floats(lax.logistic, input=input)
 
 
-class ActivationSigmoidDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SIGMOID", function=activation_sigmoid):
-    """`DML_ACTIVATION_SIGMOID_OPERATOR_DESC`, lowered to `activation_sigmoid`."""
-
+class ActivationSigmoidDesc(dml.Activation, function=activation_sigmoid):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -379,11 +345,7 @@ def _hard_sigmoid(x: Array, alpha: Array, beta: Array) -> Array:
     return lax.clamp(np.zeros((), x.dtype), alpha * x + beta, np.ones((), x.dtype))
 
 
-class ActivationHardSigmoidDesc(
-    AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_HARD_SIGMOID", function=activation_hard_sigmoid
-):
-    """`DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC`, lowered to `activation_hard_sigmoid`."""
-
+class ActivationHardSigmoidDesc(AlphaBetaActivation, function=activation_hard_sigmoid):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -399,9 +361,7 @@ def activation_tanh(input: ArrayLike) -> Array:
     return calls.of_floats(lax.tanh, input=input)
 
 
-class ActivationTanhDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_TANH", function=activation_tanh):
-    """`DML_ACTIVATION_TANH_OPERATOR_DESC`, lowered to `activation_tanh`."""
-
+class ActivationTanhDesc(dml.Activation, function=activation_tanh):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -415,11 +375,7 @@ def activation_scaled_tanh(input: ArrayLike, alpha: ArrayLike = 1.0, beta: Array
     return calls.of_floats(lambda x, alpha, beta: alpha * lax.tanh(beta * x), alpha, beta, input=input)
 
 
-class ActivationScaledTanhDesc(
-    AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_SCALED_TANH", function=activation_scaled_tanh
-):
-    """`DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC`, lowered to `activation_scaled_tanh`."""
-
+class ActivationScaledTanhDesc(AlphaBetaActivation, function=activation_scaled_tanh):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -435,9 +391,7 @@ def activation_softsign(input: ArrayLike) -> Array:
     return calls.of_floats(lambda x: x / (1 + jnp.abs(x)), input=input)
 
 
-class ActivationSoftsignDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTSIGN", function=activation_softsign):
-    """`DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC`, lowered to `activation_softsign`."""
-
+class ActivationSoftsignDesc(dml.Activation, function=activation_softsign):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -457,9 +411,7 @@ def activation_gelu(input: ArrayLike) -> Array:
     return calls.of_floats(lambda x: jax.nn.gelu(x, approximate=False), input=input)
 
 
-class ActivationGeluDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_GELU", function=activation_gelu):
-    """`DML_ACTIVATION_GELU_OPERATOR_DESC`, lowered to `activation_gelu`."""
-
+class ActivationGeluDesc(dml.Activation, function=activation_gelu):
     support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
@@ -475,9 +427,7 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: ArrayLike = 1.0) -> 
     return calls.of_floats(lambda x, scale: x * lax.logistic(scale * x), sigmoid_input_scale, input=input)
 
 
-class ActivationSwishDesc(dml.Unary, type="DML_OPERATOR_ACTIVATION_SWISH", function=activation_swish):
-    """`DML_ACTIVATION_SWISH_OPERATOR_DESC`, lowered to `activation_swish`."""
-
+class ActivationSwishDesc(dml.Unary, function=activation_swish):
     sigmoid_input_scale: dml.Float
     support = dml.support(FL_6_2=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
@@ -494,9 +444,7 @@ def activation_hard_swish(input: ArrayLike, alpha: ArrayLike = 1 / 6, beta: Arra
     return calls.of_floats(lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), alpha, beta, input=input)
 
 
-class ActivationHardSwishDesc(dml.Unary, type="DML_OPERATOR_ACTIVATION_HARD_SWISH", function=activation_hard_swish):
-    """`DML_ACTIVATION_HARD_SWISH_OPERATOR_DESC`, lowered to `activation_hard_swish`."""
-
+class ActivationHardSwishDesc(dml.Unary, function=activation_hard_swish):
     alpha: dml.Float
     beta: dml.Float
     support = dml.support(FL_6_2=dml.unary(dml.RANK_1_TO_8, FLOAT))
@@ -512,9 +460,7 @@ def activation_identity(input: ArrayLike) -> Array:
     return calls.float_array("input", input)
 
 
-class ActivationIdentityDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_IDENTITY", function=activation_identity):
-    """`DML_ACTIVATION_IDENTITY_OPERATOR_DESC`, lowered to `activation_identity`."""
-
+class ActivationIdentityDesc(dml.Activation, function=activation_identity):
     support = dml.ACTIVATION_SINCE_1_0
 
 
@@ -528,7 +474,5 @@ def activation_linear(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Ar
     return calls.of_floats(lambda x, alpha, beta: alpha * x + beta, alpha, beta, input=input)
 
 
-class ActivationLinearDesc(AlphaBetaActivation, type="DML_OPERATOR_ACTIVATION_LINEAR", function=activation_linear):
-    """`DML_ACTIVATION_LINEAR_OPERATOR_DESC`, lowered to `activation_linear`."""
-
+class ActivationLinearDesc(AlphaBetaActivation, function=activation_linear):
     support = dml.ACTIVATION_SINCE_1_0

@@ -44,9 +44,7 @@ def element_wise_add(a: ArrayLike, b: ArrayLike) -> Array:
     return a + b
 
 
-class ElementWiseAddDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD", function=element_wise_add):
-    """`DML_ELEMENT_WISE_ADD_OPERATOR_DESC`, lowered to `element_wise_add`."""
-
+class ElementWiseAddDesc(dml.Binary, function=element_wise_add):
     support = dml.support(
         FL_1_0=dml.binary(dml.RANK_4_TO_5, FLOAT),
         FL_2_1=dml.binary(dml.RANK_4_TO_5, FLOAT | INTEGER_32),
@@ -69,9 +67,7 @@ def element_wise_add1(a: ArrayLike, b: ArrayLike, *, fused_activation: dml.Opera
     return dml.fused(a + b, fused_activation)
 
 
-class ElementWiseAdd1Desc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ADD1", function=element_wise_add1):
-    """`DML_ELEMENT_WISE_ADD1_OPERATOR_DESC`, lowered to `element_wise_add1`."""
-
+class ElementWiseAdd1Desc(dml.Binary, function=element_wise_add1):
     fused_activation: dml.FusedActivation = None
     support = dml.support(FL_2_0=dml.binary(dml.RANK_4_TO_5, FLOAT), FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT))
     rules = dml.page_rules(*dml.Binary.rules, dml.FUSED_ACTIVATION)
@@ -88,9 +84,7 @@ def element_wise_subtract(a: ArrayLike, b: ArrayLike) -> Array:
     return a - b
 
 
-class ElementWiseSubtractDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_SUBTRACT", function=element_wise_subtract):
-    """`DML_ELEMENT_WISE_SUBTRACT_OPERATOR_DESC`, lowered to `element_wise_subtract`."""
-
+class ElementWiseSubtractDesc(dml.Binary, function=element_wise_subtract):
     support = dml.support(
         FL_1_0=dml.binary(dml.RANK_4, FLOAT),
         FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
@@ -111,9 +105,7 @@ def element_wise_multiply(a: ArrayLike, b: ArrayLike) -> Array:
     return a * b
 
 
-class ElementWiseMultiplyDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MULTIPLY", function=element_wise_multiply):
-    """`DML_ELEMENT_WISE_MULTIPLY_OPERATOR_DESC`, lowered to `element_wise_multiply`."""
-
+class ElementWiseMultiplyDesc(dml.Binary, function=element_wise_multiply):
     support = ElementWiseAddDesc.support
 
 
@@ -131,9 +123,7 @@ def element_wise_divide(a: ArrayLike, b: ArrayLike) -> Array:
     return lax.div(a, b) if a.dtype in INTEGERS else quotient(a, b)
 
 
-class ElementWiseDivideDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_DIVIDE", function=element_wise_divide):
-    """`DML_ELEMENT_WISE_DIVIDE_OPERATOR_DESC`, lowered to `element_wise_divide`."""
-
+class ElementWiseDivideDesc(dml.Binary, function=element_wise_divide):
     support = dml.support(
         FL_1_0=dml.binary(dml.RANK_4, FLOAT),
         FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
@@ -159,11 +149,7 @@ def element_wise_modulus_truncate(a: ArrayLike, b: ArrayLike) -> Array:
     return lax.rem(a, b) if a.dtype in INTEGERS else calls.of_floats(_remainder, a=a, b=b)
 
 
-class ElementWiseModulusTruncateDesc(
-    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MODULUS_TRUNCATE", function=element_wise_modulus_truncate
-):
-    """`DML_ELEMENT_WISE_MODULUS_TRUNCATE_OPERATOR_DESC`, lowered to `element_wise_modulus_truncate`."""
-
+class ElementWiseModulusTruncateDesc(dml.Binary, function=element_wise_modulus_truncate):
     support = dml.support(
         FL_2_1=dml.binary(dml.RANK_4, UP_TO_32_BIT),
         FL_3_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT),
@@ -184,11 +170,7 @@ def element_wise_modulus_floor(a: ArrayLike, b: ArrayLike) -> Array:
     return _floor_modulus(lax.rem, a, b) if a.dtype in INTEGERS else calls.of_floats(_floor_remainder, a=a, b=b)
 
 
-class ElementWiseModulusFloorDesc(
-    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MODULUS_FLOOR", function=element_wise_modulus_floor
-):
-    """`DML_ELEMENT_WISE_MODULUS_FLOOR_OPERATOR_DESC`, lowered to `element_wise_modulus_floor`."""
-
+class ElementWiseModulusFloorDesc(dml.Binary, function=element_wise_modulus_floor):
     support = ElementWiseModulusTruncateDesc.support
 
 
@@ -311,9 +293,7 @@ def _integer_mean(a: Array, b: Array) -> Array:
     return below + jnp.where(below < 0, differing & one, jnp.zeros((), a.dtype))
 
 
-class ElementWiseMeanDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MEAN", function=element_wise_mean):
-    """`DML_ELEMENT_WISE_MEAN_OPERATOR_DESC`, lowered to `element_wise_mean`."""
-
+class ElementWiseMeanDesc(dml.Binary, function=element_wise_mean):
     support = dml.support(
         FL_1_0=dml.binary(dml.RANK_4, FLOAT),
         FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
@@ -334,11 +314,7 @@ def element_wise_difference_square(a: ArrayLike, b: ArrayLike) -> Array:
     return (difference * difference).astype(a.dtype)
 
 
-class ElementWiseDifferenceSquareDesc(
-    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_DIFFERENCE_SQUARE", function=element_wise_difference_square
-):
-    """`DML_ELEMENT_WISE_DIFFERENCE_SQUARE_OPERATOR_DESC`, lowered to `element_wise_difference_square`."""
-
+class ElementWiseDifferenceSquareDesc(dml.Binary, function=element_wise_difference_square):
     support = dml.support(FL_3_1=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32))
 
 
@@ -355,9 +331,7 @@ def element_wise_max(a: ArrayLike, b: ArrayLike) -> Array:
     return maximum(a, b)
 
 
-class ElementWiseMaxDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MAX", function=element_wise_max):
-    """`DML_ELEMENT_WISE_MAX_OPERATOR_DESC`, lowered to `element_wise_max`."""
-
+class ElementWiseMaxDesc(dml.Binary, function=element_wise_max):
     support = dml.support(
         FL_1_0=dml.binary(dml.RANK_4, FLOAT),
         FL_2_1=dml.binary(dml.RANK_4, UP_TO_32_BIT),
@@ -379,9 +353,7 @@ def element_wise_min(a: ArrayLike, b: ArrayLike) -> Array:
     return minimum(a, b)
 
 
-class ElementWiseMinDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_MIN", function=element_wise_min):
-    """`DML_ELEMENT_WISE_MIN_OPERATOR_DESC`, lowered to `element_wise_min`."""
-
+class ElementWiseMinDesc(dml.Binary, function=element_wise_min):
     support = ElementWiseMaxDesc.support
 
 
@@ -397,9 +369,7 @@ def element_wise_atan_yx(a: ArrayLike, b: ArrayLike) -> Array:
     return calls.of_floats(special.atan2, a=a, b=b)
 
 
-class ElementWiseAtanYxDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_ATAN_YX", function=element_wise_atan_yx):
-    """`DML_ELEMENT_WISE_ATAN_YX_OPERATOR_DESC`, lowered to `element_wise_atan_yx`."""
-
+class ElementWiseAtanYxDesc(dml.Binary, function=element_wise_atan_yx):
     support = dml.support(FL_3_1=dml.binary(dml.RANK_1_TO_8, FLOAT))
 
 
@@ -440,9 +410,7 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
     return _power(base.astype(wide), exponent.astype(wide)).astype(dtype)
 
 
-class ElementWisePowDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_POW", function=element_wise_pow):
-    """`DML_ELEMENT_WISE_POW_OPERATOR_DESC`, lowered to `element_wise_pow`."""
-
+class ElementWisePowDesc(dml.Operator, function=element_wise_pow):
     input: dml.Input
     exponent: dml.Input
     output: dml.Output
@@ -483,11 +451,7 @@ def element_wise_constant_pow(input: ArrayLike, exponent: ArrayLike, scale_bias:
     return _power(scaled(input, scale_bias), jnp.asarray(exponent)).astype(input.dtype)
 
 
-class ElementWiseConstantPowDesc(
-    dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CONSTANT_POW", function=element_wise_constant_pow
-):
-    """`DML_ELEMENT_WISE_CONSTANT_POW_OPERATOR_DESC`, lowered to `element_wise_constant_pow`."""
-
+class ElementWiseConstantPowDesc(dml.ScaledUnary, function=element_wise_constant_pow):
     exponent: dml.Float
     support = dml.FLOAT_SINCE_1_0
 

@@ -518,9 +518,7 @@ def _table(**lengths: dml.Cell) -> dml.Table:
     )
 
 
-class MultiheadAttentionDesc(_Attention, type="DML_OPERATOR_MULTIHEAD_ATTENTION", function=multihead_attention):
-    """`DML_MULTIHEAD_ATTENTION_OPERATOR_DESC`, lowered to `multihead_attention`."""
-
+class MultiheadAttentionDesc(_Attention, function=multihead_attention):
     output: dml.Output
     output_present_key: dml.OptionalOutput = None
     output_present_value: dml.OptionalOutput = None
@@ -604,9 +602,7 @@ def multihead_attention1(
     return _attended(arrays, scale, mask_filter_value, heads, mask_type, total_sequence_length, has_present, precision)
 
 
-class MultiheadAttention1Desc(_Attention, type="DML_OPERATOR_MULTIHEAD_ATTENTION1", function=multihead_attention1):
-    """`DML_MULTIHEAD_ATTENTION1_OPERATOR_DESC`, lowered to `multihead_attention1`."""
-
+class MultiheadAttention1Desc(_Attention, function=multihead_attention1):
     past_sequence_lengths: dml.OptionalInput = None
     output: dml.Output
     output_present_key: dml.OptionalOutput = None

@@ -41,9 +41,7 @@ def element_wise_bit_and(a: ArrayLike, b: ArrayLike) -> Array:
     return _apply_to_bits(lax.bitwise_and, a, b)
 
 
-class ElementWiseBitAndDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_AND", function=element_wise_bit_and):
-    """`DML_ELEMENT_WISE_BIT_AND_OPERATOR_DESC`, lowered to `element_wise_bit_and`."""
-
+class ElementWiseBitAndDesc(dml.Binary, function=element_wise_bit_and):
     support = dml.support(
         FL_3_0=dml.binary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT), FL_4_1=dml.binary(dml.RANK_1_TO_8, UP_TO_64_BIT)
     )
@@ -59,9 +57,7 @@ def element_wise_bit_or(a: ArrayLike, b: ArrayLike) -> Array:
     return _apply_to_bits(lax.bitwise_or, a, b)
 
 
-class ElementWiseBitOrDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_OR", function=element_wise_bit_or):
-    """`DML_ELEMENT_WISE_BIT_OR_OPERATOR_DESC`, lowered to `element_wise_bit_or`."""
-
+class ElementWiseBitOrDesc(dml.Binary, function=element_wise_bit_or):
     support = ElementWiseBitAndDesc.support
 
 
@@ -75,9 +71,7 @@ def element_wise_bit_xor(a: ArrayLike, b: ArrayLike) -> Array:
     return _apply_to_bits(lax.bitwise_xor, a, b)
 
 
-class ElementWiseBitXorDesc(dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_XOR", function=element_wise_bit_xor):
-    """`DML_ELEMENT_WISE_BIT_XOR_OPERATOR_DESC`, lowered to `element_wise_bit_xor`."""
-
+class ElementWiseBitXorDesc(dml.Binary, function=element_wise_bit_xor):
     support = ElementWiseBitAndDesc.support
 
 
@@ -92,9 +86,7 @@ def element_wise_bit_not(input: ArrayLike) -> Array:
     return lax.bitcast_convert_type(~_to_bits(input), input.dtype)
 
 
-class ElementWiseBitNotDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_BIT_NOT", function=element_wise_bit_not):
-    """`DML_ELEMENT_WISE_BIT_NOT_OPERATOR_DESC`, lowered to `element_wise_bit_not`."""
-
+class ElementWiseBitNotDesc(dml.Unary, function=element_wise_bit_not):
     support = dml.support(
         FL_3_0=dml.unary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT), FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT)
     )
@@ -113,11 +105,7 @@ def element_wise_bit_count(input: ArrayLike, *, dtype: DTypeLike = jnp.uint32) -
     return lax.population_count(_to_bits(calls.number_array("input", input))).astype(dtype)
 
 
-class ElementWiseBitCountDesc(
-    dml.Predicate, type="DML_OPERATOR_ELEMENT_WISE_BIT_COUNT", function=element_wise_bit_count
-):
-    """`DML_ELEMENT_WISE_BIT_COUNT_OPERATOR_DESC`, lowered to `element_wise_bit_count`."""
-
+class ElementWiseBitCountDesc(dml.Predicate, function=element_wise_bit_count):
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UNSIGNED_UP_TO_32_BIT, output=UINT32_OR_8),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, output=UINT32_OR_8),
@@ -136,11 +124,7 @@ def element_wise_bit_shift_left(a: ArrayLike, b: ArrayLike) -> Array:
     return _apply_to_bits(lax.shift_left, a, b)
 
 
-class ElementWiseBitShiftLeftDesc(
-    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_SHIFT_LEFT", function=element_wise_bit_shift_left
-):
-    """`DML_ELEMENT_WISE_BIT_SHIFT_LEFT_OPERATOR_DESC`, lowered to `element_wise_bit_shift_left`."""
-
+class ElementWiseBitShiftLeftDesc(dml.Binary, function=element_wise_bit_shift_left):
     support = dml.support(
         FL_2_1=dml.binary(dml.RANK_4, UNSIGNED_UP_TO_32_BIT),
         FL_3_0=dml.binary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT),
@@ -160,9 +144,5 @@ def element_wise_bit_shift_right(a: ArrayLike, b: ArrayLike) -> Array:
     return _apply_to_bits(lax.shift_right_logical, a, b)
 
 
-class ElementWiseBitShiftRightDesc(
-    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_BIT_SHIFT_RIGHT", function=element_wise_bit_shift_right
-):
-    """`DML_ELEMENT_WISE_BIT_SHIFT_RIGHT_OPERATOR_DESC`, lowered to `element_wise_bit_shift_right`."""
-
+class ElementWiseBitShiftRightDesc(dml.Binary, function=element_wise_bit_shift_right):
     support = ElementWiseBitShiftLeftDesc.support

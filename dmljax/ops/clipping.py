@@ -96,9 +96,7 @@ def _bound_type_rule(desc: Any) -> Iterator[Problem]:
         yield Problem("MinMaxDataType", f"must be {output.data_type.name}", desc.min_max_data_type.name)
 
 
-class ElementWiseClipDesc(dml.Activation, type="DML_OPERATOR_ELEMENT_WISE_CLIP", function=element_wise_clip):
-    """`DML_ELEMENT_WISE_CLIP_OPERATOR_DESC`, lowered to `element_wise_clip`."""
-
+class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
     scale_bias: dml.OptionalScaleBias = None
     min: dml.Float
     max: dml.Float
@@ -126,9 +124,7 @@ class ElementWiseClipDesc(dml.Activation, type="DML_OPERATOR_ELEMENT_WISE_CLIP",
             yield from _bound_rules(self)
 
 
-class ElementWiseClip1Desc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CLIP1", function=element_wise_clip1):
-    """`DML_ELEMENT_WISE_CLIP1_OPERATOR_DESC`, lowered to `element_wise_clip1`."""
-
+class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
     min_max_data_type: dml.ValueType
     min: dml.ScalarUnion
     max: dml.ScalarUnion
@@ -188,11 +184,7 @@ def _clip_gradient(input: ArrayLike, input_gradient: ArrayLike, min: Any, max: A
     return gradient
 
 
-class ElementWiseClipGradDesc(
-    dml.Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GRAD", function=element_wise_clip_grad
-):
-    """`DML_ELEMENT_WISE_CLIP_GRAD_OPERATOR_DESC`, lowered to `element_wise_clip_grad`."""
-
+class ElementWiseClipGradDesc(dml.Gradient, function=element_wise_clip_grad):
     min: dml.Float
     max: dml.Float
     support = dml.support(
@@ -211,11 +203,7 @@ class ElementWiseClipGradDesc(
         yield from _bound_rules(self)
 
 
-class ElementWiseClipGrad1Desc(
-    dml.Gradient, type="DML_OPERATOR_ELEMENT_WISE_CLIP_GRAD1", function=element_wise_clip_grad1
-):
-    """`DML_ELEMENT_WISE_CLIP_GRAD1_OPERATOR_DESC`, lowered to `element_wise_clip_grad1`."""
-
+class ElementWiseClipGrad1Desc(dml.Gradient, function=element_wise_clip_grad1):
     min_max_data_type: dml.ValueType
     min: dml.ScalarUnion
     max: dml.ScalarUnion
@@ -244,11 +232,7 @@ def element_wise_threshold(input: ArrayLike, min: ArrayLike | None, scale_bias: 
     return _clip(input, min, None, scale_bias)
 
 
-class ElementWiseThresholdDesc(
-    dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_THRESHOLD", function=element_wise_threshold
-):
-    """`DML_ELEMENT_WISE_THRESHOLD_OPERATOR_DESC`, lowered to `element_wise_threshold`."""
-
+class ElementWiseThresholdDesc(dml.ScaledUnary, function=element_wise_threshold):
     min: dml.Float
     support = dml.support(
         FL_1_0=dml.unary(dml.RANK_4, FLOAT),

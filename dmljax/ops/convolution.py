@@ -245,9 +245,7 @@ class _Convolution(dml.Operator):
             yield from dml.sizes_are(self, "output", (self.input.sizes[0], self.filter.sizes[0], *space))
 
 
-class ConvolutionDesc(_Convolution, type="DML_OPERATOR_CONVOLUTION", function=convolution):
-    """`DML_CONVOLUTION_OPERATOR_DESC`, lowered to `convolution`."""
-
+class ConvolutionDesc(_Convolution, function=convolution):
     input: dml.Input
     filter: dml.Input
     bias: dml.OptionalInput = None
@@ -450,9 +448,7 @@ class _Integers(_Convolution):
                 yield Problem((self.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
 
 
-class ConvolutionIntegerDesc(_Integers, type="DML_OPERATOR_CONVOLUTION_INTEGER", function=convolution_integer):
-    """`DML_CONVOLUTION_INTEGER_OPERATOR_DESC`, lowered to `convolution_integer`."""
-
+class ConvolutionIntegerDesc(_Integers, function=convolution_integer):
     input: dml.Input
     input_zero_point: dml.OptionalInput = None
     filter: dml.Input
@@ -598,11 +594,7 @@ def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.
     )
 
 
-class QuantizedLinearConvolutionDesc(
-    _Integers, type="DML_OPERATOR_QUANTIZED_LINEAR_CONVOLUTION", function=quantized_linear_convolution
-):
-    """`DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC`, lowered to `quantized_linear_convolution`."""
-
+class QuantizedLinearConvolutionDesc(_Integers, function=quantized_linear_convolution):
     input: dml.Input
     input_scale: dml.Input
     input_zero_point: dml.OptionalInput = None

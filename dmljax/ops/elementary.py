@@ -67,11 +67,7 @@ def element_wise_identity(input: ArrayLike, scale_bias: ScaleBias | None = None)
     return input if scale_bias is None else scaled(input, scale_bias).astype(input.dtype)
 
 
-class ElementWiseIdentityDesc(
-    dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_IDENTITY", function=element_wise_identity
-):
-    """`DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC`, lowered to `element_wise_identity`."""
-
+class ElementWiseIdentityDesc(dml.ScaledUnary, function=element_wise_identity):
     support = dml.support(
         FL_1_0=dml.unary(dml.RANK_4_TO_5, FLOAT),
         FL_2_1=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT),
@@ -103,9 +99,7 @@ def value_scale_2d(input: ArrayLike, scale: ArrayLike, bias: ArrayLike) -> Array
     return (jnp.asarray(scale, dtype) * x + summand).astype(given.dtype)
 
 
-class ValueScale2DDesc(dml.Unary, type="DML_OPERATOR_VALUE_SCALE_2D", function=value_scale_2d):
-    """`DML_VALUE_SCALE_2D_OPERATOR_DESC`, lowered to `value_scale_2d`."""
-
+class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
     scale: dml.Float
     bias: dml.FloatChannels
     support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT))
@@ -144,9 +138,7 @@ def cast(input: ArrayLike, *, dtype: DTypeLike) -> Array:
     return converted(calls.real_array("input", input), dtype)
 
 
-class CastDesc(dml.Predicate, type="DML_OPERATOR_CAST", function=cast):
-    """`DML_CAST_OPERATOR_DESC`, lowered to `cast`."""
-
+class CastDesc(dml.Predicate, function=cast):
     support = dml.support(
         # The page has no INT32 and no UINT32 here, though all integers beside them: a misprint, it seems.
         FL_1_0=dml.unary(dml.RANK_4, UP_TO_32_BIT - INTEGER_32),
@@ -169,9 +161,7 @@ def element_wise_abs(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     return jnp.abs(scaled(input, scale_bias)).astype(input.dtype)
 
 
-class ElementWiseAbsDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ABS", function=element_wise_abs):
-    """`DML_ELEMENT_WISE_ABS_OPERATOR_DESC`, lowered to `element_wise_abs`."""
-
+class ElementWiseAbsDesc(dml.ScaledUnary, function=element_wise_abs):
     support = dml.support(
         FL_1_0=dml.unary(dml.RANK_4, FLOAT),
         FL_2_1=dml.unary(dml.RANK_4, FLOAT | SIGNED_UP_TO_32_BIT),
@@ -192,9 +182,7 @@ def element_wise_negate(input: ArrayLike) -> Array:
     return -calls.number_array("input", input)
 
 
-class ElementWiseNegateDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_NEGATE", function=element_wise_negate):
-    """`DML_ELEMENT_WISE_NEGATE_OPERATOR_DESC`, lowered to `element_wise_negate`."""
-
+class ElementWiseNegateDesc(dml.Unary, function=element_wise_negate):
     support = dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT | INT64))
 
 
@@ -211,9 +199,7 @@ def element_wise_sign(input: ArrayLike) -> Array:
     return is_above_zero(input).astype(input.dtype) - is_below_zero(input).astype(input.dtype)
 
 
-class ElementWiseSignDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_SIGN", function=element_wise_sign):
-    """`DML_ELEMENT_WISE_SIGN_OPERATOR_DESC`, lowered to `element_wise_sign`."""
-
+class ElementWiseSignDesc(dml.Unary, function=element_wise_sign):
     support = dml.support(
         FL_2_0=dml.unary(dml.RANK_4, FLOAT),
         FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
@@ -237,9 +223,7 @@ def element_wise_ceil(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     return _apply_to_scaled(lax.ceil, input, scale_bias)
 
 
-class ElementWiseCeilDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_CEIL", function=element_wise_ceil):
-    """`DML_ELEMENT_WISE_CEIL_OPERATOR_DESC`, lowered to `element_wise_ceil`."""
-
+class ElementWiseCeilDesc(dml.ScaledUnary, function=element_wise_ceil):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -253,9 +237,7 @@ def element_wise_floor(input: ArrayLike, scale_bias: ScaleBias | None = None) ->
     return _apply_to_scaled(lax.floor, input, scale_bias)
 
 
-class ElementWiseFloorDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_FLOOR", function=element_wise_floor):
-    """`DML_ELEMENT_WISE_FLOOR_OPERATOR_DESC`, lowered to `element_wise_floor`."""
-
+class ElementWiseFloorDesc(dml.ScaledUnary, function=element_wise_floor):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -278,9 +260,7 @@ def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = Roundi
     return calls.of_floats(rounding[rounding_mode], input=input)
 
 
-class ElementWiseRoundDesc(dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_ROUND", function=element_wise_round):
-    """`DML_ELEMENT_WISE_ROUND_OPERATOR_DESC`, lowered to `element_wise_round`."""
-
+class ElementWiseRoundDesc(dml.Unary, function=element_wise_round):
     rounding_mode: dml.Rounding
     support = dml.support(FL_2_1=dml.unary(dml.RANK_4, FLOAT), FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
@@ -300,9 +280,7 @@ def element_wise_sqrt(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     return _apply_to_scaled(jnp.sqrt, input, scale_bias)
 
 
-class ElementWiseSqrtDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SQRT", function=element_wise_sqrt):
-    """`DML_ELEMENT_WISE_SQRT_OPERATOR_DESC`, lowered to `element_wise_sqrt`."""
-
+class ElementWiseSqrtDesc(dml.ScaledUnary, function=element_wise_sqrt):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -318,9 +296,7 @@ def element_wise_recip(input: ArrayLike, scale_bias: ScaleBias | None = None) ->
     return _apply_to_scaled(lambda x: quotient(jnp.ones_like(x), x), input, scale_bias)
 
 
-class ElementWiseRecipDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_RECIP", function=element_wise_recip):
-    """`DML_ELEMENT_WISE_RECIP_OPERATOR_DESC`, lowered to `element_wise_recip`."""
-
+class ElementWiseRecipDesc(dml.ScaledUnary, function=element_wise_recip):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -334,9 +310,7 @@ def element_wise_exp(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     return _apply_to_scaled(lax.exp, input, scale_bias)
 
 
-class ElementWiseExpDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_EXP", function=element_wise_exp):
-    """`DML_ELEMENT_WISE_EXP_OPERATOR_DESC`, lowered to `element_wise_exp`."""
-
+class ElementWiseExpDesc(dml.ScaledUnary, function=element_wise_exp):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -352,9 +326,7 @@ def element_wise_log(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     return _apply_to_scaled(lax.log, input, scale_bias)
 
 
-class ElementWiseLogDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_LOG", function=element_wise_log):
-    """`DML_ELEMENT_WISE_LOG_OPERATOR_DESC`, lowered to `element_wise_log`."""
-
+class ElementWiseLogDesc(dml.ScaledUnary, function=element_wise_log):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -368,9 +340,7 @@ def element_wise_erf(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     return _apply_to_scaled(lax.erf, input, scale_bias)
 
 
-class ElementWiseErfDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ERF", function=element_wise_erf):
-    """`DML_ELEMENT_WISE_ERF_OPERATOR_DESC`, lowered to `element_wise_erf`."""
-
+class ElementWiseErfDesc(dml.ScaledUnary, function=element_wise_erf):
     support = dml.FLOAT_SINCE_2_0
 
 
@@ -389,9 +359,7 @@ def element_wise_sin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     return _apply_to_scaled(special.sin, input, scale_bias)
 
 
-class ElementWiseSinDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SIN", function=element_wise_sin):
-    """`DML_ELEMENT_WISE_SIN_OPERATOR_DESC`, lowered to `element_wise_sin`."""
-
+class ElementWiseSinDesc(dml.ScaledUnary, function=element_wise_sin):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -407,9 +375,7 @@ def element_wise_cos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     return _apply_to_scaled(special.cos, input, scale_bias)
 
 
-class ElementWiseCosDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COS", function=element_wise_cos):
-    """`DML_ELEMENT_WISE_COS_OPERATOR_DESC`, lowered to `element_wise_cos`."""
-
+class ElementWiseCosDesc(dml.ScaledUnary, function=element_wise_cos):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -425,9 +391,7 @@ def element_wise_tan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     return _apply_to_scaled(special.tan, input, scale_bias)
 
 
-class ElementWiseTanDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TAN", function=element_wise_tan):
-    """`DML_ELEMENT_WISE_TAN_OPERATOR_DESC`, lowered to `element_wise_tan`."""
-
+class ElementWiseTanDesc(dml.ScaledUnary, function=element_wise_tan):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -443,9 +407,7 @@ def element_wise_asin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     return _apply_to_scaled(special.asin, input, scale_bias)
 
 
-class ElementWiseAsinDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASIN", function=element_wise_asin):
-    """`DML_ELEMENT_WISE_ASIN_OPERATOR_DESC`, lowered to `element_wise_asin`."""
-
+class ElementWiseAsinDesc(dml.ScaledUnary, function=element_wise_asin):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -461,9 +423,7 @@ def element_wise_acos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     return _apply_to_scaled(special.acos, input, scale_bias)
 
 
-class ElementWiseAcosDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOS", function=element_wise_acos):
-    """`DML_ELEMENT_WISE_ACOS_OPERATOR_DESC`, lowered to `element_wise_acos`."""
-
+class ElementWiseAcosDesc(dml.ScaledUnary, function=element_wise_acos):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -479,9 +439,7 @@ def element_wise_atan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     return _apply_to_scaled(special.atan, input, scale_bias)
 
 
-class ElementWiseAtanDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ATAN", function=element_wise_atan):
-    """`DML_ELEMENT_WISE_ATAN_OPERATOR_DESC`, lowered to `element_wise_atan`."""
-
+class ElementWiseAtanDesc(dml.ScaledUnary, function=element_wise_atan):
     support = dml.FLOAT_SINCE_1_0
 
 
@@ -498,9 +456,7 @@ def element_wise_sinh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     return _apply_to_scaled(special.sinh, input, scale_bias)
 
 
-class ElementWiseSinhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_SINH", function=element_wise_sinh):
-    """`DML_ELEMENT_WISE_SINH_OPERATOR_DESC`, lowered to `element_wise_sinh`."""
-
+class ElementWiseSinhDesc(dml.ScaledUnary, function=element_wise_sinh):
     support = dml.FLOAT_SINCE_2_0
 
 
@@ -514,9 +470,7 @@ def element_wise_cosh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     return _apply_to_scaled(special.cosh, input, scale_bias)
 
 
-class ElementWiseCoshDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_COSH", function=element_wise_cosh):
-    """`DML_ELEMENT_WISE_COSH_OPERATOR_DESC`, lowered to `element_wise_cosh`."""
-
+class ElementWiseCoshDesc(dml.ScaledUnary, function=element_wise_cosh):
     support = dml.FLOAT_SINCE_2_0
 
 
@@ -530,9 +484,7 @@ def element_wise_tanh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> 
     return _apply_to_scaled(lax.tanh, input, scale_bias)
 
 
-class ElementWiseTanhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_TANH", function=element_wise_tanh):
-    """`DML_ELEMENT_WISE_TANH_OPERATOR_DESC`, lowered to `element_wise_tanh`."""
-
+class ElementWiseTanhDesc(dml.ScaledUnary, function=element_wise_tanh):
     support = dml.FLOAT_SINCE_2_0
 
 
@@ -546,9 +498,7 @@ def element_wise_asinh(input: ArrayLike, scale_bias: ScaleBias | None = None) ->
     return _apply_to_scaled(lax.asinh, input, scale_bias)
 
 
-class ElementWiseAsinhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ASINH", function=element_wise_asinh):
-    """`DML_ELEMENT_WISE_ASINH_OPERATOR_DESC`, lowered to `element_wise_asinh`."""
-
+class ElementWiseAsinhDesc(dml.ScaledUnary, function=element_wise_asinh):
     support = dml.FLOAT_SINCE_2_0
 
 
@@ -564,9 +514,7 @@ def element_wise_acosh(input: ArrayLike, scale_bias: ScaleBias | None = None) ->
     return _apply_to_scaled(lax.acosh, input, scale_bias)
 
 
-class ElementWiseAcoshDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ACOSH", function=element_wise_acosh):
-    """`DML_ELEMENT_WISE_ACOSH_OPERATOR_DESC`, lowered to `element_wise_acosh`."""
-
+class ElementWiseAcoshDesc(dml.ScaledUnary, function=element_wise_acosh):
     support = dml.FLOAT_SINCE_2_0
 
 
@@ -582,7 +530,5 @@ def element_wise_atanh(input: ArrayLike, scale_bias: ScaleBias | None = None) ->
     return _apply_to_scaled(lax.atanh, input, scale_bias)
 
 
-class ElementWiseAtanhDesc(dml.ScaledUnary, type="DML_OPERATOR_ELEMENT_WISE_ATANH", function=element_wise_atanh):
-    """`DML_ELEMENT_WISE_ATANH_OPERATOR_DESC`, lowered to `element_wise_atanh`."""
-
+class ElementWiseAtanhDesc(dml.ScaledUnary, function=element_wise_atanh):
     support = dml.FLOAT_SINCE_2_0

@@ -165,9 +165,7 @@ def _counted(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
 _INDICES_COUNT = _counted("indices", "index_dimensions", lowest=0)
 
 
-class GatherDesc(dml.Operator, type="DML_OPERATOR_GATHER", function=gather):
-    """`DML_GATHER_OPERATOR_DESC`, lowered to `gather`."""
-
+class GatherDesc(dml.Operator, function=gather):
     input: dml.Input
     indices: dml.Input
     output: dml.Output
@@ -262,9 +260,7 @@ def _element_rules(*others: str) -> tuple[dml.Rule, ...]:
     )
 
 
-class GatherElementsDesc(dml.Operator, type="DML_OPERATOR_GATHER_ELEMENTS", function=gather_elements):
-    """`DML_GATHER_ELEMENTS_OPERATOR_DESC`, lowered to `gather_elements`."""
-
+class GatherElementsDesc(dml.Operator, function=gather_elements):
     input: dml.Input
     indices: dml.Input
     output: dml.Output
@@ -433,15 +429,11 @@ class _GatherTuplesDesc(dml.Operator):
         return output.reshape(self.output.sizes)
 
 
-class GatherNdDesc(_GatherTuplesDesc, type="DML_OPERATOR_GATHER_ND", function=gather_nd):
-    """`DML_GATHER_ND_OPERATOR_DESC`, lowered to `gather_nd`."""
-
+class GatherNdDesc(_GatherTuplesDesc, function=gather_nd):
     support = dml.support(**_since_2_1("output"))
 
 
-class GatherNd1Desc(_GatherTuplesDesc, type="DML_OPERATOR_GATHER_ND1", function=gather_nd1):
-    """`DML_GATHER_ND1_OPERATOR_DESC`, lowered to `gather_nd1`."""
-
+class GatherNd1Desc(_GatherTuplesDesc, function=gather_nd1):
     batch_dimension_count: dml.Uint
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
@@ -566,9 +558,7 @@ def scattered(input: Array, indices: Array, updates: Array, axis: int, *, by_any
     return partitioned(overwrite, [(input, input_axes), (indices, indices_axes), (updates, indices_axes)], input_axes)
 
 
-class ScatterDesc(dml.Operator, type="DML_OPERATOR_SCATTER", function=scatter):
-    """`DML_SCATTER_OPERATOR_DESC`, lowered to `scatter`."""
-
+class ScatterDesc(dml.Operator, function=scatter):
     input: dml.Input
     indices: dml.Input
     updates: dml.Input
@@ -624,9 +614,7 @@ def scatter_nd(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> Arra
     return partitioned(overwrite, operands, dimension_axes(input))
 
 
-class ScatterNdDesc(dml.Operator, type="DML_OPERATOR_SCATTER_ND", function=scatter_nd):
-    """`DML_SCATTER_ND_OPERATOR_DESC`, lowered to `scatter_nd`."""
-
+class ScatterNdDesc(dml.Operator, function=scatter_nd):
     input: dml.Input
     indices: dml.Input
     updates: dml.Input
@@ -693,9 +681,7 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     return partitioned(reverse, [(input, input_axes), (lengths, lengths_axes)], input_axes)
 
 
-class ReverseSubsequencesDesc(dml.Operator, type="DML_OPERATOR_REVERSE_SUBSEQUENCES", function=reverse_subsequences):
-    """`DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC`, lowered to `reverse_subsequences`."""
-
+class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences):
     input: dml.Input
     sequence_lengths: dml.Input
     output: dml.Output

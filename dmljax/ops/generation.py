@@ -133,9 +133,7 @@ def _element_count(sizes: Sequence[int]) -> int:
     return count
 
 
-class DiagonalMatrixDesc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX", function=diagonal_matrix):
-    """`DML_DIAGONAL_MATRIX_OPERATOR_DESC`, lowered to `diagonal_matrix`."""
-
+class DiagonalMatrixDesc(dml.Operator, function=diagonal_matrix):
     output: dml.Output
     offset: dml.Int
     value: dml.Float
@@ -156,9 +154,7 @@ class DiagonalMatrixDesc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX", func
         yield from dml.refused_by(truncated, "Value", self.value, self.output.dtype)
 
 
-class DiagonalMatrix1Desc(dml.Operator, type="DML_OPERATOR_DIAGONAL_MATRIX1", function=diagonal_matrix1):
-    """`DML_DIAGONAL_MATRIX1_OPERATOR_DESC`, lowered to `diagonal_matrix1`."""
-
+class DiagonalMatrix1Desc(dml.Operator, function=diagonal_matrix1):
     input: dml.OptionalInput = None
     output: dml.Output
     value_data_type: dml.ValueType
@@ -191,9 +187,7 @@ def fill_value_constant(value: ArrayLike, *, output_sizes: Sequence[int], dtype:
     return copied(fill, (calls.real_array("value", value),))
 
 
-class FillValueConstantDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_CONSTANT", function=fill_value_constant):
-    """`DML_FILL_VALUE_CONSTANT_OPERATOR_DESC`, lowered to `fill_value_constant`."""
-
+class FillValueConstantDesc(dml.Operator, function=fill_value_constant):
     output: dml.Output
     value_data_type: dml.ValueType
     value: dml.ScalarUnion
@@ -237,9 +231,7 @@ def fill_value_sequence(
     return (start + index * delta).reshape(tuple(output_sizes))
 
 
-class FillValueSequenceDesc(dml.Operator, type="DML_OPERATOR_FILL_VALUE_SEQUENCE", function=fill_value_sequence):
-    """`DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC`, lowered to `fill_value_sequence`."""
-
+class FillValueSequenceDesc(dml.Operator, function=fill_value_sequence):
     output: dml.Output
     value_data_type: dml.ValueType
     value_start: dml.ScalarUnion
@@ -310,9 +302,7 @@ def random_generator(
     return RandomGenerator(*partitioned(generate, [(given, [None] * given.ndim)], *replicated))
 
 
-class RandomGeneratorDesc(dml.Operator, type="DML_OPERATOR_RANDOM_GENERATOR", function=random_generator):
-    """`DML_RANDOM_GENERATOR_OPERATOR_DESC`, lowered to `random_generator`."""
-
+class RandomGeneratorDesc(dml.Operator, function=random_generator):
     input_state: dml.Input
     output: dml.Output
     output_state: dml.OptionalOutput = None

@@ -79,9 +79,7 @@ def _on_or_off(off_on: tuple[Array, ...], is_hot: Array) -> Array:
     return jnp.where(is_hot, on, off)
 
 
-class OneHotDesc(dml.Operator, type="DML_OPERATOR_ONE_HOT", function=one_hot):
-    """`DML_ONE_HOT_OPERATOR_DESC`, lowered to `one_hot`."""
-
+class OneHotDesc(dml.Operator, function=one_hot):
     indices: dml.Input
     values: dml.Input
     output: dml.Output
@@ -224,9 +222,7 @@ def _stack_columns(columns: Sequence[Array]) -> Array:
     return matrix
 
 
-class NonzeroCoordinatesDesc(dml.Operator, type="DML_OPERATOR_NONZERO_COORDINATES", function=nonzero_coordinates):
-    """`DML_NONZERO_COORDINATES_OPERATOR_DESC`, lowered to `nonzero_coordinates`."""
-
+class NonzeroCoordinatesDesc(dml.Operator, function=nonzero_coordinates):
     input: dml.Input
     output_count: dml.Output
     output_coordinates: dml.Output

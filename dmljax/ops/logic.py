@@ -61,11 +61,7 @@ def element_wise_logical_equals(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike 
     return equal(a, b).astype(dtype)
 
 
-class ElementWiseLogicalEqualsDesc(
-    Comparison, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_EQUALS", function=element_wise_logical_equals
-):
-    """`DML_ELEMENT_WISE_LOGICAL_EQUALS_OPERATOR_DESC`, lowered to `element_wise_logical_equals`."""
-
+class ElementWiseLogicalEqualsDesc(Comparison, function=element_wise_logical_equals):
     support = COMPARISON_SINCE_1_0
 
 
@@ -80,11 +76,7 @@ def element_wise_logical_greater_than(a: ArrayLike, b: ArrayLike, *, dtype: DTyp
     return greater(a, b).astype(dtype)
 
 
-class ElementWiseLogicalGreaterThanDesc(
-    Comparison, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_GREATER_THAN", function=element_wise_logical_greater_than
-):
-    """`DML_ELEMENT_WISE_LOGICAL_GREATER_THAN_OPERATOR_DESC`, lowered to `element_wise_logical_greater_than`."""
-
+class ElementWiseLogicalGreaterThanDesc(Comparison, function=element_wise_logical_greater_than):
     support = COMPARISON_SINCE_1_0
 
 
@@ -101,11 +93,8 @@ def element_wise_logical_greater_than_or_equal(a: ArrayLike, b: ArrayLike, *, dt
 
 class ElementWiseLogicalGreaterThanOrEqualDesc(
     Comparison,
-    type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL",
     function=element_wise_logical_greater_than_or_equal,
 ):
-    """`DML_ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL_OPERATOR_DESC`, lowered to `element_wise_logical_greater_than_or_equal`."""  # noqa: E501
-
     support = COMPARISON_SINCE_3_0
 
 
@@ -120,11 +109,7 @@ def element_wise_logical_less_than(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLi
     return greater(b, a).astype(dtype)
 
 
-class ElementWiseLogicalLessThanDesc(
-    Comparison, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_LESS_THAN", function=element_wise_logical_less_than
-):
-    """`DML_ELEMENT_WISE_LOGICAL_LESS_THAN_OPERATOR_DESC`, lowered to `element_wise_logical_less_than`."""
-
+class ElementWiseLogicalLessThanDesc(Comparison, function=element_wise_logical_less_than):
     support = COMPARISON_SINCE_1_0
 
 
@@ -141,11 +126,8 @@ def element_wise_logical_less_than_or_equal(a: ArrayLike, b: ArrayLike, *, dtype
 
 class ElementWiseLogicalLessThanOrEqualDesc(
     Comparison,
-    type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL",
     function=element_wise_logical_less_than_or_equal,
 ):
-    """`DML_ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL_OPERATOR_DESC`, lowered to `element_wise_logical_less_than_or_equal`."""  # noqa: E501
-
     support = COMPARISON_SINCE_3_0
 
 
@@ -176,11 +158,7 @@ def element_wise_logical_and(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = j
     return (a_holds & b_holds).astype(dtype)
 
 
-class ElementWiseLogicalAndDesc(
-    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_AND", function=element_wise_logical_and
-):
-    """`DML_ELEMENT_WISE_LOGICAL_AND_OPERATOR_DESC`, lowered to `element_wise_logical_and`."""
-
+class ElementWiseLogicalAndDesc(dml.Binary, function=element_wise_logical_and):
     support = _logical_support(dml.binary)
 
 
@@ -195,11 +173,7 @@ def element_wise_logical_or(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jn
     return (a_holds | b_holds).astype(dtype)
 
 
-class ElementWiseLogicalOrDesc(
-    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_OR", function=element_wise_logical_or
-):
-    """`DML_ELEMENT_WISE_LOGICAL_OR_OPERATOR_DESC`, lowered to `element_wise_logical_or`."""
-
+class ElementWiseLogicalOrDesc(dml.Binary, function=element_wise_logical_or):
     support = _logical_support(dml.binary)
 
 
@@ -214,11 +188,7 @@ def element_wise_logical_xor(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = j
     return (a_holds ^ b_holds).astype(dtype)
 
 
-class ElementWiseLogicalXorDesc(
-    dml.Binary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_XOR", function=element_wise_logical_xor
-):
-    """`DML_ELEMENT_WISE_LOGICAL_XOR_OPERATOR_DESC`, lowered to `element_wise_logical_xor`."""
-
+class ElementWiseLogicalXorDesc(dml.Binary, function=element_wise_logical_xor):
     support = _logical_support(dml.binary)
 
 
@@ -232,11 +202,7 @@ def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) 
     return (~is_nonzero(calls.real_array("input", input))).astype(dtype)
 
 
-class ElementWiseLogicalNotDesc(
-    dml.Unary, type="DML_OPERATOR_ELEMENT_WISE_LOGICAL_NOT", function=element_wise_logical_not
-):
-    """`DML_ELEMENT_WISE_LOGICAL_NOT_OPERATOR_DESC`, lowered to `element_wise_logical_not`."""
-
+class ElementWiseLogicalNotDesc(dml.Unary, function=element_wise_logical_not):
     support = _logical_support(dml.unary)
 
 
@@ -253,9 +219,7 @@ def element_wise_is_nan(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Ar
     return is_nan(calls.float_array("input", input)).astype(dtype)
 
 
-class ElementWiseIsNanDesc(dml.Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_NAN", function=element_wise_is_nan):
-    """`DML_ELEMENT_WISE_IS_NAN_OPERATOR_DESC`, lowered to `element_wise_is_nan`."""
-
+class ElementWiseIsNanDesc(dml.Predicate, function=element_wise_is_nan):
     support = dml.support(
         FL_2_0=dml.rows(dml.RANK_4, input=FLOAT, output=UINT32_OR_8),
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, output=UINT32_OR_8),
@@ -280,11 +244,7 @@ def element_wise_is_infinity(
     return (is_infinite(input) & wanted[infinity_mode]).astype(dtype)
 
 
-class ElementWiseIsInfinityDesc(
-    dml.Predicate, type="DML_OPERATOR_ELEMENT_WISE_IS_INFINITY", function=element_wise_is_infinity
-):
-    """`DML_ELEMENT_WISE_IS_INFINITY_OPERATOR_DESC`, lowered to `element_wise_is_infinity`."""
-
+class ElementWiseIsInfinityDesc(dml.Predicate, function=element_wise_is_infinity):
     infinity_mode: dml.InfinityMode
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4, input=FLOAT, output=UINT8),
@@ -307,9 +267,7 @@ def element_wise_if(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
     return selected(is_nonzero(condition), a, b)
 
 
-class ElementWiseIfDesc(dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_IF", function=element_wise_if):
-    """`DML_ELEMENT_WISE_IF_OPERATOR_DESC`, lowered to `element_wise_if`."""
-
+class ElementWiseIfDesc(dml.Operator, function=element_wise_if):
     condition: dml.Input
     a: dml.Input
     b: dml.Input

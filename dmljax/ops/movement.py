@@ -138,9 +138,7 @@ def _places(
     return lowest, [abs(step) for step in signed], [i for i, step in enumerate(signed) if step < 0]
 
 
-class SliceDesc(dml.Operator, type="DML_OPERATOR_SLICE", function=slice):
-    """`DML_SLICE_OPERATOR_DESC`, lowered to `slice`."""
-
+class SliceDesc(dml.Operator, function=slice):
     input: dml.Input
     output: dml.Output
     offsets: dml.UintDimensions
@@ -205,9 +203,7 @@ def _window_rules(desc: Any, whole: str, part: str) -> Iterator[Problem]:
             yield Problem((desc.member(part).name, "Sizes", i), rule, count)
 
 
-class Slice1Desc(dml.Operator, type="DML_OPERATOR_SLICE1", function=slice1):
-    """`DML_SLICE1_OPERATOR_DESC`, lowered to `slice1`."""
-
+class Slice1Desc(dml.Operator, function=slice1):
     input: dml.Input
     output: dml.Output
     input_window_offsets: dml.UintDimensions
@@ -284,9 +280,7 @@ def slice_grad(
     return moved([given], output_sizes, move)
 
 
-class SliceGradDesc(dml.Operator, type="DML_OPERATOR_SLICE_GRAD", function=slice_grad):
-    """`DML_SLICE_GRAD_OPERATOR_DESC`, lowered to `slice_grad`."""
-
+class SliceGradDesc(dml.Operator, function=slice_grad):
     input_gradient: dml.Input
     output_gradient: dml.Output
     input_window_offsets: dml.UintDimensions
@@ -397,9 +391,7 @@ def _parts_rules(desc: Any, parts: str, whole: str) -> Iterator[Problem]:
         yield Problem(parts_name, rule, total)
 
 
-class SplitDesc(dml.Operator, type="DML_OPERATOR_SPLIT", function=split):
-    """`DML_SPLIT_OPERATOR_DESC`, lowered to `split`."""
-
+class SplitDesc(dml.Operator, function=split):
     input: dml.Input
     outputs: dml.Outputs
     axis: dml.Uint
@@ -424,9 +416,7 @@ class SplitDesc(dml.Operator, type="DML_OPERATOR_SPLIT", function=split):
         return {"sizes": tuple(tensor.sizes[self.axis] for tensor in self.outputs), "axis": self.axis}
 
 
-class JoinDesc(dml.Operator, type="DML_OPERATOR_JOIN", function=join):
-    """`DML_JOIN_OPERATOR_DESC`, lowered to `join`."""
-
+class JoinDesc(dml.Operator, function=join):
     inputs: dml.Inputs
     output: dml.Output
     axis: dml.Uint
@@ -466,9 +456,7 @@ def tile(input: ArrayLike, *, repeats: Sequence[int]) -> Array:
     return moved([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
 
 
-class TileDesc(dml.Operator, type="DML_OPERATOR_TILE", function=tile):
-    """`DML_TILE_OPERATOR_DESC`, lowered to `tile`."""
-
+class TileDesc(dml.Operator, function=tile):
     input: dml.Input
     output: dml.Output
     repeats: dml.Repeats
@@ -665,27 +653,19 @@ _SINCE_2_1 = {"FL_2_1": dml.unary(dml.RANK_4, UP_TO_32_BIT), "FL_5_0": dml.unary
 _SINCE_1_0 = {"FL_1_0": dml.unary(dml.RANK_4, FLOAT), **_SINCE_2_1}
 
 
-class SpaceToDepthDesc(_SpaceToDepth, type="DML_OPERATOR_SPACE_TO_DEPTH", function=space_to_depth):
-    """`DML_SPACE_TO_DEPTH_OPERATOR_DESC`, lowered to `space_to_depth`."""
-
+class SpaceToDepthDesc(_SpaceToDepth, function=space_to_depth):
     support = dml.support(**_SINCE_1_0)
 
 
-class SpaceToDepth1Desc(_SpaceToDepth, type="DML_OPERATOR_SPACE_TO_DEPTH1", function=space_to_depth1):
-    """`DML_SPACE_TO_DEPTH1_OPERATOR_DESC`, lowered to `space_to_depth1`."""
-
+class SpaceToDepth1Desc(_SpaceToDepth, function=space_to_depth1):
     order: dml.Order
     support = dml.support(**_SINCE_2_1)
 
 
-class DepthToSpaceDesc(_DepthToSpace, type="DML_OPERATOR_DEPTH_TO_SPACE", function=depth_to_space):
-    """`DML_DEPTH_TO_SPACE_OPERATOR_DESC`, lowered to `depth_to_space`."""
-
+class DepthToSpaceDesc(_DepthToSpace, function=depth_to_space):
     support = dml.support(**_SINCE_1_0)
 
 
-class DepthToSpace1Desc(_DepthToSpace, type="DML_OPERATOR_DEPTH_TO_SPACE1", function=depth_to_space1):
-    """`DML_DEPTH_TO_SPACE1_OPERATOR_DESC`, lowered to `depth_to_space1`."""
-
+class DepthToSpace1Desc(_DepthToSpace, function=depth_to_space1):
     order: dml.Order
     support = dml.support(**_SINCE_2_1)

@@ -115,9 +115,7 @@ def batch_normalization(
     return dml.fused(_scaled_and_shifted(normal, *others).astype(x.dtype), fused_activation)
 
 
-class BatchNormalizationDesc(dml.Operator, type="DML_OPERATOR_BATCH_NORMALIZATION", function=batch_normalization):
-    """`DML_BATCH_NORMALIZATION_OPERATOR_DESC`, lowered to `batch_normalization`."""
-
+class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
     input: dml.Input
     mean: dml.Input
     variance: dml.Input
@@ -267,11 +265,7 @@ class _BatchGradients(dml.Operator):
         yield from _parameter_rules(self, "mean")
 
 
-class BatchNormalizationGradDesc(
-    _BatchGradients, type="DML_OPERATOR_BATCH_NORMALIZATION_GRAD", function=batch_normalization_grad
-):
-    """`DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC`, lowered to `batch_normalization_grad`."""
-
+class BatchNormalizationGradDesc(_BatchGradients, function=batch_normalization_grad):
     support = dml.support(FL_3_1=_GRADIENT_SUPPORT)
 
 
@@ -341,11 +335,7 @@ def batch_normalization_training(
     )
 
 
-class BatchNormalizationTrainingDesc(
-    dml.Operator, type="DML_OPERATOR_BATCH_NORMALIZATION_TRAINING", function=batch_normalization_training
-):
-    """`DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC`, lowered to `batch_normalization_training`."""
-
+class BatchNormalizationTrainingDesc(dml.Operator, function=batch_normalization_training):
     input: dml.Input
     scale: dml.Input
     bias: dml.Input
@@ -413,11 +403,8 @@ def batch_normalization_training_grad(
 
 class BatchNormalizationTrainingGradDesc(
     _BatchGradients,
-    type="DML_OPERATOR_BATCH_NORMALIZATION_TRAINING_GRAD",
     function=batch_normalization_training_grad,
 ):
-    """`DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC`, lowered to `batch_normalization_training_grad`."""
-
     support = dml.support(FL_4_1=_GRADIENT_SUPPORT)
 
 
@@ -551,11 +538,7 @@ _MEAN_VARIANCE_1_TO_8 = dml.rows(dml.RANK_1_TO_8, **dict.fromkeys(_MEAN_VARIANCE
 _MEAN_VARIANCE_4 = dml.rows(dml.RANK_4, **dict.fromkeys(_MEAN_VARIANCE, FLOAT))
 
 
-class MeanVarianceNormalizationDesc(
-    _MeanVariance, type="DML_OPERATOR_MEAN_VARIANCE_NORMALIZATION", function=mean_variance_normalization
-):
-    """`DML_MEAN_VARIANCE_NORMALIZATION_OPERATOR_DESC`, lowered to `mean_variance_normalization`."""
-
+class MeanVarianceNormalizationDesc(_MeanVariance, function=mean_variance_normalization):
     cross_channel: dml.Bool
     normalize_variance: dml.Bool
     epsilon: dml.Float
@@ -575,11 +558,7 @@ class MeanVarianceNormalizationDesc(
         yield from dml.fused_activation_rules(self.fused_activation, feature_level)
 
 
-class MeanVarianceNormalization1Desc(
-    _MeanVariance, type="DML_OPERATOR_MEAN_VARIANCE_NORMALIZATION1", function=mean_variance_normalization1
-):
-    """`DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC`, lowered to `mean_variance_normalization1`."""
-
+class MeanVarianceNormalization1Desc(_MeanVariance, function=mean_variance_normalization1):
     axes: dml.UintAxes
     normalize_variance: dml.Bool
     epsilon: dml.Float
@@ -609,11 +588,7 @@ class MeanVarianceNormalization1Desc(
         yield from dml.fused_activation_rules(self.fused_activation, feature_level)
 
 
-class MeanVarianceNormalization2Desc(
-    _MeanVariance, type="DML_OPERATOR_MEAN_VARIANCE_NORMALIZATION2", function=mean_variance_normalization2
-):
-    """`DML_MEAN_VARIANCE_NORMALIZATION2_OPERATOR_DESC`, lowered to `mean_variance_normalization2`."""
-
+class MeanVarianceNormalization2Desc(_MeanVariance, function=mean_variance_normalization2):
     axes: dml.UintAxes
     use_mean: dml.Bool
     use_variance: dml.Bool
@@ -718,11 +693,7 @@ def _response_arrays(
     return x, [jnp.asarray(one, wide) for one in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
 
 
-class LocalResponseNormalizationDesc(
-    dml.Unary, type="DML_OPERATOR_LOCAL_RESPONSE_NORMALIZATION", function=local_response_normalization
-):
-    """`DML_LOCAL_RESPONSE_NORMALIZATION_OPERATOR_DESC`, lowered to `local_response_normalization`."""
-
+class LocalResponseNormalizationDesc(dml.Unary, function=local_response_normalization):
     cross_channel: dml.Bool
     local_size: dml.Uint
     alpha: dml.Float
@@ -740,11 +711,7 @@ class LocalResponseNormalizationDesc(
         yield from _local_size_rules(self)
 
 
-class LocalResponseNormalizationGradDesc(
-    dml.Gradient, type="DML_OPERATOR_LOCAL_RESPONSE_NORMALIZATION_GRAD", function=local_response_normalization_grad
-):
-    """`DML_LOCAL_RESPONSE_NORMALIZATION_GRAD_OPERATOR_DESC`, lowered to `local_response_normalization_grad`."""
-
+class LocalResponseNormalizationGradDesc(dml.Gradient, function=local_response_normalization_grad):
     cross_channel: dml.Bool
     local_size: dml.Uint
     alpha: dml.Float
@@ -790,9 +757,7 @@ def lp_normalization(input: ArrayLike, epsilon: ArrayLike = 1e-5, *, axis: int, 
     return result.astype(x.dtype)
 
 
-class LpNormalizationDesc(dml.Unary, type="DML_OPERATOR_LP_NORMALIZATION", function=lp_normalization):
-    """`DML_LP_NORMALIZATION_OPERATOR_DESC`, lowered to `lp_normalization`."""
-
+class LpNormalizationDesc(dml.Unary, function=lp_normalization):
     axis: dml.Uint
     epsilon: dml.Float
     p: dml.Uint

@@ -214,9 +214,7 @@ class _Padding(dml.Operator):
 _INTRODUCED = {PaddingMode.SYMMETRIC: FeatureLevel.FL_3_0, PaddingMode.WRAP: FeatureLevel.FL_6_4}
 
 
-class PaddingDesc(_Padding, type="DML_OPERATOR_PADDING", function=padding):
-    """`DML_PADDING_OPERATOR_DESC`, lowered to `padding`."""
-
+class PaddingDesc(_Padding, function=padding):
     padding_value: dml.Float
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
@@ -242,9 +240,7 @@ class PaddingDesc(_Padding, type="DML_OPERATOR_PADDING", function=padding):
             yield from dml.refused_by(truncated, "PaddingValue", self.padding_value, self.output.dtype)
 
 
-class Padding1Desc(_Padding, type="DML_OPERATOR_PADDING1", function=padding1):
-    """`DML_PADDING1_OPERATOR_DESC`, lowered to `padding1`."""
-
+class Padding1Desc(_Padding, function=padding1):
     padding_value_data_type: dml.ValueType
     padding_value: dml.ScalarUnion
     start_padding: dml.UintDimensions
@@ -382,9 +378,7 @@ class _Windows(dml.Operator):
             yield from dml.sizes_are(self, columns, column_sizes(sizes, dml.windows_of(self, image, "window_sizes")))
 
 
-class UnfoldDesc(_Windows, type="DML_OPERATOR_UNFOLD", function=unfold):
-    """`DML_UNFOLD_OPERATOR_DESC`, lowered to `unfold`."""
-
+class UnfoldDesc(_Windows, function=unfold):
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 
@@ -397,9 +391,7 @@ class UnfoldDesc(_Windows, type="DML_OPERATOR_UNFOLD", function=unfold):
         yield from self._window_rules("input", "output")
 
 
-class FoldDesc(_Windows, type="DML_OPERATOR_FOLD", function=fold):
-    """`DML_FOLD_OPERATOR_DESC`, lowered to `fold`."""
-
+class FoldDesc(_Windows, function=fold):
     def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The rules of the page.
 

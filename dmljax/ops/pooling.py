@@ -565,16 +565,12 @@ class _Pooling(_Sliding, dml.Unary):
 _FLOATS = dml.unary(dml.RANK_4_TO_5, FLOAT)
 
 
-class AveragePoolingDesc(_Pooling, type="DML_OPERATOR_AVERAGE_POOLING", function=average_pooling):
-    """`DML_AVERAGE_POOLING_OPERATOR_DESC`, lowered to `average_pooling`."""
-
+class AveragePoolingDesc(_Pooling, function=average_pooling):
     include_padding: dml.Bool
     support = dml.support(FL_1_0=_FLOATS)
 
 
-class AveragePooling1Desc(_Pooling, type="DML_OPERATOR_AVERAGE_POOLING1", function=average_pooling1):
-    """`DML_AVERAGE_POOLING1_OPERATOR_DESC`, lowered to `average_pooling1`."""
-
+class AveragePooling1Desc(_Pooling, function=average_pooling1):
     dilations: dml.UintDimensions
     include_padding: dml.Bool
     support = dml.support(FL_6_2=_FLOATS)
@@ -585,11 +581,7 @@ class _GradientTensors(dml.Operator):
     output_gradient: dml.Output
 
 
-class AveragePoolingGradDesc(
-    _Sliding, _GradientTensors, type="DML_OPERATOR_AVERAGE_POOLING_GRAD", function=average_pooling_grad
-):
-    """`DML_AVERAGE_POOLING_GRAD_OPERATOR_DESC`, lowered to `average_pooling_grad`."""
-
+class AveragePoolingGradDesc(_Sliding, _GradientTensors, function=average_pooling_grad):
     include_padding: dml.Bool
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, input_gradient=FLOAT, output_gradient=FLOAT))
 
@@ -629,16 +621,12 @@ class _LpPooling(_Pooling):
             yield Problem("P", "must be at least 1", p)
 
 
-class LpPoolingDesc(_LpPooling, type="DML_OPERATOR_LP_POOLING", function=lp_pooling):
-    """`DML_LP_POOLING_OPERATOR_DESC`, lowered to `lp_pooling`."""
-
+class LpPoolingDesc(_LpPooling, function=lp_pooling):
     p: dml.Uint
     support = dml.support(FL_1_0=_FLOATS)
 
 
-class LpPooling1Desc(_LpPooling, type="DML_OPERATOR_LP_POOLING1", function=lp_pooling1):
-    """`DML_LP_POOLING1_OPERATOR_DESC`, lowered to `lp_pooling1`."""
-
+class LpPooling1Desc(_LpPooling, function=lp_pooling1):
     dilations: dml.UintDimensions
     p: dml.Uint
     support = dml.support(FL_6_2=_FLOATS)
@@ -647,9 +635,7 @@ class LpPooling1Desc(_LpPooling, type="DML_OPERATOR_LP_POOLING1", function=lp_po
 _FLOATS_AND_8_BITS, _NUMBERS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64
 
 
-class MaxPoolingDesc(_Pooling, type="DML_OPERATOR_MAX_POOLING", function=max_pooling):
-    """`DML_MAX_POOLING_OPERATOR_DESC`, lowered to `max_pooling`."""
-
+class MaxPoolingDesc(_Pooling, function=max_pooling):
     support = dml.support(
         FL_1_0=_FLOATS,
         FL_3_0=dml.unary(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS),
@@ -709,22 +695,16 @@ _INDEXED_SINCE_3_0 = {
 }
 
 
-class MaxPooling1Desc(_IndexedPooling, type="DML_OPERATOR_MAX_POOLING1", function=max_pooling1):
-    """`DML_MAX_POOLING1_OPERATOR_DESC`, lowered to `max_pooling1`."""
-
+class MaxPooling1Desc(_IndexedPooling, function=max_pooling1):
     support = dml.support(FL_2_0=_with_indices(FLOAT, UINT32), **_INDEXED_SINCE_3_0)
 
 
-class MaxPooling2Desc(_IndexedPooling, type="DML_OPERATOR_MAX_POOLING2", function=max_pooling2):
-    """`DML_MAX_POOLING2_OPERATOR_DESC`, lowered to `max_pooling2`."""
-
+class MaxPooling2Desc(_IndexedPooling, function=max_pooling2):
     dilations: dml.UintDimensions
     support = dml.support(FL_2_1=_with_indices(FLOAT, UINT32), **_INDEXED_SINCE_3_0)
 
 
-class MaxPoolingGradDesc(_Sliding, dml.Gradient, type="DML_OPERATOR_MAX_POOLING_GRAD", function=max_pooling_grad):
-    """`DML_MAX_POOLING_GRAD_OPERATOR_DESC`, lowered to `max_pooling_grad`."""
-
+class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad):
     dilations: dml.UintDimensions
     support = dml.support(FL_3_0=dml.gradient(dml.RANK_4, FLOAT), FL_4_0=dml.gradient(dml.RANK_4_TO_5, FLOAT))
 
@@ -746,9 +726,7 @@ class MaxPoolingGradDesc(_Sliding, dml.Gradient, type="DML_OPERATOR_MAX_POOLING_
         yield from self._element_rules("input")
 
 
-class MaxUnpoolingDesc(dml.Operator, type="DML_OPERATOR_MAX_UNPOOLING", function=max_unpooling):
-    """`DML_MAX_UNPOOLING_OPERATOR_DESC`, lowered to `max_unpooling`."""
-
+class MaxUnpoolingDesc(dml.Operator, function=max_unpooling):
     input: dml.Input
     indices: dml.Input
     output: dml.Output
@@ -775,11 +753,8 @@ class _QuantizedTensors(dml.Operator):
 class QuantizedLinearAveragePoolingDesc(
     _Sliding,
     _QuantizedTensors,
-    type="DML_OPERATOR_QUANTIZED_LINEAR_AVERAGE_POOLING",
     function=quantized_linear_average_pooling,
 ):
-    """`DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC`, lowered to `quantized_linear_average_pooling`."""
-
     dilations: dml.UintDimensions
     include_padding: dml.Bool
     support = dml.support(

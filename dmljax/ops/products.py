@@ -186,9 +186,7 @@ def gemm(
     return dml.fused(total.astype(left.dtype), fused_activation)
 
 
-class GemmDesc(dml.Operator, type="DML_OPERATOR_GEMM", function=gemm):
-    """`DML_GEMM_OPERATOR_DESC`, lowered to `gemm`."""
-
+class GemmDesc(dml.Operator, function=gemm):
     a: dml.Input
     b: dml.Input
     c: dml.OptionalInput = None
@@ -259,11 +257,7 @@ def _integer_table(matrices: range, a_zero_point: range, b_zero_point: range) ->
     )
 
 
-class MatrixMultiplyIntegerDesc(
-    dml.Operator, type="DML_OPERATOR_MATRIX_MULTIPLY_INTEGER", function=matrix_multiply_integer
-):
-    """`DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC`, lowered to `matrix_multiply_integer`."""
-
+class MatrixMultiplyIntegerDesc(dml.Operator, function=matrix_multiply_integer):
     a: dml.Input
     a_zero_point: dml.OptionalInput = None
     b: dml.Input
@@ -346,11 +340,7 @@ def matrix_multiply_integer_to_float(
     return product.astype(next(iter(own_type.values()), np.dtype(np.float32)))
 
 
-class MatrixMultiplyIntegerToFloatDesc(
-    dml.Operator, type="DML_OPERATOR_MATRIX_MULTIPLY_INTEGER_TO_FLOAT", function=matrix_multiply_integer_to_float
-):
-    """`DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC`, lowered to `matrix_multiply_integer_to_float`."""
-
+class MatrixMultiplyIntegerToFloatDesc(dml.Operator, function=matrix_multiply_integer_to_float):
     a: dml.Input
     a_scale: dml.Input
     a_zero_point: dml.OptionalInput = None
@@ -447,11 +437,7 @@ def _quantized_table(matrices: range, parameters: range) -> dml.Table:
     return dml.rows(matrices, a=INTEGER_8, b=INTEGER_8, output=INTEGER_8, **cells)
 
 
-class QuantizedLinearMatrixMultiplyDesc(
-    dml.Operator, type="DML_OPERATOR_QUANTIZED_LINEAR_MATRIX_MULTIPLY", function=quantized_linear_matrix_multiply
-):
-    """`DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC`, lowered to `quantized_linear_matrix_multiply`."""
-
+class QuantizedLinearMatrixMultiplyDesc(dml.Operator, function=quantized_linear_matrix_multiply):
     a: dml.Input
     a_scale: dml.Input
     a_zero_point: dml.OptionalInput = None

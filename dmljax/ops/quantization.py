@@ -170,11 +170,7 @@ def _quantize_table(
     return dml.rows(ranks, input=input, scale=scale, zero_point=output, output=output)
 
 
-class ElementWiseQuantizeLinearDesc(
-    Scaled, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZE_LINEAR", function=element_wise_quantize_linear
-):
-    """`DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_quantize_linear`."""
-
+class ElementWiseQuantizeLinearDesc(Scaled, function=element_wise_quantize_linear):
     support = dml.support(
         FL_1_0=_quantize_table(dml.RANK_4, ONLY_FLOAT32, ONLY_FLOAT32, UINT8),
         FL_2_1=_quantize_table(dml.RANK_4, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
@@ -219,11 +215,7 @@ def _dequantize_table(ranks: range, input: frozenset[DataType], output: frozense
     return dml.rows(ranks, input=input, scale=output, zero_point=input, output=output)
 
 
-class ElementWiseDequantizeLinearDesc(
-    Scaled, type="DML_OPERATOR_ELEMENT_WISE_DEQUANTIZE_LINEAR", function=element_wise_dequantize_linear
-):
-    """`DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `element_wise_dequantize_linear`."""
-
+class ElementWiseDequantizeLinearDesc(Scaled, function=element_wise_dequantize_linear):
     support = dml.support(
         FL_1_0=_dequantize_table(dml.RANK_4, UINT8, ONLY_FLOAT32),
         FL_2_1=_dequantize_table(dml.RANK_4, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
@@ -267,11 +259,7 @@ def element_wise_quantized_linear_add(
     return quantized("output", left + right, output_scale, output_zero_point, dtype, default)
 
 
-class ElementWiseQuantizedLinearAddDesc(
-    dml.Operator, type="DML_OPERATOR_ELEMENT_WISE_QUANTIZED_LINEAR_ADD", function=element_wise_quantized_linear_add
-):
-    """`DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC`, lowered to `element_wise_quantized_linear_add`."""
-
+class ElementWiseQuantizedLinearAddDesc(dml.Operator, function=element_wise_quantized_linear_add):
     a: dml.Input
     a_scale: dml.Input
     a_zero_point: dml.OptionalInput = None
@@ -394,9 +382,7 @@ class _Blockwise(dml.Operator):
                 yield Problem(("QuantizationTensors", i, "Sizes"), rule, join_sizes(tensor.sizes))
 
 
-class QuantizeDesc(_Blockwise, type="DML_OPERATOR_QUANTIZE", function=quantize):
-    """`DML_QUANTIZE_OPERATOR_DESC`, lowered to `quantize`."""
-
+class QuantizeDesc(_Blockwise, function=quantize):
     support = dml.support(
         FL_6_3=dml.rows(
             dml.RANK_1_TO_8,
@@ -440,9 +426,7 @@ def dequantize(input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None 
     return _dequantize("", input, factor, zero_point, _in_blocks).astype(dtype)
 
 
-class DequantizeDesc(_Blockwise, type="DML_OPERATOR_DEQUANTIZE", function=dequantize):
-    """`DML_DEQUANTIZE_OPERATOR_DESC`, lowered to `dequantize`."""
-
+class DequantizeDesc(_Blockwise, function=dequantize):
     support = dml.support(
         FL_6_3=dml.rows(
             dml.RANK_1_TO_8,
@@ -522,11 +506,7 @@ def _scale_of_range(lowest: Array, highest: Array, steps: int) -> Array:
     return jnp.where(range < tiny, jnp.ones_like(range), scale)
 
 
-class DynamicQuantizeLinearDesc(
-    dml.Operator, type="DML_OPERATOR_DYNAMIC_QUANTIZE_LINEAR", function=dynamic_quantize_linear
-):
-    """`DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC`, lowered to `dynamic_quantize_linear`."""
-
+class DynamicQuantizeLinearDesc(dml.Operator, function=dynamic_quantize_linear):
     input: dml.Input
     output: dml.Output
     output_scale: dml.Output

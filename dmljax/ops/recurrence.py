@@ -338,9 +338,7 @@ def rnn(
     return RecurrentNetwork(*results)
 
 
-class RnnDesc(_SimpleNetwork, type="DML_OPERATOR_RNN", function=rnn):
-    """`DML_RNN_OPERATOR_DESC`, lowered to `rnn`."""
-
+class RnnDesc(_SimpleNetwork, function=rnn):
     gates = 1
     defaults = (_TANH,)
 
@@ -427,9 +425,7 @@ def gru(
     return RecurrentNetwork(*results)
 
 
-class GruDesc(_SimpleNetwork, type="DML_OPERATOR_GRU", function=gru):
-    """`DML_GRU_OPERATOR_DESC`, lowered to `gru`."""
-
+class GruDesc(_SimpleNetwork, function=gru):
     linear_before_reset: dml.Bool
     gates = 3
     defaults = (_SIGMOID, _TANH)
@@ -534,9 +530,7 @@ def lstm(
     return Lstm(*results)
 
 
-class LstmDesc(_Network, type="DML_OPERATOR_LSTM", function=lstm):
-    """`DML_LSTM_OPERATOR_DESC`, lowered to `lstm`."""
-
+class LstmDesc(_Network, function=lstm):
     input: dml.Input
     weight: dml.Input
     recurrence: dml.Input

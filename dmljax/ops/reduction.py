@@ -138,12 +138,12 @@ class _ArgReduceDesc(dml.Operator):
         yield from _index_rules(self)
 
 
-class ArgmaxDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMAX", function=argmax):
-    """`DML_ARGMAX_OPERATOR_DESC`, lowered to `argmax`."""
+class ArgmaxDesc(_ArgReduceDesc, function=argmax):
+    pass
 
 
-class ArgminDesc(_ArgReduceDesc, type="DML_OPERATOR_ARGMIN", function=argmin):
-    """`DML_ARGMIN_OPERATOR_DESC`, lowered to `argmin`."""
+class ArgminDesc(_ArgReduceDesc, function=argmin):
+    pass
 
 
 # REDUCE
@@ -289,9 +289,7 @@ _SUPPORT = {
 }
 
 
-class ReduceDesc(dml.Operator, type="DML_OPERATOR_REDUCE", function=reduce):
-    """`DML_REDUCE_OPERATOR_DESC`, lowered to `reduce`."""
-
+class ReduceDesc(dml.Operator, function=reduce):
     function: dml.Reduction  # type: ignore[assignment, misc]  # type(desc).function is the operator's function
     input: dml.Input
     output: dml.Output

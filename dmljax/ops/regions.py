@@ -157,9 +157,7 @@ def _bins(first: Array, last: Array, is_finite: Array, count: int, size: int) ->
     return Bins(begin, end, size)
 
 
-class RoiPoolingDesc(dml.Operator, type="DML_OPERATOR_ROI_POOLING", function=roi_pooling):
-    """`DML_ROI_POOLING_OPERATOR_DESC`, lowered to `roi_pooling`."""
-
+class RoiPoolingDesc(dml.Operator, function=roi_pooling):
     input: dml.Input
     roi: _Roi
     output: dml.Output
@@ -475,18 +473,14 @@ def _align_support(indices: frozenset[DataType]) -> dml.Table:
 _UINTS = UINT32 | {DataType.UINT64}
 
 
-class RoiAlignDesc(_AlignTensors, type="DML_OPERATOR_ROI_ALIGN", function=roi_align):
-    """`DML_ROI_ALIGN_OPERATOR_DESC`, lowered to `roi_align`."""
-
+class RoiAlignDesc(_AlignTensors, function=roi_align):
     out_of_bounds_input_value: dml.Float
     minimum_samples_per_output: dml.Uint
     maximum_samples_per_output: dml.Uint
     support = dml.support(FL_3_0=_align_support(UINT32), FL_5_0=_align_support(_UINTS))
 
 
-class RoiAlign1Desc(_AlignTensors, type="DML_OPERATOR_ROI_ALIGN1", function=roi_align1):
-    """`DML_ROI_ALIGN1_OPERATOR_DESC`, lowered to `roi_align1`."""
-
+class RoiAlign1Desc(_AlignTensors, function=roi_align1):
     input_pixel_offset: dml.Float
     output_pixel_offset: dml.Float
     out_of_bounds_input_value: dml.Float
@@ -619,9 +613,7 @@ def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence
     return jnp.zeros_like(gradient, shape=tuple(sizes))
 
 
-class RoiAlignGradDesc(dml.Operator, type="DML_OPERATOR_ROI_ALIGN_GRAD", function=roi_align_grad):
-    """`DML_ROI_ALIGN_GRAD_OPERATOR_DESC`, lowered to `roi_align_grad`."""
-
+class RoiAlignGradDesc(dml.Operator, function=roi_align_grad):
     input: dml.OptionalInput = None
     input_gradient: dml.Input
     roi: _Roi

@@ -73,9 +73,7 @@ def upsample_2d(
     return _resampled(input, sizes, steps, interpolation_mode, Fraction(1, 2))
 
 
-class Upsample2DDesc(dml.Operator, type="DML_OPERATOR_UPSAMPLE_2D", function=upsample_2d):
-    """`DML_UPSAMPLE_2D_OPERATOR_DESC`, lowered to `upsample_2d`."""
-
+class Upsample2DDesc(dml.Operator, function=upsample_2d):
     input: dml.Input
     output: dml.Output
     scale_size: dml.Size
@@ -485,25 +483,19 @@ class _Backward(_Resampling):
         return super().attributes() | {"output_sizes": self.output_gradient.sizes}
 
 
-class ResampleDesc(_Forward, type="DML_OPERATOR_RESAMPLE", function=resample):
-    """`DML_RESAMPLE_OPERATOR_DESC`, lowered to `resample`."""
-
+class ResampleDesc(_Forward, function=resample):
     scales: dml.Scales
     support = dml.support(FL_2_0=dml.unary(dml.RANK_4, FLOAT), **_INTO_8_BITS)
 
 
-class Resample1Desc(_Forward, type="DML_OPERATOR_RESAMPLE1", function=resample1):
-    """`DML_RESAMPLE1_OPERATOR_DESC`, lowered to `resample1`."""
-
+class Resample1Desc(_Forward, function=resample1):
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions
     output_pixel_offsets: dml.FloatDimensions
     support = dml.support(FL_2_1=dml.unary(dml.RANK_4, FLOAT), **_INTO_8_BITS)
 
 
-class Resample2Desc(_Forward, type="DML_OPERATOR_RESAMPLE2", function=resample2):
-    """`DML_RESAMPLE2_OPERATOR_DESC`, lowered to `resample2`."""
-
+class Resample2Desc(_Forward, function=resample2):
     rounding_direction: dml.Direction
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions
@@ -511,9 +503,7 @@ class Resample2Desc(_Forward, type="DML_OPERATOR_RESAMPLE2", function=resample2)
     support = dml.support(**_INTO_8_BITS)
 
 
-class Resample3Desc(_Forward, type="DML_OPERATOR_RESAMPLE3", function=resample3):
-    """`DML_RESAMPLE3_OPERATOR_DESC`, lowered to `resample3`."""
-
+class Resample3Desc(_Forward, function=resample3):
     rounding_direction: dml.Direction
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions
@@ -526,18 +516,14 @@ def _gradients(ranks: range) -> dml.Table:
     return dml.rows(ranks, input_gradient=FLOAT, output_gradient=FLOAT)
 
 
-class ResampleGradDesc(_Backward, type="DML_OPERATOR_RESAMPLE_GRAD", function=resample_grad):
-    """`DML_RESAMPLE_GRAD_OPERATOR_DESC`, lowered to `resample_grad`."""
-
+class ResampleGradDesc(_Backward, function=resample_grad):
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions
     output_pixel_offsets: dml.FloatDimensions
     support = dml.support(FL_3_0=_gradients(dml.RANK_4), FL_5_1=_gradients(dml.RANK_1_TO_4))
 
 
-class ResampleGrad1Desc(_Backward, type="DML_OPERATOR_RESAMPLE_GRAD1", function=resample_grad1):
-    """`DML_RESAMPLE_GRAD1_OPERATOR_DESC`, lowered to `resample_grad1`."""
-
+class ResampleGrad1Desc(_Backward, function=resample_grad1):
     rounding_direction: dml.Direction
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions

@@ -89,15 +89,11 @@ _FROM_4_0: dict[str, Any] = {
 }
 
 
-class CumulativeSummationDesc(_Cumulative, type="DML_OPERATOR_CUMULATIVE_SUMMATION", function=cumulative_summation):
-    """`DML_CUMULATIVE_SUMMATION_OPERATOR_DESC`, lowered to `cumulative_summation`."""
-
+class CumulativeSummationDesc(_Cumulative, function=cumulative_summation):
     has_exclusive_sum: dml.Bool
     support = dml.support(FL_2_1=dml.unary(dml.RANK_4, _TYPES), **_FROM_4_0)
 
 
-class CumulativeProductDesc(_Cumulative, type="DML_OPERATOR_CUMULATIVE_PRODUCT", function=cumulative_product):
-    """`DML_CUMULATIVE_PRODUCT_OPERATOR_DESC`, lowered to `cumulative_product`."""
-
+class CumulativeProductDesc(_Cumulative, function=cumulative_product):
     has_exclusive_product: dml.Bool
     support = dml.support(FL_3_1=dml.unary(dml.RANK_4, _TYPES), **_FROM_4_0)

@@ -184,14 +184,10 @@ _SINCE_2_1 = {
 }
 
 
-class TopKDesc(_Selection, type="DML_OPERATOR_TOP_K", function=top_k):
-    """`DML_TOP_K_OPERATOR_DESC`, lowered to `top_k`."""
-
+class TopKDesc(_Selection, function=top_k):
     support = dml.support(FL_2_0=_rows(dml.RANK_4, FLOAT, UINT32), **_SINCE_2_1)
 
 
-class TopK1Desc(_Selection, type="DML_OPERATOR_TOP_K1", function=top_k1):
-    """`DML_TOP_K1_OPERATOR_DESC`, lowered to `top_k1`."""
-
+class TopK1Desc(_Selection, function=top_k1):
     axis_direction: dml.Direction
     support = dml.support(**_SINCE_2_1)

@@ -63,9 +63,7 @@ def activation_softmax(input: ArrayLike) -> Array:
     return calls.of_floats(partial(_along, jax.nn.softmax, (-1,)), input=input)
 
 
-class ActivationSoftmaxDesc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTMAX", function=activation_softmax):
-    """`DML_ACTIVATION_SOFTMAX_OPERATOR_DESC`, lowered to `activation_softmax`."""
-
+class ActivationSoftmaxDesc(dml.Activation, function=activation_softmax):
     support = dml.ACTIVATION_SINCE_1_0
     fused_into = _INTO_GEMM
 
@@ -93,9 +91,7 @@ def activation_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     return calls.of_floats(partial(_along, jax.nn.softmax, axes), input=input)
 
 
-class ActivationSoftmax1Desc(dml.Activation, type="DML_OPERATOR_ACTIVATION_SOFTMAX1", function=activation_softmax1):
-    """`DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_softmax1`."""
-
+class ActivationSoftmax1Desc(dml.Activation, function=activation_softmax1):
     axes: dml.UintAxes
     support = AxesActivation.support
     fused_into = _INTO_GEMM
@@ -125,10 +121,8 @@ def activation_log_softmax(input: ArrayLike) -> Array:
     return calls.of_floats(partial(_along, jax.nn.log_softmax, (-1,)), input=input)
 
 
-class ActivationLogSoftmaxDesc(
-    RowActivation, type="DML_OPERATOR_ACTIVATION_LOG_SOFTMAX", function=activation_log_softmax
-):
-    """`DML_ACTIVATION_LOG_SOFTMAX_OPERATOR_DESC`, lowered to `activation_log_softmax`."""
+class ActivationLogSoftmaxDesc(RowActivation, function=activation_log_softmax):
+    pass
 
 
 @calls.operator_function(axes=calls.AXES)
@@ -143,10 +137,8 @@ def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     return calls.of_floats(partial(_along, jax.nn.log_softmax, axes), input=input)
 
 
-class ActivationLogSoftmax1Desc(
-    AxesActivation, type="DML_OPERATOR_ACTIVATION_LOG_SOFTMAX1", function=activation_log_softmax1
-):
-    """`DML_ACTIVATION_LOG_SOFTMAX1_OPERATOR_DESC`, lowered to `activation_log_softmax1`."""
+class ActivationLogSoftmax1Desc(AxesActivation, function=activation_log_softmax1):
+    pass
 
 
 def _along(function: Callable[..., Array], axes: calls.Axes, input: Array) -> Array:
@@ -191,9 +183,9 @@ def _hardmax(input: ArrayLike, *, axes: calls.Axes) -> Array:
     return (positions_along(input, axes) == hot_position).astype(input.dtype)
 
 
-class ActivationHardmaxDesc(RowActivation, type="DML_OPERATOR_ACTIVATION_HARDMAX", function=activation_hardmax):
-    """`DML_ACTIVATION_HARDMAX_OPERATOR_DESC`, lowered to `activation_hardmax`."""
+class ActivationHardmaxDesc(RowActivation, function=activation_hardmax):
+    pass
 
 
-class ActivationHardmax1Desc(AxesActivation, type="DML_OPERATOR_ACTIVATION_HARDMAX1", function=activation_hardmax1):
-    """`DML_ACTIVATION_HARDMAX1_OPERATOR_DESC`, lowered to `activation_hardmax1`."""
+class ActivationHardmax1Desc(AxesActivation, function=activation_hardmax1):
+    pass

@@ -110,9 +110,7 @@ def _root(v: Array) -> Array:
     return lax.sqrt(v)
 
 
-class AdamOptimizerDesc(dml.Operator, type="DML_OPERATOR_ADAM_OPTIMIZER", function=adam_optimizer):
-    """`DML_ADAM_OPTIMIZER_OPERATOR_DESC`, lowered to `adam_optimizer`."""
-
+class AdamOptimizerDesc(dml.Operator, function=adam_optimizer):
     input_parameters: dml.Input
     input_first_moment: dml.Input
     input_second_moment: dml.Input

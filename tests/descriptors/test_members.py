@@ -366,7 +366,7 @@ def test_a_wrong_tensor_of_an_array_is_refused_by_its_place() -> None:
 def test_a_second_operator_of_a_type_is_refused() -> None:
     with pytest.raises(ValueError, match=r"DML_OPERATOR_ARGMAX must be registered once; got .*Second.* after"):
 
-        class Second(Mock, type="DML_OPERATOR_ARGMAX"):
+        class Second(Mock, function=dmljax.argmax):
             pass
 
     assert dml.OPERATORS["DML_OPERATOR_ARGMAX"] is dmljax.ArgmaxDesc
