@@ -420,20 +420,17 @@ class ElementWisePowDesc(dml.Operator, function=element_wise_pow):
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, exponent=UP_TO_32_BIT, output=UP_TO_32_BIT),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, ExponentTensor and OutputTensor have the same DimensionCount and Sizes.
-        - InputTensor and OutputTensor have the same DataType. Below DML_FEATURE_LEVEL_3_0, ExponentTensor has the same
-          DataType, too.
-        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
-        """
-        yield from dml.same_type("input", "output").check(self)
+    def _other_exponents(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         if feature_level < FeatureLevel.FL_3_0:
             yield from dml.same_type("input", "exponent").check(self)
-        yield from dml.same_rank("input", "exponent", "output").check(self)
-        yield from dml.same_sizes("input", "exponent", "output").check(self)
-        yield from dml.SCALE_BIAS_FITS.check(self)
+
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.LevelRule("Below level 3_0, InputTensor and ExponentTensor have the same DataType.", _other_exponents),
+        dml.same_rank("input", "exponent", "output"),
+        dml.same_sizes("input", "exponent", "output"),
+        dml.SCALE_BIAS_FITS,
+    )
 
 
 @calls.operator_function(exponent=calls.FLOAT_NUMBER, scale_bias=calls.FLOAT_SCALE_BIAS)

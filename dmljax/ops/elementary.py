@@ -29,7 +29,6 @@ from dmljax.types import (
     UP_TO_32_BIT,
     UP_TO_64_BIT,
     DataType,
-    FeatureLevel,
     RoundingMode,
     widened,
 )
@@ -104,18 +103,17 @@ class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
     bias: dml.FloatChannels
     support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT))
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - ChannelCount is 1 or 3, and the size of dimension 1 of InputTensor.
-        """
-        yield from super().page_rules(feature_level)
+    def _other_channels(self) -> Iterator[Problem]:
         if len(self.bias) not in (1, 3):
             yield Problem("ChannelCount", "must be 1 or 3", len(self.bias))
         if self.input.rank == 4 and len(self.bias) != self.input.sizes[1]:
             rule = f"must be {self.input.sizes[1]}, the size of dimension 1 of InputTensor"
             yield Problem("ChannelCount", rule, len(self.bias))
+
+    rules = dml.page_rules(
+        *dml.Unary.rules,
+        dml.Rule("ChannelCount is 1 or 3, and the size of dimension 1 of InputTensor.", _other_channels),
+    )
 
     def attributes(self) -> dict[str, Any]:
         given = super().attributes()

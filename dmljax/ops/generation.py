@@ -19,7 +19,7 @@ from dmljax.numerics.sequence import arithmetic_sequence
 from dmljax.numerics.sharding import partitioned
 from dmljax.numerics.sizes import check_size, is_symbolic, largest_size, number
 from dmljax.scalars import truncated
-from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel, RandomGeneratorType
+from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, RandomGeneratorType
 
 # DIAGONAL_MATRIX and DIAGONAL_MATRIX1
 
@@ -144,14 +144,16 @@ class DiagonalMatrixDesc(dml.Operator, function=diagonal_matrix):
         FL_5_1=dml.rows(dml.RANK_2_TO_4, output=UP_TO_64_BIT),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - Value fits OutputTensor.DataType; for an integer type, Value is truncated toward zero first.
-        """
+    def _misfits(self) -> Iterator[Problem]:
         # The page truncates 10.6 to 10. It is silent on values out of the range of the output's type, such as 300 for
         # UINT8, NaN for INT32 or 1e6 for FLOAT16: C++ leaves the results of those casts undefined, so they are refused.
         yield from dml.refused_by(truncated, "Value", self.value, self.output.dtype)
+
+    rules = dml.page_rules(
+        dml.Rule(
+            "Value fits OutputTensor.DataType; for an integer type, Value is truncated toward zero first.", _misfits
+        )
+    )
 
 
 class DiagonalMatrix1Desc(dml.Operator, function=diagonal_matrix1):
@@ -308,12 +310,9 @@ class RandomGeneratorDesc(dml.Operator, function=random_generator):
     output_state: dml.OptionalOutput = None
     type: dml.GeneratorType  # type: ignore[assignment, misc]  # `type(desc).type` is the operator's
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, input_state=UINT32, output=UINT32, output_state=UINT32))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - The Sizes of InputStateTensor are 1, 1, 1, 6.
-        - InputStateTensor and OutputStateTensor have the same Sizes.
-        """
-        yield from dml.sizes_are(self, "input_state", (1, 1, 1, 6))
-        yield from dml.same_sizes("input_state", "output_state").check(self)
+    rules = dml.page_rules(
+        dml.Rule(
+            "InputStateTensor.Sizes are {{1, 1, 1, 6}}.", lambda desc: dml.sizes_are(desc, "input_state", (1, 1, 1, 6))
+        ),
+        dml.same_sizes("input_state", "output_state"),
+    )

@@ -91,24 +91,23 @@ class OneHotDesc(dml.Operator, function=one_hot):
         FL_4_1=dml.rows(dml.RANK_1_TO_8, indices=INDEX, values=UP_TO_64_BIT, output=UP_TO_64_BIT),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - IndicesTensor, ValuesTensor and OutputTensor have the same DimensionCount.
-        - ValuesTensor and OutputTensor have the same DataType.
-        - Axis is less than the DimensionCount of these tensors.
-        - IndicesTensor.Sizes equal OutputTensor.Sizes, except that the size along Axis is 1.
-        - ValuesTensor has at least 2 elements.
-        """
-        yield from dml.same_rank("indices", "values", "output").check(self)
-        yield from dml.same_type("values", "output").check(self)
-        yield from dml.axis_of("indices").check(self)
+    def _index_problems(self) -> Iterator[Problem]:
         if self.axis < self.indices.rank == self.output.rank:
-            sizes = list(self.output.sizes)
-            sizes[self.axis] = 1
-            yield from dml.sizes_are(self, "indices", tuple(sizes))
+            yield from dml.sizes_are(self, "indices", replaced(self.output.sizes, self.axis, 1))
+
+    def _too_few_values(self) -> Iterator[Problem]:
         if self.values.element_count < 2:
             yield Problem("ValuesTensor", "must have at least 2 elements", self.values.element_count)
+
+    rules = dml.page_rules(
+        dml.same_rank("indices", "values", "output"),
+        dml.same_type("values", "output"),
+        dml.axis_of("indices"),
+        dml.Rule(
+            "IndicesTensor.Sizes equal OutputTensor.Sizes, except that the size along Axis is 1.", _index_problems
+        ),
+        dml.Rule("ValuesTensor has at least 2 elements.", _too_few_values),
+    )
 
     def attributes(self) -> dict[str, Any]:
         return super().attributes() | {"depth": self.output.sizes[self.axis]}
@@ -236,33 +235,40 @@ class NonzeroCoordinatesDesc(dml.Operator, function=nonzero_coordinates):
         ),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, OutputCountTensor and OutputCoordinatesTensor have the same DimensionCount below level 4_0.
-        - OutputCountTensor.Sizes are all 1.
-        - OutputCoordinatesTensor.Sizes are 1 in all dimensions before the last two.
-        - OutputCoordinatesTensor has one row for each element of InputTensor.
-        - OutputCoordinatesTensor has one column for each dimension of InputTensor; leading dimensions of size 1 may
-          have none.
-        """
+    def _other_ranks(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         # From level 4_0 on, the page's table allows the coordinates other ranks than the input.
         if feature_level < FeatureLevel.FL_4_0:
             yield from dml.same_rank("input", "output_count", "output_coordinates").check(self)
+
+    def _several_counts(self) -> Iterator[Problem]:
         if self.output_count.element_count != 1:
             yield Problem(("OutputCountTensor", "Sizes"), "must all be 1", join_sizes(self.output_count.sizes))
+
+    def _other_coordinates(self) -> Iterator[Problem]:
         if self.output_coordinates.rank < 2:
             return  # the support table reports the rank
         *leading, row_count, columns = self.output_coordinates.sizes
         if any(size != 1 for size in leading):
             yield Problem(("OutputCoordinatesTensor", "Sizes"), "must be 1 before the last two", join_sizes(leading))
         if row_count != self.input.element_count:
-            yield Problem(
-                "OutputCoordinatesTensor", f"must have {self.input.element_count} rows, one for each element", row_count
-            )
+            rule = f"must have {self.input.element_count} rows, one for each element"
+            yield Problem("OutputCoordinatesTensor", rule, row_count)
         fewest = max(1, self.input.effective_rank)
         if not fewest <= columns <= self.input.rank:
             yield Problem("OutputCoordinatesTensor", f"must have {fewest} to {self.input.rank} columns", columns)
+
+    rules = dml.page_rules(
+        dml.LevelRule(
+            "Below level 4_0, InputTensor, OutputCountTensor and OutputCoordinatesTensor have the same DimensionCount.",
+            _other_ranks,
+        ),
+        dml.Rule("OutputCountTensor.Sizes are all 1.", _several_counts),
+        dml.Rule(
+            "OutputCoordinatesTensor has one row for each element of InputTensor, and one column for each dimension; "
+            "leading dimensions of size 1 may have none. Its Sizes are 1 before the last two.",
+            _other_coordinates,
+        ),
+    )
 
     def attributes(self) -> dict[str, Any]:
         return {"columns": self.output_coordinates.sizes[-1]}

@@ -284,22 +284,17 @@ class ElementWiseQuantizedLinearAddDesc(dml.Operator, function=element_wise_quan
         )
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors have the same DimensionCount.
-        - ATensor, BTensor and OutputTensor have the same Sizes.
-        - All scales and zero points have one element.
-        - The zero point of ATensor, BTensor or OutputTensor has the DataType of that tensor.
-        """
-        yield from dml.same_rank(*self.tensors()).check(self)
-        # The page has no rule for the sizes of these three, but speaks of corresponding elements.
-        yield from dml.same_sizes("a", "b", "output").check(self)
+    def _several_elements(self) -> Iterator[Problem]:
         for field, tensor in self.tensors().items():
             if field not in ("a", "b", "output") and tensor.element_count > 1:
                 yield Problem((self.member(field).name, "Sizes"), "must be 1 each", join_sizes(tensor.sizes))
-        for field in ("a", "b", "output"):
-            yield from dml.same_type(field, f"{field}_zero_point").check(self)
+
+    rules = dml.page_rules(
+        dml.Rule("All tensors have the same DimensionCount.", lambda desc: dml.same_rank(*desc.tensors()).check(desc)),
+        dml.same_sizes("a", "b", "output"),  # the page has no such rule, but speaks of corresponding elements
+        dml.Rule("All scales and zero points have one element.", _several_elements),
+        *(dml.same_type(field, f"{field}_zero_point") for field in ("a", "b", "output")),
+    )
 
 
 # QUANTIZE
@@ -361,25 +356,46 @@ class _Blockwise(dml.Operator):
     quantization_tensors: dml.QuantizationTensors
     output: dml.Output
 
-    def _block_rules(self, scale_like: str, zero_point_like: str) -> Iterator[Problem]:
-        """The rules of both pages, which differ in the tensors whose types the scale and the zero point have."""
-        # The pages have the rule of the DimensionCount alone. The others are those of ELEMENT_WISE_QUANTIZE_LINEAR and
-        # its inverse, and ONNX's for blocks.
-        yield from dml.same_rank("input", "quantization_tensors", "output").check(self)
-        yield from dml.same_sizes("input", "output").check(self)
+    def _other_count(self) -> Iterator[Problem]:
         if self.quantization_type is QuantizationType.NONE:
             yield Problem("QuantizationType", "must be SCALE or SCALE_ZERO_POINT", "NONE")
         elif len(self.quantization_tensors) != self.quantization_type:
             rule = f"must have length {self.quantization_type:d} with {self.quantization_type.name}"
             yield Problem("QuantizationTensors", rule, len(self.quantization_tensors))
-        for i, (tensor, like) in enumerate(zip(self.quantization_tensors, (scale_like, zero_point_like), strict=False)):
-            wanted = getattr(self, like).data_type
-            if tensor.data_type is not wanted:
-                rule = f"must be {wanted.name}, as {self.member(like).name}.DataType is"
-                yield Problem(("QuantizationTensors", i, "DataType"), rule, tensor.data_type.name)
+
+    def _no_blocks(self) -> Iterator[Problem]:
+        for i, tensor in enumerate(self.quantization_tensors):
             if tensor.rank == self.input.rank and not all(map(_divides, tensor.sizes, self.input.sizes)):
                 rule = f"must divide InputTensor.Sizes, {join_sizes(self.input.sizes)}"
                 yield Problem(("QuantizationTensors", i, "Sizes"), rule, join_sizes(tensor.sizes))
+
+    # The pages only have the rule of the DimensionCount. The others are those of ELEMENT_WISE_QUANTIZE_LINEAR and its
+    # inverse, and ONNX's for blocks.
+    rules = dml.page_rules(
+        dml.same_rank("input", "quantization_tensors", "output"),
+        dml.same_sizes("input", "output"),
+        dml.Rule(
+            "QuantizationTensors is a scale if QuantizationType is SCALE, a scale and a zero point if it is "
+            "SCALE_ZERO_POINT.",
+            _other_count,
+        ),
+        dml.Rule("Each of the Sizes of QuantizationTensors divides that of InputTensor.", _no_blocks),
+    )
+
+
+def _types_are(scale_like: str, zero_point_like: str) -> dml.Rule:
+    """The rule on the types of the scale and the zero point, in which QUANTIZE and DEQUANTIZE differ."""
+
+    def check(desc: Any) -> Iterator[Problem]:
+        for i, (tensor, like) in enumerate(zip(desc.quantization_tensors, (scale_like, zero_point_like), strict=False)):
+            wanted = getattr(desc, like).data_type
+            if tensor.data_type is not wanted:
+                rule = f"must be {wanted.name}, as {desc.member(like).name}.DataType is"
+                yield Problem(("QuantizationTensors", i, "DataType"), rule, tensor.data_type.name)
+
+    return dml.Rule(
+        f"The scale has the DataType of {{{scale_like}}}, and the zero point that of {{{zero_point_like}}}.", check
+    )
 
 
 class QuantizeDesc(_Blockwise, function=quantize):
@@ -391,18 +407,7 @@ class QuantizeDesc(_Blockwise, function=quantize):
             output=INTEGER_8 | INTEGER_4,
         )
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page, and of dmljax where it is silent.
-
-        - InputTensor, QuantizationTensors and OutputTensor have the same DimensionCount.
-        - InputTensor and OutputTensor have the same Sizes.
-        - QuantizationTensors is a scale if QuantizationType is SCALE, a scale and a zero point if it is
-          SCALE_ZERO_POINT.
-        - The scale has the DataType of InputTensor, and the zero point that of OutputTensor.
-        - Each of the Sizes of QuantizationTensors divides that of InputTensor.
-        """
-        yield from self._block_rules("input", "output")
+    rules = dml.page_rules(*_Blockwise.rules, _types_are("input", "output"))
 
     def compute(self, **inputs: Any) -> Array:
         return quantize(inputs["input"], *inputs["quantization_tensors"], dtype=self.output.dtype)
@@ -435,18 +440,7 @@ class DequantizeDesc(_Blockwise, function=dequantize):
             output=FLOAT,
         )
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page, and of dmljax where it is silent.
-
-        - InputTensor, QuantizationTensors and OutputTensor have the same DimensionCount.
-        - InputTensor and OutputTensor have the same Sizes.
-        - QuantizationTensors is a scale if QuantizationType is SCALE, a scale and a zero point if it is
-          SCALE_ZERO_POINT.
-        - The scale has the DataType of OutputTensor, and the zero point that of InputTensor.
-        - Each of the Sizes of QuantizationTensors divides that of InputTensor.
-        """
-        yield from self._block_rules("output", "input")
+    rules = dml.page_rules(*_Blockwise.rules, _types_are("output", "input"))
 
     def compute(self, **inputs: Any) -> Array:
         return dequantize(inputs["input"], *inputs["quantization_tensors"])
@@ -521,19 +515,16 @@ class DynamicQuantizeLinearDesc(dml.Operator, function=dynamic_quantize_linear):
         )
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, OutputTensor, OutputScaleTensor and OutputZeroPointTensor have the same DimensionCount.
-        - OutputTensor and OutputZeroPointTensor have the same DataType.
-        - InputTensor and OutputTensor have the same Sizes.
-        - OutputScaleTensor and OutputZeroPointTensor have one element.
-        """
-        yield from dml.same_rank("input", "output", "output_scale", "output_zero_point").check(self)
-        yield from dml.same_type("output", "output_zero_point").check(self)
-        yield from dml.same_sizes("input", "output").check(self)
+    def _several_elements(self) -> Iterator[Problem]:
         for field in ("output_scale", "output_zero_point"):
             yield from dml.sizes_are(self, field, (1,) * getattr(self, field).rank)
+
+    rules = dml.page_rules(
+        dml.same_rank("input", "output", "output_scale", "output_zero_point"),
+        dml.same_type("output", "output_zero_point"),
+        dml.same_sizes("input", "output"),
+        dml.Rule("OutputScaleTensor and OutputZeroPointTensor have one element.", _several_elements),
+    )
 
     def compute(self, **inputs: Any) -> DynamicQuantizeLinear:
         output, *numbers = super().compute(**inputs)

@@ -94,16 +94,19 @@ def _arg_reduce(
     return positions_as(dtype, position)
 
 
-def _reduced_rules(desc: Any) -> Iterator[Problem]:
-    """OutputTensor has the sizes of InputTensor, but 1 along Axes, which name dimensions of it."""
-    yield from dml.same_rank("input", "output").check(desc)
-    yield from dml.distinct_axes("input").check(desc)
+def _other_sizes(desc: Any) -> Iterator[Problem]:
     if desc.input.rank == desc.output.rank:
         yield from dml.sizes_are(desc, "output", _reduced_sizes(desc))
 
 
-def _index_rules(desc: Any) -> Iterator[Problem]:
-    """OutputTensor can hold every index along Axes."""
+_REDUCED = dml.page_rules(
+    dml.same_rank("input", "output"),
+    dml.distinct_axes("input"),
+    dml.Rule("OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1.", _other_sizes),
+)
+
+
+def _narrow_indices(desc: Any) -> Iterator[Problem]:
     # The pages are silent on an index that the output's type cannot hold; it would silently wrap to a wrong index.
     last = desc.input.element_count // math.prod(_reduced_sizes(desc)) - 1
     if desc.output.data_type in INDEX and last > np.iinfo(desc.output.dtype).max:
@@ -125,17 +128,9 @@ class _ArgReduceDesc(dml.Operator):
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT | INTEGER_64, output=INDEX),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DimensionCount.
-        - Axes names one or more different dimensions of InputTensor.
-        - OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1.
-        - OutputTensor.DataType can hold every index along Axes.
-        """
-        yield from _reduced_rules(self)
-        yield from _index_rules(self)
+    rules = dml.page_rules(
+        *_REDUCED, dml.Rule("OutputTensor.DataType can hold every index along Axes.", _narrow_indices)
+    )
 
 
 class ArgmaxDesc(_ArgReduceDesc, function=argmax):
@@ -306,24 +301,22 @@ class ReduceDesc(dml.Operator, function=reduce):
     def own_support(self) -> Mapping[FeatureLevel, dml.Table]:
         return _SUPPORT[self.function]
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
+    def _type_problems(self) -> Iterator[Problem]:
+        check = _narrow_indices if self.function in _ARGUMENTS else dml.same_type("input", "output").check
+        yield from check(self)
 
-        - Function decides on the data types: all functions take floats, and AVERAGE, L2, LOG_SUM and LOG_SUM_EXP take
-          nothing else. SUM and MULTIPLY take integers of 32 bits from level 2_1 on and of 64 bits from 5_0 on, L1 and
-          SUM_SQUARE both from 5_0 on. MIN and MAX take those of 32 bits from 2_1 on, of 8 and 16 from 3_0 on and of
-          64 bits from 5_0 on, ARGMIN and ARGMAX those of up to 32 bits from 2_1 on and of 64 bits from 4_1 on.
-        - InputTensor and OutputTensor have the same DataType, unless Function is ARGMIN or ARGMAX.
-        - InputTensor and OutputTensor have the same DimensionCount.
-        - Axes names one or more different dimensions of InputTensor.
-        - OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1.
-        - With ARGMIN and ARGMAX, OutputTensor.DataType can hold every index along Axes.
-        """
-        if self.function in _ARGUMENTS:
-            yield from _index_rules(self)
-        else:
-            yield from dml.same_type("input", "output").check(self)
-        yield from _reduced_rules(self)
+    rules = dml.page_rules(
+        dml.Rule(
+            "Function decides on the data types: all functions take floats, and AVERAGE, L2, LOG_SUM and LOG_SUM_EXP "
+            "take nothing else. SUM and MULTIPLY take integers of 32 bits from level 2_1 on and of 64 bits from 5_0 "
+            "on, L1 and SUM_SQUARE both from 5_0 on. MIN and MAX take those of 32 bits from 2_1 on, of 8 and 16 from "
+            "3_0 on and of 64 bits from 5_0 on, ARGMIN and ARGMAX those of up to 32 bits from 2_1 on and of 64 bits "
+            "from 4_1 on. OutputTensor has the DataType of InputTensor; with ARGMIN and ARGMAX, a DataType that can "
+            "hold every index along Axes.",
+            _type_problems,
+        ),
+        *_REDUCED,
+    )
 
     def attributes(self) -> dict[str, Any]:
         given = {"function": self.function, "axes": self.axes}

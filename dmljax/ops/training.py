@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.exact import with_derivatives
-from dmljax.types import FLOAT, UINT32, FeatureLevel, widened
+from dmljax.types import FLOAT, UINT32, widened
 
 # ADAM_OPTIMIZER
 
@@ -110,6 +110,12 @@ def _root(v: Array) -> Array:
     return lax.sqrt(v)
 
 
+_TENSORS = (
+    *("gradient", "input_first_moment", "input_parameters", "input_second_moment"),
+    *("output_first_moment", "output_parameters", "output_second_moment"),
+)
+
+
 class AdamOptimizerDesc(dml.Operator, function=adam_optimizer):
     input_parameters: dml.Input
     input_first_moment: dml.Input
@@ -137,25 +143,26 @@ class AdamOptimizerDesc(dml.Operator, function=adam_optimizer):
         )
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors but TrainingStepTensor have the same DataType and Sizes.
-        - TrainingStepTensor has that DataType, or UINT32.
-        - All Sizes of TrainingStepTensor are 1.
-        - Beta1 and Beta2 are in [0, 1].
-        """
+    def _other_steps(self) -> Iterator[Problem]:
         # The text demands UINT32, and the constraints and the table the type of the parameters. Microsoft's plugin for
         # TensorFlow gives DirectML UINT32 beside both.
-        tensors = (
-            *("gradient", "input_first_moment", "input_parameters", "input_second_moment"),
-            *("output_first_moment", "output_parameters", "output_second_moment"),
-        )
-        is_counted = self.training_step.data_type in UINT32
-        yield from dml.same_type(*tensors, *(() if is_counted else ("training_step",))).check(self)
-        yield from dml.same_sizes(*tensors).check(self)
-        yield from dml.sizes_are(self, "training_step", (1,) * self.training_step.rank)
+        if self.training_step.data_type not in UINT32:
+            yield from dml.same_type(*_TENSORS, "training_step").check(self)
+        else:
+            yield from dml.same_type(*_TENSORS).check(self)
+
+    def _beyond_one(self) -> Iterator[Problem]:
         for field in ("beta1", "beta2"):
             value = getattr(self, field).item
             if not 0 <= value <= 1:
                 yield Problem(self.member(field).name, "must be in [0, 1]", value)
+
+    rules = dml.page_rules(
+        dml.Rule("All tensors have the same DataType; TrainingStepTensor may have UINT32 instead.", _other_steps),
+        dml.same_sizes(*_TENSORS),
+        dml.Rule(
+            "All Sizes of TrainingStepTensor are 1.",
+            lambda desc: dml.sizes_are(desc, "training_step", (1,) * desc.training_step.rank),
+        ),
+        dml.Rule("Beta1 and Beta2 are in [0, 1].", _beyond_one),
+    )
