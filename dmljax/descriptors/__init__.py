@@ -84,6 +84,7 @@ from dmljax.descriptors.rules import (
     distinct_axes as distinct_axes,
     fitting as fitting,
     has_type as has_type,
+    named as named,
     one_each as one_each,
     page_rules as page_rules,
     refused_by as refused_by,

@@ -21,7 +21,7 @@ def page_rules(*rules: Rule) -> tuple[Rule, ...]:
 def alike(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType, DimensionCount and Sizes."""
     parts = same_type(*fields), same_rank(*fields), same_sizes(*fields)
-    return Rule(f"{_named(fields)} have the same DataType, DimensionCount and Sizes.", all_of(*parts))
+    return Rule(f"{named(fields)} have the same DataType, DimensionCount and Sizes.", all_of(*parts))
 
 
 def same_rank(*fields: str) -> Rule:
@@ -44,7 +44,8 @@ def all_of(*rules: Rule) -> Callable[[Operator], Iterator[Problem]]:
     return lambda desc: chain.from_iterable(rule.check(desc) for rule in rules)
 
 
-def _named(fields: Sequence[str]) -> str:
+def named(fields: Sequence[str]) -> str:
+    """The members of a sentence."""
     return join_words([f"{{{field}}}" for field in fields])
 
 
@@ -84,7 +85,7 @@ def one_each(tensor: str, *names: str) -> Rule:
                 yield Problem(desc.member(name).name, rule, join_sizes(values))
 
     have = "has" if len(names) == 1 else "have"
-    return Rule(f"{_named(names)} {have} one number for each dimension of {{{tensor}}}.", check)
+    return Rule(f"{named(names)} {have} one number for each dimension of {{{tensor}}}.", check)
 
 
 def spatial_rules(desc: Any, image: str, *fields: str) -> Iterator[Problem]:
@@ -138,7 +139,7 @@ def _same(fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -
             first, *others = (leaf.path for leaf in leaves)
             yield Problem(first, f"must have the same {what}", join_words(values), others)
 
-    return Rule(f"{_named(fields)} have the same {what}.", check)
+    return Rule(f"{named(fields)} have the same {what}.", check)
 
 
 def axis_of(field: str) -> Rule:

@@ -31,7 +31,6 @@ from dmljax.types import (
     ConvolutionDirection,
     ConvolutionMode,
     DataType,
-    FeatureLevel,
     widened,
 )
 
@@ -208,30 +207,54 @@ def _partitioned(
 class _Convolution(dml.Operator):
     """The rules that convolutions share: `self` has the members that they name."""
 
-    def _channel_rules(self: Any, *, is_forward: bool = True) -> Iterator[Problem]:
-        """FilterTensor has the sizes that follow from the channels and groups."""
+    @property
+    def _is_forward(self) -> bool:
+        return getattr(self, "direction", FORWARD) is FORWARD
+
+    @property
+    def _has_space(self: Any) -> bool:
+        return bool(3 <= self.input.rank == self.filter.rank == self.output.rank <= 5)  # the support table reports it
+
+    @property
+    def _appended(self: Any) -> Sequence[int]:
+        return getattr(self, "output_padding", (0,) * len(self.strides))
+
+    @property
+    def _output_channels(self: Any) -> int:
+        channels: int = self.filter.sizes[0] if self._is_forward else self.filter.sizes[1] * self.group_count
+        return channels
+
+    def _misfits_of_channels(self: Any) -> Iterator[Problem]:
+        if not self._has_space or any(_STEPS.check(self)):
+            return
         channels, filter = self.input.sizes[1], self.filter.sizes
         if self.group_count == 0 or channels % self.group_count:
             yield Problem("GroupCount", f"must divide the {channels} channels of InputTensor", self.group_count)
             return
-        wanted = {1: channels // self.group_count} if is_forward else {0: channels}
+        wanted = {1: channels // self.group_count} if self._is_forward else {0: channels}
         for axis, size in wanted.items():
             if filter[axis] != size:
                 yield Problem(("FilterTensor", "Sizes", axis), f"must be {size}", filter[axis])
-        if is_forward and filter[0] % self.group_count:
+        if self._is_forward and filter[0] % self.group_count:
             rule = f"must be a multiple of {self.group_count}, GroupCount"
             yield Problem(("FilterTensor", "Sizes", 0), rule, filter[0])
 
-    def _of_channels_rules(self: Any, field: str, channels: int) -> Iterator[Problem]:
-        """A tensor has a number for each output channel."""
-        if getattr(self, field) is not None:
-            yield from dml.sizes_are(self, field, (1, channels, *(1 for _ in self.input.sizes[2:])))
+    @property
+    def _has_channels(self: Any) -> bool:
+        return self._has_space and not any((*_STEPS.check(self), *self._misfits_of_channels()))
+
+    def _misfits_of_bias(self: Any) -> Iterator[Problem]:
+        if self.bias is not None and self._has_channels:
+            yield from dml.sizes_are(self, "bias", (1, self._output_channels, *(1 for _ in self.input.sizes[2:])))
 
     def _steps(self: Any) -> Steps:
         return Steps(self.filter.sizes[2:], self.strides, self.dilations, self.start_padding, self.end_padding)
 
-    def _forward_rules(self: Any, appended: Sequence[int]) -> Iterator[Problem]:
-        """The windows have room in InputTensor, and OutputTensor has the sizes that follow from them."""
+    def _misfits_of_output(self: Any) -> Iterator[Problem]:
+        if self._has_channels:
+            yield from (self._forward_misfits if self._is_forward else self._backward_misfits)()
+
+    def _forward_misfits(self: Any) -> Iterator[Problem]:
         windows = self._steps().over(self.input.sizes[2:])
         fits = True
         for i, one in enumerate(windows):
@@ -241,8 +264,43 @@ class _Convolution(dml.Operator):
                 yield Problem(("FilterTensor", "Sizes", i + 2), rule, one.extent)
                 fits = False
         if fits:
-            space = (one.blocks + more for one, more in zip(windows, appended, strict=True))
+            space = (one.blocks + more for one, more in zip(windows, self._appended, strict=True))
             yield from dml.sizes_are(self, "output", (self.input.sizes[0], self.filter.sizes[0], *space))
+
+    def _backward_misfits(self: Any) -> Iterator[Problem]:
+        windows = self._steps().onto(self.input.sizes[2:], self.output_padding)
+        least = (self.input.sizes[0], self._output_channels, *(one.input_size for one in windows))
+        most = (*least[:2], *(one.input_size + one.stride - 1 for one in windows))
+        sizes = self.output.sizes
+        if any(not max(low, 1) <= size <= high for low, size, high in zip(least, sizes, most, strict=True)):
+            rule = f"must be {join_sizes(least)}" + (f", or up to {join_sizes(most)}" if most != least else "")
+            yield Problem(("OutputTensor", "Sizes"), rule, join_sizes(sizes))
+
+
+def _steps_rule(*more: str) -> dml.Rule:
+    names = ("strides", "dilations", "start_padding", "end_padding", *more)
+
+    def check(desc: Any) -> Iterator[Problem]:
+        if desc._has_space:
+            yield from dml.spatial_rules(desc, "input", *names)
+
+    each = "one number for each dimension of InputTensor after the first two, batch and channels"
+    return dml.Rule(f"{dml.named(names)} have {each}; no stride or dilation is 0.", check)
+
+
+_STEPS = _steps_rule()
+_CHANNELS = dml.Rule(
+    "GroupCount divides the channels of InputTensor. FilterTensor.Sizes begin with the output channels, a multiple of "
+    "GroupCount, and the input channels of a group.",
+    _Convolution._misfits_of_channels,
+)
+_BIAS = dml.Rule(
+    "BiasTensor.Sizes are 1, the output channels, and 1 for each dimension of space.", _Convolution._misfits_of_bias
+)
+_OUTPUT = dml.Rule(
+    "The windows have room in the padded InputTensor. OutputTensor.Sizes follow from the others.",
+    _Convolution._misfits_of_output,
+)
 
 
 class ConvolutionDesc(_Convolution, function=convolution):
@@ -263,48 +321,25 @@ class ConvolutionDesc(_Convolution, function=convolution):
         FL_1_0=dml.rows(dml.RANK_4_TO_5, input=FLOAT, filter=FLOAT, bias=FLOAT, output=FLOAT),
         FL_4_0=dml.rows(dml.RANK_3_TO_5, input=FLOAT, filter=FLOAT, bias=FLOAT, output=FLOAT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, FilterTensor, BiasTensor and OutputTensor have the same DataType and DimensionCount.
-        - Strides, Dilations, StartPadding, EndPadding and OutputPadding have one number for each dimension of
-          InputTensor after the first two, batch and channels; no stride or dilation is 0.
-        - GroupCount divides the channels of InputTensor.
-        - FilterTensor.Sizes begin with the output channels and the input channels of a group, whose windows have room
-          in the padded InputTensor; in the direction BACKWARD, with the input channels and the output channels of a
-          group.
-        - BiasTensor.Sizes are 1, the output channels, and 1 for each dimension of space.
-        - OutputTensor.Sizes follow from the others; in the direction BACKWARD, each dimension of space may be larger by
-          less than a stride.
-        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
-        """
-        yield from dml.same_type("input", "filter", "bias", "output").check(self)
-        yield from dml.same_rank("input", "filter", "bias", "output").check(self)
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level, into=self)
-        if not 3 <= self.input.rank == self.filter.rank == self.output.rank <= 5:
-            return  # the support table reports the rank
-        is_forward = self.direction is FORWARD
-        names = ("strides", "dilations", "start_padding", "end_padding", "output_padding")
-        broken = list(dml.spatial_rules(self, "input", *names)) or list(self._channel_rules(is_forward=is_forward))
-        yield from broken
-        if broken:
-            return
-        channels = self.filter.sizes[0] if is_forward else self.filter.sizes[1] * self.group_count
-        yield from self._of_channels_rules("bias", channels)
-        if is_forward:
-            yield from self._forward_rules(self.output_padding)
-        else:
-            yield from self._backward_rules(channels)
-
-    def _backward_rules(self, channels: int) -> Iterator[Problem]:
-        windows = self._steps().onto(self.input.sizes[2:], self.output_padding)
-        least = (self.input.sizes[0], channels, *(one.input_size for one in windows))
-        most = (*least[:2], *(one.input_size + one.stride - 1 for one in windows))
-        sizes = self.output.sizes
-        if any(not max(low, 1) <= size <= high for low, size, high in zip(least, sizes, most, strict=True)):
-            rule = f"must be {join_sizes(least)}" + (f", or up to {join_sizes(most)}" if most != least else "")
-            yield Problem(("OutputTensor", "Sizes"), rule, join_sizes(sizes))
+    rules = dml.page_rules(
+        dml.same_type("input", "filter", "bias", "output"),
+        dml.same_rank("input", "filter", "bias", "output"),
+        dml.LevelRule(
+            dml.FUSED_ACTIVATION.sentence,
+            lambda desc, level: dml.fused_activation_rules(desc.fused_activation, level, into=desc),
+        ),
+        _steps_rule("output_padding"),
+        dml.Rule(
+            f"{_CHANNELS.sentence} In the direction BACKWARD, they begin with the input channels and the output "
+            "channels of a group.",
+            _CHANNELS.check,
+        ),
+        _BIAS,
+        dml.Rule(
+            f"{_OUTPUT.sentence} In the direction BACKWARD, a dimension of space may be larger by less than a stride.",
+            _OUTPUT.check,
+        ),
+    )
 
 
 # CONVOLUTION_INTEGER
@@ -414,41 +449,42 @@ def _quantized_by(where: str, given: Array, sizes: tuple[int, ...]) -> Array:
     return given.reshape(sizes)
 
 
-class _Integers(_Convolution):
-    """The rules of convolutions of integers, which are forward and not flipped."""
+def _single(*fields: str) -> dml.Rule:
+    """The tensors `fields`, if they are present, have one element."""
 
-    def _integer_rules(self: Any) -> Iterator[Problem]:
-        yield from dml.same_type("input", "input_zero_point").check(self)
-        yield from dml.same_type("filter", "filter_zero_point").check(self)
-        if not 3 <= self.input.rank == self.filter.rank == self.output.rank <= 4:
-            return  # the support table reports the rank
-        broken = list(dml.spatial_rules(self, "input", "strides", "dilations", "start_padding", "end_padding"))
-        broken += [] if broken else list(self._channel_rules())
-        yield from broken
-        if not broken:
-            yield from self._forward_rules((0,) * len(self.strides))
-
-    def _single_rules(self: Any, *fields: str) -> Iterator[Problem]:
-        """The tensors `fields`, if they are present, have one element."""
+    def check(desc: Any) -> Iterator[Problem]:
         for field in fields:
-            tensor = getattr(self, field)
+            tensor = getattr(desc, field)
             if tensor is not None and tensor.element_count != 1:
-                yield Problem((self.member(field).name, "Sizes"), "must be 1 each", join_sizes(tensor.sizes))
+                yield Problem((desc.member(field).name, "Sizes"), "must be 1 each", join_sizes(tensor.sizes))
 
-    def _filter_rules(self: Any, *fields: str) -> Iterator[Problem]:
-        """The tensors `fields`, if they are present, have one element, or one for each output channel."""
-        channels = self.filter.sizes[0]
+    return dml.Rule(f"{dml.named(fields)} {'has' if len(fields) == 1 else 'have'} one element.", check)
+
+
+def _of_filters(*fields: str) -> dml.Rule:
+    """The tensors `fields`, if they are present, have one element, or one for each output channel."""
+
+    def check(desc: Any) -> Iterator[Problem]:
+        channels = desc.filter.sizes[0]
         for field in fields:
-            tensor = getattr(self, field)
+            tensor = getattr(desc, field)
             if tensor is None or tensor.element_count == 1:
                 continue
             wanted = (channels,) if tensor.rank == 1 else (1, channels, *(1,) * (tensor.rank - 2))
             if tensor.sizes != wanted:
                 rule = f"must be 1 each, or {join_sizes(wanted)}"
-                yield Problem((self.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+                yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+
+    have = "has" if len(fields) == 1 else "have"
+    return dml.Rule(f"{dml.named(fields)} {have} one element, or one for each output channel.", check)
 
 
-class ConvolutionIntegerDesc(_Integers, function=convolution_integer):
+_OF_INTEGERS = dml.page_rules(
+    dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"), _STEPS, _CHANNELS, _OUTPUT
+)
+
+
+class ConvolutionIntegerDesc(_Convolution, function=convolution_integer):
     input: dml.Input
     input_zero_point: dml.OptionalInput = None
     filter: dml.Input
@@ -477,25 +513,13 @@ class ConvolutionIntegerDesc(_Integers, function=convolution_integer):
             output=INT32,
         ),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, FilterTensor and OutputTensor have the same DimensionCount, as do the zero points.
-        - InputTensor and InputZeroPointTensor have the same DataType, as do FilterTensor and FilterZeroPointTensor.
-        - InputZeroPointTensor has one element, FilterZeroPointTensor one or as many as there are output channels.
-        - Strides, Dilations, StartPadding and EndPadding have one number for each dimension of InputTensor after the
-          first two, batch and channels; no stride or dilation is 0.
-        - GroupCount divides the channels of InputTensor.
-        - FilterTensor.Sizes begin with the output channels and the input channels of a group, whose windows have room
-          in the padded InputTensor.
-        - OutputTensor.Sizes follow from the others.
-        """
-        yield from dml.same_rank("input", "filter", "output").check(self)
-        yield from dml.same_rank("input_zero_point", "filter_zero_point").check(self)
-        yield from self._single_rules("input_zero_point")
-        yield from self._filter_rules("filter_zero_point")
-        yield from self._integer_rules()
+    rules = dml.page_rules(
+        dml.same_rank("input", "filter", "output"),
+        dml.same_rank("input_zero_point", "filter_zero_point"),
+        _single("input_zero_point"),
+        _of_filters("filter_zero_point"),
+        *_OF_INTEGERS,
+    )
 
 
 # QUANTIZED_LINEAR_CONVOLUTION
@@ -594,7 +618,7 @@ def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.
     )
 
 
-class QuantizedLinearConvolutionDesc(_Integers, function=quantized_linear_convolution):
+class QuantizedLinearConvolutionDesc(_Convolution, function=quantized_linear_convolution):
     input: dml.Input
     input_scale: dml.Input
     input_zero_point: dml.OptionalInput = None
@@ -615,25 +639,11 @@ class QuantizedLinearConvolutionDesc(_Integers, function=quantized_linear_convol
         FL_4_0=_quantized_table(dml.RANK_3_TO_4, dml.RANK_1_TO_4, dml.RANK_3_TO_4),
         FL_5_2=_quantized_table(dml.RANK_3_TO_4, dml.RANK_1_TO_4, dml.RANK_1_TO_4),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, FilterTensor, BiasTensor and OutputTensor have the same DimensionCount.
-        - The zero point of InputTensor, FilterTensor or OutputTensor has the DataType of that tensor.
-        - The scales and zero points of InputTensor and OutputTensor have one element; those of FilterTensor have one,
-          or as many as there are output channels.
-        - Strides, Dilations, StartPadding and EndPadding have one number for each dimension of InputTensor after the
-          first two, batch and channels; no stride or dilation is 0.
-        - GroupCount divides the channels of InputTensor.
-        - FilterTensor.Sizes begin with the output channels and the input channels of a group, whose windows have room
-          in the padded InputTensor.
-        - BiasTensor.Sizes are 1, the output channels, and 1 for each dimension of space.
-        - OutputTensor.Sizes follow from the others.
-        """
-        yield from dml.same_rank("input", "filter", "bias", "output").check(self)
-        yield from dml.same_type("output", "output_zero_point").check(self)
-        yield from self._single_rules("input_scale", "input_zero_point", "output_scale", "output_zero_point")
-        yield from self._filter_rules("filter_scale", "filter_zero_point")
-        yield from self._of_channels_rules("bias", self.filter.sizes[0])
-        yield from self._integer_rules()
+    rules = dml.page_rules(
+        dml.same_rank("input", "filter", "bias", "output"),
+        dml.same_type("output", "output_zero_point"),
+        _single("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
+        _of_filters("filter_scale", "filter_zero_point"),
+        _BIAS,
+        *_OF_INTEGERS,
+    )
