@@ -42,6 +42,7 @@ CONVOLVING = "numerics/convolution.py"
 RESPONSE = "numerics/local_response.py"
 NORMS = "numerics/norms.py"
 IMAGES = "onnx/images.py"
+ONNX_FOLDING = "onnx/folding.py"
 ONNX_INTERPRETER = "onnx/interpreter.py"
 ONNX_MODEL = "onnx/model.py"
 PHILOX = "numerics/philox.py"
@@ -4412,6 +4413,34 @@ FAULTS = [
         "except (OSError, ValueError) as error:",
         "except OSError as error:",
         "test_serialized.py::test_a_zero_in_the_name_of_a_file_is_refused",
+    ),
+    Fault(
+        "calls compute with folded weights that have been replaced",
+        ONNX_MODEL,
+        "if not is_same or not",
+        "if not",
+        "onnx/test_folding.py::test_weights_that_are_replaced_are_not_the_folded_ones",
+    ),
+    Fault(
+        "what follows only from weights is computed at each call",
+        ONNX_FOLDING,
+        "if not kept:",
+        "if True:",
+        "onnx/test_folding.py::test_transposes_and_dequantized_weights_are_computed_once",
+    ),
+    Fault(
+        "filters that are dequantized are folded",
+        ONNX_FOLDING,
+        "name in enlarged or sizes[name]",
+        "True or sizes[name]",
+        "onnx/test_folding.py::test_filters_that_are_dequantized_and_weights_that_are_only_reshaped_stay_as_they_are",
+    ),
+    Fault(
+        "weights are folded without a bound",
+        ONNX_FOLDING,
+        "total <= remaining and",
+        "",
+        "onnx/test_folding.py::test_results_beyond_a_bound_are_not_folded",
     ),
     Fault(
         "open sizes of one name may differ",

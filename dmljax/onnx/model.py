@@ -1,6 +1,6 @@
 """ONNX models as functions of arrays."""
 
-import operator
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,8 +22,10 @@ from dmljax.onnx.file import (
     Node,
     Reader,
     TensorType,
+    names_read,
     read_model,
 )
+from dmljax.onnx.folding import Folded, fold
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.nodes import REGISTRY
 from dmljax.onnx.refusals import REFUSALS, told_once
@@ -32,7 +34,7 @@ from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import did_you_mean, join_words, show
 
 MAX_SMALL = 1024  # elements of an integer constant that stays in the program
-MAX_INLINED = 2**24  # bytes of all weights that calls may have as constants of each compiled program
+MAX_INLINED = 2**24  # bytes of all weights, once folded, that calls may have as constants of each compiled program
 
 
 def load(
@@ -58,8 +60,9 @@ class Model:
     argument, to train, donate or shard them. `defaults` are the types of the inputs that have an initializer as their
     default, which calls may give by name.
 
-    Calls have weights of up to 16 MiB in all as constants of the compiled programs, so that XLA prepares them once; it
-    may then add in another order than in `apply`.
+    The first call computes once what follows only from the weights, such as their transposes. Calls have weights of up
+    to 16 MiB in all as constants of the compiled programs, so that XLA prepares them once; it may then add in another
+    order than in `apply`. Weights that are replaced, and those that `apply` takes, are computed with at each call.
     """
 
     inputs: tuple[TensorType, ...]
@@ -94,12 +97,14 @@ class Model:
         }
         with jax.ensure_compile_time_eval():
             self.weights = {name: as_array(known[name]) for name in known if is_weight[name]}
-        self._inlined = dict(self.weights) if sum(one.nbytes for one in self.weights.values()) <= MAX_INLINED else {}
+        self._inlined: dict[str, jax.Array] = {}
+        self._read: set[str] = set()  # by the nodes that are left
+        self._loaded = dict(self.weights)  # until the first call, and then those that programs were made of
         self._constants = {name: value for name, value in known.items() if not is_weight[name]}
         self._graph = Graph(graph.nodes, graph.inputs, graph.outputs)
         self._static_part = StaticPart(self._program, self._graph)
-        self._compiled = jax.jit(self._run, static_argnums=0)
-        self._compiled_whole = jax.jit(self._run_whole)
+        self._compiled = jax.jit(self._run, static_argnums=(0, 1))
+        self._compiled_whole = jax.jit(self._run_whole, static_argnums=0)
         self._is_eager = False  # whether sizes follow from values, so that one compiled program is not enough
         has_others = any(one.name in self._deciding or one.kind != "tensor" for one in self.inputs)
         self._is_plain = bool(self.inputs) and not has_others
@@ -117,27 +122,49 @@ class Model:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         if self._is_plain and not named and all(type(value) in JAX_ARRAYS for value in inputs):
             try:
-                return self._compiled_whole(self._own_weights(), *inputs)  # which checks them while tracing
+                return self._compiled_whole(*self._own_weights(), *inputs)  # which checks them while tracing
             except NotKnown:
                 self._is_plain = False
         with within("onnx"):
-            return self._applied(self._own_weights(), inputs, named)
+            return self._applied(*self._own_weights(), inputs, named)
 
-    def _own_weights(self) -> dict[str, Any]:
-        """The weights that a compiled program must be given: none if it has them, as they still are, as constants."""
-        are_inlined = self._inlined and all(map(operator.is_, self.weights.values(), self._inlined.values()))
-        return {} if are_inlined else self.weights
+    @functools.cached_property
+    def _folded(self) -> Folded:
+        given = {one.name for one in self.defaults}
+        constants = {name: value for name, value in self._constants.items() if name not in given}
+        with jax.ensure_compile_time_eval():
+            folded = fold(self._program, self._graph, constants, self._loaded)
+        self._read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
+        values = {**{name: one for name, one in self._loaded.items() if name in self._read}, **folded.values}
+        if sum(one.nbytes for one in values.values()) <= MAX_INLINED:
+            self._inlined = values
+        else:
+            self._loaded = dict(folded.sources)
+        return folded
+
+    def _own_weights(self) -> tuple[bool, Mapping[str, Any]]:
+        """Whether to run the folded graph, and what its program is given: no weights that it has as constants."""
+        folded = self._folded
+        is_same = all(self.weights.get(name) is one for name, one in self._loaded.items())
+        if not is_same or not (self._inlined or folded.values):
+            return False, self.weights
+        if self._inlined:
+            return True, {}
+        kept = {name: one for name, one in self.weights.items() if name in self._read}
+        return True, {**kept, **folded.values}
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
         """The outputs of the model with other weights: a mapping with the names and shapes of `weights`."""
         with within("onnx"):
             self._require_weights(weights)
-            return self._applied(dict(weights), inputs, named)
+            return self._applied(False, dict(weights), inputs, named)
 
-    def _applied(self, weights: dict[str, Any], inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    def _applied(
+        self, is_folded: bool, weights: Mapping[str, Any], inputs: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
         given = self._bound(inputs, named)
         try:
-            results = self._called(weights, given)
+            results = self._called(is_folded, weights, given)
         except NotKnown as error:
             names = [one.name for one in (*self.inputs, *self.defaults) if one.name in self._deciding]
             if names:
@@ -166,7 +193,7 @@ class Model:
             constants = {**self._constants, **self.weights}
             return directml_graph(self._program, self._graph, self.inputs, self.defaults, constants, shapes or {})
 
-    def _called(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
+    def _called(self, is_folded: bool, weights: Mapping[str, Any], given: dict[str, Any]) -> list[Any]:
         statics = {name: value for name, value in given.items() if name in self._deciding and _is_concrete(value)}
         statics |= {name: value for name, value in given.items() if _is_text(value)}
         arrays = {name: _as_arrays(name, value) for name, value in given.items() if name not in statics}
@@ -174,32 +201,36 @@ class Model:
         if not (self._is_eager and is_concrete):
             key = tuple(KeyedArray(name, np.asarray(value)) for name, value in statics.items())
             try:
-                return list(self._compiled(key, weights, arrays))
+                return list(self._compiled(is_folded, key, weights, arrays))
             except NotKnown:
                 if not is_concrete:
                     raise
                 self._is_eager = True
         known = {name: np.asarray(value) for name, value in statics.items()}
         fixed = (self._constants.keys() | self.weights.keys()) - given.keys()
-        parameters = {name: as_array(value) for name, value in {**self._inlined, **weights}.items()}
+        own = self.weights if is_folded else weights
+        parameters = {name: as_array(value) for name, value in own.items()}
         return self._outputs(self._static_part.run({**self._constants, **parameters, **arrays, **known}, fixed))
 
-    def _run_whole(self, weights: dict[str, Any], *inputs: Any) -> Any:
+    def _run_whole(self, is_folded: bool, weights: dict[str, Any], *inputs: Any) -> Any:
         with within("onnx"):
-            results = self._computed(weights, self._bound(inputs, {}))
+            results = self._computed(is_folded, weights, self._bound(inputs, {}))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _run(self, statics: tuple[KeyedArray, ...], weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
-        results = self._computed(weights, given | {one.name: one.value for one in statics})
+    def _run(
+        self, is_folded: bool, statics: tuple[KeyedArray, ...], weights: dict[str, Any], given: dict[str, Any]
+    ) -> list[Any]:
+        results = self._computed(is_folded, weights, given | {one.name: one.value for one in statics})
         for name, result in zip(self._graph.output_names, results, strict=True):
             if any(map(_is_text, jax.tree.leaves(result))):
                 raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
         return results
 
-    def _computed(self, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
-        with self._program.traced(self._graph):
-            values = {**self._constants, **self._inlined, **weights, **given}
-            return self._outputs(self._program.run_nodes(self._graph, values))
+    def _computed(self, is_folded: bool, weights: dict[str, Any], given: dict[str, Any]) -> list[Any]:
+        graph, inlined = (self._folded.graph, self._inlined) if is_folded else (self._graph, {})
+        with self._program.traced(graph):
+            values = {**self._constants, **inlined, **weights, **given}
+            return self._outputs(self._program.run_nodes(graph, values))
 
     def _outputs(self, results: Sequence[Any]) -> list[Any]:
         return [_as_arrays(name, result) for name, result in zip(self._graph.output_names, results, strict=True)]
