@@ -1,7 +1,10 @@
 """Functions by what they are called elsewhere: in jax.numpy, NumPy, PyTorch, ONNX and WebNN, and without a prefix."""
 
+import functools
+import json
+from importlib import resources
+
 from dmljax.descriptors import OPERATORS
-from dmljax.elsewhere import ELSEWHERE
 from dmljax.text import did_you_mean
 
 _FAMILY_PREFIXES = ("activation_", "element_wise_logical_", "element_wise_bit_", "element_wise_")
@@ -19,7 +22,7 @@ def functions_called(name: str) -> list[str]:
     >>> functions_called("LeakyRelu"), functions_called("pow"), functions_called("relu7")
     (['activation_leaky_relu'], ['element_wise_pow', 'element_wise_constant_pow'], [])
     """
-    return list(dict.fromkeys([*functions_named(name), *ELSEWHERE.get(_plain(name), "").split()]))
+    return list(dict.fromkeys([*functions_named(name), *_elsewhere().get(_plain(name), "").split()]))
 
 
 def hint(name: str) -> str:
@@ -28,6 +31,12 @@ def hint(name: str) -> str:
         return ""
     called = functions_called(name)
     return f", did you mean {' or '.join(called)}?" if called else did_you_mean(name, _functions())
+
+
+@functools.cache
+def _elsewhere() -> dict[str, str]:
+    """The functions by what other libraries call them, as the operators' pages list it."""
+    return json.loads((resources.files("dmljax") / "elsewhere.json").read_text())  # type: ignore[no-any-return]
 
 
 def _functions() -> list[str]:

@@ -4675,7 +4675,7 @@ FAULTS = [
     ),
     Fault(
         "WebNN's resample2d is taken for RESAMPLE",
-        "elsewhere.py",
+        "elsewhere.json",
         '"resample2d": "resample2"',
         '"resample2d": "resample"',
         "test_public_names.py::test_a_name_of_another_library_is_told_in_dmljaxs",

@@ -1,9 +1,10 @@
-"""Writes what follows from the families and the operators' pages: `__init__.py`, `elsewhere.py`, the list of operators.
+"""Writes what follows from the families and the pages: `__init__.py`, `elsewhere.json`, the list of operators.
 
 Run `python tests/public_names.py` whenever an operator was added; tests/test_public_names.py sees that it was done.
 """
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,28 +104,17 @@ def is_public(node: ast.stmt) -> bool:
     return any(one.arg == "function" for one in node.keywords) or "NamedTuple" in map(ast.unparse, node.bases)
 
 
-ELSEWHERE = '''\
-"""What other libraries call the functions, by their names in small letters and without underscores.
-
-`python tests/public_names.py` writes it from the section "Relatives" of the operators' pages.
-"""
-
-ELSEWHERE = {{
-{names}
-}}
-'''
 PAGES = PACKAGE.parent / "notebooks" / "operators"
 _FUNCTION = re.compile(r"`(?:[a-z]\w*\.)*(\w+)(?:\([\w, .=]*\))?`")  # a name, perhaps with simple arguments
 
 
 def elsewhere_text() -> str:
-    """The text of `dmljax/elsewhere.py`."""
+    """The text of `dmljax/elsewhere.json`."""
     functions: dict[str, list[str]] = {}
     for page in sorted(PAGES.glob("*.md")):
         for name in dict.fromkeys(names_elsewhere(page.read_text())):
             functions.setdefault(name, []).append(page.stem)
-    lines = (f'    "{name}": "{" ".join(known)}",' for name, known in sorted(functions.items()))
-    return ELSEWHERE.format(names="\n".join(lines))
+    return json.dumps({name: " ".join(functions[name]) for name in sorted(functions)}, indent=1) + "\n"
 
 
 def names_elsewhere(page: str) -> Iterator[str]:
@@ -197,5 +187,5 @@ def import_of(module: str, names: tuple[str, ...]) -> str:
 
 if __name__ == "__main__":
     (PACKAGE / "__init__.py").write_text(text())
-    (PACKAGE / "elsewhere.py").write_text(elsewhere_text())
+    (PACKAGE / "elsewhere.json").write_text(elsewhere_text())
     OPERATORS_PAGE.write_text(operators_text())

@@ -15,7 +15,7 @@ import dmljax
 
 def test_every_operator_is_exported() -> None:
     assert (public_names.PACKAGE / "__init__.py").read_text() == public_names.text(), "run tests/public_names.py"
-    assert (public_names.PACKAGE / "elsewhere.py").read_text() == public_names.elsewhere_text()
+    assert (public_names.PACKAGE / "elsewhere.json").read_text() == public_names.elsewhere_text()
     assert public_names.OPERATORS_PAGE.read_text() == public_names.operators_text()
     for operator in dmljax.OPERATORS.values():
         assert getattr(dmljax, operator.__name__) is operator
