@@ -12,7 +12,7 @@ import dmljax
 PACKAGE = Path(dmljax.__file__).parent
 # From the lowest to the highest; a module imports from its own room and from lower ones.
 ROOMS = [
-    ["text", "elsewhere"],
+    ["text"],
     ["errors"],
     ["types"],
     ["checks", "files", "scalars", "tensor"],
