@@ -4674,6 +4674,13 @@ FAULTS = [
         f"{ON_IMAGES}::test_images_are_what_layers_with_windows_give_and_what_follows_from_it",
     ),
     Fault(
+        "NumPy arrays and JAX arrays have a compiled program each",
+        "onnx/model.py",
+        "if self._is_plain and [*arrays] ==",
+        "if False and [*arrays] ==",
+        "onnx/test_model.py::test_a_model_is_compiled_once_for_numpy_and_jax_arrays",
+    ),
+    Fault(
         "WebNN's resample2d is taken for RESAMPLE",
         "elsewhere.json",
         '"resample2d": "resample2"',

@@ -201,11 +201,14 @@ class Model:
         if not (self._is_eager and is_concrete):
             key = tuple(KeyedArray(name, np.asarray(value)) for name, value in statics.items())
             try:
+                if self._is_plain and [*arrays] == [one.name for one in self.inputs]:
+                    results = self._compiled_whole(is_folded, weights, *arrays.values())  # as all calls by position do
+                    return [results] if len(self.outputs) == 1 else list(results)
                 return list(self._compiled(is_folded, key, weights, arrays))
             except NotKnown:
                 if not is_concrete:
                     raise
-                self._is_eager = True
+                self._is_eager, self._is_plain = True, False
         known = {name: np.asarray(value) for name, value in statics.items()}
         fixed = (self._constants.keys() | self.weights.keys()) - given.keys()
         own = self.weights if is_folded else weights
@@ -214,7 +217,7 @@ class Model:
 
     def _run_whole(self, is_folded: bool, weights: dict[str, Any], *inputs: Any) -> Any:
         with within("onnx"):
-            results = self._computed(is_folded, weights, self._bound(inputs, {}))
+            results = self._run(is_folded, (), weights, self._bound(inputs, {}))
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run(

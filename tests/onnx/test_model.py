@@ -19,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
 import dmljax.onnx
-from dmljax import DmlError, InvalidDesc, InvalidType, Unsupported
+from dmljax import DmlError, InvalidDesc, InvalidType, Unsupported, checks
 from dmljax.onnx.file import MAIN
+from dmljax.onnx.model import Model
 from dmljax.onnx.registry import REGISTRY, make_handler
 
 
@@ -46,6 +47,22 @@ def test_a_model_says_what_it_takes_and_gives(network: Any) -> None:
     assert [one.name for one in network.outputs] == ["y"]
     assert sorted(network.weights) == ["bias", "filter", "matrix"], "what decides sizes is no weight"
     assert repr(network) == "Model(9 nodes, 3 weights; x: float32[n, 3, 4, 4] -> y: tensor[?])"
+
+
+def test_a_model_is_compiled_once_for_numpy_and_jax_arrays(picture: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "JAX_ARRAYS", set())  # as in a new process, which has seen no array
+    monkeypatch.setattr("dmljax.onnx.model.JAX_ARRAYS", checks.JAX_ARRAYS)
+    computed, traces = Model._computed, []
+
+    def traced(*given: Any) -> Any:
+        traces.append(given)
+        return computed(*given)
+
+    monkeypatch.setattr(Model, "_computed", traced)
+    network = dmljax.onnx.load(small_network())
+    for given in (picture, jnp.asarray(picture), jnp.asarray(picture)):
+        chex.assert_trees_all_equal(network(given), network(x=given))
+    assert len(traces) == 1
 
 
 def test_weights_are_constants_of_calls_unless_they_are_many(monkeypatch: pytest.MonkeyPatch, picture: Any) -> None:
