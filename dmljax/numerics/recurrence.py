@@ -5,6 +5,7 @@ makes of the state is a function, so that nothing here knows of gates.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.numerics.platform import choose
 from dmljax.numerics.products import chosen_precision
 from dmljax.numerics.sizes import is_symbolic
 from dmljax.types import widened
@@ -34,16 +36,16 @@ State = tuple[Array, ...]
 FORWARD, BACKWARD, BOTH = (False,), (True,), (False, True)  # whether each direction begins at the last step
 
 
-def _same(state: State) -> State:
-    return state
-
-
 class Cell(NamedTuple):
-    """A network's step, and what its loop carries of the states, if that is something else, such as summands."""
+    """A network's step: of the products of its input with the weights, to which `bias` is added, and of its states."""
 
-    step: Callable[[Array, State], State]  # of the products of its input with the weights, and of what was carried
-    carry: Callable[[State], State] = _same
-    states: Callable[[State], State] = _same  # of what is carried; the first state is what a step puts out
+    step: Callable[[Array, State], State]
+    bias: Array
+    has_summands: bool = False  # whether a step returns two summands of its only state
+
+
+def _total(summands: State) -> State:
+    return (summands[0] + summands[1],)
 
 
 def recur(
@@ -69,27 +71,37 @@ def recur(
         is_within = _steps_within(lengths, input.shape[0])
         input = jnp.where(is_within, input, zero)
 
-    def one_step(before: State, given: Any) -> tuple[State, Array | None]:
-        products, is_within = given
-        after = cell.step(jnp.stack(products), before)
-        output = cell.states(after)[0].astype(input.dtype) if has_sequence else None
-        if is_within is not None:
-            is_within = jnp.stack(is_within)
-            output = None if output is None else jnp.where(is_within, output, zero)
-            after = tuple(jnp.where(is_within, new, old) for new, old in zip(after, before, strict=True))
-        return after, output
-
-    inputs = zip(_in_order(input, reverses), weight, strict=True)
-    products = tuple(_product(x, weights, precision) for x, weights in inputs)
+    inputs = zip(_in_order(input, reverses), weight, cell.bias[:, None], strict=True)
+    products = tuple(_product(x, weights, precision) + bias for x, weights, bias in inputs)
     steps = products, None if is_within is None else _in_order(is_within, reverses)
-    start = cell.carry(initial)
-    if not is_symbolic(input.shape[0]) and input.shape[0] == 1:
-        carried, output = one_step(start, jax.tree.map(lambda x: x[0], steps))
-        return output if output is None else output[None], cell.states(carried)
-    carried, sequence = lax.scan(one_step, start, steps, reverse=reverses == BACKWARD)
-    if sequence is not None and reverses == BOTH:
-        sequence = jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
-    return sequence, cell.states(carried)
+
+    def looped(*, carries_summands: bool) -> tuple[Array | None, State]:
+        states = _total if carries_summands else lambda carried: carried
+
+        def one_step(before: State, given: Any) -> tuple[State, Array | None]:
+            products, is_within = given
+            after = cell.step(jnp.stack(products), states(before))
+            after = _total(after) if cell.has_summands and not carries_summands else after
+            output = states(after)[0].astype(input.dtype) if has_sequence else None
+            if is_within is not None:
+                is_within = jnp.stack(is_within)
+                output = None if output is None else jnp.where(is_within, output, zero)
+                after = tuple(jnp.where(is_within, new, old) for new, old in zip(after, before, strict=True))
+            return after, output
+
+        start = (jnp.zeros_like(initial[0]), *initial) if carries_summands else initial
+        if not is_symbolic(input.shape[0]) and input.shape[0] == 1:
+            carried, output = one_step(start, jax.tree.map(lambda x: x[0], steps))
+            return output if output is None else output[None], states(carried)
+        carried, sequence = lax.scan(one_step, start, steps, reverse=reverses == BACKWARD)
+        if sequence is not None and reverses == BOTH:
+            sequence = jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
+        return sequence, states(carried)
+
+    # Where the loop carries the result of a function, XLA on a CPU computes element by element: a step of 16 * 64
+    # elements takes 16 us if the state is carried, and 5 us if its summands are.
+    plain = partial(looped, carries_summands=False)
+    return choose(cpu=partial(looped, carries_summands=True), default=plain) if cell.has_summands else plain()
 
 
 def _in_order(x: Array, reverses: tuple[bool, ...]) -> tuple[Array, ...]:

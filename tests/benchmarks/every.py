@@ -848,7 +848,7 @@ def simple_network() -> Work:
     return Work(
         (x, w, r, bias),
         lambda *arrays: dmljax.rnn(*arrays).sequence,
-        jax=lambda x, w, r, _: idioms.simple_network(x, w[0], r[0]),
+        jax=lambda x, w, r, bias: idioms.simple_network(x, w[0], r[0], bias),
         torch=lambda x, *_: own(x)[0],
         onnx=OnnxNode("RNN", lambda x, w, r, b: {"x": x, "w": w, "r": r, "b": b}, {"hidden_size": size}),
         comparable=lambda result: as_numpy(result).reshape(steps, batch, size),

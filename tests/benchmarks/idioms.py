@@ -182,11 +182,11 @@ def normalization_gradient(x: Any, g: Any, mean: Any, variance: Any, scale: Any,
     return (g - through_means) * inverse * scale, of_scale, of_bias
 
 
-def simple_network(x: Any, w: Any, r: Any) -> Any:
+def simple_network(x: Any, w: Any, r: Any, bias: Any) -> Any:
     """A recurrent network of tanh, and its results of all steps."""
 
     def step(h: Any, given: Any) -> Any:
         h = jnp.tanh(given + h @ r.T)
         return h, h
 
-    return lax.scan(step, jnp.zeros((x.shape[1], r.shape[0])), x @ w.T)[1]
+    return lax.scan(step, jnp.zeros((x.shape[1], r.shape[0])), x @ w.T + bias.reshape(2, -1).sum(0))[1]
