@@ -204,10 +204,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             transformation_table.record(report, operator, transformation)
         if key == "core seconds" and report.when == "teardown":
             durations_seen.setdefault(report.nodeid.partition("[")[0], []).append(float(str(value)))
-        if key == "units" and report.when == "call":
-            operator, data_type, units = str(value).split()
-            seen_before = units_seen.setdefault(operator, {})
-            seen_before[data_type] = max(units, seen_before.get(data_type, units), key=float)
+        if key in errors_seen and report.when == "call":
+            operator, column, units = str(value).split()
+            errors_seen[key].setdefault(operator, {})[column] = units
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -243,23 +242,16 @@ def write_durations(file: Path) -> None:
 
 # The table of how exact operators are
 
-ACCURACY_HEAD = """\
+ACCURACY = """\
 # Accuracy
 
-Operators that round nothing agree bit for bit with DirectML's pages. Most of the others are within 4 units in the last
-place of a float64 reference in FLOAT32, and within 1 in FLOAT16. Where one is not, it computes what JAX's own function
-computes, and is at most one unit further off: for all operands and all finite attributes that the tests tried,
-including NaN, infinities and both ends of the range. A subnormal operand or result of floating-point arithmetic may be
-replaced by a zero of the same sign, as in Direct3D; predicates, selections, copies and bitwise operators keep
-subnormals. DirectML's pages list float64 for none of the operators that round; in float64 dmljax is as accurate as
-XLA's functions.
-
-All this was measured on a CPU. On a GPU and a TPU, the operators are the functions of these platforms, which we have
-not run.
-
-ELEMENT_WISE_POW and ELEMENT_WISE_ADD1 are held to the same bounds by tests of their own. The softmaxes and
-log-softmaxes are as accurate as their formula: each element's distance from the largest of its row is rounded before
-the exponential. None of these has a row in the table below.
+Operators that round nothing agree bit for bit with DirectML's pages. Elementwise operators that round are within 4
+units in the last place (ULP) of a float64 reference in FLOAT32, and within 1 in FLOAT16. Where one is not, it computes
+what JAX's own function computes, and is at most one unit further off: for all operands and all finite attributes that
+the tests tried, including NaN, infinities and both ends of the range. A subnormal operand or result of floating-point
+arithmetic may be replaced by a zero of the same sign, as in Direct3D; predicates, selections, copies and bitwise
+operators keep subnormals. DirectML's pages list float64 for none of the operators that round; in float64 dmljax is as
+accurate as XLA's functions.
 
 Exceptions and their reasons:
 
@@ -276,20 +268,56 @@ slope of tanh is computed as `1 - tanh(x)**2`, and is 0 from 9 on. What is below
 to the input are finite wherever the operator and its true gradient are, also at infinity. The derivative of `0 ** 0`
 with respect to the exponent is 0, as in JAX and PyTorch.
 
-The table lists the largest errors, in units in the last place, that `pytest tests/test_accuracy.py --accuracy-table
-notebooks/accuracy.md` found on a CPU. In FLOAT32, the tests try about 420,000 operands with fixed attributes. Where the
-table has an error of JAX's own function, this is all that it shows. An error of 1e+06 or more is a normal number that
-became 0, as GELU does below -13 and swish below -87; an infinite one is a product out of range where the exact result
-is not. For the other operators, the tests then search for the worst combination of operands and attributes: in each of
-eight rounds they draw 65,536 combinations (262,144 for operators with a single operand) near the worst of the round
-before. In FLOAT16, they try all operands; with two inputs, each value of one input meets one value of the other:
+## On a GPU and a TPU
 
+All errors on this page were measured on a CPU. We have run nothing on a GPU or a TPU; this follows from the functions
+that dmljax chooses there:
+
+| computation | CPU | GPU | TPU |
+| --- | --- | --- | --- |
+| sine, cosine, tangent and their inverses, remainders | dmljax's | XLA's | XLA's |
+| hyperbolic sine and cosine | dmljax's, from XLA's exponential | XLA's | dmljax's, from XLA's exponential |
+| powers | XLA's, of the magnitude | XLA's | XLA's, of the magnitude |
+| all other elementwise functions | XLA's | XLA's | XLA's |
+| sums | dmljax's order, or XLA's | XLA's order | XLA's order |
+| comparisons and selections by value | by the bits | as the platform compares | as the platform compares |
+
+## Elementwise operators
+
+The table lists the largest errors, in units in the last place, that `pytest tests/test_accuracy.py --accuracy-table
+notebooks/accuracy.md` found. In FLOAT32, all three libraries compute with the same 400,000 operands, none of which is
+subnormal, infinite or NaN, and the same attributes; `tests/benchmarks/idioms.py` and `tests/test_peers_elementwise.py`
+have the functions that stand for JAX and PyTorch. An error of 1e+06 or more is a normal number that became 0, as GELU
+does below -13 and swish below -87; an infinite one is an intermediate result that is out of range where the exact
+result is not. In FLOAT16, the tests try all operands; with two inputs, each value of one input meets one value of the
+other. The tests also search for the worst combination of operands and attributes, which they hold to the same bounds.
+ELEMENT_WISE_POW and ELEMENT_WISE_ADD1 are held to them by tests of their own.
+
+{elementwise}
+
+## Sums
+
+Sums have a bound relative to the sum of the magnitudes, which is on the operators' pages. In softmax, each element's
+distance from the largest of its row is also rounded before the exponential. The table lists the largest errors for the
+float32 workloads of `tests/benchmarks/every.py`, in units in the last place of the largest result; where the numbers of
+a workload are whole, they are replaced by normally distributed ones.
+
+{sums}
 """
-units_seen: dict[str, dict[str, str]] = {}
+COLUMNS = {
+    "units": {"dmljax": "FLOAT32", "JAX": "JAX", "PyTorch": "PyTorch", "dmljax, FLOAT16": "FLOAT16"},
+    "sums": {"dmljax": "dmljax", "JAX": "JAX", "PyTorch": "PyTorch", "ONNX Runtime": "ONNX-Runtime"},
+}
+errors_seen: dict[str, dict[str, dict[str, str]]] = {key: {} for key in COLUMNS}
 
 
 def write_accuracy(file: Path) -> None:
-    rows = [["operator", "FLOAT32", "JAX's own", "FLOAT16"], ["---", "--:", "--:", "--:"]]
-    for name, units in sorted(units_seen.items()):
-        rows.append([name, units["FLOAT32"], units.get("JAX", ""), units["FLOAT16"]])
-    file.write_text(ACCURACY_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows))
+    file.write_text(ACCURACY.format(elementwise=error_table("units"), sums=error_table("sums")))
+
+
+def error_table(key: str) -> str:
+    columns = COLUMNS[key]
+    rows = [["operator", *columns], ["---", *["--:"] * len(columns)]]
+    for name, found in sorted(errors_seen[key].items()):
+        rows.append([name, *(found.get(column, "") for column in columns.values())])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -2,10 +2,14 @@
 
 Integers, copies, selections and predicates are compared bit by bit in `test_every_operator.py`. Here are the operators
 that round: each is within 4 units in the last place of float32 and 1 of float16, or as near as JAX's own function that
-`RIVALS` names, but for what `SUBNORMAL_INSIDE` says. Their derivatives are in `test_derivatives.py`.
+`RIVALS` names, but for what `SUBNORMAL_INSIDE` says. Their derivatives are in `test_derivatives.py`. The errors of
+JAX's idioms and of PyTorch are measured beside ours; `RIVALS` decides what is allowed.
 """
 
+import inspect
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +23,13 @@ from helpers import UNITS, needs_x64, units_beyond, units_off, with_subnormals
 from numpy.typing import NDArray
 from scalar_functions import BREAKPOINTS, DEFINED, RIVALS, dense, scalar_function
 from search import worst_arguments
+from test_peers_elementwise import CASES as PEERS
 
 import dmljax
 from dmljax import DataType, TensorDesc
+
+sys.path.append(str(Path(__file__).parent / "benchmarks"))
+import idioms
 
 Arr = NDArray[Any]
 ROWS = ("SOFTMAX", "SOFTMAX1", "LOG_SOFTMAX", "LOG_SOFTMAX1")
@@ -65,21 +73,25 @@ def rival(name: str, arrays: list[Arr], attributes: dict[str, Any]) -> Arr:
     return np.asarray(result.astype(arrays[0].dtype))
 
 
-def assert_near(
-    name: str, data_type: DataType, arrays: list[Arr], attributes: dict[str, Any]
-) -> tuple[float, float | None]:
-    """Refuses what is further off than the units that are allowed, and than JAX's own function; returns both errors."""
+def assert_near(name: str, data_type: DataType, arrays: list[Arr], attributes: dict[str, Any]) -> float:
+    """Refuses what is further off than the units that are allowed, and than JAX's own function; returns the error."""
     desc = ELEMENTWISE[name].desc(name, data_type, arrays[0].shape, **attributes)
     actual = np.asarray(dmljax.lower(desc)(*arrays))
     error = errors(name, desc, arrays, actual)
-    allowed, others = np.full_like(error, UNITS[data_type.dtype.name]), None
+    allowed = np.full_like(error, UNITS[data_type.dtype.name])
     if name in RIVALS:
         others = errors(name, desc, arrays, rival(name, arrays, {**ELEMENTWISE[name].attributes, **attributes}))
         allowed = np.maximum(allowed, others + 1)
     place = int(np.argmax(np.where(error <= allowed, 0, error)))
     where = f"{[a[place] for a in arrays]}: {actual[place]}"
     assert error[place] <= allowed[place], f"{error[place]} units at {where}, where {allowed[place]} are allowed"
-    return float(error.max()), None if others is None else float(others.max())
+    return float(error.max())
+
+
+def operands(name: str, dtype: Any, count: int) -> list[Arr]:
+    arrays = [dense(dtype, count, seed) for seed in range(len(ELEMENTWISE[name].tensors))]
+    rng = np.random.default_rng(9)
+    return [arrays[0], *(rng.permutation(array) for array in arrays[1:])]
 
 
 @pytest.mark.whole
@@ -88,15 +100,104 @@ def assert_near(
 def test_is_within_few_units_of_float64(
     name: str, data_type: DataType, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
-    case = ELEMENTWISE[name]
     count = 40_000 if request.config.getoption("--sample") else 200_000
-    arrays = [dense(data_type.dtype, count, seed) for seed in range(len(case.tensors))]
-    rng = np.random.default_rng(9)
-    arrays[1:] = [rng.permutation(array) for array in arrays[1:]]
-    error, others = assert_near(name, data_type, arrays, {})
-    record_property("units", f"{name} {data_type.name} {error:.3g}")
-    if others is not None and data_type is DataType.FLOAT32:
-        record_property("units", f"{name} JAX {others:.3g}")
+    error = assert_near(name, data_type, operands(name, data_type.dtype, count), {})
+    if data_type is DataType.FLOAT16:
+        record_property("units", f"{name} FLOAT16 {error:.3g}")
+
+
+# Beside JAX's idioms and PyTorch, with the attributes of the first case in `test_peers_elementwise.py`
+
+# PyTorch's slope is 1/6 itself, not the float of it.
+OTHER_SLOPE = ("ACTIVATION_HARD_SIGMOID", "ACTIVATION_HARD_SWISH")
+
+
+def largest_error(actual: Any, exact: Arr) -> float:
+    """In units in the last place; any zero will do, for the peers promise no signs."""
+    is_zero = (np.asarray(actual) == 0) & (np.abs(exact) < np.finfo(np.float32).tiny)
+    return float(np.where(is_zero, 0, units_off(actual, exact)).max())
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", ROUNDING)
+def test_is_as_exact_with_the_attributes_of_peers(
+    name: str, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
+) -> None:
+    case = next(peer for peer in PEERS.values() if function_of(peer) is getattr(dmljax, name.lower()))
+    arrays = operands(name, np.dtype(np.float32), 40_000 if request.config.getoption("--sample") else 200_000)
+    bound = inspect.signature(case.function).bind(*arrays)
+    bound.apply_defaults()
+    attributes = {key: bound.arguments[key] for key in ELEMENTWISE[name].attributes}
+    assert_near(name, DataType.FLOAT32, arrays, attributes)
+
+    is_plain = np.all([np.isfinite(x) & ((x == 0) | (np.abs(x) >= np.finfo(x.dtype).tiny)) for x in arrays], axis=0)
+    plain = [x[is_plain] for x in arrays]
+    desc = ELEMENTWISE[name].desc(name, DataType.FLOAT32, plain[0].shape, **attributes)
+    of_jax = rival(name, plain, attributes) if name in RIVALS else jax.jit(idioms.ELEMENTWISE[name])(*plain)
+    with np.errstate(all="ignore"):
+        exact = ELEMENTWISE[name].exact_value(desc, *plain)
+    for column, actual in (("FLOAT32", dmljax.lower(desc)(*plain)), ("JAX", of_jax)):
+        record_property("units", f"{name} {column} {largest_error(actual, exact):.3g}")
+    if "torch" in case.peers and name not in OTHER_SLOPE:
+        record_property("units", f"{name} PyTorch {largest_error(case.peers['torch'].run(*plain), exact):.3g}")
+
+
+def function_of(peer: Any) -> Callable[..., Any]:
+    return getattr(peer.function, "func", peer.function)  # type: ignore[no-any-return]
+
+
+# Sums, of the workloads of `benchmarks/every.py`
+
+SUMS = (
+    "ACTIVATION_SOFTMAX1",
+    "ACTIVATION_LOG_SOFTMAX1",
+    "REDUCE",
+    "CUMULATIVE_SUMMATION",
+    "GEMM",
+    "CONVOLUTION",
+    "AVERAGE_POOLING",
+    "BATCH_NORMALIZATION_TRAINING",
+    "MEAN_VARIANCE_NORMALIZATION1",
+    "LP_NORMALIZATION",
+    "LOCAL_RESPONSE_NORMALIZATION",
+    "LSTM",
+    "MULTIHEAD_ATTENTION1",
+)
+
+
+@needs_x64
+@pytest.mark.whole
+@pytest.mark.parametrize("name", SUMS)
+def test_a_sum_is_as_exact_as_the_peers_within_a_factor_of_two(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    *_, torch = (
+        pytest.importorskip(module, reason="the extra `benchmarks` is not installed")
+        for module in ("onnxruntime", "optax", "torch")
+    )
+    import every
+    from workloads import DMLJAX
+
+    work = every.every()[name]()
+    work = replace(work, inputs=tuple(map(with_fractions, work.inputs)))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), torch.inference_mode():
+        results = {column: work.comparable(work.calls[of]()) for of, column in COLUMNS.items() if of in work.calls}
+        exact = work.comparable(jax.jit(work.of_jax["jax.numpy"])(*(x.astype(np.float64) for x in work.inputs)))
+    assert exact.dtype == np.float64
+    unit = np.spacing(np.float32(np.abs(exact).max()))
+    found = {column: float(np.abs(result - exact).max() / unit) for column, result in results.items()}
+    for column, units in found.items():
+        record_property("sums", f"{name} {column} {units:.3g}")
+    assert found.pop(COLUMNS[DMLJAX]) <= 2 * max(found.values())
+
+
+COLUMNS = {"dmljax": "dmljax", "jax.numpy": "JAX", "torch": "PyTorch", "onnxruntime": "ONNX-Runtime"}
+
+
+def with_fractions(x: Arr) -> Arr:
+    """Normally distributed numbers in place of whole ones, whose sums are exact."""
+    is_whole = x.ndim > 0 and np.array_equal(x, np.rint(x))
+    return np.random.default_rng(x.size).standard_normal(x.shape, x.dtype) if is_whole else x
 
 
 # The worst arguments, attributes among them, that a search finds
@@ -104,7 +205,7 @@ def test_is_within_few_units_of_float64(
 
 @pytest.mark.parametrize("name", ROUNDING)
 def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_off(
-    name: str, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
+    name: str, request: pytest.FixtureRequest
 ) -> None:
     function, formula, arguments = scalar_function(name)
     inputs = len(ELEMENTWISE[name].tensors)
@@ -115,19 +216,18 @@ def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_
 
     rounds = 3 if request.config.getoption("--sample") else 8
     units, where = worst_arguments(function, formula, len(arguments), rounds, is_concerned, RIVALS.get(name))
-    if name not in RIVALS:
-        record_property("units", f"{name} FLOAT32 {units:.3g}")
     assert units <= UNITS["float32"], f"{units} units at {dict(zip(arguments, where, strict=True))}"
 
 
 def test_the_documentation_has_every_exception() -> None:
     page = (Path(__file__).parents[1] / "notebooks" / "accuracy.md").read_text()
     tables = [part for part in page.split("\n\n") if part.startswith("|")]
-    exceptions, seen = ([line.split("|")[1] for line in table.splitlines()] for table in tables)
+    exceptions, _, seen, sums = ([line.split("|")[1] for line in table.splitlines()] for table in tables)
     excepted = [*SUBNORMAL_INSIDE, *ELSEWHERE]
     named = [name.strip() for row in exceptions[2:] for name in row.split(",")]
     assert set(excepted) <= set(named)
     assert {name.strip() for name in seen[2:]} == set(ROUNDING)
+    assert {name.strip() for name in sums[2:]} == set(SUMS)
 
 
 @pytest.mark.parametrize("attributes", [{"alpha": 1e-3, "beta": 50.0}, {"alpha": -7.0, "beta": -0.3}], ids=str)
