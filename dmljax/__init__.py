@@ -1,74 +1,15 @@
-"""The operators of DirectML for JAX: functions of arrays, and descriptors that mirror directml.h.
+"""The operators of DirectML for JAX: a function of arrays for each.
 
-What this file names is public, and so are `dmljax.examples`, `dmljax.dxdispatch`, `dmljax.pydirectml` and
-`dmljax.serialized`; nothing else is.
-`python tests/public_names.py` writes it.
+`dmljax.directml` has their descriptors, which mirror directml.h. `dmljax.examples`, `dmljax.dxdispatch`, `dmljax.onnx`,
+`dmljax.pydirectml` and `dmljax.serialized` are public as well; nothing else is.
+`python tests/public_names.py` writes this file.
 """
 
 import typing as _typing
 
-from dmljax.descriptors import (
-    OPERATORS as OPERATORS,
-    Operator as Operator,
-    broken_rules as broken_rules,
-    from_json as from_json,
-    lower as lower,
-    minimum_feature_level as minimum_feature_level,
-    to_json as to_json,
-    validate as validate,
-)
-from dmljax.graph import Graph as Graph
-from dmljax.errors import (
-    DmlError as DmlError,
-    InvalidDesc as InvalidDesc,
-    InvalidType as InvalidType,
-    Problem as Problem,
-    Unsupported as Unsupported,
-)
+from dmljax.errors import DmlError as DmlError
 from dmljax.pictures import show as show
-from dmljax.scalars import Scalar as Scalar, ScaleBias as ScaleBias, Size2D as Size2D
-from dmljax.tensor import TensorDesc as TensorDesc
-from dmljax.types import (
-    AxisDirection as AxisDirection,
-    ConvolutionDirection as ConvolutionDirection,
-    ConvolutionMode as ConvolutionMode,
-    DataType as DataType,
-    DepthSpaceOrder as DepthSpaceOrder,
-    FeatureLevel as FeatureLevel,
-    InterpolationMode as InterpolationMode,
-    IsInfinityMode as IsInfinityMode,
-    MatrixTransform as MatrixTransform,
-    MultiheadAttentionMaskType as MultiheadAttentionMaskType,
-    PaddingMode as PaddingMode,
-    QuantizationType as QuantizationType,
-    RandomGeneratorType as RandomGeneratorType,
-    RecurrentNetworkDirection as RecurrentNetworkDirection,
-    ReduceFunction as ReduceFunction,
-    RoundingMode as RoundingMode,
-    TensorFlags as TensorFlags,
-)
 from dmljax.ops.activation import (
-    ActivationCeluDesc as ActivationCeluDesc,
-    ActivationEluDesc as ActivationEluDesc,
-    ActivationGeluDesc as ActivationGeluDesc,
-    ActivationHardSigmoidDesc as ActivationHardSigmoidDesc,
-    ActivationHardSwishDesc as ActivationHardSwishDesc,
-    ActivationIdentityDesc as ActivationIdentityDesc,
-    ActivationLeakyReluDesc as ActivationLeakyReluDesc,
-    ActivationLinearDesc as ActivationLinearDesc,
-    ActivationParameterizedReluDesc as ActivationParameterizedReluDesc,
-    ActivationParametricSoftplusDesc as ActivationParametricSoftplusDesc,
-    ActivationReluDesc as ActivationReluDesc,
-    ActivationReluGradDesc as ActivationReluGradDesc,
-    ActivationScaledEluDesc as ActivationScaledEluDesc,
-    ActivationScaledTanhDesc as ActivationScaledTanhDesc,
-    ActivationShrinkDesc as ActivationShrinkDesc,
-    ActivationSigmoidDesc as ActivationSigmoidDesc,
-    ActivationSoftplusDesc as ActivationSoftplusDesc,
-    ActivationSoftsignDesc as ActivationSoftsignDesc,
-    ActivationSwishDesc as ActivationSwishDesc,
-    ActivationTanhDesc as ActivationTanhDesc,
-    ActivationThresholdedReluDesc as ActivationThresholdedReluDesc,
     activation_celu as activation_celu,
     activation_elu as activation_elu,
     activation_gelu as activation_gelu,
@@ -92,20 +33,6 @@ from dmljax.ops.activation import (
     activation_thresholded_relu as activation_thresholded_relu,
 )
 from dmljax.ops.arithmetic import (
-    ElementWiseAdd1Desc as ElementWiseAdd1Desc,
-    ElementWiseAddDesc as ElementWiseAddDesc,
-    ElementWiseAtanYxDesc as ElementWiseAtanYxDesc,
-    ElementWiseConstantPowDesc as ElementWiseConstantPowDesc,
-    ElementWiseDifferenceSquareDesc as ElementWiseDifferenceSquareDesc,
-    ElementWiseDivideDesc as ElementWiseDivideDesc,
-    ElementWiseMaxDesc as ElementWiseMaxDesc,
-    ElementWiseMeanDesc as ElementWiseMeanDesc,
-    ElementWiseMinDesc as ElementWiseMinDesc,
-    ElementWiseModulusFloorDesc as ElementWiseModulusFloorDesc,
-    ElementWiseModulusTruncateDesc as ElementWiseModulusTruncateDesc,
-    ElementWiseMultiplyDesc as ElementWiseMultiplyDesc,
-    ElementWisePowDesc as ElementWisePowDesc,
-    ElementWiseSubtractDesc as ElementWiseSubtractDesc,
     element_wise_add as element_wise_add,
     element_wise_add1 as element_wise_add1,
     element_wise_atan_yx as element_wise_atan_yx,
@@ -123,19 +50,10 @@ from dmljax.ops.arithmetic import (
 )
 from dmljax.ops.attention import (
     MultiheadAttention as MultiheadAttention,
-    MultiheadAttention1Desc as MultiheadAttention1Desc,
-    MultiheadAttentionDesc as MultiheadAttentionDesc,
     multihead_attention as multihead_attention,
     multihead_attention1 as multihead_attention1,
 )
 from dmljax.ops.bitwise import (
-    ElementWiseBitAndDesc as ElementWiseBitAndDesc,
-    ElementWiseBitCountDesc as ElementWiseBitCountDesc,
-    ElementWiseBitNotDesc as ElementWiseBitNotDesc,
-    ElementWiseBitOrDesc as ElementWiseBitOrDesc,
-    ElementWiseBitShiftLeftDesc as ElementWiseBitShiftLeftDesc,
-    ElementWiseBitShiftRightDesc as ElementWiseBitShiftRightDesc,
-    ElementWiseBitXorDesc as ElementWiseBitXorDesc,
     element_wise_bit_and as element_wise_bit_and,
     element_wise_bit_count as element_wise_bit_count,
     element_wise_bit_not as element_wise_bit_not,
@@ -145,11 +63,6 @@ from dmljax.ops.bitwise import (
     element_wise_bit_xor as element_wise_bit_xor,
 )
 from dmljax.ops.clipping import (
-    ElementWiseClip1Desc as ElementWiseClip1Desc,
-    ElementWiseClipDesc as ElementWiseClipDesc,
-    ElementWiseClipGrad1Desc as ElementWiseClipGrad1Desc,
-    ElementWiseClipGradDesc as ElementWiseClipGradDesc,
-    ElementWiseThresholdDesc as ElementWiseThresholdDesc,
     element_wise_clip as element_wise_clip,
     element_wise_clip1 as element_wise_clip1,
     element_wise_clip_grad as element_wise_clip_grad,
@@ -157,40 +70,11 @@ from dmljax.ops.clipping import (
     element_wise_threshold as element_wise_threshold,
 )
 from dmljax.ops.convolution import (
-    ConvolutionDesc as ConvolutionDesc,
-    ConvolutionIntegerDesc as ConvolutionIntegerDesc,
-    QuantizedLinearConvolutionDesc as QuantizedLinearConvolutionDesc,
     convolution as convolution,
     convolution_integer as convolution_integer,
     quantized_linear_convolution as quantized_linear_convolution,
 )
 from dmljax.ops.elementary import (
-    CastDesc as CastDesc,
-    ElementWiseAbsDesc as ElementWiseAbsDesc,
-    ElementWiseAcosDesc as ElementWiseAcosDesc,
-    ElementWiseAcoshDesc as ElementWiseAcoshDesc,
-    ElementWiseAsinDesc as ElementWiseAsinDesc,
-    ElementWiseAsinhDesc as ElementWiseAsinhDesc,
-    ElementWiseAtanDesc as ElementWiseAtanDesc,
-    ElementWiseAtanhDesc as ElementWiseAtanhDesc,
-    ElementWiseCeilDesc as ElementWiseCeilDesc,
-    ElementWiseCosDesc as ElementWiseCosDesc,
-    ElementWiseCoshDesc as ElementWiseCoshDesc,
-    ElementWiseErfDesc as ElementWiseErfDesc,
-    ElementWiseExpDesc as ElementWiseExpDesc,
-    ElementWiseFloorDesc as ElementWiseFloorDesc,
-    ElementWiseIdentityDesc as ElementWiseIdentityDesc,
-    ElementWiseLogDesc as ElementWiseLogDesc,
-    ElementWiseNegateDesc as ElementWiseNegateDesc,
-    ElementWiseRecipDesc as ElementWiseRecipDesc,
-    ElementWiseRoundDesc as ElementWiseRoundDesc,
-    ElementWiseSignDesc as ElementWiseSignDesc,
-    ElementWiseSinDesc as ElementWiseSinDesc,
-    ElementWiseSinhDesc as ElementWiseSinhDesc,
-    ElementWiseSqrtDesc as ElementWiseSqrtDesc,
-    ElementWiseTanDesc as ElementWiseTanDesc,
-    ElementWiseTanhDesc as ElementWiseTanhDesc,
-    ValueScale2DDesc as ValueScale2DDesc,
     cast as cast,
     element_wise_abs as element_wise_abs,
     element_wise_acos as element_wise_acos,
@@ -219,13 +103,6 @@ from dmljax.ops.elementary import (
     value_scale_2d as value_scale_2d,
 )
 from dmljax.ops.gathering import (
-    GatherDesc as GatherDesc,
-    GatherElementsDesc as GatherElementsDesc,
-    GatherNd1Desc as GatherNd1Desc,
-    GatherNdDesc as GatherNdDesc,
-    ReverseSubsequencesDesc as ReverseSubsequencesDesc,
-    ScatterDesc as ScatterDesc,
-    ScatterNdDesc as ScatterNdDesc,
     gather as gather,
     gather_elements as gather_elements,
     gather_nd as gather_nd,
@@ -235,12 +112,7 @@ from dmljax.ops.gathering import (
     scatter_nd as scatter_nd,
 )
 from dmljax.ops.generation import (
-    DiagonalMatrix1Desc as DiagonalMatrix1Desc,
-    DiagonalMatrixDesc as DiagonalMatrixDesc,
-    FillValueConstantDesc as FillValueConstantDesc,
-    FillValueSequenceDesc as FillValueSequenceDesc,
     RandomGenerator as RandomGenerator,
-    RandomGeneratorDesc as RandomGeneratorDesc,
     diagonal_matrix as diagonal_matrix,
     diagonal_matrix1 as diagonal_matrix1,
     fill_value_constant as fill_value_constant,
@@ -249,24 +121,10 @@ from dmljax.ops.generation import (
 )
 from dmljax.ops.indexing import (
     NonzeroCoordinates as NonzeroCoordinates,
-    NonzeroCoordinatesDesc as NonzeroCoordinatesDesc,
-    OneHotDesc as OneHotDesc,
     nonzero_coordinates as nonzero_coordinates,
     one_hot as one_hot,
 )
 from dmljax.ops.logic import (
-    ElementWiseIfDesc as ElementWiseIfDesc,
-    ElementWiseIsInfinityDesc as ElementWiseIsInfinityDesc,
-    ElementWiseIsNanDesc as ElementWiseIsNanDesc,
-    ElementWiseLogicalAndDesc as ElementWiseLogicalAndDesc,
-    ElementWiseLogicalEqualsDesc as ElementWiseLogicalEqualsDesc,
-    ElementWiseLogicalGreaterThanDesc as ElementWiseLogicalGreaterThanDesc,
-    ElementWiseLogicalGreaterThanOrEqualDesc as ElementWiseLogicalGreaterThanOrEqualDesc,
-    ElementWiseLogicalLessThanDesc as ElementWiseLogicalLessThanDesc,
-    ElementWiseLogicalLessThanOrEqualDesc as ElementWiseLogicalLessThanOrEqualDesc,
-    ElementWiseLogicalNotDesc as ElementWiseLogicalNotDesc,
-    ElementWiseLogicalOrDesc as ElementWiseLogicalOrDesc,
-    ElementWiseLogicalXorDesc as ElementWiseLogicalXorDesc,
     element_wise_if as element_wise_if,
     element_wise_is_infinity as element_wise_is_infinity,
     element_wise_is_nan as element_wise_is_nan,
@@ -281,16 +139,6 @@ from dmljax.ops.logic import (
     element_wise_logical_xor as element_wise_logical_xor,
 )
 from dmljax.ops.movement import (
-    DepthToSpace1Desc as DepthToSpace1Desc,
-    DepthToSpaceDesc as DepthToSpaceDesc,
-    JoinDesc as JoinDesc,
-    Slice1Desc as Slice1Desc,
-    SliceDesc as SliceDesc,
-    SliceGradDesc as SliceGradDesc,
-    SpaceToDepth1Desc as SpaceToDepth1Desc,
-    SpaceToDepthDesc as SpaceToDepthDesc,
-    SplitDesc as SplitDesc,
-    TileDesc as TileDesc,
     depth_to_space as depth_to_space,
     depth_to_space1 as depth_to_space1,
     join as join,
@@ -303,18 +151,8 @@ from dmljax.ops.movement import (
     tile as tile,
 )
 from dmljax.ops.normalization import (
-    BatchNormalizationDesc as BatchNormalizationDesc,
-    BatchNormalizationGradDesc as BatchNormalizationGradDesc,
     BatchNormalizationGradients as BatchNormalizationGradients,
     BatchNormalizationTraining as BatchNormalizationTraining,
-    BatchNormalizationTrainingDesc as BatchNormalizationTrainingDesc,
-    BatchNormalizationTrainingGradDesc as BatchNormalizationTrainingGradDesc,
-    LocalResponseNormalizationDesc as LocalResponseNormalizationDesc,
-    LocalResponseNormalizationGradDesc as LocalResponseNormalizationGradDesc,
-    LpNormalizationDesc as LpNormalizationDesc,
-    MeanVarianceNormalization1Desc as MeanVarianceNormalization1Desc,
-    MeanVarianceNormalization2Desc as MeanVarianceNormalization2Desc,
-    MeanVarianceNormalizationDesc as MeanVarianceNormalizationDesc,
     batch_normalization as batch_normalization,
     batch_normalization_grad as batch_normalization_grad,
     batch_normalization_training as batch_normalization_training,
@@ -326,29 +164,9 @@ from dmljax.ops.normalization import (
     mean_variance_normalization1 as mean_variance_normalization1,
     mean_variance_normalization2 as mean_variance_normalization2,
 )
-from dmljax.ops.padding import (
-    FoldDesc as FoldDesc,
-    Padding1Desc as Padding1Desc,
-    PaddingDesc as PaddingDesc,
-    UnfoldDesc as UnfoldDesc,
-    fold as fold,
-    padding as padding,
-    padding1 as padding1,
-    unfold as unfold,
-)
+from dmljax.ops.padding import fold as fold, padding as padding, padding1 as padding1, unfold as unfold
 from dmljax.ops.pooling import (
-    AveragePooling1Desc as AveragePooling1Desc,
-    AveragePoolingDesc as AveragePoolingDesc,
-    AveragePoolingGradDesc as AveragePoolingGradDesc,
-    LpPooling1Desc as LpPooling1Desc,
-    LpPoolingDesc as LpPoolingDesc,
     MaxPooling as MaxPooling,
-    MaxPooling1Desc as MaxPooling1Desc,
-    MaxPooling2Desc as MaxPooling2Desc,
-    MaxPoolingDesc as MaxPoolingDesc,
-    MaxPoolingGradDesc as MaxPoolingGradDesc,
-    MaxUnpoolingDesc as MaxUnpoolingDesc,
-    QuantizedLinearAveragePoolingDesc as QuantizedLinearAveragePoolingDesc,
     average_pooling as average_pooling,
     average_pooling1 as average_pooling1,
     average_pooling_grad as average_pooling_grad,
@@ -362,23 +180,13 @@ from dmljax.ops.pooling import (
     quantized_linear_average_pooling as quantized_linear_average_pooling,
 )
 from dmljax.ops.products import (
-    GemmDesc as GemmDesc,
-    MatrixMultiplyIntegerDesc as MatrixMultiplyIntegerDesc,
-    MatrixMultiplyIntegerToFloatDesc as MatrixMultiplyIntegerToFloatDesc,
-    QuantizedLinearMatrixMultiplyDesc as QuantizedLinearMatrixMultiplyDesc,
     gemm as gemm,
     matrix_multiply_integer as matrix_multiply_integer,
     matrix_multiply_integer_to_float as matrix_multiply_integer_to_float,
     quantized_linear_matrix_multiply as quantized_linear_matrix_multiply,
 )
 from dmljax.ops.quantization import (
-    DequantizeDesc as DequantizeDesc,
     DynamicQuantizeLinear as DynamicQuantizeLinear,
-    DynamicQuantizeLinearDesc as DynamicQuantizeLinearDesc,
-    ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc,
-    ElementWiseQuantizeLinearDesc as ElementWiseQuantizeLinearDesc,
-    ElementWiseQuantizedLinearAddDesc as ElementWiseQuantizedLinearAddDesc,
-    QuantizeDesc as QuantizeDesc,
     dequantize as dequantize,
     dynamic_quantize_linear as dynamic_quantize_linear,
     element_wise_dequantize_linear as element_wise_dequantize_linear,
@@ -387,42 +195,21 @@ from dmljax.ops.quantization import (
     quantize as quantize,
 )
 from dmljax.ops.recurrence import (
-    GruDesc as GruDesc,
     Lstm as Lstm,
-    LstmDesc as LstmDesc,
     RecurrentNetwork as RecurrentNetwork,
-    RnnDesc as RnnDesc,
     gru as gru,
     lstm as lstm,
     rnn as rnn,
 )
-from dmljax.ops.reduction import (
-    ArgmaxDesc as ArgmaxDesc,
-    ArgminDesc as ArgminDesc,
-    ReduceDesc as ReduceDesc,
-    argmax as argmax,
-    argmin as argmin,
-    reduce as reduce,
-)
+from dmljax.ops.reduction import argmax as argmax, argmin as argmin, reduce as reduce
 from dmljax.ops.regions import (
-    RoiAlign1Desc as RoiAlign1Desc,
-    RoiAlignDesc as RoiAlignDesc,
-    RoiAlignGradDesc as RoiAlignGradDesc,
     RoiAlignGradients as RoiAlignGradients,
-    RoiPoolingDesc as RoiPoolingDesc,
     roi_align as roi_align,
     roi_align1 as roi_align1,
     roi_align_grad as roi_align_grad,
     roi_pooling as roi_pooling,
 )
 from dmljax.ops.resampling import (
-    Resample1Desc as Resample1Desc,
-    Resample2Desc as Resample2Desc,
-    Resample3Desc as Resample3Desc,
-    ResampleDesc as ResampleDesc,
-    ResampleGrad1Desc as ResampleGrad1Desc,
-    ResampleGradDesc as ResampleGradDesc,
-    Upsample2DDesc as Upsample2DDesc,
     resample as resample,
     resample1 as resample1,
     resample2 as resample2,
@@ -431,26 +218,9 @@ from dmljax.ops.resampling import (
     resample_grad1 as resample_grad1,
     upsample_2d as upsample_2d,
 )
-from dmljax.ops.scans import (
-    CumulativeProductDesc as CumulativeProductDesc,
-    CumulativeSummationDesc as CumulativeSummationDesc,
-    cumulative_product as cumulative_product,
-    cumulative_summation as cumulative_summation,
-)
-from dmljax.ops.selection import (
-    TopK as TopK,
-    TopK1Desc as TopK1Desc,
-    TopKDesc as TopKDesc,
-    top_k as top_k,
-    top_k1 as top_k1,
-)
+from dmljax.ops.scans import cumulative_product as cumulative_product, cumulative_summation as cumulative_summation
+from dmljax.ops.selection import TopK as TopK, top_k as top_k, top_k1 as top_k1
 from dmljax.ops.softmax import (
-    ActivationHardmax1Desc as ActivationHardmax1Desc,
-    ActivationHardmaxDesc as ActivationHardmaxDesc,
-    ActivationLogSoftmax1Desc as ActivationLogSoftmax1Desc,
-    ActivationLogSoftmaxDesc as ActivationLogSoftmaxDesc,
-    ActivationSoftmax1Desc as ActivationSoftmax1Desc,
-    ActivationSoftmaxDesc as ActivationSoftmaxDesc,
     activation_hardmax as activation_hardmax,
     activation_hardmax1 as activation_hardmax1,
     activation_log_softmax as activation_log_softmax,
@@ -458,26 +228,29 @@ from dmljax.ops.softmax import (
     activation_softmax as activation_softmax,
     activation_softmax1 as activation_softmax1,
 )
-from dmljax.ops.training import (
-    AdamOptimizer as AdamOptimizer,
-    AdamOptimizerDesc as AdamOptimizerDesc,
-    adam_optimizer as adam_optimizer,
-)
+from dmljax.ops.training import AdamOptimizer as AdamOptimizer, adam_optimizer as adam_optimizer
+from dmljax import directml as directml
 
 __version__ = "0.1.0"
 
+_ROOMS = ("dxdispatch", "onnx", "pydirectml", "serialized")  # which are imported when they are needed
+_PUBLIC = [name for name, value in globals().items() if getattr(value, "__module__", "").startswith("dmljax.")]
+
+for _name in _PUBLIC:
+    globals()[_name].__module__ = "dmljax"  # where users find it, whatever file it is in
+
 if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
 
+    def __dir__():
+        return ["__version__", "directml", *_ROOMS, *_PUBLIC]
+
     def __getattr__(name):
-        if name in ("dxdispatch", "onnx", "pydirectml", "serialized"):  # which are imported when they are needed
+        if name in _ROOMS:
             from importlib import import_module
 
             return import_module(f"dmljax.{name}")
+        if not name.startswith("_") and hasattr(directml, name):
+            raise AttributeError(f"module 'dmljax' has no attribute {name!r}, did you mean dmljax.directml.{name}?")
         from dmljax.relatives import hint
 
         raise AttributeError(f"module 'dmljax' has no attribute {name!r}{hint(name)}")
-
-
-for _public in list(globals().values()):
-    if getattr(_public, "__module__", "").startswith("dmljax."):
-        _public.__module__ = "dmljax"  # where users find it, whatever file it is in

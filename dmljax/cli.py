@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 import dmljax
-from dmljax import DmlError, FeatureLevel
+from dmljax import DmlError
 from dmljax.checks import UINT_MAX, integer_in, parse_enum
 from dmljax.describe import (
     OPERATORS_HEAD,
@@ -33,6 +33,7 @@ from dmljax.describe import (
     table,
 )
 from dmljax.descriptors.validation import title
+from dmljax.directml import FeatureLevel
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import Finding, InvalidModel, Model, UnreadableModel

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dmljax
+from dmljax import directml
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.json_form import to_json
 from dmljax.descriptors.tables import Table
@@ -154,7 +155,7 @@ def explanation(operator: type[Operator]) -> dict[str, Any]:
         "function": f"dmljax.{function_name(operator)}",
         "signature": signature(operator),
         "documentation": inspect.getdoc(getattr(dmljax, function_name(operator))),
-        "desc": f"dmljax.{operator.__name__}",
+        "desc": f"dmljax.directml.{operator.__name__}",
         "members": [
             {
                 "name": member.name,
@@ -260,10 +261,11 @@ def desc_example(operator: type[Operator]) -> list[str]:
         if not inputs
         else [">>> print(compute(", *(f"...     {one}," for one in inputs), "... ))"]
     )
-    lines = [f">>> desc = dmljax.{operator.__name__}(", *members, "... )", ">>> compute = dmljax.lower(desc)", *call]
+    lines = [f">>> desc = dmljax.directml.{operator.__name__}(", *members, "... )"]
+    lines += [">>> compute = dmljax.directml.lower(desc)", *call]
     return [
         *(line.replace("'", '"') for line in lines),
-        *str(dmljax.lower(example.desc)(*arrays.values())).splitlines(),
+        *str(directml.lower(example.desc)(*arrays.values())).splitlines(),
     ]
 
 
@@ -278,19 +280,19 @@ def _with_numpys_names(numbers: str) -> str:
 def _source(value: Any) -> str:
     match value:
         case TensorDesc():
-            return f"dmljax.TensorDesc({value.data_type.name!r}, {value.sizes})"
+            return f"dmljax.directml.TensorDesc({value.data_type.name!r}, {value.sizes})"
         case Scalar():
             return _with_numpys_names(repr(value.item.item()))
         case ScaleBias() | Size2D():
-            return f"dmljax.{type(value).__name__}({', '.join(map(_source, value))})"
+            return f"dmljax.directml.{type(value).__name__}({', '.join(map(_source, value))})"
         case tuple():
             return f"({', '.join(map(_source, value))}{',' if len(value) == 1 else ''})"
         case Operator():
             values = [(member.field, getattr(value, member.field)) for member in value.members()]
             given = ", ".join(f"{field}={_source(one)}" for field, one in values if one is not None)
-            return f"dmljax.{type(value).__name__}({given})"
+            return f"dmljax.directml.{type(value).__name__}({given})"
         case HeaderEnum():
-            return f"dmljax.{value!r}"
+            return f"dmljax.directml.{value!r}"
     return repr(value)
 
 

@@ -110,16 +110,16 @@ class InvalidDesc(DmlError, ValueError):
 
     >>> TensorDesc("FLOAT32", sizes=(2, 0))
     Traceback (most recent call last):
-    dmljax.InvalidDesc: Sizes must be at least 1 each; got {2,0}
+    dmljax.directml.InvalidDesc: Sizes must be at least 1 each; got {2,0}
     """
 
 
 class InvalidType(DmlError, TypeError):
     """An argument is of a kind or data type that its operator does not take.
 
-    >>> activation_hardmax([[1.0, 2.0]])
+    >>> activation_hardmax([1.0])
     Traceback (most recent call last):
-    dmljax.InvalidType: activation_hardmax: input must be a JAX or NumPy array; got list (jnp.asarray makes one of it)
+    dmljax.directml.InvalidType: activation_hardmax: input must be a JAX or NumPy array; got list ...
     """
 
 
@@ -128,7 +128,7 @@ class Unsupported(DmlError, NotImplementedError):
 
     >>> from_json({"Type": "DML_OPERATOR_NO_SUCH_THING"})
     Traceback (most recent call last):
-    dmljax.Unsupported: Type must be an operator that `dmljax ops` lists; got 'DML_OPERATOR_NO_SUCH_THING'
+    dmljax.directml.Unsupported: Type must be an operator that `dmljax ops` lists; got 'DML_OPERATOR_NO_SUCH_THING'
     """
 
 

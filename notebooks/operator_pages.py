@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import dmljax
-from dmljax import FeatureLevel, Operator
+from dmljax import directml
 from dmljax.cli import main
 from dmljax.describe import (
     OPERATORS_HEAD,
@@ -26,6 +26,7 @@ from dmljax.describe import (
     member_rows,
     operator_rows,
 )
+from dmljax.directml import FeatureLevel, Operator
 
 
 class OperatorFunctionDirective(SphinxDirective):
@@ -109,9 +110,10 @@ class PublicNamesDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         lines = ["```{eval-rst}"]
         for name in self.content:
-            value = getattr(dmljax, name)
+            module = directml if hasattr(directml, name) else dmljax
+            value = getattr(module, name)
             kind = "exception" if isinstance(value, type) and issubclass(value, Exception) else "class"
-            lines += [f".. auto{kind if isinstance(value, type) else 'function'}:: dmljax.{name}"]
+            lines += [f".. auto{kind if isinstance(value, type) else 'function'}:: {module.__name__}.{name}"]
             has_members = isinstance(value, type) and kind == "class" and not issubclass(value, tuple)
             lines += ["   :members:"] if has_members else []
             lines.append("")

@@ -10,8 +10,8 @@ import numpy as np
 from families import CASES
 from test_every_operator import float_call
 
-from dmljax import Operator
 from dmljax.describe import coverage, data_types_text, function_name, markdown_table, operators_by_family, short_level
+from dmljax.directml import Operator
 from dmljax.types import FLOAT
 
 TESTS = Path(__file__).parent

@@ -13,8 +13,8 @@ import numpy as np
 from formulas import Arr, Formula
 from helpers import assert_same_bits, assert_within_units, random_array, random_indices, with_subnormals
 
-import dmljax
-from dmljax import DataType, ScaleBias, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, ScaleBias, TensorDesc
 from dmljax.types import FLOAT
 
 Arrays = dict[str, Arr]
@@ -27,7 +27,7 @@ class Case:
     """How to make descs of one operator: from a rank and a data type for each of the `free` tensors."""
 
     free: tuple[str, ...]
-    make: Callable[[Mapping[str, DataType], int], dmljax.Operator]
+    make: Callable[[Mapping[str, DataType], int], directml.Operator]
     oracle: Callable[..., Any]
     # Inputs that hold indices, with the size that they index.
     indices: Mapping[str, int] = ()  # type: ignore[assignment]
@@ -43,7 +43,7 @@ class Case:
     domain: tuple[float, float] | None = None
     has_derivative: bool = True
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> Arrays:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> Arrays:
         """Random inputs: any bits at all, or indices in and out of range."""
         return {
             field: random_indices(rng, tensor.dtype, tensor.sizes, self.indices[field])
@@ -54,7 +54,7 @@ class Case:
             for field, tensor in desc.tensors(is_input=True).items()
         }
 
-    def check(self, desc: dmljax.Operator, inputs: Arrays, outputs: Any) -> None:
+    def check(self, desc: directml.Operator, inputs: Arrays, outputs: Any) -> None:
         """Compares the outputs with the oracle's; a subnormal input of what is not exact may count as zero."""
         with np.errstate(all="ignore"):
             if self.is_exact:
@@ -64,7 +64,7 @@ class Case:
                 alternatives = [inputs, *(with_subnormals(inputs, value) for value in (0, 1e-300))]
                 assert_within_units(outputs, *(self.oracle(desc, **arrays) for arrays in alternatives))
 
-    def expected(self, desc: dmljax.Operator, inputs: Arrays) -> list[Arr]:
+    def expected(self, desc: directml.Operator, inputs: Arrays) -> list[Arr]:
         """The outputs by the pseudo-code, with the descs' sizes and types."""
         outputs = self.oracle(desc, **inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -93,16 +93,16 @@ class Elementwise:
     domain: tuple[float, float] = (0.2, 0.9)  # where finite differences tell the derivative
     has_derivative: bool = True
 
-    def desc(self, operator: str, data_type: DataType, sizes: tuple[int, ...], **more: Any) -> dmljax.Operator:
+    def desc(self, operator: str, data_type: DataType, sizes: tuple[int, ...], **more: Any) -> directml.Operator:
         """A descriptor whose tensors are all of one type and size, but for those in `more`."""
-        kind = dmljax.OPERATORS[f"DML_OPERATOR_{operator}"]
+        kind = directml.OPERATORS[f"DML_OPERATOR_{operator}"]
         tensor = TensorDesc(data_type, sizes)
         attributes = dict(self.attributes)
         if "min_max_data_type" in attributes:
             attributes["min_max_data_type"] = data_type
         return kind(**dict.fromkeys((*self.tensors, self.output), tensor) | attributes | more)
 
-    def exact_value(self, desc: dmljax.Operator, *arrays: Arr) -> Arr:
+    def exact_value(self, desc: directml.Operator, *arrays: Arr) -> Arr:
         """The formula's value: of the arrays as they are where it is exact, otherwise of floats in float64."""
         if not self.is_exact:
             arrays = tuple(x.astype(np.float64) if x.dtype.kind == "f" else x for x in arrays)
@@ -119,17 +119,17 @@ class Elementwise:
 
 def plain(value: Any) -> Any:
     """A Scalar as a number."""
-    return value.item.item() if isinstance(value, dmljax.Scalar) else value
+    return value.item.item() if isinstance(value, directml.Scalar) else value
 
 
 def same_type_case(name: str, elementwise: Elementwise) -> Case:
     """The case of an operator whose inputs all have one type, its output that one or one of its own."""
-    operator = dmljax.OPERATORS[f"DML_OPERATOR_{name}"]
+    operator = directml.OPERATORS[f"DML_OPERATOR_{name}"]
     fields = {member.field for member in operator.members()}
     latest = operator.support[max(operator.support)]
     has_own_output = latest[elementwise.output] != latest[elementwise.tensors[0]]
 
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes = ones(rank, *elementwise.sizes)
         own = {elementwise.output: TensorDesc(types[elementwise.output], sizes)} if has_own_output else {}
         axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if "axes" in fields else {}

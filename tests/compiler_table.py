@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import dmljax
+from dmljax import directml
 from dmljax.describe import markdown_table
 
 DMLJAX, IDIOM = "dmljax", "jax.numpy"
@@ -18,7 +18,7 @@ Results = Mapping[str, Mapping[str, Rivals]]  # by operator or network, and chip
 
 FILE = Path(__file__).parent / "benchmarks" / "compilers.json"
 PAGE = Path(__file__).parents[1] / "notebooks" / "compilers.md"
-OPERATORS = {name.removeprefix("DML_OPERATOR_") for name in dmljax.OPERATORS}
+OPERATORS = {name.removeprefix("DML_OPERATOR_") for name in directml.OPERATORS}
 CHIPS = {"h100": "NVIDIA H100", "v5e": "TPU v5e"}
 
 TEXT = """\

@@ -12,7 +12,7 @@ from typing import Any
 from cases import Case, Elementwise, same_type_case
 from pages import Tables, merge
 
-import dmljax
+from dmljax import directml
 
 FAMILIES = {
     path.stem.removeprefix("cases_"): importlib.import_module(path.stem)
@@ -22,7 +22,7 @@ FAMILIES = {
 
 def family_of(operator: str) -> str:
     """The file of `dmljax/ops` that an operator stands in."""
-    return Path(inspect.unwrap(dmljax.OPERATORS[operator].function).__code__.co_filename).stem
+    return Path(inspect.unwrap(directml.OPERATORS[operator].function).__code__.co_filename).stem
 
 
 def collect(dictionary: str) -> dict[str, Any]:

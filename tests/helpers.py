@@ -12,7 +12,7 @@ import pytest
 from jax.test_util import check_grads
 from numpy.typing import NDArray
 
-from dmljax import DataType
+from dmljax.directml import DataType
 
 X64 = bool(jax.config.read("jax_enable_x64"))
 needs_x64 = pytest.mark.skipif(not X64, reason="needs 64-bit types")

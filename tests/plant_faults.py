@@ -4167,8 +4167,8 @@ FAULTS = [
     Fault(
         "the width and the height of an enlarged image are swapped",
         PYDIRECTML_FUNCTIONS,
-        "dmljax.Size2D(width, height)",
-        "dmljax.Size2D(height, width)",
+        "directml.Size2D(width, height)",
+        "directml.Size2D(height, width)",
         f"{ON_PYDIRECTML}::test_copies",
     ),
     Fault(

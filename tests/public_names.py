@@ -1,4 +1,4 @@
-"""Writes what follows from the families and the pages: `__init__.py`, `elsewhere.json`, the list of operators.
+"""Writes what follows from the families and the pages: `__init__.py`, `directml.py`, `elsewhere.json`, operators.md.
 
 Run `python tests/public_names.py` whenever an operator was added; tests/test_public_names.py sees that it was done.
 """
@@ -6,12 +6,13 @@ Run `python tests/public_names.py` whenever an operator was added; tests/test_pu
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "dmljax"
 FAMILIES = sorted(path for path in (PACKAGE / "ops").glob("*.py") if path.stem != "__init__")
-CORE = {
+FUNCTIONS = {"errors": ("DmlError",), "pictures": ("show",)}  # what the package has beside the operators' functions
+DIRECTML = {
     "descriptors": (
         "OPERATORS",
         "Operator",
@@ -23,8 +24,7 @@ CORE = {
         "validate",
     ),
     "graph": ("Graph",),
-    "errors": ("DmlError", "InvalidDesc", "InvalidType", "Problem", "Unsupported"),
-    "pictures": ("show",),
+    "errors": ("InvalidDesc", "InvalidType", "Problem", "Unsupported"),
     "scalars": ("Scalar", "ScaleBias", "Size2D"),
     "tensor": ("TensorDesc",),
     "types": (
@@ -48,60 +48,92 @@ CORE = {
     ),
 }
 TEXT = '''\
-"""The operators of DirectML for JAX: functions of arrays, and descriptors that mirror directml.h.
+"""The operators of DirectML for JAX: a function of arrays for each.
 
-What this file names is public, and so are `dmljax.examples`, `dmljax.dxdispatch`, `dmljax.pydirectml` and
-`dmljax.serialized`; nothing else is.
-`python tests/public_names.py` writes it.
+`dmljax.directml` has their descriptors, which mirror directml.h. `dmljax.examples`, `dmljax.dxdispatch`, `dmljax.onnx`,
+`dmljax.pydirectml` and `dmljax.serialized` are public as well; nothing else is.
+`python tests/public_names.py` writes this file.
 """
 
 import typing as _typing
 
 {imports}
+from dmljax import directml as directml
 
 __version__ = "{version}"
 
+_ROOMS = ("dxdispatch", "onnx", "pydirectml", "serialized")  # which are imported when they are needed
+_PUBLIC = [name for name, value in globals().items() if getattr(value, "__module__", "").startswith("dmljax.")]
+
+for _name in _PUBLIC:
+    globals()[_name].__module__ = "dmljax"  # where users find it, whatever file it is in
+
 if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
 
+    def __dir__():
+        return ["__version__", "directml", *_ROOMS, *_PUBLIC]
+
     def __getattr__(name):
-        if name in ("dxdispatch", "onnx", "pydirectml", "serialized"):  # which are imported when they are needed
+        if name in _ROOMS:
             from importlib import import_module
 
             return import_module(f"dmljax.{{name}}")
+        if not name.startswith("_") and hasattr(directml, name):
+            raise AttributeError(f"module 'dmljax' has no attribute {{name!r}}, did you mean dmljax.directml.{{name}}?")
         from dmljax.relatives import hint
 
         raise AttributeError(f"module 'dmljax' has no attribute {{name!r}}{{hint(name)}}")
+'''
+DIRECTML_TEXT = '''\
+"""DirectML's descriptors, which mirror directml.h: validated, lowered to functions of arrays, read and written as JSON.
 
+`python tests/public_names.py` writes this file.
+"""
+
+{imports}
 
 for _public in list(globals().values()):
     if getattr(_public, "__module__", "").startswith("dmljax."):
-        _public.__module__ = "dmljax"  # where users find it, whatever file it is in
+        _public.__module__ = "dmljax.directml"  # where users find it, whatever file it is in
 '''
 
 
 def text() -> str:
     """The text of `dmljax/__init__.py`."""
-    modules = CORE | {f"ops.{path.stem}": tuple(public_names(path)) for path in FAMILIES}
-    imports = "\n".join(map(import_of, modules, modules.values()))
     version = (PACKAGE / "__init__.py").read_text().partition('__version__ = "')[2].partition('"')[0]
     if not version:
         raise ValueError('dmljax/__init__.py must say __version__ = "..."')
-    return TEXT.format(imports=imports, version=version)
+    return TEXT.format(imports=_imports(FUNCTIONS, is_desc=False), version=version)
 
 
-def public_names(family: Path) -> Iterator[str]:
-    """The operators of a family, as functions and descriptors, and the named tuples that they return."""
-    found = [node.name for node in ast.parse(family.read_text()).body if is_public(node)]  # type: ignore[attr-defined]
-    yield from sorted(found, key=lambda name: (name[0].islower(), name))
+def directml_text() -> str:
+    """The text of `dmljax/directml.py`."""
+    return DIRECTML_TEXT.format(imports=_imports(DIRECTML, is_desc=True))
 
 
-def is_public(node: ast.stmt) -> bool:
-    """Whether a statement defines an operator's function or descriptor, or a named tuple."""
+def _imports(core: Mapping[str, tuple[str, ...]], *, is_desc: bool) -> str:
+    families = {f"ops.{path.stem}": tuple(public_names(path, is_desc=is_desc)) for path in FAMILIES}
+    return "\n".join(import_of(module, names) for module, names in {**core, **families}.items() if names)
+
+
+def public_names(family: Path, *, is_desc: bool) -> list[str]:
+    """The descriptors of a family, or else its functions and the named tuples that they return."""
+    found = [node for node in ast.parse(family.read_text()).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return sorted((one.name for one in found if (_is_desc if is_desc else _is_of_functions)(one)), key=_lowercase_last)
+
+
+def _lowercase_last(name: str) -> tuple[bool, str]:
+    return name[0].islower(), name
+
+
+def _is_desc(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    return isinstance(node, ast.ClassDef) and any(one.arg == "function" for one in node.keywords)
+
+
+def _is_of_functions(node: ast.FunctionDef | ast.ClassDef) -> bool:
     if isinstance(node, ast.FunctionDef):
         return any("operator_function" in ast.unparse(decorator) for decorator in node.decorator_list)
-    if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
-        return False
-    return any(one.arg == "function" for one in node.keywords) or "NamedTuple" in map(ast.unparse, node.bases)
+    return not node.name.startswith("_") and "NamedTuple" in map(ast.unparse, node.bases)
 
 
 PAGES = PACKAGE.parent / "notebooks" / "operators"
@@ -187,5 +219,6 @@ def import_of(module: str, names: tuple[str, ...]) -> str:
 
 if __name__ == "__main__":
     (PACKAGE / "__init__.py").write_text(text())
+    (PACKAGE / "directml.py").write_text(directml_text())
     (PACKAGE / "elsewhere.json").write_text(elsewhere_text())
     OPERATORS_PAGE.write_text(operators_text())

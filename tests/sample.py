@@ -4,7 +4,7 @@ import enum
 
 import pytest
 
-import dmljax
+from dmljax import directml
 
 # By the kind of computation: what a loop around an operator or a mesh beneath it sees, it sees of a few of each kind.
 # An operator that is lowered in a way of its own (a loop, a rule for derivatives, vmap or a mesh, what is there for one
@@ -71,7 +71,7 @@ def tried_operators(config: pytest.Config, tried: Tried) -> tuple[str, ...]:
     """The operators that a transformation is tried on."""
     is_sampled = config.getoption("--sample")
     if config.getoption("--everything") or (tried is Tried.EACH_OPERATOR and not is_sampled):
-        return tuple(dmljax.OPERATORS)
+        return tuple(directml.OPERATORS)
     is_one = is_sampled or tried is Tried.ONE_OF_EACH_KIND
     names = SAMPLE if is_one else [name for kind in KINDS.values() for name in kind]
     return tuple(f"DML_OPERATOR_{name}" for name in names)

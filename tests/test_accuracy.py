@@ -26,7 +26,8 @@ from search import worst_arguments
 from test_peers_elementwise import CASES as PEERS
 
 import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 import idioms
@@ -49,7 +50,7 @@ SUBNORMAL_INSIDE: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-def errors(name: str, desc: dmljax.Operator, arrays: list[Arr], actual: Arr) -> Arr:
+def errors(name: str, desc: directml.Operator, arrays: list[Arr], actual: Arr) -> Arr:
     """How many units each element is off."""
     with np.errstate(all="ignore"):
         error = units_off(actual, ELEMENTWISE[name].exact_value(desc, *arrays))
@@ -76,7 +77,7 @@ def rival(name: str, arrays: list[Arr], attributes: dict[str, Any]) -> Arr:
 def assert_near(name: str, data_type: DataType, arrays: list[Arr], attributes: dict[str, Any]) -> float:
     """Refuses what is further off than the units that are allowed, and than JAX's own function; returns the error."""
     desc = ELEMENTWISE[name].desc(name, data_type, arrays[0].shape, **attributes)
-    actual = np.asarray(dmljax.lower(desc)(*arrays))
+    actual = np.asarray(directml.lower(desc)(*arrays))
     error = errors(name, desc, arrays, actual)
     allowed = np.full_like(error, UNITS[data_type.dtype.name])
     if name in RIVALS:
@@ -136,7 +137,7 @@ def test_is_as_exact_with_the_attributes_of_peers(
     of_jax = rival(name, plain, attributes) if name in RIVALS else jax.jit(idioms.ELEMENTWISE[name])(*plain)
     with np.errstate(all="ignore"):
         exact = ELEMENTWISE[name].exact_value(desc, *plain)
-    for column, actual in (("FLOAT32", dmljax.lower(desc)(*plain)), ("JAX", of_jax)):
+    for column, actual in (("FLOAT32", directml.lower(desc)(*plain)), ("JAX", of_jax)):
         record_property("units", f"{name} {column} {largest_error(actual, exact):.3g}")
     if "torch" in case.peers and name not in OTHER_SLOPE:
         record_property("units", f"{name} PyTorch {largest_error(case.peers['torch'].run(*plain), exact):.3g}")
@@ -251,8 +252,8 @@ def test_powers_are_within_few_units_of_float64() -> None:
     exponents = [rng.normal(0, 4, 60_000), rng.normal(0, 4000, 60_000), rng.integers(-30, 30, 60_000)]
     base, exponent = (np.concatenate(parts).astype(np.float32) for parts in (bases, exponents))
     tensor = TensorDesc(DataType.FLOAT32, base.shape)
-    desc = dmljax.ElementWisePowDesc(input=tensor, exponent=tensor, output=tensor)
-    actual = np.asarray(dmljax.lower(desc)(base, exponent))
+    desc = directml.ElementWisePowDesc(input=tensor, exponent=tensor, output=tensor)
+    actual = np.asarray(directml.lower(desc)(base, exponent))
     assert errors("ELEMENT_WISE_POW", desc, [base, exponent], actual).max() <= UNITS["float32"]
 
 
@@ -353,7 +354,7 @@ def test_a_quotient_by_one_number_is_rounded_once(dtype: Any) -> None:
             jax.jit(lambda a, b=b: dmljax.element_wise_divide(a, b))(a),
             jax.vmap(dmljax.element_wise_divide, (0, None))(a, b),
             jax.jit(lambda a, b: dmljax.element_wise_divide(a, jnp.broadcast_to(b, a.shape)))(a, b),
-            dmljax.lower(dmljax.ElementWiseDivideDesc(**dict.fromkeys(("a", "b", "output"), DESC[dtype])))(
+            directml.lower(directml.ElementWiseDivideDesc(**dict.fromkeys(("a", "b", "output"), DESC[dtype])))(
                 a, np.full_like(a, b)
             ),
         ):

@@ -19,9 +19,9 @@ import pytest
 from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
-from dmljax import OPERATORS
 from dmljax.cli import main
 from dmljax.describe import rules
+from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import _compiled
 
 ROUTING = MODELS / "top1_routing.json"

@@ -18,7 +18,8 @@ from scalar_functions import DEFINED, dense, scalar_function
 from scipy import special
 
 import dmljax
-from dmljax import DataType
+from dmljax import directml
+from dmljax.directml import DataType
 
 Arr = NDArray[Any]
 
@@ -89,7 +90,7 @@ DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
 def test_the_gradient_is_finite_and_right_wherever_that_of_the_function_is(name: str) -> None:
     x = dense(np.float32, 20_000, 5)
     x = x[((np.abs(x) >= np.finfo(np.float32).tiny) | (x == 0)) & ~((np.abs(x) > LARGEST) & np.isfinite(x))]
-    compute: Any = dmljax.lower(ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape))
+    compute: Any = directml.lower(ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape))
 
     @jax.jit
     def derivatives(x: Any) -> Any:
@@ -295,7 +296,7 @@ SECOND_DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
 def test_the_second_derivative_is_finite_and_right_where_that_of_the_function_is(name: str) -> None:
     magnitudes = np.array([0.0, 1e-30, 1e-3, 0.3, 1, 3, 12, 45, 88, 100, 1e4, 1e20], np.float32)
     x = np.concatenate([magnitudes, -magnitudes])
-    compute: Any = dmljax.lower(ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape))
+    compute: Any = directml.lower(ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape))
     once = jax.grad(lambda x: compute(x).sum())
     twice = jax.jit(lambda x: [jax.grad(lambda x: once(x).sum())(x), jax.jvp(once, (x,), (jnp.ones_like(x),))[1]])
     with np.errstate(all="ignore"):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dmljax
+from dmljax import directml
 from dmljax.describe import desc_example
 
 MODULES = [
@@ -21,7 +22,7 @@ MODULES = [
 ]
 NAMES = {
     name: value
-    for name, value in vars(dmljax).items()
+    for name, value in (vars(dmljax) | vars(directml)).items()
     if not name.startswith("_") and not isinstance(value, ModuleType)
 }
 
@@ -59,12 +60,12 @@ def test_every_public_name_is_documented(name: str) -> None:
 
 def test_there_are_examples_to_run() -> None:
     examples = sum(len(test.examples) for name in DOCUMENTED for test in examples_in(name))
-    assert examples >= len(dmljax.OPERATORS) + 40
+    assert examples >= len(directml.OPERATORS) + 40
 
 
-@pytest.mark.parametrize("name", sorted(dmljax.OPERATORS))
+@pytest.mark.parametrize("name", sorted(directml.OPERATORS))
 def test_the_example_of_every_descriptor_runs(name: str) -> None:
-    session = [line or "<BLANKLINE>" for line in desc_example(dmljax.OPERATORS[name])]
+    session = [line or "<BLANKLINE>" for line in desc_example(directml.OPERATORS[name])]
     test = doctest.DocTestParser().get_doctest("\n".join(session) + "\n", {"dmljax": dmljax, "np": np}, name, None, 0)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     runner.run(test)
@@ -74,6 +75,6 @@ def test_the_example_of_every_descriptor_runs(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "OPERATORS"])
 def test_every_public_name_has_a_running_example(name: str) -> None:
     value = NAMES[name]
-    if isinstance(value, type) and issubclass(value, dmljax.Operator) and value is not dmljax.Operator:
+    if isinstance(value, type) and issubclass(value, directml.Operator) and value is not directml.Operator:
         return  # one is made of the page's, above
     assert any(test.examples for test in examples_in(name))

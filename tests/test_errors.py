@@ -9,16 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from dmljax import (
-    ActivationHardmaxDesc,
-    DataType,
-    DmlError,
-    InvalidDesc,
-    InvalidType,
-    TensorDesc,
-    Unsupported,
-    validate,
-)
+from dmljax import DmlError
+from dmljax.directml import ActivationHardmaxDesc, DataType, InvalidDesc, InvalidType, TensorDesc, Unsupported, validate
 from dmljax.dxdispatch.model import Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
 from dmljax.errors import (

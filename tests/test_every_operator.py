@@ -34,7 +34,8 @@ from jax.test_util import check_grads
 from sample import KINDS, SAMPLE, Tried
 
 import dmljax
-from dmljax import OPERATORS, DataType, FeatureLevel, InvalidDesc
+from dmljax import directml
+from dmljax.directml import OPERATORS, DataType, FeatureLevel, InvalidDesc
 from dmljax.errors import spell_path
 from dmljax.examples import EXAMPLES, OWN_EXAMPLES
 
@@ -59,7 +60,7 @@ def allowed(operator: str, field: str, level: FeatureLevel = LATEST) -> tuple[ra
     return cell.ranks, available(cell.data_types)
 
 
-def typed_descs(operator: str, level: FeatureLevel = LATEST) -> Iterator[dmljax.Operator]:
+def typed_descs(operator: str, level: FeatureLevel = LATEST) -> Iterator[directml.Operator]:
     """A desc for every data type of every free tensor, at the lowest and the highest rank by turns."""
     case = CASES[operator]
     ranks, _ = allowed(operator, case.free[0], level)
@@ -70,11 +71,11 @@ def typed_descs(operator: str, level: FeatureLevel = LATEST) -> Iterator[dmljax.
         yield case.make(chosen, ranks[-(i % 2)])
 
 
-def any_desc(operator: str) -> dmljax.Operator:
+def any_desc(operator: str) -> directml.Operator:
     return next(typed_descs(operator))
 
 
-def random_inputs(desc: dmljax.Operator, seed: int = 0) -> list[Any]:
+def random_inputs(desc: directml.Operator, seed: int = 0) -> list[Any]:
     return list(CASES[type(desc).type].inputs(desc, np.random.default_rng(seed)).values())
 
 
@@ -90,7 +91,7 @@ def test_each_family_has_operators_that_all_transformations_are_tried_on() -> No
 
 @for_each_operator
 def test_is_exported_under_its_directml_name(operator: str) -> None:
-    assert getattr(dmljax, desc_name(operator)) is OPERATORS[operator]
+    assert getattr(directml, desc_name(operator)) is OPERATORS[operator]
     assert callable(getattr(dmljax, function_name(operator)))
 
 
@@ -103,14 +104,14 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
 @pytest.mark.whole
 @pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda one: f"{function_name(type(one.desc).type)}-{one.title}")
 def test_the_examples_come_out_bit_for_bit(example: Any) -> None:
-    outputs = jax.tree.leaves(dmljax.lower(example.desc)(*example.arrays(of_inputs=True).values()))
+    outputs = jax.tree.leaves(directml.lower(example.desc)(*example.arrays(of_inputs=True).values()))
     computed = dict(zip(example.arrays(of_inputs=False), map(np.asarray, outputs), strict=True))
     assert example.expects(computed), computed
 
 
 @for_each_operator
 def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
-    assert list(dmljax.to_json(any_desc(operator))["Desc"]) == MEMBERS[operator].split()
+    assert list(directml.to_json(any_desc(operator))["Desc"]) == MEMBERS[operator].split()
 
 
 @pytest.mark.seconds(20)
@@ -121,7 +122,7 @@ def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank
 
     @jax.jit  # one compilation for all of them
     def outputs(arrays: list[Any]) -> list[Any]:
-        return [dmljax.lower(desc)(*given) for desc, given in zip(descs, arrays, strict=True)]
+        return [directml.lower(desc)(*given) for desc, given in zip(descs, arrays, strict=True)]
 
     computed_ones = outputs([list(given.values()) for given in inputs])
     for desc, given, computed in zip(descs, inputs, computed_ones, strict=True):
@@ -131,7 +132,7 @@ def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank
 @for_each_operator
 def test_the_shapes_and_types_of_the_outputs_are_the_descs(operator: str) -> None:
     for desc in typed_descs(operator):
-        shapes = jax.eval_shape(dmljax.lower(desc), *(t.shape_dtype for t in desc.tensors(is_input=True).values()))
+        shapes = jax.eval_shape(directml.lower(desc), *(t.shape_dtype for t in desc.tensors(is_input=True).values()))
         expected = [tensor.shape_dtype for tensor in desc.tensors(is_input=False).values()]
         assert [(s.shape, s.dtype) for s in jax.tree.leaves(shapes)] == [(e.shape, e.dtype) for e in expected]
 
@@ -155,10 +156,10 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
         expected = pages_minimum_level(operator, named)
         if expected is None:
             with pytest.raises(InvalidDesc, match=f"^{operator} at DML_FEATURE_LEVEL_6_4: "):
-                dmljax.minimum_feature_level(desc)
+                directml.minimum_feature_level(desc)
         else:
-            assert dmljax.minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
-            dmljax.validate(desc, feature_level=expected)
+            assert directml.minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
+            directml.validate(desc, feature_level=expected)
         seen.add(expected)
     assert seen - {None} == set(SUPPORT[operator]), "some table of the page decides nothing"
 
@@ -167,43 +168,45 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
 def test_is_refused_one_level_below_its_introduction(operator: str) -> None:
     introduced = min(OPERATORS[operator].support)
     desc = next(typed_descs(operator, introduced))
-    assert dmljax.minimum_feature_level(desc) is introduced
+    assert directml.minimum_feature_level(desc) is introduced
     for level in FeatureLevel:
         if level < introduced:
             message = f"^{operator} at {level}: the operator must not be used below {introduced}; got {level}"
             with pytest.raises(InvalidDesc, match=message):
-                dmljax.lower(desc, feature_level=level)
+                directml.lower(desc, feature_level=level)
 
 
 @for_each_operator
 def test_a_desc_survives_json(operator: str) -> None:
     for desc in typed_descs(operator):
-        spelled = json.loads(json.dumps(dmljax.to_json(desc), allow_nan=False))
-        assert dmljax.from_json(spelled) == desc
+        spelled = json.loads(json.dumps(directml.to_json(desc), allow_nan=False))
+        assert directml.from_json(spelled) == desc
         # The same with everything abbreviated and inline, as DxDispatch takes it too.
         short = json.loads(re.sub(r"DML_(OPERATOR|TENSOR_DATA_TYPE|AXIS_DIRECTION)_", "", json.dumps(spelled)))
         if "Type" in short["Desc"]:
             continue  # which beside the operator's own can only stand inside of Desc
         inline = {"type": short["Type"], **short["Desc"]}
-        assert dmljax.from_json({key: value for key, value in inline.items() if key != "AxisCount"}) == desc
+        assert directml.from_json({key: value for key, value in inline.items() if key != "AxisCount"}) == desc
 
 
 @for_each_operator
 def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
     desc = any_desc(operator)
-    lowered, inputs = dmljax.lower(desc), CASES[operator].inputs(desc, np.random.default_rng(0))
+    lowered, inputs = directml.lower(desc), CASES[operator].inputs(desc, np.random.default_rng(0))
     for leaf in desc.leaves(is_input=True):
         array, name = inputs[leaf.key], re.escape(spell_path(leaf.path))
         other = np.int8 if array.dtype == np.uint8 else np.uint8
         for wrong, kind in (
             (array[None], InvalidDesc),
-            (array.astype("c8") if array.dtype != bool else array, dmljax.InvalidType),
-            (np.zeros(array.shape, other), dmljax.InvalidType),
-            (array.tolist(), dmljax.InvalidType),
+            (array.astype("c8") if array.dtype != bool else array, directml.InvalidType),
+            (np.zeros(array.shape, other), directml.InvalidType),
+            (array.tolist(), directml.InvalidType),
         ):
             with pytest.raises(kind, match=f"^{operator}: {name} must "):
                 lowered(*(inputs | {leaf.key: wrong}).values())
-    with pytest.raises(dmljax.InvalidType, match=f"^{operator}: (missing|got an unexpected|too many|the arrays must)"):
+    with pytest.raises(
+        directml.InvalidType, match=f"^{operator}: (missing|got an unexpected|too many|the arrays must)"
+    ):
         lowered(*inputs.values(), *([1] * 5))
 
 
@@ -227,11 +230,11 @@ def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float =
         assert_nearly_same_trees(actual, expected, max(absolute, CASES[operator].absolute))
 
 
-def function_of(desc: dmljax.Operator) -> Callable[..., Any]:
-    return CASES[type(desc).type].of_value or dmljax.lower(desc)
+def function_of(desc: directml.Operator) -> Callable[..., Any]:
+    return CASES[type(desc).type].of_value or directml.lower(desc)
 
 
-def arguments_of(desc: dmljax.Operator, seed: int = 0) -> list[Any]:
+def arguments_of(desc: directml.Operator, seed: int = 0) -> list[Any]:
     return [np.float32(seed)] if CASES[type(desc).type].of_value else random_inputs(desc, seed)
 
 
@@ -294,14 +297,14 @@ def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], back
 @transformation("jit", of=Tried.EACH_OPERATOR)
 def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     desc = any_desc(operator)
-    lowered = dmljax.lower(desc)
+    lowered = directml.lower(desc)
     inputs, others = random_inputs(desc), random_inputs(desc, seed=1)
     lowered(*inputs)
     events: list[str] = []
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
     try:
         lowered(*inputs)
-        dmljax.lower(dmljax.from_json(dmljax.to_json(desc)))(*others)
+        directml.lower(directml.from_json(directml.to_json(desc)))(*others)
     finally:
         jax.monitoring.clear_event_listeners()
     assert not [event for event in events if "/jax/core/compile" in event]
@@ -316,7 +319,7 @@ def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     events: list[str] = []
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
     try:
-        dmljax.lower(desc)(*inputs)
+        directml.lower(desc)(*inputs)
     finally:
         jax.monitoring.clear_event_listeners()
     assert len([event for event in events if event.endswith("backend_compile_duration")]) == 1
@@ -326,7 +329,7 @@ def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
 def test_a_user_jit_around_it_traces_once(operator: str) -> None:
     desc = any_desc(operator)
     chex.clear_trace_counter()
-    jitted = jax.jit(chex.assert_max_traces(dmljax.lower(desc), n=1))
+    jitted = jax.jit(chex.assert_max_traces(directml.lower(desc), n=1))
     for seed in range(3):
         jitted(*random_inputs(desc, seed))
 
@@ -397,7 +400,7 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
 
 
 NO_MIXED_DERIVATIVE = pytest.mark.xfail(
-    strict=True, raises=dmljax.Unsupported, reason="regions have no derivative of a derivative by the image"
+    strict=True, raises=directml.Unsupported, reason="regions have no derivative of a derivative by the image"
 )
 
 
@@ -532,7 +535,7 @@ def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
 def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
     desc = any_desc(operator)
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
-    exported = jax.export.export(jax.jit(dmljax.lower(desc)), platforms=["cpu", "cuda", "rocm", "tpu"])(*shapes)
+    exported = jax.export.export(jax.jit(directml.lower(desc)), platforms=["cpu", "cuda", "rocm", "tpu"])(*shapes)
     module = exported.mlir_module()
     assert "custom_call" not in module.replace("custom_call @Sharding", "")
     for constant in re.findall(r"stablehlo.constant dense<([^>]*)>", module):
@@ -545,9 +548,9 @@ def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator
 def test_computes_the_same_when_it_is_exported(operator: str) -> None:
     desc = any_desc(operator)
     inputs = random_inputs(desc)
-    exported = jax.export.export(jax.jit(dmljax.lower(desc)))(*inputs)
+    exported = jax.export.export(jax.jit(directml.lower(desc)))(*inputs)
     again = jax.export.deserialize(exported.serialize())
-    assert_agree(operator, again.call(*inputs), dmljax.lower(desc)(*inputs))
+    assert_agree(operator, again.call(*inputs), directml.lower(desc)(*inputs))
 
 
 @transformation("symbolic batch")

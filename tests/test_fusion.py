@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import dmljax
+from dmljax import directml
 
 SIZE = 2048
 DTYPES = pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
@@ -95,7 +96,7 @@ LARGE: dict[str, Call] = {
     "activation_hardmax": lambda matrix: dmljax.activation_hardmax(matrix),
     "activation_hardmax1": lambda matrix: dmljax.activation_hardmax1(matrix, axes=1),
     "argmax": lambda matrix: dmljax.argmax(matrix, axes=1),
-    "argmin": lambda matrix: dmljax.argmin(matrix, axes=1, axis_direction=dmljax.AxisDirection.DECREASING),
+    "argmin": lambda matrix: dmljax.argmin(matrix, axes=1, axis_direction=directml.AxisDirection.DECREASING),
     "gather_nd1": lambda matrix, indices: dmljax.gather_nd1(matrix, indices),
 }
 

@@ -11,8 +11,8 @@ import pytest
 from helpers import X64, assert_same_bits, random_array, transposes
 from jax.test_util import check_grads
 
-import dmljax
-from dmljax import (
+from dmljax import directml
+from dmljax.directml import (
     ActivationIdentityDesc,
     ActivationReluDesc,
     ElementWiseAddDesc,
@@ -25,7 +25,7 @@ from dmljax import (
 )
 from dmljax.numerics.strides import read_strided, write_strided
 
-TensorDesc: Any = dmljax.TensorDesc  # which takes the names of data types, too
+TensorDesc: Any = directml.TensorDesc  # which takes the names of data types, too
 FLOATS = TensorDesc("FLOAT32", (2, 3))
 
 
@@ -46,7 +46,7 @@ def test_two_poolings_have_the_layout_of_the_platform_compiled_for() -> None:
     image, smaller = TensorDesc("FLOAT32", (1, 4, 8, 8)), TensorDesc("FLOAT32", (1, 4, 7, 7))
     graph = chain(
         *(
-            dmljax.AveragePoolingDesc(
+            directml.AveragePoolingDesc(
                 input=given,
                 output=output,
                 strides=(1, 1),
@@ -129,8 +129,8 @@ def test_arrays_of_tensors_and_several_outputs_of_a_node() -> None:
     part, whole = TensorDesc("FLOAT32", (2, 2)), TensorDesc("FLOAT32", (2, 4))
     graph = Graph(
         nodes={
-            "split": dmljax.SplitDesc(input=whole, outputs=(part, part), axis=1),
-            "join": dmljax.JoinDesc(inputs=(part, part, part), output=TensorDesc("FLOAT32", (2, 6)), axis=1),
+            "split": directml.SplitDesc(input=whole, outputs=(part, part), axis=1),
+            "join": directml.JoinDesc(inputs=(part, part, part), output=TensorDesc("FLOAT32", (2, 6)), axis=1),
         },
         edges={
             "split.input": "x",
@@ -234,7 +234,7 @@ def floats(sizes: tuple[int, ...]) -> Any:
 def test_what_reads_an_edge_sees_the_bytes_in_its_own_type(first: Any, second: Any) -> None:
     source, target = TensorDesc(*first), TensorDesc(*second)
     whole = TensorDesc(source.data_type, source.sizes)
-    copy = dmljax.ElementWiseIdentityDesc
+    copy = directml.ElementWiseIdentityDesc
     graph = chain(
         copy(input=whole, output=source),
         copy(input=target, output=TensorDesc(target.data_type, target.sizes)),
@@ -245,7 +245,7 @@ def test_what_reads_an_edge_sees_the_bytes_in_its_own_type(first: Any, second: A
 
 
 def test_beyond_the_end_of_a_buffer_there_are_zeros() -> None:
-    copy = dmljax.ElementWiseIdentityDesc
+    copy = directml.ElementWiseIdentityDesc
     three, windows = TensorDesc("UINT8", (3,)), TensorDesc("UINT8", (2, 3), (1, 1))  # of a buffer of 4 bytes
     graph = chain(copy(input=three, output=three), copy(input=windows, output=TensorDesc("UINT8", (2, 3))), input=three)
     assert lower(graph)(np.array([1, 2, 3], np.uint8)).tolist() == [[1, 2, 3], [2, 3, 0]]
@@ -266,8 +266,8 @@ def test_strides_that_nest_are_neither_gathered_nor_scattered() -> None:
 def test_types_of_three_widths_follow_each_other(types: tuple[str, ...]) -> None:
     """XLA made one conversion of two here, of a wrong shape."""
     x = random_array(np.random.default_rng(0), np.dtype(types[0].lower()), (8,))
-    descs = [TensorDesc(name, (x.nbytes * 8 // dmljax.DataType[name].bits,)) for name in types]
-    nodes = [dmljax.ElementWiseIdentityDesc(input=desc, output=desc) for desc in descs]
+    descs = [TensorDesc(name, (x.nbytes * 8 // directml.DataType[name].bits,)) for name in types]
+    nodes = [directml.ElementWiseIdentityDesc(input=desc, output=desc) for desc in descs]
     graph = chain(*nodes, input=descs[0])
     assert_same_bits(lower(graph)(x), through_bytes(graph, x))
 
@@ -332,7 +332,7 @@ def test_equal_graphs_compile_once() -> None:
 def test_a_batch_stays_where_it_is() -> None:
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     rows = TensorDesc("FLOAT32", (16, 4))
-    nodes = [ElementWiseExpDesc(input=rows, output=rows), dmljax.ActivationSoftmaxDesc(input=rows, output=rows)]
+    nodes = [ElementWiseExpDesc(input=rows, output=rows), directml.ActivationSoftmaxDesc(input=rows, output=rows)]
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
     compiled = (
         jax.jit(lower(chain(*nodes, input=rows)))
@@ -350,17 +350,17 @@ def test_a_graph_survives_json_and_pickle() -> None:
     special = np.array([np.nan, -0.0], np.float16)
     special.view(np.uint16)[0] |= 5  # a NaN of its own
     graph = Graph(
-        nodes={"a.b": dmljax.ElementWiseIdentityDesc(input=half, output=half)},
+        nodes={"a.b": directml.ElementWiseIdentityDesc(input=half, output=half)},
         edges={"a.b.input": "weights.0"},
         inputs={},
         constants={"weights.0": special},
         outputs={"y": "a.b.output"},
         views={"y": TensorDesc("UINT16", (2,))},
     )
-    for one in (dmljax.from_json(json.loads(json.dumps(dmljax.to_json(graph)))), pickle.loads(pickle.dumps(graph))):
+    for one in (directml.from_json(json.loads(json.dumps(directml.to_json(graph)))), pickle.loads(pickle.dumps(graph))):
         assert_same_bits(lower(one)(), special.view(np.uint16))
-        assert dmljax.to_json(one) == dmljax.to_json(graph)
-    assert dmljax.to_json(graph)["Edges"] == {"a.b.InputTensor": "weights.0"}
+        assert directml.to_json(one) == directml.to_json(graph)
+    assert directml.to_json(graph)["Edges"] == {"a.b.InputTensor": "weights.0"}
 
 
 def test_a_drawing_names_nodes_and_sizes() -> None:
@@ -387,9 +387,9 @@ def test_a_drawing_names_nodes_and_sizes() -> None:
 
 def test_the_lowest_level_is_that_of_the_newest_node() -> None:
     old = chain(identity(TensorDesc("FLOAT32", (1, 1, 2, 3)), TensorDesc("FLOAT32", (1, 1, 2, 3))))
-    gelu = dmljax.ActivationGeluDesc(input=FLOATS, output=FLOATS)
-    assert str(dmljax.minimum_feature_level(old)) == "DML_FEATURE_LEVEL_1_0"
-    assert str(dmljax.minimum_feature_level(chain(identity(FLOATS, FLOATS), gelu))) == "DML_FEATURE_LEVEL_5_1"
+    gelu = directml.ActivationGeluDesc(input=FLOATS, output=FLOATS)
+    assert str(directml.minimum_feature_level(old)) == "DML_FEATURE_LEVEL_1_0"
+    assert str(directml.minimum_feature_level(chain(identity(FLOATS, FLOATS), gelu))) == "DML_FEATURE_LEVEL_5_1"
     with pytest.raises(InvalidDesc, match=r"graph at DML_FEATURE_LEVEL_5_0: nodes\.n1\.ACTIVATION_GELU: the operator"):
         lower(chain(identity(FLOATS, FLOATS), gelu), feature_level="5_0")
 
@@ -408,7 +408,7 @@ def test_everything_that_does_not_fit_is_told_at_once() -> None:
         outputs={"y": "x", "z": "sum"},
         views={"w": FLOATS},
     )
-    assert dmljax.broken_rules(graph) == (
+    assert directml.broken_rules(graph) == (
         "constants.x must have a name that no input has; got x",
         'inputs["relu.output"] must have a name that no output of a node has; got relu.output',
         "nodes.sum.ELEMENT_WISE_ADD.ATensor, BTensor and OutputTensor must have the same DataType; "
@@ -426,14 +426,14 @@ def test_everything_that_does_not_fit_is_told_at_once() -> None:
         "views.w must be a view of one of y, z; got w",
     )
     with pytest.raises(InvalidDesc, match="graph at DML_FEATURE_LEVEL_6_4: constants"):
-        dmljax.validate(graph)
+        directml.validate(graph)
 
 
 def test_a_graph_without_outputs_or_with_a_view_that_is_too_large_is_refused() -> None:
     none = Graph(nodes={}, edges={}, inputs={}, outputs={})
-    assert dmljax.broken_rules(none) == ("outputs must have at least 1 name; got none",)
+    assert directml.broken_rules(none) == ("outputs must have at least 1 name; got none",)
     large = chain(identity(FLOATS, FLOATS), views={"y": TensorDesc("FLOAT64", (2, 3))})
-    assert dmljax.broken_rules(large) == (
+    assert directml.broken_rules(large) == (
         "views.y must read at most the 24 bytes of n0.output, FLOAT32 {2,3}; got 48 bytes of FLOAT64 {2,3}",
     )
 
@@ -496,14 +496,14 @@ def test_a_wrong_call_is_refused(args: Any, kwargs: Any, message: str) -> None:
 )
 def test_a_wrong_json_is_refused(changes: Any, message: str) -> None:
     with pytest.raises((InvalidType, InvalidDesc, Unsupported), match=message):
-        dmljax.from_json(dmljax.to_json(biased()) | changes)
+        directml.from_json(directml.to_json(biased()) | changes)
 
 
 @pytest.mark.skipif(X64, reason="64-bit types are there")
 def test_64_bits_are_refused_where_there_are_none() -> None:
     wide = TensorDesc("INT64", (2,))
     with pytest.raises(Unsupported, match=r"graph: nodes\.n0\.ELEMENT_WISE_IDENTITY\.InputTensor\.DataType must be of"):
-        lower(chain(dmljax.ElementWiseIdentityDesc(input=wide, output=wide), input=wide))
+        lower(chain(directml.ElementWiseIdentityDesc(input=wide, output=wide), input=wide))
 
 
 # Integers of 4 bits
@@ -517,18 +517,18 @@ def test_weights_of_4_bits_are_constants_and_come_through_json() -> None:
     floats = TensorDesc("FLOAT32", (3, 8))
     graph = Graph(
         nodes={
-            "dequantize": dmljax.DequantizeDesc(
+            "dequantize": directml.DequantizeDesc(
                 input=TensorDesc("UINT4", (3, 8)),
-                quantization_type=dmljax.QuantizationType.SCALE_ZERO_POINT,
+                quantization_type=directml.QuantizationType.SCALE_ZERO_POINT,
                 quantization_tensors=(TensorDesc("FLOAT32", (3, 2)), TensorDesc("UINT4", (3, 2))),
                 output=floats,
             ),
-            "gemm": dmljax.GemmDesc(
+            "gemm": directml.GemmDesc(
                 a=TensorDesc("FLOAT32", (5, 8)),
                 b=floats,
                 output=TensorDesc("FLOAT32", (5, 3)),
-                trans_a=dmljax.MatrixTransform.NONE,
-                trans_b=dmljax.MatrixTransform.TRANSPOSE,
+                trans_a=directml.MatrixTransform.NONE,
+                trans_b=directml.MatrixTransform.TRANSPOSE,
                 alpha=1,
                 beta=0,
             ),
@@ -547,7 +547,7 @@ def test_weights_of_4_bits_are_constants_and_come_through_json() -> None:
     x = rng.integers(-8, 9, (5, 8)).astype(np.float32)
     difference = weights.astype(np.float32) - np.repeat(zero.astype(np.float32), 4, axis=1)
     expected = x @ (difference * np.repeat(scale, 4, axis=1)).T
-    again = dmljax.from_json(json.loads(json.dumps(dmljax.to_json(graph))))
+    again = directml.from_json(json.loads(json.dumps(directml.to_json(graph))))
     for one in (graph, again):
         assert_same_bits(lower(one)(x), expected)
 
@@ -556,9 +556,9 @@ def test_weights_of_4_bits_are_constants_and_come_through_json() -> None:
 def test_an_edge_reads_bytes_as_integers_of_4_bits(strides: Any) -> None:
     # 6 elements in 3 bytes, or two rows of 3 in a byte and a half each.
     integers, floats = TensorDesc("INT4", (2, 3), strides), TensorDesc("FLOAT32", (2, 3))
-    node = dmljax.DequantizeDesc(
+    node = directml.DequantizeDesc(
         input=integers,
-        quantization_type=dmljax.QuantizationType.SCALE,
+        quantization_type=directml.QuantizationType.SCALE,
         quantization_tensors=(TensorDesc("FLOAT32", (1, 1)),),
         output=floats,
     )

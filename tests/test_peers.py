@@ -9,7 +9,8 @@ import pytest
 from helpers import X64, random_indices, specials
 
 import dmljax
-from dmljax import (
+from dmljax import directml
+from dmljax.directml import (
     AxisDirection,
     ConvolutionDirection,
     DepthSpaceOrder,
@@ -343,7 +344,7 @@ def test_attention_is_onnxruntimes() -> None:
     lengths = np.array([2, 0], np.int32)
     positions = np.array([*lengths, 0, 3, 6, 0, 3, 6], np.int32)
     seen = np.array([[1, 0, 2], [-1, 0, 1]], np.int32)
-    kind = dmljax.MultiheadAttentionMaskType
+    kind = directml.MultiheadAttentionMaskType
     masks: tuple[tuple[Any, dict[str, Any]], ...] = (
         (lengths, {"mask": lengths, "mask_type": kind.KEY_SEQUENCE_LENGTH}),
         (positions, {"mask": positions, "mask_type": kind.KEY_QUERY_SEQUENCE_LENGTH_START_END}),
@@ -579,15 +580,15 @@ def network_arrays(gates: int, directions: int, steps: int, batch: int, features
 NETWORKS: dict[str, Any] = {"RNN": dmljax.rnn, "GRU": dmljax.gru, "LSTM": dmljax.lstm}
 # By ONNX's names, with their alpha and beta
 ACTIVATIONS = {
-    ("Sigmoid", None, None): dmljax.ActivationSigmoidDesc(),
-    ("Tanh", None, None): dmljax.ActivationTanhDesc(),
-    ("Softsign", None, None): dmljax.ActivationSoftsignDesc(),
-    ("HardSigmoid", 0.25, 0.5): dmljax.ActivationHardSigmoidDesc(alpha=0.25, beta=0.5),
-    ("LeakyRelu", 0.125, None): dmljax.ActivationLeakyReluDesc(alpha=0.125),
-    ("ScaledTanh", 0.75, 0.5): dmljax.ActivationScaledTanhDesc(alpha=0.75, beta=0.5),
-    ("Elu", 0.5, None): dmljax.ActivationEluDesc(alpha=0.5),
-    ("Affine", 0.5, 0.25): dmljax.ActivationLinearDesc(alpha=0.5, beta=0.25),
-    ("Relu", None, None): dmljax.ActivationReluDesc(),
+    ("Sigmoid", None, None): directml.ActivationSigmoidDesc(),
+    ("Tanh", None, None): directml.ActivationTanhDesc(),
+    ("Softsign", None, None): directml.ActivationSoftsignDesc(),
+    ("HardSigmoid", 0.25, 0.5): directml.ActivationHardSigmoidDesc(alpha=0.25, beta=0.5),
+    ("LeakyRelu", 0.125, None): directml.ActivationLeakyReluDesc(alpha=0.125),
+    ("ScaledTanh", 0.75, 0.5): directml.ActivationScaledTanhDesc(alpha=0.75, beta=0.5),
+    ("Elu", 0.5, None): directml.ActivationEluDesc(alpha=0.5),
+    ("Affine", 0.5, 0.25): directml.ActivationLinearDesc(alpha=0.5, beta=0.25),
+    ("Relu", None, None): directml.ActivationReluDesc(),
 }
 
 

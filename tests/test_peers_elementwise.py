@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from test_peers import onnxruntime_run, same
 
 import dmljax
-from dmljax import IsInfinityMode, RoundingMode
+from dmljax import directml
+from dmljax.directml import IsInfinityMode, RoundingMode
 
 Arr = NDArray[Any]
 Mask = Callable[..., Any]
@@ -320,7 +321,7 @@ CASES: dict[str, Case] = {
     # Two inputs
     "ADD": Case(dmljax.element_wise_add, torch("add", TORCH_NUMBERS) | onnx("Add", NUMBERS), inputs=2),
     "ADD1": Case(
-        fixed(dmljax.element_wise_add1, fused_activation=dmljax.ActivationLeakyReluDesc(alpha=0.5)),
+        fixed(dmljax.element_wise_add1, fused_activation=directml.ActivationLeakyReluDesc(alpha=0.5)),
         torch(lambda a, b: (a + b).max(0.5 * (a + b)), FLOATS),
         inputs=2,
     ),
@@ -836,7 +837,7 @@ BESIDES = (
 
 def test_every_operator_has_a_peer_but_the_count_of_bits() -> None:
     functions = [*(getattr(case.function, "func", case.function) for case in CASES.values()), *BESIDES]
-    operators = [name.removeprefix("DML_OPERATOR_").lower() for name in dmljax.OPERATORS]
+    operators = [name.removeprefix("DML_OPERATOR_").lower() for name in directml.OPERATORS]
     with_peers = {function.__name__ for function in functions}
     elementwise = {name for name in operators if name.startswith(("element_wise_", "activation_"))}
     assert elementwise - with_peers == {"element_wise_bit_count"}

@@ -5,32 +5,53 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import header
 import public_names
 import pytest
 
 import dmljax
+from dmljax import directml
 
 
 def test_every_operator_is_exported() -> None:
     assert (public_names.PACKAGE / "__init__.py").read_text() == public_names.text(), "run tests/public_names.py"
+    assert (public_names.PACKAGE / "directml.py").read_text() == public_names.directml_text()
     assert (public_names.PACKAGE / "elsewhere.json").read_text() == public_names.elsewhere_text()
     assert public_names.OPERATORS_PAGE.read_text() == public_names.operators_text()
-    for operator in dmljax.OPERATORS.values():
-        assert getattr(dmljax, operator.__name__) is operator
+    for operator in directml.OPERATORS.values():
+        assert getattr(dmljax.directml, operator.__name__) is operator
         assert getattr(dmljax, operator.short_name.lower()) is operator.function
 
 
 def test_every_operator_of_the_header_is_there() -> None:
-    assert sorted(operator.short_name for operator in dmljax.OPERATORS.values()) == sorted(header.OPERATORS)
+    assert sorted(operator.short_name for operator in directml.OPERATORS.values()) == sorted(header.OPERATORS)
+
+
+def public_names_of(module: ModuleType) -> dict[str, Any]:
+    return {n: v for n, v in vars(module).items() if not n.startswith("_") and not inspect.ismodule(v)}
 
 
 def test_what_is_public_is_found_where_users_find_it() -> None:
-    public = {name: value for name, value in vars(dmljax).items() if not name.startswith("_")}
-    for name, value in public.items():
-        if not inspect.ismodule(value) and name != "OPERATORS":
-            assert (value.__module__, value.__name__) == ("dmljax", name)
+    for module in (dmljax, dmljax.directml):
+        for name, value in public_names_of(module).items():
+            if name != "OPERATORS":
+                assert (value.__module__, value.__name__) == (module.__name__, name)
+
+
+def test_the_package_has_the_functions_and_what_belongs_to_them() -> None:
+    functions = {operator.short_name.lower() for operator in dmljax.directml.OPERATORS.values()}
+    results = {name for name in public_names_of(dmljax) if name[0].isupper() and name != "DmlError"}
+    assert all(issubclass(getattr(dmljax, name), tuple) for name in results)
+    rooms = {"directml", "dxdispatch", "onnx", "pydirectml", "serialized"}
+    assert set(dir(dmljax)) == {"DmlError", "show", "__version__"} | functions | results | rooms
+
+
+def test_a_descriptor_is_told_to_be_in_directml() -> None:
+    with pytest.raises(AttributeError, match=r"'OneHotDesc', did you mean dmljax\.directml\.OneHotDesc\?$"):
+        dmljax.OneHotDesc  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -73,8 +94,8 @@ def test_the_version_is_the_changelogs() -> None:
 
 
 def test_what_is_no_operator_stands_in_the_reference() -> None:
-    operators = {kind.__name__ for kind in dmljax.OPERATORS.values()}
-    operators |= {kind.short_name.lower() for kind in dmljax.OPERATORS.values()}
-    public = {name for name, value in vars(dmljax).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    operators = {kind.__name__ for kind in directml.OPERATORS.values()}
+    operators |= {kind.short_name.lower() for kind in directml.OPERATORS.values()}
+    public = public_names_of(dmljax).keys() | public_names_of(dmljax.directml).keys()
     reference = (public_names.PACKAGE.parent / "notebooks" / "reference.md").read_text().splitlines()
     assert public - operators - {"OPERATORS"} <= set(reference)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import dmljax
+from dmljax import directml
 
 PACKAGE = Path(dmljax.__file__).parent
 # From the lowest to the highest; a module imports from its own room and from lower ones.
@@ -22,6 +23,7 @@ ROOMS = [
     ["descriptors"],
     ["ops"],
     ["graph"],
+    ["directml"],
     ["relatives"],
     ["__init__"],
     ["estimate"],
@@ -65,5 +67,5 @@ def test_a_reader_of_a_signature_sees_what_it_takes() -> None:
     clip = inspect.signature(dmljax.element_wise_clip)
     add = inspect.signature(dmljax.element_wise_add)
     assert clip.parameters["min"].annotation == (add.parameters["a"].annotation | None)
-    for operator in dmljax.OPERATORS.values():
+    for operator in directml.OPERATORS.values():
         assert "Annotated" not in str(inspect.signature(operator.function))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from helpers import assert_same_bits
 
-import dmljax
-from dmljax import DmlError, Graph, InvalidDesc, serialized
+from dmljax import DmlError, directml, serialized
+from dmljax.directml import Graph, InvalidDesc
 from dmljax.examples import examples_of
 from dmljax.flatbuffer import Packed, written
 
-TensorDesc: Any = dmljax.TensorDesc
-GemmDesc: Any = dmljax.GemmDesc
+TensorDesc: Any = directml.TensorDesc
+GemmDesc: Any = directml.GemmDesc
 MODELS = Path(__file__).parents[1] / "notebooks" / "models"
 ROW, MATRIX = TensorDesc("FLOAT32", (1, 1, 1, 2)), TensorDesc("FLOAT32", (1, 1, 2, 2))
 WEIGHTS = np.array([1, 2, 3, 4], np.float32).reshape(1, 1, 2, 2)
@@ -26,7 +26,7 @@ BIAS = np.array([10, 20], np.float32).reshape(1, 1, 1, 2)
 def product(**more: Any) -> Graph:
     """A product of matrices with constants, and its positive part."""
     gemm = GemmDesc(a=ROW, b=MATRIX, c=ROW, output=ROW, trans_a="NONE", trans_b="TRANSPOSE", alpha=1, beta=0.5)
-    relu = dmljax.ActivationReluDesc(input=ROW, output=ROW)
+    relu = directml.ActivationReluDesc(input=ROW, output=ROW)
     given: dict[str, Any] = {
         "nodes": {"gemm": gemm, "relu": relu},
         "edges": {"gemm.a": "x", "gemm.b": "weights", "gemm.c": "bias", "relu.input": "gemm.output"},
@@ -43,7 +43,7 @@ def parsed(data: bytes) -> Graph:
 
 def normal(desc: Any) -> Any:
     """A desc whose tensors say their sizes in bytes, as those in files do, and have no flags."""
-    json = dmljax.to_json(desc)
+    json = directml.to_json(desc)
     for value in json["Desc"].values():
         for tensor in value if isinstance(value, list) else [value]:
             if isinstance(tensor, dict) and "Sizes" in tensor:
@@ -65,14 +65,14 @@ def test_a_graph_is_read_back_and_computes_the_same(tmp_path: Path) -> None:
     assert serialized.serialize(read) == (tmp_path / "graph.bin").read_bytes()
     x = np.array([1, -1], np.float32).reshape(1, 1, 1, 2)
     expected = np.maximum(x @ np.swapaxes(WEIGHTS, 2, 3) + BIAS / 2, 0)
-    assert_same_bits(dmljax.lower(read)(x), expected)
+    assert_same_bits(directml.lower(read)(x), expected)
 
 
 def test_constants_of_4_bits_are_two_to_a_byte() -> None:
     input, scale = TensorDesc("INT4", (1, 3)), TensorDesc("FLOAT32", (1, 1))
-    node = dmljax.DequantizeDesc(
+    node = directml.DequantizeDesc(
         input=input,
-        quantization_type=dmljax.QuantizationType.SCALE,
+        quantization_type=directml.QuantizationType.SCALE,
         quantization_tensors=(scale,),
         output=TensorDesc("FLOAT32", (1, 3)),
     )
@@ -85,7 +85,7 @@ def test_constants_of_4_bits_are_two_to_a_byte() -> None:
     )
     read = serialized.parse(serialized.serialize(graph), lambda name: b"")
     assert_same_bits(read.constants["weights"], graph.constants["weights"])
-    assert_same_bits(dmljax.lower(read)(np.full((1, 1), 2, np.float32)), np.array([[2, -2, -16]], np.float32))
+    assert_same_bits(directml.lower(read)(np.full((1, 1), 2, np.float32)), np.array([[2, -2, -16]], np.float32))
 
 
 def test_constants_may_lie_beside_the_graph(tmp_path: Path) -> None:
@@ -176,8 +176,8 @@ def test_a_constant_is_read_as_the_tensor_that_reads_it_first() -> None:
     flat = TensorDesc("FLOAT32", (1, 1, 1, 4))
     graph = product(
         nodes={
-            "first": dmljax.ActivationReluDesc(input=MATRIX, output=MATRIX),
-            "second": dmljax.ActivationReluDesc(input=flat, output=flat),
+            "first": directml.ActivationReluDesc(input=MATRIX, output=MATRIX),
+            "second": directml.ActivationReluDesc(input=flat, output=flat),
         },
         edges={"first.input": "weights", "second.input": "weights"},
         inputs={},
@@ -186,7 +186,7 @@ def test_a_constant_is_read_as_the_tensor_that_reads_it_first() -> None:
     )
     read = parsed(serialized.serialize(graph))
     assert_same_bits(read.constants["weights"], WEIGHTS)
-    assert_same_bits(dmljax.lower(read)()["z"], WEIGHTS.reshape(1, 1, 1, 4))
+    assert_same_bits(directml.lower(read)()["z"], WEIGHTS.reshape(1, 1, 1, 4))
 
 
 def test_a_constant_of_other_bytes_is_read_as_bytes() -> None:
@@ -204,15 +204,15 @@ def test_a_constant_of_other_bytes_is_read_as_bytes() -> None:
     read = parsed(serialized.serialize(strided))
     assert read.constants["row"].dtype == np.uint8
     x = np.array([1, 2], np.float32).reshape(1, 1, 1, 2)
-    assert_same_bits(dmljax.lower(read)(x), dmljax.lower(strided)(x))
+    assert_same_bits(directml.lower(read)(x), directml.lower(strided)(x))
 
 
-@pytest.mark.parametrize("operator", [operator.short_name for operator in dmljax.OPERATORS.values()])
+@pytest.mark.parametrize("operator", [operator.short_name for operator in directml.OPERATORS.values()])
 def test_each_operator_is_read_back(operator: str) -> None:
-    kind = dmljax.OPERATORS[f"DML_OPERATOR_{operator}"]
+    kind = directml.OPERATORS[f"DML_OPERATOR_{operator}"]
     for example in examples_of(kind):
         desc = example.desc
-        if dmljax.broken_rules(desc):
+        if directml.broken_rules(desc):
             continue
         inputs = {
             f"x{i}": TensorDesc(leaf.tensor.data_type, leaf.tensor.sizes, leaf.tensor.strides)
@@ -225,7 +225,7 @@ def test_each_operator_is_read_back(operator: str) -> None:
             outputs={f"y{i}": f"node.{leaf.key}" for i, leaf in enumerate(desc.leaves(is_input=False))},
         )
         read = parsed(serialized.serialize(graph))
-        assert dmljax.to_json(read.nodes["node"]) == normal(desc)
+        assert directml.to_json(read.nodes["node"]) == normal(desc)
         assert (dict(read.edges), dict(read.outputs)) == (dict(graph.edges), dict(graph.outputs))
 
 
@@ -373,7 +373,7 @@ def test_mutated_files_end_in_one_error(pytestconfig: pytest.Config) -> None:
                 data = bytearray(1)
         try:
             graph = parsed(bytes(data))
-            dmljax.broken_rules(graph)
+            directml.broken_rules(graph)
             survivors += 1
         except (DmlError, KeyError):  # the name of no constant
             pass

@@ -16,7 +16,8 @@ from helpers import UNITS, assert_nearly_same_trees, assert_same_trees, at_once,
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
-from dmljax import InterpolationMode, ReduceFunction
+from dmljax import directml
+from dmljax.directml import InterpolationMode, ReduceFunction
 
 AXIS_TYPES = pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 RNG = np.random.default_rng(0)
@@ -28,15 +29,15 @@ STATE = np.array([2**32 - 5, 2**32 - 1, 3, 4, 5, 6], np.uint32)
 # Numbers of one magnitude, whose means along any axes have few digits, so that sums are the same in any order.
 SIGNS = np.where(np.indices((8, 16, 8)).sum(0) % 2 == 0, 2, -2).astype(np.float32)
 NEAREST, LINEAR = InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR
-REFLECTION = dmljax.PaddingMode.REFLECTION
+REFLECTION = directml.PaddingMode.REFLECTION
 WINDOWS: dict[str, Any] = {"window_sizes": (4,), "strides": (2,), "start_padding": (1,), "end_padding": (3,)}
 FOLDED = RNG.random((8, 32, 9), np.float32)
 
 
 FILTERS, OF_CHANNELS = np.round(RNG.random((8, 16, 3), np.float32) * 8), np.ones((16, 1, 4), np.float32)
-BACKWARD = dmljax.ConvolutionDirection.BACKWARD
-IN_BOTH: dict[str, Any] = {"direction": dmljax.RecurrentNetworkDirection.BIDIRECTIONAL}
-RELUS = [dmljax.ActivationReluDesc()] * 3
+BACKWARD = directml.ConvolutionDirection.BACKWARD
+IN_BOTH: dict[str, Any] = {"direction": directml.RecurrentNetworkDirection.BIDIRECTIONAL}
+RELUS = [directml.ActivationReluDesc()] * 3
 OF_LSTM: dict[str, Any] = {
     "activations": RELUS,
     "weight": np.ones((2, 16, 6), np.float32),
@@ -299,7 +300,7 @@ COPIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "split": (lambda x: dmljax.split(x, sizes=(4, 12), axis=1), (NUMBERS,)),
     "join": (lambda *x: dmljax.join(x, axis=1), (NUMBERS, NUMBERS[:, :8])),
     "padding, reflected": (lambda x: dmljax.padding(x, padding_mode=REFLECTION, **PADDED), (NUMBERS,)),
-    "padding, repeated": (lambda x: dmljax.padding(x, padding_mode=dmljax.PaddingMode.EDGE, **PADDED), (NUMBERS,)),
+    "padding, repeated": (lambda x: dmljax.padding(x, padding_mode=directml.PaddingMode.EDGE, **PADDED), (NUMBERS,)),
     "resample": (lambda x: dmljax.resample(x, scales=(1, 0.5, 1.5)), (NUMBERS,)),
     "top_k1": (lambda x: dmljax.top_k1(x, axis=1, k=5).values, (NUMBERS,)),
     "max_pooling": (lambda x: dmljax.max_pooling(x, **WINDOWS), (NUMBERS,)),

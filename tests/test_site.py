@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import pytest
 
 import dmljax
+from dmljax import directml
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -36,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_operator_has_a_page_with_everything(site: Path) -> None:
-    for type_, operator in dmljax.OPERATORS.items():
+    for type_, operator in directml.OPERATORS.items():
         name = type_.removeprefix("DML_OPERATOR_").lower()
         page = (site / "operators" / f"{name}.html").read_text()
         for part in (f"dmljax.{name}", operator.__name__, "Relatives", "PyTorch", "ONNX", "NumPy"):
@@ -56,9 +57,10 @@ def test_every_notebook_can_be_downloaded(site: Path) -> None:
 
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
     pages = "".join(page.read_text() for page in site.rglob("*.html"))
-    for name, value in vars(dmljax).items():
-        if not (name.startswith("_") or inspect.ismodule(value) or name in ("OPERATORS", "NonzeroCoordinates")):
-            assert f"dmljax.{name}" in pages
+    for module in (dmljax, dmljax.directml):
+        for name, value in vars(module).items():
+            if not (name.startswith("_") or inspect.ismodule(value) or name in ("OPERATORS", "NonzeroCoordinates")):
+                assert f"{module.__name__}.{name}" in pages
 
 
 def test_no_link_is_broken(site: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from helpers import assert_same_bits, random_array
 from hypothesis import given, settings, strategies as st
 
-from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags
 from dmljax.tensor import _any_elements_meet
 
 FLOAT32, FLOAT16, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 import dmljax
-from dmljax import (
+from dmljax.directml import (
     AxisDirection,
     ConvolutionDirection,
     InterpolationMode,

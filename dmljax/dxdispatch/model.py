@@ -93,7 +93,7 @@ def _points_of_graph(graph: Graph) -> tuple[BindPoint, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Dispatchable:
-    """An operator or a graph of a model, callable as by `dmljax.lower`, under any JAX transformation."""
+    """An operator or a graph of a model, callable as by `dmljax.directml.lower`, under any JAX transformation."""
 
     desc: Operator | Graph
     bindings: Bindings = field(default_factory=dict)  # of inputs flagged OWNED_BY_DML, which are read at initialisation
@@ -105,7 +105,7 @@ class Dispatchable:
 
     @cached_property
     def function(self) -> Any:
-        """The operator as `dmljax.lower` gives it, for callers that inspect a function's signature or name."""
+        """The operator as `dmljax.directml.lower` gives it, for callers that inspect a function's signature or name."""
         return lower(self.desc)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-import dmljax
+from dmljax import directml
 from dmljax.descriptors import Operator
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, spell_path, within
 from dmljax.pydirectml.enumerations import ExecutionFlags
@@ -24,7 +24,7 @@ class Expression:
 
     _builder: "GraphBuilder | None" = None
     _source = ""
-    _view: dmljax.TensorDesc
+    _view: directml.TensorDesc
 
     def get_output_desc(self) -> TensorDesc:
         """The tensor's type, sizes and layout."""
@@ -39,41 +39,41 @@ class Expression:
         return f"dml.Expression of {self._view}" if self._builder is not None else "dml.Expression, empty"
 
     def __neg__(self) -> "Expression":
-        return unary(dmljax.ElementWiseNegateDesc, self)
+        return unary(directml.ElementWiseNegateDesc, self)
 
     def __add__(self, other: Any) -> "Expression":
-        return self._with(dmljax.ElementWiseAddDesc, other, lambda x: (1.0, x))
+        return self._with(directml.ElementWiseAddDesc, other, lambda x: (1.0, x))
 
     def __radd__(self, other: Any) -> "Expression":
         return self._scaled(1.0, other)
 
     def __sub__(self, other: Any) -> "Expression":
-        return self._with(dmljax.ElementWiseSubtractDesc, other, lambda x: (1.0, -x))
+        return self._with(directml.ElementWiseSubtractDesc, other, lambda x: (1.0, -x))
 
     def __rsub__(self, other: Any) -> "Expression":
         return self._scaled(-1.0, other)
 
     def __mul__(self, other: Any) -> "Expression":
-        return self._with(dmljax.ElementWiseMultiplyDesc, other, lambda x: (x, 0.0))
+        return self._with(directml.ElementWiseMultiplyDesc, other, lambda x: (x, 0.0))
 
     def __rmul__(self, other: Any) -> "Expression":
         return self._scaled(other, 0.0)
 
     def __truediv__(self, other: Any) -> "Expression":
-        return self._with(dmljax.ElementWiseDivideDesc, other, lambda x: (np.float32(1) / np.float32(x), 0.0))
+        return self._with(directml.ElementWiseDivideDesc, other, lambda x: (np.float32(1) / np.float32(x), 0.0))
 
     def __rtruediv__(self, other: Any) -> "Expression":
         # The binding writes RECIP with a ScaleBias of `other`, which by its page is 1 / (other * self).
         builder, desc = require_builder("expression", self), self._view
-        number = dmljax.FillValueConstantDesc(
-            output=dmljax.TensorDesc(desc.data_type, desc.sizes),
+        number = directml.FillValueConstantDesc(
+            output=directml.TensorDesc(desc.data_type, desc.sizes),
             value_data_type=desc.data_type,
             value=_number(other),
         )
-        return binary(dmljax.ElementWiseDivideDesc, builder._add(number, {})["output"], self)
+        return binary(directml.ElementWiseDivideDesc, builder._add(number, {})["output"], self)
 
     def __mod__(self, other: Any) -> "Expression":
-        return binary(dmljax.ElementWiseModulusTruncateDesc, self, other)
+        return binary(directml.ElementWiseModulusTruncateDesc, self, other)
 
     def __iadd__(self, other: Any) -> "Expression":
         return self._become(self + other)
@@ -97,8 +97,8 @@ class Expression:
 
     def _scaled(self, scale: Any, bias: Any) -> "Expression":
         """`self * scale + bias`."""
-        numbers = dmljax.ScaleBias(_number(scale), _number(bias))
-        return unary(dmljax.ElementWiseIdentityDesc, self, scale_bias=numbers)
+        numbers = directml.ScaleBias(_number(scale), _number(bias))
+        return unary(directml.ElementWiseIdentityDesc, self, scale_bias=numbers)
 
 
 def _number(value: Any) -> float:
@@ -114,10 +114,10 @@ class GraphBuilder:
         if not isinstance(device, Device):
             raise InvalidType(Problem("device", "must be a Device", show(device)))
         self._device = device
-        self._inputs: dict[str, tuple[int, dmljax.TensorDesc]] = {}  # indices and descs, by source
+        self._inputs: dict[str, tuple[int, directml.TensorDesc]] = {}  # indices and descs, by source
         self._nodes: dict[str, Operator] = {}
         self._edges: dict[str, str] = {}
-        self._outputs: dict[str, dmljax.TensorDesc] = {}
+        self._outputs: dict[str, directml.TensorDesc] = {}
 
     def build(self, flags: Any, outputs: Sequence[Expression]) -> "Model":
         """Compiles the operators that the outputs need."""
@@ -132,7 +132,7 @@ class GraphBuilder:
 
     def _add(self, desc: Operator, inputs: Mapping[str, Expression]) -> dict[str, Expression]:
         """Adds an operator, with the expressions for its inputs by their keys; returns those of its outputs."""
-        dmljax.validate(desc, feature_level=LEVEL)
+        directml.validate(desc, feature_level=LEVEL)
         name = f"{desc.short_name.lower()}_{len(self._nodes)}"
         self._nodes[name] = desc
         self._edges |= {f"{name}.{key}": expression._source for key, expression in inputs.items()}
@@ -142,12 +142,12 @@ class GraphBuilder:
         self._outputs |= {output._source: output._view for output in outputs.values()}
         return outputs
 
-    def _expression(self, source: str, view: dmljax.TensorDesc) -> Expression:
+    def _expression(self, source: str, view: directml.TensorDesc) -> Expression:
         made = Expression()
         made._builder, made._source, made._view = self, source, view
         return made
 
-    def _graph(self, outputs: Sequence[Expression]) -> dmljax.Graph:
+    def _graph(self, outputs: Sequence[Expression]) -> directml.Graph:
         """The operators that the outputs need, and all inputs."""
         needed: dict[str, None] = {}
         waiting = [output._source for output in outputs]
@@ -160,7 +160,7 @@ class GraphBuilder:
         inputs = self._inputs_of(set(edges.values()))
         renamed = {source: _input_name(index) for index, source in inputs.items()}
         names = [f"output_{i}" for i in range(len(outputs))]
-        return dmljax.Graph(
+        return directml.Graph(
             nodes={name: node for name, node in self._nodes.items() if name in needed},
             edges={target: renamed.get(source, source) for target, source in edges.items()},
             inputs={_input_name(index): stored_desc(self._inputs[source][1]) for index, source in inputs.items()},
@@ -197,7 +197,7 @@ class Model:
 
     The function takes arrays with the sizes of the inputs' descs, and 1 where a stride of 0 repeats one element. It
     works under every transformation of JAX, and has gradients with respect to all inputs, weights included. `graph` is
-    the `dmljax.Graph` that it computes.
+    the `dmljax.directml.Graph` that it computes.
     """
 
     def __init__(self, builder: GraphBuilder, outputs: Sequence[Expression]) -> None:
@@ -222,7 +222,7 @@ class Model:
             for index, desc in zip(self._indices, self.graph.inputs.values(), strict=True)
             if _input_name(index) not in read
         }
-        self.function = dmljax.lower(self.graph, feature_level=LEVEL)
+        self.function = directml.lower(self.graph, feature_level=LEVEL)
 
     def _require_outputs(self, outputs: Any) -> None:
         """Refuses what are not the expressions that the model was built with, each of which may be None."""
@@ -321,7 +321,7 @@ Given = Expression | list[Expression] | None  # of one member: a tensor, an arra
 def operator(
     desc: type[Operator],
     inputs: Mapping[str, Given],
-    outputs: Mapping[str, dmljax.TensorDesc | None],
+    outputs: Mapping[str, directml.TensorDesc | None],
     **attributes: Any,
 ) -> dict[str, Expression]:
     """Adds an operator with these inputs, outputs and other members; returns its outputs by name."""
@@ -359,7 +359,7 @@ def result(
         require_builder(first, input)
         for path, one in _leaves(inputs):
             require_builder(path, one)
-        output = dmljax.TensorDesc(input._view.data_type, tuple(sizes()))
+        output = directml.TensorDesc(input._view.data_type, tuple(sizes()))
     return operator(desc, inputs, {"output": output}, **attributes)["output"]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-import dmljax
+from dmljax import directml
 from dmljax.descriptors import Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, within
 from dmljax.pydirectml.builder import (
@@ -59,7 +59,7 @@ class FusedActivation:
             raise InvalidDesc(
                 Problem("fused_activation", f"must be one of {', '.join(_NUMBERS)}", self.activation.name)
             )
-        activation = dmljax.OPERATORS[f"DML_OPERATOR_{self.activation.name}"]
+        activation = directml.OPERATORS[f"DML_OPERATOR_{self.activation.name}"]
         return activation(**dict(zip(_NUMBERS[name], (self.param_1, self.param_2), strict=False)))
 
 
@@ -147,7 +147,7 @@ def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides
         strides = None if new_strides is None else tuple(_list("new_strides", new_strides))
         total = own.total_tensor_size_in_bytes or own.minimum_size_in_bytes
         alignment = own.guaranteed_base_offset_alignment
-        view = dmljax.TensorDesc(DataType(int(new_type)), sizes, strides, own.flags, total, alignment)
+        view = directml.TensorDesc(DataType(int(new_type)), sizes, strides, own.flags, total, alignment)
     return builder._expression(input._source, view)
 
 
@@ -156,32 +156,32 @@ def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides
 
 def activation_identity(input: Expression) -> Expression:
     """A copy."""
-    return unary(dmljax.ActivationIdentityDesc, input)
+    return unary(directml.ActivationIdentityDesc, input)
 
 
 def activation_linear(input: Expression, alpha: float, beta: float) -> Expression:
     """`alpha * input + beta`."""
-    return unary(dmljax.ActivationLinearDesc, input, alpha=alpha, beta=beta)
+    return unary(directml.ActivationLinearDesc, input, alpha=alpha, beta=beta)
 
 
 def activation_relu(input: Expression) -> Expression:
     """`max(input, 0)`."""
-    return unary(dmljax.ActivationReluDesc, input)
+    return unary(directml.ActivationReluDesc, input)
 
 
 def activation_sigmoid(input: Expression) -> Expression:
     """`1 / (1 + exp(-input))`."""
-    return unary(dmljax.ActivationSigmoidDesc, input)
+    return unary(directml.ActivationSigmoidDesc, input)
 
 
 def activation_soft_max(input: Expression) -> Expression:
     """The softmax along the last dimension."""
-    return unary(dmljax.ActivationSoftmaxDesc, input)
+    return unary(directml.ActivationSoftmaxDesc, input)
 
 
 def activation_tanh(input: Expression) -> Expression:
     """The hyperbolic tangent."""
-    return unary(dmljax.ActivationTanhDesc, input)
+    return unary(directml.ActivationTanhDesc, input)
 
 
 # Arithmetic
@@ -189,22 +189,22 @@ def activation_tanh(input: Expression) -> Expression:
 
 def add(a: Expression, b: Expression, fused_activation: FusedActivation = NO_ACTIVATION) -> Expression:
     """`a + b`; nothing broadcasts but by strides of 0."""
-    return binary(dmljax.ElementWiseAdd1Desc, a, b, fused_activation=_fused(fused_activation))
+    return binary(directml.ElementWiseAdd1Desc, a, b, fused_activation=_fused(fused_activation))
 
 
 def subtract(a: Expression, b: Expression) -> Expression:
     """`a - b`."""
-    return binary(dmljax.ElementWiseSubtractDesc, a, b)
+    return binary(directml.ElementWiseSubtractDesc, a, b)
 
 
 def multiply(a: Expression, b: Expression) -> Expression:
     """`a * b`."""
-    return binary(dmljax.ElementWiseMultiplyDesc, a, b)
+    return binary(directml.ElementWiseMultiplyDesc, a, b)
 
 
 def divide(a: Expression, b: Expression) -> Expression:
     """`a / b`."""
-    return binary(dmljax.ElementWiseDivideDesc, a, b)
+    return binary(directml.ElementWiseDivideDesc, a, b)
 
 
 def gemm(
@@ -228,7 +228,7 @@ def gemm(
         MatrixTransform.check("trans_a", trans_a)
         MatrixTransform.check("trans_b", trans_b)
     return result(
-        dmljax.GemmDesc,
+        directml.GemmDesc,
         sizes,
         {"a": a, "b": b, "c": c},
         trans_a=int(trans_a),
@@ -299,7 +299,7 @@ def convolution(
         return [input._view.sizes[0], filter._view.sizes[0], *(_slid(*one) for one in space)]
 
     return result(
-        dmljax.ConvolutionDesc,
+        directml.ConvolutionDesc,
         lambda: list(output_sizes) or sizes(),
         {"input": input, "filter": filter, "bias": bias},
         mode=int(mode),
@@ -334,7 +334,7 @@ def average_pooling(
         ]
 
     return result(
-        dmljax.AveragePoolingDesc,
+        directml.AveragePoolingDesc,
         sizes,
         {"input": input},
         strides=strides,
@@ -361,9 +361,9 @@ def max_pooling(
         slide = _sliding(count, strides, dilations, start_padding, end_padding)
         space = zip(input._view.sizes[2:], window_sizes, *slide.values(), strict=False)
         sizes = (*input._view.sizes[:2], *(_slid(*one) for one in space))
-        indices = dmljax.TensorDesc(DataType.UINT32, sizes) if output_indices else None
-        tensors = {"output": dmljax.TensorDesc(input._view.data_type, sizes), "output_indices": indices}
-    found = operator(dmljax.MaxPooling2Desc, {"input": input}, tensors, window_size=list(window_sizes), **slide)
+        indices = directml.TensorDesc(DataType.UINT32, sizes) if output_indices else None
+        tensors = {"output": directml.TensorDesc(input._view.data_type, sizes), "output_indices": indices}
+    found = operator(directml.MaxPooling2Desc, {"input": input}, tensors, window_size=list(window_sizes), **slide)
     return MaxPoolingOutputs(found["output"], found.get("output_indices"))
 
 
@@ -378,17 +378,17 @@ def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: Any)
             raise InvalidType(Problem("scale_size", "must be a Size2D", show(scale_size)))
     width, height = scale_size.width, scale_size.height
     return result(
-        dmljax.Upsample2DDesc,
+        directml.Upsample2DDesc,
         lambda: [*input._view.sizes[:-2], input._view.sizes[-2] * height, input._view.sizes[-1] * width],
         {"input": input},
-        scale_size=dmljax.Size2D(width, height),
+        scale_size=directml.Size2D(width, height),
         interpolation_mode=int(interpolation_mode),
     )
 
 
 def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Expression:
     """`scale * input + bias`, with a bias for each of 1 or 3 channels."""
-    return unary(dmljax.ValueScale2DDesc, input, scale=scale, bias=_list("bias", bias))
+    return unary(directml.ValueScale2DDesc, input, scale=scale, bias=_list("bias", bias))
 
 
 # Copies
@@ -416,7 +416,7 @@ def padding(
             _require_reflectable("start_padding", start_padding, input._view.sizes)
             _require_reflectable("end_padding", end_padding, input._view.sizes)
     return result(
-        dmljax.PaddingDesc,
+        directml.PaddingDesc,
         lambda: [sum(sizes) for sizes in zip(input._view.sizes, start_padding, end_padding, strict=False)],
         {"input": input},
         padding_mode=int(padding_mode),
@@ -436,7 +436,7 @@ def slice(
         input_window_strides = _list("input_window_strides", input_window_strides)
     steps = [max(1, abs(stride)) for stride in input_window_strides]
     return result(
-        dmljax.Slice1Desc,
+        directml.Slice1Desc,
         lambda: [(size - 1) // step + 1 for size, step in zip(input_window_sizes, steps, strict=False)],
         {"input": input},
         input_window_offsets=input_window_offsets,
@@ -459,7 +459,7 @@ def join(input: Sequence[Expression], axis: int) -> Expression:
         first[axis] = sum(one._view.sizes[axis] for one in input if len(one._view.sizes) > axis)
         return first
 
-    return result(dmljax.JoinDesc, sizes, {"inputs": list(input)}, axis=axis)
+    return result(directml.JoinDesc, sizes, {"inputs": list(input)}, axis=axis)
 
 
 def gather(input: Expression, indices: Expression, axis: int, index_dimensions: int) -> Expression:
@@ -476,7 +476,7 @@ def gather(input: Expression, indices: Expression, axis: int, index_dimensions: 
         return ([1] * len(own) + result)[-len(own) :]
 
     attributes = {"axis": axis, "index_dimensions": index_dimensions}
-    return result(dmljax.GatherDesc, sizes, {"input": input, "indices": indices}, **attributes)
+    return result(directml.GatherDesc, sizes, {"input": input, "indices": indices}, **attributes)
 
 
 # Normalisation
@@ -494,7 +494,7 @@ def batch_normalization(
 ) -> Expression:
     """`scale * (input - mean) / sqrt(variance + epsilon) + bias`."""
     return result(
-        dmljax.BatchNormalizationDesc,
+        directml.BatchNormalizationDesc,
         lambda: input._view.sizes,
         {"input": input, "mean": mean, "variance": variance, "scale": scale, "bias": bias},
         spatial=bool(spatial),
@@ -518,7 +518,7 @@ def mean_variance_normalization(
             if value is None:
                 raise InvalidType(Problem(name, "must be given", "none"))
     return result(
-        dmljax.MeanVarianceNormalization1Desc,
+        directml.MeanVarianceNormalization1Desc,
         lambda: input._view.sizes,
         {"input": input, "scale": scale, "bias": bias},
         axes=_list("axes", axes),
@@ -533,7 +533,7 @@ def local_response_normalization(
 ) -> Expression:
     """`input / (bias + alpha / local_size * sum of squares nearby) ** beta`."""
     return unary(
-        dmljax.LocalResponseNormalizationDesc,
+        directml.LocalResponseNormalizationDesc,
         input,
         cross_channel=bool(cross_channel),
         local_size=local_size,
@@ -573,10 +573,10 @@ def gru(
             if len(one._view.sizes) != 4:
                 raise InvalidDesc(Problem(name, "must have 4 dimensions", len(one._view.sizes)))
         (_, steps, batch, _), (_, ways, _, hidden) = input._view.sizes, recurrence._view.sizes
-        sequence = dmljax.TensorDesc(input._view.data_type, (steps, ways, batch, hidden))
-        single = dmljax.TensorDesc(input._view.data_type, (1, ways, batch, hidden))
+        sequence = directml.TensorDesc(input._view.data_type, (steps, ways, batch, hidden))
+        single = directml.TensorDesc(input._view.data_type, (1, ways, batch, hidden))
     found = operator(
-        dmljax.GruDesc,
+        directml.GruDesc,
         {
             "input": input,
             "weight": weight,

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-import dmljax
+from dmljax import directml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.pydirectml.enumerations import TensorDataType, TensorFlags
 from dmljax.tensor import packed_strides
@@ -87,17 +87,17 @@ class TensorDesc:
         policy = given.get("tensor_policy", TensorPolicy.default)
         strides = given.get("strides", policy.strides(given["sizes"]))
         with within("TensorDesc"):
-            self._desc = dmljax.TensorDesc(
+            self._desc = directml.TensorDesc(
                 DataType(int(given["data_type"])),
                 tuple(given["sizes"]),
                 None if strides is None else tuple(strides),
-                dmljax.TensorFlags(int(given.get("flags", TensorFlags.NONE))),
+                directml.TensorFlags(int(given.get("flags", TensorFlags.NONE))),
                 given.get("total_tensor_size_in_bytes"),
                 given.get("guaranteed_base_offset_alignment", 0),
             )
 
     @classmethod
-    def _of(cls, desc: dmljax.TensorDesc) -> "TensorDesc":
+    def _of(cls, desc: directml.TensorDesc) -> "TensorDesc":
         made = cls.__new__(cls)
         made._desc = desc
         return made
@@ -151,19 +151,19 @@ def _bound(args: Any, kwargs: Any) -> dict[str, Any]:
     raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(shown) or "nothing"))
 
 
-def stored_desc(desc: dmljax.TensorDesc) -> dmljax.TensorDesc:
+def stored_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
     """The desc of the array that stands for an input: packed, with one element where strides repeat one.
 
     Where other strides remain, it is the buffer itself, of one dimension.
     """
     if desc.strides is None:
-        return dmljax.TensorDesc(desc.data_type, desc.sizes)
+        return directml.TensorDesc(desc.data_type, desc.sizes)
     sizes = tuple(size if stride else 1 for size, stride in zip(desc.sizes, desc.strides, strict=True))
-    kept = dmljax.TensorDesc(desc.data_type, sizes, desc.strides)
-    return dmljax.TensorDesc(desc.data_type, sizes if kept.is_packed else (desc.span,))
+    kept = directml.TensorDesc(desc.data_type, sizes, desc.strides)
+    return directml.TensorDesc(desc.data_type, sizes if kept.is_packed else (desc.span,))
 
 
-def stored_array(desc: dmljax.TensorDesc, data: Any) -> jax.Array:
+def stored_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
     """The bytes that a program binds to an input, as the array of `stored_desc`.
 
     As in the binding, what is not of float32 is converted to it, and the bytes are the tensor's, whatever its type;

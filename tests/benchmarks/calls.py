@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from timing import Effort, medians
 
 import dmljax
-from dmljax import AxisDirection, DataType, Operator, TensorDesc
+from dmljax import directml
+from dmljax.directml import AxisDirection, DataType, Operator, TensorDesc
 
 TRACED_CALLS = 20
 
@@ -42,53 +43,57 @@ def computations() -> dict[str, Computation]:
     band: dict[str, Any] = {"diagonal_fill_begin": 1, "diagonal_fill_end": 4}
     up = AxisDirection.INCREASING
     return {
-        "element_wise_add": Computation(dmljax.element_wise_add, jnp.add, (x, y), dmljax.ElementWiseAddDesc(**binary)),
+        "element_wise_add": Computation(
+            dmljax.element_wise_add, jnp.add, (x, y), directml.ElementWiseAddDesc(**binary)
+        ),
         "element_wise_max": Computation(
-            dmljax.element_wise_max, jnp.maximum, (x, y), dmljax.ElementWiseMaxDesc(**binary)
+            dmljax.element_wise_max, jnp.maximum, (x, y), directml.ElementWiseMaxDesc(**binary)
         ),
         "element_wise_divide": Computation(
-            dmljax.element_wise_divide, jnp.divide, (x, y), dmljax.ElementWiseDivideDesc(**binary)
+            dmljax.element_wise_divide, jnp.divide, (x, y), directml.ElementWiseDivideDesc(**binary)
         ),
-        "element_wise_exp": Computation(dmljax.element_wise_exp, jnp.exp, (x,), dmljax.ElementWiseExpDesc(**unary)),
+        "element_wise_exp": Computation(dmljax.element_wise_exp, jnp.exp, (x,), directml.ElementWiseExpDesc(**unary)),
         "element_wise_is_nan": Computation(
-            dmljax.element_wise_is_nan, jnp.isnan, (x,), dmljax.ElementWiseIsNanDesc(input=tensor, output=byte)
+            dmljax.element_wise_is_nan, jnp.isnan, (x,), directml.ElementWiseIsNanDesc(input=tensor, output=byte)
         ),
         "element_wise_clip": Computation(
             lambda x: dmljax.element_wise_clip(x, 1.0, 3.0),
             lambda x: jnp.clip(x, 1.0, 3.0),
             (x,),
-            dmljax.ElementWiseClipDesc(**unary, min=1, max=3),
+            directml.ElementWiseClipDesc(**unary, min=1, max=3),
         ),
         "element_wise_constant_pow": Computation(
             lambda x: dmljax.element_wise_constant_pow(x, 2.5),
             lambda x: jnp.power(x, 2.5),
             (x,),
-            dmljax.ElementWiseConstantPowDesc(**unary, exponent=2.5),
+            directml.ElementWiseConstantPowDesc(**unary, exponent=2.5),
         ),
-        "activation_relu": Computation(dmljax.activation_relu, jax.nn.relu, (x,), dmljax.ActivationReluDesc(**unary)),
+        "activation_relu": Computation(dmljax.activation_relu, jax.nn.relu, (x,), directml.ActivationReluDesc(**unary)),
         "activation_leaky_relu": Computation(
             lambda x: dmljax.activation_leaky_relu(x, 0.1),
             lambda x: jax.nn.leaky_relu(x, 0.1),
             (x,),
-            dmljax.ActivationLeakyReluDesc(**unary, alpha=0.1),
+            directml.ActivationLeakyReluDesc(**unary, alpha=0.1),
         ),
         "activation_softmax1": Computation(
             lambda x: dmljax.activation_softmax1(x, axes=1),
             lambda x: jax.nn.softmax(x, 1),
             (x,),
-            dmljax.ActivationSoftmax1Desc(**unary, axes=(1,)),
+            directml.ActivationSoftmax1Desc(**unary, axes=(1,)),
         ),
         "argmax": Computation(
             lambda x: dmljax.argmax(x, axes=1),
             lambda x: jnp.argmax(x, 1, keepdims=True),
             (x,),
-            dmljax.ArgmaxDesc(input=tensor, output=index, axes=(1,), axis_direction=up),
+            directml.ArgmaxDesc(input=tensor, output=index, axes=(1,), axis_direction=up),
         ),
         "diagonal_matrix1": Computation(
             lambda x: dmljax.diagonal_matrix1(x, 0.0, **band),
             jnp.tril,
             (square,),
-            dmljax.DiagonalMatrix1Desc(input=matrix, output=matrix, value_data_type=DataType.FLOAT32, value=0, **band),
+            directml.DiagonalMatrix1Desc(
+                input=matrix, output=matrix, value_data_type=DataType.FLOAT32, value=0, **band
+            ),
         ),
     }
 
@@ -99,7 +104,7 @@ def seconds(effort: Effort) -> dict[str, dict[str, dict[str, float]]]:
     for name, one in computations().items():
         rivals: dict[str, Callable[..., Any]] = {"dmljax": one.dmljax, "jax.numpy": one.numpy}
         table["eager"][name] = medians({key: partial(call, *one.arrays) for key, call in rivals.items()}, effort)
-        compiled: dict[str, Callable[..., Any]] = {"dmljax": dmljax.lower(one.desc), "jax.numpy": jax.jit(one.numpy)}
+        compiled: dict[str, Callable[..., Any]] = {"dmljax": directml.lower(one.desc), "jax.numpy": jax.jit(one.numpy)}
         table["lowered"][name] = medians({key: partial(call, *one.arrays) for key, call in compiled.items()}, effort)
         tracing = medians({key: partial(traced, call, one.arrays) for key, call in rivals.items()}, effort)
         table["traced"][name] = {key: taken / TRACED_CALLS for key, taken in tracing.items()}

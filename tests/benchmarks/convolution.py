@@ -13,7 +13,7 @@ from jax import lax
 from workloads import SEED, OnnxNode, Work, Workload
 
 import dmljax
-from dmljax import ConvolutionDirection
+from dmljax.directml import ConvolutionDirection
 
 BATCHES = (1, 8)
 

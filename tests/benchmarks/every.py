@@ -58,7 +58,7 @@ sys.path.insert(1, str(Path(__file__).parents[1]))
 from test_peers_elementwise import CASES
 
 import dmljax
-from dmljax import AxisDirection, DepthSpaceOrder, InterpolationMode, ReduceFunction
+from dmljax.directml import AxisDirection, DepthSpaceOrder, InterpolationMode, ReduceFunction
 
 Build = Callable[[], Work]
 F = torch.nn.functional

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import dmljax
+from dmljax import directml
 
 DEVICES = 8
 IMAGE = (16, 64, 64, 64)
@@ -45,7 +46,7 @@ def layers() -> dict[str, Layer]:
             [0],
         ),
         "convolution, up": (
-            partial(dmljax.convolution, strides=2, direction=dmljax.ConvolutionDirection.BACKWARD),
+            partial(dmljax.convolution, strides=2, direction=directml.ConvolutionDirection.BACKWARD),
             [(channels, 64, 2, 2)],
             [0],
         ),
@@ -55,7 +56,7 @@ def layers() -> dict[str, Layer]:
         "batch_normalization": (dmljax.batch_normalization, [numbers] * 4, [1] * 4),
         "mean_variance_normalization1": (whole, [], []),
         "resample2, by 2": (
-            partial(dmljax.resample2, scales=(1, 1, 2, 2), interpolation_mode=dmljax.InterpolationMode.LINEAR),
+            partial(dmljax.resample2, scales=(1, 1, 2, 2), interpolation_mode=directml.InterpolationMode.LINEAR),
             [],
             [],
         ),

@@ -22,7 +22,7 @@ from timing import Effort, medians
 from workloads import DMLJAX, IDIOM, ONNX, SEED, TORCH, OnnxNode, Work, Workload, as_numpy
 
 import dmljax
-from dmljax import AxisDirection, InterpolationMode
+from dmljax.directml import AxisDirection, InterpolationMode
 
 Shape = tuple[int, ...]
 F = torch.nn.functional

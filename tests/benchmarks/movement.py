@@ -12,7 +12,7 @@ from jax import lax
 from workloads import SEED, OnnxNode, Work, Workload, as_numpy, numbers
 
 import dmljax
-from dmljax import PaddingMode, ReduceFunction
+from dmljax.directml import PaddingMode, ReduceFunction
 
 Shape = tuple[int, ...]
 Build = Callable[[str, int], Work]

@@ -12,7 +12,8 @@ import pytest
 from helpers import X64, assert_same_bits, assert_same_trees, needs_x32, needs_x64
 
 import dmljax
-from dmljax import DmlError, InvalidDesc, InvalidType, Unsupported, calls
+from dmljax import DmlError, calls, directml
+from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 
 VALUES = np.array([0, 1], np.float32)
 
@@ -252,7 +253,7 @@ def test_refusals_come_before_anything_compiles_and_leave_nothing_behind() -> No
 IMAGE = np.ones((1, 1, 4, 4), np.float32)
 FAR = 2**31
 average: Any = partial(dmljax.average_pooling, IMAGE)
-total: Any = partial(dmljax.reduce, IMAGE, function=dmljax.ReduceFunction.SUM)
+total: Any = partial(dmljax.reduce, IMAGE, function=directml.ReduceFunction.SUM)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import dmljax
-from dmljax import (
+from dmljax import directml
+from dmljax.descriptors import members as kinds
+from dmljax.descriptors.json_form import Fused
+from dmljax.directml import (
     AxisDirection,
     DataType,
     FeatureLevel,
@@ -21,16 +23,14 @@ from dmljax import (
     TensorFlags,
     Unsupported,
 )
-from dmljax.descriptors import members as kinds
-from dmljax.descriptors.json_form import Fused
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 MATRIX = TensorDesc(FLOAT32, (1, 1, 2, 3))
-HARDMAX = dmljax.ActivationHardmaxDesc(input=MATRIX, output=MATRIX)
+HARDMAX = directml.ActivationHardmaxDesc(input=MATRIX, output=MATRIX)
 
 
-def fill(value: Any = 7, data_type: DataType = FLOAT32) -> dmljax.DiagonalMatrix1Desc:
-    return dmljax.DiagonalMatrix1Desc(
+def fill(value: Any = 7, data_type: DataType = FLOAT32) -> directml.DiagonalMatrix1Desc:
+    return directml.DiagonalMatrix1Desc(
         output=TensorDesc(data_type, (2, 3)),
         value_data_type=data_type,
         value=value,
@@ -50,20 +50,20 @@ def test_the_levels_are_directmls() -> None:
 
 @pytest.mark.parametrize("level", [FeatureLevel.FL_3_0, "3_0", "FL_3_0", "DML_FEATURE_LEVEL_3_0", 0x3000])
 def test_a_level_may_be_spelled_in_several_ways(level: Any) -> None:
-    dmljax.validate(HARDMAX, feature_level=level)
+    directml.validate(HARDMAX, feature_level=level)
 
 
 @pytest.mark.parametrize("level", ["3.0", "7_0", 3, None, "FL_FL_3_0"])
 def test_an_unknown_level_is_refused(level: Any) -> None:
     with pytest.raises(InvalidDesc, match=r"feature_level must be one of FL_1_0, .*; got"):
-        dmljax.validate(HARDMAX, feature_level=level)
+        directml.validate(HARDMAX, feature_level=level)
 
 
 def test_all_findings_are_told_at_once_and_with_the_level_once() -> None:
-    desc = dmljax.ActivationHardmaxDesc(
+    desc = directml.ActivationHardmaxDesc(
         input=TensorDesc(DataType.FLOAT64, (2, 3, 4)), output=TensorDesc(DataType.INT4, (2, 3))
     )
-    findings = dmljax.broken_rules(desc, feature_level="1_0")
+    findings = directml.broken_rules(desc, feature_level="1_0")
     assert findings == (
         "InputTensor.DimensionCount must be 4; got 3",
         "InputTensor.DataType must be one of FLOAT32, FLOAT16; got FLOAT64",
@@ -75,7 +75,7 @@ def test_all_findings_are_told_at_once_and_with_the_level_once() -> None:
         "InputTensor and OutputTensor must have the same Sizes; got {2,3,4} and {2,3}",
     )
     with pytest.raises(InvalidDesc) as refused:
-        dmljax.validate(desc, feature_level="1_0")
+        directml.validate(desc, feature_level="1_0")
     expected = "DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_1_0: " + "\n  ".join(findings)
     assert str(refused.value) == expected
 
@@ -99,14 +99,14 @@ def of_kind(kind: kinds.Kind) -> Any:
     if isinstance(kind, kinds.Struct):
         return st.builds(kind.form, *(of_kind(kind.of) for _ in kind.fields))
     if isinstance(kind, Fused):
-        return st.sampled_from([dmljax.ActivationTanhDesc(), dmljax.ActivationEluDesc(alpha=0.5)])
+        return st.sampled_from([directml.ActivationTanhDesc(), directml.ActivationEluDesc(alpha=0.5)])
     return st.integers(-9, 9) if kind == kinds.INT else small
 
 
 @settings(deadline=None, max_examples=400)
 @given(st.data())
 def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
-    operator = data.draw(st.sampled_from(list(dmljax.OPERATORS.values())))
+    operator = data.draw(st.sampled_from(list(directml.OPERATORS.values())))
     numbers: dict[str, Any] = {
         "value": st.just(1),
         "value_start": st.integers(0, 7),
@@ -114,9 +114,9 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
         "padding_value": st.integers(0, 7),
         "min": st.integers(0, 7),  # numbers of 4 bits, too
         "max": st.integers(0, 7),
-        "scale_bias": st.none() | st.builds(dmljax.ScaleBias, small, small),
+        "scale_bias": st.none() | st.builds(directml.ScaleBias, small, small),
         "fused_activation": st.sampled_from(
-            [None, dmljax.ActivationReluDesc(), dmljax.ActivationSoftplusDesc(steepness=0)]
+            [None, directml.ActivationReluDesc(), directml.ActivationSoftplusDesc(steepness=0)]
         ),
     }
     lengths: dict[str, int] = {}  # arrays that share a count have one length
@@ -131,18 +131,18 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
             members[member.field] = data.draw(numbers[member.field] if own else of_kind(member.kind))
     desc = operator(**members)
     for level in FeatureLevel:
-        findings = dmljax.broken_rules(desc, feature_level=level)
+        findings = directml.broken_rules(desc, feature_level=level)
         assert all(" must " in finding and "; got " in finding for finding in findings)
     if not findings:
-        dmljax.minimum_feature_level(desc)
-    assert dmljax.from_json(json.loads(json.dumps(dmljax.to_json(desc)))) == desc
+        directml.minimum_feature_level(desc)
+    assert directml.from_json(json.loads(json.dumps(directml.to_json(desc)))) == desc
 
 
 # Lowering
 
 
 def test_a_lowered_desc_takes_inputs_by_position_or_by_directmls_name() -> None:
-    desc = dmljax.GatherNdDesc(
+    desc = directml.GatherNdDesc(
         input=TensorDesc(FLOAT32, (3,)),
         indices=TensorDesc(UINT32, (1,)),
         output=TensorDesc(FLOAT32, (1,)),
@@ -150,22 +150,22 @@ def test_a_lowered_desc_takes_inputs_by_position_or_by_directmls_name() -> None:
         indices_dimension_count=1,
     )
     input, indices = np.array([1, 2, 3], np.float32), np.array([1], np.uint32)
-    gather = dmljax.lower(desc)
+    gather = directml.lower(desc)
     assert gather(input, indices).tolist() == gather(indices=indices, input=input).tolist() == [2]
     assert gather.__name__ == "gather_nd"
 
 
 def test_an_absent_optional_input_is_no_parameter() -> None:
-    assert dmljax.lower(fill())().tolist() == [[7, 0, 0], [0, 7, 0]]
+    assert directml.lower(fill())().tolist() == [[7, 0, 0], [0, 7, 0]]
     with pytest.raises(InvalidType, match=r"^DML_OPERATOR_DIAGONAL_MATRIX1: too many positional arguments"):
-        dmljax.lower(fill())(np.zeros((2, 3), np.float32))
+        directml.lower(fill())(np.zeros((2, 3), np.float32))
 
 
 def test_lowering_refuses_what_the_level_does() -> None:
     with pytest.raises(
         InvalidDesc, match=r"^DML_OPERATOR_DIAGONAL_MATRIX1 at DML_FEATURE_LEVEL_5_0: the operator must not"
     ):
-        dmljax.lower(fill(), feature_level="5_0")
+        directml.lower(fill(), feature_level="5_0")
 
 
 class Parameter:
@@ -187,7 +187,7 @@ class Parameter:
     ],
 )
 def test_a_lowered_desc_takes_nothing_but_its_arrays(input: Any, error: Any, message: str) -> None:
-    hardmax = dmljax.lower(HARDMAX)
+    hardmax = directml.lower(HARDMAX)
     assert hardmax(Parameter()).tolist() == [[[[0, 1, 0], [1, 0, 0]]]]
     with pytest.raises(error, match=r"^DML_OPERATOR_ACTIVATION_HARDMAX: " + message):
         hardmax(input)
@@ -201,7 +201,7 @@ def test_a_lowered_desc_takes_nothing_but_its_arrays(input: Any, error: Any, mes
     ],
 )
 def test_jax_arrays_are_checked_while_tracing(input: Any, error: Any, message: str) -> None:
-    hardmax = dmljax.lower(HARDMAX)
+    hardmax = directml.lower(HARDMAX)
     right = jnp.zeros((1, 1, 2, 3), jnp.float32)
     for function in (hardmax, jax.jit(hardmax)):
         assert function(right).tolist() == [[[[1, 0, 0], [1, 0, 0]]]]
@@ -210,9 +210,9 @@ def test_jax_arrays_are_checked_while_tracing(input: Any, error: Any, message: s
 
 
 @pytest.mark.parametrize(
-    "use", [dmljax.validate, dmljax.lower, dmljax.to_json, dmljax.broken_rules, dmljax.minimum_feature_level]
+    "use", [directml.validate, directml.lower, directml.to_json, directml.broken_rules, directml.minimum_feature_level]
 )
-@pytest.mark.parametrize("given", [5, None, MATRIX, dmljax.ActivationHardmaxDesc])
+@pytest.mark.parametrize("given", [5, None, MATRIX, directml.ActivationHardmaxDesc])
 def test_what_is_no_descriptor_is_refused(use: Any, given: Any) -> None:
     with pytest.raises(InvalidType, match="a descriptor must be an Operator; got "):
         use(given)
@@ -222,13 +222,13 @@ def test_what_is_no_descriptor_is_refused(use: Any, given: Any) -> None:
 
 
 def test_a_desc_is_spelled_as_in_directml_h() -> None:
-    desc = dmljax.ArgmaxDesc(
+    desc = directml.ArgmaxDesc(
         input=TensorDesc(FLOAT32, (2, 3), (0, 1), TensorFlags.OWNED_BY_DML, 16, 32),
         output=TensorDesc(UINT32, (2, 1)),
         axes=(1,),
         axis_direction=AxisDirection.DECREASING,
     )
-    assert dmljax.to_json(desc) == {
+    assert directml.to_json(desc) == {
         "Type": "DML_OPERATOR_ARGMAX",
         "Desc": {
             "InputTensor": {
@@ -245,7 +245,7 @@ def test_a_desc_is_spelled_as_in_directml_h() -> None:
             "AxisDirection": "DML_AXIS_DIRECTION_DECREASING",
         },
     }
-    assert dmljax.from_json(dmljax.to_json(desc)) == desc
+    assert directml.from_json(directml.to_json(desc)) == desc
 
 
 @pytest.mark.parametrize(
@@ -265,9 +265,9 @@ def test_a_desc_is_spelled_as_in_directml_h() -> None:
 )
 def test_scalars_keep_every_bit(data_type: str, value: Any, spelled: Any) -> None:
     desc = fill(value, DataType[data_type])
-    json_value = dmljax.to_json(desc)["Desc"]["Value"]
+    json_value = directml.to_json(desc)["Desc"]["Value"]
     assert repr(json_value) == repr(spelled)
-    assert dmljax.from_json(dmljax.to_json(desc)) == desc
+    assert directml.from_json(directml.to_json(desc)) == desc
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ def test_scalars_keep_every_bit(data_type: str, value: Any, spelled: Any) -> Non
     ],
 )
 def test_scalar_unions_may_be_objects(data_type: str, given: Any, expected: Scalar) -> None:
-    spelled = dmljax.to_json(fill(0, DataType[data_type]))
+    spelled = directml.to_json(fill(0, DataType[data_type]))
     spelled["Desc"]["Value"] = given
-    desc = dmljax.from_json(spelled)
-    assert isinstance(desc, dmljax.DiagonalMatrix1Desc)
+    desc = directml.from_json(spelled)
+    assert isinstance(desc, directml.DiagonalMatrix1Desc)
     assert desc.value == expected
 
 
@@ -302,11 +302,11 @@ def test_what_dxdispatch_takes_is_taken() -> None:
         {"type": "ACTIVATION_HARDMAX", "InputTensor": tensor | {"Flags": ["NONE"]}, "OutputTensor": tensor},
         {"type": "ACTIVATION_HARDMAX", "InputTensor": tensor | {"TotalTensorSizeInBytes": 0}, "OutputTensor": tensor},
     ):
-        assert dmljax.from_json(spelled) == HARDMAX
-    owned = dmljax.from_json(
+        assert directml.from_json(spelled) == HARDMAX
+    owned = directml.from_json(
         {"type": "ACTIVATION_HARDMAX", "InputTensor": tensor | {"Flags": ["OWNED_BY_DML"]}, "OutputTensor": tensor}
     )
-    assert isinstance(owned, dmljax.ActivationHardmaxDesc)
+    assert isinstance(owned, directml.ActivationHardmaxDesc)
     assert owned.input.flags is TensorFlags.OWNED_BY_DML
 
 
@@ -367,9 +367,9 @@ GOOD: dict[str, Any] = {
     ],
 )
 def test_json_is_refused_by_the_member_that_is_wrong(change: dict[str, Any], error: Any, message: str) -> None:
-    dmljax.from_json({"Type": "ARGMAX", "Desc": GOOD})
+    directml.from_json({"Type": "ARGMAX", "Desc": GOOD})
     with pytest.raises(error, match=r"^DML_OPERATOR_ARGMAX: .*" + message.replace("?", r"\?")):
-        dmljax.from_json({"Type": "ARGMAX", "Desc": GOOD | change})
+        directml.from_json({"Type": "ARGMAX", "Desc": GOOD | change})
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_json_is_refused_by_the_member_that_is_wrong(change: dict[str, Any], err
 )
 def test_json_that_is_no_operator_is_refused(given: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
-        dmljax.from_json(given)
+        directml.from_json(given)
 
 
 @pytest.mark.parametrize(
@@ -402,10 +402,10 @@ def test_json_that_is_no_operator_is_refused(given: Any, error: Any, message: st
     ],
 )
 def test_json_scalars_are_refused(value: Any, error: Any, message: str) -> None:
-    spelled = dmljax.to_json(fill())
+    spelled = directml.to_json(fill())
     spelled["Desc"]["Value"] = value
     with pytest.raises(error, match=r"^DML_OPERATOR_DIAGONAL_MATRIX1: " + message):
-        dmljax.from_json(spelled)
+        directml.from_json(spelled)
 
 
 def test_scalars_compare_by_type_and_bits() -> None:

@@ -18,17 +18,9 @@ import numpy as np
 import pytest
 
 import dmljax
-from dmljax import (
-    AxisDirection,
-    DataType,
-    InvalidDesc,
-    InvalidType,
-    Size2D,
-    TensorDesc,
-    describe,
-    descriptors as dml,
-)
+from dmljax import describe, descriptors as dml, directml
 from dmljax.descriptors import members as kinds
+from dmljax.directml import AxisDirection, DataType, InvalidDesc, InvalidType, Size2D, TensorDesc
 from dmljax.dxdispatch import Execution, InvalidModel, Printed, load
 from dmljax.examples import Example
 from dmljax.types import FLOAT
@@ -181,7 +173,7 @@ def windowing(**changes: Any) -> MockWindowDesc:
         "pooled_size": Size2D(3, 2),
         "cross_channel": True,
         "seed": 2**64 - 1,
-        "activation_descs": (dmljax.ActivationReluDesc(), dmljax.ActivationEluDesc(alpha=0.5)),
+        "activation_descs": (directml.ActivationReluDesc(), directml.ActivationEluDesc(alpha=0.5)),
     }
     return MockWindowDesc(**members | changes)
 
@@ -208,11 +200,11 @@ def test_the_tensors_of_an_array_are_leaves_with_a_place_in_both_spellings() -> 
 
 
 def test_arrays_come_one_after_the_other_or_by_name_as_a_sequence() -> None:
-    join_all = dmljax.lower(joining(3, 1, 2))
+    join_all = directml.lower(joining(3, 1, 2))
     for outputs in (join_all(A, B, C), join_all(inputs=[A, B, C]), jax.jit(join_all)(A, B, C)):
         np.testing.assert_array_equal(outputs, JOINED)
     offset = np.full((2, 6), 10, np.float32)
-    shifted = dmljax.lower(joining(3, 1, 2, offset=TensorDesc(FLOAT32, (2, 6))))
+    shifted = directml.lower(joining(3, 1, 2, offset=TensorDesc(FLOAT32, (2, 6))))
     for outputs in (shifted(A, B, C, offset), shifted(offset=offset, inputs=(A, B, C))):
         np.testing.assert_array_equal(outputs, JOINED + 10)
     assert str(inspect.signature(shifted)) == "(*arrays, inputs, offset)"
@@ -233,37 +225,37 @@ def test_arrays_come_one_after_the_other_or_by_name_as_a_sequence() -> None:
 )
 def test_other_arrays_are_refused(args: Any, kwargs: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=f"^DML_OPERATOR_MOCK_JOIN: {message}"):
-        dmljax.lower(joining(3, 1, 2))(*args, **kwargs)
+        directml.lower(joining(3, 1, 2))(*args, **kwargs)
 
 
 def test_several_outputs_in_one_member_are_a_tuple() -> None:
     desc = MockSplitDesc(input=matrix(6), outputs=(matrix(3), matrix(1), matrix(2)), axis=1)
-    outputs = dmljax.lower(desc)(JOINED)
+    outputs = directml.lower(desc)(JOINED)
     assert isinstance(outputs, tuple)
     for actual, expected in zip(outputs, (A, B, C), strict=True):
         np.testing.assert_array_equal(actual, expected)
 
 
 def test_several_outputs_are_a_named_tuple_with_the_members_names() -> None:
-    both = dmljax.lower(MockHalvesDesc(input=matrix(3), output_half=matrix(3), output_double=matrix(3)))(A)
+    both = directml.lower(MockHalvesDesc(input=matrix(3), output_half=matrix(3), output_double=matrix(3)))(A)
     assert both._fields == ("output_half", "output_double")
     np.testing.assert_array_equal(both.output_half, A / 2)
-    one = dmljax.lower(MockHalvesDesc(input=matrix(3), output_double=matrix(3)))(A)
+    one = directml.lower(MockHalvesDesc(input=matrix(3), output_double=matrix(3)))(A)
     assert one.output_half is None
     np.testing.assert_array_equal(one.output_double, A * 2)
     rows = TensorDesc(UINT32, (2, 1))
-    desc = dmljax.NonzeroCoordinatesDesc(
+    desc = directml.NonzeroCoordinatesDesc(
         input=TensorDesc(FLOAT32, (2,)), output_count=TensorDesc(UINT32, (1,)), output_coordinates=rows
     )
-    found = dmljax.lower(desc)(jnp.array([0, 5], jnp.float32))
+    found = directml.lower(desc)(jnp.array([0, 5], jnp.float32))
     assert (found.output_count.tolist(), found.output_coordinates.tolist()) == ([1], [[1], [0]])
     sent = pickle.loads(pickle.dumps(jax.device_get(found)))
-    assert type(sent) is type(found) is dmljax.NonzeroCoordinatesDesc.Outputs
+    assert type(sent) is type(found) is directml.NonzeroCoordinatesDesc.Outputs
 
 
 def test_rules_and_tables_name_the_tensor_of_an_array() -> None:
     desc = MockJoinDesc(inputs=(matrix(3), matrix(1, "INT8")), output=matrix(4, "FLOAT16"), axis=1)
-    assert dmljax.broken_rules(desc) == (
+    assert directml.broken_rules(desc) == (
         "InputTensors[1].DataType must be one of FLOAT32, FLOAT16; got INT8",
         "InputTensors[0], InputTensors[1] and OutputTensor must have the same DataType; got FLOAT32, INT8 and FLOAT16",
     )
@@ -274,8 +266,8 @@ def test_rules_and_tables_name_the_tensor_of_an_array() -> None:
 
 def test_every_kind_of_member_survives_json() -> None:
     desc = windowing()
-    spelled = json.loads(json.dumps(dmljax.to_json(desc)))
-    assert dmljax.from_json(spelled) == desc
+    spelled = json.loads(json.dumps(directml.to_json(desc)))
+    assert directml.from_json(spelled) == desc
     assert spelled["Desc"] | {"ROITensor": 0, "OutputTensor": 0} == {
         "ROITensor": 0,
         "OutputTensor": 0,
@@ -298,10 +290,10 @@ def test_every_kind_of_member_survives_json() -> None:
     }
     assert MockWindowDesc.json_fields().count("DimensionCount") == 1
     joined = joining(3, 1)
-    assert dmljax.from_json(json.loads(json.dumps(dmljax.to_json(joined)))) == joined
-    assert dmljax.to_json(joined)["Desc"]["InputCount"] == 2
+    assert directml.from_json(json.loads(json.dumps(directml.to_json(joined)))) == joined
+    assert directml.to_json(joined)["Desc"]["InputCount"] == 2
     spelled["Desc"] |= {"CrossChannel": 0, "Scales": None}  # a BOOL of C is a number
-    assert dmljax.from_json(spelled) == windowing(cross_channel=False, scales=None)
+    assert directml.from_json(spelled) == windowing(cross_channel=False, scales=None)
 
 
 @pytest.mark.parametrize(
@@ -318,9 +310,9 @@ def test_every_kind_of_member_survives_json() -> None:
         ({"pooled_size": Size2D(3, -2)}, r"PooledSize.Height must be in \[0, 4294967295\]; got -2"),
         ({"cross_channel": 1}, "CrossChannel must be true or false; got 1"),
         ({"seed": 2**64}, r"Seed must be in \[0, 18446744073709551615\]"),
-        ({"activation_descs": (dmljax.ActivationReluDesc(), 3)}, r"ActivationDescs\[1\] must be a descriptor; got 3"),
+        ({"activation_descs": (directml.ActivationReluDesc(), 3)}, r"ActivationDescs\[1\] must be a descriptor; got 3"),
         (
-            {"activation_descs": dmljax.ActivationReluDesc()},
+            {"activation_descs": directml.ActivationReluDesc()},
             "ActivationDescs must be a sequence of descriptors of",
         ),
         ({"strids": 1}, "the members must be among input, .*; got strids, did you mean strides?"),
@@ -349,18 +341,18 @@ def test_a_refusal_names_all_lengths() -> None:
     ],
 )
 def test_wrong_json_is_refused_by_the_member(changes: dict[str, Any], message: str) -> None:
-    spelled = dmljax.to_json(windowing())
+    spelled = directml.to_json(windowing())
     with pytest.raises(dmljax.DmlError, match=f"^DML_OPERATOR_MOCK_WINDOW: {message.replace('?', '[?]')}"):
-        dmljax.from_json({"Type": spelled["Type"], "Desc": spelled["Desc"] | changes})
+        directml.from_json({"Type": spelled["Type"], "Desc": spelled["Desc"] | changes})
 
 
 def test_a_wrong_tensor_of_an_array_is_refused_by_its_place() -> None:
     with pytest.raises(InvalidType, match=r"InputTensors\[1\] must be a TensorDesc; got int"):
         MockJoinDesc(inputs=(matrix(3), 3), output=matrix(4), axis=1)  # type: ignore[arg-type]
-    spelled = dmljax.to_json(joining(3, 1))
+    spelled = directml.to_json(joining(3, 1))
     spelled["Desc"]["InputTensors"][1]["Sizes"] = [2, -1]
     with pytest.raises(InvalidDesc, match=r"InputTensors\[1\].Sizes\[1\] must be in"):
-        dmljax.from_json(spelled)
+        directml.from_json(spelled)
 
 
 def test_a_second_operator_of_a_type_is_refused() -> None:
@@ -369,7 +361,7 @@ def test_a_second_operator_of_a_type_is_refused() -> None:
         class Second(Mock, function=dmljax.argmax):
             pass
 
-    assert dml.OPERATORS["DML_OPERATOR_ARGMAX"] is dmljax.ArgmaxDesc
+    assert dml.OPERATORS["DML_OPERATOR_ARGMAX"] is directml.ArgmaxDesc
 
 
 def test_a_desc_is_a_frozen_dataclass() -> None:
@@ -381,18 +373,18 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
     assert (changed.seed, changed.strides) == (1, desc.strides)
     assert changed != desc == dataclasses.replace(changed, seed=desc.seed)
     assert hash(desc) == hash(windowing())
-    assert pickle.loads(pickle.dumps(dmljax.ActivationEluDesc(alpha=-0.0))) == dmljax.ActivationEluDesc(alpha=-0.0)
-    assert eval(repr(dmljax.ActivationEluDesc(alpha=0.5)), vars(dmljax)) == dmljax.ActivationEluDesc(alpha=0.5)
+    assert pickle.loads(pickle.dumps(directml.ActivationEluDesc(alpha=-0.0))) == directml.ActivationEluDesc(alpha=-0.0)
+    assert eval(repr(directml.ActivationEluDesc(alpha=0.5)), vars(directml)) == directml.ActivationEluDesc(alpha=0.5)
     with pytest.raises(InvalidType, match="DML_OPERATOR_ACTIVATION_ELU: Alpha must be given; got none"):
-        dmljax.ActivationEluDesc()  # type: ignore[call-arg]
+        directml.ActivationEluDesc()  # type: ignore[call-arg]
 
 
 def test_a_member_may_be_called_as_a_descriptor_calls_something_itself() -> None:
     desc = MockReduceDesc(function="DECREASING", input=matrix(3), output=matrix(3))  # type: ignore[arg-type]
     assert (desc.function, desc.type) == (AxisDirection.DECREASING, AxisDirection.DECREASING)
-    np.testing.assert_array_equal(dmljax.lower(desc)(A), -A)
-    assert dmljax.to_json(desc)["Type"] == "DML_OPERATOR_MOCK_REDUCE"
-    assert dmljax.from_json(json.loads(json.dumps(dmljax.to_json(desc)))) == desc
+    np.testing.assert_array_equal(directml.lower(desc)(A), -A)
+    assert directml.to_json(desc)["Type"] == "DML_OPERATOR_MOCK_REDUCE"
+    assert directml.from_json(json.loads(json.dumps(directml.to_json(desc)))) == desc
     with pytest.raises(InvalidType, match=r"^DML_OPERATOR_MOCK_REDUCE: Function must be given; got none"):
         MockReduceDesc(input=matrix(3), output=matrix(3))  # type: ignore[call-arg]
     with pytest.raises(InvalidType, match="Directions must be a sequence of enumerators of DML_AXIS_DIRECTION; got 3"):
@@ -405,22 +397,22 @@ def test_an_array_of_no_tensors_is_an_empty_sequence() -> None:
 
     desc = MockJoinDesc(inputs=(), output=matrix(3), axis=1)
     with patch.object(MockJoinDesc, "compute", lambda self, inputs: count(inputs, None, axis=1)):
-        for outputs in (dmljax.lower(desc)(), dmljax.lower(desc)(inputs=[])):
+        for outputs in (directml.lower(desc)(), directml.lower(desc)(inputs=[])):
             assert outputs.tolist() == [[0, 0, 0]] * 2
 
 
 def test_members_are_given_by_name_alone() -> None:
     with pytest.raises(InvalidType, match="ADD: the members must be given by name; got 3 by position"):
-        dmljax.ElementWiseAddDesc(matrix(3), matrix(3), matrix(3))  # type: ignore[call-arg]
+        directml.ElementWiseAddDesc(matrix(3), matrix(3), matrix(3))  # type: ignore[call-arg]
 
 
 def test_a_class_that_loses_its_checks_or_has_no_kinds_is_refused() -> None:
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Decorated(dmljax.Operator):
+    class Decorated(directml.Operator):
         input: dml.OptionalInput = None
 
     with pytest.raises(InvalidType, match="a descriptor's class must keep Operator's __init__; got Decorated"):
-        dmljax.validate(Decorated())
+        directml.validate(Decorated())
     with pytest.raises(TypeError, match="input must be annotated with the kind of the member, such as Input; got"):
 
         class Plain(Mock):
@@ -445,30 +437,30 @@ def test_attributes_are_what_a_function_takes() -> None:
 
 
 def test_the_signature_of_a_desc_tells_its_members() -> None:
-    parameters = inspect.signature(dmljax.ElementWiseThresholdDesc).parameters
+    parameters = inspect.signature(directml.ElementWiseThresholdDesc).parameters
     assert list(parameters) == ["input", "output", "scale_bias", "min"]
     assert parameters["input"].annotation is TensorDesc
     assert parameters["scale_bias"].default is None
-    assert not inspect.signature(dmljax.Operator).parameters
+    assert not inspect.signature(directml.Operator).parameters
 
 
 def test_equal_computations_compile_once_whatever_the_layout_of_their_descs() -> None:
-    packed = dmljax.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3))
-    strided = dmljax.ElementWiseAddDesc(
+    packed = directml.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3))
+    strided = directml.ElementWiseAddDesc(
         a=matrix(3, strides=(0, 1)), b=matrix(3, flags="OWNED_BY_DML"), output=matrix(3, total_tensor_size_in_bytes=64)
     )
     events: list[str] = []
-    dmljax.lower(packed)(A, A)
+    directml.lower(packed)(A, A)
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
     try:
-        np.testing.assert_array_equal(dmljax.lower(strided)(A, A), A + A)
+        np.testing.assert_array_equal(directml.lower(strided)(A, A), A + A)
     finally:
         jax.monitoring.clear_event_listeners()
     assert not [event for event in events if "/jax/core/compile" in event]
 
 
 def test_a_compiled_module_carries_the_operators_name() -> None:
-    add = dmljax.lower(dmljax.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3)))
+    add = directml.lower(directml.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3)))
     assert "@element_wise_add(" in jax.jit(add).lower(A, A).as_text()
     assert "@one_hot(" in jax.jit(lambda i: dmljax.one_hot(i, A, axis=0, depth=3)).lower(jnp.array([0])).as_text()
 
@@ -481,7 +473,10 @@ def test_an_example_and_its_session_have_the_tensors_of_an_array(monkeypatch: py
     assert example.expects(example.computed())
     monkeypatch.setattr(describe, "examples_of", lambda operator: [example])
     session = describe.desc_example(MockJoinDesc)
-    names: dict[str, Any] = {"np": np, "dmljax": SimpleNamespace(**vars(dmljax), MockJoinDesc=MockJoinDesc)}
+    names: dict[str, Any] = {
+        "np": np,
+        "dmljax": SimpleNamespace(directml=SimpleNamespace(**vars(directml), MockJoinDesc=MockJoinDesc)),
+    }
     code = [line[4:] for line in session if line.startswith((">>> ", "... "))]
     with contextlib.redirect_stdout(io.StringIO()) as output:
         exec("\n".join(code), names)
@@ -502,7 +497,7 @@ def test_the_source_of_a_value_makes_the_same_value() -> None:
 def model(folder: Path, bindings: Any) -> Path:
     values = {name: array.ravel().tolist() for name, array in (("a", A), ("b", B), ("c", C), ("out", 0 * JOINED))}
     resources = {name: {"initialValuesDataType": "FLOAT32", "initialValues": one} for name, one in values.items()}
-    desc = dmljax.to_json(joining(3, 1, 2))
+    desc = directml.to_json(joining(3, 1, 2))
     commands = [
         {"type": "dispatch", "dispatchable": "join", "bindings": bindings},
         {"type": "print", "resource": "out"},

@@ -15,7 +15,7 @@ import pytest
 from helpers import assert_same_bits, needs_x64
 from models import MODELS, dispatch, findings, hardmax, listed, loaded, tensor, written, zeros
 
-from dmljax import OPERATORS, ActivationHardmaxDesc, InvalidDesc
+from dmljax.directml import OPERATORS, ActivationHardmaxDesc, InvalidDesc
 from dmljax.dxdispatch.model import Binding, InvalidModel, Print, UnreadableModel
 from dmljax.dxdispatch.reader import load
 from dmljax.examples import examples_of

@@ -11,7 +11,7 @@ import pytest
 from helpers import assert_same_bits, needs_x32, needs_x64
 from models import MODELS, dispatch, hardmax, listed, loaded, tensor, zeros
 
-from dmljax import OPERATORS
+from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import Dispatched, Execution, Printed, Repetition, Written
 from dmljax.dxdispatch.model import InvalidModel, Model
 from dmljax.dxdispatch.printing import printed_pieces

@@ -10,12 +10,12 @@ from helpers import needs_x32
 from models import MODELS, dispatch, findings, listed, loaded, written, zeros
 from test_serialized import product_with_named_constants
 
-import dmljax
-from dmljax import ElementWiseAddDesc, ElementWiseIdentityDesc, Graph, serialized
+from dmljax import directml, serialized
+from dmljax.directml import ElementWiseAddDesc, ElementWiseIdentityDesc, Graph
 from dmljax.dxdispatch import Execution, InvalidModel, Repetition, load, reader
 
-TensorDesc: Any = dmljax.TensorDesc  # which takes the names of data types, too
-DequantizeDesc: Any = dmljax.DequantizeDesc
+TensorDesc: Any = directml.TensorDesc  # which takes the names of data types, too
+DequantizeDesc: Any = directml.DequantizeDesc
 GEMM = {"type": "dmlSerializedGraph", "sourcePath": "gemm.bin"}
 IO = {"in": listed("FLOAT32", [1, 2, 3, 4]), "out": zeros("FLOAT32", 4)}
 RUN = dispatch("product", x="in", y="out")

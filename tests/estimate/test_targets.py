@@ -6,7 +6,7 @@ from importlib import resources
 import jax.numpy as jnp
 import pytest
 
-import dmljax
+from dmljax import directml
 from dmljax.estimate import TARGETS, Cost, compile_for, targets
 
 
@@ -29,12 +29,12 @@ def test_a_function_without_arrays_is_compiled_for_the_chip(name: str) -> None:
 def test_a_missing_compiler_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "find_spec", lambda name: None if name == "libtpu" else importlib.util.find_spec(name))
     targets._devices.cache_clear()
-    with pytest.raises(dmljax.Unsupported, match=r"compiler for v5e is not .*libtpu .*'dmljax\[accelerators\]'"):
+    with pytest.raises(directml.Unsupported, match=r"compiler for v5e is not .*libtpu .*'dmljax\[accelerators\]'"):
         compile_for("v5e", jnp.sin, jnp.ones(3))
 
 
 def test_an_unknown_chip_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(dmljax.InvalidDesc, match="target must be h100 or v5e; got 'h1000'"):
+    with pytest.raises(directml.InvalidDesc, match="target must be h100 or v5e; got 'h1000'"):
         compile_for("h1000", jnp.sin, jnp.ones(3))
 
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
 import dmljax.onnx
-from dmljax import InvalidDesc, Unsupported
+from dmljax.directml import InvalidDesc, Unsupported
 
 
 def floats(values: Any) -> Any:

@@ -14,7 +14,8 @@ import onnx
 from onnx import helper
 
 import dmljax.onnx
-from dmljax import DmlError, Unsupported
+from dmljax import DmlError
+from dmljax.directml import Unsupported
 
 RNG = np.random.default_rng(11)
 DOMAINS = {"com.microsoft": 1, "com.microsoft.dml": 1}

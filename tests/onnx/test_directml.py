@@ -16,7 +16,8 @@ from onnx.backend.test import data
 import dmljax
 import dmljax.onnx
 import dmljax.serialized
-from dmljax import FeatureLevel, InvalidDesc, InvalidType, Unsupported
+from dmljax import directml
+from dmljax.directml import FeatureLevel, InvalidDesc, InvalidType, Unsupported
 from dmljax.onnx import Model
 
 RNG = np.random.default_rng(5)
@@ -35,12 +36,12 @@ def loaded(signature: str, body: str, weights: Mapping[str, Any] | None = None, 
     return dmljax.onnx.load(proto)
 
 
-def require_same(model: Model, *inputs: Any, constants: Sequence[str] = ()) -> dmljax.Graph:
+def require_same(model: Model, *inputs: Any, constants: Sequence[str] = ()) -> directml.Graph:
     """The graph of a model for these inputs, which is valid, and whose results have the bits of the model's."""
     names = [one.name for one in model.inputs]
     graph = model.graph({name: np.shape(value) for name, value in zip(names, inputs, strict=True)})
-    dmljax.validate(graph)
-    results = dmljax.lower(graph)(*(as_tensor(value) for value in inputs))
+    directml.validate(graph)
+    results = directml.lower(graph)(*(as_tensor(value) for value in inputs))
     expected = model.apply(model.weights, *inputs)
     several = expected if isinstance(expected, tuple) else (expected,)
     for result, wanted in zip(results.values() if isinstance(results, dict) else [results], several, strict=True):
@@ -54,7 +55,7 @@ def as_tensor(value: Any) -> Any:
     return given.astype("uint8" if given.dtype == bool else given.dtype).reshape(given.shape or (1,))
 
 
-def operators(graph: dmljax.Graph) -> list[str]:
+def operators(graph: directml.Graph) -> list[str]:
     return [graph.nodes[name].short_name for name in graph.order]
 
 
@@ -65,7 +66,7 @@ def test_an_input_with_a_default_is_a_constant_or_an_input() -> None:
         graph = model.graph(shapes)
         assert list(graph.inputs) == list(shapes)
         expected = model(x, **({"w": w} if "w" in shapes else {}))
-        assert_same_bits(dmljax.lower(graph)(*arrays), expected)
+        assert_same_bits(directml.lower(graph)(*arrays), expected)
     with pytest.raises(dmljax.DmlError, match="onnx: shapes must have names among x, w; got 'v'"):
         model.graph({"x": (3,), "v": (3,)})
 
@@ -154,7 +155,7 @@ def test_a_block_of_a_language_model() -> None:
 def test_a_network_of_the_package() -> None:
     (folder,) = data.__path__
     graph = require_same(dmljax.onnx.load(Path(folder) / "light" / "light_squeezenet.onnx"), floats(1, 3, 224, 224))
-    assert dmljax.minimum_feature_level(graph) is FeatureLevel.FL_3_0
+    assert directml.minimum_feature_level(graph) is FeatureLevel.FL_3_0
 
 
 # What a graph is for
@@ -162,12 +163,12 @@ def test_a_network_of_the_package() -> None:
 
 def test_a_graph_is_drawn_saved_and_written(tmp_path: Path) -> None:
     graph, x = small_cnn().graph({"x": (2, 1, 8, 8)}), floats(2, 1, 8, 8)
-    expected = dmljax.lower(graph)(x)
+    expected = directml.lower(graph)(x)
     assert 'label="a\\nCONVOLUTION"' in graph.to_dot()
-    assert dmljax.minimum_feature_level(graph) is FeatureLevel.FL_5_1
+    assert directml.minimum_feature_level(graph) is FeatureLevel.FL_5_1
     dmljax.serialized.save(graph, tmp_path / "cnn.dmlgraph")
-    for again in (dmljax.serialized.load(tmp_path / "cnn.dmlgraph"), dmljax.from_json(dmljax.to_json(graph))):
-        assert_same_bits(dmljax.lower(again)(x), expected)
+    for again in (dmljax.serialized.load(tmp_path / "cnn.dmlgraph"), directml.from_json(directml.to_json(graph))):
+        assert_same_bits(directml.lower(again)(x), expected)
 
 
 # Shapes

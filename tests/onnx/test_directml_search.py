@@ -19,7 +19,8 @@ from onnx import helper, numpy_helper
 
 import dmljax
 import dmljax.onnx
-from dmljax import Unsupported
+from dmljax import directml
+from dmljax.directml import Unsupported
 
 RNG = np.random.default_rng(7)
 START = RNG.bit_generator.state
@@ -471,7 +472,7 @@ def test_a_graph_computes_what_the_model_does(name: str) -> None:
         return
     graph = model.graph()
     own = zip(arrays, graph.inputs.values(), strict=True)
-    results = dmljax.lower(graph)(*(as_tensor(value, desc) for value, desc in own))
+    results = directml.lower(graph)(*(as_tensor(value, desc) for value, desc in own))
     expected = model(*arrays)
     several = expected if isinstance(expected, tuple) else (expected,)
     given = results.values() if isinstance(results, dict) else [results]

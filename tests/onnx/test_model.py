@@ -19,7 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
 import dmljax.onnx
-from dmljax import DmlError, InvalidDesc, InvalidType, Unsupported, checks
+from dmljax import DmlError, checks
+from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 from dmljax.onnx.file import MAIN
 from dmljax.onnx.model import Model
 from dmljax.onnx.registry import REGISTRY, make_handler

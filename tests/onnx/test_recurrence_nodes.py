@@ -13,7 +13,8 @@ from onnx import helper
 from onnx_models import FLOAT, model, value
 
 import dmljax.onnx
-from dmljax import DmlError, Unsupported
+from dmljax import DmlError
+from dmljax.directml import Unsupported
 
 RNG = np.random.default_rng(5)
 

@@ -9,8 +9,8 @@ from cases import AB, Case, Elementwise, ones
 from formulas import Arr, by_python, of_kind
 from pages import FLOATS, UP_TO_32, alike, merge, of_all
 
-import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 SUPPORT = merge(
     of_all(
@@ -185,7 +185,7 @@ ELEMENTWISE = {
     "ELEMENT_WISE_ADD1": Elementwise(
         lambda a, b, fused_activation: np.where(a + b >= 0, a + b, 0.5 * (a + b)),
         AB,
-        attributes={"fused_activation": dmljax.ActivationLeakyReluDesc(alpha=0.5)},
+        attributes={"fused_activation": directml.ActivationLeakyReluDesc(alpha=0.5)},
     ),
     "ELEMENT_WISE_SUBTRACT": Elementwise(of_kind(np.subtract, lambda a, b: a - b), AB),
     "ELEMENT_WISE_MULTIPLY": Elementwise(of_kind(np.multiply, lambda a, b: a * b), AB),
@@ -206,9 +206,9 @@ ELEMENTWISE = {
 }
 
 
-def pow_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def pow_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     input, exponent = (TensorDesc(types[field], ones(rank, 2, 3, 4)) for field in ("input", "exponent"))
-    return dmljax.ElementWisePowDesc(input=input, exponent=exponent, output=input)
+    return directml.ElementWisePowDesc(input=input, exponent=exponent, output=input)
 
 
 CASES = {

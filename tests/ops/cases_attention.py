@@ -9,8 +9,8 @@ from cases import Arrays, Case, ones
 from formulas import Arr
 from pages import FLOATS, merge, of_all
 
-import dmljax
-from dmljax import DataType, MultiheadAttentionMaskType as MaskType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, MultiheadAttentionMaskType as MaskType, TensorDesc
 
 STACKED = {"StackedQueryKeyTensor": 2, "StackedKeyValueTensor": 2, "StackedQueryKeyValueTensor": 3}
 TABLE = [
@@ -228,7 +228,7 @@ class AttentionCase(Case):
             given[field] = x.astype(tensor.dtype)
         return given
 
-    def check(self, desc: dmljax.Operator, inputs: Arrays, outputs: Any) -> None:
+    def check(self, desc: directml.Operator, inputs: Arrays, outputs: Any) -> None:
         exact = dict(zip(("output", "output_present_key", "output_present_value"), of_desc(desc, inputs), strict=True))
         for field, tensor in desc.tensors(is_input=False).items():
             assert_near(getattr(outputs, field), exact[field].reshape(tensor.sizes), tensor.dtype)
@@ -273,19 +273,19 @@ def stacked(data_type: DataType, rank: int) -> dict[str, Any]:
     } | of_present(data_type, rank, QUERIES, SIZE)
 
 
-def attention_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def attention_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     members = (stacked if rank == 5 else with_masks)(types["query"], max(rank, 1))
-    return dmljax.MultiheadAttentionDesc(**members, scale=0.5, mask_filter_value=-4, head_count=HEADS)
+    return directml.MultiheadAttentionDesc(**members, scale=0.5, mask_filter_value=-4, head_count=HEADS)
 
 
-def grouped_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def grouped_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     """A buffer of past keys, of which `past_sequence_lengths` says how many there are."""
     data_type, heads = types["query"], 2 * HEADS
     members = of_three(data_type, rank, heads) | of_past(data_type, max(rank, 4))
     lengths = TensorDesc(types["past_sequence_lengths"], ones(max(rank - 2, 1), BATCH))
     if rank == 5:
         members |= of_present(data_type, rank, TOTAL)
-    return dmljax.MultiheadAttention1Desc(
+    return directml.MultiheadAttention1Desc(
         **members,
         past_sequence_lengths=lengths,
         scale=0.5,

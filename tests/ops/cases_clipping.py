@@ -7,7 +7,7 @@ from cases import GRADIENT, Elementwise
 from formulas import Arr
 from pages import FLOATS, UP_TO_32, alike, merge, of_all
 
-from dmljax import DataType
+from dmljax.directml import DataType
 
 SUPPORT = merge(
     of_all(

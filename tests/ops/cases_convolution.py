@@ -9,8 +9,8 @@ from cases import Case, ones
 from formulas import Arr
 from pages import FLOATS, alike, merge, of_all
 
-import dmljax
-from dmljax import ConvolutionDirection, ConvolutionMode, DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import ConvolutionDirection, ConvolutionMode, DataType, TensorDesc
 
 BYTES = "INT8 UINT8"
 
@@ -223,7 +223,7 @@ def space_of(rank: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def convolution_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def convolution_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     # Of fewer than 3 dimensions, which no table has, these are no valid descs.
     spatial, data_type = rank - 2, types["input"]
     space: dict[str, Any]
@@ -235,7 +235,7 @@ def convolution_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operato
         sizes, filter = (2, 4, *image), (6, 2, *window) if is_forward else (4, 3, *window)
         found = (forward_sizes if is_forward else backward_sizes)(image, window, space)
         output = (2, 6, *found[:-1], found[-1] + 1)
-    return dmljax.ConvolutionDesc(
+    return directml.ConvolutionDesc(
         input=TensorDesc(data_type, sizes),
         filter=TensorDesc(data_type, filter),
         bias=TensorDesc(data_type, (1, 6, *ones(rank)[2:]) if spatial > 0 else sizes),
@@ -271,16 +271,16 @@ def of_channels(rank: int) -> tuple[int, ...]:
     return (6,) if rank == 1 else (1, 6, *ones(rank)[2:])
 
 
-def convolution_integer_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def convolution_integer_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensors, output, space = integer_tensors(types, rank)
-    return dmljax.ConvolutionIntegerDesc(**tensors, output=TensorDesc(DataType.INT32, output), group_count=2, **space)
+    return directml.ConvolutionIntegerDesc(**tensors, output=TensorDesc(DataType.INT32, output), group_count=2, **space)
 
 
-def quantized_linear_convolution_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def quantized_linear_convolution_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensors, output, space = integer_tensors(types, rank)
     # The last table differs in the rank of this one alone.
     rank_of_scale = 1 if rank == 3 and types["input"] is DataType.UINT8 else rank
-    return dmljax.QuantizedLinearConvolutionDesc(
+    return directml.QuantizedLinearConvolutionDesc(
         **tensors,
         input_scale=TensorDesc(DataType.FLOAT32, ones(rank)),
         filter_scale=TensorDesc(DataType.FLOAT32, of_channels(rank_of_scale)),

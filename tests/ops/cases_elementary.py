@@ -11,8 +11,8 @@ from formulas import Formula
 from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
 from scipy import special
 
-import dmljax
-from dmljax import DataType, RoundingMode, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, RoundingMode, TensorDesc
 
 SUPPORT = merge(
     of_all(
@@ -145,13 +145,13 @@ ELEMENTWISE = merge(
 class CastCase(Case):
     """A case whose inputs have one NaN each: the bits of others are not promised."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> Arrays:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> Arrays:
         return {field: one_nan(array) for field, array in super().inputs(desc, rng).items()}
 
 
-def cast_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def cast_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = ones(rank, 2, 3, 4)
-    return dmljax.CastDesc(input=TensorDesc(types["input"], sizes), output=TensorDesc(types["output"], sizes))
+    return directml.CastDesc(input=TensorDesc(types["input"], sizes), output=TensorDesc(types["output"], sizes))
 
 
 def cast(desc: Any, input: Any) -> Any:
@@ -161,9 +161,9 @@ def cast(desc: Any, input: Any) -> Any:
 # VALUE_SCALE_2D
 
 
-def value_scale_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def value_scale_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensor = TensorDesc(types["input"], ones(rank, 2, 3, 2, 2))
-    return dmljax.ValueScale2DDesc(input=tensor, output=tensor, scale=1.5, bias=(0.5, -3, 0))
+    return directml.ValueScale2DDesc(input=tensor, output=tensor, scale=1.5, bias=(0.5, -3, 0))
 
 
 def value_scale(desc: Any, input: Any) -> Any:

@@ -8,8 +8,8 @@ from cases import Case, ones
 from formulas import Arr, bits_of
 from pages import ALL, FLOATS, INDICES, UP_TO_32, merge, of_all
 
-import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 GATHERS = "InputTensor OutputTensor"
 SCATTERS = "InputTensor UpdatesTensor OutputTensor"
@@ -147,8 +147,8 @@ def reverse_subsequences(input: Arr, sequence_lengths: Arr, *, axis: int) -> Arr
 # Descriptors
 
 
-def gather_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.GatherDesc(
+def gather_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.GatherDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 4)),
         indices=TensorDesc(types["indices"], ones(rank, 5)),
         output=TensorDesc(types["input"], ones(rank, 3, 5)),
@@ -157,8 +157,8 @@ def gather_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def gather_elements_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.GatherElementsDesc(
+def gather_elements_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.GatherElementsDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 4)),
         indices=TensorDesc(types["indices"], ones(rank, 3, 5)),
         output=TensorDesc(types["input"], ones(rank, 3, 5)),
@@ -166,8 +166,8 @@ def gather_elements_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Ope
     )
 
 
-def scatter_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.ScatterDesc(
+def scatter_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.ScatterDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 4)),
         indices=TensorDesc(types["indices"], ones(rank, 3, 6)),
         updates=TensorDesc(types["input"], ones(rank, 3, 6)),
@@ -176,8 +176,8 @@ def scatter_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def scatter_nd_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.ScatterNdDesc(
+def scatter_nd_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.ScatterNdDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 4)),
         indices=TensorDesc(types["indices"], ones(rank, 5, 1)),
         updates=TensorDesc(types["input"], ones(rank, 5, 4) if rank > 1 else (1,)),
@@ -187,8 +187,8 @@ def scatter_nd_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator
     )
 
 
-def reverse_subsequences_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.ReverseSubsequencesDesc(
+def reverse_subsequences_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.ReverseSubsequencesDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 5)),
         sequence_lengths=TensorDesc(types["sequence_lengths"], ones(rank, 3, 1)),
         output=TensorDesc(types["input"], ones(rank, 3, 5)),
@@ -196,8 +196,8 @@ def reverse_subsequences_desc(types: Mapping[str, DataType], rank: int) -> dmlja
     )
 
 
-def gather_nd_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.GatherNdDesc(
+def gather_nd_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.GatherNdDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 4)),
         indices=TensorDesc(types["indices"], ones(rank, 2, 1)),
         output=TensorDesc(types["input"], ones(rank, 2, 4) if rank > 1 else (1,)),
@@ -206,9 +206,9 @@ def gather_nd_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def gather_nd1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def gather_nd1_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     if rank == 1:
-        return dmljax.GatherNd1Desc(
+        return directml.GatherNd1Desc(
             input=TensorDesc(types["input"], (4,)),
             indices=TensorDesc(types["indices"], (1,)),
             output=TensorDesc(types["input"], (1,)),
@@ -216,7 +216,7 @@ def gather_nd1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator
             indices_dimension_count=1,
             batch_dimension_count=0,
         )
-    return dmljax.GatherNd1Desc(
+    return directml.GatherNd1Desc(
         input=TensorDesc(types["input"], ones(rank, 2, 3)),
         indices=TensorDesc(types["indices"], ones(rank, 2, 1)),
         output=TensorDesc(types["input"], ones(rank, 2)),

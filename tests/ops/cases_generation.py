@@ -12,7 +12,8 @@ from formulas import Arr, bits_of
 from pages import ALL, UP_TO_32, alike, merge, of_all
 
 import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 SUPPORT = merge(
     of_all(
@@ -137,13 +138,13 @@ def random_generator(state: Any, *, sizes: Sequence[int]) -> tuple[Arr, Arr]:
 # Descriptors
 
 
-def diagonal_matrix_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.DiagonalMatrixDesc(output=TensorDesc(types["output"], ones(rank, 2, 3, 4)), offset=1, value=3.0)
+def diagonal_matrix_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.DiagonalMatrixDesc(output=TensorDesc(types["output"], ones(rank, 2, 3, 4)), offset=1, value=3.0)
 
 
-def diagonal_matrix1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def diagonal_matrix1_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensor = TensorDesc(types["input"], ones(rank, 2, 3, 4))
-    return dmljax.DiagonalMatrix1Desc(
+    return directml.DiagonalMatrix1Desc(
         input=tensor,
         output=tensor,
         value_data_type=types["input"],
@@ -153,24 +154,24 @@ def diagonal_matrix1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Op
     )
 
 
-def fill_value_constant_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def fill_value_constant_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     output = TensorDesc(types["output"], ones(rank, 2, 3, 4))
-    return dmljax.FillValueConstantDesc(output=output, value_data_type=types["output"], value=3)
+    return directml.FillValueConstantDesc(output=output, value_data_type=types["output"], value=3)
 
 
-def fill_value_sequence_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def fill_value_sequence_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     output = TensorDesc(types["output"], ones(rank, 2, 3, 4))
     delta = -2 if types["output"] not in (DataType.FLOAT32, DataType.FLOAT16) else 0.1
-    return dmljax.FillValueSequenceDesc(
+    return directml.FillValueSequenceDesc(
         output=output, value_data_type=types["output"], value_start=3, value_delta=delta
     )
 
 
-def random_generator_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def random_generator_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     state = TensorDesc(DataType.UINT32, ones(rank, 6))
     output = TensorDesc(types["output"], ones(rank, 2, 3, 5))
-    return dmljax.RandomGeneratorDesc(
-        input_state=state, output=output, output_state=state, type=dmljax.RandomGeneratorType.PHILOX_4X32_10
+    return directml.RandomGeneratorDesc(
+        input_state=state, output=output, output_state=state, type=directml.RandomGeneratorType.PHILOX_4X32_10
     )
 
 

@@ -7,8 +7,8 @@ from cases import Case, ones
 from formulas import Arr, bits_of, number
 from pages import ALL, INDICES, UP_TO_32, merge, of_all
 
-import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 SUPPORT = merge(
     of_all(
@@ -92,8 +92,8 @@ def nonzero_coordinates(
 # Descriptors
 
 
-def one_hot_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.OneHotDesc(
+def one_hot_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.OneHotDesc(
         indices=TensorDesc(types["indices"], ones(rank, 2, 3, 1)),
         values=TensorDesc(types["values"], ones(rank, 3)),
         output=TensorDesc(types["values"], ones(rank, 2, 3, 4)),
@@ -101,10 +101,10 @@ def one_hot_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def nonzero_coordinates_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def nonzero_coordinates_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     input = TensorDesc(types["input"], ones(rank, 3, 4))
     coordinates = ones(max(rank, 2), input.element_count, rank)
-    return dmljax.NonzeroCoordinatesDesc(
+    return directml.NonzeroCoordinatesDesc(
         input=input,
         output_count=TensorDesc(DataType.UINT32, ones(rank)),
         output_coordinates=TensorDesc(DataType.UINT32, coordinates),

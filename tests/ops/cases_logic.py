@@ -6,8 +6,8 @@ import numpy as np
 from cases import AB, Case, Elementwise, ones
 from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
 
-import dmljax
-from dmljax import DataType, IsInfinityMode, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, IsInfinityMode, TensorDesc
 
 SUPPORT = merge(
     of_all(
@@ -128,10 +128,10 @@ ELEMENTWISE = {
 }
 
 
-def if_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def if_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = ones(rank, 2, 3, 4)
     tensor = TensorDesc(types["a"], sizes)
-    return dmljax.ElementWiseIfDesc(condition=TensorDesc(DataType.UINT8, sizes), a=tensor, b=tensor, output=tensor)
+    return directml.ElementWiseIfDesc(condition=TensorDesc(DataType.UINT8, sizes), a=tensor, b=tensor, output=tensor)
 
 
 CASES = {

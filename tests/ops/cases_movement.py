@@ -8,8 +8,8 @@ from cases import Case, ones
 from formulas import Arr, bits_of
 from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
 
-import dmljax
-from dmljax import DataType, DepthSpaceOrder, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, DepthSpaceOrder, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
 WITHOUT_8_BIT = "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"
@@ -186,8 +186,8 @@ def to_space(input: Arr, *, block_size: int, order: Any) -> Arr:
 # Descriptors
 
 
-def slice_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.SliceDesc(
+def slice_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.SliceDesc(
         input=TensorDesc(types["input"], ones(rank, 4, 7)),
         output=TensorDesc(types["input"], ones(rank, 3, 2)),
         offsets=(*(0 for _ in range(rank)), 1, 1)[-rank:],
@@ -196,8 +196,8 @@ def slice_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def slice1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.Slice1Desc(
+def slice1_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.Slice1Desc(
         input=TensorDesc(types["input"], ones(rank, 4, 7)),
         output=TensorDesc(types["input"], ones(rank, 2, 3)),
         input_window_offsets=(*(0 for _ in range(rank)), 1, 1)[-rank:],
@@ -206,8 +206,8 @@ def slice1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def slice_grad_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.SliceGradDesc(
+def slice_grad_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.SliceGradDesc(
         input_gradient=TensorDesc(types["input_gradient"], ones(rank, 2, 3)),
         output_gradient=TensorDesc(types["input_gradient"], ones(rank, 4, 7)),
         input_window_offsets=(*(0 for _ in range(rank)), 1, 1)[-rank:],
@@ -216,26 +216,26 @@ def slice_grad_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator
     )
 
 
-def split_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def split_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = [ones(rank, 3, size) for size in (1, 4, 2)]
-    return dmljax.SplitDesc(
+    return directml.SplitDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 7)),
         outputs=tuple(TensorDesc(types["input"], part) for part in sizes),
         axis=rank - 1,
     )
 
 
-def join_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def join_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = [ones(rank, size, 3) for size in (1, 4, 2)] if rank > 1 else [(1,), (4,), (2,)]
-    return dmljax.JoinDesc(
+    return directml.JoinDesc(
         inputs=tuple(TensorDesc(types["inputs"], part) for part in sizes),
         output=TensorDesc(types["inputs"], ones(rank, 7, 3) if rank > 1 else (7,)),
         axis=max(rank - 2, 0),
     )
 
 
-def tile_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.TileDesc(
+def tile_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.TileDesc(
         input=TensorDesc(types["input"], ones(rank, 2, 3)),
         output=TensorDesc(types["input"], ones(rank, 6, 6)),
         repeats=ones(rank, 3, 2),
@@ -243,10 +243,10 @@ def tile_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
 
 
 def blocks_desc(name: str) -> Any:
-    operator = dmljax.OPERATORS[f"DML_OPERATOR_{name}"]
+    operator = directml.OPERATORS[f"DML_OPERATOR_{name}"]
     image, deep = (2, 3, 4, 6), (2, 12, 2, 3)
 
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         # At another rank than 4, which no table has, these are no valid descs.
         sizes = [ones(rank, *(image if is_image else deep)) for is_image in (True, False)]
         input, output = sizes if name.startswith("SPACE") else sizes[::-1]

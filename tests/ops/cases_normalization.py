@@ -8,8 +8,8 @@ from cases import Case, ones
 from formulas import Arr
 from pages import FLOATS, alike, merge, of_all
 
-import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 BATCH = "InputTensor MeanTensor VarianceTensor ScaleTensor BiasTensor OutputTensor"
 GRADIENT = (
@@ -164,10 +164,10 @@ def tensors(data_type: DataType, **sizes: tuple[int, ...]) -> dict[str, Any]:
     return {name: TensorDesc(data_type, size) for name, size in sizes.items()}
 
 
-def batch_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def batch_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = ones(rank, 2, 3, 4)
     channels = along(sizes, -2)
-    return dmljax.BatchNormalizationDesc(
+    return directml.BatchNormalizationDesc(
         **tensors(
             types["input"],
             input=sizes,
@@ -182,10 +182,10 @@ def batch_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def gradients_desc(operator: Any) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def gradients_desc(operator: Any) -> Callable[[Mapping[str, DataType], int], directml.Operator]:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes = ones(rank, 2, 3, 4)
-        desc: dmljax.Operator = operator(
+        desc: directml.Operator = operator(
             **tensors(types["input"], **dict.fromkeys(("input", "input_gradient", "output_gradient"), sizes)),
             **tensors(
                 types["input"],
@@ -200,9 +200,9 @@ def gradients_desc(operator: Any) -> Callable[[Mapping[str, DataType], int], dml
     return make
 
 
-def training_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def training_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = ones(rank, 2, 3, 4)
-    return dmljax.BatchNormalizationTrainingDesc(
+    return directml.BatchNormalizationTrainingDesc(
         **tensors(types["input"], **dict.fromkeys(("input", "fused_add", "output"), sizes)),
         **tensors(
             types["input"],
@@ -212,14 +212,14 @@ def training_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def mean_variance_desc(operator: Any, **members: Any) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
-    has_axes = operator is not dmljax.MeanVarianceNormalizationDesc
+def mean_variance_desc(operator: Any, **members: Any) -> Callable[[Mapping[str, DataType], int], directml.Operator]:
+    has_axes = operator is not directml.MeanVarianceNormalizationDesc
 
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes = ones(rank, 2, 3, 2, 4)
         axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if has_axes else {}
         parameters = along(sizes, 1 - rank, -1)  # the second dimension is what earlier levels do not broadcast
-        desc: dmljax.Operator = operator(
+        desc: directml.Operator = operator(
             **tensors(types["input"], input=sizes, output=sizes, scale=parameters, bias=parameters),
             **axes,
             **members,
@@ -231,15 +231,15 @@ def mean_variance_desc(operator: Any, **members: Any) -> Callable[[Mapping[str, 
 
 
 def axes_of(desc: Any) -> tuple[int, ...]:
-    if isinstance(desc, dmljax.MeanVarianceNormalizationDesc):
+    if isinstance(desc, directml.MeanVarianceNormalizationDesc):
         return (1, 2, 3) if desc.cross_channel else (2, 3)
     axes: tuple[int, ...] = desc.axes
     return axes
 
 
-def response_desc(operator: Any, *fields: str) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-        desc: dmljax.Operator = operator(
+def response_desc(operator: Any, *fields: str) -> Callable[[Mapping[str, DataType], int], directml.Operator]:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+        desc: directml.Operator = operator(
             **dict.fromkeys(fields, TensorDesc(types["input"], ones(rank, 2, 5, 2, 3))),
             cross_channel=True,
             local_size=3,
@@ -257,9 +257,9 @@ def response_members(desc: Any) -> dict[str, Any]:
     return numbers | {"local_size": desc.local_size, "cross_channel": desc.cross_channel}
 
 
-def lp_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def lp_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = ones(rank, 3, 2, 4)
-    return dmljax.LpNormalizationDesc(
+    return directml.LpNormalizationDesc(
         **tensors(types["input"], input=sizes, output=sizes), axis=max(rank - 3, 0), epsilon=0.25, p=2
     )
 
@@ -267,7 +267,7 @@ def lp_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
 class Normalization(Case):
     """A case of small numbers, of which few digits cancel; other numbers are for the family's own tests."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         given = {
             field: (rng.random(tensor.sizes) + 0.5).astype(tensor.dtype)
             if field in ("variance", "scale")
@@ -278,7 +278,7 @@ class Normalization(Case):
             given["mean"] = moments_of(given["input"], repeated(given["mean"]))[0].astype(given["mean"].dtype)
         return given
 
-    def check(self, desc: dmljax.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
+    def check(self, desc: directml.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
         expected = self.oracle(desc, **inputs)
         tensors = desc.tensors(is_input=False).values()
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -312,33 +312,33 @@ CASES = {
         batch_desc, lambda desc, **inputs: batch_normalized(**inputs, epsilon=desc.epsilon.item)
     ),
     "BATCH_NORMALIZATION_GRAD": case(
-        gradients_desc(dmljax.BatchNormalizationGradDesc),
+        gradients_desc(directml.BatchNormalizationGradDesc),
         lambda desc, **inputs: batch_gradients(**inputs, epsilon=desc.epsilon.item),
     ),
     "BATCH_NORMALIZATION_TRAINING": case(
         training_desc, lambda desc, **inputs: batch_trained(**inputs, epsilon=desc.epsilon.item)
     ),
     "BATCH_NORMALIZATION_TRAINING_GRAD": case(
-        gradients_desc(dmljax.BatchNormalizationTrainingGradDesc),
+        gradients_desc(directml.BatchNormalizationTrainingGradDesc),
         lambda desc, **inputs: trained_gradients(**inputs, epsilon=desc.epsilon.item),
     ),
     "MEAN_VARIANCE_NORMALIZATION": case(
-        mean_variance_desc(dmljax.MeanVarianceNormalizationDesc, cross_channel=True, normalize_variance=True),
+        mean_variance_desc(directml.MeanVarianceNormalizationDesc, cross_channel=True, normalize_variance=True),
         mean_variance_oracle,
     ),
     "MEAN_VARIANCE_NORMALIZATION1": case(
-        mean_variance_desc(dmljax.MeanVarianceNormalization1Desc, normalize_variance=True), mean_variance_oracle
+        mean_variance_desc(directml.MeanVarianceNormalization1Desc, normalize_variance=True), mean_variance_oracle
     ),
     "MEAN_VARIANCE_NORMALIZATION2": case(
-        mean_variance_desc(dmljax.MeanVarianceNormalization2Desc, use_mean=False, use_variance=True),
+        mean_variance_desc(directml.MeanVarianceNormalization2Desc, use_mean=False, use_variance=True),
         mean_variance_oracle,
     ),
     "LOCAL_RESPONSE_NORMALIZATION": case(
-        response_desc(dmljax.LocalResponseNormalizationDesc, "input", "output"),
+        response_desc(directml.LocalResponseNormalizationDesc, "input", "output"),
         lambda desc, input: local_response(input, **response_members(desc)),
     ),
     "LOCAL_RESPONSE_NORMALIZATION_GRAD": case(
-        response_desc(dmljax.LocalResponseNormalizationGradDesc, "input", "input_gradient", "output_gradient"),
+        response_desc(directml.LocalResponseNormalizationGradDesc, "input", "input_gradient", "output_gradient"),
         lambda desc, input, input_gradient: local_response_gradient(input, input_gradient, **response_members(desc)),
     ),
     "LP_NORMALIZATION": case(

@@ -9,8 +9,8 @@ from cases import Case, ones
 from formulas import Arr, bits_of
 from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
 
-import dmljax
-from dmljax import DataType, PaddingMode, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, PaddingMode, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
 SUPPORT = merge(
@@ -132,8 +132,8 @@ def folded(input: Arr, *, output_sizes: Any, **windows: Any) -> Arr:
 # Descriptors
 
 
-def padding_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.PaddingDesc(
+def padding_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.PaddingDesc(
         input=TensorDesc(types["input"], ones(rank, 3, 4)),
         output=TensorDesc(types["input"], ones(rank, 9, 10)),
         padding_mode=PaddingMode.REFLECTION,
@@ -143,8 +143,8 @@ def padding_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def padding1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.Padding1Desc(
+def padding1_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.Padding1Desc(
         input=TensorDesc(types["input"], ones(rank, 3, 4)),
         output=TensorDesc(types["input"], ones(rank, 4, 7)),
         padding_mode=PaddingMode.CONSTANT,
@@ -161,7 +161,7 @@ def window_members(desc: Any) -> dict[str, tuple[int, ...]]:
 
 
 def windows_desc(operator: Any, image: str, columns: str) -> Any:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         # Of fewer than 3 dimensions, which no table has, these are no valid descs.
         spatial = rank - 2
         windows = {
@@ -181,7 +181,7 @@ def windows_desc(operator: Any, image: str, columns: str) -> Any:
             image: TensorDesc(types["input"], sizes),
             columns: TensorDesc(types["input"], of_columns),
         }
-        made: dmljax.Operator = operator(**tensors, **windows)
+        made: directml.Operator = operator(**tensors, **windows)
         return made
 
     return make
@@ -206,12 +206,12 @@ CASES = {
     ),
     "UNFOLD": Case(
         ("input",),
-        windows_desc(dmljax.UnfoldDesc, "input", "output"),
+        windows_desc(directml.UnfoldDesc, "input", "output"),
         lambda desc, input: unfolded(input, **window_members(desc)),
     ),
     "FOLD": Case(
         ("input",),
-        windows_desc(dmljax.FoldDesc, "output", "input"),
+        windows_desc(directml.FoldDesc, "output", "input"),
         lambda desc, input: folded(input, output_sizes=desc.output.sizes, **window_members(desc)),
         scales=("input",),  # whose few sums are exact
     ),

@@ -9,8 +9,8 @@ from cases import Case, ones
 from formulas import Arr, bits_of, is_greater, number
 from pages import FLOATS, alike, merge, of_all
 
-import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
 NUMBERS = "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"
@@ -254,29 +254,29 @@ def sliding(operator: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...],
 
 
 def pooling_desc(operator: Any, **more: Any) -> Any:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         image, pooled, windows = sliding(operator, rank)
         tensors = {"input": TensorDesc(types["input"], image), "output": TensorDesc(types["input"], pooled)}
         if "output_indices" in types:
             tensors["output_indices"] = TensorDesc(types["output_indices"], pooled)
-        made: dmljax.Operator = operator(**tensors, **windows)
+        made: directml.Operator = operator(**tensors, **windows)
         return made
 
     return make
 
 
-def average_gradient_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    image, pooled, windows = sliding(dmljax.AveragePoolingGradDesc, rank)
-    return dmljax.AveragePoolingGradDesc(
+def average_gradient_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    image, pooled, windows = sliding(directml.AveragePoolingGradDesc, rank)
+    return directml.AveragePoolingGradDesc(
         input_gradient=TensorDesc(types["input_gradient"], pooled),
         output_gradient=TensorDesc(types["input_gradient"], image),
         **windows,
     )
 
 
-def max_gradient_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    image, pooled, windows = sliding(dmljax.MaxPoolingGradDesc, rank)
-    return dmljax.MaxPoolingGradDesc(
+def max_gradient_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    image, pooled, windows = sliding(directml.MaxPoolingGradDesc, rank)
+    return directml.MaxPoolingGradDesc(
         input=TensorDesc(types["input"], image),
         input_gradient=TensorDesc(types["input"], pooled),
         output_gradient=TensorDesc(types["input"], image),
@@ -284,18 +284,18 @@ def max_gradient_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operat
     )
 
 
-def unpooling_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.MaxUnpoolingDesc(
+def unpooling_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.MaxUnpoolingDesc(
         input=TensorDesc(types["input"], ones(rank, 2, 3, 2)),
         indices=TensorDesc(types["indices"], ones(rank, 2, 3, 2)),
         output=TensorDesc(types["input"], ones(rank, 2, 5, 3)),
     )
 
 
-def quantized_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    image, pooled, windows = sliding(dmljax.QuantizedLinearAveragePoolingDesc, rank)
+def quantized_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    image, pooled, windows = sliding(directml.QuantizedLinearAveragePoolingDesc, rank)
     of_image = (1, *image[1:2], *(1 for _ in image[2:]))[:rank]
-    return dmljax.QuantizedLinearAveragePoolingDesc(
+    return directml.QuantizedLinearAveragePoolingDesc(
         input=TensorDesc(types["input"], image),
         input_scale=TensorDesc(DataType.FLOAT32, of_image),
         input_zero_point=TensorDesc(types["input"], of_image),
@@ -336,8 +336,8 @@ def max_case(operator: Any) -> Case:
 
 
 CASES = {
-    "AVERAGE_POOLING": average_case(dmljax.AveragePoolingDesc),
-    "AVERAGE_POOLING1": average_case(dmljax.AveragePooling1Desc),
+    "AVERAGE_POOLING": average_case(directml.AveragePoolingDesc),
+    "AVERAGE_POOLING1": average_case(directml.AveragePooling1Desc),
     "AVERAGE_POOLING_GRAD": Case(
         ("input_gradient",),
         average_gradient_desc,
@@ -347,15 +347,15 @@ CASES = {
         scales=("input_gradient",),
         is_exact=False,  # quotients are rounded before they are added
     ),
-    "LP_POOLING": norm_case(dmljax.LpPoolingDesc),
-    "LP_POOLING1": norm_case(dmljax.LpPooling1Desc),
+    "LP_POOLING": norm_case(directml.LpPoolingDesc),
+    "LP_POOLING1": norm_case(directml.LpPooling1Desc),
     "MAX_POOLING": Case(
         ("input",),
-        pooling_desc(dmljax.MaxPoolingDesc),
+        pooling_desc(directml.MaxPoolingDesc),
         lambda desc, input: max_pooling(input, **window_arguments(desc))[0],
     ),
-    "MAX_POOLING1": max_case(dmljax.MaxPooling1Desc),
-    "MAX_POOLING2": max_case(dmljax.MaxPooling2Desc),
+    "MAX_POOLING1": max_case(directml.MaxPooling1Desc),
+    "MAX_POOLING2": max_case(directml.MaxPooling2Desc),
     "MAX_POOLING_GRAD": Case(
         ("input",),
         max_gradient_desc,

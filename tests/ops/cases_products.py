@@ -10,8 +10,8 @@ from cases import Arrays, Case, ones
 from formulas import Arr
 from pages import FLOATS, INTEGERS_32, alike, merge, of_all
 
-import dmljax
-from dmljax import DataType, MatrixTransform, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, MatrixTransform, TensorDesc
 
 SUPPORT = merge(
     of_all(
@@ -151,14 +151,14 @@ def matrix(data_type: DataType, rank: int, *last: int) -> TensorDesc:
 class GemmCase(Case):
     """A case with inputs whose sums are exact in every type; other numbers are for the family's own tests."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> Arrays:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> Arrays:
         tensors = desc.tensors(is_input=True)
         return {field: rng.integers(-8, 9, tensor.sizes).astype(tensor.dtype) for field, tensor in tensors.items()}
 
 
-def gemm_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def gemm_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     output = matrix(types["a"], rank, 3, 5)
-    return dmljax.GemmDesc(
+    return directml.GemmDesc(
         a=matrix(types["a"], rank, 3, 4),
         b=matrix(types["a"], rank, 5, 4),
         c=output,
@@ -170,9 +170,9 @@ def gemm_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def integer_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def integer_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     # A level of its own has zero points of one dimension, for columns alone.
-    return dmljax.MatrixMultiplyIntegerDesc(
+    return directml.MatrixMultiplyIntegerDesc(
         a=matrix(types["a"], rank, 3, 4),
         a_zero_point=TensorDesc(types["a"], ones(rank, 3, 1)),
         b=matrix(types["b"], rank, 4, 5),
@@ -181,9 +181,9 @@ def integer_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
     )
 
 
-def to_float_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def to_float_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     output = matrix(types["output"], rank, 3, 5)
-    return dmljax.MatrixMultiplyIntegerToFloatDesc(
+    return directml.MatrixMultiplyIntegerToFloatDesc(
         a=matrix(types["a"], rank, 3, 4),
         a_scale=TensorDesc(types["output"], ones(rank, 3, 1)),
         a_zero_point=TensorDesc(types["a"], ones(rank)),
@@ -199,12 +199,12 @@ def to_float(desc: Any, bias: Arr, **given: Any) -> Arr:
     return np.asarray(dequantized_product(**given) + bias.astype(np.float32))
 
 
-def quantized_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def quantized_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     row, column = (
         lambda data_type: TensorDesc(data_type, ones(rank, 3, 1)),
         lambda data_type: TensorDesc(data_type, ones(rank, 1, 5)),
     )
-    return dmljax.QuantizedLinearMatrixMultiplyDesc(
+    return directml.QuantizedLinearMatrixMultiplyDesc(
         a=matrix(types["a"], rank, 3, 4),
         a_scale=row(DataType.FLOAT32),
         a_zero_point=row(types["a"]),

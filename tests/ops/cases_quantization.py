@@ -11,8 +11,8 @@ from cases import Case, ones
 from formulas import Arr
 from pages import FLOATS, INTEGERS_32, merge, of_all
 
-import dmljax
-from dmljax import DataType, QuantizationType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, QuantizationType, TensorDesc
 
 INTEGERS_8_4 = "INT8 INT4 UINT8 UINT4"
 # The tables of level 6_2 of the linear (de)quantization make ZeroPointTensor optional, are otherwise those of 6_0, and
@@ -196,24 +196,24 @@ def dynamically_quantized(input: Arr, dtype: Any) -> tuple[Any, Any, Any]:
 # Descriptors
 
 
-def quantize_linear_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def quantize_linear_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = ones(rank, 2, 3, 4)
     input, output = (TensorDesc(types[field], sizes) for field in ("input", "output"))
     scale = TensorDesc(DataType.FLOAT32, sizes) if types["input"] is DataType.INT32 else input
-    return dmljax.ElementWiseQuantizeLinearDesc(input=input, scale=scale, zero_point=output, output=output)
+    return directml.ElementWiseQuantizeLinearDesc(input=input, scale=scale, zero_point=output, output=output)
 
 
-def dequantize_linear_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def dequantize_linear_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     input, scale = (TensorDesc(types[field], ones(rank, 2, 3, 4)) for field in ("input", "scale"))
-    return dmljax.ElementWiseDequantizeLinearDesc(input=input, scale=scale, zero_point=input, output=scale)
+    return directml.ElementWiseDequantizeLinearDesc(input=input, scale=scale, zero_point=input, output=scale)
 
 
-def quantized_linear_add_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def quantized_linear_add_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     a, b = (TensorDesc(types[field], ones(rank, 2, 3, 4)) for field in ("a", "b"))
     scale, a_zero, b_zero = (
         TensorDesc(data_type, ones(rank)) for data_type in (DataType.FLOAT32, a.data_type, b.data_type)
     )
-    return dmljax.ElementWiseQuantizedLinearAddDesc(
+    return directml.ElementWiseQuantizedLinearAddDesc(
         a=a,
         a_scale=scale,
         a_zero_point=a_zero,
@@ -226,15 +226,15 @@ def quantized_linear_add_desc(types: Mapping[str, DataType], rank: int) -> dmlja
     )
 
 
-def quantize_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return blockwise_desc(dmljax.QuantizeDesc, types, rank, scale="input", zero_point="output")
+def quantize_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return blockwise_desc(directml.QuantizeDesc, types, rank, scale="input", zero_point="output")
 
 
-def dequantize_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return blockwise_desc(dmljax.DequantizeDesc, types, rank, scale="output", zero_point="input")
+def dequantize_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return blockwise_desc(directml.DequantizeDesc, types, rank, scale="output", zero_point="input")
 
 
-def blockwise_desc(operator: Any, types: Any, rank: int, *, scale: str, zero_point: str) -> dmljax.Operator:
+def blockwise_desc(operator: Any, types: Any, rank: int, *, scale: str, zero_point: str) -> directml.Operator:
     """A descriptor of blocks of 2 x 2 elements, with zero points of blocks of 6 x 4; of a smaller rank their last."""
     return operator(  # type: ignore[no-any-return]
         input=TensorDesc(types["input"], ones(rank, 2, 6, 4)),
@@ -247,8 +247,8 @@ def blockwise_desc(operator: Any, types: Any, rank: int, *, scale: str, zero_poi
     )
 
 
-def dynamic_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.DynamicQuantizeLinearDesc(
+def dynamic_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.DynamicQuantizeLinearDesc(
         input=TensorDesc(types["input"], ones(rank, 2, 3, 4)),
         output=TensorDesc(types["output"], ones(rank, 2, 3, 4)),
         output_scale=TensorDesc(DataType.FLOAT32, ones(rank)),
@@ -259,7 +259,7 @@ def dynamic_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
 class DynamicCase(Case):
     """A case of finite numbers, whose range says something; others are for the family's own tests."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         tensor = desc.tensors(is_input=True)["input"]
         lowest, highest = np.sort(rng.standard_normal(2)) * 100
         return {"input": rng.uniform(lowest, highest, tensor.sizes).astype(tensor.dtype)}

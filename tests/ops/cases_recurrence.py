@@ -9,8 +9,8 @@ from cases import Case, ones
 from formulas import Arr
 from pages import FLOATS, merge, of_all
 
-import dmljax
-from dmljax import DataType, RecurrentNetworkDirection, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, RecurrentNetworkDirection, TensorDesc
 
 NETWORK = "InputTensor WeightTensor RecurrenceTensor BiasTensor HiddenInitTensor"
 OUTPUTS = "OutputSequenceTensor OutputSingleTensor"
@@ -131,8 +131,8 @@ def network(
 
 STEPS: dict[str, Callable[..., tuple[Arr, Arr]]] = {"RNN": rnn_step, "GRU": gru_step, "LSTM": lstm_step}
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-LEAKY, SOFTSIGN = dmljax.ActivationLeakyReluDesc(alpha=0.25), dmljax.ActivationSoftsignDesc()
-SIGMOID, TANH = dmljax.ActivationSigmoidDesc(), dmljax.ActivationTanhDesc()
+LEAKY, SOFTSIGN = directml.ActivationLeakyReluDesc(alpha=0.25), directml.ActivationSoftsignDesc()
+SIGMOID, TANH = directml.ActivationSigmoidDesc(), directml.ActivationTanhDesc()
 # Of the forward direction, and of the backward one
 OF_DIRECTIONS = {
     "RNN": ((TANH,), (SOFTSIGN,)),
@@ -141,12 +141,12 @@ OF_DIRECTIONS = {
 }
 
 
-def function_of(activation: dmljax.Operator) -> Function:
+def function_of(activation: directml.Operator) -> Function:
     elementwise = cases_activation.ELEMENTWISE[type(activation).short_name]
     return lambda x: elementwise.exact_value(activation, np.asarray(x))
 
 
-def desc_of(name: str) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
+def desc_of(name: str) -> Callable[[Mapping[str, DataType], int], directml.Operator]:
     steps, batch, features, hidden, directions = 4, 3, 2, 2, 2
     outputs = GATES[name] * hidden
     sizes = {
@@ -165,9 +165,9 @@ def desc_of(name: str) -> Callable[[Mapping[str, DataType], int], dmljax.Operato
         sizes |= {"cell_mem_init": state, "output_cell_single": state, "peephole": (1, 1, directions, 3 * hidden)}
         more = {"clip_threshold": 1.5, "use_clip_threshold": True, "couple_input_forget": False}
 
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         own = {field: types.get(field, types["input"]) for field in sizes}
-        desc: dmljax.Operator = dmljax.OPERATORS[f"DML_OPERATOR_{name}"](
+        desc: directml.Operator = directml.OPERATORS[f"DML_OPERATOR_{name}"](
             **{field: TensorDesc(own[field], ones(rank, *size)) for field, size in sizes.items()},
             activation_descs=[one for direction in OF_DIRECTIONS[name] for one in direction],
             direction=RecurrentNetworkDirection.BIDIRECTIONAL,
@@ -201,7 +201,7 @@ def oracle(desc: Any, **inputs: Any) -> tuple[Arr, ...]:
 class Network(Case):
     """A case of small numbers, whose sums are exact; a length is anything from 0 to more steps than there are."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         return {
             field: rng.permutation(np.resize([0, 2, 9], tensor.element_count))
             .astype(tensor.dtype)
@@ -211,7 +211,7 @@ class Network(Case):
             for field, tensor in desc.tensors(is_input=True).items()
         }
 
-    def check(self, desc: dmljax.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
+    def check(self, desc: directml.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
         tensors = desc.tensors(is_input=False).values()
         for actual, exact, tensor in zip(outputs, self.oracle(desc, **inputs), tensors, strict=True):
             assert_near(actual, exact.reshape(tensor.sizes))

@@ -9,8 +9,8 @@ from formulas import Arr, argmax, argmin
 from helpers import random_array
 from pages import FLOATS, INDICES, UP_TO_32, Tables, alike, merge, of_all
 
-import dmljax
-from dmljax import AxisDirection, DataType, ReduceFunction, TensorDesc
+from dmljax import directml
+from dmljax.directml import AxisDirection, DataType, ReduceFunction, TensorDesc
 
 UP_TO_64 = UP_TO_32 + " INT64 UINT64"
 SUPPORT = merge(
@@ -100,10 +100,10 @@ REMARKS = {"REDUCE": is_listed}
 # Descriptors; the pseudo-code, which the hardmax shares, is in formulas.py
 
 
-def arg_reduce_desc(operator: Any) -> Callable[[Mapping[str, DataType], int], dmljax.Operator]:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def arg_reduce_desc(operator: Any) -> Callable[[Mapping[str, DataType], int], directml.Operator]:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes = ones(rank, 3, 4)
-        desc: dmljax.Operator = operator(
+        desc: directml.Operator = operator(
             input=TensorDesc(types["input"], sizes),
             output=TensorDesc(types["output"], (*sizes[:-1], 1)),
             axes=(rank - 1,),
@@ -145,16 +145,16 @@ def reduced(input: Arr, *, function: ReduceFunction, axes: tuple[int, ...]) -> A
 class ReduceCase(Case):
     """A case with inputs whose sums are exact in every type; other numbers are for the family's own tests."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         tensor = desc.tensors(is_input=True)["input"]
         numbers = rng.integers(-8, 9, tensor.sizes).astype(tensor.dtype)
         return {"input": numbers if tensor.dtype.kind == "f" else random_array(rng, tensor.dtype, tensor.sizes)}
 
 
-def reduce_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def reduce_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     sizes = ones(rank, 3, 2, 5)
     axes = tuple({rank - 1, max(rank - 3, 0)})
-    return dmljax.ReduceDesc(
+    return directml.ReduceDesc(
         function=ReduceFunction[function_for(types["input"].name, types["output"].name)],
         input=TensorDesc(types["input"], sizes),
         output=TensorDesc(types["output"], tuple(1 if i in axes else size for i, size in enumerate(sizes))),
@@ -170,12 +170,12 @@ CASES = {
     ),
     "ARGMAX": Case(
         ("input", "output"),
-        arg_reduce_desc(dmljax.ArgmaxDesc),
+        arg_reduce_desc(directml.ArgmaxDesc),
         lambda desc, input: argmax(input, axes=desc.axes, last=True),
     ),
     "ARGMIN": Case(
         ("input", "output"),
-        arg_reduce_desc(dmljax.ArgminDesc),
+        arg_reduce_desc(directml.ArgminDesc),
         lambda desc, input: argmin(input, axes=desc.axes, last=True),
     ),
 }

@@ -11,8 +11,8 @@ from cases import Arrays, Case, ones
 from formulas import Arr, bits_of, is_greater, number
 from pages import FLOATS, merge, of_all
 
-import dmljax
-from dmljax import DataType, InterpolationMode, ReduceFunction, Size2D, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InterpolationMode, ReduceFunction, Size2D, TensorDesc
 
 UINT_MAX = 2**32 - 1
 AVERAGE, MAX = ReduceFunction.AVERAGE, ReduceFunction.MAX
@@ -252,8 +252,8 @@ def sampling_of(desc: Any) -> Sampling:
 REGIONS, CHANNELS, IMAGE, RESULT = 5, 2, (2, 2, 5, 4), (2, 3)
 
 
-def pooling_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.RoiPoolingDesc(
+def pooling_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.RoiPoolingDesc(
         input=TensorDesc(types["input"], ones(rank, *IMAGE)),
         roi=TensorDesc(types["input"], ones(rank, 1, 1, REGIONS, 5)),
         output=TensorDesc(types["input"], ones(rank, REGIONS, CHANNELS, *RESULT)),
@@ -318,8 +318,8 @@ def region_tensors(types: Mapping[str, DataType], rank: int) -> dict[str, Tensor
 
 
 def align_desc(operator: Any) -> Any:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-        made: dmljax.Operator = operator(
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+        made: directml.Operator = operator(
             input=TensorDesc(types["roi"], IMAGE),
             **region_tensors(types, rank),
             output=TensorDesc(types["roi"], (REGIONS, CHANNELS, *RESULT)),
@@ -330,7 +330,7 @@ def align_desc(operator: Any) -> Any:
     return make
 
 
-def gradient_desc(types: Mapping[str, DataType], rank: int, **more: Any) -> dmljax.Operator:
+def gradient_desc(types: Mapping[str, DataType], rank: int, **more: Any) -> directml.Operator:
     tensors = region_tensors(types, rank)
     given: dict[str, Any] = {
         "input": TensorDesc(types["roi"], IMAGE),
@@ -338,9 +338,9 @@ def gradient_desc(types: Mapping[str, DataType], rank: int, **more: Any) -> dmlj
         **tensors,
         "output_gradient": TensorDesc(types["roi"], IMAGE),
         "output_roi_gradient": tensors["roi"],
-        **attributes_of(dmljax.RoiAlignGradDesc, types["roi"]),
+        **attributes_of(directml.RoiAlignGradDesc, types["roi"]),
     }
-    return dmljax.RoiAlignGradDesc(**given | more)
+    return directml.RoiAlignGradDesc(**given | more)
 
 
 def align_oracle(desc: Any, input: Arr, roi: Arr, batch_indices: Arr) -> Arr:
@@ -359,10 +359,10 @@ def gradient_oracle(desc: Any, input_gradient: Arr, roi: Arr, batch_indices: Arr
 class RegionCase(Case):
     """Random regions, whose corners are eighths: so that positions are exact, and often those of pixels or ties."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> Arrays:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> Arrays:
         return super().inputs(desc, rng) | {"roi": random_regions(rng, desc)}
 
-    def check(self, desc: dmljax.Operator, inputs: Arrays, outputs: Any) -> None:
+    def check(self, desc: directml.Operator, inputs: Arrays, outputs: Any) -> None:
         if not isinstance(outputs, tuple):
             super().check(desc, inputs, outputs)
             return
@@ -395,7 +395,7 @@ CASES = {
     **{
         name: RegionCase(
             ("roi", "batch_indices"),
-            align_desc(dmljax.OPERATORS[f"DML_OPERATOR_{name}"]),
+            align_desc(directml.OPERATORS[f"DML_OPERATOR_{name}"]),
             align_oracle,
             indices={"batch_indices": 2},
             **POSITIVE,

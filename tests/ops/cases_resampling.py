@@ -10,8 +10,8 @@ from cases import Case, ones
 from formulas import Arr, bits_of
 from pages import FLOATS, alike, merge, of_all
 
-import dmljax
-from dmljax import AxisDirection, DataType, InterpolationMode, Size2D, TensorDesc
+from dmljax import directml
+from dmljax.directml import AxisDirection, DataType, InterpolationMode, Size2D, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
 GRADIENTS = "InputGradientTensor OutputGradientTensor"
@@ -164,8 +164,8 @@ def upsampled(desc: Any, input: Arr) -> Arr:
     return resampled(input, all_weights(input.shape, desc.output.sizes, scales, *halves, **how), **how)
 
 
-def upsampling_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
-    return dmljax.Upsample2DDesc(
+def upsampling_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
+    return directml.Upsample2DDesc(
         input=TensorDesc(types["input"], ones(rank, 2, 3, 4)),
         output=TensorDesc(types["input"], ones(rank, 2, 6, 8)),
         scale_size=Size2D(width=2, height=2),
@@ -176,7 +176,7 @@ def upsampling_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator
 def resampling_desc(operator: Any, input: str, output: str, mode: InterpolationMode, **more: Any) -> Any:
     """Twice as high and half as wide, with sums that are exact in 16 bits."""
 
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes, new = ones(rank, 3, 4), ones(rank, 7, 2)
         tensors = {input: TensorDesc(types[input], sizes), output: TensorDesc(types[input], new)}
         is_gradient = input != "input"
@@ -190,7 +190,7 @@ def resampling_desc(operator: Any, input: str, output: str, mode: InterpolationM
             "output_pixel_offsets": (-0.5,) * rank,
             **more,
         }
-        made: dmljax.Operator = operator(**tensors, **{key: value for key, value in given.items() if key in fields})
+        made: directml.Operator = operator(**tensors, **{key: value for key, value in given.items() if key in fields})
         return made
 
     return make
@@ -201,21 +201,21 @@ FORWARD, BACKWARD = ("input", "output"), ("input_gradient", "output_gradient")
 EXACT_SUMS: dict[str, Any] = {"scales": ("input",)}
 CASES = {
     "UPSAMPLE_2D": Case(("input",), upsampling_desc, upsampled, **EXACT_SUMS),
-    "RESAMPLE": Case(("input",), resampling_desc(dmljax.ResampleDesc, *FORWARD, LINEAR), forward, **EXACT_SUMS),
-    "RESAMPLE1": Case(("input",), resampling_desc(dmljax.Resample1Desc, *FORWARD, NEAREST_NEIGHBOR), forward),
-    "RESAMPLE2": Case(("input",), resampling_desc(dmljax.Resample2Desc, *FORWARD, NEAREST_NEIGHBOR), forward),
+    "RESAMPLE": Case(("input",), resampling_desc(directml.ResampleDesc, *FORWARD, LINEAR), forward, **EXACT_SUMS),
+    "RESAMPLE1": Case(("input",), resampling_desc(directml.Resample1Desc, *FORWARD, NEAREST_NEIGHBOR), forward),
+    "RESAMPLE2": Case(("input",), resampling_desc(directml.Resample2Desc, *FORWARD, NEAREST_NEIGHBOR), forward),
     "RESAMPLE3": Case(
-        ("input",), resampling_desc(dmljax.Resample3Desc, *FORWARD, LINEAR, antialiased=True), forward, **EXACT_SUMS
+        ("input",), resampling_desc(directml.Resample3Desc, *FORWARD, LINEAR, antialiased=True), forward, **EXACT_SUMS
     ),
     "RESAMPLE_GRAD": Case(
         ("input_gradient",),
-        resampling_desc(dmljax.ResampleGradDesc, *BACKWARD, LINEAR),
+        resampling_desc(directml.ResampleGradDesc, *BACKWARD, LINEAR),
         backward,
         scales=("input_gradient",),
     ),
     "RESAMPLE_GRAD1": Case(
         ("input_gradient",),
-        resampling_desc(dmljax.ResampleGrad1Desc, *BACKWARD, NEAREST_NEIGHBOR),
+        resampling_desc(directml.ResampleGrad1Desc, *BACKWARD, NEAREST_NEIGHBOR),
         backward,
         scales=("input_gradient",),
     ),

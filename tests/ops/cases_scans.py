@@ -8,8 +8,8 @@ from cases import Case, ones
 from formulas import Arr
 from pages import FLOATS, alike, merge, of_all
 
-import dmljax
-from dmljax import AxisDirection, DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import AxisDirection, DataType, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
 NUMBERS_32, NUMBERS_64 = FLOATS + " INT32 UINT32", FLOATS + " INT64 INT32 UINT64 UINT32"
@@ -55,7 +55,7 @@ EXACT: dict[str, list[float]] = {
 class TallyCase(Case):
     """A case with inputs whose tallies are exact in every type; other numbers are for the family's own tests."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         tensor = desc.tensors(is_input=True)["input"]
         if tensor.dtype.kind != "f":
             return super().inputs(desc, rng)
@@ -63,11 +63,11 @@ class TallyCase(Case):
 
 
 def case(operator: Any, combine: Any, first: int, exclusive: str, domain: tuple[float, float] | None) -> Case:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         tensor = TensorDesc(types["input"], ones(rank, 3, 11))
         is_exclusive = rank % 2 == 0
         direction = AxisDirection(rank % 4 // 2)
-        desc: dmljax.Operator = operator(
+        desc: directml.Operator = operator(
             input=tensor, output=tensor, axis=rank - 1, axis_direction=direction, **{exclusive: is_exclusive}
         )
         return desc
@@ -86,6 +86,6 @@ def case(operator: Any, combine: Any, first: int, exclusive: str, domain: tuple[
 
 
 CASES = {
-    "CUMULATIVE_SUMMATION": case(dmljax.CumulativeSummationDesc, np.add, 0, "has_exclusive_sum", None),
-    "CUMULATIVE_PRODUCT": case(dmljax.CumulativeProductDesc, np.multiply, 1, "has_exclusive_product", (0.5, 1.5)),
+    "CUMULATIVE_SUMMATION": case(directml.CumulativeSummationDesc, np.add, 0, "has_exclusive_sum", None),
+    "CUMULATIVE_PRODUCT": case(directml.CumulativeProductDesc, np.multiply, 1, "has_exclusive_product", (0.5, 1.5)),
 }

@@ -9,8 +9,8 @@ from cases import Case, ones
 from formulas import Arr, bits_of
 from pages import FLOATS, UP_TO_32, Tables, merge, of_all
 
-import dmljax
-from dmljax import AxisDirection, DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import AxisDirection, DataType, TensorDesc
 
 
 def rows(lowest: int, highest: int, values: str, indices: str) -> list[tuple[str, int, int, str]]:
@@ -57,10 +57,10 @@ def top_k(input: Arr, *, axis: int, k: int, largest: bool) -> tuple[Arr, Arr]:
 
 
 def case(operator: str) -> Case:
-    def make(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+    def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes, selected = ones(rank, 2, 7), ones(rank, 2, 3)
         direction = {"axis_direction": AxisDirection(rank % 2)} if operator == "TOP_K1" else {}
-        return dmljax.OPERATORS[f"DML_OPERATOR_{operator}"](
+        return directml.OPERATORS[f"DML_OPERATOR_{operator}"](
             input=TensorDesc(types["input"], sizes),
             output_value=TensorDesc(types["input"], selected),
             output_index=TensorDesc(types["output_index"], selected),

@@ -8,8 +8,8 @@ from cases import Case, Elementwise, ones
 from formulas import Arr, argmax
 from pages import FLOATS, alike, merge, of_all
 
-import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 OF_ROWS = "ACTIVATION_HARDMAX ACTIVATION_LOG_SOFTMAX ACTIVATION_SOFTMAX"
 OF_AXES = "ACTIVATION_HARDMAX1 ACTIVATION_LOG_SOFTMAX1 ACTIVATION_SOFTMAX1"
@@ -65,14 +65,14 @@ def hardmax(input: Arr, *, axes: Sequence[int] = (-1,)) -> Arr:
     return output
 
 
-def hardmax_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def hardmax_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensor = TensorDesc(types["input"], ones(rank, 4, 5))
-    return dmljax.ActivationHardmaxDesc(input=tensor, output=tensor)
+    return directml.ActivationHardmaxDesc(input=tensor, output=tensor)
 
 
-def hardmax1_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def hardmax1_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensor = TensorDesc(types["input"], ones(rank, 2, 3, 4))
-    return dmljax.ActivationHardmax1Desc(input=tensor, output=tensor, axes=tuple({rank - 1, max(rank - 3, 0)}))
+    return directml.ActivationHardmax1Desc(input=tensor, output=tensor, axes=tuple({rank - 1, max(rank - 3, 0)}))
 
 
 CASES = {

@@ -8,8 +8,8 @@ from cases import Case, ones
 from formulas import Arr
 from pages import FLOATS, alike
 
-import dmljax
-from dmljax import DataType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, TensorDesc
 
 INPUTS = "InputParametersTensor InputFirstMomentTensor InputSecondMomentTensor GradientTensor"
 OUTPUTS = "OutputParametersTensor OutputFirstMomentTensor OutputSecondMomentTensor"
@@ -52,13 +52,13 @@ def adam(
     return tuple(np.asarray(one).astype(np.float64) for one in (x, m, v))  # type: ignore[return-value]
 
 
-def adam_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
+def adam_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensor = TensorDesc(types["input_parameters"], ones(rank, 2, 3, 4))
     fields = (
         *("input_parameters", "input_first_moment", "input_second_moment", "gradient"),
         *("output_parameters", "output_first_moment", "output_second_moment"),
     )
-    return dmljax.AdamOptimizerDesc(
+    return directml.AdamOptimizerDesc(
         **dict.fromkeys(fields, tensor),
         training_step=TensorDesc(types["training_step"], ones(rank, 1)),
         learning_rate=0.25,
@@ -71,7 +71,7 @@ def adam_desc(types: Mapping[str, DataType], rank: int) -> dmljax.Operator:
 class Training(Case):
     """A case of numbers near 1, of which few digits cancel."""
 
-    def inputs(self, desc: dmljax.Operator, rng: np.random.Generator) -> dict[str, Arr]:
+    def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         return {
             field: rng.integers(1, 9, tensor.sizes).astype(tensor.dtype)
             if field == "training_step"
@@ -79,7 +79,7 @@ class Training(Case):
             for field, tensor in desc.tensors(is_input=True).items()
         }
 
-    def check(self, desc: dmljax.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
+    def check(self, desc: directml.Operator, inputs: dict[str, Arr], outputs: Any) -> None:
         for actual, exact in zip(outputs, self.oracle(desc, **inputs), strict=True):
             assert_near(actual, exact)
 

@@ -13,7 +13,8 @@ import pytest
 from helpers import FLOATS, INTEGERS, assert_same_bits, random_array, specials, units_off
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 FLOAT32, FLOAT16, INT8, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8
 NAN, INF = math.nan, math.inf
@@ -185,9 +186,9 @@ def test_a_slope_is_broadcast_by_the_function(call: Any) -> None:
 def test_a_slope_is_repeated_in_a_desc_by_strides_of_0() -> None:
     tensor = TensorDesc(FLOAT32, (2, 3))
     slope = TensorDesc(FLOAT32, (2, 3), strides=(0, 1))
-    desc = dmljax.ActivationParameterizedReluDesc(input=tensor, slope=slope, output=tensor)
+    desc = directml.ActivationParameterizedReluDesc(input=tensor, slope=slope, output=tensor)
     input = np.array([[-2.0, 3.0, -1.0], [-4.0, -1.0, 2.0]], np.float32)
-    result = dmljax.lower(desc)(input, slope.read(np.array([0.5, 2.0, 3.0], np.float32)))
+    result = directml.lower(desc)(input, slope.read(np.array([0.5, 2.0, 3.0], np.float32)))
     assert result.tolist() == [[-1.0, 3.0, -3.0], [-2.0, -2.0, 2.0]]
 
 
@@ -201,9 +202,9 @@ def test_a_slope_is_repeated_in_a_desc_by_strides_of_0() -> None:
 )
 def test_a_desc_refuses_a_slope_unlike_the_input(slope: Any, message: str) -> None:
     tensor = TensorDesc(FLOAT32, (2, 3))
-    desc = dmljax.ActivationParameterizedReluDesc(input=tensor, slope=TensorDesc(*slope), output=tensor)
+    desc = directml.ActivationParameterizedReluDesc(input=tensor, slope=TensorDesc(*slope), output=tensor)
     with pytest.raises(InvalidDesc, match="InputTensor, SlopeTensor and OutputTensor " + message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 @pytest.mark.parametrize(
@@ -254,9 +255,9 @@ def test_shrink_of_integers_refuses(dtype: str, attributes: dict[str, float], me
     with pytest.raises(InvalidDesc, match="^activation_shrink: " + message):
         dmljax.activation_shrink(np.ones(2, dtype), **attributes)
     tensor = TensorDesc(DataType[dtype.upper()], (2,))
-    desc = dmljax.ActivationShrinkDesc(input=tensor, output=tensor, **({"bias": 0, "threshold": 1} | attributes))
+    desc = directml.ActivationShrinkDesc(input=tensor, output=tensor, **({"bias": 0, "threshold": 1} | attributes))
     with pytest.raises(InvalidDesc, match=r"_SHRINK at DML_FEATURE_LEVEL_6_4: Bias must be a whole number "):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 @pytest.mark.parametrize(
@@ -298,14 +299,14 @@ def test_elu_keeps_what_is_small_below_zero(call: Any) -> None:
 @pytest.mark.parametrize("steepness", [0.5, -1.0, NAN])
 def test_a_steepness_below_1_is_of_6_4(steepness: float) -> None:
     tensor = TensorDesc(FLOAT32, (2,))
-    desc = dmljax.ActivationSoftplusDesc(input=tensor, output=tensor, steepness=steepness)
+    desc = directml.ActivationSoftplusDesc(input=tensor, output=tensor, steepness=steepness)
     with pytest.raises(
         InvalidDesc,
         match="ACTIVATION_SOFTPLUS at DML_FEATURE_LEVEL_6_3: Steepness must be at least 1 below DML_FEATURE_LEVEL_6_4;",
     ):
-        dmljax.validate(desc, feature_level="6_3")
-    dmljax.validate(desc)
-    dmljax.validate(dmljax.ActivationSoftplusDesc(input=tensor, output=tensor, steepness=1), feature_level="3_0")
+        directml.validate(desc, feature_level="6_3")
+    directml.validate(desc)
+    directml.validate(directml.ActivationSoftplusDesc(input=tensor, output=tensor, steepness=1), feature_level="3_0")
 
 
 def test_softplus_keeps_tiny_and_huge_results(call: Any) -> None:
@@ -346,12 +347,12 @@ def test_an_activation_that_is_not_fused_needs_its_tensors() -> None:
         ({"output": tensor}, "InputTensor"),
         ({"input": tensor}, "OutputTensor"),
     ):
-        desc = dmljax.ActivationReluDesc(**tensors)
+        desc = directml.ActivationReluDesc(**tensors)
         message = f"{missing} must be given, unless the activation is fused; got none"
         with pytest.raises(InvalidDesc, match=f"DML_OPERATOR_ACTIVATION_RELU at DML_FEATURE_LEVEL_6_4: {message}"):
-            dmljax.validate(desc)
+            directml.validate(desc)
         with pytest.raises(InvalidDesc, match=message):
-            dmljax.lower(desc)
+            directml.lower(desc)
 
 
 @pytest.mark.parametrize(
@@ -363,15 +364,15 @@ def test_an_activation_that_is_not_fused_needs_its_tensors() -> None:
     ],
 )
 def test_an_activation_desc_refuses_an_output_unlike_the_input(output: Any, message: str) -> None:
-    desc = dmljax.ActivationEluDesc(input=TensorDesc(FLOAT32, (2, 3)), output=TensorDesc(*output), alpha=1)
+    desc = directml.ActivationEluDesc(input=TensorDesc(FLOAT32, (2, 3)), output=TensorDesc(*output), alpha=1)
     with pytest.raises(InvalidDesc, match="DML_OPERATOR_ACTIVATION_ELU at DML_FEATURE_LEVEL_6_4: " + message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_a_relu_grad_desc_refuses_tensors_that_are_unlike() -> None:
     tensors = [TensorDesc(INT8, (2, 3)), TensorDesc(UINT8, (2, 3)), TensorDesc(INT8, (3, 2))]
     input, input_gradient, output_gradient = tensors
-    desc = dmljax.ActivationReluGradDesc(input=input, input_gradient=input_gradient, output_gradient=output_gradient)
+    desc = directml.ActivationReluGradDesc(input=input, input_gradient=input_gradient, output_gradient=output_gradient)
     with pytest.raises(InvalidDesc, match="must have the same DataType; got INT8, UINT8 and INT8") as refusal:
-        dmljax.validate(desc)
+        directml.validate(desc)
     assert "must have the same Sizes; got {2,3}, {2,3} and {3,2}" in str(refusal.value)

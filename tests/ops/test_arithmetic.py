@@ -14,8 +14,9 @@ from helpers import FLOATS, INTEGERS, assert_same_bits, needs_x64, specials, uni
 from numpy.typing import NDArray
 
 import dmljax
-from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, ScaleBias, TensorDesc
+from dmljax import directml
 from dmljax.descriptors.bases import Activation
+from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, ScaleBias, TensorDesc
 
 FLOAT32, FLOAT16, INT32, INT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32, DataType.INT8
 NAN, INF, PI = math.nan, math.inf, math.pi
@@ -157,7 +158,7 @@ def test_a_python_number_that_the_callers_jit_traces_is_what_jax_makes_of_it(dty
         for number in (0, 3, 100, 127, 200):
             assert_same_bits(jax.jit(ours)(x, number), jax.jit(jaxs)(x, number))
             assert_same_bits(jax.jit(ours)(number, x), jax.jit(jaxs)(number, x))
-    scaled = jax.jit(lambda x, *both: dmljax.element_wise_identity(x, dmljax.ScaleBias(*both)))(x, 1, 3)
+    scaled = jax.jit(lambda x, *both: dmljax.element_wise_identity(x, directml.ScaleBias(*both)))(x, 1, 3)
     assert_same_bits(scaled, jnp.add(x, 3))
 
 
@@ -251,10 +252,10 @@ def test_operands_broadcast(call: Any, shapes: tuple[tuple[int, ...], tuple[int,
     ],
 )
 def test_a_desc_refuses_tensors_that_are_unlike(b: Any, output: Any, message: str) -> None:
-    desc = dmljax.ElementWiseAddDesc(a=TensorDesc(FLOAT32, (2, 3)), b=TensorDesc(*b), output=TensorDesc(*output))
+    desc = directml.ElementWiseAddDesc(a=TensorDesc(FLOAT32, (2, 3)), b=TensorDesc(*b), output=TensorDesc(*output))
     message = f"DML_OPERATOR_ELEMENT_WISE_ADD at DML_FEATURE_LEVEL_6_4: ATensor, BTensor and OutputTensor {message}"
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 # Floats
@@ -562,21 +563,21 @@ def test_a_fractional_scale_bias_of_integers_is_refused() -> None:
         dmljax.element_wise_pow(np.ones(2, np.int8), np.ones(2, np.float32), ScaleBias(0.5, 0))
 
 
-def pow_desc(input: DataType, exponent: DataType, output: DataType, **more: Any) -> dmljax.ElementWisePowDesc:
+def pow_desc(input: DataType, exponent: DataType, output: DataType, **more: Any) -> directml.ElementWisePowDesc:
     sizes = (1, 1, 2, 3)
-    return dmljax.ElementWisePowDesc(
+    return directml.ElementWisePowDesc(
         input=TensorDesc(input, sizes), exponent=TensorDesc(exponent, sizes), output=TensorDesc(output, sizes), **more
     )
 
 
 def test_a_pow_desc_takes_two_types_from_level_3_0_on() -> None:
     desc = pow_desc(FLOAT32, FLOAT16, FLOAT32)
-    assert dmljax.minimum_feature_level(desc) is FeatureLevel.FL_3_0
+    assert directml.minimum_feature_level(desc) is FeatureLevel.FL_3_0
     with pytest.raises(
         InvalidDesc,
         match="at DML_FEATURE_LEVEL_2_1: InputTensor and ExponentTensor must have the same DataType; got FLOAT32 and ",
     ):
-        dmljax.validate(desc, feature_level="2_1")
+        directml.validate(desc, feature_level="2_1")
 
 
 @pytest.mark.parametrize(
@@ -591,7 +592,7 @@ def test_a_pow_desc_takes_two_types_from_level_3_0_on() -> None:
             r"ScaleBias\.Bias must be a whole number in \[-128, 127\] to fit int8; got ",
         ),
         (
-            dmljax.ElementWisePowDesc(
+            directml.ElementWisePowDesc(
                 input=TensorDesc(FLOAT32, (2, 3)),
                 exponent=TensorDesc(FLOAT32, (1, 3)),
                 output=TensorDesc(FLOAT32, (2, 3)),
@@ -599,7 +600,7 @@ def test_a_pow_desc_takes_two_types_from_level_3_0_on() -> None:
             r"InputTensor, ExponentTensor and OutputTensor must have the same Sizes; got \{2,3\}, \{1,3\} and \{2,3\}",
         ),
         (
-            dmljax.ElementWisePowDesc(
+            directml.ElementWisePowDesc(
                 input=TensorDesc(FLOAT32, (2, 3)),
                 exponent=TensorDesc(FLOAT32, (3,)),
                 output=TensorDesc(FLOAT32, (2, 3)),
@@ -608,9 +609,9 @@ def test_a_pow_desc_takes_two_types_from_level_3_0_on() -> None:
         ),
     ],
 )
-def test_a_pow_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_pow_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match="DML_OPERATOR_ELEMENT_WISE_POW at DML_FEATURE_LEVEL_6_4: .*" + message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 # Fused activations
@@ -637,11 +638,11 @@ FUSABLE: dict[str, dict[str, float]] = {
 
 
 def activation(name: str, **more: Any) -> Any:
-    return getattr(dmljax, f"Activation{name}Desc")(**FUSABLE[name] | more)
+    return getattr(directml, f"Activation{name}Desc")(**FUSABLE[name] | more)
 
 
 def test_the_fusable_activations_are_these() -> None:
-    kinds = [kind for kind in dmljax.OPERATORS.values() if issubclass(kind, Activation)]
+    kinds = [kind for kind in directml.OPERATORS.values() if issubclass(kind, Activation)]
     everywhere = {activation(name).type for name in FUSABLE}
     assert {kind.type for kind in kinds if kind.fused_since("DML_OPERATOR_ELEMENT_WISE_ADD1")} == everywhere
     more = {"DML_OPERATOR_ACTIVATION_SOFTMAX", "DML_OPERATOR_ACTIVATION_SOFTMAX1", "DML_OPERATOR_ELEMENT_WISE_CLIP"}
@@ -656,9 +657,9 @@ def test_a_fused_activation_is_that_of_the_rounded_sum(name: str, data_type: Dat
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 500)).astype(data_type.dtype)
     tensor = TensorDesc(data_type, (500,))
-    alone = dmljax.lower(activation(name, input=tensor, output=tensor))
-    desc = dmljax.ElementWiseAdd1Desc(a=tensor, b=tensor, output=tensor, fused_activation=activation(name))
-    assert_same_bits(dmljax.lower(desc)(a, b), alone(a + b))
+    alone = directml.lower(activation(name, input=tensor, output=tensor))
+    desc = directml.ElementWiseAdd1Desc(a=tensor, b=tensor, output=tensor, fused_activation=activation(name))
+    assert_same_bits(directml.lower(desc)(a, b), alone(a + b))
 
 
 def test_add1_without_an_activation_is_the_sum(call: Any) -> None:
@@ -668,27 +669,27 @@ def test_add1_without_an_activation_is_the_sum(call: Any) -> None:
 
 TENSOR = TensorDesc(FLOAT32, (1, 1, 2, 3))
 NO_TENSORS = "fused_activation must be an activation without tensors; got "
-NOT_FUSED: dict[str, tuple[dmljax.Operator, str, str, str]] = {
+NOT_FUSED: dict[str, tuple[directml.Operator, str, str, str]] = {
     "CLIP": (
-        dmljax.ElementWiseClipDesc(input=TENSOR, output=TENSOR, min=0, max=1),
+        directml.ElementWiseClipDesc(input=TENSOR, output=TENSOR, min=0, max=1),
         "6_4",
         r"FusedActivation\.Type must be one that can be fused; got DML_OPERATOR_ELEMENT_WISE_CLIP",
         NO_TENSORS + "DML_OPERATOR_ELEMENT_WISE_CLIP with input and output",
     ),
     "SOFTMAX": (
-        dmljax.ActivationSoftmaxDesc(input=TENSOR, output=TENSOR),
+        directml.ActivationSoftmaxDesc(input=TENSOR, output=TENSOR),
         "6_4",
         r"FusedActivation\.Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
         NO_TENSORS + "DML_OPERATOR_ACTIVATION_SOFTMAX with input and output",
     ),
     "RELU with tensors": (
-        dmljax.ActivationReluDesc(input=TENSOR, output=TENSOR),
+        directml.ActivationReluDesc(input=TENSOR, output=TENSOR),
         "6_4",
         r"FusedActivation\.InputTensor must not be given; got FLOAT32 \{1,1,2,3\}",
         NO_TENSORS + "DML_OPERATOR_ACTIVATION_RELU with ",
     ),
     "RELU with an output": (
-        dmljax.ActivationReluDesc(output=TENSOR),
+        directml.ActivationReluDesc(output=TENSOR),
         "6_4",
         r"FusedActivation\.OutputTensor must not be given; got FLOAT32 \{1,1,2,3\}",
         NO_TENSORS + "DML_OPERATOR_ACTIVATION_RELU with ",
@@ -712,17 +713,17 @@ NOT_FUSED: dict[str, tuple[dmljax.Operator, str, str, str]] = {
 @pytest.mark.parametrize("case", NOT_FUSED)
 def test_what_cannot_be_fused_is_refused_by_name(case: str) -> None:
     fused, level, of_desc, of_function = NOT_FUSED[case]
-    desc = dmljax.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=fused)
+    desc = directml.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=fused)
     with pytest.raises(
         InvalidDesc, match=f"DML_OPERATOR_ELEMENT_WISE_ADD1 at DML_FEATURE_LEVEL_{level}: (.|\n)*{of_desc}"
     ):
-        dmljax.validate(desc, feature_level=level)
+        directml.validate(desc, feature_level=level)
     array = np.ones(2, np.float32)
     if of_function:
         with pytest.raises(InvalidDesc, match="^element_wise_add1: " + of_function):
             dmljax.element_wise_add1(array, array, fused_activation=fused)
     else:
-        dmljax.validate(desc)
+        directml.validate(desc)
         assert dmljax.element_wise_add1(array, array, fused_activation=fused).shape == (2,)
 
 
@@ -731,26 +732,28 @@ def test_a_fused_activation_is_a_descriptor() -> None:
     with pytest.raises(InvalidType, match=r"^element_wise_add1: fused_activation must be a descriptor; got 'RELU'"):
         dmljax.element_wise_add1(np.ones(1, np.float32), 1.0, fused_activation=text)
     with pytest.raises(InvalidType, match="FusedActivation must be a descriptor; got 'RELU'"):
-        dmljax.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=text)
+        directml.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=text)
 
 
 @pytest.mark.parametrize("name", FUSABLE)
 def test_a_fused_activation_comes_back_from_json(name: str) -> None:
-    desc = dmljax.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=activation(name))
-    spelled = json.loads(json.dumps(dmljax.to_json(desc), allow_nan=False))
+    desc = directml.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR, fused_activation=activation(name))
+    spelled = json.loads(json.dumps(directml.to_json(desc), allow_nan=False))
     assert spelled["Desc"]["FusedActivation"]["Type"] == activation(name).type
-    assert dmljax.from_json(spelled) == desc
+    assert directml.from_json(spelled) == desc
 
 
 def test_a_fused_activation_is_refused_in_json() -> None:
-    spelled = dmljax.to_json(dmljax.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR))
+    spelled = directml.to_json(directml.ElementWiseAdd1Desc(a=TENSOR, b=TENSOR, output=TENSOR))
     assert spelled["Desc"]["FusedActivation"] is None
     spelled["Desc"]["FusedActivation"] = {"Type": "ACTIVATION_NOPE", "Desc": {}}
-    with pytest.raises(dmljax.Unsupported, match=r"FusedActivation.*Type must be an operator .* got 'ACTIVATION_NOPE'"):
-        dmljax.from_json(spelled)
+    with pytest.raises(
+        directml.Unsupported, match=r"FusedActivation.*Type must be an operator .* got 'ACTIVATION_NOPE'"
+    ):
+        directml.from_json(spelled)
     spelled["Desc"]["FusedActivation"] = {"Type": "ACTIVATION_ELU", "Desc": {}}
     with pytest.raises(InvalidDesc, match=r"FusedActivation.*Alpha must be given; got none"):
-        dmljax.from_json(spelled)
+        directml.from_json(spelled)
 
 
 def test_one_to_any_power_is_one_and_minus_one_to_nan_is_nan(call: Any) -> None:

@@ -16,7 +16,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from jax.test_util import check_grads
 
 import dmljax
-from dmljax import (
+from dmljax import directml
+from dmljax.directml import (
     DataType,
     FeatureLevel,
     InvalidDesc,
@@ -673,7 +674,7 @@ def tensor(*sizes: int, data_type: DataType = FLOAT32) -> TensorDesc:
     return TensorDesc(data_type, sizes)
 
 
-def desc(**changed: Any) -> dmljax.Operator:
+def desc(**changed: Any) -> directml.Operator:
     members: dict[str, Any] = {
         "query": tensor(2, 3, 8),
         "key": tensor(2, 5, 8),
@@ -684,8 +685,8 @@ def desc(**changed: Any) -> dmljax.Operator:
         "mask_type": MaskType.NONE,
     } | changed
     if "query_head_count" in members:
-        return dmljax.MultiheadAttention1Desc(**members)
-    return dmljax.MultiheadAttentionDesc(**{"head_count": 2} | members)
+        return directml.MultiheadAttention1Desc(**members)
+    return directml.MultiheadAttentionDesc(**{"head_count": 2} | members)
 
 
 PAST = {"past_key": tensor(2, 2, 4, 4), "past_value": tensor(2, 2, 4, 3)}
@@ -717,7 +718,7 @@ def test_descriptors_of_every_form_compute_the_pages_formula(changed: Any) -> No
     given = desc(**changed)
     case = oracles.CASES[type(given).short_name]
     inputs = case.inputs(given, np.random.default_rng(0))
-    case.check(given, inputs, dmljax.lower(given)(*inputs.values()))
+    case.check(given, inputs, directml.lower(given)(*inputs.values()))
 
 
 REFUSED_DESCS: list[tuple[dict[str, Any], str]] = [
@@ -797,14 +798,14 @@ REFUSED_DESCS: list[tuple[dict[str, Any], str]] = [
     ("changed", "message"), REFUSED_DESCS, ids=lambda given: given if isinstance(given, str) else ""
 )
 def test_a_broken_rule_is_named(changed: Any, message: str) -> None:
-    assert not dmljax.broken_rules(desc())
+    assert not directml.broken_rules(desc())
     with pytest.raises(InvalidDesc, match=re.escape(message)):
-        dmljax.validate(desc(**changed))
+        directml.validate(desc(**changed))
 
 
 def test_the_levels_are_those_of_the_history() -> None:
-    assert dmljax.minimum_feature_level(desc()) is FeatureLevel.FL_6_1
-    assert dmljax.minimum_feature_level(desc(**GROUPED)) is FeatureLevel.FL_6_3
+    assert directml.minimum_feature_level(desc()) is FeatureLevel.FL_6_1
+    assert directml.minimum_feature_level(desc(**GROUPED)) is FeatureLevel.FL_6_3
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (1, 0, 3), (0, 0, 3)])

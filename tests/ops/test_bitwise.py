@@ -10,7 +10,8 @@ from helpers import FLOATS, INTEGERS, assert_same_bits, needs_x64, specials
 from numpy.typing import NDArray
 
 import dmljax
-from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, TensorDesc
 
 NUMBERS = [*INTEGERS, *FLOATS]
 UNSIGNED = [dtype for dtype in INTEGERS if dtype.kind == "u"]
@@ -149,15 +150,15 @@ def tensor(data_type: DataType, *sizes: int) -> TensorDesc:
 def test_bits_of_floats_and_signed_integers_are_of_4_1_and_shifts_have_none() -> None:
     for data_type in (DataType.FLOAT32, DataType.INT8):
         same = dict.fromkeys(("a", "b", "output"), tensor(data_type))
-        assert dmljax.minimum_feature_level(dmljax.ElementWiseBitAndDesc(**same)) is FeatureLevel.FL_4_1
+        assert directml.minimum_feature_level(directml.ElementWiseBitAndDesc(**same)) is FeatureLevel.FL_4_1
         with pytest.raises(InvalidDesc, match=r"ATensor\.DataType must be one of UINT32, UINT16, UINT8, UINT64; got "):
-            dmljax.validate(dmljax.ElementWiseBitShiftLeftDesc(**same))
+            directml.validate(directml.ElementWiseBitShiftLeftDesc(**same))
 
 
 @pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.UINT32])
 def test_counts_of_a_desc_have_a_type_of_their_own(data_type: DataType) -> None:
-    desc = dmljax.ElementWiseBitCountDesc(input=tensor(DataType.FLOAT16, 2), output=tensor(data_type, 2))
-    result = dmljax.lower(desc)(np.array([1.0, -2.0], np.float16))
+    desc = directml.ElementWiseBitCountDesc(input=tensor(DataType.FLOAT16, 2), output=tensor(data_type, 2))
+    result = directml.lower(desc)(np.array([1.0, -2.0], np.float16))
     assert_same_bits(result, np.array([4, 2], data_type.dtype))
 
 
@@ -165,29 +166,29 @@ def test_counts_of_a_desc_have_a_type_of_their_own(data_type: DataType) -> None:
     ("desc", "message"),
     [
         (
-            dmljax.ElementWiseBitXorDesc(
+            directml.ElementWiseBitXorDesc(
                 a=tensor(DataType.UINT8), b=tensor(DataType.INT8), output=tensor(DataType.UINT8)
             ),
             "ATensor, BTensor and OutputTensor must have the same DataType; got UINT8, INT8 and UINT8",
         ),
         (
-            dmljax.ElementWiseBitNotDesc(input=tensor(DataType.UINT8), output=tensor(DataType.INT8)),
+            directml.ElementWiseBitNotDesc(input=tensor(DataType.UINT8), output=tensor(DataType.INT8)),
             "InputTensor and OutputTensor must have the same DataType; got UINT8 and INT8",
         ),
         (
-            dmljax.ElementWiseBitCountDesc(input=tensor(DataType.UINT8), output=tensor(DataType.UINT16)),
+            directml.ElementWiseBitCountDesc(input=tensor(DataType.UINT8), output=tensor(DataType.UINT16)),
             r"OutputTensor\.DataType must be one of UINT32, UINT8; got UINT16",
         ),
         (
-            dmljax.ElementWiseBitCountDesc(input=tensor(DataType.UINT8, 2, 3), output=tensor(DataType.UINT8, 3, 2)),
+            directml.ElementWiseBitCountDesc(input=tensor(DataType.UINT8, 2, 3), output=tensor(DataType.UINT8, 3, 2)),
             r"InputTensor and OutputTensor must have the same Sizes; got \{2,3\} and \{3,2\}",
         ),
         (
-            dmljax.ElementWiseBitCountDesc(input=tensor(DataType.UINT8, 6), output=tensor(DataType.UINT8, 1, 6)),
+            directml.ElementWiseBitCountDesc(input=tensor(DataType.UINT8, 6), output=tensor(DataType.UINT8, 1, 6)),
             "InputTensor and OutputTensor must have the same DimensionCount; got 1 and 2",
         ),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=f"{desc.type} at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(desc)
+        directml.validate(desc)

@@ -12,7 +12,8 @@ from helpers import assert_same_bits, at_once, mesh_of, needs_x64, random_array
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
-from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, QuantizationType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, QuantizationType, TensorDesc
 
 INT4, UINT4 = jnp.dtype("int4"), jnp.dtype("uint4")
 NARROW = [INT4, UINT4, np.dtype("int8"), np.dtype("uint8")]
@@ -404,43 +405,43 @@ def tensor(data_type: str, *sizes: int) -> TensorDesc:
     return TensorDesc(DataType[data_type], sizes or (2, 4))
 
 
-def quantize_desc(*others: TensorDesc, kind: str = "SCALE_ZERO_POINT", **change: TensorDesc) -> dmljax.Operator:
+def quantize_desc(*others: TensorDesc, kind: str = "SCALE_ZERO_POINT", **change: TensorDesc) -> directml.Operator:
     tensors = others or (tensor("FLOAT32", 2, 2), tensor("INT4", 1, 1))
     members: dict[str, Any] = {"input": tensor("FLOAT32"), "output": tensor("INT4")}
-    return dmljax.QuantizeDesc(
+    return directml.QuantizeDesc(
         **members | change, quantization_type=QuantizationType[kind], quantization_tensors=tensors
     )
 
 
-def dequantize_desc(*others: TensorDesc, kind: str = "SCALE_ZERO_POINT", **change: TensorDesc) -> dmljax.Operator:
+def dequantize_desc(*others: TensorDesc, kind: str = "SCALE_ZERO_POINT", **change: TensorDesc) -> directml.Operator:
     tensors = others or (tensor("FLOAT32", 2, 2), tensor("INT4", 1, 1))
     members: dict[str, Any] = {"input": tensor("INT4"), "output": tensor("FLOAT32")}
-    return dmljax.DequantizeDesc(
+    return directml.DequantizeDesc(
         **members | change, quantization_type=QuantizationType[kind], quantization_tensors=tensors
     )
 
 
-def dynamic_desc(**change: TensorDesc) -> dmljax.Operator:
+def dynamic_desc(**change: TensorDesc) -> directml.Operator:
     members: dict[str, Any] = {"input": tensor("FLOAT32"), "output": tensor("UINT8")}
     members |= {"output_scale": tensor("FLOAT32", 1, 1), "output_zero_point": tensor("UINT8", 1, 1)}
-    return dmljax.DynamicQuantizeLinearDesc(**members | change)
+    return directml.DynamicQuantizeLinearDesc(**members | change)
 
 
 def test_a_desc_takes_a_scale_alone() -> None:
     scale = tensor("FLOAT32", 2, 2)
-    lowered = dmljax.lower(quantize_desc(scale, kind="SCALE"))
+    lowered = directml.lower(quantize_desc(scale, kind="SCALE"))
     scales = np.array([[1, 10], [0.5, 2]], np.float32)
     steps = lowered(ROWS, scales)
     assert_same_bits(steps, np.array([[1, 2, 1, 7], [-2, 0, 2, -4]], INT4))
-    numbers = dmljax.lower(dequantize_desc(scale, kind="SCALE"))(input=steps, quantization_tensors=[scales])
+    numbers = directml.lower(dequantize_desc(scale, kind="SCALE"))(input=steps, quantization_tensors=[scales])
     assert_same_bits(numbers, np.array([[1, 2, 10, 70], [-1, 0, 4, -8]], np.float32))
 
 
 def test_a_desc_quantizes_to_the_type_of_its_output() -> None:
     for data_type in ("INT8", "UINT8", "INT4", "UINT4"):
         desc = quantize_desc(tensor("FLOAT32", 1, 1), kind="SCALE", output=tensor(data_type))
-        assert dmljax.lower(desc)(ROWS, np.ones((1, 1), np.float32)).dtype == DataType[data_type].dtype
-        assert dmljax.minimum_feature_level(desc) is FeatureLevel.FL_6_3
+        assert directml.lower(desc)(ROWS, np.ones((1, 1), np.float32)).dtype == DataType[data_type].dtype
+        assert directml.minimum_feature_level(desc) is FeatureLevel.FL_6_3
 
 
 def test_a_desc_reads_and_writes_buffers_of_4_bits() -> None:
@@ -451,7 +452,7 @@ def test_a_desc_reads_and_writes_buffers_of_4_bits() -> None:
             desc.leaves(is_input=True), ("1ff10877", "0000803f000000400000803f0000803f", "0f"), strict=True
         )
     ]
-    numbers = dmljax.lower(desc)(*arrays)
+    numbers = directml.lower(desc)(*arrays)
     assert_same_bits(numbers, np.array([[0, 2, 4, 0], [-7, 1, 8, 8]], np.float32))
 
 
@@ -503,6 +504,6 @@ def test_a_desc_reads_and_writes_buffers_of_4_bits() -> None:
         (dynamic_desc(output_scale=tensor("FLOAT32", 1)), "must have the same DimensionCount; got 2, 2, 1 and 2"),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=f"^{desc.type} at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(desc)
+        directml.validate(desc)

@@ -10,7 +10,8 @@ import pytest
 from helpers import FLOATS, INTEGERS, assert_same_bits, needs_x64, random_array, specials
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, ScaleBias, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, ScaleBias, TensorDesc
 
 FLOAT32, FLOAT16, INT8, UINT8, INT32 = (
     DataType.FLOAT32,
@@ -250,28 +251,28 @@ def lowered(kind: Any, data_type: DataType, *arrays: Any, **members: Any) -> Any
         if len(arrays) == 1
         else {"input": tensor, "input_gradient": tensor, "output_gradient": tensor}
     )
-    return dmljax.lower(kind(**tensors, **members))(*arrays)
+    return directml.lower(kind(**tensors, **members))(*arrays)
 
 
 @pytest.mark.parametrize("limit", [FLT_MAX, INF, 300.0, 127.5])
 def test_a_float_beyond_the_integers_limits_nothing(limit: float) -> None:
     input = np.array([-128, -1, 0, 1, 127], np.int8)
-    assert lowered(dmljax.ElementWiseClipDesc, INT8, input, min=-limit - 1, max=limit).tolist() == input.tolist()
-    assert lowered(dmljax.ElementWiseClipDesc, INT8, input, min=0, max=limit).tolist() == [0, 0, 0, 1, 127]
-    assert lowered(dmljax.ElementWiseThresholdDesc, INT8, input, min=-limit - 1).tolist() == input.tolist()
-    result = lowered(dmljax.ElementWiseClipGradDesc, INT8, input, input, min=-limit - 1, max=limit)
+    assert lowered(directml.ElementWiseClipDesc, INT8, input, min=-limit - 1, max=limit).tolist() == input.tolist()
+    assert lowered(directml.ElementWiseClipDesc, INT8, input, min=0, max=limit).tolist() == [0, 0, 0, 1, 127]
+    assert lowered(directml.ElementWiseThresholdDesc, INT8, input, min=-limit - 1).tolist() == input.tolist()
+    result = lowered(directml.ElementWiseClipGradDesc, INT8, input, input, min=-limit - 1, max=limit)
     assert result.tolist() == input.tolist()
 
 
 def test_float_bounds_of_a_desc_on_integers_lose_their_fraction() -> None:
     input = np.array([0, 1, 2, 3, 255], np.uint8)
-    assert lowered(dmljax.ElementWiseClipDesc, UINT8, input, min=1.9, max=2.9).tolist() == [1, 1, 2, 2, 2]
-    assert lowered(dmljax.ElementWiseClipDesc, UINT8, input, min=-5, max=-0.5).tolist() == [0, 0, 0, 0, 0]
+    assert lowered(directml.ElementWiseClipDesc, UINT8, input, min=1.9, max=2.9).tolist() == [1, 1, 2, 2, 2]
+    assert lowered(directml.ElementWiseClipDesc, UINT8, input, min=-5, max=-0.5).tolist() == [0, 0, 0, 0, 0]
 
 
 def test_float_bounds_of_a_desc_on_float16_are_rounded() -> None:
     input = np.array([0.0, 65504.0, INF, NAN, -INF], np.float16)
-    result = lowered(dmljax.ElementWiseClipDesc, FLOAT16, input, min=0.1, max=FLT_MAX)
+    result = lowered(directml.ElementWiseClipDesc, FLOAT16, input, min=0.1, max=FLT_MAX)
     least = float(np.float16(0.1))
     assert str(result.tolist()) == str([least, 65504.0, INF, NAN, least])
 
@@ -280,10 +281,10 @@ def test_float_bounds_of_a_desc_on_float16_are_rounded() -> None:
 def test_bounds_of_clip1_are_exact_where_those_of_clip_are_floats() -> None:
     input = np.array([0, 2**24 + 1, 2**62 + 1])
     result = lowered(
-        dmljax.ElementWiseClip1Desc, DataType.INT64, input, min_max_data_type=DataType.INT64, min=1, max=2**62 + 1
+        directml.ElementWiseClip1Desc, DataType.INT64, input, min_max_data_type=DataType.INT64, min=1, max=2**62 + 1
     )
     assert result.tolist() == [1, 2**24 + 1, 2**62 + 1]
-    result = lowered(dmljax.ElementWiseClipDesc, DataType.INT64, input, min=1, max=2**24 + 1)
+    result = lowered(directml.ElementWiseClipDesc, DataType.INT64, input, min=1, max=2**24 + 1)
     assert result.tolist() == [1, 2**24, 2**24]
 
 
@@ -319,12 +320,12 @@ def test_bounds_of_clip1_are_exact_where_those_of_clip_are_floats() -> None:
 )
 def test_a_desc_refuses(kind: str, data_type: DataType, members: dict[str, Any], message: str) -> None:
     tensor = TensorDesc(data_type, (2, 3))
-    operator = getattr(dmljax, f"ElementWise{kind}Desc")
+    operator = getattr(directml, f"ElementWise{kind}Desc")
     outputs = ("input_gradient", "output_gradient") if "Grad" in kind else ("output",)
     desc = operator(input=tensor, **dict.fromkeys(outputs, tensor), **members)
     level = "5_0" if kind != "Threshold" else "3_0"
     with pytest.raises(InvalidDesc, match=f"^{operator.type} at DML_FEATURE_LEVEL_{level}: {message}"):
-        dmljax.validate(desc, feature_level=level)
+        directml.validate(desc, feature_level=level)
 
 
 def test_bounds_of_clip1_are_of_its_own_type() -> None:
@@ -333,9 +334,9 @@ def test_bounds_of_clip1_are_of_its_own_type() -> None:
     with pytest.raises(
         InvalidDesc, match=r"^DML_OPERATOR_ELEMENT_WISE_CLIP1: Max must be a whole number in .*; got 300"
     ):
-        dmljax.ElementWiseClip1Desc(**members, min=0, max=300)
+        directml.ElementWiseClip1Desc(**members, min=0, max=300)
     with pytest.raises(InvalidDesc, match=r"Min must be a whole number in .*; got 0\.5"):
-        dmljax.ElementWiseClip1Desc(**members, min=0.5, max=1)
+        directml.ElementWiseClip1Desc(**members, min=0.5, max=1)
 
 
 @pytest.mark.parametrize(
@@ -348,8 +349,8 @@ def test_bounds_of_clip1_are_of_its_own_type() -> None:
 )
 def test_a_gradient_desc_refuses_tensors_that_are_unlike(gradient: Any, message: str) -> None:
     tensor = TensorDesc(FLOAT32, (2, 3))
-    desc = dmljax.ElementWiseClipGradDesc(
+    desc = directml.ElementWiseClipGradDesc(
         input=tensor, input_gradient=TensorDesc(*gradient), output_gradient=tensor, min=0, max=1
     )
     with pytest.raises(InvalidDesc, match="InputTensor, InputGradientTensor and OutputGradientTensor " + message):
-        dmljax.validate(desc)
+        directml.validate(desc)

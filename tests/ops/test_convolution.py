@@ -15,7 +15,8 @@ from helpers import FLOATS, INT32_MAX, INT32_MIN, assert_same_bits
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import ConvolutionDirection, ConvolutionMode, DataType, DmlError, InvalidDesc, TensorDesc
+from dmljax import DmlError, directml
+from dmljax.directml import ConvolutionDirection, ConvolutionMode, DataType, InvalidDesc, TensorDesc
 from dmljax.numerics.channels import network_of
 
 BACKWARD, FLIPPED = ConvolutionDirection.BACKWARD, ConvolutionMode.CONVOLUTION
@@ -303,7 +304,7 @@ def test_a_bias_is_one_number_for_each_output_channel_in_either_shape() -> None:
 
 def test_a_fused_activation_is_applied_to_the_sum_with_the_bias() -> None:
     x, w = np.array([[[1, -3, 2]]], np.float32), np.array([[[1]], [[2]]], np.float32)
-    arguments: dict[str, Any] = {"fused_activation": dmljax.ActivationReluDesc()}
+    arguments: dict[str, Any] = {"fused_activation": directml.ActivationReluDesc()}
     fused = dmljax.convolution(x, w, np.array([1, -3], np.float32), **arguments)
     assert fused.tolist() == [[[2, 0, 3], [0, 0, 1]]]
 
@@ -331,7 +332,7 @@ def test_the_sum_of_16_bit_floats_and_their_bias_is_rounded_once_before_the_acti
     x, w = np.array([[[odd - 1, 1]]], dtype), np.ones((1, 1, 2), dtype)
     assert dmljax.convolution(x, w).tolist() == [[[odd - 1]]]
     assert dmljax.convolution(x, w, np.array([-1], dtype)).tolist() == [[[odd - 1]]]
-    less = dmljax.ActivationLinearDesc(alpha=1, beta=-1)
+    less = directml.ActivationLinearDesc(alpha=1, beta=-1)
     assert dmljax.convolution(x, w, fused_activation=less).tolist() == [[[odd - 2]]]
     large = np.array([[[jnp.finfo(dtype).max, jnp.finfo(dtype).max]]], dtype)
     assert dmljax.convolution(large, np.array([[[1, -1]]], dtype)).tolist() == [[[0]]]
@@ -745,7 +746,7 @@ BYTES, BYTE_FILTERS = IMAGE.astype(np.uint8), FILTERS.astype(np.int8)
             "precision must be a jax.lax.Precision or the name of one; got F32_F32_F32",
         ),
         (
-            lambda: dmljax.convolution(IMAGE, FILTERS, fused_activation=dmljax.ActivationSoftmaxDesc),  # type: ignore[arg-type]
+            lambda: dmljax.convolution(IMAGE, FILTERS, fused_activation=directml.ActivationSoftmaxDesc),  # type: ignore[arg-type]
             "fused_activation must be a descriptor",
         ),
         (
@@ -800,7 +801,7 @@ def test_a_call_refuses(call_: Any, message: str) -> None:
 ONE = TensorDesc(FLOAT32, (1, 1, 1, 1))
 
 
-def convolving(**changes: Any) -> dmljax.ConvolutionDesc:
+def convolving(**changes: Any) -> directml.ConvolutionDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (2, 4, 5, 6)),
         "filter": TensorDesc(FLOAT32, (6, 2, 3, 3)),
@@ -815,7 +816,7 @@ def convolving(**changes: Any) -> dmljax.ConvolutionDesc:
         "output_padding": (0, 0),
         "group_count": 2,
     }
-    return dmljax.ConvolutionDesc(**members | changes)
+    return directml.ConvolutionDesc(**members | changes)
 
 
 def of_bytes(operator: Any, **changes: Any) -> Any:
@@ -830,7 +831,7 @@ def of_bytes(operator: Any, **changes: Any) -> Any:
         "group_count": 2,
         **space,
     }
-    if operator is dmljax.QuantizedLinearConvolutionDesc:
+    if operator is directml.QuantizedLinearConvolutionDesc:
         scale = TensorDesc(FLOAT32, (1, 1, 1, 1))
         members |= {"input_scale": scale, "filter_scale": TensorDesc(FLOAT32, (1, 6, 1, 1)), "output_scale": scale}
         members |= {"bias": TensorDesc(DataType.INT32, (1, 6, 1, 1)), "output_zero_point": one}
@@ -839,11 +840,11 @@ def of_bytes(operator: Any, **changes: Any) -> Any:
 
 
 def integer(**changes: Any) -> Any:
-    return of_bytes(dmljax.ConvolutionIntegerDesc, **changes)
+    return of_bytes(directml.ConvolutionIntegerDesc, **changes)
 
 
 def quantizing(**changes: Any) -> Any:
-    return of_bytes(dmljax.QuantizedLinearConvolutionDesc, **changes)
+    return of_bytes(directml.QuantizedLinearConvolutionDesc, **changes)
 
 
 BACK_MEMBERS: dict[str, Any] = {
@@ -858,7 +859,7 @@ BACK_MEMBERS: dict[str, Any] = {
     "desc", [convolving(), convolving(bias=None), convolving(**BACK_MEMBERS), integer(), quantizing(bias=None)]
 )
 def test_a_desc_is_accepted(desc: Any) -> None:
-    dmljax.validate(desc)
+    directml.validate(desc)
 
 
 @pytest.mark.parametrize(
@@ -896,11 +897,11 @@ def test_a_desc_is_accepted(desc: Any) -> None:
             r"OutputTensor\.Sizes must be \{2,6,7,13\}, or up to \{2,6,7,14\}; got \{2,6,7,15\}",
         ),
         (
-            convolving(fused_activation=dmljax.ElementWiseAddDesc(a=ONE, b=ONE, output=ONE)),
+            convolving(fused_activation=directml.ElementWiseAddDesc(a=ONE, b=ONE, output=ONE)),
             r"FusedActivation\.Type must be one that can",
         ),
         (
-            convolving(fused_activation=dmljax.ActivationReluDesc(input=ONE, output=ONE)),
+            convolving(fused_activation=directml.ActivationReluDesc(input=ONE, output=ONE)),
             r"FusedActivation\.InputTensor must not be",
         ),
         (integer(filter=TensorDesc(DataType.INT8, (6, 2, 3))), "must have the same DimensionCount; got 4, 3 and 4"),
@@ -947,27 +948,27 @@ def test_a_desc_is_accepted(desc: Any) -> None:
         (quantizing(group_count=1), r"FilterTensor\.Sizes\[1\] must be 4; got 2"),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_a_fused_activation_needs_its_level() -> None:
-    desc = convolving(fused_activation=dmljax.ActivationGeluDesc())
+    desc = convolving(fused_activation=directml.ActivationGeluDesc())
     with pytest.raises(InvalidDesc, match=r"FusedActivation\.Type must be one of DML_FEATURE_LEVEL_5_0"):
-        dmljax.validate(desc, feature_level="5_0")
-    dmljax.validate(desc, feature_level="5_1")
+        directml.validate(desc, feature_level="5_0")
+    directml.validate(desc, feature_level="5_1")
 
 
 def test_no_sizes_are_asked_for_that_windows_could_not_have() -> None:
     for desc in (convolving(dilations=(1, 3)), convolving(strides=(0, 1)), integer(dilations=(3, 1))):
-        assert len(dmljax.broken_rules(desc)) == 1
+        assert len(directml.broken_rules(desc)) == 1
 
 
 def test_a_larger_backward_output_of_a_desc_is_the_bias_alone_at_its_end() -> None:
     x, w = whole(2, 4, 5, 6), whole(4, 3, 3, 3)
     bias = whole(1, 6, 1, 1)
     larger = convolving(**BACK_MEMBERS | {"output": TensorDesc(FLOAT32, (2, 6, 7, 14))})
-    computed = dmljax.lower(larger)(x, w, bias)
-    assert_same_bits(computed[..., :13], dmljax.lower(convolving(**BACK_MEMBERS))(x, w, bias))
+    computed = directml.lower(larger)(x, w, bias)
+    assert_same_bits(computed[..., :13], directml.lower(convolving(**BACK_MEMBERS))(x, w, bias))
     assert_same_bits(computed[..., 13:], np.broadcast_to(bias, (2, 6, 7, 1)))

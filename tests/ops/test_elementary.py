@@ -27,7 +27,8 @@ from helpers import (
 from jax.test_util import check_grads
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, RoundingMode, ScaleBias, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, RoundingMode, ScaleBias, TensorDesc
 from dmljax.numerics import conversion
 
 FLOAT32, FLOAT16, INT8, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8
@@ -296,33 +297,33 @@ def test_a_desc_refuses_a_scale_bias_that_is_none_of_the_integers(
     data_type: DataType, scale: float, bias: float, message: str
 ) -> None:
     tensor = TensorDesc(data_type, (2, 3))
-    desc = dmljax.ElementWiseIdentityDesc(input=tensor, output=tensor, scale_bias=ScaleBias(scale, bias))
+    desc = directml.ElementWiseIdentityDesc(input=tensor, output=tensor, scale_bias=ScaleBias(scale, bias))
     with pytest.raises(InvalidDesc, match="DML_OPERATOR_ELEMENT_WISE_IDENTITY at DML_FEATURE_LEVEL_6_4: " + message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_a_desc_holds_a_scale_bias_in_float32() -> None:
     tensor = TensorDesc(FLOAT32, (1,))
-    desc = dmljax.ElementWiseIdentityDesc(input=tensor, output=tensor, scale_bias=ScaleBias(0.1, -0.0))
+    desc = directml.ElementWiseIdentityDesc(input=tensor, output=tensor, scale_bias=ScaleBias(0.1, -0.0))
     assert desc.scale_bias is not None
     assert [number.item.item() for number in desc.scale_bias] == [float(np.float32(0.1)), 0.0]
-    assert dmljax.lower(desc)(np.ones(1, np.float32)).tolist() == [float(np.float32(0.1))]
+    assert directml.lower(desc)(np.ones(1, np.float32)).tolist() == [float(np.float32(0.1))]
 
 
 @pytest.mark.parametrize("numbers", [(0.1, -0.0), (INF, -INF), (NAN, 16777216.0), (1e-45, 3.4028234663852886e38)])
 def test_a_scale_bias_comes_back_from_json(numbers: tuple[float, float]) -> None:
     tensor = TensorDesc(FLOAT16, (2, 3))
-    desc = dmljax.ElementWiseSqrtDesc(input=tensor, output=tensor, scale_bias=ScaleBias(*numbers))
-    spelled = json.loads(json.dumps(dmljax.to_json(desc), allow_nan=False))
+    desc = directml.ElementWiseSqrtDesc(input=tensor, output=tensor, scale_bias=ScaleBias(*numbers))
+    spelled = json.loads(json.dumps(directml.to_json(desc), allow_nan=False))
     assert list(spelled["Desc"]["ScaleBias"]) == ["Scale", "Bias"]
-    assert dmljax.from_json(spelled) == desc
+    assert directml.from_json(spelled) == desc
 
 
 def test_no_scale_bias_comes_back_from_json() -> None:
     tensor = TensorDesc(FLOAT16, (2, 3))
-    desc = dmljax.ElementWiseSqrtDesc(input=tensor, output=tensor)
-    assert dmljax.to_json(desc)["Desc"]["ScaleBias"] is None
-    assert dmljax.from_json(dmljax.to_json(desc)) == desc
+    desc = directml.ElementWiseSqrtDesc(input=tensor, output=tensor)
+    assert directml.to_json(desc)["Desc"]["ScaleBias"] is None
+    assert directml.from_json(directml.to_json(desc)) == desc
 
 
 @pytest.mark.parametrize(
@@ -339,13 +340,13 @@ def test_a_scale_bias_is_refused_in_json(spelled: Any, error: type[Exception], m
     tensor = {"DataType": "FLOAT32", "Sizes": [2]}
     members = {"InputTensor": tensor, "OutputTensor": tensor, "ScaleBias": spelled}
     with pytest.raises(error, match="^DML_OPERATOR_ELEMENT_WISE_SQRT: " + message):
-        dmljax.from_json({"Type": "ELEMENT_WISE_SQRT", "Desc": members})
+        directml.from_json({"Type": "ELEMENT_WISE_SQRT", "Desc": members})
 
 
 def test_a_desc_takes_no_tuple_for_a_scale_bias() -> None:
     tensor = TensorDesc(FLOAT32, (2,))
     with pytest.raises(InvalidType, match=r"ScaleBias must be a ScaleBias; got \(1.0, 0.0\)"):
-        dmljax.ElementWiseSqrtDesc(input=tensor, output=tensor, scale_bias=(1.0, 0.0))  # type: ignore[arg-type]
+        directml.ElementWiseSqrtDesc(input=tensor, output=tensor, scale_bias=(1.0, 0.0))  # type: ignore[arg-type]
 
 
 # Signs
@@ -402,7 +403,7 @@ def test_identity_copies_every_bit(call: Any, dtype: Any) -> None:
 def test_identity_of_a_desc_keeps_signalling_nan(dtype: str) -> None:
     values = specials(dtype)
     tensor = TensorDesc(DataType[dtype.upper()], values.shape)
-    assert_same_bits(dmljax.lower(dmljax.ElementWiseIdentityDesc(input=tensor, output=tensor))(values), values)
+    assert_same_bits(directml.lower(directml.ElementWiseIdentityDesc(input=tensor, output=tensor))(values), values)
 
 
 # Rounding to integers
@@ -481,7 +482,7 @@ def test_a_rounding_mode_is_no_number() -> None:
     with pytest.raises(
         InvalidDesc, match=r"RoundingMode must be one of HALVES_TO_NEAREST_EVEN, TOWARD_ZERO, .*; got 3"
     ):
-        dmljax.ElementWiseRoundDesc(input=tensor, output=tensor, rounding_mode=3)  # type: ignore[arg-type]
+        directml.ElementWiseRoundDesc(input=tensor, output=tensor, rounding_mode=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -492,11 +493,13 @@ def test_a_rounding_mode_is_no_number() -> None:
         ((FLOAT32, (3, 2)), r"InputTensor and OutputTensor must have the same Sizes; got \{2,3\} and \{3,2\}"),
     ],
 )
-@pytest.mark.parametrize("kind", [dmljax.ElementWiseSqrtDesc, dmljax.ElementWiseNegateDesc], ids=lambda kind: kind.type)
+@pytest.mark.parametrize(
+    "kind", [directml.ElementWiseSqrtDesc, directml.ElementWiseNegateDesc], ids=lambda kind: kind.type
+)
 def test_a_desc_refuses_an_output_unlike_the_input(kind: Any, output: Any, message: str) -> None:
     desc = kind(input=TensorDesc(FLOAT32, (2, 3)), output=TensorDesc(*output))
     with pytest.raises(InvalidDesc, match=f"{kind.type} at DML_FEATURE_LEVEL_6_4: " + message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 # CAST
@@ -606,7 +609,7 @@ def test_a_float64_is_rounded_once() -> None:
 @needs_x32
 def test_64_bits_are_refused_without_64_bit_types() -> None:
     for dtype in ("float64", "int64", "uint64"):
-        with pytest.raises(dmljax.Unsupported, match=r"^cast: dtype must be of at most 32 bits"):
+        with pytest.raises(directml.Unsupported, match=r"^cast: dtype must be of at most 32 bits"):
             dmljax.cast(np.ones(2, np.float32), dtype=dtype)
 
 
@@ -659,19 +662,19 @@ def test_no_gradient_passes_through_integers(dtype: Any) -> None:
     ],
 )
 def test_a_cast_desc_refuses(output: TensorDesc, message: str) -> None:
-    desc = dmljax.CastDesc(input=TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), output=output)
+    desc = directml.CastDesc(input=TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), output=output)
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_level_1_0_casts_no_integers_of_32_bits_as_its_page_has_it() -> None:
     tensors = {name: TensorDesc(DataType[name], (1, 1, 2, 3)) for name in ("INT32", "INT16", "FLOAT32")}
-    dmljax.validate(dmljax.CastDesc(input=tensors["INT16"], output=tensors["FLOAT32"]), feature_level="1_0")
+    directml.validate(directml.CastDesc(input=tensors["INT16"], output=tensors["FLOAT32"]), feature_level="1_0")
     for desc in (
-        dmljax.CastDesc(input=tensors["INT32"], output=tensors["FLOAT32"]),
-        dmljax.CastDesc(input=tensors["FLOAT32"], output=tensors["INT32"]),
+        directml.CastDesc(input=tensors["INT32"], output=tensors["FLOAT32"]),
+        directml.CastDesc(input=tensors["FLOAT32"], output=tensors["INT32"]),
     ):
-        assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel.FL_3_0
+        assert directml.minimum_feature_level(desc) is directml.FeatureLevel.FL_3_0
 
 
 def test_sizes_of_a_cast_may_be_symbolic() -> None:
@@ -748,6 +751,6 @@ def test_a_wider_bias_is_refused() -> None:
 )
 def test_a_value_scale_desc_refuses(sizes: Any, bias: Any, message: str) -> None:
     tensor = TensorDesc(DataType.FLOAT32, sizes)
-    desc = dmljax.ValueScale2DDesc(input=tensor, output=tensor, scale=1, bias=bias)
+    desc = directml.ValueScale2DDesc(input=tensor, output=tensor, scale=1, bias=bias)
     with pytest.raises(InvalidDesc, match=f"^DML_OPERATOR_VALUE_SCALE_2D at DML_FEATURE_LEVEL_6_4: {message}"):
-        dmljax.validate(desc)
+        directml.validate(desc)

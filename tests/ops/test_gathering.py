@@ -25,7 +25,8 @@ from helpers import (
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
@@ -601,7 +602,7 @@ def test_a_wrong_call_is_refused(call_: Any, error: type[Exception], message: st
 # Descriptors
 
 
-def blocks_desc(**change: Any) -> dmljax.GatherDesc:
+def blocks_desc(**change: Any) -> directml.GatherDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 3, 4)),
         "indices": TensorDesc(INT32, (1, 2, 5)),
@@ -609,20 +610,20 @@ def blocks_desc(**change: Any) -> dmljax.GatherDesc:
         "axis": 2,
         "index_dimensions": 2,
     }
-    return dmljax.GatherDesc(**members | change)
+    return directml.GatherDesc(**members | change)
 
 
-def elements_desc(**change: Any) -> dmljax.GatherElementsDesc:
+def elements_desc(**change: Any) -> directml.GatherElementsDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (3, 4)),
         "indices": TensorDesc(INT32, (3, 5)),
         "output": TensorDesc(FLOAT32, (3, 5)),
         "axis": 1,
     }
-    return dmljax.GatherElementsDesc(**members | change)
+    return directml.GatherElementsDesc(**members | change)
 
 
-def scatter_desc(**change: Any) -> dmljax.ScatterDesc:
+def scatter_desc(**change: Any) -> directml.ScatterDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (3, 4)),
         "indices": TensorDesc(INT32, (3, 5)),
@@ -630,10 +631,10 @@ def scatter_desc(**change: Any) -> dmljax.ScatterDesc:
         "output": TensorDesc(FLOAT32, (3, 4)),
         "axis": 1,
     }
-    return dmljax.ScatterDesc(**members | change)
+    return directml.ScatterDesc(**members | change)
 
 
-def scatter_nd_desc(**change: Any) -> dmljax.ScatterNdDesc:
+def scatter_nd_desc(**change: Any) -> directml.ScatterNdDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 3, 2, 5)),
         "indices": TensorDesc(INT32, (1, 1, 4, 2)),
@@ -642,21 +643,21 @@ def scatter_nd_desc(**change: Any) -> dmljax.ScatterNdDesc:
         "input_dimension_count": 3,
         "indices_dimension_count": 2,
     }
-    return dmljax.ScatterNdDesc(**members | change)
+    return directml.ScatterNdDesc(**members | change)
 
 
-def reverse_desc(**change: Any) -> dmljax.ReverseSubsequencesDesc:
+def reverse_desc(**change: Any) -> directml.ReverseSubsequencesDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (2, 3, 4)),
         "sequence_lengths": TensorDesc(UINT32, (2, 1, 4)),
         "output": TensorDesc(FLOAT32, (2, 3, 4)),
         "axis": 1,
     }
-    return dmljax.ReverseSubsequencesDesc(**members | change)
+    return directml.ReverseSubsequencesDesc(**members | change)
 
 
 HALF = DataType.FLOAT16
-REFUSED: list[tuple[Callable[..., dmljax.Operator], dict[str, Any], str]] = [
+REFUSED: list[tuple[Callable[..., directml.Operator], dict[str, Any], str]] = [
     (blocks_desc, {"output": TensorDesc(FLOAT32, (3, 10))}, "must have the same DimensionCount; got 3, 3 and 2"),
     (blocks_desc, {"output": TensorDesc(HALF, (3, 2, 5))}, "must have the same DataType; got FLOAT32 and FLOAT16"),
     (blocks_desc, {"axis": 3}, "Axis must be less than 3; got 3"),
@@ -709,18 +710,18 @@ REFUSED: list[tuple[Callable[..., dmljax.Operator], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("make", "change", "message"), REFUSED)
 def test_a_desc_that_breaks_a_rule_is_refused(make: Any, change: dict[str, Any], message: str) -> None:
     desc = make()
-    dmljax.validate(desc)
+    directml.validate(desc)
     with pytest.raises(InvalidDesc, match=f"{desc.short_name} at DML_FEATURE_LEVEL_6_4: (.|\n)*{message}"):
-        dmljax.validate(make(**change))
+        directml.validate(make(**change))
 
 
 def test_gather_desc_crops_leading_ones_of_the_input_alone() -> None:
     input, indices = np.arange(12, dtype=np.float32).reshape(1, 3, 4), np.array([[[2, -1]]], np.int32)
     desc = blocks_desc(indices=TensorDesc(INT32, (1, 1, 2)), output=TensorDesc(FLOAT32, (3, 1, 2)))
-    assert_same_bits(dmljax.lower(desc)(input, indices), input[0][:, [[2, 3]]])
+    assert_same_bits(directml.lower(desc)(input, indices), input[0][:, [[2, 3]]])
     # {1,3,1,1,2} would also fit three dimensions without its leading 1 and one of the indices.
     with pytest.raises(InvalidDesc, match="IndexDimensions must be at most 2"):
-        dmljax.validate(
+        directml.validate(
             blocks_desc(**{field: getattr(desc, field) for field in ("indices", "output")}, index_dimensions=3)
         )
 
@@ -730,11 +731,11 @@ def test_gather_desc_prepends_ones_where_the_indices_have_no_dimension() -> None
     desc = blocks_desc(
         indices=TensorDesc(INT32, (1, 1, 1)), output=TensorDesc(FLOAT32, (1, 1, 3)), index_dimensions=0, axis=2
     )
-    assert_same_bits(dmljax.lower(desc)(input, np.array([[[-1]]], np.int32)), input[None, :, :, -1])
+    assert_same_bits(directml.lower(desc)(input, np.array([[[-1]]], np.int32)), input[None, :, :, -1])
 
 
 def test_the_third_example_of_gathers_page_overflows() -> None:
-    desc = dmljax.GatherDesc(
+    desc = directml.GatherDesc(
         input=TensorDesc(FLOAT32, (3, 2)),
         indices=TensorDesc(UINT32, (1, 2)),
         output=TensorDesc(FLOAT32, (3, 2)),
@@ -742,12 +743,12 @@ def test_the_third_example_of_gathers_page_overflows() -> None:
         index_dimensions=2,
     )
     with pytest.raises(InvalidDesc, match=r"IndexDimensions must be at most 1, .* 2 dimensions; got 2"):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_scatter_nd_desc_has_the_sizes_of_the_pages_worked_example() -> None:
-    dmljax.validate(
-        dmljax.ScatterNdDesc(
+    directml.validate(
+        directml.ScatterNdDesc(
             input=TensorDesc(FLOAT32, (3, 4, 5, 6, 7)),
             indices=TensorDesc(UINT32, (1, 1, 1, 2, 3)),
             updates=TensorDesc(FLOAT32, (1, 1, 2, 6, 7)),
@@ -758,7 +759,7 @@ def test_scatter_nd_desc_has_the_sizes_of_the_pages_worked_example() -> None:
     )
 
 
-def tuples_desc(**change: Any) -> dmljax.GatherNd1Desc:
+def tuples_desc(**change: Any) -> directml.GatherNd1Desc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 3, 2, 5)),
         "indices": TensorDesc(INT32, (1, 3, 4, 1)),
@@ -767,7 +768,7 @@ def tuples_desc(**change: Any) -> dmljax.GatherNd1Desc:
         "indices_dimension_count": 3,
         "batch_dimension_count": 1,
     }
-    return dmljax.GatherNd1Desc(**members | change)
+    return directml.GatherNd1Desc(**members | change)
 
 
 @pytest.mark.parametrize(
@@ -791,14 +792,14 @@ def tuples_desc(**change: Any) -> dmljax.GatherNd1Desc:
     ],
 )
 def test_gather_nd_desc_refuses(change: dict[str, Any], message: str) -> None:
-    dmljax.validate(tuples_desc())
+    directml.validate(tuples_desc())
     with pytest.raises(InvalidDesc, match=r"DML_OPERATOR_GATHER_ND1 at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(tuples_desc(**change))
+        directml.validate(tuples_desc(**change))
 
 
 def test_gather_nd_desc_pads_the_output_with_leading_ones() -> None:
     # The page's own sizes: {3,4,5,6,7} gathered by {1,2} tuples of 3 coordinates gives {1, 1,2,6,7}.
-    desc = dmljax.GatherNdDesc(
+    desc = directml.GatherNdDesc(
         input=TensorDesc(FLOAT32, (3, 4, 5, 6, 7)),
         indices=TensorDesc(UINT32, (1, 1, 1, 2, 3)),
         output=TensorDesc(FLOAT32, (1, 1, 2, 6, 7)),
@@ -806,5 +807,5 @@ def test_gather_nd_desc_pads_the_output_with_leading_ones() -> None:
         indices_dimension_count=3,
     )
     input = np.arange(3 * 4 * 5 * 6 * 7, dtype=np.float32).reshape(3, 4, 5, 6, 7)
-    result = dmljax.lower(desc)(input, np.array([[[[[2, 3, 4], [0, 1, 2]]]]], np.uint32))
+    result = directml.lower(desc)(input, np.array([[[[[2, 3, 4], [0, 1, 2]]]]], np.uint32))
     assert_same_bits(result, np.stack([input[2, 3, 4], input[0, 1, 2]])[None, None])

@@ -29,7 +29,8 @@ from helpers import (
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, Scalar, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, Scalar, TensorDesc
 
 FLOAT32 = DataType.FLOAT32
 MAIN_DIAGONAL: Any = partial(dmljax.diagonal_matrix1, diagonal_fill_begin=0, diagonal_fill_end=1)
@@ -257,9 +258,9 @@ def test_diagonal_matrix_drops_the_fraction_of_a_number(value: float, dtype: str
 def test_diagonal_matrix_refuses_what_has_no_neighbour_in_the_type(value: float, dtype: str) -> None:
     with pytest.raises(InvalidDesc, match=f"^diagonal_matrix: value must .*fit {dtype}; got"):
         dmljax.diagonal_matrix(value, output_sizes=(1, 1), dtype=dtype)
-    desc = dmljax.DiagonalMatrixDesc(output=TensorDesc(DataType[dtype.upper()], (1, 1, 2, 2)), offset=0, value=value)
+    desc = directml.DiagonalMatrixDesc(output=TensorDesc(DataType[dtype.upper()], (1, 1, 2, 2)), offset=0, value=value)
     with pytest.raises(InvalidDesc, match=f"DML_OPERATOR_DIAGONAL_MATRIX at .*: Value must .*fit {dtype}; got"):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_diagonal_matrix_is_differentiable() -> None:
@@ -269,7 +270,7 @@ def test_diagonal_matrix_is_differentiable() -> None:
 # Descriptors
 
 
-def desc(**change: Any) -> dmljax.DiagonalMatrix1Desc:
+def desc(**change: Any) -> directml.DiagonalMatrix1Desc:
     tensor = TensorDesc(FLOAT32, (2, 3))
     members: dict[str, Any] = {
         "input": tensor,
@@ -279,7 +280,7 @@ def desc(**change: Any) -> dmljax.DiagonalMatrix1Desc:
         "diagonal_fill_begin": 0,
         "diagonal_fill_end": 1,
     }
-    return dmljax.DiagonalMatrix1Desc(**members | change)
+    return directml.DiagonalMatrix1Desc(**members | change)
 
 
 @pytest.mark.parametrize(
@@ -293,9 +294,9 @@ def desc(**change: Any) -> dmljax.DiagonalMatrix1Desc:
     ],
 )
 def test_diagonal_matrix1_desc_refuses(change: dict[str, Any], message: str) -> None:
-    dmljax.validate(desc())
+    directml.validate(desc())
     with pytest.raises(InvalidDesc, match=r"DML_OPERATOR_DIAGONAL_MATRIX1 at DML_FEATURE_LEVEL_5_1: (.|\n)*" + message):
-        dmljax.validate(desc(**change), feature_level="5_1")
+        directml.validate(desc(**change), feature_level="5_1")
 
 
 @pytest.mark.parametrize(
@@ -363,9 +364,9 @@ def test_a_constant_that_cannot_fill_is_refused(value: Any, arguments: Any, erro
 
 
 def test_a_fill_desc_must_name_the_type_of_its_output() -> None:
-    desc = dmljax.FillValueConstantDesc(output=TensorDesc(FLOAT32, (3,)), value_data_type=DataType.INT8, value=3)
+    desc = directml.FillValueConstantDesc(output=TensorDesc(FLOAT32, (3,)), value_data_type=DataType.INT8, value=3)
     with pytest.raises(InvalidDesc, match="ValueDataType must be FLOAT32; got INT8"):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 # FILL_VALUE_SEQUENCE
@@ -474,17 +475,17 @@ def test_a_desc_takes_a_negative_step_of_an_unsigned_type_and_its_json_too() -> 
     desc = sequence_desc(value_data_type=DataType.UINT8, value_start=10, value_delta=-2)
     assert desc.value_delta == Scalar.of(DataType.UINT8, 254)
     assert desc == sequence_desc(value_data_type=DataType.UINT8, value_start=10, value_delta=254)
-    spelled = dmljax.to_json(desc)
+    spelled = directml.to_json(desc)
     assert spelled["Desc"]["ValueDelta"] == 254
     for delta in (254, -2, {"UInt8": 254}, {"UInt8": -2}):
-        assert dmljax.from_json({"Type": spelled["Type"], "Desc": spelled["Desc"] | {"ValueDelta": delta}}) == desc
-    assert dmljax.lower(desc)().tolist() == [[[[10, 8, 6]]]]
+        assert directml.from_json({"Type": spelled["Type"], "Desc": spelled["Desc"] | {"ValueDelta": delta}}) == desc
+    assert directml.lower(desc)().tolist() == [[[[10, 8, 6]]]]
 
 
-def sequence_desc(**change: Any) -> dmljax.FillValueSequenceDesc:
+def sequence_desc(**change: Any) -> directml.FillValueSequenceDesc:
     data_type = change.get("value_data_type", FLOAT32)
     members = {"value_data_type": data_type, "value_start": 0, "value_delta": 1}
-    return dmljax.FillValueSequenceDesc(**{"output": TensorDesc(data_type, (1, 1, 1, 3))} | members | change)
+    return directml.FillValueSequenceDesc(**{"output": TensorDesc(data_type, (1, 1, 1, 3))} | members | change)
 
 
 @pytest.mark.parametrize(
@@ -507,13 +508,15 @@ def test_a_sequence_desc_cannot_hold(change: dict[str, Any], message: str) -> No
 
 def test_only_a_step_may_be_negative_in_an_unsigned_type() -> None:
     with pytest.raises(InvalidDesc, match=r"Value must be a whole number in \[0, 255\] to fit uint8; got -2"):
-        dmljax.FillValueConstantDesc(output=TensorDesc(DataType.UINT8, (3,)), value_data_type=DataType.UINT8, value=-2)
+        directml.FillValueConstantDesc(
+            output=TensorDesc(DataType.UINT8, (3,)), value_data_type=DataType.UINT8, value=-2
+        )
 
 
 def test_a_sequence_desc_must_name_the_type_of_its_output() -> None:
     desc = sequence_desc(output=TensorDesc(DataType.INT8, (3,)))
     with pytest.raises(InvalidDesc, match="ValueDataType must be INT8; got FLOAT32"):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 @pytest.mark.parametrize(
@@ -751,14 +754,14 @@ def test_random_words_are_refused(arguments: dict[str, Any], error: Any, message
         dmljax.random_generator(**given)
 
 
-def generator_desc(**members: Any) -> dmljax.RandomGeneratorDesc:
+def generator_desc(**members: Any) -> directml.RandomGeneratorDesc:
     state = TensorDesc(DataType.UINT32, (1, 1, 1, 6))
     given: dict[str, Any] = {
         "input_state": state,
         "output": TensorDesc(DataType.UINT32, (1, 2, 1, 5)),
-        "type": dmljax.RandomGeneratorType.PHILOX_4X32_10,
+        "type": directml.RandomGeneratorType.PHILOX_4X32_10,
     }
-    return dmljax.RandomGeneratorDesc(**given | members)
+    return directml.RandomGeneratorDesc(**given | members)
 
 
 @pytest.mark.parametrize(
@@ -776,24 +779,24 @@ def generator_desc(**members: Any) -> dmljax.RandomGeneratorDesc:
 )
 def test_a_generator_desc_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidDesc, match="^DML_OPERATOR_RANDOM_GENERATOR at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(generator_desc(**change))
+        directml.validate(generator_desc(**change))
 
 
 def test_the_state_of_a_generator_desc_may_be_left_out() -> None:
     state = state_of(*PI).reshape(1, 1, 1, 6)
-    result: Any = dmljax.lower(generator_desc())(state)
+    result: Any = directml.lower(generator_desc())(state)
     assert result.output_state is None
     assert_same_bits(result.output, oracles.random_generator(state, sizes=(1, 2, 1, 5))[0])
 
 
 def test_the_type_of_a_generator_stands_inside_of_desc() -> None:
     desc = generator_desc()
-    spelled = dmljax.to_json(desc)
+    spelled = directml.to_json(desc)
     assert spelled["Desc"]["Type"] == "DML_RANDOM_GENERATOR_TYPE_PHILOX_4X32_10"
     spelled["Desc"]["Type"] = "PHILOX_4X32_10"
-    assert dmljax.from_json(spelled) == desc
-    with pytest.raises(dmljax.Unsupported, match="Type must be an operator that `dmljax ops` lists"):
-        dmljax.from_json({"type": spelled["Type"], **spelled["Desc"]})
+    assert directml.from_json(spelled) == desc
+    with pytest.raises(directml.Unsupported, match="Type must be an operator that `dmljax ops` lists"):
+        directml.from_json({"type": spelled["Type"], **spelled["Desc"]})
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

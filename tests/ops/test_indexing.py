@@ -28,7 +28,8 @@ from helpers import (
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 FLOAT32, INT32, INT64, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.INT64, DataType.UINT32
 OFF_ON = np.array([0, 1], np.float32)
@@ -443,14 +444,14 @@ def test_nonzero_refuses(case: str) -> None:
 # Descriptors
 
 
-def one_hot_desc(**change: Any) -> dmljax.OneHotDesc:
+def one_hot_desc(**change: Any) -> directml.OneHotDesc:
     members: dict[str, Any] = {
         "indices": TensorDesc(UINT32, (2, 1, 4)),
         "values": TensorDesc(FLOAT32, (1, 1, 2)),
         "output": TensorDesc(FLOAT32, (2, 3, 4)),
         "axis": 1,
     }
-    return dmljax.OneHotDesc(**members | change)
+    return directml.OneHotDesc(**members | change)
 
 
 @pytest.mark.parametrize(
@@ -474,29 +475,29 @@ def one_hot_desc(**change: Any) -> dmljax.OneHotDesc:
     ],
 )
 def test_one_hot_desc_refuses(change: dict[str, Any], message: str) -> None:
-    dmljax.validate(one_hot_desc())
+    directml.validate(one_hot_desc())
     with pytest.raises(InvalidDesc, match=r"DML_OPERATOR_ONE_HOT at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(one_hot_desc(**change))
+        directml.validate(one_hot_desc(**change))
 
 
 def test_one_hot_on_is_element_one_along_the_last_dimension_that_has_one() -> None:
-    desc = dmljax.OneHotDesc(
+    desc = directml.OneHotDesc(
         indices=TensorDesc(UINT32, (1, 1)),
         values=TensorDesc(FLOAT32, (3, 1)),
         output=TensorDesc(FLOAT32, (1, 2)),
         axis=1,
     )
-    result = dmljax.lower(desc)(np.array([[1]], np.uint32), np.array([[4], [2], [9]], np.float32))
+    result = directml.lower(desc)(np.array([[1]], np.uint32), np.array([[4], [2], [9]], np.float32))
     assert result.tolist() == [[4, 2]]
 
 
-def nonzero_desc(**change: Any) -> dmljax.NonzeroCoordinatesDesc:
+def nonzero_desc(**change: Any) -> directml.NonzeroCoordinatesDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
         "output_count": TensorDesc(UINT32, (1, 1, 1, 1)),
         "output_coordinates": TensorDesc(UINT32, (1, 1, 6, 2)),
     }
-    return dmljax.NonzeroCoordinatesDesc(**members | change)
+    return directml.NonzeroCoordinatesDesc(**members | change)
 
 
 @pytest.mark.parametrize(
@@ -515,28 +516,28 @@ def nonzero_desc(**change: Any) -> dmljax.NonzeroCoordinatesDesc:
     ],
 )
 def test_nonzero_desc_refuses(change: dict[str, Any], message: str) -> None:
-    dmljax.validate(nonzero_desc(), feature_level="3_0")
+    directml.validate(nonzero_desc(), feature_level="3_0")
     with pytest.raises(
         InvalidDesc, match=r"DML_OPERATOR_NONZERO_COORDINATES at DML_FEATURE_LEVEL_4_0: (.|\n)*" + message
     ):
-        dmljax.validate(nonzero_desc(**change), feature_level="4_0")
+        directml.validate(nonzero_desc(**change), feature_level="4_0")
 
 
 def test_nonzero_desc_takes_other_ranks_from_level_4_0_on() -> None:
     desc = nonzero_desc(output_count=TensorDesc(UINT32, (1,)), output_coordinates=TensorDesc(UINT32, (6, 4)))
-    assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel.FL_4_0
-    count, coordinates = dmljax.lower(desc)(np.ones((1, 1, 2, 3), np.float32))
+    assert directml.minimum_feature_level(desc) is directml.FeatureLevel.FL_4_0
+    count, coordinates = directml.lower(desc)(np.ones((1, 1, 2, 3), np.float32))
     assert (count.shape, coordinates.shape) == ((1,), (6, 4))
 
 
 def test_nonzero_desc_of_a_lone_element_keeps_one_column() -> None:
     desc = nonzero_desc(input=TensorDesc(FLOAT32, (1, 1, 1, 1)), output_coordinates=TensorDesc(UINT32, (1, 1, 1, 1)))
-    count, coordinates = dmljax.lower(desc)(np.full((1, 1, 1, 1), np.nan, np.float32))
+    count, coordinates = directml.lower(desc)(np.full((1, 1, 1, 1), np.nan, np.float32))
     assert (count.tolist(), coordinates.tolist()) == ([[[[1]]]], [[[[0]]]])
 
 
 @needs_x32
 def test_a_64_bit_desc_is_refused_without_64_bit_types_and_told_the_way_out() -> None:
     desc = one_hot_desc(indices=TensorDesc(INT64, (2, 1, 4)))
-    with pytest.raises(dmljax.Unsupported, match=r"IndicesTensor.DataType must be .* jax_enable_x64 .*; got INT64"):
-        dmljax.lower(desc)
+    with pytest.raises(directml.Unsupported, match=r"IndicesTensor.DataType must be .* jax_enable_x64 .*; got INT64"):
+        directml.lower(desc)

@@ -13,7 +13,8 @@ from helpers import FLOATS, REALS, assert_same_bits, needs_x64, specials
 from numpy.typing import NDArray
 
 import dmljax
-from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, IsInfinityMode, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, IsInfinityMode, TensorDesc
 
 FLOAT32, FLOAT16, UINT32, UINT8, INT8 = (
     DataType.FLOAT32,
@@ -43,7 +44,7 @@ def function(name: str) -> Any:
 
 
 def desc_of(name: str) -> Any:
-    return getattr(dmljax, "ElementWiseLogical" + name.title().replace("_", "") + "Desc")
+    return getattr(directml, "ElementWiseLogical" + name.title().replace("_", "") + "Desc")
 
 
 def of_bits(dtype: Any, *raw: int) -> NDArray[Any]:
@@ -275,95 +276,95 @@ def tensor(data_type: DataType, *sizes: int) -> TensorDesc:
 def test_results_of_comparisons_are_uint32_first_and_uint8_from_2_0_on(name: str) -> None:
     wide = desc_of(name)(a=tensor(FLOAT32), b=tensor(FLOAT32), output=tensor(UINT32))
     narrow = desc_of(name)(a=tensor(FLOAT32), b=tensor(FLOAT32), output=tensor(UINT8))
-    dmljax.validate(wide, feature_level="1_0")
+    directml.validate(wide, feature_level="1_0")
     with pytest.raises(
         InvalidDesc, match=r"at DML_FEATURE_LEVEL_1_0: OutputTensor\.DataType must be UINT32; got UINT8"
     ):
-        dmljax.validate(narrow, feature_level="1_0")
-    assert dmljax.minimum_feature_level(narrow) is FeatureLevel.FL_2_0
+        directml.validate(narrow, feature_level="1_0")
+    assert directml.minimum_feature_level(narrow) is FeatureLevel.FL_2_0
     arrays = np.zeros((2, 1, 1, 2, 3), np.float32)
-    assert_same_bits(dmljax.lower(wide)(*arrays), np.full((1, 1, 2, 3), name == "equals", np.uint32))
-    assert_same_bits(dmljax.lower(narrow)(*arrays), np.full((1, 1, 2, 3), name == "equals", np.uint8))
+    assert_same_bits(directml.lower(wide)(*arrays), np.full((1, 1, 2, 3), name == "equals", np.uint32))
+    assert_same_bits(directml.lower(narrow)(*arrays), np.full((1, 1, 2, 3), name == "equals", np.uint8))
 
 
 @pytest.mark.parametrize("name", ["greater_than_or_equal", "less_than_or_equal"])
 def test_comparisons_with_equality_are_of_3_0(name: str) -> None:
     desc = desc_of(name)(a=tensor(FLOAT32), b=tensor(FLOAT32), output=tensor(UINT8))
     with pytest.raises(InvalidDesc, match="the operator must not be used below DML_FEATURE_LEVEL_3_0; got "):
-        dmljax.validate(desc, feature_level="2_1")
-    dmljax.validate(desc, feature_level="3_0")
+        directml.validate(desc, feature_level="2_1")
+    directml.validate(desc, feature_level="3_0")
 
 
 @pytest.mark.parametrize(
     ("desc", "message"),
     [
         (
-            dmljax.ElementWiseLogicalEqualsDesc(a=tensor(FLOAT32), b=tensor(FLOAT16), output=tensor(UINT8)),
+            directml.ElementWiseLogicalEqualsDesc(a=tensor(FLOAT32), b=tensor(FLOAT16), output=tensor(UINT8)),
             "ATensor and BTensor must have the same DataType; got FLOAT32 and FLOAT16",
         ),
         (
-            dmljax.ElementWiseLogicalEqualsDesc(a=tensor(FLOAT32), b=tensor(FLOAT32), output=tensor(UINT8, 6)),
+            directml.ElementWiseLogicalEqualsDesc(a=tensor(FLOAT32), b=tensor(FLOAT32), output=tensor(UINT8, 6)),
             "ATensor, BTensor and OutputTensor must have the same DimensionCount; got 4, 4 and 1",
         ),
         (
-            dmljax.ElementWiseLogicalEqualsDesc(a=tensor(INT8, 3), b=tensor(INT8, 2), output=tensor(UINT8, 3)),
+            directml.ElementWiseLogicalEqualsDesc(a=tensor(INT8, 3), b=tensor(INT8, 2), output=tensor(UINT8, 3)),
             r"ATensor, BTensor and OutputTensor must have the same Sizes; got \{3\}, \{2\} and \{3\}",
         ),
         (
-            dmljax.ElementWiseLogicalAndDesc(a=tensor(UINT8), b=tensor(UINT8), output=tensor(UINT32)),
+            directml.ElementWiseLogicalAndDesc(a=tensor(UINT8), b=tensor(UINT8), output=tensor(UINT32)),
             "ATensor, BTensor and OutputTensor must have the same DataType; got UINT8, UINT8 and UINT32",
         ),
         (
-            dmljax.ElementWiseLogicalNotDesc(input=tensor(UINT8), output=tensor(UINT32)),
+            directml.ElementWiseLogicalNotDesc(input=tensor(UINT8), output=tensor(UINT32)),
             "InputTensor and OutputTensor must have the same DataType; got UINT8 and UINT32",
         ),
         (
-            dmljax.ElementWiseIsNanDesc(input=tensor(FLOAT32, 2, 3), output=tensor(UINT8, 3, 2)),
+            directml.ElementWiseIsNanDesc(input=tensor(FLOAT32, 2, 3), output=tensor(UINT8, 3, 2)),
             r"InputTensor and OutputTensor must have the same Sizes; got \{2,3\} and \{3,2\}",
         ),
         (
-            dmljax.ElementWiseIsInfinityDesc(
+            directml.ElementWiseIsInfinityDesc(
                 input=tensor(FLOAT32), output=tensor(UINT32), infinity_mode=IsInfinityMode.EITHER
             ),
             r"OutputTensor\.DataType must be UINT8; got UINT32",
         ),
         (
-            dmljax.ElementWiseIfDesc(
+            directml.ElementWiseIfDesc(
                 condition=tensor(UINT8), a=tensor(FLOAT32), b=tensor(FLOAT16), output=tensor(FLOAT32)
             ),
             "ATensor, BTensor and OutputTensor must have the same DataType; got FLOAT32, FLOAT16 and FLOAT32",
         ),
         (
-            dmljax.ElementWiseIfDesc(
+            directml.ElementWiseIfDesc(
                 condition=tensor(UINT8, 3), a=tensor(INT8, 2), b=tensor(INT8, 2), output=tensor(INT8, 2)
             ),
             r"ConditionTensor, ATensor, BTensor and OutputTensor must have the same Sizes; got \{3\}, \{2\}, ",
         ),
         (
-            dmljax.ElementWiseIfDesc(
+            directml.ElementWiseIfDesc(
                 condition=tensor(UINT8, 1, 2), a=tensor(INT8, 2), b=tensor(INT8, 2), output=tensor(INT8, 2)
             ),
             "ConditionTensor, ATensor, BTensor and OutputTensor must have the same DimensionCount; got 2, 1, 1 and 1",
         ),
         (
-            dmljax.ElementWiseIfDesc(condition=tensor(FLOAT32), a=tensor(INT8), b=tensor(INT8), output=tensor(INT8)),
+            directml.ElementWiseIfDesc(condition=tensor(FLOAT32), a=tensor(INT8), b=tensor(INT8), output=tensor(INT8)),
             r"ConditionTensor\.DataType must be UINT8; got FLOAT32",
         ),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=f"{desc.type} at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_if_takes_float16_alone_at_2_0() -> None:
     members = {"condition": tensor(UINT8)}
-    half = dmljax.ElementWiseIfDesc(**members, **dict.fromkeys(("a", "b", "output"), tensor(FLOAT16)))
-    single = dmljax.ElementWiseIfDesc(**members, **dict.fromkeys(("a", "b", "output"), tensor(FLOAT32)))
-    dmljax.validate(half, feature_level="2_0")
+    half = directml.ElementWiseIfDesc(**members, **dict.fromkeys(("a", "b", "output"), tensor(FLOAT16)))
+    single = directml.ElementWiseIfDesc(**members, **dict.fromkeys(("a", "b", "output"), tensor(FLOAT32)))
+    directml.validate(half, feature_level="2_0")
     with pytest.raises(InvalidDesc, match=r"ATensor\.DataType must be FLOAT16; got FLOAT32"):
-        dmljax.validate(single, feature_level="2_0")
-    dmljax.validate(single, feature_level="3_0")
+        directml.validate(single, feature_level="2_0")
+    directml.validate(single, feature_level="3_0")
 
 
 def test_nothing_is_compared_with_nothing(call: Any) -> None:

@@ -12,7 +12,8 @@ from helpers import REALS, X64, assert_same_bits, assert_same_trees, random_arra
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import DataType, DepthSpaceOrder, DmlError, InvalidDesc, TensorDesc
+from dmljax import DmlError, directml
+from dmljax.directml import DataType, DepthSpaceOrder, InvalidDesc, TensorDesc
 
 FLOAT32 = DataType.FLOAT32
 ROW = np.arange(10, dtype=np.int32)
@@ -181,9 +182,9 @@ def test_the_gradient_of_a_join_is_split() -> None:
 
 
 def test_a_lowered_split_returns_a_tuple_and_a_lowered_join_takes_arrays_by_position_or_a_sequence_by_name() -> None:
-    parts = dmljax.lower(splitting())(np.arange(6, dtype=np.float32).reshape(2, 3))
+    parts = directml.lower(splitting())(np.arange(6, dtype=np.float32).reshape(2, 3))
     assert [part.tolist() for part in parts] == [[[0], [3]], [[1, 2], [4, 5]]]
-    join = dmljax.lower(joining())
+    join = directml.lower(joining())
     assert_same_bits(join(*parts), join(inputs=list(parts)))
     assert join(*parts).tolist() == [[0, 1, 2], [3, 4, 5]]
 
@@ -328,7 +329,7 @@ def test_a_call_refuses(call_: Any, message: str) -> None:
         call_()
 
 
-def slicing(**changes: Any) -> dmljax.SliceDesc:
+def slicing(**changes: Any) -> directml.SliceDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (4, 6)),
         "output": TensorDesc(FLOAT32, (2, 3)),
@@ -336,10 +337,10 @@ def slicing(**changes: Any) -> dmljax.SliceDesc:
         "sizes": (2, 3),
         "strides": (2, 2),
     }
-    return dmljax.SliceDesc(**members | changes)
+    return directml.SliceDesc(**members | changes)
 
 
-def windowing(**changes: Any) -> dmljax.Slice1Desc:
+def windowing(**changes: Any) -> directml.Slice1Desc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (4, 6)),
         "output": TensorDesc(FLOAT32, (2, 3)),
@@ -347,10 +348,10 @@ def windowing(**changes: Any) -> dmljax.Slice1Desc:
         "input_window_sizes": (3, 6),
         "input_window_strides": (-2, 2),
     }
-    return dmljax.Slice1Desc(**members | changes)
+    return directml.Slice1Desc(**members | changes)
 
 
-def gradient(**changes: Any) -> dmljax.SliceGradDesc:
+def gradient(**changes: Any) -> directml.SliceGradDesc:
     members: dict[str, Any] = {
         "input_gradient": TensorDesc(FLOAT32, (2, 3)),
         "output_gradient": TensorDesc(FLOAT32, (4, 6)),
@@ -358,38 +359,38 @@ def gradient(**changes: Any) -> dmljax.SliceGradDesc:
         "input_window_sizes": (3, 6),
         "input_window_strides": (-2, 2),
     }
-    return dmljax.SliceGradDesc(**members | changes)
+    return directml.SliceGradDesc(**members | changes)
 
 
-def splitting(**changes: Any) -> dmljax.SplitDesc:
+def splitting(**changes: Any) -> directml.SplitDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (2, 3)),
         "outputs": (TensorDesc(FLOAT32, (2, 1)), TensorDesc(FLOAT32, (2, 2))),
         "axis": 1,
     }
-    return dmljax.SplitDesc(**members | changes)
+    return directml.SplitDesc(**members | changes)
 
 
-def joining(**changes: Any) -> dmljax.JoinDesc:
+def joining(**changes: Any) -> directml.JoinDesc:
     members: dict[str, Any] = {
         "inputs": (TensorDesc(FLOAT32, (2, 1)), TensorDesc(FLOAT32, (2, 2))),
         "output": TensorDesc(FLOAT32, (2, 3)),
         "axis": 1,
     }
-    return dmljax.JoinDesc(**members | changes)
+    return directml.JoinDesc(**members | changes)
 
 
-def tiling(**changes: Any) -> dmljax.TileDesc:
+def tiling(**changes: Any) -> directml.TileDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (2, 3)),
         "output": TensorDesc(FLOAT32, (4, 3)),
         "repeats": (2, 1),
     }
-    return dmljax.TileDesc(**members | changes)
+    return directml.TileDesc(**members | changes)
 
 
-def blocking(kind: Any, input: tuple[int, ...], output: tuple[int, ...], block_size: int = 2) -> dmljax.Operator:
-    made: dmljax.Operator = kind(
+def blocking(kind: Any, input: tuple[int, ...], output: tuple[int, ...], block_size: int = 2) -> directml.Operator:
+    made: directml.Operator = kind(
         input=TensorDesc(FLOAT32, input), output=TensorDesc(FLOAT32, output), block_size=block_size
     )
     return made
@@ -461,42 +462,42 @@ INT8_OUTPUT = TensorDesc(DataType.INT8, (2, 3))
         (tiling(repeats=(2, 0)), r"Repeats\[1\] must be at least 1; got 0"),
         (tiling(repeats=(2, 2)), r"OutputTensor\.Sizes must be \{4,6\}; got \{4,3\}"),
         (
-            blocking(dmljax.SpaceToDepthDesc, (1, 1, 4, 5), (1, 4, 2, 2)),
+            blocking(directml.SpaceToDepthDesc, (1, 1, 4, 5), (1, 4, 2, 2)),
             r"InputTensor\.Sizes\[3\] must be a multiple of 2; got 5",
         ),
         (
-            blocking(dmljax.SpaceToDepthDesc, (1, 4, 4, 4), (1, 1, 8, 8)),  # as the page has it
+            blocking(directml.SpaceToDepthDesc, (1, 4, 4, 4), (1, 1, 8, 8)),  # as the page has it
             r"OutputTensor\.Sizes must be \{1,16,2,2\}; got \{1,1,8,8\}",
         ),
-        (blocking(dmljax.SpaceToDepthDesc, (1, 1, 4, 4), (1, 4, 2, 2), 0), "BlockSize must be at least 1; got 0"),
-        (blocking(dmljax.DepthToSpaceDesc, (1, 4, 2, 2), (1, 1, 4, 4), 0), "BlockSize must be at least 1; got 0"),
+        (blocking(directml.SpaceToDepthDesc, (1, 1, 4, 4), (1, 4, 2, 2), 0), "BlockSize must be at least 1; got 0"),
+        (blocking(directml.DepthToSpaceDesc, (1, 4, 2, 2), (1, 1, 4, 4), 0), "BlockSize must be at least 1; got 0"),
         (
-            blocking(dmljax.DepthToSpaceDesc, (1, 6, 4, 4), (1, 1, 8, 8)),
+            blocking(directml.DepthToSpaceDesc, (1, 6, 4, 4), (1, 1, 8, 8)),
             r"InputTensor\.Sizes\[1\] must be a multiple of 4; got 6",
         ),
         (
-            blocking(dmljax.DepthToSpaceDesc, (1, 4, 4, 4), (1, 4, 4, 4)),
+            blocking(directml.DepthToSpaceDesc, (1, 4, 4, 4), (1, 4, 4, 4)),
             r"OutputTensor\.Sizes must be \{1,1,8,8\}; got \{1,4,4,4\}",
         ),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_no_size_is_asked_for_that_no_output_could_have() -> None:
     for desc in (
-        blocking(dmljax.SpaceToDepthDesc, (1, 3, 4, 5), (1, 3, 4, 5), 3),
-        blocking(dmljax.DepthToSpaceDesc, (1, 3, 4, 5), (1, 3, 4, 5), 3),
+        blocking(directml.SpaceToDepthDesc, (1, 3, 4, 5), (1, 3, 4, 5), 3),
+        blocking(directml.DepthToSpaceDesc, (1, 3, 4, 5), (1, 3, 4, 5), 3),
         tiling(repeats=(0, 1)),
     ):
-        assert not [rule for rule in dmljax.broken_rules(desc) if rule.startswith("OutputTensor")]
+        assert not [rule for rule in directml.broken_rules(desc) if rule.startswith("OutputTensor")]
 
 
 def test_a_desc_has_the_count_of_its_dimensions_in_json() -> None:
-    json = dmljax.to_json(windowing())
+    json = directml.to_json(windowing())
     assert json["Desc"]["InputWindowStrides"] == [-2, 2]
     json["Desc"]["DimensionCount"] = 3
     with pytest.raises(InvalidDesc, match="DimensionCount must be 2"):
-        dmljax.from_json(json)
+        directml.from_json(json)

@@ -16,13 +16,14 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from jax.test_util import check_grads
 
 import dmljax
-from dmljax import DataType, DmlError, InvalidDesc, TensorDesc
+from dmljax import DmlError, directml
+from dmljax.directml import DataType, InvalidDesc, TensorDesc
 
 FLOAT32 = DataType.FLOAT32
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
 CHANNELS: Any = tuple((RNG.random((3, 1, 1)) + 0.5).astype(np.float32) for _ in range(4))
-RELU = dmljax.ActivationReluDesc()
+RELU = directml.ActivationReluDesc()
 
 
 def normalized(x: Any, *others: Any, **arguments: Any) -> Any:
@@ -322,7 +323,7 @@ def test_a_parameter_of_full_size_has_rows_of_one_element() -> None:
         assert_same_bits(actual, expected)
 
 
-@pytest.mark.parametrize("activation", [RELU, dmljax.ActivationLinearDesc(alpha=-2, beta=1)])
+@pytest.mark.parametrize("activation", [RELU, directml.ActivationLinearDesc(alpha=-2, beta=1)])
 def test_an_activation_may_be_fused(activation: Any) -> None:
     apply = lambda x: activation.compute(input=x)  # noqa: E731
     pairs = jax.jit(
@@ -524,7 +525,7 @@ ROW, ONE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32)
         ),
         (lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, ONE, ONE), "epsilon must be a scalar; got shape"),
         (
-            lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, ONE, fused_activation=dmljax.CastDesc),  # type: ignore[arg-type]
+            lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, ONE, fused_activation=directml.CastDesc),  # type: ignore[arg-type]
             "fused_activation must be a descriptor",
         ),
         (lambda: dmljax.batch_normalization(ROW.astype(int), 1, 1, 1, 1), "input must be of a floating type; got int"),
@@ -636,7 +637,7 @@ HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
             r"VarianceTensor\.Sizes must end with \{3,4\} below DML_FEATURE_LEVEL_4_0, if Spatial is false; got ",
         ),
         (
-            desc_of(BATCH, fused_activation=dmljax.ActivationGeluDesc()),
+            desc_of(BATCH, fused_activation=directml.ActivationGeluDesc()),
             "3_1",
             r"FusedActivation\.Type must be one of DML_FEATURE_LEVEL_3_1",
         ),
@@ -680,7 +681,7 @@ HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
             r"ScaleTensor\.Sizes\[3\] must be 1 or 4, the size of InputTensor; got 3",
         ),
         (
-            desc_of(TRAINING, fused_activation=dmljax.ActivationSoftmaxDesc(input=HALF, output=HALF)),
+            desc_of(TRAINING, fused_activation=directml.ActivationSoftmaxDesc(input=HALF, output=HALF)),
             "6_4",
             r"FusedActivation\.Type must be one that can be fused",
         ),
@@ -712,7 +713,7 @@ HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
             "InputTensor and OutputTensor must have the same Si",
         ),
         (
-            desc_of(f"{MEAN_VARIANCE}2", fused_activation=dmljax.ActivationReluDesc(input=HALF, output=HALF)),
+            desc_of(f"{MEAN_VARIANCE}2", fused_activation=directml.ActivationReluDesc(input=HALF, output=HALF)),
             "6_4",
             r"FusedActivation\.InputTensor must not be given",
         ),
@@ -725,7 +726,7 @@ HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
 )
 def test_a_desc_is_refused(desc: Any, level: str, message: str) -> None:
     with pytest.raises(InvalidDesc, match=f"{type(desc).type} at DML_FEATURE_LEVEL_{level}: .*{message}"):
-        dmljax.validate(desc, feature_level=level)
+        directml.validate(desc, feature_level=level)
 
 
 @pytest.mark.parametrize(
@@ -742,15 +743,15 @@ def test_a_desc_is_refused(desc: Any, level: str, message: str) -> None:
     ],
 )
 def test_a_desc_is_allowed_from_a_level_on(desc: Any, level: str) -> None:
-    assert str(dmljax.minimum_feature_level(desc)) == f"DML_FEATURE_LEVEL_{level}"
+    assert str(directml.minimum_feature_level(desc)) == f"DML_FEATURE_LEVEL_{level}"
 
 
 def test_a_desc_with_what_may_be_left_out_computes_without_it() -> None:
     x = RNG.standard_normal((2, 3, 2, 4)).astype(np.float32)
     desc = desc_of(f"{MEAN_VARIANCE}2", scale=None, bias=None, use_mean=True, fused_activation=RELU)
-    result = dmljax.lower(desc)(x)
+    result = directml.lower(desc)(x)
     expected = oracles.mean_variance_normalized(x, None, None, 0.25, axes=desc.axes)
     assert_near(result, np.maximum(expected, 0))
     scale = np.full(desc_of(f"{MEAN_VARIANCE}1").scale.sizes, 2, np.float32)
-    result = dmljax.lower(desc_of(f"{MEAN_VARIANCE}1", bias=None))(x, scale)
+    result = directml.lower(desc_of(f"{MEAN_VARIANCE}1", bias=None))(x, scale)
     assert_near(result, 2 * expected)

@@ -13,7 +13,8 @@ from helpers import FLOATS, REALS, assert_same_bits, check_linear_gradients, ran
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import DataType, DmlError, InvalidDesc, PaddingMode, TensorDesc, Unsupported
+from dmljax import DmlError, directml
+from dmljax.directml import DataType, InvalidDesc, PaddingMode, TensorDesc, Unsupported
 
 FLOAT32 = DataType.FLOAT32
 ROW = np.arange(1, 5, dtype=np.int32)
@@ -436,7 +437,7 @@ def test_a_call_refuses(call_: Any, message: str) -> None:
         call_()
 
 
-def padding(**changes: Any) -> dmljax.PaddingDesc:
+def padding(**changes: Any) -> directml.PaddingDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
         "output": TensorDesc(FLOAT32, (1, 1, 3, 5)),
@@ -445,10 +446,10 @@ def padding(**changes: Any) -> dmljax.PaddingDesc:
         "start_padding": (0, 0, 1, 0),
         "end_padding": (0, 0, 0, 2),
     }
-    return dmljax.PaddingDesc(**members | changes)
+    return directml.PaddingDesc(**members | changes)
 
 
-def padding1(**changes: Any) -> dmljax.Padding1Desc:
+def padding1(**changes: Any) -> directml.Padding1Desc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (2, 3)),
         "output": TensorDesc(FLOAT32, (3, 5)),
@@ -458,7 +459,7 @@ def padding1(**changes: Any) -> dmljax.Padding1Desc:
         "start_padding": (1, 0),
         "end_padding": (0, 2),
     }
-    return dmljax.Padding1Desc(**members | changes)
+    return directml.Padding1Desc(**members | changes)
 
 
 def of_uint8(make: Any, **changes: Any) -> Any:
@@ -469,22 +470,22 @@ def of_uint8(make: Any, **changes: Any) -> Any:
 WINDOWS = window_arguments((2, 3), (1, 1), (1, 1), (0, 0), (0, 0))
 
 
-def unfolding(**changes: Any) -> dmljax.UnfoldDesc:
+def unfolding(**changes: Any) -> directml.UnfoldDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 2, 3, 5)),
         "output": TensorDesc(FLOAT32, (1, 12, 6)),
         **WINDOWS,
     }
-    return dmljax.UnfoldDesc(**members | changes)
+    return directml.UnfoldDesc(**members | changes)
 
 
-def folding(**changes: Any) -> dmljax.FoldDesc:
+def folding(**changes: Any) -> directml.FoldDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 12, 6)),
         "output": TensorDesc(FLOAT32, (1, 2, 3, 5)),
         **WINDOWS,
     }
-    return dmljax.FoldDesc(**members | changes)
+    return directml.FoldDesc(**members | changes)
 
 
 @pytest.mark.parametrize(
@@ -524,9 +525,9 @@ def folding(**changes: Any) -> dmljax.FoldDesc:
         (folding(start_padding=(1, 0)), r"InputTensor\.Sizes must be \{1,12,9\}; got \{1,12,6\}"),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 @pytest.mark.parametrize(
@@ -540,30 +541,30 @@ def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
 def test_a_mode_needs_its_level(desc: Any, below: str, introduced: str) -> None:
     rule = f"PaddingMode must not be {desc.padding_mode.name} below DML_FEATURE_LEVEL_{introduced}; got .*{below}"
     with pytest.raises(InvalidDesc, match=rule):
-        dmljax.validate(desc, feature_level=below)
-    dmljax.validate(desc, feature_level=introduced)
-    assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel[f"FL_{introduced}"]
+        directml.validate(desc, feature_level=below)
+    directml.validate(desc, feature_level=introduced)
+    assert directml.minimum_feature_level(desc) is directml.FeatureLevel[f"FL_{introduced}"]
 
 
 def test_a_descs_value_counts_in_the_mode_constant_alone() -> None:
     input = np.arange(6, dtype=np.uint8).reshape(1, 1, 2, 3)
-    truncated = dmljax.lower(of_uint8(padding, padding_value=7.9))(input)
+    truncated = directml.lower(of_uint8(padding, padding_value=7.9))(input)
     assert truncated.tolist() == [[[[7] * 5, [0, 1, 2, 7, 7], [3, 4, 5, 7, 7]]]]
     for value in (300, math.nan, -1):
-        edges = dmljax.lower(of_uint8(padding, padding_mode=PaddingMode.EDGE, padding_value=value))(input)
+        edges = directml.lower(of_uint8(padding, padding_mode=PaddingMode.EDGE, padding_value=value))(input)
         assert edges.tolist() == [[[[0, 1, 2, 2, 2], [0, 1, 2, 2, 2], [3, 4, 5, 5, 5]]]]
 
 
 def test_no_sizes_are_asked_for_that_windows_could_not_have() -> None:
     for desc in (unfolding(dilations=(1, 3)), unfolding(strides=(0, 1)), folding(window_sizes=(4, 1))):
-        assert len(dmljax.broken_rules(desc)) == 1
+        assert len(directml.broken_rules(desc)) == 1
 
 
 def test_a_desc_has_the_count_of_its_dimensions_in_json() -> None:
     for desc, count in ((padding1(), 2), (folding(), 2)):
-        json = dmljax.to_json(desc)
+        json = directml.to_json(desc)
         json["Desc"]["DimensionCount"] = count
-        assert dmljax.from_json(json) == desc
+        assert directml.from_json(json) == desc
         json["Desc"]["DimensionCount"] = 3
         with pytest.raises(InvalidDesc, match="DimensionCount must be 2"):
-            dmljax.from_json(json)
+            directml.from_json(json)

@@ -25,7 +25,8 @@ from hypothesis import given, settings, strategies as st
 from jax.test_util import check_grads
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 from dmljax.numerics.channels import network_of
 
 FLOAT32 = DataType.FLOAT32
@@ -619,36 +620,36 @@ def described(operator: Any, members: dict[str, Any], changes: dict[str, Any]) -
 
 def average(**changes: Any) -> Any:
     members = {"input": INPUT, "output": OUTPUT, "include_padding": False, **DILATED}
-    return dmljax.AveragePooling1Desc(**members | changes)
+    return directml.AveragePooling1Desc(**members | changes)
 
 
 def average_gradient(**changes: Any) -> Any:
     members = {"input_gradient": OUTPUT, "output_gradient": INPUT, "include_padding": False, **MEMBERS}
-    return dmljax.AveragePoolingGradDesc(**members | changes)
+    return directml.AveragePoolingGradDesc(**members | changes)
 
 
 def norm(**changes: Any) -> Any:
-    return dmljax.LpPoolingDesc(**{"input": INPUT, "output": OUTPUT, "p": 2, **MEMBERS} | changes)
+    return directml.LpPoolingDesc(**{"input": INPUT, "output": OUTPUT, "p": 2, **MEMBERS} | changes)
 
 
 def plain_largest(**changes: Any) -> Any:
-    return dmljax.MaxPoolingDesc(**{"input": INPUT, "output": OUTPUT, **MEMBERS} | changes)
+    return directml.MaxPoolingDesc(**{"input": INPUT, "output": OUTPUT, **MEMBERS} | changes)
 
 
 def largest(**changes: Any) -> Any:
     indices = tensor(1, 2, 3, 4, data_type=DataType.UINT32)
     members = {"input": INPUT, "output": OUTPUT, "output_indices": indices, **DILATED}
-    return dmljax.MaxPooling2Desc(**members | changes)
+    return directml.MaxPooling2Desc(**members | changes)
 
 
 def largest_gradient(**changes: Any) -> Any:
     members = {"input": INPUT, "input_gradient": OUTPUT, "output_gradient": INPUT, **DILATED}
-    return dmljax.MaxPoolingGradDesc(**members | changes)
+    return directml.MaxPoolingGradDesc(**members | changes)
 
 
 def unpooling(**changes: Any) -> Any:
     members = {"input": OUTPUT, "indices": tensor(1, 2, 3, 4, data_type=DataType.UINT32), "output": INPUT}
-    return dmljax.MaxUnpoolingDesc(**members | changes)
+    return directml.MaxUnpoolingDesc(**members | changes)
 
 
 def quantized(**changes: Any) -> Any:
@@ -662,7 +663,7 @@ def quantized(**changes: Any) -> Any:
         "include_padding": False,
         **DILATED,
     }
-    return dmljax.QuantizedLinearAveragePoolingDesc(**members | changes)
+    return directml.QuantizedLinearAveragePoolingDesc(**members | changes)
 
 
 SHORT = dict.fromkeys((*MEMBERS, "dilations"), (1,))
@@ -740,23 +741,23 @@ FLAT = tensor(1, 1, 2, 12)
         (quantized(end_padding=(1, 0)), r"OutputTensor\.Sizes must be \{1,2,4,4\}; got \{1,2,3,4\}"),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_valid_descs_break_no_rule() -> None:
     makers = average, average_gradient, norm, plain_largest, largest, largest_gradient, unpooling, quantized
-    assert [dmljax.broken_rules(make()) for make in makers] == [()] * len(makers)
+    assert [directml.broken_rules(make()) for make in makers] == [()] * len(makers)
 
 
 def test_indices_are_an_optional_output() -> None:
     image = whole_numbers(*INPUT.sizes)
-    values, indices = dmljax.lower(largest())(image)
-    alone = dmljax.lower(largest(output_indices=None))(image)
+    values, indices = directml.lower(largest())(image)
+    alone = directml.lower(largest(output_indices=None))(image)
     assert alone.output_indices is None
     assert_same_bits(alone.output, values)
     assert indices.dtype == np.uint32
     if X64:
-        wide = dmljax.lower(largest(output_indices=tensor(1, 2, 3, 4, data_type=DataType.UINT64)))(image)
+        wide = directml.lower(largest(output_indices=tensor(1, 2, 3, 4, data_type=DataType.UINT64)))(image)
         assert_same_bits(wide.output_indices, np.asarray(indices).astype(np.uint64))

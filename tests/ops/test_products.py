@@ -16,7 +16,8 @@ from hypothesis import given, settings, strategies as st
 from jax.test_util import check_grads
 
 import dmljax
-from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, MatrixTransform, TensorDesc, Unsupported
+from dmljax import directml
+from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, MatrixTransform, TensorDesc, Unsupported
 from dmljax.types import widened
 
 FLOAT32, FLOAT16, INT32, INT8, UINT8 = (
@@ -29,7 +30,7 @@ FLOAT32, FLOAT16, INT32, INT8, UINT8 = (
 INF, NAN = math.inf, math.nan
 NONE, TRANSPOSE = MatrixTransform
 RNG = np.random.default_rng(5)
-RELU = dmljax.ActivationReluDesc()
+RELU = directml.ActivationReluDesc()
 
 
 def normal(dtype: Any, *shape: int) -> Any:
@@ -160,14 +161,14 @@ def test_jaxs_setting_is_looked_at_in_each_call() -> None:
 def test_a_fused_activation_is_that_of_the_rounded_result(call: Any) -> None:
     a, b, c = (normal(np.float16, 4, 4) for _ in range(3))
     sums = dmljax.gemm(a, b, c, 1.5)
-    softmax = dmljax.ActivationSoftmaxDesc()
-    columns = dmljax.ActivationSoftmax1Desc(axes=(0,))
-    clip = dmljax.ElementWiseClipDesc(min=-0.5, max=0.5, scale_bias=dmljax.ScaleBias(2.0, 0.25))
+    softmax = directml.ActivationSoftmaxDesc()
+    columns = directml.ActivationSoftmax1Desc(axes=(0,))
+    clip = directml.ElementWiseClipDesc(min=-0.5, max=0.5, scale_bias=directml.ScaleBias(2.0, 0.25))
     for fused, expected in (
         (RELU, dmljax.activation_relu(sums)),
         (softmax, dmljax.activation_softmax(sums)),
         (columns, dmljax.activation_softmax1(sums, axes=0)),
-        (clip, dmljax.element_wise_clip(sums, -0.5, 0.5, dmljax.ScaleBias(2.0, 0.25))),
+        (clip, dmljax.element_wise_clip(sums, -0.5, 0.5, directml.ScaleBias(2.0, 0.25))),
     ):
         assert_same_bits(call(dmljax.gemm, a, b, c, 1.5, fused_activation=fused), expected)
 
@@ -255,13 +256,13 @@ GEMM_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "a number for a precision": ({"precision": 2}, InvalidType, "precision must be 'default', .*; got 2"),
     "an activation with tensors": (
-        {"fused_activation": dmljax.ActivationReluDesc(output=TensorDesc(FLOAT32, (2, 2)))},
+        {"fused_activation": directml.ActivationReluDesc(output=TensorDesc(FLOAT32, (2, 2)))},
         InvalidDesc,
         "fused_activation must be an activation without tensors; got DML_OPERATOR_ACTIVATION_RELU with output",
     ),
     "an operator that is no activation": (
         {
-            "fused_activation": dmljax.ElementWiseAbsDesc(
+            "fused_activation": directml.ElementWiseAbsDesc(
                 input=TensorDesc(FLOAT32, (2,)), output=TensorDesc(FLOAT32, (2,))
             )
         },
@@ -280,7 +281,7 @@ def test_gemm_refuses(case: str) -> None:
         dmljax.gemm(**{"a": square, "b": square} | wrong)
 
 
-def gemm_desc(data_type: DataType = FLOAT32, **changed: Any) -> dmljax.Operator:
+def gemm_desc(data_type: DataType = FLOAT32, **changed: Any) -> directml.Operator:
     members: dict[str, Any] = {
         "a": TensorDesc(data_type, (1, 1, 3, 4)),
         "b": TensorDesc(data_type, (1, 1, 4, 5)),
@@ -290,7 +291,7 @@ def gemm_desc(data_type: DataType = FLOAT32, **changed: Any) -> dmljax.Operator:
         "alpha": 1,
         "beta": 0,
     }
-    return dmljax.GemmDesc(**members | changed)
+    return directml.GemmDesc(**members | changed)
 
 
 def float_tensor(*sizes: int) -> TensorDesc:
@@ -340,7 +341,7 @@ GEMM_DESCS_REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "ATensor.DimensionCount must be 4; got 2",
     ),
     "a softmax of a later level": (
-        {"fused_activation": dmljax.ActivationSoftmaxDesc()},
+        {"fused_activation": directml.ActivationSoftmaxDesc()},
         "6_0",
         "FusedActivation.Type must be one of DML_FEATURE_LEVEL_6_0; got DML_OPERATOR_ACTIVATION_SOFTMAX of "
         "DML_FEATURE_LEVEL_6_1",
@@ -350,23 +351,23 @@ GEMM_DESCS_REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
             "a": float_tensor(1, 2, 3, 4),
             "b": float_tensor(1, 2, 4, 5),
             "output": float_tensor(1, 2, 3, 5),
-            "fused_activation": dmljax.ActivationSoftmaxDesc(),
+            "fused_activation": directml.ActivationSoftmaxDesc(),
         },
         "6_4",
         r"FusedActivation.InputTensor.Sizes must be 1 before the last two; got \{1,2,3,5\}",
     ),
     "a softmax along no dimension": (
-        {"fused_activation": dmljax.ActivationSoftmax1Desc(axes=(4,))},
+        {"fused_activation": directml.ActivationSoftmax1Desc(axes=(4,))},
         "6_4",
         r"FusedActivation.Axes\[0\] must be less than 4; got 4",
     ),
     "a softmax with tensors": (
-        {"fused_activation": dmljax.ActivationSoftmaxDesc(input=float_tensor(3, 5), output=float_tensor(3, 5))},
+        {"fused_activation": directml.ActivationSoftmaxDesc(input=float_tensor(3, 5), output=float_tensor(3, 5))},
         "6_4",
         r"FusedActivation.InputTensor must not be given; got FLOAT32 \{3,5\}",
     ),
     "a log-softmax": (
-        {"fused_activation": dmljax.ActivationLogSoftmaxDesc(input=float_tensor(3, 5), output=float_tensor(3, 5))},
+        {"fused_activation": directml.ActivationLogSoftmaxDesc(input=float_tensor(3, 5), output=float_tensor(3, 5))},
         "6_4",
         "FusedActivation.Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_LOG_SOFTMAX",
     ),
@@ -377,36 +378,36 @@ GEMM_DESCS_REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_a_gemm_desc_refuses(case: str) -> None:
     wrong, level, message = GEMM_DESCS_REFUSED[case]
     with pytest.raises(InvalidDesc, match=f"^DML_OPERATOR_GEMM at DML_FEATURE_LEVEL_{level}: (.|\n)*{message}"):
-        dmljax.validate(gemm_desc(**wrong), feature_level=level)
+        directml.validate(gemm_desc(**wrong), feature_level=level)
 
 
 def test_what_gemm_alone_may_fuse_is_lowered_and_comes_back_from_json() -> None:
     a, b = normal(np.float32, 1, 1, 3, 4), normal(np.float32, 1, 1, 4, 5)
     for fused, level, function in (
-        (dmljax.ActivationSoftmaxDesc(), "6_1", dmljax.activation_softmax),
-        (dmljax.ActivationSoftmax1Desc(axes=(2,)), "6_1", lambda x: dmljax.activation_softmax1(x, axes=2)),
-        (dmljax.ElementWiseClipDesc(min=0, max=1), "1_0", lambda x: dmljax.element_wise_clip(x, 0, 1)),
+        (directml.ActivationSoftmaxDesc(), "6_1", dmljax.activation_softmax),
+        (directml.ActivationSoftmax1Desc(axes=(2,)), "6_1", lambda x: dmljax.activation_softmax1(x, axes=2)),
+        (directml.ElementWiseClipDesc(min=0, max=1), "1_0", lambda x: dmljax.element_wise_clip(x, 0, 1)),
     ):
         desc = gemm_desc(fused_activation=fused)
-        assert dmljax.minimum_feature_level(desc) is FeatureLevel[f"FL_{level}"]
-        assert dmljax.from_json(dmljax.to_json(desc)) == desc
-        assert_same_bits(dmljax.lower(desc)(a, b), function(dmljax.gemm(a, b)))
+        assert directml.minimum_feature_level(desc) is FeatureLevel[f"FL_{level}"]
+        assert directml.from_json(directml.to_json(desc)) == desc
+        assert_same_bits(directml.lower(desc)(a, b), function(dmljax.gemm(a, b)))
 
 
 @pytest.mark.parametrize("operator", ["ActivationSoftmax", "ActivationSoftmax1", "ElementWiseClip"])
 def test_what_may_be_fused_needs_its_tensors_where_it_is_not(operator: str) -> None:
     attributes: dict[str, Any] = {"ActivationSoftmax1": {"axes": (0,)}, "ElementWiseClip": {"min": 0, "max": 1}}
-    desc = getattr(dmljax, f"{operator}Desc")(**attributes.get(operator, {}))
+    desc = getattr(directml, f"{operator}Desc")(**attributes.get(operator, {}))
     with pytest.raises(InvalidDesc, match="InputTensor must be given, unless the activation is fused; got none"):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_transforms_of_a_desc_are_transpositions() -> None:
     a, b = normal(np.float32, 1, 1, 4, 3), normal(np.float32, 1, 1, 5, 4)
     desc = gemm_desc(a=float_tensor(*a.shape), b=float_tensor(*b.shape), trans_a=TRANSPOSE, trans_b="TRANSPOSE")
     expected = dmljax.gemm(a, b, transpose_a=True, transpose_b=True)
-    assert_same_bits(dmljax.lower(desc)(a, b), expected)
-    assert dmljax.to_json(desc)["Desc"]["TransA"] == "DML_MATRIX_TRANSFORM_TRANSPOSE"
+    assert_same_bits(directml.lower(desc)(a, b), expected)
+    assert directml.to_json(desc)["Desc"]["TransA"] == "DML_MATRIX_TRANSFORM_TRANSPOSE"
 
 
 # MATRIX_MULTIPLY_INTEGER
@@ -840,7 +841,7 @@ ALLOWED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "changed"), ALLOWED)
 def test_scales_and_zero_points_have_these_sizes(name: str, changed: Any) -> None:
-    dmljax.validate(getattr(dmljax, f"{name}Desc")(**WHOLE_DESCS[name] | changed))
+    directml.validate(getattr(directml, f"{name}Desc")(**WHOLE_DESCS[name] | changed))
 
 
 DESCS_REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -927,6 +928,6 @@ DESCS_REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "wrong", "message"), DESCS_REFUSED)
 def test_a_desc_of_integers_refuses(name: str, wrong: Any, message: str) -> None:
-    desc = getattr(dmljax, f"{name}Desc")(**WHOLE_DESCS[name] | wrong)
+    desc = getattr(directml, f"{name}Desc")(**WHOLE_DESCS[name] | wrong)
     with pytest.raises(InvalidDesc, match=f"^{re.escape(desc.type)} at DML_FEATURE_LEVEL_6_4: (.|\n)*{message}"):
-        dmljax.validate(desc)
+        directml.validate(desc)

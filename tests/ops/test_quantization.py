@@ -10,7 +10,8 @@ import pytest
 from helpers import INTEGERS, assert_same_bits, needs_x64
 
 import dmljax
-from dmljax import DataType, FeatureLevel, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, TensorDesc
 
 FLOAT32, FLOAT16, INT32, INT8, UINT8 = (
     DataType.FLOAT32,
@@ -272,8 +273,8 @@ def test_quantized_sums_of_two_types_with_and_without_zero_points(
     assert_same_bits(dmljax.element_wise_quantized_linear_add(**arrays, dtype=output), expected)
     given = {name: array for name, array in arrays.items() if array is not None}
     tensors = {name: TensorDesc(DataType[array.dtype.name.upper()], array.shape) for name, array in given.items()}
-    desc = dmljax.ElementWiseQuantizedLinearAddDesc(**tensors, output=TensorDesc(DataType[output.upper()], (4,)))
-    assert_same_bits(dmljax.lower(desc)(**given), expected)
+    desc = directml.ElementWiseQuantizedLinearAddDesc(**tensors, output=TensorDesc(DataType[output.upper()], (4,)))
+    assert_same_bits(directml.lower(desc)(**given), expected)
 
 
 def test_a_quantized_sum_has_the_type_of_its_zero_point_or_of_the_first_summand(call: Any) -> None:
@@ -321,63 +322,63 @@ def tensor(data_type: DataType, *sizes: int) -> TensorDesc:
     return TensorDesc(data_type, sizes or (1, 1, 2, 3))
 
 
-def quantize_desc(**change: TensorDesc | None) -> dmljax.Operator:
+def quantize_desc(**change: TensorDesc | None) -> directml.Operator:
     members: dict[str, Any] = {
         "input": tensor(FLOAT32),
         "scale": tensor(FLOAT32),
         "zero_point": tensor(INT8),
         "output": tensor(INT8),
     }
-    return dmljax.ElementWiseQuantizeLinearDesc(**members | change)
+    return directml.ElementWiseQuantizeLinearDesc(**members | change)
 
 
-def dequantize_desc(**change: TensorDesc | None) -> dmljax.Operator:
+def dequantize_desc(**change: TensorDesc | None) -> directml.Operator:
     members: dict[str, Any] = {
         "input": tensor(UINT8),
         "scale": tensor(FLOAT32),
         "zero_point": tensor(UINT8),
         "output": tensor(FLOAT32),
     }
-    return dmljax.ElementWiseDequantizeLinearDesc(**members | change)
+    return directml.ElementWiseDequantizeLinearDesc(**members | change)
 
 
-def add_desc(**change: TensorDesc) -> dmljax.Operator:
+def add_desc(**change: TensorDesc) -> directml.Operator:
     one, members = tensor(FLOAT32, 1, 1), dict.fromkeys(("a", "b", "output"), tensor(INT8, 2, 3))
     members |= dict.fromkeys(("a_scale", "b_scale", "output_scale"), one)
-    return dmljax.ElementWiseQuantizedLinearAddDesc(**members | change)
+    return directml.ElementWiseQuantizedLinearAddDesc(**members | change)
 
 
 @pytest.mark.parametrize("desc", [quantize_desc, dequantize_desc])
 def test_a_zero_point_may_be_missing_from_6_2_on(desc: Any) -> None:
-    dmljax.validate(desc(), feature_level="6_1")
+    directml.validate(desc(), feature_level="6_1")
     without = desc(zero_point=None)
-    assert dmljax.minimum_feature_level(without) is FeatureLevel.FL_6_2
+    assert directml.minimum_feature_level(without) is FeatureLevel.FL_6_2
     message = "at DML_FEATURE_LEVEL_6_1: ZeroPointTensor must be given below DML_FEATURE_LEVEL_6_2; got none"
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(without, feature_level="6_1")
+        directml.validate(without, feature_level="6_1")
 
 
 def test_a_desc_without_zero_point_quantizes_to_the_type_of_its_output() -> None:
     desc = quantize_desc(zero_point=None)
     input = np.array([-300.0, -2.5, -0.5, 0.5, 1.5, 300.0], np.float32).reshape(1, 1, 2, 3)
-    result = dmljax.lower(desc)(input, np.ones((1, 1, 2, 3), np.float32))
+    result = directml.lower(desc)(input, np.ones((1, 1, 2, 3), np.float32))
     assert_same_bits(result, np.array([-128, -2, 0, 0, 2, 127], np.int8).reshape(1, 1, 2, 3))
 
 
 def test_a_desc_without_zero_point_dequantizes_the_number_itself() -> None:
     input = np.array([0, 1, 2, 128, 254, 255], np.uint8).reshape(1, 1, 2, 3)
-    result = dmljax.lower(dequantize_desc(zero_point=None))(input, np.full((1, 1, 2, 3), 0.5, np.float32))
+    result = directml.lower(dequantize_desc(zero_point=None))(input, np.full((1, 1, 2, 3), 0.5, np.float32))
     assert_same_bits(result, np.array([0, 0.5, 1, 64, 127, 127.5], np.float32).reshape(1, 1, 2, 3))
 
 
 def test_a_float16_scale_is_of_6_0() -> None:
     half = tensor(FLOAT16)
-    assert dmljax.minimum_feature_level(quantize_desc(input=half, scale=half)) is FeatureLevel.FL_6_0
-    assert dmljax.minimum_feature_level(dequantize_desc(scale=half, output=half)) is FeatureLevel.FL_6_0
+    assert directml.minimum_feature_level(quantize_desc(input=half, scale=half)) is FeatureLevel.FL_6_0
+    assert directml.minimum_feature_level(dequantize_desc(scale=half, output=half)) is FeatureLevel.FL_6_0
 
 
 def test_the_scale_beside_int32_is_float32() -> None:
-    assert dmljax.minimum_feature_level(quantize_desc(input=tensor(INT32))) is FeatureLevel.FL_2_1
+    assert directml.minimum_feature_level(quantize_desc(input=tensor(INT32))) is FeatureLevel.FL_2_1
 
 
 @pytest.mark.parametrize(
@@ -440,6 +441,6 @@ def test_the_scale_beside_int32_is_float32() -> None:
         ),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=f"{desc.type} at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(desc)
+        directml.validate(desc)

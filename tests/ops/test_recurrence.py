@@ -14,13 +14,14 @@ from helpers import FLOATS, assert_same_bits, assert_same_trees, needs_x64
 from jax.test_util import check_grads
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, RecurrentNetworkDirection, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, RecurrentNetworkDirection, TensorDesc
 
 FORWARD, BACKWARD, BOTH = RecurrentNetworkDirection
 FUNCTIONS: dict[str, Any] = {"RNN": dmljax.rnn, "GRU": dmljax.gru, "LSTM": dmljax.lstm}
 DEFAULTS: dict[str, Any] = {"RNN": [TANH], "GRU": [SIGMOID, TANH], "LSTM": [SIGMOID, TANH, TANH]}
 NAMES = pytest.mark.parametrize("name", FUNCTIONS)
-RELU = dmljax.ActivationReluDesc()
+RELU = directml.ActivationReluDesc()
 
 
 def arrays_of(
@@ -216,7 +217,7 @@ def test_activations_belong_to_directions() -> None:
 
 def test_activations_may_be_given_once_for_both_directions() -> None:
     arrays = arrays_of("GRU", 2)
-    activations = [dmljax.ActivationHardSigmoidDesc(alpha=0.25, beta=0.5), RELU]
+    activations = [directml.ActivationHardSigmoidDesc(alpha=0.25, beta=0.5), RELU]
     once = dmljax.gru(**arrays, activations=activations, direction=BOTH)
     twice = dmljax.gru(**arrays, activations=2 * activations, direction=BOTH)
     assert_same_trees(once, twice)
@@ -358,7 +359,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     "a function": ("RNN", {"activations": [jnp.tanh]}, InvalidType, r"activations\[0\] must be a descriptor"),
     "a softmax": (
         "RNN",
-        {"activations": [dmljax.ActivationSoftmaxDesc()]},
+        {"activations": [directml.ActivationSoftmaxDesc()]},
         InvalidDesc,
         r"activations\[0\] must be an activation without tensors",
     ),
@@ -400,7 +401,7 @@ def test_a_desc_may_leave_out_what_is_optional(name: str) -> None:
     for kept in outputs:
         one = desc(name, **optional | {kept: getattr(whole, kept)})
         given = {field: inputs[field] for field in one.tensors(is_input=True)}
-        result = dmljax.lower(one)(**given)
+        result = directml.lower(one)(**given)
         assert [field for field in result._fields if getattr(result, field) is not None] == [kept]
         (expected,) = oracles.oracle(one, **given)
         assert_near(getattr(result, kept), expected.reshape(getattr(one, kept).sizes))
@@ -410,7 +411,7 @@ def test_a_clip_threshold_counts_only_where_it_is_used() -> None:
     inputs = oracles.CASES["LSTM"].inputs(desc("LSTM"), np.random.default_rng(0))
     for is_used in (True, False):
         one = desc("LSTM", clip_threshold=0.0, use_clip_threshold=is_used)
-        for actual, expected in zip(dmljax.lower(one)(**inputs), oracles.oracle(one, **inputs), strict=True):
+        for actual, expected in zip(directml.lower(one)(**inputs), oracles.oracle(one, **inputs), strict=True):
             assert_near(actual, expected.reshape(actual.shape))
 
 
@@ -442,12 +443,12 @@ DESCS_REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("LSTM", {"activation_descs": [TANH] * 3}, "ActivationDescCount must be 6; got 3"),
     (
         "RNN",
-        {"activation_descs": [TANH, dmljax.ActivationSoftmaxDesc()]},
+        {"activation_descs": [TANH, directml.ActivationSoftmaxDesc()]},
         r"ActivationDescs\[1\].Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
     ),
     (
         "RNN",
-        {"activation_descs": [TANH, dmljax.ActivationTanhDesc(input=tensor(1, 1), output=tensor(1, 1))]},
+        {"activation_descs": [TANH, directml.ActivationTanhDesc(input=tensor(1, 1), output=tensor(1, 1))]},
         r"ActivationDescs\[1\].InputTensor must not be given",
     ),
     ("RNN", {"input": tensor(1, 4, 3, 2, **OWNED)}, "InputTensor.Flags must be NONE; got OWNED_BY_DML"),
@@ -459,16 +460,16 @@ DESCS_REFUSED: list[tuple[str, dict[str, Any], str]] = [
 def test_a_desc_is_refused(name: str, wrong: Any, message: str) -> None:
     refused = desc(name, **wrong)
     with pytest.raises(InvalidDesc, match=f"^DML_OPERATOR_{name} at DML_FEATURE_LEVEL_6_4: (.|\n)*{message}"):
-        dmljax.validate(refused)
+        directml.validate(refused)
 
 
 def test_an_activation_is_refused_below_its_level() -> None:
-    refused = desc("RNN", activation_descs=[TANH, dmljax.ActivationGeluDesc()])
+    refused = desc("RNN", activation_descs=[TANH, directml.ActivationGeluDesc()])
     message = re.escape("ActivationDescs[1].Type must be one of DML_FEATURE_LEVEL_1_0")
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(refused, feature_level="1_0")
-    dmljax.validate(refused, feature_level="5_1")
+        directml.validate(refused, feature_level="1_0")
+    directml.validate(refused, feature_level="5_1")
 
 
 def test_the_weights_of_a_gru_may_be_owned_by_dml_of_which_its_page_says_nothing() -> None:
-    dmljax.validate(desc("GRU", weight=tensor(1, 2, 6, 2, **OWNED)))
+    directml.validate(desc("GRU", weight=tensor(1, 2, 6, 2, **OWNED)))

@@ -14,7 +14,8 @@ from helpers import INTEGERS, REALS, X64, assert_same_bits, at_once, random_arra
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import AxisDirection, DataType, InvalidDesc, InvalidType, ReduceFunction, TensorDesc
+from dmljax import directml
+from dmljax.directml import AxisDirection, DataType, InvalidDesc, InvalidType, ReduceFunction, TensorDesc
 
 INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
@@ -123,7 +124,7 @@ def test_a_64_bit_index_needs_64_bit_types() -> None:
     if X64:
         assert dmljax.argmax(jnp.ones(3), axes=0, dtype="int64").dtype == "int64"
     else:
-        with pytest.raises(dmljax.Unsupported, match="dtype must be of at most 32 bits unless jax_enable_x64 is set"):
+        with pytest.raises(directml.Unsupported, match="dtype must be of at most 32 bits unless jax_enable_x64 is set"):
             dmljax.argmax(jnp.ones(3), axes=0, dtype="int64")
 
 
@@ -147,7 +148,7 @@ def test_a_64_bit_index_needs_64_bit_types() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("operator", [dmljax.ArgmaxDesc, dmljax.ArgminDesc])
+@pytest.mark.parametrize("operator", [directml.ArgmaxDesc, directml.ArgminDesc])
 def test_arg_reduction_descs_refuse(operator: Any, change: dict[str, Any], message: str) -> None:
     members = {
         "input": TensorDesc(FLOAT32, (2, 3)),
@@ -155,9 +156,9 @@ def test_arg_reduction_descs_refuse(operator: Any, change: dict[str, Any], messa
         "axes": (1,),
         "axis_direction": INCREASING,
     }
-    dmljax.validate(operator(**members), feature_level="3_0")
+    directml.validate(operator(**members), feature_level="3_0")
     with pytest.raises(InvalidDesc, match=operator.type + " at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(operator(**members | change))
+        directml.validate(operator(**members | change))
 
 
 # REDUCE
@@ -387,8 +388,8 @@ def test_wrong_calls_of_reduce_are_refused() -> None:
         dmljax.reduce(x, function=F.SUM, axes=())
 
 
-def reduce_desc(function: str, input: TensorDesc, output: TensorDesc, axes: tuple[int, ...]) -> dmljax.ReduceDesc:
-    return dmljax.ReduceDesc(function=ReduceFunction[function], input=input, output=output, axes=axes)
+def reduce_desc(function: str, input: TensorDesc, output: TensorDesc, axes: tuple[int, ...]) -> directml.ReduceDesc:
+    return directml.ReduceDesc(function=ReduceFunction[function], input=input, output=output, axes=axes)
 
 
 def test_descriptors_of_reduce_that_break_a_rule_are_refused() -> None:
@@ -407,7 +408,7 @@ def test_descriptors_of_reduce_that_break_a_rule_are_refused() -> None:
         ),
     }
     for members, expected in rules.items():
-        assert dmljax.broken_rules(reduce_desc(*members)) == expected
+        assert directml.broken_rules(reduce_desc(*members)) == expected
 
 
 def test_each_function_has_the_tables_of_its_own() -> None:
@@ -428,6 +429,6 @@ def test_each_function_has_the_tables_of_its_own() -> None:
                         )
                     ]
                     if listed:
-                        assert dmljax.minimum_feature_level(desc).name == f"FL_{min(listed)}"
+                        assert directml.minimum_feature_level(desc).name == f"FL_{min(listed)}"
                     else:
-                        assert dmljax.broken_rules(desc)
+                        assert directml.broken_rules(desc)

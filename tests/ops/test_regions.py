@@ -13,7 +13,8 @@ from cases_regions import AVERAGE, LINEAR, MAX, NEAREST_NEIGHBOR, UINT_MAX, Samp
 from helpers import FLOATS, assert_same_bits, random_array
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, Size2D, TensorDesc, Unsupported
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, Size2D, TensorDesc, Unsupported
 
 RNG = np.random.default_rng(5)
 IMAGE = RNG.random((2, 3, 7, 6), np.float32)
@@ -487,7 +488,9 @@ GRADIENT = np.zeros((5, 3, 2, 2), np.float32)
             "roi_align: output_size must be an integer or a Size2D",
         ),
         (
-            lambda: dmljax.roi_align(IMAGE, ROI, INDICES, output_size=2, reduction_function=dmljax.ReduceFunction.SUM),
+            lambda: dmljax.roi_align(
+                IMAGE, ROI, INDICES, output_size=2, reduction_function=directml.ReduceFunction.SUM
+            ),
             InvalidDesc,
             "roi_align: reduction_function must be AVERAGE or MAX; got SUM",
         ),
@@ -573,7 +576,7 @@ def pooling(**changes: Any) -> Any:
 
 
 def align(**changes: Any) -> Any:
-    return changed(oracles.align_desc(dmljax.RoiAlign1Desc)(TYPES, 2), changes)
+    return changed(oracles.align_desc(directml.RoiAlign1Desc)(TYPES, 2), changes)
 
 
 def gradient(**changes: Any) -> Any:
@@ -629,24 +632,24 @@ def changed(desc: Any, changes: dict[str, Any]) -> Any:
         (gradient(maximum_samples_per_output=1), "MinimumSamplesPerOutput must be at most 1"),
     ],
 )
-def test_a_desc_refuses(desc: dmljax.Operator, message: str) -> None:
+def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(desc)
+        directml.validate(desc)
 
 
 def test_valid_descs_break_no_rule() -> None:
     alone = gradient(input=None, output_roi_gradient=None, reduction_function="AVERAGE")
-    assert [dmljax.broken_rules(one) for one in (pooling(), align(), gradient(), alone)] == [()] * 4
+    assert [directml.broken_rules(one) for one in (pooling(), align(), gradient(), alone)] == [()] * 4
 
 
 def test_either_gradient_may_be_left_out() -> None:
     case = oracles.CASES["ROI_ALIGN_GRAD"]
     inputs = case.inputs(gradient(), np.random.default_rng(3))
-    both = dmljax.lower(gradient())(**inputs)
-    of_input = dmljax.lower(gradient(output_roi_gradient=None))(**inputs)
+    both = directml.lower(gradient())(**inputs)
+    of_input = directml.lower(gradient(output_roi_gradient=None))(**inputs)
     assert of_input.output_roi_gradient is None
     np.testing.assert_allclose(of_input.output_gradient, both.output_gradient, rtol=1e-6)
-    of_roi = dmljax.lower(gradient(output_gradient=None))(**inputs)
+    of_roi = directml.lower(gradient(output_gradient=None))(**inputs)
     assert of_roi.output_gradient is None
     np.testing.assert_allclose(of_roi.output_roi_gradient, both.output_roi_gradient, rtol=1e-6)
 
@@ -655,4 +658,4 @@ def test_any_number_of_samples_may_be_asked_for() -> None:
     # The largest UINT, which stands for no bound; no loop is so long.
     desc = align(minimum_samples_per_output=1, maximum_samples_per_output=UINT_MAX)
     inputs = oracles.CASES["ROI_ALIGN1"].inputs(desc, np.random.default_rng(4))
-    oracles.CASES["ROI_ALIGN1"].check(desc, inputs, dmljax.lower(desc)(**inputs))
+    oracles.CASES["ROI_ALIGN1"].check(desc, inputs, directml.lower(desc)(**inputs))

@@ -15,7 +15,8 @@ from helpers import REALS, X64, assert_same_bits, at_once, check_linear_gradient
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import AxisDirection, DataType, DmlError, InterpolationMode, InvalidDesc, Size2D, TensorDesc, Unsupported
+from dmljax import DmlError, directml
+from dmljax.directml import AxisDirection, DataType, InterpolationMode, InvalidDesc, Size2D, TensorDesc, Unsupported
 from dmljax.numerics import resampling as numerics
 from dmljax.numerics.channels import network_of
 from dmljax.numerics.resampling import linear_taps, located, positions, simplest_fraction, wide_taps
@@ -626,7 +627,7 @@ def test_a_call_refuses(call_: Any, message: str) -> None:
         call_()
 
 
-def resampling(operator: Any, **changes: Any) -> dmljax.Operator:
+def resampling(operator: Any, **changes: Any) -> directml.Operator:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
         "output": TensorDesc(FLOAT32, (1, 1, 3, 5)),
@@ -640,22 +641,22 @@ def resampling(operator: Any, **changes: Any) -> dmljax.Operator:
         "antialiased": False,
     }
     fields = {member.field for member in operator.members()}
-    made: dmljax.Operator = operator(**{key: value for key, value in members.items() if key in fields} | changes)
+    made: directml.Operator = operator(**{key: value for key, value in members.items() if key in fields} | changes)
     return made
 
 
-def upsampling(**changes: Any) -> dmljax.Upsample2DDesc:
+def upsampling(**changes: Any) -> directml.Upsample2DDesc:
     members: dict[str, Any] = {
         "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
         "output": TensorDesc(FLOAT32, (1, 1, 4, 9)),
         "scale_size": Size2D(width=3, height=2),
         "interpolation_mode": LINEAR,
     }
-    return dmljax.Upsample2DDesc(**members | changes)
+    return directml.Upsample2DDesc(**members | changes)
 
 
-OF_GRADIENTS = (dmljax.ResampleGradDesc, dmljax.ResampleGrad1Desc)
-DESCS = (dmljax.ResampleDesc, dmljax.Resample1Desc, dmljax.Resample2Desc, dmljax.Resample3Desc, *OF_GRADIENTS)
+OF_GRADIENTS = (directml.ResampleGradDesc, directml.ResampleGrad1Desc)
+DESCS = (directml.ResampleDesc, directml.Resample1Desc, directml.Resample2Desc, directml.Resample3Desc, *OF_GRADIENTS)
 
 
 @pytest.mark.parametrize("operator", DESCS, ids=lambda one: one.short_name)
@@ -669,7 +670,7 @@ def test_a_desc_refuses(operator: Any) -> None:
         ({"scales": (1, 1, -2, 1)}, r"Scales\[2\] must be above 0; got -2"),
         ({"scales": (math.nan, 1, 1, 1)}, r"Scales\[0\] must be finite; got nan"),
     ]
-    if operator is dmljax.ResampleDesc:
+    if operator is directml.ResampleDesc:
         cases.append(
             ({"scales": (2,)}, r"Scales must have one number for each of the 4 dimensions of InputTensor; got")
         )
@@ -681,10 +682,10 @@ def test_a_desc_refuses(operator: Any) -> None:
             ({"output_pixel_offsets": (0, math.nan, 0, 0)}, r"OutputPixelOffsets\[1\] must be finite; got nan"),
             ({"scales": (1, 1, 1)}, "must have the same length, DimensionCount; got 3, 4 and 4"),
         ]
-    dmljax.validate(resampling(operator))
+    directml.validate(resampling(operator))
     for changes, message in cases:
         with pytest.raises(InvalidDesc, match=message):
-            dmljax.validate(resampling(operator, **changes))
+            directml.validate(resampling(operator, **changes))
 
 
 @pytest.mark.parametrize(
@@ -698,14 +699,14 @@ def test_a_desc_refuses(operator: Any) -> None:
     ],
 )
 def test_a_desc_of_upsampling_refuses(desc: Any, message: str) -> None:
-    dmljax.validate(upsampling())
+    directml.validate(upsampling())
     with pytest.raises(InvalidDesc, match=message):
-        dmljax.validate(desc())
+        directml.validate(desc())
 
 
 def test_a_descs_floats_are_read_as_fractions() -> None:
     row = np.arange(9, dtype=np.float32)
-    desc = dmljax.Resample2Desc(
+    desc = directml.Resample2Desc(
         input=TensorDesc(FLOAT32, (9,)),
         output=TensorDesc(FLOAT32, (3,)),
         interpolation_mode=NEAREST_NEIGHBOR,
@@ -714,5 +715,5 @@ def test_a_descs_floats_are_read_as_fractions() -> None:
         input_pixel_offsets=(0,),
         output_pixel_offsets=(0,),
     )
-    assert dmljax.lower(desc)(row).tolist() == [0, 3, 6]
-    assert dmljax.from_json(dmljax.to_json(desc)) == desc
+    assert directml.lower(desc)(row).tolist() == [0, 3, 6]
+    assert directml.from_json(directml.to_json(desc)) == desc

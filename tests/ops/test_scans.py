@@ -14,7 +14,8 @@ from hypothesis import given, settings, strategies as st
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
-from dmljax import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
 
 INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING
 WAYS = list(itertools.product(AxisDirection, (False, True)))
@@ -192,11 +193,11 @@ def test_wrong_calls_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["CumulativeSummation", "CumulativeProduct"])
 def test_descriptors_that_break_a_rule_are_refused(name: str) -> None:
-    operator = getattr(dmljax, f"{name}Desc")
+    operator = getattr(directml, f"{name}Desc")
     has_exclusive = {"has_exclusive_sum" if name == "CumulativeSummation" else "has_exclusive_product": False}
     input, other = TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), TensorDesc(DataType.FLOAT16, (1, 1, 3, 2))
     desc = operator(input=input, output=other, axis=4, axis_direction="INCREASING", **has_exclusive)
-    assert dmljax.broken_rules(desc) == (
+    assert directml.broken_rules(desc) == (
         "InputTensor and OutputTensor must have the same DataType; got FLOAT32 and FLOAT16",
         "InputTensor and OutputTensor must have the same Sizes; got {1,1,2,3} and {1,1,3,2}",
         "Axis must be less than 4; got 4",

@@ -13,7 +13,8 @@ from hypothesis import given, settings, strategies as st
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
-from dmljax import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import AxisDirection, DataType, InvalidDesc, InvalidType, TensorDesc
 
 INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING
 NAN = np.nan
@@ -197,7 +198,7 @@ def test_descriptors_that_break_a_rule_are_refused() -> None:
     indices = TensorDesc(DataType.UINT32, (1, 1, 2, 2))
     valid: dict[str, Any] = {"input": input, "output_value": values, "output_index": indices, "axis": 3, "k": 2}
     whole = {"k": 3, "output_value": input, "output_index": TensorDesc(DataType.UINT32, input.sizes)}
-    dmljax.validate(dmljax.TopKDesc(**valid | whole))  # K may be the size, which sorts
+    directml.validate(directml.TopKDesc(**valid | whole))  # K may be the size, which sorts
     refused: list[tuple[dict[str, Any], str]] = [
         ({"axis": 4}, "Axis must be less than 4; got 4"),
         ({"k": 0}, "K must be in [1, 3]; got 0"),
@@ -217,10 +218,10 @@ def test_descriptors_that_break_a_rule_are_refused() -> None:
         ),
     ]
     both: list[tuple[Any, dict[str, Any]]] = [
-        (dmljax.TopKDesc, {}),
-        (dmljax.TopK1Desc, {"axis_direction": "DECREASING"}),
+        (directml.TopKDesc, {}),
+        (directml.TopK1Desc, {"axis_direction": "DECREASING"}),
     ]
     for operator, more in both:
-        assert dmljax.broken_rules(operator(**valid, **more)) == ()
+        assert directml.broken_rules(operator(**valid, **more)) == ()
         for change, rule in refused:
-            assert rule in dmljax.broken_rules(operator(**{**valid, **more, **change}))
+            assert rule in directml.broken_rules(operator(**{**valid, **more, **change}))

@@ -13,7 +13,8 @@ from helpers import FLOATS, REALS, assert_same_bits, at_once, random_array, spec
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 FLOAT32, FLOAT16, INT8, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8
 NAN, INF = math.nan, math.inf
@@ -104,14 +105,14 @@ def test_softmax_refuses(name: str) -> None:
             function(f"{name}1")(ones, axes=axes)
 
 
-@pytest.mark.parametrize("kind", [dmljax.ActivationSoftmaxDesc, dmljax.ActivationLogSoftmaxDesc])
+@pytest.mark.parametrize("kind", [directml.ActivationSoftmaxDesc, directml.ActivationLogSoftmaxDesc])
 def test_a_softmax_desc_refuses_more_than_two_dimensions(kind: Any) -> None:
     tensor = TensorDesc(FLOAT32, (1, 2, 3, 4))
     with pytest.raises(InvalidDesc, match=r"InputTensor\.Sizes must be 1 before the last two; got \{1,2,3,4\}"):
-        dmljax.validate(kind(input=tensor, output=tensor))
+        directml.validate(kind(input=tensor, output=tensor))
 
 
-@pytest.mark.parametrize("kind", [dmljax.ActivationSoftmax1Desc, dmljax.ActivationLogSoftmax1Desc])
+@pytest.mark.parametrize("kind", [directml.ActivationSoftmax1Desc, directml.ActivationLogSoftmax1Desc])
 def test_a_softmax1_desc_refuses_axes(kind: Any) -> None:
     tensor = TensorDesc(FLOAT32, (2, 3))
     for axes, message in (
@@ -120,7 +121,7 @@ def test_a_softmax1_desc_refuses_axes(kind: Any) -> None:
         ((), r"Axes must name one or more different dimensions; got \{\}"),
     ):
         with pytest.raises(InvalidDesc, match=message):
-            dmljax.validate(kind(input=tensor, output=tensor, axes=axes))
+            directml.validate(kind(input=tensor, output=tensor, axes=axes))
 
 
 # Hardmax
@@ -295,19 +296,19 @@ def test_hardmax1_refuses(case: str) -> None:
     ],
 )
 def test_hardmax_desc_refuses(input: Any, output: Any, message: str) -> None:
-    desc = dmljax.ActivationHardmaxDesc(input=TensorDesc(*input), output=TensorDesc(*output))
+    desc = directml.ActivationHardmaxDesc(input=TensorDesc(*input), output=TensorDesc(*output))
     with pytest.raises(
         InvalidDesc, match=r"DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_3_0: (.|\n)*" + message
     ):
-        dmljax.validate(desc, feature_level="3_0")
+        directml.validate(desc, feature_level="3_0")
 
 
 def test_hardmax_desc_takes_two_dimensions_behind_any_number_of_ones() -> None:
     tensor = TensorDesc(FLOAT32, (1, 1, 1, 2, 3))
-    desc = dmljax.ActivationHardmaxDesc(input=tensor, output=tensor)
-    assert dmljax.minimum_feature_level(desc) is dmljax.FeatureLevel.FL_2_0
+    desc = directml.ActivationHardmaxDesc(input=tensor, output=tensor)
+    assert directml.minimum_feature_level(desc) is directml.FeatureLevel.FL_2_0
     input = np.arange(6, dtype=np.float32).reshape(tensor.sizes)
-    assert_same_bits(dmljax.lower(desc)(input), oracles.hardmax(input))
+    assert_same_bits(directml.lower(desc)(input), oracles.hardmax(input))
 
 
 @pytest.mark.parametrize(
@@ -321,4 +322,4 @@ def test_hardmax_desc_takes_two_dimensions_behind_any_number_of_ones() -> None:
 def test_hardmax1_desc_refuses(axes: tuple[int, ...], message: str) -> None:
     tensor = TensorDesc(FLOAT32, (2, 3))
     with pytest.raises(InvalidDesc, match="DML_OPERATOR_ACTIVATION_HARDMAX1 at DML_FEATURE_LEVEL_6_4: " + message):
-        dmljax.validate(dmljax.ActivationHardmax1Desc(input=tensor, output=tensor, axes=axes))
+        directml.validate(directml.ActivationHardmax1Desc(input=tensor, output=tensor, axes=axes))

@@ -15,7 +15,8 @@ from helpers import FLOATS, assert_same_bits
 from jax.test_util import check_grads
 
 import dmljax
-from dmljax import DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 RNG = np.random.default_rng(0)
 PARAMETERS, GRADIENT = (RNG.standard_normal(1000).astype(np.float32) for _ in range(2))
@@ -192,7 +193,7 @@ def test_is_refused(change: dict[str, Any], error: Any, message: str) -> None:
 def adam_desc(**members: Any) -> Any:
     types = dict.fromkeys(("input_parameters", "training_step"), DataType.FLOAT32)
     desc = oracles.adam_desc(types, 4)
-    return dmljax.AdamOptimizerDesc(
+    return directml.AdamOptimizerDesc(
         **{member.field: getattr(desc, member.field) for member in desc.members()} | members
     )
 
@@ -218,13 +219,13 @@ def adam_desc(**members: Any) -> Any:
 )
 def test_a_desc_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidDesc, match="DML_OPERATOR_ADAM_OPTIMIZER at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        dmljax.validate(adam_desc(**change))
+        directml.validate(adam_desc(**change))
 
 
 def test_a_step_is_counted_or_has_the_type_of_the_parameters() -> None:
     inputs = list(oracles.CASES["ADAM_OPTIMIZER"].inputs(adam_desc(), RNG).values())
-    expected = dmljax.lower(adam_desc())(*inputs)
+    expected = directml.lower(adam_desc())(*inputs)
     counted = adam_desc(training_step=TensorDesc(DataType.UINT32, (1, 1, 1, 1)))
     inputs[4] = inputs[4].astype(np.uint32)
-    for one, other in zip(dmljax.lower(counted)(*inputs), expected, strict=True):
+    for one, other in zip(directml.lower(counted)(*inputs), expected, strict=True):
         assert_same_bits(one, other)

@@ -12,7 +12,7 @@ from helpers import assert_same_bits
 
 import dmljax
 import dmljax.pydirectml
-from dmljax import DmlError, serialized
+from dmljax import DmlError, directml, serialized
 
 dml: Any = dmljax.pydirectml
 F32 = dml.TensorDataType.FLOAT32
@@ -59,9 +59,9 @@ def test_the_values_of_enumerations_are_those_of_the_header() -> None:
     names = ["ACTIVATION_THRESHOLDED_RELU", "CONVOLUTION", "GRU", "ELEMENT_WISE_SIGN", "ELEMENT_WISE_ADD1", "RESAMPLE"]
     assert [operators[name].value for name in names] == [52, 53, 78, 79, 89, 96]
     assert len(operators) == 97
-    for name in dmljax.DataType.__members__:
+    for name in directml.DataType.__members__:
         if not name.endswith("INT4"):
-            assert int(dml.TensorDataType[name]) == int(dmljax.DataType[name])
+            assert int(dml.TensorDataType[name]) == int(directml.DataType[name])
     assert dml.MatrixTransform(1) is dml.MatrixTransform.TRANSPOSE
     assert str(dml.TensorDataType.FLOAT32) == "TensorDataType.FLOAT32"
     assert [one.name for one in dml.OutputOptions] == ["Both", "Sequence", "Single"]
@@ -561,7 +561,7 @@ def test_the_graph_of_a_model_is_read_back_from_a_file(tmp_path: Path) -> None:
     y = dml.activation_relu(program.input(x))
     model = program.builder.build(dml.ExecutionFlags.NONE, [y])
     serialized.save(model.graph, tmp_path / "model.bin")
-    assert_same_bits(dmljax.lower(serialized.load(tmp_path / "model.bin"))(x), np.maximum(x, 0))
+    assert_same_bits(directml.lower(serialized.load(tmp_path / "model.bin"))(x), np.maximum(x, 0))
     view = program.builder.build(dml.ExecutionFlags.NONE, [dml.reinterpret(y, F32, [1, 1, 3, 2], None)])
     with pytest.raises(ValueError, match=r"views\.output_0 must not be there: a serialized graph has no views"):
         serialized.save(view.graph, tmp_path / "view.bin")

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-import dmljax as dml
+from dmljax import directml
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.validation import problems
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem
@@ -126,7 +126,7 @@ class Builder:
 
     def packed(self, view: View) -> View:
         """The elements of a view in a buffer of their own."""
-        return self.elementwise(dml.ElementWiseIdentityDesc, view, suffix=" identity")
+        return self.elementwise(directml.ElementWiseIdentityDesc, view, suffix=" identity")
 
     def reshaped(self, view: View, sizes: Sequence[int]) -> View:
         """The same elements with other sizes, copied if no strides reach them."""
@@ -139,15 +139,15 @@ class Builder:
             return replace(view, dtype=dtype)
         if dtype.kind == "b":  # a CAST to UINT8 has other numbers than 0 and 1
             return self.logical_not(
-                self.elementwise(dml.ElementWiseLogicalEqualsDesc, view, self.zero(view), dtype=bool)
+                self.elementwise(directml.ElementWiseLogicalEqualsDesc, view, self.zero(view), dtype=bool)
             )
-        return self.elementwise(dml.CastDesc, view, dtype=dtype)
+        return self.elementwise(directml.CastDesc, view, dtype=dtype)
 
     def zero(self, view: View) -> View:
         return self.local_constant(0, np.uint8 if view.dtype == bool else view.dtype)
 
     def logical_not(self, view: View) -> View:
-        return self.elementwise(dml.ElementWiseLogicalNotDesc, view, dtype=bool)
+        return self.elementwise(directml.ElementWiseLogicalNotDesc, view, dtype=bool)
 
 
 def unused(name: str, names: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-import dmljax as dml
+from dmljax import directml
 from dmljax.calls.decorator import RecordedCall
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Member
 from dmljax.descriptors.members import Array, Enumeration, Struct
@@ -257,13 +257,13 @@ class OperatorCall:
             ((_, sizes),) = self.outputs
             return [new / old for new, old in zip(sizes, self.arrays["input"].sizes, strict=True)]
         if field == "input_pixel_offsets":  # those of the pixels' centers
-            is_linear = self.statics["interpolation_mode"] is dml.InterpolationMode.LINEAR
-            is_down = self.statics["rounding_direction"] is dml.AxisDirection.DECREASING
+            is_linear = self.statics["interpolation_mode"] is directml.InterpolationMode.LINEAR
+            is_down = self.statics["rounding_direction"] is directml.AxisDirection.DECREASING
             return [0.5 if is_linear else 0.0 if is_down else 1.0] * len(self.arrays["input"].sizes)
         if field == "strides":
             return [1] * len(self.arrays["input"].sizes)
         if field == "activation_descs":
-            directions = 2 if self.statics["direction"] is dml.RecurrentNetworkDirection.BIDIRECTIONAL else 1
+            directions = 2 if self.statics["direction"] is directml.RecurrentNetworkDirection.BIDIRECTIONAL else 1
             return self.operator.defaults * directions  # type: ignore[attr-defined]  # which recurrent networks have
         if field == "clip_threshold":
             return 0.0
@@ -298,11 +298,11 @@ _DERIVED: dict[str, Callable[[OperatorCall], Any]] = {
     "indices_dimension_count": lambda call: len(call.arrays["indices"].sizes),
     "input_dimension_count": lambda call: len(call.arrays["input"].sizes),
     "mask_type": lambda call: (
-        dml.MultiheadAttentionMaskType.NONE if call.arrays["mask"] is None else call.statics["mask_type"]
+        directml.MultiheadAttentionMaskType.NONE if call.arrays["mask"] is None else call.statics["mask_type"]
     ),
     "min_max_data_type": _data_type,
     "padding_value_data_type": _data_type,
-    "quantization_type": lambda call: dml.QuantizationType(1 if call.arrays["zero_point"] is None else 2),
+    "quantization_type": lambda call: directml.QuantizationType(1 if call.arrays["zero_point"] is None else 2),
     "spatial": lambda call: True,
     "use_clip_threshold": lambda call: call.arrays["clip_threshold"] is not None,
     "value_data_type": _data_type,
@@ -322,7 +322,7 @@ def _clip_call(call: OperatorCall) -> list[View]:
     if all(one is None or call.builder.is_constant(one) for one in bounds):
         return [call.elementwise()]
     x = call.arrays["input"]
-    for operator, bound in zip((dml.ElementWiseMaxDesc, dml.ElementWiseMinDesc), bounds, strict=True):
+    for operator, bound in zip((directml.ElementWiseMaxDesc, directml.ElementWiseMinDesc), bounds, strict=True):
         x = x if bound is None else call.builder.elementwise(operator, x, bound)
     return [x]
 

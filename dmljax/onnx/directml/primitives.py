@@ -7,7 +7,7 @@ from typing import Any
 
 from jax import lax
 
-import dmljax as dml
+from dmljax import directml
 from dmljax.descriptors.base import Operator
 from dmljax.onnx.directml.builder import Builder, NoOperator, Output, product
 from dmljax.onnx.directml.views import View, desc_of
@@ -52,53 +52,53 @@ def _convert(builder: Builder, params: Any, outputs: Sequence[Output], x: View, 
 
 
 _ELEMENTWISE: dict[str, type[Operator]] = {
-    "abs": dml.ElementWiseAbsDesc,
-    "acos": dml.ElementWiseAcosDesc,
-    "acosh": dml.ElementWiseAcoshDesc,
-    "add": dml.ElementWiseAddDesc,
-    "add_any": dml.ElementWiseAddDesc,
-    "asin": dml.ElementWiseAsinDesc,
-    "asinh": dml.ElementWiseAsinhDesc,
-    "atan": dml.ElementWiseAtanDesc,
-    "atan2": dml.ElementWiseAtanYxDesc,
-    "atanh": dml.ElementWiseAtanhDesc,
-    "ceil": dml.ElementWiseCeilDesc,
-    "cos": dml.ElementWiseCosDesc,
-    "cosh": dml.ElementWiseCoshDesc,
-    "div": dml.ElementWiseDivideDesc,
-    "erf": dml.ElementWiseErfDesc,
-    "exp": dml.ElementWiseExpDesc,
-    "floor": dml.ElementWiseFloorDesc,
-    "log": dml.ElementWiseLogDesc,
-    "logistic": dml.ActivationSigmoidDesc,
-    "max": dml.ElementWiseMaxDesc,
-    "min": dml.ElementWiseMinDesc,
-    "mul": dml.ElementWiseMultiplyDesc,
-    "neg": dml.ElementWiseNegateDesc,
-    "pow": dml.ElementWisePowDesc,
-    "rem": dml.ElementWiseModulusTruncateDesc,
-    "shift_left": dml.ElementWiseBitShiftLeftDesc,
-    "shift_right_logical": dml.ElementWiseBitShiftRightDesc,
-    "sign": dml.ElementWiseSignDesc,
-    "sin": dml.ElementWiseSinDesc,
-    "sinh": dml.ElementWiseSinhDesc,
-    "sqrt": dml.ElementWiseSqrtDesc,
-    "sub": dml.ElementWiseSubtractDesc,
-    "tan": dml.ElementWiseTanDesc,
-    "tanh": dml.ActivationTanhDesc,
+    "abs": directml.ElementWiseAbsDesc,
+    "acos": directml.ElementWiseAcosDesc,
+    "acosh": directml.ElementWiseAcoshDesc,
+    "add": directml.ElementWiseAddDesc,
+    "add_any": directml.ElementWiseAddDesc,
+    "asin": directml.ElementWiseAsinDesc,
+    "asinh": directml.ElementWiseAsinhDesc,
+    "atan": directml.ElementWiseAtanDesc,
+    "atan2": directml.ElementWiseAtanYxDesc,
+    "atanh": directml.ElementWiseAtanhDesc,
+    "ceil": directml.ElementWiseCeilDesc,
+    "cos": directml.ElementWiseCosDesc,
+    "cosh": directml.ElementWiseCoshDesc,
+    "div": directml.ElementWiseDivideDesc,
+    "erf": directml.ElementWiseErfDesc,
+    "exp": directml.ElementWiseExpDesc,
+    "floor": directml.ElementWiseFloorDesc,
+    "log": directml.ElementWiseLogDesc,
+    "logistic": directml.ActivationSigmoidDesc,
+    "max": directml.ElementWiseMaxDesc,
+    "min": directml.ElementWiseMinDesc,
+    "mul": directml.ElementWiseMultiplyDesc,
+    "neg": directml.ElementWiseNegateDesc,
+    "pow": directml.ElementWisePowDesc,
+    "rem": directml.ElementWiseModulusTruncateDesc,
+    "shift_left": directml.ElementWiseBitShiftLeftDesc,
+    "shift_right_logical": directml.ElementWiseBitShiftRightDesc,
+    "sign": directml.ElementWiseSignDesc,
+    "sin": directml.ElementWiseSinDesc,
+    "sinh": directml.ElementWiseSinhDesc,
+    "sqrt": directml.ElementWiseSqrtDesc,
+    "sub": directml.ElementWiseSubtractDesc,
+    "tan": directml.ElementWiseTanDesc,
+    "tanh": directml.ActivationTanhDesc,
 }
 _LOGICAL: dict[str, tuple[type[Operator], type[Operator]]] = {
-    "and": (dml.ElementWiseLogicalAndDesc, dml.ElementWiseBitAndDesc),
-    "not": (dml.ElementWiseLogicalNotDesc, dml.ElementWiseBitNotDesc),
-    "or": (dml.ElementWiseLogicalOrDesc, dml.ElementWiseBitOrDesc),
-    "xor": (dml.ElementWiseLogicalXorDesc, dml.ElementWiseBitXorDesc),
+    "and": (directml.ElementWiseLogicalAndDesc, directml.ElementWiseBitAndDesc),
+    "not": (directml.ElementWiseLogicalNotDesc, directml.ElementWiseBitNotDesc),
+    "or": (directml.ElementWiseLogicalOrDesc, directml.ElementWiseBitOrDesc),
+    "xor": (directml.ElementWiseLogicalXorDesc, directml.ElementWiseBitXorDesc),
 }
 _COMPARISONS: dict[str, type[Operator]] = {
-    "eq": dml.ElementWiseLogicalEqualsDesc,
-    "ge": dml.ElementWiseLogicalGreaterThanOrEqualDesc,
-    "gt": dml.ElementWiseLogicalGreaterThanDesc,
-    "le": dml.ElementWiseLogicalLessThanOrEqualDesc,
-    "lt": dml.ElementWiseLogicalLessThanDesc,
+    "eq": directml.ElementWiseLogicalEqualsDesc,
+    "ge": directml.ElementWiseLogicalGreaterThanOrEqualDesc,
+    "gt": directml.ElementWiseLogicalGreaterThanDesc,
+    "le": directml.ElementWiseLogicalLessThanOrEqualDesc,
+    "lt": directml.ElementWiseLogicalLessThanDesc,
 }
 
 
@@ -121,98 +121,100 @@ for _name, _operators in _LOGICAL.items():
 
 @_of("ne")
 def _ne(builder: Builder, params: Any, outputs: Any, a: View, b: View) -> View:
-    return builder.logical_not(builder.elementwise(dml.ElementWiseLogicalEqualsDesc, a, b, dtype=bool))
+    return builder.logical_not(builder.elementwise(directml.ElementWiseLogicalEqualsDesc, a, b, dtype=bool))
 
 
 @_of("square")
 def _square(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    return builder.elementwise(dml.ElementWiseMultiplyDesc, x, x)
+    return builder.elementwise(directml.ElementWiseMultiplyDesc, x, x)
 
 
 @_of("integer_pow")
 def _integer_pow(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    return builder.elementwise(dml.ElementWiseConstantPowDesc, x, exponent=params["y"])
+    return builder.elementwise(directml.ElementWiseConstantPowDesc, x, exponent=params["y"])
 
 
 @_of("rsqrt")
 def _rsqrt(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    return builder.elementwise(dml.ElementWiseRecipDesc, builder.elementwise(dml.ElementWiseSqrtDesc, x))
+    return builder.elementwise(directml.ElementWiseRecipDesc, builder.elementwise(directml.ElementWiseSqrtDesc, x))
 
 
 @_of("round")
 def _round(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     is_even = params["rounding_method"] is lax.RoundingMethod.TO_NEAREST_EVEN
-    mode = dml.RoundingMode.HALVES_TO_NEAREST_EVEN if is_even else dml.RoundingMode.TOWARD_INFINITY
-    return builder.elementwise(dml.ElementWiseRoundDesc, x, rounding_mode=mode)
+    mode = directml.RoundingMode.HALVES_TO_NEAREST_EVEN if is_even else directml.RoundingMode.TOWARD_INFINITY
+    return builder.elementwise(directml.ElementWiseRoundDesc, x, rounding_mode=mode)
 
 
 @_of("is_finite")
 def _is_finite(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    mode = dml.IsInfinityMode.EITHER
-    infinite = builder.elementwise(dml.ElementWiseIsInfinityDesc, x, dtype=bool, infinity_mode=mode)
-    nan = builder.elementwise(dml.ElementWiseIsNanDesc, x, dtype=bool)
-    return builder.logical_not(builder.elementwise(dml.ElementWiseLogicalOrDesc, infinite, nan, dtype=bool))
+    mode = directml.IsInfinityMode.EITHER
+    infinite = builder.elementwise(directml.ElementWiseIsInfinityDesc, x, dtype=bool, infinity_mode=mode)
+    nan = builder.elementwise(directml.ElementWiseIsNanDesc, x, dtype=bool)
+    return builder.logical_not(builder.elementwise(directml.ElementWiseLogicalOrDesc, infinite, nan, dtype=bool))
 
 
 @_of("clamp")
 def _clamp(builder: Builder, params: Any, outputs: Any, low: View, x: View, high: View) -> View:
-    return builder.elementwise(dml.ElementWiseMinDesc, builder.elementwise(dml.ElementWiseMaxDesc, x, low), high)
+    return builder.elementwise(
+        directml.ElementWiseMinDesc, builder.elementwise(directml.ElementWiseMaxDesc, x, low), high
+    )
 
 
 @_of("select_n")
 def _select(builder: Builder, params: Any, outputs: Any, which: View, *cases: View) -> View:
     if which.dtype != bool:
         raise NoOperator("must choose between two by a truth value", f"{len(cases)} by {which.dtype}")
-    return builder.elementwise(dml.ElementWiseIfDesc, which, *cases[::-1])
+    return builder.elementwise(directml.ElementWiseIfDesc, which, *cases[::-1])
 
 
-def _reduction(function: dml.ReduceFunction) -> Callable[..., Any]:
+def _reduction(function: directml.ReduceFunction) -> Callable[..., Any]:
     def convert(builder: Builder, params: Any, outputs: Sequence[Output], x: View, *_: Any) -> View:
         kept = [1 if i in params["axes"] else size for i, size in enumerate(x.sizes)]
         if not params["axes"]:
             return x
         output = {"output": (outputs[0][0], kept)}
-        (result,) = builder.add(dml.ReduceDesc, {"input": x}, output, function=function, axes=params["axes"])
+        (result,) = builder.add(directml.ReduceDesc, {"input": x}, output, function=function, axes=params["axes"])
         return builder.reshaped(result, outputs[0][1])
 
     return convert
 
 
 for _name, _function in (
-    ("argmax", dml.ReduceFunction.ARGMAX),
-    ("argmin", dml.ReduceFunction.ARGMIN),
-    ("reduce_and", dml.ReduceFunction.MIN),
-    ("reduce_max", dml.ReduceFunction.MAX),
-    ("reduce_min", dml.ReduceFunction.MIN),
-    ("reduce_or", dml.ReduceFunction.MAX),
-    ("reduce_prod", dml.ReduceFunction.MULTIPLY),
-    ("reduce_sum", dml.ReduceFunction.SUM),
+    ("argmax", directml.ReduceFunction.ARGMAX),
+    ("argmin", directml.ReduceFunction.ARGMIN),
+    ("reduce_and", directml.ReduceFunction.MIN),
+    ("reduce_max", directml.ReduceFunction.MAX),
+    ("reduce_min", directml.ReduceFunction.MIN),
+    ("reduce_or", directml.ReduceFunction.MAX),
+    ("reduce_prod", directml.ReduceFunction.MULTIPLY),
+    ("reduce_sum", directml.ReduceFunction.SUM),
 ):
     _of(_name)(_reduction(_function))
 
 
 @_of("cumsum")
 def _cumsum(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    direction = dml.AxisDirection(params["reverse"])
+    direction = directml.AxisDirection(params["reverse"])
     members: dict[str, Any] = {"axis": params["axis"], "axis_direction": direction, "has_exclusive_sum": False}
-    return builder.add(dml.CumulativeSummationDesc, {"input": x}, {"output": outputs[0]}, **members)[0]
+    return builder.add(directml.CumulativeSummationDesc, {"input": x}, {"output": outputs[0]}, **members)[0]
 
 
 @_of("cumprod")
 def _cumprod(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    direction = dml.AxisDirection(params["reverse"])
+    direction = directml.AxisDirection(params["reverse"])
     members: dict[str, Any] = {"axis": params["axis"], "axis_direction": direction, "has_exclusive_product": False}
-    return builder.add(dml.CumulativeProductDesc, {"input": x}, {"output": outputs[0]}, **members)[0]
+    return builder.add(directml.CumulativeProductDesc, {"input": x}, {"output": outputs[0]}, **members)[0]
 
 
 @_of("concatenate")
 def _concatenate(builder: Builder, params: Any, outputs: Any, *views: View) -> View:
-    return builder.add(dml.JoinDesc, {"inputs": [*views]}, {"output": outputs[0]}, axis=params["dimension"])[0]
+    return builder.add(directml.JoinDesc, {"inputs": [*views]}, {"output": outputs[0]}, axis=params["dimension"])[0]
 
 
 @_of("split")
 def _split(builder: Builder, params: Any, outputs: Any, x: View) -> list[View]:
-    return builder.add(dml.SplitDesc, {"input": x}, {"outputs": outputs}, axis=params["axis"])
+    return builder.add(directml.SplitDesc, {"input": x}, {"outputs": outputs}, axis=params["axis"])
 
 
 def _sliced(
@@ -223,7 +225,7 @@ def _sliced(
         "input_window_sizes": sizes,
         "input_window_strides": strides,
     }
-    return builder.add(dml.Slice1Desc, {"input": x}, {"output": output}, **members)[0]
+    return builder.add(directml.Slice1Desc, {"input": x}, {"output": output}, **members)[0]
 
 
 @_of("slice")
@@ -260,13 +262,13 @@ def _pad(builder: Builder, params: Any, outputs: Any, x: View, value: View) -> V
         x,
         [low for low, _, _ in params["padding_config"]],
         [high for _, high, _ in params["padding_config"]],
-        dml.PaddingMode.CONSTANT,
+        directml.PaddingMode.CONSTANT,
         builder.number("padding_value", value),
     )
 
 
 def padded(
-    builder: Builder, x: View, start: Sequence[int], end: Sequence[int], mode: dml.PaddingMode, value: Any
+    builder: Builder, x: View, start: Sequence[int], end: Sequence[int], mode: directml.PaddingMode, value: Any
 ) -> View:
     """Padding; negative amounts, which DirectML has not, are taken away first."""
     if min(*start, *end) < 0:
@@ -277,7 +279,7 @@ def padded(
     sizes = [low + size + high for low, size, high in zip(start, x.sizes, end, strict=True)]
     members: dict[str, Any] = {"padding_value_data_type": desc_of(x.dtype, (1,)).data_type, "padding_value": value}
     padding: dict[str, Any] = {"padding_mode": mode, "start_padding": start, "end_padding": end}
-    return builder.add(dml.Padding1Desc, {"input": x}, {"output": (x.dtype, sizes)}, **members, **padding)[0]
+    return builder.add(directml.Padding1Desc, {"input": x}, {"output": (x.dtype, sizes)}, **members, **padding)[0]
 
 
 @_of("iota")
@@ -285,7 +287,7 @@ def _iota(builder: Builder, params: Any, outputs: Sequence[Output]) -> View:
     dtype, sizes = outputs[0]
     axis = params["dimension"]
     members: dict[str, Any] = {"value_data_type": desc_of(dtype, (1,)).data_type, "value_start": 0, "value_delta": 1}
-    (row,) = builder.add(dml.FillValueSequenceDesc, {}, {"output": (dtype, (sizes[axis],))}, **members)
+    (row,) = builder.add(directml.FillValueSequenceDesc, {}, {"output": (dtype, (sizes[axis],))}, **members)
     return row.placed(sizes, [axis])
 
 
@@ -302,7 +304,7 @@ def _dot_general(builder: Builder, params: Any, outputs: Sequence[Output], a: Vi
     left = builder.reshaped(a.transposed([*a_batch, *a_rest, *a_summed]), [*batch, count(a, a_rest), inner])
     right = builder.reshaped(b.transposed([*b_batch, *b_summed, *b_rest]), [*batch, inner, count(b, b_rest)])
     dtype, sizes = outputs[0]
-    result = product(builder, dml.GemmDesc, left, right, dtype, {}, {}, **PLAIN_PRODUCT)
+    result = product(builder, directml.GemmDesc, left, right, dtype, {}, {}, **PLAIN_PRODUCT)
     return builder.reshaped(result, sizes)
 
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.nodes import (
@@ -102,7 +103,7 @@ def with_attributes_of(base: Callable[..., Any]) -> Callable[[Callable[..., Any]
 
 @contributed("BiasGelu")
 def _gelu_of_sum(x: Any, bias: Any) -> Any:
-    return dml.element_wise_add1(x, bias, fused_activation=dml.ActivationGeluDesc())
+    return dml.element_wise_add1(x, bias, fused_activation=directml.ActivationGeluDesc())
 
 
 @contributed("FastGelu")

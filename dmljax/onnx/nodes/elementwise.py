@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import as_array, promoted
@@ -243,7 +244,7 @@ def _is_infinite(x: Any, *, detect_negative: int = 1, detect_positive: int = 1) 
         return jnp.zeros(x.shape, bool)
     both = detect_negative and detect_positive
     mode = "EITHER" if both else "NEGATIVE" if detect_negative else "POSITIVE"
-    return dml.element_wise_is_infinity(x, infinity_mode=dml.IsInfinityMode[mode], dtype=bool)
+    return dml.element_wise_is_infinity(x, infinity_mode=directml.IsInfinityMode[mode], dtype=bool)
 
 
 def _chosen(condition: Any, a: Any, b: Any) -> Any:
@@ -449,7 +450,7 @@ def _affine(
 ) -> Any:
     if bias is not None:
         return dml.value_scale_2d(x, scale, jnp.asarray(bias, x.dtype))
-    return dml.element_wise_identity(x, dml.ScaleBias(alpha, beta))
+    return dml.element_wise_identity(x, directml.ScaleBias(alpha, beta))
 
 
 def _along(

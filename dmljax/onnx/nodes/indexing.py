@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import is_known
 from dmljax.onnx.nodes.shapes import normal
@@ -121,7 +122,7 @@ def _top_k_of_attribute(x: Any, *, k: int, axis: int = -1) -> Any:
 
 
 def _largest(x: Any, k: int, axis: int, largest: int) -> Any:
-    direction = dml.AxisDirection.DECREASING if largest else dml.AxisDirection.INCREASING
+    direction = directml.AxisDirection.DECREASING if largest else directml.AxisDirection.INCREASING
     if k == 0:
         empty = jax.lax.slice_in_dim(x, 0, 0, axis=normal(axis, x.ndim))
         return empty, empty.astype(counting_type())

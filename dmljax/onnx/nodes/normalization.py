@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.errors import Problem, Unsupported
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
@@ -92,8 +93,8 @@ def layer_normalization(
     if not (call.wants(1) or call.wants(2)):
         return output
     wide = x.astype(promoted(x.dtype, jnp.float32))
-    mean = dml.reduce(wide, function=dml.ReduceFunction.AVERAGE, axes=axes)
-    variance = dml.reduce((wide - mean) ** 2, function=dml.ReduceFunction.AVERAGE, axes=axes)
+    mean = dml.reduce(wide, function=directml.ReduceFunction.AVERAGE, axes=axes)
+    variance = dml.reduce((wide - mean) ** 2, function=directml.ReduceFunction.AVERAGE, axes=axes)
     return output, mean, 1 / jnp.sqrt(variance + epsilon)
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.parameters import Rows, Vector
 from dmljax.onnx.registry import Call, handles, one_of
@@ -15,36 +16,38 @@ from dmljax.text import show
 class _Activation(NamedTuple):
     """An activation by name: its descriptor, with the numbers that are alpha and beta unless the node gives them."""
 
-    make: Callable[..., dml.Operator]
+    make: Callable[..., directml.Operator]
     alpha: float | None = None
     beta: float | None = None
 
 
 _ACTIVATIONS = {
-    "affine": _Activation(lambda alpha, beta: dml.ActivationLinearDesc(alpha=alpha, beta=beta), 1.0, 0.0),
-    "elu": _Activation(lambda alpha: dml.ActivationEluDesc(alpha=alpha), 1.0),
-    "hardsigmoid": _Activation(lambda alpha, beta: dml.ActivationHardSigmoidDesc(alpha=alpha, beta=beta), 0.2, 0.5),
-    "leakyrelu": _Activation(lambda alpha: dml.ActivationLeakyReluDesc(alpha=alpha), 0.01),
-    "relu": _Activation(dml.ActivationReluDesc),
-    "scaledtanh": _Activation(lambda alpha, beta: dml.ActivationScaledTanhDesc(alpha=alpha, beta=beta), 1.0, 1.0),
-    "sigmoid": _Activation(dml.ActivationSigmoidDesc),
-    "softplus": _Activation(lambda: dml.ActivationSoftplusDesc(steepness=1.0)),
-    "softsign": _Activation(dml.ActivationSoftsignDesc),
-    "tanh": _Activation(dml.ActivationTanhDesc),
-    "thresholdedrelu": _Activation(lambda alpha: dml.ActivationThresholdedReluDesc(alpha=alpha), 1.0),
+    "affine": _Activation(lambda alpha, beta: directml.ActivationLinearDesc(alpha=alpha, beta=beta), 1.0, 0.0),
+    "elu": _Activation(lambda alpha: directml.ActivationEluDesc(alpha=alpha), 1.0),
+    "hardsigmoid": _Activation(
+        lambda alpha, beta: directml.ActivationHardSigmoidDesc(alpha=alpha, beta=beta), 0.2, 0.5
+    ),
+    "leakyrelu": _Activation(lambda alpha: directml.ActivationLeakyReluDesc(alpha=alpha), 0.01),
+    "relu": _Activation(directml.ActivationReluDesc),
+    "scaledtanh": _Activation(lambda alpha, beta: directml.ActivationScaledTanhDesc(alpha=alpha, beta=beta), 1.0, 1.0),
+    "sigmoid": _Activation(directml.ActivationSigmoidDesc),
+    "softplus": _Activation(lambda: directml.ActivationSoftplusDesc(steepness=1.0)),
+    "softsign": _Activation(directml.ActivationSoftsignDesc),
+    "tanh": _Activation(directml.ActivationTanhDesc),
+    "thresholdedrelu": _Activation(lambda alpha: directml.ActivationThresholdedReluDesc(alpha=alpha), 1.0),
 }
 
 _DIRECTIONS = {
-    "forward": dml.RecurrentNetworkDirection.FORWARD,
-    "foward": dml.RecurrentNetworkDirection.FORWARD,  # the default that version 1 of GRU spells so
-    "reverse": dml.RecurrentNetworkDirection.BACKWARD,
-    "bidirectional": dml.RecurrentNetworkDirection.BIDIRECTIONAL,
+    "forward": directml.RecurrentNetworkDirection.FORWARD,
+    "foward": directml.RecurrentNetworkDirection.FORWARD,  # the default that version 1 of GRU spells so
+    "reverse": directml.RecurrentNetworkDirection.BACKWARD,
+    "bidirectional": directml.RecurrentNetworkDirection.BIDIRECTIONAL,
 }
 
 
 def _activations(
     names: Sequence[str] | None, alphas: Sequence[float], betas: Sequence[float], count: int
-) -> list[dml.Operator] | None:
+) -> list[directml.Operator] | None:
     """The descriptors of `count` activations, or None for the usual ones.
 
     A list of numbers has one for each activation that takes such a number, in their order, not one for each activation.
@@ -82,7 +85,7 @@ def _run(
     """The outputs of a network; in layout 1, the batch stands before the steps and before the directions."""
     x, weight, recurrence, bias, lengths, hidden = arrays
     chosen = one_of("direction", direction, _DIRECTIONS)
-    if chosen is dml.RecurrentNetworkDirection.BIDIRECTIONAL:
+    if chosen is directml.RecurrentNetworkDirection.BIDIRECTIONAL:
         count *= 2
     if activations is not None and len(activations) < count:
         raise InvalidDesc(Problem("activations", f"must be {count}", show(activations)))

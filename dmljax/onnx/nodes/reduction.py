@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
@@ -14,7 +15,7 @@ from dmljax.onnx.parameters import Number
 from dmljax.onnx.registry import handles
 
 
-def _reduced(function: dml.ReduceFunction, x: Any, axes: Any, keepdims: int, is_whole: bool) -> Any:
+def _reduced(function: directml.ReduceFunction, x: Any, axes: Any, keepdims: int, is_whole: bool) -> Any:
     chosen = range(x.ndim) if is_whole else sorted({normal(axis, x.ndim) for axis in axes})
     if not len(chosen):  # each element by itself
         return dml.reduce(x[..., None], function=function, axes=-1)[..., 0]
@@ -25,13 +26,13 @@ def _reduced(function: dml.ReduceFunction, x: Any, axes: Any, keepdims: int, is_
     return result if keepdims else result.reshape([size for i, size in enumerate(x.shape) if i not in chosen])
 
 
-def _number(x: Any, function: dml.ReduceFunction) -> Any:
+def _number(x: Any, function: directml.ReduceFunction) -> Any:
     return x.astype(jnp.uint8) if x.dtype == bool else x
 
 
-def _of_nothing(function: dml.ReduceFunction, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _of_nothing(function: directml.ReduceFunction, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """The neutral element, where there is nothing to reduce: DirectML has no empty tensors."""
-    kinds = dml.ReduceFunction
+    kinds = directml.ReduceFunction
     if function is kinds.MULTIPLY:
         return jnp.prod(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
     if function in (kinds.MAX, kinds.MIN):
@@ -56,7 +57,7 @@ def _folded(fold: Any, x: Any, axes: Any, keepdims: int, is_whole: bool) -> Any:
     return fold(x, axis=chosen, keepdims=bool(keepdims)).astype(x.dtype)
 
 
-def _register(operator: str, function: dml.ReduceFunction, fold: Any, since: int) -> None:
+def _register(operator: str, function: directml.ReduceFunction, fold: Any, since: int) -> None:
     """The axes were an attribute, and are an input from a version on."""
 
     def of_input(x: Any, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
@@ -78,16 +79,16 @@ def _register(operator: str, function: dml.ReduceFunction, fold: Any, since: int
 
 
 _FUNCTIONS = (
-    ("ReduceL1", dml.ReduceFunction.L1, None),
-    ("ReduceL2", dml.ReduceFunction.L2, None),
-    ("ReduceLogSum", dml.ReduceFunction.LOG_SUM, None),
-    ("ReduceLogSumExp", dml.ReduceFunction.LOG_SUM_EXP, None),
-    ("ReduceMax", dml.ReduceFunction.MAX, np.max),
-    ("ReduceMean", dml.ReduceFunction.AVERAGE, None),
-    ("ReduceMin", dml.ReduceFunction.MIN, np.min),
-    ("ReduceProd", dml.ReduceFunction.MULTIPLY, np.prod),
-    ("ReduceSum", dml.ReduceFunction.SUM, np.sum),
-    ("ReduceSumSquare", dml.ReduceFunction.SUM_SQUARE, None),
+    ("ReduceL1", directml.ReduceFunction.L1, None),
+    ("ReduceL2", directml.ReduceFunction.L2, None),
+    ("ReduceLogSum", directml.ReduceFunction.LOG_SUM, None),
+    ("ReduceLogSumExp", directml.ReduceFunction.LOG_SUM_EXP, None),
+    ("ReduceMax", directml.ReduceFunction.MAX, np.max),
+    ("ReduceMean", directml.ReduceFunction.AVERAGE, None),
+    ("ReduceMin", directml.ReduceFunction.MIN, np.min),
+    ("ReduceProd", directml.ReduceFunction.MULTIPLY, np.prod),
+    ("ReduceSum", directml.ReduceFunction.SUM, np.sum),
+    ("ReduceSumSquare", directml.ReduceFunction.SUM_SQUARE, None),
 )
 for _operator, _function, _fold in _FUNCTIONS:
     _register(_operator, _function, _fold, since=13 if _operator == "ReduceSum" else 18)
@@ -97,7 +98,7 @@ def _arg_reduced(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Any, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
         axis = normal(axis, x.ndim)
         result = function(
-            x, axes=axis, axis_direction=dml.AxisDirection(bool(select_last_index)), dtype=counting_type()
+            x, axes=axis, axis_direction=directml.AxisDirection(bool(select_last_index)), dtype=counting_type()
         )
         return result if keepdims else jnp.squeeze(result, axis)
 
@@ -110,7 +111,7 @@ handles("ArgMin")(_arg_reduced(dml.argmin))
 
 def _cumulated(function: Callable[..., Any], exclusive_member: str) -> Callable[..., Any]:
     def run(x: Any, axis: Number, *, exclusive: int = 0, reverse: int = 0) -> Any:
-        direction = dml.AxisDirection(bool(reverse))
+        direction = directml.AxisDirection(bool(reverse))
         options = {exclusive_member: bool(exclusive)}
         return function(x, axis=normal(int(axis.item()), x.ndim), axis_direction=direction, **options)
 

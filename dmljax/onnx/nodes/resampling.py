@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.nodes.shapes import normal
@@ -19,10 +20,10 @@ from dmljax.onnx.registry import handles, one_of
 
 # Which way a position is rounded, and how far it is moved before
 _NEAREST = {
-    "round_prefer_floor": (dml.AxisDirection.INCREASING, 0.5),
-    "round_prefer_ceil": (dml.AxisDirection.DECREASING, -0.5),
-    "floor": (dml.AxisDirection.DECREASING, 0.0),
-    "ceil": (dml.AxisDirection.INCREASING, 0.0),
+    "round_prefer_floor": (directml.AxisDirection.INCREASING, 0.5),
+    "round_prefer_ceil": (directml.AxisDirection.DECREASING, -0.5),
+    "floor": (directml.AxisDirection.DECREASING, 0.0),
+    "ceil": (directml.AxisDirection.INCREASING, 0.0),
 }
 MAX_SIZE = 2**31 - 1
 MAX_WEIGHTS = 2**27  # of one dimension: a gigabyte
@@ -91,7 +92,7 @@ def _resize(
         x,
         output_sizes=new,
         scales=scales,
-        interpolation_mode=dml.InterpolationMode["LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR"],
+        interpolation_mode=directml.InterpolationMode["LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR"],
         rounding_direction=direction,
         input_pixel_offsets=[one + (0 if kind == "linear" else shift) for one in before],
         output_pixel_offsets=after,
@@ -189,7 +190,7 @@ def _weighted(
     before: Sequence[float],
     after: Sequence[float],
     kind: str,
-    nearest: tuple[dml.AxisDirection, float],
+    nearest: tuple[directml.AxisDirection, float],
     settings: tuple[float, bool, float | None],
 ) -> Any:
     """What DirectML has not, by a product for each dimension: cubic weights, and other ways with what lies outside."""
@@ -222,7 +223,7 @@ def _weights(
         )
     if kind == "nearest":
         direction, shift = nearest
-        rounding = np.floor if direction is dml.AxisDirection.DECREASING else np.ceil
+        rounding = np.floor if direction is directml.AxisDirection.DECREASING else np.ceil
         chosen = np.clip(rounding(places - shift), 0, old - 1).astype(int)
         return np.eye(old)[chosen]
     reach = math.ceil((2 if kind == "cubic" else 1) / stretch)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.floats import copied
 from dmljax.onnx.file import dtype_of
@@ -387,10 +388,10 @@ def _folded_slice_of_attributes(
 handles("Slice", since=1, fold=_folded_slice_of_attributes)(_slice_of_attributes)
 
 _MODES = {
-    "constant": dml.PaddingMode.CONSTANT,
-    "edge": dml.PaddingMode.EDGE,
-    "reflect": dml.PaddingMode.REFLECTION,
-    "wrap": dml.PaddingMode.WRAP,
+    "constant": directml.PaddingMode.CONSTANT,
+    "edge": directml.PaddingMode.EDGE,
+    "reflect": directml.PaddingMode.REFLECTION,
+    "wrap": directml.PaddingMode.WRAP,
 }
 
 
@@ -453,7 +454,7 @@ def _center_crop_pad(x: Any, shape: Vector, *, axes: Sequence[int] | None = None
 
 # Blocks and images
 
-_ORDERS = {"DCR": dml.DepthSpaceOrder.DEPTH_COLUMN_ROW, "CRD": dml.DepthSpaceOrder.COLUMN_ROW_DEPTH}
+_ORDERS = {"DCR": directml.DepthSpaceOrder.DEPTH_COLUMN_ROW, "CRD": directml.DepthSpaceOrder.COLUMN_ROW_DEPTH}
 
 
 @handles("DepthToSpace")

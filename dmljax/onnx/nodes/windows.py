@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax import directml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes
@@ -189,7 +190,7 @@ def transposed_convolution(
         x,
         filter,
         bias,
-        direction=dml.ConvolutionDirection.BACKWARD,
+        direction=directml.ConvolutionDirection.BACKWARD,
         group_count=group,
         output_padding=appended,
         **windows.members(),
@@ -349,7 +350,9 @@ def _max_unpool(
 @handles("MaxRoiPool")
 def _max_roi_pool(x: Image, rois: Matrix, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Any:
     height, width = pooled_shape
-    return dml.roi_pooling(x, rois, pooled_size=dml.Size2D(width=width, height=height), spatial_scale=spatial_scale)
+    return dml.roi_pooling(
+        x, rois, pooled_size=directml.Size2D(width=width, height=height), spatial_scale=spatial_scale
+    )
 
 
 @handles("RoiAlign", since=16)
@@ -376,7 +379,7 @@ def _roi_align(
         x,
         rois,
         batch_indices,
-        output_size=dml.Size2D(width=output_width, height=output_height),
+        output_size=directml.Size2D(width=output_width, height=output_height),
         spatial_scale_x=spatial_scale,
         spatial_scale_y=spatial_scale,
         input_pixel_offset=0.5 if is_half else 0.0,
