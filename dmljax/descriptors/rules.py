@@ -158,6 +158,8 @@ def distinct_axes(field: str) -> Rule:
 
     def check(desc: Any) -> Iterator[Problem]:
         # The pages give the range; they are silent on a reduction over no axis or twice over one, which ONNX refuses.
+        if getattr(desc, field) is None:
+            return
         axes, rank = desc.axes, getattr(desc, field).rank
         for i, axis in enumerate(axes):
             if axis >= rank:

@@ -84,16 +84,19 @@ def _at_least(x: Array, bound: Any) -> Array:
 # type. Here, such a bound sets no limit if no element can lie beyond it, and is refused otherwise.
 
 
-def _bound_rules(desc: Any) -> Iterator[Problem]:
+def _misfits_of_bounds(desc: Any) -> Iterator[Problem]:
+    if desc.input is None:
+        return
     for field, bound in (("min", lower_bound), ("max", upper_bound)):
         if hasattr(desc, field):
             yield from dml.refused_by(bound, desc.member(field).name, getattr(desc, field), desc.input.dtype)
 
 
-def _bound_type_rule(desc: Any) -> Iterator[Problem]:
-    (output,) = desc.tensors(is_input=False).values()
-    if desc.min_max_data_type is not output.data_type:
-        yield Problem("MinMaxDataType", f"must be {output.data_type.name}", desc.min_max_data_type.name)
+_BOUNDS_FIT = dml.Rule(
+    "If InputTensor.DataType is an integer type, no bound is NaN; without its fraction, Min is not above the range of "
+    "the type, and Max is not below it.",
+    _misfits_of_bounds,
+)
 
 
 class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
@@ -108,20 +111,7 @@ class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
         FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
         FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor are given, unless the operator is fused into another one.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
-        - Where InputTensor.DataType is an integer type, Min and Max are not NaN. Without their fractions, Min is not
-          above the range of the type, and Max is not below it.
-        """
-        yield from super().page_rules(feature_level)
-        if self.input is not None:
-            yield from dml.SCALE_BIAS_FITS.check(self)
-            yield from _bound_rules(self)
+    rules = dml.page_rules(*dml.Activation.rules, dml.SCALE_BIAS_FITS, _BOUNDS_FIT)
 
 
 class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
@@ -129,16 +119,7 @@ class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
     min: dml.ScalarUnion
     max: dml.ScalarUnion
     support = dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
-        - MinMaxDataType is OutputTensor.DataType.
-        """
-        yield from super().page_rules(feature_level)
-        yield from _bound_type_rule(self)
+    rules = dml.page_rules(*dml.ScaledUnary.rules, dml.has_type("min_max_data_type", "output"))
 
 
 # CLIP_GRAD and CLIP_GRAD1
@@ -191,16 +172,7 @@ class ElementWiseClipGradDesc(dml.Gradient, function=element_wise_clip_grad):
         FL_3_1=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT),
         FL_5_0=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
-        - Where InputTensor.DataType is an integer type, Min and Max are not NaN. Without their fractions, Min is not
-          above the range of the type, and Max is not below it.
-        """
-        yield from super().page_rules(feature_level)
-        yield from _bound_rules(self)
+    rules = dml.page_rules(*dml.Gradient.rules, _BOUNDS_FIT)
 
 
 class ElementWiseClipGrad1Desc(dml.Gradient, function=element_wise_clip_grad1):
@@ -208,15 +180,7 @@ class ElementWiseClipGrad1Desc(dml.Gradient, function=element_wise_clip_grad1):
     min: dml.ScalarUnion
     max: dml.ScalarUnion
     support = dml.support(FL_5_0=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
-        - MinMaxDataType is OutputGradientTensor.DataType.
-        """
-        yield from super().page_rules(feature_level)
-        yield from _bound_type_rule(self)
+    rules = dml.page_rules(*dml.Gradient.rules, dml.has_type("min_max_data_type", "output_gradient"))
 
 
 # THRESHOLD
@@ -239,14 +203,4 @@ class ElementWiseThresholdDesc(dml.ScaledUnary, function=element_wise_threshold)
         FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
         FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Where InputTensor.DataType is an integer type, both numbers of ScaleBias are integers that the type can hold.
-        - Where InputTensor.DataType is an integer type, Min is not NaN. Without its fraction, Min is not above the
-          range of the type.
-        """
-        yield from super().page_rules(feature_level)
-        yield from _bound_rules(self)
+    rules = dml.page_rules(*dml.ScaledUnary.rules, _BOUNDS_FIT)

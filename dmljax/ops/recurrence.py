@@ -241,20 +241,6 @@ class _Network(dml.Operator):
         present = {name: one for name, one in sizes.items() if getattr(self, name, None) is not None}
         return {name: tuple(size for _, size in one) for name, one in present.items()}
 
-    def page_rules(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
-        fields = {leaf.member.field for leaf in self.leaves()}
-        yield from dml.same_type(*sorted(fields - {"sequence_lengths"})).check(self)
-        if self.input.rank == self.recurrence.rank == 4:  # the support tables refuse others
-            for field, sizes in self._natural_sizes().items():
-                yield from dml.sizes_are(self, field, (1,) * (4 - len(sizes)) + sizes)
-        if not self.leaves(is_input=False):
-            yield Problem((), "at least one output must be given", "none")
-        count = len(self.defaults) * len(_DIRECTIONS[self.direction])
-        if len(self.activation_descs) != count:
-            yield Problem("ActivationDescCount", f"must be {count}", len(self.activation_descs))
-        for i, activation in enumerate(self.activation_descs):
-            yield from dml.fused_activation_rules(activation, feature_level, ("ActivationDescs", i))
-
     def attributes(self: Any) -> dict[str, Any]:
         given = super().attributes()
         given["activations"] = given.pop("activation_descs")
@@ -267,10 +253,66 @@ class _Network(dml.Operator):
         return tuple(results[field.removeprefix("output_")].reshape(tensor.sizes) for field, tensor in outputs)
 
 
-def _flag_rules(desc: _Network) -> Iterator[Problem]:
+# What the sizes of a tensor are, as the pages tell them: G is the number of gates.
+_TOLD = {
+    "input": "{1, seq_length, batch_size, input_size}",
+    "weight": "{1, num_directions, G * hidden_size, input_size}",
+    "recurrence": "{1, num_directions, G * hidden_size, hidden_size}",
+    "bias": "{1, 1, num_directions, 2 * G * hidden_size}",
+    "hidden_init": "{1, num_directions, batch_size, hidden_size}",
+    "cell_mem_init": "{1, num_directions, batch_size, hidden_size}",
+    "sequence_lengths": "{1, 1, 1, batch_size}",
+    "peephole": "{1, 1, num_directions, 3 * hidden_size}",
+    "output_sequence": "{seq_length, num_directions, batch_size, hidden_size}",
+    "output_single": "{1, num_directions, batch_size, hidden_size}",
+    "output_cell_single": "{1, num_directions, batch_size, hidden_size}",
+}
+
+
+def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
+    """The rules of a network with the tensors `fields`, and as many gates and activations in each direction."""
+
+    def misfits(desc: Any) -> Iterator[Problem]:
+        if desc.input.rank == desc.recurrence.rank == 4:  # the support tables refuse others
+            for field, sizes in desc._natural_sizes().items():
+                yield from dml.sizes_are(desc, field, (1,) * (4 - len(sizes)) + sizes)
+
+    def no_output(desc: Any) -> Iterator[Problem]:
+        if not desc.leaves(is_input=False):
+            yield Problem((), "at least one output must be given", "none")
+
+    def other_activations(desc: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
+        count = activations * len(_DIRECTIONS[desc.direction])
+        if len(desc.activation_descs) != count:
+            yield Problem("ActivationDescCount", f"must be {count}", len(desc.activation_descs))
+        for i, activation in enumerate(desc.activation_descs):
+            yield from dml.fused_activation_rules(activation, feature_level, ("ActivationDescs", i))
+
+    told = "".join(f"{{{_TOLD[field]}}} of {{{field}}}, " for field in fields)  # double braces stay braces
+    sizes = told.replace("2 * G", str(2 * gates)).replace("G * ", f"{gates} * " if gates > 1 else "")
+    have = "has 1 activation" if activations == 1 else f"has {activations} activations"
+    return dml.page_rules(
+        dml.same_type(*sorted({*fields} - {"sequence_lengths"})),
+        dml.Rule(f"The Sizes are {sizes[:-2]}.", misfits),
+        dml.Rule("At least one output is given.", no_output),
+        dml.LevelRule(
+            f"Each direction {have}, each of which can be fused, is one of the feature level, and has no tensors.",
+            other_activations,
+        ),
+    )
+
+
+def _owned_inputs(desc: _Network) -> Iterator[Problem]:
     for leaf in desc.leaves(is_input=True):
         if leaf.tensor.flags is TensorFlags.OWNED_BY_DML:
             yield Problem((*leaf.path, "Flags"), "must be NONE", leaf.tensor.flags.name)
+
+
+_NOT_OWNED = dml.Rule("No input is flagged OWNED_BY_DML.", _owned_inputs)
+_SIMPLE = (
+    *("input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths"),
+    *("output_sequence", "output_single"),
+)
 
 
 class _SimpleNetwork(_Network):
@@ -286,10 +328,7 @@ class _SimpleNetwork(_Network):
     output_single: dml.OptionalOutput = None
     activation_descs: dml.FusedActivations
     direction: dml.Recurrent
-    support = _support(
-        *("input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths"),
-        *("output_sequence", "output_single"),
-    )
+    support = _support(*_SIMPLE)
 
 
 # RNN
@@ -348,23 +387,7 @@ def rnn(
 class RnnDesc(_SimpleNetwork, function=rnn):
     gates = 1
     defaults = (_TANH,)
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors but SequenceLengthsTensor have the same DataType.
-        - The Sizes are {1, seq_length, batch_size, input_size} of InputTensor, {1, num_directions, hidden_size,
-          input_size} of WeightTensor, {1, num_directions, hidden_size, hidden_size} of RecurrenceTensor, {1, 1,
-          num_directions, 2 * hidden_size} of BiasTensor, {1, num_directions, batch_size, hidden_size} of
-          HiddenInitTensor and OutputSingleTensor, {1, 1, 1, batch_size} of SequenceLengthsTensor, and {seq_length,
-          num_directions, batch_size, hidden_size} of OutputSequenceTensor.
-        - No input is flagged OWNED_BY_DML.
-        - There is one activation for each direction. Each is one that can be fused, that the feature level has, and
-          that has no tensors.
-        - At least one output is given.
-        """
-        yield from super().page_rules(feature_level)
-        yield from _flag_rules(self)
+    rules = dml.page_rules(*_rules(gates, len(defaults), *_SIMPLE), _NOT_OWNED)
 
 
 # GRU
@@ -436,21 +459,7 @@ class GruDesc(_SimpleNetwork, function=gru):
     linear_before_reset: dml.Bool
     gates = 3
     defaults = (_SIGMOID, _TANH)
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors but SequenceLengthsTensor have the same DataType.
-        - The Sizes are {1, seq_length, batch_size, input_size} of InputTensor, {1, num_directions, 3 * hidden_size,
-          input_size} of WeightTensor, {1, num_directions, 3 * hidden_size, hidden_size} of RecurrenceTensor, {1, 1,
-          num_directions, 6 * hidden_size} of BiasTensor, {1, num_directions, batch_size, hidden_size} of
-          HiddenInitTensor and OutputSingleTensor, {1, 1, 1, batch_size} of SequenceLengthsTensor, and {seq_length,
-          num_directions, batch_size, hidden_size} of OutputSequenceTensor.
-        - There are two activations for each direction. Each is one that can be fused, that the feature level has, and
-          that has no tensors.
-        - At least one output is given.
-        """
-        yield from super().page_rules(feature_level)
+    rules = _rules(gates, len(defaults), *_SIMPLE)
 
 
 # LSTM
@@ -537,6 +546,9 @@ def lstm(
     return Lstm(*results)
 
 
+_OF_LSTM = (*_SIMPLE, "cell_mem_init", "peephole", "output_cell_single")
+
+
 class LstmDesc(_Network, function=lstm):
     input: dml.Input
     weight: dml.Input
@@ -556,28 +568,8 @@ class LstmDesc(_Network, function=lstm):
     couple_input_forget: dml.Bool
     gates = 4
     defaults = (_SIGMOID, _TANH, _TANH)
-    support = _support(
-        *("input", "weight", "recurrence", "bias", "hidden_init", "cell_mem_init", "sequence_lengths", "peephole"),
-        *("output_sequence", "output_single", "output_cell_single"),
-    )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors but SequenceLengthsTensor have the same DataType.
-        - The Sizes are {1, seq_length, batch_size, input_size} of InputTensor, {1, num_directions, 4 * hidden_size,
-          input_size} of WeightTensor, {1, num_directions, 4 * hidden_size, hidden_size} of RecurrenceTensor, {1, 1,
-          num_directions, 8 * hidden_size} of BiasTensor, {1, num_directions, batch_size, hidden_size} of
-          HiddenInitTensor, CellMemInitTensor, OutputSingleTensor and OutputCellSingleTensor, {1, 1, 1, batch_size} of
-          SequenceLengthsTensor, {1, 1, num_directions, 3 * hidden_size} of PeepholeTensor, and {seq_length,
-          num_directions, batch_size, hidden_size} of OutputSequenceTensor.
-        - No input is flagged OWNED_BY_DML.
-        - There are three activations for each direction. Each is one that can be fused, that the feature level has, and
-          that has no tensors.
-        - At least one output is given.
-        """
-        yield from super().page_rules(feature_level)
-        yield from _flag_rules(self)
+    support = _support(*_OF_LSTM)
+    rules = dml.page_rules(*_rules(gates, len(defaults), *_OF_LSTM), _NOT_OWNED)
 
     def attributes(self) -> dict[str, Any]:
         given = super().attributes()

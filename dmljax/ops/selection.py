@@ -28,7 +28,6 @@ from dmljax.types import (
     UP_TO_32_BIT,
     AxisDirection,
     DataType,
-    FeatureLevel,
 )
 
 
@@ -147,27 +146,26 @@ class _Selection(dml.Operator):
     axis: dml.Uint
     k: dml.Uint
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, OutputValueTensor and OutputIndexTensor have the same DimensionCount.
-        - InputTensor and OutputValueTensor have the same DataType.
-        - Axis is less than the DimensionCount of InputTensor.
-        - K is at least 1, and at most the size of InputTensor along Axis.
-        - OutputValueTensor and OutputIndexTensor have the sizes of InputTensor, but K along Axis.
-        """
-        yield from dml.same_rank("input", "output_value", "output_index").check(self)
-        yield from dml.same_type("input", "output_value").check(self)
-        yield from dml.axis_of("input").check(self)
+    def _size_problems(self) -> Iterator[Problem]:
         if self.axis >= self.input.rank:
             return
         size = self.input.sizes[self.axis]
         if not 1 <= self.k <= size:  # the page says less than the size; its examples of sorting need all
             yield Problem("K", f"must be in [1, {size}]", self.k)
-        sizes = replaced(self.input.sizes, self.axis, self.k)
         for field in ("output_value", "output_index"):
             if getattr(self, field).rank == self.input.rank:
-                yield from dml.sizes_are(self, field, sizes)
+                yield from dml.sizes_are(self, field, replaced(self.input.sizes, self.axis, self.k))
+
+    rules = dml.page_rules(
+        dml.same_rank("input", "output_value", "output_index"),
+        dml.same_type("input", "output_value"),
+        dml.axis_of("input"),
+        dml.Rule(
+            "K is at least 1, and at most the size of InputTensor along Axis. OutputValueTensor and OutputIndexTensor "
+            "have the sizes of InputTensor, but K along Axis.",
+            _size_problems,
+        ),
+    )
 
     def attributes(self) -> dict[str, Any]:
         return super().attributes() | {"dtype": self.output_index.dtype}

@@ -6,6 +6,7 @@ along several axes together.
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,29 +16,23 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
 from dmljax.numerics.along_axes import extreme_position, positions_along
-from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, FeatureLevel
+
+
+def _several_rows(desc: Any) -> Iterator[Problem]:
+    if desc.input is not None and any(size != 1 for size in desc.input.sizes[:-2]):
+        yield Problem(("InputTensor", "Sizes"), "must be 1 before the last two", join_sizes(desc.input.sizes))
+
+
+_ONE_MATRIX = dml.Rule("InputTensor.Sizes are 1 in all dimensions before the last two.", _several_rows)
 
 
 class RowActivation(dml.Unary):
     """An activation of each row of a matrix, which the last two dimensions hold."""
 
     support = dml.ACTIVATION_SINCE_1_0
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor.Sizes are 1 in all dimensions before the last two.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        yield from _row_rules(self.input)
-        yield from super().page_rules(feature_level)
-
-
-def _row_rules(input: TensorDesc) -> Iterator[Problem]:
-    if input.effective_rank > 2:
-        yield Problem(("InputTensor", "Sizes"), "must be 1 before the last two", join_sizes(input.sizes))
+    rules = dml.page_rules(_ONE_MATRIX, *dml.Unary.rules)
 
 
 class AxesActivation(dml.Unary):
@@ -66,17 +61,7 @@ def activation_softmax(input: ArrayLike) -> Array:
 class ActivationSoftmaxDesc(dml.Activation, function=activation_softmax):
     support = dml.ACTIVATION_SINCE_1_0
     fused_into = _INTO_GEMM
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
-        - InputTensor.Sizes are 1 in all dimensions before the last two.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        if self.input is not None:
-            yield from _row_rules(self.input)
-        yield from super().page_rules(feature_level)
+    rules = dml.page_rules(_ONE_MATRIX, *dml.Activation.rules)
 
 
 @calls.operator_function(axes=calls.AXES)
@@ -95,17 +80,7 @@ class ActivationSoftmax1Desc(dml.Activation, function=activation_softmax1):
     axes: dml.UintAxes
     support = AxesActivation.support
     fused_into = _INTO_GEMM
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor are given, unless the activation is fused into another operator.
-        - Axes names one or more different dimensions of InputTensor.
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        """
-        if self.input is not None:
-            yield from dml.distinct_axes("input").check(self)
-        yield from super().page_rules(feature_level)
+    rules = dml.page_rules(dml.distinct_axes("input"), *dml.Activation.rules)
 
 
 @calls.operator_function
