@@ -20,7 +20,7 @@ from dmljax.numerics.moves import kept_axes, moved
 from dmljax.numerics.sharding import dimension_axes, partitioned
 from dmljax.numerics.sizes import check_size, replaced
 from dmljax.text import join_sizes
-from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, FeatureLevel
+from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder
 
 # SLICE and SLICE1
 
@@ -151,56 +151,66 @@ class SliceDesc(dml.Operator, function=slice):
         FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - Offsets, Sizes and Strides have one number for each dimension; no stride is 0.
-        - Sizes equals OutputTensor.Sizes.
-        - The last element that is copied lies inside InputTensor.
-        """
-        yield from dml.same_type("input", "output").check(self)
-        yield from dml.same_rank("input", "output").check(self)
-        yield from dml.one_each("input", "offsets", "sizes", "strides").check(self)
+    def _other_sizes(self) -> Iterator[Problem]:
         if self.sizes != self.output.sizes:
-            yield Problem(
-                "Sizes", f"must be OutputTensor.Sizes, {join_sizes(self.output.sizes)}", join_sizes(self.sizes)
-            )
+            rule = f"must be OutputTensor.Sizes, {join_sizes(self.output.sizes)}"
+            yield Problem("Sizes", rule, join_sizes(self.sizes))
+
+    def _no_strides(self) -> Iterator[Problem]:
         for i, stride in enumerate(self.strides):
             if stride == 0:  # the page is silent on it
                 yield Problem(("Strides", i), "must not be 0", stride)
+
+    def _elements_outside(self) -> Iterator[Problem]:
         for i, dimension in enumerate(zip(self.offsets, self.sizes, self.strides, self.input.sizes, strict=False)):
             offset, size, stride, limit = dimension
             last = offset + (size - 1) * stride
             if last >= limit:
-                rule = (
-                    f"must keep Offsets[{i}] + (Sizes[{i}] - 1) * Strides[{i}] below {limit}, the size of InputTensor"
-                )
-                yield Problem(("Sizes", i), rule, last)
+                most = f"below {limit}, the size of InputTensor"
+                yield Problem(("Sizes", i), f"must keep Offsets[{i}] + (Sizes[{i}] - 1) * Strides[{i}] {most}", last)
+
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "output"),
+        dml.one_each("input", "offsets", "sizes", "strides"),
+        dml.Rule("Sizes equals OutputTensor.Sizes.", _other_sizes),
+        dml.Rule("No stride is 0.", _no_strides),
+        dml.Rule("The last element that is copied lies inside InputTensor.", _elements_outside),
+    )
 
     def attributes(self) -> dict[str, Any]:
         return {"starts": self.offsets, "sizes": self.sizes, "strides": self.strides}
 
 
-def _window_rules(desc: Any, whole: str, part: str) -> Iterator[Problem]:
+def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
     """The window lies inside the tensor `whole`, and its strides reach as many elements as the tensor `part` has."""
-    yield from dml.same_type(whole, part).check(desc)
-    yield from dml.same_rank(whole, part).check(desc)
-    yield from dml.one_each(whole, "input_window_offsets", "input_window_sizes", "input_window_strides").check(desc)
-    windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=False)
-    sizes = zip(getattr(desc, whole).sizes, getattr(desc, part).sizes, strict=False)
-    for i, ((offset, size, stride), (limit, count)) in enumerate(zip(windows, sizes, strict=False)):
-        if size == 0:
-            yield Problem(("InputWindowSizes", i), "must be at least 1", size)
-        elif offset + size > limit:
-            of_whole = f"the size of {desc.member(whole).name}"
-            rule = f"must keep InputWindowOffsets[{i}] + InputWindowSizes[{i}] at most {limit}, {of_whole}"
-            yield Problem(("InputWindowSizes", i), rule, offset + size)
-        if stride == 0:
-            yield Problem(("InputWindowStrides", i), "must not be 0", stride)
-        elif size and count > _reached(size, stride):
-            rule = f"must be at most {_reached(size, stride)}, which the stride reaches in the window"
-            yield Problem((desc.member(part).name, "Sizes", i), rule, count)
+
+    def check(desc: Any) -> Iterator[Problem]:
+        windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=False)
+        sizes = zip(getattr(desc, whole).sizes, getattr(desc, part).sizes, strict=False)
+        for i, ((offset, size, stride), (limit, count)) in enumerate(zip(windows, sizes, strict=False)):
+            if size == 0:
+                yield Problem(("InputWindowSizes", i), "must be at least 1", size)
+            elif offset + size > limit:
+                of_whole = f"the size of {desc.member(whole).name}"
+                rule = f"must keep InputWindowOffsets[{i}] + InputWindowSizes[{i}] at most {limit}, {of_whole}"
+                yield Problem(("InputWindowSizes", i), rule, offset + size)
+            if stride == 0:
+                yield Problem(("InputWindowStrides", i), "must not be 0", stride)
+            elif size and count > _reached(size, stride):
+                rule = f"must be at most {_reached(size, stride)}, which the stride reaches in the window"
+                yield Problem((desc.member(part).name, "Sizes", i), rule, count)
+
+    return dml.page_rules(
+        dml.same_type(whole, part),
+        dml.same_rank(whole, part),
+        dml.one_each(whole, "input_window_offsets", "input_window_sizes", "input_window_strides"),
+        dml.Rule(
+            f"The window is not empty, and lies inside {{{whole}}}. No stride is 0. {{{part}}} has no more elements in "
+            "a dimension than the stride reaches in the window.",
+            check,
+        ),
+    )
 
 
 class Slice1Desc(dml.Operator, function=slice1):
@@ -214,17 +224,7 @@ class Slice1Desc(dml.Operator, function=slice1):
         FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
         FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - InputWindowOffsets, InputWindowSizes and InputWindowStrides have one number for each dimension.
-        - The window is not empty, and lies inside InputTensor.
-        - No stride is 0.
-        - OutputTensor has no more elements in a dimension than the stride reaches in the window.
-        """
-        yield from _window_rules(self, "input", "output")
+    rules = _window_rules("input", "output")
 
     def attributes(self) -> dict[str, Any]:
         return {
@@ -291,17 +291,7 @@ class SliceGradDesc(dml.Operator, function=slice_grad):
         FL_3_1=dml.rows(dml.RANK_1_TO_8, input_gradient=UP_TO_32_BIT, output_gradient=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input_gradient=UP_TO_64_BIT, output_gradient=UP_TO_64_BIT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputGradientTensor and OutputGradientTensor have the same DataType and DimensionCount.
-        - InputWindowOffsets, InputWindowSizes and InputWindowStrides have one number for each dimension.
-        - The window is not empty, and lies inside OutputGradientTensor.
-        - No stride is 0.
-        - InputGradientTensor has no more elements in a dimension than the stride reaches in the window.
-        """
-        yield from _window_rules(self, "output_gradient", "input_gradient")
+    rules = _window_rules("output_gradient", "input_gradient")
 
     def attributes(self) -> dict[str, Any]:
         return {
@@ -369,26 +359,38 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     return moved(arrays, sizes, lambda *given: lax.concatenate(given, axis))
 
 
-def _parts_rules(desc: Any, parts: str, whole: str) -> Iterator[Problem]:
+def _parts_rules(parts: str, whole: str) -> tuple[dml.Rule, ...]:
     """The parts, one or more, are as large together as the whole along Axis, and have its sizes elsewhere."""
-    tensors, entire = getattr(desc, parts), getattr(desc, whole)
-    parts_name, whole_name = desc.member(parts).name, desc.member(whole).name
-    if not tensors:
-        yield Problem(parts_name, "must have at least 1 tensor", 0)
-    yield from dml.same_type(parts, whole).check(desc)
-    yield from dml.same_rank(parts, whole).check(desc)
-    yield from dml.axis_of(whole).check(desc)
-    if not tensors or desc.axis >= entire.rank:
-        return
-    alike = [tensor for tensor in tensors if tensor.rank == entire.rank]
-    for i, tensor in enumerate(tensors):
-        if tensor.rank == entire.rank and replaced(tensor.sizes, desc.axis) != replaced(entire.sizes, desc.axis):
-            rule = f"must be {whole_name}.Sizes, {join_sizes(entire.sizes)}, except along Axis"
-            yield Problem((parts_name, i, "Sizes"), rule, join_sizes(tensor.sizes))
-    total = sum(tensor.sizes[desc.axis] for tensor in alike)
-    if len(alike) == len(tensors) and total != entire.sizes[desc.axis]:
-        rule = f"must have {entire.sizes[desc.axis]} elements along Axis together, as {whole_name} has"
-        yield Problem(parts_name, rule, total)
+
+    def no_parts(desc: Any) -> Iterator[Problem]:
+        if not getattr(desc, parts):
+            yield Problem(desc.member(parts).name, "must have at least 1 tensor", 0)
+
+    def other_sizes(desc: Any) -> Iterator[Problem]:
+        tensors, entire = getattr(desc, parts), getattr(desc, whole)
+        parts_name, whole_name = desc.member(parts).name, desc.member(whole).name
+        if not tensors or desc.axis >= entire.rank:
+            return
+        alike = [tensor for tensor in tensors if tensor.rank == entire.rank]
+        for i, tensor in enumerate(tensors):
+            if tensor.rank == entire.rank and replaced(tensor.sizes, desc.axis) != replaced(entire.sizes, desc.axis):
+                rule = f"must be {whole_name}.Sizes, {join_sizes(entire.sizes)}, except along Axis"
+                yield Problem((parts_name, i, "Sizes"), rule, join_sizes(tensor.sizes))
+        total = sum(tensor.sizes[desc.axis] for tensor in alike)
+        if len(alike) == len(tensors) and total != entire.sizes[desc.axis]:
+            rule = f"must have {entire.sizes[desc.axis]} elements along Axis together, as {whole_name} has"
+            yield Problem(parts_name, rule, total)
+
+    return dml.page_rules(
+        dml.Rule(f"{{{parts}}} has at least one tensor.", no_parts),
+        dml.same_type(parts, whole),
+        dml.same_rank(parts, whole),
+        dml.axis_of(whole),
+        dml.Rule(
+            f"{{{parts}}} and {{{whole}}} have the same Sizes, except along Axis, where those of {{{parts}}} add up.",
+            other_sizes,
+        ),
+    )
 
 
 class SplitDesc(dml.Operator, function=split):
@@ -401,16 +403,7 @@ class SplitDesc(dml.Operator, function=split):
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, outputs=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, outputs=UP_TO_64_BIT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - OutputTensors has at least one tensor.
-        - InputTensor and OutputTensors have the same DataType and DimensionCount.
-        - Axis is less than that DimensionCount.
-        - InputTensor and OutputTensors have the same Sizes, except along Axis, where those of OutputTensors add up.
-        """
-        yield from _parts_rules(self, "outputs", "input")
+    rules = _parts_rules("outputs", "input")
 
     def attributes(self) -> dict[str, Any]:
         return {"sizes": tuple(tensor.sizes[self.axis] for tensor in self.outputs), "axis": self.axis}
@@ -426,16 +419,7 @@ class JoinDesc(dml.Operator, function=join):
         FL_3_0=dml.rows(dml.RANK_4_TO_5, inputs=UP_TO_32_BIT, output=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, inputs=UP_TO_64_BIT, output=UP_TO_64_BIT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensors has at least one tensor.
-        - InputTensors and OutputTensor have the same DataType and DimensionCount.
-        - Axis is less than that DimensionCount.
-        - InputTensors and OutputTensor have the same Sizes, except along Axis, where those of InputTensors add up.
-        """
-        yield from _parts_rules(self, "inputs", "output")
+    rules = _parts_rules("inputs", "output")
 
 
 # TILE
@@ -467,22 +451,23 @@ class TileDesc(dml.Operator, function=tile):
         FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - Repeats has one number for each dimension, each at least 1.
-        - OutputTensor.Sizes are InputTensor.Sizes times Repeats.
-        """
-        yield from dml.same_type("input", "output").check(self)
-        yield from dml.same_rank("input", "output").check(self)
-        yield from dml.one_each("input", "repeats").check(self)
+    def _no_repeats(self) -> Iterator[Problem]:
         for i, repeat in enumerate(self.repeats):
             if repeat == 0:
                 yield Problem(("Repeats", i), "must be at least 1", repeat)
+
+    def _other_sizes(self) -> Iterator[Problem]:
         if len(self.repeats) == self.input.rank and all(self.repeats):
             expected = tuple(size * repeat for size, repeat in zip(self.input.sizes, self.repeats, strict=True))
             yield from dml.sizes_are(self, "output", expected)
+
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "output"),
+        dml.one_each("input", "repeats"),
+        dml.Rule("Each of Repeats is at least 1.", _no_repeats),
+        dml.Rule("OutputTensor.Sizes are InputTensor.Sizes times Repeats.", _other_sizes),
+    )
 
 
 # SPACE_TO_DEPTH and DEPTH_TO_SPACE
@@ -603,50 +588,43 @@ class _Blocks(dml.Operator):
     output: dml.Output
     block_size: dml.Uint
 
-    def _block_rules(self, divisors: dict[int, int], sizes: Callable[[], tuple[int, ...]]) -> Iterator[Problem]:
-        """InputTensor.Sizes are multiples of the divisors of their axes; if they are, OutputTensor has these sizes."""
-        yield from dml.same_type("input", "output").check(self)
-        if self.block_size == 0:
-            yield Problem("BlockSize", "must be at least 1", self.block_size)
-        elif self.input.rank == 4:  # the support table reports any other
-            undivided = [axis for axis, divisor in divisors.items() if self.input.sizes[axis] % divisor]
-            for axis in undivided:
+
+def _block_rules(
+    sentence: str, divisors: Callable[[int], dict[int, int]], sizes: Callable[..., tuple[int, ...]]
+) -> tuple[dml.Rule, ...]:
+    """InputTensor.Sizes are multiples of the divisors of their axes, by BlockSize; then OutputTensor has `sizes`."""
+
+    def check(desc: Any) -> Iterator[Problem]:
+        if desc.block_size == 0:
+            yield Problem("BlockSize", "must be at least 1", desc.block_size)
+        elif desc.input.rank == 4:  # the support table reports any other
+            undivided = {a: n for a, n in divisors(desc.block_size).items() if desc.input.sizes[a] % n}
+            for axis, divisor in undivided.items():
                 place = ("InputTensor", "Sizes", axis)
-                yield Problem(place, f"must be a multiple of {divisors[axis]}", self.input.sizes[axis])
+                yield Problem(place, f"must be a multiple of {divisor}", desc.input.sizes[axis])
             if not undivided:
-                yield from dml.sizes_are(self, "output", sizes())
+                yield from dml.sizes_are(desc, "output", sizes(desc.block_size, *desc.input.sizes))
+
+    return dml.page_rules(dml.same_type("input", "output"), dml.Rule(sentence, check))
 
 
 class _SpaceToDepth(_Blocks):
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType.
-        - BlockSize is at least 1, and divides the height and the width of InputTensor.
-        - OutputTensor has BlockSize * BlockSize times as many channels, each with a BlockSize-th of height and width.
-        """
-
-        def sizes() -> tuple[int, ...]:  # the page has those of DEPTH_TO_SPACE; its example has these
-            batch, channels, height, width = self.input.sizes
-            return batch, channels * self.block_size**2, height // self.block_size, width // self.block_size
-
-        yield from self._block_rules({2: self.block_size, 3: self.block_size}, sizes)
+    rules = _block_rules(
+        "BlockSize is at least 1, and divides the height and the width of InputTensor. OutputTensor has BlockSize * "
+        "BlockSize times as many channels, each with a BlockSize-th of height and width.",
+        lambda block: {2: block, 3: block},
+        # The page has the sizes of DEPTH_TO_SPACE; its example has these.
+        lambda block, batch, channels, height, width: (batch, channels * block**2, height // block, width // block),
+    )
 
 
 class _DepthToSpace(_Blocks):
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType.
-        - BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.
-        - OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the width.
-        """
-
-        def sizes() -> tuple[int, ...]:
-            batch, channels, height, width = self.input.sizes
-            return batch, channels // self.block_size**2, height * self.block_size, width * self.block_size
-
-        yield from self._block_rules({1: self.block_size**2}, sizes)
+    rules = _block_rules(
+        "BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor. "
+        "OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the width.",
+        lambda block: {1: block**2},
+        lambda block, batch, channels, height, width: (batch, channels // block**2, height * block, width * block),
+    )
 
 
 _SINCE_2_1 = {"FL_2_1": dml.unary(dml.RANK_4, UP_TO_32_BIT), "FL_5_0": dml.unary(dml.RANK_4, UP_TO_64_BIT)}

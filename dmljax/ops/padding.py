@@ -194,15 +194,25 @@ class _Padding(dml.Operator):
     output: dml.Output
     padding_mode: dml.Padding
 
-    def _padding_rules(self, amounts: Sequence[tuple[int, ...]], feature_level: FeatureLevel) -> Iterator[Problem]:
-        yield from dml.same_type("input", "output").check(self)
-        yield from dml.same_rank("input", "output").check(self)
-        yield from dml.one_each("input", "start_padding", "end_padding").check(self)
+    def _other_sizes(self: Any) -> Iterator[Problem]:
+        amounts = self.start_padding, self.end_padding
         if all(len(numbers) == self.input.rank for numbers in amounts):
             yield from dml.sizes_are(self, "output", tuple(map(sum, zip(self.input.sizes, *amounts, strict=True))))
+
+    def _early_modes(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
         introduced = _INTRODUCED.get(self.padding_mode, feature_level)
         if feature_level < introduced:
             yield Problem("PaddingMode", f"must not be {self.padding_mode.name} below {introduced}", feature_level)
+
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "output"),
+        dml.one_each("input", "start_padding", "end_padding"),
+        dml.Rule("OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.", _other_sizes),
+        dml.LevelRule(
+            "PaddingMode is SYMMETRIC only from level 3_0 on, and WRAP only from level 6_4 on.", _early_modes
+        ),
+    )
 
     def attributes(self) -> dict[str, Any]:
         given = super().attributes()
@@ -225,19 +235,18 @@ class PaddingDesc(_Padding, function=padding):
         FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - StartPadding and EndPadding have one number for each dimension.
-        - OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.
-        - PaddingMode is SYMMETRIC only from level 3_0 on, and WRAP only from level 6_4 on.
-        - In the mode CONSTANT, PaddingValue fits OutputTensor.DataType; for an integer type, PaddingValue is truncated
-          toward zero first.
-        """
-        yield from self._padding_rules((self.start_padding, self.end_padding), feature_level)
+    def _misfits(self) -> Iterator[Problem]:
         if self.padding_mode is PaddingMode.CONSTANT:
             yield from dml.refused_by(truncated, "PaddingValue", self.padding_value, self.output.dtype)
+
+    rules = dml.page_rules(
+        *_Padding.rules,
+        dml.Rule(
+            "In the mode CONSTANT, PaddingValue fits OutputTensor.DataType; for an integer type, it is truncated "
+            "toward zero first.",
+            _misfits,
+        ),
+    )
 
 
 class Padding1Desc(_Padding, function=padding1):
@@ -246,18 +255,7 @@ class Padding1Desc(_Padding, function=padding1):
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
     support = dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - StartPadding and EndPadding have one number for each dimension.
-        - OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.
-        - PaddingMode is WRAP only from level 6_4 on.
-        - PaddingValueDataType is OutputTensor.DataType.
-        """
-        yield from self._padding_rules((self.start_padding, self.end_padding), feature_level)
-        yield from dml.has_type("padding_value_data_type", "output").check(self)
+    rules = dml.page_rules(*_Padding.rules, dml.has_type("padding_value_data_type", "output"))
 
 
 # UNFOLD and FOLD
@@ -363,42 +361,37 @@ class _Windows(dml.Operator):
     # The page's cells of data types are empty.
     support = dml.support(FL_6_4=dml.unary(dml.RANK_3_TO_8, FLOAT))
 
-    def _window_rules(self, image: str, columns: str) -> Iterator[Problem]:
-        """The windows have room in the image, and the columns have the sizes that follow from it."""
-        # The page wants both tensors to have the same DimensionCount, which they have in none of its examples.
-        yield from dml.same_type("input", "output").check(self)
-        sizes, columns_name = getattr(self, image).sizes, self.member(columns).name
+
+def _window_rules(image: str, columns: str) -> tuple[dml.Rule, ...]:
+    """The windows have room in the tensor `image`, and `columns` has the sizes that follow from it."""
+
+    def check(desc: Any) -> Iterator[Problem]:
+        sizes, name = getattr(desc, image).sizes, desc.member(columns).name
         if len(sizes) < 3:
             return  # the support table reports the rank
-        if getattr(self, columns).rank != 3:
-            yield Problem((columns_name, "DimensionCount"), "must be 3", getattr(self, columns).rank)
-        broken = tuple(dml.window_rules(self, image, "window_sizes"))
+        if getattr(desc, columns).rank != 3:
+            yield Problem((name, "DimensionCount"), "must be 3", getattr(desc, columns).rank)
+        broken = tuple(dml.window_rules(desc, image, "window_sizes"))
         yield from broken
         if not broken:
-            yield from dml.sizes_are(self, columns, column_sizes(sizes, dml.windows_of(self, image, "window_sizes")))
+            yield from dml.sizes_are(desc, columns, column_sizes(sizes, dml.windows_of(desc, image, "window_sizes")))
+
+    # The page wants both tensors to have the same DimensionCount, which they have in none of its examples.
+    return dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.Rule(
+            "WindowSizes, Strides, Dilations, StartPadding and EndPadding have one number for each dimension of "
+            f"{{{image}}} after the first two, batch and channels; no window size, stride or dilation is 0. No window "
+            f"is larger than the padded {{{image}}}. {{{columns}}} has three dimensions: the batch, the elements of a "
+            "window of all channels, and the windows.",
+            check,
+        ),
+    )
 
 
 class UnfoldDesc(_Windows, function=unfold):
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType.
-        - WindowSizes, Strides, Dilations, StartPadding and EndPadding have one number for each dimension of InputTensor
-          after the first two, batch and channels; no window size, stride or dilation is 0.
-        - No window is larger than the padded InputTensor.
-        - OutputTensor has three dimensions: the batch, the elements of a window of all channels, and the windows.
-        """
-        yield from self._window_rules("input", "output")
+    rules = _window_rules("input", "output")
 
 
 class FoldDesc(_Windows, function=fold):
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType.
-        - WindowSizes, Strides, Dilations, StartPadding and EndPadding have one number for each dimension of
-          OutputTensor after the first two, batch and channels; no window size, stride or dilation is 0.
-        - No window is larger than the padded OutputTensor.
-        - InputTensor has three dimensions: the batch, the elements of a window of all channels, and the windows.
-        """
-        yield from self._window_rules("output", "input")
+    rules = _window_rules("output", "input")
