@@ -23,7 +23,7 @@ from dmljax.numerics.attention import Mask, attention
 from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.numerics.sizes import is_symbolic, number
 from dmljax.text import join_sizes, join_words
-from dmljax.types import FLOAT, FLOATS, DataType, FeatureLevel, MultiheadAttentionMaskType, widened
+from dmljax.types import FLOAT, FLOATS, DataType, MultiheadAttentionMaskType, widened
 
 ONLY_INT32 = frozenset({DataType.INT32})
 _BOOLEAN = MultiheadAttentionMaskType.BOOLEAN
@@ -430,40 +430,48 @@ class _Attention(dml.Operator):
     past_key: dml.OptionalInput = None
     past_value: dml.OptionalInput = None
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors but MaskTensor have the same DataType.
-        - Exactly one tensor has the queries, one the keys and one the values: by themselves or stacked. Keys and values
-          may be missing where PastKeyTensor and PastValueTensor are given, which are given together.
-        - HeadCount is at least 1, and divides the last Sizes of QueryTensor, KeyTensor and ValueTensor. All other sizes
-          follow from those of queries, keys, values and past keys, and dimensions before those that the page names
-          are 1.
-        - MaskTensor is given unless MaskType is NONE. Its Sizes are {1, batchSize} for KEY_SEQUENCE_LENGTH,
-          {2, batchSize} for KEY_SEQUENCE_END_START, {batchSize * 3 + 2} for KEY_QUERY_SEQUENCE_LENGTH_START_END, and
-          {batchSize, headCount, sequenceLength, totalSequenceLength} for BOOLEAN, as those of
-          RelativePositionBiasTensor.
-        """
-        desc: Any = self
-        tensors, given = self.tensors(), desc.mask_type
+    def _other_types(self) -> Iterator[Problem]:
+        tensors = self.tensors()
         lengths = tensors.get("past_sequence_lengths")
         exempt = {"mask"} | ({"past_sequence_lengths"} if lengths and lengths.data_type is DataType.INT32 else set())
         yield from dml.same_type(*(field for field in tensors if field not in exempt)).check(self)
-        if (self.mask is None) != (given is MultiheadAttentionMaskType.NONE):
+
+    def _needless_mask(self: Any) -> Iterator[Problem]:
+        if (self.mask is None) != (self.mask_type is MultiheadAttentionMaskType.NONE):
             rule = "must not be given with" if self.mask is not None else "must be given without"
-            yield Problem("MaskTensor", f"{rule} a MaskType of NONE", given.name)
+            yield Problem("MaskTensor", f"{rule} a MaskType of NONE", self.mask_type.name)
+
+    def _other_sizes(self: Any) -> Iterator[Problem]:
         try:
             sizes = self._sizes()
         except InvalidDesc as error:
             yield from error.problems
             return
-        expected = sizes.shapes() | {"mask": sizes.mask(given)}
-        for field, tensor in tensors.items():
+        expected = sizes.shapes() | {"mask": sizes.mask(self.mask_type)}
+        for field, tensor in self.tensors().items():
             whole = _filled(expected[field], tensor.rank)
             if _filled(tensor.sizes, len(whole)) != whole:
-                yield Problem(
-                    (self.member(field).name, "Sizes"), f"must be {join_sizes(whole)}", join_sizes(tensor.sizes)
-                )
+                rule = f"must be {join_sizes(whole)}"
+                yield Problem((self.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+
+    _mask_given = dml.Rule("MaskTensor is given unless MaskType is NONE.", _needless_mask)
+    _mask_sizes = (
+        "MaskTensor.Sizes are {{1, batchSize}} for KEY_SEQUENCE_LENGTH, {{2, batchSize}} for KEY_SEQUENCE_END_START, "
+        "{{batchSize * 3 + 2}} for KEY_QUERY_SEQUENCE_LENGTH_START_END, and {{batchSize, headCount, sequenceLength, "
+        "totalSequenceLength}} for BOOLEAN, as those of RelativePositionBiasTensor."
+    )
+    rules = dml.page_rules(
+        dml.Rule("All tensors but MaskTensor have the same DataType.", _other_types),
+        _mask_given,
+        dml.Rule(
+            "Exactly one tensor has the queries, one the keys and one the values: by themselves or stacked. Keys and "
+            "values may be missing where PastKeyTensor and PastValueTensor are given, which are given together. "
+            "HeadCount is at least 1, and divides the last Sizes of QueryTensor, KeyTensor and ValueTensor. All other "
+            "sizes follow from those of queries, keys, values and past keys, and dimensions before those that the page "
+            f"names are 1. {_mask_sizes}",
+            _other_sizes,
+        ),
+    )
 
     def _sizes(self) -> _Sizes:
         tensors = self.tensors()
@@ -613,25 +621,24 @@ class MultiheadAttention1Desc(_Attention, function=multihead_attention1):
     key_value_head_count: dml.Uint
     mask_type: dml.AttentionMask
     support = dml.support(FL_6_3=_table(past_sequence_lengths=dml.Cell(dml.RANK_1_TO_5, FLOAT | ONLY_INT32)))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors but MaskTensor have the same DataType; PastSequenceLengthsTensor may also be of INT32.
-        - Exactly one tensor has the queries, one the keys and one the values: by themselves or stacked. Keys and values
-          may be missing where PastKeyTensor and PastValueTensor are given, which are given together, and
-          PastSequenceLengthsTensor is not.
-        - QueryHeadCount and KeyValueHeadCount are at least 1, and the second one divides the first one; they are the
-          same if queries are stacked. They divide the last Sizes of QueryTensor, and of KeyTensor and ValueTensor. All
-          other sizes follow from those of queries, keys, values and past keys, and dimensions before those that the
-          page names are 1. With PastSequenceLengthsTensor, OutputPresentKeyTensor and OutputPresentValueTensor may have
-          any number of positions, the same one.
-        - MaskTensor is given unless MaskType is NONE. Its Sizes are {1, batchSize} for KEY_SEQUENCE_LENGTH,
-          {2, batchSize} for KEY_SEQUENCE_END_START, {batchSize * 3 + 2} for KEY_QUERY_SEQUENCE_LENGTH_START_END, and
-          {batchSize, headCount, sequenceLength, totalSequenceLength} for BOOLEAN, as those of
-          RelativePositionBiasTensor.
-        """
-        yield from super().page_rules(feature_level)
+    rules = dml.page_rules(
+        dml.Rule(
+            "All tensors but MaskTensor have the same DataType; PastSequenceLengthsTensor may also be of INT32.",
+            _Attention._other_types,
+        ),
+        _Attention._mask_given,
+        dml.Rule(
+            "Exactly one tensor has the queries, one the keys and one the values: by themselves or stacked. Keys and "
+            "values may be missing where PastKeyTensor and PastValueTensor are given, which are given together, and "
+            "PastSequenceLengthsTensor is not. QueryHeadCount and KeyValueHeadCount are at least 1, and the second one "
+            "divides the first one; they are the same if queries are stacked. They divide the last Sizes of "
+            "QueryTensor, and of KeyTensor and ValueTensor. All other sizes follow from those of queries, keys, values "
+            "and past keys, and dimensions before those that the page names are 1. With PastSequenceLengthsTensor, "
+            "OutputPresentKeyTensor and OutputPresentValueTensor may have any number of positions, the same one. "
+            f"{_Attention._mask_sizes}",
+            _Attention._other_sizes,
+        ),
+    )
 
     def compute(self, **inputs: Any) -> Any:
         if "past_sequence_lengths" in inputs:

@@ -67,16 +67,21 @@ def _summed(x: Array, axes: tuple[int, ...]) -> Array:
     return jnp.sum(x, axis=axes, keepdims=True)
 
 
-def _parameter_rules(desc: Any, *fields: str) -> Iterator[Problem]:
+def _broadcasts(*fields: str) -> dml.Rule:
     """The tensors of `fields` that are present have the sizes of InputTensor, or 1 in any dimension."""
-    whole = desc.input.sizes
-    for field in fields:
-        tensor = getattr(desc, field)
-        if tensor is not None and len(tensor.sizes) == len(whole):
-            for i, (size, most) in enumerate(zip(tensor.sizes, whole, strict=True)):
-                if size not in (1, most):
-                    rule = "must be 1" if most == 1 else f"must be 1 or {most}, the size of InputTensor"
-                    yield Problem((desc.member(field).name, "Sizes", i), rule, size)
+
+    def check(desc: Any) -> Iterator[Problem]:
+        whole = desc.input.sizes
+        for field in fields:
+            tensor = getattr(desc, field)
+            if tensor is not None and len(tensor.sizes) == len(whole):
+                for i, (size, most) in enumerate(zip(tensor.sizes, whole, strict=True)):
+                    if size not in (1, most):
+                        rule = "must be 1" if most == 1 else f"must be 1 or {most}, the size of InputTensor"
+                        yield Problem((desc.member(field).name, "Sizes", i), rule, size)
+
+    have = "has" if len(fields) == 1 else "have"
+    return dml.Rule(f"{dml.named(fields)} {have} the sizes of InputTensor, or 1 in any dimension.", check)
 
 
 # BATCH_NORMALIZATION
@@ -132,28 +137,26 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
         }
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors have the same DataType and DimensionCount.
-        - InputTensor and OutputTensor have the same Sizes.
-        - MeanTensor, VarianceTensor, ScaleTensor and BiasTensor have the sizes of InputTensor, or 1 in any dimension.
-        - Below level 4_0, MeanTensor and VarianceTensor have the sizes of InputTensor in the last two dimensions,
-          height and width, unless Spatial is true.
-        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
-        """
-        every = ("bias", "input", "mean", "output", "scale", "variance")
-        yield from dml.same_type(*every).check(self)
-        yield from dml.same_rank(*every).check(self)
-        yield from dml.same_sizes("input", "output").check(self)
-        yield from _parameter_rules(self, "mean", "variance", "scale", "bias")
+    def _narrow_means(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         if feature_level < FeatureLevel.FL_4_0 and not self.spatial:
             for field in ("mean", "variance"):
                 given = getattr(self, field).sizes[-2:]
                 if given != self.input.sizes[-2:]:
                     rule = f"must end with {join_sizes(self.input.sizes[-2:])} below DML_FEATURE_LEVEL_4_0"
                     yield Problem((self.member(field).name, "Sizes"), f"{rule}, if Spatial is false", join_sizes(given))
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+
+    rules = dml.page_rules(
+        dml.same_type("bias", "input", "mean", "output", "scale", "variance"),
+        dml.same_rank("bias", "input", "mean", "output", "scale", "variance"),
+        dml.same_sizes("input", "output"),
+        _broadcasts("mean", "variance", "scale", "bias"),
+        dml.LevelRule(
+            "Below level 4_0, MeanTensor and VarianceTensor have the sizes of InputTensor in the last two dimensions, "
+            "height and width, unless Spatial is true.",
+            _narrow_means,
+        ),
+        dml.FUSED_ACTIVATION,
+    )
 
     def attributes(self) -> dict[str, Any]:
         given = super().attributes()
@@ -249,20 +252,13 @@ class _BatchGradients(dml.Operator):
     output_scale_gradient: dml.Output
     output_bias_gradient: dml.Output
     epsilon: dml.Float
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors have the same DataType and DimensionCount.
-        - InputTensor, InputGradientTensor and OutputGradientTensor have the same Sizes.
-        - MeanTensor, VarianceTensor, ScaleTensor, OutputScaleGradientTensor and OutputBiasGradientTensor have the same
-          Sizes: those of InputTensor, or 1 in any dimension.
-        """
-        yield from dml.same_type(*_OF_INPUT, *_OF_PARAMETERS).check(self)
-        yield from dml.same_rank(*_OF_INPUT, *_OF_PARAMETERS).check(self)
-        yield from dml.same_sizes(*_OF_INPUT).check(self)
-        yield from dml.same_sizes(*_OF_PARAMETERS).check(self)
-        yield from _parameter_rules(self, "mean")
+    rules = dml.page_rules(
+        dml.same_type(*_OF_INPUT, *_OF_PARAMETERS),
+        dml.same_rank(*_OF_INPUT, *_OF_PARAMETERS),
+        dml.same_sizes(*_OF_INPUT),
+        dml.same_sizes(*_OF_PARAMETERS),
+        _broadcasts("mean"),
+    )
 
 
 class BatchNormalizationGradDesc(_BatchGradients, function=batch_normalization_grad):
@@ -351,23 +347,14 @@ class BatchNormalizationTrainingDesc(dml.Operator, function=batch_normalization_
             **dict.fromkeys(("input", "scale", "bias", "fused_add", "output", "output_mean", "output_variance"), FLOAT),
         )
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors have the same DataType and DimensionCount.
-        - InputTensor, FusedAddTensor and OutputTensor have the same Sizes.
-        - ScaleTensor, BiasTensor, OutputMeanTensor and OutputVarianceTensor have the same Sizes: those of InputTensor,
-          or 1 in any dimension.
-        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
-        """
-        whole, of_parameters = ("fused_add", "input", "output"), ("bias", "output_mean", "output_variance", "scale")
-        yield from dml.same_type(*of_parameters, *whole).check(self)
-        yield from dml.same_rank(*of_parameters, *whole).check(self)
-        yield from dml.same_sizes(*whole).check(self)
-        yield from dml.same_sizes(*of_parameters).check(self)
-        yield from _parameter_rules(self, "scale")
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+    rules = dml.page_rules(
+        dml.same_type("bias", "output_mean", "output_variance", "scale", "fused_add", "input", "output"),
+        dml.same_rank("bias", "output_mean", "output_variance", "scale", "fused_add", "input", "output"),
+        dml.same_sizes("fused_add", "input", "output"),
+        dml.same_sizes("bias", "output_mean", "output_variance", "scale"),
+        _broadcasts("scale"),
+        dml.FUSED_ACTIVATION,
+    )
 
 
 # BATCH_NORMALIZATION_TRAINING_GRAD
@@ -521,16 +508,21 @@ class _MeanVariance(dml.Operator):
     scale: dml.OptionalInput = None
     bias: dml.OptionalInput = None
     output: dml.Output
+    rules = dml.page_rules(
+        dml.same_type("bias", "input", "output", "scale"),
+        dml.same_rank("bias", "input", "output", "scale"),
+        dml.same_sizes("input", "output"),
+        _broadcasts("scale", "bias"),
+    )
 
-    def _shared_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        every = ("bias", "input", "output", "scale")
-        yield from dml.same_type(*every).check(self)
-        yield from dml.same_rank(*every).check(self)
-        yield from dml.same_sizes("input", "output").check(self)
-        yield from _parameter_rules(self, "scale", "bias")
+    def _lone_parameter(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
         if feature_level < FeatureLevel.FL_5_2 and (self.scale is None) != (self.bias is None):
             absent, present = ("ScaleTensor", "BiasTensor") if self.scale is None else ("BiasTensor", "ScaleTensor")
             yield Problem(absent, f"must be given below DML_FEATURE_LEVEL_5_2, if {present} is", "none")
+
+    _both_given = dml.LevelRule(
+        "Below level 5_2, ScaleTensor and BiasTensor are both given, or none of them is.", _lone_parameter
+    )
 
 
 _MEAN_VARIANCE = ("input", "scale", "bias", "output")
@@ -544,18 +536,7 @@ class MeanVarianceNormalizationDesc(_MeanVariance, function=mean_variance_normal
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
     support = dml.support(FL_1_0=_MEAN_VARIANCE_4)
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors have the same DataType and DimensionCount.
-        - InputTensor and OutputTensor have the same Sizes.
-        - ScaleTensor and BiasTensor have the sizes of InputTensor, or 1 in any dimension.
-        - Below level 5_2, ScaleTensor and BiasTensor are both given, or none of them is.
-        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
-        """
-        yield from self._shared_rules(feature_level)
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+    rules = dml.page_rules(*_MeanVariance.rules, _MeanVariance._both_given, dml.FUSED_ACTIVATION)
 
 
 class MeanVarianceNormalization1Desc(_MeanVariance, function=mean_variance_normalization1):
@@ -565,18 +546,7 @@ class MeanVarianceNormalization1Desc(_MeanVariance, function=mean_variance_norma
     fused_activation: dml.FusedActivation = None
     support = dml.support(FL_2_1=_MEAN_VARIANCE_4, FL_3_1=_MEAN_VARIANCE_1_TO_8)
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors have the same DataType and DimensionCount.
-        - InputTensor and OutputTensor have the same Sizes.
-        - ScaleTensor and BiasTensor have the sizes of InputTensor, or 1 in any dimension.
-        - Below level 4_0, the second dimension of ScaleTensor and BiasTensor has the size of InputTensor.
-        - Below level 5_2, ScaleTensor and BiasTensor are both given, or none of them is.
-        - Axes names one or more different dimensions of InputTensor.
-        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
-        """
-        yield from self._shared_rules(feature_level)
+    def _narrow_channels(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         channels = self.input.sizes[1:2]
         for field in ("scale", "bias"):
             tensor = getattr(self, field)
@@ -584,8 +554,17 @@ class MeanVarianceNormalization1Desc(_MeanVariance, function=mean_variance_norma
             if feature_level < FeatureLevel.FL_4_0 and is_narrow:
                 rule = f"must be {channels[0]} below DML_FEATURE_LEVEL_4_0, the channels of InputTensor"
                 yield Problem((self.member(field).name, "Sizes", 1), rule, *tensor.sizes[1:2])
-        yield from dml.distinct_axes("input").check(self)
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+
+    rules = dml.page_rules(
+        *_MeanVariance.rules,
+        _MeanVariance._both_given,
+        dml.LevelRule(
+            "Below level 4_0, the second dimension of ScaleTensor and BiasTensor has the size of InputTensor.",
+            _narrow_channels,
+        ),
+        dml.distinct_axes("input"),
+        dml.FUSED_ACTIVATION,
+    )
 
 
 class MeanVarianceNormalization2Desc(_MeanVariance, function=mean_variance_normalization2):
@@ -595,19 +574,7 @@ class MeanVarianceNormalization2Desc(_MeanVariance, function=mean_variance_norma
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
     support = dml.support(FL_6_3=_MEAN_VARIANCE_1_TO_8)
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All tensors have the same DataType and DimensionCount.
-        - InputTensor and OutputTensor have the same Sizes.
-        - ScaleTensor and BiasTensor have the sizes of InputTensor, or 1 in any dimension.
-        - Axes names one or more different dimensions of InputTensor.
-        - FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.
-        """
-        yield from self._shared_rules(feature_level)
-        yield from dml.distinct_axes("input").check(self)
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level)
+    rules = dml.page_rules(*_MeanVariance.rules, dml.distinct_axes("input"), dml.FUSED_ACTIVATION)
 
 
 # LOCAL_RESPONSE_NORMALIZATION and its gradient
@@ -693,6 +660,14 @@ def _response_arrays(
     return x, [jnp.asarray(one, wide) for one in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
 
 
+def _no_neighbors(desc: Any) -> Iterator[Problem]:
+    if desc.local_size < 1:
+        yield Problem("LocalSize", "must be at least 1", desc.local_size)
+
+
+_LOCAL_SIZE = dml.Rule("LocalSize is at least 1.", _no_neighbors)
+
+
 class LocalResponseNormalizationDesc(dml.Unary, function=local_response_normalization):
     cross_channel: dml.Bool
     local_size: dml.Uint
@@ -700,15 +675,7 @@ class LocalResponseNormalizationDesc(dml.Unary, function=local_response_normaliz
     beta: dml.Float
     bias: dml.Float
     support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - LocalSize is at least 1.
-        """
-        yield from super().page_rules(feature_level)
-        yield from _local_size_rules(self)
+    rules = dml.page_rules(*dml.Unary.rules, _LOCAL_SIZE)
 
 
 class LocalResponseNormalizationGradDesc(dml.Gradient, function=local_response_normalization_grad):
@@ -718,20 +685,7 @@ class LocalResponseNormalizationGradDesc(dml.Gradient, function=local_response_n
     beta: dml.Float
     bias: dml.Float
     support = dml.support(FL_3_1=dml.gradient(dml.RANK_4, FLOAT))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType, DimensionCount and Sizes.
-        - LocalSize is at least 1.
-        """
-        yield from super().page_rules(feature_level)
-        yield from _local_size_rules(self)
-
-
-def _local_size_rules(desc: Any) -> Iterator[Problem]:
-    if desc.local_size < 1:
-        yield Problem("LocalSize", "must be at least 1", desc.local_size)
+    rules = dml.page_rules(*dml.Gradient.rules, _LOCAL_SIZE)
 
 
 # LP_NORMALIZATION
@@ -763,14 +717,8 @@ class LpNormalizationDesc(dml.Unary, function=lp_normalization):
     p: dml.Uint
     support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT), FL_3_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType, DimensionCount and Sizes.
-        - Axis is less than the DimensionCount of InputTensor.
-        - P is 1 or 2.
-        """
-        yield from super().page_rules(feature_level)
-        yield from dml.axis_of("input").check(self)
+    def _other_norms(self) -> Iterator[Problem]:
         if self.p not in (1, 2):
             yield Problem("P", "must be 1 or 2", self.p)
+
+    rules = dml.page_rules(*dml.Unary.rules, dml.axis_of("input"), dml.Rule("P is 1 or 2.", _other_norms))

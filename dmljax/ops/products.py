@@ -18,7 +18,7 @@ from dmljax.numerics.products import exact_integer_product, integer_product, mat
 from dmljax.numerics.sizes import is_symbolic
 from dmljax.ops.quantization import quantized, type_of_scale
 from dmljax.text import join_sizes, join_words
-from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, DataType, FeatureLevel, MatrixTransform, widened
+from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, DataType, MatrixTransform, widened
 
 ONLY_FLOAT32 = frozenset({DataType.FLOAT32})
 ONLY_INT32 = frozenset({DataType.INT32})
@@ -94,47 +94,58 @@ def _with_summand(total: Array, name: str, summand: Array) -> tuple[Array, Array
     return first, second
 
 
-def _product_rules(
-    desc: Any,
-    *others: str,
-    trans_a: MatrixTransform = MatrixTransform.NONE,
-    trans_b: MatrixTransform = MatrixTransform.NONE,
-) -> Iterator[Problem]:
+_PRODUCT = (
+    "ATensor.Sizes are {{batches, channels, M, K}}, BTensor.Sizes are {{batches, channels, K, N}}, and "
+    "OutputTensor.Sizes are {{batches, channels, M, N}}."
+)
+
+
+def _product_rules(*others: str, sentence: str = _PRODUCT) -> tuple[dml.Rule, ...]:
     """ATensor times BTensor is of the size of OutputTensor, and all of them and `others` have as many dimensions."""
-    yield from dml.same_rank("a", "b", *others, "output").check(desc)
-    if not desc.a.rank == desc.b.rank == desc.output.rank >= 2:
-        return  # reported above, or by the support tables
-    (*batch, rows, inner), (*b_batch, inner_of_b, columns) = (
-        (*sizes[:-2], *(sizes[-2:] if transform is MatrixTransform.NONE else reversed(sizes[-2:])))
-        for sizes, transform in ((desc.a.sizes, trans_a), (desc.b.sizes, trans_b))
-    )
-    if batch != b_batch:
-        given = join_words(join_sizes(tensor.sizes) for tensor in (desc.a, desc.b))
-        rule = "must have the same Sizes before the last two"
-        yield Problem(("ATensor", "Sizes"), rule, given, [("BTensor", "Sizes")])
-    if inner != inner_of_b:
-        number = f"{inner} {'rows' if trans_b is MatrixTransform.NONE else 'columns'}"
-        summed = "columns" if trans_a is MatrixTransform.NONE else "rows"
-        rule = f"must have {number}, as many as ATensor has {summed}"
-        yield Problem(("BTensor", "Sizes"), rule, join_sizes(desc.b.sizes))
-    if batch == b_batch and inner == inner_of_b:
-        yield from dml.sizes_are(desc, "output", (*batch, rows, columns))
+
+    def check(desc: Any) -> Iterator[Problem]:
+        if not desc.a.rank == desc.b.rank == desc.output.rank >= 2:
+            return  # reported by another rule, or by the support tables
+        trans_a, trans_b = (getattr(desc, name, MatrixTransform.NONE) for name in ("trans_a", "trans_b"))
+        (*batch, rows, inner), (*b_batch, inner_of_b, columns) = (
+            (*sizes[:-2], *(sizes[-2:] if transform is MatrixTransform.NONE else reversed(sizes[-2:])))
+            for sizes, transform in ((desc.a.sizes, trans_a), (desc.b.sizes, trans_b))
+        )
+        if batch != b_batch:
+            given = join_words(join_sizes(tensor.sizes) for tensor in (desc.a, desc.b))
+            rule = "must have the same Sizes before the last two"
+            yield Problem(("ATensor", "Sizes"), rule, given, [("BTensor", "Sizes")])
+        if inner != inner_of_b:
+            number = f"{inner} {'rows' if trans_b is MatrixTransform.NONE else 'columns'}"
+            summed = "columns" if trans_a is MatrixTransform.NONE else "rows"
+            rule = f"must have {number}, as many as ATensor has {summed}"
+            yield Problem(("BTensor", "Sizes"), rule, join_sizes(desc.b.sizes))
+        if batch == b_batch and inner == inner_of_b:
+            yield from dml.sizes_are(desc, "output", (*batch, rows, columns))
+
+    return dml.page_rules(dml.same_rank("a", "b", *others, "output"), dml.Rule(sentence, check))
 
 
-def _parameter_rules(desc: Any, of_rows: tuple[str, ...], of_columns: tuple[str, ...]) -> Iterator[Problem]:
+def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) -> dml.Rule:
     """Scales and zero points have one element, or one for each row of ATensor, or for each column of BTensor."""
-    if desc.output.rank < 2:
-        return  # reported by the support tables
-    rows, columns = desc.output.sizes[-2:]
-    kinds = ((of_rows, rows, (rows, 1), "row of ATensor"), (of_columns, columns, (1, columns), "column of BTensor"))
-    for fields, count, last, of in kinds:
-        for field in fields:
-            tensor = getattr(desc, field)
-            if tensor is None or tensor.element_count == 1 or tensor.sizes == (count,):
-                continue
-            if tensor.sizes != (1,) * (tensor.rank - 2) + last:
-                rule = f"must have one element, or one for each {of}, with {join_sizes(last)} as the last Sizes"
-                yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+
+    def check(desc: Any) -> Iterator[Problem]:
+        if desc.output.rank < 2:
+            return  # reported by the support tables
+        rows, columns = desc.output.sizes[-2:]
+        kinds = ((of_rows, rows, (rows, 1), "row of ATensor"), (of_columns, columns, (1, columns), "column of BTensor"))
+        for fields, count, last, of in kinds:
+            for field in fields:
+                tensor = getattr(desc, field)
+                if tensor is None or tensor.element_count == 1 or tensor.sizes == (count,):
+                    continue
+                if tensor.sizes != (1,) * (tensor.rank - 2) + last:
+                    rule = f"must have one element, or one for each {of}, with {join_sizes(last)} as the last Sizes"
+                    yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+
+    have = f"{dml.named(of_rows)} {'has' if len(of_rows) == 1 else 'have'} one element, or one for each row of ATensor"
+    have_too = f"{dml.named(of_columns)} one element, or one for each column of BTensor"
+    return dml.Rule(f"{have}, with Sizes {{{{1, 1, M, 1}}}}; {have_too}, with Sizes {{{{1, 1, 1, N}}}}.", check)
 
 
 # GEMM
@@ -200,22 +211,18 @@ class GemmDesc(dml.Operator, function=gemm):
         FL_1_0=dml.rows(dml.RANK_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
         FL_4_0=dml.rows(dml.RANK_2_TO_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - ATensor, BTensor, CTensor and OutputTensor have the same DataType and DimensionCount.
-        - CTensor and OutputTensor have the same Sizes.
-        - ATensor.Sizes are {batches, channels, M, K}, with the last two swapped if TransA is TRANSPOSE.
-          BTensor.Sizes are {batches, channels, K, N}, with the last two swapped if TransB is TRANSPOSE.
-          OutputTensor.Sizes are {batches, channels, M, N}.
-        - FusedActivation is an activation that can be fused into GEMM, that the feature level has, and that has no
-          tensors; a softmax, only from level 6_1 on.
-        """
-        yield from dml.same_type("a", "b", "c", "output").check(self)
-        yield from _product_rules(self, "c", trans_a=self.trans_a, trans_b=self.trans_b)
-        yield from dml.same_sizes("c", "output").check(self)
-        yield from dml.fused_activation_rules(self.fused_activation, feature_level, into=self)
+    rules = dml.page_rules(
+        dml.same_type("a", "b", "c", "output"),
+        *_product_rules(
+            "c", sentence=f"{_PRODUCT} If TransA or TransB is TRANSPOSE, the last two of that tensor are swapped."
+        ),
+        dml.same_sizes("c", "output"),
+        dml.LevelRule(
+            "FusedActivation is an activation that can be fused into GEMM, that the feature level has, and that has no "
+            "tensors; a softmax, only from level 6_1 on.",
+            lambda desc, level: dml.fused_activation_rules(desc.fused_activation, level, into=desc),
+        ),
+    )
 
     def attributes(self) -> dict[str, Any]:
         given = super().attributes()
@@ -268,21 +275,12 @@ class MatrixMultiplyIntegerDesc(dml.Operator, function=matrix_multiply_integer):
         FL_4_0=_integer_table(dml.RANK_2_TO_4, dml.RANK_1_TO_4, dml.RANK_2_TO_4),
         FL_5_2=_integer_table(dml.RANK_2_TO_4, dml.RANK_1_TO_4, dml.RANK_1_TO_4),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - ATensor, BTensor and OutputTensor have the same DimensionCount.
-        - ATensor.Sizes are {batches, channels, M, K}, BTensor.Sizes are {batches, channels, K, N}, and
-          OutputTensor.Sizes are {batches, channels, M, N}.
-        - ATensor and AZeroPointTensor have the same DataType, as have BTensor and BZeroPointTensor.
-        - AZeroPointTensor has one element, or one for each row of ATensor, with Sizes {1, 1, M, 1}. BZeroPointTensor
-          has one element, or one for each column of BTensor, with Sizes {1, 1, 1, N}.
-        """
-        yield from _product_rules(self)
-        yield from dml.same_type("a", "a_zero_point").check(self)
-        yield from dml.same_type("b", "b_zero_point").check(self)
-        yield from _parameter_rules(self, ("a_zero_point",), ("b_zero_point",))
+    rules = dml.page_rules(
+        *_product_rules(),
+        dml.same_type("a", "a_zero_point"),
+        dml.same_type("b", "b_zero_point"),
+        _of_rows_and_columns(("a_zero_point",), ("b_zero_point",)),
+    )
 
 
 # MATRIX_MULTIPLY_INTEGER_TO_FLOAT
@@ -362,27 +360,14 @@ class MatrixMultiplyIntegerToFloatDesc(dml.Operator, function=matrix_multiply_in
             output=FLOAT,
         )
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - AScaleTensor, AZeroPointTensor, BScaleTensor and BZeroPointTensor have the same DimensionCount.
-        - ATensor, BTensor, BiasTensor and OutputTensor have the same DimensionCount.
-        - BiasTensor and OutputTensor have the same Sizes.
-        - ATensor, AZeroPointTensor, BTensor and BZeroPointTensor have the same DataType.
-        - AScaleTensor, BScaleTensor, BiasTensor and OutputTensor have the same DataType.
-        - ATensor.Sizes are {batches, channels, M, K}, BTensor.Sizes are {batches, channels, K, N}, and
-          OutputTensor.Sizes are {batches, channels, M, N}.
-        - AScaleTensor and AZeroPointTensor have one element, or one for each row of ATensor, with Sizes {1, 1, M, 1}.
-          BScaleTensor and BZeroPointTensor have one element, or one for each column of BTensor, with Sizes
-          {1, 1, 1, N}.
-        """
-        yield from dml.same_rank("a_scale", "a_zero_point", "b_scale", "b_zero_point").check(self)
-        yield from dml.same_type("a", "a_zero_point", "b", "b_zero_point").check(self)
-        yield from dml.same_type("a_scale", "b_scale", "bias", "output").check(self)
-        yield from _product_rules(self, "bias")
-        yield from dml.same_sizes("bias", "output").check(self)
-        yield from _parameter_rules(self, ("a_scale", "a_zero_point"), ("b_scale", "b_zero_point"))
+    rules = dml.page_rules(
+        dml.same_rank("a_scale", "a_zero_point", "b_scale", "b_zero_point"),
+        dml.same_type("a", "a_zero_point", "b", "b_zero_point"),
+        dml.same_type("a_scale", "b_scale", "bias", "output"),
+        *_product_rules("bias"),
+        dml.same_sizes("bias", "output"),
+        _of_rows_and_columns(("a_scale", "a_zero_point"), ("b_scale", "b_zero_point")),
+    )
 
 
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY
@@ -451,22 +436,11 @@ class QuantizedLinearMatrixMultiplyDesc(dml.Operator, function=quantized_linear_
         FL_2_1=_quantized_table(dml.RANK_4, dml.RANK_4),
         FL_4_0=_quantized_table(dml.RANK_2_TO_4, dml.RANK_1_TO_4),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - All scales and zero points have the same DimensionCount.
-        - ATensor, BTensor and OutputTensor have the same DimensionCount.
-        - The zero point of ATensor, BTensor or OutputTensor has the DataType of that tensor.
-        - ATensor.Sizes are {batches, channels, M, K}, BTensor.Sizes are {batches, channels, K, N}, and
-          OutputTensor.Sizes are {batches, channels, M, N}.
-        - The scales and zero points of ATensor and OutputTensor have one element, or one for each row of ATensor, with
-          Sizes {1, 1, M, 1}. Those of BTensor have one element, or one for each column of BTensor, with Sizes
-          {1, 1, 1, N}.
-        """
-        yield from dml.same_rank(*_SCALES_AND_ZERO_POINTS).check(self)
-        for field in ("a", "b", "output"):
-            yield from dml.same_type(field, f"{field}_zero_point").check(self)
-        yield from _product_rules(self)
-        of_rows = ("a_scale", "a_zero_point", "output_scale", "output_zero_point")
-        yield from _parameter_rules(self, of_rows, ("b_scale", "b_zero_point"))
+    rules = dml.page_rules(
+        dml.same_rank(*_SCALES_AND_ZERO_POINTS),
+        *(dml.same_type(field, f"{field}_zero_point") for field in ("a", "b", "output")),
+        *_product_rules(),
+        _of_rows_and_columns(
+            ("a_scale", "a_zero_point", "output_scale", "output_zero_point"), ("b_scale", "b_zero_point")
+        ),
+    )
