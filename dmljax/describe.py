@@ -199,10 +199,7 @@ def signature(operator: type[Operator]) -> str:
 
 def rules(operator: type[Operator]) -> list[str]:
     """The rules of the operator's page besides its support tables."""
-    if operator.page_rules is Operator.page_rules:
-        return [rule.told(operator) for rule in operator.rules]
-    listed = inspect.getdoc(operator.page_rules) or ""
-    return [" ".join(rule.split()) for rule in re.split(r"^- ", listed, flags=re.MULTILINE)[1:]]
+    return [rule.told(operator) for rule in operator.rules]
 
 
 def explained(operator: type[Operator], width: int) -> str:

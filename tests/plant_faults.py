@@ -1646,7 +1646,7 @@ FAULTS = [
     Fault(
         "a fused softmax has no rules for the output of GEMM",
         "descriptors/bases.py",
-        "problems = whole.page_rules(feature_level)",
+        "problems = whole.problems(feature_level)",
         "problems = whole.attribute_rules(feature_level)",
         "ops/test_products.py::test_a_gemm_desc_refuses",
     ),
@@ -2636,7 +2636,7 @@ FAULTS = [
     Fault(
         "the rule about P is not looked at",
         POOLING_OPS,
-        "if p == 0:",
+        "if self.p == 0:",
         "if False:",
         "ops/test_pooling.py::test_a_desc_refuses",
     ),
@@ -2671,8 +2671,8 @@ FAULTS = [
     Fault(
         "the sizes of indices of pooling are not looked at",
         POOLING_OPS,
-        'self._window_rules("input", "output", "output_indices")',
-        'self._window_rules("input", "output")',
+        '_windows_fit("input", "output", "output_indices")',
+        '_windows_fit("input", "output")',
         "ops/test_pooling.py::test_a_desc_refuses",
     ),
     Fault(

@@ -96,6 +96,15 @@ def test_is_exported_under_its_directml_name(operator: str) -> None:
 
 
 @for_each_operator
+def test_its_rules_are_told_in_sentences(operator: str) -> None:
+    told = [rule.told(OPERATORS[operator]) for rule in OPERATORS[operator].rules]
+    assert told
+    for sentences in told:
+        assert re.fullmatch(r"[A-Z].*\.", sentences)
+        assert "{{" not in sentences
+
+
+@for_each_operator
 def test_is_documented_with_a_running_example(operator: str) -> None:
     documentation = inspect.getdoc(getattr(dmljax, function_name(operator))) or ""
     assert re.search(rf">>> .*\b{function_name(operator)}\(", documentation)

@@ -224,8 +224,8 @@ class Operator:
         """The tensors that are present by their keys, `input` or `inputs[0]`; see `leaves`."""
         return {leaf.key: leaf.tensor for leaf in self.leaves(is_input=is_input)}
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The problems of all rules of the operator's page that this desc breaks."""
+    def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """The problems of the rules of the operator's page that this desc breaks."""
         for rule in self.rules:
             yield from rule.problems(self, feature_level)
 

@@ -36,7 +36,7 @@ def problems(desc: Any, level: FeatureLevel) -> tuple[Problem, ...]:
         if leaf.member.field == field
         for problem in cell.problems(leaf.path, leaf.tensor)
     )
-    return (*table, *desc.page_rules(level))
+    return (*table, *desc.problems(level))
 
 
 def validate(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> None:

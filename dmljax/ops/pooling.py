@@ -28,7 +28,7 @@ from dmljax.numerics.windows import Window, windows_over
 from dmljax.ops.gathering import scattered
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
 from dmljax.text import join_sizes
-from dmljax.types import FLOAT, INTEGER_8, INTEGER_64, UINT32, UP_TO_32_BIT, DataType, FeatureLevel, widened
+from dmljax.types import FLOAT, INTEGER_8, INTEGER_64, UINT32, UP_TO_32_BIT, DataType, widened
 
 _EACH_DIMENSION: dict[str, Any] = dict.fromkeys(
     ("window_sizes", "strides", "start_padding", "end_padding"), calls.EACH_DIMENSION
@@ -516,50 +516,55 @@ class _Sliding(dml.Operator):
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
 
-    def _window_rules(self, image: str, *pooled: str) -> Iterator[Problem]:
-        """The windows have room in the image, and what is pooled has the sizes that follow from it."""
-        sizes = getattr(self, image).sizes
-        if len(sizes) < 3:
-            return  # the support table reports the rank
-        broken = tuple(dml.window_rules(self, image, "window_size"))
-        yield from broken
-        if not broken:
-            windows = dml.windows_of(self, image, "window_size")
-            for field in pooled:
-                if getattr(self, field) is not None:
-                    yield from dml.sizes_are(self, field, pooling.pooled_sizes(sizes, windows))
-
-    def _element_rules(self, image: str) -> Iterator[Problem]:
-        """Each window has an element of the image."""
-        # The pages are silent on the largest of no elements.
-        if any(dml.window_rules(self, image, "window_size")):
-            return
-        for i, window in enumerate(dml.windows_of(self, image, "window_size")):
-            if window.misses_input:
-                rule = f"must reach an element of {self.member(image).name} from each place of the window"
-                yield Problem(("WindowSize", i), rule, window.size)
-
     def attributes(self) -> dict[str, Any]:
         given = super().attributes()
         return {"window_sizes" if name == "window_size" else name: value for name, value in given.items()}
 
 
+def _windows_fit(image: str, *pooled: str) -> dml.Rule:
+    """The windows have room in the image, and what is pooled has the sizes that follow from it."""
+
+    def check(desc: Any) -> Iterator[Problem]:
+        sizes = getattr(desc, image).sizes
+        present = [field for field in pooled if getattr(desc, field) is not None]
+        if len(sizes) < 3 or any(getattr(desc, field).rank != len(sizes) for field in present):
+            return  # the support table, or another rule, reports the rank
+        broken = tuple(dml.window_rules(desc, image, "window_size"))
+        yield from broken
+        if not broken:
+            windows = dml.windows_of(desc, image, "window_size")
+            for field in present:
+                yield from dml.sizes_are(desc, field, pooling.pooled_sizes(sizes, windows))
+
+    have = "has" if len(pooled) == 1 else "have"
+    return dml.Rule(
+        "Strides, WindowSize, StartPadding, EndPadding and, if the operator has it, Dilations have one number for each "
+        f"dimension of {{{image}}} after the first two, batch and channels; no stride, size or dilation is 0. No "
+        f"window is larger than the padded {{{image}}}. {dml.named(pooled)} {have} the batch and channels of "
+        f"{{{image}}}, and one element for each place of the window.",
+        check,
+    )
+
+
+def _windows_in_padding(desc: Any) -> Iterator[Problem]:
+    # The pages are silent on the largest of no elements.
+    if any(dml.window_rules(desc, "input", "window_size")):
+        return
+    for i, window in enumerate(dml.windows_of(desc, "input", "window_size")):
+        if window.misses_input:
+            rule = "must reach an element of InputTensor from each place of the window"
+            yield Problem(("WindowSize", i), rule, window.size)
+
+
+_REACH_INPUT = dml.Rule("Each window has an element that is not padding.", _windows_in_padding)
+
+
 class _Pooling(_Sliding, dml.Unary):
     """InputTensor, which is the image, OutputTensor, and windows."""
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - Strides, WindowSize, StartPadding, EndPadding and, if the operator has it, Dilations have one number for each
-          dimension of InputTensor after the first two, batch and channels; no stride, size or dilation is 0.
-        - No window is larger than the padded InputTensor.
-        - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
-        """
-        yield from dml.same_type("input", "output").check(self)
-        yield from dml.same_rank("input", "output").check(self)
-        if self.input.rank == self.output.rank:
-            yield from self._window_rules("input", "output")
+    rules = dml.page_rules(
+        dml.same_type("input", "output"), dml.same_rank("input", "output"), _windows_fit("input", "output")
+    )
 
 
 _FLOATS = dml.unary(dml.RANK_4_TO_5, FLOAT)
@@ -584,41 +589,22 @@ class _GradientTensors(dml.Operator):
 class AveragePoolingGradDesc(_Sliding, _GradientTensors, function=average_pooling_grad):
     include_padding: dml.Bool
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, input_gradient=FLOAT, output_gradient=FLOAT))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputGradientTensor and OutputGradientTensor have the same DataType and DimensionCount.
-        - Strides, WindowSize, StartPadding and EndPadding have one number for each dimension of OutputGradientTensor
-          after the first two, batch and channels; no stride or size is 0.
-        - No window is larger than the padded OutputGradientTensor.
-        - InputGradientTensor has the batch and channels of OutputGradientTensor, and one element for each place of the
-          window.
-        """
-        yield from dml.same_type("input_gradient", "output_gradient").check(self)
-        yield from dml.same_rank("input_gradient", "output_gradient").check(self)
-        if self.input_gradient.rank == self.output_gradient.rank:
-            yield from self._window_rules("output_gradient", "input_gradient")
+    rules = dml.page_rules(
+        dml.same_type("input_gradient", "output_gradient"),
+        dml.same_rank("input_gradient", "output_gradient"),
+        _windows_fit("output_gradient", "input_gradient"),
+    )
 
     def attributes(self) -> dict[str, Any]:
         return super().attributes() | {"output_sizes": self.output_gradient.sizes}
 
 
 class _LpPooling(_Pooling):
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
+    def _no_norm(self: Any) -> Iterator[Problem]:
+        if self.p == 0:
+            yield Problem("P", "must be at least 1", self.p)
 
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - Strides, WindowSize, StartPadding, EndPadding and, if the operator has it, Dilations have one number for each
-          dimension of InputTensor after the first two, batch and channels; no stride, size or dilation is 0.
-        - No window is larger than the padded InputTensor.
-        - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
-        - P is at least 1.
-        """
-        yield from super().page_rules(feature_level)
-        p: int = self.p  # type: ignore[attr-defined]  # which the subclasses have, after their other members
-        if p == 0:
-            yield Problem("P", "must be at least 1", p)
+    rules = dml.page_rules(*_Pooling.rules, dml.Rule("P is at least 1.", _no_norm))
 
 
 class LpPoolingDesc(_LpPooling, function=lp_pooling):
@@ -641,18 +627,7 @@ class MaxPoolingDesc(_Pooling, function=max_pooling):
         FL_3_0=dml.unary(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS),
         FL_5_0=dml.unary(dml.RANK_4_TO_5, _NUMBERS),
     )
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - Strides, WindowSize, StartPadding and EndPadding have one number for each dimension of InputTensor after the
-          first two, batch and channels; no stride or size is 0.
-        - No window is larger than the padded InputTensor, and each has an element that is not padding.
-        - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
-        """
-        yield from super().page_rules(feature_level)
-        yield from self._element_rules("input")
+    rules = dml.page_rules(*_Pooling.rules, _REACH_INPUT)
 
 
 class _IndexedTensors(dml.Unary):
@@ -662,22 +637,12 @@ class _IndexedTensors(dml.Unary):
 class _IndexedPooling(_Sliding, _IndexedTensors):
     """The rules of MAX_POOLING1 and MAX_POOLING2, and their optional output."""
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, OutputTensor and OutputIndicesTensor have the same DimensionCount.
-        - InputTensor and OutputTensor have the same DataType.
-        - Strides, WindowSize, StartPadding, EndPadding and, if the operator has it, Dilations have one number for each
-          dimension of InputTensor after the first two, batch and channels; no stride, size or dilation is 0.
-        - No window is larger than the padded InputTensor, and each has an element that is not padding.
-        - OutputTensor and OutputIndicesTensor have the batch and channels of InputTensor, and one element for each
-          place of the window.
-        """
-        yield from dml.same_rank("input", "output", "output_indices").check(self)
-        yield from dml.same_type("input", "output").check(self)
-        if all(tensor.rank == self.input.rank for tensor in self.tensors().values()):
-            yield from self._window_rules("input", "output", "output_indices")
-        yield from self._element_rules("input")
+    rules = dml.page_rules(
+        dml.same_rank("input", "output", "output_indices"),
+        dml.same_type("input", "output"),
+        _windows_fit("input", "output", "output_indices"),
+        _REACH_INPUT,
+    )
 
     def attributes(self) -> dict[str, Any]:
         indices = self.output_indices
@@ -707,23 +672,13 @@ class MaxPooling2Desc(_IndexedPooling, function=max_pooling2):
 class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad):
     dilations: dml.UintDimensions
     support = dml.support(FL_3_0=dml.gradient(dml.RANK_4, FLOAT), FL_4_0=dml.gradient(dml.RANK_4_TO_5, FLOAT))
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, InputGradientTensor and OutputGradientTensor have the same DataType and DimensionCount.
-        - InputTensor and OutputGradientTensor have the same Sizes.
-        - Strides, WindowSize, StartPadding, EndPadding and Dilations have one number for each dimension of InputTensor
-          after the first two, batch and channels; no stride, size or dilation is 0.
-        - No window is larger than the padded InputTensor, and each has an element that is not padding.
-        - InputGradientTensor has the batch and channels of InputTensor, and one element for each place of the window.
-        """
-        yield from dml.same_type("input", "input_gradient", "output_gradient").check(self)
-        yield from dml.same_rank("input", "input_gradient", "output_gradient").check(self)
-        yield from dml.same_sizes("input", "output_gradient").check(self)
-        if self.input.rank == self.input_gradient.rank:
-            yield from self._window_rules("input", "input_gradient")
-        yield from self._element_rules("input")
+    rules = dml.page_rules(
+        dml.same_type("input", "input_gradient", "output_gradient"),
+        dml.same_rank("input", "input_gradient", "output_gradient"),
+        dml.same_sizes("input", "output_gradient"),
+        _windows_fit("input", "input_gradient"),
+        _REACH_INPUT,
+    )
 
 
 class MaxUnpoolingDesc(dml.Operator, function=max_unpooling):
@@ -769,26 +724,22 @@ class QuantizedLinearAveragePoolingDesc(
         )
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DimensionCount.
-        - The zero point of InputTensor or OutputTensor has the DataType of that tensor.
-        - All scales and zero points have one element, or one for each channel: their sizes are then 1, but for the
-          dimension of the channels.
-        - Strides, WindowSize, StartPadding, EndPadding and Dilations have one number for each dimension of InputTensor
-          after the first two, batch and channels; no stride, size or dilation is 0.
-        - No window is larger than the padded InputTensor.
-        - OutputTensor has the batch and channels of InputTensor, and one element for each place of the window.
-        """
-        yield from dml.same_rank("input", "output").check(self)
-        yield from dml.same_type("input", "input_zero_point").check(self)
-        yield from dml.same_type("output", "output_zero_point").check(self)
-        if self.input.rank == self.output.rank:
-            yield from self._window_rules("input", "output")
+    def _other_parameters(self) -> Iterator[Problem]:
         if self.input.rank < 3:
             return  # the support table reports the rank
         for field, tensor in self.tensors().items():
             if field not in ("input", "output") and not _is_of_channels(tensor.sizes, self.input.sizes):
                 rule = f"must be 1 each, or {join_sizes(_channel_sizes(self.input.sizes))}"
                 yield Problem((self.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+
+    rules = dml.page_rules(
+        dml.same_rank("input", "output"),
+        dml.same_type("input", "input_zero_point"),
+        dml.same_type("output", "output_zero_point"),
+        _windows_fit("input", "output"),
+        dml.Rule(
+            "All scales and zero points have one element, or one for each channel: their sizes are then 1, but for the "
+            "dimension of the channels.",
+            _other_parameters,
+        ),
+    )

@@ -38,7 +38,7 @@ from dmljax.numerics.sizes import check_size, number, require_positions
 from dmljax.ops.gathering import gather
 from dmljax.scalars import Size2D
 from dmljax.tensor import TensorDesc
-from dmljax.types import FLOAT, UINT32, DataType, FeatureLevel, InterpolationMode, ReduceFunction, widened
+from dmljax.types import FLOAT, UINT32, DataType, InterpolationMode, ReduceFunction, widened
 
 AVERAGE, MAX = ReduceFunction.AVERAGE, ReduceFunction.MAX
 LINEAR = InterpolationMode.LINEAR
@@ -165,22 +165,22 @@ class RoiPoolingDesc(dml.Operator, function=roi_pooling):
     pooled_size: dml.Size
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, roi=FLOAT, output=FLOAT))
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, ROITensor and OutputTensor have the same DataType.
-        - ROITensor has the Sizes {1, 1, NumROIs, 5}.
-        - OutputTensor has the Sizes {NumROIs, channels of InputTensor, PooledSize.Height, PooledSize.Width}.
-        - SpatialScale is finite.
-        """
-        yield from dml.same_type("input", "roi", "output").check(self)
-        yield from _finite(self, "spatial_scale")
+    def _other_sizes(self) -> Iterator[Problem]:
         if any(tensor.rank != 4 for tensor in self.tensors().values()):
             return  # the support table reports the rank
-        count = self.roi.sizes[2]
+        count, size = self.roi.sizes[2], self.pooled_size
         yield from dml.sizes_are(self, "roi", (1, 1, count, 5))
-        size = self.pooled_size
         yield from dml.sizes_are(self, "output", (count, self.input.sizes[1], size.height, size.width))
+
+    rules = dml.page_rules(
+        dml.same_type("input", "roi", "output"),
+        dml.Rule("SpatialScale is finite.", lambda desc: _finite(desc, "spatial_scale")),
+        dml.Rule(
+            "ROITensor has the Sizes {{1, 1, NumROIs, 5}}, and OutputTensor the Sizes {{NumROIs, channels of "
+            "InputTensor, PooledSize.Height, PooledSize.Width}}.",
+            _other_sizes,
+        ),
+    )
 
 
 def _finite(desc: Any, *fields: str) -> Iterator[Problem]:
@@ -402,39 +402,7 @@ def _of_both(numbers: Iterable[Array], dtype: Any) -> Array:
     return (rows[:, :, None] * columns[:, None, :])[..., None].astype(dtype)
 
 
-class _AlignTensors(dml.Operator):
-    """The tensors and the rules of ROI_ALIGN and ROI_ALIGN1."""
-
-    input: dml.Input
-    roi: _Roi
-    batch_indices: dml.Input
-    output: dml.Output
-    reduction_function: dml.Reduction
-    interpolation_mode: dml.Interpolation
-    spatial_scale_x: dml.Float
-    spatial_scale_y: dml.Float
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, ROITensor and OutputTensor have the same DataType.
-        - ROITensor has the Sizes {NumROIs, 4}, and BatchIndicesTensor the Sizes {NumROIs}, each after any number of 1s.
-        - OutputTensor has the Sizes {NumROIs, channels of InputTensor, any, any}.
-        - ReductionFunction is AVERAGE or MAX.
-        - Scales, and offsets where there are some, are finite.
-        - MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.
-        """
-        yield from dml.same_type("input", "roi", "output").check(self)
-        yield from _sampling_rules(self)
-        yield from _region_rules(self, image="input", result="output")
-
-    def attributes(self) -> dict[str, Any]:
-        *_, height, width = self.output.sizes
-        return super().attributes() | {"output_size": Size2D(width, height)}
-
-
-def _sampling_rules(desc: Any) -> Iterator[Problem]:
-    """The attributes of sampling are in range."""
+def _misfits_of_sampling(desc: Any) -> Iterator[Problem]:
     if desc.reduction_function not in (AVERAGE, MAX):
         yield Problem("ReductionFunction", "must be AVERAGE or MAX", desc.reduction_function.name)
     yield from _finite(desc, "spatial_scale_x", "spatial_scale_y")
@@ -447,17 +415,53 @@ def _sampling_rules(desc: Any) -> Iterator[Problem]:
         yield Problem("MinimumSamplesPerOutput", f"must be at most {most}, MaximumSamplesPerOutput", fewest)
 
 
-def _region_rules(desc: Any, image: str | None, result: str) -> Iterator[Problem]:
-    """The regions and their batch indices are as many as the elements of the result along its first dimension."""
-    given = [getattr(desc, field) for field in (image, result) if field is not None]
-    if any(tensor.rank != 4 for tensor in given) or desc.roi.rank < 2:
-        return  # the support table reports the rank
-    count = desc.roi.sizes[-2]
-    yield from dml.sizes_are(desc, "roi", (1,) * (desc.roi.rank - 2) + (count, 4))
-    yield from dml.sizes_are(desc, "batch_indices", (1,) * (desc.batch_indices.rank - 1) + (count,))
-    sizes = getattr(desc, result).sizes
-    channels = sizes[1] if image is None else getattr(desc, image).sizes[1]
-    yield from dml.sizes_are(desc, result, (count, channels, *sizes[2:]))
+_SAMPLES_FIT = dml.Rule(
+    "ReductionFunction is AVERAGE or MAX. Scales, and offsets where there are some, are finite. "
+    "MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.",
+    _misfits_of_sampling,
+)
+
+
+def _regions_fit(result: str, *images: str) -> dml.Rule:
+    """As many regions and batch indices as the result has elements along its first dimension.
+
+    The channels are those of the first of `images` that is given.
+    """
+
+    def check(desc: Any) -> Iterator[Problem]:
+        image = next((one for field in images if (one := getattr(desc, field)) is not None), None)
+        regions, pooled = desc.roi, getattr(desc, result)
+        if any(tensor.rank != 4 for tensor in (image, pooled) if tensor is not None) or regions.rank < 2:
+            return  # the support table reports the rank
+        count = regions.sizes[-2]
+        yield from dml.sizes_are(desc, "roi", (1,) * (regions.rank - 2) + (count, 4))
+        yield from dml.sizes_are(desc, "batch_indices", (1,) * (desc.batch_indices.rank - 1) + (count,))
+        channels = pooled.sizes[1] if image is None else image.sizes[1]
+        yield from dml.sizes_are(desc, result, (count, channels, *pooled.sizes[2:]))
+
+    return dml.Rule(
+        "ROITensor has the Sizes {{NumROIs, 4}}, and BatchIndicesTensor the Sizes {{NumROIs}}, each after any number "
+        f"of 1s. {{{result}}} has the Sizes {{{{NumROIs, channels of InputTensor, any, any}}}}.",
+        check,
+    )
+
+
+class _AlignTensors(dml.Operator):
+    """The tensors and the rules of ROI_ALIGN and ROI_ALIGN1."""
+
+    input: dml.Input
+    roi: _Roi
+    batch_indices: dml.Input
+    output: dml.Output
+    reduction_function: dml.Reduction
+    interpolation_mode: dml.Interpolation
+    spatial_scale_x: dml.Float
+    spatial_scale_y: dml.Float
+    rules = dml.page_rules(dml.same_type("input", "roi", "output"), _SAMPLES_FIT, _regions_fit("output", "input"))
+
+    def attributes(self) -> dict[str, Any]:
+        *_, height, width = self.output.sizes
+        return super().attributes() | {"output_size": Size2D(width, height)}
 
 
 def _align_support(indices: frozenset[DataType]) -> dml.Table:
@@ -641,33 +645,26 @@ class RoiAlignGradDesc(dml.Operator, function=roi_align_grad):
         )
     )
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor, InputGradientTensor, ROITensor, OutputGradientTensor and OutputROIGradientTensor have the same
-          DataType.
-        - OutputGradientTensor or OutputROIGradientTensor is given.
-        - InputTensor is given if OutputROIGradientTensor is, or if ReductionFunction is MAX.
-        - InputTensor and OutputGradientTensor have the same Sizes, and so have ROITensor and OutputROIGradientTensor.
-        - ROITensor has the Sizes {NumROIs, 4}, and BatchIndicesTensor the Sizes {NumROIs}, each after any number of 1s.
-        - InputGradientTensor has the Sizes {NumROIs, channels of InputTensor, any, any}.
-        - ReductionFunction is AVERAGE or MAX.
-        - Scales and offsets are finite.
-        - MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.
-        """
-        floats = ("input", "input_gradient", "roi", "output_gradient", "output_roi_gradient")
-        yield from dml.same_type(*floats).check(self)
+    def _missing(self) -> Iterator[Problem]:
         if self.output_gradient is None and self.output_roi_gradient is None:
             yield Problem("OutputGradientTensor", "must be given, unless OutputROIGradientTensor is", "none")
         if self.input is None and (self.output_roi_gradient is not None or self.reduction_function is MAX):
             rule = "must be given if OutputROIGradientTensor is, or if ReductionFunction is MAX"
             yield Problem("InputTensor", rule, "none")
-        yield from dml.same_sizes("input", "output_gradient").check(self)
-        yield from dml.same_rank("roi", "output_roi_gradient").check(self)
-        yield from dml.same_sizes("roi", "output_roi_gradient").check(self)
-        yield from _sampling_rules(self)
-        image = next((field for field in ("input", "output_gradient") if getattr(self, field) is not None), None)
-        yield from _region_rules(self, image, result="input_gradient")
+
+    rules = dml.page_rules(
+        dml.same_type("input", "input_gradient", "roi", "output_gradient", "output_roi_gradient"),
+        dml.Rule(
+            "OutputGradientTensor or OutputROIGradientTensor is given. InputTensor is given if OutputROIGradientTensor "
+            "is, or if ReductionFunction is MAX.",
+            _missing,
+        ),
+        dml.same_sizes("input", "output_gradient"),
+        dml.same_rank("roi", "output_roi_gradient"),
+        dml.same_sizes("roi", "output_roi_gradient"),
+        _SAMPLES_FIT,
+        _regions_fit("input_gradient", "input", "output_gradient"),
+    )
 
     def attributes(self) -> dict[str, Any]:
         image = self.output_gradient

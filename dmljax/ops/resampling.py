@@ -34,7 +34,7 @@ from dmljax.numerics.resampling import (
 from dmljax.numerics.sharding import dimension_axes, partitioned
 from dmljax.numerics.sizes import check_size, is_symbolic, require_positions
 from dmljax.scalars import Size2D
-from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, FeatureLevel, InterpolationMode
+from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, InterpolationMode
 
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
 _SIZES_AND_MODE = {
@@ -80,24 +80,27 @@ class Upsample2DDesc(dml.Operator, function=upsample_2d):
     interpolation_mode: dml.Interpolation
     support = dml.support(FL_1_0=dml.unary(dml.RANK_4_TO_5, FLOAT))
 
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - Both numbers of ScaleSize are at least 1.
-        - OutputTensor has the sizes of InputTensor, with ScaleSize.Height times the height and ScaleSize.Width times
-          the width.
-        """
-        yield from dml.same_type("input", "output").check(self)
-        yield from dml.same_rank("input", "output").check(self)
-        scales = self.scale_size._asdict()
-        for name, scale in scales.items():
+    def _no_scales(self) -> Iterator[Problem]:
+        for name, scale in self.scale_size._asdict().items():
             if scale < 1:
                 yield Problem(("ScaleSize", name.capitalize()), "must be at least 1", scale)
-        if min(scales.values()) >= 1 and self.input.rank >= 2:
+
+    def _other_sizes(self) -> Iterator[Problem]:
+        if min(self.scale_size) >= 1 and self.input.rank >= 2:
             *batch, height, width = self.input.sizes
             sizes = (*batch, height * self.scale_size.height, width * self.scale_size.width)
             yield from dml.sizes_are(self, "output", sizes)
+
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "output"),
+        dml.Rule("Both numbers of ScaleSize are at least 1.", _no_scales),
+        dml.Rule(
+            "OutputTensor has the sizes of InputTensor, with ScaleSize.Height times the height and ScaleSize.Width "
+            "times the width.",
+            _other_sizes,
+        ),
+    )
 
 
 # RESAMPLE and RESAMPLE1
@@ -429,19 +432,6 @@ def _resampled(
 class _Resampling(dml.Operator):
     """The rules that all descriptors of resampling but UPSAMPLE_2D share."""
 
-    def _resampling_rules(self, input: str, output: str) -> Iterator[Problem]:
-        yield from dml.same_type(input, output).check(self)
-        yield from dml.same_rank(input, output).check(self)
-        fields = [member.field for member in self.members() if member.field in _FLOATS]
-        yield from dml.one_each(input, *fields).check(self)
-        for field in fields:
-            for i, number in enumerate(getattr(self, field)):
-                place, value = (self.member(field).name, i), float(number.item)
-                if not math.isfinite(value):
-                    yield Problem(place, "must be finite", value)
-                elif field == "scales" and not value > 0:
-                    yield Problem(place, "must be above 0", value)
-
 
 _FLOATS = ("scales", "input_pixel_offsets", "output_pixel_offsets")
 _INTO_8_BITS = {
@@ -450,34 +440,38 @@ _INTO_8_BITS = {
 }
 
 
+def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
+    def check(desc: Any) -> Iterator[Problem]:
+        fields = [member.field for member in desc.members() if member.field in _FLOATS]
+        yield from dml.one_each(input, *fields).check(desc)
+        for field in fields:
+            for i, number in enumerate(getattr(desc, field)):
+                place, value = (desc.member(field).name, i), float(number.item)
+                if not math.isfinite(value):
+                    yield Problem(place, "must be finite", value)
+                elif field == "scales" and not value > 0:
+                    yield Problem(place, "must be above 0", value)
+
+    each = "one finite number for each dimension"
+    return dml.page_rules(
+        dml.same_type(input, output),
+        dml.same_rank(input, output),
+        dml.Rule(f"Scales, and offsets where there are some, have {each}. Scales are above 0.", check),
+    )
+
+
 class _Forward(_Resampling):
     input: dml.Input
     output: dml.Output
     interpolation_mode: dml.Interpolation
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputTensor and OutputTensor have the same DataType and DimensionCount.
-        - Scales, and offsets where there are some, have one finite number for each dimension.
-        - Scales are above 0.
-        """
-        yield from self._resampling_rules("input", "output")
+    rules = _rules("input", "output")
 
 
 class _Backward(_Resampling):
     input_gradient: dml.Input
     output_gradient: dml.Output
     interpolation_mode: dml.Interpolation
-
-    def page_rules(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The rules of the page.
-
-        - InputGradientTensor and OutputGradientTensor have the same DataType and DimensionCount.
-        - Scales, InputPixelOffsets and OutputPixelOffsets have one finite number for each dimension.
-        - Scales are above 0.
-        """
-        yield from self._resampling_rules("input_gradient", "output_gradient")
+    rules = _rules("input_gradient", "output_gradient")
 
     def attributes(self) -> dict[str, Any]:
         return super().attributes() | {"output_sizes": self.output_gradient.sizes}
