@@ -41,6 +41,16 @@ convolutions count by their bytes only.
 On the v5e it is the cycles that XLA's own compiler estimates, at 1.5 GHz, and for gathers, scatters and sorts, which it
 does not estimate, their bytes at 819 GB/s. dmljax and the idioms both compute products with `precision="highest"`.
 
+Where dmljax costs clearly more, it computes something else:
+
+- SCATTER and SCATTER_ND write the last of several updates of an element, as DirectML's page has it; `x.at[i].set`
+  promises no order.
+- RANDOM_GENERATOR is Philox, bit for bit; `jax.random.bits` is Threefry, which needs no multiplications. A TPU has no
+  64-bit integers, so that dmljax multiplies there by halves.
+- Products of 8-bit integers with zero points are products of int8, of which sums of rows and columns are subtracted; the
+  idiom's are products of int32, whose arithmetic the estimate for the H100 does not count.
+- The quantized convolutions are exact in int32, also where float32 is not.
+
 ## Operators
 
 {operators}

@@ -73,6 +73,7 @@ RIVALS: dict[str, Callable[..., Any]] = {
     "ACTIVATION_SOFTPLUS": lambda x, steepness: jax.nn.softplus(steepness * x) / steepness,
     "ACTIVATION_SWISH": lambda x, scale: x * jax.nn.sigmoid(scale * x),
     "ACTIVATION_TANH": jnp.tanh,
+    "ELEMENT_WISE_ACOSH": jnp.arccosh,
     "ELEMENT_WISE_ERF": lax.erf,
     "ELEMENT_WISE_EXP": jnp.exp,
     "ELEMENT_WISE_TANH": jnp.tanh,
