@@ -320,7 +320,7 @@ def _check_onnx(path: str, options: argparse.Namespace) -> int:
             print(f"{escape_controls(path)}: {escape_controls(problem)}")
         for sentence in left:
             print(f"{escape_controls(path)}: {escape_controls(sentence)}")
-        count = _coloured(_count_text(len(problems), "finding"), _RED if problems else _GREEN)
+        count = _colored(_count_text(len(problems), "finding"), _RED if problems else _GREEN)
         nodes = f"{_count_text(nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
         print(f"{escape_controls(path)}: {count}, {nodes}")
     return FINDINGS if problems else 0
@@ -342,7 +342,7 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
         _warn(warnings, file=sys.stdout)
         for finding in findings:
             print(finding)
-        count = _coloured(_count_text(len(findings), "finding"), _RED if findings else _GREEN)
+        count = _colored(_count_text(len(findings), "finding"), _RED if findings else _GREEN)
         name = "<stdin>" if path == "-" else escape_controls(path)
         print(f"{name}: {count} at {options.dml_feature_level}")
     return FINDINGS if findings else 0
@@ -355,16 +355,16 @@ def _count_text(count: int, noun: str) -> str:
 def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
     file = file or sys.stderr
     for warning in warnings:
-        print(f"{_coloured('warning', _YELLOW, file)}: {warning}", file=file)
+        print(f"{_colored('warning', _YELLOW, file)}: {warning}", file=file)
 
 
-_RED, _GREEN, _YELLOW = "31", "32", "33"  # codes of the ANSI escape sequence for colours
+_RED, _GREEN, _YELLOW = "31", "32", "33"  # codes of the ANSI escape sequence for colors
 
 
-def _coloured(text: str, colour: str, file: Any = None) -> str:
-    """The text in a colour, if it goes to a terminal; https://no-color.org says how users switch that off."""
+def _colored(text: str, color: str, file: Any = None) -> str:
+    """The text in a color, if it goes to a terminal; https://no-color.org says how users switch that off."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not (file or sys.stdout).isatty()
-    return text if is_plain else f"\033[{colour}m{text}\033[0m"
+    return text if is_plain else f"\033[{color}m{text}\033[0m"
 
 
 def ops(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Pictures of small arrays: each number in a coloured cell. They need Matplotlib, which the extra `pictures` brings."""
+"""Pictures of small arrays: each number in a colored cell. They need Matplotlib, which the extra `pictures` brings."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def show(
     cell: float = 0.45,
     file: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Shows an array, or a dict of arrays by their titles, as coloured cells; an arrow leads to the `results`.
+    """Shows an array, or a dict of arrays by their titles, as colored cells; an arrow leads to the `results`.
 
     Blue is above 0 and red below, darker is further away from it; grey is infinite or NaN. An array of more than two
     dimensions is shown as matrices below each other, one of fewer dimensions as a row. In a notebook the picture
@@ -139,15 +139,15 @@ def _draw_grid(place: "Axes", title: str, grid: np.ndarray[Any, Any]) -> None:
     largest = max((abs(number) for number in numbers if np.isfinite(number)), default=0) or 1
     for (row, column), value in np.ndenumerate(grid):
         if value is not None:
-            colour = _colour(float(value) / largest)
-            place.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=colour))
-            black_or_white = "black" if _luminance(colour) > 0.18 else "white"  # a contrast of at least 4.5 : 1
+            color = _color(float(value) / largest)
+            place.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=color))
+            black_or_white = "black" if _luminance(color) > 0.18 else "white"  # a contrast of at least 4.5 : 1
             place.text(column, row, f"{float(value):g}", ha="center", va="center", fontsize=8, color=black_or_white)
     place.set_title(title, fontsize=9, loc="left", color=_LINES)
 
 
-def _colour(part: float) -> tuple[float, ...]:
-    """The colour of a number that is this part of the largest: blue above 0, red below, grey if it is no number."""
+def _color(part: float) -> tuple[float, ...]:
+    """The color of a number that is this part of the largest: blue above 0, red below, grey if it is no number."""
     from matplotlib import colormaps
 
     if not np.isfinite(part):
@@ -155,8 +155,8 @@ def _colour(part: float) -> tuple[float, ...]:
     return tuple(colormaps["RdBu"](0.5 + 0.42 * part)[:3])
 
 
-def _luminance(colour: tuple[float, ...]) -> float:
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in colour]
+def _luminance(color: tuple[float, ...]) -> float:
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in color]
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 

@@ -182,7 +182,7 @@ class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
 class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
     """`DML_DEPTH_SPACE_ORDER`: how channels count the elements of blocks, with the fastest dimension first.
 
-    With DEPTH_COLUMN_ROW, neighbouring channels are of the same element of a block, and with COLUMN_ROW_DEPTH, of the
+    With DEPTH_COLUMN_ROW, neighboring channels are of the same element of a block, and with COLUMN_ROW_DEPTH, of the
     same channel of the image whose blocks are moved.
 
     >>> image = jnp.array([[[1, 2]], [[5, 6]]]).repeat(2, axis=1)

@@ -2753,7 +2753,7 @@ FAULTS = [
         "ops/test_normalization.py::test_epsilon_is_a_lower_bound_of_a_norm",
     ),
     Fault(
-        "the activation of a normalisation works on what was not rounded",
+        "the activation of a normalization works on what was not rounded",
         NORMALIZATION,
         "dml.fused(_scaled_and_shifted(value, *parameters).astype(x.dtype), fused_activation)",
         "dml.fused(_scaled_and_shifted(value, *parameters), fused_activation).astype(x.dtype)",
@@ -2774,28 +2774,28 @@ FAULTS = [
         "ops/test_normalization.py::test_a_desc_is_allowed_from_a_level_on",
     ),
     Fault(
-        "a bias of a normalisation may be alone at every level",
+        "a bias of a normalization may be alone at every level",
         NORMALIZATION,
         "if feature_level < FeatureLevel.FL_5_2 and (self.scale is None) != (self.bias is None):",
         "if False:",
         "ops/test_normalization.py::test_a_desc_is_refused",
     ),
     Fault(
-        "channels of a normalisation are broadcast at every level",
+        "channels of a normalization are broadcast at every level",
         NORMALIZATION,
         "if feature_level < FeatureLevel.FL_4_0 and is_narrow:",
         "if False:",
         "ops/test_normalization.py::test_a_desc_is_refused",
     ),
     Fault(
-        "sizes of a normalisation's parameters go unnoticed",
+        "sizes of a normalization's parameters go unnoticed",
         NORMALIZATION,
         "                if size not in (1, most):",
         "                if False:",
         "ops/test_normalization.py::test_a_desc_is_refused",
     ),
     Fault(
-        "what is added to a normalised batch is left out",
+        "what is added to a normalized batch is left out",
         NORMALIZATION,
         "value = value if summand is None else value + summand",
         "value = value + summand if summand is summands[0] else value",
@@ -2809,7 +2809,7 @@ FAULTS = [
         "ops/test_normalization.py::test_the_gradient_of_a_trained_batch_is_centered_by_the_given_mean",
     ),
     Fault(
-        "the gradient of a normalised batch forgets the scale",
+        "the gradient of a normalized batch forgets the scale",
         NORMALIZATION,
         "of_input = gradient * (factor * inverse)",
         "of_input = gradient * inverse",
@@ -2830,14 +2830,14 @@ FAULTS = [
         "ops/test_normalization.py::test_an_even_region_reaches_further_after_an_element",
     ),
     Fault(
-        "the gradient of a local response goes to the wrong neighbours",
+        "the gradient of a local response goes to the wrong neighbors",
         RESPONSE,
         ", is_mirrored=True)",
         ")",
         "ops/test_normalization.py::test_local_regions_are_the_pseudo_codes[2-True]",
     ),
     Fault(
-        "neighbours are added twice",
+        "neighbors are added twice",
         "numerics/windows.py",
         "start = part if total is None else total + part, start + width",
         "start = part if total is None else total + part, start + 1",
@@ -2858,7 +2858,7 @@ FAULTS = [
         "ops/test_normalization.py::test_a_desc_is_refused",
     ),
     Fault(
-        "neighbours are grouped though they are dilated",
+        "neighbors are grouped though they are dilated",
         "numerics/columns.py",
         "if self.dilation == 1 < self.stride and self.size > 1 else 0",
         "if 1 < self.stride and self.size > 1 else 0",
@@ -2946,7 +2946,7 @@ FAULTS = [
                 "test_halves_go_to_the_second_element_or_where_the_direction_says",
             ),
             (
-                "a neighbour without weight counts",
+                "a neighbor without weight counts",
                 "jnp.where(weights == 0, jnp.asarray(nothing, x.dtype), _taken(x, axis, places) * weights)",
                 "_taken(x, axis, places) * weights",
                 "test_what_has_no_weight_does_not_count[gathered-eager]",
@@ -3007,7 +3007,7 @@ FAULTS = [
                 "test_any_resampling_is_the_pages_relation",
             ),
             (
-                "a neighbour without weight counts in a phase",
+                "a neighbor without weight counts in a phase",
                 "            if weight  # what has none may be infinite\n",
                 "",
                 "test_what_has_no_weight_does_not_count[sliced-eager]",
@@ -3054,7 +3054,7 @@ FAULTS = [
                 "test_the_result_is_cropped_or_its_edges_are_repeated",
             ),
             (
-                "pixels of nearest neighbours are looked at at their centers, and rounded",
+                "pixels of nearest neighbors are looked at at their centers, and rounded",
                 "return 0.0 if direction is AxisDirection.DECREASING else 1.0",
                 "return 0.5",
                 "test_halves_go_to_the_second_element_or_where_the_direction_says",
@@ -4116,7 +4116,7 @@ FAULTS = [
         f"{ON_PYDIRECTML}::test_inputs_are_in_the_order_of_their_indices",
     ),
     Fault(
-        "an output that is left out takes its neighbour's place",
+        "an output that is left out takes its neighbor's place",
         PYDIRECTML,
         "if wanted is not None\n",
         "if wanted is not None or True\n",

@@ -419,7 +419,7 @@ def test_check_lists_all_findings(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert told["warnings"] == []
 
 
-def test_a_terminal_has_colours_where_users_want_them(
+def test_a_terminal_has_colors_where_users_want_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

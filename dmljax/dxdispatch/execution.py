@@ -96,7 +96,7 @@ class Execution:
             with model.part(*model.desc_place(name)):
                 require_64_bits_available(dispatchable.desc)
         self.buffers = {name: resource.buffer() for name, resource in model.resources.items()}
-        # DirectML copies inputs flagged OWNED_BY_DML at initialisation, when buffers still hold their initial values.
+        # DirectML copies inputs flagged OWNED_BY_DML at initialization, when buffers still hold their initial values.
         owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
         self._owned = {name: self.buffers[name].copy() for name in owned}
         self._graphs: dict[tuple[str, bool], Any] = {}  # compiled; a cache for all would keep their constants in memory

@@ -67,7 +67,7 @@ class BindPoint(NamedTuple):
 
     @property
     def is_owned(self) -> bool:
-        """Whether DirectML copies the tensor at initialisation."""
+        """Whether DirectML copies the tensor at initialization."""
         return self.is_input and bool(self.tensor.flags & TensorFlags.OWNED_BY_DML)
 
 
@@ -96,7 +96,7 @@ class Dispatchable:
     """An operator or a graph of a model, callable as by `dmljax.directml.lower`, under any JAX transformation."""
 
     desc: Operator | Graph
-    bindings: Bindings = field(default_factory=dict)  # of inputs flagged OWNED_BY_DML, which are read at initialisation
+    bindings: Bindings = field(default_factory=dict)  # of inputs flagged OWNED_BY_DML, which are read at initialization
 
     @cached_property
     def points(self) -> tuple[BindPoint, ...]:

@@ -707,7 +707,7 @@ class _Reader:
             self.size_deferred(place, points, given)
         else:
             wanted = {point.key for point in points or () if not point.is_owned}
-        bindings = self.bindings(place, names, points, given, wanted, "at initialisation")
+        bindings = self.bindings(place, names, points, given, wanted, "at initialization")
         self.check_outputs(place, points or (), bindings)
         return Dispatch(own or name, bindings, name if is_network else None)
 

@@ -101,7 +101,7 @@ class _Slide(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """Into how many groups of `stride` neighbours the elements of a window fall; 0 if they are no neighbours."""
+        """Into how many groups of `stride` neighbors the elements of a window fall; 0 if they are no neighbors."""
         return -(-self.size // self.stride) if self.dilation == 1 < self.stride and self.size > 1 else 0
 
     @property
@@ -129,7 +129,7 @@ def _slid(input: Array, axis: int, slide: _Slide) -> Array:
         input = lax.slice_in_dim(input, 0, None, common, axis)
     if not slide.groups:
         return _windows_along(input, axis, slide)
-    # A group of neighbours begins where one of the next windows does, so that no slice has strides, and no part of the
+    # A group of neighbors begins where one of the next windows does, so that no slice has strides, and no part of the
     # gradient is padded between its elements: of windows of 7, 2 apart, that takes half the time.
     places = blocks + slide.groups - 1
     grouped = input.reshape(replaced(input.shape, axis, places, stride))

@@ -607,7 +607,7 @@ def _in_two_digits(image: Array, filter: Array, windows: Sequence[Window], group
     """With filters as `16 * high + low`, whose sums are exact where theirs are not, in one convolution."""
     outputs, channels, *space = filter.shape
     high = jnp.floor(filter / 16)
-    digits = jnp.stack([high, filter - 16 * high], axis=1)  # the digits of an output channel are neighbours
+    digits = jnp.stack([high, filter - 16 * high], axis=1)  # the digits of an output channel are neighbors
     both = correlated(
         image, digits.reshape(2 * outputs, channels, *space), windows, group_count, _ANY_PRECISION
     ).astype(np.int32)

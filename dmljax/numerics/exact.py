@@ -162,12 +162,12 @@ def quotient(a: Array, b: Array) -> Array:
     return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
 
 
-# Materialised intermediate results
+# Materialized intermediate results
 
 
 @with_slopes(lambda tangent, x: tangent)
 def in_memory(x: Array) -> Array:
-    """Materialises `x`, so that it is computed once for all loops that read it; subnormal numbers may become zero.
+    """Materializes `x`, so that it is computed once for all loops that read it; subnormal numbers may become zero.
 
     XLA on CPU recomputes a sum or product in every loop that reads it, and may round it differently there. XLA does not
     recompute a quotient, which is why `x` is divided by 1.
@@ -177,7 +177,7 @@ def in_memory(x: Array) -> Array:
 
 @with_slopes(lambda tangent, x: tangent)
 def in_memory_bits(x: Array) -> Array:
-    """Materialises `x`, bit for bit, where `in_memory` is not enough; it takes longer, and is for few elements.
+    """Materializes `x`, bit for bit, where `in_memory` is not enough; it takes longer, and is for few elements.
 
     Inside of loops, XLA on CPU does recompute a quotient of floats, but not one of integers.
     """

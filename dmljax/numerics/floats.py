@@ -74,7 +74,7 @@ def is_nan(x: Array) -> Array:
 
 
 def is_not_negative(x: Array) -> Array:
-    """True where `x` is NaN, +0 or positive; of floats by one comparison, which is quick where XLA cannot vectorise."""
+    """True where `x` is NaN, +0 or positive; of floats by one comparison, which is quick where XLA cannot vectorize."""
     if x.dtype not in FLOATS:
         return x >= np.zeros((), x.dtype)
     bits, infinity, negative_zero = _unsigned(x)

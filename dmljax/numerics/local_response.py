@@ -1,4 +1,4 @@
-"""The local response normalisation, of floats of at least 32 bits, and its derivatives."""
+"""The local response normalization, of floats of at least 32 bits, and its derivatives."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +7,7 @@ from jax import Array, lax
 from dmljax.numerics.exact import quotient, with_slopes
 from dmljax.numerics.platform import choose
 from dmljax.numerics.sizes import is_symbolic
-from dmljax.numerics.windows import sums_of_neighbours
+from dmljax.numerics.windows import sums_of_neighbors
 
 
 def local_response(
@@ -48,7 +48,7 @@ def local_response_gradient(
     """The gradient with respect to `x`, where `gradient` is that with respect to the result."""
     base = _base(x, alpha, bias, axes, local_size)
     direct = _divided_by_power(gradient, base, beta)
-    # Each element is in the regions around its neighbours, which are the neighbours in the mirrored region.
+    # Each element is in the regions around its neighbors, which are the neighbors in the mirrored region.
     sums = _sums_around(direct * x / base, axes, local_size, is_mirrored=True)
     return direct - 2 * beta * alpha / float(local_size) * x * sums
 
@@ -67,7 +67,7 @@ def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrore
 
     def by_axis(x: Array) -> Array:
         for axis in axes:
-            x = sums_of_neighbours(x, axis, before, after)
+            x = sums_of_neighbors(x, axis, before, after)
         return x
 
     def by_windows(x: Array) -> Array:

@@ -45,7 +45,7 @@ def _words_at(position: Array, counter: Sequence[Array], key: Sequence[Array]) -
     """The word of each position.
 
     Each computes its own block, of which it keeps one word. To compute each block once takes less arithmetic, but XLA
-    on CPU does not vectorise the loop that shuffles the four words together, which then takes 10 times as long, and a
+    on CPU does not vectorize the loop that shuffles the four words together, which then takes 10 times as long, and a
     mesh would exchange words.
     """
     words = advanced(counter, position >> np.uint32(2))

@@ -367,7 +367,7 @@ def _spread(gradient: Array, axis: int, steps: _Steps, place: Array) -> Array:
         spread: Array = jax.linear_transpose(taken, whole)(gradient)[0]
         return spread
     # Where `reach` windows overlap, each has its elements from the window that begins at the same group of `stride`
-    # neighbours, from the one before, and so on.
+    # neighbors, from the one before, and so on.
     groups = -(-steps.length // stride)
     config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach - 1, groups - steps.blocks, 0))
     near = lax.pad(gradient, np.zeros((), gradient.dtype), config)
@@ -398,7 +398,7 @@ def _cropped(x: Array, axis: int, window: Window) -> Array:
 def _flat_indices(places: Places, shape: Sequence[int], windows: Windows) -> Array:
     """The index in the flattened image, of `shape`, of the element of each window that `places` gives."""
     dtype = index_dtype(("input", "size"), math.prod(shape))
-    index, apart = jnp.zeros((), dtype), 1  # neighbours along a dimension are so many elements apart
+    index, apart = jnp.zeros((), dtype), 1  # neighbors along a dimension are so many elements apart
     for axis, window, place in _stages(windows, places):
         index = _taken(index, axis, _steps(window), place) if index.ndim else index
         own = _index(place, axis, _steps(window)).astype(dtype) - np.array(window.start_padding, dtype)

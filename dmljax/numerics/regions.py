@@ -51,7 +51,7 @@ Regions = tuple[Spans, Spans]  # along the height and along the width
 Axes = tuple[Axis, Axis]
 
 
-class Neighbours(NamedTuple):
+class Neighbors(NamedTuple):
     """The pixels that samples read along one dimension, one or two of them."""
 
     low: Array
@@ -94,7 +94,7 @@ class _Samples(NamedTuple):
         share = product(place, jnp.broadcast_to(extent, place.shape))
         return quotient(share, jnp.broadcast_to(total, place.shape)) + start
 
-    def neighbours(self, step: Array, dimension: int = 1) -> Neighbours:
+    def neighbors(self, step: Array, dimension: int = 1) -> Neighbors:
         """The pixels that the samples read which are so many steps behind the first ones of their elements."""
         begin = _laid(self.begin, step, dimension)
         i = begin + step.astype(begin.dtype)
@@ -103,10 +103,10 @@ class _Samples(NamedTuple):
         clamped = jnp.clip(position, 0, last)
         if not self.axis.is_linear:
             nearest = jnp.ceil(clamped - 0.5).astype(np.int32)  # of two that are as near, the first one
-            return Neighbours(nearest, nearest, None, is_inside)
+            return Neighbors(nearest, nearest, None, is_inside)
         # Of a sample on a pixel both are this pixel, as in the page's pseudo-code, which makes its slope 0.
         low, high = lax.stop_gradient((jnp.floor(clamped), jnp.ceil(clamped)))
-        return Neighbours(low.astype(np.int32), high.astype(np.int32), clamped - low, is_inside)
+        return Neighbors(low.astype(np.int32), high.astype(np.int32), clamped - low, is_inside)
 
 
 def _laid(x: Array, like: Array, dimension: int) -> Array:
@@ -150,16 +150,16 @@ def _largest_of_batch(size: int, is_batched: Sequence[bool], counts: Array) -> t
     return _largest_of(counts.reshape(-1)), False
 
 
-Body = Callable[[Neighbours, Neighbours, tuple[Array, Array], Any], Any]
+Body = Callable[[Neighbors, Neighbors, tuple[Array, Array], Any], Any]
 
 
 def _for_each_sample(samples: tuple[_Samples, _Samples], body: Body, carry: Any) -> Any:
-    """`body` of the samples' neighbours along both dimensions, their numbers of steps, and what the last one left."""
+    """`body` of the samples' neighbors along both dimensions, their numbers of steps, and what the last one left."""
     of_y, of_x = samples
 
     def of_row(j: Array, carry: Any) -> Any:
-        y = of_y.neighbours(j)
-        return counted_loop(0, of_x.steps, lambda i, last: body(y, of_x.neighbours(i), (j, i), last), carry)
+        y = of_y.neighbors(j)
+        return counted_loop(0, of_x.steps, lambda i, last: body(y, of_x.neighbors(i), (j, i), last), carry)
 
     return counted_loop(0, of_y.steps, of_row, carry)
 
@@ -170,7 +170,7 @@ def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
     As in ONNX's RoiAlign, the image has a margin of one pixel around it, in which samples read the pixels at its edge.
     """
     samples = _samples(axis, size, Spans(*map(lax.stop_gradient, spans)))
-    add = lambda i, total: total + samples.neighbours(i).is_inside.astype(total.dtype)  # noqa: E731
+    add = lambda i, total: total + samples.neighbors(i).is_inside.astype(total.dtype)  # noqa: E731
     total: Array = counted_loop(0, samples.steps, add, jnp.zeros_like(samples.begin))
     return total
 
@@ -178,7 +178,7 @@ def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
 # What samples read
 
 
-def _read(image: Array, batch: Array, y: Neighbours, x: Neighbours) -> Array:
+def _read(image: Array, batch: Array, y: Neighbors, x: Neighbors) -> Array:
     """The samples of all channels; those outside of the image are 0. The image's layout is NHWC."""
     rows, columns, is_inside = _grid(y, x)
 
@@ -192,14 +192,14 @@ def _pixels(images: tuple[Array, ...], place: tuple[Array, ...]) -> Array:
     return images[0].at[place].get(mode="promise_in_bounds")
 
 
-def _grid(y: Neighbours, x: Neighbours) -> tuple[Neighbours, Neighbours, Array]:
-    """The neighbours of samples in rows and in columns, in shapes that broadcast, and which samples are inside."""
-    rows: Neighbours = jax.tree.map(lambda one: one[:, :, None], y)
-    columns: Neighbours = jax.tree.map(lambda one: one[:, None, :], x)
+def _grid(y: Neighbors, x: Neighbors) -> tuple[Neighbors, Neighbors, Array]:
+    """The neighbors of samples in rows and in columns, in shapes that broadcast, and which samples are inside."""
+    rows: Neighbors = jax.tree.map(lambda one: one[:, :, None], y)
+    columns: Neighbors = jax.tree.map(lambda one: one[:, None, :], x)
     return rows, columns, rows.is_inside & columns.is_inside
 
 
-def _interpolated(at: Callable[[Array, Array], Array], y: Neighbours, x: Neighbours) -> Array:
+def _interpolated(at: Callable[[Array, Array], Array], y: Neighbors, x: Neighbors) -> Array:
     """What lies between pixels; a pixel of weight 0 is not read, so that it may be infinite or NaN."""
 
     def between(a: Array, b: Callable[[], Array], fraction: Array | None) -> Array:
@@ -212,13 +212,13 @@ def _interpolated(at: Callable[[Array, Array], Array], y: Neighbours, x: Neighbo
     return between(along_row(y.low), lambda: along_row(y.high), y.fraction)
 
 
-def _taps(neighbours: Neighbours) -> list[tuple[Array, Array | None]]:
+def _taps(neighbors: Neighbors) -> list[tuple[Array, Array | None]]:
     """The pixels that samples read along one dimension, with their weights; None is 1."""
-    fraction = neighbours.fraction
+    fraction = neighbors.fraction
     if fraction is None:
-        return [(neighbours.low, None)]
+        return [(neighbors.low, None)]
     first = jnp.where(fraction == 0, jnp.ones_like(fraction), 1 - fraction)
-    return [(neighbours.low, first), (neighbours.high, fraction)]
+    return [(neighbors.low, first), (neighbors.high, fraction)]
 
 
 # Sums of samples, and their transpose
@@ -300,7 +300,7 @@ def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch
     """The transpose of `_sums`: each element is added to the pixels that its samples read, times their weights."""
     samples = _along_both(image_shape, regions, axes)
 
-    def add(y: Neighbours, x: Neighbours, _: Any, total: Array) -> Array:
+    def add(y: Neighbors, x: Neighbors, _: Any, total: Array) -> Array:
         rows, columns, is_inside = _grid(y, x)
         for j, of_row in _taps(rows):
             for i, of_column in _taps(columns):
@@ -373,11 +373,11 @@ class Bins(NamedTuple):
         is_small = not is_symbolic(self.size) and self.size <= _FEW_STEPS
         return self.size if is_small else _largest_of(self.end - self.begin)
 
-    def neighbours(self, step: Array, dimension: int = 1) -> Neighbours:
+    def neighbors(self, step: Array, dimension: int = 1) -> Neighbors:
         """The pixels that are so many steps behind the first ones of their elements."""
         begin, end = (_laid(one, step, dimension) for one in (self.begin, self.end))
         place = jnp.clip(begin + step, 0, number(self.size - 1, np.int32))
-        return Neighbours(place, place, None, begin + step < end)
+        return Neighbors(place, place, None, begin + step < end)
 
 
 def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
@@ -416,7 +416,7 @@ def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Arr
 
     def at_steps(image: Array, batch: Array, steps: Sequence[Array], *given: Array) -> Array:
         """The samples that have been found, in a form that JAX can differentiate."""
-        y, x = (one.neighbours(step, axis) for one, step, axis in zip(sampled(*given), steps, (1, 2), strict=True))
+        y, x = (one.neighbors(step, axis) for one, step, axis in zip(sampled(*given), steps, (1, 2), strict=True))
         channels = lax.broadcasted_iota(np.int32, (1, 1, 1, image.shape[-1]), 3)
         at = lambda j, i: image.at[batch[:, None, None, None], j, i, channels].get(mode="promise_in_bounds")  # noqa: E731
         return jnp.where(y.is_inside & x.is_inside, _interpolated(at, y, x), jnp.zeros((), image.dtype))
@@ -445,7 +445,7 @@ def _compared(
 ) -> tuple[Array, tuple[Array, ...]]:
     """The largest samples and, if wanted, how many steps they are behind the first ones of their elements."""
 
-    def compare(y: Neighbours, x: Neighbours, steps: tuple[Array, Array], last: Any) -> Any:
+    def compare(y: Neighbors, x: Neighbors, steps: tuple[Array, Array], last: Any) -> Any:
         largest, found = last
         value = _read(image, batch, y, x)
         is_inside = (y.is_inside[:, :, None] & x.is_inside[:, None, :])[..., None]

@@ -36,13 +36,13 @@ def simplest_fraction(given: float) -> Fraction:
         return Fraction(0)
     exact = Fraction(float(abs(value)))
     below = float(np.nextafter(abs(value), np.float32(0)))
-    # The neighbour above the largest float32 would be infinite: it is as far away as the one below.
-    above = 2 * exact - Fraction(below) if abs(value) == np.finfo(np.float32).max else _neighbour_above(abs(value))
+    # The neighbor above the largest float32 would be infinite: it is as far away as the one below.
+    above = 2 * exact - Fraction(below) if abs(value) == np.finfo(np.float32).max else _neighbor_above(abs(value))
     found = _simplest_between((exact + Fraction(below)) / 2, (exact + above) / 2)
     return found if value > 0 else -found
 
 
-def _neighbour_above(value: np.floating[Any]) -> Fraction:
+def _neighbor_above(value: np.floating[Any]) -> Fraction:
     return Fraction(float(np.nextafter(value, np.float32(np.inf))))
 
 
@@ -166,11 +166,11 @@ def _divmod(a: Array, b: int) -> tuple[Array, Array]:
 
 
 class Taps(NamedTuple):
-    """Each element of a result as the weighted average of neighbours in the input, along the dimension `axis`.
+    """Each element of a result as the weighted average of neighbors in the input, along the dimension `axis`.
 
     They are the elements `offsets` behind the position in `where`, which begins `margin` elements before the input.
     What lies outside of the input is its first or last element. The weights fall to 0 over `reach` units on both sides
-    of the position; without a reach there is one neighbour, which is copied.
+    of the position; without a reach there is one neighbor, which is copied.
     """
 
     axis: int
@@ -192,7 +192,7 @@ class Taps(NamedTuple):
         return self.reach * (self.reach // self.where.unit + 2) if self.margin else self.reach
 
     def weights(self, rest: Array) -> Array:
-        """The weights of the neighbours, of which each is a row, at distances of `rest` units behind the index."""
+        """The weights of the neighbors, of which each is a row, at distances of `rest` units behind the index."""
         offsets = lax.iota(np.int32, len(self.offsets))[:, None] + self.offsets.start
         return jnp.maximum(self.reach - jnp.abs(offsets * self.where.unit - rest[None]), 0)
 
@@ -208,13 +208,13 @@ def nearest_taps(
 
 
 def linear_taps(axis: int, input_size: int, output_size: int, step: Fraction, start: Fraction) -> Taps:
-    """The two neighbours of the positions `step * i + start`."""
+    """The two neighbors of the positions `step * i + start`."""
     where = positions(input_size, output_size, step, start)
     return Taps(axis, input_size, where, range(2), reach=where.unit)
 
 
 def wide_taps(axis: int, input_size: int, output_size: int, step: Fraction, start: Fraction) -> Taps:
-    """The neighbours of the positions `step * i + start` that are less than `step` away."""
+    """The neighbors of the positions `step * i + start` that are less than `step` away."""
     margin = math.ceil(step)
     largest_unit = max(2**29 // (margin + 2) ** 2, 1)  # so that the sum of the weights fits an int32
     where = positions(input_size + 2 * margin, output_size, step, start + margin, largest_unit)
@@ -225,7 +225,7 @@ _MOST_UNROLLED = 16  # taps; more of them are one operation, which compiles in l
 
 
 def _places(taps: Taps) -> tuple[Array, Array]:
-    """For each neighbour, a row, and each element of the result: where it is in the input, and its weight."""
+    """For each neighbor, a row, and each element of the result: where it is in the input, and its weight."""
     index, rest = located(taps.where)
     offsets = lax.iota(np.int32, len(taps.offsets))[:, None] + (taps.offsets.start - taps.margin)
     places = jnp.clip(index[None] + offsets, 0, number(taps.input_size - 1, np.int32))
@@ -308,7 +308,7 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: f
 
 
 class Phase(NamedTuple):
-    """Every so many elements of a result: where the first one's neighbours lie in the input, and their weights.
+    """Every so many elements of a result: where the first one's neighbors lie in the input, and their weights.
 
     Places before and behind the input are those of its first and last element.
     """
@@ -320,7 +320,7 @@ class Phase(NamedTuple):
 class Phases(NamedTuple):
     """The elements of a result that lie inside of the input, as phases that take turns.
 
-    The neighbours of each element of a phase lie `stride` elements behind those of the phase's element before it.
+    The neighbors of each element of a phase lie `stride` elements behind those of the phase's element before it.
     """
 
     inside: range
@@ -336,9 +336,9 @@ class Phases(NamedTuple):
 def _phases(taps: Taps) -> Phases | None:
     """The phases of taps that repeat after a few elements: of a ratio of sizes such as 2, or 3 to 2.
 
-    A few slices, which are vectorised, are then what would otherwise be gathered one by one: 32 channels of 64 x 64
+    A few slices, which are vectorized, are then what would otherwise be gathered one by one: 32 channels of 64 x 64
     that are made twice as large by linear weights take 0.4 ms and not 5.3, and PyTorch 0.7. Phases of nearest
-    neighbours would take 2 to 7 times as long as a gather.
+    neighbors would take 2 to 7 times as long as a gather.
     """
     where = taps.where
     common = math.gcd(where.step, where.unit)
@@ -364,12 +364,12 @@ def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
     before, after = max(0, -min(places)), max(0, max(places) + span + len(taps.offsets) - taps.input_size)
     wide = _between_ends(x, x, axis, before, after)
 
-    def neighbour(first: int) -> Any:
+    def neighbor(first: int) -> Any:
         return part(wide, first + before, first + before + span + 1, every.stride)
 
     def average(phase: Phase) -> Any:
         terms = [
-            neighbour(phase.first + i) * (np.asarray(weight, x.dtype) / np.asarray(sum(phase.weights), x.dtype))
+            neighbor(phase.first + i) * (np.asarray(weight, x.dtype) / np.asarray(sum(phase.weights), x.dtype))
             for i, weight in enumerate(phase.weights)
             if weight  # what has none may be infinite
         ]
@@ -389,7 +389,7 @@ def _between_ends(middle: Array, x: Array, axis: int, before: int, after: int) -
 
 
 class Repeats(NamedTuple):
-    """Nearest neighbours where each element of the input is there `times` times, from the repeat `first` on."""
+    """Nearest neighbors where each element of the input is there `times` times, from the repeat `first` on."""
 
     times: int
     first: int
@@ -444,7 +444,7 @@ def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
 
 
 def _adjoint(taps: Taps, x: Array) -> Array:
-    """The transpose of `_average`: to each element of the input, what it is a neighbour of, times its weight.
+    """The transpose of `_average`: to each element of the input, what it is a neighbor of, times its weight.
 
     What the average gathers, it gathers, too, and adds it up. JAX's own transpose of a gather is a scatter, which takes
     a CPU 3 to 6 times as long. That of slices takes a seventh to two thirds of the time of gathers.
@@ -576,7 +576,7 @@ def _each(function: Callable[[Taps, Array], Array], every: Sequence[Taps], x: Ar
 
 
 def averaged(x: Array, every: Sequence[Taps]) -> Array:
-    """The weighted averages of the neighbours of the positions, rounded once to the type of `x`."""
+    """The weighted averages of the neighbors of the positions, rounded once to the type of `x`."""
     if x.dtype not in FLOATS:
         return _averaged_integers(x, every)
     wide = x.astype(widened(x.dtype))

@@ -77,7 +77,7 @@ class _Parts:
     """The rows and columns of a sequence, in parts, as multiples of `2**exponent`.
 
     Part `k` is a multiple of `2**(exponent - k * step)`, and the last one is what is left. An element of 16
-    bits is first rounded to the odd one of its two neighbours, so that it can be rounded again to fewer digits.
+    bits is first rounded to the odd one of its two neighbors, so that it can be rounded again to fewer digits.
     """
 
     def __init__(self, start: Array, delta: Array, count: Any, dtype: Any) -> None:
@@ -219,7 +219,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _sum_to_odd(a: Array, b: Array) -> Array:
-    """`a + b`, or the one of its two neighbours whose last bit is 1."""
+    """`a + b`, or the one of its two neighbors whose last bit is 1."""
     total, error = _two_sum(a, b)
     signed = np.dtype(f"int{a.dtype.itemsize * 8}")
     bits = lax.bitcast_convert_type(total, signed)

@@ -134,10 +134,10 @@ def for_each_dimension(name: str, values: int | Sequence[int], count: int, *, lo
     return tuple(values)
 
 
-def sums_of_neighbours(x: Array, axis: int, before: int, after: int) -> Array:
-    """The sum of each element and its neighbours along `axis`: `before` of them before it, and `after` after it.
+def sums_of_neighbors(x: Array, axis: int, before: int, after: int) -> Array:
+    """The sum of each element and its neighbors along `axis`: `before` of them before it, and `after` after it.
 
-    Sums of powers of 2 of neighbours are added up, so that a few operations are enough for any number of neighbours,
+    Sums of powers of 2 of neighbors are added up, so that a few operations are enough for any number of neighbors,
     and nothing is subtracted.
     """
     size = x.shape[axis]
@@ -148,7 +148,7 @@ def sums_of_neighbours(x: Array, axis: int, before: int, after: int) -> Array:
     total: Array | None = None
     count = before + 1 + after
     while True:
-        if count & width:  # of as many neighbours as there are, this power of 2 is a summand
+        if count & width:  # of as many neighbors as there are, this power of 2 is a summand
             part = lax.slice_in_dim(sums, start, start + size, axis=axis)
             total, start = part if total is None else total + part, start + width
         if total is not None and 2 * width > count:

@@ -14,7 +14,7 @@ from dmljax.onnx.file import MAIN, Graph, Node
 from dmljax.onnx.parameters import Demand, broken_kind, demand, is_optional
 from dmljax.text import did_you_mean, show
 
-# Attributes that say nothing about the result: memory of optimisations long gone.
+# Attributes that say nothing about the result: memory of optimizations long gone.
 IGNORED = frozenset({"consumed_inputs"})
 CALL = "call"  # the keyword-only parameter of a handler that must know more of the node than inputs and attributes
 

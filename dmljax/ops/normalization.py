@@ -106,7 +106,7 @@ def batch_normalization(
     *,
     fused_activation: dml.Operator | None = None,
 ) -> Array:
-    """Normalises by a given mean and variance: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
+    """Normalizes by a given mean and variance: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
     The other arrays broadcast to the shape of `input`: for images in the layout NCHW, they have the shape (C, 1, 1).
     The activation is a descriptor without tensors.
@@ -168,7 +168,7 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
 
 
 class BatchNormalizationGradients(NamedTuple):
-    """The gradients of a batch normalisation with respect to its input, scale and bias.
+    """The gradients of a batch normalization with respect to its input, scale and bias.
 
     >>> row, one = jnp.array([1.0, 3.0]), jnp.ones(1)
     >>> batch_normalization_grad(row, row, one, one, one, 0.0).scale.tolist()
@@ -241,7 +241,7 @@ _GRADIENT_SUPPORT = dml.rows(dml.RANK_1_TO_8, **dict.fromkeys((*_OF_INPUT, *_OF_
 
 
 class _BatchGradients(dml.Operator):
-    """The members and rules of the gradients of batch normalisations."""
+    """The members and rules of the gradients of batch normalizations."""
 
     input: dml.Input
     input_gradient: dml.Input
@@ -269,7 +269,7 @@ class BatchNormalizationGradDesc(_BatchGradients, function=batch_normalization_g
 
 
 class BatchNormalizationTraining(NamedTuple):
-    """The result of `batch_normalization_training`, with the mean and the variance that it was normalised by.
+    """The result of `batch_normalization_training`, with the mean and the variance that it was normalized by.
 
     >>> batch_normalization_training(jnp.array([1.0, 3.0]), jnp.ones(1), jnp.zeros(1)).variance.tolist()
     [1.0]
@@ -302,7 +302,7 @@ def batch_normalization_training(
     *,
     fused_activation: dml.Operator | None = None,
 ) -> BatchNormalizationTraining:
-    """Normalises a batch by its own mean and variance, and returns them: `output`, `mean` and `variance`.
+    """Normalizes a batch by its own mean and variance, and returns them: `output`, `mean` and `variance`.
 
     The output is `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`, of which the activation is
     taken. Mean and variance are computed along the dimensions in which `scale` and `bias`, which have one shape that
@@ -415,7 +415,7 @@ def mean_variance_normalization(
     normalize_variance: bool = True,
     fused_activation: dml.Operator | None = None,
 ) -> Array:
-    """Normalises each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
+    """Normalizes each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
 
     The dimensions of `input` are batch, channels, and one or more of space. Everything else is as in
     `mean_variance_normalization1` with the axes of space, and with `cross_channel` those of channels and space.
@@ -440,9 +440,9 @@ def mean_variance_normalization1(
     normalize_variance: bool = True,
     fused_activation: dml.Operator | None = None,
 ) -> Array:
-    """Normalises by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
+    """Normalizes by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
-    Layer, instance and group normalisation are this along different axes. The variance is the mean of squares. Without
+    Layer, instance and group normalization are this along different axes. The variance is the mean of squares. Without
     `normalize_variance`, nothing is divided by. `scale` and `bias` broadcast to the shape of `input`. In float32, the
     squares overflow where elements are 1.8e19 from the mean, and the row becomes 0. The activation is a descriptor
     without tensors.
@@ -468,7 +468,7 @@ def mean_variance_normalization2(
     use_variance: bool = True,
     fused_activation: dml.Operator | None = None,
 ) -> Array:
-    """Normalises as `mean_variance_normalization1`; without `use_mean`, by the root of the mean square (RMS).
+    """Normalizes as `mean_variance_normalization1`; without `use_mean`, by the root of the mean square (RMS).
 
     Nothing is subtracted then, and the mean of squares takes the place of the variance. Without `use_variance`, nothing
     is divided by.
@@ -502,7 +502,7 @@ def _mean_variance_normalized(
 
 
 class _MeanVariance(dml.Operator):
-    """The members with which the mean-variance normalisations begin, and the rules that they share."""
+    """The members with which the mean-variance normalizations begin, and the rules that they share."""
 
     input: dml.Input
     scale: dml.OptionalInput = None

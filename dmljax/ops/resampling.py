@@ -241,7 +241,7 @@ def resample_grad(
     input_pixel_offsets: calls.EachNumber = 0.5,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
-    """Computes the gradient of `resample1`: adds up each element where its neighbours were, times their weights.
+    """Computes the gradient of `resample1`: adds up each element where its neighbors were, times their weights.
 
     `output_sizes` is the shape of the result, the input of `resample1`. Sums of 16-bit floats are rounded once.
 
@@ -263,7 +263,7 @@ def resample_grad1(
     input_pixel_offsets: calls.EachNumber | None = None,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
-    """Computes the gradient of `resample2`: adds up each element where its neighbours were, times their weights.
+    """Computes the gradient of `resample2`: adds up each element where its neighbors were, times their weights.
 
     `output_sizes` is the shape of the result, the input of `resample2`. Sums of 16-bit floats are rounded once.
 
@@ -382,7 +382,7 @@ def _taps(
     rounding: Fraction | None,
     antialiased: bool,
 ) -> list[Taps]:
-    """The neighbours of the positions along each dimension in which something moves; what becomes smaller is first."""
+    """The neighbors of the positions along each dimension in which something moves; what becomes smaller is first."""
     every = []
     for axis, (size, new, step) in enumerate(zip(input_sizes, output_sizes, steps, strict=True)):
         if new == 0:
@@ -394,7 +394,7 @@ def _taps(
         else:
             taps = linear_taps(axis, size, new, *step)
         if not taps.is_identity():
-            # Positions of neighbours go as far as the size itself.
+            # Positions of neighbors go as far as the size itself.
             require_positions(f"axis {axis}, which is resampled,", *(size + 1 for size in taps.where[:2]))
             every.append(taps)
     return sorted(every, key=lambda taps: -taps.where.step / taps.where.unit)
@@ -416,7 +416,7 @@ def _resampled(
     compute = nearest if mode is NEAREST_NEIGHBOR else averaged
 
     def resample(x: Array) -> Array:
-        if 0 in sizes:  # A dimension without elements has no neighbours, and nothing to compute.
+        if 0 in sizes:  # A dimension without elements has no neighbors, and nothing to compute.
             return jnp.zeros(tuple(sizes), x.dtype)
         if not every or any(taps.axis <= 1 for taps in every):
             return compute(x, every)

@@ -479,7 +479,7 @@ def gather(input: Expression, indices: Expression, axis: int, index_dimensions: 
     return result(directml.GatherDesc, sizes, {"input": input, "indices": indices}, **attributes)
 
 
-# Normalisation
+# Normalization
 
 
 def batch_normalization(

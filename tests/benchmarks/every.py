@@ -496,7 +496,7 @@ def channels_of(x: Any) -> Any:
 
 
 def trained() -> Work:
-    """The normalisation of a batch by its own mean and variance."""
+    """The normalization of a batch by its own mean and variance."""
     shape = (8, 64, 56, 56)
     scale, bias = normal((2, 64))
 

@@ -94,7 +94,7 @@ def pooling_workloads(batch: int) -> Iterator[Workload]:
             yield Workload("pooling", "float32", math.prod(shape), f"{batch} x {detail}", work)
 
 
-# Normalisation
+# Normalization
 
 
 def over(shape: Shape, axes: tuple[int, ...], of_torch: Callable[[Any], Any], node: str | None) -> Work:
@@ -123,7 +123,7 @@ def over(shape: Shape, axes: tuple[int, ...], of_torch: Callable[[Any], Any], no
 
 
 def batch_normalized(shape: Shape) -> Work:
-    """The normalisation of a batch by a mean and a variance that are known."""
+    """The normalization of a batch by a mean and a variance that are known."""
     channels = shape[1]
     mean, variance, scale, bias = normal((4, channels))
     inputs = (normal(shape), *(x.reshape(-1, 1, 1) for x in (mean, variance**2 + 0.5, scale, bias)))
@@ -153,11 +153,11 @@ def batch_normalized(shape: Shape) -> Work:
 
 
 def normalization_workloads(batch: int) -> Iterator[Workload]:
-    """Batch, layer, instance and group normalisation."""
+    """Batch, layer, instance and group normalization."""
     for network, channels, size in (("ResNet-18", 64, 56), ("ResNet-18", 512, 7), ("MobileNetV2", 96, 112)):
         shape: Shape = (batch, channels, size, size)
         work = partial(batch_normalized, shape)
-        detail = f"{batch} x {network}: batch normalisation of {channels}x{size}x{size}"
+        detail = f"{batch} x {network}: batch normalization of {channels}x{size}x{size}"
         yield Workload("normalization", "float32", math.prod(shape), detail, work)
     layers: list[tuple[str, Shape, tuple[int, ...], Callable[[Any], Any], str | None]] = [
         ("transformer: rows of", (batch, 128, 768), (2,), lambda x: F.layer_norm(x, (768,)), "LayerNormalization"),

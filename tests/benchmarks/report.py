@@ -11,7 +11,7 @@ from workloads import DMLJAX, IDIOM, LARGE, MEDIUM, MEMORY, ONNX, RIVALS, TORCH
 
 Results = Sequence[Mapping[str, Any]]
 
-COLOURS = {IDIOM: "#3b6fb6", TORCH: "#d1495b", ONNX: "#66a182"}  # of the rivals that are drawn
+COLORS = {IDIOM: "#3b6fb6", TORCH: "#d1495b", ONNX: "#66a182"}  # of the rivals that are drawn
 
 
 def ratio(result: Mapping[str, Any], rival: str) -> float | None:
@@ -146,14 +146,14 @@ def draw(results: Results, path: Path) -> None:
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     for panel, operator in zip(panels, operators, strict=False):
         panel.axhline(1, color="#222222", linewidth=0.8)
-        for place, (rival, colour) in enumerate(COLOURS.items()):
+        for place, (rival, color) in enumerate(COLORS.items()):
             dots = [
                 (result["elements"] * 1.3 ** (place - 1), value)
                 for result in results
                 if result["operator"] == operator and (value := ratio(result, rival)) is not None
             ]
             if dots:
-                panel.plot(*zip(*dots, strict=True), ".", color=colour, alpha=0.6, label=rival)
+                panel.plot(*zip(*dots, strict=True), ".", color=color, alpha=0.6, label=rival)
         panel.set(title=operator, yscale="log")
         panel.set_xscale("log", base=2)
     for panel in panels[len(operators) :]:
@@ -161,7 +161,7 @@ def draw(results: Results, path: Path) -> None:
     handles = {
         label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(COLOURS))
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(COLORS))
     figure.supxlabel("elements")
     figure.supylabel("times as fast as a rival")
     figure.savefig(path, dpi=120)

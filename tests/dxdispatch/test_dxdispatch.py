@@ -647,7 +647,7 @@ def test_what_directml_owns_is_bound_once_and_for_all(tmp_path: Path) -> None:
     assert [point.is_owned for point in model.dispatchables["max"].points] == [True, False]
     (found,) = findings(tmp_path, IO, {"max": owned}, [ROUTE])
     assert (
-        "commands[0].bindings.InputTensor must be bound at initialisation instead of here, because of its Flags"
+        "commands[0].bindings.InputTensor must be bound at initialization instead of here, because of its Flags"
         in found
     )
     (found,) = findings(tmp_path, IO, {"max": hardmax(2, 3) | {"bindings": {"InputTensor": "in"}}}, [ROUTE])

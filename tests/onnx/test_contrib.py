@@ -332,8 +332,8 @@ def test_groups_of_channels_are_normalized_with_their_channels_first_or_last(
     x, gamma, beta, skip, bias = floats(2, 4, 5, 6), floats(6), floats(6), floats(2, 6), floats(6)
     total = x + skip[:, None, None] + bias
     groups = total.reshape(2, 20, 3, 2).astype(float)
-    centred = groups - groups.mean((1, 3), keepdims=True)
-    expected = (centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + 1e-5)).reshape(x.shape) * gamma + beta
+    centered = groups - groups.mean((1, 3), keepdims=True)
+    expected = (centered / np.sqrt((centered**2).mean((1, 3), keepdims=True) + 1e-5)).reshape(x.shape) * gamma + beta
     expected = expected / (1 + np.exp(-expected)) if activation else expected
     if not channels_last:
         x, total, expected = (np.moveaxis(one, -1, 1) for one in (x, total, expected))

@@ -65,7 +65,7 @@ def test_an_operator_of_single_elements_computes_the_same_wherever_the_channels_
 
     moved, expected = both(*inputs)
     assert (moved.dtype, moved.shape) == (expected.dtype, expected.shape)
-    # XLA of JAX 0.8 vectorises the logarithm or does not, which decides about a last bit.
+    # XLA of JAX 0.8 vectorizes the logarithm or does not, which decides about a last bit.
     np.testing.assert_allclose(moved, expected, rtol=1e-6 if moved.dtype == jnp.float32 else 0)
 
 
@@ -212,7 +212,7 @@ def test_the_layout_is_that_of_the_platform_compiled_for(network: Any, pictures:
     assert (found["cuda"], found["tpu"]) == (0, 0)
 
 
-def test_a_network_is_vectorised_and_exported_like_any_function(network: Any, pictures: Any) -> None:
+def test_a_network_is_vectorized_and_exported_like_any_function(network: Any, pictures: Any) -> None:
     expected = network(pictures)
     batches = jnp.stack([pictures, pictures[::-1]])
     is_near(jax.tree.map(lambda one: one[0], jax.vmap(network)(batches)), expected)

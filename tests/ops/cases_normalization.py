@@ -1,4 +1,4 @@
-"""Normalisations: the pages' tables and pseudo-code in float64, and cases."""
+"""Normalizations: the pages' tables and pseudo-code in float64, and cases."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -94,11 +94,11 @@ def trained_gradients(
     _, of_scale, of_bias = batch_gradients(input, input_gradient, mean, variance, scale, epsilon)
     input, gradient, mean, variance, scale, epsilon = wide(input, input_gradient, mean, variance, scale, epsilon)
     coefficient0 = 1 / np.sqrt(variance + epsilon)
-    input_centred = input - mean
-    coefficient1 = gradient * input_centred
-    gradient_centred = gradient - gradient.mean(axis=axes, keepdims=True)
-    correction = input_centred * coefficient1.mean(axis=axes, keepdims=True) / (variance + epsilon)
-    return np.asarray(scale * coefficient0 * (gradient_centred - correction)), of_scale, of_bias
+    input_centered = input - mean
+    coefficient1 = gradient * input_centered
+    gradient_centered = gradient - gradient.mean(axis=axes, keepdims=True)
+    correction = input_centered * coefficient1.mean(axis=axes, keepdims=True) / (variance + epsilon)
+    return np.asarray(scale * coefficient0 * (gradient_centered - correction)), of_scale, of_bias
 
 
 def mean_variance_normalized(
@@ -106,9 +106,9 @@ def mean_variance_normalized(
 ) -> Arr:
     input, scale, bias, epsilon = wide(input, scale, bias, epsilon)
     with np.errstate(all="ignore"):
-        centred = input - input.mean(axis=axes, keepdims=True) if use_mean else input
-        variance = np.square(centred).mean(axis=axes, keepdims=True)
-        normal = centred / np.sqrt(variance + epsilon) if use_variance else centred
+        centered = input - input.mean(axis=axes, keepdims=True) if use_mean else input
+        variance = np.square(centered).mean(axis=axes, keepdims=True)
+        normal = centered / np.sqrt(variance + epsilon) if use_variance else centered
     return np.asarray(normal * (1 if scale is None else scale) + (0 if bias is None else bias))
 
 

@@ -63,7 +63,7 @@ def weights_of(
             "up": math.ceil(position),
         }
         return {min(max(rounded[rounding], 0), size - 1): Fraction(1)}
-    # The filter is a triangle: of the two neighbours, or of more if the result is smaller and antialiased.
+    # The filter is a triangle: of the two neighbors, or of more if the result is smaller and antialiased.
     width = max(Fraction(1), 1 / scale) if antialiased else Fraction(1)
     weights: dict[int, Fraction] = {}
     for i in range(math.floor(position - width), math.ceil(position + width) + 1):

@@ -328,7 +328,7 @@ def test_every_float_type_is_summed_and_rounded_once(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
 def test_the_sum_of_16_bit_floats_and_their_bias_is_rounded_once_before_the_activation(dtype: Any) -> None:
-    odd = 2**11 + 1 if dtype == np.float16 else 2**8 + 1  # which is halfway between two neighbours
+    odd = 2**11 + 1 if dtype == np.float16 else 2**8 + 1  # which is halfway between two neighbors
     x, w = np.array([[[odd - 1, 1]]], dtype), np.ones((1, 1, 2), dtype)
     assert dmljax.convolution(x, w).tolist() == [[[odd - 1]]]
     assert dmljax.convolution(x, w, np.array([-1], dtype)).tolist() == [[[odd - 1]]]

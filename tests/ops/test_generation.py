@@ -255,7 +255,7 @@ def test_diagonal_matrix_drops_the_fraction_of_a_number(value: float, dtype: str
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(256.0, "uint8"), (-1.0, "uint8"), (np.nan, "int32"), (1e6, "float16")])
-def test_diagonal_matrix_refuses_what_has_no_neighbour_in_the_type(value: float, dtype: str) -> None:
+def test_diagonal_matrix_refuses_what_has_no_neighbor_in_the_type(value: float, dtype: str) -> None:
     with pytest.raises(InvalidDesc, match=f"^diagonal_matrix: value must .*fit {dtype}; got"):
         dmljax.diagonal_matrix(value, output_sizes=(1, 1), dtype=dtype)
     desc = directml.DiagonalMatrixDesc(output=TensorDesc(DataType[dtype.upper()], (1, 1, 2, 2)), offset=0, value=value)
@@ -394,7 +394,7 @@ def test_a_sequence_of_floats_is_rounded_once(dtype: Any, count: int) -> None:
             index = int(rng.integers(count)) + 1
             start = np.array(-float(delta) * index).astype(dtype)
             pairs += [(start, delta), (np.nextafter(start, dtype.type(0)), delta)]
-        for _ in range(20):  # a sum beside a half of two neighbours, to which a small delta brings it
+        for _ in range(20):  # a sum beside a half of two neighbors, to which a small delta brings it
             start = np.array(1 + rng.random(), dtype)
             delta = np.array(np.ldexp(1 + rng.random(), -int(jnp.finfo(dtype).nmant) - 1 - int(rng.integers(20))))
             pairs += [(start, delta.astype(dtype)), (start, -delta.astype(dtype))]

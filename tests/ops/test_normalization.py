@@ -1,4 +1,4 @@
-"""Normalisations; examples run in test_every_operator.py."""
+"""Normalizations; examples run in test_every_operator.py."""
 
 import math
 from typing import Any
@@ -35,9 +35,9 @@ def exact_rows(x: Any, axes: Any, epsilon: float, use_mean: bool = True) -> Any:
     """In more digits than float64 has, if the machine has such a type."""
     x = x.astype(np.longdouble)
     with np.errstate(all="ignore"):
-        centred = x - x.mean(axis=axes, keepdims=True) if use_mean else x
-        variance = np.square(centred).mean(axis=axes, keepdims=True) + np.longdouble(np.float32(epsilon))
-        return (centred / np.sqrt(variance)).astype(np.float64)
+        centered = x - x.mean(axis=axes, keepdims=True) if use_mean else x
+        variance = np.square(centered).mean(axis=axes, keepdims=True) + np.longdouble(np.float32(epsilon))
+        return (centered / np.sqrt(variance)).astype(np.float64)
 
 
 # Digits
@@ -437,9 +437,9 @@ def test_gradients_are_finite_and_right_at_the_edges() -> None:
     weights = np.array([[1.0, -1, 3, 2]])
 
     def gradient(x: Any, one: Any) -> Any:
-        (centred,) = [x - x.mean()]
-        root = np.sqrt(np.square(centred).mean() + one)
-        normal = centred / root
+        (centered,) = [x - x.mean()]
+        root = np.sqrt(np.square(centered).mean() + one)
+        normal = centered / root
         return (weights[0] - weights.mean() - normal * (normal * weights[0]).mean()) / root
 
     loss = lambda x: (normalized(x, axes=1) * weights.astype(np.float32)).sum()  # noqa: E731

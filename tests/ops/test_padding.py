@@ -228,7 +228,7 @@ def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
     [
         (150, 100, 1, 1),  # more elements of a window than are stacked at once, and fewer windows
         (300, 100, 1, 1),  # and more windows
-        (500, 100, 3, 1),  # in groups of neighbours
+        (500, 100, 3, 1),  # in groups of neighbors
         (400, 200, 4, 1),
         (500, 90, 2, 4),
         (700, 90, 3, 6),

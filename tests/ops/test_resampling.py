@@ -29,8 +29,8 @@ FORWARD = (dmljax.resample, dmljax.resample1, dmljax.resample2, dmljax.resample3
 
 
 @pytest.fixture(params=["sliced", "gathered"])
-def neighbours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs a test with neighbours that are slices, as they are where the ratio of sizes is simple, and gathered."""
+def neighbors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs a test with neighbors that are slices, as they are where the ratio of sizes is simple, and gathered."""
     if request.param == "gathered":
         monkeypatch.setattr(numerics, "_phases", lambda taps: None)
         monkeypatch.setattr(numerics, "_repeats", lambda taps: None)
@@ -98,7 +98,7 @@ def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> No
     offsets: dict[str, Any] = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
     assert_same_bits(call(dmljax.resample2, row, scales=0.33333334, **offsets), row[::3])
     assert_same_bits(call(dmljax.resample2, row, scales=1 / 3, **offsets), row[::3])
-    long = np.arange(2**24 + 8, dtype=np.uint32)  # of which float32 would not tell neighbours apart
+    long = np.arange(2**24 + 8, dtype=np.uint32)  # of which float32 would not tell neighbors apart
     result = np.asarray(dmljax.resample(long, scales=2.0))
     assert_same_bits(result[-8:], np.repeat(long[-4:], 2))
 
@@ -179,7 +179,7 @@ def test_averages_of_8_bits_with_large_denominators_are_nearest_integers() -> No
     assert np.all(np.asarray(constant) == 255)
 
 
-# Nearest neighbours
+# Nearest neighbors
 
 
 @pytest.mark.parametrize("dtype", REALS, ids=str)
@@ -206,7 +206,7 @@ def test_halves_go_to_the_second_element_or_where_the_direction_says() -> None:
     assert dmljax.resample2(ROW, scales=2, **pages, rounding_direction=UP).tolist() == [1, 2, 2, 3, 3, 4, 4, 4]
 
 
-@pytest.mark.usefixtures("neighbours")
+@pytest.mark.usefixtures("neighbors")
 def test_the_result_is_cropped_or_its_edges_are_repeated() -> None:
     how: dict[str, Any] = {"scales": 2.0, "output_sizes": (12,)}
     assert dmljax.resample(ROW, **how).tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4, 4]
@@ -243,7 +243,7 @@ def test_empty_arrays() -> None:
 # Averages
 
 
-@pytest.mark.usefixtures("neighbours")
+@pytest.mark.usefixtures("neighbors")
 def test_what_has_no_weight_does_not_count(call: Any) -> None:
     x = np.array([1, np.inf, -0.0, np.nan, 5, -0.0], np.float32)
     corners: dict[str, Any] = {"scales": 2, "input_pixel_offsets": 0, "output_pixel_offsets": 0}

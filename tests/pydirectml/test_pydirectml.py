@@ -346,12 +346,12 @@ def test_normalizations() -> None:
         dml.local_response_normalization(a, True, 3, 0.5, 0.75, 2.0),
     ]
     m, v, s, b = parameters
-    centred = x - x.mean((2, 3), keepdims=True)
+    centered = x - x.mean((2, 3), keepdims=True)
     squares = np.pad(x * x, [(0, 0), (1, 1), (0, 0), (0, 0)])
     sums = squares[:, :3] + squares[:, 1:4] + squares[:, 2:]
     expected = [
         s * (x - m) / np.sqrt(v + 0.5) + b,
-        s * centred / np.sqrt((centred**2).mean((2, 3), keepdims=True) + 0.5) + b,
+        s * centered / np.sqrt((centered**2).mean((2, 3), keepdims=True) + 0.5) + b,
         x - x.mean(1, keepdims=True),
         x / (2 + 0.5 / 3 * sums) ** 0.75,
     ]

@@ -255,7 +255,7 @@ def _causal_convolution(
 
 
 def rotated(x: Any, cosines: Any, sines: Any, *, is_interleaved: bool) -> Any:
-    """Heads of which the first elements are turned by angles, pair by pair: neighbours, or those of both halves.
+    """Heads of which the first elements are turned by angles, pair by pair: neighbors, or those of both halves.
 
     `cosines` and `sines`, (batch or 1, positions, pairs), are of as many pairs as are turned.
     """
