@@ -126,7 +126,7 @@ class _Weights(NamedTuple):
 
     @property
     def bias(self) -> Array:
-        """Both biases: added before the loop, they cost nothing in a step."""
+        """Both biases, added up before the loop."""
         return self.input_bias + self.state_bias
 
     def products(self, state: Array, outputs: slice = slice(None)) -> Array:
@@ -370,7 +370,7 @@ def rnn(
     (f,) = _functions(activations, RnnDesc.defaults, direction)
 
     def make_cell(weights: _Weights) -> Cell:
-        return Cell(lambda products, state: (f(products + weights.products(state[0])),), weights.bias)
+        return Cell(lambda x, state: (f(x + weights.products(state[0])),), weights.bias, bias_is_in_step=True)
 
     results = _run(
         *(make_cell, RnnDesc.gates, ("hidden_init",), direction, has_sequence, precision),

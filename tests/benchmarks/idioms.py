@@ -185,8 +185,10 @@ def normalization_gradient(x: Any, g: Any, mean: Any, variance: Any, scale: Any,
 def simple_network(x: Any, w: Any, r: Any, bias: Any) -> Any:
     """A recurrent network of tanh, and its results of all steps."""
 
+    both = bias.reshape(2, -1).sum(0)[None]
+
     def step(h: Any, given: Any) -> Any:
-        h = jnp.tanh(given + h @ r.T)
+        h = jnp.tanh(given + both + h @ r.T)
         return h, h
 
-    return lax.scan(step, jnp.zeros((x.shape[1], r.shape[0])), x @ w.T + bias.reshape(2, -1).sum(0))[1]
+    return lax.scan(step, jnp.zeros((x.shape[1], r.shape[0])), x @ w.T)[1]
