@@ -143,9 +143,14 @@ def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) 
                     rule = f"must have one element, or one for each {of}, with {join_sizes(last)} as the last Sizes"
                     yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
 
-    have = f"{dml.named(of_rows)} {'has' if len(of_rows) == 1 else 'have'} one element, or one for each row of ATensor"
-    have_too = f"{dml.named(of_columns)} one element, or one for each column of BTensor"
-    return dml.Rule(f"{have}, with Sizes {{{{1, 1, M, 1}}}}; {have_too}, with Sizes {{{{1, 1, 1, N}}}}.", check)
+    told = (
+        f"{dml.named(fields)} {'has' if len(fields) == 1 else 'have'} one element, or one for each {of}, with Sizes {sizes}"
+        for fields, of, sizes in (
+            (of_rows, "row of ATensor", "{{M}} or {{1, 1, M, 1}}"),
+            (of_columns, "column of BTensor", "{{N}} or {{1, 1, 1, N}}"),
+        )
+    )
+    return dml.Rule("; ".join(told) + ".", check)
 
 
 # GEMM
