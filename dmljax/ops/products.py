@@ -144,10 +144,10 @@ def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) 
                     yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
 
     told = (
-        f"{dml.named(fields)} {'has' if len(fields) == 1 else 'have'} one element, or one for each {of}, with Sizes {sizes}"
-        for fields, of, sizes in (
-            (of_rows, "row of ATensor", "{{M}} or {{1, 1, M, 1}}"),
-            (of_columns, "column of BTensor", "{{N}} or {{1, 1, 1, N}}"),
+        f"{dml.named(fields)} {'has' if len(fields) == 1 else 'have'} one element, or one for each {of}"
+        for fields, of in (
+            (of_rows, "row of ATensor, with Sizes {{M}} or {{1, 1, M, 1}}"),
+            (of_columns, "column of BTensor, with Sizes {{N}} or {{1, 1, 1, N}}"),
         )
     )
     return dml.Rule("; ".join(told) + ".", check)
