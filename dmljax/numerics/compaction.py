@@ -17,7 +17,7 @@ from jax.custom_batching import custom_vmap
 
 from dmljax.numerics.platform import choose
 from dmljax.numerics.sharding import may_be_sharded
-from dmljax.numerics.sizes import index_dtype, is_symbolic, number
+from dmljax.numerics.sizes import is_symbolic, number
 
 
 def packed(present: Array) -> Array:
@@ -69,14 +69,14 @@ def count_and_elements(words: Array, size: int, shape: tuple[int, ...]) -> tuple
 
 
 def count_and_elements_by_scatter(present: Array, size: int) -> tuple[Array, Array]:
-    """The same of predicates: how many rows begin at or before each row, counted by a scatter, is its element.
+    """The same for up to INT_MAX predicates and rows.
 
-    A TPU takes less time for this than for gathering from three tables.
+    The element of a row is the number of elements that have at most as many set predicates up to themselves, which a
+    scatter counts. A TPU takes less time for this than for gathering from three tables.
     """
-    dtype = index_dtype("size", size, present.size)
-    ends = jnp.cumsum(present.reshape(-1), dtype=dtype)
+    ends = jnp.cumsum(present.reshape(-1), dtype=np.int32)
     # Without the clip, a TPU's compiler lays the positions out anew, and the whole takes half as long again.
-    counts = jnp.zeros(size, dtype).at[jnp.clip(ends, 0)].add(1, mode="drop")
+    counts = jnp.zeros(size, np.int32).at[jnp.clip(ends, 0)].add(1, mode="drop")
     return jnp.sum(present, dtype=np.uint32), jnp.cumsum(counts, dtype=np.uint32)
 
 

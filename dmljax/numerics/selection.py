@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.checks import INT_MAX
 from dmljax.numerics.along_axes import extreme_position
 from dmljax.numerics.floats import sort_keys
 from dmljax.numerics.sharding import may_be_sharded
@@ -42,7 +43,7 @@ def _largest(x: Array, count: int, keys: Callable[[Array], Array]) -> Array:
     The keys are made again for the elements of the chosen blocks: XLA on CPU fuses that, and keeps no array of keys.
     """
     size = x.shape[-1]
-    if is_symbolic(size) or size < _LONG * count:
+    if is_symbolic(size) or size < _LONG * count or size > INT_MAX:
         return _largest_at_once(keys(x), count)
     chosen = lax.sort(_largest(_block_maxima(keys(x)), count, lambda maxima: maxima))
     within = lax.broadcasted_iota(chosen.dtype, (*chosen.shape, _BLOCK), chosen.ndim)
@@ -67,8 +68,9 @@ def _take(x: Array, positions: Array) -> Array:
 
 
 def _largest_at_once(keys: Array, count: int) -> Array:
-    # `lax.top_k` must know that there are as many elements, and XLA on CPU does not divide it over a mesh.
-    if is_symbolic(keys.shape[-1]) or may_be_sharded(keys):
+    # `lax.top_k` must know that there are as many elements, and has positions of int32; XLA on CPU does not divide it
+    # over a mesh.
+    if is_symbolic(keys.shape[-1]) or keys.shape[-1] > INT_MAX or may_be_sharded(keys):
         positions = lax.broadcasted_iota(index_dtype("input", keys.shape[-1]), keys.shape, keys.ndim - 1)
         return lax.slice_in_dim(lax.sort((~keys, positions), num_keys=2)[1], 0, count, axis=-1)
     # XLA on CPU sorts rows of other types than float32.

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import integer_in
+from dmljax.checks import INT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.compaction import count_and_elements, count_and_elements_by_scatter, packed
 from dmljax.numerics.floats import copied, is_nonzero
@@ -197,8 +197,9 @@ def nonzero_coordinates(
     def by_scatter(input: Array) -> tuple[Array, Array]:
         return rows(*count_and_elements_by_scatter(present(input), size))
 
-    found = by_words(input) if may_be_sharded(input) else choose(input, tpu=by_scatter, default=by_words)
-    return NonzeroCoordinates(*found)
+    # XLA scatters to positions of int32, and one device writes all rows.
+    can_scatter = not may_be_sharded(input) and max(map(largest_size, (size, math.prod(shape)))) <= INT_MAX
+    return NonzeroCoordinates(*(choose(input, tpu=by_scatter, default=by_words) if can_scatter else by_words(input)))
 
 
 def _coordinates(element: Array, shape: tuple[int, ...]) -> list[Array]:

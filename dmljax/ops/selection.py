@@ -11,7 +11,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import integer_in
+from dmljax.checks import INT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.numerics.along_axes import itself
 from dmljax.numerics.conversion import positions_as
@@ -117,8 +117,9 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
         return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), indices
 
     def select(input: Array) -> tuple[Array, Array]:
-        # `lax.top_k` must know that the axis has as many elements.
-        return on_cpu(input) if is_symbolic(size) else choose(input, cpu=on_cpu, default=by_xla)
+        # `lax.top_k` must know that the axis has as many elements, and has positions of int32.
+        is_plain = not is_symbolic(size) and size <= INT_MAX
+        return choose(input, cpu=on_cpu, default=by_xla) if is_plain else on_cpu(input)
 
     mesh_axes = dimension_axes(input)
     kept = replaced(mesh_axes, axis, None)

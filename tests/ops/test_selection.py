@@ -108,6 +108,15 @@ def test_rows_are_not_sorted_on_a_cpu(dtype: Any) -> None:
     assert " sort(" not in text
 
 
+@pytest.mark.usefixtures("lowering")
+def test_positions_beyond_int32_are_not_those_of_xlas_top_k() -> None:
+    # The row is too large to compute with here.
+    row = jax.ShapeDtypeStruct((2**31 + 8,), np.int8)
+    jaxpr = jax.make_jaxpr(lambda x: dmljax.top_k(x, axis=0, k=2))(row)
+    assert "top_k[" not in str(jaxpr)
+    assert jaxpr.out_avals[1].dtype == np.uint32
+
+
 @pytest.mark.skipif(not X64, reason="64-bit integers")
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64], ids=lambda dtype: dtype.__name__)
 def test_64_bit_rows(dtype: Any) -> None:
