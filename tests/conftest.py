@@ -62,6 +62,13 @@ def as_on_a_tpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def lower_for(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Lowers operators for the platform that it is called with, from the call on."""
+    with contextlib.ExitStack() as until_the_end:
+        yield lambda platform: until_the_end.enter_context(lowered_for(platform, monkeypatch))
+
+
 @contextlib.contextmanager
 def lowered_for(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lowers operators for a platform other than the CPU that runs them."""

@@ -431,20 +431,8 @@ def test_accelerators_compute_only_large_scores_in_a_loop(positions: int, platfo
     assert ("stablehlo.while" in traced.lower(lowering_platforms=(platform,)).as_text()) is is_loop
 
 
-@pytest.fixture
-def as_on_accelerators(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """From its call on, a CPU computes as other platforms do."""
-
-    def begin() -> None:
-        jax.clear_caches()
-        monkeypatch.setattr(numerics, "choose", lambda *operands, default, **_: default(*operands))
-
-    yield begin
-    jax.clear_caches()
-
-
 @pytest.mark.parametrize("name", MASKS)
-def test_accelerators_compute_what_a_cpu_computes(name: str, as_on_accelerators: Callable[[], None]) -> None:
+def test_accelerators_compute_what_a_cpu_computes(name: str, lower_for: Callable[[str], None]) -> None:
     queries, past, new = 5, 4, 7
     shape, mask = MASKS[name](queries, past + new)
     arrays = [normal(*SHARED, keys, size) for size in (4, 3) for keys in (past, new)]
@@ -458,7 +446,7 @@ def test_accelerators_compute_what_a_cpu_computes(name: str, as_on_accelerators:
         slopes = jax.grad(lambda *x: jnp.sum(jnp.sin(result(*x))), tuple(range(len(floats))))
         return jax.jvp(result, floats, tangents), slopes(*floats)
 
-    for of_cpu, of_others in both_ways(every, as_on_accelerators, floats, tangents):
+    for of_cpu, of_others in both_ways(every, lambda: lower_for("gpu"), floats, tangents):
         np.testing.assert_allclose(of_others, of_cpu, rtol=1e-4, atol=2e-5 * float(np.abs(of_cpu).max()) + 1e-6)
 
 
