@@ -79,7 +79,6 @@ from dmljax.descriptors.members import (
 from dmljax.descriptors.rules import (
     SCALE_BIAS_FITS as SCALE_BIAS_FITS,
     alike as alike,
-    all_of as all_of,
     axis_of as axis_of,
     distinct_axes as distinct_axes,
     fitting as fitting,

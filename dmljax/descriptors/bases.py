@@ -111,7 +111,7 @@ class Activation(Operator):
         Rule("{input} and {output} are given, unless the activation is fused into another operator.", _missing),
         alike("input", "output"),
     )
-    attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # those that hold for a fused activation as well
+    attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # these hold for a fused activation too
 
 
 def fused_activation_rules(
@@ -150,7 +150,7 @@ def fused_activation_rules(
 
 FUSED_ACTIVATION = LevelRule(
     "FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.",
-    lambda desc, feature_level: fused_activation_rules(desc.fused_activation, feature_level),
+    lambda desc, feature_level: fused_activation_rules(desc.fused_activation, feature_level, into=desc),
 )
 
 

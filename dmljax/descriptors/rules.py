@@ -21,7 +21,10 @@ def page_rules(*rules: Rule) -> tuple[Rule, ...]:
 def alike(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType, DimensionCount and Sizes."""
     parts = same_type(*fields), same_rank(*fields), same_sizes(*fields)
-    return Rule(f"{named(fields)} have the same DataType, DimensionCount and Sizes.", all_of(*parts))
+    return Rule(
+        f"{named(fields)} have the same DataType, DimensionCount and Sizes.",
+        lambda desc: chain.from_iterable(rule.check(desc) for rule in parts),
+    )
 
 
 def same_rank(*fields: str) -> Rule:
@@ -37,11 +40,6 @@ def same_type(*fields: str) -> Rule:
 def same_sizes(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same Sizes."""
     return _same(fields, "Sizes", lambda tensor: join_sizes(tensor.sizes))
-
-
-def all_of(*rules: Rule) -> Callable[[Operator], Iterator[Problem]]:
-    """The check of a sentence that says what several rules say."""
-    return lambda desc: chain.from_iterable(rule.check(desc) for rule in rules)
 
 
 def named(fields: Sequence[str]) -> str:

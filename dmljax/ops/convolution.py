@@ -324,10 +324,7 @@ class ConvolutionDesc(_Convolution, function=convolution):
     rules = dml.page_rules(
         dml.same_type("input", "filter", "bias", "output"),
         dml.same_rank("input", "filter", "bias", "output"),
-        dml.LevelRule(
-            dml.FUSED_ACTIVATION.sentence,
-            lambda desc, level: dml.fused_activation_rules(desc.fused_activation, level, into=desc),
-        ),
+        dml.FUSED_ACTIVATION,
         _steps_rule("output_padding"),
         dml.Rule(
             f"{_CHANNELS.sentence} In the direction BACKWARD, they begin with the input channels and the output "

@@ -225,7 +225,7 @@ class GemmDesc(dml.Operator, function=gemm):
         dml.LevelRule(
             "FusedActivation is an activation that can be fused into GEMM, that the feature level has, and that has no "
             "tensors; a softmax, only from level 6_1 on.",
-            lambda desc, level: dml.fused_activation_rules(desc.fused_activation, level, into=desc),
+            dml.FUSED_ACTIVATION.check,
         ),
     )
 
