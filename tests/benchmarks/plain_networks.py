@@ -1,6 +1,11 @@
-"""Networks of ONNX models, and the same ones as a JAX user writes them, of the weights that PyTorch has."""
+"""Networks of ONNX models, and the same ones as a JAX user writes them, with PyTorch's weights.
+
+`python tests/benchmarks/plain_networks.py` prints the milliseconds of each network's forward pass, and how many times
+as long plain JAX and PyTorch take.
+"""
 
 import math
+import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,11 +18,14 @@ import numpy as np
 import torch
 from jax import lax
 from onnx_networks import MODELS, gpt, recurrent, resnet, unet
+from timing import Effort, medians
 from workloads import Work
 
 import dmljax.onnx
 
 State = Mapping[str, Any]
+
+_EFFORT = Effort(rounds=11, block_seconds=0.25)
 
 
 def linear(state: State, name: str, x: Any) -> Any:
@@ -157,11 +165,45 @@ def gradient(work: Work) -> Work:
     return Work(work.inputs, of(work.dmljax, 0), jax=of(work.jax, 1))
 
 
-FORWARD: dict[str, Callable[[], Work]] = {
-    "ResNet-18": lambda: network("resnet18", resnet, plain_resnet, folded),
-    "U-Net": lambda: network("unet", unet, plain_unet),
-    "GPT of 4 layers": lambda: network("gpt", gpt(False), plain_gpt),
-    "LSTM of 2 layers": lambda: network("lstm", recurrent("LSTM"), partial(plain_recurrent, lstm_step, 2)),
-    "GRU of 2 layers": lambda: network("gru", recurrent("GRU"), partial(plain_recurrent, gru_step, 1)),
+_MADE: dict[str, tuple[str, Callable[[Any], Any], Callable[..., Any], Any]] = {
+    "ResNet-18": ("resnet18", resnet, plain_resnet, folded),
+    "U-Net": ("unet", unet, plain_unet, dict),
+    "GPT of 4 layers": ("gpt", gpt(False), plain_gpt, dict),
+    "LSTM of 2 layers": ("lstm", recurrent("LSTM"), partial(plain_recurrent, lstm_step, 2), dict),
+    "GRU of 2 layers": ("gru", recurrent("GRU"), partial(plain_recurrent, gru_step, 1), dict),
 }
+FORWARD: dict[str, Callable[[], Work]] = {name: partial(network, *made) for name, made in _MADE.items()}
 NETWORKS = FORWARD | {f"{name}, gradient": lambda make=make: gradient(make()) for name, make in FORWARD.items()}
+
+
+def _times(name: str) -> dict[str, float]:
+    work, (_, make, *_) = FORWARD[name](), _MADE[name]
+    torch.manual_seed(2021)
+    module, inputs = make(torch)
+    module.eval()
+    arguments = jax.device_put(work.inputs)
+    compiled = {"dmljax": jax.jit(work.dmljax), "plain JAX": jax.jit(work.jax)}  # type: ignore[arg-type]
+    rivals = {
+        rival: lambda function=function: jax.block_until_ready(function(*arguments))
+        for rival, function in compiled.items()
+    }
+    with torch.inference_mode():
+        return medians(rivals | {"PyTorch": lambda: module(*inputs.values())}, _EFFORT)
+
+
+def main() -> None:
+    """Runs the command line."""
+    torch.set_num_threads(2)
+    ratios: dict[str, list[float]] = {"plain JAX": [], "PyTorch": []}
+    for name in FORWARD:
+        times = _times(name)
+        for rival, of_rival in ratios.items():
+            of_rival.append(times[rival] / times["dmljax"])
+        told = (f"{rival} {of_rival[-1]:.2f}" for rival, of_rival in ratios.items())
+        print(f"{name}  {1000 * times['dmljax']:.2f} ms", *told, sep="  ", flush=True)
+    means = (f"{rival} {statistics.geometric_mean(of_rival):.2f}" for rival, of_rival in ratios.items())
+    print("geometric mean", *means, sep="  ")
+
+
+if __name__ == "__main__":
+    main()
