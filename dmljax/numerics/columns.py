@@ -37,7 +37,7 @@ def folded(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]
     )
     if math.prod(one.size for one in windows) > _MOST_SLICES:
         return by_dimension(columns)
-    is_dense = all(one.stride == 1 for one in windows)  # XLA on CPU adds up slowly what is padded inside
+    is_dense = all(one.stride == 1 for one in windows)  # XLA on CPU adds interior-padded arrays slowly
     return choose(columns, cpu=at_once if is_dense else by_dimension, default=at_once)
 
 

@@ -320,7 +320,7 @@ class Phase(NamedTuple):
 class Phases(NamedTuple):
     """The elements of a result that lie inside of the input, as phases that take turns.
 
-    The neighbors of each element of a phase lie `stride` elements behind those of the phase's element before it.
+    From one element of a phase to the next, the neighbors move by `stride` elements of the input.
     """
 
     inside: range

@@ -23,7 +23,7 @@ _BLOCK, _LONG = 8, 64
 def largest_positions(x: Array, count: int, *, largest: bool) -> Array:
     """The positions of the `count` largest (or smallest) elements along the last axis, in order.
 
-    Of equal elements, the first comes first. A NaN is larger than every number.
+    Equal elements keep their order. A NaN is larger than every number.
     """
     # Bits, because XLA on CPU may flush subnormal bfloat16 numbers to zero where it takes them from an array.
     bits = lax.bitcast_convert_type(x, np.dtype(f"int{8 * x.dtype.itemsize}")) if x.dtype in FLOATS else x
@@ -68,8 +68,8 @@ def _take(x: Array, positions: Array) -> Array:
 
 
 def _largest_at_once(keys: Array, count: int) -> Array:
-    # `lax.top_k` must know that there are as many elements, and has positions of int32; XLA on CPU does not divide it
-    # over a mesh.
+    # `lax.top_k` needs a size that is known not to be less than `count`, and its positions are int32; XLA on CPU does
+    # not partition it over a mesh.
     if is_symbolic(keys.shape[-1]) or keys.shape[-1] > INT_MAX or may_be_sharded(keys):
         positions = lax.broadcasted_iota(index_dtype("input", keys.shape[-1]), keys.shape, keys.ndim - 1)
         return lax.slice_in_dim(lax.sort((~keys, positions), num_keys=2)[1], 0, count, axis=-1)

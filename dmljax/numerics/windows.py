@@ -148,7 +148,7 @@ def sums_of_neighbors(x: Array, axis: int, before: int, after: int) -> Array:
     total: Array | None = None
     count = before + 1 + after
     while True:
-        if count & width:  # of as many neighbors as there are, this power of 2 is a summand
+        if count & width:  # this power of 2 is in the binary form of the count
             part = lax.slice_in_dim(sums, start, start + size, axis=axis)
             total, start = part if total is None else total + part, start + width
         if total is not None and 2 * width > count:

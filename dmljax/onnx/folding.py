@@ -1,4 +1,4 @@
-"""Folds what follows only from a model's weights: such nodes are computed once, not at each call."""
+"""Computes the nodes that depend only on a model's weights once, instead of at each call."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -77,7 +77,7 @@ def _results(program: Program, graph: Graph, index: int, values: dict[str, Any])
 
 
 def _left(graph: Graph, sizes: Mapping[str, int], is_worth: Callable[[str], bool]) -> Iterator[int]:
-    """The indices of the nodes that are not folded: those after the folded ones, and those that gain nothing."""
+    """The indices of the nodes to run at each call, last first: a node is folded only where that saves time."""
     needed = {*graph.output_names}
     remaining = MAX_FOLDED_BYTES
     for index in reversed(range(len(graph.nodes))):

@@ -60,9 +60,9 @@ class Model:
     argument, to train, donate or shard them. `defaults` are the types of the inputs that have an initializer as their
     default, which calls may give by name.
 
-    The first call computes once what follows only from the weights, such as their transposes. Calls have weights of up
-    to 16 MiB in all as constants of the compiled programs, so that XLA prepares them once; it may then add in another
-    order than in `apply`. Weights that are replaced, and those that `apply` takes, are computed with at each call.
+    The first call computes what depends only on the weights, such as their transposes, and later calls reuse it.
+    Weights of up to 16 MiB in all become constants of the compiled programs, so that XLA prepares them once; its sums
+    may then have another order than in `apply`. Nothing is reused for weights that you replace or pass to `apply`.
     """
 
     inputs: tuple[TensorType, ...]
@@ -99,7 +99,7 @@ class Model:
             self.weights = {name: as_array(known[name]) for name in known if is_weight[name]}
         self._inlined: dict[str, jax.Array] = {}
         self._read: set[str] = set()  # by the nodes that are left
-        self._loaded = dict(self.weights)  # until the first call, and then those that programs were made of
+        self._loaded = dict(self.weights)  # after the first call, those that the programs were made from
         self._constants = {name: value for name, value in known.items() if not is_weight[name]}
         self._graph = Graph(graph.nodes, graph.inputs, graph.outputs)
         self._static_part = StaticPart(self._program, self._graph)

@@ -376,7 +376,7 @@ def _window_rules(image: str, columns: str) -> tuple[dml.Rule, ...]:
         if not broken:
             yield from dml.sizes_are(desc, columns, column_sizes(sizes, dml.windows_of(desc, image, "window_sizes")))
 
-    # The page wants both tensors to have the same DimensionCount, which they have in none of its examples.
+    # The page asks that both tensors have the same DimensionCount, but none of its examples does so.
     return dml.page_rules(
         dml.same_type("input", "output"),
         dml.Rule(

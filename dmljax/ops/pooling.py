@@ -522,7 +522,7 @@ class _Sliding(dml.Operator):
 
 
 def _windows_fit(image: str, *pooled: str) -> dml.Rule:
-    """The windows have room in the image, and what is pooled has the sizes that follow from it."""
+    """The windows fit into the padded image, and the tensors `pooled` have one element for each place of a window."""
 
     def check(desc: Any) -> Iterator[Problem]:
         sizes = getattr(desc, image).sizes

@@ -101,7 +101,7 @@ _PRODUCT = (
 
 
 def _product_rules(*others: str, sentence: str = _PRODUCT) -> tuple[dml.Rule, ...]:
-    """ATensor times BTensor is of the size of OutputTensor, and all of them and `others` have as many dimensions."""
+    """OutputTensor has the Sizes of ATensor times BTensor; they and `others` have the same DimensionCount."""
 
     def check(desc: Any) -> Iterator[Problem]:
         if not desc.a.rank == desc.b.rank == desc.output.rank >= 2:

@@ -255,9 +255,9 @@ def _causal_convolution(
 
 
 def rotated(x: Any, cosines: Any, sines: Any, *, is_interleaved: bool) -> Any:
-    """Heads of which the first elements are turned by angles, pair by pair: neighbors, or those of both halves.
+    """Rotates pairs of the first elements of each head: neighbors if interleaved, else one of each half.
 
-    `cosines` and `sines`, (batch or 1, positions, pairs), are of as many pairs as are turned.
+    `cosines` and `sines`, (batch or 1, positions, pairs), have one angle for each pair; elements after them are kept.
     """
     pairs = cosines.shape[-1]
     if 2 * pairs > x.shape[-1]:
