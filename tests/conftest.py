@@ -18,6 +18,7 @@ from typing import Any
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # with compilers for other chips installed, JAX would look for the chips
 
 import jax
+import numpy as np
 import pytest
 import transformation_table
 from plant_faults import FAULTS
@@ -27,6 +28,13 @@ jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1").lower() in ("1", "true"))
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True)
+def reseed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives a test the same random numbers whichever tests ran before it in its process."""
+    if hasattr(request.module, "RNG"):
+        monkeypatch.setattr(request.module, "RNG", np.random.default_rng(zlib.crc32(request.node.nodeid.encode())))
 
 
 @pytest.fixture(params=["eager", "jitted"])
