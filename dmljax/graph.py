@@ -19,9 +19,9 @@ from dmljax.descriptors.lowering import lowered, require_64_bits_available, requ
 from dmljax.descriptors.members import Tensor, json_object, json_string
 from dmljax.descriptors.validation import problems, title
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
-from dmljax.numerics.channels import network_of
-from dmljax.numerics.exact import rounded
-from dmljax.numerics.strides import read_strided, reinterpreted, write_strided
+from dmljax.lowerings.channels import network_of
+from dmljax.lowerings.strides import read_strided, reinterpreted, write_strided
+from dmljax.lowerings.workarounds import rounded
 from dmljax.tensor import TensorDesc, packed_strides
 from dmljax.text import did_you_mean, show
 from dmljax.types import FeatureLevel

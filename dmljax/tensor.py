@@ -1,6 +1,6 @@
 """TensorDesc: the layout of a tensor in a buffer.
 
-No other module computes with strides or bytes, but numerics/strides.py, which does in JAX what is done in NumPy here.
+No other module computes with strides or bytes, but lowerings/strides.py, which does in JAX what is done in NumPy here.
 """
 
 import math

@@ -23,7 +23,7 @@ from dmljax.directml import (
     Unsupported,
     lower,
 )
-from dmljax.numerics.strides import read_strided, write_strided
+from dmljax.lowerings.strides import read_strided, write_strided
 
 TensorDesc: Any = directml.TensorDesc  # which takes the names of data types, too
 FLOATS = TensorDesc("FLOAT32", (2, 3))

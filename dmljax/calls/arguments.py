@@ -24,7 +24,7 @@ from jax import lax
 from dmljax.calls.arrays import require_real
 from dmljax.checks import INT64_MAX, INT64_MIN, array, boolean, element, integer_in, integers, sequence
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, path_of
-from dmljax.numerics.sizes import is_symbolic
+from dmljax.lowerings.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
 from dmljax.text import show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, HeaderEnum, widened, x64_enabled

@@ -7,7 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
-from dmljax.numerics.sharding import sharded_alike
+from dmljax.lowerings.sharding import sharded_alike
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
 

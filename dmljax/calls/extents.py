@@ -11,7 +11,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from dmljax.errors import Problem, Unsupported
-from dmljax.numerics.sizes import is_symbolic
+from dmljax.lowerings.sizes import is_symbolic
 from dmljax.types import INTEGERS_4
 
 

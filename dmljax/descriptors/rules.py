@@ -6,7 +6,7 @@ from typing import Any
 
 from dmljax.descriptors.base import Operator, Rule
 from dmljax.errors import InvalidDesc, Problem, Where
-from dmljax.numerics.windows import Window
+from dmljax.lowerings.windows import Window
 from dmljax.scalars import Scalar, exact
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes, join_words

@@ -1,6 +1,6 @@
 """Networks of images: which values of a model are images, and how operators of single elements compute them.
 
-Layers with windows compute with channels after the dimensions of space (`dmljax.numerics.channels`). What lies between
+Layers with windows compute with channels after the dimensions of space (`dmljax.lowerings.channels`). What lies between
 two of them does as well, so that XLA has nothing to move.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dmljax.numerics.exact import in_memory_bits
-from dmljax.numerics.platform import choose
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.workarounds import in_memory_bits
 from dmljax.onnx.file import Graph, Node
 from dmljax.onnx.registry import Handler
 

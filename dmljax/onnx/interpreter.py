@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
-from dmljax.numerics.channels import are_channels_last, network_of
+from dmljax.lowerings.channels import are_channels_last, network_of
 from dmljax.onnx.file import Graph, Node
 from dmljax.onnx.images import images_of, layers_of, of_images
 from dmljax.onnx.registry import Call, Handler

@@ -19,9 +19,9 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics.attention import Mask, attention
-from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.numerics.sizes import is_symbolic, number
+from dmljax.lowerings.attention import Mask, attention
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
+from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.text import join_sizes, join_words
 from dmljax.types import FLOAT, FLOATS, DataType, MultiheadAttentionMaskType, widened
 

@@ -11,8 +11,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.arithmetic.floats import greater_equal
 from dmljax.errors import Problem
-from dmljax.numerics.floats import greater_equal, selected
+from dmljax.lowerings.copies import selected
 from dmljax.ops.elementary import scaled
 from dmljax.scalars import ScaleBias, lower_bound, upper_bound
 from dmljax.types import FLOAT, INTEGER_64, UP_TO_32_BIT, FeatureLevel

@@ -16,13 +16,13 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.arithmetic.floats import sum_error
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics.convolution import correlated, integer_correlated, transposed
-from dmljax.numerics.exact import sum_error
-from dmljax.numerics.products import chosen_precision, scaled
-from dmljax.numerics.sharding import dimension_axes, dividing_axes, partitioned
-from dmljax.numerics.sizes import check_size
-from dmljax.numerics.windows import Steps, Window, checked_steps, for_each_dimension
+from dmljax.lowerings.convolution import correlated, integer_correlated, transposed
+from dmljax.lowerings.products import chosen_precision, scaled
+from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
+from dmljax.lowerings.sizes import check_size
+from dmljax.lowerings.windows import Steps, Window, checked_steps, for_each_dimension
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
 from dmljax.text import join_sizes
 from dmljax.types import (

@@ -15,11 +15,11 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.arithmetic.floats import is_above_zero, is_below_zero
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics import special
-from dmljax.numerics.conversion import converted
-from dmljax.numerics.exact import quotient
-from dmljax.numerics.floats import is_above_zero, is_below_zero
+from dmljax.lowerings import special
+from dmljax.lowerings.conversion import converted
+from dmljax.lowerings.workarounds import quotient
 from dmljax.scalars import ScaleBias
 from dmljax.types import (
     FLOAT,

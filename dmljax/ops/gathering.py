@@ -15,10 +15,10 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.floats import copied
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
-from dmljax.numerics.sizes import index_dtype, is_symbolic, number, replaced
+from dmljax.lowerings.copies import copied
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
+from dmljax.lowerings.sizes import index_dtype, is_symbolic, number, replaced
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType
 

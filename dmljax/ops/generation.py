@@ -13,11 +13,11 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics.floats import copied
-from dmljax.numerics.philox import advanced, random_words
-from dmljax.numerics.sequence import arithmetic_sequence
-from dmljax.numerics.sharding import partitioned
-from dmljax.numerics.sizes import check_size, is_symbolic, largest_size, number
+from dmljax.lowerings.copies import copied
+from dmljax.lowerings.philox import advanced, random_words
+from dmljax.lowerings.sequence import arithmetic_sequence
+from dmljax.lowerings.sharding import partitioned
+from dmljax.lowerings.sizes import check_size, is_symbolic, largest_size, number
 from dmljax.scalars import truncated
 from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, RandomGeneratorType
 

@@ -14,13 +14,14 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.arithmetic.floats import is_nonzero
 from dmljax.checks import INT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.compaction import count_and_elements, count_and_elements_by_scatter, packed
-from dmljax.numerics.floats import copied, is_nonzero
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
-from dmljax.numerics.sizes import check_size, index_dtype, largest_size, number, replaced
+from dmljax.lowerings.compaction import count_and_elements, count_and_elements_by_scatter, packed
+from dmljax.lowerings.copies import copied
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
+from dmljax.lowerings.sizes import check_size, index_dtype, largest_size, number, replaced
 from dmljax.tensor import without_leading_ones
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel

@@ -15,10 +15,9 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.floats import copied
-from dmljax.numerics.moves import kept_axes, moved
-from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.numerics.sizes import check_size, replaced
+from dmljax.lowerings.copies import copied, kept_axes, moved
+from dmljax.lowerings.sharding import dimension_axes, partitioned
+from dmljax.lowerings.sizes import check_size, replaced
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder
 

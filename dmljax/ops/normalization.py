@@ -16,10 +16,10 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.local_response import local_response, local_response_gradient
-from dmljax.numerics.norms import moments, norm
-from dmljax.numerics.sharding import dimension_axes, partitioned, sharded_along
-from dmljax.numerics.sizes import number
+from dmljax.lowerings.local_response import local_response, local_response_gradient
+from dmljax.lowerings.norms import moments, norm
+from dmljax.lowerings.sharding import dimension_axes, partitioned, sharded_along
+from dmljax.lowerings.sizes import number
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, FeatureLevel, widened
 

@@ -14,12 +14,11 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.numerics.columns import column_sizes, folded, unfolded
-from dmljax.numerics.floats import copied
-from dmljax.numerics.moves import check_sizes, moved
-from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.numerics.sizes import check_size, is_symbolic, replaced
-from dmljax.numerics.windows import windows_over
+from dmljax.lowerings.columns import column_sizes, folded, unfolded
+from dmljax.lowerings.copies import check_sizes, copied, moved
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
+from dmljax.lowerings.sizes import check_size, is_symbolic, replaced
+from dmljax.lowerings.windows import windows_over
 from dmljax.scalars import truncated
 from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, PaddingMode, widened
 

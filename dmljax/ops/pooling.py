@@ -18,13 +18,13 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics import pooling
-from dmljax.numerics.channels import in_layout_of_network
-from dmljax.numerics.exact import product, quotient
-from dmljax.numerics.moves import check_sizes
-from dmljax.numerics.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.numerics.sizes import largest_size
-from dmljax.numerics.windows import Window, windows_over
+from dmljax.lowerings import pooling
+from dmljax.lowerings.channels import in_layout_of_network
+from dmljax.lowerings.copies import check_sizes
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
+from dmljax.lowerings.sizes import largest_size
+from dmljax.lowerings.windows import Window, windows_over
+from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import scattered
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
 from dmljax.text import join_sizes

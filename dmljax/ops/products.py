@@ -14,8 +14,8 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.numerics.products import exact_integer_product, integer_product, matrix_product, scaled
-from dmljax.numerics.sizes import is_symbolic
+from dmljax.lowerings.products import exact_integer_product, integer_product, matrix_product, scaled
+from dmljax.lowerings.sizes import is_symbolic
 from dmljax.ops.quantization import quantized, type_of_scale
 from dmljax.text import join_sizes, join_words
 from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, DataType, MatrixTransform, widened

@@ -16,8 +16,8 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics.exact import product, quotient
-from dmljax.numerics.moves import moved
+from dmljax.lowerings.copies import moved
+from dmljax.lowerings.workarounds import product, quotient
 from dmljax.text import join_sizes
 from dmljax.types import (
     FLOAT,

@@ -14,8 +14,8 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, state_product
-from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned
+from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, state_product
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, partitioned
 from dmljax.ops.activation import ActivationSigmoidDesc, ActivationTanhDesc
 from dmljax.types import FLOAT, UINT32, FeatureLevel, RecurrentNetworkDirection, TensorFlags, widened
 

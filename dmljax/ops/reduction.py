@@ -15,12 +15,13 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
-from dmljax.numerics.conversion import positions_as
-from dmljax.numerics.exact import quotient, with_slopes
-from dmljax.numerics.norms import magnitude, norm
-from dmljax.numerics.sizes import largest_size, number
+from dmljax.lowerings.along_axes import extreme, extreme_position, fast_sum, positions_along
+from dmljax.lowerings.conversion import positions_as
+from dmljax.lowerings.norms import magnitude, norm
+from dmljax.lowerings.sizes import largest_size, number
+from dmljax.lowerings.workarounds import quotient
 from dmljax.types import (
     FLOAT,
     FLOATS,

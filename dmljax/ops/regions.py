@@ -20,10 +20,8 @@ from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, UINT_MAX, integer_in
 from dmljax.descriptors.members import Tensor
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.numerics.exact import product, quotient
-from dmljax.numerics.floats import maximum
-from dmljax.numerics.moves import check_sizes
-from dmljax.numerics.regions import (
+from dmljax.lowerings.copies import check_sizes, maximum
+from dmljax.lowerings.regions import (
     Axis,
     Bins,
     Spans,
@@ -33,8 +31,9 @@ from dmljax.numerics.regions import (
     sample_counts,
     sums,
 )
-from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.numerics.sizes import check_size, number, require_positions
+from dmljax.lowerings.sharding import dimension_axes, partitioned
+from dmljax.lowerings.sizes import check_size, number, require_positions
+from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import gather
 from dmljax.scalars import Size2D
 from dmljax.tensor import TensorDesc

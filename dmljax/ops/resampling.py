@@ -19,9 +19,9 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.numerics.channels import in_layout_of_network
-from dmljax.numerics.moves import check_sizes, kept_axes
-from dmljax.numerics.resampling import (
+from dmljax.lowerings.channels import in_layout_of_network
+from dmljax.lowerings.copies import check_sizes, kept_axes
+from dmljax.lowerings.resampling import (
     Taps,
     adjoint,
     averaged,
@@ -31,8 +31,8 @@ from dmljax.numerics.resampling import (
     simplest_fraction,
     wide_taps,
 )
-from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.numerics.sizes import check_size, is_symbolic, require_positions
+from dmljax.lowerings.sharding import dimension_axes, partitioned
+from dmljax.lowerings.sizes import check_size, is_symbolic, require_positions
 from dmljax.scalars import Size2D
 from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, InterpolationMode
 

@@ -11,8 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.numerics.scans import running_product, running_sum
-from dmljax.numerics.sharding import dimension_axes, partitioned
+from dmljax.lowerings.scans import running_product, running_sum
+from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, widened
 
 

@@ -13,13 +13,13 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.along_axes import itself
-from dmljax.numerics.conversion import positions_as
-from dmljax.numerics.floats import copied
-from dmljax.numerics.platform import choose
-from dmljax.numerics.selection import largest_positions
-from dmljax.numerics.sharding import dimension_axes, partitioned
-from dmljax.numerics.sizes import is_symbolic, largest_size, replaced
+from dmljax.lowerings.along_axes import itself
+from dmljax.lowerings.conversion import positions_as
+from dmljax.lowerings.copies import copied
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.selection import largest_positions
+from dmljax.lowerings.sharding import dimension_axes, partitioned
+from dmljax.lowerings.sizes import is_symbolic, largest_size, replaced
 from dmljax.types import (
     FLOAT,
     FLOATS,

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
-from dmljax.numerics.along_axes import extreme_position, positions_along
+from dmljax.lowerings.along_axes import extreme_position, positions_along
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, FeatureLevel
 

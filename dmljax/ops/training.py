@@ -12,8 +12,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.arithmetic.derivatives import with_derivatives
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.exact import with_derivatives
 from dmljax.types import FLOAT, UINT32, widened
 
 # ADAM_OPTIMIZER

@@ -16,7 +16,7 @@ from onnx_models import FLOAT, model, value
 
 import dmljax.onnx
 from dmljax import DmlError
-from dmljax.numerics import channels
+from dmljax.lowerings import channels
 from dmljax.onnx.file import Node, Reader
 from dmljax.onnx.images import images_of, layers_of, of_images
 from dmljax.onnx.registry import REGISTRY, Handler

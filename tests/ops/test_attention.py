@@ -25,8 +25,8 @@ from dmljax.directml import (
     MultiheadAttentionMaskType as MaskType,
     TensorDesc,
 )
-from dmljax.numerics import attention as numerics
-from dmljax.numerics.attention import Mask
+from dmljax.lowerings import attention as lowerings
+from dmljax.lowerings.attention import Mask
 from dmljax.types import widened
 
 FLOAT32, FLOAT16, INT32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
@@ -309,7 +309,7 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     def begin() -> None:
         jax.clear_caches()
         for name, value in (("_QUERIES", 5), ("_LEAST_KEYS", 7), ("_SCORES", 1), ("_MOST_SCORES", 0)):
-            monkeypatch.setattr(numerics, name, value)
+            monkeypatch.setattr(lowerings, name, value)
 
     yield begin
     jax.clear_caches()
@@ -360,7 +360,7 @@ def test_blocks_and_their_derivatives_are_those_of_all_at_once(
 
     def every(floats: Any, tangents: Any) -> Any:
         def result(query: Any, key: Any, value: Any, scale: Any, bias: Any = None) -> Any:
-            return numerics.attention(query, [key], [value], scale, bias, mask)
+            return lowerings.attention(query, [key], [value], scale, bias, mask)
 
         def total(*floats: Any) -> Any:
             return jnp.sum(jnp.sin(result(*floats)))
@@ -381,7 +381,7 @@ def test_blocks_in_which_nothing_is_seen_count_nothing(added: float, in_blocks: 
     seen[0, 1, 20] = True
 
     def result(value: Any) -> Any:
-        return numerics.attention(
+        return lowerings.attention(
             query, [key], [value], jnp.float32(1), None, Mask(jnp.float32(added), jnp.asarray(seen))
         )
 
@@ -397,7 +397,7 @@ def test_blocks_with_nan_and_infinity_are_as_all_at_once(in_blocks: Callable[[],
     value[3, 2, 0], value[4, 15] = INF, NAN
 
     def result(query: Any, key: Any, value: Any) -> Any:
-        return numerics.attention(query, [key], [value], jnp.float32(1))
+        return lowerings.attention(query, [key], [value], jnp.float32(1))
 
     ((whole, blocks),) = both_ways(result, in_blocks, query, key, value)
     np.testing.assert_allclose(blocks, whole, rtol=1e-5, atol=1e-6)
@@ -441,7 +441,7 @@ def test_accelerators_compute_what_a_cpu_computes(name: str, lower_for: Callable
 
     def every(floats: Any, tangents: Any) -> Any:
         def result(query: Any, k1: Any, k2: Any, v1: Any, v2: Any, scale: Any, bias: Any = None) -> Any:
-            return numerics.attention(query, [k1, k2], [v1, v2], scale, bias, mask)
+            return lowerings.attention(query, [k1, k2], [v1, v2], scale, bias, mask)
 
         slopes = jax.grad(lambda *x: jnp.sum(jnp.sin(result(*x))), tuple(range(len(floats))))
         return jax.jvp(result, floats, tangents), slopes(*floats)

@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 import dmljax
 from dmljax import DmlError, directml
 from dmljax.directml import ConvolutionDirection, ConvolutionMode, DataType, InvalidDesc, TensorDesc
-from dmljax.numerics.channels import network_of
+from dmljax.lowerings.channels import network_of
 
 BACKWARD, FLIPPED = ConvolutionDirection.BACKWARD, ConvolutionMode.CONVOLUTION
 FLOAT32 = DataType.FLOAT32

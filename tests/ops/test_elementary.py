@@ -28,8 +28,8 @@ from jax.test_util import check_grads
 
 import dmljax
 from dmljax import directml
+from dmljax.arithmetic import rounding
 from dmljax.directml import DataType, InvalidDesc, InvalidType, RoundingMode, ScaleBias, TensorDesc
-from dmljax.numerics import conversion
 
 FLOAT32, FLOAT16, INT8, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8
 NAN, INF, PI = math.nan, math.inf, math.pi
@@ -555,9 +555,9 @@ def test_what_other_platforms_compute_is_the_same(source: Any) -> None:
     values = hard(source)
     for dtype in REALS:
         if dtype in FLOATS and dtype != source and max(dtype.itemsize, source.itemsize) < 8:
-            converted = jax.jit(lambda x, dtype=dtype: conversion._by_bits(x, dtype))(values)
+            converted = jax.jit(lambda x, dtype=dtype: rounding.by_bits(x, dtype))(values)
         elif dtype in INTEGERS:
-            converted = jax.jit(lambda x, dtype=dtype: conversion._clamped(x, dtype))(values)
+            converted = jax.jit(lambda x, dtype=dtype: rounding.truncated(x, dtype))(values)
         else:
             continue
         assert_same_bits(one_nan(np.asarray(converted)), one_nan(convert(values, dtype)))

@@ -27,7 +27,7 @@ from jax.test_util import check_grads
 import dmljax
 from dmljax import directml
 from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
-from dmljax.numerics.channels import network_of
+from dmljax.lowerings.channels import network_of
 
 FLOAT32 = DataType.FLOAT32
 NAN, INF = np.nan, np.inf

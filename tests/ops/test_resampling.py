@@ -17,9 +17,9 @@ from hypothesis import given, settings, strategies as st
 import dmljax
 from dmljax import DmlError, directml
 from dmljax.directml import AxisDirection, DataType, InterpolationMode, InvalidDesc, Size2D, TensorDesc, Unsupported
-from dmljax.numerics import resampling as numerics
-from dmljax.numerics.channels import network_of
-from dmljax.numerics.resampling import linear_taps, located, positions, simplest_fraction, wide_taps
+from dmljax.lowerings import resampling as lowerings
+from dmljax.lowerings.channels import network_of
+from dmljax.lowerings.resampling import linear_taps, located, positions, simplest_fraction, wide_taps
 
 FLOAT32 = DataType.FLOAT32
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
@@ -32,8 +32,8 @@ FORWARD = (dmljax.resample, dmljax.resample1, dmljax.resample2, dmljax.resample3
 def neighbors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Runs a test with neighbors that are slices, as they are where the ratio of sizes is simple, and gathered."""
     if request.param == "gathered":
-        monkeypatch.setattr(numerics, "_phases", lambda taps: None)
-        monkeypatch.setattr(numerics, "_repeats", lambda taps: None)
+        monkeypatch.setattr(lowerings, "_phases", lambda taps: None)
+        monkeypatch.setattr(lowerings, "_repeats", lambda taps: None)
     jax.clear_caches()
     yield
     jax.clear_caches()
@@ -387,8 +387,8 @@ def test_slices_have_what_would_be_gathered(monkeypatch: pytest.MonkeyPatch) -> 
         return results, jax.vjp(lambda x: [dmljax.resample2(x, **how) for how in every], x)[1](results)
 
     sliced = jax.jit(both_ways)(x)
-    monkeypatch.setattr(numerics, "_phases", lambda taps: None)
-    monkeypatch.setattr(numerics, "_repeats", lambda taps: None)
+    monkeypatch.setattr(lowerings, "_phases", lambda taps: None)
+    monkeypatch.setattr(lowerings, "_repeats", lambda taps: None)
     jax.clear_caches()
     gathered = jax.jit(lambda x: both_ways(x))(x)
     jax.clear_caches()
@@ -479,10 +479,10 @@ def test_products_with_weights_are_averages_and_their_transposes(taps: Any, dtyp
     rng = np.random.default_rng(0)
     x, g = (jnp.asarray(rng.standard_normal((2, size, 3)), dtype) for size in (taps.input_size, taps.where.output_size))
     near: dict[str, Any] = {"rtol": 0, "atol": 64 * float(jnp.finfo(dtype).eps)}
-    products = jax.jit(lambda x: numerics._multiplied([taps], x))(x)
-    np.testing.assert_allclose(products, jax.jit(lambda x: numerics._average(taps, x))(x), **near)
-    transposed = jax.jit(lambda g: numerics._multiplied([taps], g, is_transposed=True))(g)
-    np.testing.assert_allclose(transposed, jax.jit(lambda g: numerics._adjoint(taps, g))(g), **near)
+    products = jax.jit(lambda x: lowerings._multiplied([taps], x))(x)
+    np.testing.assert_allclose(products, jax.jit(lambda x: lowerings._average(taps, x))(x), **near)
+    transposed = jax.jit(lambda g: lowerings._multiplied([taps], g, is_transposed=True))(g)
+    np.testing.assert_allclose(transposed, jax.jit(lambda g: lowerings._adjoint(taps, g))(g), **near)
     assert products.dtype == transposed.dtype == dtype
 
 

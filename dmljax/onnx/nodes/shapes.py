@@ -11,7 +11,7 @@ import numpy as np
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.floats import copied
+from dmljax.lowerings.copies import copied
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import MAX_FOLDED, as_array, as_sizes
 from dmljax.onnx.parameters import Image, Matrices, Matrix, Number, Rows, Tensor, Vector

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.arithmetic.floats import sort_keys
 from dmljax.checks import INT_MAX
-from dmljax.numerics.along_axes import extreme_position
-from dmljax.numerics.floats import sort_keys
-from dmljax.numerics.sharding import may_be_sharded
-from dmljax.numerics.sizes import index_dtype, is_symbolic
+from dmljax.lowerings.along_axes import extreme_position
+from dmljax.lowerings.sharding import may_be_sharded
+from dmljax.lowerings.sizes import index_dtype, is_symbolic
 from dmljax.types import FLOATS
 
 _BLOCK, _LONG = 8, 64

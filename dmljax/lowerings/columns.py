@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sizes import is_symbolic, replaced
-from dmljax.numerics.windows import Window
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sizes import is_symbolic, replaced
+from dmljax.lowerings.windows import Window
 
 
 def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, int, int]:

@@ -15,9 +15,9 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sharding import may_be_sharded
-from dmljax.numerics.sizes import is_symbolic, number
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import may_be_sharded
+from dmljax.lowerings.sizes import is_symbolic, number
 
 
 def packed(present: Array) -> Array:

@@ -18,15 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.along_axes import extreme, extreme_position, fast_sum, positions_along
-from dmljax.numerics.conversion import positions_as
-from dmljax.numerics.exact import with_slopes
-from dmljax.numerics.floats import copied, sort_keys
-from dmljax.numerics.loops import counted_loop
-from dmljax.numerics.norms import magnitude, root
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sizes import index_dtype, number, replaced
-from dmljax.numerics.windows import Window
+from dmljax.arithmetic.derivatives import with_slopes
+from dmljax.arithmetic.floats import sort_keys
+from dmljax.lowerings.along_axes import extreme, extreme_position, fast_sum, positions_along
+from dmljax.lowerings.conversion import positions_as
+from dmljax.lowerings.copies import copied
+from dmljax.lowerings.loops import counted_loop
+from dmljax.lowerings.norms import magnitude, root
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sizes import index_dtype, number, replaced
+from dmljax.lowerings.windows import Window
 from dmljax.types import FLOATS, widened
 
 Windows = Sequence[Window]

@@ -19,13 +19,13 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.lax import PrecisionLike
 
-from dmljax.numerics.channels import are_channels_last, with_channels_last
-from dmljax.numerics.columns import unfolded
-from dmljax.numerics.exact import in_memory
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sharding import may_be_sharded
-from dmljax.numerics.sizes import is_symbolic, replaced
-from dmljax.numerics.windows import Window
+from dmljax.lowerings.channels import are_channels_last, with_channels_last
+from dmljax.lowerings.columns import unfolded
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import may_be_sharded
+from dmljax.lowerings.sizes import is_symbolic, replaced
+from dmljax.lowerings.windows import Window
+from dmljax.lowerings.workarounds import in_memory
 from dmljax.types import widened
 
 # Both directions

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.conversion import converted
-from dmljax.numerics.exact import power_of_two, sum_error, times_power_of_two
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sizes import is_symbolic, number
+from dmljax.arithmetic.floats import power_of_two, sum_error, times_power_of_two
+from dmljax.lowerings.conversion import converted
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.types import widened
 
 MOST = 2**32  # elements of a sequence

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.exact import quotient, with_slopes
-from dmljax.numerics.floats import copied
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sizes import is_symbolic, number, replaced
+from dmljax.arithmetic.derivatives import with_slopes
+from dmljax.lowerings.copies import copied
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sizes import is_symbolic, number, replaced
+from dmljax.lowerings.workarounds import quotient
 from dmljax.types import FLOATS, widened
 
 

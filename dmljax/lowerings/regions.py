@@ -21,11 +21,12 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero
 
+from dmljax.arithmetic.floats import sort_keys
 from dmljax.errors import Problem, Unsupported
-from dmljax.numerics.exact import product, quotient
-from dmljax.numerics.floats import copied, sort_keys
-from dmljax.numerics.loops import counted_loop
-from dmljax.numerics.sizes import is_symbolic, number
+from dmljax.lowerings.copies import copied
+from dmljax.lowerings.loops import counted_loop
+from dmljax.lowerings.sizes import is_symbolic, number
+from dmljax.lowerings.workarounds import product, quotient
 from dmljax.types import widened
 
 

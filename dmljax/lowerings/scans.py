@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmljax.numerics.exact import with_slopes
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sizes import is_symbolic, replaced
+from dmljax.arithmetic.derivatives import with_slopes
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.types import FLOATS
 
 Combine = Callable[[Array, Array], Array]

@@ -14,16 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.exact import (
-    mantissa_and_exponent,
-    product,
-    product_error,
-    sum_error,
-    times_power_of_two,
-    with_slopes,
-)
-from dmljax.numerics.sharding import MeshAxes, dimension_axes, partitioned, sharded_alike
-from dmljax.numerics.sizes import number, replaced
+from dmljax.arithmetic.derivatives import with_slopes
+from dmljax.arithmetic.floats import mantissa_and_exponent, product_error, sum_error, times_power_of_two
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, partitioned, sharded_alike
+from dmljax.lowerings.sizes import number, replaced
+from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
 
 R = TypeVar("R")  # an array, or a tuple of arrays

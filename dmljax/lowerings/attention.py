@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.platform import choose
-from dmljax.numerics.products import chosen_precision
-from dmljax.numerics.sharding import may_be_sharded
-from dmljax.numerics.sizes import is_symbolic, replaced
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.products import chosen_precision
+from dmljax.lowerings.sharding import may_be_sharded
+from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.types import widened
 
 R = TypeVar("R")

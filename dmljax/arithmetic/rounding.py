@@ -1,72 +1,19 @@
-"""Conversions between types that are exact, or rounded once, on every platform.
+"""Numbers in other types, computed from their bits, with at most one rounding.
 
 XLA rounds a float64 to float32 before it rounds it to 16 bits, and an int32 likewise; on CPU it takes subnormal
-operands for zero; and it leaves open what a float beyond the range of an integer type becomes. Here such conversions
-are computed from the bits. XLA's own conversion serves the others, on the platforms where its result is known.
+operands for zero; and it leaves open what a float beyond the range of an integer type becomes.
 """
 
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.floats import is_nan, is_nonzero
-from dmljax.numerics.platform import choose
-from dmljax.types import FLOATS, INTEGERS
+from dmljax.arithmetic.floats import is_nan, layout
 
 
-def converted(x: Array, dtype: Any) -> Array:
-    """`x` in another type, which may be any.
-
-    A float becomes the nearest float, the even one of two; infinity beyond the range. An integer becomes the nearest
-    float, too, or an integer that equals it modulo the range. A float becomes an integer by truncation, the nearest
-    integer beyond the range, and 0 if it is NaN. All but zeros are True, and True is 1.
-    """
-    dtype = np.dtype(dtype)
-    if x.dtype == dtype:
-        return x
-    if dtype == np.bool_:
-        return is_nonzero(x)
-    if x.dtype not in FLOATS:
-        return _rounded(x, dtype) if x.dtype in INTEGERS and dtype in FLOATS else x.astype(dtype)
-    return _between_floats(dtype, x) if dtype in FLOATS else _truncated(x, dtype)
-
-
-def positions_as(dtype: Any, positions: Array) -> Array:
-    """Converts positions, which are not negative, to another integer type.
-
-    Types of one width share the bits of such numbers, and to reinterpret them spares a GPU and a TPU a kernel.
-    """
-    is_same_width = np.dtype(dtype).itemsize == positions.dtype.itemsize
-    return lax.bitcast_convert_type(positions, dtype) if is_same_width else positions.astype(dtype)
-
-
-# Floats to floats
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _between_floats(dtype: np.dtype[Any], x: Array) -> Array:
-    if dtype == np.float64:
-        single = x if x.dtype == np.float32 else _between_floats(np.dtype(np.float32), x)
-        return single.astype(dtype) if x.dtype == np.float16 else _double(single)  # no float16 is subnormal there
-    if x.dtype == np.float64:
-        return _single(x) if dtype == np.float32 else _narrowed(x, dtype)
-
-    def platforms_own(x: Array) -> Array:
-        return x.astype(dtype)
-
-    return choose(x, cpu=platforms_own, gpu=platforms_own, default=lambda x: _by_bits(x, dtype))
-
-
-@_between_floats.defjvp
-def _between_floats_jvp(dtype: np.dtype[Any], primals: Any, tangents: Any) -> tuple[Array, Array]:
-    return _between_floats(dtype, *primals), tangents[0].astype(dtype)
-
-
-def _double(x: Array) -> Array:
+def float32_to_float64(x: Array) -> Array:
     """A float32 as a float64."""
     bits = lax.bitcast_convert_type(x, np.int32)
     is_subnormal = (bits & 0x7F800000) == 0
@@ -77,7 +24,7 @@ def _double(x: Array) -> Array:
     return lax.bitcast_convert_type(lax.bitwise_or(*together), np.float64)
 
 
-def _single(x: Array) -> Array:
+def float64_to_float32(x: Array) -> Array:
     """A float64 as a float32."""
     magnitude = jnp.abs(x)
     is_small = magnitude < 2.0**-126
@@ -89,37 +36,31 @@ def _single(x: Array) -> Array:
     return jnp.where(is_small, small, jnp.where(is_small, jnp.zeros_like(x), x).astype(np.float32))
 
 
-def _by_bits(x: Array, dtype: Any) -> Array:
+def by_bits(x: Array, dtype: Any) -> Array:
     """Floats of 16 or 32 bits in another such type."""
     if x.dtype.itemsize < 4:
         x = _widened(x)
-    return x if x.dtype == dtype else _narrowed(x, dtype)
-
-
-def _layout(dtype: Any) -> tuple[np.dtype[Any], int, int]:
-    """The unsigned type that holds the bits of a float type, its number of fraction bits, and its exponent bias."""
-    limits = jnp.finfo(dtype)
-    return np.dtype(f"uint{limits.bits}"), int(limits.nmant), int(limits.maxexp) - 1
+    return x if x.dtype == dtype else narrowed(x, dtype)
 
 
 def _sign_and_magnitude(x: Array) -> tuple[Array, Array]:
     """Whether the sign bit of `x` is set, as 0 or 1, and the other bits."""
-    unsigned, _, _ = _layout(x.dtype)
+    unsigned, _, _ = layout(x.dtype, "uint")
     bits = lax.bitcast_convert_type(x, unsigned)
     top = unsigned.type(unsigned.itemsize * 8 - 1)
     return bits >> top, bits & unsigned.type(np.iinfo(unsigned).max >> 1)
 
 
 def _with_sign(sign: Array, magnitude: Array, dtype: Any) -> Array:
-    unsigned, _, _ = _layout(dtype)
+    unsigned, _, _ = layout(dtype, "uint")
     top = unsigned.type(unsigned.itemsize * 8 - 1)
     return lax.bitcast_convert_type(magnitude.astype(unsigned) | (sign.astype(unsigned) << top), dtype)
 
 
-def _narrowed(x: Array, dtype: Any) -> Array:
+def narrowed(x: Array, dtype: Any) -> Array:
     """Floats of a wider type, rounded once."""
-    unsigned, digits, bias = _layout(x.dtype)
-    _, kept, new_bias = _layout(dtype)
+    unsigned, digits, bias = layout(x.dtype, "uint")
+    _, kept, new_bias = layout(dtype, "uint")
     number = unsigned.type
     sign, magnitude = _sign_and_magnitude(x)
     infinity = number((2 * bias + 1) << digits)
@@ -148,7 +89,7 @@ def _shifted_to_nearest(x: Array, places: Any) -> Array:
 
 def _widened(x: Array) -> Array:
     """A float16 or bfloat16 as a float32."""
-    _, digits, bias = _layout(x.dtype)
+    _, digits, bias = layout(x.dtype, "uint")
     sign, narrow = _sign_and_magnitude(x)
     magnitude = narrow.astype(np.uint32)
     wide = magnitude << np.uint32(23 - digits)
@@ -162,15 +103,8 @@ def _widened(x: Array) -> Array:
     return _with_sign(sign, wide, np.float32)
 
 
-# Floats to integers
-
-
-def _truncated(x: Array, dtype: np.dtype[Any]) -> Array:
-    # XLA on CPU does what `_clamped` does, in half the time.
-    return choose(x, cpu=lambda x: lax.convert_element_type(x, dtype), default=lambda x: _clamped(x, dtype))
-
-
-def _clamped(x: Array, dtype: np.dtype[Any]) -> Array:
+def truncated(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats as integers: toward zero, the nearest integer beyond the range, and 0 for NaN."""
     x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
     limits = np.iinfo(dtype)
     lowest, highest = np.array(limits.min, x.dtype), np.array(limits.max, x.dtype)
@@ -180,16 +114,11 @@ def _clamped(x: Array, dtype: np.dtype[Any]) -> Array:
     return jnp.where(x > highest, dtype.type(limits.max), inside.astype(dtype))
 
 
-# Integers to floats
+def rounded_to_odd(x: Array) -> Array:
+    """Integers in the next wider float: a second rounding, to half as many bits, then rounds as a single one would.
 
-
-def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
-    if dtype.itemsize >= 4:
-        return x.astype(dtype)
-    if dtype == np.float16 or x.dtype.itemsize < 4:
-        # An integer that float32 does not hold is beyond the range of float16.
-        return _between_floats(dtype, x.astype(np.float32))
-    # Of an integer with more bits than the wider float has, the last bits become one that tells whether all were 0.
+    Of an integer with more bits than that float has, the last bits become one that tells whether all were 0.
+    """
     wide = np.dtype(np.float32 if x.dtype.itemsize == 4 else np.float64)
     held = int(jnp.finfo(wide).nmant) + 1
     number = x.dtype.type
@@ -198,4 +127,4 @@ def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
     is_held = x < number(1 << held)
     if x.dtype.kind == "i":
         is_held &= x > number(-(1 << held))
-    return _between_floats(dtype, jnp.where(is_held, x, (x & ~spare) | sticky).astype(wide))
+    return jnp.where(is_held, x, (x & ~spare) | sticky).astype(wide)

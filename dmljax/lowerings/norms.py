@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmljax.numerics.exact import with_derivatives
+from dmljax.arithmetic.derivatives import with_derivatives
 from dmljax.types import widened
 
 

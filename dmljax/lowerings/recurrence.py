@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.platform import choose
-from dmljax.numerics.products import chosen_precision
-from dmljax.numerics.sizes import is_symbolic
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.products import chosen_precision
+from dmljax.lowerings.sizes import is_symbolic
 from dmljax.types import widened
 
 # How a loop is written decides what XLA makes of it on a CPU. Microseconds of an LSTM, for steps x batch x features in

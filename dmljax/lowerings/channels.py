@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmljax.numerics.platform import choose
+from dmljax.lowerings.platform import choose
 
 _channels_last = jax.make_user_context(default_value=False)
 

@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.numerics.sizes import is_symbolic
+from dmljax.lowerings.sizes import is_symbolic
 
 
 class Window(NamedTuple):

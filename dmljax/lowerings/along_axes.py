@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.floats import of_sort_keys, sort_keys
-from dmljax.numerics.loops import counted_loop
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sharding import dimension_axes, may_be_sharded, sharded_like
-from dmljax.numerics.sizes import index_dtype, is_symbolic, number
+from dmljax.arithmetic.floats import sort_keys
+from dmljax.lowerings.copies import of_sort_keys
+from dmljax.lowerings.loops import counted_loop
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import dimension_axes, may_be_sharded, sharded_like
+from dmljax.lowerings.sizes import index_dtype, is_symbolic, number
 
 
 def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:

@@ -4,10 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.exact import quotient, with_slopes
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sizes import is_symbolic
-from dmljax.numerics.windows import sums_of_neighbors
+from dmljax.arithmetic.derivatives import with_slopes
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sizes import is_symbolic
+from dmljax.lowerings.windows import sums_of_neighbors
+from dmljax.lowerings.workarounds import quotient
 
 
 def local_response(

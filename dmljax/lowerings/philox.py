@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.numerics.platform import choose
-from dmljax.numerics.sharding import may_be_sharded
-from dmljax.numerics.sizes import is_symbolic, number
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import may_be_sharded
+from dmljax.lowerings.sizes import is_symbolic, number
 
 _ROUNDS = 10
 _FACTORS = 0xD2511F53, 0xCD9E8D57

@@ -1,0 +1,1 @@
+"""Numbers: floats by their bits, conversions, elementary functions. No sizes, no platforms, no arguments."""

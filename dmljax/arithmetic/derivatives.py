@@ -1,0 +1,41 @@
+"""Functions with derivatives of their own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+
+Function = Callable[..., Array]
+
+
+def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
+    """Gives a function a custom JVP rule, with one slope for each argument.
+
+    A slope takes the tangent of its argument, in which the slope must be linear, and all arguments of the function. It
+    returns the contribution of this tangent to the tangent of the result. The slope of an argument without a tangent is
+    not called, because its result may be infinite.
+    """
+
+    def decorated(function: Function) -> Function:
+        differentiable = jax.custom_jvp(function)
+
+        def jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+            value = differentiable(*primals)
+            tangent = jnp.zeros_like(value)
+            for slope, given in zip(slopes, tangents, strict=True):
+                if type(given) is not SymbolicZero:
+                    tangent += slope(given, *primals)
+            return value, tangent
+
+        differentiable.defjvp(jvp, symbolic_zeros=True)
+        return differentiable
+
+    return decorated
+
+
+def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
+    """Gives a function a custom JVP rule: one partial derivative for each argument, as a function of all arguments."""
+    return with_slopes(*(lambda tangent, *given, derivative=one: tangent * derivative(*given) for one in derivatives))

@@ -1,0 +1,60 @@
+"""Ways around what XLA makes of arithmetic: what it fuses, reassociates or computes twice."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dmljax.arithmetic.derivatives import with_derivatives, with_slopes
+from dmljax.arithmetic.floats import layout
+
+
+@with_derivatives(lambda a, b: b, lambda a, b: a)
+def product(a: Array, b: Array) -> Array:
+    """`a * b`, rounded to its type even where a sum uses it: the select prevents a fused multiply-add."""
+    return jnp.where(jnp.isnan(a), a, a * b)
+
+
+def rounded(x: Array) -> Array:
+    """`x`, bit for bit, rounded to its type even where a sum uses it: as in `product`, the select sees to that."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    integer, _, _ = layout(x.dtype)
+    bits, sign = lax.bitcast_convert_type(x, integer), np.array(np.iinfo(integer).min, integer)
+    return lax.bitcast_convert_type(jnp.where(bits < 0, (bits & ~sign) | sign, bits), x.dtype)
+
+
+def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
+    value = quotient(a, b)
+    return lax.div(jnp.broadcast_to(tangent, value.shape), jnp.where(jnp.isnan(value), value, b))
+
+
+@with_slopes(_quotient_of_tangent, lambda tangent, a, b: tangent * -quotient(quotient(a, b), b))
+def quotient(a: Array, b: Array) -> Array:
+    """`a / b`, rounded once; `a` must have the shape of the result."""
+    # XLA replaces a division by a broadcast scalar with a multiplication by its reciprocal, which is rounded as well or
+    # is not even a normal number. It also replaces (x / a) / b with x / (a * b), whose product may be out of range. The
+    # selects hide both patterns from XLA.
+    return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
+
+
+@with_slopes(lambda tangent, x: tangent)
+def in_memory(x: Array) -> Array:
+    """Materializes `x`, so that it is computed once for all loops that read it; subnormal numbers may become zero.
+
+    XLA on CPU recomputes a sum or product in every loop that reads it, and may round it differently there. XLA does not
+    recompute a quotient, which is why `x` is divided by 1.
+    """
+    return quotient(x, jnp.ones_like(x))
+
+
+@with_slopes(lambda tangent, x: tangent)
+def in_memory_bits(x: Array) -> Array:
+    """Materializes `x`, bit for bit, where `in_memory` is not enough; it takes longer, and is for few elements.
+
+    Inside of loops, XLA on CPU does recompute a quotient of floats, but not one of integers.
+    """
+    integer = np.dtype(f"int{x.dtype.itemsize * 8}")
+    bits = lax.bitcast_convert_type(x, integer)
+    square = bits * bits
+    # No square leaves 5 or 7 when it is divided by 8, which compilers do not know.
+    return lax.bitcast_convert_type(lax.div(bits, square & (square >> 2) & 1 | 1), x.dtype)
