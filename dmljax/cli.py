@@ -32,7 +32,6 @@ from dmljax.describe import (
     summaries,
     table,
 )
-from dmljax.descriptors.validation import title
 from dmljax.directml import FeatureLevel
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
@@ -284,7 +283,7 @@ def _emit(model: Model, options: argparse.Namespace) -> None:
     texts = {}
     for name, dispatchable in model.dispatchables.items():
         with model.part(*model.desc_place(name)):
-            traced = trace(dispatchable.desc)
+            traced = trace(dispatchable)
         if options.emit == "jaxpr":
             texts[name] = str(traced.jaxpr)
             continue
@@ -295,7 +294,7 @@ def _emit(model: Model, options: argparse.Namespace) -> None:
         print(json.dumps(texts))
     else:
         for name, text in texts.items():
-            print(f"// {escape_controls(name)}: {title(model.dispatchables[name].desc)}\n{text.rstrip()}\n")
+            print(f"// {escape_controls(name)}: {model.dispatchables[name].desc.title}\n{text.rstrip()}\n")
 
 
 def check(options: argparse.Namespace) -> int:

@@ -7,13 +7,12 @@ from dmljax.descriptors import (
     OPERATORS as OPERATORS,
     Operator as Operator,
     broken_rules as broken_rules,
-    from_json as from_json,
     lower as lower,
     minimum_feature_level as minimum_feature_level,
     to_json as to_json,
     validate as validate,
 )
-from dmljax.graph import Graph as Graph
+from dmljax.graph import Graph as Graph, from_json as from_json
 from dmljax.errors import (
     InvalidDesc as InvalidDesc,
     InvalidType as InvalidType,

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dmljax.checks import JAX_ARRAYS, array
-from dmljax.descriptors.base import Leaf, Operator
-from dmljax.descriptors.json_form import FORMS, as_json, from_json, to_json
-from dmljax.descriptors.lowering import lowered, require_64_bits_available, require_match
-from dmljax.descriptors.members import Tensor, json_object, json_string
-from dmljax.descriptors.validation import problems, title
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
+from dmljax.checks import array
+from dmljax.descriptors.array_arguments import Given, function_of_arrays, require_64_bits, require_match
+from dmljax.descriptors.base import Lowerable, Operator
+from dmljax.descriptors.json_form import operator_from_json
+from dmljax.descriptors.members import Leaf, Tensor, json_object, json_string
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
 from dmljax.lowerings.channels import network_of
 from dmljax.lowerings.strides import read_strided, reinterpreted, write_strided
 from dmljax.lowerings.workarounds import rounded
@@ -27,7 +26,7 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import FeatureLevel
 
 
-class Graph:
+class Graph(Lowerable):
     """Operators and the edges between their tensors.
 
     `nodes` are descriptors by name. `edges` say where each of their inputs comes from: the name of an input or a
@@ -104,6 +103,11 @@ class Graph:
         }
 
     @functools.cached_property
+    def results(self) -> Mapping[str, TensorDesc]:
+        """The outputs of the graph, with the sizes, strides and data types that they are seen with."""
+        return {name: self.views.get(name, self.sources[source]) for name, source in self.outputs.items()}
+
+    @functools.cached_property
     def order(self) -> tuple[str, ...]:
         """The names of the nodes, each after those that it depends on; a node that depends on a cycle is left out."""
         places = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
@@ -144,6 +148,83 @@ class Graph:
         label = f" [label={_quoted(self.sources[source])}]" if source in self.sources else ""
         return f"  {tail} -> {_quoted(head)}{label}"
 
+    # Validation
+
+    @property
+    def title(self) -> str:
+        """What errors call it."""
+        return "graph"
+
+    def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """What keeps a device of this level from accepting it."""
+        yield from _name_problems(self)
+        for name, node in self.nodes.items():
+            yield from (one.inside(("nodes", name, node.short_name)) for one in node.problems(feature_level))
+        yield from _edge_problems(self)
+        yield from _cycle_problems(self)
+        yield from _output_problems(self)
+
+    def require_available(self) -> None:
+        """Refuses 64-bit types where JAX has none."""
+        for name, node in self.nodes.items():
+            with within(self.title), inside(("nodes", name, node.short_name)):
+                require_64_bits(node.leaves())
+
+    # As a function of arrays
+
+    def lowered(self) -> Callable[..., Any]:
+        """As `lower`, of what is valid."""
+        self.require_available()
+        compiled = computation(self)
+        constants = {
+            name: jax.numpy.asarray(value).reshape(self.sources[name].sizes) for name, value in self.constants.items()
+        }
+
+        def computed(*inputs: Any, **replaced: Any) -> Any:
+            results = compiled(constants | replaced, *inputs)
+            return dict(zip(self.outputs, results, strict=True)) if len(results) > 1 else results[0]
+
+        function = function_of_arrays(self.title, computed, len(self.inputs), functools.partial(_bound, self))
+        function.__name__ = function.__qualname__ = "graph"
+        function.__doc__ = (
+            "The graph as a function of its inputs, by position or name; its constants may be given by name."
+        )
+        return function
+
+    # As JSON
+
+    def json(self) -> dict[str, Any]:
+        """As `to_json`."""
+        places = _places(self.nodes)
+        return {
+            "Nodes": {name: node.json() for name, node in self.nodes.items()},
+            "Edges": {places.get(to, to): places.get(source, source) for to, source in self.edges.items()},
+            "Inputs": {name: _TENSOR.to_json(desc) for name, desc in self.inputs.items()},
+            "Outputs": {name: places.get(source, source) for name, source in self.outputs.items()},
+            "Constants": {name: _constant_json(self.sources[name], value) for name, value in self.constants.items()},
+            "Views": {name: _TENSOR.to_json(desc) for name, desc in self.views.items()},
+        }
+
+    @classmethod
+    def from_json(cls, json: Any) -> "Graph":
+        """The graph that a JSON object spells."""
+        with within("graph"):
+            parts = json_object((), json, _FIELDS)
+            parts = {part: json_object(part, parts.get(part) or {}, parts.get(part) or ()) for part in _FIELDS}
+            nodes = {name: _read("Nodes", name, operator_from_json, node) for name, node in parts["Nodes"].items()}
+            places = {spelled: place for place, spelled in _places(nodes).items()}
+            tensor = functools.partial(_TENSOR.from_json, (), data_type=None)
+            return cls(
+                nodes=nodes,
+                edges={places.get(to, to): places.get(source, source) for to, source in parts["Edges"].items()},
+                inputs={name: _read("Inputs", name, tensor, desc) for name, desc in parts["Inputs"].items()},
+                outputs={name: places.get(source, source) for name, source in parts["Outputs"].items()},
+                constants={
+                    name: _read("Constants", name, _constant, value) for name, value in parts["Constants"].items()
+                },
+                views={name: _read("Views", name, tensor, desc) for name, desc in parts["Views"].items()},
+            )
+
 
 def _dot_node(kind: str, name: str, *lines: Any, shape: str = "box") -> str:
     style = "" if shape == "box" else f", shape={shape}"
@@ -174,21 +255,6 @@ def _quoted(*lines: Any) -> str:
 
 
 # Validation
-
-
-@title.register
-def _title(graph: Graph) -> str:
-    return "graph"
-
-
-@problems.register
-def _problems(graph: Graph, level: FeatureLevel) -> tuple[Problem, ...]:
-    nodes = (
-        problem.inside(("nodes", name, node.short_name))
-        for name, node in graph.nodes.items()
-        for problem in problems(node, level)
-    )
-    return (*_name_problems(graph), *nodes, *_edge_problems(graph), *_cycle_problems(graph), *_output_problems(graph))
 
 
 def _name_problems(graph: Graph) -> Iterator[Problem]:
@@ -271,45 +337,18 @@ class _Structure(NamedTuple):
 
 
 def _structure(graph: Graph) -> _Structure:
-    views = {name: graph.views.get(name, graph.sources[source]) for name, source in graph.outputs.items()}
     return _Structure(
         tuple(graph.nodes.items()),
         frozenset(graph.edges.items()),
         graph.order,
         tuple(graph.sources.items()),
         tuple(graph.inputs),
-        tuple((source, views[name]) for name, source in graph.outputs.items()),
+        tuple(zip(graph.outputs.values(), graph.results.values(), strict=True)),
     )
 
 
-@lowered.register
-def _lowered(graph: Graph) -> Callable[..., Any]:
-    require_64_bits_available(graph)
-    compiled, inputs = computation(graph), graph.inputs
-    constants = {
-        name: jax.numpy.asarray(value).reshape(graph.sources[name].sizes) for name, value in graph.constants.items()
-    }
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if not kwargs and len(args) == len(inputs) and all(type(value) in JAX_ARRAYS for value in args):
-                results = compiled(constants, *args)  # the computation checks them while tracing
-            else:
-                given = _bound(graph, args, kwargs)
-                own = constants | {name: given.pop(name) for name in constants if name in given}
-                results = compiled(own, *(given[name] for name in inputs))
-        except DmlError as error:
-            error.operator = "graph"
-            raise
-        return dict(zip(graph.outputs, results, strict=True)) if len(results) > 1 else results[0]
-
-    function.__name__ = function.__qualname__ = "graph"
-    function.__doc__ = "The graph as a function of its inputs, by position or name; its constants may be given by name."
-    return function
-
-
-def _bound(graph: Graph, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of a call by name: all inputs, and the constants that the call replaces."""
+def _bound(graph: Graph, args: Sequence[Any], kwargs: dict[str, Any]) -> Given:
+    """The arrays of a call: all inputs in their order, and by name the constants that the call replaces."""
     known = [*graph.inputs, *graph.constants]
     for name in kwargs:
         if name not in known:
@@ -320,8 +359,11 @@ def _bound(graph: Graph, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[st
     for name in graph.inputs:
         if (name in by_position) == (name in kwargs):
             raise InvalidType(Problem(name, "must be given once", "twice" if name in kwargs else "none"))
-    given = by_position | kwargs
-    return {name: require_match((name,), graph.sources[name], array(name, value)) for name, value in given.items()}
+    given = {
+        name: require_match((name,), graph.sources[name], array(name, value))
+        for name, value in (by_position | kwargs).items()
+    }
+    return [given.pop(name) for name in graph.inputs], given
 
 
 def computation(graph: Graph, *, rounds_between_nodes: bool = False) -> Any:
@@ -388,50 +430,25 @@ def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
     return read_strided(flat, target.sizes, target.strides or packed_strides(target.sizes))
 
 
-@require_64_bits_available.register
-def _require_64_bits_in_nodes(graph: Graph) -> None:
-    for name, node in graph.nodes.items():
-        with within("graph"), inside(("nodes", name, node.short_name)):
-            require_64_bits_available(node)
-
-
 # JSON
+
+
+def from_json(json: Any) -> Any:
+    """The descriptor or graph that a JSON object spells.
+
+    Members stand under `Desc` or beside `Type`, and names are whole or without their prefix.
+
+    >>> tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
+    >>> desc = from_json({"Type": "ACTIVATION_HARDMAX", "InputTensor": tensor, "OutputTensor": tensor})
+    >>> desc.input.sizes
+    (1, 1, 2, 3)
+    """
+    is_graph = isinstance(json, Mapping) and "Nodes" in json
+    return Graph.from_json(json) if is_graph else operator_from_json(json)
+
 
 _FIELDS = ("Nodes", "Edges", "Inputs", "Outputs", "Constants", "Views")
 _TENSOR = Tensor(is_input=True)
-
-
-@as_json.register
-def _as_json(graph: Graph) -> dict[str, Any]:
-    places = _places(graph.nodes)
-    return {
-        "Nodes": {name: to_json(node) for name, node in graph.nodes.items()},
-        "Edges": {places.get(to, to): places.get(source, source) for to, source in graph.edges.items()},
-        "Inputs": {name: _TENSOR.to_json(desc) for name, desc in graph.inputs.items()},
-        "Outputs": {name: places.get(source, source) for name, source in graph.outputs.items()},
-        "Constants": {name: _constant_json(graph.sources[name], value) for name, value in graph.constants.items()},
-        "Views": {name: _TENSOR.to_json(desc) for name, desc in graph.views.items()},
-    }
-
-
-def _from_json(json: Any) -> Graph:
-    with within("graph"):
-        parts = json_object((), json, _FIELDS)
-        parts = {part: json_object(part, parts.get(part) or {}, parts.get(part) or ()) for part in _FIELDS}
-        nodes = {name: _read("Nodes", name, from_json, node) for name, node in parts["Nodes"].items()}
-        places = {spelled: place for place, spelled in _places(nodes).items()}
-        tensor = functools.partial(_TENSOR.from_json, (), data_type=None)
-        return Graph(
-            nodes=nodes,
-            edges={places.get(to, to): places.get(source, source) for to, source in parts["Edges"].items()},
-            inputs={name: _read("Inputs", name, tensor, desc) for name, desc in parts["Inputs"].items()},
-            outputs={name: places.get(source, source) for name, source in parts["Outputs"].items()},
-            constants={name: _read("Constants", name, _constant, value) for name, value in parts["Constants"].items()},
-            views={name: _read("Views", name, tensor, desc) for name, desc in parts["Views"].items()},
-        )
-
-
-FORMS["Nodes"] = _from_json
 
 
 def _read(part: str, name: str, read: Callable[[Any], Any], json: Any) -> Any:

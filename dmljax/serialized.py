@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from dmljax.checks import UINT64_MAX, integer_in, parse_enum
-from dmljax.descriptors.base import Member, Operator
+from dmljax.descriptors.base import Operator
 from dmljax.descriptors.bases import Activation
 from dmljax.descriptors.json_form import Fused, operator_of_type
-from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Kind, Number, Struct
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Kind, Member, Number, Struct
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, Problem, inside, within
 from dmljax.files import opened

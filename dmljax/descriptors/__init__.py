@@ -3,9 +3,7 @@
 from dmljax.descriptors.base import (
     OPERATOR_PREFIX as OPERATOR_PREFIX,
     OPERATORS as OPERATORS,
-    Leaf as Leaf,
     LevelRule as LevelRule,
-    Member as Member,
     Operator as Operator,
     Rule as Rule,
 )
@@ -32,7 +30,6 @@ from dmljax.descriptors.bases import (
 from dmljax.descriptors.json_form import (
     FusedActivation as FusedActivation,
     FusedActivations as FusedActivations,
-    from_json as from_json,
     to_json as to_json,
 )
 from dmljax.descriptors.lowering import lower as lower

@@ -1,18 +1,30 @@
 """The base of all descriptors, and the registry of those that have a type."""
 
 import dataclasses
+import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, dataclass_transform, get_args, get_type_hints
+from itertools import islice
+from typing import Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
 
+import jax
 from jax.export import register_namedtuple_serialization
 
 from dmljax.checks import set_fields
-from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Tensor
+from dmljax.descriptors.array_arguments import (
+    Counts,
+    bind_arrays,
+    function_of_arrays,
+    require_64_bits,
+    require_match,
+    signature,
+)
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Leaf, Member, Tensor
 from dmljax.descriptors.tables import Table
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, join_words
@@ -20,42 +32,6 @@ from dmljax.types import DataType, FeatureLevel
 
 OPERATOR_PREFIX = "DML_OPERATOR_"
 OPERATORS: "dict[str, type[Operator]]" = {}
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of a desc: its Python field, its name in directml.h, and what it can be."""
-
-    field: str
-    name: str
-    kind: Kind
-    is_optional: bool
-    default: Any  # dataclasses.MISSING if it must be given
-
-    @property
-    def tensor_kind(self) -> Tensor | None:
-        """The kind of its tensors, if it is a tensor or an array of tensors."""
-        kind = self.kind.of if isinstance(self.kind, Array) else self.kind
-        return kind if isinstance(kind, Tensor) else None
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A tensor of a desc: a member, or an element of a member that is an array of tensors."""
-
-    member: Member
-    index: int | None
-    tensor: TensorDesc
-
-    @property
-    def key(self) -> str:
-        """Its place in Python: `input`, `inputs[0]`."""
-        return self.member.field if self.index is None else f"{self.member.field}[{self.index}]"
-
-    @property
-    def path(self) -> Path:
-        """Its place in directml.h: `InputTensor`, `InputTensors[0]`."""
-        return (self.member.name,) if self.index is None else (self.member.name, self.index)
 
 
 @dataclass(frozen=True)
@@ -88,6 +64,31 @@ class LevelRule(Rule):
         return self.check(desc, feature_level)
 
 
+class Lowerable(ABC):
+    """A descriptor or a graph: what `validate`, `lower` and `to_json` take."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What errors call it."""
+
+    @abstractmethod
+    def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """What keeps a device of this level from accepting it."""
+
+    @abstractmethod
+    def require_available(self) -> None:
+        """Refuses 64-bit types where JAX has none."""
+
+    @abstractmethod
+    def lowered(self) -> Callable[..., Any]:
+        """As `lower`, of what is valid."""
+
+    @abstractmethod
+    def json(self) -> dict[str, Any]:
+        """As `to_json`."""
+
+
 class _Signature:
     """The signature of a descriptor's class, as `help` shows it: its members, by keyword alone."""
 
@@ -97,7 +98,7 @@ class _Signature:
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class Operator:
+class Operator(Lowerable):
     """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
 
     A subclass has the `function` that it is lowered to, from whose name its type follows. It annotates its members in
@@ -224,7 +225,25 @@ class Operator:
         """The tensors that are present by their keys, `input` or `inputs[0]`; see `leaves`."""
         return {leaf.key: leaf.tensor for leaf in self.leaves(is_input=is_input)}
 
+    @property
+    def title(self) -> str:
+        """What errors call it: its type."""
+        return type(self).type
+
     def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
+        """What keeps a device of this level from accepting it: its support table, and the rules of its page."""
+        support = self.own_support()
+        tables = [table for introduced, table in sorted(support.items()) if introduced <= feature_level]
+        if not tables:
+            yield Problem((), f"the operator must not be used below {min(support)}", feature_level)
+            return
+        for field, cell in tables[-1].items():
+            for leaf in self.leaves():
+                if leaf.member.field == field:
+                    yield from cell.problems(leaf.path, leaf.tensor)
+        yield from self.rule_problems(feature_level)
+
+    def rule_problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The problems of the rules of the operator's page that this desc breaks."""
         for rule in self.rules:
             yield from rule.problems(self, feature_level)
@@ -252,6 +271,83 @@ class Operator:
         """
         absent = {member.field: None for member in self._members if member.tensor_kind and member.tensor_kind.is_input}
         return type(self).function(**absent | inputs, **self.attributes())
+
+    # As a function of arrays
+
+    def require_available(self) -> None:
+        """Refuses 64-bit types where JAX has none."""
+        with within(self.title):
+            require_64_bits(self.leaves())
+
+    def lowered(self) -> Callable[..., Any]:
+        """As `lower`, of what is valid."""
+        self.require_available()
+        leaves, counts = self.leaves(is_input=True), self._counts()
+        compiled = _compiled(self._without_layout())
+        function = function_of_arrays(self.title, compiled, len(leaves), functools.partial(bind_arrays, counts, leaves))
+        function.__name__ = function.__qualname__ = self.short_name.lower()
+        function.__doc__ = f"{self.title} for one descriptor."
+        function.__signature__ = signature(counts)  # type: ignore[attr-defined]
+        return function
+
+    def _counts(self) -> Counts:
+        members = [member for member in self._members if member.tensor_kind and member.tensor_kind.is_input]
+        present = {member.field: getattr(self, member.field) for member in members}
+        return {
+            field: len(value) if isinstance(value, tuple) else None
+            for field, value in present.items()
+            if value is not None
+        }
+
+    def _without_layout(self: Self) -> Self:
+        """The desc with packed tensors: equal computations are equal descs, whatever their strides and flags."""
+
+        def packed(value: Any) -> Any:
+            if isinstance(value, TensorDesc):
+                return TensorDesc(value.data_type, value.sizes)
+            is_tensors = isinstance(value, tuple) and value and isinstance(value[0], TensorDesc)
+            return tuple(map(packed, value)) if is_tensors else value
+
+        given = {member.field: getattr(self, member.field) for member in self._members}
+        changed = {field: packed(value) for field, value in given.items()}
+        return self if changed == given else type(self)(**changed)
+
+    # As JSON
+
+    def json(self) -> dict[str, Any]:
+        """As `to_json`."""
+        json: dict[str, Any] = {}
+        for member in self._members:
+            value = getattr(self, member.field)
+            if member.kind.count is not None and value is not None:
+                json[member.kind.count] = len(value)
+            json[member.name] = None if value is None else member.kind.to_json(value)
+        return {"Type": type(self).type, "Desc": json}
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(desc: Operator) -> Callable[..., Any]:
+    """The jitted computation of all descs that differ from this one in layout alone."""
+    leaves, counts = desc.leaves(is_input=True), desc._counts()
+
+    def computation(*arrays: Any) -> Any:
+        desc.require_available()
+        checked = iter(require_match(leaf.path, leaf.tensor, value) for leaf, value in zip(leaves, arrays, strict=True))
+        given = {
+            field: next(checked) if count is None else tuple(islice(checked, count)) for field, count in counts.items()
+        }
+        return _outputs(desc, desc.compute(**given))
+
+    computation.__name__ = computation.__qualname__ = desc.short_name.lower()  # the name of the compiled module
+    return jax.jit(computation)
+
+
+def _outputs(desc: Operator, computed: Any) -> Any:
+    """The outputs as `lower` promises them; those that the desc leaves out are None."""
+    if desc.Outputs is None:
+        return computed
+    present = iter(computed)
+    return desc.Outputs(*(None if getattr(desc, field) is None else next(present) for field in desc.Outputs._fields))
 
 
 def _register(operator: type[Operator]) -> None:

@@ -143,7 +143,7 @@ def fused_activation_rules(
     else:
         members = {member.field: getattr(activation, member.field) for member in activation.members()}
         whole = type(activation)(**members | {"input": output, "output": output})
-        problems = whole.problems(feature_level)
+        problems = whole.rule_problems(feature_level)
     for problem in problems:
         yield problem.inside(path)
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import singledispatch
 from typing import Annotated, Any
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.members import Array, Kind, check_count, json_given, json_object, json_string
-from dmljax.descriptors.validation import require_operator
+from dmljax.descriptors.validation import require_lowerable
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType
@@ -20,40 +19,15 @@ def to_json(desc: Any) -> dict[str, Any]:
     >>> to_json(ActivationHardmaxDesc(input=tensor, output=tensor))["Type"]
     'DML_OPERATOR_ACTIVATION_HARDMAX'
     """
-    return as_json(desc)
+    require_lowerable(desc)
+    json: dict[str, Any] = desc.json()
+    return json
 
 
-@singledispatch
-def as_json(desc: Any) -> dict[str, Any]:
-    """As `to_json`, for each kind of thing that has a form in JSON."""
-    require_operator(desc)
-    json: dict[str, Any] = {}
-    for member in desc.members():
-        value = getattr(desc, member.field)
-        if member.kind.count is not None and value is not None:
-            json[member.kind.count] = len(value)
-        json[member.name] = None if value is None else member.kind.to_json(value)
-    return {"Type": type(desc).type, "Desc": json}
-
-
-FORMS: dict[str, Callable[[Any], Any]] = {}  # what else `from_json` reads, by a field that it alone has
-
-
-def from_json(json: Any) -> Any:
-    """The descriptor or graph that a JSON object spells.
-
-    Members stand under `Desc` or beside `Type`, and names are whole or without their prefix.
-
-    >>> tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
-    >>> desc = from_json({"Type": "ACTIVATION_HARDMAX", "InputTensor": tensor, "OutputTensor": tensor})
-    >>> desc.input.sizes
-    (1, 1, 2, 3)
-    """
+def operator_from_json(json: Any) -> Operator:
+    """The descriptor that a JSON object spells, as `from_json` reads it."""
     if not isinstance(json, Mapping):
         raise InvalidType(Problem((), "an operator must be an object", show(json)))
-    for field, read in FORMS.items():
-        if field in json:
-            return read(json)
     rest = dict(json)
     operator = operator_of_type("Type", rest.pop("Type", rest.pop("type", None)))
     with within(operator.type):
@@ -121,8 +95,7 @@ class Fused(Kind):
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Operator:
         with inside(where):
-            desc: Operator = from_json(value)
-            return desc
+            return operator_from_json(value)
 
 
 FusedActivation = Annotated[Operator | None, Fused()]

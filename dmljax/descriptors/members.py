@@ -20,7 +20,7 @@ from dmljax.checks import (
     sequence,
     uints,
 )
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, all_checked, inside, path_of
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, all_checked, inside, path_of
 from dmljax.scalars import Scalar, ScaleBias, Size2D, step
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, show
@@ -393,6 +393,45 @@ Interpolation = Annotated[InterpolationMode, Enumeration(InterpolationMode)]
 GeneratorType = Annotated[RandomGeneratorType, Enumeration(RandomGeneratorType)]
 AttentionMask = Annotated[MultiheadAttentionMaskType, Enumeration(MultiheadAttentionMaskType)]
 InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
+
+
+# Members
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a desc: its Python field, its name in directml.h, and what it can be."""
+
+    field: str
+    name: str
+    kind: Kind
+    is_optional: bool
+    default: Any  # dataclasses.MISSING if it must be given
+
+    @property
+    def tensor_kind(self) -> Tensor | None:
+        """The kind of its tensors, if it is a tensor or an array of tensors."""
+        kind = self.kind.of if isinstance(self.kind, Array) else self.kind
+        return kind if isinstance(kind, Tensor) else None
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor of a desc: a member, or an element of a member that is an array of tensors."""
+
+    member: Member
+    index: int | None
+    tensor: TensorDesc
+
+    @property
+    def key(self) -> str:
+        """Its place in Python: `input`, `inputs[0]`."""
+        return self.member.field if self.index is None else f"{self.member.field}[{self.index}]"
+
+    @property
+    def path(self) -> Path:
+        """Its place in directml.h: `InputTensor`, `InputTensors[0]`."""
+        return (self.member.name,) if self.index is None else (self.member.name, self.index)
 
 
 # JSON

@@ -1,11 +1,10 @@
 """What keeps a device from accepting a descriptor: its support tables, and the rules of its page."""
 
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import Any
 
 from dmljax.checks import parse_enum
-from dmljax.descriptors.base import Operator
+from dmljax.descriptors.base import Lowerable, Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
@@ -18,25 +17,8 @@ def broken_rules(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> tu
     >>> broken_rules(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="2_0")[0]
     'InputTensor.DimensionCount must be 4 to 5; got 2'
     """
-    return tuple(map(str, problems(desc, _level(desc, feature_level))))
-
-
-@singledispatch
-def problems(desc: Any, level: FeatureLevel) -> tuple[Problem, ...]:
-    """As `broken_rules`, as data."""
-    require_operator(desc)
-    support = desc.own_support()
-    tables = [table for introduced, table in sorted(support.items()) if introduced <= level]
-    if not tables:
-        return (Problem((), f"the operator must not be used below {min(support)}", level),)
-    table = (
-        problem
-        for field, cell in tables[-1].items()
-        for leaf in desc.leaves()
-        if leaf.member.field == field
-        for problem in cell.problems(leaf.path, leaf.tensor)
-    )
-    return (*table, *desc.problems(level))
+    level = _level(desc, feature_level)
+    return tuple(map(str, desc.problems(level)))
 
 
 def validate(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> None:
@@ -48,7 +30,7 @@ def validate(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> None:
     dmljax.directml.InvalidDesc: DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_1_0: ...
     """
     level = _level(desc, feature_level)
-    broken = problems(desc, level)
+    broken = tuple(desc.problems(level))
     if broken:
         raise _refusal(desc, level, broken)
 
@@ -60,36 +42,30 @@ def minimum_feature_level(desc: Any) -> FeatureLevel:
     >>> minimum_feature_level(ActivationHardmaxDesc(input=tensor, output=tensor))
     FeatureLevel.FL_3_0
     """
+    require_lowerable(desc)
     for level in FeatureLevel:
-        broken = problems(desc, level)
+        broken = tuple(desc.problems(level))
         if not broken:
             return level
     raise _refusal(desc, level, broken)
 
 
-def require_operator(desc: Any) -> None:
-    """Refuses what is no descriptor."""
-    if not isinstance(desc, Operator):
+def require_lowerable(desc: Any) -> None:
+    """Refuses what is neither a descriptor nor a graph."""
+    if not isinstance(desc, Lowerable):
         raise InvalidType(Problem((), "a descriptor must be an Operator", show(desc)))
-    if type(desc).__init__ is not Operator.__init__:  # its members have not been checked
+    if isinstance(desc, Operator) and type(desc).__init__ is not Operator.__init__:  # its members have not been checked
         raise InvalidType(Problem((), "a descriptor's class must keep Operator's __init__", type(desc).__name__))
 
 
-@singledispatch
-def title(desc: Any) -> str:
-    """What errors call a descriptor, or a graph."""
-    require_operator(desc)
-    name: str = type(desc).type
-    return name
-
-
 def _level(desc: Any, feature_level: FeatureLevel | str) -> FeatureLevel:
-    with within(title(desc)):
+    require_lowerable(desc)
+    with within(desc.title):
         level: FeatureLevel = parse_enum(FeatureLevel, "feature_level", feature_level)
     return level
 
 
-def _refusal(desc: Any, level: FeatureLevel, broken: Sequence[Problem]) -> InvalidDesc:
+def _refusal(desc: Lowerable, level: FeatureLevel, broken: Sequence[Problem]) -> InvalidDesc:
     error = InvalidDesc(*broken)
-    error.operator = f"{title(desc)} at {level}"
+    error.operator = f"{desc.title} at {level}"
     return error

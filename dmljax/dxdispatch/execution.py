@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmljax.descriptors.base import Operator
-from dmljax.descriptors.lowering import lower, require_64_bits_available
+from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
 from dmljax.dxdispatch.files import target_in, whole_elements, write_values
-from dmljax.dxdispatch.fusion import DispatchSequence
-from dmljax.dxdispatch.model import Binding, Dispatch, Model, Print, WriteFile
+from dmljax.dxdispatch.model import Binding, Dispatch, Dispatchable, Model, Print, WriteFile
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.graph import Graph, computation
 from dmljax.tensor import TensorDesc
@@ -94,7 +93,7 @@ class Execution:
                     self._target(command)
         for name, dispatchable in model.dispatchables.items():
             with model.part(*model.desc_place(name)):
-                require_64_bits_available(dispatchable.desc)
+                dispatchable.desc.require_available()
         self.buffers = {name: resource.buffer() for name, resource in model.resources.items()}
         # DirectML copies inputs flagged OWNED_BY_DML at initialization, when buffers still hold their initial values.
         owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
@@ -103,12 +102,12 @@ class Execution:
 
     def compile(self, dispatchable: str) -> Any:
         """Compiles a dispatchable, or takes it from the cache: the times of dispatches exclude the compilation."""
-        desc, is_x64 = self.model.dispatchables[dispatchable].desc, x64_enabled()
+        one, is_x64 = self.model.dispatchables[dispatchable], x64_enabled()
         with self.model.part(*self.model.desc_place(dispatchable)):
-            if not isinstance(desc, Graph):
-                return _compiled(desc, self.device, is_x64)
+            if isinstance(one.desc, Operator):
+                return _compiled(one.desc, self.device, is_x64)
             if (dispatchable, is_x64) not in self._graphs:
-                self._graphs[dispatchable, is_x64] = _compiled_graph(desc, self.device)
+                self._graphs[dispatchable, is_x64] = _compiled_graph(one, one.desc, self.device)
             return self._graphs[dispatchable, is_x64]
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
@@ -200,15 +199,16 @@ def _on_device(x: Any, device: jax.Device) -> Any:
     return np.asarray(x) if x.dtype in INTEGERS_4 else jax.device_put(x, device)
 
 
-def trace(desc: Operator | Graph) -> Any:
-    """Traces an operator or a graph; the result has `jaxpr`, and `lower()` makes its StableHLO module.
+def trace(dispatchable: Dispatchable) -> Any:
+    """Traces the operator or graph of a dispatchable; the result has `jaxpr`, and `lower()` makes its StableHLO module.
 
     The constants of a graph are its first argument, so that a module does not spell out their values.
     """
+    desc = dispatchable.desc
     with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would leave nothing to lower or compile
         if isinstance(desc, Graph):
             validate(desc)
-            function = computation(desc, rounds_between_nodes=isinstance(desc, DispatchSequence))
+            function = computation(desc, rounds_between_nodes=dispatchable.rounds_between_nodes)
             inputs = [tensor.shape_dtype for tensor in desc.inputs.values()]
             return function.trace({name: desc.sources[name].shape_dtype for name in desc.constants}, *inputs)
         inputs = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
@@ -218,15 +218,15 @@ def trace(desc: Operator | Graph) -> Any:
 @lru_cache(maxsize=256)
 def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
     """Compiles an operator; `x64` is in the cache key because the setting changes what is compiled."""
-    return _compile(desc, device)
+    return _compile(Dispatchable(desc), device)
 
 
-def _compiled_graph(graph: Graph, device: jax.Device) -> Any:
+def _compiled_graph(dispatchable: Dispatchable, graph: Graph, device: jax.Device) -> Any:
     """Compiles a graph, and puts its constants on the device."""
     constants = {name: _on_device(value, device) for name, value in graph.constants.items()}
-    return partial(_compile(graph, device), constants)
+    return partial(_compile(dispatchable, device), constants)
 
 
-def _compile(desc: Operator | Graph, device: jax.Device) -> Any:
+def _compile(dispatchable: Dispatchable, device: jax.Device) -> Any:
     with jax.default_device(device), jax.disable_jit(False):
-        return trace(desc).lower().compile()
+        return trace(dispatchable).lower().compile()

@@ -18,10 +18,6 @@ from dmljax.tensor import TensorDesc
 MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 1000 in 3.9 s
 
 
-class DispatchSequence(Graph):
-    """A graph of dispatches that rounds the results of each to their data type, as storing them in buffers does."""
-
-
 def fuse(model: Model, *, is_repeated: bool = False) -> Model:
     """Returns a model whose consecutive dispatches are joined into one, wherever it prints and writes the same.
 
@@ -184,7 +180,7 @@ class _Group:
     def as_one(self, name: str, readers: Mapping[str, set[int]]) -> tuple[Dispatchable, Dispatch]:
         """The dispatchable that runs the group, and its dispatch; `readers` are the commands by what they read."""
         kept = {source: f"output {i}" for i, source in enumerate(self._kept(readers))}
-        graph = DispatchSequence(
+        graph = Graph(
             nodes=self.nodes,
             edges=self.edges,
             inputs={name: area.tensor for (area, _), name in self.inputs.items()},
@@ -194,7 +190,7 @@ class _Group:
         owned = {name: binding for is_owned, name, binding in bindings if is_owned}
         bound = {name: binding for is_owned, name, binding in bindings if not is_owned}
         bound |= {name: self.outputs[source].binding for source, name in kept.items()}
-        return Dispatchable(graph, owned), Dispatch(name, bound)
+        return Dispatchable(graph, owned, rounds_between_nodes=True), Dispatch(name, bound)
 
     def _kept(self, readers: Mapping[str, set[int]]) -> Iterator[str]:
         """The outputs to write: those that no later one overwrites, and that a command outside or no command reads."""

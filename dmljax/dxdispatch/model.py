@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, singledispatch
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,23 +71,18 @@ class BindPoint(NamedTuple):
         return self.is_input and bool(self.tensor.flags & TensorFlags.OWNED_BY_DML)
 
 
-@singledispatch
-def bind_points(desc: Any) -> tuple[BindPoint, ...]:
+def bind_points(desc: Operator | Graph) -> tuple[BindPoint, ...]:
     """The tensors of an operator or a graph: its inputs, then its outputs, each in their order."""
+    if isinstance(desc, Graph):
+        return tuple(
+            BindPoint(name, name, (name,), tensor, is_input)
+            for is_input, tensors in ((True, desc.inputs), (False, desc.results))
+            for name, tensor in tensors.items()
+        )
     return tuple(
         BindPoint(leaf.member.name, leaf.key, leaf.path, leaf.tensor, is_input)
         for is_input in (True, False)
         for leaf in desc.leaves(is_input=is_input)
-    )
-
-
-@bind_points.register
-def _points_of_graph(graph: Graph) -> tuple[BindPoint, ...]:
-    outputs = {name: graph.views.get(name, graph.sources[source]) for name, source in graph.outputs.items()}
-    return tuple(
-        BindPoint(name, name, (name,), tensor, is_input)
-        for is_input, tensors in ((True, graph.inputs), (False, outputs))
-        for name, tensor in tensors.items()
     )
 
 
@@ -97,6 +92,7 @@ class Dispatchable:
 
     desc: Operator | Graph
     bindings: Bindings = field(default_factory=dict)  # of inputs flagged OWNED_BY_DML, which are read at initialization
+    rounds_between_nodes: bool = False  # as dispatches do that store each result in a buffer, and are one graph here
 
     @cached_property
     def points(self) -> tuple[BindPoint, ...]:

@@ -21,7 +21,6 @@ from dmljax.checks import UINT64_MAX, UINT_MAX, boolean, integer_in, parse_enum,
 from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
 from dmljax.descriptors.members import Array, Kind, json_given, json_string
-from dmljax.descriptors.validation import problems
 from dmljax.dxdispatch.files import bytes_of, check_writable, read_values, target_path
 from dmljax.dxdispatch.hints import checks_of_hints
 from dmljax.dxdispatch.model import (
@@ -529,7 +528,7 @@ class _Reader:
     def is_valid(self, place: Place, desc: Operator | Graph, tensors: Sequence[tuple[Place, TensorDesc]]) -> bool:
         """Whether a desc or a graph breaks no rule, and none of its tensors, at their places in it, is too large."""
         before = len(self.findings)
-        for problem in problems(desc, self.feature_level):
+        for problem in desc.problems(self.feature_level):
             self.add_finding(place, self.with_level(problem))
         for path, tensor in tensors:
             if tensor.element_count * tensor.dtype.itemsize > MAX_RESOURCE_BYTES:

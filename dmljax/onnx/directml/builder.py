@@ -11,7 +11,6 @@ import numpy as np
 
 from dmljax import directml
 from dmljax.descriptors.base import Operator
-from dmljax.descriptors.validation import problems
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem
 from dmljax.onnx.directml.views import View, desc_of
 from dmljax.tensor import TensorDesc, packed_strides
@@ -96,7 +95,7 @@ class Builder:
             for key, given in written.items()
         }
         desc = operator(**members, **attributes)
-        broken = problems(desc, LATEST)
+        broken = tuple(desc.problems(LATEST))
         if broken:
             raise InvalidDesc(*broken)
         name = unused(self.name + suffix, self.nodes)

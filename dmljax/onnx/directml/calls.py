@@ -10,8 +10,8 @@ import numpy as np
 
 from dmljax import directml
 from dmljax.calls.decorator import RecordedCall
-from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Member
-from dmljax.descriptors.members import Array, Enumeration, Struct
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS
+from dmljax.descriptors.members import Array, Enumeration, Member, Struct
 from dmljax.onnx.directml.builder import Builder, NoOperator, Output, product
 from dmljax.onnx.directml.primitives import padded
 from dmljax.onnx.directml.views import View, desc_of

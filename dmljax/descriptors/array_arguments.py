@@ -1,0 +1,105 @@
+"""The arrays that a lowered descriptor or graph is called with."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from dmljax.checks import JAX_ARRAYS, array, bound_arguments
+from dmljax.descriptors.members import Leaf
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported
+from dmljax.tensor import TensorDesc
+from dmljax.text import join_sizes
+from dmljax.types import NEEDS_X64, x64_enabled
+
+Counts = Mapping[str, int | None]  # of the inputs that are present: how many tensors an array has, None for a tensor
+Given = tuple[Sequence[Any], Mapping[str, Any]]  # arrays by position, and those by name
+
+
+def function_of_arrays(
+    title: str, compiled: Callable[..., Any], count: int, bind: Callable[[Sequence[Any], dict[str, Any]], Given]
+) -> Callable[..., Any]:
+    """A function that calls `compiled` with `count` JAX arrays as they are, and with whatever else as `bind` gives it.
+
+    JAX arrays are checked while `compiled` is traced.
+    """
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if not kwargs and len(args) == count:
+                for value in args:
+                    if type(value) not in JAX_ARRAYS:
+                        break
+                else:
+                    return compiled(*args)
+            given, named = bind(args, kwargs)
+            return compiled(*given, **named)
+        except DmlError as error:
+            error.operator = title
+            raise
+
+    return function
+
+
+def signature(counts: Counts) -> inspect.Signature:
+    """The inputs that are present; the tensors of an array are one parameter by name, and several by position."""
+    kinds = inspect.Parameter
+    is_plain = all(count is None for count in counts.values())
+    kind = kinds.POSITIONAL_OR_KEYWORD if is_plain else kinds.KEYWORD_ONLY
+    arrays = [] if is_plain else [kinds("arrays", kinds.VAR_POSITIONAL)]
+    return inspect.Signature([*arrays, *(kinds(field, kind) for field in counts)])
+
+
+def bind_arrays(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> Given:
+    """The arrays of a call in the order of the leaves, each with the size and type of its desc."""
+    if any(count is not None for count in counts.values()):
+        values = _bind_leaves(counts, leaves, args, kwargs)
+    else:
+        values = list(bound_arguments(signature(counts), args, kwargs).values())
+    return [
+        require_match(leaf.path, leaf.tensor, array(leaf.path, value))
+        for leaf, value in zip(leaves, values, strict=True)
+    ], {}
+
+
+def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Arrays by position, one for each leaf, or by name, with a sequence for an array of tensors."""
+    if args:
+        if kwargs or len(args) != len(leaves):
+            given = f"{len(args)}{' and ' + ', '.join(kwargs) if kwargs else ''}"
+            raise InvalidType(Problem((), f"the arrays must be {len(leaves)} by position, or all by name", given))
+        return list(args)
+    if kwargs.keys() != counts.keys():
+        raise InvalidType(Problem((), f"the arrays must be {', '.join(counts)}", ", ".join(kwargs) or "none"))
+    values: list[Any] = []
+    for field, count in counts.items():
+        value = kwargs[field]
+        if count is None:
+            values.append(value)
+        elif isinstance(value, Sequence) and len(value) == count:
+            values.extend(value)
+        else:
+            given = f"{len(value)}" if isinstance(value, Sequence) else type(value).__name__
+            raise InvalidType(Problem(field, f"must be a sequence of {count} arrays", given))
+    return values
+
+
+def require_match(where: Path, tensor: TensorDesc, given: Any) -> Any:
+    """`given`, if it has the size and the type of its desc."""
+    if given.dtype != tensor.dtype:
+        raise InvalidType(Problem(where, f"must be of {tensor.dtype}, as its desc is", given.dtype))
+    if given.shape != tensor.sizes:
+        raise InvalidDesc(Problem(where, f"must have Sizes {join_sizes(tensor.sizes)}", join_sizes(given.shape)))
+    return given
+
+
+def require_64_bits(leaves: Iterable[Leaf]) -> None:
+    """Refuses tensors of 64-bit types where JAX has none."""
+    if x64_enabled():
+        return
+    for leaf in leaves:
+        if leaf.tensor.data_type.bits > 32:
+            rule = (
+                f"{NEEDS_X64}, by"
+                ' jax.config.update("jax_enable_x64", True), JAX_ENABLE_X64=1, or --x64 on the command line'
+            )
+            raise Unsupported(Problem((*leaf.path, "DataType"), rule, leaf.tensor.data_type.name))
