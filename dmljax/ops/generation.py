@@ -15,11 +15,10 @@ from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.philox import advanced, random_words
-from dmljax.lowerings.sequence import arithmetic_sequence
 from dmljax.lowerings.sharding import partitioned
 from dmljax.lowerings.sizes import check_size, is_symbolic, largest_size, number
 from dmljax.scalars import truncated
-from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, RandomGeneratorType
+from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, RandomGeneratorType, widened
 
 # DIAGONAL_MATRIX and DIAGONAL_MATRIX1
 
@@ -214,8 +213,9 @@ def fill_value_sequence(
 ) -> Array:
     """Fills an array of `output_sizes`, row by row, with `value_start`, `value_start + value_delta` and so on.
 
-    Element `i` is `value_start + i * value_delta`, so that no error adds up; on a CPU it is rounded once. The first one
-    is `value_start` itself. Integers wrap around, and `value_delta` may be negative in an unsigned type, too.
+    Element `i` is `value_start + i * value_delta`, so that no error adds up. The first one is `value_start` itself,
+    even if `value_delta` is infinite. 16-bit floats are computed in float32. Integers wrap around, and `value_delta`
+    may be negative even in an unsigned type.
 
     >>> fill_value_sequence(10, -2, output_sizes=(2, 2), dtype="uint8").tolist()
     [[10, 8], [6, 4]]
@@ -227,10 +227,10 @@ def fill_value_sequence(
     if start.dtype != delta.dtype:  # two Python numbers, one of which is a float
         common = start.dtype if start.dtype in FLOATS else delta.dtype
         start, delta = start.astype(common), delta.astype(common)
-    if start.dtype in FLOATS:
-        return arithmetic_sequence(start, delta, count).reshape(tuple(output_sizes))
-    index = lax.iota(np.uint64 if start.dtype.itemsize == 8 else np.uint32, count).astype(start.dtype)
-    return (start + index * delta).reshape(tuple(output_sizes))
+    index = lax.iota(np.uint64 if start.dtype.itemsize == 8 else np.uint32, count)
+    wide = widened(start.dtype) if start.dtype in FLOATS else start.dtype
+    elements = (start.astype(wide) + index.astype(wide) * delta.astype(wide)).astype(start.dtype)
+    return jnp.where(index == 0, start, elements).reshape(tuple(output_sizes))
 
 
 class FillValueSequenceDesc(dml.Operator, function=fill_value_sequence):
