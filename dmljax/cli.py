@@ -35,7 +35,7 @@ from dmljax.describe import (
 from dmljax.directml import FeatureLevel
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
-from dmljax.dxdispatch.model import Finding, InvalidModel, Model, UnreadableModel
+from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
 from dmljax.errors import InvalidDesc, Problem
@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load(path: str, options: argparse.Namespace) -> Model:
+def _load(path: str, options: argparse.Namespace) -> DispatchModel:
     return load(
         sys.stdin.buffer if path == "-" else path,
         input_path=options.input_path,
@@ -204,7 +204,7 @@ def _parse_sizes(name: str, text: str) -> list[int]:
         raise InvalidDesc(Problem(("shape", name), "must be integers separated by commas", text)) from None
 
 
-def _run_model(model: Model, options: argparse.Namespace) -> None:
+def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
     device = _device(None if options.emit else options.platform)
     if options.fuse:
         is_repeated = options.milliseconds_to_run is not None
@@ -278,7 +278,7 @@ _INSTALLED_BY = {
 _REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # JAX's advice, useless beside --platform
 
 
-def _emit(model: Model, options: argparse.Namespace) -> None:
+def _emit(model: DispatchModel, options: argparse.Namespace) -> None:
     platform = PLATFORMS[options.platform] if options.platform else None
     texts = {}
     for name, dispatchable in model.dispatchables.items():

@@ -13,7 +13,7 @@ import public_names
 import pytest
 
 import dmljax
-from dmljax import directml
+from dmljax import directml, dxdispatch, onnx
 
 
 def test_every_operator_is_exported() -> None:
@@ -47,6 +47,17 @@ def test_the_package_has_the_functions_and_what_belongs_to_them() -> None:
     assert all(issubclass(getattr(dmljax, name), tuple) for name in results)
     rooms = {"directml", "dxdispatch", "onnx", "pydirectml", "serialized"}
     assert set(dir(dmljax)) == {"DmlError", "show", "__version__"} | functions | results | rooms
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    # PyDirectML's have the names of Microsoft's binding.
+    classes = {
+        value
+        for module in (dmljax, directml, dxdispatch, onnx)
+        for value in public_names_of(module).values()
+        if inspect.isclass(value) and value.__module__.startswith("dmljax")
+    }
+    assert len({value.__name__ for value in classes}) == len(classes)
 
 
 def test_a_descriptor_is_told_to_be_in_directml() -> None:

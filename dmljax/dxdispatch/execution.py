@@ -18,7 +18,7 @@ from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
 from dmljax.dxdispatch.files import target_in, whole_elements, write_values
-from dmljax.dxdispatch.model import Binding, Dispatch, Dispatchable, Model, Print, WriteFile
+from dmljax.dxdispatch.model import Binding, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.graph import Graph, computation
 from dmljax.tensor import TensorDesc
@@ -82,7 +82,7 @@ class Execution:
     """
 
     def __init__(
-        self, model: Model, *, output_path: str | Path | None = None, device: jax.Device | None = None
+        self, model: DispatchModel, *, output_path: str | Path | None = None, device: jax.Device | None = None
     ) -> None:
         self.model = model
         self.device = jax.local_devices()[0] if device is None else device

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dmljax.descriptors import Operator
-from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, Model, unused_name
+from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, DispatchModel, unused_name
 from dmljax.graph import Graph
 from dmljax.tensor import TensorDesc
 
 MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 1000 in 3.9 s
 
 
-def fuse(model: Model, *, is_repeated: bool = False) -> Model:
+def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
     """Returns a model whose consecutive dispatches are joined into one, wherever it prints and writes the same.
 
     Only the bits of NaNs that are computed may differ, because XLA leaves them open. An output that only the joined
@@ -58,7 +58,7 @@ def fuse(model: Model, *, is_repeated: bool = False) -> Model:
     return replace(model, dispatchables=dispatchables, commands=commands, numbers=numbers)
 
 
-def _resources_read(model: Model, command: Command) -> Iterator[str]:
+def _resources_read(model: DispatchModel, command: Command) -> Iterator[str]:
     if not isinstance(command, Dispatch):
         yield command.resource
         return
@@ -67,7 +67,7 @@ def _resources_read(model: Model, command: Command) -> Iterator[str]:
             yield command.bindings[point.key].resource
 
 
-def _groups(model: Model, *, is_repeated: bool) -> Iterator["_Group"]:
+def _groups(model: DispatchModel, *, is_repeated: bool) -> Iterator["_Group"]:
     """The commands in groups, in their order; a command that cannot be joined with others is one without a graph."""
     group = _Group(is_repeated)
     for number, command in enumerate(model.commands):

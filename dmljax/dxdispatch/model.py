@@ -221,7 +221,7 @@ class MissingModel(UnopenedModel, MissingFile):
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class DispatchModel:
     """A valid model.
 
     Its `warnings` name ignored fields, values that become infinite, and offsets that only DirectML refuses.

@@ -30,10 +30,10 @@ from dmljax.dxdispatch.model import (
     Command,
     Dispatch,
     Dispatchable,
+    DispatchModel,
     Finding,
     InvalidModel,
     MissingModel,
-    Model,
     Print,
     Resource,
     UnopenedModel,
@@ -91,7 +91,7 @@ def load(
     free_dimension_name_overrides: Mapping[str, int] | None = None,
     free_dimension_denotation_overrides: Mapping[str, int] | None = None,
     binding_shapes: Mapping[str, Sequence[int]] | None = None,
-) -> Model:
+) -> DispatchModel:
     """Reads a DxDispatch model from a JSON file, and checks it against DirectML's rules at a feature level.
 
     Files that the model names are looked up in `input_path`, which is the model's folder by default, and then relative
@@ -220,7 +220,7 @@ class _Reader:
         self.targets: dict[str, int] = {}  # each file that commands write, and the first command that writes it
         self.warnings: list[Finding] = []
         self.findings: list[Finding] = []
-        self.model = Model(file, self.resources, self.dispatchables, self.commands, self.warnings, document)
+        self.model = DispatchModel(file, self.resources, self.dispatchables, self.commands, self.warnings, document)
         self.bytes_left = MAX_MODEL_BYTES
 
     @contextmanager

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dmljax.dxdispatch.model import InvalidModel, Model
+from dmljax.dxdispatch.model import DispatchModel, InvalidModel
 from dmljax.dxdispatch.reader import load
 
 MODELS = Path(__file__).parents[2] / "notebooks" / "models"
@@ -42,7 +42,9 @@ def written(folder: Path, resources: Any = None, dispatchables: Any = None, comm
     return path
 
 
-def loaded(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None, **how: Any) -> Model:
+def loaded(
+    folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None, **how: Any
+) -> DispatchModel:
     return load(written(folder, resources, dispatchables, commands), **how)
 
 

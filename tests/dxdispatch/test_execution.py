@@ -13,7 +13,7 @@ from models import MODELS, dispatch, hardmax, listed, loaded, tensor, zeros
 
 from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import Dispatched, Execution, Printed, Repetition, Written
-from dmljax.dxdispatch.model import InvalidModel, Model
+from dmljax.dxdispatch.model import DispatchModel, InvalidModel
 from dmljax.dxdispatch.printing import printed_pieces
 from dmljax.dxdispatch.reader import load
 from dmljax.examples import examples_of
@@ -29,7 +29,7 @@ IDENTITY_1 = {  # adds nothing, and fills the diagonal with ones
 }
 
 
-def run(model: Model, **how: Any) -> Execution:
+def run(model: DispatchModel, **how: Any) -> Execution:
     """Carries out all commands."""
     execution = Execution(model, **how)
     for index in range(len(model.commands)):

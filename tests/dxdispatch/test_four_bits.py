@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from models import dispatch, findings, listed, loaded, tensor, zeros
 
-from dmljax.dxdispatch import Execution, Model
+from dmljax.dxdispatch import DispatchModel, Execution
 from dmljax.dxdispatch.printing import json_values, printed_pieces, result_json
 
 
-def bytes_and_values(model: Model, name: str = "x") -> tuple[str, list[int]]:
+def bytes_and_values(model: DispatchModel, name: str = "x") -> tuple[str, list[int]]:
     return model.resources[name].buffer().tobytes().hex(), Execution(model).values(name).tolist()
 
 

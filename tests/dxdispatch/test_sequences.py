@@ -11,7 +11,17 @@ from helpers import needs_x32
 from hypothesis import HealthCheck, given, settings, strategies as st
 from models import MODELS, dispatch, listed, loaded, tensor, zeros
 
-from dmljax.dxdispatch import Dispatched, Execution, InvalidModel, Model, Printed, Repetition, fuse, fusion, load
+from dmljax.dxdispatch import (
+    Dispatched,
+    DispatchModel,
+    Execution,
+    InvalidModel,
+    Printed,
+    Repetition,
+    fuse,
+    fusion,
+    load,
+)
 from dmljax.dxdispatch.model import Dispatch
 from dmljax.graph import Graph
 
@@ -31,14 +41,14 @@ def shown(*resources: str) -> list[dict[str, Any]]:
 ONCE = Repetition()
 
 
-def printed(model: Model, repetition: Repetition = ONCE) -> list[list[int]]:
+def printed(model: DispatchModel, repetition: Repetition = ONCE) -> list[list[int]]:
     """What a model prints, bit for bit."""
     execution = Execution(model)
     results = [execution.result(index, repetition) for index in range(len(model.commands))]
     return [result.values.view(np.uint8).tolist() for result in results if isinstance(result, Printed)]
 
 
-def sequences(model: Model) -> list[str]:
+def sequences(model: DispatchModel) -> list[str]:
     return [command.dispatchable for command in model.commands if isinstance(command, Dispatch)]
 
 
@@ -48,7 +58,7 @@ SUM = binary("ADD", FOUR)
 X = [0.1, 0.7, -1.3, 2.9]
 
 
-def chain(folder: Path, *, prints: tuple[str, ...] = ("z",), **resources: Any) -> Model:
+def chain(folder: Path, *, prints: tuple[str, ...] = ("z",), **resources: Any) -> DispatchModel:
     """x * x -> y, y + y -> z."""
     resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)} | resources
     commands = [
@@ -107,7 +117,7 @@ def test_a_product_is_rounded_before_another_dispatch_adds_to_it(tmp_path: Path)
 
 def two_steps(
     folder: Path, write: dict[str, Any], read: dict[str, Any], at_write: int = 0, at_read: int = 0
-) -> tuple[Model, Model]:
+) -> tuple[DispatchModel, DispatchModel]:
     """A model that copies x to some places of y, and some of y to z, and the same with both in one."""
     resources = {"x": listed("UINT8", list(range(1, 65))), "y": listed("UINT8", [255] * 64), "z": zeros("UINT8", 64)}
     dispatchables = {
@@ -195,7 +205,7 @@ def test_other_commands_and_graphs_come_between(tmp_path: Path) -> None:
     assert printed(one) == printed(model)
 
 
-def in_turns(folder: Path, *turns: tuple[str, str], owned: bool = False) -> Model:
+def in_turns(folder: Path, *turns: tuple[str, str], owned: bool = False) -> DispatchModel:
     """Squares from one resource to another."""
     flags = {"Flags": "OWNED_BY_DML"} if owned else {}
     square = binary("MULTIPLY", FOUR) | {"ATensor": FOUR | flags}
@@ -335,7 +345,7 @@ def drawn_model(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any], lis
     return resources, dispatchables, [*commands, *shown(*rng.sample("abc", rng.randint(1, 3)))]
 
 
-def computes_with_nan(model: Model) -> bool:
+def computes_with_nan(model: DispatchModel) -> bool:
     """Whether arithmetic meets NaN, of whose bits XLA keeps what it likes."""
     execution = Execution(model)
     for index, command in enumerate(model.commands):
