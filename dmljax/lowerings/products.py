@@ -3,10 +3,10 @@
 The matrices are the last two dimensions; those before them are batches, which broadcast as in NumPy.
 """
 
-import itertools
 import math
-from collections.abc import Callable
-from functools import partial
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import jax
@@ -17,7 +17,7 @@ from jax import Array, lax
 from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.arithmetic.floats import mantissa_and_exponent, product_error, sum_error, times_power_of_two
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, partitioned, sharded_alike
-from dmljax.lowerings.sizes import number, replaced
+from dmljax.lowerings.sizes import number
 from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
 
@@ -106,99 +106,50 @@ def _as_int8(x: Array, zero: Array | None) -> tuple[Array, Array | None]:
     return shifted, (jnp.zeros((), np.int32) if zero is None else zero.astype(np.int32)) - 128
 
 
-def exact_integer_product(
+def integer_product_as_floats(
     a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, dtype: Any = np.float32
 ) -> tuple[Array, Array]:
-    """The product of the matrices `a - a_zero` and `b - b_zero`, integers of up to 32 bits, as sums of two floats.
+    """The product of the matrices `a - a_zero` and `b - b_zero`, integers of up to 32 bits, as a sum of two floats.
 
-    The first float of the two, of `dtype`, has the leading digits of the integer, and the second one those after them.
-    They are all of its digits if it has at most 48, and at least 47 otherwise. The number of columns of `a` must be
-    known.
+    That of integers of 8 bits is exact; they must have a known number of terms. Wider ones are multiplied as floats.
     """
 
     def multiply(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> tuple[Array, Array]:
-        if max(a.dtype.itemsize, b.dtype.itemsize) == 1 and a.shape[-1] <= _MOST_TERMS_IN_INT32:
-            total = _integer_product(a, b, a_zero, b_zero)
-            leading = total.astype(dtype)
-            return leading, (total - leading.astype(np.int32)).astype(dtype)
-        return _as_floats(_product_of_limbs(_limbs(a, a_zero), _limbs(b, b_zero)), dtype)
+        if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
+            factors = _difference(a, a_zero, dtype), _difference(b, b_zero, dtype)
+            product = jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
+            return product, jnp.zeros_like(product)
+        chunks = range(0, max(a.shape[-1], 1), _MOST_TERMS_IN_INT32)
+        pieces = (slice(start, start + _MOST_TERMS_IN_INT32) for start in chunks)
+        return exact_sum([_integer_product(a[..., i], b[..., i, :], a_zero, b_zero) for i in pieces], dtype)
 
     return _partitioned_product(multiply, a, b, a_zero, b_zero, results=2)
 
 
 _MOST_TERMS_IN_INT32 = 2**15  # products of differences of 8 bits, at most 255 * 255 each, whose sum int32 holds
-_TERMS_OF_LIMBS = 2**14  # products of limbs, at most 2**14 each, of which int32 holds the sum of 5 times as many
-
-# Larger integers are written in base 256 with limbs from -128 to 127, the first of them the one that counts least: the
-# products of limbs are exact in int32. There is no smaller limb after carrying, so that the leading limb that is not 0
-# says how large the number is, and what is left out after it how much is lost.
 
 
-def _limbs(x: Array, zero: Array | None) -> list[Array]:
-    """The limbs of `x - zero`, one more than `x` has bytes."""
-    limbs = _bytes(x) if zero is None else [i - j for i, j in zip(_bytes(x), _bytes(zero), strict=True)]
-    return [limb.astype(np.int8) for limb in _carried([*limbs, jnp.zeros_like(limbs[0])])]
+def _difference(x: Array, zero: Array | None, dtype: Any) -> Array:
+    """`x - zero` as floats; integers of their type may not hold it."""
+    if zero is None:
+        return x.astype(dtype)
+    is_less = x < zero
+    magnitude = jnp.where(is_less, zero - x, x - zero)
+    unsigned = lax.bitcast_convert_type(magnitude, np.dtype(f"uint{8 * x.dtype.itemsize}")).astype(dtype)
+    return jnp.where(is_less, -unsigned, unsigned)
 
 
-def _bytes(x: Array) -> list[Array]:
-    """The bytes of integers, the last of them with the sign."""
-    count = x.dtype.itemsize
-    wide = x.astype(np.uint32 if x.dtype.kind == "u" else np.int32)
-    every = [(wide >> np.array(8 * i, wide.dtype)).astype(np.int32) for i in range(count)]
-    return [*(one & 0xFF for one in every[:-1]), every[-1]]
-
-
-def _carried(limbs: list[Array]) -> list[Array]:
-    """The same numbers with limbs from -128 to 127, but for the last of them."""
-    carried, carry = [], jnp.zeros_like(limbs[0])
-    for limb in limbs[:-1]:
-        given = limb + carry
-        kept = ((given + 128) & 0xFF) - 128
-        carried.append(kept)
-        carry = (given - kept) >> 8
-    return [*carried, limbs[-1] + carry]
-
-
-def _product_of_limbs(a: list[Array], b: list[Array]) -> list[Array]:
-    size = a[0].shape[-1]
-    chunks = -(-size // _TERMS_OF_LIMBS)
-    if chunks > 1:
-        a, b = [_chunks(x, -1, chunks) for x in a], [_chunks(x, -2, chunks) for x in b]
-    # All products of limbs are one matrix product, of the limbs of `a` below each other and those of `b` side by side.
-    rows, columns = a[0].shape[-2], b[0].shape[-1]
-    products = jnp.matmul(
-        lax.concatenate(a, a[0].ndim - 2), lax.concatenate(b, b[0].ndim - 1), preferred_element_type=np.int32
-    )
-    products = products.reshape(*products.shape[:-2], len(a), rows, len(b), columns)
-    sums: list[Any] = [0] * (len(a) + len(b) - 1)
-    for i, j in itertools.product(range(len(a)), range(len(b))):
-        sums[i + j] += products[..., i, :, j, :]
-    # Three limbs more hold the carries of as many terms as there can be.
-    limbs = _carried([*sums, *(jnp.zeros_like(sums[0]) for _ in range(3))])
-    return _carried([jnp.sum(limb, -3, dtype=np.int32) for limb in limbs]) if chunks > 1 else limbs
-
-
-def _chunks(x: Array, axis: int, count: int) -> Array:
-    """`x` with `axis` in `count` chunks of the same size, filled up with zeros; they become a batch, the last one."""
-    axis %= x.ndim
-    size = -(-x.shape[axis] // count)
-    filling = [(0, count * size - x.shape[axis] if i == axis else 0) for i in range(x.ndim)]
-    split = jnp.pad(x, filling).reshape(replaced(x.shape, axis, count, size))
-    return jnp.moveaxis(split, axis, x.ndim - 2)
-
-
-def _as_floats(limbs: list[Array], dtype: Any) -> tuple[Array, Array]:
-    high = low = jnp.zeros_like(limbs[-1], dtype)
-    for i in reversed(range(len(limbs))):
-        limb = limbs[i].astype(dtype) * np.array(2.0 ** (8 * i), dtype)
-        total = high + limb
-        low += sum_error(total, high, limb)
-        high = total
-    return high, low
+def exact_sum(parts: Sequence[Array], dtype: Any) -> tuple[Array, Array]:
+    """The exact sum of int32 arrays, which int32 need not hold: rounded to `dtype`, and what that leaves out."""
+    halves = [part >> 16 for part in parts], [part & 0xFFFF for part in parts]
+    high, low = (reduce(operator.add, half).astype(dtype) for half in halves)
+    high = high * 2**16
+    total = high + low
+    return total, sum_error(total, high, low)
 
 
 def scaled(total: tuple[Array, Array], *scales: Array) -> Array:
-    """The sum of two floats, as `exact_integer_product` has it, times one or two `scales`, rounded as if once.
+    """The sum of two floats, as `integer_product_as_floats` has it, times one or two `scales`, rounded as if once.
 
     A subnormal scale counts as 0.
     """

@@ -5,8 +5,6 @@ and rounded once, those of integers are exact. On an explicit mesh, the dimensio
 the input are, and its channels as the filters are, if their sizes allow it.
 """
 
-import functools
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,10 +14,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.arithmetic.floats import sum_error
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.lowerings.convolution import correlated, integer_correlated, transposed
-from dmljax.lowerings.products import chosen_precision, scaled
+from dmljax.lowerings.products import chosen_precision, exact_sum, scaled
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import check_size
 from dmljax.lowerings.windows import Steps, Window, checked_steps, for_each_dimension
@@ -576,7 +573,7 @@ def quantized_linear_convolution(
     def finish(parts: Sequence[Array], of_input: Array, of_filter: Array, output_scale: Array, *more: Array) -> Array:
         rest = list(more)
         point = None if zero is None else rest.pop(0)
-        value = scaled(_exact_sum([*parts, *rest], wide), of_input, of_filter)
+        value = scaled(exact_sum([*parts, *rest], wide), of_input, of_filter)
         return quantized("output", value, output_scale, point, dtype, default)
 
     return parts.computed(finish, *others)
@@ -587,15 +584,6 @@ def _int32(where: str, given: ArrayLike) -> Array:
     if array.dtype != np.int32:
         raise InvalidType(Problem(where, "must be of int32", array.dtype))
     return array
-
-
-def _exact_sum(parts: Sequence[Array], dtype: Any) -> tuple[Array, Array]:
-    """The exact sum of int32 arrays, which int32 need not hold: rounded to `dtype`, and what that leaves out."""
-    halves = [part >> 16 for part in parts], [part & 0xFFFF for part in parts]
-    high, low = (functools.reduce(operator.add, half).astype(dtype) for half in halves)
-    high = high * 2**16
-    total = high + low
-    return total, sum_error(total, high, low)
 
 
 def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.Table:

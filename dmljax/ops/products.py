@@ -14,7 +14,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.lowerings.products import exact_integer_product, integer_product, matrix_product, scaled
+from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.ops.quantization import quantized, type_of_scale
 from dmljax.text import join_sizes, join_words
@@ -294,7 +294,7 @@ class MatrixMultiplyIntegerDesc(dml.Operator, function=matrix_multiply_integer):
 def _dequantized_product(
     a: Array, b: Array, a_scale: ArrayLike, b_scale: ArrayLike, a_zero_point: Any, b_zero_point: Any
 ) -> Array:
-    """The product of two dequantized matrices, rounded once, in float32, or in float64 if a scale is of that type."""
+    """The product of two dequantized matrices in float32, or in float64 if a scale is of that type."""
     a, b, shape = _matrices(a, b)
     if is_symbolic(a.shape[-1]):
         rule = "must have a number of columns that is known while tracing"
@@ -305,7 +305,7 @@ def _dequantized_product(
     wide = np.promote_types(*map(type_of_scale, scales))
     a_factor = _one_for_each("a_scale", scales[0].astype(wide), shape, _ROWS)
     b_factor = _one_for_each("b_scale", scales[1].astype(wide), shape, _COLUMNS)
-    return scaled(exact_integer_product(a, b, a_zero, b_zero, wide), a_factor, b_factor)
+    return scaled(integer_product_as_floats(a, b, a_zero, b_zero, wide), a_factor, b_factor)
 
 
 @calls.operator_function
@@ -320,10 +320,10 @@ def matrix_multiply_integer_to_float(
 ) -> Array:
     """Multiplies quantized matrices of integers: `(a - a_zero_point) @ (b - b_zero_point) * a_scale * b_scale + bias`.
 
-    The sums of integers are exact, however long they are. Their products with the scales are rounded once to float32,
-    and so is the sum with `bias`, which broadcasts. The result is of the type of the scales, float32 for Python
-    numbers. A zero point has the type of its matrix. It and a scale are one number, or one for each row of `a` or
-    column of `b`.
+    Sums of int8 and uint8 are exact, however long they are; wider integers are multiplied in float32. The products with
+    the scales are rounded once to float32, and so is the sum with `bias`, which broadcasts. The result is of the type
+    of the scales, float32 for Python numbers. A zero point has the type of its matrix. It and a scale are one number,
+    or one for each row of `a` or column of `b`.
 
     >>> a, b = jnp.array([[1, 2]], "int8"), jnp.array([[3], [4]], "int8")
     >>> matrix_multiply_integer_to_float(a, b, 0.5, 0.25, jnp.array(1, "int8"), bias=10.0).tolist()
