@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dmljax.assembly import Assembly, first_readers
 from dmljax.checks import UINT64_MAX, integer_in, parse_enum
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.bases import Activation
@@ -73,8 +74,7 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
     with within("serialized graph"):
         root = Buffer(data).root()
         inputs, outputs = root.texts(6), root.texts(8)
-        nodes: dict[str, Operator] = {}
-        edges: dict[str, str] = {}  # to the inputs of nodes, from names of edges
+        assembly = Assembly()
         sources: dict[str, str] = {}  # what makes the edge of a name: an output of a node, or a constant
         constants: dict[str, bytes] = {}
         for i, node in enumerate(root.tables(4)):
@@ -83,48 +83,30 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
                 desc = node.table(6)
                 if desc is None:
                     raise InvalidDesc(Problem("desc", "must be given", f"none for {name}"))
-                if name in nodes or name in constants:
+                if name in assembly.nodes or name in constants:
                     raise InvalidDesc(Problem("name", "must be a name that no other node has", name))
                 if node.number(4, "B") == CONSTANT_NODE:
                     constants[name] = _constant(desc, read_constant)
                     found = dict.fromkeys(node.texts(12), name)
                 else:
-                    nodes[name], to, found = _operator(node, desc, name)
-                    edges |= to
+                    operator, given, made = _operator(node, desc)
+                    found = dict(zip(made, assembly.add_node(name, operator, given), strict=True))
                 for edge, source in found.items():
                     if edge in sources or edge in inputs:
                         rule = "must be names that no input and no other output has"
                         raise InvalidDesc(Problem("outputNames", rule, edge))
                     sources[edge] = source
-        return _connected(nodes, edges, sources, inputs, outputs, constants)
-
-
-def _connected(
-    nodes: dict[str, Operator],
-    edges: dict[str, str],
-    sources: dict[str, str],
-    inputs: list[str],
-    outputs: list[str],
-    constants: dict[str, bytes],
-) -> Graph:
-    tensors = {f"{name}.{key}": tensor for name, node in nodes.items() for key, tensor in node.tensors().items()}
-    joined = {target: sources.get(edge, edge) for target, edge in edges.items()}
-    readers: dict[str, TensorDesc] = {}
-    for target, source in joined.items():
-        readers.setdefault(source, tensors[target])
-    for name in inputs:
-        if name not in readers:
-            raise InvalidDesc(Problem(("graphInputNames",), "must be names that a node reads", name))
-    unknown = [name for name in outputs if name not in sources]
-    if unknown:
-        raise InvalidDesc(Problem("graphOutputNames", "must be names of outputs of nodes", join_words(unknown)))
-    return Graph(
-        nodes=nodes,
-        edges=joined,
-        inputs={name: _layout(readers[name]) for name in inputs},
-        outputs={name: sources[name] for name in outputs},
-        constants={name: _array(data, readers.get(name)) for name, data in constants.items()},
-    )
+        assembly.rename(sources)
+        readers = first_readers(assembly.nodes, assembly.edges)
+        for name in inputs:
+            if name not in readers:
+                raise InvalidDesc(Problem(("graphInputNames",), "must be names that a node reads", name))
+        unknown = [name for name in outputs if name not in sources]
+        if unknown:
+            raise InvalidDesc(Problem("graphOutputNames", "must be names of outputs of nodes", join_words(unknown)))
+        assembly.inputs = {name: _layout(readers[name]) for name in inputs}
+        assembly.constants = {name: _array(data, readers.get(name)) for name, data in constants.items()}
+        return assembly.finished({name: sources[name] for name in outputs})
 
 
 def _layout(tensor: TensorDesc) -> TensorDesc:
@@ -164,19 +146,13 @@ def header_fields(operator: type[Operator]) -> Iterator[Member | str]:
         yield member
 
 
-def _operator(node: TableReader, desc: TableReader, name: str) -> tuple[Operator, dict[str, str], dict[str, str]]:
-    """An operator; the names of edges by the inputs that they lead to; and its outputs by the names of their edges."""
+def _operator(node: TableReader, desc: TableReader) -> tuple[Operator, list[str], list[str]]:
+    """An operator, and the names of the edges of its inputs and its outputs."""
     kind = operator_of_type("type", desc.text(4))
     with inside(kind.short_name):
         given, made = _Tensors(desc.tables(6), node.texts(10)), _Tensors(desc.tables(8), node.texts(12))
         operator = kind(**_members(kind, desc.tables(10), given, made))
-    edges = zip(operator.leaves(is_input=True), given.edges, strict=True)
-    outputs = zip(operator.leaves(is_input=False), made.edges, strict=True)
-    return (
-        operator,
-        {f"{name}.{leaf.key}": edge for leaf, edge in edges},
-        {edge: f"{name}.{leaf.key}" for leaf, edge in outputs},
-    )
+    return operator, given.edges, made.edges
 
 
 class _Tensors:
@@ -332,9 +308,7 @@ def _edge_names(graph: Graph) -> dict[str, str]:
             rule = "must come from a node's output that is no other output of the graph, and have a name of its own"
             raise InvalidDesc(Problem(("outputs", name), rule, source))
         names[source] = name
-    readers: dict[str, TensorDesc] = {}
-    for target in (f"{name}.{key}" for name in graph.order for key in graph.nodes[name].tensors(is_input=True)):
-        readers.setdefault(graph.edges[target], graph.targets[target][1].tensor)
+    readers = first_readers({name: graph.nodes[name] for name in graph.order}, graph.edges)
     for name, desc in graph.inputs.items():
         if name not in readers or _layout(readers[name]) != _layout(desc):
             given = f"{desc}, read as {readers[name]}" if name in readers else f"{desc}, which no node reads"

@@ -2,9 +2,9 @@
 
 import json
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from difflib import get_close_matches
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import jax
@@ -55,6 +55,13 @@ def join_sizes(sizes: Iterable[int]) -> str:
     """Sizes as DirectML's pages write them, `{1,2,3}`; a long list is cut off after 16."""
     texts = [str(size) for size in islice(sizes, 17)]
     return "{" + ",".join(texts if len(texts) < 17 else [*texts[:16], "..."]) + "}"
+
+
+def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> str:
+    """The name, or the first of those with a number from 2 on that is not used."""
+    if name not in used:
+        return name
+    return next(new for i in count(2) if (new := spelled.format(name, i)) not in used)
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ ROOMS = [
     ["descriptors"],
     ["ops"],
     ["graph"],
+    ["assembly"],
     ["directml"],
     ["relatives"],
     ["__init__"],

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from dmljax.assembly import Assembly
 from dmljax.descriptors import Operator
-from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, DispatchModel, unused_name
-from dmljax.graph import Graph
+from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, DispatchModel
 from dmljax.tensor import TensorDesc
+from dmljax.text import unused_name
 
 MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 1000 in 3.9 s
 
@@ -125,19 +126,18 @@ class _Group:
         self.is_repeated = is_repeated
         self.numbers: list[int] = []
         self.names: list[str] = []
-        self.nodes: dict[str, Operator] = {}
-        self.edges: dict[str, str] = {}
+        self.assembly = Assembly()
         self.inputs: dict[tuple[_Area, bool], str] = {}  # names by what is read, and whether it is owned by DirectML
         self.outputs: dict[str, _Area] = {}  # by the tensors of nodes
 
     def take(self, number: int, dispatch: Command, dispatchable: Dispatchable | None) -> bool:
         """Adds a dispatch of an operator; returns False for any other command, and for one that must stay apart."""
-        if not isinstance(dispatch, Dispatch) or dispatchable is None or len(self.nodes) == MAX_DISPATCHES:
+        if not isinstance(dispatch, Dispatch) or dispatchable is None or len(self.assembly.nodes) == MAX_DISPATCHES:
             return False
         if not isinstance(dispatchable.desc, Operator):
             return False
-        node = f"{len(self.nodes)}: {dispatch.dispatchable}"
-        edges: dict[str, str] = {}
+        node = f"{len(self.assembly.nodes)}: {dispatch.dispatchable}"
+        sources: list[str] = []
         inputs: dict[tuple[_Area, bool], str] = {}
         outputs: dict[str, _Area] = {}
         reads: list[_Area] = []
@@ -154,7 +154,7 @@ class _Group:
                 source = inputs[area, is_owned] = self.inputs.get((area, is_owned), new)
             elif not self.outputs[source].passes_on(area):
                 return False
-            edges[f"{node}.{point.key}"] = source
+            sources.append(source)
             reads += [] if is_owned else [area]
         # Repeating all of them together gives what repeating each does, if none writes what it or an earlier one reads.
         if self.is_repeated and any(
@@ -163,8 +163,7 @@ class _Group:
             return False
         self.numbers.append(number)
         self.names.append(dispatch.dispatchable)
-        self.nodes[node] = dispatchable.desc
-        self.edges |= edges
+        self.assembly.add_node(node, dispatchable.desc, sources)
         self.inputs |= inputs
         self.outputs |= outputs
         return True
@@ -180,12 +179,8 @@ class _Group:
     def as_one(self, name: str, readers: Mapping[str, set[int]]) -> tuple[Dispatchable, Dispatch]:
         """The dispatchable that runs the group, and its dispatch; `readers` are the commands by what they read."""
         kept = {source: f"output {i}" for i, source in enumerate(self._kept(readers))}
-        graph = Graph(
-            nodes=self.nodes,
-            edges=self.edges,
-            inputs={name: area.tensor for (area, _), name in self.inputs.items()},
-            outputs={name: source for source, name in kept.items()},
-        )
+        self.assembly.inputs = {name: area.tensor for (area, _), name in self.inputs.items()}
+        graph = self.assembly.finished({name: source for source, name in kept.items()})
         bindings = [(is_owned, name, area.binding) for (area, is_owned), name in self.inputs.items()]
         owned = {name: binding for is_owned, name, binding in bindings if is_owned}
         bound = {name: binding for is_owned, name, binding in bindings if not is_owned}
@@ -194,7 +189,7 @@ class _Group:
 
     def _kept(self, readers: Mapping[str, set[int]]) -> Iterator[str]:
         """The outputs to write: those that no later one overwrites, and that a command outside or no command reads."""
-        passed_on, own, later = set(self.edges.values()), set(self.numbers), list[_Area]()
+        passed_on, own, later = set(self.assembly.edges.values()), set(self.numbers), list[_Area]()
         kept = []
         for source, area in reversed(self.outputs.items()):
             is_read_elsewhere = not readers.get(area.binding.resource, set()) <= own

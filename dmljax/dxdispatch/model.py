@@ -142,14 +142,6 @@ class WriteFile:
 Command = Dispatch | Print | WriteFile
 
 
-def unused_name(name: str, used: Mapping[str, object]) -> str:
-    """The name, or the first of those with a number that is not used."""
-    count = 1
-    while (unused := name if count == 1 else f"{name} ({count})") in used:
-        count += 1
-    return unused
-
-
 @dataclass(frozen=True)
 class Finding:
     """An error or warning about a model: its file, line and problem, whose path leads to a place inside the model.

@@ -40,7 +40,6 @@ from dmljax.dxdispatch.model import (
     UnreadableModel,
     WriteFile,
     bind_points,
-    unused_name,
 )
 from dmljax.dxdispatch.networks import (
     ONNX_FIELDS,
@@ -73,7 +72,7 @@ from dmljax.files import opened
 from dmljax.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
 from dmljax.tensor import TensorDesc
-from dmljax.text import did_you_mean, one_line, show
+from dmljax.text import did_you_mean, one_line, show, unused_name
 from dmljax.types import INTEGERS_4, LATEST, DataType, FeatureLevel
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12

@@ -1,14 +1,16 @@
 """Devices, graphs as a program builds them, and models, which are compiled once and run many times."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import jax
 import numpy as np
 
 from dmljax import directml
+from dmljax.assembly import Assembly, given_tensors
 from dmljax.descriptors import Operator
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, spell_path, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, within
 from dmljax.pydirectml.enumerations import ExecutionFlags
 from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stored_desc
 from dmljax.text import show
@@ -70,7 +72,7 @@ class Expression:
             value_data_type=desc.data_type,
             value=_number(other),
         )
-        return binary(directml.ElementWiseDivideDesc, builder._add(number, {})["output"], self)
+        return binary(directml.ElementWiseDivideDesc, builder._add(number, ())["output"], self)
 
     def __mod__(self, other: Any) -> "Expression":
         return binary(directml.ElementWiseModulusTruncateDesc, self, other)
@@ -115,8 +117,7 @@ class GraphBuilder:
             raise InvalidType(Problem("device", "must be a Device", show(device)))
         self._device = device
         self._inputs: dict[str, tuple[int, directml.TensorDesc]] = {}  # indices and descs, by source
-        self._nodes: dict[str, Operator] = {}
-        self._edges: dict[str, str] = {}
+        self._assembly = Assembly()
         self._outputs: dict[str, directml.TensorDesc] = {}
 
     def build(self, flags: Any, outputs: Sequence[Expression]) -> "Model":
@@ -130,14 +131,14 @@ class GraphBuilder:
         self._inputs[source] = index, desc._desc
         return self._expression(source, desc._desc)
 
-    def _add(self, desc: Operator, inputs: Mapping[str, Expression]) -> dict[str, Expression]:
-        """Adds an operator, with the expressions for its inputs by their keys; returns those of its outputs."""
+    def _add(self, desc: Operator, inputs: Iterable[Expression]) -> dict[str, Expression]:
+        """Adds an operator with the expressions for its inputs; returns those of its outputs by their keys."""
         directml.validate(desc, feature_level=LEVEL)
-        name = f"{desc.short_name.lower()}_{len(self._nodes)}"
-        self._nodes[name] = desc
-        self._edges |= {f"{name}.{key}": expression._source for key, expression in inputs.items()}
+        name = f"{desc.short_name.lower()}_{len(self._assembly.nodes)}"
+        sources = self._assembly.add_node(name, desc, (expression._source for expression in inputs))
         outputs = {
-            key: self._expression(f"{name}.{key}", tensor) for key, tensor in desc.tensors(is_input=False).items()
+            key: self._expression(source, tensor)
+            for source, (key, tensor) in zip(sources, desc.tensors(is_input=False).items(), strict=True)
         }
         self._outputs |= {output._source: output._view for output in outputs.values()}
         return outputs
@@ -149,25 +150,17 @@ class GraphBuilder:
 
     def _graph(self, outputs: Sequence[Expression]) -> directml.Graph:
         """The operators that the outputs need, and all inputs."""
-        needed: dict[str, None] = {}
-        waiting = [output._source for output in outputs]
-        while waiting:
-            name = waiting.pop().rpartition(".")[0]
-            if name in self._nodes and name not in needed:
-                needed[name] = None
-                waiting += (self._edges[f"{name}.{key}"] for key in self._nodes[name].tensors(is_input=True))
-        edges = {target: source for target, source in self._edges.items() if target.rpartition(".")[0] in needed}
-        inputs = self._inputs_of(set(edges.values()))
-        renamed = {source: _input_name(index) for index, source in inputs.items()}
-        names = [f"output_{i}" for i in range(len(outputs))]
-        return directml.Graph(
-            nodes={name: node for name, node in self._nodes.items() if name in needed},
-            edges={target: renamed.get(source, source) for target, source in edges.items()},
-            inputs={_input_name(index): stored_desc(self._inputs[source][1]) for index, source in inputs.items()},
-            outputs=dict(zip(names, (output._source for output in outputs), strict=True)),
+        part = copy(self._assembly)
+        part.keep(output._source for output in outputs)
+        inputs = self._inputs_of(set(part.edges.values()))
+        part.rename({source: _input_name(index) for index, source in inputs.items()})
+        part.inputs = {_input_name(index): stored_desc(self._inputs[source][1]) for index, source in inputs.items()}
+        named = {f"output_{i}": output for i, output in enumerate(outputs)}
+        return part.finished(
+            {name: output._source for name, output in named.items()},
             views={
                 name: output._view
-                for name, output in zip(names, outputs, strict=True)
+                for name, output in named.items()
                 if output._view != self._outputs[output._source]  # a reinterpretation
             },
         )
@@ -326,22 +319,14 @@ def operator(
 ) -> dict[str, Expression]:
     """Adds an operator with these inputs, outputs and other members; returns its outputs by name."""
     with within(desc.type):
-        leaves = dict(_leaves(inputs))
+        leaves = dict(given_tensors(inputs))
         builders = {path: require_builder(path, one) for path, one in leaves.items()}
         builder = next(iter(builders.values()))
         for path, own in builders.items():
             if own is not builder:
                 raise InvalidDesc(Problem(path, "must be an expression of the same builder", "one of another"))
     made = desc(**{name: _view(given) for name, given in inputs.items()}, **outputs, **attributes)
-    return builder._add(made, {spell_path(path): one for path, one in leaves.items()})
-
-
-def _leaves(inputs: Mapping[str, Given]) -> Iterator[tuple[Path, Any]]:
-    for name, given in inputs.items():
-        if isinstance(given, list):
-            yield from (((name, i), one) for i, one in enumerate(given))
-        elif given is not None:
-            yield (name,), given
+    return builder._add(made, leaves.values())
 
 
 def _view(given: Given) -> Any:
@@ -355,9 +340,9 @@ def result(
 ) -> Expression:
     """The only output of an operator, which has the type of its first input; `sizes` may use what is checked."""
     with within(desc.type):
-        first, input = next(iter(_leaves(inputs)))
+        first, input = next(given_tensors(inputs))
         require_builder(first, input)
-        for path, one in _leaves(inputs):
+        for path, one in given_tensors(inputs):
             require_builder(path, one)
         output = directml.TensorDesc(input._view.data_type, tuple(sizes()))
     return operator(desc, inputs, {"output": output}, **attributes)["output"]

@@ -53,7 +53,7 @@ def directml_graph(
         results = tracer.run_nodes(alive, values)
     except DmlError as error:
         raise type(error)(*told_once([*builder.problems, *error.problems])) from None
-    return builder.finished(dict(zip(model.output_names, results, strict=True)))
+    return builder.graph(dict(zip(model.output_names, results, strict=True)))
 
 
 def _input_structs(
@@ -220,7 +220,7 @@ class _Converter(Builder):
 
     # The graph
 
-    def finished(self, results: Mapping[str, Any]) -> Graph:
+    def graph(self, results: Mapping[str, Any]) -> Graph:
         self.place, outputs = (), {}
         for name, result in results.items():
             try:
@@ -230,14 +230,14 @@ class _Converter(Builder):
                 self.problems += (problem.inside(("outputs", name)) for problem in several)
         if self.problems:
             raise Unsupported(*told_once(self.problems)[:100])
-        read = {*self.edges.values()}
-        constants = {name: _stored(value) for name, value in self.arrays.items() if name in read}
-        return Graph(nodes=self.nodes, edges=self.edges, inputs=self.inputs, outputs=outputs, constants=constants)
+        self.keep(outputs.values())
+        self.constants = {name: _stored(value) for name, value in self.constants.items()}
+        return self.finished(outputs)
 
     def _output(self, name: str, result: Any) -> str:
         """Where an output comes from: an output of a node that has its type and sizes, as files have no views."""
         if isinstance(result, np.ndarray):
-            result = self.constant(unused(name, {**self.inputs, **self.arrays}), np.asarray(as_array(result)))
+            result = self.constant(unused(name, {**self.inputs, **self.constants}), np.asarray(as_array(result)))
         if not isinstance(result, View):
             raise NoOperator("must be a tensor of numbers", type(result).__name__)
         self.name = name

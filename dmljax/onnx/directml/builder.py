@@ -1,22 +1,24 @@
-"""A graph as it grows: nodes that read views and return views."""
+"""A graph that grows by nodes that read views and return views."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from dmljax import directml
+from dmljax.assembly import Assembly, given_tensors
 from dmljax.descriptors.base import Operator
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem
 from dmljax.onnx.directml.views import View, desc_of
-from dmljax.tensor import TensorDesc, packed_strides
-from dmljax.text import join_sizes
+from dmljax.tensor import packed_strides
+from dmljax.text import join_sizes, unused_name
 from dmljax.types import LATEST
 
+unused = partial(unused_name, spelled="{} {}")
 Output = tuple[Any, tuple[int, ...]]  # the type and the sizes of an output
 
 
@@ -24,14 +26,11 @@ class NoOperator(Exception):
     """An operation has no operator of DirectML: the rule that it breaks, and what there is."""
 
 
-class Builder:
-    """A graph as it grows."""
+class Builder(Assembly):
+    """A graph as it grows, by nodes that read views."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Operator] = {}
-        self.edges: dict[str, str] = {}
-        self.inputs: dict[str, TensorDesc] = {}
-        self.arrays: dict[str, Any] = {}  # constants, of which the graph keeps those that are read
+        super().__init__()
         self.problems: list[Problem] = []
         self.place: Path = ()
         self.name = ""
@@ -47,19 +46,19 @@ class Builder:
 
     def constant(self, name: str, value: Any) -> View:
         is_weak = getattr(value, "weak_type", False)
-        self.arrays[name] = value
+        self.constants[name] = value
         return View(name, np.dtype(value.dtype), value.shape, packed_strides(value.shape), is_weak)
 
     def local_constant(self, value: Any, dtype: Any = None) -> View:
         given = value if isinstance(value, jax.Array) else np.asarray(value, dtype)
-        return self.constant(unused(f"{self.name} constant", self.arrays), given)
+        return self.constant(unused(f"{self.name} constant", self.constants), given)
 
     def is_constant(self, view: View) -> bool:
-        return view.source in self.arrays
+        return view.source in self.constants
 
     def value(self, view: View) -> np.ndarray[Any, Any]:
         """The elements of a constant."""
-        flat = np.ascontiguousarray(self.arrays[view.source]).ravel()
+        flat = np.ascontiguousarray(self.constants[view.source]).ravel()
         strides = [stride * flat.itemsize for stride in view.strides]
         return np.lib.stride_tricks.as_strided(flat, view.sizes, strides).astype(view.dtype)
 
@@ -85,33 +84,25 @@ class Builder:
 
         `outputs` are their types and sizes; the views that are returned have all sizes as they are there.
         """
-        read = {key: one for key, one in inputs.items() if one is not None}
-        written = {key: one for key, one in outputs.items() if one is not None}
         members = {
-            key: [one.desc for one in given] if isinstance(given, list) else given.desc for key, given in read.items()
+            key: [one.desc for one in given] if isinstance(given, list) else given and given.desc
+            for key, given in inputs.items()
         }
         members |= {
-            key: [desc_of(*one) for one in given] if isinstance(given, list) else desc_of(*given)
-            for key, given in written.items()
+            key: [desc_of(*one) for one in given] if isinstance(given, list) else given and desc_of(*given)
+            for key, given in outputs.items()
         }
         desc = operator(**members, **attributes)
         broken = tuple(desc.problems(LATEST))
         if broken:
             raise InvalidDesc(*broken)
-        name = unused(self.name + suffix, self.nodes)
-        self.nodes[name] = desc
-        for key, given in read.items():
-            if isinstance(given, list):
-                self.edges |= {f"{name}.{key}[{i}]": one.source for i, one in enumerate(given)}
-            else:
-                self.edges[f"{name}.{key}"] = given.source
-        views = []
-        for key, given in written.items():
-            several = enumerate(given) if isinstance(given, list) else [(None, given)]
-            for i, (dtype, sizes) in several:
-                source = f"{name}.{key}" if i is None else f"{name}.{key}[{i}]"
-                views.append(View(source, np.dtype(dtype), tuple(sizes), packed_strides(sizes)))
-        return views
+        in_order = {member.field: inputs.get(member.field) for member in operator.members()}
+        read = (view.source for _, view in given_tensors(in_order))
+        made = self.add_node(unused(self.name + suffix, self.nodes), desc, read)
+        return [
+            View(source, np.dtype(dtype), tuple(sizes), packed_strides(sizes))
+            for source, (_, (dtype, sizes)) in zip(made, given_tensors(outputs), strict=True)
+        ]
 
     def elementwise(
         self, operator: type[Operator], *inputs: View, dtype: Any = None, suffix: str = "", **attributes: Any
@@ -147,13 +138,6 @@ class Builder:
 
     def logical_not(self, view: View) -> View:
         return self.elementwise(directml.ElementWiseLogicalNotDesc, view, dtype=bool)
-
-
-def unused(name: str, names: Mapping[str, Any]) -> str:
-    """A name that is not among those that there are, and begins with this one."""
-    if name not in names:
-        return name
-    return next(new for i in itertools.count(2) if (new := f"{name} {i}") not in names)
 
 
 def product(

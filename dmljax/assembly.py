@@ -1,0 +1,77 @@
+"""How graphs are put together: the same for ONNX models, PyDirectML, fused dispatches and serialized graphs."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dmljax.descriptors.base import Operator
+from dmljax.errors import Path
+from dmljax.graph import Graph
+from dmljax.tensor import TensorDesc
+
+
+class Assembly:
+    """A graph as it grows.
+
+    Sources are spelled as in a `Graph`: the name of an input or a constant, or `node.output`. The nodes that make or
+    read a source may come in any order.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Operator] = {}
+        self.edges: dict[str, str] = {}
+        self.inputs: dict[str, TensorDesc] = {}
+        self.constants: dict[str, Any] = {}
+
+    def add_node(self, name: str, node: Operator, sources: Iterable[str]) -> list[str]:
+        """Adds a node whose inputs come from these sources, one for each; returns the sources that its outputs are."""
+        targets = node.tensors(is_input=True)
+        self.nodes[name] = node
+        self.edges |= {f"{name}.{key}": source for key, source in zip(targets, sources, strict=True)}
+        return [f"{name}.{key}" for key in node.tensors(is_input=False)]
+
+    def keep(self, outputs: Iterable[str]) -> None:
+        """Leaves out the nodes and constants that these sources do not need."""
+        makers = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
+        needed, waiting = set[str](), list(outputs)
+        while waiting:
+            name = makers.get(waiting.pop())
+            if name is not None and name not in needed:
+                needed.add(name)
+                waiting += (self.edges[f"{name}.{key}"] for key in self.nodes[name].tensors(is_input=True))
+        self.nodes = {name: node for name, node in self.nodes.items() if name in needed}
+        self.edges = {to: source for to, source in self.edges.items() if to.rpartition(".")[0] in needed}
+        read = set(self.edges.values())
+        self.constants = {name: value for name, value in self.constants.items() if name in read}
+
+    def rename(self, sources: Mapping[str, str]) -> None:
+        """Gives sources other names, which edges read."""
+        self.edges = {to: sources.get(source, source) for to, source in self.edges.items()}
+
+    def finished(self, outputs: Mapping[str, str], views: Mapping[str, TensorDesc] | None = None) -> Graph:
+        """The graph with these outputs."""
+        return Graph(
+            nodes=self.nodes,
+            edges=self.edges,
+            inputs=self.inputs,
+            outputs=outputs,
+            constants=self.constants,
+            views=views,
+        )
+
+
+def first_readers(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> dict[str, TensorDesc]:
+    """The desc of the first tensor that reads each source, in the order of the nodes."""
+    readers: dict[str, TensorDesc] = {}
+    for name, node in nodes.items():
+        for key, tensor in node.tensors(is_input=True).items():
+            readers.setdefault(edges[f"{name}.{key}"], tensor)
+    return readers
+
+
+def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """What is given for each tensor of the members that are tensors, lists of tensors or None."""
+    for field, given in members.items():
+        if isinstance(given, list):
+            yield from (((field, i), one) for i, one in enumerate(given))
+        elif given is not None:
+            yield (field,), given
