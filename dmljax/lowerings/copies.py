@@ -13,6 +13,7 @@ from dmljax.arithmetic.floats import sort_keys
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
 from dmljax.lowerings.sizes import check_size
+from dmljax.lowerings.workarounds import bfloat16_of
 from dmljax.types import FLOATS, widened
 
 R = TypeVar("R")  # an array, or a tree of arrays
@@ -68,19 +69,7 @@ def _copied_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...],
 
 
 def _as_bfloat16(bits: Array) -> Array:
-    """The bfloat16 that have these bits.
-
-    XLA on CPU makes one loop of a move and this conversion, and LLVM then moves bfloat16 again, by way of float32 where
-    the processor has no bfloat16 of its own. It does not where integers are computed in between. Here they are joined
-    with a zero of which the compiler does not know that it is one: no square leaves 5 or 7 when it is divided by 8.
-    """
-
-    def hidden(bits: Array) -> Array:
-        square = bits * bits
-        return bits | (square & (square >> 2) & 1)
-
-    bits = choose(bits, cpu=hidden, default=lambda bits: bits)
-    return lax.bitcast_convert_type(bits, jnp.bfloat16)
+    return choose(bits, cpu=bfloat16_of, default=partial(lax.bitcast_convert_type, new_dtype=jnp.bfloat16))
 
 
 @_copied_apart.defjvp

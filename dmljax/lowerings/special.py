@@ -71,8 +71,11 @@ def tan(x: Array) -> Array:
 @float32_function(lax.asin, lambda x: lax.rsqrt((1 - x) * (1 + x)))
 def asin(x: Array) -> Array:
     """The arc sine (inverse sine)."""
-    angle = choose(x, cpu=float32.asin, default=lax.asin)
-    return jnp.where(jnp.abs(x) < 2**-13, x, angle)  # in JAX 0.10, XLA flushes the smallest normal numbers to 0
+    return choose(x, cpu=float32.asin, default=_asin)
+
+
+def _asin(x: Array) -> Array:
+    return jnp.where(jnp.abs(x) < 2**-13, x, lax.asin(x))  # before JAX 0.12, XLA flushes the smallest numbers to 0
 
 
 @float32_function(lax.acos, lambda x: -lax.rsqrt((1 - x) * (1 + x)))

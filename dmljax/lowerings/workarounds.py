@@ -1,4 +1,7 @@
-"""Ways around what XLA makes of arithmetic: what it fuses, reassociates or computes twice."""
+"""Ways around what XLA makes of arithmetic: what it fuses, reassociates or computes again.
+
+Unless a function says otherwise, XLA on a CPU needed it in every JAX that dmljax supports, from 0.8.0 to 0.12.0.1.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +13,15 @@ from dmljax.arithmetic.floats import layout
 
 @with_derivatives(lambda a, b: b, lambda a, b: a)
 def product(a: Array, b: Array) -> Array:
-    """`a * b`, rounded to its type even where a sum uses it: the select prevents a fused multiply-add."""
+    """`a * b`, rounded to its type even where a sum uses it.
+
+    XLA fuses the product and the sum into a multiply-add that does not round in between. The select prevents that.
+    """
     return jnp.where(jnp.isnan(a), a, a * b)
 
 
 def rounded(x: Array) -> Array:
-    """`x`, bit for bit, rounded to its type even where a sum uses it: as in `product`, the select sees to that."""
+    """`x`, bit for bit, rounded to its type even where a sum uses it; as in `product`, a select sees to that."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
     integer, _, _ = layout(x.dtype)
@@ -30,10 +36,12 @@ def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
 
 @with_slopes(_quotient_of_tangent, lambda tangent, a, b: tangent * -quotient(quotient(a, b), b))
 def quotient(a: Array, b: Array) -> Array:
-    """`a / b`, rounded once; `a` must have the shape of the result."""
-    # XLA replaces a division by a broadcast scalar with a multiplication by its reciprocal, which is rounded as well or
-    # is not even a normal number. It also replaces (x / a) / b with x / (a * b), whose product may be out of range. The
-    # selects hide both patterns from XLA.
+    """`a / b`, rounded once; `a` must have the shape of the result.
+
+    XLA replaces `(x / a) / b` by `x / (a * b)`, whose product may be out of range, and, from JAX 0.10 on, a division by
+    a broadcast scalar by a multiplication by its reciprocal, which is rounded as well or is not even a normal number.
+    The selects hide both patterns.
+    """
     return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
 
 
@@ -41,7 +49,7 @@ def quotient(a: Array, b: Array) -> Array:
 def in_memory(x: Array) -> Array:
     """Materializes `x`, so that it is computed once for all loops that read it; subnormal numbers may become zero.
 
-    XLA on CPU recomputes a sum or product in every loop that reads it, and may round it differently there. XLA does not
+    XLA recomputes a sum or product in every loop that reads it, and may round it differently there. It does not
     recompute a quotient, which is why `x` is divided by 1.
     """
     return quotient(x, jnp.ones_like(x))
@@ -51,10 +59,22 @@ def in_memory(x: Array) -> Array:
 def in_memory_bits(x: Array) -> Array:
     """Materializes `x`, bit for bit, where `in_memory` is not enough; it takes longer, and is for few elements.
 
-    Inside of loops, XLA on CPU does recompute a quotient of floats, but not one of integers.
+    Inside of loops, XLA does recompute a quotient of floats, but not one of integers.
     """
-    integer = np.dtype(f"int{x.dtype.itemsize * 8}")
-    bits = lax.bitcast_convert_type(x, integer)
+    bits = lax.bitcast_convert_type(x, np.dtype(f"int{x.dtype.itemsize * 8}"))
+    return lax.bitcast_convert_type(lax.div(bits, _hidden_zero(bits) | 1), x.dtype)
+
+
+def bfloat16_of(bits: Array) -> Array:
+    """The bfloat16 with these bits, for which a CPU computes an integer last.
+
+    XLA makes one loop of a move and this conversion, and LLVM then moves bfloat16 again, by way of float32 where the
+    processor has no bfloat16 of its own, which makes signaling NaNs quiet.
+    """
+    return lax.bitcast_convert_type(bits | _hidden_zero(bits), jnp.bfloat16)
+
+
+def _hidden_zero(bits: Array) -> Array:
+    """Zeros of which compilers do not know that they are: no square leaves 5 or 7 when it is divided by 8."""
     square = bits * bits
-    # No square leaves 5 or 7 when it is divided by 8, which compilers do not know.
-    return lax.bitcast_convert_type(lax.div(bits, square & (square >> 2) & 1 | 1), x.dtype)
+    return square & (square >> 2) & 1
