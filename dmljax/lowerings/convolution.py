@@ -77,16 +77,9 @@ def _plain(
     *,
     is_on_cpu: bool = False,
 ) -> Array:
-    slide = _Slide(
-        tuple(one.stride for one in windows),
-        tuple((one.start_padding, one.end_padding) for one in windows),
-        (1,) * len(windows),
-        tuple(one.dilation for one in windows),
-        group_count,
-        precision,
-        is_on_cpu,
-    )
-    return _convolution(image, filter, slide)
+    padding = [(one.start_padding, one.end_padding) for one in windows]
+    steps = _Steps.of(windows, padding, group_count, precision, is_on_cpu)
+    return _convolution(image, filter, steps)
 
 
 def _plain_transposed(
@@ -103,11 +96,9 @@ def _plain_transposed(
         before = one.extent - 1 - one.start_padding
         dilated = (count - 1) * one.stride + 1
         padding.append((before, one.input_size + one.extent - 1 - before - dilated))
+    steps = _Steps.of(windows, padding, group_count, precision, is_on_cpu)
     flipped = lax.rev(_swapped(filter, group_count), range(2, filter.ndim))
-    strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
-    ones = (1,) * len(windows)
-    slide = _Slide(ones, tuple(padding), strides, dilations, group_count, precision, is_on_cpu)
-    return _convolution(image, flipped, slide)
+    return _convolution(image, flipped, steps._replace(strides=steps.image_dilation, image_dilation=steps.strides))
 
 
 def _swapped(filter: Array, group_count: int) -> Array:
@@ -117,8 +108,8 @@ def _swapped(filter: Array, group_count: int) -> Array:
     return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
 
 
-class _Slide(NamedTuple):
-    """How filters slide along each dimension of space, as `lax.conv_general_dilated` has it."""
+class _Steps(NamedTuple):
+    """How filters step along each dimension of space, as `lax.conv_general_dilated` has it."""
 
     strides: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
@@ -128,75 +119,81 @@ class _Slide(NamedTuple):
     precision: PrecisionLike
     is_on_cpu: bool
 
+    @classmethod
+    def of(cls, windows: Sequence[Window], padding: Sequence[tuple[int, int]], *options: Any) -> "_Steps":
+        """The steps of windows over an image without gaps."""
+        strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
+        return cls(strides, tuple(padding), (1,) * len(windows), dilations, *options)
+
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _convolution(image: Array, filter: Array, slide: _Slide) -> Array:
+def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
     @custom_vmap
     def convolution(image: Array, filter: Array) -> Array:
-        return _general_dilated(image, filter, slide)
+        return _general_dilated(image, filter, steps)
 
     @convolution.def_vmap
     def _(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
         if all(is_batched):
             # JAX makes groups of images with filters of their own, whose number must be known, and which XLA gathers
             # from all devices. Products of matrices stay where they are.
-            return jax.vmap(partial(_in_columns, slide=slide))(image, filter), True
-        return (_of_images if is_batched[0] else _of_filters)(image, filter, slide), True
+            return jax.vmap(partial(_in_columns, steps=steps))(image, filter), True
+        return (_of_images if is_batched[0] else _of_filters)(image, filter, steps), True
 
     result: Array = convolution(image, filter)
     return result
 
 
-def _of_images(images: Array, filter: Array, slide: _Slide) -> Array:
+def _of_images(images: Array, filter: Array, steps: _Steps) -> Array:
     """`_convolution` of several batches of images."""
-    found = _convolution(images.reshape(-1, *images.shape[2:]), filter, slide)
+    found = _convolution(images.reshape(-1, *images.shape[2:]), filter, steps)
     return found.reshape(*images.shape[:2], *found.shape[1:])
 
 
-def _of_filters(image: Array, filters: Array, slide: _Slide) -> Array:
+def _of_filters(image: Array, filters: Array, steps: _Steps) -> Array:
     """`_convolution` with several sets of filters."""
     count, outputs, *sizes = filters.shape
-    groups = slide.group_count
+    groups = steps.group_count
     by_group = jnp.swapaxes(filters.reshape(count, groups, outputs // groups, *sizes), 0, 1)
-    found = _convolution(image, by_group.reshape(count * outputs, *sizes), slide)
+    found = _convolution(image, by_group.reshape(count * outputs, *sizes), steps)
     apart = found.reshape(found.shape[0], groups, count, outputs // groups, *found.shape[2:])
     return jnp.moveaxis(apart, 2, 0).reshape(count, found.shape[0], outputs, *found.shape[2:])
 
 
-def _general_dilated(image: Array, filter: Array, slide: _Slide) -> Array:
-    if not slide.is_on_cpu:
-        return _ordered(image, filter, slide, _Orders.of_directml(image.ndim))
+def _general_dilated(image: Array, filter: Array, steps: _Steps) -> Array:
+    if not steps.is_on_cpu:
+        return _ordered(image, filter, steps, _Orders.of_directml(image.ndim))
     outputs, channels, *_ = filter.shape
     return _ordered(
-        image, filter, _with_gaps(slide, image.shape[2], channels, outputs), _Orders.of_libraries(image.ndim)
+        image, filter, _with_gaps(steps, image.shape[2], channels, outputs), _Orders.of_libraries(image.ndim)
     )
 
 
 @_convolution.defjvp
-def _convolution_jvp(slide: _Slide, primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array, Array]:
     # JAX does not transpose a convolution whose result is wider than its operands: derivatives are of wide operands.
     wide = widened(primals[0].dtype)
     (image, filter), (of_image, of_filter) = ([x.astype(wide) for x in both] for both in (primals, tangents))
-    return _convolution(*primals, slide), _by_image(of_image, filter, slide) + _by_filter(image, of_filter, slide)
+    return _convolution(*primals, steps), _by_image(of_image, filter, steps) + _by_filter(image, of_filter, steps)
 
 
-def _by_image(tangent: Array, filter: Array, slide: _Slide) -> Array:
+def _by_image(tangent: Array, filter: Array, steps: _Steps) -> Array:
     """The convolution of a tangent of the image; a gradient is computed by its transpose."""
-    if not slide.is_on_cpu:
-        return _general_dilated(tangent, filter, slide)
-    if math.prod(slide.strides) == 1:  # otherwise, the transpose has gaps already
+    if not steps.is_on_cpu:
+        return _general_dilated(tangent, filter, steps)
+    if math.prod(steps.strides) == 1:  # otherwise, the transpose has gaps already
         channels, outputs, *_ = filter.shape
-        suited = _with_gaps(slide, tangent.shape[2], channels, outputs)
+        suited = _with_gaps(steps, tangent.shape[2], channels, outputs)
     else:
-        suited = slide
+        suited = steps
     return _ordered(tangent, filter, suited, _Orders.of_libraries_by_image(tangent.ndim))
 
 
-def _by_filter(image: Array, tangent: Array, slide: _Slide) -> Array:
+def _by_filter(image: Array, tangent: Array, steps: _Steps) -> Array:
     """The convolution with a tangent of the filter; a gradient is computed by its transpose."""
-    if not slide.is_on_cpu:
-        return _general_dilated(image, tangent, slide)
-    return _ordered(image, tangent, slide, _Orders.of_libraries_by_filter(image.ndim))
+    if not steps.is_on_cpu:
+        return _general_dilated(image, tangent, steps)
+    return _ordered(image, tangent, steps, _Orders.of_libraries_by_filter(image.ndim))
 
 
 class _Orders(NamedTuple):
@@ -233,18 +230,18 @@ class _Orders(NamedTuple):
         return cls((1, *space, 0), (1, *space, 0), (*space, 0, 1))
 
 
-def _ordered(image: Array, filter: Array, slide: _Slide, orders: _Orders) -> Array:
+def _ordered(image: Array, filter: Array, steps: _Steps, orders: _Orders) -> Array:
     places = [tuple(order.index(axis) for axis in range(image.ndim)) for order in orders]
     found = lax.conv_general_dilated(
         lax.transpose(image, orders.image),
         lax.transpose(filter, orders.filter),
-        slide.strides,
-        slide.padding,
-        lhs_dilation=slide.image_dilation,
-        rhs_dilation=slide.filter_dilation,
+        steps.strides,
+        steps.padding,
+        lhs_dilation=steps.image_dilation,
+        rhs_dilation=steps.filter_dilation,
         dimension_numbers=lax.ConvDimensionNumbers(*places),
-        feature_group_count=slide.group_count,
-        precision=slide.precision,
+        feature_group_count=steps.group_count,
+        precision=steps.precision,
         preferred_element_type=widened(image.dtype),
     )
     return lax.transpose(found, places[2])
@@ -253,7 +250,7 @@ def _ordered(image: Array, filter: Array, slide: _Slide, orders: _Orders) -> Arr
 _FEWEST_CHANNELS = 16
 
 
-def _with_gaps(slide: _Slide, rows: int, channels: int, outputs: int) -> _Slide:
+def _with_gaps(steps: _Steps, rows: int, channels: int, outputs: int) -> _Steps:
     """The same convolution, of an image with gaps between its rows and filters with gaps that step over them.
 
     XLA on CPU leaves a convolution over two dimensions to YNNPACK, which computes one of 64 channels in one thread, but
@@ -261,13 +258,13 @@ def _with_gaps(slide: _Slide, rows: int, channels: int, outputs: int) -> _Slide:
     images of few channels are slower with gaps. Of a symbolic size, JAX does not see that the result has as many rows
     as without gaps.
     """
-    if len(slide.strides) != 2 or max(slide.image_dilation) > 1 or is_symbolic(rows) or is_symbolic(channels):
-        return slide
+    if len(steps.strides) != 2 or max(steps.image_dilation) > 1 or is_symbolic(rows) or is_symbolic(channels):
+        return steps
     if channels < _FEWEST_CHANNELS or max(channels, outputs) <= _FEWEST_CHANNELS:
-        return slide
-    (stride, *strides), ((before, after), *padding) = slide.strides, slide.padding
-    dilation, *dilations = slide.filter_dilation
-    return slide._replace(
+        return steps
+    (stride, *strides), ((before, after), *padding) = steps.strides, steps.padding
+    dilation, *dilations = steps.filter_dilation
+    return steps._replace(
         strides=(2 * stride, *strides),
         padding=((2 * before, 2 * after), *padding),
         image_dilation=(2, 1),
@@ -275,15 +272,15 @@ def _with_gaps(slide: _Slide, rows: int, channels: int, outputs: int) -> _Slide:
     )
 
 
-def _in_columns(image: Array, filter: Array, slide: _Slide) -> Array:
+def _in_columns(image: Array, filter: Array, steps: _Steps) -> Array:
     """As a product of matrices, of the filters and of all elements of each window."""
     wide = widened(image.dtype)
     image, filter = image.astype(wide), filter.astype(wide)
-    apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in slide.image_dilation)]
+    apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in steps.image_dilation)]
     dilated = lax.pad(image, jnp.zeros((), wide), apart)
-    sizes = zip(dilated.shape[2:], filter.shape[2:], slide.strides, slide.filter_dilation, strict=True)
-    windows = [Window(*numbers, *padding) for numbers, padding in zip(sizes, slide.padding, strict=True)]
-    return _product_of_columns(dilated, filter, windows, slide.group_count, slide.precision)
+    sizes = zip(dilated.shape[2:], filter.shape[2:], steps.strides, steps.filter_dilation, strict=True)
+    windows = [Window(*numbers, *padding) for numbers, padding in zip(sizes, steps.padding, strict=True)]
+    return _product_of_columns(dilated, filter, windows, steps.group_count, steps.precision)
 
 
 def _product_of_columns(
