@@ -175,13 +175,12 @@ class Graph(Lowerable):
     def lowered(self) -> Callable[..., Any]:
         """As `lower`, of what is valid."""
         self.require_available()
-        compiled = computation(self)
-        constants = {
-            name: jax.numpy.asarray(value).reshape(self.sources[name].sizes) for name, value in self.constants.items()
-        }
+        folded, own = self.folded(), functools.cache(self._arrays)
+        compiled, constants = computation(folded), own() if folded is self else folded._arrays()
 
         def computed(*inputs: Any, **replaced: Any) -> Any:
-            results = compiled(constants | replaced, *inputs)
+            whole = computation(self) if replaced else None
+            results = whole(own() | replaced, *inputs) if whole else compiled(constants, *inputs)
             return dict(zip(self.outputs, results, strict=True)) if len(results) > 1 else results[0]
 
         function = function_of_arrays(self.title, computed, len(self.inputs), functools.partial(_bound, self))
@@ -190,6 +189,39 @@ class Graph(Lowerable):
             "The graph as a function of its inputs, by position or name; its constants may be given by name."
         )
         return function
+
+    def _arrays(self) -> dict[str, Any]:
+        """The constants on the device."""
+        values = self.constants.items()
+        return {name: jax.numpy.asarray(value).reshape(self.sources[name].sizes) for name, value in values}
+
+    def folded(self) -> "Graph":
+        """The graph with constants in place of nodes that read only constants, where a call gains by it."""
+        kept = _kept_at_each_call(self)
+        folded = [name for name in self.order if name not in kept]
+        edges = {to: source for to, source in self.edges.items() if self.targets[to][0] in kept}
+        read = {*edges.values(), *self.outputs.values()}
+        made = [f"{name}.{key}" for name in folded for key in self.nodes[name].tensors(is_input=False)]
+        made = [source for source in made if source in read]
+        if not made:
+            return self
+        part = Graph(
+            nodes={name: self.nodes[name] for name in folded},
+            edges={to: source for to, source in self.edges.items() if to not in edges},
+            inputs={name: self.sources[name] for name in self.constants},
+            outputs={source: source for source in made},
+        )
+        with jax.ensure_compile_time_eval():
+            values = computation(part)({}, *self._arrays().values())
+        constants = {name: value for name, value in self.constants.items() if name in read}
+        return Graph(
+            nodes={name: self.nodes[name] for name in kept},
+            edges=edges,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            constants=constants | dict(zip(made, values, strict=True)),
+            views=self.views,
+        )
 
     # As JSON
 
@@ -397,6 +429,48 @@ def _compile(structure: _Structure, rounds_between_nodes: bool) -> Callable[...,
         return tuple(_seen_as(arrays[source], sources[source], view) for source, view in structure.outputs)
 
     return jax.jit(graph)
+
+
+MAX_FOLDED_BYTES = 2**29  # of all results, which stand in memory beside the constants
+
+
+def _kept_at_each_call(graph: Graph) -> list[str]:
+    """The nodes that are not folded into constants, in their order.
+
+    A result larger than the constants that it follows from, as that of DEQUANTIZE is, is folded only for a GEMM, whose
+    factors XLA writes into memory at each call except on a TPU.
+    """
+    sources, reads = graph.sources, dict[str, list[str]]()
+    follows = {name: frozenset({name}) for name in graph.constants}  # from which constants
+    for name in graph.order:
+        reads[name] = [graph.edges[f"{name}.{key}"] for key in graph.nodes[name].tensors(is_input=True)]
+        if reads[name] and all(source in follows for source in reads[name]):
+            origins = frozenset[str]().union(*(follows[source] for source in reads[name]))
+            follows |= {f"{name}.{key}": origins for key in graph.nodes[name].tensors(is_input=False)}
+    with jax.ensure_compile_time_eval():
+        devices = jax.numpy.zeros(()).devices()  # where the constants will lie
+    is_on_tpu = any(device.platform == "tpu" for device in devices)
+    factors = {one for name in graph.order if graph.nodes[name].short_name == "GEMM" for one in reads[name]}
+
+    def is_worth(source: str) -> bool:
+        tensor, own = sources[source], sum(sources[one].span_in_bytes for one in follows[source])
+        is_plain = tensor.is_packed and (tensor.total_tensor_size_in_bytes or 0) <= tensor.minimum_size_in_bytes
+        is_small = tensor.span_in_bytes <= own or (source in factors and not is_on_tpu)
+        return source not in outputs and is_plain and is_small
+
+    kept: list[str] = []
+    outputs = set(graph.outputs.values())
+    needed, left = set(outputs), MAX_FOLDED_BYTES
+    for name in reversed(graph.order):
+        made = [f"{name}.{key}" for key in graph.nodes[name].tensors(is_input=False)]
+        used = [source for source in made if source in needed]
+        size = sum(sources[source].span_in_bytes for source in used)
+        if all(source in follows for source in made) and size <= left and all(map(is_worth, used)):
+            left -= size
+        else:
+            kept.append(name)
+            needed.update(reads[name])
+    return kept[::-1]
 
 
 def _has_windows(node: Operator) -> bool:

@@ -110,6 +110,71 @@ def test_another_constant_may_be_given_and_has_a_gradient() -> None:
     assert gradient.tolist() == [0, 1, 2]  # each element counts where the sum is positive
 
 
+def dequantized(reader: str) -> Graph:
+    """A weight of int8 that is dequantized, and then a factor of a product or a summand."""
+    floats, few = TensorDesc("FLOAT32", (1, 1, 4, 4)), TensorDesc("FLOAT32", (1, 1, 4, 4), (0, 0, 0, 0))
+    dequantize = directml.ElementWiseDequantizeLinearDesc(
+        input=TensorDesc("INT8", (1, 1, 4, 4)), scale=few, zero_point=None, output=floats
+    )
+    product = directml.GemmDesc(
+        a=floats,
+        b=floats,
+        output=floats,
+        trans_a=directml.MatrixTransform.NONE,
+        trans_b=directml.MatrixTransform.NONE,
+        alpha=1.0,
+        beta=0.0,
+    )
+    return Graph(
+        nodes={
+            "weight": dequantize,
+            "exp": ElementWiseExpDesc(input=floats, output=floats),
+            "result": product if reader == "GEMM" else ElementWiseAddDesc(a=floats, b=floats, output=floats),
+        },
+        edges={
+            "weight.input": "integers",
+            "weight.scale": "scale",
+            "exp.input": "x",
+            "result.a": "exp.output",
+            "result.b": "weight.output",
+        },
+        inputs={"x": floats},
+        constants={
+            "integers": np.arange(-8, 8).reshape(1, 1, 4, 4).astype("int8"),
+            "scale": np.full((1,), 0.5, "float32"),
+        },
+        outputs={"y": "result.output"},
+    )
+
+
+@pytest.mark.parametrize(("reader", "is_folded"), [("GEMM", True), ("ELEMENT_WISE_ADD", False)])
+def test_what_follows_from_constants_is_computed_once_where_a_call_gains_by_it(reader: str, is_folded: bool) -> None:
+    graph = dequantized(reader)
+    folded = graph.folded()
+    assert ("weight" not in folded.nodes, list(folded.constants) == ["weight.output"]) == (is_folded, is_folded)
+    assert not directml.broken_rules(folded)
+    x = np.zeros((1, 1, 4, 4), np.float32)
+    weight = graph.constants["integers"] * np.float32(0.5)
+    expected = np.ones((4, 4), np.float32) @ weight if is_folded else 1 + weight
+    assert_same_bits(lower(graph)(x), expected)
+    twice = expected * 2 if is_folded else expected + weight
+    assert_same_bits(lower(graph)(x, scale=np.ones((1,), "float32")), twice)
+    assert_same_bits(jax.jit(lambda x: lower(dequantized(reader))(x))(x), expected)
+
+
+def test_an_output_that_follows_from_constants_stays_one_of_a_node() -> None:
+    relu = ActivationReluDesc(input=FLOATS, output=FLOATS)
+    graph = Graph(
+        nodes={"relu": relu},
+        edges={"relu.input": "c"},
+        inputs={},
+        constants={"c": np.full((2, 3), -1, "float32")},
+        outputs={"y": "relu.output"},
+    )
+    assert graph.folded() is graph
+    assert lower(graph)().tolist() == [[0, 0, 0]] * 2
+
+
 def test_several_outputs_come_by_name_and_one_output_may_be_given_out_twice() -> None:
     graph = biased()
     both = Graph(

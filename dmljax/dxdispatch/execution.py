@@ -5,7 +5,7 @@ A dispatch reads its inputs from the buffers, computes on a JAX device, and writ
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -223,8 +223,10 @@ def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
 
 def _compiled_graph(dispatchable: Dispatchable, graph: Graph, device: jax.Device) -> Any:
     """Compiles a graph, and puts its constants on the device."""
+    with jax.default_device(device):
+        graph = graph.folded()
     constants = {name: _on_device(value, device) for name, value in graph.constants.items()}
-    return partial(_compile(dispatchable, device), constants)
+    return partial(_compile(replace(dispatchable, desc=graph), device), constants)
 
 
 def _compile(dispatchable: Dispatchable, device: jax.Device) -> Any:
