@@ -21,7 +21,6 @@ import jax
 import numpy as np
 import pytest
 import transformation_table
-from plant_faults import FAULTS
 from sample import Tried, tried_operators
 
 jax.config.update("jax_num_cpu_devices", 8)
@@ -146,7 +145,7 @@ def those_left_out(items: list[pytest.Item], config: pytest.Config) -> Iterator[
     for group in alike.values():
         # By chance, but the same ones each time. A sample begins with those that the other runs leave out.
         group.sort(key=lambda item: zlib.crc32(item.nodeid.encode()), reverse=config.getoption("--sample"))
-        yield from (item for item in group[share(group) :] if not is_for_a_fault(item))
+        yield from group[share(group) :]
 
 
 def is_of_other_half(item: pytest.Item) -> bool:
@@ -173,14 +172,8 @@ def share(group: list[pytest.Item]) -> int:
     return max(1, int(seconds / DURATIONS.get(of_function(item), 0.001)))
 
 
-def is_for_a_fault(item: pytest.Item) -> bool:
-    """Whether a planted fault names this case, without `--sample`."""
-    return item.nodeid.removeprefix("tests/") in NAMED_BY_FAULTS and not item.config.getoption("--sample")
-
-
 # The core seconds of an average case of each test, where all of its cases together may take longer than SECONDS.
 DURATIONS: dict[str, float] = json.loads((Path(__file__).parent / "durations.json").read_text())
-NAMED_BY_FAULTS = {fault.tests for fault in FAULTS}
 
 
 @pytest.hookimpl(wrapper=True)

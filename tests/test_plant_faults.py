@@ -1,18 +1,19 @@
-"""The faults that are planted to try the tests: each must find its place, or nobody sees that it is planted no more."""
+"""The faults that are planted to try the tests: each must find its place and its test."""
 
-from plant_faults import FAULTS, PACKAGE, TESTS
+from collections import Counter
 
-
-def stands(test: str) -> bool:
-    file, _, function = test.partition("[")[0].partition("::")
-    return (TESTS / file).exists() and f"def {function}" in (TESTS / file).read_text()
+from plant_faults import FAULTS, files_of, places
 
 
-def test_every_fault_has_one_place_and_tests_that_are_there() -> None:
-    places = {fault.what: (PACKAGE / fault.module).read_text().count(fault.right) for fault in FAULTS}
-    assert {what: count for what, count in places.items() if count != 1} == {}
-    assert [fault.what for fault in FAULTS if not stands(fault.tests)] == []
+def test_every_fault_has_one_place() -> None:
+    counts = {f"{fault.anchor}: {fault.what}": len(places(fault)) for fault in FAULTS}
+    assert {what: count for what, count in counts.items() if count != 1} == {}
 
 
-def test_every_fault_has_a_name_of_its_own() -> None:
-    assert len({fault.what for fault in FAULTS}) == len(FAULTS)
+def test_every_fault_names_one_test() -> None:
+    counts = {f"{fault.test}: {fault.what}": len(files_of(fault.test)) for fault in FAULTS}
+    assert {what: count for what, count in counts.items() if count != 1} == {}
+
+
+def test_every_fault_has_a_sentence_of_its_own() -> None:
+    assert [what for what, count in Counter(fault.what for fault in FAULTS).items() if count > 1] == []
