@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 
 from dmljax.onnx.file import Graph, Node, names_read
-from dmljax.onnx.interpreter import NotKnown, Program, is_known
+from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
+from dmljax.onnx.parameters import Array, Value
 
 MAX_FOLDED_BYTES = 2**29  # of all results, which stand in memory beside the weights
 
@@ -20,20 +20,19 @@ class Folded:
     """The nodes that are left, and the values that they read in place of `sources`, weights that were folded."""
 
     graph: Graph
-    sources: Mapping[str, jax.Array]
-    values: Mapping[str, jax.Array]
+    sources: Mapping[str, Array]
+    values: Mapping[str, Array]
 
 
-def fold(program: Program, graph: Graph, constants: Mapping[str, Any], weights: Mapping[str, jax.Array]) -> Folded:
+def fold(program: Program, graph: Graph, constants: Mapping[str, Value], weights: Mapping[str, Array]) -> Folded:
     """Computes the nodes of a graph that read only weights and constants, where a call gains by it.
 
     A result larger than its weights, as DequantizeLinear's is, is folded only for a product of matrices, whose factors
-    XLA writes into memory at each call except on a TPU. On a CPU, one row times an int8 weight of 1024 x 4096 then
-    takes a seventh of the time; filters of convolutions gain nothing.
+    XLA writes into memory at each call except on a TPU. Filters of convolutions gain nothing by it.
     """
     origins: dict[str, frozenset[str]] = {}  # the weights that each result follows from
 
-    def every(weights: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    def every(weights: Mapping[str, Array]) -> dict[str, Array]:
         values = {**constants, **weights}
         known = {name: frozenset({name}) for name in weights}
         for index in range(len(graph.nodes)):
@@ -43,7 +42,7 @@ def fold(program: Program, graph: Graph, constants: Mapping[str, Any], weights: 
                 if follows and not is_known(result):
                     known[name] = frozenset().union(*follows)
         origins.update((name, known[name]) for name in known if name not in weights)
-        return {name: values[name] for name in origins}
+        return {name: as_array(values[name]) for name in origins}
 
     sizes = {name: one.size * one.dtype.itemsize for name, one in jax.eval_shape(every, dict(weights)).items()}
     enlarged = frozenset[str]() if _are_on_tpu(weights) else _factors(graph)
@@ -62,7 +61,7 @@ def fold(program: Program, graph: Graph, constants: Mapping[str, Any], weights: 
     return Folded(replace(graph, nodes=nodes), sources, values)
 
 
-def _results(program: Program, graph: Graph, index: int, values: dict[str, Any]) -> dict[str, Any]:
+def _results(program: Program, graph: Graph, index: int, values: dict[str, Value]) -> dict[str, Value]:
     """The results of a node all of whose inputs are known so far; none if it needs more, or makes no tensors."""
     node = graph.nodes[index]
     if any(node.subgraphs) or not all(name in values for name in names_read(node)):
@@ -102,5 +101,5 @@ def _factors(graph: Graph) -> frozenset[str]:
     return frozenset(name for node in graph.nodes if node.operator in _PRODUCTS for name in node.inputs)
 
 
-def _are_on_tpu(weights: Mapping[str, jax.Array]) -> bool:
+def _are_on_tpu(weights: Mapping[str, Array]) -> bool:
     return any(device.platform == "tpu" for one in weights.values() for device in one.devices())

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import in_memory_bits
 from dmljax.onnx.file import Graph, Node
+from dmljax.onnx.parameters import Array, Tensor
 from dmljax.onnx.registry import Handler
 
 _OF_WINDOWS = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"})
@@ -47,26 +48,26 @@ def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: M
     has_places = any(not _is_of_channels(x) for x in inputs if x is not None)
     places = [i for i, x in enumerate(inputs) if isinstance(x, jax.Array)]
 
-    def moved(x: Any) -> Any:
+    def moved(x: Tensor | None) -> Tensor | None:
         if x is None or jnp.ndim(x) == 0:
             return x
         if has_places and _is_of_channels(x) and isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating):
             x = in_memory_bits(x)
         return jnp.moveaxis(x.reshape(*[1] * (rank - x.ndim), *x.shape), 1, -1)
 
-    def with_arrays(arrays: Sequence[Any]) -> list[Any]:
+    def with_arrays(arrays: Sequence[Array]) -> list[Tensor | None]:
         given = dict(zip(places, arrays, strict=True))
         return [given.get(i, x) for i, x in enumerate(inputs)]
 
-    def plain(*arrays: Any) -> Any:
+    def plain(*arrays: Array) -> Any:
         return function(*with_arrays(arrays), **attributes)
 
-    def channels_last(*arrays: Any) -> Any:
+    def channels_last(*arrays: Array) -> Array:
         return jnp.moveaxis(function(*map(moved, with_arrays(arrays)), **attributes), -1, 1)
 
     return choose(*(inputs[i] for i in places), cpu=channels_last, default=plain)
 
 
-def _is_of_channels(x: Any) -> bool:
+def _is_of_channels(x: Tensor) -> bool:
     """Whether all places of an image are given the same elements."""
     return all(isinstance(size, int) and size == 1 for size in jnp.shape(x)[_FIRST_AXIS_OF_SPACE:])

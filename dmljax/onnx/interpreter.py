@@ -14,11 +14,13 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.lowerings.channels import are_channels_last, network_of
 from dmljax.onnx.file import Graph, Node
 from dmljax.onnx.images import images_of, layers_of, of_images
+from dmljax.onnx.parameters import Array, DType, Elements, Results, Use, Value
 from dmljax.onnx.registry import Call, Handler
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
@@ -42,20 +44,20 @@ class Program:
         """The context in which nodes of a graph are traced to be compiled together."""
         return network_of(layers_of(graph))
 
-    def run(self, graph: Graph, inputs: Sequence[Any], outer: Mapping[str, Any] | None = None) -> list[Any]:
+    def run(self, graph: Graph, inputs: Sequence[Value], outer: Mapping[str, Value] | None = None) -> list[Value]:
         """The outputs of a graph, of which `outer` are the values around it by name."""
         values = dict(outer or {})
         values |= graph.constants
         values |= zip(graph.input_names, inputs, strict=True)
         return self.run_nodes(graph, values)
 
-    def run_nodes(self, graph: Graph, values: dict[str, Any]) -> list[Any]:
+    def run_nodes(self, graph: Graph, values: dict[str, Value]) -> list[Value]:
         for index in range(len(graph.nodes)):
             self.run_node(graph, index, values)
             self.forget(graph, index, values)
         return self.outputs(graph, values)
 
-    def run_node(self, graph: Graph, index: int, values: dict[str, Any]) -> None:
+    def run_node(self, graph: Graph, index: int, values: dict[str, Value]) -> None:
         """Adds what one node computes to the values."""
         node = graph.nodes[index]
         with inside(node.place):
@@ -64,12 +66,12 @@ class Program:
             raise Unsupported(Problem(node.place, f"must have at most {len(results)} outputs", len(node.outputs)))
         values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
 
-    def forget(self, graph: Graph, index: int, values: dict[str, Any]) -> None:
+    def forget(self, graph: Graph, index: int, values: dict[str, Value]) -> None:
         """Drops the values that no node after this one reads, so that a run that is not traced frees them."""
         for name in graph.last_uses.get(index, ()):
             values.pop(name, None)
 
-    def outputs(self, graph: Graph, values: Mapping[str, Any]) -> list[Any]:
+    def outputs(self, graph: Graph, values: Mapping[str, Value]) -> list[Value]:
         return [values[name] if name else None for name in graph.output_names]
 
     def _images_of(self, graph: Graph) -> frozenset[str]:
@@ -77,14 +79,14 @@ class Program:
             self._images[graph] = images_of(graph, self.find)
         return self._images[graph]
 
-    def _results(self, graph: Graph, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
+    def _results(self, graph: Graph, node: Node, values: Mapping[str, Value]) -> Sequence[Value]:
         handler = self.find(node)
         inputs = [values[name] if name else None for name in node.inputs]
         while inputs and inputs[-1] is None and len(inputs) > handler.required:
             inputs.pop()
         inputs += [None] * (handler.required - len(inputs))
         _require_fitting(handler, node, inputs)
-        attributes = {name: value for name, value in node.attributes.items() if name in handler.attributes}
+        arguments = handler.arguments(node.attributes)
         if handler.takes_call:
             run = functools.partial(self._run_subgraph, values)
             maximum = next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
@@ -92,60 +94,65 @@ class Program:
             known = functools.partial(
                 as_known, remedy=f"call the model outside of jit, or bound it: load(..., {bound})"
             )
-            attributes["call"] = Call(node, run, known, maximum)
+            arguments["call"] = Call(node, run, known, maximum)
         with jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
-            results = _computed(handler, node, inputs, attributes, is_of_images)
+            results = _computed(handler, node, inputs, arguments, is_of_images)
         return results if isinstance(results, tuple) else (results,)
 
-    def _run_subgraph(self, outer: Mapping[str, Any], graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    def _run_subgraph(self, outer: Mapping[str, Value], graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         if len(inputs) != len(graph.inputs):
             raise InvalidDesc(Problem("subgraph", f"must have {len(inputs)} inputs", len(graph.inputs)))
         return self.run(graph, inputs, outer)
 
 
-def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Any]) -> None:
+def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Value]) -> None:
     """Refuses inputs that are absent or have other dimensions, and attributes of other kinds."""
     found = handler.attribute_problems(node.attributes)  # which a function may have bound since loading
     # An optional without a value is as absent as an input without a name, unless the handler takes it as it comes.
-    absent = handler.absent([() if value is None and handler.keeps(i) else value for i, value in enumerate(inputs)])
+    absent = handler.absent(
+        [() if value is None and handler.input(i).is_kept else value for i, value in enumerate(inputs)]
+    )
     found += [] if absent is None else [absent]
     for i, value in enumerate(inputs):
-        rule = None if value is None else handler.broken_demand(i, value)
+        demand = handler.input(i).demand
+        rule = None if value is None or demand is None else demand.broken_rule(value)
         if rule is not None:
-            found.append(Problem(node.inputs[i], rule, "a sequence" if isinstance(value, list) else np.shape(value)))
+            found.append(Problem(node.inputs[i], rule, getattr(value, "shape", "a sequence")))
     if found:
         raise InvalidDesc(*found)
 
 
-def _computed(handler: Handler, node: Node, inputs: list[Any], attributes: dict[str, Any], is_of_images: bool) -> Any:
+def _computed(
+    handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any], is_of_images: bool
+) -> Results:
     if handler.fold is not None and all(map(is_foldable, inputs)):
         with _refusals_of(_NUMPY):
-            result = handler.fold(*inputs, **attributes)
-        if result is not NotImplemented:
+            result = handler.fold(*inputs, **arguments)
+        if result is not None:
             return tuple(map(_as_folded, result)) if isinstance(result, tuple) else _as_folded(result)
-    converted: list[Any] = []
-    for i, value in enumerate(inputs):
-        name = node.inputs[i]
-        if value is None:
-            converted.append(None)
-        elif handler.must_know(i):
-            converted.append(as_known(name, value))
-        elif handler.keeps(i):
-            converted.append(value)
-        else:
-            with inside(name):
-                converted.append(as_array(value))
+    taken = [_taken(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
     with _refusals_of(_JAX):
         if is_of_images:
-            return of_images(handler.function, converted, attributes)
-        return handler.function(*converted, **attributes)
+            results: Results = of_images(handler.function, taken, arguments)
+            return results
+        return handler.function(*taken, **arguments)
 
 
-def _as_folded(value: Any) -> Any:
+def _taken(use: Use, name: str, value: Value) -> Value:
+    """An input as a handler takes it."""
+    if value is None or use in (Use.KEPT, Use.WANTED, Use.PASSED):
+        return value
+    if use is Use.KNOWN:
+        return as_known(name, value)
+    with inside(name):
+        return as_array(value)
+
+
+def _as_folded(value: Any) -> Elements:
     """A result of NumPy as an array, which an element of an array of symbols is not."""
-    if not jax.export.is_symbolic_dim(value):
+    if not _is_symbol(value):
         return np.asarray(value)
     alone = np.empty((), object)
     alone[()] = value
@@ -177,14 +184,14 @@ def _raising_package(error: BaseException) -> str:
     return [one for one in packages if one in _JAX or one == "dmljax"][-1]
 
 
-def is_known(value: Any) -> bool:
+def is_known(value: Value) -> bool:
     """Whether the elements of a value can be read now: a NumPy array, or a JAX array outside of any transformation."""
     return isinstance(value, np.ndarray | np.generic) or (
         isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
     )
 
 
-def is_foldable(value: Any) -> bool:
+def is_foldable(value: Value) -> bool:
     """Whether a value is known, and small enough to be computed while tracing."""
     return value is None or (isinstance(value, np.ndarray | np.generic) and value.size <= MAX_FOLDED)
 
@@ -192,7 +199,7 @@ def is_foldable(value: Any) -> bool:
 FIX = "give it as a NumPy array outside of jit, or fix it: load(..., constants={name: value})"
 
 
-def as_known(name: str, value: Any, *, remedy: str = FIX) -> np.ndarray[Any, Any]:
+def as_known(name: str, value: Value, *, remedy: str = FIX) -> Elements:
     """A value whose elements are needed while tracing."""
     if not is_known(value):
         rule = "must have values that are known while tracing, because sizes follow from them"
@@ -200,7 +207,7 @@ def as_known(name: str, value: Any, *, remedy: str = FIX) -> np.ndarray[Any, Any
     return np.asarray(value)
 
 
-def as_array(value: Any) -> Any:
+def as_array(value: Value) -> Array:
     """A value as a JAX array; integers that 32 bits do not hold are refused where JAX has no 64-bit types."""
     if isinstance(value, jax.Array):
         return value
@@ -225,12 +232,18 @@ def as_array(value: Any) -> Any:
     return jnp.asarray(value)
 
 
-def as_sizes(values: Any) -> tuple[Any, ...]:
-    """Known sizes as a tuple of integers, and of symbols of `jax.export`."""
-    return tuple(one if jax.export.is_symbolic_dim(one) else int(one) for one in np.ravel(values).tolist())
+def _is_symbol(size: Any) -> bool:
+    """Whether a size is a symbol of `jax.export`."""
+    return jax.export.is_symbolic_dim(size)
 
 
-def promoted(one: Any, other: Any) -> np.dtype[Any]:
+def as_sizes(values: Elements) -> tuple[int, ...]:
+    """Known sizes as a tuple of integers, and of symbols of `jax.export`, which compute as integers do."""
+    sizes: list[Any] = np.ravel(values).tolist()
+    return tuple(one if _is_symbol(one) else int(one) for one in sizes)
+
+
+def promoted(one: DTypeLike, other: DTypeLike) -> DType:
     """The type that holds the values of both types, however strict a caller has JAX be about mixing them."""
     with jax.numpy_dtype_promotion("standard"):
         return np.dtype(jnp.promote_types(one, other))

@@ -1,33 +1,59 @@
-"""What a handler's signature says about a node: the dimensions of its inputs, and the kinds of its attributes."""
+"""What a handler's signature says about a node: how it takes each input, and the attributes that it has.
 
+The annotation of an input says both what the handler is given and what the input must be. `Array` and its kin, such as
+`Images`, are JAX arrays. `Known` is a NumPy array whose elements sizes follow from: a value that is not known while
+tracing is refused. `Kept` is a tensor as it comes, a NumPy array if it is known; `Wanted` is one that makes a simpler
+program if it is known.
+"""
+
+import inspect
 import math
 import types
 import typing
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum
 from typing import Annotated, Any
 
+import jax
 import numpy as np
 
 from dmljax.onnx.file import Graph, Reference, TensorType
 
+Elements = np.ndarray[Any, Any]  # numbers, texts, or symbols for sizes
+Tensor = jax.Array | Elements
+DType = np.dtype[Any]
+Value = jax.Array | Elements | list["Value"] | None  # a tensor, a sequence, or an optional without a value
+Results = Value | tuple[Value, ...]
+Function = Callable[..., Results]
+
+
+class Use(Enum):
+    """How a handler takes an input."""
+
+    ARRAY = "as a JAX array"
+    KNOWN = "as a NumPy array, which must be known"
+    KEPT = "as it comes"
+    WANTED = "as it comes, and better known"
+    PASSED = "as it comes, to hand it on"  # which gains nothing by knowing it
+
 
 @dataclass(frozen=True)
 class Demand:
-    """How many dimensions an input must have, and whether it is a single number, or text."""
+    """How many dimensions a tensor must have, and whether it is a single number, or text."""
 
     least: int = 0
     most: int | None = None
     is_number: bool = False
     is_text: bool = False
 
-    def broken_rule(self, value: Any) -> str | None:
+    def broken_rule(self, value: Value) -> str | None:
         """The rule that an input breaks."""
         if isinstance(value, list):
             return "must be a tensor, not a sequence"
         if self.is_text and not (isinstance(value, np.ndarray) and all(isinstance(one, str) for one in value.flat)):
             return "must be text"
-        shape = np.shape(value)
+        shape = np.shape(value)  # type: ignore[arg-type]  # of which NumPy asks no more than a shape
         if self.is_number and math.prod(shape) != 1:
             return "must have one element"
         if len(shape) < self.least or (self.most is not None and len(shape) > self.most):
@@ -44,32 +70,127 @@ class Demand:
 
 
 # The inputs of handlers: a name in the plural is for at least so many dimensions, one in the singular for just as many.
-Tensor = Annotated[Any, Demand()]
-Text = Annotated[Any, Demand(is_text=True)]
-Number = Annotated[Any, Demand(is_number=True)]
-Vector = Annotated[Any, Demand(1, 1)]
-Vectors = Annotated[Any, Demand(1)]
-Matrix = Annotated[Any, Demand(2, 2)]
-Matrices = Annotated[Any, Demand(2)]
-Rows = Annotated[Any, Demand(3, 3)]  # of a batch, positions, and what each position has
-Heads = Annotated[Any, Demand(4, 4)]  # of a batch, heads, positions, and what each position has
-RowsOrHeads = Annotated[Any, Demand(3, 4)]
-Stacked = Annotated[Any, Demand(3, 5)]  # rows, heads, or what several of each position have side by side
-Mask = Annotated[Any, Demand(1, 4)]
-Image = Annotated[Any, Demand(4, 4)]  # of a batch, channels, and two dimensions of space
-Images = Annotated[Any, Demand(3)]
+Array = jax.Array
+Vector = Annotated[Array, Demand(1, 1)]
+Vectors = Annotated[Array, Demand(1)]
+Matrix = Annotated[Array, Demand(2, 2)]
+Matrices = Annotated[Array, Demand(2)]
+Rows = Annotated[Array, Demand(3, 3)]  # of a batch, positions, and what each position has
+Heads = Annotated[Array, Demand(4, 4)]  # of a batch, heads, positions, and what each position has
+RowsOrHeads = Annotated[Array, Demand(3, 4)]
+Stacked = Annotated[Array, Demand(3, 5)]  # rows, heads, or what several of each position have side by side
+Mask = Annotated[Array, Demand(1, 4)]
+Image = Annotated[Array, Demand(4, 4)]  # of a batch, channels, and two dimensions of space
+Images = Annotated[Array, Demand(3)]
+Number = Annotated[Array, Demand(is_number=True)]
+Known = Annotated[Elements, Use.KNOWN]
+KnownNumber = Annotated[Known, Demand(is_number=True)]
+KnownVector = Annotated[Known, Demand(1, 1)]
+KnownText = Annotated[Known, Demand(is_text=True)]
+Kept = Annotated[Tensor, Use.KEPT, Demand()]
+KeptNumber = Annotated[Tensor, Use.KEPT, Demand(is_number=True)]
+KeptVector = Annotated[Tensor, Use.KEPT, Demand(1, 1)]
+KeptVectors = Annotated[Tensor, Use.KEPT, Demand(1)]
+KeptMatrix = Annotated[Tensor, Use.KEPT, Demand(2, 2)]
+KeptValue = Annotated[Value, Use.KEPT]
+Wanted = Annotated[Tensor, Use.WANTED, Demand()]
+WantedNumber = Annotated[Tensor, Use.WANTED, Demand(is_number=True)]
+Passed = Annotated[Value, Use.PASSED]
 
 
-def demand(annotation: Any) -> Demand | None:
-    """What a parameter's annotation asks of an input; None for an input of any kind."""
-    several = (annotation, *(typing.get_args(annotation) if _is_union(annotation) else ()))
-    found = (one for part in several for one in getattr(part, "__metadata__", ()))
-    return next((one for one in found if isinstance(one, Demand)), None)
+@dataclass(frozen=True)
+class Input:
+    """What the signature of a handler says about one of its inputs, or about each of any number."""
+
+    use: Use = Use.ARRAY
+    demand: Demand | None = None  # None for an input of any kind
+    is_required: bool = True
+    may_be_absent: bool = False  # by an empty name, though it is required
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the handler takes it as it comes."""
+        return self.use in (Use.KEPT, Use.WANTED, Use.PASSED)
 
 
-def is_optional(annotation: Any) -> bool:
-    """Whether a parameter's annotation ends in `| None`."""
-    return _is_union(annotation) and type(None) in typing.get_args(annotation)
+def input_of(parameter: inspect.Parameter) -> Input:
+    """What a parameter says: `Vector | None = None` is an optional vector."""
+    annotation = parameter.annotation
+    parts = (annotation, *(typing.get_args(annotation) if _is_union(annotation) else ()))
+    marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
+    return Input(
+        use=next((mark for mark in marks if isinstance(mark, Use)), Use.ARRAY),
+        demand=next((mark for mark in marks if isinstance(mark, Demand)), None),
+        is_required=parameter.default is parameter.empty,
+        may_be_absent=_is_union(annotation) and type(None) in typing.get_args(annotation),
+    )
+
+
+class Attributes:
+    """The base of dataclasses that hold attributes which several operators have.
+
+    A handler has all attributes that are fields of the annotation of one of its keyword-only parameters.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowAttributes(Attributes):
+    """The attributes of windows that slide over the dimensions of space."""
+
+    auto_pad: str = "NOTSET"
+    dilations: Sequence[int] | None = None
+    pads: Sequence[int] | None = None
+    strides: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionAttributes(WindowAttributes):
+    """The attributes of convolutions, whose filters say how large a window is."""
+
+    group: int = 1
+    kernel_shape: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingAttributes(WindowAttributes):
+    """The attributes of poolings."""
+
+    kernel_shape: Sequence[int]
+    ceil_mode: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentAttributes(Attributes):
+    """The attributes of recurrent networks."""
+
+    activations: Sequence[str] | None = None
+    activation_alpha: Sequence[float] = ()
+    activation_beta: Sequence[float] = ()
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    layout: int = 0
+    output_sequence: int = 0  # of version 1: what it says follows from the outputs of the node
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of a handler: its kind, as annotations say it, and the parameter that holds it with others."""
+
+    kind: Any = Any
+    is_required: bool = False
+    group: str | None = None
+
+
+def attributes_of(parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, Attribute]]:
+    """The attributes that keyword-only parameters say, by name."""
+    for name, parameter in parameters.items():
+        kind = parameter.annotation
+        if isinstance(kind, type) and issubclass(kind, Attributes):
+            for one in fields(kind):  # type: ignore[arg-type]  # each of them is a dataclass
+                yield one.name, Attribute(one.type, one.default is MISSING, name)
+        else:
+            yield name, Attribute(kind, parameter.default is parameter.empty)
 
 
 def _is_union(annotation: Any) -> bool:

@@ -1,60 +1,85 @@
 """The handlers of ONNX's operators: a function of the inputs for each meaning that an operator has had.
 
 A handler's positional parameters are the node's inputs, those with a default being optional, and its keyword-only
-parameters are the node's attributes, with their defaults. Adding an operator is one function below `@handles`.
+parameters are the node's attributes, with their defaults. `dmljax.onnx.parameters` has what their annotations say.
+Adding an operator is one function below `@handles`.
 """
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import MAIN, Graph, Node
-from dmljax.onnx.parameters import Demand, broken_kind, demand, is_optional
+from dmljax.onnx.parameters import (
+    Attribute,
+    Attributes,
+    Function,
+    Input,
+    Known,
+    Tensor,
+    Value,
+    attributes_of,
+    broken_kind,
+    input_of,
+)
 from dmljax.text import did_you_mean, show
 
 # Attributes that say nothing about the result: memory of optimizations long gone.
 IGNORED = frozenset({"consumed_inputs"})
 CALL = "call"  # the keyword-only parameter of a handler that must know more of the node than inputs and attributes
 
+T = TypeVar("T")
+F = TypeVar("F", bound=Function)
+
 
 @dataclass(frozen=True, eq=False)
 class Handler:
     """One meaning of an operator, from version `since` of its domain on.
 
-    Of the positions of inputs, where -1 stands for all, `known` are those whose values must be known while tracing:
-    the function takes them as NumPy arrays. `kept` are those that it takes as they come, NumPy arrays if the values
-    are known. `wanted` are taken like these, and make a simpler program if they are known. `fold` computes the same
-    of NumPy arrays alone, and of sizes among them that are symbols. `is_elementwise` says that each element of the
-    result follows from the elements of the inputs at its place, or at that which is broadcast to it.
+    `inputs` are those that have a place, and `others` stands for any number of them after these. `groups` are the
+    parameters that hold several attributes. `fold` computes the same of NumPy arrays alone, and of sizes among them
+    that are symbols. `is_elementwise` says that each element of the result follows from the elements of the inputs at
+    its place, or at that which is broadcast to it.
     """
 
-    function: Callable[..., Any]
+    function: Function
     since: int
-    known: frozenset[int]
-    kept: frozenset[int]
-    wanted: frozenset[int]
-    fold: Callable[..., Any] | None
-    required: int
-    absentable: frozenset[int]  # of the required positions, those that may be empty: parameters that are `| None`
-    allowed: int | None  # positional inputs; None for any number
-    demands: tuple[Demand | None, ...]  # of the inputs; the last one stands for any number
-    attributes: Mapping[str, Any]  # their kinds by name
-    required_attributes: frozenset[str]
+    inputs: tuple[Input, ...]
+    others: Input | None
+    attributes: Mapping[str, Attribute]
+    groups: Mapping[str, type[Attributes]]
     takes_call: bool
+    fold: Function | None
     is_elementwise: bool = False
 
-    def must_know(self, index: int) -> bool:
-        return index in self.known or -1 in self.known
+    def input(self, index: int) -> Input:
+        return self.inputs[index] if index < len(self.inputs) else self.others or Input()
+
+    @property
+    def required(self) -> int:
+        """How many inputs a node must have, though some of them may be absent."""
+        return sum(one.is_required for one in self.inputs) if self.inputs else int(self.others is not None)
+
+    @property
+    def allowed(self) -> int | None:
+        """How many inputs a node may have; None for any number."""
+        return len(self.inputs) if self.others is None else None
 
     @property
     def passes_values(self) -> bool:
         """Whether known outputs need known inputs: not of Shape and Size, which know the sizes of any array."""
-        return self.fold is not None and not self.keeps(0)
+        return self.fold is not None and not self.input(0).is_kept
 
-    def keeps(self, index: int) -> bool:
-        return index in self.kept or index in self.wanted or -1 in self.kept
+    def arguments(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes of a node that the handler has, as its parameters take them."""
+        alone: dict[str, Any] = {}
+        held: dict[str, dict[str, Any]] = {parameter: {} for parameter in self.groups}
+        for name in attributes.keys() & self.attributes.keys():
+            group = self.attributes[name].group
+            (alone if group is None else held[group])[name] = attributes[name]
+        return alone | {parameter: self.groups[parameter](**values) for parameter, values in held.items()}
 
     def problems(self, node: Node) -> list[Problem]:
         """What is wrong with a node, as far as it can be seen without arrays."""
@@ -73,10 +98,10 @@ class Handler:
         found += (problem.inside(node.place) for problem in self.attribute_problems(node.attributes))
         return found
 
-    def absent(self, inputs: Sequence[Any]) -> Problem | None:
+    def absent(self, inputs: Sequence[object]) -> Problem | None:
         """The first input that is None, and must not be."""
-        several = range(len(self.demands) - 1, len(inputs)) if self.allowed is None else ()
-        needed = [*(i for i in range(self.required) if i not in self.absentable), *several]
+        needed = [i for i in range(self.required) if not self.input(i).may_be_absent]
+        needed += range(len(self.inputs), len(inputs)) if self.others is not None else ()
         place = next((i for i in needed if i >= len(inputs) or inputs[i] is None), None)
         if place is None:
             return None
@@ -85,18 +110,13 @@ class Handler:
 
     def attribute_problems(self, attributes: Mapping[str, Any]) -> list[Problem]:
         """What is wrong with the attributes that the handler has."""
-        missing = sorted(self.required_attributes - attributes.keys())
+        missing = sorted(name for name, one in self.attributes.items() if one.is_required and name not in attributes)
         found = [Problem((), "must have the attribute", name) for name in missing]
-        for name, kind in self.attributes.items():
-            rule = broken_kind(kind, attributes[name]) if name in attributes else None
+        for name, one in self.attributes.items():
+            rule = broken_kind(one.kind, attributes[name]) if name in attributes else None
             if rule is not None:
                 found.append(Problem(name, rule, show(attributes[name])))
         return found
-
-    def broken_demand(self, index: int, value: Any) -> str | None:
-        """The rule that the value of an input breaks."""
-        due = self.demands[min(index, len(self.demands) - 1)] if self.demands else None
-        return None if due is None else due.broken_rule(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +124,8 @@ class Call:
     """What a handler may know of the node that it computes."""
 
     node: Node
-    run: Callable[[Graph, Sequence[Any]], list[Any]]  # computes a subgraph of its inputs
-    known: Callable[
-        [str, Any], Any
-    ]  # a value that decides the result's size as a NumPy array, or a refusal by its name
+    run: Callable[[Graph, Sequence[Value]], list[Value]]  # computes a subgraph of its inputs
+    known: Callable[[str, Tensor], Known]  # a value that decides the result's size, or a refusal by its name
     maximum: int | None = None  # the bound of a size that follows values, if the caller gave one
 
     def wants(self, index: int) -> bool:
@@ -140,17 +158,18 @@ def handles(
     *operators: str,
     since: int = 1,
     domain: str = MAIN,
-    known: Sequence[int] = (),
-    kept: Sequence[int] = (),
-    wanted: Sequence[int] = (),
-    fold: Callable[..., Any] | None = None,
+    fold: Function | None = None,
+    folds: bool = False,
     is_elementwise: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a function the handler of operators, from a version of their domain on."""
+) -> Callable[[F], F]:
+    """Makes a function the handler of operators, from a version of their domain on.
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        handler = make_handler(function, since=since, known=known, kept=kept, wanted=wanted, fold=fold)
-        handler = replace(handler, is_elementwise=is_elementwise)
+    It may be its own `fold`: with `folds`.
+    """
+
+    def register(function: F) -> F:
+        own = function if folds else fold
+        handler = make_handler(function, since=since, fold=own, is_elementwise=is_elementwise)
         for operator in operators:
             REGISTRY.add(domain, operator, handler)
         return function
@@ -159,37 +178,28 @@ def handles(
 
 
 def make_handler(
-    function: Callable[..., Any],
-    *,
-    since: int = 1,
-    known: Sequence[int] = (),
-    kept: Sequence[int] = (),
-    wanted: Sequence[int] = (),
-    fold: Callable[..., Any] | None = None,
+    function: Function, *, since: int = 1, fold: Function | None = None, is_elementwise: bool = False
 ) -> Handler:
     """A handler, with what the signature of its function says."""
-    parameters = inspect.signature(function).parameters.values()
-    inputs = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
-    variadic = [one for one in parameters if one.kind is one.VAR_POSITIONAL]
-    keywords = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != CALL]
+    parameters = inspect.signature(function).parameters
+    by_place = tuple(input_of(one) for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD)
+    others = [input_of(one) for one in parameters.values() if one.kind is one.VAR_POSITIONAL]
+    keywords = {name: one for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY and name != CALL}
+    attributes = dict(attributes_of(keywords))
     return Handler(
         function=function,
         since=since,
-        known=frozenset(known),
-        kept=frozenset(kept),
-        wanted=frozenset(wanted),
+        inputs=by_place,
+        others=others[0] if others else None,
+        attributes=attributes,
+        groups={one.group: keywords[one.group].annotation for one in attributes.values() if one.group is not None},
+        takes_call=CALL in parameters,
         fold=fold,
-        required=sum(one.default is one.empty for one in inputs) if inputs else len(variadic),
-        absentable=frozenset(i for i, one in enumerate(inputs) if is_optional(one.annotation)),
-        allowed=None if variadic else len(inputs),
-        demands=tuple(demand(one.annotation) for one in (*inputs, *variadic)),
-        attributes={one.name: one.annotation for one in keywords},
-        required_attributes=frozenset(one.name for one in keywords if one.default is one.empty),
-        takes_call=any(one.name == CALL for one in parameters),
+        is_elementwise=is_elementwise,
     )
 
 
-def one_of(name: str, value: Any, table: Mapping[str, Any]) -> Any:
+def one_of(name: str, value: str, table: Mapping[str, T]) -> T:
     """What a table has for the value of an attribute."""
     if value not in table:
         raise InvalidDesc(Problem(name, f"must be one of {', '.join(table)}", show(value)))

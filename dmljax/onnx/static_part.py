@@ -4,15 +4,15 @@
 does each node that reads from it. The other nodes, those before and beside it, are compiled together.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import numpy as np
 
 from dmljax.onnx.file import Graph, names_read
 from dmljax.onnx.interpreter import NotKnown, Program
+from dmljax.onnx.parameters import Elements, Value
 
 MAX_KEPT = 256  # programs of a model, for other shapes and known values
 
@@ -20,7 +20,7 @@ MAX_KEPT = 256  # programs of a model, for other shapes and known values
 class KeyedArray:
     """An array as a part of the key of a compiled program."""
 
-    def __init__(self, name: str, value: np.ndarray[Any, Any]) -> None:
+    def __init__(self, name: str, value: Elements) -> None:
         self.name, self.value = name, value
         data = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
         self._key = (name, value.dtype, value.shape, data)
@@ -36,9 +36,9 @@ class KeyedArray:
 class _Part:
     """A compiled program, the indices of its nodes, and what they compute that is known while tracing."""
 
-    compiled: Callable[[dict[str, Any]], dict[str, Any]]
+    compiled: Callable[[dict[str, Value]], dict[str, Value]]
     nodes: set[int] = field(default_factory=set)
-    known: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, Value] = field(default_factory=dict)
 
 
 class StaticPart:
@@ -46,9 +46,9 @@ class StaticPart:
 
     def __init__(self, program: Program, graph: Graph) -> None:
         self._program, self._graph = program, graph
-        self._kept: dict[Any, _Part] = {}
+        self._kept: dict[Hashable, _Part] = {}
 
-    def run(self, values: dict[str, Any], fixed: Collection[str]) -> list[Any]:
+    def run(self, values: dict[str, Value], fixed: Collection[str]) -> list[Value]:
         """The outputs of the whole graph; known values of the names in `fixed` are the same at each call."""
         key = tuple(_key(name, value) for name, value in values.items() if name not in fixed)
         arrays = {name: value for name, value in values.items() if _has_arrays(value)}
@@ -66,10 +66,10 @@ class StaticPart:
             self._program.forget(self._graph, index, values)
         return self._program.outputs(self._graph, values)
 
-    def _compiled(self, known: Mapping[str, Any]) -> _Part:
+    def _compiled(self, known: Mapping[str, Value]) -> _Part:
         nodes = self._graph.nodes
 
-        def compute(arrays: dict[str, Any]) -> dict[str, Any]:
+        def compute(arrays: dict[str, Value]) -> dict[str, Value]:
             values = {**known, **arrays}
             part.nodes.clear()
             for index, node in enumerate(nodes):
@@ -90,13 +90,13 @@ class StaticPart:
         return part
 
 
-def _has_arrays(value: Any) -> bool:
+def _has_arrays(value: Value) -> bool:
     return isinstance(value, jax.Array) or (
         isinstance(value, list) and any(isinstance(one, jax.Array) for one in value)
     )
 
 
-def _key(name: str, value: Any) -> Any:
+def _key(name: str, value: Value) -> Hashable:
     """What of a value decides how nodes are traced: the elements of one that is known, the shape of any other."""
     if isinstance(value, jax.Array):
         return name, value.shape, value.dtype

@@ -37,7 +37,7 @@ X = np.arange(24, dtype="float32").reshape(3, 8) % 5
 
 @pytest.mark.parametrize("most", [2**24, 0])
 def test_transposes_and_dequantized_weights_are_computed_once(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(dmljax.onnx.model, "MAX_INLINED", most)
+    monkeypatch.setattr(dmljax.onnx.plan, "MAX_INLINED", most)
     network = dmljax.onnx.load(rows_times_weights())
     text = jax.jit(network).lower(X).as_text()
     assert "stablehlo.dot_general" in text
@@ -51,7 +51,7 @@ def test_transposes_and_dequantized_weights_are_computed_once(monkeypatch: pytes
 
 @pytest.mark.parametrize("most", [2**24, 0])
 def test_weights_that_are_replaced_are_not_the_folded_ones(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(dmljax.onnx.model, "MAX_INLINED", most)
+    monkeypatch.setattr(dmljax.onnx.plan, "MAX_INLINED", most)
     network = dmljax.onnx.load(rows_times_weights())
     before = network(X)
     network.weights["w"] = 2 * network.weights["w"]
@@ -85,12 +85,11 @@ def test_filters_that_are_dequantized_and_weights_that_are_only_reshaped_stay_as
     ]
     network = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1, 3, 4, 4])], ["y"], constants))
     assert network(np.ones((1, 3, 4, 4), "float32")).tolist() == [[[[14.5] * 2] * 2] * 2]
-    assert not network._folded.values
-    assert network._folded.graph.nodes == network._graph.nodes
+    assert network._plan._own.graph.nodes == network._plan.graph.nodes
 
 
 def test_results_beyond_a_bound_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dmljax.onnx.folding, "MAX_FOLDED_BYTES", 600)
     network = dmljax.onnx.load(rows_times_weights())
     network(X)
-    assert sorted(network._folded.values) == ["wt"]
+    assert network._plan._own.constants.keys() - network.weights.keys() == {"wt"}

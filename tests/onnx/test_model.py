@@ -22,7 +22,7 @@ import dmljax.onnx
 from dmljax import DmlError, checks
 from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 from dmljax.onnx.file import MAIN
-from dmljax.onnx.model import Model
+from dmljax.onnx.plan import Plan
 from dmljax.onnx.registry import REGISTRY, make_handler
 
 
@@ -52,14 +52,14 @@ def test_a_model_says_what_it_takes_and_gives(network: Any) -> None:
 
 def test_a_model_is_compiled_once_for_numpy_and_jax_arrays(picture: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "JAX_ARRAYS", set())  # as in a new process, which has seen no array
-    monkeypatch.setattr("dmljax.onnx.model.JAX_ARRAYS", checks.JAX_ARRAYS)
-    computed, traces = Model._computed, []
+    monkeypatch.setattr("dmljax.onnx.plan.JAX_ARRAYS", checks.JAX_ARRAYS)
+    run, traces = Plan._run, []
 
     def traced(*given: Any) -> Any:
         traces.append(given)
-        return computed(*given)
+        return run(*given)
 
-    monkeypatch.setattr(Model, "_computed", traced)
+    monkeypatch.setattr(Plan, "_run", traced)
     network = dmljax.onnx.load(small_network())
     for given in (picture, jnp.asarray(picture), jnp.asarray(picture)):
         chex.assert_trees_all_equal(network(given), network(x=given))
@@ -69,8 +69,8 @@ def test_a_model_is_compiled_once_for_numpy_and_jax_arrays(picture: Any, monkeyp
 def test_weights_are_constants_of_calls_unless_they_are_many(monkeypatch: pytest.MonkeyPatch, picture: Any) -> None:
     x = jnp.asarray(picture)
     arguments, results = [], []
-    for most in (dmljax.onnx.model.MAX_INLINED, 0):
-        monkeypatch.setattr(dmljax.onnx.model, "MAX_INLINED", most)
+    for most in (dmljax.onnx.plan.MAX_INLINED, 0):
+        monkeypatch.setattr(dmljax.onnx.plan, "MAX_INLINED", most)
         network = dmljax.onnx.load(small_network())
         # With weights as arguments, the program of a call reads them; as constants, it reads the picture alone.
         (call,) = jax.make_jaxpr(network)(x).eqns

@@ -145,7 +145,7 @@ def test_programs_are_kept_in_a_bounded_number(monkeypatch: pytest.MonkeyPatch) 
     network = dmljax.onnx.load(selected())
     for count in (1, 2, 3, 4, 1):
         assert network(np.ones((count, 3), np.float32))[1].tolist() == [3 * count]
-        assert len(network._static_part._kept) <= 3
+        assert len(network._plan._static_part._kept) <= 3
 
 
 def test_a_model_of_values_alone_runs() -> None:

@@ -7,7 +7,8 @@ computed score by score here. A query that sees no key has zeros in ONNX, where 
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,44 +16,66 @@ import numpy as np
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import Graph, dtype_of
-from dmljax.onnx.interpreter import as_sizes, promoted
-from dmljax.onnx.parameters import Heads, Mask, Matrices, Matrix, Number, Rows, RowsOrHeads, Stacked, Vector
+from dmljax.onnx.interpreter import as_array, as_sizes, promoted
+from dmljax.onnx.parameters import (
+    Array,
+    Attributes,
+    Heads,
+    KnownNumber,
+    Mask,
+    Matrices,
+    Matrix,
+    Results,
+    Rows,
+    RowsOrHeads,
+    Stacked,
+    Vector,
+)
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import widened
+
+_Mask = TypeVar("_Mask", Array, Array | None)
 
 # Arrays of heads are of (batch, heads, positions, size), and arrays of rows of (batch, positions, heads * size).
 
 
-def in_heads(x: Any, count: int) -> Any:
+def in_heads(x: Array, count: int) -> Array:
     """Rows, each cut into heads."""
     if count < 1 or x.shape[2] % count:
         raise InvalidDesc(Problem("num_heads", f"must divide the last size of {x.shape}", count))
     return x.reshape(*x.shape[:2], count, x.shape[2] // count).swapaxes(1, 2)
 
 
-def in_rows(x: Any) -> Any:
+def in_rows(x: Array) -> Array:
     """The heads of each position, one after the other."""
     return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
 
-def after_past(past: Any, new: Any) -> Any:
+def after_past(past: Array | None, new: Array) -> Array:
     """All keys, or all values, in heads."""
     return new if past is None else jnp.concatenate([past.astype(new.dtype), new], axis=2)
 
 
-def _of_scores(x: Any) -> Any:
+def _of_scores(x: _Mask) -> _Mask:
     """A mask or a bias with the dimensions of the scores: batch, heads, queries and keys."""
     return x if x is None else x.reshape((1,) * (4 - x.ndim) + x.shape)
 
 
-def _positions(count: Any) -> Any:
+def _positions(count: int) -> Array:
     """The positions of keys, with the dimensions of the scores."""
     return jnp.arange(count, dtype=jnp.int32)[None, None, None]
 
 
 def attended(
-    query: Any, keys: Any, values: Any, seen: Any, bias: Any, *, scale: float | None, hidden: float = -math.inf
-) -> Any:
+    query: Array,
+    keys: Array,
+    values: Array,
+    seen: Array | None,
+    bias: Array | None,
+    *,
+    scale: float | None,
+    hidden: float = -math.inf,
+) -> Array:
     """What the queries take from the values, in rows; `hidden` is added to the scores of keys that are not seen."""
     seen, bias, any_seen = _of_scores(seen), _of_scores(bias), None
     if math.isinf(hidden) and not (seen is None and bias is None):
@@ -61,7 +84,7 @@ def attended(
         any_seen = jnp.any(is_open if seen is None else is_open & seen, axis=-1, keepdims=True)
         seen = None if seen is None else seen | ~any_seen
         bias = None if bias is None else jnp.where(any_seen, bias, jnp.zeros((), bias.dtype))
-    output = dml.multihead_attention1(
+    output: Array = dml.multihead_attention1(
         in_rows(query),
         mask=seen,
         relative_position_bias=bias,
@@ -78,14 +101,14 @@ def attended(
     return in_rows(jnp.where(any_seen, parts, jnp.zeros((), parts.dtype)))
 
 
-def _sharing(name: str, x: Any, heads: Any) -> Any:
+def _sharing(name: str, x: Array, heads: int) -> int:
     """How many heads of the queries share a head of the keys or values."""
     if isinstance(x.shape[1], int) and (x.shape[1] == 0 or heads % x.shape[1]):
         raise InvalidDesc(Problem(name, f"must have a number of heads that divides {heads}", x.shape))
     return heads // x.shape[1]
 
 
-def _products(query: Any, keys: Any, scale: float | None) -> Any:
+def _products(query: Array, keys: Array, scale: float | None) -> Array:
     """The products of queries and keys, which groups of heads share, in at least float32."""
     batch, heads, queries, size = query.shape
     groups = query.reshape(batch, keys.shape[1], _sharing("K", keys, heads), queries, size)
@@ -94,7 +117,7 @@ def _products(query: Any, keys: Any, scale: float | None) -> Any:
     return products * (1 / math.sqrt(size) if scale is None else scale)
 
 
-def _means(weights: Any, values: Any) -> Any:
+def _means(weights: Array, values: Array) -> Array:
     """The means of values with weights, in heads."""
     batch, heads, queries, total = weights.shape
     groups = weights.reshape(batch, values.shape[1], _sharing("V", values, heads), queries, total)
@@ -103,17 +126,17 @@ def _means(weights: Any, values: Any) -> Any:
 
 
 def attended_by_scores(
-    query: Any,
-    keys: Any,
-    values: Any,
-    seen: Any,
-    bias: Any,
+    query: Array,
+    keys: Array,
+    values: Array,
+    seen: Array | None,
+    bias: Array | None,
     *,
     scale: float | None,
     softcap: float = 0.0,
     hidden: float = -math.inf,
-    sink: Any = None,
-) -> tuple[Any, list[Any]]:
+    sink: Array | None = None,
+) -> tuple[Array, list[Array]]:
     """The same with a bound of the scores, and the scores themselves: as products, bounded, masked, and as weights.
 
     A `sink` of each head takes its share of the weights, and gives nothing.
@@ -138,7 +161,7 @@ def attended_by_scores(
     return output, [one.astype(dtype) for one in (products, bounded, masked, weights)]
 
 
-def _filled(mask: Any, total: Any) -> Any:
+def _filled(mask: Array, total: int) -> Array:
     """A mask of which the last size may be less than the number of keys: the others are hidden."""
     if mask.shape[-1] in (1, total):
         return mask
@@ -146,7 +169,7 @@ def _filled(mask: Any, total: Any) -> Any:
     return jnp.pad(mask, pads, constant_values=False if mask.dtype == bool else -jnp.inf)
 
 
-def window(own: Any, total: Any, *, is_causal: bool, left: int = -1, right: int = -1) -> Any:
+def window(own: Array, total: int, *, is_causal: bool, left: int = -1, right: int = -1) -> Array | None:
     """The keys that queries at positions `own` see, or None for all of them; a width of -1 has no end."""
     position = _positions(total)
     right = 0 if is_causal and right < 0 else min(right, 0) if is_causal else right
@@ -164,10 +187,10 @@ def _attention(
     query: RowsOrHeads,
     key: RowsOrHeads,
     value: RowsOrHeads,
-    mask: Mask = None,
-    past_key: Heads = None,
-    past_value: Heads = None,
-    lengths: Any = None,
+    mask: Mask | None = None,
+    past_key: Heads | None = None,
+    past_value: Heads | None = None,
+    lengths: Array | None = None,
     *,
     is_causal: int = 0,
     kv_num_heads: int = 0,
@@ -179,7 +202,7 @@ def _attention(
     softcap: float = 0.0,
     softmax_precision: int = 1,  # at least float32 anyway
     call: Call,
-) -> Any:
+) -> Results:
     is_in_heads = query.ndim == 4
     counts = (q_num_heads, kv_num_heads, kv_num_heads)
     query, key, value = (
@@ -224,22 +247,29 @@ def _flexible_attention(
     score_mod: Graph | None = None,
     softmax_precision: int = 1,
     call: Call,
-) -> Any:
+) -> Array:
     wide = promoted(dtype_of(softmax_precision), widened(query.dtype))
     scores = _products(query.astype(wide), key.astype(wide), scale)
-    if score_mod is not None:
-        (scores,) = call.run(score_mod, [scores])
-    weights = dml.activation_softmax1(scores, axes=-1)
-    if prob_mod is not None:
-        (weights,) = call.run(prob_mod, [weights])
-    return _means(weights, value)
+    weights = dml.activation_softmax1(_modified(scores, score_mod, call), axes=-1)
+    return _means(_modified(weights, prob_mod, call), value)
+
+
+def _modified(x: Array, by: Graph | None, call: Call) -> Array:
+    """What a subgraph makes of an array."""
+    return x if by is None else as_array(*call.run(by, [x]))
 
 
 @handles("CausalConvWithState")
 @handles("CausalConvWithState", domain="com.microsoft")
 def _causal_convolution(
-    x: Rows, filter: Rows, bias: Any = None, past: Rows = None, *, activation: str = "none", ndim: int = 1
-) -> Any:
+    x: Rows,
+    filter: Rows,
+    bias: Array | None = None,
+    past: Rows | None = None,
+    *,
+    activation: str = "none",
+    ndim: int = 1,
+) -> Results:
     if ndim != 1:
         raise Unsupported(Problem("ndim", "must be 1", ndim))
     before = filter.shape[2] - 1
@@ -254,7 +284,7 @@ def _causal_convolution(
 # Rotary embeddings
 
 
-def rotated(x: Any, cosines: Any, sines: Any, *, is_interleaved: bool) -> Any:
+def rotated(x: Array, cosines: Array, sines: Array, *, is_interleaved: bool) -> Array:
     """Rotates pairs of the first elements of each head: neighbors if interleaved, else one of each half.
 
     `cosines` and `sines`, (batch or 1, positions, pairs), have one angle for each pair; elements after them are kept.
@@ -273,7 +303,7 @@ def rotated(x: Any, cosines: Any, sines: Any, *, is_interleaved: bool) -> Any:
     return result if rest.shape[-1] == 0 else jnp.concatenate([result, rest], -1)
 
 
-def rows_at(cache: Any, positions: Any) -> Any:
+def rows_at(cache: Array, positions: Array) -> Array:
     """The rows of a table at positions of each of the batch."""
     return dml.gather(cache, positions.astype(jnp.int32), axis=0)
 
@@ -283,12 +313,12 @@ def _rotary_embedding(
     x: RowsOrHeads,
     cosines: Matrices,
     sines: Matrices,
-    positions: Matrix = None,
+    positions: Matrix | None = None,
     *,
     interleaved: int = 0,
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
-) -> Any:
+) -> Array:
     if positions is not None:
         cosines, sines = rows_at(cosines, positions), rows_at(sines, positions)
     pairs = rotary_embedding_dim // 2 or cosines.shape[-1]
@@ -303,7 +333,15 @@ def _rotary_embedding(
 _contributed = functools.partial(handles, domain="com.microsoft")
 
 
-def _seen_by_mask(mask: Any, batch: Any, queries: Any, total: Any) -> Any:
+@dataclass(frozen=True, kw_only=True)
+class _ScoreAttributes(Attributes):
+    mask_filter_value: float = -10000.0
+    num_heads: int
+    scale: float | None = None
+    unidirectional: int = 0
+
+
+def _seen_by_mask(mask: Array, batch: int, queries: int, total: int) -> Array:
     """The keys that a mask of any of ONNX Runtime's forms shows: lengths, ends and starts, or ones of keys."""
     if mask.ndim == 1:
         position, mask = _positions(total), mask.astype(jnp.int32)
@@ -319,144 +357,121 @@ def _seen_by_mask(mask: Any, batch: Any, queries: Any, total: Any) -> Any:
 
 
 def _attended_with_mask(
-    query: Any,
-    keys: Any,
-    values: Any,
-    mask: Any,
-    bias: Any,
-    *,
-    filter_value: float,
-    scale: float | None,
-    unidirectional: int,
-) -> Any:
+    query: Array,
+    keys: Array,
+    values: Array,
+    mask: Array | None,
+    bias: Array | None,
+    scores: _ScoreAttributes,
+) -> Array:
     """Attention where a number is added to the scores of masked keys; those behind a query are not seen at all."""
     queries, total = query.shape[2], keys.shape[2]
     seen = None if mask is None else _seen_by_mask(mask, query.shape[0], queries, total)
-    if not unidirectional:
-        return attended(query, keys, values, seen, bias, scale=scale, hidden=filter_value)
+    scale, hidden = scores.scale, scores.mask_filter_value
+    if not scores.unidirectional:
+        return attended(query, keys, values, seen, bias, scale=scale, hidden=hidden)
     if seen is not None:
-        added = jnp.where(seen, 0.0, filter_value).astype(query.dtype)
+        added = jnp.where(seen, 0.0, hidden).astype(query.dtype)
         bias = added if bias is None else _of_scores(bias) + added
     own = total - queries + jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
     return attended(query, keys, values, window(own, total, is_causal=True), bias, scale=scale)
 
 
-def _require_absent(**given: Any) -> None:
+def _require_absent(**given: Array | int | str | None) -> None:
     for name, value in given.items():
         if value is not None and not (isinstance(value, int | float | str) and value in (0, "NONE")):
             raise Unsupported(Problem(name, "must not be given", value if isinstance(value, int | str) else "an array"))
 
 
 def _self_attention(
-    projected: Any,
-    mask: Any,
-    past: Any,
-    bias: Any,
+    projected: Array,
+    mask: Array | None,
+    past: Array | None,
+    bias: Array | None,
     sizes: Sequence[int],
-    *,
-    num_heads: int,
-    **options: Any,
-) -> tuple[Any, Any]:
+    scores: _ScoreAttributes,
+) -> tuple[Array, Array | None]:
     """The attention of projections that have queries, keys and values side by side, and all keys and values."""
     if len(sizes) != 3:
         raise InvalidDesc(Problem("qkv_hidden_sizes", "must have 3 numbers", tuple(sizes)))
     ends = np.cumsum(sizes)[:-1].tolist()
-    query, key, value = (in_heads(x, num_heads) for x in jnp.split(projected, ends, axis=-1))
+    query, key, value = (in_heads(x, scores.num_heads) for x in jnp.split(projected, ends, axis=-1))
     keys, values = (after_past(None if past is None else past[i], x) for i, x in enumerate((key, value)))
     present = jnp.stack([keys, values]) if keys.shape == values.shape else None
-    return _attended_with_mask(query, keys, values, mask, bias, **options), present
+    return _attended_with_mask(query, keys, values, mask, bias, scores), present
 
 
 @_contributed("Attention")
 def _projected_attention(
     x: Rows,
     weight: Matrix,
-    bias: Vector = None,
-    mask: Mask = None,
-    past: Any = None,
-    attention_bias: Any = None,
-    past_length: Any = None,
+    bias: Vector | None = None,
+    mask: Mask | None = None,
+    past: Array | None = None,
+    attention_bias: Array | None = None,
+    past_length: Array | None = None,
     *,
+    scores: _ScoreAttributes,
     do_rotary: int = 0,
-    mask_filter_value: float = -10000.0,
-    num_heads: int,
     past_present_share_buffer: int = 0,
     qkv_hidden_sizes: Sequence[int] = (),
     rotary_embedding_dim: int = 0,
-    scale: float | None = None,
-    unidirectional: int = 0,
-) -> Any:
+) -> Results:
     _require_absent(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     projected = dml.gemm(x, weight, bias)
-    return _self_attention(
-        *(projected, mask, past, attention_bias, qkv_hidden_sizes or [projected.shape[-1] // 3] * 3),
-        num_heads=num_heads,
-        filter_value=mask_filter_value,
-        scale=scale,
-        unidirectional=unidirectional,
-    )
+    sizes = qkv_hidden_sizes or [projected.shape[-1] // 3] * 3
+    return _self_attention(projected, mask, past, attention_bias, sizes, scores)
 
 
 @_contributed("QAttention")
 def _quantized_attention(
     x: Rows,
     weight: Matrix,
-    bias: Any,
-    x_scale: Any,
-    weight_scale: Any,
-    mask: Mask = None,
-    x_zero_point: Any = None,
-    weight_zero_point: Any = None,
-    past: Any = None,
+    bias: Array,
+    x_scale: Array,
+    weight_scale: Array,
+    mask: Mask | None = None,
+    x_zero_point: Array | None = None,
+    weight_zero_point: Array | None = None,
+    past: Array | None = None,
     *,
+    scores: _ScoreAttributes,
     do_rotary: int = 0,
-    mask_filter_value: float = -10000.0,
-    num_heads: int,
     past_present_share_buffer: int = 0,
-    scale: float | None = None,
-    unidirectional: int = 0,
-) -> Any:
+) -> Results:
     _require_absent(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     projected = dml.matrix_multiply_integer_to_float(
         x, weight, x_scale, weight_scale, x_zero_point, weight_zero_point, bias
     )
-    return _self_attention(
-        *(projected, mask, past, None, [projected.shape[-1] // 3] * 3),
-        num_heads=num_heads,
-        filter_value=mask_filter_value,
-        scale=scale,
-        unidirectional=unidirectional,
-    )
+    return _self_attention(projected, mask, past, None, [projected.shape[-1] // 3] * 3, scores)
 
 
 @_contributed("MultiHeadAttention")
 def _multihead_attention(
     query: Stacked,
-    key: Stacked = None,
-    value: Stacked = None,
-    bias: Vector = None,
-    mask: Mask = None,
-    attention_bias: Any = None,
-    past_key: Heads = None,
-    past_value: Heads = None,
-    past_length: Any = None,
-    cache_indirection: Any = None,
+    key: Stacked | None = None,
+    value: Stacked | None = None,
+    bias: Vector | None = None,
+    mask: Mask | None = None,
+    attention_bias: Array | None = None,
+    past_key: Heads | None = None,
+    past_value: Heads | None = None,
+    past_length: Array | None = None,
+    cache_indirection: Array | None = None,
     *,
-    mask_filter_value: float = -10000.0,
-    num_heads: int,
-    scale: float | None = None,
-    unidirectional: int = 0,
+    scores: _ScoreAttributes,
     call: Call,
-) -> Any:
+) -> Results:
     _require_absent(past_sequence_length=past_length, cache_indirection=cache_indirection)
     if call.wants(3):
         raise Unsupported(Problem("qk", "must not be an output", call.node.outputs[3]))
+    num_heads = scores.num_heads
     if query.ndim == 5:  # all three side by side, in each head
         parts = [query[:, :, :, i].swapaxes(1, 2) for i in range(3)]
-    elif key is None or (value is None and key.ndim != 5):
-        raise InvalidDesc(Problem((), "must have keys and values, unless the queries hold them", query.shape))
-    elif key.ndim == 5:
+    elif key is not None and key.ndim == 5:
         parts = [in_heads(query, num_heads), *(key[:, :, :, i].swapaxes(1, 2) for i in range(2))]
+    elif key is None or value is None:
+        raise InvalidDesc(Problem((), "must have keys and values, unless the queries hold them", query.shape))
     else:
         parts = [x if x.ndim == 4 else in_heads(x, num_heads) for x in (query, key, value)]
     if bias is not None:
@@ -466,34 +481,28 @@ def _multihead_attention(
         for i, own in enumerate(of_parts[:1] if is_cached else of_parts):
             parts[i] = parts[i] + own.reshape(1, num_heads, 1, -1)
     keys, values = after_past(past_key, parts[1]), after_past(past_value, parts[2])
-    output = _attended_with_mask(
-        *(parts[0], keys, values, mask, attention_bias),
-        filter_value=mask_filter_value,
-        scale=scale,
-        unidirectional=unidirectional,
-    )
-    return output, keys, values
+    return _attended_with_mask(parts[0], keys, values, mask, attention_bias, scores), keys, values
 
 
-@_contributed("GroupQueryAttention", known=[6])
+@_contributed("GroupQueryAttention")
 def _group_query_attention(
     query: Rows,
     key: Rows | None,
     value: Rows | None,
     past_key: Heads | None,
     past_value: Heads | None,
-    last_places: Any,
-    longest: Number,
-    cosines: Matrix = None,
-    sines: Matrix = None,
-    positions: Matrix = None,
-    bias: Heads = None,
-    sink: Any = None,
-    k_scale: Any = None,
-    v_scale: Any = None,
-    q_norm_weight: Any = None,
-    k_norm_weight: Any = None,
-    query_lengths: Any = None,
+    last_places: Array,
+    longest: KnownNumber,
+    cosines: Matrix | None = None,
+    sines: Matrix | None = None,
+    positions: Matrix | None = None,
+    bias: Heads | None = None,
+    sink: Array | None = None,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    q_norm_weight: Array | None = None,
+    k_norm_weight: Array | None = None,
+    query_lengths: Array | None = None,
     *,
     causal: int = 1,
     do_rotary: int = 0,
@@ -512,7 +521,7 @@ def _group_query_attention(
     smooth_softmax: int = -1,
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
-) -> Any:
+) -> Results:
     _require_absent(
         k_scale=k_scale, v_scale=v_scale, query_seqlens=query_lengths, qk_output=qk_output,
         sliding_window_cache=sliding_window_cache, k_quant_type=k_quant_type, v_quant_type=v_quant_type,
@@ -521,22 +530,22 @@ def _group_query_attention(
     if (key is None) != (value is None) or (do_rotary and (cosines is None or sines is None)):
         rule = "must have keys with values, and angles for do_rotary"
         raise InvalidDesc(Problem((), rule, "one without the other"))
-    if key is None:
+    if key is None or value is None:
         size = query.shape[-1] // (num_heads + 2 * kv_num_heads)
-        ends = [num_heads * size, (num_heads + kv_num_heads) * size]
-        query, key, value = jnp.split(query, ends, axis=-1)
+        bounds = [num_heads * size, (num_heads + kv_num_heads) * size]
+        query, key, value = jnp.split(query, bounds, axis=-1)
     heads = in_heads(query, num_heads)
     new_keys, new_values = in_heads(key, kv_num_heads), in_heads(value, kv_num_heads)
-    queries, longest = heads.shape[2], as_sizes(longest)[0]
+    queries, (most,) = heads.shape[2], as_sizes(longest)
     # The first call has no past, whatever buffer it brings; later ones have what is there before their own keys.
     ends = last_places.reshape(-1).astype(jnp.int32) + 1
-    pasts = jnp.zeros_like(ends) if longest == queries else ends - queries
+    pasts = jnp.zeros_like(ends) if most == queries else ends - queries
     own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None]
-    if do_rotary:
+    if do_rotary and cosines is not None and sines is not None:
         places = own if positions is None else positions
         angles = rows_at(cosines, places), rows_at(sines, places)
         heads, new_keys = (rotated(x, *angles, is_interleaved=bool(rotary_interleaved)) for x in (heads, new_keys))
-    room = longest if past_key is None else max(past_key.shape[2], longest)
+    room = most if past_key is None else max(past_key.shape[2], most)
     seen = None
     if local_window_size >= 0:  # which counts the query's own key
         seen = window(own[:, None, :, None], room, is_causal=True, left=local_window_size - 1)
@@ -564,7 +573,7 @@ def _group_query_attention(
     if has_sink and sink is None:
         sink = jnp.zeros(num_heads, heads.dtype)
     ends = ends.reshape(-1, 1, 1, 1)
-    is_there = _positions(room) < ends
+    is_there: Array = _positions(room) < ends
     if causal:
         is_there &= _positions(room) <= own[:, None, :, None]
     seen = is_there if seen is None else seen & is_there
@@ -575,7 +584,7 @@ def _group_query_attention(
 @_contributed("RotaryEmbedding")
 def _rotary_embedding_at_positions(
     x: RowsOrHeads,
-    positions: Any,
+    positions: Array,
     cosines: Matrix,
     sines: Matrix,
     *,
@@ -584,7 +593,7 @@ def _rotary_embedding_at_positions(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
-) -> Any:
+) -> Array:
     _require_absent(is_packed_batching=is_packed_batching)
     size = 2 * cosines.shape[1]
     heads = x if x.ndim == 4 else in_heads(x, num_heads or x.shape[-1] // size)

@@ -14,6 +14,7 @@ from dmljax.onnx.file import Graph
 from dmljax.onnx.interpreter import NotKnown, as_array, is_known
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.parameters import Array, Passed, Results, Tensor, Value, Wanted
 from dmljax.onnx.registry import Call, handles
 
 MAX_SHORT = 4  # iterations that are traced one by one at once, so that what is known stays known in each
@@ -21,20 +22,16 @@ MAX_UNROLLED = 1024  # iterations that are traced one by one where one trace doe
 MAX_COUNTED = 2**31 - 1  # iterations; a greater count is how exporters write a loop that only its condition ends
 
 
-def _arrays(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
+def _arrays(names: Sequence[str], values: Sequence[Value]) -> tuple[Value, ...]:
     """Values as JAX's control flow takes them: arrays, and sequences of arrays."""
     result = []
     for name, value in zip(names, values, strict=True):
         with inside(name):
-            result.append(_all_arrays(value))
+            result.append(jax.tree.map(as_array, value))
     return tuple(result)
 
 
-def _all_arrays(value: Any) -> Any:
-    return jax.tree.map(as_array, value)
-
-
-def _spelled(value: Any) -> str:
+def _spelled(value: Value) -> str:
     """The types of a value, or of the elements of a sequence."""
     if value is None:
         return "nothing"
@@ -43,37 +40,38 @@ def _spelled(value: Any) -> str:
     return f"{value.dtype.name}{[*value.shape]}"
 
 
-def _truth(name: str, value: Any) -> Any:
+def _truth(name: str, value: Value) -> Tensor:
     """A condition as a scalar."""
-    if math.prod(value.shape) != 1:
-        raise InvalidDesc(Problem(name, "must have one element", value.shape))
+    if value is None or isinstance(value, list) or math.prod(value.shape) != 1:
+        raise InvalidDesc(Problem(name, "must have one element", getattr(value, "shape", "no tensor")))
     return value.reshape(())
 
 
 # If
 
 
-@handles("If", wanted=[0])
-def _if(condition: Any, *, then_branch: Graph, else_branch: Graph, call: Call) -> Any:
+@handles("If")
+def _if(condition: Wanted, *, then_branch: Graph, else_branch: Graph, call: Call) -> Results:
     condition = _truth(call.node.inputs[0], condition)
     if is_known(condition):
         name = "then_branch" if condition else "else_branch"
         with inside(name):
             return tuple(call.run(then_branch if condition else else_branch, ()))
-    traced: dict[str, tuple[Any, ...]] = {}
+    traced: dict[str, tuple[Value, ...]] = {}
 
-    def compute(name: str, graph: Graph) -> tuple[Any, ...]:
+    def compute(name: str, graph: Graph) -> tuple[Value, ...]:
         with inside(name):
             results = _arrays(graph.output_names, call.run(graph, ()))
         traced[name] = results
         return results
 
     try:
-        return jax.lax.cond(
+        chosen: Results = jax.lax.cond(
             condition.astype(bool),
             lambda: compute("then_branch", then_branch),
             lambda: compute("else_branch", else_branch),
         )
+        return chosen
     except TypeError as error:
         if len(traced) < 2:
             raise
@@ -89,17 +87,19 @@ def _if(condition: Any, *, then_branch: Graph, else_branch: Graph, call: Call) -
 
 # Iterations of a subgraph: what Loop and Scan share
 
+_Values = Sequence[Value]
+
 
 class _Iteration(NamedTuple):
     """What the body of a loop makes: whether to go on, the values that it carries on, and a row of each result."""
 
-    goes_on: Any
-    carried: Sequence[Any]
-    rows: Sequence[Any]
+    goes_on: Value
+    carried: _Values
+    rows: _Values
 
 
 # The body of a loop, of the number of the iteration, whether to go on, what is carried, and a row of each input
-_Step = Callable[[Any, Any, Sequence[Any], Sequence[Any]], _Iteration]
+_Step = Callable[[Tensor, Value, _Values, _Values], _Iteration]
 
 
 class _Varies(Exception):
@@ -114,7 +114,7 @@ def _is_tracing() -> bool:
     return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 
-def _stacked(rows: Sequence[Any]) -> Any:
+def _stacked(rows: Sequence[Any]) -> Tensor:
     if all(isinstance(row, np.ndarray | np.generic) for row in rows):
         return np.stack(rows)
     arrays = [as_array(row) for row in rows]
@@ -126,10 +126,10 @@ def _stacked(rows: Sequence[Any]) -> Any:
 
 
 def _one_by_one(
-    step: _Step, count: int | None, goes_on: Any, carried: Sequence[Any], inputs: Sequence[Any]
-) -> tuple[Sequence[Any], list[Sequence[Any]]]:
+    step: _Step, count: int | None, goes_on: Value, carried: _Values, inputs: Sequence[Array]
+) -> tuple[_Values, list[_Values]]:
     """Each iteration by itself; what it carries may have another type after each."""
-    rows: list[Sequence[Any]] = []
+    rows: list[_Values] = []
     while (count is None or len(rows) < count) and goes_on:
         i = len(rows)
         if i == MAX_UNROLLED and _is_tracing():
@@ -144,12 +144,10 @@ def _one_by_one(
     return carried, rows
 
 
-def _scanned(
-    step: _Step, count: int, carried: Sequence[Any], inputs: Sequence[Any]
-) -> tuple[Sequence[Any], Sequence[Any]]:
+def _scanned(step: _Step, count: int, carried: _Values, inputs: Sequence[Array]) -> tuple[_Values, _Values]:
     """All iterations by one trace, if it is known that all go on."""
 
-    def run(state: tuple[Any, Sequence[Any]], row: Sequence[Any]) -> tuple[tuple[Any, Sequence[Any]], Sequence[Any]]:
+    def run(state: tuple[Array, _Values], row: _Values) -> tuple[tuple[Array, _Values], _Values]:
         i, before = state
         goes_on, after, rows = step(i, np.array(True), before, row)
         if not (is_known(goes_on) and goes_on):
@@ -162,38 +160,40 @@ def _scanned(
     return after, rows
 
 
-def _require_same(before: Sequence[Any], after: Sequence[Any]) -> None:
+def _require_same(before: _Values, after: _Values) -> None:
     if [*map(_spelled, before)] != [*map(_spelled, after)]:
         raise _Varies
 
 
-def _until(step: _Step, count: Any, goes_on: Any, carried: Sequence[Any]) -> Sequence[Any]:
+def _until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried: _Values) -> _Values:
     """Iterations until a condition that is traced, or a count that is."""
     is_endless = []
 
-    def run(state: tuple[Any, Any, Sequence[Any]]) -> tuple[Any, Any, Sequence[Any]]:
+    def run(state: tuple[Array, Array, _Values]) -> tuple[Array, Array, _Values]:
         i, _, before = state
         going, after, _ = step(i, np.array(True), before, ())
         is_endless.append(bool(is_known(going) and going))
         _require_same(before, after)
-        return i + 1, _truth("condition", as_array(going)).astype(bool), after
+        return i + 1, as_array(_truth("condition", going)).astype(bool), after
 
-    def is_going(state: tuple[Any, Any, Sequence[Any]]) -> Any:
+    def is_going(state: tuple[Array, Array, _Values]) -> Array:
         i, going, _ = state
         return going if count is None else going & (i < count)
 
     first = (jnp.zeros((), counting_type()), jnp.asarray(goes_on, bool), carried)
-    result = jax.lax.while_loop(is_going, run, first)
+    _, _, result = jax.lax.while_loop(is_going, run, first)
     if count is None and all(is_endless):
         raise InvalidDesc(Problem((), "must end", "no count, and a condition that is always true"))
-    return result[2]
+    return result
 
 
 # Loop
 
 
-@handles("Loop", wanted=[0, 1], kept=[-1])
-def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, call: Call) -> Any:
+@handles("Loop")
+def _loop(
+    count: Wanted | None = None, condition: Wanted | None = None, *initial: Passed, body: Graph, call: Call
+) -> Results:
     kept = len(initial)
     names = body.output_names[1:]
     if len(body.inputs) != kept + 2 or len(body.outputs) < kept + 1:
@@ -201,12 +201,12 @@ def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, 
         rule = f"must have {kept + 2} inputs and at least {kept + 1} outputs"
         raise InvalidDesc(Problem("body", rule, given))
 
-    def step(i: Any, goes_on: Any, carried: Sequence[Any], _: Sequence[Any]) -> _Iteration:
+    def step(i: Tensor, goes_on: Value, carried: _Values, _: _Values) -> _Iteration:
         with inside("body"):
             going, *results = call.run(body, [i, goes_on, *carried])
         return _Iteration(_truth(body.output_names[0], going), results[:kept], results[kept:])
 
-    def step_of_arrays(i: Any, goes_on: Any, carried: Sequence[Any], _: Sequence[Any]) -> _Iteration:
+    def step_of_arrays(i: Tensor, goes_on: Value, carried: _Values, _: _Values) -> _Iteration:
         going, after, rows = step(i, goes_on, carried, ())
         return _Iteration(going, _arrays(names[:kept], after), _arrays(names[kept:], rows))
 
@@ -219,7 +219,7 @@ def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, 
         return (*initial, *_of_no_iterations(step_of_arrays, initial, len(names) - kept))
     has_count = count is None or known_count is not None
 
-    def unrolled() -> tuple[Any, ...]:
+    def unrolled() -> tuple[Value, ...]:
         after, rows = _one_by_one(step, known_count, goes_on, initial, ())
         return *after, *_rows_stacked(rows, names[kept:])
 
@@ -248,7 +248,7 @@ def _loop(count: Any = None, condition: Any = None, *initial: Any, body: Graph, 
     raise NotKnown(Problem((), rule, "a traced array", remedy=remedy))
 
 
-def _rows_stacked(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> list[Any]:
+def _rows_stacked(rows: Sequence[_Values], names: Sequence[str]) -> list[Tensor]:
     results = []
     for name, column in zip(names, zip(*rows, strict=True), strict=True):
         with inside(name):
@@ -256,21 +256,29 @@ def _rows_stacked(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> list[A
     return results
 
 
-def _of_no_iterations(step: _Step, carried: Sequence[Any], count: int) -> list[Any]:
+def _of_no_iterations(step: _Step, carried: _Values, count: int) -> list[Array]:
     """Rows of no iterations, with the type that they would have."""
     if not count:
         return []
     goes_on, number = np.array(True), np.array(0, np.int64)
-    _, _, rows = jax.eval_shape(lambda: step(number, goes_on, carried, ())._replace(goes_on=None))
+    rows = jax.eval_shape(lambda: step(number, goes_on, carried, ()).rows)
     return [jnp.zeros((0, *row.shape), row.dtype) for row in rows]
 
 
 # Scan
 
 
-@handles("Scan", since=9, kept=[-1])
+def _count_of_states(inputs: _Values, body: Graph, num_scan_inputs: int) -> int:
+    """How many inputs are carried on, before those that are scanned."""
+    if not 1 <= num_scan_inputs <= len(inputs) or len(body.inputs) != len(inputs):
+        rule = f"must be in [1, {len(inputs)}], for a body of as many inputs"
+        raise InvalidDesc(Problem("num_scan_inputs", rule, num_scan_inputs))
+    return len(inputs) - num_scan_inputs
+
+
+@handles("Scan", since=9)
 def _scan(
-    *inputs: Any,
+    *inputs: Passed,
     body: Graph,
     num_scan_inputs: int,
     scan_input_axes: Sequence[int] = (),
@@ -278,11 +286,8 @@ def _scan(
     scan_output_axes: Sequence[int] = (),
     scan_output_directions: Sequence[int] = (),
     call: Call,
-) -> Any:
-    kept = len(inputs) - num_scan_inputs
-    if not 1 <= num_scan_inputs <= len(inputs) or len(body.inputs) != len(inputs):
-        rule = f"must be in [1, {len(inputs)}], for a body of as many inputs"
-        raise InvalidDesc(Problem("num_scan_inputs", rule, num_scan_inputs))
+) -> Results:
+    kept = _count_of_states(inputs, body, num_scan_inputs)
     names = body.output_names
     states, rows = inputs[:kept], [as_array(one) for one in inputs[kept:]]
     scanned = []
@@ -296,12 +301,12 @@ def _scan(
         raise InvalidDesc(Problem((), "must scan inputs of one length", sorted(counts)))
     count = counts.pop()
 
-    def step(i: Any, goes_on: Any, carried: Sequence[Any], row: Sequence[Any]) -> _Iteration:
+    def step(i: Tensor, goes_on: Value, carried: _Values, row: _Values) -> _Iteration:
         with inside("body"):
             results = call.run(body, [*carried, *row])
         return _Iteration(np.array(True), results[:kept], results[kept:])
 
-    def step_of_arrays(i: Any, goes_on: Any, carried: Sequence[Any], row: Sequence[Any]) -> _Iteration:
+    def step_of_arrays(i: Tensor, goes_on: Value, carried: _Values, row: _Values) -> _Iteration:
         _, after, results = step(i, goes_on, carried, row)
         return _Iteration(np.array(True), _arrays(names[:kept], after), _arrays(names[kept:], results))
 
@@ -326,35 +331,32 @@ def _each(name: str, numbers: Sequence[int], count: int) -> Sequence[int]:
     return numbers or [0] * count
 
 
-@handles("Scan", since=8, kept=[-1])
+@handles("Scan", since=8)
 def _scan_of_batches(
-    lengths: Any = None,
-    *inputs: Any,
+    lengths: Passed = None,
+    *inputs: Passed,
     body: Graph,
     num_scan_inputs: int,
     directions: Sequence[int] = (),
     call: Call,
-) -> Any:
+) -> Results:
     # The inputs have the batch as their first axis, and those that are scanned the sequence as their second.
-    kept = len(inputs) - num_scan_inputs
-    if not 1 <= num_scan_inputs <= len(inputs) or len(body.inputs) != len(inputs):
-        rule = f"must be in [1, {len(inputs)}], for a body of as many inputs"
-        raise InvalidDesc(Problem("num_scan_inputs", rule, num_scan_inputs))
+    kept = _count_of_states(inputs, body, num_scan_inputs)
     reverse = _each("directions", directions, num_scan_inputs)
     if lengths is not None and any(reverse):
         raise Unsupported(Problem("directions", "must be 0 where sequences have lengths", tuple(directions)))
     names = body.output_names
-    arrays = _arrays(call.node.inputs[1 : 1 + len(inputs)], inputs)
+    arrays: Sequence[Any] = _arrays(call.node.inputs[1 : 1 + len(inputs)], inputs)
     short = next((row.shape for row in arrays[kept:] if row.ndim < 2), None)
     if short is not None:
         raise InvalidDesc(Problem((), "must scan inputs of a batch and a sequence, at least", short))
     batch, longest = arrays[kept].shape[:2]
     limits = jnp.full(batch, longest) if lengths is None else as_array(lengths)
 
-    def of_sequence(limit: Any, states: Sequence[Any], rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        def run(state: Sequence[Any], row: tuple[Any, Sequence[Any]]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def of_sequence(limit: Array, states: _Values, rows: Sequence[Array]) -> tuple[_Values, _Values]:
+        def run(state: Sequence[Any], row: tuple[Array, _Values]) -> tuple[_Values, _Values]:
             with inside("body"):
-                results = _arrays(names, call.run(body, [*state, *row[1]]))
+                results: Sequence[Any] = _arrays(names, call.run(body, [*state, *row[1]]))
             is_inside = row[0] < limit
             after = [jnp.where(is_inside, new, old) for new, old in zip(results, state, strict=False)]
             made = [jnp.where(is_inside, one, jnp.zeros((), one.dtype)) for one in results[kept:]]

@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,47 +10,51 @@ import numpy as np
 
 import dmljax as dml
 from dmljax import directml
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import as_array, promoted
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Number
-from dmljax.onnx.registry import handles, one_of
+from dmljax.onnx.parameters import Array, DType, Kept, Known, Number, Tensor, Wanted
+from dmljax.onnx.registry import T, handles, one_of
 from dmljax.text import show
 from dmljax.types import REALS
 
 _NUMBERS = "iufO"  # and symbols for sizes
 
 
-def _of_known(fold: Callable[..., Any], kinds: str = _NUMBERS) -> Callable[..., Any]:
+_Function = Callable[..., Array]
+_Fold = Callable[..., Known | None]
+
+
+def _of_known(fold: _Fold, kinds: str = _NUMBERS) -> _Fold:
     """A function of NumPy for inputs that broadcast and are of one type; `kinds` are NumPy's letters, and T for text.
 
     The others are left to be refused: NumPy's functions in C refuse them without a frame of their own.
     """
 
-    def run(*inputs: Any) -> Any:
+    def run(*inputs: Known) -> Known | None:
         np.broadcast_shapes(*(x.shape for x in inputs))
         own = {"T" if x.dtype == object and _is_text(x) else x.dtype.kind for x in inputs}
         is_of_one_type = len({x.dtype for x in inputs}) == 1 or "O" in own  # symbols mix with integers
-        return fold(*inputs) if own <= {*kinds} and is_of_one_type else NotImplemented
+        return fold(*inputs) if own <= {*kinds} and is_of_one_type else None
 
     return run
 
 
-def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_one(function: _Function) -> _Function:
     return lambda x: function(x)
 
 
-def _of_two(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_two(function: _Function) -> _Function:
     return lambda a, b: function(a, b)
 
 
-def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
+def _truth(function: _Function) -> _Function:
     return functools.partial(function, dtype=bool)
 
 
 # An operator, the function that computes it, and that of NumPy which computes it of known values
-_Entries = tuple[tuple[str, Callable[..., Any], Callable[..., Any] | None], ...]
+_Entries = tuple[tuple[str, _Function, _Fold | None], ...]
 
 _handles_each = functools.partial(handles, is_elementwise=True)
 
@@ -102,19 +105,18 @@ for _operator, _function, _fold in _FUNCTIONS:
     _handles_each(_operator, fold=_fold and _of_known(_fold, _KINDS.get(_operator, _NUMBERS)))(_of_one(_function))
 
 
-def _quotient(a: Any, b: Any) -> Any:
+def _quotient(a: Known, b: Known) -> Known | None:
     """The quotient of known values: of integers, and of sizes that are symbols, truncated towards zero."""
     if a.dtype == object or b.dtype == object:
-        return np.floor_divide(a, b)  # sizes are not negative
+        return np.asarray(np.floor_divide(a, b))  # sizes are not negative
     if a.dtype.kind not in "iu":
-        return a / b
+        return np.asarray(a / b)
     if not np.all(b):
-        return NotImplemented
-    quotient = np.abs(a) // np.abs(b)
-    return (np.sign(a) * np.sign(b) * quotient).astype(a.dtype)
+        return None
+    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
 
 
-def _divided(a: Any, b: Any) -> Any:
+def _divided(a: Array, b: Array) -> Array:
     return dml.element_wise_divide(a, b)
 
 
@@ -132,10 +134,10 @@ _ARITHMETIC: _Entries = (
 )
 
 
-def _aligned(function: Callable[..., Any]) -> Callable[..., Any]:
+def _aligned(function: _Function) -> _Function:
     """Before version 7, the second input was broadcast from an axis on, and only if an attribute said so."""
 
-    def run(a: Any, b: Any, *, axis: int | None = None, broadcast: int = 0) -> Any:
+    def run(a: Array, b: Array, *, axis: int | None = None, broadcast: int = 0) -> Array:
         if broadcast and axis is not None:
             after = a.ndim - normal(axis, a.ndim) - b.ndim
             b = b.reshape(*b.shape, *[1] * max(after, 0))
@@ -163,7 +165,7 @@ for _operator, _function, _fold in _BROADCAST:
 
 
 @handles("PRelu", since=1)
-def _parameterized_relu_of_channels(x: Any, slope: Any) -> Any:
+def _parameterized_relu_of_channels(x: Array, slope: Array) -> Array:
     if slope.ndim == 1 and x.ndim > 1:  # one for each channel
         slope = slope.reshape(-1, *[1] * (x.ndim - 2))
     return dml.activation_parameterized_relu(x, slope)
@@ -172,7 +174,7 @@ def _parameterized_relu_of_channels(x: Any, slope: Any) -> Any:
 _handles_each("PRelu", since=7)(_of_two(dml.activation_parameterized_relu))
 
 
-def _power(x: Any, exponent: Any) -> Any:
+def _power(x: Array, exponent: Kept) -> Array:
     dtype = x.dtype
     if isinstance(exponent, np.ndarray) and exponent.size == 1 and dtype.kind == "f":
         number = float(exponent.reshape(()))
@@ -187,28 +189,28 @@ def _power(x: Any, exponent: Any) -> Any:
     return dml.cast(dml.element_wise_pow(x.astype(wide), exponent.astype(wide)), dtype=dtype)
 
 
-def _folded_power(x: Any, exponent: Any) -> Any:
+def _folded_power(x: Known, exponent: Known) -> Known | None:
     np.broadcast_shapes(x.shape, exponent.shape)
     if x.dtype.kind in "iu" and (exponent.dtype.kind == "f" or np.any(exponent < 0)):
-        return NotImplemented
-    return np.power(x, exponent).astype(x.dtype)
+        return None
+    return np.asarray(np.power(x, exponent), x.dtype)
 
 
-handles("Pow", since=7, kept=[1], fold=_folded_power)(_power)
+handles("Pow", since=7, fold=_folded_power)(_power)
 handles("Pow", since=1)(_aligned(_power))
 
 
-def _folded_modulus(a: Any, b: Any, *, fmod: int = 0) -> Any:
-    return _of_known(np.fmod if fmod else np.mod)(a, b) if np.all(b) else NotImplemented
+def _folded_modulus(a: Known, b: Known, *, fmod: int = 0) -> Known | None:
+    return _of_known(np.fmod if fmod else np.mod)(a, b) if np.all(b) else None
 
 
 @handles("Mod", fold=_folded_modulus)
-def _modulus(a: Any, b: Any, *, fmod: int = 0) -> Any:
+def _modulus(a: Array, b: Array, *, fmod: int = 0) -> Array:
     return (dml.element_wise_modulus_truncate if fmod else dml.element_wise_modulus_floor)(a, b)
 
 
 @handles("BitShift")
-def _bit_shift(a: Any, b: Any, *, direction: str) -> Any:
+def _bit_shift(a: Array, b: Array, *, direction: str) -> Array:
     if direction == "RIGHT" and a.dtype.kind == "i":
         # DirectML shifts zeros in; ONNX copies the sign, as an integer of all bits does.
         bits = a.dtype.itemsize * 8
@@ -217,7 +219,7 @@ def _bit_shift(a: Any, b: Any, *, direction: str) -> Any:
     return one_of("direction", direction, shifts)(a, b)
 
 
-def _of_any_number(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_any_number(function: Callable[..., T]) -> Callable[..., T]:
     return lambda *inputs: functools.reduce(function, inputs)
 
 
@@ -231,7 +233,7 @@ for _operator, _function, _fold in _OF_ANY_NUMBER:
 
 
 @handles("Mean")
-def _mean(*inputs: Any) -> Any:
+def _mean(*inputs: Array) -> Array:
     if len(inputs) == 2:
         return dml.element_wise_mean(*inputs)
     total = _of_any_number(dml.element_wise_add)(*inputs)
@@ -239,7 +241,7 @@ def _mean(*inputs: Any) -> Any:
 
 
 @handles("IsInf")
-def _is_infinite(x: Any, *, detect_negative: int = 1, detect_positive: int = 1) -> Any:
+def _is_infinite(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
     if not (detect_negative or detect_positive):
         return jnp.zeros(x.shape, bool)
     both = detect_negative and detect_positive
@@ -247,44 +249,43 @@ def _is_infinite(x: Any, *, detect_negative: int = 1, detect_positive: int = 1) 
     return dml.element_wise_is_infinity(x, infinity_mode=directml.IsInfinityMode[mode], dtype=bool)
 
 
-def _chosen(condition: Any, a: Any, b: Any) -> Any:
+def _chosen(condition: Known, a: Known, b: Known) -> Known | None:
     np.broadcast_shapes(condition.shape, a.shape, b.shape)
     is_of_one_type = a.dtype == b.dtype or object in (a.dtype, b.dtype)
-    return np.where(condition, a, b) if condition.dtype == bool and is_of_one_type else NotImplemented
+    return np.where(condition, a, b) if condition.dtype == bool and is_of_one_type else None
 
 
 @_handles_each("Where", fold=_chosen)
-def _where(condition: Any, a: Any, b: Any) -> Any:
+def _where(condition: Array, a: Array, b: Array) -> Array:
     return dml.element_wise_if(condition, a, b)
 
 
-def _clip_fold(x: Any, low: Any = None, high: Any = None) -> Any:
+def _clip_fold(x: Known, low: Known | None = None, high: Known | None = None) -> Known | None:
     if any(one is not None and one.dtype == object and _is_text(one) for one in (x, low, high)):
-        return NotImplemented
+        return None
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
 
 
 @_handles_each("Clip", since=11, fold=_clip_fold)
-def _clip(x: Any, low: Number = None, high: Number = None) -> Any:
+def _clip(x: Array, low: Number | None = None, high: Number | None = None) -> Array:
     if low is not None and high is not None:
         low = jnp.minimum(low, high)  # DirectML gives Min where it is above Max, ONNX gives Max
     return dml.element_wise_clip1(x, low, high)
 
 
 @_handles_each("Clip", since=1)
-def _clip_of_attributes(x: Any, *, min: float = -np.inf, max: float = np.inf) -> Any:
+def _clip_of_attributes(x: Array, *, min: float = -np.inf, max: float = np.inf) -> Array:
     return dml.element_wise_clip(x, min, max)
 
 
 # Types
 
 
-def converted(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> Any:
+def converted(x: Array, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
     """A value in another type: by CAST where DirectML has both types, else as JAX converts."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "O" or x.dtype == object:
-        return NotImplemented
+    if dtype.kind == "O":
+        raise Unsupported(Problem("to", "must be numbers: JAX has no strings", "strings"))
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if x.dtype == dtype:
         return x
@@ -306,7 +307,7 @@ def converted(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> 
 _SMALL_INTEGERS = frozenset({"int2", "uint2", "int4", "uint4"})
 
 
-def _power_of_two(x: Any, saturate: int, round_mode: str) -> Any:
+def _power_of_two(x: Array, saturate: int, round_mode: str) -> Array:
     """The exponents of numbers: float8_e8m0fnu has nothing else, and says by 255 that it is none."""
     bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
     exponent, fraction = (bits >> 23) & 0xFF, bits & 0x7FFFFF
@@ -322,44 +323,43 @@ def _power_of_two(x: Any, saturate: int, round_mode: str) -> Any:
     return jax.lax.bitcast_convert_type(rounded, jnp.float8_e8m0fnu)
 
 
-def _folded_cast(x: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
+def _folded_cast(x: Known, *, to: int, saturate: int = 1, round_mode: str = "up") -> Known | None:
     return _fold_type(x, dtype_of(to))
 
 
-def _fold_type(x: Any, dtype: Any) -> Any:
-    dtype = np.dtype(dtype)
+def _fold_type(x: Known, dtype: DType) -> Known | None:
     if x.dtype == object:  # sizes that are symbols, which are integers; or texts
-        return x if dtype.kind in "iu" and not _is_text(x) else NotImplemented
+        return x if dtype.kind in "iu" and not _is_text(x) else None
     if dtype.kind not in "iufb" or x.dtype.kind not in "iufb":
-        return NotImplemented
+        return None
     if x.dtype.kind == "f" and dtype.kind in "iu" and not np.all(np.isfinite(x)):
-        return NotImplemented
+        return None
     with np.errstate(all="ignore"):
         return x.astype(dtype)
 
 
-def _is_text(x: Any) -> bool:
+def _is_text(x: Known) -> bool:
     return any(isinstance(one, str | bytes) for one in x.flat)
 
 
-@_handles_each("Cast", since=6, kept=[0], fold=_folded_cast)
-def _cast(x: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
+@_handles_each("Cast", since=6, fold=_folded_cast)
+def _cast(x: Kept, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
     return _of_text(x, dtype_of(to), saturate, round_mode)
 
 
-@handles("CastLike", kept=[0, 1], fold=lambda x, like, *, saturate=1, round_mode="up": _fold_type(x, like.dtype))
-def _cast_like(x: Any, like: Any, *, saturate: int = 1, round_mode: str = "up") -> Any:
+@handles("CastLike", fold=lambda x, like, *, saturate=1, round_mode="up": _fold_type(x, like.dtype))
+def _cast_like(x: Kept, like: Kept, *, saturate: int = 1, round_mode: str = "up") -> Array:
     return _of_text(x, like.dtype, saturate, round_mode)
 
 
-@handles("Cast", since=1, kept=[0])
-def _cast_by_name(x: Any, *, to: str) -> Any:
+@handles("Cast", since=1)
+def _cast_by_name(x: Kept, *, to: str) -> Array:
     names = {"FLOAT": "float32", "DOUBLE": "float64", "BOOL": "bool"}
     return _of_text(x, np.dtype(names.get(to, to.lower())))
 
 
 @handles("BitCast")
-def _bit_cast(x: Any, *, to: int) -> Any:
+def _bit_cast(x: Array, *, to: int) -> Array:
     dtype = dtype_of(to)
     if dtype.itemsize != x.dtype.itemsize or (dtype.name in _SMALL_INTEGERS) != (x.dtype.name in _SMALL_INTEGERS):
         raise InvalidDesc(Problem("to", f"must be a type of as many bits as {x.dtype}", dtype))
@@ -367,7 +367,7 @@ def _bit_cast(x: Any, *, to: int) -> Any:
     return x != 0 if dtype.kind == "b" else jax.lax.bitcast_convert_type(x, dtype)
 
 
-def _of_text(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> Any:
+def _of_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
     if isinstance(x, np.ndarray) and x.dtype == object and _is_text(x):
         x = x.astype(np.float64 if dtype.kind == "f" else dtype)
     return converted(as_array(x), dtype, saturate, round_mode)
@@ -377,17 +377,17 @@ def _of_text(x: Any, dtype: Any, saturate: int = 1, round_mode: str = "up") -> A
 
 
 @_handles_each("Celu")
-def _celu(x: Any, *, alpha: float = 1.0) -> Any:
+def _celu(x: Array, *, alpha: float = 1.0) -> Array:
     return dml.activation_celu(x, alpha)
 
 
 @_handles_each("Elu")
-def _elu(x: Any, *, alpha: float = 1.0) -> Any:
+def _elu(x: Array, *, alpha: float = 1.0) -> Array:
     return dml.activation_elu(x, alpha)
 
 
 @_handles_each("Gelu", since=20)
-def gelu(x: Any, *, approximate: str = "none") -> Any:
+def gelu(x: Array, *, approximate: str = "none") -> Array:
     """The Gaussian error linear unit: DirectML's own, or the approximation by tanh, as a composition."""
     if one_of("approximate", approximate, {"none": False, "tanh": True}):
         return jax.nn.gelu(x, approximate=True)
@@ -395,73 +395,71 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
 
 
 @_handles_each("HardSigmoid")
-def _hard_sigmoid(x: Any, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
+def _hard_sigmoid(x: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
     return dml.activation_hard_sigmoid(x, alpha, beta)
 
 
 @_handles_each("LeakyRelu")
-def _leaky_relu(x: Any, *, alpha: float = 0.01) -> Any:
+def _leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
     return dml.activation_leaky_relu(x, alpha)
 
 
 @_handles_each("Mish")
-def _mish(x: Any) -> Any:
+def _mish(x: Array) -> Array:
     return dml.element_wise_multiply(x, dml.activation_tanh(dml.activation_softplus(x)))
 
 
 @_handles_each("ParametricSoftplus")
-def _parametric_softplus(x: Any, *, alpha: float, beta: float) -> Any:
+def _parametric_softplus(x: Array, *, alpha: float, beta: float) -> Array:
     return dml.activation_parametric_softplus(x, alpha, beta)
 
 
 @_handles_each("ScaledTanh")
-def _scaled_tanh(x: Any, *, alpha: float = 1.0, beta: float = 0.5) -> Any:
+def _scaled_tanh(x: Array, *, alpha: float = 1.0, beta: float = 0.5) -> Array:
     return dml.activation_scaled_tanh(x, alpha, beta)
 
 
 @_handles_each("Selu", since=6)
-def _selu(x: Any, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Any:
+def _selu(x: Array, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Array:
     return dml.activation_scaled_elu(x, alpha, gamma)
 
 
 @_handles_each("Selu", since=1)
-def _first_selu(x: Any, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Any:
+def _first_selu(x: Array, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Array:
     return dml.activation_scaled_elu(x, alpha, gamma)
 
 
 @_handles_each("Shrink")
-def _shrink(x: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
+def _shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
     return dml.activation_shrink(x, bias, lambd)
 
 
 @_handles_each("Swish")
-def _swish(x: Any, *, alpha: float = 1.0) -> Any:
+def _swish(x: Array, *, alpha: float = 1.0) -> Array:
     return dml.activation_swish(x, alpha)
 
 
 @_handles_each("ThresholdedRelu")
-def _thresholded_relu(x: Any, *, alpha: float = 1.0) -> Any:
+def _thresholded_relu(x: Array, *, alpha: float = 1.0) -> Array:
     return dml.activation_thresholded_relu(x, alpha)
 
 
 @handles("Affine", "ImageScaler")
 def _affine(
-    x: Any, *, alpha: float = 1.0, beta: float = 0.0, scale: float = 1.0, bias: Sequence[float] | None = None
-) -> Any:
+    x: Array, *, alpha: float = 1.0, beta: float = 0.0, scale: float = 1.0, bias: Sequence[float] | None = None
+) -> Array:
     if bias is not None:
         return dml.value_scale_2d(x, scale, jnp.asarray(bias, x.dtype))
     return dml.element_wise_identity(x, directml.ScaleBias(alpha, beta))
 
 
-def _along(
-    flattened: Callable[..., Any], function: Callable[..., Any]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def of_rows(x: Any, *, axis: int = 1) -> Any:
+def _along(flattened: _Function, function: _Function) -> tuple[_Function, _Function]:
+    def of_rows(x: Array, *, axis: int = 1) -> Array:
         axis = axis % x.ndim if x.ndim else 0
         rows = x if 0 in x.shape else x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
         return flattened(rows).reshape(x.shape)
 
-    def along(x: Any, *, axis: int = -1) -> Any:
+    def along(x: Array, *, axis: int = -1) -> Array:
         return function(x, axes=axis)
 
     return of_rows, along
@@ -480,12 +478,14 @@ for _operator, _first, _function in (
 # Dropout passes on what it reads; its mask is true everywhere.
 
 
-def _dropped(x: Any) -> Any:
+def _dropped(x: Array) -> tuple[Array, Array]:
     return dml.activation_identity(x), jnp.ones(x.shape, bool)
 
 
-@handles("Dropout", since=12, wanted=[1, 2])
-def _dropout(x: Any, ratio: Any = None, training_mode: Any = None, *, seed: int = 0) -> Any:
+@handles("Dropout", since=12)
+def _dropout(
+    x: Array, ratio: Wanted | None = None, training_mode: Wanted | None = None, *, seed: int = 0
+) -> tuple[Array, Array]:
     if training_mode is not None and not (isinstance(training_mode, np.ndarray) and not training_mode.any()):
         is_zero = isinstance(ratio, np.ndarray) and not ratio.any()
         if not is_zero:
@@ -498,5 +498,5 @@ def _dropout(x: Any, ratio: Any = None, training_mode: Any = None, *, seed: int 
 
 
 @handles("Dropout", since=1)
-def _dropout_of_attributes(x: Any, *, is_test: int = 0, ratio: float = 0.5) -> Any:
+def _dropout_of_attributes(x: Array, *, is_test: int = 0, ratio: float = 0.5) -> tuple[Array, Array]:
     return _dropped(x)

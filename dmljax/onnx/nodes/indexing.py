@@ -1,6 +1,6 @@
 """Operators that read and write elements at places that arrays give."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,31 +11,43 @@ from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import is_known
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Matrices, Number, Tensor, Vector, Vectors
+from dmljax.onnx.parameters import (
+    Array,
+    DType,
+    Kept,
+    KeptVector,
+    Known,
+    KnownNumber,
+    Matrices,
+    Results,
+    Tensor,
+    Vector,
+    Vectors,
+)
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import REALS
 
 
-def wrapped(name: str, indices: Any, size: Any) -> Any:
+def wrapped(name: str, indices: Array, size: int) -> Array:
     """Indices of which negative ones count from the end, once; known ones that are outside are refused."""
     if is_known(indices) and isinstance(size, int):
         _require_inside(name, np.asarray(indices), size)
     return jnp.where(indices < 0, indices + size, indices)
 
 
-def _require_inside(name: str, indices: Any, size: int) -> None:
+def _require_inside(name: str, indices: Known, size: int) -> None:
     outside = indices[(indices < -size) | (indices >= size)]
     if outside.size:
         raise InvalidDesc(Problem(name, f"must be in [{-size}, {size})", outside.flat[0]))
 
 
-def _taken(x: Any, indices: Any, *, axis: int = 0) -> Any:
+def _taken(x: Known, indices: Known, *, axis: int = 0) -> Known:
     _require_inside("indices", indices, x.shape[normal(axis, x.ndim)])
     return np.take(x, indices.astype(np.int64), axis=axis)
 
 
 @handles("Gather", fold=_taken)
-def _gather(x: Any, indices: Any, *, axis: int = 0) -> Any:
+def _gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     axis = normal(axis, x.ndim)
     indices = wrapped("indices", indices, x.shape[axis])
     if x.dtype not in REALS:
@@ -44,19 +56,19 @@ def _gather(x: Any, indices: Any, *, axis: int = 0) -> Any:
 
 
 @handles("GatherElements")
-def _gather_elements(x: Any, indices: Any, *, axis: int = 0) -> Any:
+def _gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     axis = normal(axis, x.ndim)
     return dml.gather_elements(x, wrapped("indices", indices, x.shape[axis]), axis=axis)
 
 
-def _wrapped_nd(indices: Any, sizes: Any) -> Any:
+def _wrapped_nd(indices: Array, sizes: Sequence[int]) -> Array:
     count = indices.shape[-1]
-    sizes = jnp.asarray(sizes[:count], indices.dtype).reshape(*[1] * (indices.ndim - 1), count)
-    return jnp.where(indices < 0, indices + sizes, indices)
+    whole = jnp.asarray(sizes[:count], indices.dtype).reshape(*[1] * (indices.ndim - 1), count)
+    return jnp.where(indices < 0, indices + whole, indices)
 
 
 @handles("GatherND")
-def _gather_nd(x: Any, indices: Vectors, *, batch_dims: int = 0) -> Any:
+def _gather_nd(x: Array, indices: Vectors, *, batch_dims: int = 0) -> Array:
     return dml.gather_nd1(x, _wrapped_nd(indices, x.shape[batch_dims:]), batch_dimension_count=batch_dims)
 
 
@@ -64,7 +76,7 @@ _REDUCTIONS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "mi
 
 
 @handles("Scatter", "ScatterElements")
-def _scatter_elements(x: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: str = "none") -> Any:
+def _scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
     axis = normal(axis, x.ndim)
     if indices.ndim != x.ndim:
         raise InvalidDesc(Problem("indices", f"must have {x.ndim} dimensions, as data has", indices.shape))
@@ -74,22 +86,24 @@ def _scatter_elements(x: Any, indices: Any, updates: Any, *, axis: int = 0, redu
         return dml.scatter(x, indices, updates, axis=axis)
     places = list(jnp.indices(indices.shape, sparse=True))  # DirectML's scatters overwrite alone
     places[axis] = indices
-    return getattr(x.at[tuple(places)], method)(updates)
+    result: Array = getattr(x.at[tuple(places)], method)(updates)
+    return result
 
 
 @handles("ScatterND")
-def _scatter_nd(x: Any, indices: Vectors, updates: Any, *, reduction: str = "none") -> Any:
+def _scatter_nd(x: Array, indices: Vectors, updates: Array, *, reduction: str = "none") -> Array:
     indices = _wrapped_nd(indices, x.shape)
     method = one_of("reduction", reduction, _REDUCTIONS)
     if method == "set":
         return dml.scatter_nd(x, indices, updates)
-    return getattr(x.at[tuple(jnp.moveaxis(indices, -1, 0))], method)(updates)
+    result: Array = getattr(x.at[tuple(jnp.moveaxis(indices, -1, 0))], method)(updates)
+    return result
 
 
 @handles("TensorScatter", since=24)
 def _tensor_scatter(
-    x: Matrices, update: Matrices, indices: Vector = None, *, axis: int = -2, mode: str = "linear"
-) -> Any:
+    x: Matrices, update: Matrices, indices: Vector | None = None, *, axis: int = -2, mode: str = "linear"
+) -> Array:
     axis = normal(axis, x.ndim)
     if update.ndim != x.ndim:
         raise InvalidDesc(Problem("update", f"must have {x.ndim} dimensions, as past_cache has", update.shape))
@@ -102,8 +116,8 @@ def _tensor_scatter(
     return dml.scatter(x, jnp.broadcast_to(places.reshape(spread), update.shape), update, axis=axis)
 
 
-@handles("OneHot", known=[1])
-def _one_hot(indices: Any, depth: Number, values: Any, *, axis: int = -1) -> Any:
+@handles("OneHot")
+def _one_hot(indices: Array, depth: KnownNumber, values: Array, *, axis: int = -1) -> Array:
     # ONNX inserts the axis and takes indices of any type; DirectML's have the axis, with size 1, and are integers.
     axis, count = normal(axis, indices.ndim + 1), int(depth.item())
     if count < 1:
@@ -111,17 +125,17 @@ def _one_hot(indices: Any, depth: Number, values: Any, *, axis: int = -1) -> Any
     return dml.one_hot(jnp.expand_dims(indices.astype(jnp.int32), axis), values, axis=axis, depth=count)
 
 
-@handles("TopK", since=10, known=[1])
-def _top_k(x: Any, k: Number, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+@handles("TopK", since=10)
+def _top_k(x: Array, k: KnownNumber, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Results:
     return _largest(x, int(k.item()), axis, largest)
 
 
 @handles("TopK", since=1)
-def _top_k_of_attribute(x: Any, *, k: int, axis: int = -1) -> Any:
+def _top_k_of_attribute(x: Array, *, k: int, axis: int = -1) -> Results:
     return _largest(x, k, axis, 1)
 
 
-def _largest(x: Any, k: int, axis: int, largest: int) -> Any:
+def _largest(x: Array, k: int, axis: int, largest: int) -> Results:
     direction = directml.AxisDirection.DECREASING if largest else directml.AxisDirection.INCREASING
     if k == 0:
         empty = jax.lax.slice_in_dim(x, 0, 0, axis=normal(axis, x.ndim))
@@ -130,18 +144,18 @@ def _largest(x: Any, k: int, axis: int, largest: int) -> Any:
     return values, indices.astype(counting_type())
 
 
-def counting_type() -> Any:
+def counting_type() -> DType:
     """ONNX counts in int64, which is int32 where JAX has no 64-bit types."""
     return jax.dtypes.canonicalize_dtype(np.int64)
 
 
-def _places(x: Any) -> Any:
+def _places(x: Known) -> Known:
     """The coordinates of what is not zero, in columns; those of a scalar have no rows."""
     return np.array(np.nonzero(np.atleast_1d(x)), np.int64)[: x.ndim]
 
 
-@handles("NonZero", kept=[0], fold=lambda x, *, call: _places(x))
-def _nonzero(x: Tensor, *, call: Call) -> Any:
+@handles("NonZero", fold=lambda x, *, call: _places(x))
+def _nonzero(x: Kept, *, call: Call) -> Tensor:
     # ONNX has a coordinate in each column, and as many columns as elements that are not zero.
     if call.maximum is None:
         return _places(call.known(call.node.inputs[0], x))
@@ -149,8 +163,8 @@ def _nonzero(x: Tensor, *, call: Call) -> Any:
     return coordinates.T.astype(counting_type())
 
 
-@handles("Compress", kept=[1])
-def _compress(x: Any, condition: Vector, *, axis: int | None = None, call: Call) -> Any:
+@handles("Compress")
+def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call: Call) -> Array:
     # A bound fills with zeros, as it does for NonZero.
     x, axis = (x.ravel(), 0) if axis is None else (x, normal(axis, x.ndim))
     condition = condition[: x.shape[axis]]
@@ -160,8 +174,8 @@ def _compress(x: Any, condition: Vector, *, axis: int | None = None, call: Call)
     return jnp.take(x, places, axis=axis, mode="fill", fill_value=0)
 
 
-@handles("Unique", kept=[0])
-def _unique(x: Tensor, *, axis: int | None = None, sorted: int = 1, call: Call) -> Any:
+@handles("Unique")
+def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) -> Results:
     # A bound fills with the smallest element, which has the count 0 there.
     if call.maximum is None:
         x = call.known(call.node.inputs[0], x)

@@ -1,7 +1,6 @@
 """Normalizations."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax.numpy as jnp
 
@@ -10,15 +9,16 @@ from dmljax import directml
 from dmljax.errors import Problem, Unsupported
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.parameters import Array, Results
 from dmljax.onnx.registry import Call, handles
 
 
-def of_channels(array: Any, x: Any) -> Any:
+def of_channels(array: Array, x: Array) -> Array:
     """Numbers of which there is one for each channel, with the dimensions of an image, as DirectML has them."""
     return array.reshape(-1, *([1] * (x.ndim - 2)))
 
 
-def _by_moments(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float) -> Any:
+def _by_moments(x: Array, scale: Array, bias: Array, mean: Array, variance: Array, epsilon: float) -> Array:
     wide = promoted(x.dtype, mean.dtype)
     mean, variance, scale, bias = (of_channels(one, x).astype(wide) for one in (mean, variance, scale, bias))
     return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
@@ -26,16 +26,16 @@ def _by_moments(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon
 
 @handles("BatchNormalization", since=14)
 def _batch_normalization(
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
+    x: Array,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    variance: Array,
     *,
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     training_mode: int = 0,
-) -> Any:
+) -> Results:
     if not training_mode:
         return _by_moments(x, scale, bias, mean, variance, epsilon)
     # ONNX returns running moments, DirectML those of the batch.
@@ -48,18 +48,18 @@ def _batch_normalization(
 
 @handles("BatchNormalization", since=1)
 def _first_batch_normalization(
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
+    x: Array,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    variance: Array,
     *,
     epsilon: float = 1e-5,
     is_test: int = 0,
     momentum: float = 0.9,
     spatial: int = 1,
     call: Call,
-) -> Any:
+) -> Array:
     if call.wants(1) or not spatial:
         what = "spatial=0" if not spatial else f"{len(call.node.outputs)} outputs"
         rule = "must normalize channels by known moments, as inference does, before version 14"
@@ -68,25 +68,32 @@ def _first_batch_normalization(
 
 
 @handles("InstanceNormalization")
-def _instance_normalization(x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5) -> Any:
+def _instance_normalization(x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5) -> Array:
     return dml.mean_variance_normalization(x, of_channels(scale, x), of_channels(bias, x), epsilon)
 
 
 @handles("MeanVarianceNormalization", since=9)
-def _mean_variance_normalization(x: Any, *, axes: Sequence[int] = (0, 2, 3)) -> Any:
+def _mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) -> Array:
     return dml.mean_variance_normalization1(x, axes=axes, epsilon=1e-9)
 
 
 @handles("MeanVarianceNormalization", since=1)
-def _first_mean_variance_normalization(x: Any, *, across_channels: int = 0, normalize_variance: int = 1) -> Any:
+def _first_mean_variance_normalization(x: Array, *, across_channels: int = 0, normalize_variance: int = 1) -> Array:
     axes = range(x.ndim) if across_channels else (0, *range(2, x.ndim))
     return dml.mean_variance_normalization1(x, axes=axes, epsilon=1e-9, normalize_variance=bool(normalize_variance))
 
 
 @handles("LayerNormalization", since=1)
 def layer_normalization(
-    x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, call: Call
-) -> Any:
+    x: Array,
+    scale: Array,
+    bias: Array | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    call: Call,
+) -> Results:
     """The input normalized from an axis on, its mean, and the inverse of its deviation, in the type of `stash_type`."""
     axes = tuple(range(normal(axis, x.ndim), x.ndim))
     output = dml.mean_variance_normalization1(x, scale, bias, epsilon, axes=axes)
@@ -99,7 +106,7 @@ def layer_normalization(
 
 
 @handles("RMSNormalization")
-def rms_normalization(x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
+def rms_normalization(x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Array:
     """The input divided by the root of its mean square."""
     axes = tuple(range(normal(axis, x.ndim), x.ndim))
     return dml.mean_variance_normalization2(x, scale, None, epsilon, axes=axes, use_mean=False)
@@ -107,15 +114,17 @@ def rms_normalization(x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e
 
 @handles("GroupNormalization", since=21)
 def _group_normalization(
-    x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
-) -> Any:
+    x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+) -> Array:
     groups = x.reshape(x.shape[0], num_groups, -1)
     own = dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon).reshape(x.shape)
     return dml.element_wise_add(dml.element_wise_multiply(own, of_channels(scale, x)), of_channels(bias, x))
 
 
 @handles("GroupNormalization", since=18)
-def _group_normalization_by_group(x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5) -> Any:
+def _group_normalization_by_group(
+    x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5
+) -> Array:
     groups = x.reshape(x.shape[0], num_groups, -1)
     own = dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
     scaled = dml.element_wise_multiply(own, scale.reshape(-1, 1))
@@ -124,11 +133,11 @@ def _group_normalization_by_group(x: Any, scale: Any, bias: Any, *, num_groups: 
 
 @handles("LRN")
 def _local_response_normalization(
-    x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
-) -> Any:
+    x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Array:
     return dml.local_response_normalization(x, alpha, beta, bias, local_size=size)
 
 
 @handles("LpNormalization")
-def _lp_normalization(x: Any, *, axis: int = -1, p: int = 2) -> Any:
+def _lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     return dml.lp_normalization(x, 1e-30, axis=normal(axis, x.ndim), p=p)  # zeros for rows of zeros

@@ -1,12 +1,13 @@
 """Products of matrices, and sums of products."""
 
-from typing import Any
+from typing import TypeVar
 
 import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import promoted
+from dmljax.onnx.parameters import Array
 from dmljax.onnx.registry import handles
 from dmljax.types import FLOATS
 
@@ -15,8 +16,15 @@ from dmljax.types import FLOATS
 
 @handles("Gemm", since=7)
 def _gemm(
-    a: Any, b: Any, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
-) -> Any:
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Array:
     if a.dtype not in FLOATS:
         product = jnp.matmul(a.T if transA else a, b.T if transB else b)
         whole = product if alpha == 1 else (alpha * product).astype(a.dtype)
@@ -26,32 +34,40 @@ def _gemm(
 
 @handles("Gemm", since=1)
 def _first_gemm(
-    a: Any,
-    b: Any,
-    c: Any,
+    a: Array,
+    b: Array,
+    c: Array,
     *,
     alpha: float = 1.0,
     beta: float = 1.0,
     broadcast: int = 0,
     transA: int = 0,
     transB: int = 0,
-) -> Any:
+) -> Array:
     return _gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
 @handles("MatMul")
-def matmul(a: Any, b: Any) -> Any:
+def matmul(a: Array, b: Array) -> Array:
     """The product of matrices, and of vectors as NumPy has it, which DirectML has not."""
     if min(a.ndim, b.ndim) < 1:
         raise InvalidDesc(Problem((), "must have inputs of at least 1 dimension", f"{a.shape} and {b.shape}"))
     if a.dtype not in FLOATS:
         return jnp.matmul(a, b)
-    product = dml.gemm(a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b)
+    return float_product(a, b)
+
+
+def float_product(a: Array, b: Array, alpha: float = 1.0) -> Array:
+    """The product of matrices, or of vectors, times a number."""
+    product = dml.gemm(a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b, None, alpha)
     product = product[..., 0] if b.ndim == 1 else product
     return product if a.ndim > 1 else product[..., 0] if b.ndim == 1 else product[..., 0, :]
 
 
-def of_rows(parameter: Any) -> Any:
+P = TypeVar("P", Array, Array | None)
+
+
+def of_rows(parameter: P) -> P:
     """A scale or zero point of the first factor, of which there may be one for each row."""
     if parameter is None or parameter.ndim != 1 or parameter.size == 1:
         return parameter
@@ -59,21 +75,21 @@ def of_rows(parameter: Any) -> Any:
 
 
 @handles("MatMulInteger")
-def _integer_matmul(a: Any, b: Any, a_zero_point: Any = None, b_zero_point: Any = None) -> Any:
+def _integer_matmul(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
     return dml.matrix_multiply_integer(a, b, of_rows(a_zero_point), b_zero_point)
 
 
 @handles("QLinearMatMul")
 def _quantized_matmul(
-    a: Any,
-    a_scale: Any,
-    a_zero_point: Any,
-    b: Any,
-    b_scale: Any,
-    b_zero_point: Any,
-    output_scale: Any,
-    output_zero_point: Any,
-) -> Any:
+    a: Array,
+    a_scale: Array,
+    a_zero_point: Array,
+    b: Array,
+    b_scale: Array,
+    b_zero_point: Array,
+    output_scale: Array,
+    output_zero_point: Array,
+) -> Array:
     return dml.quantized_linear_matrix_multiply(
         *(a, of_rows(a_scale), of_rows(a_zero_point)),
         *(b, b_scale, b_zero_point),
@@ -82,10 +98,11 @@ def _quantized_matmul(
 
 
 @handles("Einsum")
-def _einsum(*inputs: Any, equation: str) -> Any:
+def _einsum(*inputs: Array, equation: str) -> Array:
     return jnp.einsum(equation.replace(" ", ""), *inputs)
 
 
 @handles("Det")
-def _determinant(x: Any) -> Any:
-    return jnp.linalg.det(x.astype(promoted(x.dtype, jnp.float32))).astype(x.dtype)
+def _determinant(x: Array) -> Array:
+    determinant: Array = jnp.linalg.det(x.astype(promoted(x.dtype, jnp.float32)))
+    return determinant.astype(x.dtype)

@@ -1,6 +1,6 @@
 """Recurrent networks: RNN, GRU and LSTM."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.parameters import Rows, Vector
+from dmljax.onnx.parameters import Array, RecurrentAttributes, Results, Rows, Vector
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.text import show
 
@@ -45,24 +45,22 @@ _DIRECTIONS = {
 }
 
 
-def _activations(
-    names: Sequence[str] | None, alphas: Sequence[float], betas: Sequence[float], count: int
-) -> list[directml.Operator] | None:
+def _activations(network: RecurrentAttributes, count: int) -> list[directml.Operator] | None:
     """The descriptors of `count` activations, or None for the usual ones.
 
     A list of numbers has one for each activation that takes such a number, in their order, not one for each activation.
     """
-    if names is None:
+    if network.activations is None:
         return None
-    given_alphas, given_betas = iter(alphas), iter(betas)
+    alphas, betas = iter(network.activation_alpha), iter(network.activation_beta)
     made = []
-    for name in names[:count]:
+    for name in network.activations[:count]:
         activation = one_of("activations", name.lower(), _ACTIVATIONS)
         numbers = []
         if activation.alpha is not None:
-            numbers.append(next(given_alphas, activation.alpha))
+            numbers.append(next(alphas, activation.alpha))
         if activation.beta is not None:
-            numbers.append(next(given_betas, activation.beta))
+            numbers.append(next(betas, activation.beta))
         made.append(activation.make(*numbers))
     return made
 
@@ -70,49 +68,45 @@ def _activations(
 def _run(
     function: Callable[..., Any],
     count: int,  # of the activations of a direction
-    arrays: Sequence[Any],
+    arrays: tuple[Array, Array, Array, Array | None, Array | None, Array | None],
+    network: RecurrentAttributes,
     call: Call,
     *,
-    activations: Sequence[str] | None,
-    activation_alpha: Sequence[float],
-    activation_beta: Sequence[float],
-    direction: str,
-    hidden_size: int | None,
-    layout: int,
-    cell: Any = None,
+    cell: Array | None = None,
     **more: Any,
-) -> Any:
+) -> tuple[Array | None, ...]:
     """The outputs of a network; in layout 1, the batch stands before the steps and before the directions."""
     x, weight, recurrence, bias, lengths, hidden = arrays
-    chosen = one_of("direction", direction, _DIRECTIONS)
+    chosen = one_of("direction", network.direction, _DIRECTIONS)
     if chosen is directml.RecurrentNetworkDirection.BIDIRECTIONAL:
         count *= 2
-    if activations is not None and len(activations) < count:
-        raise InvalidDesc(Problem("activations", f"must be {count}", show(activations)))
-    if hidden_size is not None and recurrence.shape[-1] != hidden_size:
-        raise InvalidDesc(Problem("hidden_size", f"must be {recurrence.shape[-1]}, as the weights say", hidden_size))
+    if network.activations is not None and len(network.activations) < count:
+        raise InvalidDesc(Problem("activations", f"must be {count}", show(network.activations)))
+    size = recurrence.shape[-1]
+    if network.hidden_size not in (None, size):
+        raise InvalidDesc(Problem("hidden_size", f"must be {size}, as the weights say", network.hidden_size))
 
-    def turned(x: Any) -> Any:
-        return x.swapaxes(0, 1) if layout and x is not None else x
+    def turned(x: Array | None) -> Array | None:
+        return x.swapaxes(0, 1) if network.layout and x is not None else x
 
     if cell is not None:
         more["cell_mem_init"] = turned(cell)
     sequence, *last = function(
         *(turned(x), weight, recurrence, bias, turned(hidden)),
         sequence_lengths=lengths,
-        activations=_activations(activations, activation_alpha, activation_beta, count),
+        activations=_activations(network, count),
         direction=chosen,
         has_sequence=call.wants(0),
         **more,
     )
-    if layout and sequence is not None:
+    if network.layout and sequence is not None:
         sequence = jnp.moveaxis(sequence, 2, 0)
     return sequence, *map(turned, last)
 
 
-def _require_no_clip(clip: float | None) -> None:
-    if clip:
-        raise Unsupported(Problem("clip", "must not be given: DirectML has one for LSTM alone", clip))
+def _require_no_clip(network: RecurrentAttributes) -> None:
+    if network.clip:
+        raise Unsupported(Problem("clip", "must not be given: DirectML has one for LSTM alone", network.clip))
 
 
 @handles("RNN")
@@ -120,33 +114,15 @@ def _rnn(
     x: Rows,
     weight: Rows,
     recurrence: Rows,
-    bias: Any = None,
-    lengths: Vector = None,
-    hidden: Rows = None,
+    bias: Array | None = None,
+    lengths: Vector | None = None,
+    hidden: Rows | None = None,
     *,
-    activations: Sequence[str] = ("Tanh", "Tanh"),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    output_sequence: int = 0,  # of version 1, which says by it what the outputs of the node say, too
+    network: RecurrentAttributes,
     call: Call,
-) -> Any:
-    _require_no_clip(clip)
-    return _run(
-        dml.rnn,
-        1,
-        (x, weight, recurrence, bias, lengths, hidden),
-        call,
-        activations=activations,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
-    )
+) -> Results:
+    _require_no_clip(network)
+    return _run(dml.rnn, 1, (x, weight, recurrence, bias, lengths, hidden), network, call)
 
 
 @handles("GRU")
@@ -154,35 +130,17 @@ def _gru(
     x: Rows,
     weight: Rows,
     recurrence: Rows,
-    bias: Any = None,
-    lengths: Vector = None,
-    hidden: Rows = None,
+    bias: Array | None = None,
+    lengths: Vector | None = None,
+    hidden: Rows | None = None,
     *,
-    activations: Sequence[str] | None = None,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
+    network: RecurrentAttributes,
     linear_before_reset: int = 0,
-    output_sequence: int = 0,
     call: Call,
-) -> Any:
-    _require_no_clip(clip)
-    return _run(
-        dml.gru,
-        2,
-        (x, weight, recurrence, bias, lengths, hidden),
-        call,
-        activations=activations,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
-        linear_before_reset=bool(linear_before_reset),
-    )
+) -> Results:
+    _require_no_clip(network)
+    arrays = (x, weight, recurrence, bias, lengths, hidden)
+    return _run(dml.gru, 2, arrays, network, call, linear_before_reset=bool(linear_before_reset))
 
 
 @handles("LSTM")
@@ -190,37 +148,25 @@ def lstm(
     x: Rows,
     weight: Rows,
     recurrence: Rows,
-    bias: Any = None,
-    lengths: Vector = None,
-    hidden: Rows = None,
-    cell: Any = None,
-    peephole: Any = None,
+    bias: Array | None = None,
+    lengths: Vector | None = None,
+    hidden: Rows | None = None,
+    cell: Array | None = None,
+    peephole: Array | None = None,
     *,
-    activations: Sequence[str] | None = None,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
+    network: RecurrentAttributes,
     input_forget: int = 0,
-    layout: int = 0,
-    output_sequence: int = 0,
     call: Call,
-) -> Any:
+) -> Results:
     """A network of long short-term memory."""
     return _run(
         dml.lstm,
         3,
         (x, weight, recurrence, bias, lengths, hidden),
+        network,
         call,
-        activations=activations,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
         cell=cell,
         peephole=peephole,
-        clip_threshold=clip or None,
+        clip_threshold=network.clip or None,
         couple_input_forget=bool(input_forget),
     )

@@ -1,8 +1,8 @@
 """Resize and Upsample."""
 
-import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Vector
+from dmljax.onnx.parameters import Array, Attributes, Known, KnownVector
 from dmljax.onnx.registry import handles, one_of
 
 # Which way a position is rounded, and how far it is moved before
@@ -40,71 +40,68 @@ _COORDINATES = (
 )
 
 
-@handles("Resize", since=11, known=[1, 2, 3])
+@dataclass(frozen=True, kw_only=True)
+class _ResizeAttributes(Attributes):
+    antialias: int = 0
+    axes: Sequence[int] | None = None
+    coordinate_transformation_mode: str = "half_pixel"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    extrapolation_value: float = 0.0
+    keep_aspect_ratio_policy: str = "stretch"
+    mode: str = "nearest"
+    nearest_mode: str = "round_prefer_floor"
+
+
+@handles("Resize", since=11)
 def _resize(
-    x: Any,
-    roi: Any = None,
-    scales: Vector = None,
-    sizes: Vector = None,
+    x: Array,
+    roi: Known | None = None,
+    scales: KnownVector | None = None,
+    sizes: KnownVector | None = None,
     *,
-    antialias: int = 0,
-    axes: Sequence[int] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> Any:
-    chosen = [*range(x.ndim)] if axes is None else [normal(axis, x.ndim) for axis in axes]
+    resize: _ResizeAttributes,
+) -> Array:
+    axes = [*range(x.ndim)] if resize.axes is None else [normal(axis, x.ndim) for axis in resize.axes]
     if x.ndim and jax.export.is_symbolic_dim(x.shape[0]):
-        roi, scales, sizes, chosen = _of_images(x, roi, scales, sizes, chosen)
-        resize = functools.partial(
-            _resize,
-            roi=roi,
-            scales=scales,
-            sizes=sizes,
-            antialias=antialias,
-            axes=chosen,
-            coordinate_transformation_mode=coordinate_transformation_mode,
-            cubic_coeff_a=cubic_coeff_a,
-            exclude_outside=exclude_outside,
-            extrapolation_value=extrapolation_value,
-            keep_aspect_ratio_policy=keep_aspect_ratio_policy,
-            mode=mode,
-            nearest_mode=nearest_mode,
-        )
-        return jax.vmap(resize)(x)
-    ratios, new = _sizes(x, scales, sizes, chosen, keep_aspect_ratio_policy)
-    one_of("coordinate_transformation_mode", coordinate_transformation_mode, dict.fromkeys(_COORDINATES))
-    before, after, scales = _offsets(x.shape, new, ratios, roi, chosen, coordinate_transformation_mode)
-    direction, shift = one_of("nearest_mode", nearest_mode, _NEAREST)
-    kind = one_of("mode", mode, _MODES)
-    is_cropped = coordinate_transformation_mode == "tf_crop_and_resize"
+        roi, scales, sizes, axes = _of_images(x, roi, scales, sizes, axes)
+        return jax.vmap(lambda image: _resize(image, roi, scales, sizes, resize=replace(resize, axes=axes)))(x)
+    ratios, new = _sizes(x, scales, sizes, axes, resize.keep_aspect_ratio_policy)
+    transformation = resize.coordinate_transformation_mode
+    one_of("coordinate_transformation_mode", transformation, dict.fromkeys(_COORDINATES))
+    before, after, factors = _offsets(x.shape, new, ratios, roi, axes, transformation)
+    direction, shift = one_of("nearest_mode", resize.nearest_mode, _NEAREST)
+    kind = one_of("mode", resize.mode, _MODES)
+    is_cropped = transformation == "tf_crop_and_resize"
     # DirectML's filter is as wide as the scale says, where ONNX's is as wide as the ratio of the sizes.
-    is_other_filter = kind == "linear" and antialias and (exclude_outside or scales != ratios)
+    is_other_filter = kind == "linear" and resize.antialias and (resize.exclude_outside or factors != ratios)
     if kind == "cubic" or is_cropped or is_other_filter:
-        stretches = [min(ratio, 1.0) if antialias else 1.0 for ratio in ratios]
-        settings = (cubic_coeff_a, bool(exclude_outside), extrapolation_value if is_cropped else None)
-        return _weighted(x, new, scales, stretches, before, after, kind, (direction, shift), settings)
+        stretches = [min(ratio, 1.0) if resize.antialias else 1.0 for ratio in ratios]
+        outside = resize.extrapolation_value if is_cropped else None
+        settings = (resize.cubic_coeff_a, bool(resize.exclude_outside), outside)
+        return _weighted(x, new, factors, stretches, before, after, kind, (direction, shift), settings)
     return dml.resample3(
         x,
         output_sizes=new,
-        scales=scales,
+        scales=factors,
         interpolation_mode=directml.InterpolationMode["LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR"],
         rounding_direction=direction,
         input_pixel_offsets=[one + (0 if kind == "linear" else shift) for one in before],
         output_pixel_offsets=after,
-        antialiased=bool(antialias),
+        antialiased=bool(resize.antialias),
     )
 
 
-def _of_images(x: Any, roi: Any, scales: Any, sizes: Any, axes: list[int]) -> tuple[Any, Any, Any, list[int]]:
+def _of_images(
+    x: Array, roi: Known | None, scales: Known | None, sizes: Known | None, axes: list[int]
+) -> tuple[Known | None, Known | None, Known | None, list[int]]:
     """The same for each image of a batch whose size is open, which must stay as it is."""
     if 0 in axes:
         i, count = axes.index(0), len(axes)
-        is_kept = sizes.flat[i] == x.shape[0] if sizes is not None and sizes.size else scales.flat[i] == 1
+        if sizes is not None and sizes.size:
+            is_kept = sizes.flat[i] == x.shape[0]
+        else:
+            is_kept = scales is not None and scales.flat[i] == 1
         if not is_kept:
             raise InvalidDesc(Problem("axes", "must not resize a batch of an open size", x.shape))
         roi, scales, sizes = (one if one is None or not one.size else np.delete(one, i) for one in (roi, scales, sizes))
@@ -112,13 +109,16 @@ def _of_images(x: Any, roi: Any, scales: Any, sizes: Any, axes: list[int]) -> tu
     return roi, scales, sizes, [axis - 1 for axis in axes if axis]
 
 
-def _sizes(x: Any, scales: Any, sizes: Any, axes: Sequence[int], policy: str) -> tuple[list[float], list[int]]:
+def _sizes(
+    x: Array, scales: Known | None, sizes: Known | None, axes: Sequence[int], policy: str
+) -> tuple[list[float], list[int]]:
     """The scale and the new size of each dimension."""
     ratios, new = [1.0] * x.ndim, list(x.shape)
-    has_sizes, has_scales = (one is not None and one.size > 0 for one in (sizes, scales))
-    if has_sizes == has_scales:
-        raise InvalidDesc(Problem((), "must have one of scales and sizes", "both" if has_sizes else "none"))
-    given = as_sizes(sizes) if has_sizes else scales.tolist()
+    both = [one for one in (sizes, scales) if one is not None and one.size > 0]
+    if len(both) != 1:
+        raise InvalidDesc(Problem((), "must have one of scales and sizes", "both" if both else "none"))
+    has_sizes = both[0] is sizes
+    given: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
     if len(given) != len(axes):
         raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(given)))
     if any(not one > 0 or one == math.inf for one in given):
@@ -144,7 +144,7 @@ def _sizes(x: Any, scales: Any, sizes: Any, axes: Sequence[int], policy: str) ->
 
 
 def _offsets(
-    old: Sequence[int], new: Sequence[int], ratios: Sequence[float], roi: Any, axes: Sequence[int], mode: str
+    old: Sequence[int], new: Sequence[int], ratios: Sequence[float], roi: Known | None, axes: Sequence[int], mode: str
 ) -> tuple[list[float], list[float], list[float]]:
     """The offsets of positions before and after scaling, and the scales: what DirectML says all modes by."""
     rank = len(old)
@@ -183,7 +183,7 @@ def _offsets(
 
 
 def _weighted(
-    x: Any,
+    x: Array,
     new: Sequence[int],
     scales: Sequence[float],
     stretches: Sequence[float],
@@ -192,7 +192,7 @@ def _weighted(
     kind: str,
     nearest: tuple[directml.AxisDirection, float],
     settings: tuple[float, bool, float | None],
-) -> Any:
+) -> Array:
     """What DirectML has not, by a product for each dimension: cubic weights, and other ways with what lies outside."""
     coefficient, exclude_outside, outside = settings
     dtype = x.dtype
@@ -214,8 +214,14 @@ def _weighted(
 
 
 def _weights(
-    places: Any, old: int, kind: str, nearest: Any, coefficient: float, stretch: float, exclude_outside: bool
-) -> Any:
+    places: Known,
+    old: int,
+    kind: str,
+    nearest: tuple[directml.AxisDirection, float],
+    coefficient: float,
+    stretch: float,
+    exclude_outside: bool,
+) -> Known:
     """For each place of the result, the weight of each element."""
     if len(places) * old > MAX_WEIGHTS:
         raise Unsupported(
@@ -225,7 +231,7 @@ def _weights(
         direction, shift = nearest
         rounding = np.floor if direction is directml.AxisDirection.DECREASING else np.ceil
         chosen = np.clip(rounding(places - shift), 0, old - 1).astype(int)
-        return np.eye(old)[chosen]
+        return np.asarray(np.eye(old)[chosen])
     reach = math.ceil((2 if kind == "cubic" else 1) / stretch)
     first = np.floor(places).astype(int) - reach + 1
     taps = first[:, None] + np.arange(2 * reach)
@@ -239,27 +245,28 @@ def _weights(
     return rows
 
 
-def _cubic(distance: Any, a: float) -> Any:
+def _cubic(distance: Known, a: float) -> Known:
     near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
 
 
-@handles("Resize", since=10, known=[1])
-def _first_resize(x: Any, scales: Vector, *, mode: str = "nearest") -> Any:
-    return _resize(x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+@handles("Resize", since=10)
+def _first_resize(x: Array, scales: KnownVector, *, mode: str = "nearest") -> Array:
+    resize = _ResizeAttributes(mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    return _resize(x, None, scales, resize=resize)
 
 
-@handles("Upsample", since=9, known=[1])
-def _upsample(x: Any, scales: Vector, *, mode: str = "nearest") -> Any:
+@handles("Upsample", since=9)
+def _upsample(x: Array, scales: KnownVector, *, mode: str = "nearest") -> Array:
     return _first_resize(x, scales, mode=mode)
 
 
 @handles("Upsample", since=7)
-def _upsample_by_attribute(x: Any, *, scales: Sequence[float], mode: str = "nearest") -> Any:
+def _upsample_by_attribute(x: Array, *, scales: Sequence[float], mode: str = "nearest") -> Array:
     return _first_resize(x, np.array(scales, np.float32), mode=mode)
 
 
 @handles("Upsample", since=1)
-def _first_upsample(x: Any, *, height_scale: float, width_scale: float, mode: str = "nearest") -> Any:
+def _first_upsample(x: Array, *, height_scale: float, width_scale: float, mode: str = "nearest") -> Array:
     return _first_resize(x, np.array([1, 1, height_scale, width_scale], np.float32), mode=mode)

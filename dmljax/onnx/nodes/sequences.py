@@ -9,17 +9,17 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, inside
 from dmljax.onnx.file import Graph, TensorType
 from dmljax.onnx.interpreter import as_array, as_sizes
 from dmljax.onnx.nodes.shapes import joined, normal
-from dmljax.onnx.parameters import Number, Tensor, Vectors
+from dmljax.onnx.parameters import Kept, KeptValue, KeptVectors, Known, KnownNumber, Passed, Results, Tensor, Value
 from dmljax.onnx.registry import Call, handles
 
 
-def _sequence(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidType(Problem((), "must have a sequence", "nothing" if value is None else "a tensor"))
-    return value
+def _elements(sequence: Value) -> list[Value]:
+    if not isinstance(sequence, list):
+        raise InvalidType(Problem((), "must have a sequence", "nothing" if sequence is None else "a tensor"))
+    return sequence
 
 
-def _place(position: Any, count: int) -> int:
+def _place(position: Known, count: int) -> int:
     """A known position in a sequence, of which negative ones count from the end."""
     place = int(position.item())
     if not -count <= place < count:
@@ -27,44 +27,47 @@ def _place(position: Any, count: int) -> int:
     return place % count
 
 
-@handles("SequenceConstruct", kept=[-1])
-def _sequence_of(*inputs: Any) -> Any:
+@handles("SequenceConstruct")
+def _sequence_of(*inputs: Passed) -> Value:
     return [*inputs]
 
 
 @handles("SequenceEmpty")
-def _empty_sequence(*, dtype: int = 1) -> Any:
+def _empty_sequence(*, dtype: int = 1) -> Value:
     return []
 
 
-@handles("SequenceLength", kept=[0])
-def _length(sequence: Any) -> Any:
-    return np.array(len(_sequence(sequence)), np.int64)
+@handles("SequenceLength")
+def _length(sequence: KeptValue) -> Known:
+    return np.array(len(_elements(sequence)), np.int64)
 
 
-@handles("SequenceAt", kept=[0], known=[1])
-def _at(sequence: Any, position: Number) -> Any:
-    return _sequence(sequence)[_place(position, len(sequence))]
+@handles("SequenceAt")
+def _at(sequence: KeptValue, position: KnownNumber) -> Value:
+    elements = _elements(sequence)
+    return elements[_place(position, len(elements))]
 
 
-@handles("SequenceErase", kept=[0], known=[1])
-def _erased(sequence: Any, position: Number = None) -> Any:
-    place = len(_sequence(sequence)) - 1 if position is None else _place(position, len(sequence))
-    if not sequence:
+@handles("SequenceErase")
+def _erased(sequence: KeptValue, position: KnownNumber | None = None) -> Value:
+    elements = _elements(sequence)
+    place = len(elements) - 1 if position is None else _place(position, len(elements))
+    if not elements:
         raise InvalidDesc(Problem((), "must have a sequence with an element", "an empty one"))
-    return [*sequence[:place], *sequence[place + 1 :]]
+    return [*elements[:place], *elements[place + 1 :]]
 
 
-@handles("SequenceInsert", kept=[0, 1], known=[2])
-def _inserted(sequence: Any, tensor: Tensor, position: Number = None) -> Any:
-    count = len(_sequence(sequence))
+@handles("SequenceInsert")
+def _inserted(sequence: KeptValue, tensor: Kept, position: KnownNumber | None = None) -> Value:
+    elements = _elements(sequence)
+    count = len(elements)
     # A new element may also stand behind the last one.
     place = count if position is None or position.item() == count else _place(position, count)
-    return [*sequence[:place], tensor, *sequence[place:]]
+    return [*elements[:place], tensor, *elements[place:]]
 
 
-@handles("SplitToSequence", kept=[0], known=[1])
-def _split_to_sequence(x: Vectors, split: Any = None, *, axis: int = 0, keepdims: int = 1) -> Any:
+@handles("SplitToSequence")
+def _split_to_sequence(x: KeptVectors, split: Known | None = None, *, axis: int = 0, keepdims: int = 1) -> Value:
     axis = normal(axis, x.ndim)
     whole = x.shape[axis]
     if split is None:
@@ -80,47 +83,49 @@ def _split_to_sequence(x: Vectors, split: Any = None, *, axis: int = 0, keepdims
         raise InvalidDesc(Problem("split", f"must add up to {whole}", tuple(sizes)))
     ends = np.cumsum(sizes).tolist()
     parts = [x[(slice(None),) * axis + (slice(end - size, end),)] for end, size in zip(ends, sizes, strict=True)]
-    return [one.squeeze(axis) for one in parts] if split is None and not keepdims else parts
+    return [one.squeeze(axis) if split is None and not keepdims else one for one in parts]
 
 
-@handles("ConcatFromSequence", kept=[0])
-def _concatenated(sequence: Any, *, axis: int, new_axis: int = 0) -> Any:
-    if not _sequence(sequence):
+@handles("ConcatFromSequence")
+def _concatenated(sequence: KeptValue, *, axis: int, new_axis: int = 0) -> Tensor:
+    elements: list[Any] = _elements(sequence)
+    if not elements:
         raise InvalidDesc(Problem((), "must have a sequence with an element", "an empty one"))
-    axis = normal(axis, sequence[0].ndim + bool(new_axis))
-    if all(isinstance(one, np.ndarray) for one in sequence):
-        return np.stack(sequence, axis) if new_axis else np.concatenate(sequence, axis)
-    arrays = [as_array(one) for one in sequence]
+    axis = normal(axis, elements[0].ndim + bool(new_axis))
+    if all(isinstance(one, np.ndarray) for one in elements):
+        return np.asarray(np.stack(elements, axis) if new_axis else np.concatenate(elements, axis))
+    arrays = [as_array(one) for one in elements]
     return joined([jnp.expand_dims(one, axis) for one in arrays] if new_axis else arrays, axis)
 
 
-@handles("SequenceMap", kept=[-1])
-def _mapped(sequence: Any, *others: Any, body: Graph, call: Call) -> Any:
-    lists = [other for other in (_sequence(sequence), *others) if isinstance(other, list)]
-    if len({len(one) for one in lists}) > 1:
-        raise InvalidDesc(Problem((), "must have sequences of one length", tuple(map(len, lists))))
+@handles("SequenceMap")
+def _mapped(sequence: Passed, *others: Passed, body: Graph, call: Call) -> Results:
+    elements = _elements(sequence)
+    lengths = [len(one) for one in (elements, *others) if isinstance(one, list)]
+    if len({*lengths}) > 1:
+        raise InvalidDesc(Problem((), "must have sequences of one length", tuple(lengths)))
     rows = []
-    for i in range(len(sequence)):
+    for i, element in enumerate(elements):
         with inside("body"):
-            rows.append(call.run(body, [one[i] if isinstance(one, list) else one for one in (sequence, *others)]))
+            rows.append(call.run(body, [element, *(one[i] if isinstance(one, list) else one for one in others)]))
     return tuple([row[i] for row in rows] for i in range(len(body.outputs)))
 
 
 # Optional values
 
 
-@handles("Optional", kept=[0])
-def _optional(value: Any = None, *, type: TensorType | None = None) -> Any:
+@handles("Optional")
+def _optional(value: KeptValue | None = None, *, type: TensorType | None = None) -> Value:
     return value
 
 
-@handles("OptionalHasElement", kept=[0])
-def _has_element(value: Any = None) -> Any:
+@handles("OptionalHasElement")
+def _has_element(value: KeptValue | None = None) -> Known:
     return np.array(value is not None)
 
 
-@handles("OptionalGetElement", kept=[0])
-def _element(value: Any | None) -> Any:
+@handles("OptionalGetElement")
+def _element(value: KeptValue | None) -> Value:
     if value is None:
         raise InvalidDesc(Problem((), "must have a value", "an optional without one"))
     return value

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,24 +14,42 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.lowerings.copies import copied
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import MAX_FOLDED, as_array, as_sizes
-from dmljax.onnx.parameters import Image, Matrices, Matrix, Number, Rows, Tensor, Vector
+from dmljax.onnx.parameters import (
+    Array,
+    Elements,
+    Image,
+    Kept,
+    KeptMatrix,
+    KeptNumber,
+    KeptValue,
+    Known,
+    KnownNumber,
+    KnownVector,
+    Matrices,
+    Number,
+    Results,
+    Rows,
+    Tensor,
+    Value,
+    Vector,
+)
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.types import REALS
 
 # Sizes, which are known of any array
 
 
-@handles("Shape", kept=[0], fold=lambda x, **bounds: _shape(x, **bounds))
-def _shape(x: Tensor, *, start: int = 0, end: int | None = None) -> Any:
+@handles("Shape", folds=True)
+def _shape(x: Kept, *, start: int = 0, end: int | None = None) -> Known:
     return sizes_array(x.shape[start:end])
 
 
-@handles("Size", kept=[0], fold=lambda x: _size(x))
-def _size(x: Tensor) -> Any:
+@handles("Size", folds=True)
+def _size(x: Kept) -> Known:
     return sizes_array([math.prod(x.shape)]).reshape(())
 
 
-def sizes_array(sizes: Sequence[Any]) -> np.ndarray[Any, Any]:
+def sizes_array(sizes: Sequence[int]) -> Known:
     """Sizes as an array, which holds symbols where sizes are symbols."""
     dtype = np.int64 if all(isinstance(one, int | np.integer) for one in sizes) else object
     return np.array([*sizes], dtype)
@@ -40,17 +58,18 @@ def sizes_array(sizes: Sequence[Any]) -> np.ndarray[Any, Any]:
 # Constants
 
 
-def _constant_value(
+@handles("Constant", folds=True)
+def _constant(
     *,
-    value: np.ndarray[Any, Any] | None = None,
-    sparse_value: np.ndarray[Any, Any] | None = None,
+    value: Elements | None = None,
+    sparse_value: Elements | None = None,
     value_float: float | None = None,
     value_floats: Sequence[float] | None = None,
     value_int: int | None = None,
     value_ints: Sequence[int] | None = None,
     value_string: str | None = None,
     value_strings: Sequence[str] | None = None,
-) -> Any:
+) -> Known:
     if value is not None:
         return value
     if sparse_value is not None:
@@ -64,10 +83,7 @@ def _constant_value(
     raise InvalidDesc(Problem((), "must have one of the attributes that give a value", "none"))
 
 
-handles("Constant", fold=_constant_value)(_constant_value)
-
-
-def _number_of(value: np.ndarray[Any, Any] | None) -> Any:
+def _number_of(value: Elements | None) -> Known:
     """The element of a tensor that fills others: 0 if it is left out."""
     if value is None:
         return np.zeros((), np.float32)
@@ -76,29 +92,29 @@ def _number_of(value: np.ndarray[Any, Any] | None) -> Any:
     return value.reshape(())
 
 
-def _filled(shape: Any, *, value: np.ndarray[Any, Any] | None = None) -> Any:
+def _filled(shape: Known, *, value: Elements | None = None) -> Known | None:
     number, sizes = _number_of(value), as_sizes(shape)
     if any(not isinstance(one, int) for one in sizes) or math.prod(sizes) > MAX_FOLDED:
-        return NotImplemented
+        return None
     return np.full(sizes, number, number.dtype)
 
 
-@handles("ConstantOfShape", known=[0], fold=_filled)
-def _constant_of_shape(shape: Vector, *, value: np.ndarray[Any, Any] | None = None) -> Any:
+@handles("ConstantOfShape", fold=_filled)
+def _constant_of_shape(shape: KnownVector, *, value: Elements | None = None) -> Array:
     number = as_array(_number_of(value))
     if number.dtype not in REALS:
         return jnp.full(as_sizes(shape), number)
     return dml.fill_value_constant(number, output_sizes=as_sizes(shape), dtype=number.dtype)
 
 
-def _folded_range(start: Any, limit: Any, delta: Any) -> Any:
+def _folded_range(start: Known, limit: Known, delta: Known) -> Known | None:
     if any(one.dtype == object for one in (start, limit, delta)) or _count(start, limit, delta) > MAX_FOLDED:
-        return NotImplemented
+        return None
     count = _count(start, limit, delta)
-    return (start.reshape(()) + np.arange(count).astype(start.dtype) * delta.reshape(())).astype(start.dtype)
+    return np.asarray(start.reshape(()) + np.arange(count).astype(start.dtype) * delta.reshape(()), start.dtype)
 
 
-def _count(start: Any, limit: Any, delta: Any) -> Any:
+def _count(start: Known, limit: Known, delta: Known) -> Any:
     first, last, step = (one.reshape(()).item() for one in (start, limit, delta))
     if isinstance(step, int | float) and step == 0:
         raise InvalidDesc(Problem("delta", "must not be 0", step))
@@ -107,31 +123,32 @@ def _count(start: Any, limit: Any, delta: Any) -> Any:
     return jax.core.max_dim(0, -((first - last) // step))
 
 
-@handles("Range", known=[0, 1, 2], fold=_folded_range)
-def _range(start: Number, limit: Number, delta: Number) -> Any:
+@handles("Range", fold=_folded_range)
+def _range(start: KnownNumber, limit: KnownNumber, delta: KnownNumber) -> Array:
     count = _count(start, limit, delta)
     if start.dtype == object:
         start, delta = (one.astype(np.int64) for one in (start, delta))
     return dml.fill_value_sequence(as_array(start.reshape(())), as_array(delta.reshape(())), output_sizes=(count,))
 
 
-@handles("EyeLike", kept=[0])
-def _eye_like(x: Matrix, *, dtype: int = 0, k: int = 0) -> Any:
+@handles("EyeLike")
+def _eye_like(x: KeptMatrix, *, dtype: int = 0, k: int = 0) -> Array:
     kind = jax.dtypes.canonicalize_dtype(dtype_of(dtype) if dtype else x.dtype)
     return dml.diagonal_matrix(1, offset=k, output_sizes=x.shape, dtype=jnp.dtype(kind))
 
 
 # The same elements with other sizes
 
+X = TypeVar("X", Array, Known)
 
-def _identity(x: Any) -> Any:
+
+@handles("Identity", folds=True)
+def _identity(x: KeptValue) -> Value:
     return x
 
 
-handles("Identity", kept=[0], fold=_identity)(_identity)
-
-
-def _reshaped(x: Any, shape: Any, *, allowzero: int = 0) -> Any:
+@handles("Reshape", since=5, folds=True)
+def _reshaped(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
     sizes = list(as_sizes(shape))
     for i, size in enumerate(sizes):
         if isinstance(size, int) and size == 0 and not allowzero:
@@ -147,29 +164,25 @@ def _reshaped(x: Any, shape: Any, *, allowzero: int = 0) -> Any:
     return x.reshape(sizes)
 
 
-def _require_count(x: Any, sizes: Sequence[Any]) -> None:
+def _require_count(x: Tensor, sizes: Sequence[int]) -> None:
     whole, wanted = math.prod(x.shape), math.prod(sizes)
     if isinstance(whole, int) and isinstance(wanted, int) and (whole != wanted or any(one < 0 for one in sizes)):
         raise InvalidDesc(Problem("shape", f"must have {whole} elements, as the input does", tuple(sizes)))
 
 
-@handles("Reshape", since=5, known=[1], fold=_reshaped)
-def _reshape(x: Any, shape: Vector, *, allowzero: int = 0) -> Any:
-    return _reshaped(x, shape, allowzero=allowzero)
-
-
 @handles("Reshape", since=1)
-def _reshape_to_attribute(x: Any, *, shape: Sequence[int] = ()) -> Any:
+def _reshape_to_attribute(x: Array, *, shape: Sequence[int] = ()) -> Array:
     return _reshaped(x, np.array(shape, np.int64))
 
 
 @handles("Flatten")
-def _flatten(x: Any, *, axis: int = 1) -> Any:
+def _flatten(x: Array, *, axis: int = 1) -> Array:
     axis = axis if axis >= 0 else axis + x.ndim
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-def _squeezed(x: Any, axes: Any = None) -> Any:
+@handles("Squeeze", since=13, folds=True)
+def _squeezed(x: X, axes: Known | None = None) -> X:
     if axes is None:
         ones = [i for i, size in enumerate(x.shape) if isinstance(size, int) and size == 1]
         return x.reshape([size for i, size in enumerate(x.shape) if i not in ones])
@@ -180,7 +193,8 @@ def _squeezed(x: Any, axes: Any = None) -> Any:
     return x.reshape([size for i, size in enumerate(x.shape) if i not in dropped])
 
 
-def _unsqueezed(x: Any, axes: Any) -> Any:
+@handles("Unsqueeze", since=13, folds=True)
+def _unsqueezed(x: X, axes: Known) -> X:
     given = as_sizes(axes)
     rank = x.ndim + len(given)
     added = {normal(axis, rank) for axis in given}
@@ -197,66 +211,58 @@ def normal(axis: int, rank: int) -> int:
     return axis % rank
 
 
-for _operator, _function in (("Squeeze", _squeezed), ("Unsqueeze", _unsqueezed)):
-    handles(_operator, since=13, known=[1], fold=_function)(_function)
-
-
-def _squeeze_of_attribute(x: Any, *, axes: Sequence[int] | None = None) -> Any:
+@handles("Squeeze", since=1, folds=True)
+def _squeeze_of_attribute(x: X, *, axes: Sequence[int] | None = None) -> X:
     return _squeezed(x, None if axes is None else np.array(axes))
 
 
-def _unsqueeze_of_attribute(x: Any, *, axes: Sequence[int]) -> Any:
+@handles("Unsqueeze", since=1, folds=True)
+def _unsqueeze_of_attribute(x: X, *, axes: Sequence[int]) -> X:
     return _unsqueezed(x, np.array(axes))
-
-
-handles("Squeeze", since=1, fold=_squeeze_of_attribute)(_squeeze_of_attribute)
-handles("Unsqueeze", since=1, fold=_unsqueeze_of_attribute)(_unsqueeze_of_attribute)
 
 
 # Elements moved
 
 
-def _transposed(x: Any, *, perm: Sequence[int] | None = None) -> Any:
+@handles("Transpose", folds=True)
+def _transposed(x: X, *, perm: Sequence[int] | None = None) -> X:
     if perm is not None and sorted(perm) != list(range(x.ndim)):
         raise InvalidDesc(Problem("perm", f"must be a permutation of {x.ndim} dimensions", tuple(perm)))
     return x.transpose(perm)
 
 
-handles("Transpose", fold=_transposed)(_transposed)
-
-
-def _expanded(x: Any, shape: Any) -> Any:
+def _expanded(x: Known, shape: Known) -> Known | None:
     sizes = np.broadcast_shapes(x.shape, as_sizes(shape))
-    return np.broadcast_to(x, sizes) if math.prod(sizes) <= MAX_FOLDED else NotImplemented
+    return np.broadcast_to(x, sizes) if math.prod(sizes) <= MAX_FOLDED else None
 
 
-@handles("Expand", since=8, known=[1], fold=_expanded)
-def _expand(x: Any, shape: Vector) -> Any:
+@handles("Expand", since=8, fold=_expanded)
+def _expand(x: Array, shape: KnownVector) -> Array:
     sizes = jnp.broadcast_shapes(x.shape, as_sizes(shape))
     return copied(lambda floats, _: jnp.broadcast_to(floats[0], sizes), (x,))
 
 
-def _tiled(x: Any, repeats: Any) -> Any:
+def _tiled(x: Known, repeats: Known) -> Known | None:
     times = as_sizes(repeats)
-    return np.tile(x, times) if math.prod(times) * x.size <= MAX_FOLDED else NotImplemented
+    return np.tile(x, times) if math.prod(times) * x.size <= MAX_FOLDED else None
 
 
-@handles("Tile", since=6, known=[1], fold=_tiled)
-def _tile(x: Any, repeats: Vector) -> Any:
+@handles("Tile", since=6, fold=_tiled)
+def _tile(x: Array, repeats: KnownVector) -> Array:
     times = as_sizes(repeats)
     if len(times) != x.ndim:
         raise InvalidDesc(Problem("repeats", f"must have one number for each of {x.ndim} dimensions", times))
     return dml.tile(x, repeats=times) if all(isinstance(one, int) and one for one in times) else jnp.tile(x, times)
 
 
-@handles("Tile", since=1, known=[1, 2])
-def _tile_along(x: Any, tiles: Number, axis: Number) -> Any:
+@handles("Tile", since=1)
+def _tile_along(x: Array, tiles: KnownNumber, axis: KnownNumber) -> Array:
     repeats = [1] * x.ndim
     repeats[normal(int(axis.item()), x.ndim)] = int(tiles.item())
     return dml.tile(x, repeats=repeats)
 
 
-def _concatenated(*inputs: Any, axis: int = 1) -> Any:
+def _concatenated(*inputs: Known, axis: int = 1) -> Known:
     axis = normal(axis, inputs[0].ndim)
     others = {(*x.shape[:axis], *x.shape[axis + 1 :]) for x in inputs}
     if len(others) > 1 or len({x.ndim for x in inputs}) > 1:
@@ -266,29 +272,29 @@ def _concatenated(*inputs: Any, axis: int = 1) -> Any:
 
 
 @handles("Concat", since=4, fold=_concatenated)
-def _concat(*inputs: Any, axis: int) -> Any:
+def _concat(*inputs: Array, axis: int) -> Array:
     return joined(inputs, axis)
 
 
 @handles("Concat", since=1)
-def _first_concat(*inputs: Any, axis: int = 1) -> Any:
+def _first_concat(*inputs: Array, axis: int = 1) -> Array:
     return joined(inputs, axis)
 
 
-def joined(inputs: Sequence[Any], axis: int) -> Any:
+def joined(inputs: Sequence[Array], axis: int) -> Array:
     """Arrays joined along an axis, of which empty ones add nothing."""
     if inputs[0].dtype not in REALS:
         return jnp.concatenate(inputs, axis=axis)
     return dml.join(list(inputs), axis=axis)
 
 
-def split_sizes(whole: Any, count: int) -> list[Any]:
+def split_sizes(whole: int, count: int) -> list[int]:
     """The sizes of equal parts, of which the last may be smaller."""
     part = -(-whole // count)
     return [part] * (count - 1) + [whole - part * (count - 1)]
 
 
-def _split_into(x: Any, sizes: Any, axis: int) -> Any:
+def _split_into(x: Tensor, sizes: Sequence[int], axis: int) -> Results:
     if any(isinstance(one, int) and one < 0 for one in sizes):
         raise InvalidDesc(Problem("split", "must be at least 0 each", tuple(sizes)))
     if isinstance(x, np.ndarray) or not all(isinstance(one, int) and one > 0 for one in sizes):
@@ -299,8 +305,10 @@ def _split_into(x: Any, sizes: Any, axis: int) -> Any:
     return tuple(dml.split(x, sizes=sizes, axis=axis))
 
 
-@handles("Split", since=13, known=[1], fold=lambda *inputs, **options: _split(*inputs, **options))
-def _split(x: Any, split: Vector = None, *, axis: int = 0, num_outputs: int | None = None, call: Call) -> Any:
+@handles("Split", since=13, folds=True)
+def _split(
+    x: Tensor, split: KnownVector | None = None, *, axis: int = 0, num_outputs: int | None = None, call: Call
+) -> Results:
     count = len(call.node.outputs)
     if num_outputs not in (None, count):
         raise InvalidDesc(Problem("num_outputs", f"must be {count}, the number of outputs", num_outputs))
@@ -309,39 +317,42 @@ def _split(x: Any, split: Vector = None, *, axis: int = 0, num_outputs: int | No
 
 
 @handles("Split", since=2)
-def _split_of_attribute(x: Any, *, axis: int = 0, split: Sequence[int] | None = None, call: Call) -> Any:
+def _split_of_attribute(x: Array, *, axis: int = 0, split: Sequence[int] | None = None, call: Call) -> Results:
     return _split(x, None if split is None else np.array(split), axis=axis, call=call)
 
 
 @handles("Split", since=1)
-def _first_split(x: Any, split: Any = None, *, axis: int = 0, **more: Any) -> Any:
-    return _split(x, split, axis=axis, **more)
+def _first_split(x: Array, split: Known | None = None, *, axis: int = 0, call: Call) -> Results:
+    return _split(x, split, axis=axis, call=call)
 
 
 # Slices and padding
 
 
-def _windows(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> list[slice]:
-    starts, ends = as_sizes(starts), as_sizes(ends)
-    axes = range(len(starts)) if axes is None else as_sizes(axes)
-    steps = [1] * len(starts) if steps is None else as_sizes(steps)
-    if not len(starts) == len(ends) == len(axes) == len(steps):
-        lengths = (len(starts), len(ends), len(axes), len(steps))
-        raise InvalidDesc(Problem((), "starts, ends, axes and steps must be of one length", lengths))
+def _windows(shape: Sequence[int], starts: Known, ends: Known, axes: Known | None, steps: Known | None) -> list[slice]:
+    count = starts.size
+    chosen = (*range(count),) if axes is None else as_sizes(axes)
+    strides = (1,) * count if steps is None else as_sizes(steps)
+    bounds = (as_sizes(starts), as_sizes(ends), chosen, strides)
+    if len({*map(len, bounds)}) > 1:
+        rule = "starts, ends, axes and steps must be of one length"
+        raise InvalidDesc(Problem((), rule, tuple(map(len, bounds))))
     windows = [slice(None)] * len(shape)
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+    for start, end, axis, step in zip(*bounds, strict=True):
         if step == 0:
-            raise InvalidDesc(Problem("steps", "must not be 0", tuple(steps)))
+            raise InvalidDesc(Problem("steps", "must not be 0", strides))
         windows[normal(axis, len(shape))] = slice(start, end, step)
     return windows
 
 
-def _indexed(x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    return x[tuple(_windows(x.shape, starts, ends, axes, steps))]
+def _indexed(x: Known, starts: Known, ends: Known, axes: Known | None = None, steps: Known | None = None) -> Known:
+    return np.asarray(x[tuple(_windows(x.shape, starts, ends, axes, steps))])
 
 
-@handles("Slice", since=10, known=[1, 2, 3, 4], fold=_indexed)
-def _slice(x: Any, starts: Vector, ends: Vector, axes: Vector = None, steps: Vector = None) -> Any:
+@handles("Slice", since=10, fold=_indexed)
+def _slice(
+    x: Array, starts: KnownVector, ends: KnownVector, axes: KnownVector | None = None, steps: KnownVector | None = None
+) -> Array:
     windows = _windows(x.shape, starts, ends, axes, steps)
     is_fixed = all(isinstance(one, int) for one in x.shape)
     if not is_fixed or x.dtype not in REALS:
@@ -357,10 +368,10 @@ def _slice(x: Any, starts: Vector, ends: Vector, axes: Vector = None, steps: Vec
     )
 
 
-def _sliced_by_symbols(x: Any, windows: Sequence[slice]) -> Any:
+def _sliced_by_symbols(x: Array, windows: Sequence[slice]) -> Array:
     """A slice of an array with sizes that are symbols, which cannot be compared with all numbers."""
     clamped = []
-    for size, window in zip(x.shape, windows, strict=True):
+    for window in windows:
         start, end, step = window.start, window.stop, window.step
         if isinstance(end, int) and end >= 2**31 - 1:
             end = None
@@ -368,20 +379,19 @@ def _sliced_by_symbols(x: Any, windows: Sequence[slice]) -> Any:
             end = None
         if isinstance(start, int) and abs(start) >= 2**31 - 1:
             start = None
-        del size
         clamped.append(slice(start, end, step))
     return x[tuple(clamped)]
 
 
 def _slice_of_attributes(
-    x: Any, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
-) -> Any:
+    x: Array, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
+) -> Array:
     return _slice(x, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
 
 
 def _folded_slice_of_attributes(
-    x: Any, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
-) -> Any:
+    x: Known, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
+) -> Known:
     return _indexed(x, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
 
 
@@ -395,7 +405,7 @@ _MODES = {
 }
 
 
-def _padded(x: Any, pads: Sequence[Any], value: Any, axes: Sequence[int], mode: str) -> Any:
+def _padded(x: Array, pads: Sequence[int], value: Tensor | None, axes: Sequence[int], mode: str) -> Array:
     start, end = [0] * x.ndim, [0] * x.ndim
     if len(pads) != 2 * len(axes):
         raise InvalidDesc(Problem("pads", f"must have {2 * len(axes)} numbers", tuple(pads)))
@@ -412,24 +422,26 @@ def _padded(x: Any, pads: Sequence[Any], value: Any, axes: Sequence[int], mode: 
     return dml.padding1(x, value, padding_mode=padding_mode, start_padding=start, end_padding=end)
 
 
-@handles("Pad", since=11, known=[1, 3])
-def _pad(x: Any, pads: Vector, value: Number = None, axes: Vector = None, *, mode: str = "constant") -> Any:
+@handles("Pad", since=11)
+def _pad(
+    x: Array, pads: KnownVector, value: Number | None = None, axes: KnownVector | None = None, *, mode: str = "constant"
+) -> Array:
     chosen = range(x.ndim) if axes is None else as_sizes(axes)
     return _padded(x, as_sizes(pads), value, chosen, mode)
 
 
 @handles("Pad", since=2)
-def _pad_of_attributes(x: Any, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Any:
+def _pad_of_attributes(x: Array, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
     return _padded(x, pads, jnp.asarray(value, x.dtype), range(x.ndim), mode)
 
 
 @handles("Pad", since=1)
-def _first_pad(x: Any, *, paddings: Sequence[int], mode: str = "constant", value: float = 0.0) -> Any:
+def _first_pad(x: Array, *, paddings: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
     return _padded(x, paddings, jnp.asarray(value, x.dtype), range(x.ndim), mode)
 
 
 @handles("Crop")
-def _crop(x: Image, *, border: Sequence[int] = (0, 0, 0, 0), scale: Sequence[int] = ()) -> Any:
+def _crop(x: Image, *, border: Sequence[int] = (0, 0, 0, 0), scale: Sequence[int] = ()) -> Array:
     for name, numbers, count in (("border", border, 4), ("scale", scale or (0, 0), 2)):
         if len(numbers) != count:
             raise InvalidDesc(Problem(name, f"must have {count} numbers", tuple(numbers)))
@@ -438,8 +450,8 @@ def _crop(x: Image, *, border: Sequence[int] = (0, 0, 0, 0), scale: Sequence[int
     return dml.slice(x, starts=(0, 0, top, left), sizes=(*x.shape[:2], height, width))
 
 
-@handles("CenterCropPad", known=[1])
-def _center_crop_pad(x: Any, shape: Vector, *, axes: Sequence[int] | None = None) -> Any:
+@handles("CenterCropPad")
+def _center_crop_pad(x: Array, shape: KnownVector, *, axes: Sequence[int] | None = None) -> Array:
     chosen, sizes = range(x.ndim) if axes is None else axes, as_sizes(shape)
     if len(sizes) != len(chosen):
         raise InvalidDesc(Problem("shape", f"must have {len(chosen)} numbers", sizes))
@@ -458,25 +470,25 @@ _ORDERS = {"DCR": directml.DepthSpaceOrder.DEPTH_COLUMN_ROW, "CRD": directml.Dep
 
 
 @handles("DepthToSpace")
-def _depth_to_space(x: Any, *, blocksize: int, mode: str = "DCR") -> Any:
+def _depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     return dml.depth_to_space1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
 
 
 @handles("SpaceToDepth")
-def _space_to_depth(x: Any, *, blocksize: int, mode: str = "DCR") -> Any:
+def _space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     return dml.space_to_depth1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
 
 
-@handles("Col2Im", known=[1, 2])
+@handles("Col2Im")
 def _fold(
     x: Rows,
-    image: Vector,
-    block: Vector,
+    image: KnownVector,
+    block: KnownVector,
     *,
     dilations: Sequence[int] | None = None,
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
-) -> Any:
+) -> Array:
     count = len(block)
     if min(as_sizes(block), default=0) < 1:
         raise InvalidDesc(Problem("block_shape", "must be at least 1 each", as_sizes(block)))
@@ -493,7 +505,7 @@ def _fold(
 
 
 @handles("ReverseSequence")
-def _reverse_sequence(x: Any, lengths: Vector, *, batch_axis: int = 1, time_axis: int = 0) -> Any:
+def _reverse_sequence(x: Array, lengths: Vector, *, batch_axis: int = 1, time_axis: int = 0) -> Array:
     # ONNX has a length for each index of the batch axis; DirectML has one for each sequence.
     time_axis, batch_axis = normal(time_axis, x.ndim), normal(batch_axis, x.ndim)
     sizes = [1 if axis == time_axis else size for axis, size in enumerate(x.shape)]
@@ -504,8 +516,8 @@ def _reverse_sequence(x: Any, lengths: Vector, *, batch_axis: int = 1, time_axis
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
-@handles("Trilu", kept=[1])
-def _triangle(x: Matrices, k: Number = None, *, upper: int = 1) -> Any:
+@handles("Trilu")
+def _triangle(x: Matrices, k: KeptNumber | None = None, *, upper: int = 1) -> Array:
     # ONNX keeps one side of diagonal k; DirectML fills the other with zeros.
     if k is not None and not isinstance(k, np.ndarray):
         diagonals = jnp.arange(x.shape[-1])[None, :] - jnp.arange(x.shape[-2])[:, None]

@@ -1,7 +1,5 @@
 """Fourier transforms, and what audio models compute around them."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,15 +8,15 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Matrices, Number, Vector
+from dmljax.onnx.parameters import Array, DType, Known, KnownNumber, Matrices, Vector
 from dmljax.onnx.registry import handles
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Array) -> Array:
     return x.astype(promoted(x.dtype, jnp.float32))
 
 
-def _complex(x: Any) -> Any:
+def _complex(x: Array) -> Array:
     """The numbers whose real and imaginary parts the last dimension holds, or their real parts alone."""
     if x.ndim < 2 or x.shape[-1] not in (1, 2):
         raise InvalidDesc(Problem("input", "must have a last dimension of 1 or 2", x.shape))
@@ -26,11 +24,11 @@ def _complex(x: Any) -> Any:
     return x[..., 0] if x.shape[-1] == 1 else jax.lax.complex(x[..., 0], x[..., 1])
 
 
-def _parts(x: Any, dtype: Any) -> Any:
+def _parts(x: Array, dtype: DType) -> Array:
     return jnp.stack([x.real, x.imag], -1).astype(dtype)
 
 
-def _transformed(x: Any, length: Any, axis: int, inverse: int, onesided: int) -> Any:
+def _transformed(x: Array, length: Known | None, axis: int, inverse: int, onesided: int) -> Array:
     if axis % x.ndim == x.ndim - 1:
         raise InvalidDesc(Problem("axis", "must not be that of real and imaginary parts", axis))
     axis, numbers = normal(axis, x.ndim), _complex(x)
@@ -42,7 +40,7 @@ def _transformed(x: Any, length: Any, axis: int, inverse: int, onesided: int) ->
     return _parts(_frequencies(numbers, count, axis, onesided), x.dtype)
 
 
-def _frequencies(numbers: Any, count: int | None, axis: int, onesided: int) -> Any:
+def _frequencies(numbers: Array, count: int | None, axis: int, onesided: int) -> Array:
     length = numbers.shape[axis] if count is None else count
     if jnp.iscomplexobj(numbers):
         whole = jnp.fft.fft(numbers, length, axis)
@@ -54,38 +52,60 @@ def _frequencies(numbers: Any, count: int | None, axis: int, onesided: int) -> A
     return jnp.concatenate([half, jnp.flip(others, axis).conj()], axis)
 
 
-@handles("DFT", since=20, known=[1, 2])
-def _dft(x: Matrices, length: Number = None, axis: Number = None, *, inverse: int = 0, onesided: int = 0) -> Any:
+@handles("DFT", since=20)
+def _dft(
+    x: Matrices,
+    length: KnownNumber | None = None,
+    axis: KnownNumber | None = None,
+    *,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Array:
     return _transformed(x, length, -2 if axis is None else int(axis.item()), inverse, onesided)
 
 
-@handles("DFT", since=17, known=[1])
-def _dft_of_attribute(x: Matrices, length: Number = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0) -> Any:
+@handles("DFT", since=17)
+def _dft_of_attribute(
+    x: Matrices, length: KnownNumber | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
+) -> Array:
     return _transformed(x, length, axis, inverse, onesided)
 
 
-@handles("STFT", known=[1, 3])
-def _stft(signal: Matrices, step: Number, window: Vector = None, length: Number = None, *, onesided: int = 1) -> Any:
+@handles("STFT")
+def _stft(
+    signal: Matrices,
+    step: KnownNumber,
+    window: Vector | None = None,
+    length: KnownNumber | None = None,
+    *,
+    onesided: int = 1,
+) -> Array:
     numbers = _wide(signal) if signal.ndim == 2 else _complex(signal)  # PyTorch writes real ones without a last 1
-    whole, step = numbers.shape[1], int(step.item())
+    whole, stride = numbers.shape[1], int(step.item())
     own = whole if window is None else window.shape[0]
     count = own if length is None else int(length.item())
-    if step < 1:
-        raise InvalidDesc(Problem("frame_step", "must be at least 1", step))
+    if stride < 1:
+        raise InvalidDesc(Problem("frame_step", "must be at least 1", stride))
     if not 1 <= count <= whole:
         raise InvalidDesc(Problem("frame_length", f"must be in [1, {whole}]", count))
     if window is not None and own != count:
         raise InvalidDesc(Problem("window", f"must have {count} elements, as a frame has", own))
-    places = np.arange(0, whole - count + 1, step)[:, None] + np.arange(count)
+    places = np.arange(0, whole - count + 1, stride)[:, None] + np.arange(count)
     frames = numbers[:, places]
     frames = frames if window is None else frames * _wide(window)[None, None]
     return _parts(_frequencies(frames, None, 2, onesided), signal.dtype)
 
 
-@handles("MelWeightMatrix", known=[0, 1, 2, 3, 4])
+@handles("MelWeightMatrix")
 def _mel_weights(
-    bins: Number, length: Number, rate: Number, lowest: Number, highest: Number, *, output_datatype: int = 1
-) -> Any:
+    bins: KnownNumber,
+    length: KnownNumber,
+    rate: KnownNumber,
+    lowest: KnownNumber,
+    highest: KnownNumber,
+    *,
+    output_datatype: int = 1,
+) -> Known:
     # Everything is known: triangles from one frequency to the next but one, of frequencies spaced evenly in mels.
     count = int(bins.item())
     for name, one in (("num_mel_bins", bins), ("dft_length", length), ("sample_rate", rate)):

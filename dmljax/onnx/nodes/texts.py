@@ -3,29 +3,29 @@
 import itertools
 import operator
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import DTypeLike
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.parameters import Text, Vectors
+from dmljax.onnx.parameters import Array, Known, KnownText, Results, Vectors
 from dmljax.onnx.registry import handles, one_of
 
 
-def _mapped(function: Any, x: Any, dtype: Any) -> Any:
+def _mapped(function: Callable[[str], object], x: Known, dtype: DTypeLike) -> Known:
     return np.array([function(one) for one in x.ravel().tolist()], dtype).reshape(x.shape)
 
 
-@handles("StringConcat", known=[0, 1])
-def _joined_texts(a: Text, b: Text) -> Any:
+@handles("StringConcat")
+def _joined_texts(a: KnownText, b: KnownText) -> Known:
     np.broadcast_shapes(a.shape, b.shape)  # which refuses by itself what the call below would refuse
     return np.asarray(np.frompyfunc(operator.add, 2, 1)(a, b), object)
 
 
-@handles("StringSplit", known=[0])
-def _split_texts(x: Text, *, delimiter: str = "", maxsplit: int = -1) -> Any:
+@handles("StringSplit")
+def _split_texts(x: KnownText, *, delimiter: str = "", maxsplit: int = -1) -> Results:
     parts = [one.split(delimiter or None, maxsplit) for one in x.ravel().tolist()]
     longest = max(map(len, parts), default=0)
     rows = np.full((len(parts), longest), "", object)
@@ -34,8 +34,8 @@ def _split_texts(x: Text, *, delimiter: str = "", maxsplit: int = -1) -> Any:
     return rows.reshape(*x.shape, longest), np.array([*map(len, parts)], np.int64).reshape(x.shape)
 
 
-@handles("RegexFullMatch", known=[0])
-def _matches(x: Text, *, pattern: str) -> Any:
+@handles("RegexFullMatch")
+def _matches(x: KnownText, *, pattern: str) -> Known:
     try:
         expression = re.compile(pattern)
     except re.error as error:
@@ -43,22 +43,22 @@ def _matches(x: Text, *, pattern: str) -> Any:
     return _mapped(lambda one: expression.fullmatch(one) is not None, x, bool)
 
 
-@handles("StringNormalizer", known=[0])
+@handles("StringNormalizer")
 def _normalized(
-    x: Text,
+    x: KnownText,
     *,
     case_change_action: str = "NONE",
     is_case_sensitive: int = 0,
     locale: str = "en_US",
     stopwords: Sequence[str] = (),
-) -> Any:
-    cases = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+) -> Known:
+    cases: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
     change = one_of("case_change_action", case_change_action, cases)
     stop = {*stopwords} if is_case_sensitive else {one.casefold() for one in stopwords}
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise InvalidDesc(Problem("X", "must be a vector or one row", x.shape))
     kept = [one for one in x.ravel().tolist() if (one if is_case_sensitive else one.casefold()) not in stop]
-    texts = np.array([change(one) for one in kept] or [""], object)
+    texts: Known = np.array([change(one) for one in kept] or [""], object)
     return texts.reshape(1, -1) if x.ndim == 2 else texts
 
 
@@ -75,7 +75,7 @@ def _counted(
     pool_int64s: Sequence[int] = (),
     pool_strings: Sequence[str] = (),
     weights: Sequence[float] = (),
-) -> Any:
+) -> Array:
     # Numbers are counted under JAX; texts are refused as its arrays are made.
     rows = x.reshape(-1, x.shape[-1])
     columns = []
@@ -94,7 +94,7 @@ def _counted(
     return result.reshape(*x.shape[:-1], -1)
 
 
-def _count_of(rows: Any, gram: Sequence[int], most_skipped: int, shortest: int, longest: int) -> Any:
+def _count_of(rows: Array, gram: Sequence[int], most_skipped: int, shortest: int, longest: int) -> Array:
     """How often each row has an n-gram, with the same number of elements skipped between its elements."""
     total = jnp.zeros(len(rows), jnp.int32)
     if not shortest <= len(gram) <= longest:

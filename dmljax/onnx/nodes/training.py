@@ -1,18 +1,17 @@
 """The steps of optimizers, which take a rate, a count of steps, and several tensors of each kind."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.parameters import Number
+from dmljax.onnx.parameters import Array, Number, Results
 from dmljax.onnx.refusals import TRAINING
 from dmljax.onnx.registry import handles, one_of
 
 
-def _each(kinds: int, tensors: Sequence[Any], update: Callable[..., Any]) -> tuple[Any, ...]:
+def _each(kinds: int, tensors: Sequence[Array], update: Callable[..., tuple[Array, ...]]) -> tuple[Array, ...]:
     """The updates of parameters, of which the inputs give all, then all gradients, and all of each state."""
     count = len(tensors) // kinds
     if not count or len(tensors) != count * kinds:
@@ -25,18 +24,18 @@ def _each(kinds: int, tensors: Sequence[Any], update: Callable[..., Any]) -> tup
 def _adam(
     rate: Number,
     step: Number,
-    *tensors: Any,
+    *tensors: Array,
     alpha: float = 0.9,
     beta: float = 0.999,
     epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
     norm_coefficient_post: float = 0.0,
-) -> Any:
+) -> Results:
     # Before step 1 ONNX does not correct the moments, as if DirectML's first step had a longer learning rate.
     rate, step = rate.reshape(()), step.reshape(())
     rate = jnp.where(step > 0, rate, rate * ((1 - alpha) / (1 - beta) ** 0.5))
 
-    def update(x: Any, gradient: Any, first: Any, second: Any) -> tuple[Any, ...]:
+    def update(x: Array, gradient: Array, first: Array, second: Array) -> tuple[Array, ...]:
         slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
         new, *moments = dml.adam_optimizer(x, first, second, slope, jnp.maximum(step, 1), rate, alpha, beta, epsilon)
         return new * jnp.asarray(1 - norm_coefficient_post, x.dtype), *moments
@@ -48,12 +47,12 @@ def _adam(
 def _adagrad(
     rate: Number,
     step: Number,
-    *tensors: Any,
+    *tensors: Array,
     decay_factor: float = 0.0,
     epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
-) -> Any:
-    def update(x: Any, gradient: Any, squares: Any) -> tuple[Any, ...]:
+) -> Results:
+    def update(x: Array, gradient: Array, squares: Array) -> tuple[Array, ...]:
         length = (rate / (1 + step.astype(rate.dtype) * decay_factor)).reshape(()).astype(x.dtype)
         slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
         total = squares + slope * slope
@@ -64,11 +63,11 @@ def _adagrad(
 
 @handles("Momentum", domain=TRAINING)
 def _momentum(
-    rate: Number, step: Number, *tensors: Any, alpha: float, beta: float, mode: str, norm_coefficient: float
-) -> Any:
+    rate: Number, step: Number, *tensors: Array, alpha: float, beta: float, mode: str, norm_coefficient: float
+) -> Results:
     is_nesterov = one_of("mode", mode, {"standard": False, "nesterov": True})
 
-    def update(x: Any, gradient: Any, momentum: Any) -> tuple[Any, ...]:
+    def update(x: Array, gradient: Array, momentum: Array) -> tuple[Array, ...]:
         decay, length = jnp.asarray(alpha, x.dtype), rate.reshape(()).astype(x.dtype)
         slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
         share = jnp.where(step.reshape(()) > 0, beta, 1).astype(x.dtype)  # of the gradient, whole in the first step

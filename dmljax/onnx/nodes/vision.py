@@ -13,13 +13,13 @@ import numpy as np
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import as_sizes, is_known, promoted
 from dmljax.onnx.nodes.indexing import counting_type
-from dmljax.onnx.parameters import Images, Number, Rows, Vector
+from dmljax.onnx.parameters import Array, Images, KnownVector, Rows, Tensor, WantedNumber
 from dmljax.onnx.registry import Call, handles, one_of
 
 # Samples between pixels
 
 
-def _cubic_weights(part: Any) -> list[Any]:
+def _cubic_weights(part: Array) -> list[Any]:
     a = -0.75
     near, far = ([part, 1 - part], [1 + part, 2 - part])
     inner = [((a + 2) * one - (a + 3)) * one * one + 1 for one in near]
@@ -27,7 +27,7 @@ def _cubic_weights(part: Any) -> list[Any]:
     return [outer[0], *inner, outer[1]]
 
 
-def _taps(place: Any, mode: str) -> list[tuple[Any, Any]]:
+def _taps(place: Array, mode: str) -> list[tuple[Any, Any]]:
     """The pixels that a sample is made of along one dimension, with their weights."""
     low = jnp.floor(place)
     part = place - low
@@ -38,14 +38,14 @@ def _taps(place: Any, mode: str) -> list[tuple[Any, Any]]:
     return [(low + i - 1, weight) for i, weight in enumerate(_cubic_weights(part))]
 
 
-def _reflected(place: Any, low: float, high: float) -> Any:
+def _reflected(place: Array, low: float, high: float) -> Array:
     """A place mirrored at two borders until it is between them."""
     span = max(high - low, 1e-6)
     rest = jnp.mod(place - low, 2 * span)
     return jnp.clip(low + jnp.where(rest > span, 2 * span - rest, rest), low, high)
 
 
-def _sampled(x: Any, places: Sequence[Any], mode: str, padding: str, align_corners: bool) -> Any:
+def _sampled(x: Array, places: Sequence[Any], mode: str, padding: str, align_corners: bool) -> Array:
     """Samples of images [N, C, ...] at places [N, ...] given for each dimension: [N, C, ...]."""
     sizes = x.shape[2:]
     along = []
@@ -79,7 +79,7 @@ def _sampled(x: Any, places: Sequence[Any], mode: str, padding: str, align_corne
 @handles("GridSample")
 def _grid_sample(
     x: Images, grid: Images, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
-) -> Any:
+) -> Array:
     modes = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic", "nearest": "nearest"}
     kind = one_of("mode", mode, modes)
     padding = one_of("padding_mode", padding_mode, {name: name for name in ("zeros", "border", "reflection")})
@@ -93,8 +93,8 @@ def _grid_sample(
     return _sampled(x, places, kind, padding, bool(align_corners))
 
 
-@handles("AffineGrid", known=[1])
-def _affine_grid(theta: Rows, size: Vector, *, align_corners: int = 0) -> Any:
+@handles("AffineGrid")
+def _affine_grid(theta: Rows, size: KnownVector, *, align_corners: int = 0) -> Array:
     space = as_sizes(size)[2:]
     if theta.shape[1:] != (len(space), len(space) + 1):
         raise InvalidDesc(Problem("theta", f"must be of matrices {len(space)} x {len(space) + 1}", theta.shape))
@@ -113,8 +113,8 @@ def _deformable_convolution(
     x: Images,
     filter: Images,
     offset: Images,
-    bias: Any = None,
-    mask: Images = None,
+    bias: Array | None = None,
+    mask: Images | None = None,
     *,
     dilations: Sequence[int] = (),
     group: int = 1,
@@ -122,7 +122,7 @@ def _deformable_convolution(
     offset_group: int = 1,
     pads: Sequence[int] = (),
     strides: Sequence[int] = (),
-) -> Any:
+) -> Array:
     for name, one in (("W", filter), ("offset", offset)):
         if one.ndim != x.ndim:
             raise InvalidDesc(Problem(name, f"must have {x.ndim} dimensions, as X has", one.shape))
@@ -156,7 +156,7 @@ def _deformable_convolution(
 # Boxes that overlap
 
 
-def _corners(boxes: Any, is_centered: int) -> tuple[Any, Any]:
+def _corners(boxes: Array, is_centered: int) -> tuple[Any, Any]:
     """The lowest and the highest corner of boxes [..., 4]."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if is_centered:
@@ -165,16 +165,16 @@ def _corners(boxes: Any, is_centered: int) -> tuple[Any, Any]:
 
 
 @functools.partial(jax.jit, static_argnames="steps")  # so that eager calls compile it once
-def _best_apart(low: Any, high: Any, scores: Any, limit: Any, most: Any, *, steps: int) -> Any:
+def _best_apart(low: Array, high: Array, scores: Array, limit: Array, most: Array, *, steps: int) -> Array:
     """For each class [batch, class, box], its boxes in the order of their scores, and -1 where there are no more."""
     areas = jnp.prod(high - low, axis=-1)
 
-    def select(low: Any, high: Any, area: Any, score: Any) -> Any:
-        def is_going(state: tuple[Any, Any, Any]) -> Any:
+    def select(low: Array, high: Array, area: Array, score: Array) -> Array:
+        def is_going(state: tuple[Array, Array, Array]) -> Array:
             step, left, _ = state
             return (step < steps) & (step < most) & (left.max() > -jnp.inf)
 
-        def one(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        def one(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             step, left, chosen = state
             best = jnp.argmax(left)
             sizes = jnp.minimum(high, high[best][None]) - jnp.maximum(low, low[best][None])
@@ -191,17 +191,17 @@ def _best_apart(low: Any, high: Any, scores: Any, limit: Any, most: Any, *, step
     return jax.vmap(of_classes)(low, high, areas, scores)
 
 
-@handles("NonMaxSuppression", wanted=[2, 3, 4])
+@handles("NonMaxSuppression")
 def _non_max_suppression(
     boxes: Rows,
     scores: Rows,
-    most: Number = None,
-    overlap: Number = None,
-    lowest_score: Number = None,
+    most: WantedNumber | None = None,
+    overlap: WantedNumber | None = None,
+    lowest_score: WantedNumber | None = None,
     *,
     center_point_box: int = 0,
     call: Call,
-) -> Any:
+) -> Tensor:
     # A bound fills with -1: the first rows are those of the result.
     if most is None or (is_known(most) and int(np.asarray(most).reshape(())) <= 0):
         return np.zeros((0, 3), np.int64)

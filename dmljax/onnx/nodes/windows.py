@@ -1,6 +1,7 @@
 """Operators that slide windows over images: convolutions, poolings, and regions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -12,7 +13,18 @@ from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.nodes.indexing import counting_type
-from dmljax.onnx.parameters import Image, Images, Matrix, Vector
+from dmljax.onnx.parameters import (
+    Array,
+    Attributes,
+    ConvolutionAttributes,
+    Image,
+    Images,
+    KnownVector,
+    Matrix,
+    PoolingAttributes,
+    Vector,
+    WindowAttributes,
+)
 from dmljax.onnx.registry import Call, handles, one_of
 
 _AUTOMATIC = {"NOTSET": None, "": None, "VALID": None, "SAME_UPPER": True, "SAME_LOWER": False}
@@ -40,19 +52,11 @@ class Windows(NamedTuple):
         }
 
 
-def windows_of(
-    space: Sequence[Any],
-    sizes: Sequence[int],
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Windows:
-    """The windows that ONNX's attributes say; padding that follows from sizes is computed."""
+def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttributes) -> Windows:
+    """The windows of these sizes that ONNX's attributes say; padding that follows from sizes is computed."""
     count = len(space)
-    strides, dilations = tuple(strides or [1] * count), tuple(dilations or [1] * count)
-    pads = tuple(pads or [0] * (2 * count))
+    strides, dilations = tuple(window.strides or [1] * count), tuple(window.dilations or [1] * count)
+    pads = tuple(window.pads or [0] * (2 * count))
     for name, values, length in (
         ("kernel_shape", sizes, count),
         ("strides", strides, count),
@@ -64,10 +68,10 @@ def windows_of(
     for name, values in (("kernel_shape", sizes), ("strides", strides), ("dilations", dilations)):
         if any(isinstance(one, int) and one < 1 for one in values):
             raise InvalidDesc(Problem(name, "must be at least 1 each", tuple(values)))
-    is_upper = one_of("auto_pad", auto_pad, _AUTOMATIC)
+    is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
     windows = Windows(tuple(sizes), strides, dilations, pads[:count], pads[count:])
     if is_upper is None:
-        return windows._replace(start=(0,) * count, end=(0,) * count) if auto_pad == "VALID" else windows
+        return windows._replace(start=(0,) * count, end=(0,) * count) if window.auto_pad == "VALID" else windows
     start, end = [], []
     for size, stride, extent in zip(space, strides, windows.extents, strict=True):
         total = max((-(-size // stride) - 1) * stride + extent - size, 0)
@@ -80,101 +84,70 @@ def windows_of(
 # Convolutions
 
 
-def _filter_windows(x: Any, filter: Any, kernel_shape: Sequence[int] | None, attributes: Mapping[str, Any]) -> Windows:
-    if kernel_shape is not None and tuple(kernel_shape) != filter.shape[2:]:
-        raise InvalidDesc(Problem("kernel_shape", f"must be that of W, {filter.shape[2:]}", tuple(kernel_shape)))
-    return windows_of(x.shape[2:], filter.shape[2:], **attributes)
+def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> Windows:
+    """The windows of a convolution, whose filter says how large they are."""
+    if window.kernel_shape is not None and tuple(window.kernel_shape) != filter.shape[2:]:
+        rule = f"must be that of W, {filter.shape[2:]}"
+        raise InvalidDesc(Problem("kernel_shape", rule, tuple(window.kernel_shape)))
+    return windows_of(x.shape[2:], filter.shape[2:], window)
 
 
-def convolution(
-    x: Images,
-    filter: Images,
-    bias: Any = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Any:
+@handles("Conv")
+def convolution(x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes) -> Array:
     """A cross-correlation."""
-    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    windows = _filter_windows(x, filter, kernel_shape, space)
-    return dml.convolution(x, filter, bias, group_count=group, **windows.members())
-
-
-handles("Conv")(convolution)
+    return dml.convolution(x, filter, bias, group_count=window.group, **_filter_windows(x, filter, window).members())
 
 
 @handles("ConvInteger")
 def _integer_convolution(
     x: Images,
     filter: Images,
-    x_zero_point: Any = None,
-    zero_point: Any = None,
+    x_zero_point: Array | None = None,
+    zero_point: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Any:
-    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    windows = _filter_windows(x, filter, kernel_shape, space)
-    return dml.convolution_integer(x, x_zero_point, filter, zero_point, group_count=group, **windows.members())
+    window: ConvolutionAttributes,
+) -> Array:
+    members = _filter_windows(x, filter, window).members()
+    return dml.convolution_integer(x, x_zero_point, filter, zero_point, group_count=window.group, **members)
 
 
 @handles("QLinearConv")
 def quantized_convolution(
     x: Images,
-    x_scale: Any,
-    x_zero_point: Any,
+    x_scale: Array,
+    x_zero_point: Array,
     filter: Images,
-    scale: Any,
-    zero_point: Any,
-    output_scale: Any,
-    output_zero_point: Any,
-    bias: Any = None,
+    scale: Array,
+    zero_point: Array,
+    output_scale: Array,
+    output_zero_point: Array,
+    bias: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Any:
+    window: ConvolutionAttributes,
+) -> Array:
     """A cross-correlation of quantized arrays."""
-    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    windows = _filter_windows(x, filter, kernel_shape, space)
+    members = _filter_windows(x, filter, window).members()
     parameters = (x_scale, x_zero_point, filter, scale, zero_point, bias, output_scale, output_zero_point)
-    return dml.quantized_linear_convolution(x, *parameters, group_count=group, **windows.members())
+    return dml.quantized_linear_convolution(x, *parameters, group_count=window.group, **members)
 
 
 @handles("ConvTranspose")
 def transposed_convolution(
     x: Images,
     filter: Images,
-    bias: Any = None,
+    bias: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
+    window: ConvolutionAttributes,
     output_padding: Sequence[int] | None = None,
     output_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Any:
+) -> Array:
     """A transposed convolution, whose output's sizes may be given instead of its padding."""
-    space = {"dilations": dilations, "pads": pads, "strides": strides}
-    windows = _filter_windows(x, filter, kernel_shape, space)
+    windows = _filter_windows(x, filter, replace(window, auto_pad="NOTSET"))
     appended = tuple(output_padding or [0] * (x.ndim - 2))
     for name, values in (("output_padding", appended), ("output_shape", output_shape or appended)):
         if len(values) not in (x.ndim - 2, x.ndim if name == "output_shape" else 0):
             raise InvalidDesc(Problem(name, f"must have {x.ndim - 2} numbers", tuple(values)))
-    is_upper = one_of("auto_pad", auto_pad, _AUTOMATIC)
+    is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
     if output_shape or is_upper is not None:
         given = output_shape or [size * one for size, one in zip(x.shape[2:], windows.strides, strict=True)]
         rows = zip(x.shape[2:], windows.strides, windows.extents, appended, strict=True)
@@ -191,7 +164,7 @@ def transposed_convolution(
         filter,
         bias,
         direction=directml.ConvolutionDirection.BACKWARD,
-        group_count=group,
+        group_count=window.group,
         output_padding=appended,
         **windows.members(),
     )
@@ -214,59 +187,51 @@ def _ends_of_ceil(space: Sequence[int], windows: Windows) -> tuple[int, ...]:
     return tuple(beyond)
 
 
-def pooled(x: Any, kernel_shape: Sequence[int], ceil_mode: int, **attributes: Any) -> tuple[Windows, tuple[int, ...]]:
+def _pooled(x: Array, window: PoolingAttributes) -> tuple[Windows, tuple[int, ...]]:
     """The windows of a pooling, and how far they reach beyond the padding."""
-    windows = windows_of(x.shape[2:], kernel_shape, **attributes)
-    return windows, _ends_of_ceil(x.shape[2:], windows) if ceil_mode else (0,) * (x.ndim - 2)
+    windows = windows_of(x.shape[2:], window.kernel_shape, window)
+    return windows, _ends_of_ceil(x.shape[2:], windows) if window.ceil_mode else (0,) * (x.ndim - 2)
 
 
-def with_ends(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
+def _with_ends(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
     """The members of a pooling whose windows reach so far beyond the padding."""
     end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
     return {"window_sizes": windows.sizes, **windows._replace(end=end).members()}
 
 
-@handles("AveragePool")
-def _average_pool(
-    x: Images,
-    *,
-    kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Any:
-    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    windows, beyond = pooled(x, kernel_shape, ceil_mode, **space)
-    include = bool(count_include_pad)
-    if include and any(beyond):  # what is beyond the padding counts for nothing
-        x = dml.padding1(x, 0.0, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
-        include = False
+def averaged(
+    x: Array,
+    window: PoolingAttributes,
+    count_include_pad: int,
+    average: Callable[..., Array],
+    nothing: Array | float = 0.0,
+) -> Array:
+    """The averages of windows by a function of DirectML, whose padding is made of `nothing`."""
+    windows, beyond = _pooled(x, window)
+    if count_include_pad and any(beyond):  # what is beyond the padding counts for nothing
+        x = dml.padding1(x, nothing, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
         windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
-    return dml.average_pooling1(x, include_padding=include, **with_ends(windows, beyond))
+        count_include_pad = 0
+    return average(x, include_padding=bool(count_include_pad), **_with_ends(windows, beyond))
+
+
+@handles("AveragePool")
+def _average_pool(x: Images, *, window: PoolingAttributes, count_include_pad: int = 0) -> Array:
+    return averaged(x, window, count_include_pad, dml.average_pooling1)
+
+
+def largest(x: Array, window: PoolingAttributes) -> Array:
+    """The largest of each window."""
+    return dml.max_pooling2(x, has_indices=False, **_with_ends(*_pooled(x, window))).values
 
 
 @handles("MaxPool")
-def max_pool(
-    x: Images,
-    *,
-    kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    storage_order: int = 0,
-    strides: Sequence[int] | None = None,
-    call: Call,
-) -> Any:
-    """The largest of each window, and its place in the whole array."""
-    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    windows = with_ends(*pooled(x, kernel_shape, ceil_mode, **space))
-    values, indices = dml.max_pooling2(x, has_indices=call.wants(1), **windows)
+def _max_pool(
+    x: Images, *, window: PoolingAttributes, storage_order: int = 0, call: Call
+) -> Array | tuple[Array, Array]:
     if not call.wants(1):
-        return values
+        return largest(x, window)
+    values, indices = dml.max_pooling2(x, **_with_ends(*_pooled(x, window)))
     if storage_order:  # the last dimensions are counted first
         places = jnp.unravel_index(indices, x.shape)
         shape = (*x.shape[:2], *x.shape[:1:-1])
@@ -275,65 +240,46 @@ def max_pool(
 
 
 @handles("LpPool", since=2)
-def _lp_pool(
-    x: Images,
-    *,
-    kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Sequence[int] | None = None,
-    p: int = 2,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Any:
-    space = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    return dml.lp_pooling1(x, p=p, **with_ends(*pooled(x, kernel_shape, ceil_mode, **space)))
+def _lp_pool(x: Images, *, window: PoolingAttributes, p: int = 2) -> Array:
+    return dml.lp_pooling1(x, p=p, **_with_ends(*_pooled(x, window)))
 
 
 @handles("LpPool", since=1)
-def _first_lp_pool(
-    x: Images,
-    *,
-    kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
-    p: float = 2.0,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Any:
-    return _lp_pool(x, kernel_shape=kernel_shape, auto_pad=auto_pad, p=int(p), pads=pads, strides=strides)
+def _first_lp_pool(x: Images, *, window: PoolingAttributes, p: float = 2.0) -> Array:
+    return _lp_pool(x, window=window, p=int(p))
 
 
 @handles("GlobalAveragePool")
-def _global_average_pool(x: Images) -> Any:
+def _global_average_pool(x: Images) -> Array:
     return dml.average_pooling(x, window_sizes=x.shape[2:])
 
 
 @handles("GlobalMaxPool")
-def _global_max_pool(x: Images) -> Any:
+def _global_max_pool(x: Images) -> Array:
     return dml.max_pooling(x, window_sizes=x.shape[2:])
 
 
 @handles("GlobalLpPool", since=2)
-def _global_lp_pool(x: Images, *, p: int = 2) -> Any:
+def _global_lp_pool(x: Images, *, p: int = 2) -> Array:
     return dml.lp_pooling(x, window_sizes=x.shape[2:], p=p)
 
 
 @handles("GlobalLpPool", since=1)
-def _first_global_lp_pool(x: Images, *, p: float = 2.0) -> Any:
+def _first_global_lp_pool(x: Images, *, p: float = 2.0) -> Array:
     return dml.lp_pooling(x, window_sizes=x.shape[2:], p=int(p))
 
 
-@handles("MaxUnpool", known=[2])
+@handles("MaxUnpool")
 def _max_unpool(
     x: Images,
-    indices: Any,
-    output_shape: Vector = None,
+    indices: Array,
+    output_shape: KnownVector | None = None,
     *,
     kernel_shape: Sequence[int],
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
-) -> Any:
-    windows = windows_of(x.shape[2:], kernel_shape, pads=pads, strides=strides)
+) -> Array:
+    windows = windows_of(x.shape[2:], kernel_shape, WindowAttributes(pads=pads, strides=strides))
     rows = zip(x.shape[2:], windows.strides, windows.sizes, windows.start, windows.end, strict=True)
     space = [(size - 1) * stride + window - start - end for size, stride, window, start, end in rows]
     result = dml.max_unpooling(x, indices, output_sizes=(*x.shape[:2], *space))
@@ -348,11 +294,20 @@ def _max_unpool(
 
 
 @handles("MaxRoiPool")
-def _max_roi_pool(x: Image, rois: Matrix, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Any:
+def _max_roi_pool(x: Image, rois: Matrix, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Array:
     height, width = pooled_shape
     return dml.roi_pooling(
         x, rois, pooled_size=directml.Size2D(width=width, height=height), spatial_scale=spatial_scale
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RegionAttributes(Attributes):
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
 
 
 @handles("RoiAlign", since=16)
@@ -362,35 +317,38 @@ def _roi_align(
     batch_indices: Vector,
     *,
     coordinate_transformation_mode: str = "half_pixel",
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Any:
+    regions: _RegionAttributes,
+) -> Array:
     modes = {"half_pixel": True, "output_half_pixel": False}
     is_half = one_of("coordinate_transformation_mode", coordinate_transformation_mode, modes)
+    scale, samples = regions.spatial_scale, regions.sampling_ratio
     if not is_half:  # regions are one pixel large then, at least
-        rois = jnp.concatenate([rois[:, :2], jnp.maximum(rois[:, 2:], rois[:, :2] + 1 / spatial_scale)], axis=1)
-    if one_of("mode", mode, {"avg": False, "max": True}):
-        space = (output_height, output_width)
-        return _largest_of_regions(x, rois, batch_indices, space, sampling_ratio, spatial_scale, 0.5 if is_half else 0)
+        rois = jnp.concatenate([rois[:, :2], jnp.maximum(rois[:, 2:], rois[:, :2] + 1 / scale)], axis=1)
+    if one_of("mode", regions.mode, {"avg": False, "max": True}):
+        space = (regions.output_height, regions.output_width)
+        return _largest_of_regions(x, rois, batch_indices, space, samples, scale, 0.5 if is_half else 0)
     return dml.roi_align1(
         x,
         rois,
         batch_indices,
-        output_size=directml.Size2D(width=output_width, height=output_height),
-        spatial_scale_x=spatial_scale,
-        spatial_scale_y=spatial_scale,
+        output_size=directml.Size2D(width=regions.output_width, height=regions.output_height),
+        spatial_scale_x=scale,
+        spatial_scale_y=scale,
         input_pixel_offset=0.5 if is_half else 0.0,
-        minimum_samples_per_output=sampling_ratio or 1,
-        maximum_samples_per_output=sampling_ratio or 2**32 - 1,
+        minimum_samples_per_output=samples or 1,
+        maximum_samples_per_output=samples or 2**32 - 1,
     )
 
 
+@handles("RoiAlign", since=10)
+def _first_roi_align(x: Image, rois: Matrix, batch_indices: Vector, *, regions: _RegionAttributes) -> Array:
+    mode = "output_half_pixel"
+    return _roi_align(x, rois, batch_indices, coordinate_transformation_mode=mode, regions=regions)
+
+
 def _largest_of_regions(
-    x: Any, rois: Any, batch_indices: Any, space: tuple[int, int], samples: int, scale: float, offset: float
-) -> Any:
+    x: Array, rois: Array, batch_indices: Array, space: tuple[int, int], samples: int, scale: float, offset: float
+) -> Array:
     """The largest of the weighted pixels of all samples, where DirectML has the largest of whole samples."""
     if samples < 1:
         raise Unsupported(Problem("sampling_ratio", "must be at least 1 for the mode max", samples))
@@ -416,28 +374,3 @@ def _largest_of_regions(
     weighted = jnp.max(values * weights[..., None], axis=(3, 4))
     blocks = weighted.reshape(len(rois), space[0], samples, space[1], samples, -1)
     return jnp.moveaxis(jnp.max(blocks, axis=(2, 4)), -1, 1)
-
-
-@handles("RoiAlign", since=10)
-def _first_roi_align(
-    x: Image,
-    rois: Matrix,
-    batch_indices: Vector,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Any:
-    return _roi_align(
-        x,
-        rois,
-        batch_indices,
-        coordinate_transformation_mode="output_half_pixel",
-        mode=mode,
-        output_height=output_height,
-        output_width=output_width,
-        sampling_ratio=sampling_ratio,
-        spatial_scale=spatial_scale,
-    )

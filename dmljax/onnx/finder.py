@@ -1,0 +1,233 @@
+"""Finds the handlers of a model's nodes, and the inputs that decide sizes in them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.onnx.file import MAIN, MAX_DEPTH, Function, FunctionKey, Graph, Node, Reader
+from dmljax.onnx.nodes import REGISTRY
+from dmljax.onnx.parameters import Attribute, Input, Results, Use, Value
+from dmljax.onnx.refusals import REFUSALS, told_once
+from dmljax.onnx.registry import Call, Handler, make_handler
+from dmljax.text import did_you_mean, show
+
+
+class Finder:
+    """Finds the handler of a node: the model's own functions, the table, and the bodies that ONNX itself gives."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.functions = {key: self._of_function(function) for key, function in reader.functions.items()}
+        self.bodies: dict[tuple[str, str, int], Handler | None] = {}
+        self.deciding: dict[FunctionKey, frozenset[int]] = {}
+
+    def find(self, node: Node) -> Handler:
+        handler = self.found(node)
+        if handler is None:  # in the body of an operator that ONNX opens
+            raise Unsupported(_missing(node.operator, node.domain, node.version, [node]))
+        return handler
+
+    def found(self, node: Node) -> Handler | None:
+        own = self.functions.get((node.domain, node.operator, node.overload))
+        if own is not None:
+            return own
+        handler = REGISTRY.find(node)
+        if handler is not None or (node.domain, node.operator) in REFUSALS:
+            return handler
+        key = (node.domain, node.operator, node.version)
+        if key not in self.bodies:
+            self.bodies[key] = self._of_schema(node)
+        return self.bodies[key]
+
+    def deciding_inputs(self, key: FunctionKey) -> frozenset[int]:
+        """The inputs of a function of the model that decide sizes in it."""
+        if key not in self.reader.functions:
+            return frozenset()
+        if key not in self.deciding:
+            graph = self.reader.functions[key].graph
+            names, _ = deciding_names(graph, self)
+            self.deciding[key] = frozenset(i for i, name in enumerate(graph.input_names) if name in names)
+        return self.deciding[key]
+
+    def _of_function(self, function: Function) -> Handler:
+        names = (*function.attributes, *function.defaults)
+        optional = Input(Use.PASSED, is_required=False, may_be_absent=True)
+        inputs = [optional] * len(function.graph.inputs)
+        return _opened(lambda node, given: function, function.defaults, inputs, dict.fromkeys(names, Attribute()))
+
+    def _of_schema(self, node: Node) -> Handler | None:
+        """A handler that opens the body that ONNX gives for an operator, if it gives one."""
+        try:
+            schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
+        except onnx.defs.SchemaError:
+            return None
+        if not (schema.has_function or schema.has_context_dependent_function):
+            return None
+        defaults = {
+            name: self.reader.attribute(one.default_value, self.reader.versions)
+            for name, one in schema.attributes.items()
+            if one.default_value.name
+        }
+        depends = schema.has_context_dependent_function
+        fixed = None if depends else self._body(schema, schema.function_body)
+        if fixed and any(self.found(inner) is None for inner in _all_nodes(fixed.graph)):
+            return None
+
+        def body(node: Node, given: Sequence[Value]) -> Function:
+            return fixed or self._body(schema, _body_for(schema, node, given))
+
+        needed = [one.option == onnx.defs.OpSchema.FormalParameterOption.Single for one in schema.inputs]
+        inputs = [Input(Use.PASSED, None, any(needed[i:]), not is_needed) for i, is_needed in enumerate(needed)]
+        kinds = schema.attributes.items()
+        attributes = {name: Attribute(_KINDS.get(one.type, Any), one.required) for name, one in kinds}
+        return _opened(body, defaults, inputs, attributes)
+
+    def _body(self, schema: Any, proto: Any) -> Function:
+        own = {MAIN: schema.since_version} if schema.domain == MAIN else {}
+        imports = own | {one.domain: one.version for one in proto.opset_import}
+        return self.reader.function(proto, {**self.reader.versions, **imports})
+
+
+_KINDS: Mapping[Any, Any] = {
+    onnx.defs.OpSchema.AttrType.FLOAT: float,
+    onnx.defs.OpSchema.AttrType.INT: int,
+    onnx.defs.OpSchema.AttrType.STRING: str,
+    onnx.defs.OpSchema.AttrType.TENSOR: np.ndarray,
+    onnx.defs.OpSchema.AttrType.GRAPH: Graph,
+    onnx.defs.OpSchema.AttrType.FLOATS: Sequence[float],
+    onnx.defs.OpSchema.AttrType.INTS: Sequence[int],
+    onnx.defs.OpSchema.AttrType.STRINGS: Sequence[str],
+}
+
+
+def _opened(
+    body: Callable[[Node, Sequence[Value]], Function],
+    defaults: Mapping[str, Any],
+    inputs: Sequence[Input],
+    attributes: Mapping[str, Attribute],
+) -> Handler:
+    """A handler that runs the body of a function, which may depend on the node and the types of its inputs."""
+
+    def run(*given: Value, call: Call, **attributes: Any) -> Results:
+        graph = body(call.node, given).graph
+        absent = [None] * (len(graph.inputs) - len(given))
+        return tuple(call.run(graph.bound({**defaults, **attributes}), [*given, *absent]))
+
+    return replace(make_handler(run), inputs=tuple(inputs), others=None, attributes=attributes)
+
+
+def _body_for(schema: Any, node: Node, inputs: Sequence[Value]) -> Any:
+    """The body of an operator, which depends on the types of its inputs."""
+    attributes = [
+        onnx.helper.make_attribute(name, value.source if isinstance(value, Graph) else value)
+        for name, value in node.attributes.items()
+    ]
+    proto = onnx.NodeProto(op_type=node.operator, domain=node.domain, input=node.inputs, output=node.outputs)
+    proto.attribute.extend(attributes)
+    types = []
+    for value in inputs:
+        given = onnx.TypeProto()
+        if value is not None and not isinstance(value, list):
+            element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
+            sizes = [size if isinstance(size, int) else None for size in value.shape]
+            given = onnx.helper.make_tensor_type_proto(element, sizes)
+        types.append(given.SerializeToString())
+    version = max(schema.context_dependent_function_opset_versions)
+    body = onnx.FunctionProto()
+    data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+    if not data:
+        raise Unsupported(Problem((), "must have inputs of types that ONNX's body of the operator is for", "others"))
+    body.ParseFromString(data)
+    return body
+
+
+def _all_nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for inner in node.subgraphs:
+            yield from _all_nodes(inner)
+
+
+def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
+    """Refuses functions that call themselves, be it by others, and calls that are too deep."""
+    depths: dict[FunctionKey, int] = {}
+
+    def depth(key: FunctionKey, callers: tuple[FunctionKey, ...]) -> int:
+        place = ("functions", key[1])
+        if key in callers:
+            raise InvalidDesc(Problem(place, "must not call itself", " > ".join(one[1] for one in (*callers, key))))
+        if key not in depths:
+            nodes = _all_nodes(functions[key].graph)
+            called = {(node.domain, node.operator, node.overload) for node in nodes}
+            inner = (depth(one, (*callers, key)) for one in called if one in functions)
+            depths[key] = 1 + max(inner, default=0)
+        if depths[key] + len(callers) > MAX_DEPTH:
+            raise InvalidDesc(Problem(place, f"must call functions at most {MAX_DEPTH} deep", "more"))
+        return depths[key]
+
+    for key in functions:
+        depth(key, ())
+
+
+def require_handlers(finder: Finder, graph: Graph) -> None:
+    """Refuses a model at once for all that it needs and is not there."""
+    nodes = [*_all_nodes(graph)]
+    for function in finder.reader.functions.values():
+        nodes += _all_nodes(function.graph)
+    missing: dict[tuple[str, str, int], list[Node]] = {}
+    wrong: list[Problem] = []
+    for node in nodes:
+        handler = finder.found(node)
+        if handler is None:
+            missing.setdefault((node.operator, node.domain, node.version), []).append(node)
+        else:
+            wrong += handler.problems(node)
+    if missing:
+        raise Unsupported(*(_missing(*key, found) for key, found in missing.items()))
+    if wrong:
+        raise InvalidDesc(*told_once(wrong)[:100])
+
+
+def _missing(operator: str, domain: str, version: int, nodes: Sequence[Node]) -> Problem:
+    place = nodes[0].place[1]
+    known = {key[1] for key in REGISTRY.handlers if key[0] == domain}
+    times = "at" if len(nodes) == 1 else f"{len(nodes)} times, first at"
+    given = f"{operator} of {domain or 'ai.onnx'} {version}, {times} {show(place)}"
+    refusal = REFUSALS.get((domain, operator))
+    if refusal is not None:
+        return Problem((), f"must have no operators that {refusal.reason}", given, remedy=refusal.remedy)
+    return Problem((), "must have operators that dmljax knows", given + did_you_mean(operator, known))
+
+
+# What decides sizes
+
+
+def deciding_names(graph: Graph, finder: Finder) -> tuple[frozenset[str], frozenset[str]]:
+    """The names whose values must be known for sizes to be, and those that operators compute with better if known."""
+    deciding: set[str] = set()
+    kept: set[str] = set()
+    _add_deciding(graph, finder, deciding, kept)
+    return frozenset(deciding), frozenset(kept)
+
+
+def _add_deciding(graph: Graph, finder: Finder, deciding: set[str], kept: set[str]) -> None:
+    for node in reversed(graph.nodes):
+        handler = finder.find(node)
+        is_deciding = any(name in deciding for name in node.outputs)
+        for inner in node.subgraphs:
+            deciding |= set(inner.output_names) if is_deciding else set()
+            _add_deciding(inner, finder, deciding, kept)
+        is_deciding = is_deciding and (handler.passes_values or any(node.subgraphs))
+        for i, name in enumerate(node.inputs):
+            use = handler.input(i).use
+            if is_deciding or use in (Use.KNOWN, Use.WANTED):
+                deciding.add(name)
+            elif use is Use.KEPT:
+                kept.add(name)
+        names = finder.deciding_inputs((node.domain, node.operator, node.overload))
+        deciding |= {name for i, name in enumerate(node.inputs) if i in names}
+    deciding.discard("")

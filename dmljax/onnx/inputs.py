@@ -1,0 +1,77 @@
+"""The arrays that a call gives a model, bound to the names of its inputs and checked against their types."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from dmljax.checks import array
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.onnx.file import TensorType
+from dmljax.onnx.parameters import Value
+from dmljax.text import did_you_mean, join_words
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The types of the inputs that calls must give, and of those that have a default."""
+
+    needed: tuple[TensorType, ...]
+    defaults: tuple[TensorType, ...]
+
+    def bound(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Value]:
+        """The inputs of a call by name."""
+        types = {one.name: one for one in (*self.needed, *self.defaults)}
+        if len(inputs) > len(self.needed):
+            raise InvalidType(Problem((), f"there must be at most {len(self.needed)} arrays by position", len(inputs)))
+        given = dict(zip((one.name for one in self.needed), inputs, strict=False))
+        for name, value in named.items():
+            if name not in types:
+                rule = f"must be one of {', '.join(types)}"
+                raise InvalidType(Problem(name, rule, name + did_you_mean(name, types)))
+            if name in given:
+                raise InvalidType(Problem(name, "must be given once", "twice"))
+            given[name] = value
+        missing = [one.name for one in self.needed if one.name not in given]
+        if missing:
+            raise InvalidType(Problem((), "must have all inputs", f"no {join_words(missing)}"))
+        opened: dict[str, tuple[str, int]] = {}
+        return {name: checked(types[name], value, opened) for name, value in given.items()}
+
+
+def checked(wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]]) -> Value:
+    """An input that has the type and the sizes that the model says; open sizes of one name must be equal."""
+    if wanted.kind != "tensor":
+        if value is None or isinstance(value, list | tuple):
+            return value if value is None else [array(wanted.name, one) for one in value]
+        return array(wanted.name, value)
+    if isinstance(value, bool | int | float) and wanted.dtype is not None and not wanted.sizes:
+        value = np.asarray(value, wanted.dtype)
+    given = array(wanted.name, value)
+    if wanted.dtype is None or is_text(given):
+        return given
+    narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
+    if given.dtype not in (wanted.dtype, narrow):
+        remedy = f"{wanted.name}.astype({narrow.name!r})" if wanted.name.isidentifier() else None
+        raise InvalidType(Problem(wanted.name, f"must be of {wanted.dtype.name}", given.dtype, remedy=remedy))
+    if wanted.sizes is None:
+        return given
+    if len(wanted.sizes) != given.ndim:
+        raise InvalidDesc(Problem(wanted.name, f"must have {len(wanted.sizes)} dimensions", given.shape))
+    for size, due in zip(given.shape, wanted.sizes, strict=True):
+        if isinstance(due, str):
+            name, first = opened.setdefault(due, (wanted.name, size))
+            if first is not size and first != size:
+                rule = f"must have the size {first} for {due}, as {name} has"
+                raise InvalidDesc(Problem(wanted.name, rule, given.shape))
+        elif due is not None and size != due:
+            spelled = str(wanted).partition(": ")[2]
+            raise InvalidDesc(Problem(wanted.name, f"must be a {spelled}", given.shape))
+    return given
+
+
+def is_text(value: Value) -> bool:
+    """Whether a value may hold texts: known elements that are objects of Python."""
+    return isinstance(value, np.ndarray) and value.dtype == object

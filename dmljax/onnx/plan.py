@@ -1,0 +1,199 @@
+"""How a model is computed: what is compiled for its calls, and which weights each of them is given."""
+
+import functools
+import operator
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dmljax.checks import JAX_ARRAYS
+from dmljax.errors import Problem, inside, within
+from dmljax.onnx.file import Graph, names_read
+from dmljax.onnx.folding import fold
+from dmljax.onnx.inputs import Inputs, is_text
+from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
+from dmljax.onnx.parameters import Array, Elements, Value
+from dmljax.onnx.static_part import KeyedArray, StaticPart
+from dmljax.text import join_words
+
+MAX_INLINED = 2**24  # bytes of all weights, once folded, that calls may have as constants of each compiled program
+
+
+class Way(Enum):
+    """The ways to compute a model, of which the later ones serve for more models."""
+
+    BY_PLACE = auto()  # one program, of an array for each input, which checks them while it is traced
+    BY_VALUES = auto()  # a program for each set of known values that decide sizes
+    IN_PARTS = auto()  # programs between the nodes whose sizes follow from values that others compute
+
+
+class _Own(NamedTuple):
+    """What follows from the weights that a model was loaded with."""
+
+    graph: Graph  # of the nodes that are left
+    sources: Mapping[str, Array]  # the weights that it was made from: for others, it does not serve
+    constants: Mapping[str, Array]  # of each program: all weights, unless they are many
+    values: Mapping[str, Array]  # the arguments that stand for folded nodes, if weights are arguments
+    read: frozenset[str]
+
+
+class Given(NamedTuple):
+    """The weights of a call, and what its program takes as arguments: less, if it is that of the nodes left."""
+
+    weights: Mapping[str, Array]
+    arguments: Mapping[str, Array]
+    is_of_own: bool
+
+
+class Plan:
+    """How a model is computed. `constants` are the values of its graph that are no weights.
+
+    Begins with the fastest way that the types of the inputs allow, and goes on to the last one when a program turns out
+    to need values.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        graph: Graph,
+        inputs: Inputs,
+        constants: Mapping[str, Elements],
+        deciding: frozenset[str],
+        weights: Mapping[str, Array],
+    ) -> None:
+        self.program, self.graph, self.constants = program, graph, constants
+        self._inputs = inputs
+        self._deciding = deciding
+        self._loaded = weights
+        self._last: Given | None = None
+        self._static_part = StaticPart(program, graph)
+        self._by_place = jax.jit(self._run_by_place, static_argnums=0)
+        self._by_values = jax.jit(self._run, static_argnums=(0, 1))
+        is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)
+        self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
+
+    def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any]) -> Any:
+        """The results for one JAX array for each input; NotImplemented where they need another way."""
+        if self._way is not Way.BY_PLACE or not all(type(value) in JAX_ARRAYS for value in inputs):
+            return NotImplemented
+        given = self.given(weights)
+        try:
+            return self._by_place(given.is_of_own, given.arguments, *inputs)
+        except NotKnown:
+            self._way = Way.IN_PARTS
+            return NotImplemented
+
+    def run(self, given: Given, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """The results for any inputs."""
+        try:
+            return _unpacked(self._results(given, self._inputs.bound(inputs, named)))
+        except NotKnown as error:
+            names = [one.name for one in (*self._inputs.needed, *self._inputs.defaults) if one.name in self._deciding]
+            if names:
+                error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
+            raise
+
+    # Weights
+
+    @functools.cached_property
+    def _own(self) -> _Own:
+        defaults = {one.name for one in self._inputs.defaults}
+        constants = {name: value for name, value in self.constants.items() if name not in defaults}
+        with jax.ensure_compile_time_eval():
+            folded = fold(self.program, self.graph, constants, self._loaded)
+        loaded, self._loaded = self._loaded, {}  # those that no program needs go when their owner replaces them
+        read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
+        values = {**{name: one for name, one in loaded.items() if name in read}, **folded.values}
+        if sum(one.nbytes for one in values.values()) <= MAX_INLINED:
+            return _Own(folded.graph, loaded, values, {}, frozenset(read))
+        return _Own(folded.graph, folded.sources, {}, folded.values, frozenset(read))
+
+    def given(self, weights: Mapping[str, Array]) -> Given:
+        """What a call is given for the model's own weights, some of which may have been replaced."""
+        last = self._last
+        if last is not None and _are_same(weights, last.weights):
+            return last
+        own, weights = self._own, dict(weights)
+        is_same = all(weights.get(name) is one for name, one in own.sources.items())
+        if not is_same or not (own.constants or own.values):
+            self._last = Given(weights, weights, False)
+        elif own.constants:
+            self._last = Given(weights, {}, True)
+        else:
+            kept = {name: one for name, one in weights.items() if name in own.read}
+            self._last = Given(weights, {**kept, **own.values}, True)
+        return self._last
+
+    # Ways
+
+    def _results(self, given: Given, inputs: Mapping[str, Value]) -> Sequence[Value]:
+        known: dict[str, Elements] = {}
+        arrays: dict[str, Value] = {}
+        for name, value in inputs.items():
+            if is_text(value) or (name in self._deciding and is_known(value)):
+                known[name] = np.asarray(value)
+            else:
+                arrays[name] = _as_arrays(name, value)
+        is_concrete = all(map(is_known, jax.tree.leaves((arrays, given.arguments))))
+        if self._way is not Way.IN_PARTS or not is_concrete:
+            try:
+                if self._way is Way.BY_PLACE and [*arrays] == [one.name for one in self._inputs.needed]:
+                    results = self._by_place(given.is_of_own, given.arguments, *arrays.values())
+                    return (results,) if len(self.graph.outputs) == 1 else results
+                key = tuple(KeyedArray(name, value) for name, value in known.items())
+                values: Sequence[Value] = self._by_values(given.is_of_own, key, given.arguments, arrays)
+                return values
+            except NotKnown:
+                if not is_concrete:
+                    raise
+                self._way = Way.IN_PARTS
+        fixed = (self.constants.keys() | given.weights.keys()) - inputs.keys()
+        weights = {name: as_array(value) for name, value in given.weights.items()}
+        return self._outputs(self._static_part.run({**self.constants, **weights, **arrays, **known}, fixed))
+
+    def _run_by_place(self, is_of_own: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
+        with within("onnx"):
+            return _unpacked(self._run(is_of_own, (), arguments, self._inputs.bound(inputs, {})))
+
+    def _run(
+        self,
+        is_of_own: bool,
+        known: tuple[KeyedArray, ...],
+        arguments: Mapping[str, Array],
+        inputs: Mapping[str, Value],
+    ) -> list[Value]:
+        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.graph, {})
+        values = {**self.constants, **constants, **arguments, **inputs, **{one.name: one.value for one in known}}
+        with self.program.traced(graph):
+            results = self._outputs(self.program.run_nodes(graph, values))
+        for name, result in zip(self.graph.output_names, results, strict=True):
+            if any(map(is_text, jax.tree.leaves(result))):
+                raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
+        return results
+
+    def _outputs(self, results: Sequence[Value]) -> list[Value]:
+        return [_as_arrays(name, result) for name, result in zip(self.graph.output_names, results, strict=True)]
+
+
+def _are_same(some: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
+    """Whether two mappings have the same arrays: hundreds of them are compared at each call."""
+    return len(some) == len(others) and all(map(operator.is_, map(some.get, others), others.values()))
+
+
+def _unpacked(results: Sequence[Value]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _as_arrays(name: str, value: Value) -> Value:
+    """A value, and all elements of a sequence, as JAX arrays; texts stay as they are."""
+    if isinstance(value, list):
+        return [_as_arrays(name, one) for one in value]
+    if value is None or (
+        isinstance(value, np.ndarray) and is_text(value) and any(isinstance(one, str) for one in value.flat)
+    ):
+        return value
+    with inside(name):
+        return as_array(value)
