@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from dmljax.checks import array
-from dmljax.descriptors.array_arguments import Given, function_of_arrays, require_64_bits, require_match
+from dmljax.descriptors.array_arguments import Bind, Given, require_64_bits, require_match
 from dmljax.descriptors.base import Lowerable, Operator
 from dmljax.descriptors.json_form import operator_from_json
 from dmljax.descriptors.members import Leaf, Tensor, json_object, json_string
@@ -172,9 +172,13 @@ class Graph(Lowerable):
 
     # As a function of arrays
 
-    def lowered(self) -> Callable[..., Any]:
-        """As `lower`, of what is valid."""
-        self.require_available()
+    @property
+    def input_count(self) -> int:
+        """How many arrays it takes by position."""
+        return len(self.inputs)
+
+    def compiled(self) -> Callable[..., Any]:
+        """The function of JAX arrays that `lower` calls, which checks them while it is traced."""
         folded, own = self.folded(), functools.cache(self._arrays)
         compiled, constants = computation(folded), own() if folded is self else folded._arrays()
 
@@ -183,12 +187,36 @@ class Graph(Lowerable):
             results = whole(own() | replaced, *inputs) if whole else compiled(constants, *inputs)
             return dict(zip(self.outputs, results, strict=True)) if len(results) > 1 else results[0]
 
-        function = function_of_arrays(self.title, computed, len(self.inputs), functools.partial(_bound, self))
+        return computed
+
+    def binder(self) -> Bind:
+        """What makes of any other call the arrays that `compiled` takes, checked."""
+        return self._bind
+
+    def _bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Given:
+        """All inputs in their order, and by name the constants that the call replaces."""
+        known = [*self.inputs, *self.constants]
+        for name in kwargs:
+            if name not in known:
+                raise InvalidType(Problem(name, f"must be one of {', '.join(known)}", name))
+        if len(args) > len(self.inputs):
+            raise InvalidType(Problem((), f"there must be at most {len(self.inputs)} arrays by position", len(args)))
+        by_position = dict(zip(self.inputs, args, strict=False))
+        for name in self.inputs:
+            if (name in by_position) == (name in kwargs):
+                raise InvalidType(Problem(name, "must be given once", "twice" if name in kwargs else "none"))
+        given = {
+            name: require_match((name,), self.sources[name], array(name, value))
+            for name, value in (by_position | kwargs).items()
+        }
+        return [given.pop(name) for name in self.inputs], given
+
+    def describe(self, function: Any) -> None:
+        """Gives what `lower` returns its name and docstring."""
         function.__name__ = function.__qualname__ = "graph"
         function.__doc__ = (
             "The graph as a function of its inputs, by position or name; its constants may be given by name."
         )
-        return function
 
     def _arrays(self) -> dict[str, Any]:
         """The constants on the device."""
@@ -377,25 +405,6 @@ def _structure(graph: Graph) -> _Structure:
         tuple(graph.inputs),
         tuple(zip(graph.outputs.values(), graph.results.values(), strict=True)),
     )
-
-
-def _bound(graph: Graph, args: Sequence[Any], kwargs: dict[str, Any]) -> Given:
-    """The arrays of a call: all inputs in their order, and by name the constants that the call replaces."""
-    known = [*graph.inputs, *graph.constants]
-    for name in kwargs:
-        if name not in known:
-            raise InvalidType(Problem(name, f"must be one of {', '.join(known)}", name))
-    if len(args) > len(graph.inputs):
-        raise InvalidType(Problem((), f"there must be at most {len(graph.inputs)} arrays by position", len(args)))
-    by_position = dict(zip(graph.inputs, args, strict=False))
-    for name in graph.inputs:
-        if (name in by_position) == (name in kwargs):
-            raise InvalidType(Problem(name, "must be given once", "twice" if name in kwargs else "none"))
-    given = {
-        name: require_match((name,), graph.sources[name], array(name, value))
-        for name, value in (by_position | kwargs).items()
-    }
-    return [given.pop(name) for name in graph.inputs], given
 
 
 def computation(graph: Graph, *, rounds_between_nodes: bool = False) -> Any:

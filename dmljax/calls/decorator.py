@@ -63,8 +63,11 @@ def _operator_function(function: Callable[..., R], kinds: dict[str, Kind]) -> Ca
         if called is None:
             called = _Call(function, kinds)
         try:
+            statics, values = called.bound(args, kwargs)
             record = _RECORD.get()
-            return called(args, kwargs) if record is None else called.recorded(record, args, kwargs)
+            if record is None:
+                return called.compiled(statics, *values)
+            return called.recorded(record, statics, values)
         except DmlError as error:
             error.operator = function.__name__
             raise
@@ -143,22 +146,21 @@ class _Call:
         traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module
         return traced
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Sequence[Any]]:
+        """The static arguments and the arrays of a call, which `compiled` takes."""
         if kwargs or self.required_statics or len(args) not in self.tails:
             values, statics = self._bind(args, kwargs)
         else:
             values, statics = args + self.tails[len(args)], self.static_defaults
         if self.has_sequences:
-            return self.compiled(statics, *self._coerce(values, statics))
+            return statics, self._coerce(values, statics)
         for value, may_be_none in zip(values, self.may_be_none, strict=True):
             if type(value) not in JAX_ARRAYS and not (value is None and may_be_none):
-                return self.compiled(statics, *self._coerce(values, statics))
-        return self.compiled(statics, *values)
+                return statics, self._coerce(values, statics)
+        return statics, values
 
-    def recorded(self, record: list[RecordedCall], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same, with a name of its own in the jaxpr, and the arguments that the jaxpr does not have in `record`."""
-        values, statics = self._bind(args, kwargs)
-        values = self._coerce(values, statics)
+    def recorded(self, record: list[RecordedCall], statics: tuple[Any, ...], values: Sequence[Any]) -> Any:
+        """Calls `compiled` by a name of its own, and records the arguments that the jaxpr does not have."""
 
         def run(*values: Any) -> Any:
             token = _RECORD.set(None)

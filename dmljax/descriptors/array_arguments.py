@@ -4,40 +4,16 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dmljax.checks import JAX_ARRAYS, array, bound_arguments
+from dmljax.checks import array, bound_arguments
 from dmljax.descriptors.members import Leaf
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Unsupported
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
 from dmljax.types import NEEDS_X64, x64_enabled
 
 Counts = Mapping[str, int | None]  # of the inputs that are present: how many tensors an array has, None for a tensor
 Given = tuple[Sequence[Any], Mapping[str, Any]]  # arrays by position, and those by name
-
-
-def function_of_arrays(
-    title: str, compiled: Callable[..., Any], count: int, bind: Callable[[Sequence[Any], dict[str, Any]], Given]
-) -> Callable[..., Any]:
-    """A function that calls `compiled` with `count` JAX arrays as they are, and with whatever else as `bind` gives it.
-
-    JAX arrays are checked while `compiled` is traced.
-    """
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if not kwargs and len(args) == count:
-                for value in args:
-                    if type(value) not in JAX_ARRAYS:
-                        break
-                else:
-                    return compiled(*args)
-            given, named = bind(args, kwargs)
-            return compiled(*given, **named)
-        except DmlError as error:
-            error.operator = title
-            raise
-
-    return function
+Bind = Callable[[Sequence[Any], dict[str, Any]], Given]
 
 
 def signature(counts: Counts) -> inspect.Signature:

@@ -14,14 +14,7 @@ import jax
 from jax.export import register_namedtuple_serialization
 
 from dmljax.checks import set_fields
-from dmljax.descriptors.array_arguments import (
-    Counts,
-    bind_arrays,
-    function_of_arrays,
-    require_64_bits,
-    require_match,
-    signature,
-)
+from dmljax.descriptors.array_arguments import Bind, Counts, bind_arrays, require_64_bits, require_match, signature
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Leaf, Member, Tensor
 from dmljax.descriptors.tables import Table
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
@@ -80,9 +73,22 @@ class Lowerable(ABC):
     def require_available(self) -> None:
         """Refuses 64-bit types where JAX has none."""
 
+    @property
     @abstractmethod
-    def lowered(self) -> Callable[..., Any]:
-        """As `lower`, of what is valid."""
+    def input_count(self) -> int:
+        """How many arrays it takes by position."""
+
+    @abstractmethod
+    def compiled(self) -> Callable[..., Any]:
+        """The function of JAX arrays that `lower` calls, which checks them while it is traced."""
+
+    @abstractmethod
+    def binder(self) -> Bind:
+        """What makes of any other call the arrays that `compiled` takes, checked."""
+
+    @abstractmethod
+    def describe(self, function: Any) -> None:
+        """Gives what `lower` returns its name, docstring and signature."""
 
     @abstractmethod
     def json(self) -> dict[str, Any]:
@@ -279,16 +285,24 @@ class Operator(Lowerable):
         with within(self.title):
             require_64_bits(self.leaves())
 
-    def lowered(self) -> Callable[..., Any]:
-        """As `lower`, of what is valid."""
-        self.require_available()
-        leaves, counts = self.leaves(is_input=True), self._counts()
-        compiled = _compiled(self._without_layout())
-        function = function_of_arrays(self.title, compiled, len(leaves), functools.partial(bind_arrays, counts, leaves))
+    @property
+    def input_count(self) -> int:
+        """How many arrays it takes by position."""
+        return len(self.leaves(is_input=True))
+
+    def compiled(self) -> Callable[..., Any]:
+        """The function of JAX arrays that `lower` calls, which checks them while it is traced."""
+        return _compiled(self._without_layout())
+
+    def binder(self) -> Bind:
+        """What makes of any other call the arrays that `compiled` takes, checked."""
+        return functools.partial(bind_arrays, self._counts(), self.leaves(is_input=True))
+
+    def describe(self, function: Any) -> None:
+        """Gives what `lower` returns its name, docstring and signature."""
         function.__name__ = function.__qualname__ = self.short_name.lower()
         function.__doc__ = f"{self.title} for one descriptor."
-        function.__signature__ = signature(counts)  # type: ignore[attr-defined]
-        return function
+        function.__signature__ = signature(self._counts())
 
     def _counts(self) -> Counts:
         members = [member for member in self._members if member.tensor_kind and member.tensor_kind.is_input]

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from dmljax.checks import JAX_ARRAYS
 from dmljax.descriptors.validation import validate
+from dmljax.errors import DmlError
 from dmljax.types import LATEST, FeatureLevel
 
 
@@ -20,5 +22,22 @@ def lower(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> Callable[
     [[0.0, 1.0, 0.0]]
     """
     validate(desc, feature_level=feature_level)
-    function: Callable[..., Any] = desc.lowered()
+    desc.require_available()
+    compiled, bind, count = desc.compiled(), desc.binder(), desc.input_count
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if not kwargs and len(args) == count:
+                for value in args:
+                    if type(value) not in JAX_ARRAYS:
+                        break
+                else:
+                    return compiled(*args)  # which checks them while it is traced
+            given, named = bind(args, kwargs)
+            return compiled(*given, **named)
+        except DmlError as error:
+            error.operator = desc.title
+            raise
+
+    desc.describe(function)
     return function
