@@ -16,7 +16,7 @@ ROOMS = [
     ["text"],
     ["errors"],
     ["types"],
-    ["checks", "files", "scalars", "tensor"],
+    ["checks", "files", "inference", "scalars", "tensor"],
     ["pictures"],
     ["arithmetic"],
     ["lowerings"],

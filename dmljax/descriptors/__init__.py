@@ -78,8 +78,10 @@ from dmljax.descriptors.rules import (
     alike as alike,
     axis_of as axis_of,
     distinct_axes as distinct_axes,
+    each_of_space as each_of_space,
     fitting as fitting,
     has_type as has_type,
+    inferred as inferred,
     named as named,
     one_each as one_each,
     page_rules as page_rules,
@@ -89,9 +91,6 @@ from dmljax.descriptors.rules import (
     same_type as same_type,
     sizes_are as sizes_are,
     sizes_of as sizes_of,
-    spatial_rules as spatial_rules,
-    window_rules as window_rules,
-    windows_of as windows_of,
 )
 from dmljax.descriptors.tables import (
     RANK_1_TO_4 as RANK_1_TO_4,

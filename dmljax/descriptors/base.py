@@ -5,9 +5,10 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, takewhile
 from typing import Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
 
 import jax
@@ -17,7 +18,8 @@ from dmljax.checks import set_fields
 from dmljax.descriptors.array_arguments import Bind, Counts, bind_arrays, require_64_bits, require_match, signature
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Leaf, Member, Tensor
 from dmljax.descriptors.tables import Table
-from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
+from dmljax.inference import Sizes, led, names_of_members, require_sizes
 from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, join_words
@@ -36,6 +38,7 @@ class Rule:
 
     sentence: str
     check: Callable[[Any], Iterable[Problem]]
+    is_of_types: bool = False  # of data types alone: sizes can be inferred where it is broken
 
     def problems(self, desc: "Operator", feature_level: FeatureLevel) -> Iterable[Problem]:
         """The problems of a desc at a feature level."""
@@ -55,6 +58,10 @@ class LevelRule(Rule):
     def problems(self, desc: "Operator", feature_level: FeatureLevel) -> Iterable[Problem]:
         """The problems of a desc at a feature level."""
         return self.check(desc, feature_level)
+
+
+class SizesRule(Rule):
+    """The rule that the outputs have the sizes that `infer` gives, checked where the rules before it hold."""
 
 
 class Lowerable(ABC):
@@ -109,9 +116,11 @@ class Operator(Lowerable):
 
     A subclass has the `function` that it is lowered to, from whose name its type follows. It annotates its members in
     the header's order, and has its page's support tables and rules as data. It is a dataclass without a decorator. Its
-    `function` is called with its members by name; where that takes something else, the subclass has `attributes` of its
-    own, where the sizes differ, a `compute`. An operator's member may be called `type` or `function` itself:
-    `type(desc).type` is always the operator's type.
+    `function` is called with its members by name, or by the names that `arguments` has for them; where that takes
+    something else, the subclass has `attributes` of its own, and `natural_sizes` where arrays have other sizes.
+    `infer` takes arguments of the function, with sizes in place of arrays, and gives the sizes of the output, those of
+    each output by its field, or something that has them as `sizes`. An operator's member may be called `type` or
+    `function` itself: `type(desc).type` is always the operator's type.
 
     >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
     ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
@@ -122,11 +131,21 @@ class Operator(Lowerable):
     support: ClassVar[Mapping[FeatureLevel, Table]]
     rules: ClassVar[tuple[Rule, ...]] = ()  # of the page, besides the support tables
     function: ClassVar[Callable[..., Any]]
+    infer: ClassVar[Callable[..., Any]]
+    arguments: ClassVar[Mapping[str, str]] = {}  # the function's arguments for members that it calls by other names
+    has_leading_ones: ClassVar[bool] = False  # tensors may have leading 1s that the function's arrays do not have
     Outputs: ClassVar[Any] = None  # the named tuple of the outputs, where an operator has several
     __signature__: ClassVar[Any] = _Signature()
     _members: ClassVar[tuple[Member, ...]] = ()
 
-    def __init_subclass__(cls, type: str | None = None, function: Callable[..., Any] | None = None) -> None:
+    def __init_subclass__(
+        cls,
+        type: str | None = None,
+        function: Callable[..., Any] | None = None,
+        infer: Callable[..., Any] | None = None,
+    ) -> None:
+        if infer is not None:
+            cls.infer = staticmethod(infer)
         if function is not None:
             name = type or OPERATOR_PREFIX + function.__name__.upper()
             header_name = name.removeprefix(OPERATOR_PREFIX)
@@ -214,6 +233,10 @@ class Operator(Lowerable):
         counts = dict.fromkeys(member.kind.count for member in cls._members if member.kind.count is not None)
         return (*(member.name for member in cls._members), *counts)
 
+    @classmethod
+    def _input_fields(cls) -> Sequence[str]:
+        return [one.field for one in cls._members if one.tensor_kind and one.tensor_kind.is_input]
+
     def leaves(self, *, is_input: bool | None = None) -> tuple[Leaf, ...]:
         """The tensors that are present in the header's order: all of them, or the inputs or outputs alone."""
         found: list[Leaf] = []
@@ -252,31 +275,97 @@ class Operator(Lowerable):
     def rule_problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The problems of the rules of the operator's page that this desc breaks."""
         for rule in self.rules:
-            yield from rule.problems(self, feature_level)
+            if not isinstance(rule, SizesRule) or self._can_infer(feature_level):
+                yield from rule.problems(self, feature_level)
+
+    def _can_infer(self, feature_level: FeatureLevel) -> bool:
+        """Whether the tensors have ranks that some level supports, and the rules before that of the sizes hold."""
+        support = self.own_support()
+        newest = support[max(support)]
+        before = takewhile(lambda rule: not isinstance(rule, SizesRule), self.rules)
+        shapes = (rule for rule in before if not rule.is_of_types)
+        return all(leaf.tensor.rank in newest[leaf.member.field].ranks for leaf in self.leaves()) and not any(
+            True for rule in shapes for _ in rule.problems(self, feature_level)
+        )
 
     def own_support(self) -> Mapping[FeatureLevel, Table]:
         """The support tables that hold for this desc: those of its operator, unless a member narrows them down."""
         return type(self).support
 
+    # Sizes
+
+    def natural_sizes(self) -> dict[str, Sizes]:
+        """The sizes of the function's arrays, by field, where they are not those of the tensors."""
+        return {}
+
+    def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
+        """The sizes of the outputs that are present by their keys, or an error where the others do not fit together.
+
+        Those that the outputs of a draft have do not matter.
+        """
+        sizes = {field: _sizes(getattr(self, field)) for field in self._input_fields()}
+        natural = self.natural_sizes()
+        given = sizes | natural | self.attributes()
+        if is_draft:
+            given.pop("output_sizes", None)
+        infer, outputs = type(self).infer, self.leaves(is_input=False)
+        names: dict[str, Path] = {"output_sizes": (*outputs[0].path, "Sizes")} if outputs else {}
+        names |= {self.arguments.get(one.field, one.field): (one.name,) for one in self._members}
+        with names_of_members(names, has_leading_ones=self.has_leading_ones):
+            all_checked(*(partial(require_sizes, field, sizes[field], one) for field, one in natural.items()))
+            found = infer(**{key: one for key, one in given.items() if key in inspect.signature(infer).parameters})
+        found = getattr(found, "sizes", found)
+        inferred: dict[str, Any] = {}
+        for leaf in outputs:
+            of_member = found[leaf.member.field] if isinstance(found, dict) else found
+            own = of_member if leaf.index is None else of_member[leaf.index]
+            inferred[leaf.key] = led(own, leaf.tensor.rank) if self.has_leading_ones else tuple(own)
+        return inferred
+
+    def with_inferred_sizes(self, feature_level: FeatureLevel) -> "Operator":
+        """The desc whose outputs have the sizes that follow from the rest; this one, if the rest breaks a rule."""
+        if not any(isinstance(rule, SizesRule) for rule in self.rules) or not self._can_infer(feature_level):
+            return self
+        try:
+            sizes = self.inferred_sizes(is_draft=True)
+        except InvalidDesc:
+            return self
+        outputs = {field: replace(getattr(self, field), sizes=one) for field, one in sizes.items()}
+        return type(self)(**{member.field: getattr(self, member.field) for member in self._members} | outputs)
+
+    # The function
+
     def attributes(self) -> dict[str, Any]:
-        """The function's arguments besides its arrays: members that are no tensors, the output's type and sizes.
+        """The function's arguments besides its arrays: members that are no tensors, the first output's type and sizes.
 
         A scalar is passed as a number of its data type, so that the member with that data type is left out.
         """
-        members = [member for member in self._members if member.tensor_kind is None]
-        given = {member.field: _number(getattr(self, member.field)) for member in members if member.kind != SCALAR_TYPE}
-        output = getattr(self, "output", None)
-        of_output = {} if output is None else {"dtype": output.dtype, "output_sizes": output.sizes}
+        members = [member for member in self._members if member.tensor_kind is None and member.kind != SCALAR_TYPE]
+        named = {self.arguments.get(one.field, one.field): _number(getattr(self, one.field)) for one in members}
+        outputs = self.leaves(is_input=False)
+        of_output = {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
         taken = inspect.signature(type(self).function).parameters
-        return given | {name: value for name, value in of_output.items() if name in taken}
+        return {name: value for name, value in (named | of_output).items() if name in taken}
 
     def compute(self, **inputs: Any) -> Any:
         """Computes the outputs from arrays that have the sizes and types of the inputs that are present.
 
-        An array of tensors is a sequence of arrays.
+        An array of tensors is a sequence of arrays; several outputs are those that are present.
         """
-        absent = {member.field: None for member in self._members if member.tensor_kind and member.tensor_kind.is_input}
-        return type(self).function(**absent | inputs, **self.attributes())
+        arrays: dict[str, Any] = dict.fromkeys(self._input_fields())
+        natural = self.natural_sizes()
+        for field, given in inputs.items():
+            arrays[field] = given if isinstance(given, Sequence) else _reshaped(given, natural.get(field, given.shape))
+        result = type(self).function(**arrays, **self.attributes())
+        outputs = self.leaves(is_input=False)
+        if not outputs:  # of an activation that is fused
+            return result
+        shaped = [_reshaped(x, leaf.tensor.sizes) for leaf, x in zip(outputs, self.present(result), strict=True)]
+        return shaped[0] if type(self).Outputs is None and outputs[0].index is None else tuple(shaped)
+
+    def present(self, result: Any) -> Sequence[Any]:
+        """What the function returns, as the outputs that are present."""
+        return jax.tree.leaves(result)
 
     # As a function of arrays
 
@@ -362,6 +451,14 @@ def _outputs(desc: Operator, computed: Any) -> Any:
         return computed
     present = iter(computed)
     return desc.Outputs(*(None if getattr(desc, field) is None else next(present) for field in desc.Outputs._fields))
+
+
+def _sizes(given: TensorDesc | tuple[TensorDesc, ...] | None) -> Any:
+    return tuple(map(_sizes, given)) if isinstance(given, tuple) else None if given is None else given.sizes
+
+
+def _reshaped(given: Any, sizes: Sizes) -> Any:
+    return given if given.shape == sizes else given.reshape(sizes)
 
 
 def _register(operator: type[Operator]) -> None:

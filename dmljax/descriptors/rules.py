@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from dmljax.descriptors.base import Operator, Rule
+from dmljax.descriptors.base import Operator, Rule, SizesRule
 from dmljax.errors import InvalidDesc, Problem, Where
-from dmljax.lowerings.windows import Window
 from dmljax.scalars import Scalar, exact
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes, join_words
@@ -34,7 +33,7 @@ def same_rank(*fields: str) -> Rule:
 
 def same_type(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType."""
-    return _same(fields, "DataType", lambda tensor: tensor.data_type.name)
+    return _same(fields, "DataType", lambda tensor: tensor.data_type.name, is_of_types=True)
 
 
 def same_sizes(*fields: str) -> Rule:
@@ -68,7 +67,25 @@ def has_type(data_type: str, tensor: str) -> Rule:
         if given is not expected:
             yield Problem(desc.member(data_type).name, f"must be {expected.name}", given.name)
 
-    return Rule(f"{{{data_type}}} is {{{tensor}}}.DataType.", check)
+    return Rule(f"{{{data_type}}} is {{{tensor}}}.DataType.", check, is_of_types=True)
+
+
+def inferred(*sentences: str) -> tuple[Rule, ...]:
+    """The rules that the operator's `infer` checks, in one go, in as many sentences as it takes to tell them."""
+    *others, last = sentences
+    return (*(Rule(one, lambda desc: ()) for one in others), SizesRule(last, _misfits))
+
+
+def _misfits(desc: Operator) -> Iterator[Problem]:
+    try:
+        sizes = desc.inferred_sizes()
+    except InvalidDesc as error:
+        yield from error.problems
+        return
+    for leaf in desc.leaves(is_input=False):
+        own, expected = leaf.tensor.sizes, sizes[leaf.key]
+        if own != expected:
+            yield Problem((*leaf.path, "Sizes"), f"must be {join_sizes(expected)}", join_sizes(own))
 
 
 def one_each(tensor: str, *names: str) -> Rule:
@@ -86,47 +103,13 @@ def one_each(tensor: str, *names: str) -> Rule:
     return Rule(f"{named(names)} {have} one number for each dimension of {{{tensor}}}.", check)
 
 
-def spatial_rules(desc: Any, image: str, *fields: str) -> Iterator[Problem]:
-    """The arrays `fields` have a number for each spatial dimension of the tensor `image`; only paddings may be 0."""
-    count, image_name = getattr(desc, image).rank - 2, desc.member(image).name
-    for field in fields:
-        name, values = desc.member(field).name, getattr(desc, field)
-        if len(values) != count:
-            rule = f"must have one number for each of the {count} spatial dimensions of {image_name}"
-            yield Problem(name, rule, join_sizes(values))
-        for i, value in enumerate(values):
-            if value == 0 and not field.endswith("padding"):
-                yield Problem((name, i), "must be at least 1", value)
+def each_of_space(members: str, image: str = "input") -> str:
+    """The sentence of the members that have a number for each dimension that windows slide along."""
+    each = f"each dimension of {{{image}}} after the first two, batch and channels"
+    return f"{members} have one number for {each}; only paddings may be 0."
 
 
-def window_rules(desc: Any, image: str, sizes: str) -> Iterator[Problem]:
-    """The windows that slide over the tensor `image`, whose sizes are the member `sizes`, have room in it."""
-    steps = (field for field in ("strides", "dilations") if hasattr(desc, field))
-    broken = tuple(spatial_rules(desc, image, sizes, *steps, *_PADDINGS))
-    yield from broken
-    if broken:
-        return
-    name = desc.member(sizes).name
-    for i, window in enumerate(windows_of(desc, image, sizes)):
-        if window.extent > window.padded_size:
-            most = f"at most {window.padded_size}, the padded size"
-            extent = f"1 + ({name}[{i}] - 1) * Dilations[{i}]"
-            rule = f"must keep {extent} {most}" if hasattr(desc, "dilations") else f"must be {most}"
-            yield Problem((name, i), rule, window.extent)
-
-
-def windows_of(desc: Any, image: str, sizes: str) -> tuple[Window, ...]:
-    """The windows that slide over the tensor `image`, whose sizes are the member `sizes`."""
-    spatial = getattr(desc, image).sizes[2:]
-    dilations = getattr(desc, "dilations", (1,) * len(spatial))
-    start_padding, end_padding = (getattr(desc, field) for field in _PADDINGS)
-    return tuple(map(Window, spatial, getattr(desc, sizes), desc.strides, dilations, start_padding, end_padding))
-
-
-_PADDINGS = ("start_padding", "end_padding")
-
-
-def _same(fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -> Rule:
+def _same(fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any], *, is_of_types: bool = False) -> Rule:
     def check(desc: Operator) -> Iterator[Problem]:
         leaves = sorted(
             (leaf for leaf in desc.leaves() if leaf.member.field in fields),
@@ -137,7 +120,7 @@ def _same(fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any]) -
             first, *others = (leaf.path for leaf in leaves)
             yield Problem(first, f"must have the same {what}", join_words(values), others)
 
-    return Rule(f"{named(fields)} have the same {what}.", check)
+    return Rule(f"{named(fields)} have the same {what}.", check, is_of_types)
 
 
 def axis_of(field: str) -> Rule:

@@ -1,15 +1,16 @@
 """Windows that slide over the spatial dimensions of an image, which come after its batch and channels."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmljax.checks import UINT_MAX, integer_in
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Path, Problem, all_checked
+from dmljax.inference import Sizes, called, called_array, require_count, spelled
 from dmljax.lowerings.sizes import is_symbolic
 
 
@@ -60,6 +61,13 @@ class Window(NamedTuple):
         return is_plain and not is_symbolic(self.input_size) and self.size == self.input_size
 
 
+class Slid(NamedTuple):
+    """Windows over an image, and the sizes of the result."""
+
+    windows: tuple[Window, ...]
+    sizes: Sizes
+
+
 class Steps(NamedTuple):
     """How windows slide along each dimension of space."""
 
@@ -83,21 +91,16 @@ class Steps(NamedTuple):
 
 
 def checked_steps(
+    image: str,
     sizes: Sequence[int],
     strides: int | Sequence[int],
     dilations: int | Sequence[int],
     start_padding: int | Sequence[int],
     end_padding: int | Sequence[int],
 ) -> Steps:
-    """How windows of `sizes` slide; one number of the other arguments stands for all dimensions."""
-    count = len(sizes)
-    return Steps(
-        sizes,
-        for_each_dimension("strides", strides, count, lowest=1),
-        for_each_dimension("dilations", dilations, count, lowest=1),
-        for_each_dimension("start_padding", start_padding, count, lowest=0),
-        for_each_dimension("end_padding", end_padding, count, lowest=0),
-    )
+    """How windows of `sizes` slide over the argument `image`; one number stands for all dimensions of space."""
+    each = ("strides", strides, 1), ("dilations", dilations, 1), ("start_padding", start_padding, 0)
+    return Steps(sizes, *for_each_dimension(image, len(sizes), *each, ("end_padding", end_padding, 0)))
 
 
 def windows_over(
@@ -111,27 +114,45 @@ def windows_over(
 ) -> tuple[Window, ...]:
     """The window of each spatial dimension of the argument `image`, which has `sizes` and must have room for them."""
     spatial = sizes[2:]
-    window_sizes = for_each_dimension("window_sizes", window_sizes, len(spatial), lowest=1)
-    windows = checked_steps(window_sizes, strides, dilations, start_padding, end_padding).over(spatial)
-    for i, window in enumerate(windows):
-        if window.extent > window.padded_size:
-            extent = f"the extent of a window, 1 + (window_sizes[{i}] - 1) * dilations[{i}],"
-            rule = f"{extent} must be at most {window.padded_size}, the padded size of {image} along axis {i + 2}"
-            raise InvalidDesc(Problem((), rule, window.extent))
+    each = ("strides", strides, 1), ("dilations", dilations, 1), ("start_padding", start_padding, 0)
+    more = ("end_padding", end_padding, 0), ("window_sizes", window_sizes, 1)
+    *steps, own_sizes = for_each_dimension(image, len(spatial), *each, *more)
+    windows = Steps(own_sizes, *steps).over(spatial)
+    require_room(image, windows, lambda i: ("window_sizes", i))
     return windows
 
 
-def for_each_dimension(name: str, values: int | Sequence[int], count: int, *, lowest: int) -> tuple[int, ...]:
-    """The argument `name` with one number for each of `count` spatial dimensions; one number stands for all."""
-    if isinstance(values, int):
-        integer_in(name, values, lowest, UINT_MAX)
-        return (values,) * count
-    if len(values) != count:
-        rule = f"must have one number for each of {count} dimensions after batch and channels"
-        raise InvalidDesc(Problem(name, rule, tuple(values)))
-    for i, value in enumerate(values):
-        integer_in((name, i), value, lowest, UINT_MAX)
-    return tuple(values)
+def require_room(image: str, windows: Sequence[Window], place: Callable[[int], Path]) -> None:
+    """Refuses windows that are larger than the padded image; `place` has the place of each one's size."""
+    problems = []
+    for i, window in enumerate(windows):
+        if window.extent > window.padded_size:
+            extent = f"keep 1 + ({called(*place(i))} - 1) * {called('dilations', i)}" if window.dilation > 1 else "be"
+            padded = f"{window.padded_size}, the padded size of {called_array(image)} along axis {i + 2}"
+            rule = f"must {extent} at most {padded}"
+            problems.append(Problem(place(i), rule, window.extent))
+    if problems:
+        raise InvalidDesc(*problems)
+
+
+def for_each_dimension(
+    image: str, count: int, *arguments: tuple[str, int | Sequence[int], int]
+) -> tuple[tuple[int, ...], ...]:
+    """The arguments with one number for each of `count` spatial dimensions of `image`; one number stands for all.
+
+    An argument is its name, its value and the lowest number that it may have.
+    """
+
+    def checked(name: str, values: int | Sequence[int], lowest: int) -> tuple[int, ...]:
+        if isinstance(values, int):
+            require_count(name, values, lowest)
+            return (values,) * count
+        if len(values) != count:
+            rule = f"must have one number for each of the {count} spatial dimensions of {called_array(image)}"
+            raise InvalidDesc(Problem(name, rule, spelled(values)))
+        return all_checked(*(partial(require_count, (name, i), value, lowest) for i, value in enumerate(values)))
+
+    return all_checked(*(partial(checked, *one) for one in arguments))
 
 
 def sums_of_neighbors(x: Array, axis: int, before: int, after: int) -> Array:

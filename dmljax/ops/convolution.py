@@ -15,11 +15,12 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.inference import Sizes, called, require_size, require_sizes, spelled
 from dmljax.lowerings.convolution import correlated, integer_correlated, transposed
+from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.products import chosen_precision, exact_sum, scaled
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
-from dmljax.lowerings.sizes import check_size
-from dmljax.lowerings.windows import Steps, Window, checked_steps, for_each_dimension
+from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_room
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
 from dmljax.text import join_sizes
 from dmljax.types import (
@@ -37,6 +38,74 @@ _GROUPS_AND_STEPS = {
     "group_count": calls.INTEGER,
     **dict.fromkeys(("strides", "dilations", "start_padding", "end_padding"), calls.EACH_DIMENSION),
 }
+
+
+def _convolved(
+    input: Sizes,
+    filter: Sizes,
+    strides: calls.EachDimension,
+    dilations: calls.EachDimension,
+    start_padding: calls.EachDimension,
+    end_padding: calls.EachDimension,
+    group_count: int,
+    bias: Sizes | None = None,
+    direction: ConvolutionDirection = FORWARD,
+    output_padding: calls.EachDimension = 0,
+    output_sizes: Sizes | None = None,
+) -> Slid:
+    """The windows slide over the input, or in the direction BACKWARD over the result."""
+    if not 3 <= len(input) <= 5:
+        raise InvalidDesc(Problem("input", "must have 3 to 5 dimensions: batch, channels and space", len(input)))
+    if len(filter) != len(input):
+        raise InvalidDesc(Problem("filter", f"must have {len(input)} dimensions, as input does", len(filter)))
+    if 0 in filter[2:]:
+        raise InvalidDesc(Problem("filter", "must have elements in each dimension of space", f"shape {filter}"))
+    steps = checked_steps("input", filter[2:], strides, dilations, start_padding, end_padding)
+    (appended,) = for_each_dimension("input", len(steps.sizes), ("output_padding", output_padding, 0))
+    if group_count < 1:
+        raise InvalidDesc(Problem("group_count", "must be at least 1", group_count))
+    if input[1] % group_count:
+        rule = f"must divide the {input[1]} channels of {called('input')}"
+        raise InvalidDesc(Problem("group_count", rule, group_count))
+    if direction is FORWARD:
+        require_size("filter", 1, filter[1], input[1] // group_count, "the input channels of a group")
+        if filter[0] % group_count:
+            rule = f"must be a multiple of {group_count}, {called('group_count')}"
+            raise InvalidDesc(Problem(("filter", "shape", 0), rule, filter[0]))
+        channels, windows = filter[0], steps.over(input[2:])
+        require_room("input", windows, lambda i: ("filter", "shape", i + 2))
+        space = tuple(one.blocks + more for one, more in zip(windows, appended, strict=True))
+        beyond = [0] * len(space)
+    else:
+        require_size("filter", 0, filter[0], input[1], f"the channels of {called('input')}, in the direction BACKWARD")
+        channels, windows = filter[1] * group_count, steps.onto(input[2:], appended)
+        space = tuple(one.input_size for one in windows)
+        beyond = [one.stride - 1 for one in windows]
+        for i, size in enumerate(space):
+            if size < 1:
+                given = f"{steps.start_padding[i]}, and {size} elements"
+                raise InvalidDesc(Problem(("start_padding", i), "must leave elements of the result", given))
+    least = (input[0], channels, *space)
+    most = (*least[:2], *(size + more for size, more in zip(space, beyond, strict=True)))
+    sizes = least if output_sizes is None else tuple(output_sizes)
+    if len(sizes) != len(least) or not all(map(_is_between, least, sizes, most)):
+        rule = f"must be {spelled(least)}" + (f", or up to {spelled(most)}" if any(beyond) else "")
+        raise InvalidDesc(Problem("output_sizes", rule, spelled(sizes)))
+    check_sizes(sizes)
+    if bias is not None:
+        of_channels = (channels,) if len(bias) == 1 else _of_channels(channels, input)
+        require_sizes("bias", bias, of_channels, why=", one number for each output channel")
+    return Slid(windows, sizes)
+
+
+def _is_between(low: int, size: int, high: int) -> bool:
+    return low <= size <= high
+
+
+def _of_channels(channels: int, input: Sizes) -> Sizes:
+    """The shape of what has a number for each output channel, which broadcasts to the result."""
+    return (1, channels, *(1 for _ in input[2:]))
+
 
 # CONVOLUTION
 
@@ -85,28 +154,18 @@ def convolution(
     >>> convolution(image, filter, strides=2, start_padding=1, end_padding=1).tolist()
     [[[1.0, 2.0, -3.0]]]
     """
-    input = calls.float_array("input", input)
-    _require_space("input", input)
-    filter = calls.float_array("filter", filter)
+    input, filter = calls.float_array("input", input), calls.float_array("filter", filter)
     calls.require_type("filter", filter, input.dtype, "input")
     is_forward = direction is FORWARD
-    if group_count < 1:
-        raise InvalidDesc(Problem("group_count", "must be at least 1", group_count))
-    channels = _require_channels(input, filter, group_count, is_forward=is_forward)
-    steps = checked_steps(filter.shape[2:], strides, dilations, start_padding, end_padding)
-    appended = for_each_dimension("output_padding", output_padding, len(steps.sizes), lowest=0)
-    windows = steps.over(input.shape[2:]) if is_forward else steps.onto(input.shape[2:], appended)
-    _require_room(windows, is_forward=is_forward)
-    if is_forward:
-        computed = [one.blocks + more for one, more in zip(windows, appended, strict=True)]
-    else:
-        computed = [one.input_size for one in windows]
-    least = (input.shape[0], channels, *computed)
-    sizes = least if output_sizes is None else tuple(output_sizes)
-    _require_sizes(sizes, least, (0, 0, *(0 if is_forward else one.stride - 1 for one in windows)))
-    if bias is not None:
-        bias = _of_channels("bias", bias, channels, input)
-        calls.require_type("bias", bias, input.dtype, "input")
+    sliding = strides, dilations, start_padding, end_padding
+    of_bias = None if bias is None else jnp.shape(bias)
+    own_sizes = None if output_sizes is None else tuple(output_sizes)
+    windows, sizes = _convolved(
+        input.shape, filter.shape, *sliding, group_count, of_bias, direction, output_padding, own_sizes
+    )
+    biases = [] if bias is None else [calls.number_array("bias", bias).reshape(_of_channels(sizes[1], input.shape))]
+    for one in biases:
+        calls.require_type("bias", one, input.dtype, "input")
     wide = widened(input.dtype)
     if isinstance(precision, lax.DotAlgorithmPreset):
         raise InvalidType(Problem("precision", "must be a jax.lax.Precision or the name of one", precision.name))
@@ -123,70 +182,7 @@ def convolution(
             total = total + one.astype(wide)
         return dml.fused(total.astype(input.dtype), fused_activation)
 
-    return _partitioned(compute, input, filter, sizes, *([] if bias is None else [bias]), is_forward=is_forward)
-
-
-def _require_space(where: str, given: Array) -> None:
-    if not 3 <= given.ndim <= 5:
-        raise InvalidDesc(Problem(where, "must have 3 to 5 dimensions: batch, channels and space", given.ndim))
-
-
-def _require_channels(input: Array, filter: Array, group_count: int, *, is_forward: bool) -> int:
-    """The number of output channels; refuses filters that do not suit the channels of the input."""
-    if filter.ndim != input.ndim:
-        raise InvalidDesc(Problem("filter", f"must have {input.ndim} dimensions, as input does", filter.ndim))
-    if 0 in filter.shape[2:]:
-        raise InvalidDesc(Problem("filter", "must have elements in each dimension of space", f"shape {filter.shape}"))
-    channels = input.shape[1]
-    if channels % group_count:
-        rule = f"must divide the {channels} channels of input"
-        raise InvalidDesc(Problem("group_count", rule, group_count))
-    if is_forward:
-        if filter.shape[1] != channels // group_count:
-            rule = f"must have {channels // group_count} input channels along axis 1, those of one group"
-            raise InvalidDesc(Problem("filter", rule, f"shape {filter.shape}"))
-        if filter.shape[0] % group_count:
-            rule = f"must have a multiple of {group_count} output channels along axis 0, as many for each group"
-            raise InvalidDesc(Problem("filter", rule, f"shape {filter.shape}"))
-        return filter.shape[0]
-    if filter.shape[0] != channels:
-        rule = f"must have the {channels} channels of input along axis 0, in the direction BACKWARD"
-        raise InvalidDesc(Problem("filter", rule, f"shape {filter.shape}"))
-    return filter.shape[1] * group_count
-
-
-def _require_room(windows: Sequence[Window], *, is_forward: bool) -> None:
-    for i, one in enumerate(windows):
-        if is_forward and one.extent > one.padded_size:
-            extent = f"the extent of filter along axis {i + 2}, 1 + (size - 1) * dilations[{i}],"
-            raise InvalidDesc(Problem((), f"{extent} must be at most {one.padded_size}, the padded size", one.extent))
-        if not is_forward and one.input_size < 1:
-            rule = "must leave elements of the result"
-            raise InvalidDesc(
-                Problem(("start_padding", i), rule, f"{one.start_padding}, and {one.input_size} elements")
-            )
-
-
-def _require_sizes(sizes: Sequence[int], least: Sequence[int], more: Sequence[int]) -> None:
-    """Refuses `output_sizes` that are less than `least`, or exceed that by more than `more`."""
-    if len(sizes) != len(least) or any(
-        not low <= size <= low + extra for size, low, extra in zip(sizes, least, more, strict=True)
-    ):
-        most = tuple(low + extra for low, extra in zip(least, more, strict=True))
-        rule = f"must be {tuple(least)}" + (f", or up to {most}" if any(more) else "")
-        raise InvalidDesc(Problem("output_sizes", rule, tuple(sizes)))
-    for i, size in enumerate(sizes):
-        check_size(("result", "shape", i), size, 0)
-
-
-def _of_channels(where: str, given: ArrayLike, channels: int, input: Array) -> Array:
-    """What has a number for each output channel, in a shape that broadcasts to the result."""
-    array = calls.number_array(where, given)
-    flat = (1, channels, *(1 for _ in input.shape[2:]))
-    if array.shape not in ((channels,), flat):
-        rule = f"must have the shape {(channels,)} or {flat}, one number for each output channel"
-        raise InvalidDesc(Problem(where, rule, array.shape))
-    return array.reshape(flat)
+    return _partitioned(compute, input, filter, sizes, *biases, is_forward=is_forward)
 
 
 def _partitioned(
@@ -201,106 +197,15 @@ def _partitioned(
     return partitioned(compute, operands, [batch, channels, *kept])
 
 
-class _Convolution(dml.Operator):
-    """The rules that convolutions share: `self` has the members that they name."""
-
-    @property
-    def _is_forward(self) -> bool:
-        return getattr(self, "direction", FORWARD) is FORWARD
-
-    @property
-    def _has_space(self: Any) -> bool:
-        return bool(3 <= self.input.rank == self.filter.rank == self.output.rank <= 5)  # the support table reports it
-
-    @property
-    def _appended(self: Any) -> Sequence[int]:
-        return getattr(self, "output_padding", (0,) * len(self.strides))
-
-    @property
-    def _output_channels(self: Any) -> int:
-        channels: int = self.filter.sizes[0] if self._is_forward else self.filter.sizes[1] * self.group_count
-        return channels
-
-    def _misfits_of_channels(self: Any) -> Iterator[Problem]:
-        if not self._has_space or any(_STEPS.check(self)):
-            return
-        channels, filter = self.input.sizes[1], self.filter.sizes
-        if self.group_count == 0 or channels % self.group_count:
-            yield Problem("GroupCount", f"must divide the {channels} channels of InputTensor", self.group_count)
-            return
-        wanted = {1: channels // self.group_count} if self._is_forward else {0: channels}
-        for axis, size in wanted.items():
-            if filter[axis] != size:
-                yield Problem(("FilterTensor", "Sizes", axis), f"must be {size}", filter[axis])
-        if self._is_forward and filter[0] % self.group_count:
-            rule = f"must be a multiple of {self.group_count}, GroupCount"
-            yield Problem(("FilterTensor", "Sizes", 0), rule, filter[0])
-
-    @property
-    def _has_channels(self: Any) -> bool:
-        return self._has_space and not any((*_STEPS.check(self), *self._misfits_of_channels()))
-
-    def _misfits_of_bias(self: Any) -> Iterator[Problem]:
-        if self.bias is not None and self._has_channels:
-            yield from dml.sizes_are(self, "bias", (1, self._output_channels, *(1 for _ in self.input.sizes[2:])))
-
-    def _steps(self: Any) -> Steps:
-        return Steps(self.filter.sizes[2:], self.strides, self.dilations, self.start_padding, self.end_padding)
-
-    def _misfits_of_output(self: Any) -> Iterator[Problem]:
-        if self._has_channels:
-            yield from (self._forward_misfits if self._is_forward else self._backward_misfits)()
-
-    def _forward_misfits(self: Any) -> Iterator[Problem]:
-        windows = self._steps().over(self.input.sizes[2:])
-        fits = True
-        for i, one in enumerate(windows):
-            if one.extent > one.padded_size:
-                extent = f"1 + (Sizes[{i + 2}] - 1) * Dilations[{i}]"
-                rule = f"must keep {extent} at most {one.padded_size}, the padded size"
-                yield Problem(("FilterTensor", "Sizes", i + 2), rule, one.extent)
-                fits = False
-        if fits:
-            space = (one.blocks + more for one, more in zip(windows, self._appended, strict=True))
-            yield from dml.sizes_are(self, "output", (self.input.sizes[0], self.filter.sizes[0], *space))
-
-    def _backward_misfits(self: Any) -> Iterator[Problem]:
-        windows = self._steps().onto(self.input.sizes[2:], self.output_padding)
-        least = (self.input.sizes[0], self._output_channels, *(one.input_size for one in windows))
-        most = (*least[:2], *(one.input_size + one.stride - 1 for one in windows))
-        sizes = self.output.sizes
-        if any(not max(low, 1) <= size <= high for low, size, high in zip(least, sizes, most, strict=True)):
-            rule = f"must be {join_sizes(least)}" + (f", or up to {join_sizes(most)}" if most != least else "")
-            yield Problem(("OutputTensor", "Sizes"), rule, join_sizes(sizes))
-
-
-def _steps_rule(*more: str) -> dml.Rule:
-    names = ("strides", "dilations", "start_padding", "end_padding", *more)
-
-    def check(desc: Any) -> Iterator[Problem]:
-        if desc._has_space:
-            yield from dml.spatial_rules(desc, "input", *names)
-
-    each = "one number for each dimension of InputTensor after the first two, batch and channels"
-    return dml.Rule(f"{dml.named(names)} have {each}; no stride or dilation is 0.", check)
-
-
-_STEPS = _steps_rule()
-_CHANNELS = dml.Rule(
+_CHANNELS = (
     "GroupCount divides the channels of InputTensor. FilterTensor.Sizes begin with the output channels, a multiple of "
-    "GroupCount, and the input channels of a group.",
-    _Convolution._misfits_of_channels,
+    "GroupCount, and the input channels of a group."
 )
-_BIAS = dml.Rule(
-    "BiasTensor.Sizes are 1, the output channels, and 1 for each dimension of space.", _Convolution._misfits_of_bias
-)
-_OUTPUT = dml.Rule(
-    "The windows have room in the padded InputTensor. OutputTensor.Sizes follow from the others.",
-    _Convolution._misfits_of_output,
-)
+_BIAS = "BiasTensor.Sizes are 1, the output channels, and 1 for each dimension of space."
+_OUTPUT = "The windows have room in the padded InputTensor. OutputTensor.Sizes follow from the others."
 
 
-class ConvolutionDesc(_Convolution, function=convolution):
+class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
     input: dml.Input
     filter: dml.Input
     bias: dml.OptionalInput = None
@@ -321,18 +226,14 @@ class ConvolutionDesc(_Convolution, function=convolution):
     rules = dml.page_rules(
         dml.same_type("input", "filter", "bias", "output"),
         dml.same_rank("input", "filter", "bias", "output"),
+        *dml.inferred(
+            dml.each_of_space("Strides, Dilations, StartPadding, EndPadding and OutputPadding"),
+            f"{_CHANNELS} In the direction BACKWARD, they begin with the input channels and the output channels of a "
+            "group.",
+            _BIAS,
+            f"{_OUTPUT} In the direction BACKWARD, a dimension of space may be larger by less than a stride.",
+        ),
         dml.FUSED_ACTIVATION,
-        _steps_rule("output_padding"),
-        dml.Rule(
-            f"{_CHANNELS.sentence} In the direction BACKWARD, they begin with the input channels and the output "
-            "channels of a group.",
-            _CHANNELS.check,
-        ),
-        _BIAS,
-        dml.Rule(
-            f"{_OUTPUT.sentence} In the direction BACKWARD, a dimension of space may be larger by less than a stride.",
-            _OUTPUT.check,
-        ),
     )
 
 
@@ -362,10 +263,12 @@ def convolution_integer(
     >>> convolution_integer(image, jnp.array(7, "uint8"), filter).tolist()
     [[[32392, -31744]]]
     """
-    parts = _integer_parts(
-        input, input_zero_point, filter, filter_zero_point, strides, dilations, start_padding, end_padding, group_count
-    )
+    sliding = strides, dilations, start_padding, end_padding
+    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, None, sliding, group_count)
     return parts.computed(sum)
+
+
+_Sliding = tuple[calls.EachDimension, calls.EachDimension, calls.EachDimension, calls.EachDimension]
 
 
 class _Products(NamedTuple):
@@ -373,21 +276,18 @@ class _Products(NamedTuple):
 
     input: Array
     filter: Array
-    windows: tuple[Window, ...]
+    found: Slid
     group_count: int
     largest: tuple[int, int]
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return (self.input.shape[0], self.filter.shape[0], *(one.blocks for one in self.windows))
-
     def computed(self, finish: Callable[..., Array], *others: Array) -> Array:
         """What `finish` makes of the parts, to be added up, and of other arrays that broadcast to the result."""
+        windows, sizes = self.found
 
         def compute(input: Array, filter: Array, *others: Array) -> Array:
-            return finish(integer_correlated(input, filter, self.windows, self.group_count, self.largest), *others)
+            return finish(integer_correlated(input, filter, windows, self.group_count, self.largest), *others)
 
-        return _partitioned(compute, self.input, self.filter, self.sizes, *others, is_forward=True)
+        return _partitioned(compute, self.input, self.filter, sizes, *others, is_forward=True)
 
 
 def _integer_parts(
@@ -395,24 +295,17 @@ def _integer_parts(
     input_zero_point: ArrayLike | None,
     filter: ArrayLike,
     filter_zero_point: ArrayLike | None,
-    strides: calls.EachDimension,
-    dilations: calls.EachDimension,
-    start_padding: calls.EachDimension,
-    end_padding: calls.EachDimension,
+    bias: ArrayLike | None,
+    sliding: _Sliding,
     group_count: int,
 ) -> _Products:
     image, weights = _bytes("input", input), _bytes("filter", filter)
-    _require_space("input", image)
-    if group_count < 1:
-        raise InvalidDesc(Problem("group_count", "must be at least 1", group_count))
-    channels = _require_channels(image, weights, group_count, is_forward=True)
-    steps = checked_steps(weights.shape[2:], strides, dilations, start_padding, end_padding)
-    windows = steps.over(image.shape[2:])
-    _require_room(windows, is_forward=True)
+    of_bias = None if bias is None else jnp.shape(bias)
+    found = _convolved(image.shape, weights.shape, *sliding, group_count, of_bias)
     image, of_image = _without_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
-    of_filters = (channels, *(1 for _ in weights.shape[1:]))
+    of_filters = (found.sizes[1], *(1 for _ in weights.shape[1:]))
     weights, of_filter = _without_zero("filter_zero_point", weights, filter_zero_point, of_filters)
-    return _Products(image, weights, windows, group_count, (of_image, of_filter))
+    return _Products(image, weights, found, group_count, (of_image, of_filter))
 
 
 def _bytes(where: str, given: ArrayLike) -> Array:
@@ -473,12 +366,11 @@ def _of_filters(*fields: str) -> dml.Rule:
     return dml.Rule(f"{dml.named(fields)} {have} one element, or one for each output channel.", check)
 
 
-_OF_INTEGERS = dml.page_rules(
-    dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"), _STEPS, _CHANNELS, _OUTPUT
-)
+_OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"))
+_SIZES_OF_INTEGERS = dml.each_of_space("Strides, Dilations, StartPadding and EndPadding"), _CHANNELS
 
 
-class ConvolutionIntegerDesc(_Convolution, function=convolution_integer):
+class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_convolved):
     input: dml.Input
     input_zero_point: dml.OptionalInput = None
     filter: dml.Input
@@ -509,6 +401,7 @@ class ConvolutionIntegerDesc(_Convolution, function=convolution_integer):
     )
     rules = dml.page_rules(
         dml.same_rank("input", "filter", "output"),
+        *dml.inferred(*_SIZES_OF_INTEGERS, _OUTPUT),
         dml.same_rank("input_zero_point", "filter_zero_point"),
         _single("input_zero_point"),
         _of_filters("filter_zero_point"),
@@ -552,13 +445,12 @@ def quantized_linear_convolution(
     ... ).tolist()
     [[[10, 246]]]
     """
-    parts = _integer_parts(
-        input, input_zero_point, filter, filter_zero_point, strides, dilations, start_padding, end_padding, group_count
-    )
-    channels, default = parts.filter.shape[0], calls.integer_array("input", input).dtype
+    sliding = strides, dilations, start_padding, end_padding
+    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, bias, sliding, group_count)
+    default = calls.integer_array("input", input).dtype
     scales = [calls.float_array("input_scale", input_scale), calls.float_array("filter_scale", filter_scale)]
     wide = np.promote_types(*map(type_of_scale, scales))
-    flat = (1, channels, *(1 for _ in parts.windows))
+    flat = _of_channels(parts.filter.shape[0], parts.input.shape)
     of_input = _quantized_by("input_scale", scales[0], (1,) * len(flat)).astype(wide)
     of_filter = _quantized_by("filter_scale", scales[1], flat).astype(wide)
     output_scale = _quantized_by("output_scale", calls.float_array("output_scale", output_scale), (1,) * len(flat))
@@ -568,7 +460,7 @@ def quantized_linear_convolution(
         zero = calls.integer_array("output_zero_point", output_zero_point)
         others.append(_quantized_by("output_zero_point", zero, (1,) * len(flat)))
     if bias is not None:
-        others.append(_of_channels("bias", _int32("bias", bias), channels, parts.input))
+        others.append(_int32("bias", bias).reshape(flat))
 
     def finish(parts: Sequence[Array], of_input: Array, of_filter: Array, output_scale: Array, *more: Array) -> Array:
         rest = list(more)
@@ -603,7 +495,7 @@ def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.
     )
 
 
-class QuantizedLinearConvolutionDesc(_Convolution, function=quantized_linear_convolution):
+class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_convolution, infer=_convolved):
     input: dml.Input
     input_scale: dml.Input
     input_zero_point: dml.OptionalInput = None
@@ -626,9 +518,9 @@ class QuantizedLinearConvolutionDesc(_Convolution, function=quantized_linear_con
     )
     rules = dml.page_rules(
         dml.same_rank("input", "filter", "bias", "output"),
+        *dml.inferred(*_SIZES_OF_INTEGERS, _BIAS, _OUTPUT),
         dml.same_type("output", "output_zero_point"),
         _single("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
         _of_filters("filter_scale", "filter_zero_point"),
-        _BIAS,
         *_OF_INTEGERS,
     )

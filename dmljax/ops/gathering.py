@@ -15,10 +15,12 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.inference import Sizes, require_dimensions, require_sizes, spelled
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
 from dmljax.lowerings.sizes import index_dtype, is_symbolic, number, replaced
+from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType
 
@@ -64,12 +66,6 @@ def _arrays(input: ArrayLike, indices: ArrayLike) -> tuple[Array, Array]:
 def _require_elements(input: Array, bounds: Sequence[int]) -> None:
     if 0 in bounds:
         raise InvalidDesc(Problem("input", "must have elements to fetch", f"shape {input.shape}"))
-
-
-def _require_alike_except(indices: Array, input: Array, axis: int) -> None:
-    if indices.ndim != input.ndim or replaced(indices.shape, axis) != replaced(input.shape, axis):
-        rule = f"must have the shape of input, {input.shape}, except along axis {axis}"
-        raise InvalidDesc(Problem("indices", rule, indices.shape))
 
 
 def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
@@ -119,6 +115,10 @@ def _since_2_1(*others: str) -> dict[str, Any]:
 # GATHER
 
 
+def _gathered_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
+    return replaced(input, axis, *indices)
+
+
 @calls.operator_function(axis=calls.INTEGER)
 def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     """Gathers `input[..., indices, ...]` along `axis`, which the dimensions of `indices` replace.
@@ -131,7 +131,7 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     """
     input, indices = _arrays(input, indices)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    output_shape = replaced(input.shape, axis, *indices.shape)
+    output_shape = _gathered_sizes(input.shape, indices.shape, axis)
     if math.prod(output_shape) == 0:
         return jnp.zeros_like(input, shape=output_shape)
     size = input.shape[axis]
@@ -162,58 +162,54 @@ def _counted(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
     return dml.Rule(f"{{{count}}} is in [{lowest}, DimensionCount], and {dimensions}", check)
 
 
-_INDICES_COUNT = _counted("indices", "index_dimensions", lowest=0)
+def _last(tensor: TensorDesc, count: int) -> Sizes:
+    """The sizes of the last `count` dimensions."""
+    return tensor.sizes[tensor.rank - count :]
 
 
-class GatherDesc(dml.Operator, function=gather):
+class GatherDesc(dml.Operator, function=gather, infer=_gathered_sizes):
     input: dml.Input
     indices: dml.Input
     output: dml.Output
     axis: dml.Uint
     index_dimensions: dml.Uint
+    has_leading_ones = True
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, output=FLOAT),
         **_since_2_1("output"),
     )
-
-    def _natural_indices(self) -> tuple[int, ...]:
-        return self.indices.sizes[self.indices.rank - self.index_dimensions :]
-
-    def _size_problems(self) -> Iterator[Problem]:
-        rank, before = self.input.rank, self.input.sizes[: self.axis]
-        if self.axis >= rank or any(_INDICES_COUNT.check(self)):
-            return
-        cropped = next((i for i, size in enumerate(before) if size != 1), len(before))
-        if self.index_dimensions > cropped + 1:
-            rule = f"must be at most {cropped + 1}, for OutputTensor has no more than {rank} dimensions"
-            yield Problem("IndexDimensions", rule, self.index_dimensions)
-            return
-        natural = before + self._natural_indices() + self.input.sizes[self.axis + 1 :]
-        yield from dml.sizes_are(self, "output", ((1,) * rank + natural)[-rank:])
-
     rules = dml.page_rules(
         dml.same_rank("indices", "input", "output"),
         dml.same_type("input", "output"),
         dml.axis_of("input"),
-        _INDICES_COUNT,
-        dml.Rule(
+        _counted("indices", "index_dimensions", lowest=0),
+        *dml.inferred(
             "OutputTensor.Sizes are InputTensor.Sizes, with the size along Axis replaced by the last IndexDimensions "
             "sizes of IndicesTensor. If these are more than DimensionCount, leading sizes of 1 of InputTensor, which "
-            "lie before Axis, are cropped; if they are fewer, leading 1s are prepended.",
-            _size_problems,
+            "lie before Axis, are cropped; if they are fewer, leading 1s are prepended."
         ),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        return {"axis": self.axis}
+    def natural_sizes(self) -> dict[str, Sizes]:
+        return {"indices": _last(self.indices, self.index_dimensions)}
 
-    def compute(self, **inputs: Any) -> Array:
-        indices = inputs["indices"].reshape(self._natural_indices())
-        output: Array = super().compute(input=inputs["input"], indices=indices)
-        return output.reshape(self.output.sizes)
+    def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
+        rank, before = self.input.rank, self.input.sizes[: self.axis]
+        cropped = next((i for i, size in enumerate(before) if size != 1), len(before))
+        if self.index_dimensions > cropped + 1:
+            rule = f"must be at most {cropped + 1}, for OutputTensor has no more than {rank} dimensions"
+            raise InvalidDesc(Problem("IndexDimensions", rule, self.index_dimensions))
+        sizes = super().inferred_sizes(is_draft=is_draft)["output"]
+        return {"output": ((1,) * rank + sizes)[-rank:]}
 
 
 # GATHER_ELEMENTS
+
+
+def _element_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
+    along = indices[axis : axis + 1] or input[axis : axis + 1]
+    require_sizes("indices", indices, replaced(input, axis, *along), of=f"input except along axis {axis}")
+    return indices
 
 
 @calls.operator_function(axis=calls.INTEGER)
@@ -229,7 +225,7 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     """
     input, indices = _arrays(input, indices)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    _require_alike_except(indices, input, axis)
+    _element_sizes(input.shape, indices.shape, axis)
     if indices.size == 0:
         return jnp.zeros_like(input, shape=indices.shape)
     size = input.shape[axis]
@@ -244,32 +240,42 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     return partitioned(fetch, [(input, input_axes), (indices, indices_axes)], indices_axes)
 
 
-def _element_rules(*others: str) -> tuple[dml.Rule, ...]:
-    """What GATHER_ELEMENTS and SCATTER share; `others` are the further tensors of the type of InputTensor."""
-
-    def check(desc: Any) -> Iterator[Problem]:
-        if desc.axis < desc.input.rank == desc.indices.rank:
-            expected = replaced(desc.input.sizes, desc.axis, desc.indices.sizes[desc.axis])
-            yield from dml.sizes_are(desc, "indices", expected)
-
-    return (
-        dml.same_rank("indices", "input", "output", *others),
-        dml.same_type("input", "output", *others),
-        dml.axis_of("input"),
-        dml.Rule("IndicesTensor.Sizes are InputTensor.Sizes, except along Axis.", check),
-    )
+_ALIKE_BUT_AXIS = "IndicesTensor.Sizes are InputTensor.Sizes, except along Axis."
 
 
-class GatherElementsDesc(dml.Operator, function=gather_elements):
+class GatherElementsDesc(dml.Operator, function=gather_elements, infer=_element_sizes):
     input: dml.Input
     indices: dml.Input
     output: dml.Output
     axis: dml.Uint
     support = dml.support(**_since_2_1("output"))
-    rules = dml.page_rules(*_element_rules(), dml.sizes_of("output", "indices"))
+    rules = dml.page_rules(
+        dml.same_rank("indices", "input", "output"),
+        dml.same_type("input", "output"),
+        dml.axis_of("input"),
+        *dml.inferred(_ALIKE_BUT_AXIS, "OutputTensor.Sizes are IndicesTensor.Sizes."),
+    )
 
 
 # GATHER_ND and GATHER_ND1
+
+
+def _tuple_sizes(input: Sizes, indices: Sizes, batch_dimension_count: int = 0) -> Sizes:
+    """The sizes of a block for each tuple."""
+    require_dimensions("indices", indices, 1)
+    batch, lower_rank = batch_dimension_count, min(len(input), len(indices))
+    if not 0 <= batch < lower_rank:
+        raise InvalidDesc(Problem("batch_dimension_count", f"must be in [0, {lower_rank})", show(batch)))
+    batches = input[:batch], indices[:batch]
+    if batches[0] != batches[1]:
+        given = f"{spelled(batches[0])} and {spelled(batches[1])}"
+        raise InvalidDesc(Problem("input", "must have the same batch sizes", given, [("indices",)]))
+    longest = len(input) - batch
+    if not 1 <= indices[-1] <= longest:
+        raise InvalidDesc(Problem("indices", f"must hold tuples of 1 to {longest} coordinates", indices[-1]))
+    # The pages' formulas contradict all of their examples, in which only the dimensions of the input that the tuples
+    # do not index come last. The examples decide.
+    return indices[:-1] + input[batch + indices[-1] :]
 
 
 @calls.operator_function
@@ -298,13 +304,9 @@ def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: i
 
 def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int) -> Array:
     input, indices = _arrays(input, indices)
-    calls.require_rank("indices", indices, 1)
-    names = "input", "indices", "batch_dimension_count"
-    for problem in _tuple_problems(input.shape, indices.shape, batch_dimension_count, names):
-        raise InvalidDesc(problem)
+    output_shape = _tuple_sizes(input.shape, indices.shape, batch_dimension_count)
     batch, tuple_end = batch_dimension_count, batch_dimension_count + indices.shape[-1]
     bounds, block = input.shape[batch:tuple_end], input.shape[tuple_end:]
-    output_shape = indices.shape[:-1] + block
     if math.prod(output_shape) == 0:
         return jnp.zeros_like(input, shape=output_shape)
     _require_elements(input, bounds)
@@ -331,60 +333,13 @@ def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_coun
     return partitioned(fetch, operands, indices_axes[:-1] + input_axes[tuple_end:])
 
 
-def _tuple_problems(
-    input_sizes: Sequence[int], indices_sizes: Sequence[int], batch: int, names: tuple[str, str, str]
-) -> Iterator[Problem]:
-    """The broken rules that relate the sizes of input and indices and the batch dimension count.
-
-    `names` are the names of these three in the messages.
-    """
-    input, indices, count = names
-    lower_rank = min(len(input_sizes), len(indices_sizes))
-    if not 0 <= batch < lower_rank:
-        yield Problem(count, f"must be in [0, {lower_rank})", show(batch))
-        return
-    batches = tuple(input_sizes[:batch]), tuple(indices_sizes[:batch])
-    if batches[0] != batches[1]:
-        given = f"{join_sizes(batches[0])} and {join_sizes(batches[1])}"
-        yield Problem(input, "must have the same batch sizes", given, [(indices,)])
-    longest, tuple_size = len(input_sizes) - batch, indices_sizes[-1]
-    if not 1 <= tuple_size <= longest:
-        yield Problem(indices, f"must hold tuples of 1 to {longest} coordinates", tuple_size)
-
-
-def _natural_sizes(desc: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _natural_sizes(desc: Any) -> dict[str, Sizes]:
     """The sizes of InputTensor and IndicesTensor without the dimensions before those that their counts say."""
-    input, indices = desc.input, desc.indices
-    natural_indices = indices.sizes[indices.rank - desc.indices_dimension_count :]
-    return input.sizes[input.rank - desc.input_dimension_count :], natural_indices
-
-
-def _batch_size(desc: Any) -> int:
-    return getattr(desc, "batch_dimension_count", 0)
+    counts = {"input": desc.input_dimension_count, "indices": desc.indices_dimension_count}
+    return {field: _last(getattr(desc, field), count) for field, count in counts.items()}
 
 
 _COUNTED = (_counted("input", "input_dimension_count"), _counted("indices", "indices_dimension_count"))
-
-
-def _misfits_of_tuples(desc: Any) -> Iterator[Problem]:
-    if not any(problem for rule in _COUNTED for problem in rule.check(desc)):
-        names = "InputTensor", "IndicesTensor", "BatchDimensionCount"
-        yield from _tuple_problems(*_natural_sizes(desc), _batch_size(desc), names)
-
-
-def _blocks_of_tuples(blocks: str) -> Callable[[Any], Iterator[Problem]]:
-    """The check of the sizes of the tensor `blocks`, which has a block for each tuple of indices."""
-
-    def check(desc: Any) -> Iterator[Problem]:
-        if any(problem for rule in _COUNTED for problem in rule.check(desc)) or any(_misfits_of_tuples(desc)):
-            return
-        # The pages' formulas contradict all of their examples, in which only the dimensions of the input that the
-        # tuples do not index come last. The examples decide.
-        input, indices = _natural_sizes(desc)
-        natural = indices[:-1] + input[_batch_size(desc) + indices[-1] :]
-        yield from dml.sizes_are(desc, blocks, (1,) * (getattr(desc, blocks).rank - len(natural)) + natural)
-
-    return check
 
 
 class _GatherTuplesDesc(dml.Operator):
@@ -399,49 +354,34 @@ class _GatherTuplesDesc(dml.Operator):
     output: dml.Output
     input_dimension_count: dml.Uint
     indices_dimension_count: dml.Uint
-
-    def attributes(self) -> dict[str, Any]:
-        return {}
-
+    has_leading_ones = True
     rules = dml.page_rules(
         dml.same_rank("indices", "input", "output"),
         dml.same_type("input", "output"),
         *_COUNTED,
-        dml.Rule(
+        *dml.inferred(
             "BatchDimensionCount, if the operator has it, is less than both counts. InputTensor and IndicesTensor have "
             "the same batch sizes. IndicesTensor holds tuples of 1 to as many coordinates as InputTensor has "
             "dimensions after the batch.",
-            _misfits_of_tuples,
-        ),
-        dml.Rule(
             "OutputTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor "
             "after the batch and the dimensions that a tuple indexes, and padded with leading 1s.",
-            _blocks_of_tuples("output"),
         ),
     )
 
-    def compute(self, **inputs: Any) -> Array:
-        input, indices = (
-            inputs[field].reshape(sizes)
-            for field, sizes in zip(("input", "indices"), _natural_sizes(self), strict=True)
-        )
-        output: Array = super().compute(input=input, indices=indices)
-        return output.reshape(self.output.sizes)
+    def natural_sizes(self) -> dict[str, Sizes]:
+        return _natural_sizes(self)
 
 
-class GatherNdDesc(_GatherTuplesDesc, function=gather_nd):
+class GatherNdDesc(_GatherTuplesDesc, function=gather_nd, infer=_tuple_sizes):
     support = dml.support(**_since_2_1("output"))
 
 
-class GatherNd1Desc(_GatherTuplesDesc, function=gather_nd1):
+class GatherNd1Desc(_GatherTuplesDesc, function=gather_nd1, infer=_tuple_sizes):
     batch_dimension_count: dml.Uint
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
     )
-
-    def attributes(self) -> dict[str, Any]:
-        return {"batch_dimension_count": self.batch_dimension_count}
 
 
 # SCATTER and SCATTER_ND
@@ -516,6 +456,11 @@ def _flat_place(position: Array, shape: Sequence[int], axis: int) -> Array:
     return jnp.where(position == number(shape[axis], position.dtype), number(math.prod(shape), position.dtype), place)
 
 
+def _scattered_sizes(input: Sizes, indices: Sizes, updates: Sizes, axis: int) -> Sizes:
+    require_sizes("updates", updates, _element_sizes(input, indices, axis), of="indices")
+    return input
+
+
 @calls.operator_function(input=calls.OPERAND, updates=calls.OPERAND, axis=calls.INTEGER)
 def scatter(input: ArrayLike, indices: ArrayLike, updates: ArrayLike, *, axis: int) -> Array:
     """Copies `input`, and overwrites, for each element of `indices`, the element there along `axis` by its update.
@@ -529,9 +474,7 @@ def scatter(input: ArrayLike, indices: ArrayLike, updates: ArrayLike, *, axis: i
     """
     input, indices, updates = _scatter_arrays(input, indices, updates)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    _require_alike_except(indices, input, axis)
-    if updates.shape != indices.shape:
-        raise InvalidDesc(Problem("updates", f"must have the shape of indices, {indices.shape}", updates.shape))
+    _scattered_sizes(input.shape, indices.shape, updates.shape, axis)
     return scattered(input, indices, updates, axis)
 
 
@@ -558,7 +501,7 @@ def scattered(input: Array, indices: Array, updates: Array, axis: int, *, by_any
     return partitioned(overwrite, [(input, input_axes), (indices, indices_axes), (updates, indices_axes)], input_axes)
 
 
-class ScatterDesc(dml.Operator, function=scatter):
+class ScatterDesc(dml.Operator, function=scatter, infer=_scattered_sizes):
     input: dml.Input
     indices: dml.Input
     updates: dml.Input
@@ -570,8 +513,21 @@ class ScatterDesc(dml.Operator, function=scatter):
         **_since_2_1("updates", "output"),
     )
     rules = dml.page_rules(
-        *_element_rules("updates"), dml.sizes_of("updates", "indices"), dml.sizes_of("output", "input")
+        dml.same_rank("indices", "input", "output", "updates"),
+        dml.same_type("input", "output", "updates"),
+        dml.axis_of("input"),
+        *dml.inferred(
+            _ALIKE_BUT_AXIS,
+            "UpdatesTensor.Sizes are IndicesTensor.Sizes.",
+            "OutputTensor.Sizes are InputTensor.Sizes.",
+        ),
     )
+
+
+def _scattered_tuple_sizes(input: Sizes, indices: Sizes, updates: Sizes) -> Sizes:
+    of = "indices before its last dimension, and that of a block of input"
+    require_sizes("updates", updates, _tuple_sizes(input, indices), of=of)
+    return input
 
 
 @calls.operator_function(input=calls.OPERAND, updates=calls.OPERAND)
@@ -587,15 +543,9 @@ def scatter_nd(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> Arra
     [[3, 4], [0, 0], [5, 6]]
     """
     input, indices, updates = _scatter_arrays(input, indices, updates)
-    calls.require_rank("indices", indices, 1)
-    for problem in _tuple_problems(input.shape, indices.shape, 0, ("input", "indices", "")):
-        raise InvalidDesc(problem)
+    _scattered_tuple_sizes(input.shape, indices.shape, updates.shape)
     length = indices.shape[-1]
     bounds, block = input.shape[:length], input.shape[length:]
-    expected = indices.shape[:-1] + block
-    if updates.shape != expected:
-        rule = f"must have the shape of indices before its last dimension, and that of a block of input, {expected}"
-        raise InvalidDesc(Problem("updates", rule, updates.shape))
     if updates.size == 0 or input.size == 0:
         return input
     count = math.prod(indices.shape[:-1])
@@ -614,38 +564,43 @@ def scatter_nd(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> Arra
     return partitioned(overwrite, operands, dimension_axes(input))
 
 
-class ScatterNdDesc(dml.Operator, function=scatter_nd):
+class ScatterNdDesc(dml.Operator, function=scatter_nd, infer=_scattered_tuple_sizes):
     input: dml.Input
     indices: dml.Input
     updates: dml.Input
     output: dml.Output
     input_dimension_count: dml.Uint
     indices_dimension_count: dml.Uint
+    has_leading_ones = True
     support = dml.support(**_since_2_1("updates", "output"))
     rules = dml.page_rules(
         dml.same_rank("indices", "input", "output", "updates"),
         dml.same_type("input", "output", "updates"),
         *_COUNTED,
-        dml.Rule("IndicesTensor holds tuples of 1 to InputDimensionCount coordinates.", _misfits_of_tuples),
-        dml.Rule(
+        *dml.inferred(
+            "IndicesTensor holds tuples of 1 to InputDimensionCount coordinates.",
             "UpdatesTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor "
             "after the dimensions that a tuple indexes, and padded with leading 1s.",
-            _blocks_of_tuples("updates"),
+            "OutputTensor.Sizes are InputTensor.Sizes.",
         ),
-        dml.sizes_of("output", "input"),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        return {}
+    def natural_sizes(self) -> dict[str, Sizes]:
+        return _natural_sizes(self)
 
-    def compute(self, **inputs: Any) -> Array:
-        input, indices = _natural_sizes(self)
-        natural = {"input": input, "indices": indices, "updates": indices[:-1] + input[indices[-1] :]}
-        output: Array = super().compute(**{field: inputs[field].reshape(sizes) for field, sizes in natural.items()})
-        return output.reshape(self.output.sizes)
+    def compute(self, **inputs: Any) -> Any:
+        natural = self.natural_sizes()
+        updates = inputs["updates"].reshape(_tuple_sizes(natural["input"], natural["indices"]))
+        return super().compute(**inputs | {"updates": updates})
 
 
 # REVERSE_SUBSEQUENCES
+
+
+def _reversed_sizes(input: Sizes, sequence_lengths: Sizes, axis: int) -> Sizes:
+    of = f"input with size 1 along axis {axis}"
+    require_sizes("sequence_lengths", sequence_lengths, replaced(input, axis, 1), of=of)
+    return input
 
 
 @calls.operator_function(axis=calls.INTEGER)
@@ -662,10 +617,7 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     lengths = calls.integer_array("sequence_lengths", sequence_lengths)
     calls.require_rank("input", input, 1)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    expected = replaced(input.shape, axis, 1)
-    if lengths.shape != expected:
-        rule = f"must have the shape of input with size 1 along axis {axis}, {expected}"
-        raise InvalidDesc(Problem("sequence_lengths", rule, lengths.shape))
+    _reversed_sizes(input.shape, lengths.shape, axis)
     if input.size == 0:
         return input
     dtype = index_dtype("input", input.shape[axis])
@@ -681,7 +633,7 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     return partitioned(reverse, [(input, input_axes), (lengths, lengths_axes)], input_axes)
 
 
-class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences):
+class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer=_reversed_sizes):
     input: dml.Input
     sequence_lengths: dml.Input
     output: dml.Output
@@ -694,17 +646,12 @@ class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences):
             dml.RANK_1_TO_8, input=UP_TO_64_BIT, sequence_lengths=UINT32 | {DataType.UINT64}, output=UP_TO_64_BIT
         ),
     )
-
-    def _length_problems(self) -> Iterator[Problem]:
-        if self.axis < self.input.rank:
-            yield from dml.sizes_are(self, "sequence_lengths", replaced(self.input.sizes, self.axis, 1))
-
     rules = dml.page_rules(
         dml.same_rank("input", "output", "sequence_lengths"),
         dml.same_type("input", "output"),
-        dml.same_sizes("input", "output"),
         dml.axis_of("input"),
-        dml.Rule(
-            "SequenceLengthsTensor.Sizes are InputTensor.Sizes, except that the size along Axis is 1.", _length_problems
+        *dml.inferred(
+            "SequenceLengthsTensor.Sizes are InputTensor.Sizes, except that the size along Axis is 1.",
+            "OutputTensor.Sizes are InputTensor.Sizes.",
         ),
     )

@@ -5,23 +5,53 @@ subnormals into zeros and signalling NaNs into quiet ones, for it merges the con
 On an explicit mesh, each dimension of the result is sharded as that of the input is, if its size allows it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.checks import INT_MAX, INT_MIN, integer_in
+from dmljax.errors import InvalidDesc, Path, Problem
+from dmljax.inference import (
+    Sizes,
+    called,
+    called_array,
+    require_count,
+    require_dimensions,
+    require_one_each,
+    require_sizes,
+    spelled,
+)
 from dmljax.lowerings.copies import copied, kept_axes, moved
 from dmljax.lowerings.sharding import dimension_axes, partitioned
-from dmljax.lowerings.sizes import check_size, replaced
-from dmljax.text import join_sizes
+from dmljax.lowerings.sizes import replaced
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder
 
 # SLICE and SLICE1
+
+
+def _require_numbers(image: str, rank: int, starts: Sizes, sizes: Sizes, strides: Sizes) -> None:
+    """Refuses numbers that are not one for each dimension of an array, and sizes of 0."""
+    for name, values in (("starts", starts), ("sizes", sizes), ("strides", strides)):
+        require_one_each(name, values, image, rank)
+    for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        require_count(("starts", i), start, 0)
+        require_count(("sizes", i), size, 1)
+
+
+def _sliced_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes) -> Sizes:
+    _require_numbers("input", len(input), starts, sizes, strides)
+    for i, (start, size, stride) in enumerate(zip(starts, sizes, strides, strict=True)):
+        require_count(("strides", i), stride, 1)
+        last = start + (size - 1) * stride
+        if last >= input[i]:
+            place = f"{called('starts', i)} + ({called('sizes', i)} - 1) * {called('strides', i)}"
+            rule = f"must keep {place} below {input[i]}, the size of {called('input')} along axis {i}"
+            raise InvalidDesc(Problem(("sizes", i), rule, last))
+    return sizes
 
 
 @calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES)
@@ -36,15 +66,39 @@ def slice(
     [10, 12, 14, 16, 18]
     """
     input = calls.real_array("input", input)
-    strides = _strides(input, starts, sizes, strides)
-    for i, (start, size, stride) in enumerate(zip(starts, sizes, strides, strict=True)):
-        integer_in(("strides", i), stride, 1, UINT_MAX)
-        last = start + (size - 1) * stride
-        if last >= input.shape[i]:
-            name = f"the last index, starts[{i}] + (sizes[{i}] - 1) * strides[{i}],"
-            limit = f"{input.shape[i]}, the size of input along axis {i}"
-            raise InvalidDesc(Problem((), f"{name} must be less than {limit}", last))
+    strides = _strides_of(strides, sizes)
+    sizes = _sliced_sizes(input.shape, tuple(starts), tuple(sizes), strides)
     return _strided(input, starts, sizes, strides)
+
+
+def _require_window(whole: str, whole_sizes: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes) -> None:
+    """Refuses a window that does not lie inside an array of the sizes `whole_sizes`, and strides of 0."""
+    _require_numbers(whole, len(whole_sizes), starts, sizes, strides)
+    for i, (start, size, stride, limit) in enumerate(zip(starts, sizes, strides, whole_sizes, strict=True)):
+        if start + size > limit:
+            of_whole = f"the size of {called_array(whole)} along axis {i}"
+            rule = f"must keep {called('starts', i)} + {called('sizes', i)} at most {limit}, {of_whole}"
+            raise InvalidDesc(Problem(("sizes", i), rule, start + size))
+        if integer_in(("strides", i), stride, INT_MIN, INT_MAX) == 0:
+            raise InvalidDesc(Problem(("strides", i), "must not be 0", stride))
+
+
+def _require_reached(place: Path, counts: Sizes, most: Sizes) -> None:
+    for i, (count, reached) in enumerate(zip(counts, most, strict=True)):
+        require_count((*place, i), count, 1)
+        if count > reached:
+            rule = f"must be at most {reached}, which the stride reaches in the window"
+            raise InvalidDesc(Problem((*place, i), rule, count))
+
+
+def _taken_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes | None = None) -> Sizes:
+    _require_window("input", input, starts, sizes, strides)
+    most = tuple(map(_reached, sizes, strides))
+    if output_sizes is None:
+        return most
+    require_one_each("output_sizes", output_sizes, "input", len(input))
+    _require_reached(("output_sizes",), output_sizes, most)
+    return output_sizes
 
 
 @calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES, output_sizes=calls.SIZES)
@@ -67,39 +121,13 @@ def slice1(
     [8, 6, 4, 2]
     """
     input = calls.real_array("input", input)
-    strides = _strides(input, starts, sizes, strides)
-    _require_window(starts, sizes, strides, input.shape, "input")
-    most = tuple(map(_reached, sizes, strides))
-    counts = most if output_sizes is None else output_sizes
-    calls.require_one_each("output_sizes", counts, input)
-    for i, count in enumerate(counts):
-        if not 1 <= count <= most[i]:
-            raise InvalidDesc(Problem(("output_sizes", i), f"must be in [1, {most[i]}]", count))
+    strides, own_sizes = _strides_of(strides, sizes), None if output_sizes is None else tuple(output_sizes)
+    counts = _taken_sizes(input.shape, tuple(starts), tuple(sizes), strides, own_sizes)
     return _strided(input, _firsts(starts, sizes, strides), counts, strides)
 
 
-def _strides(input: Array, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None) -> Sequence[int]:
-    """The strides, 1 each by default; refuses numbers that are not one for each dimension, and sizes of 0."""
-    strides = (1,) * input.ndim if strides is None else strides
-    for name, values in (("starts", starts), ("sizes", sizes), ("strides", strides)):
-        calls.require_one_each(name, values, input)
-    for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        check_size(("starts", i), start, 0)
-        check_size(("sizes", i), size, 1)
-    return strides
-
-
-def _require_window(
-    starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int], whole: Sequence[int], name: str
-) -> None:
-    """Refuses a window that does not lie inside an array of the sizes `whole`, and strides of 0."""
-    for i, (start, size, stride, limit) in enumerate(zip(starts, sizes, strides, whole, strict=True)):
-        if integer_in(("strides", i), stride, INT_MIN, INT_MAX) == 0:
-            raise InvalidDesc(Problem(("strides", i), "must not be 0", stride))
-        if start + size > limit:
-            end = f"the end of the window, starts[{i}] + sizes[{i}],"
-            rule = f"{end} must be at most {limit}, the size of {name} along axis {i}"
-            raise InvalidDesc(Problem((), rule, start + size))
+def _strides_of(strides: Sequence[int] | None, sizes: Sequence[int]) -> Sizes:
+    return (1,) * len(sizes) if strides is None else tuple(strides)
 
 
 def _firsts(starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
@@ -137,7 +165,7 @@ def _places(
     return lowest, [abs(step) for step in signed], [i for i, step in enumerate(signed) if step < 0]
 
 
-class SliceDesc(dml.Operator, function=slice):
+class SliceDesc(dml.Operator, function=slice, infer=_sliced_sizes):
     input: dml.Input
     output: dml.Output
     offsets: dml.UintDimensions
@@ -150,69 +178,43 @@ class SliceDesc(dml.Operator, function=slice):
         FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
 
-    def _other_sizes(self) -> Iterator[Problem]:
-        if self.sizes != self.output.sizes:
-            rule = f"must be OutputTensor.Sizes, {join_sizes(self.output.sizes)}"
-            yield Problem("Sizes", rule, join_sizes(self.sizes))
-
-    def _no_strides(self) -> Iterator[Problem]:
-        for i, stride in enumerate(self.strides):
-            if stride == 0:  # the page is silent on it
-                yield Problem(("Strides", i), "must not be 0", stride)
-
-    def _elements_outside(self) -> Iterator[Problem]:
-        for i, dimension in enumerate(zip(self.offsets, self.sizes, self.strides, self.input.sizes, strict=False)):
-            offset, size, stride, limit = dimension
-            last = offset + (size - 1) * stride
-            if last >= limit:
-                most = f"below {limit}, the size of InputTensor"
-                yield Problem(("Sizes", i), f"must keep Offsets[{i}] + (Sizes[{i}] - 1) * Strides[{i}] {most}", last)
-
+    arguments: ClassVar[Mapping[str, str]] = {"offsets": "starts"}
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "output"),
-        dml.one_each("input", "offsets", "sizes", "strides"),
-        dml.Rule("Sizes equals OutputTensor.Sizes.", _other_sizes),
-        dml.Rule("No stride is 0.", _no_strides),
-        dml.Rule("The last element that is copied lies inside InputTensor.", _elements_outside),
-    )
-
-    def attributes(self) -> dict[str, Any]:
-        return {"starts": self.offsets, "sizes": self.sizes, "strides": self.strides}
-
-
-def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
-    """The window lies inside the tensor `whole`, and its strides reach as many elements as the tensor `part` has."""
-
-    def check(desc: Any) -> Iterator[Problem]:
-        windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=False)
-        sizes = zip(getattr(desc, whole).sizes, getattr(desc, part).sizes, strict=False)
-        for i, ((offset, size, stride), (limit, count)) in enumerate(zip(windows, sizes, strict=False)):
-            if size == 0:
-                yield Problem(("InputWindowSizes", i), "must be at least 1", size)
-            elif offset + size > limit:
-                of_whole = f"the size of {desc.member(whole).name}"
-                rule = f"must keep InputWindowOffsets[{i}] + InputWindowSizes[{i}] at most {limit}, {of_whole}"
-                yield Problem(("InputWindowSizes", i), rule, offset + size)
-            if stride == 0:
-                yield Problem(("InputWindowStrides", i), "must not be 0", stride)
-            elif size and count > _reached(size, stride):
-                rule = f"must be at most {_reached(size, stride)}, which the stride reaches in the window"
-                yield Problem((desc.member(part).name, "Sizes", i), rule, count)
-
-    return dml.page_rules(
-        dml.same_type(whole, part),
-        dml.same_rank(whole, part),
-        dml.one_each(whole, "input_window_offsets", "input_window_sizes", "input_window_strides"),
-        dml.Rule(
-            f"The window is not empty, and lies inside {{{whole}}}. No stride is 0. {{{part}}} has no more elements in "
-            "a dimension than the stride reaches in the window.",
-            check,
+        *dml.inferred(
+            "Offsets, Sizes and Strides have one number for each dimension of InputTensor.",
+            "Sizes equals OutputTensor.Sizes.",
+            "No stride is 0.",
+            "The last element that is copied lies inside InputTensor.",
         ),
     )
 
 
-class Slice1Desc(dml.Operator, function=slice1):
+def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
+    return dml.page_rules(
+        dml.same_type(whole, part),
+        dml.same_rank(whole, part),
+        *dml.inferred(
+            "InputWindowOffsets, InputWindowSizes and InputWindowStrides have one number for each dimension of "
+            f"{{{whole}}}.",
+            f"The window is not empty, and lies inside {{{whole}}}. No stride is 0. {{{part}}} has no more elements in "
+            "a dimension than the stride reaches in the window.",
+        ),
+    )
+
+
+class _Window(dml.Operator):
+    """What SLICE1 and SLICE_GRAD share."""
+
+    arguments: ClassVar[Mapping[str, str]] = {
+        "input_window_offsets": "starts",
+        "input_window_sizes": "sizes",
+        "input_window_strides": "strides",
+    }
+
+
+class Slice1Desc(_Window, function=slice1, infer=_taken_sizes):
     input: dml.Input
     output: dml.Output
     input_window_offsets: dml.UintDimensions
@@ -225,16 +227,17 @@ class Slice1Desc(dml.Operator, function=slice1):
     )
     rules = _window_rules("input", "output")
 
-    def attributes(self) -> dict[str, Any]:
-        return {
-            "starts": self.input_window_offsets,
-            "sizes": self.input_window_sizes,
-            "strides": self.input_window_strides,
-            "output_sizes": self.output.sizes,
-        }
-
 
 # SLICE_GRAD
+
+
+def _put_back_sizes(input_gradient: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes) -> Sizes:
+    require_one_each("output_sizes", output_sizes, "input_gradient", len(input_gradient))
+    for i, size in enumerate(output_sizes):
+        require_count(("output_sizes", i), size, 1)
+    _require_window("output_sizes", output_sizes, starts, sizes, strides)
+    _require_reached(("input_gradient", "shape"), input_gradient, tuple(map(_reached, sizes, strides)))
+    return output_sizes
 
 
 @calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES, output_sizes=calls.SIZES)
@@ -255,15 +258,8 @@ def slice_grad(
     [0, 0, 3, 0, 2, 0, 1, 0]
     """
     given = calls.real_array("input_gradient", input_gradient)
-    calls.require_one_each("output_sizes", output_sizes, given)
-    for i, size in enumerate(output_sizes):
-        check_size(("output_sizes", i), size, 1)
-    strides = _strides(given, starts, sizes, strides)
-    _require_window(starts, sizes, strides, output_sizes, "output_sizes")
-    for i, (count, most) in enumerate(zip(given.shape, map(_reached, sizes, strides), strict=True)):
-        if not 1 <= count <= most:
-            rule = f"must have a size of 1 to {most} along axis {i}, which strides[{i}] reaches in the window"
-            raise InvalidDesc(Problem("input_gradient", rule, count))
+    strides = _strides_of(strides, sizes)
+    _put_back_sizes(given.shape, tuple(starts), tuple(sizes), strides, tuple(output_sizes))
     firsts = _firsts(starts, sizes, strides)
     lowest, steps, backwards = _places(firsts, given.shape, strides)
     lengths = [(count - 1) * step for count, step in zip(given.shape, steps, strict=True)]
@@ -279,7 +275,7 @@ def slice_grad(
     return moved([given], output_sizes, move)
 
 
-class SliceGradDesc(dml.Operator, function=slice_grad):
+class SliceGradDesc(_Window, function=slice_grad, infer=_put_back_sizes):
     input_gradient: dml.Input
     output_gradient: dml.Output
     input_window_offsets: dml.UintDimensions
@@ -292,16 +288,19 @@ class SliceGradDesc(dml.Operator, function=slice_grad):
     )
     rules = _window_rules("output_gradient", "input_gradient")
 
-    def attributes(self) -> dict[str, Any]:
-        return {
-            "starts": self.input_window_offsets,
-            "sizes": self.input_window_sizes,
-            "strides": self.input_window_strides,
-            "output_sizes": self.output_gradient.sizes,
-        }
-
 
 # SPLIT and JOIN
+
+
+def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes, ...]]:
+    if not sizes:
+        raise InvalidDesc(Problem("sizes", "must have at least 1 element", spelled(sizes)))
+    for i, size in enumerate(sizes):
+        require_count(("sizes", i), size, 1)
+    if sum(sizes) != input[axis]:
+        rule = f"must add up to {input[axis]}, the size of {called('input')} along axis {axis}"
+        raise InvalidDesc(Problem("sizes", rule, spelled(sizes)))
+    return {"outputs": tuple(replaced(input, axis, size) for size in sizes)}
 
 
 @calls.operator_function(sizes=calls.SIZES, axis=calls.INTEGER)
@@ -315,16 +314,9 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
     input = calls.real_array("input", input)
     calls.require_rank("input", input, 1)
     axis = calls.normal_axis("axis", axis, input.ndim)
-    if not sizes:
-        raise InvalidDesc(Problem("sizes", "must have at least 1 element", tuple(sizes)))
-    for i, size in enumerate(sizes):
-        check_size(("sizes", i), size, 1)
-    if sum(sizes) != input.shape[axis]:
-        rule = f"must add up to {input.shape[axis]}, the size of input along axis {axis}"
-        raise InvalidDesc(Problem("sizes", rule, tuple(sizes)))
+    shapes = _split_sizes(input.shape, tuple(sizes), axis)["outputs"]
     if len(sizes) == 1:
         return (moved([input], input.shape, lambda input: input),)
-    shapes = [replaced(input.shape, axis, size) for size in sizes]
     # One operation for all parts: its gradient is one concatenation, where that of slices adds up padded parts.
     shardings = [kept_axes([input], shape) for shape in shapes]
 
@@ -332,6 +324,17 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
         return tuple(lax.split(floats[0], sizes, axis=axis))
 
     return partitioned(lambda input: copied(move, (input,)), [(input, dimension_axes(input))], *shardings)
+
+
+def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
+    if not inputs:
+        raise InvalidDesc(Problem("inputs", "must have at least 1 array", 0))
+    first = inputs[0]
+    for i, sizes in enumerate(inputs):
+        along = sizes[axis : axis + 1] or first[axis : axis + 1]
+        of = f"inputs[0] except along axis {axis}"
+        require_sizes(("inputs", i), sizes, replaced(first, axis, *along), of=of)
+    return replaced(first, axis, sum(sizes[axis] for sizes in inputs))
 
 
 @calls.operator_function(inputs=calls.ARRAYS, axis=calls.INTEGER)
@@ -351,48 +354,14 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     axis = calls.normal_axis("axis", axis, first.ndim)
     for i, x in enumerate(arrays):
         calls.require_type(("inputs", i), x, first.dtype, "inputs[0]")
-        if x.ndim != first.ndim or replaced(x.shape, axis) != replaced(first.shape, axis):
-            rule = f"must have the shape of inputs[0], {first.shape}, except along axis {axis}"
-            raise InvalidDesc(Problem(("inputs", i), rule, x.shape))
-    sizes = replaced(first.shape, axis, sum(x.shape[axis] for x in arrays))
+    sizes = _joined_sizes([x.shape for x in arrays], axis)
     return moved(arrays, sizes, lambda *given: lax.concatenate(given, axis))
 
 
-def _parts_rules(parts: str, whole: str) -> tuple[dml.Rule, ...]:
-    """The parts, one or more, are as large together as the whole along Axis, and have its sizes elsewhere."""
-
-    def no_parts(desc: Any) -> Iterator[Problem]:
-        if not getattr(desc, parts):
-            yield Problem(desc.member(parts).name, "must have at least 1 tensor", 0)
-
-    def other_sizes(desc: Any) -> Iterator[Problem]:
-        tensors, entire = getattr(desc, parts), getattr(desc, whole)
-        parts_name, whole_name = desc.member(parts).name, desc.member(whole).name
-        if not tensors or desc.axis >= entire.rank:
-            return
-        alike = [tensor for tensor in tensors if tensor.rank == entire.rank]
-        for i, tensor in enumerate(tensors):
-            if tensor.rank == entire.rank and replaced(tensor.sizes, desc.axis) != replaced(entire.sizes, desc.axis):
-                rule = f"must be {whole_name}.Sizes, {join_sizes(entire.sizes)}, except along Axis"
-                yield Problem((parts_name, i, "Sizes"), rule, join_sizes(tensor.sizes))
-        total = sum(tensor.sizes[desc.axis] for tensor in alike)
-        if len(alike) == len(tensors) and total != entire.sizes[desc.axis]:
-            rule = f"must have {entire.sizes[desc.axis]} elements along Axis together, as {whole_name} has"
-            yield Problem(parts_name, rule, total)
-
-    return dml.page_rules(
-        dml.Rule(f"{{{parts}}} has at least one tensor.", no_parts),
-        dml.same_type(parts, whole),
-        dml.same_rank(parts, whole),
-        dml.axis_of(whole),
-        dml.Rule(
-            f"{{{parts}}} and {{{whole}}} have the same Sizes, except along Axis, where those of {{{parts}}} add up.",
-            other_sizes,
-        ),
-    )
+_PARTS = "{0} and {1} have the same Sizes, except along Axis, where those of {0} add up."
 
 
-class SplitDesc(dml.Operator, function=split):
+class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
     input: dml.Input
     outputs: dml.Outputs
     axis: dml.Uint
@@ -402,13 +371,19 @@ class SplitDesc(dml.Operator, function=split):
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, outputs=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, outputs=UP_TO_64_BIT),
     )
-    rules = _parts_rules("outputs", "input")
+    arguments: ClassVar[Mapping[str, str]] = {"outputs": "sizes"}
+    rules = dml.page_rules(
+        dml.same_type("outputs", "input"),
+        dml.same_rank("outputs", "input"),
+        dml.axis_of("input"),
+        *dml.inferred("OutputTensors has at least one tensor.", _PARTS.format("OutputTensors", "InputTensor")),
+    )
 
     def attributes(self) -> dict[str, Any]:
         return {"sizes": tuple(tensor.sizes[self.axis] for tensor in self.outputs), "axis": self.axis}
 
 
-class JoinDesc(dml.Operator, function=join):
+class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):
     inputs: dml.Inputs
     output: dml.Output
     axis: dml.Uint
@@ -418,10 +393,22 @@ class JoinDesc(dml.Operator, function=join):
         FL_3_0=dml.rows(dml.RANK_4_TO_5, inputs=UP_TO_32_BIT, output=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, inputs=UP_TO_64_BIT, output=UP_TO_64_BIT),
     )
-    rules = _parts_rules("inputs", "output")
+    rules = dml.page_rules(
+        dml.same_type("inputs", "output"),
+        dml.same_rank("inputs", "output"),
+        dml.axis_of("output"),
+        *dml.inferred("InputTensors has at least one tensor.", _PARTS.format("InputTensors", "OutputTensor")),
+    )
 
 
 # TILE
+
+
+def _tiled_sizes(input: Sizes, repeats: Sizes) -> Sizes:
+    require_one_each("repeats", repeats, "input", len(input))
+    for i, repeat in enumerate(repeats):
+        require_count(("repeats", i), repeat, 1)
+    return tuple(size * repeat for size, repeat in zip(input, repeats, strict=True))
 
 
 @calls.operator_function(repeats=calls.SIZES)
@@ -432,14 +419,11 @@ def tile(input: ArrayLike, *, repeats: Sequence[int]) -> Array:
     [[1, 2, 1, 2], [3, 4, 3, 4]]
     """
     input = calls.real_array("input", input)
-    calls.require_one_each("repeats", repeats, input)
-    for i, repeat in enumerate(repeats):
-        check_size(("repeats", i), repeat, 1)
-    sizes = [size * repeat for size, repeat in zip(input.shape, repeats, strict=True)]
+    sizes = _tiled_sizes(input.shape, tuple(repeats))
     return moved([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
 
 
-class TileDesc(dml.Operator, function=tile):
+class TileDesc(dml.Operator, function=tile, infer=_tiled_sizes):
     input: dml.Input
     output: dml.Output
     repeats: dml.Repeats
@@ -449,23 +433,13 @@ class TileDesc(dml.Operator, function=tile):
         FL_3_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
         FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
     )
-
-    def _no_repeats(self) -> Iterator[Problem]:
-        for i, repeat in enumerate(self.repeats):
-            if repeat == 0:
-                yield Problem(("Repeats", i), "must be at least 1", repeat)
-
-    def _other_sizes(self) -> Iterator[Problem]:
-        if len(self.repeats) == self.input.rank and all(self.repeats):
-            expected = tuple(size * repeat for size, repeat in zip(self.input.sizes, self.repeats, strict=True))
-            yield from dml.sizes_are(self, "output", expected)
-
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "output"),
-        dml.one_each("input", "repeats"),
-        dml.Rule("Each of Repeats is at least 1.", _no_repeats),
-        dml.Rule("OutputTensor.Sizes are InputTensor.Sizes times Repeats.", _other_sizes),
+        *dml.inferred(
+            "Repeats has one number for each dimension of InputTensor, each of which is at least 1.",
+            "OutputTensor.Sizes are InputTensor.Sizes times Repeats.",
+        ),
     )
 
 
@@ -531,13 +505,32 @@ def depth_to_space1(
     return _depth_to_space(input, block_size, order)
 
 
+def _deeper_sizes(input: Sizes, block_size: int) -> Sizes:
+    # The page has the sizes of DEPTH_TO_SPACE; its example has these.
+    *batch, channels, height, width = _divisible(input, {-2: block_size, -1: block_size}, block_size)
+    return (*batch, channels * block_size**2, height // block_size, width // block_size)
+
+
+def _wider_sizes(input: Sizes, block_size: int) -> Sizes:
+    *batch, channels, height, width = _divisible(input, {-3: block_size**2}, block_size)
+    return (*batch, channels // block_size**2, height * block_size, width * block_size)
+
+
+def _divisible(input: Sizes, divisors: Mapping[int, int], block_size: int) -> Sizes:
+    """The sizes of an image; refuses those that are no multiples of the divisors of their axes."""
+    require_dimensions("input", input, 3)
+    require_count("block_size", block_size, 1)
+    for axis, divisor in divisors.items():
+        if input[axis] % divisor:
+            place = ("input", "shape", axis % len(input))
+            raise InvalidDesc(Problem(place, f"must be a multiple of {divisor}", input[axis]))
+    return input
+
+
 def _space_to_depth(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
     input = calls.real_array("input", input)
-    calls.require_rank("input", input, 3)
+    sizes = _deeper_sizes(input.shape, block)
     *batch, channels, height, width = input.shape
-    _require_divisible(input, -2, "block_size", _block(block))
-    _require_divisible(input, -1, "block_size", block)
-    sizes = (*batch, channels * block * block, height // block, width // block)
 
     def move(input: Array) -> Array:
         blocks = input.reshape(*batch, channels, height // block, block, width // block, block)
@@ -550,11 +543,9 @@ def _space_to_depth(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
 
 def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
     input = calls.real_array("input", input)
-    calls.require_rank("input", input, 3)
-    *batch, channels, height, width = input.shape
-    _require_divisible(input, -3, "block_size * block_size", _block(block) ** 2)
-    depth = channels // block**2
-    sizes = (*batch, depth, height * block, width * block)
+    sizes = _wider_sizes(input.shape, block)
+    *batch, _, height, width = input.shape
+    depth = sizes[-3]
 
     def move(input: Array) -> Array:
         first = len(batch)
@@ -570,16 +561,6 @@ def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
     return moved([input], sizes, move)
 
 
-def _block(block: int) -> int:
-    return integer_in("block_size", block, 1, UINT_MAX)
-
-
-def _require_divisible(input: Array, axis: int, name: str, divisor: int) -> None:
-    if input.shape[axis] % divisor:
-        rule = f"must have a multiple of {name}, {divisor}, elements along axis {axis}"
-        raise InvalidDesc(Problem("input", rule, f"shape {input.shape}"))
-
-
 class _Blocks(dml.Operator):
     """InputTensor and OutputTensor, of four dimensions, and the size of the blocks."""
 
@@ -588,41 +569,25 @@ class _Blocks(dml.Operator):
     block_size: dml.Uint
 
 
-def _block_rules(
-    sentence: str, divisors: Callable[[int], dict[int, int]], sizes: Callable[..., tuple[int, ...]]
-) -> tuple[dml.Rule, ...]:
-    """InputTensor.Sizes are multiples of the divisors of their axes, by BlockSize; then OutputTensor has `sizes`."""
-
-    def check(desc: Any) -> Iterator[Problem]:
-        if desc.block_size == 0:
-            yield Problem("BlockSize", "must be at least 1", desc.block_size)
-        elif desc.input.rank == 4:  # the support table reports any other
-            undivided = {a: n for a, n in divisors(desc.block_size).items() if desc.input.sizes[a] % n}
-            for axis, divisor in undivided.items():
-                place = ("InputTensor", "Sizes", axis)
-                yield Problem(place, f"must be a multiple of {divisor}", desc.input.sizes[axis])
-            if not undivided:
-                yield from dml.sizes_are(desc, "output", sizes(desc.block_size, *desc.input.sizes))
-
-    return dml.page_rules(dml.same_type("input", "output"), dml.Rule(sentence, check))
-
-
-class _SpaceToDepth(_Blocks):
-    rules = _block_rules(
-        "BlockSize is at least 1, and divides the height and the width of InputTensor. OutputTensor has BlockSize * "
-        "BlockSize times as many channels, each with a BlockSize-th of height and width.",
-        lambda block: {2: block, 3: block},
-        # The page has the sizes of DEPTH_TO_SPACE; its example has these.
-        lambda block, batch, channels, height, width: (batch, channels * block**2, height // block, width // block),
+class _SpaceToDepth(_Blocks, infer=_deeper_sizes):
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        *dml.inferred(
+            "BlockSize is at least 1, and divides the height and the width of InputTensor.",
+            "OutputTensor has BlockSize * BlockSize times as many channels, each with a BlockSize-th of height and "
+            "width.",
+        ),
     )
 
 
-class _DepthToSpace(_Blocks):
-    rules = _block_rules(
-        "BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor. "
-        "OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the width.",
-        lambda block: {1: block**2},
-        lambda block, batch, channels, height, width: (batch, channels // block**2, height * block, width * block),
+class _DepthToSpace(_Blocks, infer=_wider_sizes):
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        *dml.inferred(
+            "BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.",
+            "OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the "
+            "width.",
+        ),
     )
 
 

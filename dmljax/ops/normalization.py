@@ -158,11 +158,6 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
         dml.FUSED_ACTIVATION,
     )
 
-    def attributes(self) -> dict[str, Any]:
-        given = super().attributes()
-        del given["spatial"]  # which says what the sizes say
-        return given
-
 
 # BATCH_NORMALIZATION_GRAD
 

@@ -14,15 +14,25 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.inference import Sizes, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.columns import column_sizes, folded, unfolded
 from dmljax.lowerings.copies import check_sizes, copied, moved
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import check_size, is_symbolic, replaced
-from dmljax.lowerings.windows import windows_over
+from dmljax.lowerings.windows import Slid, windows_over
 from dmljax.scalars import truncated
 from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, PaddingMode, widened
 
 # PADDING and PADDING1
+
+
+def _padded_sizes(input: Sizes, start_padding: Sequence[int], end_padding: Sequence[int]) -> Sizes:
+    for name, amounts in (("start_padding", start_padding), ("end_padding", end_padding)):
+        require_one_each(name, amounts, "input", len(input))
+        for i, amount in enumerate(amounts):
+            if not is_symbolic(amount):
+                integer_in((name, i), amount, -UINT_MAX, UINT_MAX)
+    return tuple(map(sum, zip(input, start_padding, end_padding, strict=True)))
 
 
 @calls.operator_function(
@@ -82,15 +92,8 @@ def _padded(
     input: ArrayLike, value: ArrayLike, mode: PaddingMode, start_padding: Sequence[int], end_padding: Sequence[int]
 ) -> Array:
     input, value = calls.real_array("input", input), calls.real_array("padding_value", value)
-    for name, amounts in (("start_padding", start_padding), ("end_padding", end_padding)):
-        calls.require_one_each(name, amounts, input)
-        for i, amount in enumerate(amounts):
-            if not is_symbolic(amount):
-                integer_in((name, i), amount, -UINT_MAX, UINT_MAX)
-    ranges = [
-        _Range(-start, size + end) for start, size, end in zip(start_padding, input.shape, end_padding, strict=True)
-    ]
-    sizes = [stop - start for start, stop in ranges]
+    sizes = _padded_sizes(input.shape, start_padding, end_padding)
+    ranges = [_Range(-start, size - start) for start, size in zip(start_padding, sizes, strict=True)]
     both = list(zip(start_padding, end_padding, strict=True))
     if mode is PaddingMode.CONSTANT:
         config = [(start, end, 0) for start, end in both]
@@ -186,17 +189,12 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
     return lax.concatenate(pieces, axis) if pieces else lax.slice_in_dim(input, 0, 0, axis=axis)
 
 
-class _Padding(dml.Operator):
+class _Padding(dml.Operator, infer=_padded_sizes):
     """The members with which PADDING and PADDING1 begin, and the rules that they share."""
 
     input: dml.Input
     output: dml.Output
     padding_mode: dml.Padding
-
-    def _other_sizes(self: Any) -> Iterator[Problem]:
-        amounts = self.start_padding, self.end_padding
-        if all(len(numbers) == self.input.rank for numbers in amounts):
-            yield from dml.sizes_are(self, "output", tuple(map(sum, zip(self.input.sizes, *amounts, strict=True))))
 
     def _early_modes(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
         introduced = _INTRODUCED.get(self.padding_mode, feature_level)
@@ -206,8 +204,10 @@ class _Padding(dml.Operator):
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "output"),
-        dml.one_each("input", "start_padding", "end_padding"),
-        dml.Rule("OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.", _other_sizes),
+        *dml.inferred(
+            "StartPadding and EndPadding have one number for each dimension of InputTensor.",
+            "OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.",
+        ),
         dml.LevelRule(
             "PaddingMode is SYMMETRIC only from level 3_0 on, and WRAP only from level 6_4 on.", _early_modes
         ),
@@ -260,13 +260,48 @@ class Padding1Desc(_Padding, function=padding1):
 # UNFOLD and FOLD
 
 
-@calls.operator_function(
-    window_sizes=calls.EACH_DIMENSION,
-    strides=calls.EACH_DIMENSION,
-    dilations=calls.EACH_DIMENSION,
-    start_padding=calls.EACH_DIMENSION,
-    end_padding=calls.EACH_DIMENSION,
+_EACH_DIMENSION: dict[str, Any] = dict.fromkeys(
+    ("window_sizes", "strides", "dilations", "start_padding", "end_padding"), calls.EACH_DIMENSION
 )
+
+
+def _unfolded_sizes(
+    input: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension,
+    dilations: calls.EachDimension,
+    start_padding: calls.EachDimension,
+    end_padding: calls.EachDimension,
+) -> Slid:
+    require_dimensions("input", input, 3)
+    windows = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
+    sizes = column_sizes(input, windows)
+    check_sizes(sizes)
+    return Slid(windows, sizes)
+
+
+def _folded_sizes(
+    input: Sizes,
+    output_sizes: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension,
+    dilations: calls.EachDimension,
+    start_padding: calls.EachDimension,
+    end_padding: calls.EachDimension,
+) -> Slid:
+    if len(input) != 3:
+        raise InvalidDesc(Problem("input", "must have 3 dimensions: batch, columns and windows", len(input)))
+    if len(output_sizes) < 3:
+        rule = "must be batch, channels and the sizes of one or more dimensions"
+        raise InvalidDesc(Problem("output_sizes", rule, spelled(output_sizes)))
+    for i, size in enumerate(output_sizes):
+        check_size(("output_sizes", i), size, 0)
+    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
+    require_sizes("input", input, column_sizes(output_sizes, windows), why=", by output_sizes")
+    return Slid(windows, output_sizes)
+
+
+@calls.operator_function(**_EACH_DIMENSION)
 def unfold(
     input: ArrayLike,
     *,
@@ -286,9 +321,8 @@ def unfold(
     [[[0, 1, 2], [1, 2, 3], [2, 3, 4]]]
     """
     input = calls.real_array("input", input)
-    calls.require_rank("input", input, 3)
-    windows = windows_over("input", input.shape, window_sizes, strides, dilations, start_padding, end_padding)
-    check_sizes(column_sizes(input.shape, windows))
+    sliding = window_sizes, strides, dilations, start_padding, end_padding
+    windows = _unfolded_sizes(input.shape, *sliding).windows
 
     def copy(input: Array) -> Array:
         return copied(lambda floats, _: unfolded(floats[0], windows), (input,), sums_are_wide=True)
@@ -297,14 +331,7 @@ def unfold(
     return partitioned(copy, [(input, axes)], [*axes[:2], None])
 
 
-@calls.operator_function(
-    output_sizes=calls.SIZES,
-    window_sizes=calls.EACH_DIMENSION,
-    strides=calls.EACH_DIMENSION,
-    dilations=calls.EACH_DIMENSION,
-    start_padding=calls.EACH_DIMENSION,
-    end_padding=calls.EACH_DIMENSION,
-)
+@calls.operator_function(output_sizes=calls.SIZES, **_EACH_DIMENSION)
 def fold(
     input: ArrayLike,
     *,
@@ -326,24 +353,15 @@ def fold(
     [[[1.0, 2.0, 3.0, 2.0, 1.0]]]
     """
     given = calls.number_array("input", input)
-    if given.ndim != 3:
-        raise InvalidDesc(Problem("input", "must have 3 dimensions: batch, columns and windows", given.ndim))
-    if len(output_sizes) < 3:
-        rule = "must be batch, channels and the sizes of one or more dimensions"
-        raise InvalidDesc(Problem("output_sizes", rule, tuple(output_sizes)))
-    for i, size in enumerate(output_sizes):
-        check_size(("output_sizes", i), size, 0)
-    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
-    expected = column_sizes(output_sizes, windows)
-    if given.shape != expected:
-        raise InvalidDesc(Problem("input", f"must have the shape {expected}, by output_sizes", given.shape))
+    sliding = window_sizes, strides, dilations, start_padding, end_padding
+    windows, sizes = _folded_sizes(given.shape, tuple(output_sizes), *sliding)
 
     def add(columns: Array) -> Array:
-        total = folded(columns.astype(widened(columns.dtype)), output_sizes, windows)
+        total = folded(columns.astype(widened(columns.dtype)), sizes, windows)
         return total.astype(columns.dtype)
 
     batch, columns, _ = axes = dimension_axes(given)
-    channels: MeshAxes = dividing_axes(columns, output_sizes[1], given)
+    channels: MeshAxes = dividing_axes(columns, sizes[1], given)
     return partitioned(add, [(given, axes)], [batch, channels, *(None for _ in windows)])
 
 
@@ -361,36 +379,21 @@ class _Windows(dml.Operator):
     support = dml.support(FL_6_4=dml.unary(dml.RANK_3_TO_8, FLOAT))
 
 
-def _window_rules(image: str, columns: str) -> tuple[dml.Rule, ...]:
-    """The windows have room in the tensor `image`, and `columns` has the sizes that follow from it."""
-
-    def check(desc: Any) -> Iterator[Problem]:
-        sizes, name = getattr(desc, image).sizes, desc.member(columns).name
-        if len(sizes) < 3:
-            return  # the support table reports the rank
-        if getattr(desc, columns).rank != 3:
-            yield Problem((name, "DimensionCount"), "must be 3", getattr(desc, columns).rank)
-        broken = tuple(dml.window_rules(desc, image, "window_sizes"))
-        yield from broken
-        if not broken:
-            yield from dml.sizes_are(desc, columns, column_sizes(sizes, dml.windows_of(desc, image, "window_sizes")))
-
+def _windows_fit(image: str, columns: str) -> tuple[dml.Rule, ...]:
     # The page asks that both tensors have the same DimensionCount, but none of its examples does so.
     return dml.page_rules(
         dml.same_type("input", "output"),
-        dml.Rule(
-            "WindowSizes, Strides, Dilations, StartPadding and EndPadding have one number for each dimension of "
-            f"{{{image}}} after the first two, batch and channels; no window size, stride or dilation is 0. No window "
-            f"is larger than the padded {{{image}}}. {{{columns}}} has three dimensions: the batch, the elements of a "
-            "window of all channels, and the windows.",
-            check,
+        *dml.inferred(
+            dml.each_of_space("WindowSizes, Strides, Dilations, StartPadding and EndPadding", image),
+            f"No window is larger than the padded {{{image}}}.",
+            f"{{{columns}}} has three dimensions: batch, the elements of a window of all channels, and windows.",
         ),
     )
 
 
-class UnfoldDesc(_Windows, function=unfold):
-    rules = _window_rules("input", "output")
+class UnfoldDesc(_Windows, function=unfold, infer=_unfolded_sizes):
+    rules = _windows_fit("input", "output")
 
 
-class FoldDesc(_Windows, function=fold):
-    rules = _window_rules("output", "input")
+class FoldDesc(_Windows, function=fold, infer=_folded_sizes):
+    rules = _windows_fit("output", "input")

@@ -6,8 +6,8 @@ for bit. On an explicit mesh, results are sharded along batch and channels as th
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import jax.export
 import jax.numpy as jnp
@@ -18,12 +18,13 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.inference import Sizes, called, require_dimensions, require_one_each, require_sizes
 from dmljax.lowerings import pooling
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import largest_size
-from dmljax.lowerings.windows import Window, windows_over
+from dmljax.lowerings.windows import Slid, Window, windows_over
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import scattered
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
@@ -34,6 +35,21 @@ _EACH_DIMENSION: dict[str, Any] = dict.fromkeys(
     ("window_sizes", "strides", "start_padding", "end_padding"), calls.EACH_DIMENSION
 )
 _WITH_DILATIONS = _EACH_DIMENSION | {"dilations": calls.EACH_DIMENSION}
+
+
+def _pooled_sizes(
+    input: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+) -> Slid:
+    require_dimensions("input", input, 3)
+    windows = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
+    sizes = pooling.pooled_sizes(input, windows)
+    check_sizes(sizes)
+    return Slid(windows, sizes)
 
 
 # Averages
@@ -134,15 +150,32 @@ def _windows(
 ) -> tuple[Array, tuple[Window, ...]]:
     """The image as an array, and the windows that slide over it."""
     image = convert("input", input)
-    calls.require_rank("input", image, 3)
-    windows = windows_over("input", image.shape, *sliding)
-    check_sizes(pooling.pooled_sizes(image.shape, windows))
-    return image, windows
+    return image, _pooled_sizes(image.shape, *sliding).windows
 
 
 def _kept(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
     """The mesh axes of what windows of an image become, or its gradient: those of batch and channels."""
     return [*axes[:2], *(None for _ in axes[2:])]
+
+
+def _spread_sizes(
+    input_gradient: Sizes,
+    output_sizes: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension,
+    start_padding: calls.EachDimension,
+    end_padding: calls.EachDimension,
+) -> Slid:
+    require_one_each("output_sizes", output_sizes, "input_gradient", len(input_gradient))
+    require_dimensions("input_gradient", input_gradient, 3)
+    check_sizes(output_sizes)
+    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
+    expected = pooling.pooled_sizes(output_sizes, windows)
+    require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
+    return Slid(windows, output_sizes)
+
+
+_FOR_EACH_WINDOW = ", one element for each window"
 
 
 @calls.operator_function(**_EACH_DIMENSION, output_sizes=calls.SIZES, include_padding=calls.BOOLEAN)
@@ -166,11 +199,8 @@ def average_pooling_grad(
     [[[1.0, 3.0, 2.0]]]
     """
     gradient = calls.float_array("input_gradient", input_gradient)
-    calls.require_one_each("output_sizes", output_sizes, gradient)
-    calls.require_rank("input_gradient", gradient, 3)
-    check_sizes(output_sizes)
-    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
-    _require_sizes("input_gradient", gradient, pooling.pooled_sizes(output_sizes, windows))
+    sliding = window_sizes, strides, start_padding, end_padding
+    windows = _spread_sizes(gradient.shape, tuple(output_sizes), *sliding).windows
 
     def spread(gradient: Array) -> Array:
         wide = gradient.astype(widened(gradient.dtype))
@@ -179,11 +209,6 @@ def average_pooling_grad(
 
     axes = dimension_axes(gradient)
     return partitioned(spread, [(gradient, axes)], _kept(axes))
-
-
-def _require_sizes(name: str, given: Array, sizes: tuple[int, ...]) -> None:
-    if given.shape != sizes:
-        raise InvalidDesc(Problem(name, f"must have the shape {sizes}, one element for each window", given.shape))
 
 
 # Norms
@@ -255,6 +280,37 @@ class MaxPooling(NamedTuple):
 jax.export.register_namedtuple_serialization(MaxPooling, serialized_name="dmljax.MaxPooling")
 
 
+def _largest_sizes(
+    input: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+) -> Slid:
+    found = _pooled_sizes(input, window_sizes, strides, dilations, start_padding, end_padding)
+    # The pages are silent on the largest of no elements.
+    for i, window in enumerate(found.windows):
+        if window.misses_input:
+            rule = f"must reach an element of {called('input')} from each place of the window"
+            raise InvalidDesc(Problem(("window_sizes", i), rule, window.size))
+    return found
+
+
+def _largest_gradient_sizes(
+    input: Sizes,
+    input_gradient: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension,
+    dilations: calls.EachDimension,
+    start_padding: calls.EachDimension,
+    end_padding: calls.EachDimension,
+) -> Slid:
+    windows, expected = _largest_sizes(input, window_sizes, strides, dilations, start_padding, end_padding)
+    require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
+    return Slid(windows, input)
+
+
 @calls.operator_function(**_EACH_DIMENSION)
 def max_pooling(
     input: ArrayLike,
@@ -322,8 +378,8 @@ def max_pooling2(
 
 def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
     *sliding, has_indices, dtype = arguments
-    input, windows = _windows(calls.real_array, input, *sliding)
-    _require_elements(windows)
+    input = calls.real_array("input", input)
+    windows = _largest_sizes(input.shape, *sliding).windows
     dtype, last = jnp.dtype(dtype), largest_size(input.size) - 1
     if has_indices and last > np.iinfo(dtype).max:
         raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
@@ -341,13 +397,6 @@ def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
         return MaxPooling(_pooled(values_of, input, windows), None)
     axes = dimension_axes(input)
     return MaxPooling(*partitioned(both_of, [(input, axes)], _kept(axes), _kept(axes)))
-
-
-def _require_elements(windows: Sequence[Window]) -> None:
-    for i, window in enumerate(windows):
-        if window.misses_input:
-            rule = f"each window must have an element of input along axis {i + 2}, not padding alone"
-            raise InvalidDesc(Problem((), rule, f"{window.input_size} elements"))
 
 
 @calls.operator_function(**_WITH_DILATIONS)
@@ -370,10 +419,10 @@ def max_pooling_grad(
     [[[0.0, 9.0, 0.0]]]
     """
     gradient = calls.float_array("input_gradient", input_gradient)
-    input, windows = _windows(calls.float_array, input, window_sizes, strides, dilations, start_padding, end_padding)
-    _require_elements(windows)
+    input = calls.float_array("input", input)
     calls.require_type("input_gradient", gradient, input.dtype, "input")
-    _require_sizes("input_gradient", gradient, pooling.pooled_sizes(input.shape, windows))
+    sliding = window_sizes, strides, dilations, start_padding, end_padding
+    windows = _largest_gradient_sizes(input.shape, gradient.shape, *sliding).windows
 
     def spread(input: Array, gradient: Array) -> Array:
         flat, flat_windows = _flattened(input, windows)
@@ -382,6 +431,13 @@ def max_pooling_grad(
 
     axes = dimension_axes(input)
     return partitioned(spread, [(input, axes), (gradient, _kept(axes))], _kept(axes))
+
+
+def _unpooled_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
+    require_sizes("indices", indices, input, of="input")
+    require_one_each("output_sizes", output_sizes, "input", len(input))
+    check_sizes(output_sizes)
+    return output_sizes
 
 
 @calls.operator_function(output_sizes=calls.SIZES)
@@ -398,11 +454,7 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
     [[[0, 5, 0, 4]]]
     """
     values, indices = calls.real_array("input", input), calls.integer_array("indices", indices)
-    if indices.shape != values.shape:
-        raise InvalidDesc(Problem("indices", f"must have the shape of input, {values.shape}", indices.shape))
-    calls.require_one_each("output_sizes", output_sizes, values)
-    check_sizes(output_sizes)
-    sizes = tuple(output_sizes)
+    sizes = _unpooled_sizes(values.shape, indices.shape, tuple(output_sizes))
 
     def put(values: Array, indices: Array) -> Array:
         zeros = jnp.zeros_like(values, shape=sizes).ravel()
@@ -515,55 +567,29 @@ class _Sliding(dml.Operator):
     window_size: dml.UintDimensions
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
-
-    def attributes(self) -> dict[str, Any]:
-        given = super().attributes()
-        return {"window_sizes" if name == "window_size" else name: value for name, value in given.items()}
+    arguments: ClassVar[Mapping[str, str]] = {"window_size": "window_sizes"}
 
 
-def _windows_fit(image: str, *pooled: str) -> dml.Rule:
-    """The windows fit into the padded image, and the tensors `pooled` have one element for each place of a window."""
-
-    def check(desc: Any) -> Iterator[Problem]:
-        sizes = getattr(desc, image).sizes
-        present = [field for field in pooled if getattr(desc, field) is not None]
-        if len(sizes) < 3 or any(getattr(desc, field).rank != len(sizes) for field in present):
-            return  # the support table, or another rule, reports the rank
-        broken = tuple(dml.window_rules(desc, image, "window_size"))
-        yield from broken
-        if not broken:
-            windows = dml.windows_of(desc, image, "window_size")
-            for field in present:
-                yield from dml.sizes_are(desc, field, pooling.pooled_sizes(sizes, windows))
-
+def _windows_fit(image: str, *pooled: str) -> tuple[str, ...]:
     have = "has" if len(pooled) == 1 else "have"
-    return dml.Rule(
-        "Strides, WindowSize, StartPadding, EndPadding and, if the operator has it, Dilations have one number for each "
-        f"dimension of {{{image}}} after the first two, batch and channels; no stride, size or dilation is 0. No "
-        f"window is larger than the padded {{{image}}}. {dml.named(pooled)} {have} the batch and channels of "
-        f"{{{image}}}, and one element for each place of the window.",
-        check,
+    return (
+        dml.each_of_space("WindowSize, Strides, StartPadding, EndPadding and any Dilations", image),
+        f"No window is larger than the padded {{{image}}}.",
+        f"{dml.named(pooled)} {have} the batch and channels of {{{image}}}, and one element for each place of the "
+        "window.",
     )
 
 
-def _windows_in_padding(desc: Any) -> Iterator[Problem]:
-    # The pages are silent on the largest of no elements.
-    if any(dml.window_rules(desc, "input", "window_size")):
-        return
-    for i, window in enumerate(dml.windows_of(desc, "input", "window_size")):
-        if window.misses_input:
-            rule = "must reach an element of InputTensor from each place of the window"
-            yield Problem(("WindowSize", i), rule, window.size)
+_REACH_INPUT = "Each window has an element that is not padding."
 
 
-_REACH_INPUT = dml.Rule("Each window has an element that is not padding.", _windows_in_padding)
-
-
-class _Pooling(_Sliding, dml.Unary):
+class _Pooling(_Sliding, dml.Unary, infer=_pooled_sizes):
     """InputTensor, which is the image, OutputTensor, and windows."""
 
     rules = dml.page_rules(
-        dml.same_type("input", "output"), dml.same_rank("input", "output"), _windows_fit("input", "output")
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "output"),
+        *dml.inferred(*_windows_fit("input", "output")),
     )
 
 
@@ -586,17 +612,14 @@ class _GradientTensors(dml.Operator):
     output_gradient: dml.Output
 
 
-class AveragePoolingGradDesc(_Sliding, _GradientTensors, function=average_pooling_grad):
+class AveragePoolingGradDesc(_Sliding, _GradientTensors, function=average_pooling_grad, infer=_spread_sizes):
     include_padding: dml.Bool
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, input_gradient=FLOAT, output_gradient=FLOAT))
     rules = dml.page_rules(
         dml.same_type("input_gradient", "output_gradient"),
         dml.same_rank("input_gradient", "output_gradient"),
-        _windows_fit("output_gradient", "input_gradient"),
+        *dml.inferred(*_windows_fit("output_gradient", "input_gradient")),
     )
-
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | {"output_sizes": self.output_gradient.sizes}
 
 
 class _LpPooling(_Pooling):
@@ -621,27 +644,30 @@ class LpPooling1Desc(_LpPooling, function=lp_pooling1):
 _FLOATS_AND_8_BITS, _NUMBERS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64
 
 
-class MaxPoolingDesc(_Pooling, function=max_pooling):
+class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_largest_sizes):
     support = dml.support(
         FL_1_0=_FLOATS,
         FL_3_0=dml.unary(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS),
         FL_5_0=dml.unary(dml.RANK_4_TO_5, _NUMBERS),
     )
-    rules = dml.page_rules(*_Pooling.rules, _REACH_INPUT)
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "output"),
+        *dml.inferred(_REACH_INPUT, *_windows_fit("input", "output")),
+    )
 
 
 class _IndexedTensors(dml.Unary):
     output_indices: dml.OptionalOutput = None
 
 
-class _IndexedPooling(_Sliding, _IndexedTensors):
+class _IndexedPooling(_Sliding, _IndexedTensors, infer=_largest_sizes):
     """The rules of MAX_POOLING1 and MAX_POOLING2, and their optional output."""
 
     rules = dml.page_rules(
         dml.same_rank("input", "output", "output_indices"),
         dml.same_type("input", "output"),
-        _windows_fit("input", "output", "output_indices"),
-        _REACH_INPUT,
+        *dml.inferred(_REACH_INPUT, *_windows_fit("input", "output", "output_indices")),
     )
 
     def attributes(self) -> dict[str, Any]:
@@ -669,19 +695,21 @@ class MaxPooling2Desc(_IndexedPooling, function=max_pooling2):
     support = dml.support(FL_2_1=_with_indices(FLOAT, UINT32), **_INDEXED_SINCE_3_0)
 
 
-class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad):
+class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad, infer=_largest_gradient_sizes):
     dilations: dml.UintDimensions
     support = dml.support(FL_3_0=dml.gradient(dml.RANK_4, FLOAT), FL_4_0=dml.gradient(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(
         dml.same_type("input", "input_gradient", "output_gradient"),
         dml.same_rank("input", "input_gradient", "output_gradient"),
-        dml.same_sizes("input", "output_gradient"),
-        _windows_fit("input", "input_gradient"),
-        _REACH_INPUT,
+        *dml.inferred(
+            _REACH_INPUT,
+            *_windows_fit("input", "input_gradient"),
+            "OutputGradientTensor.Sizes are InputTensor.Sizes.",
+        ),
     )
 
 
-class MaxUnpoolingDesc(dml.Operator, function=max_unpooling):
+class MaxUnpoolingDesc(dml.Operator, function=max_unpooling, infer=_unpooled_sizes):
     input: dml.Input
     indices: dml.Input
     output: dml.Output
@@ -692,7 +720,7 @@ class MaxUnpoolingDesc(dml.Operator, function=max_unpooling):
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "indices", "output"),
-        dml.same_sizes("input", "indices"),
+        *dml.inferred("IndicesTensor.Sizes are InputTensor.Sizes."),
     )
 
 
@@ -709,6 +737,7 @@ class QuantizedLinearAveragePoolingDesc(
     _Sliding,
     _QuantizedTensors,
     function=quantized_linear_average_pooling,
+    infer=_pooled_sizes,
 ):
     dilations: dml.UintDimensions
     include_padding: dml.Bool
@@ -736,7 +765,7 @@ class QuantizedLinearAveragePoolingDesc(
         dml.same_rank("input", "output"),
         dml.same_type("input", "input_zero_point"),
         dml.same_type("output", "output_zero_point"),
-        _windows_fit("input", "output"),
+        *dml.inferred(*_windows_fit("input", "output")),
         dml.Rule(
             "All scales and zero points have one element, or one for each channel: their sizes are then 1, but for the "
             "dimension of the channels.",

@@ -4,8 +4,8 @@ The matrices are the last two dimensions. The functions broadcast those before t
 memory. On an explicit mesh, each dimension of the result is sharded as that of the matrix which it comes from.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.inference import Sizes, called, require_dimensions, spelled
 from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.ops.quantization import quantized, type_of_scale
@@ -28,24 +29,28 @@ _ROWS, _COLUMNS = -2, -1
 # What they share
 
 
+def _product_sizes(a: Sizes, b: Sizes, transpose_a: bool = False, transpose_b: bool = False) -> Sizes:
+    require_dimensions("a", a, 2)
+    require_dimensions("b", b, 2)
+    (rows, inner), (inner_of_b, columns) = a[-2:][:: -1 if transpose_a else 1], b[-2:][:: -1 if transpose_b else 1]
+    if inner != inner_of_b:
+        number = f"{inner} {'columns' if transpose_b else 'rows'}"
+        rule = f"must have {number}, as many as {called('a')} has {'rows' if transpose_a else 'columns'}"
+        raise InvalidDesc(Problem("b", rule, f"shape {spelled(b)}"))
+    try:
+        batch = jnp.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError:
+        rule = "a and b must have shapes that broadcast before the last two dimensions"
+        raise InvalidDesc(Problem((), rule, join_words((a, b)))) from None
+    return (*batch, rows, columns)
+
+
 def _matrices(
     a: Array, b: Array, *, transpose_a: bool = False, transpose_b: bool = False
 ) -> tuple[Array, Array, tuple[int, ...]]:
     """The matrices to multiply, with as many dimensions as their product has, and its shape."""
-    for name, given in (("a", a), ("b", b)):
-        calls.require_rank(name, given, 2)
-    inner, inner_of_b = a.shape[_ROWS if transpose_a else _COLUMNS], b.shape[_COLUMNS if transpose_b else _ROWS]
-    if inner != inner_of_b:
-        number = f"{inner} {'columns' if transpose_b else 'rows'}"
-        rule = f"must have {number}, as many as a has {'rows' if transpose_a else 'columns'}"
-        raise InvalidDesc(Problem("b", rule, f"shape {b.shape}"))
+    shape = _product_sizes(a.shape, b.shape, transpose_a, transpose_b)
     a, b = a.mT if transpose_a else a, b.mT if transpose_b else b
-    try:
-        batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except ValueError:
-        rule = "a and b must have shapes that broadcast before the last two dimensions"
-        raise InvalidDesc(Problem((), rule, join_words((a.shape, b.shape)))) from None
-    shape = (*batch, a.shape[-2], b.shape[-1])
     return _of_rank(len(shape), a), _of_rank(len(shape), b), shape
 
 
@@ -103,27 +108,14 @@ _PRODUCT = (
 def _product_rules(*others: str, sentence: str = _PRODUCT) -> tuple[dml.Rule, ...]:
     """OutputTensor has the Sizes of ATensor times BTensor; they and `others` have the same DimensionCount."""
 
-    def check(desc: Any) -> Iterator[Problem]:
-        if not desc.a.rank == desc.b.rank == desc.output.rank >= 2:
-            return  # reported by another rule, or by the support tables
-        trans_a, trans_b = (getattr(desc, name, MatrixTransform.NONE) for name in ("trans_a", "trans_b"))
-        (*batch, rows, inner), (*b_batch, inner_of_b, columns) = (
-            (*sizes[:-2], *(sizes[-2:] if transform is MatrixTransform.NONE else reversed(sizes[-2:])))
-            for sizes, transform in ((desc.a.sizes, trans_a), (desc.b.sizes, trans_b))
-        )
-        if batch != b_batch:
+    def other_batches(desc: Any) -> Iterator[Problem]:
+        if desc.a.sizes[:-2] != desc.b.sizes[:-2]:
             given = join_words(join_sizes(tensor.sizes) for tensor in (desc.a, desc.b))
             rule = "must have the same Sizes before the last two"
             yield Problem(("ATensor", "Sizes"), rule, given, [("BTensor", "Sizes")])
-        if inner != inner_of_b:
-            number = f"{inner} {'rows' if trans_b is MatrixTransform.NONE else 'columns'}"
-            summed = "columns" if trans_a is MatrixTransform.NONE else "rows"
-            rule = f"must have {number}, as many as ATensor has {summed}"
-            yield Problem(("BTensor", "Sizes"), rule, join_sizes(desc.b.sizes))
-        if batch == b_batch and inner == inner_of_b:
-            yield from dml.sizes_are(desc, "output", (*batch, rows, columns))
 
-    return dml.page_rules(dml.same_rank("a", "b", *others, "output"), dml.Rule(sentence, check))
+    batches = dml.Rule("ATensor.Sizes and BTensor.Sizes are the same before the last two.", other_batches)
+    return dml.page_rules(dml.same_rank("a", "b", *others, "output"), batches, *dml.inferred(sentence))
 
 
 def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) -> dml.Rule:
@@ -202,7 +194,7 @@ def gemm(
     return dml.fused(total.astype(left.dtype), fused_activation)
 
 
-class GemmDesc(dml.Operator, function=gemm):
+class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
     a: dml.Input
     b: dml.Input
     c: dml.OptionalInput = None
@@ -212,6 +204,7 @@ class GemmDesc(dml.Operator, function=gemm):
     alpha: dml.Float
     beta: dml.Float
     fused_activation: dml.FusedActivation = None
+    arguments: ClassVar[Mapping[str, str]] = {"trans_a": "transpose_a", "trans_b": "transpose_b"}
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
         FL_4_0=dml.rows(dml.RANK_2_TO_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
@@ -230,10 +223,8 @@ class GemmDesc(dml.Operator, function=gemm):
     )
 
     def attributes(self) -> dict[str, Any]:
-        given = super().attributes()
-        for name in ("a", "b"):
-            given[f"transpose_{name}"] = given.pop(f"trans_{name}") is MatrixTransform.TRANSPOSE
-        return given
+        of = {field: getattr(self, field) is MatrixTransform.TRANSPOSE for field in self.arguments}
+        return super().attributes() | {self.arguments[field]: value for field, value in of.items()}
 
 
 # MATRIX_MULTIPLY_INTEGER
@@ -269,7 +260,7 @@ def _integer_table(matrices: range, a_zero_point: range, b_zero_point: range) ->
     )
 
 
-class MatrixMultiplyIntegerDesc(dml.Operator, function=matrix_multiply_integer):
+class MatrixMultiplyIntegerDesc(dml.Operator, function=matrix_multiply_integer, infer=_product_sizes):
     a: dml.Input
     a_zero_point: dml.OptionalInput = None
     b: dml.Input
@@ -343,7 +334,7 @@ def matrix_multiply_integer_to_float(
     return product.astype(next(iter(own_type.values()), np.dtype(np.float32)))
 
 
-class MatrixMultiplyIntegerToFloatDesc(dml.Operator, function=matrix_multiply_integer_to_float):
+class MatrixMultiplyIntegerToFloatDesc(dml.Operator, function=matrix_multiply_integer_to_float, infer=_product_sizes):
     a: dml.Input
     a_scale: dml.Input
     a_zero_point: dml.OptionalInput = None
@@ -427,7 +418,7 @@ def _quantized_table(matrices: range, parameters: range) -> dml.Table:
     return dml.rows(matrices, a=INTEGER_8, b=INTEGER_8, output=INTEGER_8, **cells)
 
 
-class QuantizedLinearMatrixMultiplyDesc(dml.Operator, function=quantized_linear_matrix_multiply):
+class QuantizedLinearMatrixMultiplyDesc(dml.Operator, function=quantized_linear_matrix_multiply, infer=_product_sizes):
     a: dml.Input
     a_scale: dml.Input
     a_zero_point: dml.OptionalInput = None

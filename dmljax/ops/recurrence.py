@@ -5,6 +5,7 @@ put out. Weights and states have a dimension for the directions, of which there 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax.export
@@ -14,6 +15,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.inference import Sizes, require_sizes
 from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, state_product
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, partitioned
 from dmljax.ops.activation import ActivationSigmoidDesc, ActivationTanhDesc
@@ -90,7 +92,36 @@ def _sizes(gates: int, directions: int, input: Sequence[int], recurrence: Sequen
     }
 
 
-def _checked(gates: int, directions: int, values: Mapping[str, ArrayLike | None]) -> dict[str, Array]:
+def _network_sizes(
+    gates: int,
+    direction: RecurrentNetworkDirection,
+    input: Sizes,
+    weight: Sizes,
+    recurrence: Sizes,
+    bias: Sizes | None = None,
+    hidden_init: Sizes | None = None,
+    cell_mem_init: Sizes | None = None,
+    sequence_lengths: Sizes | None = None,
+    peephole: Sizes | None = None,
+) -> dict[str, Sizes]:
+    """The sizes of the outputs."""
+    of_input, of_recurrence = "steps, batch, input size", "directions, outputs, hidden size"
+    for name, sizes, of in (("input", input, of_input), ("recurrence", recurrence, of_recurrence)):
+        if len(sizes) != 3:
+            raise InvalidDesc(Problem(name, f"must have 3 dimensions: {of}", f"shape {sizes}"))
+    every = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
+    given = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
+    more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}
+    for name, own in (given | more).items():
+        if own is not None:
+            what, sizes = zip(*every[name], strict=True)
+            require_sizes(name, own, sizes, why=f": {', '.join(what)}")
+    return {name: tuple(size for _, size in sizes) for name, sizes in every.items() if name.startswith("output_")}
+
+
+def _checked(
+    gates: int, direction: RecurrentNetworkDirection, values: Mapping[str, ArrayLike | None]
+) -> dict[str, Array]:
     """The arrays that are given, of one floating type but for the lengths, and of the sizes that they must have."""
     given: dict[str, Array] = {}
     for name, value in values.items():
@@ -99,15 +130,7 @@ def _checked(gates: int, directions: int, values: Mapping[str, ArrayLike | None]
         elif value is not None:
             given[name] = calls.float_array(name, value)
             calls.require_type(name, given[name], given["input"].dtype, "input")
-    for name, of in (("input", "steps, batch, input size"), ("recurrence", "directions, outputs, hidden size")):
-        if given[name].ndim != 3:
-            raise InvalidDesc(Problem(name, f"must have 3 dimensions: {of}", f"shape {given[name].shape}"))
-    every = _sizes(gates, directions, given["input"].shape, given["recurrence"].shape)
-    for name, x in given.items():
-        what, sizes = zip(*every[name], strict=True)
-        if x.shape != sizes:
-            rule = f"must have the shape {sizes}: {', '.join(what)}"
-            raise InvalidDesc(Problem(name, rule, f"shape {x.shape}"))
+    _network_sizes(gates, direction, **{name: x.shape for name, x in given.items()})
     return given
 
 
@@ -149,7 +172,7 @@ def _run(
 ) -> tuple[Any, ...]:
     """What each step puts out, or None, and then the last `states`, the first of which may be among the values."""
     reverses = _DIRECTIONS[direction]
-    given = _checked(gates, len(reverses), values)
+    given = _checked(gates, direction, values)
     dtype, wide = given["input"].dtype, widened(given["input"].dtype)
     if clip_threshold is not None:
         given["clip_threshold"] = jnp.asarray(clip_threshold, wide)
@@ -234,23 +257,20 @@ class _Network(dml.Operator):
     gates: ClassVar[int]
     defaults: ClassVar[tuple[dml.Operator, ...]]  # as many activations as a direction has
 
-    def _natural_sizes(self: Any) -> dict[str, tuple[int, ...]]:
-        """The sizes that the tensors which are present have as arrays of the function."""
+    has_leading_ones = True
+    arguments: ClassVar[Mapping[str, str]] = {"activation_descs": "activations"}
+
+    def natural_sizes(self: Any) -> dict[str, Sizes]:
         directions = len(_DIRECTIONS[self.direction])
-        sizes = _sizes(self.gates, directions, self.input.sizes[1:], self.recurrence.sizes)
-        present = {name: one for name, one in sizes.items() if getattr(self, name, None) is not None}
-        return {name: tuple(size for _, size in one) for name, one in present.items()}
+        every = _sizes(self.gates, directions, self.input.sizes[1:], self.recurrence.sizes[1:])
+        present = (leaf.key for leaf in self.leaves(is_input=True))
+        return {field: tuple(size for _, size in every[field]) for field in present}
 
     def attributes(self: Any) -> dict[str, Any]:
-        given = super().attributes()
-        given["activations"] = given.pop("activation_descs")
-        return given | {"has_sequence": self.output_sequence is not None}
+        return super().attributes() | {"has_sequence": self.output_sequence is not None}
 
-    def compute(self, **inputs: Any) -> Any:
-        natural = self._natural_sizes()
-        results = super().compute(**{field: x.reshape(natural[field]) for field, x in inputs.items()})._asdict()
-        outputs = self.tensors(is_input=False).items()
-        return tuple(results[field.removeprefix("output_")].reshape(tensor.sizes) for field, tensor in outputs)
+    def present(self, result: Any) -> Sequence[Any]:
+        return [getattr(result, leaf.key.removeprefix("output_")) for leaf in self.leaves(is_input=False)]
 
 
 # What the sizes of a tensor are, as the pages tell them: G is the number of gates.
@@ -272,11 +292,6 @@ _TOLD = {
 def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
     """The rules of a network with the tensors `fields`, and as many gates and activations in each direction."""
 
-    def misfits(desc: Any) -> Iterator[Problem]:
-        if desc.input.rank == desc.recurrence.rank == 4:  # the support tables refuse others
-            for field, sizes in desc._natural_sizes().items():
-                yield from dml.sizes_are(desc, field, (1,) * (4 - len(sizes)) + sizes)
-
     def no_output(desc: Any) -> Iterator[Problem]:
         if not desc.leaves(is_input=False):
             yield Problem((), "at least one output must be given", "none")
@@ -293,7 +308,7 @@ def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
     have = "has 1 activation" if activations == 1 else f"has {activations} activations"
     return dml.page_rules(
         dml.same_type(*sorted({*fields} - {"sequence_lengths"})),
-        dml.Rule(f"The Sizes are {sizes[:-2]}.", misfits),
+        *dml.inferred(f"The Sizes are {sizes[:-2]}."),
         dml.Rule("At least one output is given.", no_output),
         dml.LevelRule(
             f"Each direction {have}, each of which can be fused, is one of the feature level, and has no tensors.",
@@ -384,7 +399,7 @@ def rnn(
     return RecurrentNetwork(*results)
 
 
-class RnnDesc(_SimpleNetwork, function=rnn):
+class RnnDesc(_SimpleNetwork, function=rnn, infer=partial(_network_sizes, 1)):
     gates = 1
     defaults = (_TANH,)
     rules = dml.page_rules(*_rules(gates, len(defaults), *_SIMPLE), _NOT_OWNED)
@@ -455,7 +470,7 @@ def gru(
     return RecurrentNetwork(*results)
 
 
-class GruDesc(_SimpleNetwork, function=gru):
+class GruDesc(_SimpleNetwork, function=gru, infer=partial(_network_sizes, 3)):
     linear_before_reset: dml.Bool
     gates = 3
     defaults = (_SIGMOID, _TANH)
@@ -549,7 +564,7 @@ def lstm(
 _OF_LSTM = (*_SIMPLE, "cell_mem_init", "peephole", "output_cell_single")
 
 
-class LstmDesc(_Network, function=lstm):
+class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):
     input: dml.Input
     weight: dml.Input
     recurrence: dml.Input
@@ -572,6 +587,4 @@ class LstmDesc(_Network, function=lstm):
     rules = dml.page_rules(*_rules(gates, len(defaults), *_OF_LSTM), _NOT_OWNED)
 
     def attributes(self) -> dict[str, Any]:
-        given = super().attributes()
-        uses_clip = given.pop("use_clip_threshold")
-        return given | ({} if uses_clip else {"clip_threshold": None})
+        return super().attributes() | ({} if self.use_clip_threshold else {"clip_threshold": None})

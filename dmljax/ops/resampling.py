@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.inference import Sizes, require_count, require_dimensions
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes, kept_axes
 from dmljax.lowerings.resampling import (
@@ -48,6 +49,14 @@ _ROUNDED = _SHIFTED | {"rounding_direction": calls.one_of(AxisDirection)}
 # UPSAMPLE_2D
 
 
+def _upsampled_sizes(input: Sizes, scale_size: Size2D) -> Sizes:
+    require_dimensions("input", input, 2)
+    for name, scale in scale_size._asdict().items():
+        require_count(("scale_size", name), scale, 1)
+    *batch, height, width = input
+    return (*batch, height * scale_size.height, width * scale_size.width)
+
+
 @calls.operator_function(scale_size=calls.SIZE_2D, interpolation_mode=calls.one_of(InterpolationMode))
 def upsample_2d(
     input: ArrayLike,
@@ -63,42 +72,27 @@ def upsample_2d(
     [[1, 1, 1, 2, 2, 2], [1, 1, 1, 2, 2, 2]]
     """
     input = calls.real_array("input", input)
-    calls.require_rank("input", input, 2)
-    width, height = Size2D(*scale_size)  # type: ignore[misc]  # one number has become a Size2D
-    for name, scale in (("width", width), ("height", height)):
-        check_size(("scale_size", name), scale, 1)
-    factors = (*(1 for _ in input.shape[2:]), height, width)
-    sizes = [size * factor for size, factor in zip(input.shape, factors, strict=True)]
+    scale = Size2D(*scale_size)  # type: ignore[misc]  # one number has become a Size2D
+    sizes = _upsampled_sizes(input.shape, scale)
+    factors = (*(1 for _ in input.shape[2:]), scale.height, scale.width)
     steps = [(Fraction(1, factor), Fraction(1, 2 * factor) - Fraction(1, 2)) for factor in factors]
     return _resampled(input, sizes, steps, interpolation_mode, Fraction(1, 2))
 
 
-class Upsample2DDesc(dml.Operator, function=upsample_2d):
+class Upsample2DDesc(dml.Operator, function=upsample_2d, infer=_upsampled_sizes):
     input: dml.Input
     output: dml.Output
     scale_size: dml.Size
     interpolation_mode: dml.Interpolation
     support = dml.support(FL_1_0=dml.unary(dml.RANK_4_TO_5, FLOAT))
 
-    def _no_scales(self) -> Iterator[Problem]:
-        for name, scale in self.scale_size._asdict().items():
-            if scale < 1:
-                yield Problem(("ScaleSize", name.capitalize()), "must be at least 1", scale)
-
-    def _other_sizes(self) -> Iterator[Problem]:
-        if min(self.scale_size) >= 1 and self.input.rank >= 2:
-            *batch, height, width = self.input.sizes
-            sizes = (*batch, height * self.scale_size.height, width * self.scale_size.width)
-            yield from dml.sizes_are(self, "output", sizes)
-
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "output"),
-        dml.Rule("Both numbers of ScaleSize are at least 1.", _no_scales),
-        dml.Rule(
+        *dml.inferred(
+            "Both numbers of ScaleSize are at least 1.",
             "OutputTensor has the sizes of InputTensor, with ScaleSize.Height times the height and ScaleSize.Width "
             "times the width.",
-            _other_sizes,
         ),
     )
 

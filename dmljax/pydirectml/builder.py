@@ -14,6 +14,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, within
 from dmljax.pydirectml.enumerations import ExecutionFlags
 from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stored_desc
 from dmljax.text import show
+from dmljax.types import DataType, FeatureLevel
 
 LEVEL = "5_1"  # of DirectML 1.9.1, which the binding is built with
 
@@ -312,12 +313,13 @@ Given = Expression | list[Expression] | None  # of one member: a tensor, an arra
 
 
 def operator(
-    desc: type[Operator],
-    inputs: Mapping[str, Given],
-    outputs: Mapping[str, directml.TensorDesc | None],
-    **attributes: Any,
+    desc: type[Operator], inputs: Mapping[str, Given], data_types: Mapping[str, DataType], **attributes: Any
 ) -> dict[str, Expression]:
-    """Adds an operator with these inputs, outputs and other members; returns its outputs by name."""
+    """Adds an operator with these inputs and attributes, and outputs of these types; returns its outputs by name.
+
+    Their sizes are those that follow, or `output_sizes`.
+    """
+    given_sizes = attributes.pop("output_sizes", ())
     with within(desc.type):
         leaves = dict(given_tensors(inputs))
         builders = {path: require_builder(path, one) for path, one in leaves.items()}
@@ -325,8 +327,11 @@ def operator(
         for path, own in builders.items():
             if own is not builder:
                 raise InvalidDesc(Problem(path, "must be an expression of the same builder", "one of another"))
+        sizes = given_sizes or next(iter(leaves.values()))._view.sizes
+        outputs = {field: directml.TensorDesc(data_type, tuple(sizes)) for field, data_type in data_types.items()}
     made = desc(**{name: _view(given) for name, given in inputs.items()}, **outputs, **attributes)
-    return builder._add(made, leaves.values())
+    whole = made if given_sizes else made.with_inferred_sizes(FeatureLevel[f"FL_{LEVEL}"])
+    return builder._add(whole, leaves.values())
 
 
 def _view(given: Given) -> Any:
@@ -335,24 +340,19 @@ def _view(given: Given) -> Any:
     return None if given is None else given._view
 
 
-def result(
-    desc: type[Operator], sizes: Callable[[], Sequence[int]], inputs: Mapping[str, Given], **attributes: Any
-) -> Expression:
-    """The only output of an operator, which has the type of its first input; `sizes` may use what is checked."""
+def result(desc: type[Operator], inputs: Mapping[str, Given], **attributes: Any) -> Expression:
+    """The only output of an operator, which has the type of its first input."""
     with within(desc.type):
         first, input = next(given_tensors(inputs))
         require_builder(first, input)
-        for path, one in given_tensors(inputs):
-            require_builder(path, one)
-        output = directml.TensorDesc(input._view.data_type, tuple(sizes()))
-    return operator(desc, inputs, {"output": output}, **attributes)["output"]
+    return operator(desc, inputs, {"output": input._view.data_type}, **attributes)["output"]
 
 
 def unary(desc: type[Operator], input: Expression, **attributes: Any) -> Expression:
-    """An operator of one expression, whose sizes the result has."""
-    return result(desc, lambda: input._view.sizes, {"input": input}, **attributes)
+    """An operator of one expression."""
+    return result(desc, {"input": input}, **attributes)
 
 
 def binary(desc: type[Operator], a: Any, b: Any, **attributes: Any) -> Expression:
-    """An operator of two expressions, whose result has the sizes of the first."""
-    return result(desc, lambda: a._view.sizes, {"a": a, "b": b}, **attributes)
+    """An operator of two expressions."""
+    return result(desc, {"a": a, "b": b}, **attributes)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dmljax import directml
 from dmljax.descriptors import Operator
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.pydirectml.builder import (
     Expression,
     GraphBuilder,
@@ -114,11 +114,6 @@ def _list(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def _require_integer(name: Where, value: Any) -> None:
-    if not isinstance(value, int | np.integer):
-        raise InvalidType(Problem(name, "must be an integer", show(value)))
-
-
 # Inputs, and other views of bytes
 
 
@@ -218,18 +213,11 @@ def gemm(
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
     """`alpha * a @ b + beta * c`, of matrices that may be transposed first."""
-
-    def sizes() -> list[int]:
-        rows = a._view.sizes[-1 if trans_a else -2]
-        columns = b._view.sizes[-2 if trans_b else -1]
-        return [*a._view.sizes[:-2], rows, columns]
-
     with within("gemm"):
         MatrixTransform.check("trans_a", trans_a)
         MatrixTransform.check("trans_b", trans_b)
     return result(
         directml.GemmDesc,
-        sizes,
         {"a": a, "b": b, "c": c},
         trans_a=int(trans_a),
         trans_b=int(trans_b),
@@ -253,19 +241,13 @@ def _each(name: str, values: Numbers, default: int, count: int) -> list[int]:
 def _sliding(
     count: int, strides: Numbers, dilations: Numbers, start_padding: Numbers, end_padding: Numbers
 ) -> dict[str, list[int]]:
-    """The members that say how windows slide, in the order that `_slid` takes them."""
+    """The members that say how windows slide."""
     return {
         "strides": _each("strides", strides, 1, count),
         "dilations": _each("dilations", dilations, 1, count),
         "start_padding": _each("start_padding", start_padding, 0, count),
         "end_padding": _each("end_padding", end_padding, 0, count),
     }
-
-
-def _slid(size: int, window: int, stride: int, dilation: int, start: int, end: int) -> int:
-    """How many places a window has."""
-    padded, extent = size + start + end, 1 + (window - 1) * dilation
-    return 1 if extent >= padded or stride == 0 else (padded - extent) // stride + 1
 
 
 def convolution(
@@ -288,19 +270,12 @@ def convolution(
         ConvolutionMode.check("mode", mode)
         ConvolutionDirection.check("direction", direction)
         require_builder("input", input)
-        require_builder("filter", filter)
         count = len(input._view.sizes) - 2
         slide = _sliding(count, strides, dilations, start_padding, end_padding)
         if direction == ConvolutionDirection.BACKWARD and not output_sizes:
             raise InvalidDesc(Problem("output_sizes", "must be given in the direction BACKWARD", "none"))
-
-    def sizes() -> list[int]:
-        space = zip(input._view.sizes[2:], filter._view.sizes[2:], *slide.values(), strict=False)
-        return [input._view.sizes[0], filter._view.sizes[0], *(_slid(*one) for one in space)]
-
     return result(
         directml.ConvolutionDesc,
-        lambda: list(output_sizes) or sizes(),
         {"input": input, "filter": filter, "bias": bias},
         mode=int(mode),
         direction=int(direction),
@@ -308,6 +283,7 @@ def convolution(
         output_padding=_each("output_padding", output_padding, 0, count),
         group_count=group_count,
         fused_activation=_fused(fused_activation),
+        output_sizes=output_sizes,
     )
 
 
@@ -321,28 +297,13 @@ def average_pooling(
 ) -> Expression:
     """The mean of each window, whose strides come before its sizes."""
     with within("average_pooling"):
-        strides = _list("strides", strides)
-        window_sizes = _list("window_sizes", window_sizes)
-        start_padding = _list("start_padding", start_padding)
-        end_padding = _list("end_padding", end_padding)
-
-    def sizes() -> list[int]:
-        space = zip(input._view.sizes[2:], window_sizes, strides, start_padding, end_padding, strict=False)
-        return [
-            *input._view.sizes[:2],
-            *(_slid(size, window, stride, 1, start, end) for size, window, stride, start, end in space),
-        ]
-
-    return result(
-        directml.AveragePoolingDesc,
-        sizes,
-        {"input": input},
-        strides=strides,
-        window_size=window_sizes,
-        start_padding=start_padding,
-        end_padding=end_padding,
-        include_padding=bool(include_padding),
-    )
+        members = {
+            "strides": _list("strides", strides),
+            "window_size": _list("window_sizes", window_sizes),
+            "start_padding": _list("start_padding", start_padding),
+            "end_padding": _list("end_padding", end_padding),
+        }
+    return unary(directml.AveragePoolingDesc, input, **members, include_padding=bool(include_padding))
 
 
 def max_pooling(
@@ -359,11 +320,8 @@ def max_pooling(
         require_builder("input", input)
         count = len(_list("window_sizes", window_sizes))
         slide = _sliding(count, strides, dilations, start_padding, end_padding)
-        space = zip(input._view.sizes[2:], window_sizes, *slide.values(), strict=False)
-        sizes = (*input._view.sizes[:2], *(_slid(*one) for one in space))
-        indices = directml.TensorDesc(DataType.UINT32, sizes) if output_indices else None
-        tensors = {"output": directml.TensorDesc(input._view.data_type, sizes), "output_indices": indices}
-    found = operator(directml.MaxPooling2Desc, {"input": input}, tensors, window_size=list(window_sizes), **slide)
+    types = {"output": input._view.data_type} | ({"output_indices": DataType.UINT32} if output_indices else {})
+    found = operator(directml.MaxPooling2Desc, {"input": input}, types, window_size=list(window_sizes), **slide)
     return MaxPoolingOutputs(found["output"], found.get("output_indices"))
 
 
@@ -376,12 +334,10 @@ def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: Any)
         InterpolationMode.check("interpolation_mode", interpolation_mode)
         if not isinstance(scale_size, Size2D):
             raise InvalidType(Problem("scale_size", "must be a Size2D", show(scale_size)))
-    width, height = scale_size.width, scale_size.height
-    return result(
+    return unary(
         directml.Upsample2DDesc,
-        lambda: [*input._view.sizes[:-2], input._view.sizes[-2] * height, input._view.sizes[-1] * width],
-        {"input": input},
-        scale_size=directml.Size2D(width, height),
+        input,
+        scale_size=directml.Size2D(scale_size.width, scale_size.height),
         interpolation_mode=int(interpolation_mode),
     )
 
@@ -397,7 +353,8 @@ def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Ex
 def _require_reflectable(name: str, amounts: Sequence[Any], sizes: Sequence[int]) -> None:
     """Refuses more padding than a reflection has elements for; the page's own example mirrors all of a row."""
     for i, (amount, size) in enumerate(zip(amounts, sizes, strict=False)):
-        _require_integer((name, i), amount)
+        if not isinstance(amount, int | np.integer):
+            raise InvalidType(Problem((name, i), "must be an integer", show(amount)))
         if amount > size:
             rule = f"must be at most {size}, the input's size there, for REFLECTION; pad in several steps, or by EDGE"
             raise InvalidDesc(Problem((name, i), rule, amount))
@@ -415,10 +372,9 @@ def padding(
             require_builder("input", input)
             _require_reflectable("start_padding", start_padding, input._view.sizes)
             _require_reflectable("end_padding", end_padding, input._view.sizes)
-    return result(
+    return unary(
         directml.PaddingDesc,
-        lambda: [sum(sizes) for sizes in zip(input._view.sizes, start_padding, end_padding, strict=False)],
-        {"input": input},
+        input,
         padding_mode=int(padding_mode),
         padding_value=padding_value,
         start_padding=start_padding,
@@ -431,18 +387,12 @@ def slice(
 ) -> Expression:
     """Elements of a window, a stride apart; a negative stride begins at its end."""
     with within("slice"):
-        input_window_offsets = _list("input_window_offsets", input_window_offsets)
-        input_window_sizes = _list("input_window_sizes", input_window_sizes)
-        input_window_strides = _list("input_window_strides", input_window_strides)
-    steps = [max(1, abs(stride)) for stride in input_window_strides]
-    return result(
-        directml.Slice1Desc,
-        lambda: [(size - 1) // step + 1 for size, step in zip(input_window_sizes, steps, strict=False)],
-        {"input": input},
-        input_window_offsets=input_window_offsets,
-        input_window_sizes=input_window_sizes,
-        input_window_strides=input_window_strides,
-    )
+        members = {
+            "input_window_offsets": _list("input_window_offsets", input_window_offsets),
+            "input_window_sizes": _list("input_window_sizes", input_window_sizes),
+            "input_window_strides": _list("input_window_strides", input_window_strides),
+        }
+    return unary(directml.Slice1Desc, input, **members)
 
 
 def join(input: Sequence[Expression], axis: int) -> Expression:
@@ -450,33 +400,13 @@ def join(input: Sequence[Expression], axis: int) -> Expression:
     with within("join"):
         if not isinstance(input, list | tuple) or not input:
             raise InvalidType(Problem("input", "must be a list of expressions", show(input)))
-
-    def sizes() -> list[int]:
-        first = list(input[0]._view.sizes)
-        _require_integer("axis", axis)
-        if not 0 <= axis < len(first):
-            raise InvalidDesc(Problem("axis", f"must be in [0, {len(first)})", axis))
-        first[axis] = sum(one._view.sizes[axis] for one in input if len(one._view.sizes) > axis)
-        return first
-
-    return result(directml.JoinDesc, sizes, {"inputs": list(input)}, axis=axis)
+    return result(directml.JoinDesc, {"inputs": list(input)}, axis=axis)
 
 
 def gather(input: Expression, indices: Expression, axis: int, index_dimensions: int) -> Expression:
     """The elements or blocks that indices name along an axis."""
-
-    def sizes() -> list[int]:
-        own, found = list(input._view.sizes), indices._view.sizes
-        _require_integer("axis", axis)
-        _require_integer("index_dimensions", index_dimensions)
-        if not 0 <= axis < len(own) or not 0 <= index_dimensions <= len(found):
-            rule = f"must be in [0, {len(own)}), and index_dimensions in [0, {len(found)}]"
-            raise InvalidDesc(Problem("axis", rule, f"{axis} and {index_dimensions}"))
-        result = [*own[:axis], *found[len(found) - index_dimensions :], *own[axis + 1 :]]
-        return ([1] * len(own) + result)[-len(own) :]
-
-    attributes = {"axis": axis, "index_dimensions": index_dimensions}
-    return result(directml.GatherDesc, sizes, {"input": input, "indices": indices}, **attributes)
+    inputs: dict[str, Any] = {"input": input, "indices": indices}
+    return result(directml.GatherDesc, inputs, axis=axis, index_dimensions=index_dimensions)
 
 
 # Normalization
@@ -495,7 +425,6 @@ def batch_normalization(
     """`scale * (input - mean) / sqrt(variance + epsilon) + bias`."""
     return result(
         directml.BatchNormalizationDesc,
-        lambda: input._view.sizes,
         {"input": input, "mean": mean, "variance": variance, "scale": scale, "bias": bias},
         spatial=bool(spatial),
         epsilon=epsilon,
@@ -519,7 +448,6 @@ def mean_variance_normalization(
                 raise InvalidType(Problem(name, "must be given", "none"))
     return result(
         directml.MeanVarianceNormalization1Desc,
-        lambda: input._view.sizes,
         {"input": input, "scale": scale, "bias": bias},
         axes=_list("axes", axes),
         normalize_variance=bool(normalize_variance),
@@ -568,13 +496,8 @@ def gru(
         if None in activations or len(activations) > 4:
             rule = "must be at most four activations, none of them INVALID"
             raise InvalidDesc(Problem("activation_descs", rule, f"{len(activations)}"))
-        for name, one in (("input", input), ("weight", weight), ("recurrence", recurrence)):
-            require_builder(name, one)
-            if len(one._view.sizes) != 4:
-                raise InvalidDesc(Problem(name, "must have 4 dimensions", len(one._view.sizes)))
-        (_, steps, batch, _), (_, ways, _, hidden) = input._view.sizes, recurrence._view.sizes
-        sequence = directml.TensorDesc(input._view.data_type, (steps, ways, batch, hidden))
-        single = directml.TensorDesc(input._view.data_type, (1, ways, batch, hidden))
+        require_builder("input", input)
+    wanted = {"output_sequence": OutputOptions.Single, "output_single": OutputOptions.Sequence}
     found = operator(
         directml.GruDesc,
         {
@@ -585,10 +508,7 @@ def gru(
             "hidden_init": hidden_init,
             "sequence_lengths": sequence_lengths,
         },
-        {
-            "output_sequence": None if output_options == OutputOptions.Single else sequence,
-            "output_single": None if output_options == OutputOptions.Sequence else single,
-        },
+        {field: input._view.data_type for field, other in wanted.items() if output_options != other},
         activation_descs=activations,
         direction=int(direction),
         linear_before_reset=bool(linear_before_reset),

@@ -221,7 +221,7 @@ GATHER_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "other batch sizes": (
         {"indices": jnp.zeros((3, 1), int), "batch_dimension_count": 1},
         InvalidDesc,
-        r"input and indices must have the same batch sizes; got \{2\} and \{3\}",
+        r"input and indices must have the same batch sizes; got \(2,\) and \(3,\)",
     ),
     "tuples too long for the batch": (
         {"indices": jnp.zeros((2, 2), int), "batch_dimension_count": 1},
@@ -529,12 +529,12 @@ ROWS, ROW_INDICES = jnp.zeros((2, 3)), jnp.zeros((2, 1), int)
         (
             lambda: dmljax.gather_elements(ROWS, ROW_INDICES, axis=0),
             InvalidDesc,
-            r"indices must have the shape of input, \(2, 3\), except along axis 0; got \(2, 1\)",
+            r"indices must have the shape of input except along axis 0, \(2, 3\); got \(2, 1\)",
         ),
         (
             lambda: dmljax.gather_elements(ROWS, ROW_INDICES[0], axis=0),
             InvalidDesc,
-            r"indices must have the shape of input, .*; got \(1,\)",
+            r"indices must have the shape of input except .*; got \(1,\)",
         ),
         (
             lambda: dmljax.gather_elements(jnp.zeros((2, 0)), ROW_INDICES, axis=1),
@@ -559,7 +559,7 @@ ROWS, ROW_INDICES = jnp.zeros((2, 3)), jnp.zeros((2, 1), int)
         (
             lambda: dmljax.scatter(ROWS, ROW_INDICES, ROWS, axis=0),
             InvalidDesc,
-            r"indices must have the shape of input, \(2, 3\), except along axis 0; got \(2, 1\)",
+            r"indices must have the shape of input except along axis 0, \(2, 3\); got \(2, 1\)",
         ),
         (lambda: dmljax.scatter(ROWS, ROW_INDICES, ROWS, axis=-3), InvalidDesc, r"axis must be in \[-2, 2\); got -3"),
         (
@@ -699,7 +699,7 @@ REFUSED: list[tuple[Callable[..., directml.Operator], dict[str, Any], str]] = [
     (
         reverse_desc,
         {"output": TensorDesc(FLOAT32, (2, 3, 5))},
-        r"must have the same Sizes; got \{2,3,4\} and \{2,3,5\}",
+        r"OutputTensor\.Sizes must be \{2,3,4\}; got \{2,3,5\}",
     ),
     (reverse_desc, {"axis": 3}, "Axis must be less than 3; got 3"),
     (reverse_desc, {"axis": 2}, r"SequenceLengthsTensor\.Sizes must be \{2,3,1\}; got \{2,1,4\}"),

@@ -323,12 +323,12 @@ GEMM_DESCS_REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "the rows of B": (
         {"b": float_tensor(1, 1, 3, 5)},
         "6_4",
-        r"BTensor.Sizes must have 4 rows, as many as ATensor has columns; got \{1,1,3,5\}",
+        r"BTensor must have 4 rows, as many as ATensor has columns; got shape \{1,1,3,5\}",
     ),
     "the columns of B": (
         {"trans_a": TRANSPOSE, "trans_b": TRANSPOSE},
         "6_4",
-        r"BTensor.Sizes must have 3 columns, as many as ATensor has rows; got \{1,1,4,5\}",
+        r"BTensor must have 3 columns, as many as ATensor has rows; got shape \{1,1,4,5\}",
     ),
     "the output": (
         {"output": float_tensor(1, 1, 5, 3)},
@@ -925,7 +925,7 @@ DESCS_REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "QuantizedLinearMatrixMultiply",
         {"b": of(INT8, 5, 5)},
-        r"BTensor.Sizes must have 4 rows, as many as ATensor has columns; got \{5,5\}",
+        r"BTensor must have 4 rows, as many as ATensor has columns; got shape \{5,5\}",
     ),
 ]
 

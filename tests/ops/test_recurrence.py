@@ -307,7 +307,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
         "LSTM",
         {"weight": np.ones((1, 12, 2), np.float32)},
         InvalidDesc,
-        r"weight must have the shape \(1, 16, 2\): directions, 4 \* hidden size, input size; got shape \(1, 12, 2\)",
+        r"weight must have the shape \(1, 16, 2\): directions, 4 \* hidden size, input size; got \(1, 12, 2\)",
     ),
     "one direction of two": ("RNN", {"direction": BOTH}, InvalidDesc, r"weight must have the shape \(2, 4, 2\)"),
     "one bias": ("GRU", {"bias": np.ones((1, 12), np.float32)}, InvalidDesc, r"bias must have the shape \(1, 24\)"),

@@ -555,9 +555,9 @@ def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
         ),
         (
             lambda: dmljax.upsample_2d(ROW[None], scale_size=Size2D(2, 0)),
-            r"scale_size.height must be in \[1, .*; got 0",
+            r"scale_size.height must be at least 1; got 0",
         ),
-        (lambda: dmljax.upsample_2d(ROW[None], scale_size=Size2D(0, 2)), r"scale_size.width must be in \[1, .*; got 0"),
+        (lambda: dmljax.upsample_2d(ROW[None], scale_size=Size2D(0, 2)), r"scale_size.width must be at least 1; got 0"),
         (lambda: dmljax.upsample_2d(ROW[None], scale_size=1.5), "scale_size must be an integer; got 1.5"),  # type: ignore[arg-type]
         (lambda: dmljax.upsample_2d(ROW[None], scale_size=2**31), r"result\.shape\[1\] must be in"),
         (lambda: dmljax.resample(ROW), "^resample: output_sizes or scales must be given; got neither"),

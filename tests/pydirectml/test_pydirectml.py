@@ -697,7 +697,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda p, a, m: dml.slice(a, 0, [1] * 4, [1] * 4),
         "slice: input_window_offsets must be a list of numbers; got 0",
     ),
-    "an axis that is no integer": (lambda p, a, m: dml.join([a, a], 1.0), "JOIN: axis must be an integer; got 1.0"),
+    "an axis that is no integer": (lambda p, a, m: dml.join([a, a], 1.0), "JOIN: Axis must be an integer; got 1.0"),
     "a number among expressions": (
         lambda p, a, m: dml.join([a, 3], 1),
         r"JOIN: inputs\[1\] must be an expression; got 3",

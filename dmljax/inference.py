@@ -1,0 +1,116 @@
+"""Sizes of results, inferred from the sizes of arrays and from attributes: for functions and descriptors alike.
+
+A function that infers sizes takes them and attributes under the names of its operator's arguments. It refuses what does
+not fit by problems at these names, in words that `called` and `spelled` bring into the caller's spelling: `input` with
+the shape `(2, 3)` in a function, `InputTensor` with the Sizes `{2,3}` in a descriptor.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+
+from jax.export import is_symbolic_dim
+
+from dmljax.checks import UINT_MAX, integer_in
+from dmljax.errors import DmlError, InvalidDesc, Path, Problem, Where, path_of, spell_path
+from dmljax.text import join_sizes, show
+
+Sizes = tuple[int, ...]
+_NAMES: ContextVar[Mapping[str, Path] | None] = ContextVar("_NAMES", default=None)
+_LEADS: ContextVar[bool] = ContextVar("_LEADS", default=False)
+
+
+@contextmanager
+def names_of_members(names: Mapping[str, Path], *, has_leading_ones: bool) -> Iterator[None]:
+    """Problems inside speak of members: each argument is called by the path that `names` has for it.
+
+    Where tensors may have leading 1s, `require_sizes` accepts them.
+    """
+    token, leads = _NAMES.set(names), _LEADS.set(has_leading_ones)
+    try:
+        yield
+    except DmlError as error:
+        error.args = tuple(
+            replace(one, path=_place(one.path), others=tuple(map(_place, one.others))) for one in error.problems
+        )
+        raise
+    finally:
+        _NAMES.reset(token)
+        _LEADS.reset(leads)
+
+
+def _place(path: Path) -> Path:
+    names = _NAMES.get()
+    if names is None or not path:
+        return path
+    first, *rest = path
+    return (*names.get(str(first), (first,)), *(_member(key) for key in rest))
+
+
+def _member(key: str | int) -> str | int:
+    return "Sizes" if key == "shape" else key.capitalize() if isinstance(key, str) else key
+
+
+def called(*place: str | int) -> str:
+    """What the caller calls an argument, or a part of it: `called("input", "shape", 1)` is `InputTensor.Sizes[1]`."""
+    return spell_path(_place(place))
+
+
+def called_array(argument: str) -> str:
+    """What the caller calls an array, or the array whose sizes are an argument."""
+    return called(argument).removesuffix(".Sizes")
+
+
+def spelled(sizes: Sequence[int]) -> str:
+    """Sizes, or other numbers of each dimension, as the caller writes them."""
+    return str(tuple(sizes)) if _NAMES.get() is None else join_sizes(sizes)
+
+
+def led(sizes: Sequence[int], rank: int) -> Sizes:
+    """The sizes after as many 1s as it takes for `rank` dimensions."""
+    return (1,) * (rank - len(sizes)) + tuple(sizes)
+
+
+def require_sizes(
+    argument: Where, given: Sequence[int], expected: Sequence[int], *, of: str = "", why: str = ""
+) -> None:
+    """Refuses an array that does not have the sizes `expected`.
+
+    The error of a function says whose sizes they are, or goes on with `why`.
+    """
+    is_function = _NAMES.get() is None
+    whole = led(expected, len(given)) if _LEADS.get() else tuple(expected)
+    if tuple(given) != whole:
+        path = path_of(argument) if is_function else (*path_of(argument), "shape")
+        reason = f"have the shape {of and f'of {of}, '}{spelled(whole)}{why}"
+        raise InvalidDesc(Problem(path, f"must {reason if is_function else f'be {spelled(whole)}'}", spelled(given)))
+
+
+def require_size(argument: str, axis: int, size: int, expected: int, why: str) -> None:
+    """Refuses an array whose size along `axis` is not `expected`."""
+    if size != expected:
+        raise InvalidDesc(Problem((argument, "shape", axis), f"must be {expected}, {why}", size))
+
+
+def require_count(where: Where, value: int, lowest: int) -> int:
+    """Refuses a number below `lowest`, or that DirectML's UINT cannot hold; a symbolic one is accepted."""
+    if not is_symbolic_dim(value):
+        if value < lowest:
+            raise InvalidDesc(Problem(where, f"must be at least {lowest}", show(value)))
+        integer_in(where, value, lowest, UINT_MAX)
+    return value
+
+
+def require_dimensions(argument: str, sizes: Sequence[int], lowest: int) -> None:
+    """Refuses an array of fewer than `lowest` dimensions."""
+    if len(sizes) < lowest:
+        dimensions = "dimension" if lowest == 1 else "dimensions"
+        raise InvalidDesc(Problem(argument, f"must have at least {lowest} {dimensions}", len(sizes)))
+
+
+def require_one_each(argument: str, values: Sequence[int], of: str, rank: int) -> None:
+    """Refuses numbers that are not one for each of the `rank` dimensions of the array `of`."""
+    if len(values) != rank:
+        rule = f"must have one number for each of the {rank} dimensions of {called(of)}"
+        raise InvalidDesc(Problem(argument, rule, spelled(values)))
