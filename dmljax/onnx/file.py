@@ -96,8 +96,8 @@ class Node:
         return ("nodes", self.name or next(iter(filter(None, self.outputs)), ""), self.operator)
 
     @property
-    def subgraphs(self) -> Iterator["Graph"]:
-        return (value for value in self.attributes.values() if isinstance(value, Graph))
+    def subgraphs(self) -> Iterator["OnnxGraph"]:
+        return (value for value in self.attributes.values() if isinstance(value, OnnxGraph))
 
     def bound(self, attributes: Mapping[str, Any]) -> "Node":
         """The node with the attributes of the function that it stands in."""
@@ -107,12 +107,12 @@ class Node:
                 if value.name in attributes:
                     own[name] = attributes[value.name]
             else:
-                own[name] = value.bound(attributes) if isinstance(value, Graph) else value
+                own[name] = value.bound(attributes) if isinstance(value, OnnxGraph) else value
         return replace(self, attributes=own)
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class OnnxGraph:
     """Nodes in an order in which each comes after those that it reads from; an absent output has an empty name."""
 
     nodes: tuple[Node, ...]
@@ -147,7 +147,7 @@ class Graph:
                 uses.setdefault(i, []).append(name)
         return uses
 
-    def bound(self, attributes: Mapping[str, Any]) -> "Graph":
+    def bound(self, attributes: Mapping[str, Any]) -> "OnnxGraph":
         nodes = tuple(node.bound(attributes) for node in self.nodes)
         return replace(self, nodes=nodes)
 
@@ -156,7 +156,7 @@ class Graph:
 class Function:
     """A model's own operator: a graph, and the values of attributes that a node leaves out."""
 
-    graph: Graph
+    graph: OnnxGraph
     attributes: tuple[str, ...]
     defaults: Mapping[str, Any]
 
@@ -203,7 +203,7 @@ class Reader:
                 key = (_domain(proto.domain), name, _text("overload", proto.overload))
                 self.functions[key] = self.function(proto, versions)
 
-    def read(self, proto: Any) -> Graph:
+    def read(self, proto: Any) -> OnnxGraph:
         """The main graph. Nothing else here keeps it, so that its arrays go where a model stores them."""
         return self._graph(proto, self.versions, {}, 0)
 
@@ -217,10 +217,10 @@ class Reader:
         names = dict.fromkeys(made)
         nodes = [self._node(node, versions, names, 0) for node in proto.node]
         ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs if one.name])
-        graph = Graph(ordered, inputs, outputs)
+        graph = OnnxGraph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
-    def _graph(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Graph:
+    def _graph(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> OnnxGraph:
         if depth > MAX_DEPTH:
             raise InvalidDesc(Problem((), f"subgraphs must be at most {MAX_DEPTH} deep", "more"))
         constants: dict[str, Any] = {}
@@ -236,7 +236,7 @@ class Reader:
         made = dict.fromkeys(name for node in proto.node for name in node.output)
         nodes = [self._node(node, versions, {**defined, **made}, depth) for node in proto.node]
         ordered = _ordered(nodes, set(defined), [one.name for one in outputs])
-        return Graph(ordered, inputs, outputs, constants, proto if depth else None)
+        return OnnxGraph(ordered, inputs, outputs, constants, proto if depth else None)
 
     def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Node:
         operator, domain = _text("op_type", proto.op_type), _domain(proto.domain)

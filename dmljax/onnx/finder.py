@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.file import MAIN, MAX_DEPTH, Function, FunctionKey, Graph, Node, Reader
+from dmljax.onnx.file import MAIN, MAX_DEPTH, Function, FunctionKey, Node, OnnxGraph, Reader
 from dmljax.onnx.nodes import REGISTRY
 from dmljax.onnx.parameters import Attribute, Input, Results, Use, Value
 from dmljax.onnx.refusals import REFUSALS, told_once
@@ -97,7 +97,7 @@ _KINDS: Mapping[Any, Any] = {
     onnx.defs.OpSchema.AttrType.INT: int,
     onnx.defs.OpSchema.AttrType.STRING: str,
     onnx.defs.OpSchema.AttrType.TENSOR: np.ndarray,
-    onnx.defs.OpSchema.AttrType.GRAPH: Graph,
+    onnx.defs.OpSchema.AttrType.GRAPH: OnnxGraph,
     onnx.defs.OpSchema.AttrType.FLOATS: Sequence[float],
     onnx.defs.OpSchema.AttrType.INTS: Sequence[int],
     onnx.defs.OpSchema.AttrType.STRINGS: Sequence[str],
@@ -123,7 +123,7 @@ def _opened(
 def _body_for(schema: Any, node: Node, inputs: Sequence[Value]) -> Any:
     """The body of an operator, which depends on the types of its inputs."""
     attributes = [
-        onnx.helper.make_attribute(name, value.source if isinstance(value, Graph) else value)
+        onnx.helper.make_attribute(name, value.source if isinstance(value, OnnxGraph) else value)
         for name, value in node.attributes.items()
     ]
     proto = onnx.NodeProto(op_type=node.operator, domain=node.domain, input=node.inputs, output=node.outputs)
@@ -145,7 +145,7 @@ def _body_for(schema: Any, node: Node, inputs: Sequence[Value]) -> Any:
     return body
 
 
-def _all_nodes(graph: Graph) -> Iterator[Node]:
+def _all_nodes(graph: OnnxGraph) -> Iterator[Node]:
     for node in graph.nodes:
         yield node
         for inner in node.subgraphs:
@@ -173,7 +173,7 @@ def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
         depth(key, ())
 
 
-def require_handlers(finder: Finder, graph: Graph) -> None:
+def require_handlers(finder: Finder, graph: OnnxGraph) -> None:
     """Refuses a model at once for all that it needs and is not there."""
     nodes = [*_all_nodes(graph)]
     for function in finder.reader.functions.values():
@@ -206,7 +206,7 @@ def _missing(operator: str, domain: str, version: int, nodes: Sequence[Node]) ->
 # What decides sizes
 
 
-def deciding_names(graph: Graph, finder: Finder) -> tuple[frozenset[str], frozenset[str]]:
+def deciding_names(graph: OnnxGraph, finder: Finder) -> tuple[frozenset[str], frozenset[str]]:
     """The names whose values must be known for sizes to be, and those that operators compute with better if known."""
     deciding: set[str] = set()
     kept: set[str] = set()
@@ -214,7 +214,7 @@ def deciding_names(graph: Graph, finder: Finder) -> tuple[frozenset[str], frozen
     return frozenset(deciding), frozenset(kept)
 
 
-def _add_deciding(graph: Graph, finder: Finder, deciding: set[str], kept: set[str]) -> None:
+def _add_deciding(graph: OnnxGraph, finder: Finder, deciding: set[str], kept: set[str]) -> None:
     for node in reversed(graph.nodes):
         handler = finder.find(node)
         is_deciding = any(name in deciding for name in node.outputs)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import jax
 
-from dmljax.onnx.file import Graph, Node, names_read
+from dmljax.onnx.file import Node, OnnxGraph, names_read
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.parameters import Array, Value
 
@@ -19,12 +19,12 @@ _PRODUCTS = frozenset({"Gemm", "MatMul"})
 class Folded:
     """The nodes that are left, and the values that they read in place of `sources`, weights that were folded."""
 
-    graph: Graph
+    graph: OnnxGraph
     sources: Mapping[str, Array]
     values: Mapping[str, Array]
 
 
-def fold(program: Program, graph: Graph, constants: Mapping[str, Value], weights: Mapping[str, Array]) -> Folded:
+def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], weights: Mapping[str, Array]) -> Folded:
     """Computes the nodes of a graph that read only weights and constants, where a call gains by it.
 
     A result larger than its weights, as DequantizeLinear's is, is folded only for a product of matrices, whose factors
@@ -61,7 +61,7 @@ def fold(program: Program, graph: Graph, constants: Mapping[str, Value], weights
     return Folded(replace(graph, nodes=nodes), sources, values)
 
 
-def _results(program: Program, graph: Graph, index: int, values: dict[str, Value]) -> dict[str, Value]:
+def _results(program: Program, graph: OnnxGraph, index: int, values: dict[str, Value]) -> dict[str, Value]:
     """The results of a node all of whose inputs are known so far; none if it needs more, or makes no tensors."""
     node = graph.nodes[index]
     if any(node.subgraphs) or not all(name in values for name in names_read(node)):
@@ -75,7 +75,7 @@ def _results(program: Program, graph: Graph, index: int, values: dict[str, Value
     return results if all(hasattr(one, "dtype") for one in results.values()) else {}
 
 
-def _left(graph: Graph, sizes: Mapping[str, int], is_worth: Callable[[str], bool]) -> Iterator[int]:
+def _left(graph: OnnxGraph, sizes: Mapping[str, int], is_worth: Callable[[str], bool]) -> Iterator[int]:
     """The indices of the nodes to run at each call, last first: a node is folded only where that saves time."""
     needed = {*graph.output_names}
     remaining = MAX_FOLDED_BYTES
@@ -96,7 +96,7 @@ def _is_made(nodes: Collection[Node], name: str) -> bool:
     return any(name in node.outputs for node in nodes)
 
 
-def _factors(graph: Graph) -> frozenset[str]:
+def _factors(graph: OnnxGraph) -> frozenset[str]:
     """The names that products of matrices read."""
     return frozenset(name for node in graph.nodes if node.operator in _PRODUCTS for name in node.inputs)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import in_memory_bits
-from dmljax.onnx.file import Graph, Node
+from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.parameters import Array, Tensor
 from dmljax.onnx.registry import Handler
 
@@ -21,12 +21,12 @@ _OF_IMAGES = frozenset({"BatchNormalization", "Resize", "Upsample"})
 _FIRST_AXIS_OF_SPACE = 2
 
 
-def layers_of(graph: Graph) -> int:
+def layers_of(graph: OnnxGraph) -> int:
     """How many layers with windows a graph has."""
     return sum(node.operator in _OF_WINDOWS for node in graph.nodes)
 
 
-def images_of(graph: Graph, find: Callable[[Node], Handler]) -> frozenset[str]:
+def images_of(graph: OnnxGraph, find: Callable[[Node], Handler]) -> frozenset[str]:
     """The names of a graph's images: what comes out of layers with windows, and what is computed of that alone."""
     images: set[str] = set()
     for node in graph.nodes:

@@ -18,7 +18,7 @@ from jax.typing import DTypeLike
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.lowerings.channels import are_channels_last, network_of
-from dmljax.onnx.file import Graph, Node
+from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.images import images_of, layers_of, of_images
 from dmljax.onnx.parameters import Array, DType, Elements, Results, Use, Value
 from dmljax.onnx.registry import Call, Handler
@@ -38,26 +38,26 @@ class Program:
     def __init__(self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int]) -> None:
         self.find = find
         self.maximum_sizes = maximum_sizes
-        self._images: dict[Graph, frozenset[str]] = {}
+        self._images: dict[OnnxGraph, frozenset[str]] = {}
 
-    def traced(self, graph: Graph) -> AbstractContextManager[Any]:
+    def traced(self, graph: OnnxGraph) -> AbstractContextManager[Any]:
         """The context in which nodes of a graph are traced to be compiled together."""
         return network_of(layers_of(graph))
 
-    def run(self, graph: Graph, inputs: Sequence[Value], outer: Mapping[str, Value] | None = None) -> list[Value]:
+    def run(self, graph: OnnxGraph, inputs: Sequence[Value], outer: Mapping[str, Value] | None = None) -> list[Value]:
         """The outputs of a graph, of which `outer` are the values around it by name."""
         values = dict(outer or {})
         values |= graph.constants
         values |= zip(graph.input_names, inputs, strict=True)
         return self.run_nodes(graph, values)
 
-    def run_nodes(self, graph: Graph, values: dict[str, Value]) -> list[Value]:
+    def run_nodes(self, graph: OnnxGraph, values: dict[str, Value]) -> list[Value]:
         for index in range(len(graph.nodes)):
             self.run_node(graph, index, values)
             self.forget(graph, index, values)
         return self.outputs(graph, values)
 
-    def run_node(self, graph: Graph, index: int, values: dict[str, Value]) -> None:
+    def run_node(self, graph: OnnxGraph, index: int, values: dict[str, Value]) -> None:
         """Adds what one node computes to the values."""
         node = graph.nodes[index]
         with inside(node.place):
@@ -66,20 +66,20 @@ class Program:
             raise Unsupported(Problem(node.place, f"must have at most {len(results)} outputs", len(node.outputs)))
         values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
 
-    def forget(self, graph: Graph, index: int, values: dict[str, Value]) -> None:
+    def forget(self, graph: OnnxGraph, index: int, values: dict[str, Value]) -> None:
         """Drops the values that no node after this one reads, so that a run that is not traced frees them."""
         for name in graph.last_uses.get(index, ()):
             values.pop(name, None)
 
-    def outputs(self, graph: Graph, values: Mapping[str, Value]) -> list[Value]:
+    def outputs(self, graph: OnnxGraph, values: Mapping[str, Value]) -> list[Value]:
         return [values[name] if name else None for name in graph.output_names]
 
-    def _images_of(self, graph: Graph) -> frozenset[str]:
+    def _images_of(self, graph: OnnxGraph) -> frozenset[str]:
         if graph not in self._images:
             self._images[graph] = images_of(graph, self.find)
         return self._images[graph]
 
-    def _results(self, graph: Graph, node: Node, values: Mapping[str, Value]) -> Sequence[Value]:
+    def _results(self, graph: OnnxGraph, node: Node, values: Mapping[str, Value]) -> Sequence[Value]:
         handler = self.find(node)
         inputs = [values[name] if name else None for name in node.inputs]
         while inputs and inputs[-1] is None and len(inputs) > handler.required:
@@ -101,7 +101,7 @@ class Program:
             results = _computed(handler, node, inputs, arguments, is_of_images)
         return results if isinstance(results, tuple) else (results,)
 
-    def _run_subgraph(self, outer: Mapping[str, Value], graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+    def _run_subgraph(self, outer: Mapping[str, Value], graph: OnnxGraph, inputs: Sequence[Value]) -> list[Value]:
         if len(inputs) != len(graph.inputs):
             raise InvalidDesc(Problem("subgraph", f"must have {len(inputs)} inputs", len(graph.inputs)))
         return self.run(graph, inputs, outer)

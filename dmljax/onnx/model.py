@@ -9,9 +9,9 @@ import numpy as np
 
 from dmljax.checks import array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, within
-from dmljax.graph import Graph as DirectMLGraph
+from dmljax.graph import Graph
 from dmljax.onnx.directml import directml_graph
-from dmljax.onnx.file import MAIN, Graph, Node, Reader, TensorType, read_model
+from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
 from dmljax.onnx.finder import Finder, deciding_names, require_handlers, require_no_circles
 from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
@@ -76,7 +76,7 @@ class Model:
             self.weights = {name: as_array(one) for name, one in weights.items()}
         others = {name: one for name, one in known.items() if name not in weights}
         inputs = Inputs(self.inputs, self.defaults)
-        graph = Graph(graph.nodes, graph.inputs, graph.outputs)  # which does not keep the arrays
+        graph = OnnxGraph(graph.nodes, graph.inputs, graph.outputs)  # which does not keep the arrays
         self._plan = Plan(program, graph, inputs, others, deciding, dict(self.weights))
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class Model:
             given = dict(weights)
             return self._plan.run(Given(given, given, False), inputs, named)
 
-    def graph(self, shapes: Mapping[str, Sequence[int]] | None = None) -> DirectMLGraph:
+    def graph(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
         """The DirectML graph that computes the same for inputs of these sizes, to draw, validate, lower or save.
 
         `shapes` has the inputs with open sizes; those that have one name are given once. An input that has a default is
@@ -140,7 +140,7 @@ def _is_weight(value: Elements, is_kept: bool) -> bool:
     return value.size > MAX_SMALL or (is_float and (not is_kept or value.ndim > 0))
 
 
-def _bounds(graph: Graph, maximum_sizes: Mapping[str, int]) -> dict[str, int]:
+def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int]) -> dict[str, int]:
     """The bounds of sizes that follow from values, by the names of outputs."""
     sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
     made = {name for node in graph.nodes for name in node.outputs}
@@ -151,7 +151,7 @@ def _bounds(graph: Graph, maximum_sizes: Mapping[str, int]) -> dict[str, int]:
     return sizes
 
 
-def _fixed(graph: Graph, constants: Mapping[str, Any]) -> dict[str, Elements]:
+def _fixed(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements]:
     """The values that a caller fixes, in the types of the inputs."""
     types = {one.name: one for one in graph.inputs}
     fixed = {}
@@ -168,7 +168,7 @@ def _fixed(graph: Graph, constants: Mapping[str, Any]) -> dict[str, Elements]:
     return fixed
 
 
-def _with_constant_nodes_stored(graph: Graph) -> Graph:
+def _with_constant_nodes_stored(graph: OnnxGraph) -> OnnxGraph:
     """The graph with the arrays of its Constant nodes among its constants, as some exporters write all weights so.
 
     Single numbers stay nodes: they are parts of a formula, such as the 0.5 of GELU, and not parameters.

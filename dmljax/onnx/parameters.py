@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import jax
 import numpy as np
 
-from dmljax.onnx.file import Graph, Reference, TensorType
+from dmljax.onnx.file import OnnxGraph, Reference, TensorType
 
 Elements = np.ndarray[Any, Any]  # numbers, texts, or symbols for sizes
 Tensor = jax.Array | Elements
@@ -202,7 +202,7 @@ _SPELLED = {
     float: ("a number", "numbers"),
     str: ("text", "texts"),
     np.ndarray: ("a tensor", "tensors"),
-    Graph: ("a graph", "graphs"),
+    OnnxGraph: ("a graph", "graphs"),
     TensorType: ("a type", "types"),
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmljax.checks import JAX_ARRAYS
 from dmljax.errors import Problem, inside, within
-from dmljax.onnx.file import Graph, names_read
+from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.folding import fold
 from dmljax.onnx.inputs import Inputs, is_text
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
@@ -33,7 +33,7 @@ class Way(Enum):
 class _Own(NamedTuple):
     """What follows from the weights that a model was loaded with."""
 
-    graph: Graph  # of the nodes that are left
+    graph: OnnxGraph  # of the nodes that are left
     sources: Mapping[str, Array]  # the weights that it was made from: for others, it does not serve
     constants: Mapping[str, Array]  # of each program: all weights, unless they are many
     values: Mapping[str, Array]  # the arguments that stand for folded nodes, if weights are arguments
@@ -58,7 +58,7 @@ class Plan:
     def __init__(
         self,
         program: Program,
-        graph: Graph,
+        graph: OnnxGraph,
         inputs: Inputs,
         constants: Mapping[str, Elements],
         deciding: frozenset[str],

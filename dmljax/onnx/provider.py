@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from dmljax.onnx.file import MAIN, Graph, Node
+from dmljax.onnx.file import MAIN, Node, OnnxGraph
 from dmljax.onnx.refusals import LAYOUTS, MACHINE_LEARNING, TRAINING
 
 # The operators of ONNX that the provider has a kernel for
@@ -52,7 +52,7 @@ _LEFT: Mapping[str, tuple[tuple[str, Callable[[Node], bool]], ...]] = {
 _ABSENT = frozenset({LAYOUTS, MACHINE_LEARNING, TRAINING})  # the domains for which the provider has no kernels
 
 
-def left_to_cpu(graph: Graph) -> Iterator[tuple[Node, str]]:
+def left_to_cpu(graph: OnnxGraph) -> Iterator[tuple[Node, str]]:
     """The nodes that the provider leaves to the CPU, each with its reasons.
 
     Its kernels for the domain com.microsoft are not known here: none of its nodes is among them.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.file import MAIN, Graph, Node
+from dmljax.onnx.file import MAIN, Node, OnnxGraph
 from dmljax.onnx.parameters import (
     Attribute,
     Attributes,
@@ -124,7 +124,7 @@ class Call:
     """What a handler may know of the node that it computes."""
 
     node: Node
-    run: Callable[[Graph, Sequence[Value]], list[Value]]  # computes a subgraph of its inputs
+    run: Callable[[OnnxGraph, Sequence[Value]], list[Value]]  # computes a subgraph of its inputs
     known: Callable[[str, Tensor], Known]  # a value that decides the result's size, or a refusal by its name
     maximum: int | None = None  # the bound of a size that follows values, if the caller gave one
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
-from dmljax.onnx.file import Graph, names_read
+from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.interpreter import NotKnown, Program
 from dmljax.onnx.parameters import Elements, Value
 
@@ -44,7 +44,7 @@ class _Part:
 class StaticPart:
     """The part of a graph whose sizes do not follow from values, compiled for each set of shapes and known values."""
 
-    def __init__(self, program: Program, graph: Graph) -> None:
+    def __init__(self, program: Program, graph: OnnxGraph) -> None:
         self._program, self._graph = program, graph
         self._kept: dict[Hashable, _Part] = {}
 

@@ -22,7 +22,7 @@ from dmljax.onnx.directml.builder import Builder, NoOperator, unused
 from dmljax.onnx.directml.calls import OperatorCall
 from dmljax.onnx.directml.primitives import MOVES, PRIMITIVES
 from dmljax.onnx.directml.views import View
-from dmljax.onnx.file import Graph as Model, Node, TensorType, names_read
+from dmljax.onnx.file import Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.refusals import told_once
 from dmljax.text import did_you_mean, join_sizes, show
@@ -32,7 +32,7 @@ MAX_EVALUATED = 2**16  # elements of what is computed of constants here, unless 
 
 def directml_graph(
     program: Program,
-    model: Model,
+    model: OnnxGraph,
     inputs: Sequence[TensorType],
     defaults: Sequence[TensorType],
     constants: Mapping[str, Any],
@@ -48,7 +48,7 @@ def directml_graph(
         if name not in structs:
             values[name] = builder.constant(name, value) if isinstance(value, jax.Array) else value
     tracer = _Tracer(program, builder)
-    alive = Model(_alive(model), model.inputs, model.outputs)
+    alive = OnnxGraph(_alive(model), model.inputs, model.outputs)
     try:
         results = tracer.run_nodes(alive, values)
     except DmlError as error:
@@ -99,7 +99,7 @@ def _fits(wanted: TensorType, sizes: tuple[int, ...], known: dict[str, int]) -> 
     )
 
 
-def _alive(model: Model) -> tuple[Node, ...]:
+def _alive(model: OnnxGraph) -> tuple[Node, ...]:
     """The nodes that an output needs."""
     needed = set(model.output_names)
     alive = []
@@ -118,7 +118,7 @@ class _Tracer(Program):
         self.builder = builder
         self.is_tracing = False
 
-    def _results(self, graph: Model, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
+    def _results(self, graph: OnnxGraph, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         if self.is_tracing:  # in a subgraph or a function
             return super()._results(graph, node, values)
         leaves, tree = jax.tree.flatten({name: values[name] for name in names_read(node)})

@@ -15,7 +15,7 @@ import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.file import Graph, dtype_of
+from dmljax.onnx.file import OnnxGraph, dtype_of
 from dmljax.onnx.interpreter import as_array, as_sizes, promoted
 from dmljax.onnx.parameters import (
     Array,
@@ -242,9 +242,9 @@ def _flexible_attention(
     key: Heads,
     value: Heads,
     *,
-    prob_mod: Graph | None = None,
+    prob_mod: OnnxGraph | None = None,
     scale: float | None = None,
-    score_mod: Graph | None = None,
+    score_mod: OnnxGraph | None = None,
     softmax_precision: int = 1,
     call: Call,
 ) -> Array:
@@ -254,7 +254,7 @@ def _flexible_attention(
     return _means(_modified(weights, prob_mod, call), value)
 
 
-def _modified(x: Array, by: Graph | None, call: Call) -> Array:
+def _modified(x: Array, by: OnnxGraph | None, call: Call) -> Array:
     """What a subgraph makes of an array."""
     return x if by is None else as_array(*call.run(by, [x]))
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
-from dmljax.onnx.file import Graph
+from dmljax.onnx.file import OnnxGraph
 from dmljax.onnx.interpreter import NotKnown, as_array, is_known
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
@@ -51,7 +51,7 @@ def _truth(name: str, value: Value) -> Tensor:
 
 
 @handles("If")
-def _if(condition: Wanted, *, then_branch: Graph, else_branch: Graph, call: Call) -> Results:
+def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, call: Call) -> Results:
     condition = _truth(call.node.inputs[0], condition)
     if is_known(condition):
         name = "then_branch" if condition else "else_branch"
@@ -59,7 +59,7 @@ def _if(condition: Wanted, *, then_branch: Graph, else_branch: Graph, call: Call
             return tuple(call.run(then_branch if condition else else_branch, ()))
     traced: dict[str, tuple[Value, ...]] = {}
 
-    def compute(name: str, graph: Graph) -> tuple[Value, ...]:
+    def compute(name: str, graph: OnnxGraph) -> tuple[Value, ...]:
         with inside(name):
             results = _arrays(graph.output_names, call.run(graph, ()))
         traced[name] = results
@@ -192,7 +192,7 @@ def _until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried: _V
 
 @handles("Loop")
 def _loop(
-    count: Wanted | None = None, condition: Wanted | None = None, *initial: Passed, body: Graph, call: Call
+    count: Wanted | None = None, condition: Wanted | None = None, *initial: Passed, body: OnnxGraph, call: Call
 ) -> Results:
     kept = len(initial)
     names = body.output_names[1:]
@@ -268,7 +268,7 @@ def _of_no_iterations(step: _Step, carried: _Values, count: int) -> list[Array]:
 # Scan
 
 
-def _count_of_states(inputs: _Values, body: Graph, num_scan_inputs: int) -> int:
+def _count_of_states(inputs: _Values, body: OnnxGraph, num_scan_inputs: int) -> int:
     """How many inputs are carried on, before those that are scanned."""
     if not 1 <= num_scan_inputs <= len(inputs) or len(body.inputs) != len(inputs):
         rule = f"must be in [1, {len(inputs)}], for a body of as many inputs"
@@ -279,7 +279,7 @@ def _count_of_states(inputs: _Values, body: Graph, num_scan_inputs: int) -> int:
 @handles("Scan", since=9)
 def _scan(
     *inputs: Passed,
-    body: Graph,
+    body: OnnxGraph,
     num_scan_inputs: int,
     scan_input_axes: Sequence[int] = (),
     scan_input_directions: Sequence[int] = (),
@@ -335,7 +335,7 @@ def _each(name: str, numbers: Sequence[int], count: int) -> Sequence[int]:
 def _scan_of_batches(
     lengths: Passed = None,
     *inputs: Passed,
-    body: Graph,
+    body: OnnxGraph,
     num_scan_inputs: int,
     directions: Sequence[int] = (),
     call: Call,

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside
-from dmljax.onnx.file import Graph, TensorType
+from dmljax.onnx.file import OnnxGraph, TensorType
 from dmljax.onnx.interpreter import as_array, as_sizes
 from dmljax.onnx.nodes.shapes import joined, normal
 from dmljax.onnx.parameters import Kept, KeptValue, KeptVectors, Known, KnownNumber, Passed, Results, Tensor, Value
@@ -99,7 +99,7 @@ def _concatenated(sequence: KeptValue, *, axis: int, new_axis: int = 0) -> Tenso
 
 
 @handles("SequenceMap")
-def _mapped(sequence: Passed, *others: Passed, body: Graph, call: Call) -> Results:
+def _mapped(sequence: Passed, *others: Passed, body: OnnxGraph, call: Call) -> Results:
     elements = _elements(sequence)
     lengths = [len(one) for one in (elements, *others) if isinstance(one, list)]
     if len({*lengths}) > 1:
