@@ -40,6 +40,7 @@ TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "dmljax"
 PRELOADED = ["chex", "jax.experimental", "optax", "pytest"]
 RECORDS = TESTS / "faults"
+FULL = "--full" if "--full" in (TESTS / "conftest.py").read_text() else "--everything"
 SECONDS = 300  # a test that takes longer does not end
 
 
@@ -157,12 +158,12 @@ def package_definitions() -> dict[str, list[Definition]]:
     return definitions(PACKAGE)
 
 
-def planted(fault: Fault) -> tuple[Path, str]:
-    """The module that a fault changes, and its source with the fault."""
+def planted(fault: Fault) -> dict[str, str]:
+    """The module that a fault changes, with its source there."""
     found = places(fault)
     if len(found) != 1:
         raise SystemExit(f"{fault.anchor} must have {fault.right!r} once, not {len(found)} times: {fault.what!r}")
-    return found[0].module, found[0].with_instead(parse(fault)[1])
+    return {str(found[0].module): found[0].with_instead(parse(fault)[1])}
 
 
 # The tests that catch faults
@@ -193,7 +194,7 @@ def node_id(test: str) -> str:
     return f"{files[0]}::{test.rpartition('::')[2]}"
 
 
-def run_tests(folder: Path, tests: Sequence[str], environment: Sequence[str]) -> None:
+def run_tests(folder: Path, tests: Sequence[str], options: Sequence[str], environment: Sequence[str]) -> None:
     """Runs tests of the dmljax in a folder, writes there what pytest prints, and exits as pytest does."""
     printed = (folder / "printed").open("w")
     os.dup2(printed.fileno(), 1)
@@ -201,8 +202,19 @@ def run_tests(folder: Path, tests: Sequence[str], environment: Sequence[str]) ->
     os.chdir(folder)
     os.environ |= {"PYTHONPATH": str(folder)} | dict(one.split("=", 1) for one in environment)
     sys.path.insert(0, str(folder))
-    options = ["-c", str(TESTS.parent / "pyproject.toml"), "--rootdir", str(TESTS.parent), "-p", "no:cacheprovider"]
-    sys.exit(pytest.main([*options, "--everything", "-x", "-q", "--no-header", *tests]))
+    project = ["-c", str(TESTS.parent / "pyproject.toml"), "--rootdir", str(TESTS.parent), "-p", "no:cacheprovider"]
+    arguments = [*project, "-x", "-q", "--no-header", *options, *tests]
+    sys.exit(pytest.main(arguments, plugins=[WithoutShrinking()]))
+
+
+class WithoutShrinking:
+    """A plugin of pytest: that an example fails is enough, and to make it smaller takes minutes."""
+
+    def pytest_configure(self) -> None:
+        from hypothesis import Phase, settings  # not before pytest, which rewrites it
+
+        settings.register_profile("faults", phases=[Phase.explicit, Phase.generate], derandomize=True)
+        settings.load_profile("faults")
 
 
 @dataclass(frozen=True)
@@ -210,73 +222,90 @@ class Runner:
     """Runs tests in processes that start with JAX imported."""
 
     context: ForkServerContext
-    package: Path  # a compiled copy of dmljax: what a fault leaves alone need not be compiled again
+    package: Path  # a compiled copy of dmljax, so that a fault has only its module compiled
 
-    def run(self, tests: Sequence[str], environment: Sequence[str], changed: dict[Path, str]) -> tuple[int | None, str]:
+    def run(
+        self, tests: Sequence[str], *options: str, environment: Sequence[str], **changed: str
+    ) -> tuple[int | None, str]:
         """Pytest's exit status, or None if it did not end, and what it printed."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             shutil.copytree(self.package, folder / "dmljax")
             for module, source in changed.items():
                 (folder / "dmljax" / module).write_text(source)
-            process = self.context.Process(target=run_tests, args=(folder, tests, environment))
+            process = self.context.Process(target=run_tests, args=(folder, tests, options, environment))
             process.start()
             process.join(SECONDS)
             status = process.exitcode
             process.kill()
             return status, (folder / "printed").read_text()
 
-    def plant(self, fault: Fault, changed: dict[Path, str]) -> bool:
-        """Says what came of a fault, and whether it was caught."""
+    def is_caught(self, fault: Fault, changed: dict[str, str]) -> bool:
+        """Whether the fault's test fails, which is told."""
         start = time.monotonic()
-        status, printed = self.run([node_id(fault.test)], fault.environment, changed)
-        if status not in (0, 1):  # no test ran, or pytest was interrupted: neither tells anything
-            print(printed, f"exit status {status}", sep="\n")
+        for options in ((), (FULL,)):  # by the cases that every run tries, or by all
+            status, printed = self.run([node_id(fault.test)], *options, environment=fault.environment, **changed)
+            if status == pytest.ExitCode.TESTS_FAILED:
+                break
+        else:
+            if status != pytest.ExitCode.OK:
+                print(printed)
+        is_caught = status == pytest.ExitCode.TESTS_FAILED
         seconds = time.monotonic() - start
-        print(f"{'caught' if status == 1 else 'SURVIVES'} {fault.what}: {fault.test} ({seconds:.0f} s)", flush=True)
-        return status == 1
+        print(f"{'caught' if is_caught else 'SURVIVES':8} {fault.what}: {fault.test} ({seconds:.0f} s)", flush=True)
+        return is_caught
+
+    def pass_without_faults(self, faults: Sequence[Fault]) -> bool:
+        """Whether no test fails without a fault; which one does is told."""
+        for environment in {fault.environment for fault in faults}:
+            tests = sorted({node_id(fault.test) for fault in faults if fault.environment == environment})
+            status, printed = self.run(tests, environment=environment)
+            if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                print(printed, "fails without any fault", sep="\n")
+                return False
+        return True
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("words", nargs="*", help="plant only faults whose sentence has one of these words")
     parser.add_argument("--changed", metavar="COMMIT", help="plant only faults in modules or tests changed since")
-    parser.add_argument("--at-most", metavar="COUNT", type=int, default=sys.maxsize, help="plant so many by chance")
+    parser.add_argument("--at-most", metavar="COUNT", type=int, default=len(FAULTS), help="plant only so many faults")
     given = parser.parse_args(arguments)
     chosen = [fault for fault in FAULTS if any(word in fault.what for word in given.words or [""])]
+    random.Random(git("rev-parse", "HEAD")).shuffle(chosen)  # other ones at each commit, but the same in each run
     if given.changed:
         chosen = changed_since(given.changed, chosen)
     if len(chosen) > given.at_most:
-        print(
-            f"{len(chosen) - given.at_most} of {len(chosen)} faults are left out by chance, other ones at other commits"
-        )
-        chosen = random.Random(git("rev-parse", "HEAD")).sample(chosen, given.at_most)
-    sources = [dict([planted(fault)]) for fault in chosen]
+        print(f"plants {given.at_most} of {len(chosen)} faults and leaves out {len(chosen) - given.at_most}")
+    chosen = chosen[: given.at_most]
+    changed = [planted(fault) for fault in chosen]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        shutil.copytree(PACKAGE, Path(folder) / "dmljax")
-        compileall.compile_dir(folder, quiet=1)
-        runner = Runner(context, Path(folder) / "dmljax")
-        for environment in {fault.environment for fault in chosen}:
-            tests = sorted({node_id(fault.test) for fault in chosen if fault.environment == environment})
-            status, printed = runner.run(tests, environment, {})
-            if status != 0:
-                print(printed, "without any fault, these tests fail", sep="\n")
-                return 1
-        caught = sum(pool.map(runner.plant, chosen, sources))
+        package = shutil.copytree(PACKAGE, Path(folder) / "dmljax")
+        compileall.compile_dir(package, quiet=1)
+        runner = Runner(context, package)
+        if not runner.pass_without_faults(chosen):
+            return 1
+        caught = sum(pool.map(runner.is_caught, chosen, changed))
     print(f"{caught} of {len(chosen)} faults caught")
     return 0 if caught == len(chosen) else 1
 
 
 def changed_since(commit: str, faults: Sequence[Fault]) -> list[Fault]:
-    """Those whose module, test or record is not as it was."""
-    changed = {TESTS.parent / name for name in git("diff", "--name-only", commit).splitlines()}
+    """The faults in modules or tests that differ from those of a commit; first those in functions that differ."""
+    files = {TESTS.parent / name for name in git("diff", "--name-only", commit).splitlines()}
+    with tempfile.TemporaryDirectory() as folder:
+        git("archive", f"--output={folder}/dmljax.zip", commit, "dmljax")
+        shutil.unpack_archive(f"{folder}/dmljax.zip", folder)
+        old = definitions(Path(folder) / "dmljax")
 
-    def files(fault: Fault) -> set[Path]:
-        return {PACKAGE / places(fault)[0].module, *files_of(fault.test)}
+    def code(named: dict[str, list[Definition]], anchor: str) -> set[str]:
+        return {ast.dump(definition.code) for definition in named.get(anchor, [])}
 
-    return [fault for fault in faults if changed & files(fault)]
+    touched = [one for one in faults if files & {PACKAGE / places(one)[0].module, *files_of(one.test)}]
+    return sorted(touched, key=lambda one: code(package_definitions(), one.anchor) <= code(old, one.anchor))
 
 
 def git(*arguments: str) -> str:
