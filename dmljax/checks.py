@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.export import is_symbolic_dim
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, path_of
 from dmljax.text import did_you_mean, join_words, show
@@ -47,6 +48,15 @@ def integer_in(where: Where, value: Any, lowest: int, highest: int, *, remedy: s
     if not lowest <= whole <= highest:
         raise InvalidDesc(Problem(where, f"must be in [{lowest}, {highest}]", show(whole), remedy=remedy))
     return whole
+
+
+def require_count(where: Where, value: int, lowest: int) -> int:
+    """Refuses a number below `lowest`, or that DirectML's UINT cannot hold; a symbolic size is accepted."""
+    if not is_symbolic_dim(value):
+        if value < lowest:
+            raise InvalidDesc(Problem(where, f"must be at least {lowest}", show(value)))
+        integer_in(where, value, lowest, UINT_MAX)
+    return value
 
 
 def integers(where: Where, values: Any, convert: Callable[[Where, Any], int] = integer) -> tuple[int, ...]:

@@ -10,11 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 
-from jax.export import is_symbolic_dim
-
-from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem, Where, path_of, spell_path
-from dmljax.text import join_sizes, show
+from dmljax.text import join_sizes
 
 Sizes = tuple[int, ...]
 _NAMES: ContextVar[Mapping[str, Path] | None] = ContextVar("_NAMES", default=None)
@@ -91,15 +88,6 @@ def require_size(argument: str, axis: int, size: int, expected: int, why: str) -
     """Refuses an array whose size along `axis` is not `expected`."""
     if size != expected:
         raise InvalidDesc(Problem((argument, "shape", axis), f"must be {expected}, {why}", size))
-
-
-def require_count(where: Where, value: int, lowest: int) -> int:
-    """Refuses a number below `lowest`, or that DirectML's UINT cannot hold; a symbolic one is accepted."""
-    if not is_symbolic_dim(value):
-        if value < lowest:
-            raise InvalidDesc(Problem(where, f"must be at least {lowest}", show(value)))
-        integer_in(where, value, lowest, UINT_MAX)
-    return value
 
 
 def require_dimensions(argument: str, sizes: Sequence[int], lowest: int) -> None:

@@ -298,6 +298,12 @@ class Operator(Lowerable):
         """The sizes of the function's arrays, by field, where they are not those of the tensors."""
         return {}
 
+    def argument_paths(self) -> dict[str, Path]:
+        """The places of the function's arguments in directml.h."""
+        outputs = self.leaves(is_input=False)
+        places: dict[str, Path] = {"output_sizes": (*outputs[0].path, "Sizes")} if outputs else {}
+        return places | {self.arguments.get(one.field, one.field): (one.name,) for one in self._members}
+
     def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
         """The sizes of the outputs that are present by their keys, or an error where the others do not fit together.
 
@@ -309,9 +315,7 @@ class Operator(Lowerable):
         if is_draft:
             given.pop("output_sizes", None)
         infer, outputs = type(self).infer, self.leaves(is_input=False)
-        names: dict[str, Path] = {"output_sizes": (*outputs[0].path, "Sizes")} if outputs else {}
-        names |= {self.arguments.get(one.field, one.field): (one.name,) for one in self._members}
-        with names_of_members(names, has_leading_ones=self.has_leading_ones):
+        with names_of_members(self.argument_paths(), has_leading_ones=self.has_leading_ones):
             all_checked(*(partial(require_sizes, field, sizes[field], one) for field, one in natural.items()))
             found = infer(**{key: one for key, one in given.items() if key in inspect.signature(infer).parameters})
         found = getattr(found, "sizes", found)

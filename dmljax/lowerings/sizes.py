@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
-from dmljax.checks import INT_MAX, UINT_MAX, integer_in
+from dmljax.checks import INT_MAX, require_count
 from dmljax.errors import Problem, Unsupported, Where
 
 T = TypeVar("T")
@@ -20,12 +20,6 @@ T = TypeVar("T")
 def is_symbolic(size: int) -> bool:
     """Whether `size` is a symbolic dimension size of `jax.export`."""
     return bool(is_symbolic_dim(size))
-
-
-def check_size(where: Where, size: int, lowest: int) -> None:
-    """Refuses a size below `lowest`, or a size that DirectML's UINT cannot hold; a symbolic size is accepted."""
-    if not is_symbolic(size):
-        integer_in(where, size, lowest, UINT_MAX)
 
 
 def require_positions(what: str, *sizes: int) -> None:
@@ -57,6 +51,6 @@ def index_dtype(where: Where, *sizes: int) -> np.dtype[Any]:
     The type can hold the sizes themselves, too.
     """
     for size in sizes:
-        check_size(where, size, 0)
+        require_count(where, size, 0)
     int32_holds = all(not is_symbolic(size) and size <= np.iinfo(np.int32).max for size in sizes)
     return np.dtype(np.int32 if int32_holds else np.uint32)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from dmljax.checks import require_count
 from dmljax.errors import InvalidDesc, Path, Problem, all_checked
-from dmljax.inference import Sizes, called, called_array, require_count, spelled
+from dmljax.inference import Sizes, called, called_array, spelled
 from dmljax.lowerings.sizes import is_symbolic
 
 

@@ -6,7 +6,7 @@ mesh, the result is sharded as the queries are, and present keys and values as t
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.inference import called, led, names_of_members
 from dmljax.lowerings.attention import Mask, attention
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number
@@ -99,26 +100,26 @@ class _Sizes:
                 return self.scores()
 
 
-def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, spell: Callable[[str], str]) -> _Sizes:
-    """The sizes of an attention to arrays of these shapes; `spell` is what the caller calls an argument."""
-    source = _sources(shapes, spell)
+def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None) -> _Sizes:
+    """The sizes of an attention to arrays of these shapes."""
+    source = _sources(shapes)
     for name, count in head_counts.items():
         if count < 1:
-            raise InvalidDesc(Problem(spell(name), "must be at least 1", count))
+            raise InvalidDesc(Problem(name, "must be at least 1", count))
     heads, *_, key_heads = *head_counts.values(), *head_counts.values()
     if heads % key_heads:
         rule = f"must be a divisor of {heads}, the number of heads of the queries"
-        raise InvalidDesc(Problem(spell("key_value_head_count"), rule, key_heads))
+        raise InvalidDesc(Problem("key_value_head_count", rule, key_heads))
     for name in ("stacked_query_key", "stacked_query_key_value"):
         if name in shapes and heads != key_heads:
             rule = "must not be given, unless keys have as many heads as queries"
-            raise InvalidDesc(Problem(spell(name), rule, f"{heads} and {key_heads}"))
+            raise InvalidDesc(Problem(name, rule, f"{heads} and {key_heads}"))
 
     def size_of(role: str, heads: int) -> int:
         name = source[role]
         *_, whole = shapes[name]
         if name not in _STACKED and whole % heads:
-            raise InvalidDesc(Problem(spell(name), f"must have a last size that {heads} heads can share", whole))
+            raise InvalidDesc(Problem(name, f"must have a last size that {heads} heads can share", whole))
         return whole if name in _STACKED else whole // heads
 
     past = shapes["past_key"][2] if "past_key" in shapes else 0
@@ -136,22 +137,22 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, sp
     )
 
 
-def _sources(shapes: Shapes, spell: Callable[[str], str]) -> dict[str, str]:
+def _sources(shapes: Shapes) -> dict[str, str]:
     """The names of the arrays that have the queries, keys and values; past ones alone may be all that there are."""
     pasts = ("past_key", "past_value")
     given = [name for name in pasts if name in shapes]
     if len(given) == 1:
-        rule = f"{spell(pasts[0])} and {spell(pasts[1])} must be given together"
-        raise InvalidDesc(Problem((), rule, f"{spell(given[0])} alone"))
+        rule = f"{called(pasts[0])} and {called(pasts[1])} must be given together"
+        raise InvalidDesc(Problem((), rule, f"{called(given[0])} alone"))
     found = {role: [name for name in places if name in shapes] for role, places in _PLACES.items()}
     is_past_alone = bool(given) and not found["key"] and not found["value"]
     for role, names in found.items():
         if len(names) != 1 and (role == "query" or not is_past_alone):
-            *most, last = map(spell, _PLACES[role])
+            *most, last = map(called, _PLACES[role])
             rule = f"exactly one of {', '.join(most)} or {last} must be given"
-            raise InvalidDesc(Problem((), rule, join_words(map(spell, names)) if names else "none"))
+            raise InvalidDesc(Problem((), rule, join_words(map(called, names)) if names else "none"))
     if is_past_alone and "past_sequence_lengths" in shapes:
-        raise InvalidDesc(Problem(spell("past_sequence_lengths"), "must not be given without new keys"))
+        raise InvalidDesc(Problem("past_sequence_lengths", "must not be given without new keys"))
     return {role: names[0] for role, names in found.items() if names}
 
 
@@ -190,7 +191,7 @@ def _attended(
     for name, shape in shapes.items():
         if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
             raise InvalidDesc(Problem(name, f"must have {_RANKS[name]} dimensions", f"shape {shape}"))
-    sizes, source = _sizes(shapes, head_counts, total, str), _sources(shapes, str)
+    sizes, source = _sizes(shapes, head_counts, total), _sources(shapes)
     _require_shapes(sizes, shapes, mask_type)
     dtype = given[source["query"]].dtype
     wide = widened(dtype)
@@ -449,8 +450,8 @@ class _Attention(dml.Operator):
             return
         expected = sizes.shapes() | {"mask": sizes.mask(self.mask_type)}
         for field, tensor in self.tensors().items():
-            whole = _filled(expected[field], tensor.rank)
-            if _filled(tensor.sizes, len(whole)) != whole:
+            whole = led(expected[field], tensor.rank)
+            if led(tensor.sizes, len(whole)) != whole:
                 rule = f"must be {join_sizes(whole)}"
                 yield Problem((self.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
 
@@ -476,24 +477,24 @@ class _Attention(dml.Operator):
     def _sizes(self) -> _Sizes:
         tensors = self.tensors()
         shapes = {
-            field: _filled(tensor.sizes, _RANKS[field])[-_RANKS[field] :]
+            field: led(tensor.sizes, _RANKS[field])[-_RANKS[field] :]
             for field, tensor in tensors.items()
             if field in _RANKS
         }
         counts = {field: getattr(self, field) for field in _HEAD_COUNTS if hasattr(self, field)}
         present = shapes.get("output_present_key", shapes.get("output_present_value"))
         total = present[2] if present is not None and "past_sequence_lengths" in tensors else None
-        return _sizes(shapes, counts, total, lambda field: self.member(field).name)
+        with names_of_members(self.argument_paths(), has_leading_ones=True):
+            return _sizes(shapes, counts, total)
 
-    def compute(self, **inputs: Any) -> Any:
-        desc: Any = self
-        sizes, present = self._sizes(), self._present()
-        shapes = sizes.shapes() | {"mask": sizes.mask(desc.mask_type)}
-        arrays = {field: x.reshape(shapes[field]) for field, x in inputs.items()}
-        result = super().compute(**arrays)
-        outputs = {"output": result} if not present else dict(zip(("output", *_PRESENT), result, strict=True))
-        tensors = self.tensors(is_input=False)
-        return tuple(outputs[field].reshape(tensor.sizes) for field, tensor in tensors.items())
+    def natural_sizes(self: Any) -> dict[str, tuple[int, ...]]:
+        sizes = self._sizes()
+        every = sizes.shapes() | {"mask": sizes.mask(self.mask_type)}
+        return {field: every[field] for field in self.tensors(is_input=True)}
+
+    def present(self, result: Any) -> Sequence[Any]:
+        outputs = dict(zip(("output", *_PRESENT), result, strict=True)) if self._present() else {"output": result}
+        return [outputs[field] for field in self.tensors(is_input=False)]
 
     def attributes(self) -> dict[str, Any]:
         return super().attributes() | {"has_present": self._present()}
@@ -504,11 +505,6 @@ class _Attention(dml.Operator):
 
 _HEAD_COUNTS = ("head_count", "query_head_count", "key_value_head_count")
 _PRESENT = ("output_present_key", "output_present_value")
-
-
-def _filled(sizes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The sizes with as many ones before them as make `rank` dimensions."""
-    return (1,) * (rank - len(sizes)) + tuple(sizes)
 
 
 def _table(**lengths: dml.Cell) -> dml.Table:

@@ -11,12 +11,12 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in
+from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_count
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.philox import advanced, random_words
 from dmljax.lowerings.sharding import partitioned
-from dmljax.lowerings.sizes import check_size, is_symbolic, largest_size, number
+from dmljax.lowerings.sizes import is_symbolic, largest_size, number
 from dmljax.scalars import truncated
 from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, RandomGeneratorType, widened
 
@@ -120,7 +120,7 @@ def _band_mask(sizes: tuple[int, ...], begin: int, end: int) -> Array:
 
 def _check_sizes(sizes: Sequence[int]) -> None:
     for axis, size in enumerate(sizes):
-        check_size(("output_sizes", axis), size, 0)
+        require_count(("output_sizes", axis), size, 0)
 
 
 def _element_count(sizes: Sequence[int]) -> int:
@@ -316,3 +316,6 @@ class RandomGeneratorDesc(dml.Operator, function=random_generator):
         ),
         dml.same_sizes("input_state", "output_state"),
     )
+
+    def present(self, result: RandomGenerator) -> Sequence[Array]:
+        return result[: len(self.leaves(is_input=False))]

@@ -15,18 +15,27 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import is_nonzero
-from dmljax.checks import INT_MAX, integer_in
+from dmljax.checks import INT_MAX, integer_in, require_count
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.inference import Sizes, require_sizes
 from dmljax.lowerings.compaction import count_and_elements, count_and_elements_by_scatter, packed
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
-from dmljax.lowerings.sizes import check_size, index_dtype, largest_size, number, replaced
+from dmljax.lowerings.sizes import index_dtype, largest_size, number, replaced
 from dmljax.tensor import without_leading_ones
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
 # ONE_HOT
+
+
+def _one_hot_sizes(indices: Sizes, values: Sizes, axis: int, depth: int) -> Sizes:
+    require_count("depth", depth, 1)
+    require_sizes("indices", indices, replaced(indices, axis, 1))
+    if math.prod(values) < 2:
+        raise InvalidDesc(Problem("values", "must have at least 2 elements", math.prod(values)))
+    return replaced(indices, axis, depth)
 
 
 @calls.operator_function(axis=calls.INTEGER, depth=calls.SIZE)
@@ -44,7 +53,6 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
     calls.require_rank("indices", indices, 1)
     is_new = axis == indices.ndim  # as jax.nn.one_hot counts, which adds the axis
     place = axis if is_new else calls.normal_axis("axis", axis, indices.ndim)
-    check_size("depth", depth, 1)
     if is_new or indices.shape[place] != 1:
         own = next((i for i, size in enumerate(indices.shape) if size == 1), None)
         moved = f"jnp.moveaxis(indices, {own}, {axis}) puts its axis of size 1 there"
@@ -53,9 +61,7 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> 
             Problem("indices", f"must have size 1 along axis {place}", f"shape {indices.shape}", remedy=remedy)
         )
     axis = place
-    if values.size < 2:
-        raise InvalidDesc(Problem("values", "must have at least 2 elements", values.size))
-    sizes = replaced(indices.shape, axis, depth)
+    sizes = _one_hot_sizes(indices.shape, values.shape, axis, depth)
     # Positions out of range are not clamped, as they equal no index of the axis anyway: XLA on CPU recomputes the
     # position for each element of a short axis, and took twice as long with a clamp.
     position = _position(indices, depth)
@@ -80,7 +86,7 @@ def _on_or_off(off_on: tuple[Array, ...], is_hot: Array) -> Array:
     return jnp.where(is_hot, on, off)
 
 
-class OneHotDesc(dml.Operator, function=one_hot):
+class OneHotDesc(dml.Operator, function=one_hot, infer=_one_hot_sizes):
     indices: dml.Input
     values: dml.Input
     output: dml.Output
@@ -92,22 +98,14 @@ class OneHotDesc(dml.Operator, function=one_hot):
         FL_4_1=dml.rows(dml.RANK_1_TO_8, indices=INDEX, values=UP_TO_64_BIT, output=UP_TO_64_BIT),
     )
 
-    def _index_problems(self) -> Iterator[Problem]:
-        if self.axis < self.indices.rank == self.output.rank:
-            yield from dml.sizes_are(self, "indices", replaced(self.output.sizes, self.axis, 1))
-
-    def _too_few_values(self) -> Iterator[Problem]:
-        if self.values.element_count < 2:
-            yield Problem("ValuesTensor", "must have at least 2 elements", self.values.element_count)
-
     rules = dml.page_rules(
         dml.same_rank("indices", "values", "output"),
         dml.same_type("values", "output"),
         dml.axis_of("indices"),
-        dml.Rule(
-            "IndicesTensor.Sizes equal OutputTensor.Sizes, except that the size along Axis is 1.", _index_problems
+        *dml.inferred(
+            "IndicesTensor.Sizes equal OutputTensor.Sizes, except that the size along Axis is 1.",
+            "ValuesTensor has at least 2 elements.",
         ),
-        dml.Rule("ValuesTensor has at least 2 elements.", _too_few_values),
     )
 
     def attributes(self) -> dict[str, Any]:
@@ -163,9 +161,9 @@ def nonzero_coordinates(
     """
     input = calls.real_array("input", input)
     shape = input.shape or (1,)
-    check_size(("input", "size"), math.prod(shape), 0)
+    require_count(("input", "size"), math.prod(shape), 0)
     size = math.prod(shape) if size is None else size
-    check_size("size", size, 0)
+    require_count("size", size, 0)
     fewest = max(1, len(without_leading_ones(shape)))
     columns = integer_in("columns", len(shape) if columns is None else columns, fewest, len(shape))
     limits = np.iinfo(dtype)
@@ -274,9 +272,3 @@ class NonzeroCoordinatesDesc(dml.Operator, function=nonzero_coordinates):
 
     def attributes(self) -> dict[str, Any]:
         return {"columns": self.output_coordinates.sizes[-1]}
-
-    def compute(self, **inputs: Any) -> NonzeroCoordinates:
-        count, coordinates = super().compute(**inputs)
-        return NonzeroCoordinates(
-            count.reshape(self.output_count.sizes), coordinates.reshape(self.output_coordinates.sizes)
-        )

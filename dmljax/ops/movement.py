@@ -13,13 +13,12 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, INT_MIN, integer_in
+from dmljax.checks import INT_MAX, INT_MIN, integer_in, require_count
 from dmljax.errors import InvalidDesc, Path, Problem
 from dmljax.inference import (
     Sizes,
     called,
     called_array,
-    require_count,
     require_dimensions,
     require_one_each,
     require_sizes,

@@ -12,13 +12,13 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import UINT_MAX, integer_in
+from dmljax.checks import UINT_MAX, integer_in, require_count
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.inference import Sizes, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.columns import column_sizes, folded, unfolded
 from dmljax.lowerings.copies import check_sizes, copied, moved
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.lowerings.sizes import check_size, is_symbolic, replaced
+from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.lowerings.windows import Slid, windows_over
 from dmljax.scalars import truncated
 from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, PaddingMode, widened
@@ -295,7 +295,7 @@ def _folded_sizes(
         rule = "must be batch, channels and the sizes of one or more dimensions"
         raise InvalidDesc(Problem("output_sizes", rule, spelled(output_sizes)))
     for i, size in enumerate(output_sizes):
-        check_size(("output_sizes", i), size, 0)
+        require_count(("output_sizes", i), size, 0)
     windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
     require_sizes("input", input, column_sizes(output_sizes, windows), why=", by output_sizes")
     return Slid(windows, output_sizes)

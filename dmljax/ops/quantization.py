@@ -525,7 +525,3 @@ class DynamicQuantizeLinearDesc(dml.Operator, function=dynamic_quantize_linear):
         dml.same_sizes("input", "output"),
         dml.Rule("OutputScaleTensor and OutputZeroPointTensor have one element.", _several_elements),
     )
-
-    def compute(self, **inputs: Any) -> DynamicQuantizeLinear:
-        output, *numbers = super().compute(**inputs)
-        return DynamicQuantizeLinear(output, *(number.reshape(self.output_scale.sizes) for number in numbers))

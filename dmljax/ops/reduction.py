@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.inference import Sizes
 from dmljax.lowerings.along_axes import extreme, extreme_position, fast_sum, positions_along
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.norms import magnitude, norm
@@ -79,6 +80,10 @@ def argmin(
     return _arg_reduce(input, axes, axis_direction, dtype, largest=False)
 
 
+def _reduced_sizes(input: Sizes, axes: Sequence[int]) -> Sizes:
+    return tuple(1 if axis in axes else size for axis, size in enumerate(input))
+
+
 def _arg_reduce(
     input: ArrayLike, axes: calls.Axes, direction: AxisDirection, dtype: DTypeLike, *, largest: bool
 ) -> Array:
@@ -95,30 +100,21 @@ def _arg_reduce(
     return positions_as(dtype, position)
 
 
-def _other_sizes(desc: Any) -> Iterator[Problem]:
-    if desc.input.rank == desc.output.rank:
-        yield from dml.sizes_are(desc, "output", _reduced_sizes(desc))
-
-
 _REDUCED = dml.page_rules(
     dml.same_rank("input", "output"),
     dml.distinct_axes("input"),
-    dml.Rule("OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1.", _other_sizes),
+    *dml.inferred("OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1."),
 )
 
 
 def _narrow_indices(desc: Any) -> Iterator[Problem]:
     # The pages are silent on an index that the output's type cannot hold; it would silently wrap to a wrong index.
-    last = desc.input.element_count // math.prod(_reduced_sizes(desc)) - 1
+    last = desc.input.element_count // math.prod(_reduced_sizes(desc.input.sizes, desc.axes)) - 1
     if desc.output.data_type in INDEX and last > np.iinfo(desc.output.dtype).max:
         yield Problem(("OutputTensor", "DataType"), f"must hold indices up to {last}", desc.output.data_type.name)
 
 
-def _reduced_sizes(desc: Any) -> tuple[int, ...]:
-    return tuple(1 if axis in desc.axes else size for axis, size in enumerate(desc.input.sizes))
-
-
-class _ArgReduceDesc(dml.Operator):
+class _ArgReduceDesc(dml.Operator, infer=_reduced_sizes):
     """The members, support tables and rules of ARGMAX and ARGMIN, which differ only in their functions."""
 
     input: dml.Input
@@ -195,8 +191,7 @@ def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -
     }
     if function in _OF_ORDER:
         raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
-    sizes = tuple(1 if axis in axes else size for axis, size in enumerate(input.shape))
-    return jnp.full_like(input, values.get(function, 0), shape=sizes)
+    return jnp.full_like(input, values.get(function, 0), shape=_reduced_sizes(input.shape, axes))
 
 
 def _sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = lambda x: x) -> Array:
@@ -285,7 +280,7 @@ _SUPPORT = {
 }
 
 
-class ReduceDesc(dml.Operator, function=reduce):
+class ReduceDesc(dml.Operator, function=reduce, infer=_reduced_sizes):
     function: dml.Reduction  # type: ignore[assignment, misc]  # type(desc).function is the operator's function
     input: dml.Input
     output: dml.Output

@@ -17,9 +17,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, UINT_MAX, integer_in
+from dmljax.checks import INT_MAX, UINT_MAX, integer_in, require_count
 from dmljax.descriptors.members import Tensor
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.inference import Sizes, led, require_dimensions, require_sizes
 from dmljax.lowerings.copies import check_sizes, maximum
 from dmljax.lowerings.regions import (
     Axis,
@@ -32,7 +33,7 @@ from dmljax.lowerings.regions import (
     sums,
 )
 from dmljax.lowerings.sharding import dimension_axes, partitioned
-from dmljax.lowerings.sizes import check_size, number, require_positions
+from dmljax.lowerings.sizes import number, require_positions
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import gather
 from dmljax.scalars import Size2D
@@ -45,34 +46,20 @@ LINEAR = InterpolationMode.LINEAR
 # Arguments
 
 
-def _image(name: str, given: ArrayLike) -> Array:
-    image = calls.float_array(name, given)
-    if image.ndim != 4:
-        raise InvalidDesc(Problem(name, "must have 4 dimensions: batch, channels, height and width", image.ndim))
-    return image
+def _require_image(name: str, sizes: Sizes) -> None:
+    if len(sizes) != 4:
+        raise InvalidDesc(Problem(name, "must have 4 dimensions: batch, channels, height and width", len(sizes)))
 
 
-def _regions(given: ArrayLike, columns: int) -> Array:
-    """`roi` with two dimensions."""
-    roi = calls.float_array("roi", given)
-    if roi.ndim < 2 or roi.shape[-1] != columns or any(size != 1 for size in roi.shape[:-2]):
-        raise InvalidDesc(Problem("roi", f"must have the shape (regions, {columns})", roi.shape))
-    return roi.reshape(roi.shape[-2:])
+def _region_count(roi: Sizes, columns: int) -> int:
+    require_dimensions("roi", roi, 2)
+    require_sizes("roi", roi, led((roi[-2], columns), len(roi)), why=": a row for each region")
+    return roi[-2]
 
 
-def _batch(given: ArrayLike, roi: Array) -> Array:
-    """`batch_indices` with one dimension."""
-    indices = calls.integer_array("batch_indices", given)
-    if indices.ndim < 1 or any(size != 1 for size in indices.shape[:-1]) or indices.shape[-1] != roi.shape[0]:
-        rule = f"must have the shape {roi.shape[:1]}, one index for each region"
-        raise InvalidDesc(Problem("batch_indices", rule, indices.shape))
-    return indices.reshape(-1)
-
-
-def _output_size(name: str, size: Any) -> Size2D:
-    for dimension, one in zip(Size2D._fields, size, strict=True):
-        check_size((name, dimension), one, 1)
-    return Size2D(*size)
+def _require_bins(name: str, size: Size2D) -> None:
+    for dimension, one in size._asdict().items():
+        require_count((name, dimension), one, 1)
 
 
 def _require_readable(image: Array) -> None:
@@ -103,6 +90,12 @@ _Roi = Annotated[TensorDesc, Tensor(is_input=True), "ROITensor"]
 # ROI_POOLING
 
 
+def _pooled_sizes(input: Sizes, roi: Sizes, pooled_size: Size2D) -> Sizes:
+    _require_image("input", input)
+    _require_bins("pooled_size", pooled_size)
+    return (_region_count(roi, 5), input[1], pooled_size.height, pooled_size.width)
+
+
 @calls.operator_function(pooled_size=calls.SIZE_2D, spatial_scale=calls.FINITE_NUMBER)
 def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, spatial_scale: float = 1.0) -> Array:
     """Divides regions of images into `pooled_size` bins, and selects the largest element of each bin.
@@ -117,9 +110,10 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
     >>> roi_pooling(image, jnp.array([[0.0, 1.0, 1.0, 3.0, 3.0]]), pooled_size=2).tolist()
     [[[[10.0, 11.0], [14.0, 15.0]]]]
     """
-    image, regions = _image("input", input), _regions(roi, 5)
-    width, height = _output_size("pooled_size", pooled_size)
-    shape = (regions.shape[0], image.shape[1], height, width)
+    image, regions = calls.float_array("input", input), calls.float_array("roi", roi)
+    shape = _pooled_sizes(image.shape, regions.shape, Size2D(*pooled_size))  # type: ignore[misc]  # it is one by now
+    regions = regions.reshape(regions.shape[-2:])
+    *_, height, width = shape
     check_sizes(shape)
     if 0 in shape[:2]:
         return jnp.zeros(shape, image.dtype)
@@ -156,28 +150,19 @@ def _bins(first: Array, last: Array, is_finite: Array, count: int, size: int) ->
     return Bins(begin, end, size)
 
 
-class RoiPoolingDesc(dml.Operator, function=roi_pooling):
+class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_pooled_sizes):
     input: dml.Input
     roi: _Roi
     output: dml.Output
     spatial_scale: dml.Float
     pooled_size: dml.Size
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, roi=FLOAT, output=FLOAT))
-
-    def _other_sizes(self) -> Iterator[Problem]:
-        if any(tensor.rank != 4 for tensor in self.tensors().values()):
-            return  # the support table reports the rank
-        count, size = self.roi.sizes[2], self.pooled_size
-        yield from dml.sizes_are(self, "roi", (1, 1, count, 5))
-        yield from dml.sizes_are(self, "output", (count, self.input.sizes[1], size.height, size.width))
-
     rules = dml.page_rules(
         dml.same_type("input", "roi", "output"),
         dml.Rule("SpatialScale is finite.", lambda desc: _finite(desc, "spatial_scale")),
-        dml.Rule(
+        *dml.inferred(
             "ROITensor has the Sizes {{1, 1, NumROIs, 5}}, and OutputTensor the Sizes {{NumROIs, channels of "
-            "InputTensor, PooledSize.Height, PooledSize.Width}}.",
-            _other_sizes,
+            "InputTensor, PooledSize.Height, PooledSize.Width}}."
         ),
     )
 
@@ -347,6 +332,21 @@ def roi_align1(
     return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
 
 
+def _aligned_sizes(input: Sizes, roi: Sizes, batch_indices: Sizes, output_size: Size2D) -> Sizes:
+    _require_image("input", input)
+    _require_bins("output_size", output_size)
+    return (_batch_size(roi, batch_indices), input[1], output_size.height, output_size.width)
+
+
+def _batch_size(roi: Sizes, batch_indices: Sizes) -> int:
+    """How many regions there are; refuses batch indices that are not one for each."""
+    count = _region_count(roi, 4)
+    require_dimensions("batch_indices", batch_indices, 1)
+    expected = led((count,), len(batch_indices))
+    require_sizes("batch_indices", batch_indices, expected, why=", one index for each region")
+    return count
+
+
 def _aligned(
     input: ArrayLike,
     roi: ArrayLike,
@@ -355,10 +355,11 @@ def _aligned(
     output_size: Any,
     sampling: _Sampling,
 ) -> Array:
-    image, regions = _image("input", input), _regions(roi, 4)
-    indices, size = _batch(batch_indices, regions), _output_size("output_size", output_size)
+    image, given = calls.float_array("input", input), calls.float_array("roi", roi)
+    numbers, size = calls.integer_array("batch_indices", batch_indices), Size2D(*output_size)
     sampling.check()
-    shape = (regions.shape[0], image.shape[1], size.height, size.width)
+    shape = _aligned_sizes(image.shape, given.shape, numbers.shape, size)
+    regions, indices = given.reshape(given.shape[-2:]), numbers.reshape(-1)
     check_sizes(shape)
     if 0 in shape[:2]:
         return jnp.zeros(shape, image.dtype)
@@ -421,31 +422,14 @@ _SAMPLES_FIT = dml.Rule(
 )
 
 
-def _regions_fit(result: str, *images: str) -> dml.Rule:
-    """As many regions and batch indices as the result has elements along its first dimension.
-
-    The channels are those of the first of `images` that is given.
-    """
-
-    def check(desc: Any) -> Iterator[Problem]:
-        image = next((one for field in images if (one := getattr(desc, field)) is not None), None)
-        regions, pooled = desc.roi, getattr(desc, result)
-        if any(tensor.rank != 4 for tensor in (image, pooled) if tensor is not None) or regions.rank < 2:
-            return  # the support table reports the rank
-        count = regions.sizes[-2]
-        yield from dml.sizes_are(desc, "roi", (1,) * (regions.rank - 2) + (count, 4))
-        yield from dml.sizes_are(desc, "batch_indices", (1,) * (desc.batch_indices.rank - 1) + (count,))
-        channels = pooled.sizes[1] if image is None else image.sizes[1]
-        yield from dml.sizes_are(desc, result, (count, channels, *pooled.sizes[2:]))
-
-    return dml.Rule(
-        "ROITensor has the Sizes {{NumROIs, 4}}, and BatchIndicesTensor the Sizes {{NumROIs}}, each after any number "
-        f"of 1s. {{{result}}} has the Sizes {{{{NumROIs, channels of InputTensor, any, any}}}}.",
-        check,
-    )
+_REGIONS_FIT = dml.inferred(
+    "ROITensor has the Sizes {{NumROIs, 4}}, and BatchIndicesTensor the Sizes {{NumROIs}}, each after any number of "
+    "1s.",
+    "The result has the Sizes {{NumROIs, channels of InputTensor, any, any}}.",
+)
 
 
-class _AlignTensors(dml.Operator):
+class _AlignTensors(dml.Operator, infer=_aligned_sizes):
     """The tensors and the rules of ROI_ALIGN and ROI_ALIGN1."""
 
     input: dml.Input
@@ -456,7 +440,7 @@ class _AlignTensors(dml.Operator):
     interpolation_mode: dml.Interpolation
     spatial_scale_x: dml.Float
     spatial_scale_y: dml.Float
-    rules = dml.page_rules(dml.same_type("input", "roi", "output"), _SAMPLES_FIT, _regions_fit("output", "input"))
+    rules = dml.page_rules(dml.same_type("input", "roi", "output"), *_REGIONS_FIT, _SAMPLES_FIT)
 
     def attributes(self) -> dict[str, Any]:
         *_, height, width = self.output.sizes
@@ -511,6 +495,19 @@ class RoiAlignGradients(NamedTuple):
 jax.export.register_namedtuple_serialization(RoiAlignGradients, serialized_name="dmljax.RoiAlignGradients")
 
 
+def _align_gradient_sizes(
+    input: Sizes | None, input_gradient: Sizes, roi: Sizes, batch_indices: Sizes, output_sizes: Sizes | None = None
+) -> dict[str, Sizes]:
+    image = (input_gradient if output_sizes is None else output_sizes) if input is None else input
+    _require_image("input", image)
+    _require_image("input_gradient", input_gradient)
+    expected = (_batch_size(roi, batch_indices), image[1], *input_gradient[2:])
+    require_sizes("input_gradient", input_gradient, expected, why=", as the result of roi_align1 has")
+    for axis in (2, 3):
+        require_count(("input_gradient", "shape", axis), input_gradient[axis], 1)
+    return {"output_gradient": image, "output_roi_gradient": roi}
+
+
 @calls.operator_function(**_SAMPLING_1, output_sizes=calls.SIZES, of_input=calls.BOOLEAN, of_roi=calls.BOOLEAN)
 def roi_align_grad(
     input: ArrayLike | None,
@@ -543,8 +540,8 @@ def roi_align_grad(
     >>> gradients.input.tolist(), gradients.roi.tolist()
     ([[[[2.0, 6.0, 0.0]]]], [[40.0, 0.0, 40.0, 0.0]])
     """
-    gradient, regions = _image("input_gradient", input_gradient), _regions(roi, 4)
-    indices = _batch(batch_indices, regions)
+    gradient, given_roi = calls.float_array("input_gradient", input_gradient), calls.float_array("roi", roi)
+    numbers = calls.integer_array("batch_indices", batch_indices)
     sampling = _Sampling(
         reduction_function,
         interpolation_mode,
@@ -560,11 +557,9 @@ def roi_align_grad(
     if not (of_input or of_roi):
         raise InvalidDesc(Problem((), "of_input or of_roi must be true", "neither"))
     image = _image_of_gradient(input, gradient, output_sizes, is_needed=of_roi or reduction_function is MAX)
-    shape = (regions.shape[0], image.shape[1], *gradient.shape[2:])
-    if gradient.shape != shape:
-        rule = f"must have the shape {shape}, as the result of roi_align1 has"
-        raise InvalidDesc(Problem("input_gradient", rule, gradient.shape))
-    size = _output_size("input_gradient", Size2D(gradient.shape[3], gradient.shape[2]))
+    _align_gradient_sizes(image.shape, gradient.shape, given_roi.shape, numbers.shape)
+    regions, indices, shape = given_roi.reshape(given_roi.shape[-2:]), numbers.reshape(-1), gradient.shape
+    size = Size2D(shape[3], shape[2])
     if 0 in shape[:2]:
         return RoiAlignGradients(
             *(jnp.zeros_like(one) if of else None for one, of in ((image, of_input), (roi, of_roi)))
@@ -601,7 +596,7 @@ def roi_align_grad(
 def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:
     """The image that was sampled, or, if it is not known and does not matter, zeros in its shape."""
     if given is not None:
-        image = _image("input", given)
+        image = calls.float_array("input", given)
         if image.dtype != gradient.dtype:
             raise InvalidType(Problem("input_gradient", f"must be of {image.dtype}, as input is", gradient.dtype))
         if sizes is not None and tuple(sizes) != image.shape:
@@ -616,7 +611,7 @@ def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence
     return jnp.zeros_like(gradient, shape=tuple(sizes))
 
 
-class RoiAlignGradDesc(dml.Operator, function=roi_align_grad):
+class RoiAlignGradDesc(dml.Operator, function=roi_align_grad, infer=_align_gradient_sizes):
     input: dml.OptionalInput = None
     input_gradient: dml.Input
     roi: _Roi
@@ -658,11 +653,11 @@ class RoiAlignGradDesc(dml.Operator, function=roi_align_grad):
             "is, or if ReductionFunction is MAX.",
             _missing,
         ),
-        dml.same_sizes("input", "output_gradient"),
         dml.same_rank("roi", "output_roi_gradient"),
+        *_REGIONS_FIT,
+        dml.same_sizes("input", "output_gradient"),
         dml.same_sizes("roi", "output_roi_gradient"),
         _SAMPLES_FIT,
-        _regions_fit("input_gradient", "input", "output_gradient"),
     )
 
     def attributes(self) -> dict[str, Any]:
@@ -672,7 +667,3 @@ class RoiAlignGradDesc(dml.Operator, function=roi_align_grad):
             "of_input": image is not None,
             "of_roi": self.output_roi_gradient is not None,
         }
-
-    def compute(self, **inputs: Any) -> Any:
-        # The outputs that the desc has, in their order.
-        return tuple(gradient for gradient in super().compute(**inputs) if gradient is not None)

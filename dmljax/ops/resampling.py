@@ -18,8 +18,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.checks import require_count
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.inference import Sizes, require_count, require_dimensions
+from dmljax.inference import Sizes, require_dimensions
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes, kept_axes
 from dmljax.lowerings.resampling import (
@@ -33,7 +34,7 @@ from dmljax.lowerings.resampling import (
     wide_taps,
 )
 from dmljax.lowerings.sharding import dimension_axes, partitioned
-from dmljax.lowerings.sizes import check_size, is_symbolic, require_positions
+from dmljax.lowerings.sizes import is_symbolic, require_positions
 from dmljax.scalars import Size2D
 from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, InterpolationMode
 
@@ -307,7 +308,7 @@ def _gradient(
     given = calls.float_array("input_gradient", input_gradient)
     calls.require_one_each("output_sizes", output_sizes, given)
     for i, size in enumerate(output_sizes):
-        check_size(("output_sizes", i), size, 0)
+        require_count(("output_sizes", i), size, 0)
     factors = None if scales is None else _factors(scales, given.ndim)
     steps = _steps("output_sizes", output_sizes, given.shape, factors, input_offsets, output_offsets)
     every = _taps(output_sizes, given.shape, steps, mode, rounding, antialiased=False)
@@ -466,9 +467,6 @@ class _Backward(_Resampling):
     output_gradient: dml.Output
     interpolation_mode: dml.Interpolation
     rules = _rules("input_gradient", "output_gradient")
-
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | {"output_sizes": self.output_gradient.sizes}
 
 
 class ResampleDesc(_Forward, function=resample):

@@ -1,7 +1,6 @@
 """The largest or smallest elements along an axis: TOP_K and TOP_K1."""
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax.export
@@ -13,6 +12,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.inference import Sizes, called
 from dmljax.lowerings.along_axes import itself
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.copies import copied
@@ -87,19 +87,25 @@ def top_k1(
     return _top_k(input, axis, k, axis_direction, dtype)
 
 
+def _selected_sizes(input: Sizes, axis: int, k: int) -> Sizes:
+    # DirectML's page says less than the size; its examples of sorting need all.
+    size = input[axis]
+    if is_symbolic(size):
+        integer_in("k", k, 1, largest_size(size))
+    elif not 1 <= k <= size:
+        raise InvalidDesc(Problem("k", f"must be in [1, {size}], the size of {called('input')} along axis {axis}", k))
+    return replaced(input, axis, k)
+
+
 def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype: DTypeLike) -> TopK:
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
     calls.require_rank("input", input, 1)
     axis = calls.normal_axis("axis", axis, input.ndim)
     size = input.shape[axis]
-    if is_symbolic(size):
-        integer_in("k", k, 1, largest_size(size))
-    elif not 1 <= k <= size:
-        raise InvalidDesc(Problem("k", f"must be in [1, {size}], the size of input along axis {axis}", k))
+    output_shape = _selected_sizes(input.shape, axis, k)
     last = largest_size(size) - 1
     if last > np.iinfo(dtype).max:
         raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
-    output_shape = replaced(input.shape, axis, k)
     if math.prod(output_shape) == 0:
         return TopK(jnp.zeros_like(input, shape=output_shape), jnp.zeros(output_shape, dtype))
 
@@ -138,7 +144,7 @@ def _take_along(axis: int) -> Any:
     return take
 
 
-class _Selection(dml.Operator):
+class _Selection(dml.Operator, infer=_selected_sizes):
     """The members and rules that TOP_K and TOP_K1 share."""
 
     input: dml.Input
@@ -146,25 +152,13 @@ class _Selection(dml.Operator):
     output_index: dml.Output
     axis: dml.Uint
     k: dml.Uint
-
-    def _size_problems(self) -> Iterator[Problem]:
-        if self.axis >= self.input.rank:
-            return
-        size = self.input.sizes[self.axis]
-        if not 1 <= self.k <= size:  # the page says less than the size; its examples of sorting need all
-            yield Problem("K", f"must be in [1, {size}]", self.k)
-        for field in ("output_value", "output_index"):
-            if getattr(self, field).rank == self.input.rank:
-                yield from dml.sizes_are(self, field, replaced(self.input.sizes, self.axis, self.k))
-
     rules = dml.page_rules(
         dml.same_rank("input", "output_value", "output_index"),
         dml.same_type("input", "output_value"),
         dml.axis_of("input"),
-        dml.Rule(
-            "K is at least 1, and at most the size of InputTensor along Axis. OutputValueTensor and OutputIndexTensor "
-            "have the sizes of InputTensor, but K along Axis.",
-            _size_problems,
+        *dml.inferred(
+            "K is at least 1, and at most the size of InputTensor along Axis.",
+            "OutputValueTensor and OutputIndexTensor have the sizes of InputTensor, but K along Axis.",
         ),
     )
 

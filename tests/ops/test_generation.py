@@ -200,7 +200,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         InvalidDesc,
         r"output_sizes must have at least 2 elements; got \(3,\)",
     ),
-    "a negative size": ({"input": None, "output_sizes": (3, -1)}, InvalidDesc, r"output_sizes\[1\] must be in \[0, "),
+    "a negative size": (
+        {"input": None, "output_sizes": (3, -1)},
+        InvalidDesc,
+        r"output_sizes\[1\] must be at least 0; ",
+    ),
     "a floating size": ({"input": None, "output_sizes": (3, 2.0)}, InvalidType, r"output_sizes\[1\] must be an int"),
     "a lone size": (
         {"input": None, "output_sizes": 3},

@@ -465,7 +465,7 @@ GRADIENT = np.zeros((5, 3, 2, 2), np.float32)
         (
             lambda: dmljax.roi_align(IMAGE, ROI[:, :3], INDICES, output_size=2),
             InvalidDesc,
-            r"roi_align: roi must have the shape \(regions, 4\); got \(5, 3\)",
+            r"roi_align: roi must have the shape \(5, 4\): a row for each region; got \(5, 3\)",
         ),
         (
             lambda: dmljax.roi_align(IMAGE, ROI, INDICES[:4], output_size=2),
@@ -480,7 +480,7 @@ GRADIENT = np.zeros((5, 3, 2, 2), np.float32)
         (
             lambda: dmljax.roi_align(IMAGE, ROI, INDICES, output_size=0),
             InvalidDesc,
-            r"roi_align: output_size\.width must be in \[1, 4294967295\]; got 0",
+            r"roi_align: output_size\.width must be at least 1; got 0",
         ),
         (
             lambda: dmljax.roi_align(IMAGE, ROI, INDICES, output_size=(2, 3)),  # type: ignore[arg-type]
@@ -519,7 +519,7 @@ GRADIENT = np.zeros((5, 3, 2, 2), np.float32)
         (
             lambda: dmljax.roi_pooling(IMAGE, ROI, pooled_size=2),
             InvalidDesc,
-            r"roi_pooling: roi must have the shape \(regions, 5\); got \(5, 4\)",
+            r"roi_pooling: roi must have the shape \(5, 5\): a row for each region; got \(5, 4\)",
         ),
         (
             lambda: dmljax.roi_align_grad(None, GRADIENT, ROI, INDICES),

@@ -593,7 +593,7 @@ def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
             "input must be of a floating type, or of an integer type of 8 bits, for LINEAR; got bool",
         ),
         (lambda: dmljax.resample(np.ones(0), output_sizes=(3,)), r"input must have elements along axis 0; got \(0,\)"),
-        (lambda: dmljax.resample(ROW, output_sizes=(-1,)), r"result\.shape\[0\] must be in \[0, 4294967295\]; got -1"),
+        (lambda: dmljax.resample(ROW, output_sizes=(-1,)), r"result\.shape\[0\] must be at least 0; got -1"),
         (
             lambda: dmljax.resample1(ROW, scales=2, input_pixel_offsets=(0, 0)),
             r"input_pixel_offsets must have one number for each of 1 dimensions; got \(0.0, 0.0\)",
@@ -617,7 +617,7 @@ def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
         ),
         (
             lambda: dmljax.resample_grad1(ROW, output_sizes=(-2,)),
-            r"output_sizes\[0\] must be in \[0, 4294967295\]; got -2",
+            r"output_sizes\[0\] must be at least 0; got -2",
         ),
         (lambda: dmljax.resample_grad1(ROW, output_sizes=(0,)), "output_sizes must have elements along axis 0; got"),
     ],

@@ -210,8 +210,8 @@ def test_descriptors_that_break_a_rule_are_refused() -> None:
     directml.validate(directml.TopKDesc(**valid | whole))  # K may be the size, which sorts
     refused: list[tuple[dict[str, Any], str]] = [
         ({"axis": 4}, "Axis must be less than 4; got 4"),
-        ({"k": 0}, "K must be in [1, 3]; got 0"),
-        ({"k": 4}, "K must be in [1, 3]; got 4"),
+        ({"k": 0}, "K must be in [1, 3], the size of InputTensor along axis 3; got 0"),
+        ({"k": 4}, "K must be in [1, 3], the size of InputTensor along axis 3; got 4"),
         ({"output_value": input}, "OutputValueTensor.Sizes must be {1,1,2,2}; got {1,1,2,3}"),
         (
             {"output_index": TensorDesc(DataType.UINT32, (2, 2))},

@@ -151,10 +151,8 @@ def product(
     **attributes: Any,
 ) -> View:
     """A product of matrices, whose batches broadcast; more than two dimensions of them become one."""
-    batch = np.broadcast_shapes(a.sizes[:-2], b.sizes[:-2])
-    rows = a.sizes[-1 if attributes.get("trans_a") else -2]
-    columns = b.sizes[-2 if attributes.get("trans_b") else -1]
-    whole = (*batch, rows, columns)
+    transposes = (bool(attributes.get(field)) for field in ("trans_a", "trans_b"))
+    *batch, rows, columns = whole = operator.infer(a.sizes, b.sizes, *transposes)
     outer = batch if len(batch) <= 2 else (math.prod(batch),)
     result = (*outer, rows, columns)
 

@@ -19,17 +19,6 @@ from dmljax.scalars import ScaleBias
 from dmljax.text import join_sizes
 from dmljax.types import DataType
 
-# The arguments of functions that are no members of the same name.
-_ARGUMENTS = {
-    "activation_descs": "activations",
-    "input_window_offsets": "starts",
-    "input_window_sizes": "sizes",
-    "input_window_strides": "strides",
-    "offsets": "starts",
-    "trans_a": "transpose_a",
-    "trans_b": "transpose_b",
-    "window_size": "window_sizes",
-}
 _ABSENT = {  # the outputs that there are not if an argument is false
     "has_indices": ("output_indices",),
     "has_present": ("output_present_key", "output_present_value"),
@@ -219,7 +208,7 @@ class OperatorCall:
         derived = _DERIVED.get(field)
         if derived is not None:
             return derived(self)
-        argument = _ARGUMENTS.get(field, field)
+        argument = self.operator.arguments.get(field, field)
         value = self.statics[argument] if argument in self.statics else self.arrays[argument]
         if isinstance(value, ScaleBias):
             return ScaleBias(*(self.builder.number(field, one) for one in value))
