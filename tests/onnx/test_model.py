@@ -140,6 +140,7 @@ def test_images_of_an_open_batch_are_resized(by: str) -> None:
     ]
     constants = {"scales": np.array([1, 1, 2, 2], "float32"), "rest": np.array([1, 4, 4])}
     resize = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 1, 2, 2])], ["y"], constants))
+    assert ("scales" in resize.weights) is (by == "sizes"), "what decides sizes is no weight"
     (batch,) = jax.export.symbolic_shape("batch")
     exported = jax.export.export(jax.jit(resize))(jax.ShapeDtypeStruct((batch, 1, 2, 2), "float32"))
     x = np.arange(12, dtype="float32").reshape(3, 1, 2, 2)
