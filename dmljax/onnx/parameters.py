@@ -122,8 +122,13 @@ def input_of(parameter: inspect.Parameter) -> Input:
         use=next((mark for mark in marks if isinstance(mark, Use)), Use.ARRAY),
         demand=next((mark for mark in marks if isinstance(mark, Demand)), None),
         is_required=parameter.default is parameter.empty,
-        may_be_absent=_is_union(annotation) and type(None) in typing.get_args(annotation),
+        may_be_absent=is_optional(annotation),
     )
+
+
+def is_optional(annotation: Any) -> bool:
+    """Whether an annotation ends in `| None`."""
+    return _is_union(annotation) and type(None) in typing.get_args(annotation)
 
 
 class Attributes:

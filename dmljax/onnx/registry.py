@@ -7,8 +7,10 @@ Adding an operator is one function below `@handles`.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
+import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.file import MAIN, Node, OnnxGraph
@@ -18,11 +20,13 @@ from dmljax.onnx.parameters import (
     Function,
     Input,
     Known,
+    Results,
     Tensor,
     Value,
     attributes_of,
     broken_kind,
     input_of,
+    is_optional,
 )
 from dmljax.text import did_you_mean, show
 
@@ -197,6 +201,32 @@ def make_handler(
         fold=fold,
         is_elementwise=is_elementwise,
     )
+
+
+def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
+    """Gives an operator the older meaning in which some of its inputs were attributes of these kinds.
+
+    The names are those of the newest handler's last parameters. An attribute whose kind is `| None` may be left out.
+    """
+    newest = REGISTRY.handlers[MAIN, operator][0]
+
+    def of_attributes(function: Function) -> Function:
+        def run(*inputs: Value, **given: Any) -> Results:
+            return function(*inputs, **{name: np.array(one) if name in kinds else one for name, one in given.items()})
+
+        return run
+
+    count = min(map([*inspect.signature(newest.function).parameters].index, kinds))
+    own = {name: Attribute(kind, is_required=not is_optional(kind)) for name, kind in kinds.items()}
+    older = replace(
+        newest,
+        function=of_attributes(newest.function),
+        since=since,
+        inputs=newest.inputs[:count],
+        attributes={**newest.attributes, **own},
+        fold=None if newest.fold is None else of_attributes(newest.fold),
+    )
+    REGISTRY.add(MAIN, operator, older)
 
 
 def one_of(name: str, value: str, table: Mapping[str, T]) -> T:

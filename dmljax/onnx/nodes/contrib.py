@@ -24,7 +24,7 @@ from dmljax.onnx.nodes import (
     shapes,
     windows,
 )
-from dmljax.onnx.nodes.products import float_product, of_rows
+from dmljax.onnx.nodes.products import GemmAttributes, float_gemm, float_product, of_rows
 from dmljax.onnx.nodes.recurrence import lstm
 from dmljax.onnx.parameters import (
     Array,
@@ -77,12 +77,8 @@ def activated(x: Array, name: str | None, numbers: Mapping[str, float | None]) -
     return result
 
 
+# The numbers of activations that have not alpha, beta and gamma
 _PARAMETERS = {"Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta"), "LeakyRelu": ("alpha",)}
-
-
-def _activated_by_list(x: Array, name: str | None, parameters: Sequence[float]) -> Array:
-    names = _PARAMETERS.get(name or "", ("alpha", "beta", "gamma"))
-    return activated(x, name, dict(zip(names, parameters, strict=False)))
 
 
 def _sum(x: Array, *others: Array | None) -> Array:
@@ -298,13 +294,9 @@ def _fused_gemm(
     *,
     activation: str | None = None,
     numbers: _ActivationNumbers,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
+    product: GemmAttributes,
 ) -> Array:
-    product = dml.gemm(a, b, c, alpha, beta, transpose_a=bool(transA), transpose_b=bool(transB))
-    return activated(product, activation, numbers.by_name())
+    return activated(float_gemm(a, b, c, product), activation, numbers.by_name())
 
 
 @contributed("MatMulIntegerToFloat")
@@ -590,6 +582,12 @@ def _quantized_convolution(
 # Convolutions
 
 
+@dataclass(frozen=True, kw_only=True)
+class _ListedActivation(Attributes):
+    activation: str = ""
+    activation_params: Sequence[float] = ()
+
+
 @contributed("FusedConv")
 def _fused_convolution(
     x: Images,
@@ -598,11 +596,11 @@ def _fused_convolution(
     summand: Array | None = None,
     *,
     window: ConvolutionAttributes,
-    activation: str = "",
-    activation_params: Sequence[float] = (),
+    fused: _ListedActivation,
 ) -> Array:
-    result = _sum(windows.convolution(x, filter, bias, window=window), summand)
-    return _activated_by_list(result, activation, activation_params)
+    names = _PARAMETERS.get(fused.activation, ("alpha", "beta", "gamma"))
+    numbers = dict(zip(names, fused.activation_params, strict=False))
+    return activated(_sum(windows.convolution(x, filter, bias, window=window), summand), fused.activation, numbers)
 
 
 @contributed("NhwcFusedConv")
@@ -613,16 +611,10 @@ def _fused_convolution_of_last_channels(
     summand: Array | None = None,
     *,
     window: ConvolutionAttributes,
-    activation: str = "",
-    activation_params: Sequence[float] = (),
+    fused: _ListedActivation,
 ) -> Array:
-    more = None if summand is None else _channels_first(summand)
-
-    def convolution(image: Array) -> Array:
-        given = (image, filter, bias, more)
-        return _fused_convolution(*given, window=window, activation=activation, activation_params=activation_params)
-
-    return _of_last_channels(convolution, x)
+    rest = (filter, bias, None if summand is None else _channels_first(summand))
+    return _of_last_channels(lambda image: _fused_convolution(image, *rest, window=window, fused=fused), x)
 
 
 @contributed("NhwcConv")

@@ -70,39 +70,36 @@ _KINDS = {
 
 _FUNCTIONS: _Entries = (
     ("Abs", dml.element_wise_abs, np.abs),
-    ("Acos", dml.element_wise_acos, None),
-    ("Acosh", dml.element_wise_acosh, None),
-    ("Asin", dml.element_wise_asin, None),
-    ("Asinh", dml.element_wise_asinh, None),
-    ("Atan", dml.element_wise_atan, None),
-    ("Atanh", dml.element_wise_atanh, None),
     ("BitwiseNot", dml.element_wise_bit_not, None),
     ("Ceil", dml.element_wise_ceil, np.ceil),
-    ("Cos", dml.element_wise_cos, None),
-    ("Cosh", dml.element_wise_cosh, None),
-    ("Erf", dml.element_wise_erf, None),
-    ("Exp", dml.element_wise_exp, None),
     ("Floor", dml.element_wise_floor, np.floor),
     ("HardSwish", dml.activation_hard_swish, None),
-    ("Log", dml.element_wise_log, None),
-    ("Neg", dml.element_wise_negate, np.negative),
-    ("Reciprocal", dml.element_wise_recip, np.reciprocal),
-    ("Relu", dml.activation_relu, None),
-    ("Round", dml.element_wise_round, np.round),
-    ("Sigmoid", dml.activation_sigmoid, None),
-    ("Sign", dml.element_wise_sign, np.sign),
-    ("Sin", dml.element_wise_sin, None),
-    ("Sinh", dml.element_wise_sinh, None),
-    ("Softplus", dml.activation_softplus, None),
-    ("Softsign", dml.activation_softsign, None),
-    ("Sqrt", dml.element_wise_sqrt, np.sqrt),
-    ("Tan", dml.element_wise_tan, None),
-    ("Tanh", dml.activation_tanh, None),
     ("IsNaN", _truth(dml.element_wise_is_nan), np.isnan),
+    ("Neg", dml.element_wise_negate, np.negative),
     ("Not", _truth(dml.element_wise_logical_not), np.logical_not),
+    ("Reciprocal", dml.element_wise_recip, np.reciprocal),
+    ("Round", dml.element_wise_round, np.round),
+    ("Sign", dml.element_wise_sign, np.sign),
+    ("Sqrt", dml.element_wise_sqrt, np.sqrt),
+    *(
+        (name, getattr(dml, f"element_wise_{name.lower()}"), None)
+        for name in ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Erf", "Exp", "Log")
+    ),
+    *((name, getattr(dml, f"element_wise_{name.lower()}"), None) for name in ("Sin", "Sinh", "Tan")),
+    *(
+        (name, getattr(dml, f"activation_{name.lower()}"), None)
+        for name in ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
+    ),
 )
-for _operator, _function, _fold in _FUNCTIONS:
-    _handles_each(_operator, fold=_fold and _of_known(_fold, _KINDS.get(_operator, _NUMBERS)))(_of_one(_function))
+
+
+def _register(entries: _Entries, form: Callable[[_Function], _Function], since: int = 1) -> None:
+    for operator, function, fold in entries:
+        own = None if fold is None else _of_known(fold, _KINDS.get(operator, _NUMBERS))
+        _handles_each(operator, since=since, fold=own)(form(function))
+
+
+_register(_FUNCTIONS, _of_one)
 
 
 def _quotient(a: Known, b: Known) -> Known | None:
@@ -148,9 +145,8 @@ def _aligned(function: _Function) -> _Function:
     return run
 
 
-for _operator, _function, _fold in _ARITHMETIC:
-    _fold = _fold and _of_known(_fold, _KINDS.get(_operator, _NUMBERS))
-    _handles_each(_operator, since=7, fold=_fold)(_of_two(_function))
+_register(_ARITHMETIC, _of_two, since=7)
+for _operator, _function, _ in _ARITHMETIC:
     handles(_operator, since=1)(_aligned(_function))
 
 _BROADCAST: _Entries = (
@@ -160,8 +156,7 @@ _BROADCAST: _Entries = (
     ("GreaterOrEqual", _truth(dml.element_wise_logical_greater_than_or_equal), np.greater_equal),
     ("LessOrEqual", _truth(dml.element_wise_logical_less_than_or_equal), np.less_equal),
 )
-for _operator, _function, _fold in _BROADCAST:
-    _handles_each(_operator, fold=_fold and _of_known(_fold, _KINDS.get(_operator, _NUMBERS)))(_of_two(_function))
+_register(_BROADCAST, _of_two)
 
 
 @handles("PRelu", since=1)

@@ -24,7 +24,7 @@ from dmljax.onnx.parameters import (
     Vector,
     Vectors,
 )
-from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.onnx.registry import Call, handles, one_of, takes_attributes
 from dmljax.types import REALS
 
 
@@ -127,21 +127,16 @@ def _one_hot(indices: Array, depth: KnownNumber, values: Array, *, axis: int = -
 
 @handles("TopK", since=10)
 def _top_k(x: Array, k: KnownNumber, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Results:
-    return _largest(x, int(k.item()), axis, largest)
-
-
-@handles("TopK", since=1)
-def _top_k_of_attribute(x: Array, *, k: int, axis: int = -1) -> Results:
-    return _largest(x, k, axis, 1)
-
-
-def _largest(x: Array, k: int, axis: int, largest: int) -> Results:
     direction = directml.AxisDirection.DECREASING if largest else directml.AxisDirection.INCREASING
-    if k == 0:
+    count = int(k.item())
+    if count == 0:
         empty = jax.lax.slice_in_dim(x, 0, 0, axis=normal(axis, x.ndim))
         return empty, empty.astype(counting_type())
-    values, indices = dml.top_k1(x, axis=axis, k=k, axis_direction=direction)
+    values, indices = dml.top_k1(x, axis=axis, k=count, axis_direction=direction)
     return values, indices.astype(counting_type())
+
+
+takes_attributes("TopK", since=1, k=int)
 
 
 def counting_type() -> DType:

@@ -1,5 +1,6 @@
 """Products of matrices, and sums of products."""
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 import jax.numpy as jnp
@@ -7,44 +8,41 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import promoted
-from dmljax.onnx.parameters import Array
+from dmljax.onnx.parameters import Array, Attributes
 from dmljax.onnx.registry import handles
 from dmljax.types import FLOATS
 
-# ruff: noqa: N803  # attributes are spelled as ONNX has them
+# ruff: noqa: N815  # attributes are spelled as ONNX has them
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmAttributes(Attributes):
+    """The attributes of sums of a product and a matrix."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0
+    transB: int = 0
+
+
+def float_gemm(a: Array, b: Array, c: Array | None, product: GemmAttributes) -> Array:
+    """The sum of a product of floats and a matrix."""
+    is_a, is_b = bool(product.transA), bool(product.transB)
+    return dml.gemm(a, b, c, product.alpha, product.beta, transpose_a=is_a, transpose_b=is_b)
 
 
 @handles("Gemm", since=7)
-def _gemm(
-    a: Array,
-    b: Array,
-    c: Array | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-) -> Array:
-    if a.dtype not in FLOATS:
-        product = jnp.matmul(a.T if transA else a, b.T if transB else b)
-        whole = product if alpha == 1 else (alpha * product).astype(a.dtype)
-        return whole if c is None else whole + (c if beta == 1 else (beta * c).astype(a.dtype))
-    return dml.gemm(a, b, c, alpha, beta, transpose_a=bool(transA), transpose_b=bool(transB))
+def _gemm(a: Array, b: Array, c: Array | None = None, *, product: GemmAttributes) -> Array:
+    if a.dtype in FLOATS:
+        return float_gemm(a, b, c, product)
+    whole = jnp.matmul(a.T if product.transA else a, b.T if product.transB else b)
+    whole = whole if product.alpha == 1 else (product.alpha * whole).astype(a.dtype)
+    return whole if c is None else whole + (c if product.beta == 1 else (product.beta * c).astype(a.dtype))
 
 
 @handles("Gemm", since=1)
-def _first_gemm(
-    a: Array,
-    b: Array,
-    c: Array,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    broadcast: int = 0,
-    transA: int = 0,
-    transB: int = 0,
-) -> Array:
-    return _gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+def _first_gemm(a: Array, b: Array, c: Array, *, broadcast: int = 0, product: GemmAttributes) -> Array:
+    return _gemm(a, b, c, product=product)
 
 
 @handles("MatMul")

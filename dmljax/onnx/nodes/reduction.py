@@ -13,7 +13,7 @@ from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Function, Known, KnownNumber
-from dmljax.onnx.registry import handles
+from dmljax.onnx.registry import handles, takes_attributes
 
 
 def _reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
@@ -60,13 +60,6 @@ def _of_input(reduced: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _of_attribute(reduced: Callable[..., Any]) -> Callable[..., Any]:
-    def run(x: Array, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Any:
-        return reduced(x, axes or None, keepdims)
-
-    return run
-
-
 _FUNCTIONS: tuple[tuple[str, directml.ReduceFunction, Callable[..., Known] | None], ...] = (
     ("ReduceL1", directml.ReduceFunction.L1, None),
     ("ReduceL2", directml.ReduceFunction.L2, None),
@@ -85,7 +78,7 @@ for _operator, _function, _fold in _FUNCTIONS:
     # The axes were an attribute, and are an input from a version on.
     _since = 13 if _operator == "ReduceSum" else 18
     handles(_operator, since=_since, fold=_of_known and _of_input(_of_known))(_of_input(_of_arrays))
-    handles(_operator, since=1, fold=_of_known and _of_attribute(_of_known))(_of_attribute(_of_arrays))
+    takes_attributes(_operator, since=1, axes=Sequence[int] | None)
 
 
 def _arg_reduced(function: Callable[..., Array]) -> Function:

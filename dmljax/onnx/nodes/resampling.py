@@ -16,7 +16,7 @@ from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes, promoted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Attributes, Known, KnownVector
-from dmljax.onnx.registry import handles, one_of
+from dmljax.onnx.registry import handles, one_of, takes_attributes
 
 # Which way a position is rounded, and how far it is moved before
 _NEAREST = {
@@ -262,9 +262,7 @@ def _upsample(x: Array, scales: KnownVector, *, mode: str = "nearest") -> Array:
     return _first_resize(x, scales, mode=mode)
 
 
-@handles("Upsample", since=7)
-def _upsample_by_attribute(x: Array, *, scales: Sequence[float], mode: str = "nearest") -> Array:
-    return _first_resize(x, np.array(scales, np.float32), mode=mode)
+takes_attributes("Upsample", since=7, scales=Sequence[float])
 
 
 @handles("Upsample", since=1)

@@ -28,12 +28,11 @@ from dmljax.onnx.parameters import (
     Matrices,
     Number,
     Results,
-    Rows,
     Tensor,
     Value,
     Vector,
 )
-from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.onnx.registry import Call, handles, one_of, takes_attributes
 from dmljax.types import REALS
 
 # Sizes, which are known of any array
@@ -211,14 +210,8 @@ def normal(axis: int, rank: int) -> int:
     return axis % rank
 
 
-@handles("Squeeze", since=1, folds=True)
-def _squeeze_of_attribute(x: X, *, axes: Sequence[int] | None = None) -> X:
-    return _squeezed(x, None if axes is None else np.array(axes))
-
-
-@handles("Unsqueeze", since=1, folds=True)
-def _unsqueeze_of_attribute(x: X, *, axes: Sequence[int]) -> X:
-    return _unsqueezed(x, np.array(axes))
+takes_attributes("Squeeze", since=1, axes=Sequence[int] | None)
+takes_attributes("Unsqueeze", since=1, axes=Sequence[int])
 
 
 # Elements moved
@@ -316,9 +309,7 @@ def _split(
     return _split_into(x, split_sizes(x.shape[axis], count) if split is None else as_sizes(split), axis)
 
 
-@handles("Split", since=2)
-def _split_of_attribute(x: Array, *, axis: int = 0, split: Sequence[int] | None = None, call: Call) -> Results:
-    return _split(x, None if split is None else np.array(split), axis=axis, call=call)
+takes_attributes("Split", since=2, split=Sequence[int] | None)
 
 
 @handles("Split", since=1)
@@ -326,7 +317,7 @@ def _first_split(x: Array, split: Known | None = None, *, axis: int = 0, call: C
     return _split(x, split, axis=axis, call=call)
 
 
-# Slices and padding
+# Slices
 
 
 def _windows(shape: Sequence[int], starts: Known, ends: Known, axes: Known | None, steps: Known | None) -> list[slice]:
@@ -383,19 +374,10 @@ def _sliced_by_symbols(x: Array, windows: Sequence[slice]) -> Array:
     return x[tuple(clamped)]
 
 
-def _slice_of_attributes(
-    x: Array, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
-) -> Array:
-    return _slice(x, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
+takes_attributes("Slice", since=1, starts=Sequence[int], ends=Sequence[int], axes=Sequence[int] | None)
 
 
-def _folded_slice_of_attributes(
-    x: Known, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None
-) -> Known:
-    return _indexed(x, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
-
-
-handles("Slice", since=1, fold=_folded_slice_of_attributes)(_slice_of_attributes)
+# Padding
 
 _MODES = {
     "constant": directml.PaddingMode.CONSTANT,
@@ -430,9 +412,7 @@ def _pad(
     return _padded(x, as_sizes(pads), value, chosen, mode)
 
 
-@handles("Pad", since=2)
-def _pad_of_attributes(x: Array, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
-    return _padded(x, pads, jnp.asarray(value, x.dtype), range(x.ndim), mode)
+takes_attributes("Pad", since=2, pads=Sequence[int], value=float | None)
 
 
 @handles("Pad", since=1)
@@ -477,31 +457,6 @@ def _depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
 @handles("SpaceToDepth")
 def _space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     return dml.space_to_depth1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
-
-
-@handles("Col2Im")
-def _fold(
-    x: Rows,
-    image: KnownVector,
-    block: KnownVector,
-    *,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-) -> Array:
-    count = len(block)
-    if min(as_sizes(block), default=0) < 1:
-        raise InvalidDesc(Problem("block_shape", "must be at least 1 each", as_sizes(block)))
-    pads = pads or [0] * (2 * count)
-    return dml.fold(
-        x,
-        output_sizes=(x.shape[0], x.shape[1] // int(np.prod(block)), *as_sizes(image)),
-        window_sizes=as_sizes(block),
-        strides=strides or 1,
-        dilations=dilations or 1,
-        start_padding=pads[:count],
-        end_padding=pads[count:],
-    )
 
 
 @handles("ReverseSequence")

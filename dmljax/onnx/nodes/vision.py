@@ -13,7 +13,8 @@ import numpy as np
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import as_sizes, is_known, promoted
 from dmljax.onnx.nodes.indexing import counting_type
-from dmljax.onnx.parameters import Array, Images, KnownVector, Rows, Tensor, WantedNumber
+from dmljax.onnx.nodes.windows import windows_of
+from dmljax.onnx.parameters import Array, ConvolutionAttributes, Images, KnownVector, Rows, Tensor, WantedNumber
 from dmljax.onnx.registry import Call, handles, one_of
 
 # Samples between pixels
@@ -116,36 +117,30 @@ def _deformable_convolution(
     bias: Array | None = None,
     mask: Images | None = None,
     *,
-    dilations: Sequence[int] = (),
-    group: int = 1,
-    kernel_shape: Sequence[int] = (),
+    window: ConvolutionAttributes,
     offset_group: int = 1,
-    pads: Sequence[int] = (),
-    strides: Sequence[int] = (),
 ) -> Array:
     for name, one in (("W", filter), ("offset", offset)):
         if one.ndim != x.ndim:
             raise InvalidDesc(Problem(name, f"must have {x.ndim} dimensions, as X has", one.shape))
-    rank = x.ndim - 2
-    window = tuple(kernel_shape) or filter.shape[2:]
-    space = offset.shape[2:]
-    dilations, strides, pads = dilations or [1] * rank, strides or [1] * rank, pads or [0] * (2 * rank)
-    taps = math.prod(window)
+    rank, group, space = x.ndim - 2, window.group, offset.shape[2:]
+    sizes, strides, dilations, pads, _ = windows_of(x.shape[2:], window.kernel_shape or filter.shape[2:], window)
+    taps = math.prod(sizes)
     if offset.shape[1] != offset_group * taps * rank or x.shape[1] % offset_group or filter.shape[0] % group:
         rule = f"must have {offset_group * taps * rank} channels, for {offset_group} groups"
         raise InvalidDesc(Problem("offset", rule, offset.shape))
     batch, channels = x.shape[:2]
-    moved = offset.reshape(batch * offset_group, *window, rank, *space)
+    moved = offset.reshape(batch * offset_group, *sizes, rank, *space)
     places = []
     for i in range(rank):
-        tap = np.arange(window[i]).reshape([-1 if j == i else 1 for j in range(2 * rank)]) * dilations[i]
+        tap = np.arange(sizes[i]).reshape([-1 if j == i else 1 for j in range(2 * rank)]) * dilations[i]
         start = np.arange(space[i]).reshape([-1 if j == i + rank else 1 for j in range(2 * rank)]) * strides[i]
         wide = promoted(offset.dtype, jnp.float32)
         places.append(jnp.take(moved, i, axis=1 + rank).astype(wide) + jnp.asarray((tap + start - pads[i])[None], wide))
     images = x.reshape(batch * offset_group, channels // offset_group, *x.shape[2:])
     samples = _sampled(images, places, "linear", "zeros", align_corners=True)
     if mask is not None:
-        samples = samples * mask.reshape(batch * offset_group, 1, *window, *space)
+        samples = samples * mask.reshape(batch * offset_group, 1, *sizes, *space)
     samples = samples.reshape(batch, group, channels // group, taps, *space)
     filters = filter.reshape(group, filter.shape[0] // group, filter.shape[1], taps)
     result = jnp.einsum("ngct...,goct->ngo...", samples, filters, precision="highest")

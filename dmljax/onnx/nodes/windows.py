@@ -1,5 +1,6 @@
 """Operators that slide windows over images: convolutions, poolings, and regions."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from dmljax.onnx.parameters import (
     KnownVector,
     Matrix,
     PoolingAttributes,
+    Rows,
     Vector,
     WindowAttributes,
 )
@@ -288,6 +290,15 @@ def _max_unpool(
     # The indices are of the result that the windows give, which then grows.
     more = [size - own for size, own in zip(as_sizes(output_shape), result.shape, strict=True)]
     return dml.padding(result, start_padding=(0,) * result.ndim, end_padding=more)
+
+
+@handles("Col2Im")
+def _fold(x: Rows, image: KnownVector, block: KnownVector, *, window: WindowAttributes) -> Array:
+    space, sizes = as_sizes(image), as_sizes(block)
+    if min(sizes, default=0) < 1:
+        raise InvalidDesc(Problem("block_shape", "must be at least 1 each", sizes))
+    whole = (x.shape[0], x.shape[1] // math.prod(sizes), *space)
+    return dml.fold(x, output_sizes=whole, window_sizes=sizes, **windows_of(space, sizes, window).members())
 
 
 # Regions
