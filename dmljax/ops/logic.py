@@ -152,7 +152,7 @@ def _nonzero_operands(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
 def element_wise_logical_and(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical AND: 1 where `a` and `b` are both nonzero, 0 elsewhere.
 
-    >>> element_wise_logical_and(jnp.array([5, 0, 2]), jnp.array([3, 4, 0])).tolist()
+    >>> element_wise_logical_and(jnp.array([5, 0, 2], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
     [1, 0, 0]
     """
     a_holds, b_holds = _nonzero_operands(a, b)
@@ -167,7 +167,7 @@ class ElementWiseLogicalAndDesc(dml.Binary, function=element_wise_logical_and):
 def element_wise_logical_or(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical OR: 1 where `a` or `b` is nonzero, 0 elsewhere.
 
-    >>> element_wise_logical_or(jnp.array([5, 0, 0]), jnp.array([3, 4, 0])).tolist()
+    >>> element_wise_logical_or(jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
     [1, 1, 0]
     """
     a_holds, b_holds = _nonzero_operands(a, b)
@@ -182,7 +182,7 @@ class ElementWiseLogicalOrDesc(dml.Binary, function=element_wise_logical_or):
 def element_wise_logical_xor(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical XOR: 1 where exactly one of `a` and `b` is nonzero, 0 elsewhere.
 
-    >>> element_wise_logical_xor(jnp.array([5, 0, 0]), jnp.array([3, 4, 0])).tolist()
+    >>> element_wise_logical_xor(jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
     [0, 1, 0]
     """
     a_holds, b_holds = _nonzero_operands(a, b)
@@ -197,7 +197,7 @@ class ElementWiseLogicalXorDesc(dml.Binary, function=element_wise_logical_xor):
 def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical NOT: 1 where the element is zero, 0 elsewhere.
 
-    >>> element_wise_logical_not(jnp.array([5, 0])).tolist()
+    >>> element_wise_logical_not(jnp.array([5, 0], "uint8")).tolist()
     [0, 1]
     """
     return (~is_nonzero(calls.real_array("input", input))).astype(dtype)

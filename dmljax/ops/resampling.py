@@ -69,8 +69,8 @@ def upsample_2d(
 
     One number stands for both. A `Size2D` has the width first.
 
-    >>> upsample_2d(jnp.array([[1, 2]]), scale_size=Size2D(width=3, height=2)).tolist()
-    [[1, 1, 1, 2, 2, 2], [1, 1, 1, 2, 2, 2]]
+    >>> upsample_2d(jnp.array([[1.0, 2.0]]), scale_size=Size2D(width=2, height=2)).tolist()
+    [[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]
     """
     input = calls.real_array("input", input)
     scale = Size2D(*scale_size)  # type: ignore[misc]  # one number has become a Size2D
@@ -116,7 +116,7 @@ def resample(
     `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats; those of integers, of
     8 bits alone, to the nearest integer, and halves to the even one.
 
-    >>> resample(jnp.array([1, 2, 3]), scales=1.5).tolist()
+    >>> resample(jnp.array([1, 2, 3], "int8"), scales=1.5).tolist()
     [1, 2, 2, 3]
     >>> image = jnp.array([[[[0.0, 8.0]]]])
     >>> resample(image, output_sizes=(1, 1, 1, 4), interpolation_mode=InterpolationMode.LINEAR).tolist()
@@ -140,7 +140,7 @@ def resample1(
     The element at `x` goes to `(x + input_pixel_offsets) * scales + output_pixel_offsets`. A position halfway between
     two elements is nearest to the second one.
 
-    >>> row = jnp.array([1, 2, 3, 4])
+    >>> row = jnp.array([1, 2, 3, 4], "int8")
     >>> resample1(row, scales=0.5).tolist()
     [2, 4]
     >>> resample1(row, scales=0.5, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
@@ -170,7 +170,7 @@ def resample2(
     down (DECREASING), or 1, rounded up (INCREASING), for NEAREST_NEIGHBOR, so that the nearest element is found, and of
     two that are as near, the second or the first.
 
-    >>> row = jnp.array([1, 2, 3, 4])
+    >>> row = jnp.array([1, 2, 3, 4], "int8")
     >>> [resample2(row, scales=0.5, rounding_direction=one).tolist() for one in AxisDirection]
     [[1, 3], [2, 4]]
     >>> resample2(row, scales=0.75, input_pixel_offsets=0, output_pixel_offsets=0).tolist()

@@ -129,8 +129,8 @@ def activation_hardmax(input: ArrayLike) -> Array:
     In a row with NaN, the first NaN is the largest element. -0 equals +0, and different subnormals are not equal. The
     gradient is zero.
 
-    >>> activation_hardmax(jnp.array([[1.0, 5.0, 5.0], [-0.0, 0.0, -1.0]])).tolist()
-    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    >>> activation_hardmax(jnp.array([[3.0, 0.0, 5.0, 2.0], [7.0, 1.0, 7.0, 7.0]])).tolist()
+    [[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]]
     """
     return _hardmax(input, axes=(-1,))
 

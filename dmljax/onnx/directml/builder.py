@@ -109,10 +109,13 @@ class Builder(Assembly):
     ) -> View:
         """A node whose inputs broadcast to its output."""
         sizes = np.broadcast_shapes(*(view.sizes for view in inputs))
-        fields = [one.field for one in operator.members() if one.tensor_kind and one.tensor_kind.is_input]
+        tensors = [(one.field, one.tensor_kind.is_input) for one in operator.members() if one.tensor_kind]
+        fields, (output, *_) = (
+            [field for field, is_input in tensors if is_input is wanted] for wanted in (True, False)
+        )
         given = {key: view.broadcast(sizes) for key, view in zip(fields, inputs, strict=False)}
-        output = {"output": (inputs[-1].dtype if dtype is None else dtype, sizes)}
-        return self.add(operator, given, output, suffix, **attributes)[0]
+        result = inputs[-1].dtype if dtype is None else dtype, sizes
+        return self.add(operator, given, {output: result}, suffix, **attributes)[0]
 
     def packed(self, view: View) -> View:
         """The elements of a view in a buffer of their own."""
@@ -127,6 +130,8 @@ class Builder(Assembly):
         dtype = np.dtype(dtype)
         if view.dtype == dtype or (view.dtype == bool and dtype == np.uint8):
             return replace(view, dtype=dtype)
+        if self.is_constant(view) and view.dtype.kind in "biu":
+            return self.local_constant(self.value(view).astype(dtype))
         if dtype.kind == "b":  # a CAST to UINT8 has other numbers than 0 and 1
             return self.logical_not(
                 self.elementwise(directml.ElementWiseLogicalEqualsDesc, view, self.zero(view), dtype=bool)
@@ -164,7 +169,8 @@ def product(
         inputs[field] = None if view is None else matrices(view.broadcast(whole), whole[-2:])
     for field, view in parameters.items():
         if view is not None:
-            sizes = view.sizes[-2:] if math.prod(view.sizes) > 1 else ()
+            is_of_rows = len(view.sizes) == 1 and not field.startswith("b_")
+            sizes = () if math.prod(view.sizes) == 1 else (*view.sizes, 1) if is_of_rows else view.sizes[-2:]
             inputs[field] = builder.reshaped(view, (1,) * (len(result) - len(sizes)) + sizes)
     (product,) = builder.add(operator, inputs, {"output": (dtype, result)}, **attributes)
     return builder.reshaped(product, whole)

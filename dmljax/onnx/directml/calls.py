@@ -107,7 +107,8 @@ class OperatorCall:
         if not isinstance(value, View):
             return value
         if value.is_weak and dtype is not None and value.dtype != dtype and self.builder.is_constant(value):
-            return self.builder.local_constant(self.builder.value(value).astype(dtype))
+            kept = np.dtype(np.float32) if value.dtype.kind == "f" and dtype.kind != "f" else dtype
+            return self.builder.local_constant(self.builder.value(value).astype(kept))
         cell = self.level[field]
         if field in _COUNTS and desc_of(value.dtype, (1,)).data_type not in cell.data_types:
             unsigned = np.dtype(f"uint{value.dtype.itemsize * 8}")
@@ -337,13 +338,22 @@ def _pixels_call(call: OperatorCall) -> list[View]:
         return call.builder.reshaped(view.broadcast(whole), (*whole[:2], math.prod(whole[2:]), 1))
 
     given = {field: view and image(view) for field, view in inputs.items()}
-    output = {"output": (dtype, (*sizes[:2], math.prod(sizes[2:]), 1))}
-    (result,) = call.builder.add(call.operator, given, output, **call.attributes())
+    outputs = dict.fromkeys(call._present_outputs(), (dtype, (*sizes[:2], math.prod(sizes[2:]), 1)))
+    (result,) = call.builder.add(call.operator, given, outputs, **call.attributes())
     return [call.builder.reshaped(result, sizes)]
 
 
 def _response_call(call: OperatorCall) -> list[View]:
     return _pixels_call(call) if call.statics["cross_channel"] else call.spatial()
+
+
+def _attention_call(call: OperatorCall) -> list[View]:
+    """DirectML's masks of truth values are INT32, and have a number for each head of each query."""
+    mask = call.arrays["mask"]
+    if mask is not None and call.statics["mask_type"] is directml.MultiheadAttentionMaskType.BOOLEAN:
+        (_, (batch, queries, _)), heads = call.outputs[0], call.statics["head_count"]
+        call.arrays["mask"] = call.builder.cast(mask, np.int32).broadcast((batch, heads, queries, mask.sizes[-1]))
+    return call.of_one_rank()
 
 
 def _nonzero_call(call: OperatorCall) -> list[View]:
@@ -363,7 +373,9 @@ _SPECIAL: dict[str, Callable[[OperatorCall], list[View]]] = {
     "ELEMENT_WISE_CLIP": _clip_call,
     "ELEMENT_WISE_CLIP1": _clip_call,
     "LOCAL_RESPONSE_NORMALIZATION": _response_call,
+    "LOCAL_RESPONSE_NORMALIZATION_GRAD": _response_call,
     "MEAN_VARIANCE_NORMALIZATION": _pixels_call,
+    "MULTIHEAD_ATTENTION": _attention_call,
     "NONZERO_COORDINATES": _nonzero_call,
     "PADDING": _padding_call,
     "PADDING1": _padding_call,
