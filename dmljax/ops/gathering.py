@@ -200,7 +200,7 @@ class GatherDesc(dml.Operator, function=gather, infer=_gathered_sizes):
             rule = f"must be at most {cropped + 1}, for OutputTensor has no more than {rank} dimensions"
             raise InvalidDesc(Problem("IndexDimensions", rule, self.index_dimensions))
         sizes = super().inferred_sizes(is_draft=is_draft)["output"]
-        return {"output": ((1,) * rank + sizes)[-rank:]}
+        return {"output": sizes[-rank:]}
 
 
 # GATHER_ELEMENTS
