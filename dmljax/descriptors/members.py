@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -120,18 +120,12 @@ class Tensor(Kind):
         if "Desc" in fields:  # a DML_TENSOR_DESC around the DML_BUFFER_TENSOR_DESC
             place = (*place, "Desc")
             fields = json_object(place, fields["Desc"], _TENSOR_FIELDS)
-        given = fields.get("Flags")
-        flags = given if isinstance(given, list) else [] if given is None else [given]
-        places: list[Where] = [("Flags", i) if isinstance(given, list) else "Flags" for i in range(len(flags))]
-        alignment = fields.get("GuaranteedBaseOffsetAlignment")
+        flags, alignment = fields.get("Flags"), fields.get("GuaranteedBaseOffsetAlignment")
         with inside(place):
             own_type, sizes, *each_flag = all_checked(
-                lambda: parse_enum(DataType, "DataType", json_string("DataType", fields.get("DataType"))),
+                lambda: json_enum(DataType, "DataType", fields.get("DataType")),
                 lambda: uints("Sizes", json_given("Sizes", fields.get("Sizes"))),
-                *(
-                    partial(lambda place, flag: parse_enum(TensorFlags, place, json_string(place, flag)), place, flag)
-                    for place, flag in zip(places, flags, strict=True)
-                ),
+                *checks_of_flags(TensorFlags, "Flags", [] if flags is None else flags),
             )
             # As in a C program, DimensionCount says how much of the arrays counts.
             count = fields.get("DimensionCount")
@@ -469,3 +463,14 @@ def json_string(where: Where, value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidType(Problem(where, "must be a name", show(value)))
     return value
+
+
+def json_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
+    """The enumerator of that name."""
+    return parse_enum(enumeration, where, json_string(where, value))
+
+
+def checks_of_flags(enumeration: type[HeaderEnum], where: Where, value: Any) -> list[Callable[[], Any]]:
+    """For each flag of a list, or for a single one, what checks and gives it."""
+    flags = [(element(where, i), one) for i, one in enumerate(value)] if isinstance(value, list) else [(where, value)]
+    return [partial(json_enum, enumeration, *flag) for flag in flags]

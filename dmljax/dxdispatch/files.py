@@ -22,6 +22,7 @@ import numpy as np
 from jax.numpy import iinfo
 from numpy.typing import NDArray
 
+from dmljax.descriptors.members import json_string
 from dmljax.errors import InvalidDesc, Problem, Unsupported, unusable_file
 from dmljax.files import opened
 from dmljax.tensor import TensorDesc
@@ -151,11 +152,12 @@ def bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
     return values.reshape(-1).view(np.uint8)
 
 
-def target_path(name: str, text: str) -> PureWindowsPath:
-    """Parses a path below the output folder; as on Windows, where models come from, / and backslash separate folders.
+def target_path(name: str, value: Any) -> PureWindowsPath:
+    """Reads a path below the output folder; as on Windows, where models come from, / and backslash separate folders.
 
     A path that leaves the folder, or that a file system cannot store, is refused.
     """
+    text = json_string(name, value)
     path = PureWindowsPath(text)
     if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
         raise InvalidDesc(Problem(name, "must be a file inside the output folder", show(text)))

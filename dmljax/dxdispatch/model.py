@@ -70,6 +70,11 @@ class BindPoint(NamedTuple):
         """Whether DirectML copies the tensor at initialization."""
         return self.is_input and bool(self.tensor.flags & TensorFlags.OWNED_BY_DML)
 
+    @property
+    def size_in_bytes(self) -> int:
+        """How many bytes of a resource the tensor takes."""
+        return self.tensor.total_tensor_size_in_bytes or self.tensor.minimum_size_in_bytes
+
 
 def bind_points(desc: Operator | Graph) -> tuple[BindPoint, ...]:
     """The tensors of an operator or a graph: its inputs, then its outputs, each in their order."""

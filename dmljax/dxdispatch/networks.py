@@ -8,21 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dmljax.checks import UINT_MAX, integer_in
 from dmljax.dxdispatch.model import BindPoint
-from dmljax.errors import InvalidDesc, InvalidType, Problem, all_checked
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.graph import Graph
-from dmljax.text import show
 from dmljax.types import x64_enabled
 
-ONNX_FIELDS = (
-    "sourcePath",
-    "freeDimensionNameOverrides",
-    "freeDimensionDenotationOverrides",
-    "sessionOptionsConfigEntries",
-    "graphOptimizationLevel",
-    "loggingLevel",
-)
 Sizes = Mapping[str, tuple[int, ...]]  # of inputs, by their names
 
 
@@ -32,34 +22,6 @@ class Overrides(NamedTuple):
     names: dict[str, int]
     denotations: dict[str, int]
     shapes: dict[str, tuple[int, ...]]  # by the names of inputs and outputs
-
-
-def sizes_by_name(field: str, given: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes of open dimensions that a field gives."""
-    return {name: integer_in((field, name), size, 0, UINT_MAX) for name, size in given.items()}
-
-
-def parse_overrides(fields: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
-    """The sizes that a dispatchable gives by name and by denotation.
-
-    The fields that only ONNX Runtime reads are checked, and have no effect.
-    """
-    by_name, by_denotation = "freeDimensionNameOverrides", "freeDimensionDenotationOverrides"
-    names, denotations, *_ = all_checked(
-        lambda: sizes_by_name(by_name, _object(fields, by_name)),
-        lambda: sizes_by_name(by_denotation, _object(fields, by_denotation)),
-        lambda: _object(fields, "sessionOptionsConfigEntries"),
-        lambda: integer_in("graphOptimizationLevel", fields.get("graphOptimizationLevel", 99), 0, UINT_MAX),
-        lambda: integer_in("loggingLevel", fields.get("loggingLevel", 2), 0, UINT_MAX),
-    )
-    return names, denotations
-
-
-def _object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = fields.get(name, {})
-    if not isinstance(value, dict):
-        raise InvalidType(Problem(name, "must be an object", show(value)))
-    return value
 
 
 class Network:

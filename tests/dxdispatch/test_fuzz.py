@@ -24,7 +24,7 @@ from models import MODELS, dispatch, hardmax, listed, tensor, zeros
 from test_serialized import product_with_named_constants
 
 from dmljax.cli import main
-from dmljax.dxdispatch import reader
+from dmljax.dxdispatch import context, dispatchables
 from dmljax.dxdispatch.text import InvalidJson, parse
 
 SECONDS = 20  # of a core that a model may take, compilation included
@@ -379,7 +379,8 @@ def test_mutated_models_are_run_or_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # A buffer of two gigabytes is allowed, and takes its time.
-    monkeypatch.setattr(reader, "MAX_RESOURCE_BYTES", 2**20)
+    for module in (context, dispatchables):
+        monkeypatch.setattr(module, "MAX_RESOURCE_BYTES", 2**20)
     monkeypatch.chdir(folder / "..")  # where no file lies that a model names
     count = pytestconfig.getoption("--models") // 3
     outcomes: Counter[str] = Counter()

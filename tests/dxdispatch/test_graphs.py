@@ -12,7 +12,7 @@ from test_serialized import product_with_named_constants
 
 from dmljax import directml, serialized
 from dmljax.directml import ElementWiseAddDesc, ElementWiseIdentityDesc, Graph
-from dmljax.dxdispatch import Execution, InvalidModel, Repetition, load, reader
+from dmljax.dxdispatch import Execution, InvalidModel, Repetition, context, load
 
 TensorDesc: Any = directml.TensorDesc  # which takes the names of data types, too
 DequantizeDesc: Any = directml.DequantizeDesc
@@ -170,7 +170,7 @@ def test_graphs_and_their_constants_count_among_what_a_model_may_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = (tmp_path / "gemm.bin").stat().st_size
-    monkeypatch.setattr(reader, "MAX_MODEL_BYTES", 3 * size)
+    monkeypatch.setattr(context, "MAX_MODEL_BYTES", 3 * size)
     (found,) = findings(tmp_path, {}, dict.fromkeys("abcd", GEMM))
     assert f"dispatchables.d.sourcePath must hold at most 0 bytes; got {size} in" in found
 

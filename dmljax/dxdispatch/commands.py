@@ -1,0 +1,120 @@
+"""Reads the commands of a model."""
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from dmljax.checks import boolean, uints
+from dmljax.descriptors.members import json_string
+from dmljax.dxdispatch.bindings import read_bindings
+from dmljax.dxdispatch.context import Context, Readers, given_of_kind, of_kind, optional
+from dmljax.dxdispatch.dispatchables import graph_of_network
+from dmljax.dxdispatch.files import check_writable, target_path
+from dmljax.dxdispatch.model import Command, Dispatch, Print, WriteFile
+from dmljax.dxdispatch.networks import Network, Sizes, require_shapes_of_outputs, single_binding
+from dmljax.dxdispatch.resources import size_deferred
+from dmljax.dxdispatch.text import Place
+from dmljax.errors import InvalidDesc, Problem, all_checked
+from dmljax.text import did_you_mean, show
+from dmljax.types import DataType
+
+MAX_PRINTED_VALUES = 2**24
+
+
+def read_command(context: Context, place: Place, value: Any) -> Command | None:
+    """Reads a command; None if its dispatchable has findings."""
+    given = json_string("type", of_kind(dict, (), value).get("type"))
+    kinds = {"dispatch": _dispatch, "print": _print, "writeFile": _write_file}
+    kind = next((kind for kind in kinds if kind.lower() == given.lower()), None)
+    if kind is None:
+        hint = did_you_mean(given, kinds)
+        raise InvalidDesc(Problem("type", f"must be one of {', '.join(kinds)}", f"{show(given)}{hint}"))
+    return kinds[kind](context, place, value)
+
+
+def _print(context: Context, place: Place, value: Any) -> Print:
+    readers: Readers = {"type": None, "resource": context.resource, "verbose": optional(boolean, False)}
+    (name, resource), verbose = context.read(place, value, readers).values()
+    if resource is not None:
+        if resource.data_type is DataType.UNKNOWN:
+            raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be printed", show(name)))
+        count = resource.size_in_bytes * 8 // resource.data_type.bits
+        if count > MAX_PRINTED_VALUES:
+            most = f"at most {MAX_PRINTED_VALUES} values to be printed"
+            raise InvalidDesc(Problem("resource", f"must have {most}", f"{count}, in {show(name)}"))
+    return Print(name, verbose)
+
+
+def _write_file(context: Context, place: Place, value: Any) -> WriteFile:
+    readers: Readers = {
+        "type": None,
+        "resource": context.resource,
+        "targetPath": target_path,
+        "dimensions": optional(uints, ()),
+    }
+    (name, resource), target, dimensions = context.read(place, value, readers).values()
+    if resource is not None:
+        check_writable(target.suffix, resource.size_in_bytes, resource.data_type, dimensions)
+    return WriteFile(name, target.as_posix(), dimensions)
+
+
+def _dispatch(context: Context, place: Place, value: Any) -> Dispatch | None:
+    fields = context.fields(place, value, ("type", "dispatchable", "bindings", "threadGroupCount"))
+    with context.part(*place):
+        fields.one("threadGroupCount", optional(_thread_groups))
+    name = fields.one("dispatchable", partial(context.named, "dispatchable", context.dispatchables))
+    given = fields.one("bindings", partial(given_of_kind, dict))
+    if name not in context.names:
+        return None
+    place, dispatchable = (*place, "bindings"), context.dispatchables[name]
+    if isinstance(dispatchable, Network):
+        return _dispatch_of_network(context, place, name, dispatchable, given)
+    points = None if dispatchable is None else dispatchable.points
+    wanted = {point.key for point in points or () if not point.is_owned}
+    return Dispatch(name, read_bindings(context, place, context.names[name], points, given, wanted))
+
+
+def _thread_groups(name: str, value: Any) -> None:
+    groups = uints(name, value)
+    if len(groups) != 3:
+        raise InvalidDesc(Problem(name, "must have 3 elements", len(groups)))
+
+
+def _dispatch_of_network(
+    context: Context, place: Place, name: str, network: Network, given: Mapping[str, Any]
+) -> Dispatch:
+    names = network.names
+    shapes = _shapes(context, place, names, given)
+    bound = {one for one, source in given.items() if source is not None}
+    own = None if shapes is None else graph_of_network(context, place, name, network, shapes, bound)
+    points = None if own is None else context.graphs[own].points
+    with context.part(*place):
+        require_shapes_of_outputs(points or (), shapes or {})
+    size_deferred(context, place, points, given)
+    wanted = {point.key for point in points or () if point.name in bound}
+    return Dispatch(own or name, read_bindings(context, place, names, points, given, wanted), name)
+
+
+def _shapes(context: Context, place: Place, names: Mapping[str, bool], given: Mapping[str, Any]) -> Sizes | None:
+    """The shapes that bindings of an ONNX model give, or a caller of `load`; None if they have findings."""
+    bindings = {name: single_binding(source) for name, source in given.items() if name in names}
+    shapes = {name: one.get("shape") for name, one in bindings.items() if isinstance(one, dict)}
+    checks = {name: partial(uints, (name, "shape"), shape) for name, shape in shapes.items() if shape is not None}
+    with context.part(*place):
+        own = dict(zip(checks, all_checked(*checks.values()), strict=True))
+        return own | {name: shape for name, shape in context.overrides.shapes.items() if name in names}
+    return None
+
+
+def check_targets(context: Context) -> None:
+    """Finds a file that another file of the model would need as its folder."""
+    first: dict[str, int] = {}  # the first command that writes each file
+    for index, command in context.commands.items():
+        if isinstance(command, WriteFile):
+            first.setdefault(command.target_path, index)
+    # With "/" sorted before all other characters, a folder comes directly before the first path inside it.
+    for folder, target in pairwise(sorted(first, key=lambda target: target.replace("/", "\0"))):
+        if target.startswith(f"{folder}/"):
+            problem = Problem("targetPath", "must not use another file of the model as a folder", show(target))
+            context.add_finding(("commands", first[target]), problem)

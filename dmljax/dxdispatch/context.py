@@ -1,0 +1,195 @@
+"""What the readers of a model's parts share: fields, findings, and how many bytes the model may still ask for."""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PureWindowsPath
+from typing import Any, TypeGuard
+
+from dmljax.checks import UINT64_MAX, UINT_MAX, integer_in
+from dmljax.descriptors.members import json_enum, json_given, json_string
+from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, Resource
+from dmljax.dxdispatch.networks import Network, Overrides
+from dmljax.dxdispatch.text import Document, Place
+from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, InvalidType, Problem, Where, all_checked
+from dmljax.files import opened
+from dmljax.text import did_you_mean, show
+from dmljax.types import DataType, FeatureLevel
+
+MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
+MAX_MODEL_BYTES = 2**32
+MAX_FINDINGS = MAX_PROBLEMS
+
+
+Read = Callable[[str, Any], Any]  # takes the name of a field, and its value or None
+Readers = Mapping[str, Read | None]  # by the names of fields; None for those that have no effect
+
+
+class Fields(dict[str, Any]):
+    """The known fields of an object, without those that are null, which count as absent."""
+
+    def one(self, name: str, read: Read) -> Any:
+        """The value of a field, as `read` gives it."""
+        return read(name, self.get(name))
+
+    def all(self, readers: Readers) -> dict[str, Any]:
+        """The values of the fields that have readers, or one error with all that is wrong with them."""
+        checks = {name: partial(self.one, name, read) for name, read in readers.items() if read is not None}
+        return dict(zip(checks, all_checked(*checks.values()), strict=True))
+
+
+def optional(read: Read, default: Any = None) -> Read:
+    """Reads a field that may be absent."""
+    return lambda name, value: default if value is None else read(name, value)
+
+
+def of_kind(kind: type, where: Where, value: Any) -> Any:
+    """`value`, if it is an object (a dict) or a list."""
+    if not isinstance(value, kind):
+        raise InvalidType(Problem(where, f"must be {'an object' if kind is dict else 'a list'}", show(value)))
+    return value
+
+
+def given_of_kind(kind: type, name: str, value: Any) -> Any:
+    """`value`, if it is given, and an object (a dict) or a list."""
+    return of_kind(kind, name, json_given(name, value))
+
+
+def uint(name: str, value: Any, highest: int = UINT_MAX) -> int:
+    """Reads a UINT."""
+    return integer_in(name, json_given(name, value), 0, highest)
+
+
+uint64 = partial(uint, highest=UINT64_MAX)
+data_type = partial(json_enum, DataType)
+
+
+def sizes_by_name(name: str, value: Mapping[str, Any]) -> dict[str, int]:
+    """Reads an object of sizes."""
+    return {key: integer_in((name, key), size, 0, UINT_MAX) for key, size in of_kind(dict, name, value).items()}
+
+
+class TooManyFindingsError(Exception):
+    """A model has MAX_FINDINGS errors, so that the reader stops."""
+
+
+class Context:
+    """A model as far as it is read."""
+
+    def __init__(
+        self, file: Path, document: Document, input_path: Path, feature_level: FeatureLevel, overrides: Overrides
+    ) -> None:
+        self.input_path, self.feature_level, self.overrides = input_path, feature_level, overrides
+        # A part with a finding is stored as None, so that references to its name are not reported as unknown.
+        self.resources: dict[str, Any] = {}
+        self.dispatchables: dict[str, Dispatchable | Network | None] = {}
+        self.commands: dict[int, Any] = {}
+        # By dispatchable, also a wrong one: the names that bindings may have, and whether each has a list of tensors.
+        self.names: dict[str, Mapping[str, bool]] = {}
+        self.graphs: dict[str, Dispatchable] = {}  # of networks, which take their places in the end
+        self.sized: dict[tuple[Any, ...], str | None] = {}  # the names of the graphs, by network and sizes
+        self.sizes_of_outputs: dict[str, int] = {}  # by deferred resources of which an output has said the size
+        self.warnings: list[Finding] = []
+        self.findings: list[Finding] = []
+        self.model = DispatchModel(file, {}, {}, [], self.warnings, document)
+        self.bytes_left = MAX_MODEL_BYTES
+
+    def finished(self) -> DispatchModel:
+        """The model, in which the graphs of networks take the places of these."""
+        own = {name: one for name, one in self.dispatchables.items() if isinstance(one, Dispatchable)}
+        commands = list(self.commands.values())
+        return replace(self.model, resources=self.resources, dispatchables=own | self.graphs, commands=commands)
+
+    # Findings
+
+    @contextmanager
+    def part(self, *place: str | int) -> Iterator[None]:
+        """Records the problems of a DmlError raised inside as findings at `place`, and goes on after the block."""
+        try:
+            yield
+        except DmlError as error:
+            for problem in error.problems:
+                self.add_finding(place, problem)
+
+    def add_finding(self, place: Place, problem: Problem, line: int | None = None) -> None:
+        """Records a problem at `place`, or at another line."""
+        finding = self.model.finding(place, problem)
+        self.findings.append(finding if line is None else replace(finding, line=line))
+        if len(self.findings) >= MAX_FINDINGS:
+            raise TooManyFindingsError
+
+    def warn(self, place: Place, problem: Problem) -> None:
+        """Records a problem that does not keep the model from running."""
+        if len(self.warnings) < MAX_FINDINGS:
+            self.warnings.append(self.model.finding(place, problem))
+
+    # Fields
+
+    def fields(self, place: Place, value: Any, names: Sequence[str]) -> Fields:
+        """The fields of an object that are in `names` and not null; warns of others, which DxDispatch ignores."""
+        known = set(names)
+        for name in of_kind(dict, (), value):
+            if name not in known and value[name] is not None and not name.startswith(("$", "//")):
+                hint = did_you_mean(name, names)
+                rule = f"unknown field {show(name)} is ignored; known fields are {', '.join(names)}{hint}"
+                self.warn(place, Problem(name, rule))
+        return Fields((name, value[name]) for name in names if value.get(name) is not None)
+
+    def read(self, place: Place, value: Any, readers: Readers) -> dict[str, Any]:
+        """The values of the fields of an object; those without a reader are known, and have no effect."""
+        return self.fields(place, value, tuple(readers)).all(readers)
+
+    def named(self, kind: str, known: Collection[str], field: str, value: Any) -> str:
+        """Reads the name of a part of this kind."""
+        name = json_string(field, value)
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InvalidDesc(Problem(field, f"must be a {kind} of the model", f"{show(name)}{hint}"))
+        return name
+
+    def resource(self, field: str, value: Any) -> tuple[str, Resource | None]:
+        """Reads the name of a resource, and returns the resource, too; None if that has findings."""
+        name = self.named("resource", self.resources, field, value)
+        if self.is_unsized(name):
+            rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
+            raise InvalidDesc(Problem(field, rule, show(name)))
+        return name, self.resources[name]
+
+    def is_unsized(self, name: str | None) -> TypeGuard[str]:
+        """Whether a resource is a deferred one of which no output has said the size so far."""
+        resource = self.resources.get(name) if name is not None else None
+        return resource is not None and not resource.size_in_bytes
+
+    # Bytes
+
+    def file(self, name: str) -> Path:
+        """The file of this name in the input folder, or else in the current one."""
+        # Models come from Windows, so that a backslash in a path separates folders, too.
+        names = dict.fromkeys((name, PureWindowsPath(name).as_posix()))
+        candidates = [folder / spelled for folder in (self.input_path, Path()) for spelled in names]
+        return next((path for path in candidates if os.path.exists(path)), candidates[0])
+
+    def content(self, path: Path) -> bytes:
+        """The bytes of a file, which count among those of the model."""
+        with opened(path, self.affordable_bytes) as file:
+            data: bytes = file.read(self.affordable_bytes)
+        self.bytes_left -= len(data)
+        return data
+
+    @property
+    def affordable_bytes(self) -> int:
+        """The largest size that a part may still ask for."""
+        return min(MAX_RESOURCE_BYTES, self.bytes_left)
+
+    def require_affordable(self, member: Where, size: int) -> None:
+        """Refuses a size that no buffer has, or that is too large for the model."""
+        if size > self.affordable_bytes:
+            limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
+            raise InvalidDesc(Problem(member, f"must ask for at most {limits}", size))
+
+    def take_bytes(self, member: Where, size: int) -> None:
+        """Counts a buffer of that size among what the model asks for."""
+        self.require_affordable(member, size)
+        self.bytes_left -= size

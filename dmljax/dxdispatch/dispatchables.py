@@ -1,0 +1,217 @@
+"""Reads the dispatchables of a model: operators, serialized graphs and ONNX models."""
+
+import os
+from collections import ChainMap
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from dmljax.descriptors import Operator
+from dmljax.descriptors.json_form import members_from_json, operator_of_type
+from dmljax.descriptors.members import Array, Kind, checks_of_flags, json_string
+from dmljax.dxdispatch.bindings import read_bindings
+from dmljax.dxdispatch.context import (
+    MAX_FINDINGS,
+    MAX_RESOURCE_BYTES,
+    Context,
+    Read,
+    of_kind,
+    optional,
+    sizes_by_name,
+    uint,
+)
+from dmljax.dxdispatch.model import Dispatchable, bind_points
+from dmljax.dxdispatch.networks import Network, Sizes
+from dmljax.dxdispatch.text import Place
+from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
+from dmljax.files import opened
+from dmljax.graph import Graph
+from dmljax.serialized import file_of_constant, parse as parse_graph
+from dmljax.tensor import TensorDesc
+from dmljax.text import show, unused_name
+from dmljax.types import FeatureLevel, HeaderEnum
+
+
+class _ExecutionFlags(HeaderEnum, prefix="DML_EXECUTION_FLAG_"):
+    """`DML_EXECUTION_FLAGS`."""
+
+    NONE = 0
+    ALLOW_HALF_PRECISION_COMPUTATION = 1
+    DISABLE_META_COMMANDS = 2
+    DESCRIPTORS_VOLATILE = 4
+
+
+def _compile_type(name: str, value: Any) -> None:
+    kinds = ("DmlCompileOp", "DmlCompileGraph")
+    if value not in kinds:
+        raise InvalidDesc(Problem(name, f"must be one of {', '.join(kinds)}", show(value)))
+
+
+# What tells DirectML how to run a dispatchable is checked, and has no effect on XLA.
+_HINTS: dict[str, Read] = {
+    "executionFlags": lambda name, value: all_checked(*checks_of_flags(_ExecutionFlags, name, value or [])),
+    "dmlCompileType": optional(_compile_type),
+}
+# So is what only ONNX Runtime reads.
+_ONNX_FIELDS: dict[str, Read] = {
+    "sourcePath": json_string,
+    "freeDimensionNameOverrides": optional(sizes_by_name, {}),
+    "freeDimensionDenotationOverrides": optional(sizes_by_name, {}),
+    "sessionOptionsConfigEntries": optional(partial(of_kind, dict)),
+    "graphOptimizationLevel": optional(uint),
+    "loggingLevel": optional(uint),
+}
+_TYPE = ("type", "Type")
+
+
+def read_dispatchable(context: Context, place: Place, value: Any) -> Dispatchable | Network | None:
+    """Reads a dispatchable; None if its desc has findings."""
+    field = next((key for key in ("Type", "type") if key in of_kind(dict, (), value)), "type")
+    kind = json_string(field, value.get(field))
+    match kind.lower():
+        case "hlsl":
+            rule = "must be an operator, dmlSerializedGraph or onnx"
+            raise Unsupported(Problem(field, rule, f"{kind!r}, and shaders of Direct3D do not run on XLA"))
+        case "onnx":
+            return _network(context, place, value)
+        case "dmlserializedgraph":
+            return _serialized_graph(context, place, value)
+        case _:
+            return _operator(context, place, value, operator_of_type(field, kind))
+
+
+def _operator(context: Context, place: Place, value: Any, operator: type[Operator]) -> Dispatchable | None:
+    name = str(place[-1])
+    members = [member for member in operator.members() if member.tensor_kind]
+    names = context.names[name] = {member.name: isinstance(member.kind, Array) for member in members}
+    desc_place = context.model.desc_place(name)
+    nested = [str(key) for key in desc_place[len(place) :]]
+    fields = context.fields(place, value, (*_TYPE, "bindings", *_HINTS, *(nested or operator.json_fields())))
+    with context.part(*place):
+        fields.all(_HINTS)
+    desc = _desc(context, desc_place, operator, fields[nested[0]] if nested else fields)
+    points = None if desc is None else bind_points(desc)
+    wanted = {point.key for point in points or () if point.is_owned}
+    bindings = read_bindings(context, (*place, "bindings"), names, points, fields.get("bindings", {}), wanted)
+    return None if desc is None else Dispatchable(desc, bindings)
+
+
+def _desc(context: Context, place: Place, operator: type[Operator], value: Any) -> Operator | None:
+    """Reads a desc and checks its rules; None if the desc has findings."""
+    before = len(context.findings)
+    with context.part(*place):
+        if place[2:]:  # the desc is a field of its own
+            value = context.fields(place, value, operator.json_fields())
+        known = value | {
+            member.name: _nested_fields(context, (*place, member.name), member.kind, value[member.name])
+            for member in operator.members()
+            if value.get(member.name) is not None
+        }
+        members = members_from_json(operator, known, lambda: context.part(*place))
+        if len(context.findings) == before:
+            desc = operator(**members)
+            _require_valid(context, desc)
+            return desc
+    return None
+
+
+def _nested_fields(context: Context, place: Place, kind: Kind, value: Any) -> Any:
+    """Keeps the known fields of the objects inside a desc: tensors, fused activations, and arrays of either."""
+    if isinstance(kind, Array) and isinstance(value, list):
+        return [_nested_fields(context, (*place, i), kind.of, one) for i, one in enumerate(value)]
+    if not isinstance(value, dict) or not kind.json_fields(value):
+        return value
+    fields = context.fields(place, value, kind.json_fields(value))
+    if isinstance(fields.get("Desc"), dict):
+        inner = [name for name in kind.json_fields(fields["Desc"]) if name not in ("Type", "Desc")]
+        fields["Desc"] = context.fields((*place, "Desc"), fields["Desc"], inner)
+    return fields
+
+
+def _serialized_graph(context: Context, place: Place, value: Any) -> Dispatchable:
+    """Reads a graph, whose bindings go by the names of its inputs and outputs, and its constants beside it."""
+    fields = context.fields(place, value, (*_TYPE, "sourcePath", "executionFlags"))
+    with context.part(*place):
+        fields.all(_HINTS)
+    path = context.file(fields.one("sourcePath", json_string))
+    with inside("sourcePath"):
+        graph = parse_graph(context.content(path), lambda name: context.content(file_of_constant(path, name)))
+        context.names[str(place[-1])] = dict.fromkeys((*graph.inputs, *graph.outputs), False)
+        _require_valid(context, graph)
+    return Dispatchable(graph)
+
+
+def _network(context: Context, place: Place, value: Any) -> Network:
+    """Reads an ONNX model, whose bindings go by the names of its inputs and outputs."""
+    fields = context.read(place, value, {**dict.fromkeys(_TYPE), **_ONNX_FIELDS})
+    path, overrides = context.file(fields["sourcePath"]), context.overrides
+    names = fields["freeDimensionNameOverrides"] | overrides.names
+    denotations = fields["freeDimensionDenotationOverrides"] | overrides.denotations
+    with inside("sourcePath"):
+        with opened(path, context.affordable_bytes) as file:
+            context.bytes_left -= os.fstat(file.fileno()).st_size
+        network = Network(path, names, denotations)
+    context.names[str(place[-1])] = network.names
+    return network
+
+
+def graph_of_network(
+    context: Context, place: Place, name: str, network: Network, shapes: Sizes, bound: Container[str]
+) -> str | None:
+    """The name of the dispatchable that is an ONNX model for inputs of these sizes; None if it has findings.
+
+    The first one has the name of the model, and others have their sizes in theirs, too.
+    """
+    with context.part(*place):
+        sizes = network.sizes(shapes, bound)
+        for one, count in network.bytes_of_inputs(sizes).items():
+            context.require_affordable((one, "shape"), count)
+        key = (name, *sizes.items())
+        if key not in context.sized:
+            context.sized[key] = None
+            with context.part("dispatchables", name, "sourcePath"):
+                graph = network.graph(sizes)
+                _require_valid(context, graph)
+                spelled = ", ".join(f"{one} {'x'.join(map(str, its))}" for one, its in sizes.items())
+                used = ChainMap[str, Any](context.graphs, context.dispatchables)
+                own = unused_name(f"{name} ({spelled})", used) if name in context.graphs else name
+                context.graphs[own], context.sized[key] = Dispatchable(graph), own
+        return context.sized[key]
+    return None
+
+
+# Rules
+
+
+def _require_valid(context: Context, desc: Operator | Graph) -> None:
+    """Refuses a desc or a graph that breaks a rule, or that has a tensor that is too large."""
+    level = context.feature_level
+    problems = [_with_level(problem, level) for problem in islice(desc.problems(level), MAX_FINDINGS)]
+    problems += (
+        Problem((*path, "Sizes"), f"must describe at most {MAX_RESOURCE_BYTES} bytes", tensor)
+        for path, tensor in _tensors(desc)
+        if tensor.element_count * tensor.dtype.itemsize > MAX_RESOURCE_BYTES
+    )
+    if problems:
+        raise InvalidDesc(*problems)
+
+
+def _tensors(desc: Operator | Graph) -> Iterator[tuple[Place, TensorDesc]]:
+    """The tensors of an operator, or of a graph's nodes, at their places."""
+    if isinstance(desc, Operator):
+        yield from ((leaf.path, leaf.tensor) for leaf in desc.leaves())
+        return
+    for name, node in desc.nodes.items():
+        yield from ((("nodes", name, node.short_name, *path), tensor) for path, tensor in _tensors(node))
+
+
+def _with_level(problem: Problem, level: FeatureLevel) -> Problem:
+    """The problem with the feature level appended, unless its message names the level already."""
+    if str(level) in problem.message:
+        return problem
+    told = f" (at {level})"
+    if problem.given is None:
+        return replace(problem, rule=problem.rule + told)
+    return replace(problem, given=problem.given + told)
