@@ -3,6 +3,10 @@
 from dmljax.descriptors.base import (
     OPERATOR_PREFIX as OPERATOR_PREFIX,
     OPERATORS as OPERATORS,
+    Call as Call,
+    Derived as Derived,
+    HasOutput as HasOutput,
+    Implied as Implied,
     LevelRule as LevelRule,
     Operator as Operator,
     Rule as Rule,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, takewhile
-from typing import Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
+from typing import Any, ClassVar, Protocol, Self, dataclass_transform, get_args, get_type_hints
 
 import jax
 from jax.export import register_namedtuple_serialization
@@ -102,6 +102,34 @@ class Lowerable(ABC):
         """As `to_json`."""
 
 
+class Call(Protocol):
+    """A call of an operator's function, from which `implied` members follow."""
+
+    operator: Any
+    outputs: list[tuple[Any, tuple[int, ...]]]  # types and sizes
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """What has sizes and a type, or None, by argument."""
+
+    def argument(self, name: str) -> Any:
+        """What the function is called with."""
+
+
+Derived = dict[str, Callable[[Any], Any]]
+Implied = dict[str, Callable[[Call], Any]]
+
+
+@dataclass(frozen=True)
+class HasOutput:
+    """The argument that says whether optional outputs are there."""
+
+    fields: tuple[str, ...]
+
+    def __call__(self, desc: "Operator") -> bool:
+        return any(getattr(desc, field) is not None for field in self.fields)
+
+
 class _Signature:
     """The signature of a descriptor's class, as `help` shows it: its members, by keyword alone."""
 
@@ -116,8 +144,9 @@ class Operator(Lowerable):
 
     A subclass has the `function` that it is lowered to, from whose name its type follows. It annotates its members in
     the header's order, and has its page's support tables and rules as data. It is a dataclass without a decorator. Its
-    `function` is called with its members by name, or by the names that `arguments` has for them; where that takes
-    something else, the subclass has `attributes` of its own, and `natural_sizes` where arrays have other sizes.
+    `function` is called with its members by name, or by the names that `arguments` and `spread` have for them, and with
+    what is `derived`; with `implied`, they say as well which desc a call of the function is. A subclass may have
+    `attributes` of its own, and `natural_sizes` where arrays have other sizes.
     `infer` takes arguments of the function, with sizes in place of arrays, and gives the sizes of the output, those of
     each output by its field, or something that has them as `sizes`. An operator's member may be called `type` or
     `function` itself: `type(desc).type` is always the operator's type.
@@ -133,6 +162,10 @@ class Operator(Lowerable):
     function: ClassVar[Callable[..., Any]]
     infer: ClassVar[Callable[..., Any]]
     arguments: ClassVar[Mapping[str, str]] = {}  # the function's arguments for members that it calls by other names
+    spread: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # its arguments for the tensors of an array
+    derived: ClassVar[Derived] = {}  # its arguments that no member is, of a desc
+    implied: ClassVar[Implied] = {}  # members that no argument is, of a call: see Call
+    has_images: ClassVar[bool] = False  # tensors have two dimensions of space or more, where the arrays may have one
     has_leading_ones: ClassVar[bool] = False  # tensors may have leading 1s that the function's arrays do not have
     Outputs: ClassVar[Any] = None  # the named tuple of the outputs, where an operator has several
     __signature__: ClassVar[Any] = _Signature()
@@ -349,16 +382,20 @@ class Operator(Lowerable):
         outputs = self.leaves(is_input=False)
         of_output = {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
         taken = inspect.signature(type(self).function).parameters
-        return {name: value for name, value in (named | of_output).items() if name in taken}
+        given = {name: value for name, value in (named | of_output).items() if name in taken}
+        return given | {name: derive(self) for name, derive in self.derived.items()}
 
     def compute(self, **inputs: Any) -> Any:
         """Computes the outputs from arrays that have the sizes and types of the inputs that are present.
 
         An array of tensors is a sequence of arrays; several outputs are those that are present.
         """
-        arrays: dict[str, Any] = dict.fromkeys(self._input_fields())
+        arrays: dict[str, Any] = {field: None for field in self._input_fields() if field not in self.spread}
         natural = self.natural_sizes()
         for field, given in inputs.items():
+            if field in self.spread:
+                arrays |= zip(self.spread[field], given, strict=False)
+                continue
             arrays[field] = given if isinstance(given, Sequence) else _reshaped(given, natural.get(field, given.shape))
         result = type(self).function(**arrays, **self.attributes())
         outputs = self.leaves(is_input=False)

@@ -416,6 +416,17 @@ def multihead_attention(
     return _attended(arrays, scale, mask_filter_value, heads, mask_type, None, has_present, precision)
 
 
+_PRESENT = ("output_present_key", "output_present_value")
+
+
+def _implied_scale(call: dml.Call) -> Any:
+    """One over the root of a head's size, unless it is given."""
+    stacked = call.arrays["stacked_query_key"] or call.arrays["stacked_query_key_value"]
+    heads = call.argument("head_count" if call.operator is MultiheadAttentionDesc else "query_head_count")
+    size = call.arrays["query"].sizes[-1] // heads if stacked is None else stacked.sizes[-1]
+    return call.argument("scale") or 1 / math.sqrt(size)
+
+
 class _Attention(dml.Operator):
     """The inputs that both operators have, and the rules that both pages have."""
 
@@ -430,6 +441,13 @@ class _Attention(dml.Operator):
     relative_position_bias: dml.OptionalInput = None
     past_key: dml.OptionalInput = None
     past_value: dml.OptionalInput = None
+    derived = {"has_present": dml.HasOutput(_PRESENT)}
+    implied = {
+        "scale": _implied_scale,
+        "mask_type": lambda call: (
+            MultiheadAttentionMaskType.NONE if call.arrays["mask"] is None else call.argument("mask_type")
+        ),
+    }
 
     def _other_types(self) -> Iterator[Problem]:
         tensors = self.tensors()
@@ -489,22 +507,16 @@ class _Attention(dml.Operator):
 
     def natural_sizes(self: Any) -> dict[str, tuple[int, ...]]:
         sizes = self._sizes()
-        every = sizes.shapes() | {"mask": sizes.mask(self.mask_type)}
-        return {field: every[field] for field in self.tensors(is_input=True)}
+        shapes = sizes.shapes() | {"mask": sizes.mask(self.mask_type)}
+        return {leaf.key: shapes[leaf.key] for leaf in self.leaves(is_input=True)}
 
     def present(self, result: Any) -> Sequence[Any]:
-        outputs = dict(zip(("output", *_PRESENT), result, strict=True)) if self._present() else {"output": result}
-        return [outputs[field] for field in self.tensors(is_input=False)]
-
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | {"has_present": self._present()}
-
-    def _present(self) -> bool:
-        return any(field in self.tensors(is_input=False) for field in _PRESENT)
+        several = result if self.derived["has_present"](self) else (result,)
+        of_field = dict(zip(("output", *_PRESENT), several, strict=False))
+        return [of_field[leaf.key] for leaf in self.leaves(is_input=False)]
 
 
 _HEAD_COUNTS = ("head_count", "query_head_count", "key_value_head_count")
-_PRESENT = ("output_present_key", "output_present_value")
 
 
 def _table(**lengths: dml.Cell) -> dml.Table:
@@ -641,6 +653,9 @@ class MultiheadAttention1Desc(_Attention, function=multihead_attention1):
             inputs["past_sequence_lengths"] = inputs["past_sequence_lengths"].astype(jnp.int32)
         return super().compute(**inputs)
 
-    def attributes(self) -> dict[str, Any]:
-        total = None if self.past_sequence_lengths is None else self._sizes().total
-        return super().attributes() | {"total_sequence_length": total}
+    derived = _Attention.derived | {
+        "total_sequence_length": lambda desc: None if desc.past_sequence_lengths is None else desc._sizes().total
+    }
+    implied = _Attention.implied | {
+        "key_value_head_count": lambda call: call.argument("key_value_head_count") or call.argument("query_head_count")
+    }

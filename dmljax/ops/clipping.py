@@ -3,10 +3,13 @@
 An element that is not clipped keeps every bit, even if it is NaN or subnormal. A NaN bound sets no limit on floats.
 """
 
+import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -100,10 +103,22 @@ _BOUNDS_FIT = dml.Rule(
 )
 
 
+def _bound(field: str, call: dml.Call) -> Any:
+    """The bound, or one that all numbers keep."""
+    dtype = call.arrays["input"].dtype
+    if call.operator is ElementWiseClip1Desc and dtype.kind in "iu":
+        return call.argument(field) or getattr(np.iinfo(dtype), field)
+    return call.argument(field) or (-math.inf if field == "min" else math.inf)
+
+
+_BOUNDS: dml.Implied = {field: partial(_bound, field) for field in ("min", "max")}
+
+
 class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
     scale_bias: dml.OptionalScaleBias = None
     min: dml.Float
     max: dml.Float
+    implied = _BOUNDS
     # DirectML's list of fused activations names these two, and no level.
     fused_into = dict.fromkeys(("DML_OPERATOR_CONVOLUTION", "DML_OPERATOR_GEMM"), FeatureLevel.FL_1_0)
     support = dml.support(
@@ -119,6 +134,7 @@ class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
     min_max_data_type: dml.ValueType
     min: dml.ScalarUnion
     max: dml.ScalarUnion
+    implied = _BOUNDS
     support = dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
     rules = dml.page_rules(*dml.ScaledUnary.rules, dml.has_type("min_max_data_type", "output"))
 

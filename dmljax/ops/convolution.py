@@ -219,6 +219,7 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
     output_padding: dml.UintDimensions
     group_count: dml.Uint
     fused_activation: dml.FusedActivation = None
+    has_images = True
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4_TO_5, input=FLOAT, filter=FLOAT, bias=FLOAT, output=FLOAT),
         FL_4_0=dml.rows(dml.RANK_3_TO_5, input=FLOAT, filter=FLOAT, bias=FLOAT, output=FLOAT),
@@ -381,6 +382,7 @@ class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
     group_count: dml.Uint
+    has_images = True
     support = dml.support(
         FL_2_1=dml.rows(
             dml.RANK_4,
@@ -511,6 +513,7 @@ class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_con
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
     group_count: dml.Uint
+    has_images = True
     support = dml.support(
         FL_2_1=_quantized_table(dml.RANK_4, dml.RANK_4, dml.RANK_4),
         FL_4_0=_quantized_table(dml.RANK_3_TO_4, dml.RANK_1_TO_4, dml.RANK_3_TO_4),

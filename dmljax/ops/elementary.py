@@ -7,7 +7,6 @@ bits.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -115,9 +114,7 @@ class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
         dml.Rule("ChannelCount is 1 or 3, and the size of dimension 1 of InputTensor.", _other_channels),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        given = super().attributes()
-        return given | {"bias": np.array(given["bias"], np.float32)}
+    derived = {"bias": lambda desc: np.array([one.item for one in desc.bias], np.float32)}
 
 
 @calls.operator_function(dtype=calls.DTYPE)

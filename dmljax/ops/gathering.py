@@ -173,6 +173,7 @@ class GatherDesc(dml.Operator, function=gather, infer=_gathered_sizes):
     output: dml.Output
     axis: dml.Uint
     index_dimensions: dml.Uint
+    implied = {"index_dimensions": lambda call: len(call.arrays["indices"].sizes)}
     has_leading_ones = True
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, output=FLOAT),
@@ -339,6 +340,10 @@ def _natural_sizes(desc: Any) -> dict[str, Sizes]:
     return {field: _last(getattr(desc, field), count) for field, count in counts.items()}
 
 
+_RANKS: dml.Implied = {
+    "input_dimension_count": lambda call: len(call.arrays["input"].sizes),
+    "indices_dimension_count": lambda call: len(call.arrays["indices"].sizes),
+}
 _COUNTED = (_counted("input", "input_dimension_count"), _counted("indices", "indices_dimension_count"))
 
 
@@ -354,6 +359,7 @@ class _GatherTuplesDesc(dml.Operator):
     output: dml.Output
     input_dimension_count: dml.Uint
     indices_dimension_count: dml.Uint
+    implied = _RANKS
     has_leading_ones = True
     rules = dml.page_rules(
         dml.same_rank("indices", "input", "output"),
@@ -571,6 +577,7 @@ class ScatterNdDesc(dml.Operator, function=scatter_nd, infer=_scattered_tuple_si
     output: dml.Output
     input_dimension_count: dml.Uint
     indices_dimension_count: dml.Uint
+    implied = _RANKS
     has_leading_ones = True
     support = dml.support(**_since_2_1("updates", "output"))
     rules = dml.page_rules(

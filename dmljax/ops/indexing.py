@@ -5,7 +5,7 @@ The indices of ONE_HOT are of any integer type. A negative index counts from the
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.export
 import jax.numpy as jnp
@@ -108,8 +108,7 @@ class OneHotDesc(dml.Operator, function=one_hot, infer=_one_hot_sizes):
         ),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | {"depth": self.output.sizes[self.axis]}
+    derived = {"depth": lambda desc: desc.output.sizes[desc.axis]}
 
 
 # NONZERO_COORDINATES
@@ -270,5 +269,4 @@ class NonzeroCoordinatesDesc(dml.Operator, function=nonzero_coordinates):
         ),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        return {"columns": self.output_coordinates.sizes[-1]}
+    derived = {"columns": lambda desc: desc.output_coordinates.sizes[-1]}

@@ -6,7 +6,6 @@ On an explicit mesh, each dimension of the result is sharded as that of the inpu
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -177,7 +176,8 @@ class SliceDesc(dml.Operator, function=slice, infer=_sliced_sizes):
         FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
 
-    arguments: ClassVar[Mapping[str, str]] = {"offsets": "starts"}
+    arguments = {"offsets": "starts"}
+    implied = {"strides": lambda call: call.argument("strides") or [1] * len(call.arrays["input"].sizes)}
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "output"),
@@ -206,7 +206,7 @@ def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
 class _Window(dml.Operator):
     """What SLICE1 and SLICE_GRAD share."""
 
-    arguments: ClassVar[Mapping[str, str]] = {
+    arguments = {
         "input_window_offsets": "starts",
         "input_window_sizes": "sizes",
         "input_window_strides": "strides",
@@ -370,7 +370,7 @@ class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, outputs=UP_TO_32_BIT),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, outputs=UP_TO_64_BIT),
     )
-    arguments: ClassVar[Mapping[str, str]] = {"outputs": "sizes"}
+    arguments = {"outputs": "sizes"}
     rules = dml.page_rules(
         dml.same_type("outputs", "input"),
         dml.same_rank("outputs", "input"),
@@ -378,8 +378,7 @@ class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
         *dml.inferred("OutputTensors has at least one tensor.", _PARTS.format("OutputTensors", "InputTensor")),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        return {"sizes": tuple(tensor.sizes[self.axis] for tensor in self.outputs), "axis": self.axis}
+    derived = {"sizes": lambda desc: tuple(one.sizes[desc.axis] for one in desc.outputs)}
 
 
 class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):

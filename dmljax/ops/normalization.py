@@ -130,6 +130,7 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
     spatial: dml.Bool
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
+    implied = {"spatial": lambda call: True}
     support = dml.support(
         **{
             level: dml.rows(ranks, **dict.fromkeys(("input", "mean", "variance", "scale", "bias", "output"), FLOAT))

@@ -6,8 +6,8 @@ for bit. On an explicit mesh, results are sharded along batch and channels as th
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax.export
 import jax.numpy as jnp
@@ -567,7 +567,8 @@ class _Sliding(dml.Operator):
     window_size: dml.UintDimensions
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
-    arguments: ClassVar[Mapping[str, str]] = {"window_size": "window_sizes"}
+    arguments = {"window_size": "window_sizes"}
+    has_images = True
 
 
 def _windows_fit(image: str, *pooled: str) -> tuple[str, ...]:
@@ -670,10 +671,10 @@ class _IndexedPooling(_Sliding, _IndexedTensors, infer=_largest_sizes):
         *dml.inferred(_REACH_INPUT, *_windows_fit("input", "output", "output_indices")),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        indices = self.output_indices
-        of_indices = {"has_indices": False} if indices is None else {"dtype": indices.dtype}
-        return {name: value for name, value in super().attributes().items() if name != "dtype"} | of_indices
+    derived = {
+        "has_indices": dml.HasOutput(("output_indices",)),
+        "dtype": lambda desc: jnp.uint32 if desc.output_indices is None else desc.output_indices.dtype,
+    }
 
 
 def _with_indices(values: frozenset[DataType], indices: frozenset[DataType]) -> dml.Table:
@@ -713,6 +714,7 @@ class MaxUnpoolingDesc(dml.Operator, function=max_unpooling, infer=_unpooled_siz
     input: dml.Input
     indices: dml.Input
     output: dml.Output
+    has_images = True
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, output=FLOAT),
         FL_5_0=dml.rows(dml.RANK_4, input=_NUMBERS, indices=UINT32 | {DataType.UINT64}, output=_NUMBERS),

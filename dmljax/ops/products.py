@@ -4,8 +4,8 @@ The matrices are the last two dimensions. The functions broadcast those before t
 memory. On an explicit mesh, each dimension of the result is sharded as that of the matrix which it comes from.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -204,7 +204,7 @@ class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
     alpha: dml.Float
     beta: dml.Float
     fused_activation: dml.FusedActivation = None
-    arguments: ClassVar[Mapping[str, str]] = {"trans_a": "transpose_a", "trans_b": "transpose_b"}
+    arguments = {"trans_a": "transpose_a", "trans_b": "transpose_b"}
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
         FL_4_0=dml.rows(dml.RANK_2_TO_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
@@ -222,9 +222,10 @@ class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
         ),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        of = {field: getattr(self, field) is MatrixTransform.TRANSPOSE for field in self.arguments}
-        return super().attributes() | {self.arguments[field]: value for field, value in of.items()}
+    derived = {
+        "transpose_a": lambda desc: desc.trans_a is MatrixTransform.TRANSPOSE,
+        "transpose_b": lambda desc: desc.trans_b is MatrixTransform.TRANSPOSE,
+    }
 
 
 # MATRIX_MULTIPLY_INTEGER

@@ -355,6 +355,8 @@ class _Blockwise(dml.Operator):
     quantization_type: dml.Quantization
     quantization_tensors: dml.QuantizationTensors
     output: dml.Output
+    spread = {"quantization_tensors": ("scale", "zero_point")}
+    implied = {"quantization_type": lambda call: QuantizationType(1 if call.arrays["zero_point"] is None else 2)}
 
     def _other_count(self) -> Iterator[Problem]:
         if self.quantization_type is QuantizationType.NONE:
@@ -409,9 +411,6 @@ class QuantizeDesc(_Blockwise, function=quantize):
     )
     rules = dml.page_rules(*_Blockwise.rules, _types_are("input", "output"))
 
-    def compute(self, **inputs: Any) -> Array:
-        return quantize(inputs["input"], *inputs["quantization_tensors"], dtype=self.output.dtype)
-
 
 # DEQUANTIZE
 
@@ -441,9 +440,6 @@ class DequantizeDesc(_Blockwise, function=dequantize):
         )
     )
     rules = dml.page_rules(*_Blockwise.rules, _types_are("output", "input"))
-
-    def compute(self, **inputs: Any) -> Array:
-        return dequantize(inputs["input"], *inputs["quantization_tensors"])
 
 
 # DYNAMIC_QUANTIZE_LINEAR

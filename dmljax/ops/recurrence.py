@@ -258,7 +258,7 @@ class _Network(dml.Operator):
     defaults: ClassVar[tuple[dml.Operator, ...]]  # as many activations as a direction has
 
     has_leading_ones = True
-    arguments: ClassVar[Mapping[str, str]] = {"activation_descs": "activations"}
+    arguments = {"activation_descs": "activations"}
 
     def natural_sizes(self: Any) -> dict[str, Sizes]:
         directions = len(_DIRECTIONS[self.direction])
@@ -266,8 +266,12 @@ class _Network(dml.Operator):
         present = (leaf.key for leaf in self.leaves(is_input=True))
         return {field: tuple(size for _, size in every[field]) for field in present}
 
-    def attributes(self: Any) -> dict[str, Any]:
-        return super().attributes() | {"has_sequence": self.output_sequence is not None}
+    derived = {"has_sequence": dml.HasOutput(("output_sequence",))}
+    implied = {
+        "activation_descs": lambda call: (
+            call.argument("activations") or call.operator.defaults * len(_DIRECTIONS[call.argument("direction")])
+        )
+    }
 
     def present(self, result: Any) -> Sequence[Any]:
         return [getattr(result, leaf.key.removeprefix("output_")) for leaf in self.leaves(is_input=False)]
@@ -586,5 +590,10 @@ class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):
     support = _support(*_OF_LSTM)
     rules = dml.page_rules(*_rules(gates, len(defaults), *_OF_LSTM), _NOT_OWNED)
 
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | ({} if self.use_clip_threshold else {"clip_threshold": None})
+    derived = _Network.derived | {
+        "clip_threshold": lambda desc: desc.clip_threshold.item if desc.use_clip_threshold else None
+    }
+    implied = _Network.implied | {
+        "clip_threshold": lambda call: call.argument("clip_threshold") or 0.0,
+        "use_clip_threshold": lambda call: call.argument("clip_threshold") is not None,
+    }

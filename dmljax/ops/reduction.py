@@ -314,6 +314,4 @@ class ReduceDesc(dml.Operator, function=reduce, infer=_reduced_sizes):
         *_REDUCED,
     )
 
-    def attributes(self) -> dict[str, Any]:
-        given = {"function": self.function, "axes": self.axes}
-        return given | {"dtype": self.output.dtype} if self.function in _ARGUMENTS else given
+    derived = {"dtype": lambda desc: desc.output.dtype if desc.function in _ARGUMENTS else None}

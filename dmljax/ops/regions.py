@@ -442,9 +442,7 @@ class _AlignTensors(dml.Operator, infer=_aligned_sizes):
     spatial_scale_y: dml.Float
     rules = dml.page_rules(dml.same_type("input", "roi", "output"), *_REGIONS_FIT, _SAMPLES_FIT)
 
-    def attributes(self) -> dict[str, Any]:
-        *_, height, width = self.output.sizes
-        return super().attributes() | {"output_size": Size2D(width, height)}
+    derived = {"output_size": lambda desc: Size2D(desc.output.sizes[-1], desc.output.sizes[-2])}
 
 
 def _align_support(indices: frozenset[DataType]) -> dml.Table:
@@ -660,10 +658,8 @@ class RoiAlignGradDesc(dml.Operator, function=roi_align_grad, infer=_align_gradi
         _SAMPLES_FIT,
     )
 
-    def attributes(self) -> dict[str, Any]:
-        image = self.output_gradient
-        return super().attributes() | {
-            "output_sizes": None if image is None else image.sizes,
-            "of_input": image is not None,
-            "of_roi": self.output_roi_gradient is not None,
-        }
+    derived = {
+        "output_sizes": lambda desc: None if desc.output_gradient is None else desc.output_gradient.sizes,
+        "of_input": dml.HasOutput(("output_gradient",)),
+        "of_roi": dml.HasOutput(("output_roi_gradient",)),
+    }

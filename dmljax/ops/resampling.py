@@ -455,10 +455,20 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
     )
 
 
+def _ratios(call: dml.Call) -> Any:
+    ((_, sizes),) = call.outputs
+    return call.argument("scales") or [new / old for new, old in zip(sizes, call.arrays["input"].sizes, strict=True)]
+
+
+def _offsets(call: dml.Call) -> Any:
+    return _centers(*map(call.argument, ("interpolation_mode", "rounding_direction", "input_pixel_offsets")))
+
+
 class _Forward(_Resampling):
     input: dml.Input
     output: dml.Output
     interpolation_mode: dml.Interpolation
+    implied = {"scales": _ratios}
     rules = _rules("input", "output")
 
 
@@ -486,6 +496,7 @@ class Resample2Desc(_Forward, function=resample2):
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions
     output_pixel_offsets: dml.FloatDimensions
+    implied = _Forward.implied | {"input_pixel_offsets": _offsets}
     support = dml.support(**_INTO_8_BITS)
 
 
@@ -495,6 +506,7 @@ class Resample3Desc(_Forward, function=resample3):
     input_pixel_offsets: dml.FloatDimensions
     output_pixel_offsets: dml.FloatDimensions
     antialiased: dml.Bool
+    implied = _Forward.implied | {"input_pixel_offsets": _offsets}
     support = dml.support(FL_6_4=dml.unary(dml.RANK_1_TO_4, FLOAT | INTEGER_8))
 
 

@@ -162,8 +162,7 @@ class _Selection(dml.Operator, infer=_selected_sizes):
         ),
     )
 
-    def attributes(self) -> dict[str, Any]:
-        return super().attributes() | {"dtype": self.output_index.dtype}
+    derived = {"dtype": lambda desc: desc.output_index.dtype}
 
 
 def _rows(ranks: range, values: frozenset[DataType], indices: frozenset[DataType]) -> dml.Table:

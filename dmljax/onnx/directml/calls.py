@@ -10,34 +10,14 @@ import numpy as np
 
 from dmljax import directml
 from dmljax.calls.decorator import RecordedCall
-from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS
-from dmljax.descriptors.members import Array, Enumeration, Member, Struct
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, HasOutput
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Member, Struct
 from dmljax.onnx.directml.builder import Builder, NoOperator, Output, product
 from dmljax.onnx.directml.primitives import padded
 from dmljax.onnx.directml.views import View, desc_of
 from dmljax.scalars import ScaleBias
 from dmljax.text import join_sizes
-from dmljax.types import DataType
 
-_ABSENT = {  # the outputs that there are not if an argument is false
-    "has_indices": ("output_indices",),
-    "has_present": ("output_present_key", "output_present_value"),
-    "has_sequence": ("output_sequence",),
-}
-_SPATIAL = {  # images, of at least two dimensions of space
-    "AVERAGE_POOLING",
-    "AVERAGE_POOLING1",
-    "CONVOLUTION",
-    "CONVOLUTION_INTEGER",
-    "LP_POOLING",
-    "LP_POOLING1",
-    "MAX_POOLING",
-    "MAX_POOLING1",
-    "MAX_POOLING2",
-    "MAX_UNPOOLING",
-    "QUANTIZED_LINEAR_AVERAGE_POOLING",
-    "QUANTIZED_LINEAR_CONVOLUTION",
-}
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 _IMAGES = {"input", "filter", "indices", "output", "output_indices"}
 _PRODUCTS = {
@@ -82,7 +62,10 @@ class OperatorCall:
             return [self.elementwise()]
         if self.name == "ACTIVATION_PARAMETERIZED_RELU":
             return [self.elementwise()]
-        return self.spatial() if self.name in _SPATIAL else self.of_one_rank()
+        return self.spatial() if self.operator.has_images else self.of_one_rank()
+
+    def argument(self, name: str) -> Any:
+        return self.statics[name] if name in self.statics else self.arrays[name]
 
     # Tensors
 
@@ -92,14 +75,13 @@ class OperatorCall:
 
     def inputs(self) -> dict[str, Any]:
         """The views by field, in the types that the operator takes."""
-        if self.name in ("QUANTIZE", "DEQUANTIZE"):
-            several = [self.arrays["scale"], self.arrays["zero_point"]]
-            return {"input": self.arrays["input"], "quantization_tensors": [one for one in several if one is not None]}
         found: dict[str, Any] = {}
         for member in self._fields(is_input=True):
-            value = self.arrays[member.field]
-            is_several = isinstance(value, tuple)  # of which empty ones, which DirectML has not, add nothing
-            found[member.field] = [one for one in value if 0 not in one.sizes] if is_several else value
+            spread = self.operator.spread.get(member.field)
+            value = self.arrays[member.field] if spread is None else tuple(self.arrays[name] for name in spread)
+            if isinstance(value, tuple):  # empty ones, which DirectML does not have, add nothing
+                value = [one for one in value if one is not None and 0 not in one.sizes]
+            found[member.field] = value
         dtype = next((view.dtype for view in _views(found) if not view.is_weak), None)
         return {field: self._typed(field, value, dtype) for field, value in found.items()}
 
@@ -119,9 +101,8 @@ class OperatorCall:
 
     def _present_outputs(self) -> dict[str, Any]:
         """The outputs by field, which are in the order of the members."""
-        absent = {
-            field for argument, fields in _ABSENT.items() if not self.statics.get(argument, True) for field in fields
-        }
+        told = {name: one for name, one in self.operator.derived.items() if isinstance(one, HasOutput)}
+        absent = {field for name, one in told.items() if not self.statics[name] for field in one.fields}
         fields = [one.field for one in self._fields(is_input=False) if one.field not in absent]
         if fields == ["outputs"]:
             return {"outputs": self.outputs}
@@ -206,11 +187,10 @@ class OperatorCall:
 
     def _attribute(self, member: Member, shift: int, first: View | None) -> Any:
         field = member.field
-        derived = _DERIVED.get(field)
-        if derived is not None:
-            return derived(self)
-        argument = self.operator.arguments.get(field, field)
-        value = self.statics[argument] if argument in self.statics else self.arrays[argument]
+        if member.kind == SCALAR_TYPE:
+            return desc_of(self.outputs[0][0], (1,)).data_type
+        implied = self.operator.implied.get(field)
+        value = self.argument(self.operator.arguments.get(field, field)) if implied is None else implied(self)
         if isinstance(value, ScaleBias):
             return ScaleBias(*(self.builder.number(field, one) for one in value))
         if field in ("axis", "axes") and first is not None:
@@ -227,7 +207,7 @@ class OperatorCall:
         if isinstance(member.kind, Struct) and not isinstance(value, tuple):
             return value
         if value is None and not member.is_optional:
-            return self._left_out(field)
+            raise NoOperator(f"must have {field}", "none")
         return self.builder.number(field, value)
 
     def _dimension_count(self, first: View) -> int:
@@ -235,36 +215,6 @@ class OperatorCall:
         if self.name == "FOLD":  # whose input has columns instead of an image
             return len(self.statics["output_sizes"]) - 2
         return len(first.sizes) - (0 if self.name.startswith("RESAMPLE") else 2)
-
-    def _left_out(self, field: str) -> Any:
-        """What stands for an argument that is left out."""
-        if field in ("min", "max"):
-            dtype = self.arrays["input"].dtype
-            if self.name == "ELEMENT_WISE_CLIP1" and dtype.kind in "iu":
-                return getattr(np.iinfo(dtype), field)
-            return -math.inf if field == "min" else math.inf
-        if field == "scales":
-            ((_, sizes),) = self.outputs
-            return [new / old for new, old in zip(sizes, self.arrays["input"].sizes, strict=True)]
-        if field == "input_pixel_offsets":  # those of the pixels' centers
-            is_linear = self.statics["interpolation_mode"] is directml.InterpolationMode.LINEAR
-            is_down = self.statics["rounding_direction"] is directml.AxisDirection.DECREASING
-            return [0.5 if is_linear else 0.0 if is_down else 1.0] * len(self.arrays["input"].sizes)
-        if field == "strides":
-            return [1] * len(self.arrays["input"].sizes)
-        if field == "activation_descs":
-            directions = 2 if self.statics["direction"] is directml.RecurrentNetworkDirection.BIDIRECTIONAL else 1
-            return self.operator.defaults * directions  # type: ignore[attr-defined]  # which recurrent networks have
-        if field == "clip_threshold":
-            return 0.0
-        if field == "scale":  # of attention: one over the root of a head's size
-            query, heads = self.arrays["query"], self.statics.get("head_count") or self.statics.get("query_head_count")
-            of_stacked = [self.arrays[name] for name in ("stacked_query_key", "stacked_query_key_value")]
-            stacked = next((view for view in of_stacked if view is not None), None)
-            return 1 / math.sqrt(query.sizes[-1] // heads if stacked is None else stacked.sizes[-1])
-        if field == "key_value_head_count":
-            return self.statics["query_head_count"]
-        raise NoOperator(f"must have {field}", "none")
 
 
 def _views(inputs: Mapping[str, Any]) -> list[View]:
@@ -275,28 +225,6 @@ def _views(inputs: Mapping[str, Any]) -> list[View]:
 def _led_sizes(output: Output, rank: int) -> Output:
     dtype, sizes = output
     return dtype, (1,) * (rank - len(sizes)) + tuple(sizes)
-
-
-def _data_type(call: OperatorCall) -> DataType:
-    (dtype, _), *_ = call.outputs
-    return desc_of(dtype, (1,)).data_type
-
-
-# Members that say what sizes and types say.
-_DERIVED: dict[str, Callable[[OperatorCall], Any]] = {
-    "index_dimensions": lambda call: len(call.arrays["indices"].sizes),
-    "indices_dimension_count": lambda call: len(call.arrays["indices"].sizes),
-    "input_dimension_count": lambda call: len(call.arrays["input"].sizes),
-    "mask_type": lambda call: (
-        directml.MultiheadAttentionMaskType.NONE if call.arrays["mask"] is None else call.statics["mask_type"]
-    ),
-    "min_max_data_type": _data_type,
-    "padding_value_data_type": _data_type,
-    "quantization_type": lambda call: directml.QuantizationType(1 if call.arrays["zero_point"] is None else 2),
-    "spatial": lambda call: True,
-    "use_clip_threshold": lambda call: call.arrays["clip_threshold"] is not None,
-    "value_data_type": _data_type,
-}
 
 
 # Functions that are more than one operator
