@@ -23,6 +23,19 @@ FLOATS = [jnp.dtype(name) for name in ("float32", "float16", "bfloat16", *(("flo
 INTEGERS_4 = [jnp.dtype("int4"), jnp.dtype("uint4")]
 INTEGERS = [jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64) if bits < 64 or X64]
 REALS = [*FLOATS, *INTEGERS, jnp.dtype("bool")]
+# One that rounds, one of 16 bits that is no type of NumPy's, the narrowest signed and the widest unsigned integer.
+FEW_TYPES = [*map(jnp.dtype, ("float32", "bfloat16", "int8", "uint64" if X64 else "uint32", "bool"))]
+FULL = pytest.mark.full  # left out unless --full is given
+
+
+def few_of(every: Iterable[Any], *few: Any) -> list[Any]:
+    """The parameters of a test, which `--full` tries all, and other runs only these few."""
+    return [value if value in few else pytest.param(value, marks=FULL) for value in every]
+
+
+def few_types(dtypes: Iterable[Any]) -> list[Any]:
+    """The parameters of a test of data types: `FEW_TYPES`, and with `--full` all."""
+    return few_of(dtypes, *FEW_TYPES)
 
 
 def available(data_types: Iterable[DataType]) -> list[DataType]:

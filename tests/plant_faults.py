@@ -40,7 +40,6 @@ TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "dmljax"
 PRELOADED = ["chex", "jax.experimental", "optax", "pytest"]
 RECORDS = TESTS / "faults"
-FULL = "--full" if "--full" in (TESTS / "conftest.py").read_text() else "--everything"
 SECONDS = 300  # a test that takes longer does not end
 
 
@@ -243,7 +242,7 @@ class Runner:
     def is_caught(self, fault: Fault, changed: dict[str, str]) -> bool:
         """Whether the fault's test fails, which is told."""
         start = time.monotonic()
-        for options in ((), (FULL,)):  # by the cases that every run tries, or by all
+        for options in ((), ("--full",)):  # by the cases that every run tries, or by all
             status, printed = self.run([node_id(fault.test)], *options, environment=fault.environment, **changed)
             if status == pytest.ExitCode.TESTS_FAILED:
                 break

@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 from cases_softmax import log_softmax
 from families import ELEMENTWISE
-from helpers import UNITS, needs_x64, units_beyond, units_off, with_subnormals
+from helpers import UNITS, few_of, needs_x64, units_beyond, units_off, with_subnormals
+from kinds import OF_EVERY_KIND
 from numpy.typing import NDArray
 from scalar_functions import BREAKPOINTS, DEFINED, RIVALS, dense, scalar_function
 from search import worst_arguments
@@ -43,6 +44,7 @@ ROUNDING = [
     for name, case in ELEMENTWISE.items()
     if not case.is_exact and not name.endswith(ROWS) and name not in ELSEWHERE
 ]
+UNARY = [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1]
 
 # What is left out, by operator, and why: the operands for which it holds, as a subnormal in the middle may become zero.
 SUBNORMAL_INSIDE: dict[str, tuple[Callable[..., Any], str]] = {
@@ -95,14 +97,12 @@ def operands(name: str, dtype: Any, count: int) -> list[Arr]:
     return [arrays[0], *(rng.permutation(array) for array in arrays[1:])]
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16], ids=str)
 @pytest.mark.parametrize("name", ROUNDING)
 def test_is_within_few_units_of_float64(
-    name: str, data_type: DataType, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
+    name: str, data_type: DataType, record_property: Callable[[str, object], None]
 ) -> None:
-    count = 40_000 if request.config.getoption("--sample") else 200_000
-    error = assert_near(name, data_type, operands(name, data_type.dtype, count), {})
+    error = assert_near(name, data_type, operands(name, data_type.dtype, 200_000), {})
     if data_type is DataType.FLOAT16:
         record_property("units", f"{name} FLOAT16 {error:.3g}")
 
@@ -119,13 +119,10 @@ def largest_error(actual: Any, exact: Arr) -> float:
     return float(np.where(is_zero, 0, units_off(actual, exact)).max())
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("name", ROUNDING)
-def test_is_as_exact_with_the_attributes_of_peers(
-    name: str, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
-) -> None:
+def test_is_as_exact_with_the_attributes_of_peers(name: str, record_property: Callable[[str, object], None]) -> None:
     case = next(peer for peer in PEERS.values() if function_of(peer) is getattr(dmljax, name.lower()))
-    arrays = operands(name, np.dtype(np.float32), 40_000 if request.config.getoption("--sample") else 200_000)
+    arrays = operands(name, np.dtype(np.float32), 200_000)
     bound = inspect.signature(case.function).bind(*arrays)
     bound.apply_defaults()
     attributes = {key: bound.arguments[key] for key in ELEMENTWISE[name].attributes}
@@ -167,7 +164,6 @@ SUMS = (
 
 
 @needs_x64
-@pytest.mark.whole
 @pytest.mark.parametrize("name", SUMS)
 def test_a_sum_is_as_exact_as_the_peers_within_a_factor_of_two(
     name: str, record_property: Callable[[str, object], None]
@@ -205,10 +201,10 @@ def with_fractions(x: Arr) -> Arr:
 # The worst arguments, attributes among them, that a search finds
 
 
-@pytest.mark.parametrize("name", ROUNDING)
-def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_off(
-    name: str, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize(
+    "name", few_of(ROUNDING, *(name for name in ROUNDING if f"DML_OPERATOR_{name}" in OF_EVERY_KIND))
+)
+def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_off(name: str) -> None:
     function, formula, arguments = scalar_function(name)
     inputs = len(ELEMENTWISE[name].tensors)
 
@@ -216,7 +212,7 @@ def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_
         is_finite = np.all([np.isfinite(attribute) for attribute in given[inputs:]], axis=0)
         return is_finite & (DEFINED[name](*given) if name in DEFINED else True)
 
-    rounds = 3 if request.config.getoption("--sample") else 8
+    rounds = 8
     units, where = worst_arguments(function, formula, len(arguments), rounds, is_concerned, RIVALS.get(name))
     assert units <= UNITS["float32"], f"{units} units at {dict(zip(arguments, where, strict=True))}"
 
@@ -271,7 +267,7 @@ def test_powers_with_integer_exponents_of_any_size() -> None:
 
 
 @needs_x64
-@pytest.mark.parametrize("name", [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1])
+@pytest.mark.parametrize("name", few_of(UNARY, *(name for name in UNARY if f"DML_OPERATOR_{name}" in OF_EVERY_KIND)))
 def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
     function, formula, arguments = scalar_function(name)
     attributes = [ELEMENTWISE[name].attributes[key] for key in arguments[1:]]
@@ -287,7 +283,7 @@ def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
 # What XLA makes of the operators inside a caller's computation
 
 
-@pytest.mark.parametrize("name", [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1])
+@pytest.mark.parametrize("name", few_of(UNARY, *(name for name in UNARY if f"DML_OPERATOR_{name}" in OF_EVERY_KIND)))
 def test_is_as_exact_of_arrays_with_one_element(name: str) -> None:
     # XLA computes with scalars as it does not with arrays: it takes products with two constants together, say.
     x = specials_of(name)

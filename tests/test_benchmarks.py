@@ -36,6 +36,7 @@ def test_an_unknown_operator_is_refused_before_anything_runs(tmp_path: Path) -> 
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.full
 def test_the_cost_of_a_call_is_told_for_twelve_operators() -> None:
     finished = subprocess.run(
         [sys.executable, str(BENCHMARKS / "calls.py"), "--quick"], capture_output=True, text=True, check=True

@@ -16,6 +16,8 @@ import header
 import jax
 import numpy as np
 import pytest
+from helpers import few_of
+from kinds import FIRST_OF_EVERY_KIND
 from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
@@ -70,6 +72,7 @@ def test_an_error_in_a_process_is_one_line_and_status_2(tmp_path: Path) -> None:
     assert shown.stderr.endswith(finished.stderr)
 
 
+@pytest.mark.full
 def test_64_bits_are_switched_on_by_an_option(tmp_path: Path) -> None:
     wide: dict[str, Any] = {"type": "ARGMAX", "InputTensor": tensor("FLOAT32", 3), "OutputTensor": tensor("INT64", 1)}
     wide |= {"Axes": [0], "AxisDirection": "INCREASING"}
@@ -97,6 +100,7 @@ def test_a_reader_may_leave_early() -> None:
     assert (finished.stdout, finished.stderr) == (b"[", b"")
 
 
+@pytest.mark.full
 def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
     for command in (["check", ROUTING, "--json"], ["--help"]):
         finished = in_a_shell(command, ">&-")
@@ -106,6 +110,7 @@ def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
     assert in_a_shell(["check", tmp_path], ">&- 2>&-") == (2, b"", b"")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
 def test_an_output_that_takes_nothing_ends_with_one_line() -> None:
     message = b"dmljax: the standard output must be writable; got No space left on device\n"
@@ -318,7 +323,7 @@ def test_modules_are_emitted_for_any_platform(emit: str, tmp_path: Path, capsys:
     assert modules["gpu"] == modules["cuda"]
 
 
-@pytest.mark.parametrize("platform", ["gpu", "cuda", "rocm", "tpu"])
+@pytest.mark.parametrize("platform", few_of(["gpu", "cuda", "rocm", "tpu"], "tpu"))
 def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
     if jax.default_backend() != "cpu":
         pytest.skip("JAX may have it here")
@@ -333,7 +338,9 @@ def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
         assert "rocm" not in finished.stderr.decode()
 
 
-@pytest.mark.parametrize("command", [["run", ROUTING], ["run", ROUTING, "--emit", "hlo"], ["explain", "one_hot"]])
+@pytest.mark.parametrize(
+    "command", few_of([["run", ROUTING], ["run", ROUTING, "--emit", "hlo"], ["explain", "one_hot"]], ["run", ROUTING])
+)
 def test_without_any_platform_nothing_is_computed(command: list[Any]) -> None:
     finished = in_a_process(*command, JAX_PLATFORMS="no_such")
     assert finished.returncode == 2
@@ -341,6 +348,7 @@ def test_without_any_platform_nothing_is_computed(command: list[Any]) -> None:
     assert "Error" not in finished.stderr.decode()
 
 
+@pytest.mark.full
 def test_a_platform_that_is_here_is_taken() -> None:
     assert in_a_process("run", ROUTING, "--platform", "cpu").returncode == 0
 
@@ -453,6 +461,7 @@ def test_several_models_run_one_after_the_other(capsys: pytest.CaptureFixture[st
     assert [json.loads(line)["device"] for line in capsys.readouterr().out.splitlines()] == ["cpu", "cpu"]
 
 
+@pytest.mark.full
 def test_a_model_is_read_from_the_standard_input() -> None:
     command = [sys.executable, "-m", "dmljax"]
     checked = subprocess.run(
@@ -506,7 +515,7 @@ def test_ops_lists_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-@pytest.mark.parametrize("name", sorted(OPERATORS))
+@pytest.mark.parametrize("name", few_of(sorted(OPERATORS), *FIRST_OF_EVERY_KIND))
 def test_every_operator_is_explained(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import pytest
+from helpers import few_of
 
 for module in ("libtpu", "jax_cuda12_plugin"):
     pytest.importorskip(module, reason="the extra `accelerators` is not installed")
@@ -36,11 +37,8 @@ def as_the_benchmark() -> Iterator[None]:
         yield
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("name", compilers.works())
-def test_it_compiles_within_its_budget(name: str, pytestconfig: pytest.Config) -> None:
-    if name in SLOW and not pytestconfig.getoption("--everything"):
-        pytest.skip("takes long to compile; --everything compiles it")
+@pytest.mark.parametrize("name", few_of(compilers.works(), *(set(compilers.works()) - SLOW)))
+def test_it_compiles_within_its_budget(name: str) -> None:
     if jax.__version__ != BUDGET["jax"]:
         pytest.skip(f"the budget is for JAX {BUDGET['jax']}; python tests/benchmarks/compilers.py writes another")
     needed, allowed = compilers.needed(name), BUDGET["budget"][name]

@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import few_of
+from kinds import FIRST_OF_EVERY_KIND
 
 import dmljax
 from dmljax import directml
-from dmljax.describe import desc_example
+from dmljax.describe import desc_example, function_name
 
 MODULES = [
     importlib.import_module(info.name)
@@ -31,6 +33,11 @@ NAMES = {
 DOCUMENTED = {module.__name__: module for module in MODULES} | {
     name: value for name, value in NAMES.items() if name != "OPERATORS"
 }
+FEW = {
+    name
+    for operator in map(directml.OPERATORS.__getitem__, FIRST_OF_EVERY_KIND)
+    for name in (function_name(operator), operator.__name__)
+}
 
 
 def examples_in(name: str) -> list[doctest.DocTest]:
@@ -40,7 +47,7 @@ def examples_in(name: str) -> list[doctest.DocTest]:
     return finder.find(documented, name, module, extraglobs=NAMES | {"jax": jax, "jnp": jnp, "np": np})
 
 
-@pytest.mark.parametrize("name", DOCUMENTED)
+@pytest.mark.parametrize("name", few_of(DOCUMENTED, *FEW))
 def test_the_docstrings_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # one writes a picture
     Path("notebooks").symlink_to(Path(__file__).parents[1] / "notebooks")  # some read a model in notebooks/models
@@ -63,7 +70,7 @@ def test_there_are_examples_to_run() -> None:
     assert examples >= len(directml.OPERATORS) + 40
 
 
-@pytest.mark.parametrize("name", sorted(directml.OPERATORS))
+@pytest.mark.parametrize("name", few_of(sorted(directml.OPERATORS), *FIRST_OF_EVERY_KIND))
 def test_the_example_of_every_descriptor_runs(name: str) -> None:
     session = [line or "<BLANKLINE>" for line in desc_example(directml.OPERATORS[name])]
     test = doctest.DocTestParser().get_doctest("\n".join(session) + "\n", {"dmljax": dmljax, "np": np}, name, None, 0)

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import UNITS, X64, assert_same_bits, random_array, specials, units_off
+from helpers import FEW_TYPES, FULL, UNITS, X64, assert_same_bits, random_array, specials, units_off
 from numpy.typing import NDArray
 from test_peers import onnxruntime_run, same
 
@@ -514,7 +514,9 @@ CASES: dict[str, Case] = {
     ),
 }
 ROWS = [
-    pytest.param(name, peer, np.dtype(kind), id=f"{name}-{peer}-{kind}")
+    pytest.param(
+        name, peer, np.dtype(kind), id=f"{name}-{peer}-{kind}", marks=[FULL] * (np.dtype(kind) not in FEW_TYPES)
+    )
     for name, case in CASES.items()
     for peer, spelled in case.peers.items()
     for kind in spelled.types

@@ -12,7 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_softmax import log_softmax
-from helpers import UNITS, assert_nearly_same_trees, assert_same_trees, at_once, collectives, mesh_of, units_off
+from helpers import (
+    FULL,
+    UNITS,
+    assert_nearly_same_trees,
+    assert_same_trees,
+    at_once,
+    collectives,
+    few_of,
+    mesh_of,
+    units_off,
+)
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
@@ -20,6 +30,9 @@ from dmljax import directml
 from dmljax.directml import InterpolationMode, ReduceFunction
 
 AXIS_TYPES = pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+EXPLICIT_FIRST = pytest.mark.parametrize(
+    "axis_type", few_of([AxisType.Explicit, AxisType.Auto], AxisType.Explicit), ids=lambda kind: kind.name
+)
 RNG = np.random.default_rng(0)
 CUBE = RNG.random((8, 16, 8), np.float32)
 VALUES = np.arange(8, dtype=np.float32)
@@ -314,6 +327,16 @@ COPIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+# A gather, a scatter, a sum along rows, what exchanges something, a product, windows, and a loop.
+FEW_CALLS = (
+    "gather_nd1",
+    "scatter",
+    "mean_variance_normalization",
+    "nonzero_coordinates",
+    "gemm",
+    "convolution",
+    "lstm",
+)
 EXCHANGING = (
     "lstm",
     "convolution",
@@ -459,8 +482,8 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 ROUNDED_BY_SIZE = {"batch_normalization", "mean_variance_normalization"}
 
 
-@AXIS_TYPES
-@pytest.mark.parametrize("name", BATCHES)
+@EXPLICIT_FIRST
+@pytest.mark.parametrize("name", few_of(BATCHES, *FEW_CALLS))
 def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisType) -> None:
     function, arrays = BATCHES[name]
     mesh = mesh_of(axis_type, batch=8)
@@ -516,9 +539,9 @@ def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> b
 @pytest.mark.parametrize(
     ("name", "axis_type"),
     [
-        *((name, AxisType.Explicit) for name in CALLS),
-        # XLA shards these by itself: a sixth of them, with those that exchange something.
-        *((name, AxisType.Auto) for i, name in enumerate(CALLS) if i % 6 == 0 or name in EXCHANGING),
+        *(pytest.param(name, AxisType.Explicit, marks=[FULL] * (name not in FEW_CALLS)) for name in CALLS),
+        # XLA shards these by itself: a few, and those that exchange something.
+        *(pytest.param(name, AxisType.Auto, marks=FULL) for name in sorted({*FEW_CALLS, *EXCHANGING})),
     ],
     ids=str,
 )
@@ -552,9 +575,8 @@ def test_a_mesh_that_is_set_keeps_bits_that_no_array_tells_of() -> None:
 @pytest.mark.parametrize(
     ("name", "axis_type"),
     [
-        # Eager calls differ from jitted ones in one place alone: a third of them.
-        *((name, AxisType.Explicit) for i, name in enumerate(CALLS) if i % 3 == 0),
-        # XLA shards these by itself, so that a few are enough.
+        # Eager calls differ from jitted ones in one place.
+        *((name, AxisType.Explicit) for name in FEW_CALLS),
         *((name, AxisType.Auto) for name in ("nonzero_coordinates", "gather_nd1", "activation_softmax1")),
     ],
     ids=str,
@@ -646,7 +668,7 @@ def naive_nonzero(input: Any) -> Any:
     return found[-1], jnp.stack([element // input.shape[1], element % input.shape[1]], axis=1)
 
 
-@pytest.mark.parametrize("shape", [(1024, 64), (65536, 1), (512, 133)])
+@pytest.mark.parametrize("shape", few_of([(1024, 64), (65536, 1), (512, 133)], (512, 133)))
 def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> None:
     input = (RNG.random(shape) < 0.3).astype(np.float32)
     exchanged = {}
@@ -670,8 +692,8 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
     assert exchanged[AxisType.Auto] <= input.nbytes / 3
 
 
-@AXIS_TYPES
-@pytest.mark.parametrize("rows", [300, 4096])
+@EXPLICIT_FIRST
+@pytest.mark.parametrize("rows", few_of([300, 4096], 4096))
 def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(rows: int, axis_type: AxisType) -> None:
     # One device finds rows in a loop, whose state varies over the mesh as what it is found in does.
     mesh = mesh_of(axis_type, batch=1)
@@ -701,7 +723,7 @@ def softmaxes_and_slopes(x: Any, *, axes: tuple[int, ...]) -> Any:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("axes", few_of([(0,), (1,), (0, 1)], (0, 1)), ids=str)
 def test_rows_that_are_shared_out_among_devices_are_summed_as_exactly(
     axes: tuple[int, ...], spec: P, axis_type: AxisType
 ) -> None:
@@ -731,7 +753,7 @@ def test_rows_that_are_shared_out_among_devices_are_summed_as_exactly(
     ],
     ids=str,
 )
-@AXIS_TYPES
+@EXPLICIT_FIRST
 def test_each_device_generates_its_own_words(sizes: tuple[int, ...], spec: P, axis_type: AxisType) -> None:
     mesh = mesh_of(axis_type, rows=4, columns=2)
     sharding = NamedSharding(mesh, spec)

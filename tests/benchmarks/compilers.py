@@ -22,7 +22,7 @@ from every import every
 from plain_networks import NETWORKS
 from workloads import Function, Work
 
-sys.path.insert(1, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "tables"))
 from compiler_table import COUNTS, DMLJAX, FILE, PAGE, Figures, Results, Rivals, lines, text
 
 from dmljax.estimate import TARGETS, Compiled, compile_for

@@ -11,7 +11,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, assert_same_bits, assert_same_trees, collectives, mesh_of
+from helpers import FLOATS, assert_same_bits, assert_same_trees, collectives, few_of, few_types, mesh_of
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from jax.test_util import check_grads
 
@@ -66,7 +66,7 @@ def oracle(**given: Any) -> Any:
 # What is stacked
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_stacked_arrays_are_those_by_themselves(dtype: Any) -> None:
     query, key, value = (normal(BATCH, QUERIES, HEADS * SIZE, dtype=dtype) for _ in range(3))
     bias = normal(3 * HEADS * SIZE, dtype=dtype)
@@ -85,7 +85,7 @@ def test_stacked_arrays_are_those_by_themselves(dtype: Any) -> None:
         assert_same_trees(other, first)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_the_result_is_rounded_once(dtype: Any) -> None:
     wide = widened(dtype)
     arrays = {
@@ -139,7 +139,9 @@ def test_of_lengths_and_positions_in_memory_the_lengths_are_read() -> None:
     assert_same_bits(attended(mask=mask, mask_type=kind), expected)
 
 
-@pytest.mark.parametrize("shape", [(KEYS,), (QUERIES, KEYS), (HEADS, 1, KEYS), (BATCH, 1, QUERIES, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", few_of([(KEYS,), (QUERIES, KEYS), (HEADS, 1, KEYS), (BATCH, 1, QUERIES, 1)], (HEADS, 1, KEYS)), ids=str
+)
 def test_masks_of_positions_broadcast(shape: tuple[int, ...]) -> None:
     mask = RNG.random(shape) < 0.6
     expected = oracle(mask=mask, mask_filter_value=-2.0)
@@ -203,7 +205,7 @@ def test_a_bias_is_part_of_what_is_present() -> None:
     assert_same_bits(np.swapaxes(value, 1, 2).reshape(VALUE.shape), VALUE + of_value)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_a_bias_beside_past_keys_is_rounded_once(dtype: Any) -> None:
     wide = widened(dtype)
     arrays = {
@@ -237,7 +239,7 @@ LENGTHS = [[0, 0], [2, 4], [3, 1], [4, 3], [5, 9], [-1, -9], [2**31 - 1, -(2**31
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-@pytest.mark.parametrize("total", [None, 4, 6])
+@pytest.mark.parametrize("total", few_of([None, 4, 6], None))
 def test_new_keys_are_written_behind_those_that_there_are(lengths: Any, total: int | None) -> None:
     past = {"past_key": normal(BATCH, HEADS, 4, SIZE), "past_value": normal(BATCH, HEADS, 4, 3)}
     given: Any = {**past, "past_sequence_lengths": np.array(lengths, np.int32), "mask_filter_value": -5.0}
@@ -347,8 +349,8 @@ MASKS: dict[str, Callable[[int, int], tuple[tuple[int, ...] | None, Mask]]] = {
 }
 
 
-@pytest.mark.parametrize("queries", [1, 10, 13])
-@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("queries", few_of([1, 10, 13], 13))
+@pytest.mark.parametrize("name", few_of(MASKS, "positions"))
 def test_blocks_and_their_derivatives_are_those_of_all_at_once(
     name: str, queries: int, in_blocks: Callable[[], None]
 ) -> None:
@@ -460,7 +462,7 @@ def test_derivatives_on_a_cpu_keep_no_scores_of_accelerators() -> None:
 
 
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
-@pytest.mark.parametrize("queries", [8, 256])
+@pytest.mark.parametrize("queries", few_of([8, 256], 8))
 def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, queries: int) -> None:
     mesh = mesh_of(axis_type, batch=2, heads=4)
     query, key, value = (normal(4, queries, 16 * 4) for _ in range(3))  # of 256, more scores than are computed at once

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_normalization import assert_near
-from helpers import X64, assert_same_bits, mesh_of, needs_x64
+from helpers import FULL, X64, assert_same_bits, few_of, mesh_of, needs_x64
 from hypothesis import given, settings, strategies as st
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from jax.test_util import check_grads
@@ -122,7 +122,7 @@ def test_infinities_and_nan_stay_in_their_rows() -> None:
     assert np.isnan(divided[2]).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", few_of([np.float16, jnp.bfloat16], jnp.bfloat16), ids=["float16", "bfloat16"])
 def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
     wide = (4 + RNG.standard_normal((3, 4, 300))).astype(dtype)
     channels = [array.reshape(1, 3, 1).astype(dtype) for array in CHANNELS]
@@ -228,7 +228,7 @@ def test_batches_of_any_shape_are_the_pseudo_codes(given_: Any, data: Any) -> No
 
 
 @pytest.mark.parametrize("cross_channel", [True, False])
-@pytest.mark.parametrize("local_size", [1, 2, 3, 4, 5, 8, 11, 2**32 - 1])
+@pytest.mark.parametrize("local_size", few_of([1, 2, 3, 4, 5, 8, 11, 2**32 - 1], 2, 5, 2**32 - 1))
 def test_local_regions_are_the_pseudo_codes(local_size: int, cross_channel: bool) -> None:
     x, gradient = RNG.integers(-4, 5, (2, 2, 6, 4, 3)).astype(np.float32)
     size = min(local_size, 30)  # of which the regions are as large
@@ -274,6 +274,7 @@ def test_the_squares_of_a_local_response_overflow_as_the_page_has_them() -> None
     assert np.isnan(dmljax.local_response_normalization(x[:, 2:], bias=0.0, local_size=1)).all()  # 0 / 0
 
 
+@pytest.mark.full
 def test_cross_channel_means_all_axes_of_an_image() -> None:
     scale, bias = CHANNELS[:2]
     for cross_channel, axes in ((True, (1, 2, 3)), (False, (2, 3))):
@@ -323,7 +324,7 @@ def test_a_parameter_of_full_size_has_rows_of_one_element() -> None:
         assert_same_bits(actual, expected)
 
 
-@pytest.mark.parametrize("activation", [RELU, directml.ActivationLinearDesc(alpha=-2, beta=1)])
+@pytest.mark.parametrize("activation", few_of([RELU, directml.ActivationLinearDesc(alpha=-2, beta=1)], RELU))
 def test_an_activation_may_be_fused(activation: Any) -> None:
     apply = lambda x: activation.compute(input=x)  # noqa: E731
     pairs = jax.jit(
@@ -399,13 +400,18 @@ def test_the_gradient_of_a_trained_batch_is_centered_by_the_given_mean() -> None
     "function",
     [
         lambda x, s, b, e: dmljax.mean_variance_normalization1(x, s, b, e, axes=(0, 2)),
-        lambda x, s, b, e: dmljax.mean_variance_normalization2(x, s, b, e, axes=1, use_mean=False),
-        lambda x, s, b, e: dmljax.mean_variance_normalization1(x, s, b, e, axes=2, normalize_variance=False),
+        pytest.param(
+            lambda x, s, b, e: dmljax.mean_variance_normalization2(x, s, b, e, axes=1, use_mean=False), marks=FULL
+        ),
+        pytest.param(
+            lambda x, s, b, e: dmljax.mean_variance_normalization1(x, s, b, e, axes=2, normalize_variance=False),
+            marks=FULL,
+        ),
         lambda x, s, b, e: dmljax.batch_normalization_training(x, s, b, x * x, e),
-        lambda x, s, b, e: dmljax.batch_normalization(x, b, s, s, b, e),
+        pytest.param(lambda x, s, b, e: dmljax.batch_normalization(x, b, s, s, b, e), marks=FULL),
         lambda x, s, b, e: dmljax.lp_normalization(x, e, axis=2),
-        lambda x, s, b, e: dmljax.lp_normalization(x, e, axis=0, p=1),
-        lambda x, s, b, e: dmljax.local_response_normalization(x, e, e, e + 1, local_size=3),
+        pytest.param(lambda x, s, b, e: dmljax.lp_normalization(x, e, axis=0, p=1), marks=FULL),
+        pytest.param(lambda x, s, b, e: dmljax.local_response_normalization(x, e, e, e + 1, local_size=3), marks=FULL),
         lambda x, s, b, e: dmljax.local_response_normalization(x, e, e, e + 1, local_size=2, cross_channel=False),
     ],
 )
@@ -457,6 +463,7 @@ def test_gradients_are_finite_and_right_at_the_edges() -> None:
 # Transformations
 
 
+@pytest.mark.full
 def test_sizes_may_be_symbolic() -> None:
     n, c, h = jax.export.symbolic_shape("n, c, h")
     x = RNG.standard_normal((2, 3, 8)).astype(np.float32)

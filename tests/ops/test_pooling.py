@@ -17,6 +17,8 @@ from helpers import (
     assert_same_bits,
     assert_same_trees,
     check_linear_gradients,
+    few_of,
+    few_types,
     random_array,
     random_indices,
     specials,
@@ -118,7 +120,7 @@ def test_large_windows_are_the_pseudo_codes(
 WINDOWS = sliding((3, 2), (2, 1), (1, 2), (2, 1), (1, 1))
 
 
-@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_every_bit_is_selected(dtype: Any, call: Any) -> None:
     image = random_array(np.random.default_rng(0), dtype, (2, 2, 6, 5))
     values, indices = call(dmljax.max_pooling2, image, **WINDOWS)
@@ -131,7 +133,7 @@ def test_every_bit_is_selected(dtype: Any, call: Any) -> None:
             assert_same_bits(call(dmljax.max_pooling2, image, has_indices=False, **WINDOWS).values, expected)
 
 
-@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_the_padding_is_never_selected_however_low_an_element_is(dtype: Any) -> None:
     image = np.full((1, 1, 3, 4), -INF if dtype in FLOATS else specials(dtype).min(), dtype)
     values, indices = dmljax.max_pooling2(image, **WINDOWS)
@@ -195,7 +197,7 @@ def test_without_indices_there_are_none() -> None:
         assert_same_bits(values, dmljax.max_pooling(image, window_sizes=2))
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
 def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, call: Any, lowering: str) -> None:
     # Few different values, and NaN: ties are everywhere.
     image = RNG.integers(0, 3, (2, 2, 6, 5)).astype(dtype)
@@ -269,7 +271,7 @@ def test_infinities_and_nan_stay_in_their_windows() -> None:
     np.testing.assert_array_equal(gradient, [[[INF, INF, NAN, NAN, -INF, 3, 2]]])
 
 
-@pytest.mark.parametrize("include_padding", [False, True])
+@pytest.mark.parametrize("include_padding", few_of([False, True], True))
 def test_the_gradient_of_average_pooling_is_average_pooling_grad(include_padding: bool) -> None:
     windows: dict[str, Any] = {"window_sizes": (3, 20), "strides": (2, 3), "start_padding": (1, 0)}
     windows |= {"end_padding": (2, 5), "include_padding": include_padding}
@@ -299,7 +301,7 @@ def test_norms_of_any_order_are_the_formulas(p: int) -> None:
     np.testing.assert_allclose(dmljax.lp_pooling1(image, p=p, **windows), exact, rtol=1e-6)  # powers round
 
 
-@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("p", few_of([1, 2, 3], 3))
 def test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0(p: int) -> None:
     windows = sliding((2, 3), (2, 1), (1, 2), (1, 0), (0, 1))
     image = RNG.permutation(np.linspace(-3, 3, 60)).astype(np.float32).reshape(1, 2, 5, 6)
@@ -356,7 +358,7 @@ def test_what_is_selected_returns_to_its_place() -> None:
     assert_same_bits(unpooled, np.where(is_selected, image, 0).astype(np.float32))
 
 
-@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_every_bit_is_put_back_and_the_last_at_an_index_wins(dtype: Any, call: Any) -> None:
     values = random_array(np.random.default_rng(0), dtype, (2, 2, 5))
     for indices in (
@@ -454,6 +456,7 @@ def test_empty_batches_stay_empty() -> None:
     ]
 
 
+@pytest.mark.full
 def test_sizes_may_be_symbolic() -> None:
     a, b = jax.export.symbolic_shape("a, b")
     (c,) = jax.export.symbolic_shape("c", constraints=["c >= 4"])

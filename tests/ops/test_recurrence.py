@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_recurrence import GATES, OF_DIRECTIONS, SIGMOID, STEPS, TANH, assert_near, desc_of, function_of
-from helpers import FLOATS, assert_same_bits, assert_same_trees, needs_x64
+from helpers import FLOATS, assert_same_bits, assert_same_trees, few_of, few_types, needs_x64
 from jax.test_util import check_grads
 
 import dmljax
@@ -21,6 +21,7 @@ FORWARD, BACKWARD, BOTH = RecurrentNetworkDirection
 FUNCTIONS: dict[str, Any] = {"RNN": dmljax.rnn, "GRU": dmljax.gru, "LSTM": dmljax.lstm}
 DEFAULTS: dict[str, Any] = {"RNN": [TANH], "GRU": [SIGMOID, TANH], "LSTM": [SIGMOID, TANH, TANH]}
 NAMES = pytest.mark.parametrize("name", FUNCTIONS)
+LSTM_FIRST = pytest.mark.parametrize("name", few_of(FUNCTIONS, "LSTM"))
 RELU = directml.ActivationReluDesc()
 
 
@@ -63,8 +64,10 @@ def exact(name: str, arrays: Any, activations: Any = None, direction: Any = FORW
     return results if name == "LSTM" else results[:2]
 
 
-@NAMES
-@pytest.mark.parametrize("direction", RecurrentNetworkDirection, ids=lambda one: one.name)
+@LSTM_FIRST
+@pytest.mark.parametrize(
+    "direction", few_of(RecurrentNetworkDirection, RecurrentNetworkDirection.BIDIRECTIONAL), ids=lambda one: one.name
+)
 @pytest.mark.usefixtures("lowering")
 def test_networks_are_those_of_the_equations_whatever_is_given(name: str, direction: Any) -> None:
     arrays = arrays_of(name, 2 if direction is BOTH else 1)
@@ -90,7 +93,7 @@ def test_networks_are_those_of_the_equations_whatever_is_given(name: str, direct
 
 
 @NAMES
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_16_bits_are_rounded_once_and_not_in_the_state(name: str, dtype: Any) -> None:
     # After 300 steps, a state that each of them rounded would be off by many units.
     arrays = arrays_of(name, steps=300, dtype=dtype)
@@ -103,7 +106,7 @@ def test_16_bits_are_rounded_once_and_not_in_the_state(name: str, dtype: Any) ->
             assert_near(actual, expected)
 
 
-@NAMES
+@LSTM_FIRST
 def test_the_state_goes_on_where_a_piece_of_a_sequence_ends(name: str) -> None:
     arrays = arrays_of(name, steps=6)
     states = ["hidden_init", "cell_mem_init"][: 2 if name == "LSTM" else 1]
@@ -123,7 +126,7 @@ def test_the_backward_direction_is_the_forward_one_of_the_sequence_reversed(name
     assert_same_trees(list(backward[1:]), list(forward[1:]))
 
 
-@NAMES
+@LSTM_FIRST
 def test_one_step_makes_no_loop_and_is_the_first_of_several(name: str) -> None:
     arrays = arrays_of(name, 2)
     lengths = np.array([1, 0, 4])
@@ -165,7 +168,7 @@ def every_equation(jaxpr: Any) -> Any:
 # Lengths
 
 
-@NAMES
+@LSTM_FIRST
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", pytest.param("uint64", marks=needs_x64)])
 def test_lengths_may_be_of_any_integer_type_and_out_of_range(name: str, dtype: Any) -> None:
     arrays = arrays_of(name, 2, steps=150)  # more than an int8 counts
@@ -178,7 +181,7 @@ def test_lengths_may_be_of_any_integer_type_and_out_of_range(name: str, dtype: A
         assert_near(actual, expected)
 
 
-@NAMES
+@LSTM_FIRST
 def test_what_is_beyond_a_length_has_no_effect_even_on_gradients(name: str) -> None:
     arrays = arrays_of(name, 2)
     lengths = np.array([5, 0, 3])
@@ -257,7 +260,7 @@ def test_a_gate_that_is_shut_or_open_is_exactly_so() -> None:
 # Transformations
 
 
-@NAMES
+@LSTM_FIRST
 def test_derivatives_in_both_directions_are_finite_differences(name: str) -> None:
     arrays = arrays_of(name, 2, steps=3, batch=2, features=2, hidden=2)
 
@@ -268,7 +271,7 @@ def test_derivatives_in_both_directions_are_finite_differences(name: str) -> Non
     check_grads(outputs, (arrays,), order=1, eps=0.01)
 
 
-@NAMES
+@LSTM_FIRST
 def test_sizes_may_be_left_open_when_it_is_exported(name: str) -> None:
     steps, batch, features, hidden = jax.export.symbolic_shape("steps, batch, features, hidden")
     arrays = arrays_of(name, 2) | {"sequence_lengths": np.array([5, 0, 3], np.int32)}
@@ -392,7 +395,7 @@ def tensor(*sizes: int, data_type: Any = "FLOAT32", **others: Any) -> TensorDesc
     return TensorDesc(data_type, sizes, **others)
 
 
-@NAMES
+@LSTM_FIRST
 def test_a_desc_may_leave_out_what_is_optional(name: str) -> None:
     whole = desc(name)
     outputs = list(whole.tensors(is_input=False))

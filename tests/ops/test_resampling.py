@@ -11,7 +11,18 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import REALS, X64, assert_same_bits, at_once, check_linear_gradients, random_array, transposes
+from helpers import (
+    FULL,
+    REALS,
+    X64,
+    assert_same_bits,
+    at_once,
+    check_linear_gradients,
+    few_of,
+    few_types,
+    random_array,
+    transposes,
+)
 from hypothesis import given, settings, strategies as st
 
 import dmljax
@@ -68,18 +79,18 @@ def test_the_simplest_fraction_of_the_ends_of_the_range() -> None:
 @pytest.mark.parametrize(
     ("size", "count", "step", "start"),
     [
-        (1000, 3000, Fraction(1, 3), Fraction(-1, 3)),
-        (50, 40, Fraction(147, 160), Fraction(1, 7)),
+        pytest.param(1000, 3000, Fraction(1, 3), Fraction(-1, 3), marks=FULL),
+        pytest.param(50, 40, Fraction(147, 160), Fraction(1, 7), marks=FULL),
         (2**26, 3000, Fraction(2**25 + 1, 4099), Fraction(-5, 3)),  # products exceed 32 bits
         (5000, 4000, Fraction(16777213, 16777216), Fraction(-7, 2)),  # a scale near 1
-        (10, 2000, Fraction(4093, 2**28 - 1), Fraction(1, 3)),
+        pytest.param(10, 2000, Fraction(4093, 2**28 - 1), Fraction(1, 3), marks=FULL),
         (7, 9, Fraction(10**38), Fraction(-3)),
-        (7, 9, Fraction(1, 10**38), Fraction(-3)),
+        pytest.param(7, 9, Fraction(1, 10**38), Fraction(-3), marks=FULL),
         (7, 9, Fraction(1, 10**38), Fraction(10)),
-        (7, 9, Fraction(1, 10**38), Fraction(5, 2)),
-        (7, 9, Fraction(1, 2), Fraction(100)),
-        (7, 9, Fraction(1, 2), Fraction(-100)),
-        (7, 9, Fraction(3, 2), Fraction(-4)),
+        pytest.param(7, 9, Fraction(1, 10**38), Fraction(5, 2), marks=FULL),
+        pytest.param(7, 9, Fraction(1, 2), Fraction(100), marks=FULL),
+        pytest.param(7, 9, Fraction(1, 2), Fraction(-100), marks=FULL),
+        pytest.param(7, 9, Fraction(3, 2), Fraction(-4), marks=FULL),
     ],
 )
 def test_positions_are_exact_whatever_their_size(size: int, count: int, step: Fraction, start: Fraction) -> None:
@@ -153,6 +164,7 @@ def test_any_resampling_is_the_pages_relation(resampling: Any, rounding: str, mo
         np.testing.assert_allclose(gradient, oracles.added_up(g, weights, size), rtol=0, atol=3e-6)
 
 
+@pytest.mark.full
 @settings(max_examples=10, deadline=None)
 @given(resamplings(), st.booleans())
 def test_averages_of_8_bits_are_exact_and_halves_go_to_the_even_integer(resampling: Any, antialiased: bool) -> None:
@@ -182,7 +194,7 @@ def test_averages_of_8_bits_with_large_denominators_are_nearest_integers() -> No
 # Nearest neighbors
 
 
-@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_every_bit_is_copied(dtype: Any, call: Any) -> None:
     x = random_array(np.random.default_rng(0), dtype, (3, 4, 5))
     how: dict[str, Any] = {"output_sizes": (3, 7, 4), "scales": (1, 1.5, 0.75)}
@@ -259,7 +271,7 @@ def test_what_has_no_weight_does_not_count(call: Any) -> None:
     assert pull(jnp.asarray(infinite))[0].tolist() == [0, 0, np.inf, 0]
 
 
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", few_of([jnp.float16, jnp.bfloat16], jnp.bfloat16), ids=["float16", "bfloat16"])
 def test_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((5, 6)).astype(dtype)
@@ -351,7 +363,7 @@ def test_gradients_forward_and_backward(mode: InterpolationMode) -> None:
     check_linear_gradients(function, (x,), order=1)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", few_of([np.float32, jnp.bfloat16], np.float32), ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("mode", InterpolationMode)
 def test_each_is_the_others_gradient(mode: InterpolationMode, dtype: Any) -> None:
     rng = np.random.default_rng(0)
@@ -373,6 +385,7 @@ def test_each_is_the_others_gradient(mode: InterpolationMode, dtype: Any) -> Non
         assert_same_bits(one, other)
 
 
+@pytest.mark.full
 def test_slices_have_what_would_be_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     x, offsets = jnp.asarray(np.random.default_rng(0).standard_normal(7), np.float32), (-9.0, -0.2, 1.5)
     every: list[dict[str, Any]] = [
@@ -411,6 +424,7 @@ def test_slices_are_read_where_the_ratio_of_sizes_is_simple_and_nothing_is_scatt
         assert "stablehlo.scatter" not in text
 
 
+@pytest.mark.full
 def test_a_batch_of_any_size_is_exported() -> None:
     batch, channels = jax.export.symbolic_shape("n, c")
     shape = jax.ShapeDtypeStruct((batch, channels, 3, 4), np.float32)

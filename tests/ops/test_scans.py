@@ -9,7 +9,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_same_bits, assert_same_trees, at_once, collectives, mesh_of, random_array
+from helpers import FULL, assert_same_bits, assert_same_trees, at_once, collectives, few_of, mesh_of, random_array
 from hypothesis import given, settings, strategies as st
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
@@ -32,6 +32,7 @@ def multiplied(x: Any, axis: int = 0, direction: AxisDirection = INCREASING, is_
 BOTH = [(summed, np.add, 0), (multiplied, np.multiply, 1)]
 
 
+@pytest.mark.full
 @settings(deadline=None, max_examples=6)  # each shape is compiled, in every direction at once
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=3), st.data())
 def test_integers_of_any_shape_are_tallied_and_wrap(sizes: list[int], data: Any) -> None:
@@ -44,7 +45,7 @@ def test_integers_of_any_shape_are_tallied_and_wrap(sizes: list[int], data: Any)
             assert_same_bits(result, expected)
 
 
-@pytest.mark.parametrize("size", [8, 9, 64, 65, 513])
+@pytest.mark.parametrize("size", few_of([8, 9, 64, 65, 513], 65))
 def test_the_borders_of_blocks(size: int) -> None:
     rng = np.random.default_rng(size)
     for function, combine, first in BOTH:
@@ -117,7 +118,9 @@ def test_the_derivative_of_a_product_stays_in_range_where_the_product_does(facto
 
 
 @pytest.mark.parametrize("function", [summed, multiplied])
-@pytest.mark.parametrize(("direction", "is_exclusive"), WAYS)
+@pytest.mark.parametrize(
+    ("direction", "is_exclusive"), [*(pytest.param(*way, marks=FULL) for way in WAYS[:-1]), WAYS[-1]]
+)
 def test_derivatives_are_those_of_the_formula(function: Any, direction: AxisDirection, is_exclusive: bool) -> None:
     x = np.random.default_rng(0).uniform(0.5, 1.5, 11).astype(np.float32)
     exact = np.zeros((11, 11))
@@ -160,6 +163,7 @@ def test_a_size_may_be_symbolic() -> None:
             assert_same_trees(exported.call(x), function(x, 0, *way))
 
 
+@pytest.mark.full
 def test_rows_that_are_sharded_elsewhere_exchange_nothing_and_a_sharded_axis_less_than_the_input() -> None:
     # Positive, for devices may exchange numbers by adding zeros to them, which makes 0 of -0.
     x = np.random.default_rng(0).choice([0.5, 1, 2], (16, 4096)).astype(np.float32)

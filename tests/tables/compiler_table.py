@@ -16,8 +16,8 @@ Figures = Mapping[str, float]
 Rivals = Mapping[str, Figures]  # dmljax's and the idiom's, if there is one, and if XLA can compile it
 Results = Mapping[str, Mapping[str, Rivals]]  # by operator or network, and chip
 
-FILE = Path(__file__).parent / "benchmarks" / "compilers.json"
-PAGE = Path(__file__).parents[1] / "notebooks" / "compilers.md"
+FILE = Path(__file__).parents[1] / "benchmarks" / "compilers.json"
+PAGE = Path(__file__).parents[2] / "notebooks" / "compilers.md"
 OPERATORS = {name.removeprefix("DML_OPERATOR_") for name in directml.OPERATORS}
 CHIPS = {"h100": "NVIDIA H100", "v5e": "TPU v5e"}
 

@@ -31,6 +31,33 @@ tried: dict[str, set[str]] = {}  # what the tests of a transformation say that t
 outcomes: dict[str, dict[str, str]] = {}  # of each transformation and operator: passed, or why not
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker in item.iter_markers("transformation"):
+            operator = item.callspec.params["operator"]  # type: ignore[attr-defined]
+            item.user_properties.append(("transformation", f"{operator} {marker.args[0]}"))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    for key, value in report.user_properties:
+        if key == "transformation":
+            operator, _, transformation = str(value).partition(" ")
+            record(report, operator, transformation)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):  # a worker of xdist sees only a part
+        return
+    file = session.config.getoption("--transformation-table")
+    if file is not None:
+        write(file)
+    expected = session.config.getoption("--expect-transformations")
+    if expected is not None:
+        for difference in differences(expected):
+            print(difference)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def record(report: pytest.TestReport, operator: str, transformation: str) -> None:
     """Remembers what a test of a transformation came to."""
     test = report.nodeid.partition("::test_")[2].partition("[")[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 import at_a_glance
 import pytest
 
-PAGE = Path(__file__).parents[1] / "notebooks" / "at-a-glance.md"
+PAGE = Path(__file__).parents[2] / "notebooks" / "at-a-glance.md"
 
 
 def test_the_page_is_what_its_generator_writes(pytestconfig: pytest.Config) -> None:

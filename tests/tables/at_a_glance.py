@@ -14,7 +14,7 @@ from dmljax.describe import coverage, data_types_text, function_name, markdown_t
 from dmljax.directml import Operator
 from dmljax.types import FLOAT
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 ACCURACY = TESTS.parent / "notebooks" / "accuracy.md"
 SPEEDS = TESTS / "benchmarks" / "every.json"
 # Whose floats are added up: a sum of floats is rounded several times, in an order that XLA chooses.
@@ -26,7 +26,7 @@ COPIES = re.compile("MAX_|QUANTIZED|UNFOLD|ROI_POOLING")
 TEXT = """\
 # At a glance
 
-{coverage}, family by family. `pytest tests/test_at_a_glance.py --at-a-glance
+{coverage}, family by family. `pytest tests/tables/test_at_a_glance.py --at-a-glance
 notebooks/at-a-glance.md` writes this page from the support tables, the tests' cases, [the table of
 accuracy](accuracy.md) and what `python tests/benchmarks/every.py` measured.
 

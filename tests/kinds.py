@@ -1,15 +1,8 @@
 """The operators that stand for all of their kind where a test is of JAX's own transformations."""
 
-import enum
-
-import pytest
-
-from dmljax import directml
-
-# By the kind of computation: what a loop around an operator or a mesh beneath it sees, it sees of a few of each kind.
-# An operator that is lowered in a way of its own (a loop, a rule for derivatives, vmap or a mesh, what is there for one
-# platform alone) stands here, whatever else it is like. The first of each kind stands for all of it with `--sample`,
-# and in tests that take long.
+# By the kind of computation: a loop around an operator, or a mesh beneath it, sees all that it can from a few of each
+# kind. An operator that is lowered in a way of its own (a loop, a rule for derivatives, vmap or a mesh, something for
+# one platform) stands here, whatever else it is like.
 KINDS: dict[str, tuple[str, ...]] = {
     "one function of XLA": ("ELEMENT_WISE_SQRT",),
     "an elementary function": ("ELEMENT_WISE_ERF", "ELEMENT_WISE_ASINH", "ELEMENT_WISE_ATAN_YX", "ACTIVATION_TANH"),
@@ -56,22 +49,18 @@ KINDS: dict[str, tuple[str, ...]] = {
     "elements to places": ("SCATTER", "SCATTER_ND"),
     "as many rows as there are": ("NONZERO_COORDINATES",),
 }
-SAMPLE = [names[0] for names in KINDS.values()]
-
-
-class Tried(enum.Enum):
-    """What a transformation is tried on, unless `--sample` asks for less or `--everything` for all."""
-
-    EACH_OPERATOR = enum.auto()
-    SOME_OF_EACH_KIND = enum.auto()
-    ONE_OF_EACH_KIND = enum.auto()
-
-
-def tried_operators(config: pytest.Config, tried: Tried) -> tuple[str, ...]:
-    """The operators that a transformation is tried on."""
-    is_sampled = config.getoption("--sample")
-    if config.getoption("--everything") or (tried is Tried.EACH_OPERATOR and not is_sampled):
-        return tuple(directml.OPERATORS)
-    is_one = is_sampled or tried is Tried.ONE_OF_EACH_KIND
-    names = SAMPLE if is_one else [name for kind in KINDS.values() for name in kind]
-    return tuple(f"DML_OPERATOR_{name}" for name in names)
+OF_EVERY_KIND = tuple(f"DML_OPERATOR_{name}" for names in KINDS.values() for name in names)
+FIRST_OF_EVERY_KIND = tuple(f"DML_OPERATOR_{names[0]}" for names in KINDS.values())
+# For what takes long: a rule for derivatives, sums, windows, a loop, copies, and results of another type.
+FEW = tuple(
+    f"DML_OPERATOR_{name}"
+    for name in (
+        "ELEMENT_WISE_ERF",
+        "ELEMENT_WISE_QUANTIZED_LINEAR_ADD",
+        "GEMM",
+        "MAX_POOLING2",
+        "LSTM",
+        "SCATTER",
+        "TOP_K1",
+    )
+)

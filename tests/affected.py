@@ -1,0 +1,28 @@
+"""Which tests belong to a file that changed, for `pytest --full-for FILES`."""
+
+from collections.abc import Iterable
+from pathlib import PurePath
+
+import pytest
+from families import family_of
+
+
+def belongs(item: pytest.Item, changed: Iterable[str]) -> bool:
+    """Whether a test is of one of these files: by the file's name, an operator's family, or the room."""
+    tests = PurePath(item.path)
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return any(is_of(PurePath(file), tests, params.get("operator")) for file in changed)
+
+
+def is_of(changed: PurePath, tests: PurePath, operator: object) -> bool:
+    """Whether `tests` are of the file `changed`, or try an operator of it.
+
+    `dmljax/ops/pooling.py`, `dmljax/lowerings/pooling.py` and `tests/ops/cases_pooling.py` have `test_pooling.py`; a
+    file without tests of its name has those of its room: `dmljax/onnx/nodes/attention.py` has `tests/onnx`.
+    """
+    name = changed.stem.removeprefix("test_").removeprefix("cases_")
+    if changed.suffix != ".py" or changed.parts[0] not in ("dmljax", "tests"):
+        return False
+    rooms = {"onnx", "dxdispatch", "pydirectml", "estimate", "calls"}.intersection(changed.parts)
+    is_tried = isinstance(operator, str) and operator.startswith("DML_OPERATOR_") and family_of(operator) == name
+    return tests.stem == f"test_{name}" or tests.parent.name in rooms or is_tried
