@@ -1,5 +1,6 @@
 """Descriptors as a whole: levels, findings, lowering, and the JSON spelling; each operator's rules are in tests/ops."""
 
+import inspect
 import json
 from typing import Any
 
@@ -207,6 +208,18 @@ def test_jax_arrays_are_checked_while_tracing(input: Any, error: Any, message: s
         assert function(right).tolist() == [[[[1, 0, 0], [1, 0, 0]]]]
         with pytest.raises(error, match="^DML_OPERATOR_ACTIVATION_HARDMAX: " + message):
             function(input)
+
+
+def test_a_desc_is_a_call_of_its_function_and_a_call_is_a_desc() -> None:
+    for operator in directml.OPERATORS.values():
+        arguments, fields = inspect.signature(operator.function).parameters, {one.field for one in operator.members()}
+        assert operator.derived.keys() <= arguments.keys()
+        assert {*operator.arguments, *operator.spread, *operator.implied} <= fields
+        for member in operator.members():
+            names = operator.spread.get(member.field, (operator.arguments.get(member.field, member.field),))
+            is_told = member.kind == kinds.SCALAR_TYPE or member.field in operator.implied
+            is_output = member.tensor_kind is not None and not member.tensor_kind.is_input
+            assert is_output or is_told or arguments.keys() >= {*names}, (operator, member.field)
 
 
 @pytest.mark.parametrize(
