@@ -171,6 +171,12 @@ def inside(where: Where) -> Iterator[None]:
         raise
 
 
+def require(where: Where, holds: bool, rule: str, given: Any = None) -> None:
+    """Refuses what stands at `where` unless it is as the rule says."""
+    if not holds:
+        raise InvalidDesc(Problem(where, rule, given))
+
+
 MAX_PROBLEMS = 1000  # in one error: nobody reads more
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from dmljax.dxdispatch.context import Context, Readers, optional, uint64
 from dmljax.dxdispatch.model import Binding, Bindings, BindPoint
 from dmljax.dxdispatch.text import Place
-from dmljax.errors import InvalidDesc, InvalidType, Problem, spell_path
+from dmljax.errors import InvalidDesc, InvalidType, Problem, require, spell_path
 from dmljax.text import show
 from dmljax.types import DataType
 
@@ -37,23 +37,20 @@ def read_bindings(
                 for inner, one_point, one in _sources((*place, name), by_name[name], source, is_array=names[name]):
                     with context.part(*inner):
                         binding = _binding(context, inner, one, one_point)
-                        if one_point is not None:
-                            _require_wanted(one_point, wanted)
-                            bound[one_point.key] = binding
-                        elif points is not None:
-                            raise InvalidDesc(Problem((), "must not be bound, because the desc has no such tensor"))
+                        if one_point is None:
+                            rule = "must not be bound, because the desc has no such tensor"
+                            require((), points is None, rule)
+                            continue
+                        otherwise = "at initialization" if one_point.is_owned else "in a dispatch"
+                        rule = f"must be bound {otherwise} instead of here, because of its Flags"
+                        require((), one_point.key in wanted, rule)
+                        bound[one_point.key] = binding
         for point in points or ():
             if point.key in wanted and point.key not in bound:
                 context.add_finding(place, Problem(point.path, "must be bound", "none"))
     bindings = {key: binding for key, binding in bound.items() if binding is not None}
     _check_outputs(context, place, points or (), bindings)
     return bindings
-
-
-def _require_wanted(point: BindPoint, wanted: set[str]) -> None:
-    if point.key not in wanted:
-        otherwise = "at initialization" if point.is_owned else "in a dispatch"
-        raise InvalidDesc(Problem((), f"must be bound {otherwise} instead of here, because of its Flags"))
 
 
 def _sources(
@@ -93,14 +90,13 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
     element_bits = 8 * fields["elementSizeInBytes"]
     if resource.data_type is not DataType.UNKNOWN:
         element_bits = element_bits or resource.data_type.bits
-    if element_offset and not element_bits:
-        raise InvalidDesc(Problem("elementOffset", f"must come with elementSizeInBytes for {show(name)}", "none"))
-    if element_offset * element_bits % 8:
-        raise InvalidDesc(Problem("elementOffset", "must be even for elements of 4 bits", element_offset))
+    is_sized = bool(element_bits or not element_offset)
+    require("elementOffset", is_sized, f"must come with elementSizeInBytes for {show(name)}", "none")
+    is_whole = element_offset * element_bits % 8 == 0
+    require("elementOffset", is_whole, "must be even for elements of 4 bits", element_offset)
     offset, size = element_offset * element_bits // 8, point.size_in_bytes
-    if offset + size > resource.size_in_bytes:
-        room = max(resource.size_in_bytes - offset, 0)
-        raise InvalidDesc(Problem((), f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on"))
+    room = max(resource.size_in_bytes - offset, 0)
+    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on")
     alignment = point.tensor.guaranteed_base_offset_alignment or _MINIMUM_ALIGNMENT
     if offset % alignment:
         context.warn(place, Problem((), f"must begin at a multiple of {alignment} bytes for DirectML", offset))

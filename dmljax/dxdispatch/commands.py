@@ -15,7 +15,7 @@ from dmljax.dxdispatch.model import Command, Dispatch, Print, WriteFile
 from dmljax.dxdispatch.networks import Network, Sizes, require_shapes_of_outputs, single_binding
 from dmljax.dxdispatch.resources import size_deferred
 from dmljax.dxdispatch.text import Place
-from dmljax.errors import InvalidDesc, Problem, all_checked
+from dmljax.errors import InvalidDesc, Problem, all_checked, require
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType
 
@@ -37,12 +37,11 @@ def _print(context: Context, place: Place, value: Any) -> Print:
     readers: Readers = {"type": None, "resource": context.resource, "verbose": optional(boolean, False)}
     (name, resource), verbose = context.read(place, value, readers).values()
     if resource is not None:
-        if resource.data_type is DataType.UNKNOWN:
-            raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be printed", show(name)))
+        is_typed = resource.data_type is not DataType.UNKNOWN
+        require("resource", is_typed, "must have an initialValuesDataType to be printed", show(name))
         count = resource.size_in_bytes * 8 // resource.data_type.bits
-        if count > MAX_PRINTED_VALUES:
-            most = f"at most {MAX_PRINTED_VALUES} values to be printed"
-            raise InvalidDesc(Problem("resource", f"must have {most}", f"{count}, in {show(name)}"))
+        rule = f"must have at most {MAX_PRINTED_VALUES} values to be printed"
+        require("resource", count <= MAX_PRINTED_VALUES, rule, f"{count}, in {show(name)}")
     return Print(name, verbose)
 
 
@@ -76,9 +75,8 @@ def _dispatch(context: Context, place: Place, value: Any) -> Dispatch | None:
 
 
 def _thread_groups(name: str, value: Any) -> None:
-    groups = uints(name, value)
-    if len(groups) != 3:
-        raise InvalidDesc(Problem(name, "must have 3 elements", len(groups)))
+    count = len(uints(name, value))
+    require(name, count == 3, "must have 3 elements", count)
 
 
 def _dispatch_of_network(

@@ -13,7 +13,7 @@ from dmljax.descriptors.members import json_enum, json_given, json_string
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, Resource
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.text import Document, Place
-from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, InvalidType, Problem, Where, all_checked
+from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidType, Problem, Where, all_checked, require
 from dmljax.files import opened
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel
@@ -144,17 +144,15 @@ class Context:
     def named(self, kind: str, known: Collection[str], field: str, value: Any) -> str:
         """Reads the name of a part of this kind."""
         name = json_string(field, value)
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise InvalidDesc(Problem(field, f"must be a {kind} of the model", f"{show(name)}{hint}"))
+        hint = "" if name in known else did_you_mean(name, known)
+        require(field, name in known, f"must be a {kind} of the model", f"{show(name)}{hint}")
         return name
 
     def resource(self, field: str, value: Any) -> tuple[str, Resource | None]:
         """Reads the name of a resource, and returns the resource, too; None if that has findings."""
         name = self.named("resource", self.resources, field, value)
-        if self.is_unsized(name):
-            rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
-            raise InvalidDesc(Problem(field, rule, show(name)))
+        rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
+        require(field, not self.is_unsized(name), rule, show(name))
         return name, self.resources[name]
 
     def is_unsized(self, name: str | None) -> TypeGuard[str]:
@@ -185,9 +183,8 @@ class Context:
 
     def require_affordable(self, member: Where, size: int) -> None:
         """Refuses a size that no buffer has, or that is too large for the model."""
-        if size > self.affordable_bytes:
-            limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
-            raise InvalidDesc(Problem(member, f"must ask for at most {limits}", size))
+        limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
+        require(member, size <= self.affordable_bytes, f"must ask for at most {limits}", size)
 
     def take_bytes(self, member: Where, size: int) -> None:
         """Counts a buffer of that size among what the model asks for."""

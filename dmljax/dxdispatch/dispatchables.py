@@ -25,7 +25,7 @@ from dmljax.dxdispatch.context import (
 from dmljax.dxdispatch.model import Dispatchable, bind_points
 from dmljax.dxdispatch.networks import Network, Sizes
 from dmljax.dxdispatch.text import Place
-from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
+from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside, require
 from dmljax.files import opened
 from dmljax.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
@@ -45,8 +45,7 @@ class _ExecutionFlags(HeaderEnum, prefix="DML_EXECUTION_FLAG_"):
 
 def _compile_type(name: str, value: Any) -> None:
     kinds = ("DmlCompileOp", "DmlCompileGraph")
-    if value not in kinds:
-        raise InvalidDesc(Problem(name, f"must be one of {', '.join(kinds)}", show(value)))
+    require(name, value in kinds, f"must be one of {', '.join(kinds)}", show(value))
 
 
 # What tells DirectML how to run a dispatchable is checked, and has no effect on XLA.

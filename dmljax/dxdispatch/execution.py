@@ -19,7 +19,7 @@ from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
 from dmljax.dxdispatch.files import target_in, whole_elements, write_values
 from dmljax.dxdispatch.model import Binding, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.graph import Graph, computation
 from dmljax.tensor import TensorDesc
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
@@ -128,8 +128,8 @@ class Execution:
         They are a flat view of the buffer, except those of 4 bits, which are a copy.
         """
         description = self.model.resources[resource]
-        if description.data_type is DataType.UNKNOWN:
-            raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to have values", repr(resource)))
+        is_typed = description.data_type is not DataType.UNKNOWN
+        require("resource", is_typed, "must have an initialValuesDataType to have values", repr(resource))
         return whole_elements(self.buffers[resource], description.data_type)[: description.value_count]
 
     # Commands

@@ -11,7 +11,7 @@ import math
 import os
 import stat
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -23,7 +23,7 @@ from jax.numpy import iinfo
 from numpy.typing import NDArray
 
 from dmljax.descriptors.members import json_string
-from dmljax.errors import InvalidDesc, Problem, Unsupported, unusable_file
+from dmljax.errors import InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.files import opened
 from dmljax.tensor import TensorDesc
 from dmljax.text import one_line, reason_of, show
@@ -34,6 +34,7 @@ _MAX_HEADER = 2**20  # of a .npy file
 _MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # with its folder, a path may have 4096 on Linux
 _MAX_DIMENSIONS = 64  # of a NumPy array
 _IN_NPY = {DataType.INT4: DataType.INT8, DataType.UINT4: DataType.UINT8}
+_IMAGE_TYPES = (DataType.FLOAT32, DataType.FLOAT16)
 _IMAGE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
@@ -47,16 +48,12 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
             values = _read_npy(file, path)
             own_type = _data_type_of(values.dtype, path)
             wanted = _IN_NPY.get(data_type, data_type)
-            if wanted not in (DataType.UNKNOWN, own_type):
-                whose = "" if wanted is data_type else f" for {data_type.name}"
-                raise InvalidDesc(
-                    Problem((), f"must hold {wanted.name}{whose}, as initialValuesDataType says", own_type.name)
-                )
+            whose = "" if wanted is data_type else f" for {data_type.name}"
+            rule = f"must hold {wanted.name}{whose}, as initialValuesDataType says"
+            require((), wanted in (DataType.UNKNOWN, own_type), rule, own_type.name)
             return (data_type, _in_4_bits(values, data_type)) if data_type in INTEGER_4 else (own_type, values)
-        if data_type is DataType.UNKNOWN:
-            raise InvalidDesc(
-                Problem((), "must come with initialValuesDataType, because only .npy files store their own", "UNKNOWN")
-            )
+        rule = "must come with initialValuesDataType, because only .npy files store their own"
+        require((), data_type is not DataType.UNKNOWN, rule, "UNKNOWN")
         if path.suffix.lower() in IMAGES:
             return data_type, _read_image(file, path, data_type, size, at_most)
         return data_type, np.frombuffer(file.read(), np.uint8)
@@ -65,13 +62,12 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
 def _in_4_bits(values: NDArray[Any], data_type: DataType) -> NDArray[Any]:
     limits = iinfo(data_type.dtype)
     outside = values[(values < limits.min) | (values > limits.max)]
-    if outside.size:
-        raise InvalidDesc(Problem((), f"must hold values in [{limits.min}, {limits.max}]", int(outside[0])))
+    require((), not outside.size, f"must hold values in [{limits.min}, {limits.max}]", *outside[:1].tolist())
     return values.astype(data_type.dtype)
 
 
 def _read_npy(file: Any, path: Path) -> NDArray[Any]:
-    try:
+    with _decoding(path, "must be a whole .npy file"):
         with warnings.catch_warnings(action="ignore"):  # NumPy warns of headers that Python 2 wrote
             version = np.lib.format.read_magic(file)
             if version not in _HEADER_READERS:
@@ -82,13 +78,18 @@ def _read_npy(file: Any, path: Path) -> NDArray[Any]:
         if len(data) != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{len(data)} bytes for {dtype} {list(shape)}")
         values = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
+    return np.ascontiguousarray(values.astype(dtype.newbyteorder("="), copy=False))
+
+
+@contextmanager
+def _decoding(path: Path, rule: str) -> Iterator[None]:
+    """Refuses a file that breaks its decoder: NumPy and Pillow raise many kinds of errors."""
+    try:
+        yield
     except InvalidDesc:
         raise
-    except Exception as error:  # NumPy raises many kinds of errors for broken headers
-        raise InvalidDesc(
-            Problem((), "must be a whole .npy file", f"'{one_line(path)}' ({reason_of(error)})")
-        ) from None
-    return np.ascontiguousarray(values.astype(dtype.newbyteorder("="), copy=False))
+    except Exception as error:
+        raise InvalidDesc(Problem((), rule, f"'{one_line(path)}' ({reason_of(error)})")) from None
 
 
 _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -96,42 +97,31 @@ _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.f
 
 def _data_type_of(dtype: np.dtype[Any], path: Path) -> DataType:
     name = "UINT8" if dtype == np.bool_ else dtype.name.upper()
-    if name not in DataType.__members__ or dtype.kind not in "fiub" or dtype.shape:
-        raise InvalidDesc(
-            Problem((), "must hold numbers of a DirectML data type", f"{one_line(dtype)} in '{one_line(path)}'")
-        )
+    is_known = name in DataType.__members__ and dtype.kind in "fiub" and not dtype.shape
+    require((), is_known, "must hold numbers of a DirectML data type", f"{one_line(dtype)} in '{one_line(path)}'")
     return DataType[name]
 
 
 def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> NDArray[Any]:
     image_module = _pillow()
-    if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
-        raise InvalidDesc(Problem((), "must be read as FLOAT32 or FLOAT16, because it is an image", data_type.name))
-    if size and (len(size) != 4 or size[0] != 1 or size[1] not in _IMAGE_MODES or 0 in size):
-        raise InvalidDesc(
-            Problem(
-                (), "must be scaled to resampleSize [1, channels, height, width] with 1, 3 or 4 channels", list(size)
-            )
-        )
+    require((), data_type in _IMAGE_TYPES, "must be read as FLOAT32 or FLOAT16, because it is an image", data_type.name)
+    rule = "must be scaled to resampleSize [1, channels, height, width] with 1, 3 or 4 channels"
+    require((), not size or _is_image(size, tuple(_IMAGE_MODES)), rule, list(size))
     channels = size[1] if size else 3
-    try:
-        with image_module.open(file) as image:
-            height, width = size[2:] if size else (image.height, image.width)
-            if max(height * width, image.height * image.width) * channels * 4 > at_most:
-                raise InvalidDesc(
-                    Problem(
-                        (), f"must take at most {at_most} bytes", f"'{one_line(path)}', {image.height} x {image.width}"
-                    )
-                )
-            pixels = image.convert(_IMAGE_MODES[channels])
-            if pixels.size != (width, height):
-                pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
-            bytes_of_rows = np.asarray(pixels).reshape(height, width, channels)
-    except InvalidDesc:
-        raise
-    except Exception as error:  # decoders raise many kinds of errors for broken images
-        raise InvalidDesc(Problem((), "must be an image", f"'{one_line(path)}' ({reason_of(error)})")) from None
+    with _decoding(path, "must be an image"), image_module.open(file) as image:
+        height, width = size[2:] if size else (image.height, image.width)
+        needed = max(height * width, image.height * image.width) * channels * 4
+        given = f"'{one_line(path)}', {image.height} x {image.width}"
+        require((), needed <= at_most, f"must take at most {at_most} bytes", given)
+        pixels = image.convert(_IMAGE_MODES[channels])
+        if pixels.size != (width, height):
+            pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
+        bytes_of_rows = np.asarray(pixels).reshape(height, width, channels)
     return (bytes_of_rows.transpose(2, 0, 1).astype(np.float32) / np.float32(255)).astype(data_type.dtype)
+
+
+def _is_image(sizes: Sequence[int], channels: Container[int]) -> bool:
+    return len(sizes) == 4 and sizes[0] == 1 and sizes[1] in channels and 0 not in sizes
 
 
 def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
@@ -159,13 +149,13 @@ def target_path(name: str, value: Any) -> PureWindowsPath:
     """
     text = json_string(name, value)
     path = PureWindowsPath(text)
-    if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
-        raise InvalidDesc(Problem(name, "must be a file inside the output folder", show(text)))
-    if any(category(character) == "Cc" for character in text):
-        raise InvalidDesc(Problem(name, "must have no control character", show(text)))
-    if len(text.encode()) > _MAX_PATH_BYTES or any(len(part.encode()) > _MAX_NAME_BYTES for part in path.parts):
-        limits = f"at most {_MAX_PATH_BYTES} bytes, {_MAX_NAME_BYTES} in each part"
-        raise InvalidDesc(Problem(name, f"must be a path of {limits}", show(text)))
+    leads_out = ".." in path.parts or path.anchor or text.endswith(("/", "\\"))
+    require(name, bool(path.parts) and not leads_out, "must be a file inside the output folder", show(text))
+    has_controls = any(category(character) == "Cc" for character in text)
+    require(name, not has_controls, "must have no control character", show(text))
+    is_short = len(text.encode()) <= _MAX_PATH_BYTES and all(len(x.encode()) <= _MAX_NAME_BYTES for x in path.parts)
+    limits = f"at most {_MAX_PATH_BYTES} bytes, {_MAX_NAME_BYTES} in each part"
+    require(name, is_short, f"must be a path of {limits}", show(text))
     return path
 
 
@@ -177,8 +167,8 @@ def target_in(folder: Path, target: str) -> Path:
         is_taken = path.exists() and not path.is_file()  # opening a pipe would wait for a reader
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL, or a name that is too long
         raise InvalidDesc(Problem("targetPath", "must name a file", f"{show(target)} ({reason_of(error)})")) from None
-    if not path.is_relative_to(root) or is_taken:
-        raise InvalidDesc(Problem("targetPath", "must be a file inside the output folder", show(target)))
+    is_inside = path.is_relative_to(root) and not is_taken
+    require("targetPath", is_inside, "must be a file inside the output folder", show(target))
     return path
 
 
@@ -187,22 +177,18 @@ def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensi
     suffix = suffix.lower()
     if suffix not in (".npy", *IMAGES):
         return
-    if data_type is DataType.UNKNOWN:
-        raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be written as numbers", "UNKNOWN"))
-    count = size_in_bytes * 8 // data_type.bits
-    if len(dimensions) > _MAX_DIMENSIONS:
-        raise InvalidDesc(Problem("dimensions", f"must have at most {_MAX_DIMENSIONS} elements", len(dimensions)))
-    if dimensions and math.prod(dimensions) > count:
-        raise InvalidDesc(Problem("dimensions", f"must describe at most {count} elements", show(tuple(dimensions))))
+    is_typed, given = data_type is not DataType.UNKNOWN, show(tuple(dimensions))
+    require("resource", is_typed, "must have an initialValuesDataType to be written as numbers", "UNKNOWN")
+    count, most = size_in_bytes * 8 // data_type.bits, f"must have at most {_MAX_DIMENSIONS} elements"
+    require("dimensions", len(dimensions) <= _MAX_DIMENSIONS, most, len(dimensions))
+    fits = not dimensions or math.prod(dimensions) <= count
+    require("dimensions", fits, f"must describe at most {count} elements", given)
     if suffix in IMAGES:
-        if data_type not in (DataType.FLOAT32, DataType.FLOAT16):
-            raise InvalidDesc(
-                Problem("resource", "must be of FLOAT32 or FLOAT16 to be written as an image", data_type.name)
-            )
+        rule = "must be of FLOAT32 or FLOAT16 to be written as an image"
+        require("resource", data_type in _IMAGE_TYPES, rule, data_type.name)
         channels = (1, 3) if suffix == ".jpg" else (1, 3, 4)
-        if len(dimensions) != 4 or dimensions[0] != 1 or dimensions[1] not in channels or 0 in dimensions:
-            rule = f"[1, channels, height, width] with {' or '.join(map(str, channels))} channels"
-            raise InvalidDesc(Problem("dimensions", f"must be {rule}", show(tuple(dimensions))))
+        rule = f"must be [1, channels, height, width] with {' or '.join(map(str, channels))} channels"
+        require("dimensions", _is_image(dimensions, channels), rule, given)
 
 
 def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimensions: Sequence[int]) -> None:
@@ -225,9 +211,8 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
             else:
                 file.write(image.getbuffer() if suffix in IMAGES else data.data)
     except OSError as error:
-        problem = Problem(
-            "targetPath", "must be a file that can be written", f"'{one_line(path)}' ({reason_of(error)})"
-        )
+        given = f"'{one_line(path)}' ({reason_of(error)})"
+        problem = Problem("targetPath", "must be a file that can be written", given)
         raise unusable_file(problem, error, str(path)) from None
 
 

@@ -14,9 +14,9 @@ from dmljax.dxdispatch.model import BindPoint, Resource
 from dmljax.dxdispatch.networks import resource_bound
 from dmljax.dxdispatch.numbers import convert, sequence
 from dmljax.dxdispatch.text import Place
-from dmljax.errors import InvalidDesc, InvalidType, Problem, inside
+from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, require
 from dmljax.text import one_line, show
-from dmljax.types import INTEGERS_4, DataType
+from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
 _FIELDS = (
     "initialValuesDataType",
@@ -41,13 +41,11 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
             "initialValues": lambda name, source: _initial_values(context, place, fields),
         }
     ).values()
-    if not values.size:
-        raise InvalidDesc(Problem("initialValues", "must hold at least one value", "none"))
+    require("initialValues", bool(values.size), "must hold at least one value", "none")
     data = bytes_of(values)
     size = -(-data.size // 4) * 4 if size is None else size
-    if data.size + offset > size:
-        needed = f"{data.size + offset}, for {data.size} bytes of initialValues from byte {offset} on"
-        raise InvalidDesc(Problem("sizeInBytes", f"must be at least {needed}", size))
+    needed = f"{data.size + offset}, for {data.size} bytes of initialValues from byte {offset} on"
+    require("sizeInBytes", data.size + offset <= size, f"must be at least {needed}", size)
     context.take_bytes("sizeInBytes", size)
     padding_bits = 4 if values.dtype in INTEGERS_4 and values.size % 2 else 0
     return Resource(own_type, size, data, offset, padding_bits)
@@ -77,8 +75,7 @@ def _generated(context: Context, place: Place, source: Any, own_type: DataType, 
     """Makes `valueCount` values: `value` repeated, or a sequence from `valueStart` with the step `valueDelta`."""
     names = (kind, "valueDelta") if kind == "valueStart" else (kind,)
     fields = context.fields(place, source, (*names, "valueCount"))
-    if own_type is DataType.UNKNOWN:
-        raise InvalidDesc(Problem(kind, "must come with initialValuesDataType", "none"))
+    require(kind, own_type is not DataType.UNKNOWN, "must come with initialValuesDataType", "none")
     count = fields.one("valueCount", uint)
     context.require_affordable("valueCount", count * own_type.dtype.itemsize)
     first, *delta = (_number(context, place, name, fields, own_type) for name in names)
@@ -87,17 +84,16 @@ def _generated(context: Context, place: Place, source: Any, own_type: DataType, 
 
 def _struct(context: Context, place: Place, source: Sequence[Any]) -> NDArray[np.uint8]:
     """The bytes of a list of {name, type, value} objects, packed without padding."""
-    if any(not isinstance(element, dict) for element in source):
-        rule = "must be given, unless all of initialValues are objects"
-        raise InvalidDesc(Problem("initialValuesDataType", rule, "none"))
+    is_struct = all(isinstance(element, dict) for element in source)
+    require("initialValuesDataType", is_struct, "must be given, unless all of initialValues are objects", "none")
     parts = []
     for index, part in enumerate(source):
         inner = (*place, "initialValues", index)
         with inside(("initialValues", index)):
             fields = context.fields(inner, part, ("name", "type", "value"))
             own_type = fields.one("type", data_type)
-            if own_type in (DataType.UNKNOWN, DataType.UINT4, DataType.INT4):
-                raise InvalidDesc(Problem("type", "must be a data type of whole bytes", own_type.name))
+            is_whole = own_type not in (DataType.UNKNOWN, *INTEGER_4)
+            require("type", is_whole, "must be a data type of whole bytes", own_type.name)
             parts.append(_number(context, inner, "value", fields, own_type).tobytes())
     return np.frombuffer(b"".join(parts), np.uint8)
 
@@ -111,22 +107,18 @@ def _numbers(
     context: Context, place: Place, name: str, values: Sequence[Any], own_type: DataType, *, is_list: bool = True
 ) -> NDArray[Any]:
     converted, too_large = convert(name, values, own_type, is_list=is_list)
+    rule = f"must be in range for {own_type.name} not to become infinite"
     for index in too_large[:MAX_FINDINGS].tolist():
-        where = (*place, name, index) if is_list else (*place, name)
-        rule = f"must be in range for {own_type.name} not to become infinite"
-        context.warn(where, Problem((), rule, values[index]))
+        context.warn((*place, name), Problem((index,) if is_list else (), rule, values[index]))
     return converted
 
 
 def _file_values(context: Context, source: Fields, own_type: DataType, fields: Fields) -> tuple[DataType, NDArray[Any]]:
     with inside("initialValues"):
         path = context.file(source.one("sourcePath", json_string))
-    if fields.get("resampleMode", "scale") != "scale":
-        raise InvalidDesc(Problem("resampleMode", "must be 'scale'", show(fields["resampleMode"])))
-    size = fields.one("resampleSize", optional(uints, ()))
-    if len(size) not in (0, 4):
-        rule = "must be batch, channels, height and width"
-        raise InvalidDesc(Problem("resampleSize", rule, f"{len(size)} elements"))
+    mode, size = fields.get("resampleMode", "scale"), fields.one("resampleSize", optional(uints, ()))
+    require("resampleMode", mode == "scale", "must be 'scale'", show(mode))
+    require("resampleSize", len(size) in (0, 4), "must be batch, channels, height and width", f"{len(size)} elements")
     with inside(("initialValues", "sourcePath")):
         own_type, values = read_values(path, own_type, size, context.affordable_bytes)
         context.require_affordable((), values.nbytes)
