@@ -6,7 +6,8 @@ Run `python tests/public_names.py` whenever an operator was added; tests/test_pu
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "dmljax"
@@ -56,21 +57,23 @@ TEXT = '''\
 
 import typing as _typing
 
+# fmt: off
 {imports}
-from dmljax import directml as directml
+{all}
+# fmt: on
 
 __version__ = "{version}"
 
 _ROOMS = ("dxdispatch", "onnx", "pydirectml", "serialized")  # which are imported when they are needed
-_PUBLIC = [name for name, value in globals().items() if getattr(value, "__module__", "").startswith("dmljax.")]
 
-for _name in _PUBLIC:
-    globals()[_name].__module__ = "dmljax"  # where users find it, whatever file it is in
+for _name in __all__:
+    if _name != "directml":
+        globals()[_name].__module__ = "dmljax"  # where users find it, whatever file it is in
 
 if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
 
     def __dir__():
-        return ["__version__", "directml", *_ROOMS, *_PUBLIC]
+        return ["__version__", *_ROOMS, *__all__]
 
     def __getattr__(name):
         if name in _ROOMS:
@@ -89,11 +92,14 @@ DIRECTML_TEXT = '''\
 `python tests/public_names.py` writes this file.
 """
 
+# fmt: off
 {imports}
+{all}
+# fmt: on
 
-for _public in list(globals().values()):
-    if getattr(_public, "__module__", "").startswith("dmljax."):
-        _public.__module__ = "dmljax.directml"  # where users find it, whatever file it is in
+for _name in __all__:
+    if _name != "OPERATORS":
+        globals()[_name].__module__ = "dmljax.directml"  # where users find it, whatever file it is in
 '''
 
 
@@ -102,17 +108,45 @@ def text() -> str:
     version = (PACKAGE / "__init__.py").read_text().partition('__version__ = "')[2].partition('"')[0]
     if not version:
         raise ValueError('dmljax/__init__.py must say __version__ = "..."')
-    return TEXT.format(imports=_imports(FUNCTIONS, is_desc=False), version=version)
+    modules = _modules(FUNCTIONS, is_desc=False) | {"": ("directml",)}
+    return TEXT.format(imports=_imports(modules), all=_exported(modules), version=version)
 
 
 def directml_text() -> str:
     """The text of `dmljax/directml.py`."""
-    return DIRECTML_TEXT.format(imports=_imports(DIRECTML, is_desc=True))
+    modules = _modules(DIRECTML, is_desc=True)
+    return DIRECTML_TEXT.format(imports=_imports(modules), all=_exported(modules))
 
 
-def _imports(core: Mapping[str, tuple[str, ...]], *, is_desc: bool) -> str:
-    families = {f"ops.{path.stem}": tuple(public_names(path, is_desc=is_desc)) for path in FAMILIES}
-    return "\n".join(import_of(module, names) for module, names in {**core, **families}.items() if names)
+def _modules(core: Mapping[str, tuple[str, ...]], *, is_desc: bool) -> dict[str, tuple[str, ...]]:
+    """The names that are exported, by the modules that they come from."""
+    families = {f".ops.{path.stem}": tuple(public_names(path, is_desc=is_desc)) for path in FAMILIES}
+    return {f".{module}": names for module, names in core.items()} | {
+        key: names for key, names in families.items() if names
+    }
+
+
+def _imports(modules: Mapping[str, tuple[str, ...]]) -> str:
+    return "\n".join(_wrapped(f"from dmljax{module} import ", names) for module, names in modules.items())
+
+
+def _exported(modules: Mapping[str, tuple[str, ...]]) -> str:
+    names = sorted((name for several in modules.values() for name in several), key=_as_ruff_sorts)
+    return _wrapped("__all__ = ", [f'"{name}"' for name in names], "[]")
+
+
+def _as_ruff_sorts(name: str) -> tuple[int, str]:
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
+
+
+def _wrapped(start: str, names: Sequence[str], brackets: str = "()") -> str:
+    """`start` and the names on as few lines as hold them."""
+    line = start + ", ".join(names)
+    if len(line) <= 120 and brackets == "()":
+        return line
+    first, last = brackets[0], brackets[1]
+    rows = textwrap.wrap(", ".join(names), 115)
+    return "\n".join([start + first, *(f"    {row}" for row in rows), last])
 
 
 def public_names(family: Path, *, is_desc: bool) -> list[str]:
@@ -206,14 +240,6 @@ def called_elsewhere(name: str) -> str:
     cells = re.findall(r"^\| (?:JAX|PyTorch|ONNX) \| (.*?) \|", table, re.MULTILINE)
     names = [re.sub(r"\(.*", "", code) for cell in cells for code in re.findall(r"`([^`]*)`", cell)]
     return ", ".join(f"`{one}`" for one in dict.fromkeys(names) if re.fullmatch(r"[\w.]{2,}", one))
-
-
-def import_of(module: str, names: tuple[str, ...]) -> str:
-    """The import of the names, in the form that exports them."""
-    line = f"from dmljax.{module} import {', '.join(f'{name} as {name}' for name in names)}"
-    if len(line) <= 120:
-        return line
-    return "\n".join([f"from dmljax.{module} import (", *(f"    {name} as {name}," for name in names), ")"])
 
 
 if __name__ == "__main__":
