@@ -282,6 +282,8 @@ def main(arguments: Sequence[str]) -> int:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        options = os.environ.get("PYTEST_ADDOPTS", "")
+        os.environ["PYTEST_ADDOPTS"] = f"--compilation-cache={folder}/compiled {options}"  # unless they have another
         package = shutil.copytree(PACKAGE, Path(folder) / "dmljax")
         compileall.compile_dir(package, quiet=1)
         runner = Runner(context, package)
