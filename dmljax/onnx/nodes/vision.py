@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ from dmljax.onnx.registry import Call, handles, one_of
 # Samples between pixels
 
 
-def _cubic_weights(part: Array) -> list[Any]:
+def _cubic_weights(part: Array) -> list[Array]:
     a = -0.75
     near, far = ([part, 1 - part], [1 + part, 2 - part])
     inner = [((a + 2) * one - (a + 3)) * one * one + 1 for one in near]
@@ -28,7 +27,7 @@ def _cubic_weights(part: Array) -> list[Any]:
     return [outer[0], *inner, outer[1]]
 
 
-def _taps(place: Array, mode: str) -> list[tuple[Any, Any]]:
+def _taps(place: Array, mode: str) -> list[tuple[Array, Array]]:
     """The pixels that a sample is made of along one dimension, with their weights."""
     low = jnp.floor(place)
     part = place - low
@@ -46,7 +45,7 @@ def _reflected(place: Array, low: float, high: float) -> Array:
     return jnp.clip(low + jnp.where(rest > span, 2 * span - rest, rest), low, high)
 
 
-def _sampled(x: Array, places: Sequence[Any], mode: str, padding: str, align_corners: bool) -> Array:
+def _sampled(x: Array, places: Sequence[Array], mode: str, padding: str, align_corners: bool) -> Array:
     """Samples of images [N, C, ...] at places [N, ...] given for each dimension: [N, C, ...]."""
     sizes = x.shape[2:]
     along = []
@@ -70,7 +69,7 @@ def _sampled(x: Array, places: Sequence[Any], mode: str, padding: str, align_cor
         along.append(taps)
     pixels = jnp.moveaxis(x, 1, -1)
     batch = jnp.arange(x.shape[0]).reshape(-1, *[1] * (places[0].ndim - 1))
-    total: Any = 0
+    total: Array | int = 0
     for corner in itertools.product(*along):
         weight = math.prod((one for _, one in corner), start=jnp.ones((), places[0].dtype))
         total += pixels[(batch, *(tap for tap, _ in corner))] * weight[..., None]
@@ -151,7 +150,7 @@ def _deformable_convolution(
 # Boxes that overlap
 
 
-def _corners(boxes: Array, is_centered: int) -> tuple[Any, Any]:
+def _corners(boxes: Array, is_centered: int) -> tuple[Array, Array]:
     """The lowest and the highest corner of boxes [..., 4]."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if is_centered:
