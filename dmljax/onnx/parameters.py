@@ -3,7 +3,7 @@
 The annotation of an input says both what the handler is given and what the input must be. `Array` and its kin, such as
 `Images`, are JAX arrays. `Known` is a NumPy array whose elements sizes follow from: a value that is not known while
 tracing is refused. `Kept` is a tensor as it comes, a NumPy array if it is known; `Wanted` is one that makes a simpler
-program if it is known.
+program if it is known. A NamedTuple stands for the inputs that are its fields.
 """
 
 import inspect
@@ -11,9 +11,9 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -98,6 +98,29 @@ WantedNumber = Annotated[Tensor, Use.WANTED, Demand(is_number=True)]
 Passed = Annotated[Value, Use.PASSED]
 
 
+class Quantized(NamedTuple):
+    """Three inputs that a handler takes as one: integers, their scale, and their zero point if they have one."""
+
+    array: Array
+    scale: Array
+    zero_point: Array | None
+
+
+QuantizedMatrix = Annotated[Quantized, Demand(2, 2)]
+QuantizedImages = Annotated[Quantized, Demand(3)]
+
+
+class RecurrentInputs(NamedTuple):
+    """The inputs that all recurrent networks have."""
+
+    x: Rows
+    weight: Rows
+    recurrence: Rows
+    bias: Array | None = None
+    lengths: Vector | None = None
+    hidden: Rows | None = None
+
+
 @dataclass(frozen=True)
 class Input:
     """What the signature of a handler says about one of its inputs, or about each of any number."""
@@ -113,15 +136,30 @@ class Input:
         return self.use in (Use.KEPT, Use.WANTED, Use.PASSED)
 
 
-def input_of(parameter: inspect.Parameter) -> Input:
-    """What a parameter says: `Vector | None = None` is an optional vector."""
-    annotation = parameter.annotation
+def inputs_of(parameter: inspect.Parameter) -> list[Input]:
+    """The inputs that a parameter stands for: `Vector | None = None` is an optional vector."""
+    annotation, is_required = parameter.annotation, parameter.default is parameter.empty
+    kind = bundle_of(annotation)
+    if kind is None:
+        return [_input_of(annotation, is_required)]
+    inputs = [_input_of(one, name not in kind._field_defaults) for name, one in kind.__annotations__.items()]
+    demand = _input_of(annotation, is_required).demand
+    return [replace(inputs[0], demand=demand or inputs[0].demand), *inputs[1:]]
+
+
+def bundle_of(annotation: Any) -> Any:
+    """The NamedTuple of inputs that an annotation names, if it names one."""
+    kind = getattr(annotation, "__origin__", annotation)
+    return kind if isinstance(kind, type) and issubclass(kind, tuple) else None
+
+
+def _input_of(annotation: Any, is_required: bool) -> Input:
     parts = (annotation, *(typing.get_args(annotation) if _is_union(annotation) else ()))
     marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
     return Input(
         use=next((mark for mark in marks if isinstance(mark, Use)), Use.ARRAY),
         demand=next((mark for mark in marks if isinstance(mark, Demand)), None),
-        is_required=parameter.default is parameter.empty,
+        is_required=is_required,
         may_be_absent=is_optional(annotation),
     )
 

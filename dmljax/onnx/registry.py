@@ -5,9 +5,11 @@ parameters are the node's attributes, with their defaults. `dmljax.onnx.paramete
 Adding an operator is one function below `@handles`.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +27,8 @@ from dmljax.onnx.parameters import (
     Value,
     attributes_of,
     broken_kind,
-    input_of,
+    bundle_of,
+    inputs_of,
     is_optional,
 )
 from dmljax.text import did_you_mean, show
@@ -186,14 +189,14 @@ def make_handler(
 ) -> Handler:
     """A handler, with what the signature of its function says."""
     parameters = inspect.signature(function).parameters
-    by_place = tuple(input_of(one) for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD)
-    others = [input_of(one) for one in parameters.values() if one.kind is one.VAR_POSITIONAL]
+    by_place = [one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    others = [inputs_of(one)[0] for one in parameters.values() if one.kind is one.VAR_POSITIONAL]
     keywords = {name: one for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY and name != CALL}
     attributes = dict(attributes_of(keywords))
     return Handler(
-        function=function,
+        function=_unbundled(function, [bundle_of(one.annotation) for one in by_place]),
         since=since,
-        inputs=by_place,
+        inputs=tuple(given for one in by_place for given in inputs_of(one)),
         others=others[0] if others else None,
         attributes=attributes,
         groups={one.group: keywords[one.group].annotation for one in attributes.values() if one.group is not None},
@@ -201,6 +204,22 @@ def make_handler(
         fold=fold,
         is_elementwise=is_elementwise,
     )
+
+
+def _unbundled(function: Function, kinds: Sequence[Any]) -> Function:
+    """A function of inputs one by one, some of which a handler takes in bundles of these kinds."""
+    if not any(kinds):
+        return function
+
+    @functools.wraps(function)
+    def run(*inputs: Value, **attributes: Any) -> Results:
+        left = iter(inputs)
+        given: list[Any] = []
+        for kind in kinds:
+            given += [kind(*islice(left, len(kind._fields)))] if kind else islice(left, 1)
+        return function(*given, *left, **attributes)
+
+    return run
 
 
 def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:

@@ -35,7 +35,11 @@ from dmljax.onnx.parameters import (
     Known,
     Matrix,
     PoolingAttributes,
+    Quantized,
+    QuantizedImages,
+    QuantizedMatrix,
     RecurrentAttributes,
+    RecurrentInputs,
     Results,
     Rows,
     Vector,
@@ -378,37 +382,17 @@ def _matmul_of_few_bits(
 
 
 @contributed("QLinearAdd")
-def _quantized_sum(
-    a: Array,
-    a_scale: Array,
-    a_zero_point: Array | None,
-    b: Array,
-    b_scale: Array,
-    b_zero_point: Array | None,
-    scale: Array,
-    zero_point: Array | None = None,
-) -> Array:
-    of_both = (a, a_scale, a_zero_point, b, b_scale, b_zero_point)
-    return dml.element_wise_quantized_linear_add(*of_both, scale, zero_point)
+def _quantized_sum(a: Quantized, b: Quantized, scale: Array, zero_point: Array | None = None) -> Array:
+    return dml.element_wise_quantized_linear_add(*a, *b, scale, zero_point)
 
 
 @contributed("QLinearMul")
-def _quantized_product(
-    a: Array,
-    a_scale: Array,
-    a_zero_point: Array | None,
-    b: Array,
-    b_scale: Array,
-    b_zero_point: Array | None,
-    scale: Array,
-    zero_point: Array | None = None,
-) -> Array:
-    factors = (_dequantized(a, a_scale, a_zero_point), _dequantized(b, b_scale, b_zero_point))
-    return _quantized(dml.element_wise_multiply(*factors), scale, zero_point, a.dtype)
+def _quantized_product(a: Quantized, b: Quantized, scale: Array, zero_point: Array | None = None) -> Array:
+    return _quantized(dml.element_wise_multiply(_numbers(a), _numbers(b)), scale, zero_point, a.array.dtype)
 
 
-def _dequantized(x: Array, scale: Array, zero_point: Array | None) -> Array:
-    return dml.element_wise_dequantize_linear(x, scale, zero_point)
+def _numbers(x: Quantized) -> Array:
+    return dml.element_wise_dequantize_linear(*x)
 
 
 def _quantized(x: Array, scale: Array, zero_point: Array | None, dtype: DType) -> Array:
@@ -419,16 +403,8 @@ def _of_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..
     """Makes a function of numbers the handler for a quantized array: dequantized before it, and quantized after it."""
 
     def register(function: Callable[..., Array]) -> Callable[..., Array]:
-        def run(
-            x: Array,
-            x_scale: Array,
-            x_zero_point: Array | None,
-            scale: Array,
-            zero_point: Array | None = None,
-            **attributes: Any,
-        ) -> Array:
-            result = function(_dequantized(x, x_scale, x_zero_point), **attributes)
-            return _quantized(result, scale, zero_point, x.dtype)
+        def run(x: Quantized, scale: Array, zero_point: Array | None = None, **attributes: Any) -> Array:
+            return _quantized(function(_numbers(x), **attributes), scale, zero_point, x.array.dtype)
 
         own = make_handler(function)
         REGISTRY.add(MICROSOFT, operator, replace(make_handler(run), attributes=own.attributes, groups=own.groups))
@@ -464,34 +440,20 @@ def _mean(x: Array, *, axes: Sequence[int], keepdims: int) -> Array:
 def _quantized_concatenation(scale: Array, zero_point: Array, *inputs: Array, axis: int) -> Array:
     if len(inputs) % 3:
         raise InvalidDesc(Problem("inputs", "must be arrays, each with a scale and a zero point", len(inputs)))
-    parts = [_dequantized(*inputs[i : i + 3]) for i in range(0, len(inputs), 3)]
+    parts = [_numbers(Quantized(*inputs[i : i + 3])) for i in range(0, len(inputs), 3)]
     return _quantized(dml.join(parts, axis=axis), scale, zero_point, zero_point.dtype)
 
 
 @contributed("QLinearWhere")
-def _quantized_choice(
-    condition: Array,
-    x: Array,
-    x_scale: Array,
-    x_zero_point: Array | None,
-    y: Array,
-    y_scale: Array,
-    y_zero_point: Array,
-    scale: Array,
-    zero_point: Array,
-) -> Array:
-    values = (_dequantized(x, x_scale, x_zero_point), _dequantized(y, y_scale, y_zero_point))
-    return _quantized(dml.element_wise_if(condition, *values), scale, zero_point, x.dtype)
+def _quantized_choice(condition: Array, x: Quantized, y: Quantized, scale: Array, zero_point: Array) -> Array:
+    chosen = dml.element_wise_if(condition, _numbers(x), _numbers(y))
+    return _quantized(chosen, scale, zero_point, x.array.dtype)
 
 
 @contributed("QGemm")
 def _quantized_gemm(
-    a: Matrix,
-    a_scale: Array,
-    a_zero_point: Array | None,
-    b: Matrix,
-    b_scale: Array,
-    b_zero_point: Array | None,
+    a: QuantizedMatrix,
+    b: QuantizedMatrix,
     c: Array | None = None,
     scale: Array | None = None,
     zero_point: Array | None = None,
@@ -500,12 +462,11 @@ def _quantized_gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Array:
-    left, right = a.T if transA else a, b.T if transB else b
-    total = dml.matrix_multiply_integer(left, right, of_rows(a_zero_point), b_zero_point)
-    total = _sum(total, c)
-    factor = dml.element_wise_multiply(a_scale, b_scale) * alpha
-    result = dml.element_wise_multiply(total.astype(a_scale.dtype), factor)
-    return result if scale is None else _quantized(result, scale, zero_point, a.dtype)
+    left, right = a.array.T if transA else a.array, b.array.T if transB else b.array
+    total = _sum(dml.matrix_multiply_integer(left, right, of_rows(a.zero_point), b.zero_point), c)
+    factor = dml.element_wise_multiply(a.scale, b.scale) * alpha
+    result = dml.element_wise_multiply(total.astype(a.scale.dtype), factor)
+    return result if scale is None else _quantized(result, scale, zero_point, a.array.dtype)
 
 
 def _channels_first(x: Array) -> Array:
@@ -519,9 +480,7 @@ def _of_last_channels(function: Callable[[Array], Array], x: Array, channels_las
 
 @contributed("QLinearAveragePool")
 def _quantized_average_pool(
-    x: Images,
-    x_scale: Array,
-    x_zero_point: Array | None,
+    x: QuantizedImages,
     scale: Array,
     zero_point: Array | None = None,
     *,
@@ -530,53 +489,43 @@ def _quantized_average_pool(
     count_include_pad: int = 0,
 ) -> Array:
     def average(image: Array, **members: Any) -> Array:
-        return dml.quantized_linear_average_pooling(image, x_scale, x_zero_point, scale, zero_point, **members)
+        given = x._replace(array=image)
+        return dml.quantized_linear_average_pooling(*given, scale, zero_point, **members)
 
-    nothing = 0 if x_zero_point is None else x_zero_point.reshape(())
+    nothing = 0 if x.zero_point is None else x.zero_point.reshape(())
     averages = functools.partial(
         windows.averaged, window=window, count_include_pad=count_include_pad, average=average, nothing=nothing
     )
-    return _of_last_channels(averages, x, channels_last)
+    return _of_last_channels(averages, x.array, channels_last)
 
 
 @contributed("QLinearGlobalAveragePool")
 def _quantized_global_average_pool(
-    x: Images,
-    x_scale: Array,
-    x_zero_point: Array | None,
-    scale: Array,
-    zero_point: Array,
-    *,
-    channels_last: int = 0,
+    x: QuantizedImages, scale: Array, zero_point: Array, *, channels_last: int = 0
 ) -> Array:
     def average(image: Array) -> Array:
-        parameters = (x_scale, x_zero_point, scale, zero_point)
-        return dml.quantized_linear_average_pooling(image, *parameters, window_sizes=image.shape[2:])
+        given = x._replace(array=image)
+        return dml.quantized_linear_average_pooling(*given, scale, zero_point, window_sizes=image.shape[2:])
 
-    return _of_last_channels(average, x, channels_last)
+    return _of_last_channels(average, x.array, channels_last)
 
 
 @contributed("QLinearConv")
 def _quantized_convolution(
-    x: Images,
-    x_scale: Array,
-    x_zero_point: Array,
-    filter: Images,
+    x: QuantizedImages,
+    filter: QuantizedImages,
     scale: Array,
     zero_point: Array,
-    output_scale: Array,
-    output_zero_point: Array,
     bias: Array | None = None,
     *,
     window: ConvolutionAttributes,
     channels_last: int = 0,
 ) -> Array:
-    parameters = (x_scale, x_zero_point, filter, scale, zero_point, output_scale, output_zero_point, bias)
-
     def convolution(image: Array) -> Array:
-        return windows.quantized_convolution(image, *parameters, window=window)
+        given = x._replace(array=image)
+        return windows.quantized_convolution(given, filter, scale, zero_point, bias, window=window)
 
-    return _of_last_channels(convolution, x, channels_last)
+    return _of_last_channels(convolution, x.array, channels_last)
 
 
 # Convolutions
@@ -705,9 +654,9 @@ def _lstm_of_quantized_weights(
     def of_directions(quantized: Array, scale: Array, zero_point: Array) -> Array:
         # There is a scale for each direction, or for each of its outputs; the weights are transposed.
         spread = [one.reshape(quantized.shape[0], 1, -1) for one in (scale, zero_point)]
-        return _dequantized(quantized, *spread).swapaxes(1, 2)
+        return dml.element_wise_dequantize_linear(quantized, *spread).swapaxes(1, 2)
 
     weights = of_directions(weight, weight_scale, weight_zero_point)
     recurrences = of_directions(recurrence, recurrence_scale, recurrence_zero_point)
-    states = (bias, lengths, hidden, cell, peephole)
-    return lstm(x, weights, recurrences, *states, network=network, input_forget=input_forget, call=call)
+    inputs = RecurrentInputs(x, weights, recurrences, bias, lengths, hidden)
+    return lstm(inputs, cell, peephole, network=network, input_forget=input_forget, call=call)

@@ -1,6 +1,7 @@
 """Normalizations."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
@@ -18,41 +19,38 @@ def of_channels(array: Array, x: Array) -> Array:
     return array.reshape(-1, *([1] * (x.ndim - 2)))
 
 
-def _by_moments(x: Array, scale: Array, bias: Array, mean: Array, variance: Array, epsilon: float) -> Array:
-    wide = promoted(x.dtype, mean.dtype)
-    mean, variance, scale, bias = (of_channels(one, x).astype(wide) for one in (mean, variance, scale, bias))
-    return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
+class _ByMoments(NamedTuple):
+    """The inputs of a normalization by the moments of channels."""
+
+    x: Array
+    scale: Array
+    bias: Array
+    mean: Array
+    variance: Array
+
+    def normalized(self, epsilon: float) -> Array:
+        x, wide = self.x, promoted(self.x.dtype, self.mean.dtype)
+        scale, bias, mean, variance = (of_channels(one, x).astype(wide) for one in self[1:])
+        return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
 
 
 @handles("BatchNormalization", since=14)
 def _batch_normalization(
-    x: Array,
-    scale: Array,
-    bias: Array,
-    mean: Array,
-    variance: Array,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    training_mode: int = 0,
+    inputs: _ByMoments, *, epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0
 ) -> Results:
     if not training_mode:
-        return _by_moments(x, scale, bias, mean, variance, epsilon)
+        return inputs.normalized(epsilon)
     # ONNX returns running moments, DirectML those of the batch.
+    x, scale, bias, *moments = inputs
     scale, bias = (of_channels(one, x).astype(x.dtype) for one in (scale, bias))
     output, *own = dml.batch_normalization_training(x, scale, bias, epsilon=epsilon)
-    news = [one.reshape(-1).astype(mean.dtype) for one in own]
-    running = [momentum * old + (1 - momentum) * new for old, new in zip((mean, variance), news, strict=True)]
-    return (output, *running)
+    news = [one.reshape(-1).astype(moments[0].dtype) for one in own]
+    return output, *(momentum * old + (1 - momentum) * new for old, new in zip(moments, news, strict=True))
 
 
 @handles("BatchNormalization", since=1)
 def _first_batch_normalization(
-    x: Array,
-    scale: Array,
-    bias: Array,
-    mean: Array,
-    variance: Array,
+    inputs: _ByMoments,
     *,
     epsilon: float = 1e-5,
     is_test: int = 0,
@@ -64,7 +62,7 @@ def _first_batch_normalization(
         what = "spatial=0" if not spatial else f"{len(call.node.outputs)} outputs"
         rule = "must normalize channels by known moments, as inference does, before version 14"
         raise Unsupported(Problem((), rule, what))
-    return _by_moments(x, scale, bias, mean, variance, epsilon)
+    return inputs.normalized(epsilon)
 
 
 @handles("InstanceNormalization")

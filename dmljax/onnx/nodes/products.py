@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import promoted
-from dmljax.onnx.parameters import Array, Attributes
+from dmljax.onnx.parameters import Array, Attributes, Quantized
 from dmljax.onnx.registry import handles
 from dmljax.types import FLOATS
 
@@ -78,21 +78,9 @@ def _integer_matmul(a: Array, b: Array, a_zero_point: Array | None = None, b_zer
 
 
 @handles("QLinearMatMul")
-def _quantized_matmul(
-    a: Array,
-    a_scale: Array,
-    a_zero_point: Array,
-    b: Array,
-    b_scale: Array,
-    b_zero_point: Array,
-    output_scale: Array,
-    output_zero_point: Array,
-) -> Array:
-    return dml.quantized_linear_matrix_multiply(
-        *(a, of_rows(a_scale), of_rows(a_zero_point)),
-        *(b, b_scale, b_zero_point),
-        *(output_scale, output_zero_point),
-    )
+def _quantized_matmul(a: Quantized, b: Quantized, scale: Array, zero_point: Array) -> Array:
+    given = (a.array, of_rows(a.scale), of_rows(a.zero_point), *b)
+    return dml.quantized_linear_matrix_multiply(*given, scale, zero_point)
 
 
 @handles("Einsum")

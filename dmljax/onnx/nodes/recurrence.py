@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.parameters import Array, RecurrentAttributes, Results, Rows, Vector
+from dmljax.onnx.parameters import Array, RecurrentAttributes, RecurrentInputs, Results
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.text import show
 
@@ -68,7 +68,7 @@ def _activations(network: RecurrentAttributes, count: int) -> list[directml.Oper
 def _run(
     function: Callable[..., Any],
     count: int,  # of the activations of a direction
-    arrays: tuple[Array, Array, Array, Array | None, Array | None, Array | None],
+    inputs: RecurrentInputs,
     network: RecurrentAttributes,
     call: Call,
     *,
@@ -76,13 +76,12 @@ def _run(
     **more: Any,
 ) -> tuple[Array | None, ...]:
     """The outputs of a network; in layout 1, the batch stands before the steps and before the directions."""
-    x, weight, recurrence, bias, lengths, hidden = arrays
     chosen = one_of("direction", network.direction, _DIRECTIONS)
     if chosen is directml.RecurrentNetworkDirection.BIDIRECTIONAL:
         count *= 2
     if network.activations is not None and len(network.activations) < count:
         raise InvalidDesc(Problem("activations", f"must be {count}", show(network.activations)))
-    size = recurrence.shape[-1]
+    size = inputs.recurrence.shape[-1]
     if network.hidden_size not in (None, size):
         raise InvalidDesc(Problem("hidden_size", f"must be {size}, as the weights say", network.hidden_size))
 
@@ -92,8 +91,8 @@ def _run(
     if cell is not None:
         more["cell_mem_init"] = turned(cell)
     sequence, *last = function(
-        *(turned(x), weight, recurrence, bias, turned(hidden)),
-        sequence_lengths=lengths,
+        *(turned(inputs.x), inputs.weight, inputs.recurrence, inputs.bias, turned(inputs.hidden)),
+        sequence_lengths=inputs.lengths,
         activations=_activations(network, count),
         direction=chosen,
         has_sequence=call.wants(0),
@@ -110,47 +109,20 @@ def _require_no_clip(network: RecurrentAttributes) -> None:
 
 
 @handles("RNN")
-def _rnn(
-    x: Rows,
-    weight: Rows,
-    recurrence: Rows,
-    bias: Array | None = None,
-    lengths: Vector | None = None,
-    hidden: Rows | None = None,
-    *,
-    network: RecurrentAttributes,
-    call: Call,
-) -> Results:
+def _rnn(inputs: RecurrentInputs, *, network: RecurrentAttributes, call: Call) -> Results:
     _require_no_clip(network)
-    return _run(dml.rnn, 1, (x, weight, recurrence, bias, lengths, hidden), network, call)
+    return _run(dml.rnn, 1, inputs, network, call)
 
 
 @handles("GRU")
-def _gru(
-    x: Rows,
-    weight: Rows,
-    recurrence: Rows,
-    bias: Array | None = None,
-    lengths: Vector | None = None,
-    hidden: Rows | None = None,
-    *,
-    network: RecurrentAttributes,
-    linear_before_reset: int = 0,
-    call: Call,
-) -> Results:
+def _gru(inputs: RecurrentInputs, *, network: RecurrentAttributes, linear_before_reset: int = 0, call: Call) -> Results:
     _require_no_clip(network)
-    arrays = (x, weight, recurrence, bias, lengths, hidden)
-    return _run(dml.gru, 2, arrays, network, call, linear_before_reset=bool(linear_before_reset))
+    return _run(dml.gru, 2, inputs, network, call, linear_before_reset=bool(linear_before_reset))
 
 
 @handles("LSTM")
 def lstm(
-    x: Rows,
-    weight: Rows,
-    recurrence: Rows,
-    bias: Array | None = None,
-    lengths: Vector | None = None,
-    hidden: Rows | None = None,
+    inputs: RecurrentInputs,
     cell: Array | None = None,
     peephole: Array | None = None,
     *,
@@ -160,11 +132,7 @@ def lstm(
 ) -> Results:
     """A network of long short-term memory."""
     return _run(
-        dml.lstm,
-        3,
-        (x, weight, recurrence, bias, lengths, hidden),
-        network,
-        call,
+        *(dml.lstm, 3, inputs, network, call),
         cell=cell,
         peephole=peephole,
         clip_threshold=network.clip or None,

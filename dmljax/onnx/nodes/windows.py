@@ -23,6 +23,7 @@ from dmljax.onnx.parameters import (
     KnownVector,
     Matrix,
     PoolingAttributes,
+    QuantizedImages,
     Rows,
     Vector,
     WindowAttributes,
@@ -115,22 +116,18 @@ def _integer_convolution(
 
 @handles("QLinearConv")
 def quantized_convolution(
-    x: Images,
-    x_scale: Array,
-    x_zero_point: Array,
-    filter: Images,
+    x: QuantizedImages,
+    filter: QuantizedImages,
     scale: Array,
     zero_point: Array,
-    output_scale: Array,
-    output_zero_point: Array,
     bias: Array | None = None,
     *,
     window: ConvolutionAttributes,
 ) -> Array:
     """A cross-correlation of quantized arrays."""
-    members = _filter_windows(x, filter, window).members()
-    parameters = (x_scale, x_zero_point, filter, scale, zero_point, bias, output_scale, output_zero_point)
-    return dml.quantized_linear_convolution(x, *parameters, group_count=window.group, **members)
+    members = _filter_windows(x.array, filter.array, window).members()
+    given = (*x, *filter, bias, scale, zero_point)
+    return dml.quantized_linear_convolution(*given, group_count=window.group, **members)
 
 
 @handles("ConvTranspose")
