@@ -90,11 +90,11 @@ from dmljax.descriptors.rules import (
     one_each as one_each,
     page_rules as page_rules,
     refused_by as refused_by,
+    required as required,
     same_rank as same_rank,
     same_sizes as same_sizes,
     same_type as same_type,
     sizes_are as sizes_are,
-    sizes_of as sizes_of,
 )
 from dmljax.descriptors.tables import (
     RANK_1_TO_4 as RANK_1_TO_4,

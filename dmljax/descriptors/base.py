@@ -61,7 +61,7 @@ class LevelRule(Rule):
 
 
 class SizesRule(Rule):
-    """The rule that the outputs have the sizes that `infer` gives, checked where the rules before it hold."""
+    """A rule of sizes, checked only where all ranks are supported and the rules before the first such rule hold."""
 
 
 class Lowerable(ABC):
@@ -361,7 +361,7 @@ class Operator(Lowerable):
 
     def with_inferred_sizes(self, feature_level: FeatureLevel) -> "Operator":
         """The desc whose outputs have the sizes that follow from the rest; this one, if the rest breaks a rule."""
-        if not any(isinstance(rule, SizesRule) for rule in self.rules) or not self._can_infer(feature_level):
+        if not hasattr(type(self), "infer") or not self._can_infer(feature_level):
             return self
         try:
             sizes = self.inferred_sizes(is_draft=True)

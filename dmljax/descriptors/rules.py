@@ -6,6 +6,7 @@ from typing import Any
 
 from dmljax.descriptors.base import Operator, Rule, SizesRule
 from dmljax.errors import InvalidDesc, Problem, Where
+from dmljax.inference import names_of_members
 from dmljax.scalars import Scalar, exact
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes, join_words
@@ -53,12 +54,6 @@ def sizes_are(desc: Operator, field: str, sizes: tuple[int, ...]) -> Iterator[Pr
         yield Problem((desc.member(field).name, "Sizes"), f"must be {join_sizes(sizes)}", join_sizes(actual))
 
 
-def sizes_of(field: str, other: str) -> Rule:
-    """The tensor `field` has the Sizes of the tensor `other`."""
-    rule = f"{{{field}}}.Sizes are {{{other}}}.Sizes."
-    return Rule(rule, lambda desc: sizes_are(desc, field, getattr(desc, other).sizes))
-
-
 def has_type(data_type: str, tensor: str) -> Rule:
     """The member `data_type`, of a scalar union, is the DataType of `tensor`."""
 
@@ -68,6 +63,19 @@ def has_type(data_type: str, tensor: str) -> Rule:
             yield Problem(desc.member(data_type).name, f"must be {expected.name}", given.name)
 
     return Rule(f"{{{data_type}}} is {{{tensor}}}.DataType.", check, is_of_types=True)
+
+
+def required(sentence: str, check: Callable[[Any], object]) -> Rule:
+    """A rule of sizes whose check refuses what breaks it, as functions do."""
+
+    def problems(desc: Operator) -> Iterator[Problem]:
+        try:
+            with names_of_members(desc.argument_paths(), has_leading_ones=desc.has_leading_ones):
+                check(desc)
+        except InvalidDesc as error:
+            yield from error.problems
+
+    return SizesRule(sentence, problems)
 
 
 def inferred(*sentences: str) -> tuple[Rule, ...]:

@@ -5,7 +5,8 @@ and rounded once, those of integers are exact. On an explicit mesh, the dimensio
 the input are, and its channels as the filters are, if their sizes allow it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -22,7 +23,6 @@ from dmljax.lowerings.products import chosen_precision, exact_sum, scaled
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_room
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
-from dmljax.text import join_sizes
 from dmljax.types import (
     FLOAT,
     INTEGER_8,
@@ -327,44 +327,29 @@ def _without_zero(where: str, given: Array, zero: ArrayLike | None, sizes: tuple
 
 def _quantized_by(where: str, given: Array, sizes: tuple[int, ...]) -> Array:
     """A scale or zero point in a shape that broadcasts to `sizes`, of which at most one, of channels, is not 1."""
-    channels = max(sizes)
-    forms = [(channels,), *((1, channels, *(1,) * more) for more in range(4))]
-    if given.size == 1:
-        return given.reshape((1,) * len(sizes))
-    if given.shape not in forms or channels == 1:
-        of_each = "" if channels == 1 else f", or {channels} in the shape {(channels,)} or {(1, channels)}, then 1s"
-        raise InvalidDesc(Problem(where, f"must have one element{of_each}", f"shape {given.shape}"))
-    return given.reshape(sizes)
+    _require_parameter(where, given.shape, max(sizes))
+    return given.reshape(sizes if given.size > 1 else (1,) * len(sizes))
 
 
-def _single(*fields: str) -> dml.Rule:
-    """The tensors `fields`, if they are present, have one element."""
+def _require_parameter(where: str, sizes: Sizes, channels: int) -> None:
+    """Refuses a scale or zero point that has neither one element nor one for each of the channels."""
+    of_each = (channels,) if len(sizes) < 2 else (1, channels, *(1 for _ in sizes[2:]))
+    if math.prod(sizes) != 1 and (channels == 1 or sizes != of_each):
+        more = "" if channels == 1 else f", or {channels} in the shape {spelled(of_each)}"
+        raise InvalidDesc(Problem(where, f"must have one element{more}", f"shape {spelled(sizes)}"))
 
-    def check(desc: Any) -> Iterator[Problem]:
+
+def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
+    """The tensors `fields`, if they are present, have one element, or with `of_filters` one for each output channel."""
+
+    def check(desc: Any) -> None:
         for field in fields:
-            tensor = getattr(desc, field)
-            if tensor is not None and tensor.element_count != 1:
-                yield Problem((desc.member(field).name, "Sizes"), "must be 1 each", join_sizes(tensor.sizes))
-
-    return dml.Rule(f"{dml.named(fields)} {'has' if len(fields) == 1 else 'have'} one element.", check)
-
-
-def _of_filters(*fields: str) -> dml.Rule:
-    """The tensors `fields`, if they are present, have one element, or one for each output channel."""
-
-    def check(desc: Any) -> Iterator[Problem]:
-        channels = desc.filter.sizes[0]
-        for field in fields:
-            tensor = getattr(desc, field)
-            if tensor is None or tensor.element_count == 1:
-                continue
-            wanted = (channels,) if tensor.rank == 1 else (1, channels, *(1,) * (tensor.rank - 2))
-            if tensor.sizes != wanted:
-                rule = f"must be 1 each, or {join_sizes(wanted)}"
-                yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+            if getattr(desc, field) is not None:
+                _require_parameter(field, getattr(desc, field).sizes, desc.filter.sizes[0] if of_filters else 1)
 
     have = "has" if len(fields) == 1 else "have"
-    return dml.Rule(f"{dml.named(fields)} {have} one element, or one for each output channel.", check)
+    more = ", or one for each output channel" if of_filters else ""
+    return dml.required(f"{dml.named(fields)} {have} one element{more}.", check)
 
 
 _OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"))
@@ -406,7 +391,7 @@ class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_
         *dml.inferred(*_SIZES_OF_INTEGERS, _OUTPUT),
         dml.same_rank("input_zero_point", "filter_zero_point"),
         _single("input_zero_point"),
-        _of_filters("filter_zero_point"),
+        _single("filter_zero_point", of_filters=True),
         *_OF_INTEGERS,
     )
 
@@ -524,6 +509,6 @@ class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_con
         *dml.inferred(*_SIZES_OF_INTEGERS, _BIAS, _OUTPUT),
         dml.same_type("output", "output_zero_point"),
         _single("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
-        _of_filters("filter_scale", "filter_zero_point"),
+        _single("filter_scale", "filter_zero_point", of_filters=True),
         *_OF_INTEGERS,
     )

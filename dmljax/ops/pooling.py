@@ -18,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.inference import Sizes, called, require_dimensions, require_one_each, require_sizes
+from dmljax.inference import Sizes, called, led, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings import pooling
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes
@@ -28,7 +28,6 @@ from dmljax.lowerings.windows import Slid, Window, windows_over
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import scattered
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
-from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INTEGER_8, INTEGER_64, UINT32, UP_TO_32_BIT, DataType, widened
 
 _EACH_DIMENSION: dict[str, Any] = dict.fromkeys(
@@ -531,22 +530,21 @@ def quantized_linear_average_pooling(
 
 def _of_channels(name: str, given: Array, image: Array) -> Array:
     """A scale or zero point of the whole image, or one for each of its channels, in a shape that broadcasts."""
-    sizes, of_channels = tuple(given.shape), _channel_sizes(image.shape)
-    if _is_of_channels(sizes, image.shape):
-        return given.reshape(() if all(size == 1 for size in sizes) else of_channels)
-    rule = f"must have one element, or one for each channel in the shape {of_channels}"
-    raise InvalidDesc(Problem(name, rule, sizes))
+    _require_parameter(name, given.shape, image.shape)
+    return given.reshape(() if given.size == 1 else _channel_sizes(image.shape))
 
 
 def _channel_sizes(image_sizes: Sequence[int]) -> tuple[int, ...]:
     return (1, image_sizes[1], *(1 for _ in image_sizes[2:]))
 
 
-def _is_of_channels(sizes: tuple[int, ...], image_sizes: Sequence[int]) -> bool:
-    """Whether something of these sizes has one element, or one for each channel; leading 1s do not matter."""
+def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
+    """Refuses a scale or zero point without one element, or one for each channel; leading 1s do not matter."""
     expected = _channel_sizes(image_sizes)
-    whole = (1,) * (len(expected) - len(sizes)) + sizes
-    return all(size == 1 for size in sizes) or whole == (1,) * (len(sizes) - len(expected)) + expected
+    rank = max(len(sizes), len(expected))
+    if math.prod(sizes) != 1 and led(sizes, rank) != led(expected, rank):
+        rule = f"must have one element, or one for each channel in the shape {spelled(expected)}"
+        raise InvalidDesc(Problem(name, rule, spelled(sizes)))
 
 
 def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:
@@ -755,22 +753,19 @@ class QuantizedLinearAveragePoolingDesc(
         )
     )
 
-    def _other_parameters(self) -> Iterator[Problem]:
-        if self.input.rank < 3:
-            return  # the support table reports the rank
+    def _require_parameters(self) -> None:
         for field, tensor in self.tensors().items():
-            if field not in ("input", "output") and not _is_of_channels(tensor.sizes, self.input.sizes):
-                rule = f"must be 1 each, or {join_sizes(_channel_sizes(self.input.sizes))}"
-                yield Problem((self.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
+            if field not in ("input", "output"):
+                _require_parameter(field, tensor.sizes, self.input.sizes)
 
     rules = dml.page_rules(
         dml.same_rank("input", "output"),
         dml.same_type("input", "input_zero_point"),
         dml.same_type("output", "output_zero_point"),
         *dml.inferred(*_windows_fit("input", "output")),
-        dml.Rule(
+        dml.required(
             "All scales and zero points have one element, or one for each channel: their sizes are then 1, but for the "
             "dimension of the channels.",
-            _other_parameters,
+            _require_parameters,
         ),
     )

@@ -572,7 +572,7 @@ POOLED = np.zeros((1, 2, 3, 4), np.float32)
         (
             lambda: dmljax.average_pooling_grad(POOLED, output_sizes=(1, 2, 5, -1), window_sizes=2),
             InvalidDesc,
-            "must be in",
+            "must be at least 0",
         ),
         (
             lambda: dmljax.max_unpooling(POOLED, np.zeros((1, 2), int), output_sizes=IMAGE.shape),
@@ -756,12 +756,12 @@ FLAT = tensor(1, 1, 2, 12)
         (quantized(output_zero_point=tensor(1, data_type=UINT8)), "must have the same DataType; got"),
         (
             quantized(input_scale=tensor(2)),
-            r"InputScaleTensor\.Sizes must be 1 each, or \{1,2,1,1\}; got \{2\}",
+            r"InputScaleTensor must have one element, .* in the shape \{1,2,1,1\}; got \{2\}",
         ),
-        (quantized(output_scale=tensor(2, 1, 1, 1)), r"OutputScaleTensor\.Sizes must be 1 each, or \{1,2,1,1\}"),
+        (quantized(output_scale=tensor(2, 1, 1, 1)), r"OutputScaleTensor must have one element, or"),
         (
             quantized(output_zero_point=tensor(2, 1, 2, 1, 1, data_type=INT8)),
-            r"OutputZeroPointTensor\.Sizes must be 1 each, or \{1,2,1,1\}",
+            r"OutputZeroPointTensor must have one element, or",
         ),
         (quantized(end_padding=(1, 0)), r"OutputTensor\.Sizes must be \{1,2,4,4\}; got \{1,2,3,4\}"),
     ],
