@@ -272,16 +272,20 @@ class Operator(Lowerable):
 
     def leaves(self, *, is_input: bool | None = None) -> tuple[Leaf, ...]:
         """The tensors that are present in the header's order: all of them, or the inputs or outputs alone."""
-        found: list[Leaf] = []
+        return self._leaves[is_input]
+
+    @functools.cached_property
+    def _leaves(self) -> dict[bool | None, tuple[Leaf, ...]]:
+        found: dict[bool | None, list[Leaf]] = {None: [], False: [], True: []}
         for member in self._members:
             kind, value = member.tensor_kind, getattr(self, member.field)
-            if kind is None or value is None or is_input not in (None, kind.is_input):
+            if kind is None or value is None:
                 continue
-            if isinstance(value, tuple):
-                found.extend(Leaf(member, i, tensor) for i, tensor in enumerate(value))
-            else:
-                found.append(Leaf(member, None, value))
-        return tuple(found)
+            several = isinstance(value, tuple)
+            own = [Leaf(member, i, one) for i, one in enumerate(value)] if several else [Leaf(member, None, value)]
+            found[None] += own
+            found[kind.is_input] += own
+        return {is_input: tuple(leaves) for is_input, leaves in found.items()}
 
     def tensors(self, *, is_input: bool | None = None) -> dict[str, TensorDesc]:
         """The tensors that are present by their keys, `input` or `inputs[0]`; see `leaves`."""
@@ -307,19 +311,21 @@ class Operator(Lowerable):
 
     def rule_problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         """The problems of the rules of the operator's page that this desc breaks."""
+        fits = self._has_known_ranks
         for rule in self.rules:
-            if not isinstance(rule, SizesRule) or self._can_infer(feature_level):
-                yield from rule.problems(self, feature_level)
+            if isinstance(rule, SizesRule):
+                yield from rule.problems(self, feature_level) if fits else ()
+                continue
+            broken = tuple(rule.problems(self, feature_level))
+            fits = fits and (rule.is_of_types or not broken)
+            yield from broken
 
-    def _can_infer(self, feature_level: FeatureLevel) -> bool:
-        """Whether the tensors have ranks that some level supports, and the rules before that of the sizes hold."""
+    @property
+    def _has_known_ranks(self) -> bool:
+        """Whether the tensors have ranks that some feature level supports."""
         support = self.own_support()
         newest = support[max(support)]
-        before = takewhile(lambda rule: not isinstance(rule, SizesRule), self.rules)
-        shapes = (rule for rule in before if not rule.is_of_types)
-        return all(leaf.tensor.rank in newest[leaf.member.field].ranks for leaf in self.leaves()) and not any(
-            True for rule in shapes for _ in rule.problems(self, feature_level)
-        )
+        return all(leaf.tensor.rank in newest[leaf.member.field].ranks for leaf in self.leaves())
 
     def own_support(self) -> Mapping[FeatureLevel, Table]:
         """The support tables that hold for this desc: those of its operator, unless a member narrows them down."""
@@ -350,7 +356,7 @@ class Operator(Lowerable):
         infer, outputs = type(self).infer, self.leaves(is_input=False)
         with names_of_members(self.argument_paths(), has_leading_ones=self.has_leading_ones):
             all_checked(*(partial(require_sizes, field, sizes[field], one) for field, one in natural.items()))
-            found = infer(**{key: one for key, one in given.items() if key in inspect.signature(infer).parameters})
+            found = infer(**_taken(infer, given))
         found = getattr(found, "sizes", found)
         inferred: dict[str, Any] = {}
         for leaf in outputs:
@@ -361,7 +367,10 @@ class Operator(Lowerable):
 
     def with_inferred_sizes(self, feature_level: FeatureLevel) -> "Operator":
         """The desc whose outputs have the sizes that follow from the rest; this one, if the rest breaks a rule."""
-        if not hasattr(type(self), "infer") or not self._can_infer(feature_level):
+        before = takewhile(lambda rule: not isinstance(rule, SizesRule), self.rules)
+        shapes = (rule for rule in before if not rule.is_of_types)
+        fits = self._has_known_ranks and not any(True for rule in shapes for _ in rule.problems(self, feature_level))
+        if not hasattr(type(self), "infer") or not fits:
             return self
         try:
             sizes = self.inferred_sizes(is_draft=True)
@@ -381,8 +390,7 @@ class Operator(Lowerable):
         named = {self.arguments.get(one.field, one.field): _number(getattr(self, one.field)) for one in members}
         outputs = self.leaves(is_input=False)
         of_output = {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
-        taken = inspect.signature(type(self).function).parameters
-        given = {name: value for name, value in (named | of_output).items() if name in taken}
+        given = _taken(type(self).function, named | of_output)
         return given | {name: derive(self) for name, derive in self.derived.items()}
 
     def compute(self, **inputs: Any) -> Any:
@@ -492,6 +500,16 @@ def _outputs(desc: Operator, computed: Any) -> Any:
         return computed
     present = iter(computed)
     return desc.Outputs(*(None if getattr(desc, field) is None else next(present) for field in desc.Outputs._fields))
+
+
+def _taken(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a function takes."""
+    return {name: value for name, value in arguments.items() if name in _parameters(function)}
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 def _sizes(given: TensorDesc | tuple[TensorDesc, ...] | None) -> Any:

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 from dmljax.checks import (
@@ -402,7 +402,7 @@ class Member:
     is_optional: bool
     default: Any  # dataclasses.MISSING if it must be given
 
-    @property
+    @cached_property
     def tensor_kind(self) -> Tensor | None:
         """The kind of its tensors, if it is a tensor or an array of tensors."""
         kind = self.kind.of if isinstance(self.kind, Array) else self.kind
