@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dmljax.dxdispatch.execution import Execution
 from dmljax.dxdispatch.model import DispatchModel, InvalidModel
 from dmljax.dxdispatch.reader import load
 
@@ -34,6 +35,10 @@ def dispatch(dispatchable: str, **bindings: Any) -> dict[str, Any]:
     return {"type": "dispatch", "dispatchable": dispatchable, "bindings": bindings}
 
 
+def write_file(target: str, resource: str = "x", **fields: Any) -> dict[str, Any]:
+    return {"type": "writeFile", "resource": resource, "targetPath": target} | fields
+
+
 def written(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None) -> Path:
     """A file with a model of these parts."""
     path = folder / "model.json"
@@ -46,6 +51,14 @@ def loaded(
     folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None, **how: Any
 ) -> DispatchModel:
     return load(written(folder, resources, dispatchables, commands), **how)
+
+
+def run(model: DispatchModel, **how: Any) -> Execution:
+    """Carries out all commands."""
+    execution = Execution(model, **how)
+    for index in range(len(model.commands)):
+        execution.result(index)
+    return execution
 
 
 def findings(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None) -> list[str]:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import assert_same_bits, needs_x32, needs_x64
-from models import MODELS, dispatch, hardmax, listed, loaded, tensor, zeros
+from models import MODELS, dispatch, hardmax, listed, loaded, run, tensor, write_file, zeros
 
 from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import Dispatched, Execution, Printed, Repetition, Written
@@ -29,14 +29,6 @@ IDENTITY_1 = {  # adds nothing, and fills the diagonal with ones
 }
 
 
-def run(model: DispatchModel, **how: Any) -> Execution:
-    """Carries out all commands."""
-    execution = Execution(model, **how)
-    for index in range(len(model.commands)):
-        execution.result(index)
-    return execution
-
-
 @pytest.mark.parametrize(
     "name", ["activation_hardmax", "diagonal_matrix1", "gather_nd1", "nonzero_coordinates", "one_hot"]
 )
@@ -49,31 +41,6 @@ def test_the_pages_examples_come_out_of_models(name: str) -> None:
     expected = [array.ravel() for one in examples for array in one.arrays(of_inputs=False).values()]
     for one, other in zip(printed_values, expected, strict=True):
         assert_same_bits(one, other)
-
-
-def test_tensors_of_4_bits_lie_in_bytes(tmp_path: Path) -> None:
-    integers, floats, scale = tensor("INT4", 1, 8), tensor("FLOAT32", 1, 8), [tensor("FLOAT32", 1, 1)]
-    kind = {"QuantizationType": "SCALE", "QuantizationTensors": scale}
-    model = loaded(
-        tmp_path,
-        {
-            "bytes": listed("UINT8", [0x21, 0xF3, 0x87, 0x05]),
-            "scale": listed("FLOAT32", [0.5]),
-            "floats": zeros("FLOAT32", 8),
-            "again": zeros("UINT8", 4),
-        },
-        {
-            "down": {"type": "DEQUANTIZE", "InputTensor": integers, **kind, "OutputTensor": floats},
-            "up": {"type": "QUANTIZE", "InputTensor": floats, **kind, "OutputTensor": integers},
-        },
-        [
-            dispatch("down", InputTensor="bytes", QuantizationTensors=["scale"], OutputTensor="floats"),
-            dispatch("up", InputTensor="floats", QuantizationTensors=["scale"], OutputTensor="again"),
-        ],
-    )
-    execution = run(model)
-    assert execution.values("floats").tolist() == [0.5, 1, 1.5, -0.5, 3.5, -4, 2.5, 0]
-    assert execution.values("again").tolist() == [0x21, 0xF3, 0x87, 0x05]
 
 
 def test_operators_follow_each_other(tmp_path: Path) -> None:
@@ -105,13 +72,8 @@ def test_a_buffer_has_views_of_several_types(tmp_path: Path) -> None:
     }
     resources = {"x": listed("FLOAT32", [1.0, 0.0]), "out": zeros("UINT8", 4)}
     index = {"name": "x", "elementOffset": 1}
-    model = loaded(
-        tmp_path,
-        resources,
-        {"get": gather},
-        [dispatch("get", InputTensor="x", IndicesTensor=index, OutputTensor="out")],
-    )
-    execution = run(model)
+    commands = [dispatch("get", InputTensor="x", IndicesTensor=index, OutputTensor="out")]
+    execution = run(loaded(tmp_path, resources, {"get": gather}, commands))
     assert execution.values("out").tolist() == [0, 0, 0, 0]
     execution.buffers["x"][4:8] = np.frombuffer(np.int32(3).tobytes(), np.uint8)
     execution.result(0)
@@ -137,17 +99,11 @@ def test_buffers_keep_what_commands_leave_and_models_do_not(tmp_path: Path) -> N
 
 
 def test_what_directml_owns_is_what_it_was_before_the_first_command(tmp_path: Path) -> None:
-    owned = IDENTITY_1 | {
-        "InputTensor": tensor("FLOAT32", 2, 2, Flags="OWNED_BY_DML"),
-        "bindings": {"InputTensor": "x"},
-    }
+    owned = tensor("FLOAT32", 2, 2, Flags="OWNED_BY_DML")
+    eye = IDENTITY_1 | {"InputTensor": owned, "bindings": {"InputTensor": "x"}}
     resources = {"x": listed("FLOAT32", [5, 6, 7, 8]), "out": zeros("FLOAT32", 4)}
-    commands = [
-        dispatch("max", InputTensor="out", OutputTensor="x"),
-        dispatch("eye", OutputTensor="out"),
-    ]
-    model = loaded(tmp_path, resources, {"eye": owned, "max": hardmax(2, 2)}, commands)
-    execution = run(model)
+    commands = [dispatch("max", InputTensor="out", OutputTensor="x"), dispatch("eye", OutputTensor="out")]
+    execution = run(loaded(tmp_path, resources, {"eye": eye, "max": hardmax(2, 2)}, commands))
     assert execution.values("x").tolist() == [1, 0, 1, 0]
     assert execution.values("out").tolist() == [1, 6, 7, 1]
 
@@ -183,24 +139,27 @@ def test_compilation_is_no_part_of_a_dispatch(tmp_path: Path) -> None:
         execution.result(0)
 
 
+def largest_of_three(folder: Path, data_type: str, index_type: str, values: list[int]) -> DispatchModel:
+    largest: dict[str, Any] = {
+        "type": "ARGMAX",
+        "InputTensor": tensor(data_type, 3),
+        "OutputTensor": tensor(index_type, 1),
+    }
+    largest |= {"Axes": [0], "AxisDirection": "INCREASING"}
+    resources = {"x": listed(data_type, values), "out": zeros(index_type, 1)}
+    return loaded(folder, resources, {"top": largest}, [dispatch("top", InputTensor="x", OutputTensor="out")])
+
+
 @needs_x32
 def test_a_64_bit_model_says_which_switch_it_needs(tmp_path: Path) -> None:
-    wide: dict[str, Any] = {"type": "ARGMAX", "InputTensor": tensor("FLOAT32", 3), "OutputTensor": tensor("INT64", 1)}
-    wide |= {"Axes": [0], "AxisDirection": "INCREASING"}
-    resources = {"x": listed("FLOAT32", [1, 3, 2]), "out": zeros("INT64", 1)}
-    model = loaded(tmp_path, resources, {"top": wide}, [dispatch("top", InputTensor="x", OutputTensor="out")])
-    with pytest.raises(
-        InvalidModel, match=r":\d+: dispatchables.top.OutputTensor.DataType must be .* --x64 .*; got INT64"
-    ):
+    model = largest_of_three(tmp_path, "FLOAT32", "INT64", [1, 3, 2])
+    with pytest.raises(InvalidModel, match=r":\d+: dispatchables.top.OutputTensor.DataType must be .* --x64 .*INT64"):
         Execution(model)
 
 
 @needs_x64
 def test_a_64_bit_model_runs(tmp_path: Path) -> None:
-    wide: dict[str, Any] = {"type": "ARGMAX", "InputTensor": tensor("INT64", 3), "OutputTensor": tensor("UINT64", 1)}
-    wide |= {"Axes": [0], "AxisDirection": "INCREASING"}
-    resources = {"x": listed("INT64", [1, 2**62 + 1, 2**62]), "out": zeros("UINT64", 1)}
-    model = loaded(tmp_path, resources, {"top": wide}, [dispatch("top", InputTensor="x", OutputTensor="out")])
+    model = largest_of_three(tmp_path, "INT64", "UINT64", [1, 2**62 + 1, 2**62])
     assert run(model).values("out").tolist() == [1]
 
 
@@ -258,17 +217,13 @@ def test_a_resource_is_shown_without_what_pads_it(tmp_path: Path) -> None:
 # Files
 
 
-def write_file(**fields: Any) -> dict[str, Any]:
-    return {"type": "writeFile", "resource": "x"} | fields
-
-
 def test_files_are_written_into_the_folder_that_is_named(tmp_path: Path) -> None:
     resources = {"x": listed("FLOAT16", [1, 2, 3, 4, 5])}
     commands = [
-        write_file(targetPath="x.npy", dimensions=[5, 1]),
-        write_file(targetPath="deep\\er/flat.NPY"),
-        write_file(targetPath="x.dat"),
-        write_file(targetPath="none.npy", dimensions=[0]),
+        write_file("x.npy", dimensions=[5, 1]),
+        write_file("deep\\er/flat.NPY"),
+        write_file("x.dat"),
+        write_file("none.npy", dimensions=[0]),
     ]
     model = loaded(tmp_path, resources, {}, commands)
     execution = Execution(model, output_path=tmp_path / "out")
@@ -283,44 +238,37 @@ def test_files_are_written_into_the_folder_that_is_named(tmp_path: Path) -> None
 
 def test_no_file_is_written_where_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath="x.dat")])
+    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("x.dat")])
     message = r"commands\[0\].targetPath must have an output folder, which --output_path names; got none"
     with pytest.raises(InvalidModel, match=message):
         Execution(model)
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
 
 
-def test_links_do_not_lead_out_of_the_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["link/x.dat", "file.dat", "loop/x.dat", "taken", "file/x.dat", "pipe"])
+def test_links_and_what_is_no_file_are_no_targets(tmp_path: Path, target: str) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    out.mkdir()
+    (out / "taken").mkdir(parents=True)
     elsewhere.mkdir()
+    (out / "file").write_bytes(b"")
+    os.mkfifo(out / "pipe")
     (out / "link").symlink_to(elsewhere)
     (out / "file.dat").symlink_to(elsewhere / "file.dat")
     (out / "loop").symlink_to(out / "loop")
-    for target in ("link/x.dat", "file.dat", "loop/x.dat"):
-        model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath=target)])
-        with pytest.raises(InvalidModel, match=r"commands\[0\].targetPath must"):
-            run(model, output_path=out)
+    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(target)])
+    with pytest.raises(InvalidModel, match=r"commands\[0\].targetPath must"):
+        run(model, output_path=out)
     assert not list(elsewhere.iterdir())
 
 
 def test_a_link_that_comes_later_is_seen_as_well(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath="a/x.dat")])
+    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("a/x.dat")])
     execution = Execution(model, output_path=tmp_path / "out")
     (tmp_path / "out" / "a").symlink_to(tmp_path)
     with pytest.raises(InvalidModel, match="must be a file inside"):
         execution.result(0)
     assert not (tmp_path / "x.dat").exists()
-
-
-def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out" / "taken").mkdir(parents=True)
-    (tmp_path / "out" / "file").write_bytes(b"")
-    for target in ("taken", "file/x.dat"):
-        model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath=target)])
-        with pytest.raises(InvalidModel, match=r"commands\[0\].targetPath must"):
-            run(model, output_path=tmp_path / "out")
 
 
 @pytest.mark.parametrize("target", ["x.dat", "x.npy", "deep/x.dat"])
@@ -330,7 +278,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, target: str, is_t
     if is_there:
         (out / target).parent.mkdir(parents=True)
         (out / target).write_bytes(b"precious")
-    model = loaded(tmp_path, {"x": zeros("INT8", 2**20)}, {}, [write_file(targetPath=target)])
+    model = loaded(tmp_path, {"x": zeros("INT8", 2**20)}, {}, [write_file(target)])
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
     try:
@@ -350,7 +298,7 @@ def test_what_ends_a_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
         raise KeyboardInterrupt
 
     monkeypatch.setattr(np.lib.format, "write_array", interrupted)
-    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath="x.npy")])
+    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("x.npy")])
     with pytest.raises(KeyboardInterrupt):
         run(model, output_path=tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
@@ -363,10 +311,7 @@ def test_a_file_has_the_mode_that_a_plain_one_would_have(tmp_path: Path) -> None
     (tmp_path / "plain").write_bytes(b"")
     (tmp_path / "link.dat").symlink_to("kept.dat")
     targets = ("new.dat", "link.dat", "other.dat")
-    run(
-        loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath=target) for target in targets]),
-        output_path=tmp_path,
-    )
+    run(loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(target) for target in targets]), output_path=tmp_path)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.dat")}
     plain = (tmp_path / "plain").stat().st_mode & 0o777
     assert modes == {"new.dat": plain, "kept.dat": 0o640, "link.dat": 0o640, "other.dat": 0o606}
@@ -383,7 +328,7 @@ def test_images_come_in_and_go_out(tmp_path: Path, suffix: str, channels: int, d
         pytest.skip("JPEG has no fourth channel: tested below")
     values = np.linspace(-0.2, 1.2, channels * 16 * 8).astype(np.float32).reshape(1, channels, 16, 8)
     resources = {"x": listed(data_type, values.ravel().tolist())}
-    model = loaded(tmp_path, resources, {}, [write_file(targetPath="x" + suffix, dimensions=[1, channels, 16, 8])])
+    model = loaded(tmp_path, resources, {}, [write_file("x" + suffix, dimensions=[1, channels, 16, 8])])
     run(model, output_path=tmp_path)
     with image_module.open(tmp_path / f"x{suffix}") as image:
         assert (image.size, len(image.getbands())) == ((8, 16), channels)
@@ -401,7 +346,7 @@ def test_images_come_in_and_go_out(tmp_path: Path, suffix: str, channels: int, d
 def test_a_file_that_cannot_be_encoded_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "x.jpg").write_bytes(b"precious")
     resources = {"x": zeros("FLOAT32", 16)}
-    command = write_file(targetPath="x.jpg", dimensions=[1, 4, 2, 2])
+    command = write_file("x.jpg", dimensions=[1, 4, 2, 2])
     with pytest.raises(InvalidModel, match=r"with 1 or 3 channels; got \(1, 4, 2, 2\)"):
         loaded(tmp_path, resources, {}, [command])
     assert (tmp_path / "x.jpg").read_bytes() == b"precious"
@@ -409,7 +354,7 @@ def test_a_file_that_cannot_be_encoded_is_left_alone(tmp_path: Path) -> None:
 
 def test_an_image_that_no_encoder_takes_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image", reason="images are an extra")
-    command = write_file(targetPath="x.jpg", dimensions=[1, 1, 1, 70_000])  # JPEG ends at 65,500
+    command = write_file("x.jpg", dimensions=[1, 1, 1, 70_000])  # JPEG ends at 65,500
     model = loaded(tmp_path, {"x": zeros("FLOAT32", 70_000)}, {}, [command])
     with pytest.raises(InvalidModel, match="targetPath must be a file that can be written"):
         run(model, output_path=tmp_path)
@@ -423,13 +368,6 @@ def test_what_was_printed_does_not_change_with_the_buffer(tmp_path: Path) -> Non
     execution.result(1)
     assert isinstance(seen, Printed)
     assert seen.values.tolist() == [5, 6, 7, 8]
-
-
-def test_a_pipe_in_the_folder_does_not_make_one_wait(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x.dat")
-    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(targetPath="x.dat")])
-    with pytest.raises(InvalidModel, match="targetPath must be a file inside the output folder"):
-        Execution(model, output_path=tmp_path)
 
 
 def test_an_image_keeps_its_pixels(tmp_path: Path) -> None:

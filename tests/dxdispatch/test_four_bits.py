@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models import dispatch, findings, listed, loaded, tensor, zeros
+from models import dispatch, findings, listed, loaded, run, tensor, write_file, zeros
 
 from dmljax.dxdispatch import DispatchModel, Execution
 from dmljax.dxdispatch.printing import json_values, printed_pieces, result_json
@@ -54,16 +54,8 @@ def test_files_are_raw_bytes_or_have_a_byte_for_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data_type", "array", "message"),
     [
-        (
-            "INT4",
-            np.array([1], "uint8"),
-            "must hold INT8 for INT4, as initialValuesDataType says; got UINT8",
-        ),
-        (
-            "UINT4",
-            np.array([1], "int32"),
-            "must hold UINT8 for UINT4, as initialValuesDataType says; got INT32",
-        ),
+        ("INT4", np.array([1], "uint8"), "must hold INT8 for INT4, as initialValuesDataType says; got UINT8"),
+        ("UINT4", np.array([1], "int32"), "must hold UINT8 for UINT4, as initialValuesDataType says; got INT32"),
         ("INT4", np.array([7, 8], "int8"), "sourcePath must hold values in [-8, 7]; got 8"),
         ("INT4", np.array([-9], "int8"), "sourcePath must hold values in [-8, 7]; got -9"),
         ("UINT4", np.array([16], "uint8"), "sourcePath must hold values in [0, 15]; got 16"),
@@ -82,10 +74,7 @@ def test_files_are_refused_by_what_is_wrong_with_them(data_type: str, array: Any
         ([1.0], "initialValues[0] must be a whole number in [0, 15] for UINT4; got 1.0"),
         ({"valueCount": 2, "value": -1}, "initialValues.value must be a whole number in [0, 15] for UINT4; got -1"),
         ({"valueCount": 2, "valueStart": 0, "valueDelta": -1}, "initialValues.valueDelta must be a whole number in"),
-        (
-            {"valueCount": 2**32 - 1, "value": 1},
-            "initialValues.valueCount must ask for at most 2147483648 bytes",
-        ),
+        ({"valueCount": 2**32 - 1, "value": 1}, "initialValues.valueCount must ask for at most 2147483648 bytes"),
     ],
 )
 def test_values_are_refused_by_what_is_wrong_with_them(given: Any, message: str, tmp_path: Path) -> None:
@@ -104,21 +93,15 @@ def test_integers_of_4_bits_are_printed_as_numbers(tmp_path: Path) -> None:
 
 
 def test_buffers_are_written_as_bytes_or_with_a_byte_for_each(tmp_path: Path) -> None:
-    def write_file(name: str, **fields: Any) -> dict[str, Any]:
-        return {"type": "writeFile", "resource": "x", "targetPath": name} | fields
-
     commands = [write_file("x.dat"), write_file("x.npy", dimensions=[1, 3]), write_file("all.npy")]
     resources = {"x": listed("INT4", [1, -8, 7]), "y": listed("UINT4", [15, 1])}
-    commands.append({"type": "writeFile", "resource": "y", "targetPath": "y.npy", "dimensions": [2]})
+    commands.append(write_file("y.npy", "y", dimensions=[2]))
     model = loaded(tmp_path, resources, {}, [*commands, {"type": "print", "resource": "x"}])
     execution = Execution(model, output_path=tmp_path)
     results = [execution.result(index) for index in range(5)]
     assert (tmp_path / "x.dat").read_bytes() == bytes([0x81, 0x07, 0, 0])
-    for name, dtype, expected in (
-        ("x", "int8", [[1, -8, 7]]),
-        ("all", "int8", [1, -8, 7, 0, 0, 0, 0, 0]),
-        ("y", "uint8", [15, 1]),
-    ):
+    all_of_x = [1, -8, 7, 0, 0, 0, 0, 0]
+    for name, dtype, expected in (("x", "int8", [[1, -8, 7]]), ("all", "int8", all_of_x), ("y", "uint8", [15, 1])):
         array = np.load(tmp_path / f"{name}.npy")
         assert (array.dtype, array.tolist()) == (np.dtype(dtype), expected)
     assert result_json(results[4], 0) == {"type": "print", "resource": "x", "data_type": "INT4", "values": [1, -8, 7]}
@@ -147,9 +130,7 @@ def test_operators_read_and_write_them(tmp_path: Path) -> None:
     ]
     model = loaded(tmp_path, resources, dispatchables, commands)
     assert not model.warnings
-    execution = Execution(model)
-    for index in range(2):
-        execution.result(index)
+    execution = run(model)
     assert execution.values("floats").tolist() == [0.5, -4, 3.5]
     assert execution.values("again").tolist() == [1, -8, 7, 5, 5]
     commands[0]["bindings"]["InputTensor"] = {"name": "x", "elementOffset": 31}

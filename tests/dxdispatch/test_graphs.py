@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import needs_x32
-from models import MODELS, dispatch, findings, listed, loaded, written, zeros
+from models import MODELS, dispatch, findings, listed, loaded, run, written, zeros
 from test_serialized import product_with_named_constants
 
 from dmljax import directml, serialized
@@ -43,8 +43,7 @@ def sums(data_type: str = "FLOAT32", size: int = 4) -> Graph:
 
 def test_a_graph_is_bound_by_the_names_of_its_inputs_and_outputs(tmp_path: Path) -> None:
     model = loaded(tmp_path, IO, {"product": GEMM}, [RUN])
-    execution = Execution(model)
-    execution.result(0)
+    execution = run(model)
     assert execution.values("out").tolist() == [10, 21, 0, 0]  # [1, 2] @ [[1, 3], [2, 4]] + [10, 20] / 2
     assert model.dispatchables["product"](np.array([[[[1, 2]]]], "float32")).ravel().tolist() == [10, 21]
 
@@ -74,8 +73,7 @@ def test_constants_lie_beside_the_graph_in_the_input_path(tmp_path: Path) -> Non
     (folder / "weights.bin").write_bytes(np.array([[0, 10], [1, 0]], "float32").tobytes())
     product = GEMM | {"sourcePath": "deep\\Partition_0.bin"}  # as models from Windows spell it
     model = loaded(tmp_path, IO, {"product": product}, [RUN], input_path=tmp_path / "inputs")
-    execution = Execution(model)
-    execution.result(0)
+    execution = run(model)
     assert execution.values("out").tolist() == [2, 10, 4, 30]
 
 
@@ -93,8 +91,7 @@ def test_constants_of_4_bits_are_read_as_the_operators_do(tmp_path: Path) -> Non
     resources = {"scale": listed("FLOAT32", [0.5]), "y": zeros("FLOAT32", 5)}
     commands = [dispatch("scaled", scale="scale", y="y")]
     model = loaded(tmp_path, resources, {"scaled": GEMM | {"sourcePath": "scaled.bin"}}, commands)
-    execution = Execution(model)
-    execution.result(0)
+    execution = run(model)
     assert execution.values("y").tolist() == [-4, 3.5, 0, 0.5, -0.5]
 
 

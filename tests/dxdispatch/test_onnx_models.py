@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from models import dispatch, findings, listed, loaded, zeros
+from models import dispatch, findings, listed, loaded, run, zeros
 from onnx import helper
 from onnx_models import FLOAT, INT64, model, small_network, value
 
@@ -49,13 +49,10 @@ def rows(resource: str, *shape: int) -> dict[str, Any]:
     return {"name": resource, "shape": list(shape)}
 
 
-def run(folder: Path, dispatchables: Any, commands: Any, resources: Any = DATA, *, is_fused: bool = False) -> Execution:
+def ran(folder: Path, dispatchables: Any, commands: Any, resources: Any = DATA, *, is_fused: bool = False) -> Execution:
     model = loaded(folder, resources, dispatchables, commands)
     assert not model.warnings
-    execution = Execution(fuse(model) if is_fused else model)
-    for index in range(len(commands)):
-        execution.result(index)
-    return execution
+    return run(fuse(model) if is_fused else model)
 
 
 def test_a_network_computes_what_it_does_as_a_function(tmp_path: Path) -> None:
@@ -68,7 +65,7 @@ def test_a_network_computes_what_it_does_as_a_function(tmp_path: Path) -> None:
     resources = {"x": {"initialValues": {"sourcePath": "x.npy"}}, "y": zeros("FLOAT32", 10)}
     bindings = dispatch("network", x=rows("x", 2, 3, 4, 4), y="y")
     options = {"graphOptimizationLevel": 0, "loggingLevel": 3, "sessionOptionsConfigEntries": {"a": "b"}}
-    execution = run(
+    execution = ran(
         tmp_path, {"network": {"Type": "ONNX", "sourcePath": "network.onnx"} | options}, [bindings], resources
     )
     expected = load_onnx(network)(x)
@@ -79,9 +76,9 @@ def test_each_dispatch_has_sizes_of_its_own(tmp_path: Path) -> None:
     """As in the guide of DxDispatch: of the same model, and in the same resources."""
     small = dispatch("concat", x0=rows("a", 1, 2), x1=rows("b", 1, 2), y=rows("c", 2, 2))
     large = dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y=rows("c", 6, 2))
-    execution = run(tmp_path, {"concat": CONCAT}, [small])
+    execution = ran(tmp_path, {"concat": CONCAT}, [small])
     assert execution.values("c").tolist() == [1, 2, 7, 8] + [0] * 8
-    execution = run(tmp_path, {"concat": CONCAT}, [small, large, small, large])
+    execution = ran(tmp_path, {"concat": CONCAT}, [small, large, small, large])
     assert execution.values("c").tolist() == [*range(1, 13)]
     assert [*execution.model.dispatchables] == ["concat", "concat (x0 3x2, x1 3x2)"]
     execution.result(0)
@@ -92,22 +89,22 @@ def test_each_dispatch_has_sizes_of_its_own(tmp_path: Path) -> None:
 
 def test_open_sizes_are_1_unless_they_are_given(tmp_path: Path) -> None:
     command = dispatch("concat", x0="a", x1="b", y="c")
-    assert run(tmp_path, {"concat": CONCAT}, [command]).values("c").tolist() == [1, 2, 7, 8] + [0] * 8
+    assert ran(tmp_path, {"concat": CONCAT}, [command]).values("c").tolist() == [1, 2, 7, 8] + [0] * 8
     twice = CONCAT | {"freeDimensionNameOverrides": {"N": 2, "M": 5}}
-    assert run(tmp_path, {"concat": twice}, [command]).values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
+    assert ran(tmp_path, {"concat": twice}, [command]).values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
 
 
 def test_open_sizes_are_given_by_denotation(tmp_path: Path) -> None:
     command = dispatch("concat", x0="a", x1=rows("b", 2, 2), y="c")
     denoted = CONCAT | {"sourcePath": "denoted.onnx", "freeDimensionDenotationOverrides": {"Data_Batch": 2, "": 5}}
-    execution = run(tmp_path, {"concat": denoted}, [command])
+    execution = ran(tmp_path, {"concat": denoted}, [command])
     assert execution.values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
 
 
 def test_results_call_a_dispatch_by_the_name_in_the_model_whatever_its_sizes(tmp_path: Path) -> None:
     commands = [dispatch("concat", x0=rows("a", n, 2), x1=rows("b", n, 2), y="c") for n in (1, 3)]
     for is_fused in (False, True):
-        execution = run(tmp_path, {"concat": CONCAT}, commands, is_fused=is_fused)
+        execution = ran(tmp_path, {"concat": CONCAT}, commands, is_fused=is_fused)
         results = [execution.result(index) for index in range(2)]
         for result in results:
             assert "".join(result_pieces(result, "cpu", 0, 1)).startswith("Dispatch 'concat': 1 iterations, ")
@@ -129,7 +126,7 @@ def test_an_input_with_a_default_may_be_bound_and_keeps_it_otherwise(tmp_path: P
     ]
     for bindings, expected in cases:
         commands = [dispatch("sum", **one) for one in bindings]
-        execution = run(tmp_path, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, commands)
+        execution = ran(tmp_path, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, commands)
         assert execution.values("c").tolist()[:3] == expected
     found = findings(
         tmp_path, DATA, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, [dispatch("sum", x=x, w=rows("b", 2))]
@@ -145,9 +142,9 @@ def test_a_default_of_64_bits_needs_them_if_it_is_bound(tmp_path: Path) -> None:
     resources = DATA | {"i": listed("INT64", [1, 1])}
     gather = {"gather": CONCAT | {"sourcePath": "gather.onnx"}}
     unbound, bound = (dispatch("gather", x="a", y="c", **more) for more in ({}, {"i": "i"}))
-    assert run(tmp_path, gather, [unbound], resources).values("c").tolist()[:2] == [3, 1]
+    assert ran(tmp_path, gather, [unbound], resources).values("c").tolist()[:2] == [3, 1]
     try:
-        execution = run(tmp_path, gather, [unbound, bound, unbound, bound], resources)
+        execution = ran(tmp_path, gather, [unbound, bound, unbound, bound], resources)
     except InvalidModel as error:
         assert "--x64 on the command line; got INT64" in str(error)  # noqa: PT017
         return
@@ -193,9 +190,7 @@ def test_shapes_of_the_command_line_come_before_those_of_bindings(tmp_path: Path
     command = dispatch("concat", x0=rows("a", 1, 2), x1=rows("b", 1, 2), y="c")
     loaded(tmp_path, DATA, {"concat": CONCAT}, [command])
     model = load(tmp_path / "model.json", binding_shapes={"x0": (2, 2), "x1": (2, 2), "y": (4, 2)})
-    execution = Execution(model)
-    execution.result(0)
-    assert execution.values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
+    assert run(model).values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
     with pytest.raises(InvalidType, match=r"binding_shapes\.x0 must be a sequence of integers"):
         load(tmp_path / "model.json", binding_shapes={"x0": 3})  # type: ignore[dict-item]
 
@@ -206,7 +201,7 @@ def test_a_deferred_resource_has_the_size_of_the_output(tmp_path: Path) -> None:
         {"type": "print", "resource": "later"},
         dispatch("concat", x0=rows("later", 3, 2), x1=rows("b", 3, 2), y="c"),
     ]
-    execution = run(tmp_path, {"concat": CONCAT}, commands)
+    execution = ran(tmp_path, {"concat": CONCAT}, commands)
     text = "".join(result_pieces(execution.result(1), "cpu", 0, 1))
     assert text == "Resource 'later': 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
     assert execution.values("c").tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
@@ -216,7 +211,7 @@ def test_what_is_not_bound_is_zeros_and_goes_nowhere(tmp_path: Path) -> None:
     ones = DATA | {"c": listed("FLOAT32", [1] * 12)}
     commands = [dispatch("concat"), dispatch("concat", x1="b", y="c"), dispatch("concat", x0="a", x1=None)]
     for is_fused in (False, True):
-        execution = run(tmp_path, {"concat": CONCAT}, commands, ones, is_fused=is_fused)
+        execution = ran(tmp_path, {"concat": CONCAT}, commands, ones, is_fused=is_fused)
         assert execution.values("c").tolist() == [0, 0, 7, 8] + [1] * 8
 
 
@@ -245,11 +240,7 @@ def test_buffers_of_64_bits_have_them_whatever_jax_has(tmp_path: Path) -> None:
     [
         ({"sourcePath": None}, {}, "dispatchables.concat.sourcePath must be given; got none"),
         ({"sourcePath": "model.json"}, {}, "dispatchables.concat.sourcePath must be a"),
-        (
-            {"freeDimensionNameOverrides": {"N": -1}},
-            {},
-            "concat.freeDimensionNameOverrides.N must be in [0, 4294967295",
-        ),
+        ({"freeDimensionNameOverrides": {"N": -1}}, {}, "freeDimensionNameOverrides.N must be in [0, 4294967295"),
         ({"freeDimensionNameOverrides": [2]}, {}, "concat.freeDimensionNameOverrides must be an object; got [2]"),
         ({"freeDimensionDenotationOverrides": {"N": 2.5}}, {}, "freeDimensionDenotationOverrides.N must be an integer"),
         (
@@ -272,16 +263,8 @@ def test_buffers_of_64_bits_have_them_whatever_jax_has(tmp_path: Path) -> None:
         ({}, {"x0": rows("a", 3)}, "commands[0].bindings.x0.shape must have 2 sizes, for x0: float32[N, 2]; got [3]"),
         ({}, {"x0": rows("a", 1, 3)}, "commands[0].bindings.x0.shape must have the size 2 of x0: float32[N, 2]; got"),
         ({"freeDimensionNameOverrides": {"N": 2}}, {"x0": rows("a", 3, 2)}, "x0.shape must have the size 2 of x0"),
-        (
-            {"freeDimensionNameOverrides": {"N": 2**31}},
-            {},
-            "commands[0].bindings.x0.shape must ask for at most 2147483648",
-        ),
-        (
-            {},
-            {"y": rows("c", 3, 2)},
-            "commands[0].bindings.y.shape must be [2, 2], as the model computes it; got [3, 2]",
-        ),
+        ({"freeDimensionNameOverrides": {"N": 2**31}}, {}, "bindings.x0.shape must ask for at most 2147483648"),
+        ({}, {"y": rows("c", 3, 2)}, "bindings.y.shape must be [2, 2], as the model computes it; got [3, 2]"),
         ({}, {"y": {"name": "c", "shape": "2,2"}}, "commands[0].bindings.y.shape must be a sequence of integers"),
         ({}, {"x0": "later"}, "bindings.x0.name must be an output of an ONNX model before it is used, because its"),
         ({}, {"x0": "later", "y": "later"}, "bindings.x0.name must be an output of an ONNX model before it is used"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import needs_x32
 from hypothesis import HealthCheck, given, settings, strategies as st
-from models import MODELS, dispatch, listed, loaded, tensor, zeros
+from models import MODELS, dispatch, listed, loaded, run, tensor, zeros
 
 from dmljax.dxdispatch import (
     Dispatched,
@@ -56,11 +56,12 @@ FOUR = tensor("FLOAT32", 4)
 SQUARE = binary("MULTIPLY", FOUR)
 SUM = binary("ADD", FOUR)
 X = [0.1, 0.7, -1.3, 2.9]
+XYZ = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)}
 
 
 def chain(folder: Path, *, prints: tuple[str, ...] = ("z",), **resources: Any) -> DispatchModel:
     """x * x -> y, y + y -> z."""
-    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)} | resources
+    resources = XYZ | resources
     commands = [
         dispatch("square", ATensor="x", BTensor="x", OutputTensor="y"),
         dispatch("sum", ATensor="y", BTensor="y", OutputTensor="z"),
@@ -110,9 +111,7 @@ def test_a_product_is_rounded_before_another_dispatch_adds_to_it(tmp_path: Path)
     ]
     model = fuse(loaded(tmp_path, resources, dispatchables, commands))
     assert sequences(model) == ["times + minus"]
-    execution = Execution(model)
-    execution.result(0)
-    assert not execution.values("rest").any()
+    assert not run(model).values("rest").any()
 
 
 def two_steps(
@@ -163,27 +162,25 @@ def test_an_edge_passes_on_the_bits_that_a_buffer_would(
 
 def test_what_two_dispatches_make_up_is_read_from_the_buffer(tmp_path: Path) -> None:
     halves = identity(tensor("FLOAT32", 2), tensor("FLOAT32", 2))
-    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)}
     commands = [
         dispatch("half", InputTensor="x", OutputTensor={"name": "y", "elementOffset": 2}),
         dispatch("half", InputTensor={"name": "x", "elementOffset": 2}, OutputTensor="y"),
         dispatch("all", InputTensor="y", OutputTensor="z"),
         *shown("z"),
     ]
-    model = loaded(tmp_path, resources, {"half": halves, "all": identity(FOUR, FOUR)}, commands)
+    model = loaded(tmp_path, XYZ, {"half": halves, "all": identity(FOUR, FOUR)}, commands)
     assert sequences(fuse(model)) == ["half + half", "all"]
     assert printed(fuse(model)) == printed(model) == [np.array([*X[2:], *X[:2]], "float32").view(np.uint8).tolist()]
 
 
 def test_the_last_writer_is_the_one_that_is_read(tmp_path: Path) -> None:
-    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)}
     commands = [
         dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y"),
         dispatch("square", ATensor="x", BTensor="x", OutputTensor="y"),
         dispatch("sum", ATensor="y", BTensor="x", OutputTensor="z"),
         *shown("y", "z"),
     ]
-    model = loaded(tmp_path, resources, {"sum": SUM, "square": SQUARE}, commands)
+    model = loaded(tmp_path, XYZ, {"sum": SUM, "square": SQUARE}, commands)
     one = fuse(model)
     assert sequences(one) == ["sum + square + sum"]
     assert len(one.dispatchables["sum + square + sum"].desc.outputs) == 2  # type: ignore[union-attr]
@@ -191,13 +188,12 @@ def test_the_last_writer_is_the_one_that_is_read(tmp_path: Path) -> None:
 
 
 def test_other_commands_and_graphs_come_between(tmp_path: Path) -> None:
-    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4)}
     (tmp_path / "gemm.bin").symlink_to(MODELS / "gemm.bin")
     twice = dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y")
     again = dispatch("sum", ATensor="y", BTensor="x", OutputTensor="y")
     commands = [twice, again, *shown("y"), twice, dispatch("graph", x="x", y="y"), again, again, again, *shown("y")]
     dispatchables = {"sum": SUM, "graph": {"type": "dmlSerializedGraph", "sourcePath": "gemm.bin"}, "other": SUM}
-    model = loaded(tmp_path, resources, dispatchables, commands)
+    model = loaded(tmp_path, XYZ, dispatchables, commands)
     one = fuse(model)
     assert sequences(one) == ["sum + sum", "sum", "graph", "sum + sum + sum"]
     assert list(one.dispatchables) == ["sum", "graph", "other", "sum + sum", "sum + sum + sum"]
@@ -210,12 +206,11 @@ def in_turns(folder: Path, *turns: tuple[str, str], owned: bool = False) -> Disp
     flags = {"Flags": "OWNED_BY_DML"} if owned else {}
     square = binary("MULTIPLY", FOUR) | {"ATensor": FOUR | flags}
     square |= {"bindings": {"ATensor": "x"}} if owned else {}
-    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4), "z": zeros("FLOAT32", 4)}
     commands: list[dict[str, Any]] = [
         dispatch("square", BTensor=source, OutputTensor=target, **({} if owned else {"ATensor": source}))
         for source, target in turns
     ]
-    return loaded(folder, resources, {"square": square}, [*commands, *shown("x", "y", "z")])
+    return loaded(folder, XYZ, {"square": square}, [*commands, *shown("x", "y", "z")])
 
 
 @pytest.mark.parametrize(
@@ -244,8 +239,7 @@ def test_what_a_repetition_would_change_stays_apart(
 def test_a_sequence_may_run_again(tmp_path: Path) -> None:
     turns = [("x", "x"), ("x", "y")]
     commands = [dispatch("square", ATensor=a, BTensor=a, OutputTensor=b) for a, b in turns]
-    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4)}
-    model = loaded(tmp_path, resources, {"square": SQUARE}, [*commands, *shown("y")])
+    model = loaded(tmp_path, XYZ, {"square": SQUARE}, [*commands, *shown("y")])
     ended = []
     for one in (model, fuse(model)):
         execution = Execution(one)
@@ -263,12 +257,11 @@ def test_what_directml_owns_is_what_it_was_before_the_first_command(tmp_path: Pa
 
 
 def test_sequences_have_names_of_their_own(tmp_path: Path) -> None:
-    resources = {"x": listed("FLOAT32", X), "y": zeros("FLOAT32", 4)}
     twice = [dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
     others = [dispatch("sum + sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
     dispatchables = {"sum": SUM, "sum + sum": SUM, "sum + sum (2)": SUM}
     commands = [*twice, *shown("y"), *twice, *shown("y"), *others]
-    model = fuse(loaded(tmp_path, resources, dispatchables, commands))
+    model = fuse(loaded(tmp_path, XYZ, dispatchables, commands))
     assert sequences(model) == ["sum + sum (3)", "sum + sum (4)", "sum + sum + sum + sum"]
     assert list(model.dispatchables) == ["sum + sum (2)", *sequences(model)]
 
@@ -367,12 +360,9 @@ def computes_with_nan(model: DispatchModel) -> bool:
 def test_any_dispatches_print_the_same_as_one(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     outcomes: Counter[str] = Counter()
 
-    @settings(
-        deadline=None,
-        max_examples=pytestconfig.getoption("--models") // 16,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    count = pytestconfig.getoption("--models") // 16
+
+    @settings(deadline=None, max_examples=count, database=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 2**64 - 1))
     def attempts(seed: int) -> None:
         rng = random.Random(seed)
