@@ -59,7 +59,7 @@ def called_array(argument: str) -> str:
     return called(argument).removesuffix(".Sizes")
 
 
-def spelled(sizes: Sequence[int]) -> str:
+def spelled(sizes: Sequence[float]) -> str:
     """Sizes, or other numbers of each dimension, as the caller writes them."""
     return str(tuple(sizes)) if _NAMES.get() is None else join_sizes(sizes)
 
@@ -97,7 +97,7 @@ def require_dimensions(argument: str, sizes: Sequence[int], lowest: int) -> None
         raise InvalidDesc(Problem(argument, f"must have at least {lowest} {dimensions}", len(sizes)))
 
 
-def require_one_each(argument: str, values: Sequence[int], of: str, rank: int) -> None:
+def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:
     """Refuses numbers that are not one for each of the `rank` dimensions of the array `of`."""
     if len(values) != rank:
         rule = f"must have one number for each of the {rank} dimensions of {called(of)}"

@@ -51,7 +51,7 @@ def join_words(words: Iterable[Any]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def join_sizes(sizes: Iterable[int]) -> str:
+def join_sizes(sizes: Iterable[float]) -> str:
     """Sizes as DirectML's pages write them, `{1,2,3}`; a long list is cut off after 16."""
     texts = [str(size) for size in islice(sizes, 17)]
     return "{" + ",".join(texts if len(texts) < 17 else [*texts[:16], "..."]) + "}"

@@ -46,7 +46,6 @@ from dmljax.calls.arrays import (
     operands as operands,
     quantized_array as quantized_array,
     real_array as real_array,
-    require_one_each as require_one_each,
     require_rank as require_rank,
     require_same_shape as require_same_shape,
     require_type as require_type,

@@ -105,13 +105,6 @@ def require_rank(where: Where, given: Array, lowest: int) -> None:
         raise InvalidDesc(Problem(where, f"must have at least {lowest} {dimensions}", given.ndim))
 
 
-def require_one_each(where: Where, values: Sequence[int], given: Array) -> None:
-    """Refuses numbers that are not one for each dimension of the array."""
-    if len(values) != given.ndim:
-        rule = f"must have one number for each of {given.ndim} dimensions"
-        raise InvalidDesc(Problem(where, rule, tuple(values)))
-
-
 def normal_axis(where: Where, axis: int, rank: int) -> int:
     """`axis` counted from the first dimension."""
     if not -rank <= axis < rank:

@@ -87,7 +87,6 @@ from dmljax.descriptors.rules import (
     has_type as has_type,
     inferred as inferred,
     named as named,
-    one_each as one_each,
     page_rules as page_rules,
     refused_by as refused_by,
     required as required,

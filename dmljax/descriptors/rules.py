@@ -96,21 +96,6 @@ def _misfits(desc: Operator) -> Iterator[Problem]:
             yield Problem((*leaf.path, "Sizes"), f"must be {join_sizes(expected)}", join_sizes(own))
 
 
-def one_each(tensor: str, *names: str) -> Rule:
-    """Each of the members `names` has one number for each dimension of `tensor`."""
-
-    def check(desc: Operator) -> Iterator[Problem]:
-        rank = getattr(desc, tensor).rank
-        for name in names:
-            values = getattr(desc, name)
-            if len(values) != rank:
-                rule = f"must have one number for each of the {rank} dimensions of {desc.member(tensor).name}"
-                yield Problem(desc.member(name).name, rule, join_sizes(values))
-
-    have = "has" if len(names) == 1 else "have"
-    return Rule(f"{named(names)} {have} one number for each dimension of {{{tensor}}}.", check)
-
-
 def each_of_space(members: str, image: str = "input") -> str:
     """The sentence of the members that have a number for each dimension that windows slide along."""
     each = f"each dimension of {{{image}}} after the first two, batch and channels"

@@ -20,7 +20,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, UINT_MAX, integer_in, require_count
 from dmljax.descriptors.members import Tensor
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.inference import Sizes, led, require_dimensions, require_sizes
+from dmljax.inference import Sizes, led, require_dimensions, require_one_each, require_sizes
 from dmljax.lowerings.copies import check_sizes, maximum
 from dmljax.lowerings.regions import (
     Axis,
@@ -604,7 +604,7 @@ def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence
         raise InvalidDesc(Problem("input", "must be given for MAX and for the gradient of the regions", "none"))
     if sizes is None:
         raise InvalidDesc(Problem("output_sizes", "must be given without input", "none"))
-    calls.require_one_each("output_sizes", sizes, gradient)
+    require_one_each("output_sizes", sizes, "input_gradient", gradient.ndim)
     check_sizes(sizes)
     return jnp.zeros_like(gradient, shape=tuple(sizes))
 

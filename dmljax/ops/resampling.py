@@ -7,7 +7,7 @@ mesh, each dimension of the result is sharded as that of the input is, if its si
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -19,8 +19,8 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import require_count
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.inference import Sizes, require_dimensions
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
+from dmljax.inference import Sizes, require_dimensions, require_one_each
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes, kept_axes
 from dmljax.lowerings.resampling import (
@@ -285,13 +285,13 @@ def _resample(
     antialiased: bool = False,
 ) -> Array:
     input = calls.real_array("input", input)
-    factors = None if scales is None else _factors(scales, input.ndim)
+    factors = None if scales is None else _fractions("scales", scales, "input", input.ndim)
     if output_sizes is None:
         if factors is None:
             raise InvalidDesc(Problem((), "output_sizes or scales must be given", "neither"))
         scaled = zip(input.shape, factors, strict=True)
         output_sizes = [size * factor.numerator // factor.denominator for size, factor in scaled]
-    calls.require_one_each("output_sizes", output_sizes, input)
+    require_one_each("output_sizes", output_sizes, "input", input.ndim)
     steps = _steps("input", input.shape, output_sizes, factors, input_offsets, output_offsets)
     return _resampled(input, output_sizes, steps, mode, rounding, antialiased)
 
@@ -306,10 +306,10 @@ def _gradient(
     rounding: Fraction | None,
 ) -> Array:
     given = calls.float_array("input_gradient", input_gradient)
-    calls.require_one_each("output_sizes", output_sizes, given)
+    require_one_each("output_sizes", output_sizes, "input_gradient", given.ndim)
     for i, size in enumerate(output_sizes):
         require_count(("output_sizes", i), size, 0)
-    factors = None if scales is None else _factors(scales, given.ndim)
+    factors = None if scales is None else _fractions("scales", scales, "input_gradient", given.ndim)
     steps = _steps("output_sizes", output_sizes, given.shape, factors, input_offsets, output_offsets)
     every = _taps(output_sizes, given.shape, steps, mode, rounding, antialiased=False)
 
@@ -319,22 +319,21 @@ def _gradient(
     return partitioned(add, [(given, dimension_axes(given))], kept_axes([given], output_sizes))
 
 
-def _for_each(name: str, numbers: calls.EachNumber, rank: int) -> Sequence[float]:
-    if isinstance(numbers, int | float):
-        return (numbers,) * rank
-    if len(numbers) != rank:
-        raise InvalidDesc(Problem(name, f"must have one number for each of {rank} dimensions", tuple(numbers)))
-    return numbers
+def _for_each(name: str, numbers: calls.EachNumber, image: str, rank: int) -> Sequence[float]:
+    """A finite number for each dimension of `image`, above 0 if it is a scale."""
+    each = (numbers,) * rank if isinstance(numbers, int | float) else numbers
+    require_one_each(name, each, image, rank)
+    for i, number in enumerate(each):
+        place = name if each is not numbers else (name, i)
+        if not math.isfinite(number):
+            raise InvalidDesc(Problem(place, "must be finite", number))
+        if name == "scales" and not number > 0:
+            raise InvalidDesc(Problem(place, "must be above 0", number))
+    return each
 
 
-def _factors(scales: calls.EachNumber, rank: int) -> list[Fraction]:
-    several = _for_each("scales", scales, rank)
-    for i, scale in enumerate(several):
-        if not scale > 0:
-            raise InvalidDesc(
-                Problem("scales" if isinstance(scales, float) else ("scales", i), "must be above 0", scale)
-            )
-    return [simplest_fraction(scale) for scale in several]
+def _fractions(name: str, numbers: calls.EachNumber, image: str, rank: int) -> list[Fraction]:
+    return [simplest_fraction(one) for one in _for_each(name, numbers, image, rank)]
 
 
 Step = tuple[Fraction, Fraction]  # how far apart positions are, and the first one
@@ -350,8 +349,8 @@ def _steps(
 ) -> list[Step]:
     """The positions along each dimension; `smaller` names the argument that the input's sizes are from."""
     rank = len(input_sizes)
-    before = [simplest_fraction(one) for one in _for_each("input_pixel_offsets", input_offsets, rank)]
-    after = [simplest_fraction(one) for one in _for_each("output_pixel_offsets", output_offsets, rank)]
+    before = _fractions("input_pixel_offsets", input_offsets, smaller, rank)
+    after = _fractions("output_pixel_offsets", output_offsets, smaller, rank)
     steps = []
     for i, (size, new) in enumerate(zip(input_sizes, output_sizes, strict=True)):
         if factors is not None:
@@ -436,22 +435,17 @@ _INTO_8_BITS = {
 
 
 def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
-    def check(desc: Any) -> Iterator[Problem]:
-        fields = [member.field for member in desc.members() if member.field in _FLOATS]
-        yield from dml.one_each(input, *fields).check(desc)
-        for field in fields:
-            for i, number in enumerate(getattr(desc, field)):
-                place, value = (desc.member(field).name, i), float(number.item)
-                if not math.isfinite(value):
-                    yield Problem(place, "must be finite", value)
-                elif field == "scales" and not value > 0:
-                    yield Problem(place, "must be above 0", value)
+    def check(desc: Any) -> None:
+        rank = getattr(desc, input).rank
+        numbers = {field: getattr(desc, field) for field in _FLOATS if hasattr(desc, field)}
+        floats = {field: [float(one.item) for one in several] for field, several in numbers.items()}
+        all_checked(*(partial(_for_each, field, several, input, rank) for field, several in floats.items()))
 
     each = "one finite number for each dimension"
     return dml.page_rules(
         dml.same_type(input, output),
         dml.same_rank(input, output),
-        dml.Rule(f"Scales, and offsets where there are some, have {each}. Scales are above 0.", check),
+        dml.required(f"Scales, and offsets where there are some, have {each}. Scales are above 0.", check),
     )
 
 

@@ -577,11 +577,11 @@ def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
         (lambda: dmljax.resample(ROW), "^resample: output_sizes or scales must be given; got neither"),
         (
             lambda: dmljax.resample(ROW, output_sizes=(1, 8)),
-            r"output_sizes must have one number for each of 1 dimensions; got \(1, 8\)",
+            r"output_sizes must have one number for each of the 1 dimensions of input; got \(1, 8\)",
         ),
         (
             lambda: dmljax.resample(ROW, scales=(1, 2)),
-            r"scales must have one number for each of 1 dimensions; got \(1.0, 2.0\)",
+            r"scales must have one number for each of the 1 dimensions of input; got \(1.0, 2.0\)",
         ),
         (lambda: dmljax.resample(ROW, scales=0), "scales must be above 0; got 0.0"),
         (lambda: dmljax.resample(ROW, scales=(-1,)), r"scales\[0\] must be above 0; got -1.0"),
@@ -610,7 +610,7 @@ def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
         (lambda: dmljax.resample(ROW, output_sizes=(-1,)), r"result\.shape\[0\] must be at least 0; got -1"),
         (
             lambda: dmljax.resample1(ROW, scales=2, input_pixel_offsets=(0, 0)),
-            r"input_pixel_offsets must have one number for each of 1 dimensions; got \(0.0, 0.0\)",
+            r"input_pixel_offsets must have one number for each of the 1 dimensions of input; got \(0.0, 0.0\)",
         ),
         (
             lambda: dmljax.resample2(ROW, scales=2, output_pixel_offsets=math.inf),
@@ -627,7 +627,7 @@ def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
         ),
         (
             lambda: dmljax.resample_grad(ROW, output_sizes=(2, 2)),
-            r"output_sizes must have one number for each of 1 dimensions; got \(2, 2\)",
+            r"output_sizes must have one number for each of the 1 dimensions of input_gradient; got \(2, 2\)",
         ),
         (
             lambda: dmljax.resample_grad1(ROW, output_sizes=(-2,)),
