@@ -83,7 +83,8 @@ class Plan:
         try:
             return self._by_place(given.is_of_own, given.arguments, *inputs)
         except NotKnown:
-            self._way = Way.IN_PARTS
+            if all(map(is_known, (*inputs, *given.arguments.values()))):  # for symbols, other sizes may yet be known
+                self._way = Way.IN_PARTS
             return NotImplemented
 
     def run(self, given: Given, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:

@@ -22,7 +22,7 @@ import dmljax.onnx
 from dmljax import DmlError, checks
 from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 from dmljax.onnx.file import MAIN
-from dmljax.onnx.plan import Plan
+from dmljax.onnx.plan import Plan, Way
 from dmljax.onnx.registry import REGISTRY, make_handler
 
 
@@ -145,6 +145,24 @@ def test_images_of_an_open_batch_are_resized(by: str) -> None:
     exported = jax.export.export(jax.jit(resize))(jax.ShapeDtypeStruct((batch, 1, 2, 2), "float32"))
     x = np.arange(12, dtype="float32").reshape(3, 1, 2, 2)
     np.testing.assert_array_equal(exported.call(x), resize(x))
+
+
+def test_an_export_that_needs_values_leaves_calls_compiled_as_one_program() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], end=1),
+        helper.make_node("Cast", ["shape"], ["number"], to=FLOAT),
+        helper.make_node("Cast", ["number"], ["count"], to=INT64),
+        helper.make_node("Concat", ["count", "rest"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["x", "sizes"], ["y"]),
+    ]
+    constants = {"rest": np.array([-1])}
+    network = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 2, 3])], ["y"], constants))
+    (batch,) = jax.export.symbolic_shape("batch")
+    for _ in range(2):  # the second time, traced arrays are known by their type
+        with pytest.raises(Unsupported, match="sizes"):
+            jax.export.export(jax.jit(network))(jax.ShapeDtypeStruct((batch, 2, 3), jnp.float32))
+    assert network(jnp.ones((4, 2, 3), jnp.float32)).shape == (4, 6)
+    assert network._plan._way is Way.BY_PLACE
 
 
 def reshaping() -> Any:
