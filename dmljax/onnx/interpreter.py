@@ -40,7 +40,7 @@ class Program:
         self.maximum_sizes = maximum_sizes
         self._images: dict[OnnxGraph, frozenset[str]] = {}
 
-    def traced(self, graph: OnnxGraph) -> AbstractContextManager[Any]:
+    def traced(self, graph: OnnxGraph) -> AbstractContextManager[None]:
         """The context in which nodes of a graph are traced to be compiled together."""
         return network_of(layers_of(graph))
 

@@ -56,8 +56,7 @@ contributed = functools.partial(handles, domain=MICROSOFT)
 
 # Operators that mean what those of ONNX of the same name mean in their newest version.
 for _operator in ("DequantizeLinear", "GatherND", "Gelu", "Pad", "QuantizeLinear", "Range", "Trilu"):
-    if ("", _operator) in REGISTRY.handlers:
-        REGISTRY.add(MICROSOFT, _operator, replace(REGISTRY.handlers["", _operator][0], since=1))
+    REGISTRY.add(MICROSOFT, _operator, replace(REGISTRY.handlers["", _operator][0], since=1))
 
 
 def _is_of_one_array(handler: Handler) -> bool:

@@ -2,7 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,11 @@ import numpy as np
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.file import dtype_of
+from dmljax.onnx.file import MAIN, dtype_of
 from dmljax.onnx.interpreter import as_array, promoted
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Array, DType, Kept, Known, Number, Tensor, Wanted
-from dmljax.onnx.registry import T, handles, one_of
+from dmljax.onnx.parameters import Array, Attribute, DType, Kept, Known, Number, Tensor, Wanted
+from dmljax.onnx.registry import REGISTRY, T, handles, make_handler, one_of
 from dmljax.text import show
 from dmljax.types import REALS
 
@@ -371,14 +372,30 @@ def _of_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up")
 # Activations
 
 
-@_handles_each("Celu")
-def _celu(x: Array, *, alpha: float = 1.0) -> Array:
-    return dml.activation_celu(x, alpha)
+# Activations of an array and numbers, which are attributes with these defaults, if they have one
+_OF_NUMBERS: tuple[tuple[str, int, _Function, Mapping[str, float | None]], ...] = (
+    ("Celu", 1, dml.activation_celu, {"alpha": 1.0}),
+    ("Elu", 1, dml.activation_elu, {"alpha": 1.0}),
+    ("HardSigmoid", 1, dml.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    ("LeakyRelu", 1, dml.activation_leaky_relu, {"alpha": 0.01}),
+    ("ParametricSoftplus", 1, dml.activation_parametric_softplus, {"alpha": None, "beta": None}),
+    ("ScaledTanh", 1, dml.activation_scaled_tanh, {"alpha": 1.0, "beta": 0.5}),
+    ("Selu", 6, dml.activation_scaled_elu, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
+    ("Selu", 1, dml.activation_scaled_elu, {"alpha": 1.6732, "gamma": 1.0507}),
+    ("Shrink", 1, dml.activation_shrink, {"bias": 0.0, "lambd": 0.5}),
+    ("Swish", 1, dml.activation_swish, {"alpha": 1.0}),
+    ("ThresholdedRelu", 1, dml.activation_thresholded_relu, {"alpha": 1.0}),
+)
 
 
-@_handles_each("Elu")
-def _elu(x: Array, *, alpha: float = 1.0) -> Array:
-    return dml.activation_elu(x, alpha)
+def _of_numbers(function: _Function, defaults: Mapping[str, float | None]) -> _Function:
+    return lambda x, **numbers: function(x, *{**defaults, **numbers}.values())
+
+
+for _operator, _since, _function, _defaults in _OF_NUMBERS:
+    _handler = make_handler(_of_numbers(_function, _defaults), since=_since, is_elementwise=True)
+    _attributes = {name: Attribute(float, is_required=default is None) for name, default in _defaults.items()}
+    REGISTRY.add(MAIN, _operator, replace(_handler, attributes=_attributes))
 
 
 @_handles_each("Gelu", since=20)
@@ -389,54 +406,9 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
     return dml.activation_gelu(x)
 
 
-@_handles_each("HardSigmoid")
-def _hard_sigmoid(x: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
-    return dml.activation_hard_sigmoid(x, alpha, beta)
-
-
-@_handles_each("LeakyRelu")
-def _leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
-    return dml.activation_leaky_relu(x, alpha)
-
-
 @_handles_each("Mish")
 def _mish(x: Array) -> Array:
     return dml.element_wise_multiply(x, dml.activation_tanh(dml.activation_softplus(x)))
-
-
-@_handles_each("ParametricSoftplus")
-def _parametric_softplus(x: Array, *, alpha: float, beta: float) -> Array:
-    return dml.activation_parametric_softplus(x, alpha, beta)
-
-
-@_handles_each("ScaledTanh")
-def _scaled_tanh(x: Array, *, alpha: float = 1.0, beta: float = 0.5) -> Array:
-    return dml.activation_scaled_tanh(x, alpha, beta)
-
-
-@_handles_each("Selu", since=6)
-def _selu(x: Array, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Array:
-    return dml.activation_scaled_elu(x, alpha, gamma)
-
-
-@_handles_each("Selu", since=1)
-def _first_selu(x: Array, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Array:
-    return dml.activation_scaled_elu(x, alpha, gamma)
-
-
-@_handles_each("Shrink")
-def _shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
-    return dml.activation_shrink(x, bias, lambd)
-
-
-@_handles_each("Swish")
-def _swish(x: Array, *, alpha: float = 1.0) -> Array:
-    return dml.activation_swish(x, alpha)
-
-
-@_handles_each("ThresholdedRelu")
-def _thresholded_relu(x: Array, *, alpha: float = 1.0) -> Array:
-    return dml.activation_thresholded_relu(x, alpha)
 
 
 @handles("Affine", "ImageScaler")
