@@ -19,6 +19,7 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.lax import PrecisionLike
 
+from dmljax.checks import INT_MAX
 from dmljax.lowerings.channels import are_channels_last, with_channels_last
 from dmljax.lowerings.columns import unfolded
 from dmljax.lowerings.platform import choose
@@ -583,8 +584,27 @@ def integer_correlated(
 
     `largest` are the largest magnitudes in the image and in the filter, of at most 8 bits.
     """
+    by_floats = partial(_parts_of_floats, windows=windows, group_count=group_count, largest=largest)
+    if _terms(filter, windows) * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
+        return by_floats(image, filter)
+    by_integers = partial(_of_integers, windows=windows, group_count=group_count)
+    return [choose(image, filter, tpu=by_integers, default=lambda *both: sum(by_floats(*both)))]
+
+
+def _of_integers(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> Array:
+    return _plain(image.astype(np.int32), filter.astype(np.int32), windows, group_count, None)
+
+
+def _terms(filter: Array, windows: Sequence[Window]) -> int:
+    """How many products each element of a convolution is the sum of."""
+    return int(filter.shape[1] * math.prod(one.size for one in windows))
+
+
+def _parts_of_floats(
+    image: Array, filter: Array, windows: Sequence[Window], group_count: int, largest: tuple[int, int]
+) -> list[Array]:
     of_image, of_filter = largest
-    terms = filter.shape[1] * math.prod(one.size for one in windows)
+    terms = _terms(filter, windows)
     if terms * of_image * of_filter <= _EXACT:
         return [correlated(image, filter, windows, group_count, _ANY_PRECISION).astype(np.int32)]
     if terms * of_image * 16 <= _EXACT:
@@ -593,7 +613,7 @@ def integer_correlated(
     return [
         part
         for pieces in halves(image, filter, windows, group_count)
-        for part in integer_correlated(*pieces, group_count, largest)
+        for part in _parts_of_floats(*pieces, group_count, largest)
     ]
 
 

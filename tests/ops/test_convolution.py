@@ -544,7 +544,7 @@ def random_bytes(dtype: Any, *shape: int) -> Any:
         ("of one dimension", ("uint8", "int8")),
     ],
 )
-def test_integers_of_every_zero_point_are_exact(name: str, types: Any) -> None:
+def test_integers_of_every_zero_point_are_exact(name: str, types: Any, lowering: str) -> None:
     image, filters, arguments = EVERY[name]
     count = len(image) - 2
     space = {key: each(arguments.get(key, int(key in ("strides", "dilations"))), count) for key in oracles.NAMES}

@@ -49,7 +49,6 @@ Where dmljax costs clearly more, it computes something else:
   64-bit integers, so that dmljax multiplies there by halves.
 - Products of 8-bit integers with zero points are products of int8, of which sums of rows and columns are subtracted;
   the idiom's are products of int32, whose arithmetic the estimate for the H100 does not count.
-- The quantized convolutions are exact in int32, also where float32 is not.
 
 ## Operators
 
