@@ -97,6 +97,14 @@ def require_dimensions(argument: str, sizes: Sequence[int], lowest: int) -> None
         raise InvalidDesc(Problem(argument, f"must have at least {lowest} {dimensions}", len(sizes)))
 
 
+def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int], of: str = "") -> None:
+    """Refuses an array that does not broadcast to the sizes `whole`, which are `of` something."""
+    pairs = zip(reversed(sizes), reversed(whole), strict=False)
+    if len(sizes) > len(whole) or any(size not in (1, most) for size, most in pairs):
+        rule = f"must have a shape that broadcasts to {spelled(whole)}{of and f', that of {of}'}"
+        raise InvalidDesc(Problem(argument, rule, spelled(sizes)))
+
+
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:
     """Refuses numbers that are not one for each of the `rank` dimensions of the array `of`."""
     if len(values) != rank:

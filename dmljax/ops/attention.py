@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.inference import called, led, names_of_members
+from dmljax.inference import called, led, names_of_members, require_broadcast
 from dmljax.lowerings.attention import Mask, attention
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number
@@ -255,9 +255,7 @@ def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttention
     for name, shape in shapes.items():
         wanted = expected[name]
         if name == "relative_position_bias" or (name, mask_type) == ("mask", _BOOLEAN):
-            both = zip(reversed(shape), reversed(wanted), strict=False)
-            if len(shape) > 4 or any(size not in (1, whole) for size, whole in both):
-                raise InvalidDesc(Problem(name, f"must have a shape that broadcasts to {wanted}", shape))
+            require_broadcast(name, shape, wanted)
         elif shape != wanted and not (name == "mask" and (1, *shape) == wanted):
             raise InvalidDesc(Problem(name, f"must have the shape {wanted}", shape))
 

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.inference import called, led, require_broadcast
 from dmljax.lowerings.local_response import local_response, local_response_gradient
 from dmljax.lowerings.norms import moments, norm
 from dmljax.lowerings.sharding import dimension_axes, partitioned, sharded_along
@@ -39,11 +40,8 @@ def _input_and_parameters(input: ArrayLike, **parameters: ArrayLike | None) -> t
             continue
         array = calls.float_array(name, given)
         calls.require_type(name, array, x.dtype, "input")
-        sizes = (1,) * (x.ndim - array.ndim) + array.shape
-        if len(sizes) > x.ndim or any(size not in (1, whole) for size, whole in zip(sizes, x.shape, strict=True)):
-            rule = f"must have a shape that broadcasts to that of input, {x.shape}"
-            raise InvalidDesc(Problem(name, rule, array.shape))
-        found.append(sharded_along(x, array.reshape(sizes)))
+        require_broadcast(name, array.shape, x.shape, "input")
+        found.append(sharded_along(x, array.reshape(led(array.shape, x.ndim))))
     return x, found
 
 
@@ -70,18 +68,13 @@ def _summed(x: Array, axes: tuple[int, ...]) -> Array:
 def _broadcasts(*fields: str) -> dml.Rule:
     """The tensors of `fields` that are present have the sizes of InputTensor, or 1 in any dimension."""
 
-    def check(desc: Any) -> Iterator[Problem]:
-        whole = desc.input.sizes
+    def check(desc: Any) -> None:
         for field in fields:
-            tensor = getattr(desc, field)
-            if tensor is not None and len(tensor.sizes) == len(whole):
-                for i, (size, most) in enumerate(zip(tensor.sizes, whole, strict=True)):
-                    if size not in (1, most):
-                        rule = "must be 1" if most == 1 else f"must be 1 or {most}, the size of InputTensor"
-                        yield Problem((desc.member(field).name, "Sizes", i), rule, size)
+            if getattr(desc, field) is not None:
+                require_broadcast(field, getattr(desc, field).sizes, desc.input.sizes, called("input"))
 
     have = "has" if len(fields) == 1 else "have"
-    return dml.Rule(f"{dml.named(fields)} {have} the sizes of InputTensor, or 1 in any dimension.", check)
+    return dml.required(f"{dml.named(fields)} {have} the sizes of InputTensor, or 1 in any dimension.", check)
 
 
 # BATCH_NORMALIZATION

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.inference import Sizes, called, require_dimensions, spelled
+from dmljax.inference import Sizes, called, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.ops.quantization import quantized, type_of_scale
@@ -91,10 +91,7 @@ def _narrow_integers(name: str, value: ArrayLike, bits: int) -> Array:
 
 def _with_summand(total: Array, name: str, summand: Array) -> tuple[Array, Array]:
     """The product `total`, and the argument `name` in its shape, type and sharding."""
-    sizes = zip(reversed(summand.shape), reversed(total.shape), strict=False)
-    if summand.ndim > total.ndim or any(size not in (1, whole) for size, whole in sizes):
-        rule = f"must broadcast to {total.shape}, the shape of the product"
-        raise InvalidDesc(Problem(name, rule, f"shape {summand.shape}"))
+    require_broadcast(name, summand.shape, total.shape, "the product")
     first, second = calls.broadcast(product=total, **{name: summand.astype(total.dtype)})
     return first, second
 

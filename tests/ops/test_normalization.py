@@ -520,11 +520,11 @@ ROW, ONE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32)
     [
         (
             lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, np.ones((2, 2), np.float32)),
-            r"^batch_normalization: bias must have a shape that broadcasts to that of input, \(2, 3\); got \(2, 2\)",
+            r"^batch_normalization: bias must have a shape that broadcasts to \(2, 3\), that of input; got \(2, 2\)",
         ),
         (
             lambda: dmljax.batch_normalization(ROW, ONE[None], ONE, ONE, ONE),
-            r"mean must have a shape that broadcasts to that of input, \(2, 3\); got \(1, 1, 1\)",
+            r"mean must have a shape that broadcasts to \(2, 3\), that of input; got \(1, 1, 1\)",
         ),
         (
             lambda: dmljax.batch_normalization(ROW, ONE.astype(np.float16), ONE, ONE, ONE),
@@ -575,7 +575,7 @@ ROW, ONE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32)
         ),
         (
             lambda: dmljax.mean_variance_normalization2(ROW, np.ones(2, np.float32), axes=0),
-            r"^mean_variance_normalization2: scale must have a shape that broadcasts to that of input, \(2, 3\); got",
+            r"^mean_variance_normalization2: scale must have a shape that broadcasts to \(2, 3\), that of input; got",
         ),
         (
             lambda: dmljax.mean_variance_normalization2(1.0, axes=0),
@@ -627,9 +627,13 @@ HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
         (
             desc_of(BATCH, scale=tensor(1, 2, 3, 1), mean=tensor(1, 2, 2, 1)),
             "6_4",
-            r"MeanTensor\.Sizes\[2\] must be 1 or 3, the size of InputTensor; got 2",
+            r"MeanTensor must have a shape that broadcasts to .*, that of InputTensor; got",
         ),
-        (desc_of(BATCH, bias=tensor(2, 1, 1, 1)), "6_4", r"BiasTensor\.Sizes\[0\] must be 1; got 2"),
+        (
+            desc_of(BATCH, bias=tensor(2, 1, 1, 1)),
+            "6_4",
+            r"BiasTensor must have a shape that broadcasts .*; got \{2,1,1,1\}",
+        ),
         (desc_of(BATCH, bias=tensor(1, 1, 1)), "6_4", "must have the same DimensionCount; got 3, 4,"),
         (desc_of(BATCH, input=HALF), "6_4", "must have the same DataType; got"),
         (desc_of(BATCH, output=tensor(1, 2, 3, 5)), "6_4", "InputTensor and OutputTensor must have the same Sizes"),
@@ -670,7 +674,7 @@ HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
                 ),
             ),
             "6_4",
-            r"MeanTensor\.Sizes\[2\] must be 1 or 3, the size of InputTensor; got 2",
+            r"MeanTensor must have a shape that broadcasts to .*, that of InputTensor; got",
         ),
         (
             desc_of(TRAINING, bias=tensor(1, 1, 1, 1)),
@@ -685,7 +689,7 @@ HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
         (
             desc_of(TRAINING, **dict.fromkeys(("scale", "bias", "output_mean", "output_variance"), tensor(1, 2, 1, 3))),
             "6_4",
-            r"ScaleTensor\.Sizes\[3\] must be 1 or 4, the size of InputTensor; got 3",
+            r"ScaleTensor must have a shape that broadcasts to .*, that of InputTensor; got",
         ),
         (
             desc_of(TRAINING, fused_activation=directml.ActivationSoftmaxDesc(input=HALF, output=HALF)),
@@ -709,7 +713,7 @@ HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
         (
             desc_of(f"{MEAN_VARIANCE}1", bias=tensor(1, 3, 2, 2)),
             "6_4",
-            r"BiasTensor\.Sizes\[3\] must be 1 or 4, the size of InputTensor; got 2",
+            r"BiasTensor must have a shape that broadcasts to .*, that of InputTensor; got",
         ),
         (desc_of(f"{MEAN_VARIANCE}1", axes=(1, 1)), "6_4", "Axes must name one or more different dimensions"),
         (desc_of(f"{MEAN_VARIANCE}2", axes=(4,)), "6_4", r"Axes\[0\] must be less than 4; got 4"),

@@ -231,12 +231,12 @@ GEMM_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a c that is too large": (
         {"c": np.ones((3, 1, 2), np.float32)},
         InvalidDesc,
-        r"c must broadcast to \(2, 2\), the shape of the product; got shape \(3, 1, 2\)",
+        r"c must have a shape that broadcasts to \(2, 2\), that of the product; got \(3, 1, 2\)",
     ),
     "a c of another size": (
         {"c": np.ones((3,), np.float32)},
         InvalidDesc,
-        r"c must broadcast to \(2, 2\), the shape of the product; got shape \(3,\)",
+        r"c must have a shape that broadcasts to \(2, 2\), that of the product; got \(3,\)",
     ),
     "an alpha of several": (
         {"alpha": np.ones(2, np.float32)},
@@ -647,7 +647,7 @@ TO_FLOAT_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a bias of another size": (
         {"bias": np.ones(2, np.float32)},
         InvalidDesc,
-        r"bias must broadcast to \(4, 3\), the shape of the product; got shape \(2,\)",
+        r"bias must have a shape that broadcasts to \(4, 3\), that of the product; got \(2,\)",
     ),
     "a scale for each column of a": (
         {"a_scale": np.ones((1, 2), np.float32)},
