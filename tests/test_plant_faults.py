@@ -1,8 +1,11 @@
 """The faults that are planted to try the tests: each must find its place and its test."""
 
+import subprocess
+import sys
 from collections import Counter
 
-from plant_faults import FAULTS, files_of, places
+import pytest
+from plant_faults import FAULTS, TESTS, files_of, node_id, places
 
 
 def test_every_fault_has_one_place() -> None:
@@ -17,3 +20,12 @@ def test_every_fault_names_one_test() -> None:
 
 def test_every_fault_has_a_sentence_of_its_own() -> None:
     assert [what for what, count in Counter(fault.what for fault in FAULTS).items() if count > 1] == []
+
+
+@pytest.mark.full
+def test_every_case_that_a_fault_names_is_there() -> None:
+    cases = {node_id(fault.test).removeprefix(f"{TESTS.parent}/") for fault in FAULTS if "[" in fault.test}
+    command = [sys.executable, "-m", "pytest", "-q", "--full", "--collect-only", "-p", "no:cacheprovider"]
+    functions = {case.partition("[")[0] for case in cases}
+    run = subprocess.run([*command, *functions], cwd=TESTS.parent, capture_output=True, text=True, check=True)
+    assert cases - set(run.stdout.splitlines()) == set()
