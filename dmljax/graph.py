@@ -446,8 +446,8 @@ MAX_FOLDED_BYTES = 2**29  # of all results, which stand in memory beside the con
 def _kept_at_each_call(graph: Graph) -> list[str]:
     """The nodes that are not folded into constants, in their order.
 
-    A result larger than the constants that it follows from, as that of DEQUANTIZE is, is folded only for a GEMM, whose
-    factors XLA writes into memory at each call except on a TPU.
+    A result larger than its constants, as that of DEQUANTIZE, is folded only for a GEMM: except on a TPU, XLA writes
+    its factors into memory at each call.
     """
     sources, reads = graph.sources, dict[str, list[str]]()
     follows = {name: frozenset({name}) for name in graph.constants}  # from which constants

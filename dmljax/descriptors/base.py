@@ -479,7 +479,7 @@ class Operator(Lowerable):
 
 @functools.lru_cache(maxsize=256)
 def _compiled(desc: Operator) -> Callable[..., Any]:
-    """The jitted computation of all descs that differ from this one in layout alone."""
+    """The jitted computation of all descs that differ from this one only in layout."""
     leaves, counts = desc.leaves(is_input=True), desc._counts()
 
     def computation(*arrays: Any) -> Any:

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 import jax
 
+from dmljax.graph import MAX_FOLDED_BYTES
 from dmljax.onnx.file import Node, OnnxGraph, names_read
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.parameters import Array, Value
-
-MAX_FOLDED_BYTES = 2**29  # of all results, which stand in memory beside the weights
 
 _FREE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})  # XLA moves nothing for these
 _PRODUCTS = frozenset({"Gemm", "MatMul"})

@@ -1,8 +1,8 @@
 """ONNX models as DirectML graphs: what a model computes for fixed sizes, as nodes that are descriptors.
 
-Each ONNX node is traced by itself. Of the calls of dmljax's functions in it the decorator keeps a record, from which
-the descriptors are made; between them stand a few operations of JAX. Those that move nothing but sizes and strides, as
-a reshape, a transposition or a broadcast, change how a buffer is read; the others have an operator of DirectML.
+Each ONNX node is traced by itself. The decorator records the calls of dmljax's functions in it, and each call becomes
+a descriptor. Between the calls stand a few operations of JAX. A reshape, a transposition or a broadcast only changes
+how a buffer is read; the other operations have an operator of DirectML.
 """
 
 import math
@@ -27,7 +27,7 @@ from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.refusals import told_once
 from dmljax.text import did_you_mean, join_sizes, show
 
-MAX_EVALUATED = 2**16  # elements of what is computed of constants here, unless these have as many
+MAX_EVALUATED = 2**16  # elements of a result that is computed from constants here, unless a constant has more
 
 
 def directml_graph(

@@ -124,7 +124,7 @@ class Builder(Assembly):
     def reshaped(self, view: View, sizes: Sequence[int]) -> View:
         """The same elements with other sizes, copied if no strides reach them."""
         moved = view.reshaped(sizes)
-        return self.packed(view).reshaped(sizes) or view if moved is None else moved  # any sizes, of what is packed
+        return self.packed(view).reshaped(sizes) or view if moved is None else moved  # a packed view takes any sizes
 
     def cast(self, view: View, dtype: Any) -> View:
         dtype = np.dtype(dtype)

@@ -1,7 +1,7 @@
-"""Calls of dmljax's functions as nodes: the descriptor of the same name, with what the arguments and sizes say."""
+"""Calls of dmljax's functions as nodes: the descriptor of the same name, with members from arguments and sizes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +9,11 @@ import jax
 import numpy as np
 
 from dmljax import directml
+from dmljax.assembly import given_tensors
 from dmljax.calls.decorator import RecordedCall
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, HasOutput
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Member, Struct
+from dmljax.inference import led
 from dmljax.onnx.directml.builder import Builder, NoOperator, Output, product
 from dmljax.onnx.directml.primitives import padded
 from dmljax.onnx.directml.views import View, desc_of
@@ -26,7 +28,12 @@ _PRODUCTS = {
     "MATRIX_MULTIPLY_INTEGER_TO_FLOAT",
     "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
 }
-_COUNTS = {"indices", "sequence_lengths", "batch_indices", "past_sequence_lengths"}  # which functions take of any type
+_COUNTS = {
+    "indices",
+    "sequence_lengths",
+    "batch_indices",
+    "past_sequence_lengths",
+}  # integers of any type in functions
 
 
 class OperatorCall:
@@ -82,7 +89,7 @@ class OperatorCall:
             if isinstance(value, tuple):  # empty ones, which DirectML does not have, add nothing
                 value = [one for one in value if one is not None and 0 not in one.sizes]
             found[member.field] = value
-        dtype = next((view.dtype for view in _views(found) if not view.is_weak), None)
+        dtype = next((view.dtype for _, view in given_tensors(found) if not view.is_weak), None)
         return {field: self._typed(field, value, dtype) for field, value in found.items()}
 
     def _typed(self, field: str, value: Any, dtype: Any) -> Any:
@@ -114,7 +121,7 @@ class OperatorCall:
         views = [one for one in self.inputs().values() if one is not None]
         attributes = self.attributes()
         ((dtype, sizes),) = self.outputs
-        if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has unsigned ones alone
+        if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has only unsigned ones
             views = [replace(view, dtype=np.dtype(f"u{view.dtype}")) for view in views]
             dtype = views[0].dtype if self.name != "ELEMENT_WISE_BIT_COUNT" else dtype
         if self.name == "ELEMENT_WISE_BIT_COUNT" or sizes == np.broadcast_shapes(*(view.sizes for view in views)):
@@ -124,18 +131,16 @@ class OperatorCall:
     def of_one_rank(self) -> list[View]:
         """All tensors have as many dimensions, by leading ones."""
         inputs, outputs = self.inputs(), self._present_outputs()
-        cells = self.level
-        ranks = [len(view.sizes) for view in _views(inputs)]
-        ranks += [
-            len(sizes) for given in outputs.values() for _, sizes in (given if isinstance(given, list) else [given])
-        ]
+        cells, views = self.level, [view for _, view in given_tensors(inputs)]
+        ranks = [len(sizes) for sizes in (*(view.sizes for view in views), *(sizes for _, sizes in self.outputs))]
         rank = max([1, *ranks, *(cells[field].ranks[0] for field in (*inputs, *outputs) if field in cells)])
-        first = next(iter(_views(inputs)), None)
+        first = views[0] if views else None
         shift = 0 if first is None else rank - len(first.sizes)
         if self.name in ("FOLD", "UNFOLD"):  # whose tensors have ranks of their own
             rank, shift = 1, 0
         lengthened: dict[str, Any] = {
-            field: jax.tree.map(lambda one: self._led(one, rank), given) for field, given in inputs.items()
+            field: jax.tree.map(lambda one: self.builder.reshaped(one, led(one.sizes, rank)), given)
+            for field, given in inputs.items()
         }
         longer = {
             field: [_led_sizes(one, rank) for one in given] if isinstance(given, list) else _led_sizes(given, rank)
@@ -143,9 +148,6 @@ class OperatorCall:
         }
         views = self.builder.add(self.operator, lengthened, longer, **self.attributes(shift, first))
         return [self.builder.reshaped(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
-
-    def _led(self, view: View, rank: int) -> View:
-        return self.builder.reshaped(view, (1,) * (rank - len(view.sizes)) + view.sizes)
 
     def spatial(self) -> list[View]:
         """Images have at least four dimensions, by trailing ones; other tensors have a number for each channel."""
@@ -217,14 +219,9 @@ class OperatorCall:
         return len(first.sizes) - (0 if self.name.startswith("RESAMPLE") else 2)
 
 
-def _views(inputs: Mapping[str, Any]) -> list[View]:
-    """The views that are there, in the order of the members."""
-    return [view for given in inputs.values() for view in (given if isinstance(given, list) else [given]) if view]
-
-
 def _led_sizes(output: Output, rank: int) -> Output:
     dtype, sizes = output
-    return dtype, (1,) * (rank - len(sizes)) + tuple(sizes)
+    return dtype, led(sizes, rank)
 
 
 # Functions that are more than one operator
@@ -235,7 +232,7 @@ def _cast_call(call: OperatorCall) -> list[View]:
 
 
 def _clip_call(call: OperatorCall) -> list[View]:
-    """Bounds that are not known are tensors, of which DirectML has the larger and the smaller."""
+    """Bounds that are computed are tensors: DirectML clips to numbers, and takes the larger or smaller of tensors."""
     bounds = [call.arrays["min"], call.arrays["max"]]
     if all(one is None or call.builder.is_constant(one) for one in bounds):
         return [call.elementwise()]
@@ -252,17 +249,17 @@ def _padding_call(call: OperatorCall) -> list[View]:
 
 
 def _pixels_call(call: OperatorCall) -> list[View]:
-    """Images whose pixels have no neighbors: {N, C, L} becomes {N, C, L, 1}, and {N, C, D, H, W} {N, C, D * H * W, 1}.
+    """Images whose pixels have no neighbors, in the four dimensions that DirectML takes.
 
-    Four dimensions are what DirectML has.
+    {N, C, L} becomes {N, C, L, 1}, and {N, C, D, H, W} becomes {N, C, D * H * W, 1}.
     """
     inputs, ((dtype, sizes),) = call.inputs(), call.outputs
     if len(sizes) == 4:
         return call.of_one_rank()
 
     def image(view: View) -> View:
-        led = (1,) * (len(sizes) - len(view.sizes)) + view.sizes
-        whole = led if math.prod(led[2:]) == 1 else (*led[:2], *sizes[2:])
+        own = led(view.sizes, len(sizes))
+        whole = own if math.prod(own[2:]) == 1 else (*own[:2], *sizes[2:])
         return call.builder.reshaped(view.broadcast(whole), (*whole[:2], math.prod(whole[2:]), 1))
 
     given = {field: view and image(view) for field, view in inputs.items()}
@@ -285,7 +282,7 @@ def _attention_call(call: OperatorCall) -> list[View]:
 
 
 def _nonzero_call(call: OperatorCall) -> list[View]:
-    """DirectML has a row for each element of the input, of which the first are those that were asked for."""
+    """DirectML writes a row for each element of the input; the first rows are the ones that the call asked for."""
     count, (dtype, (rows, columns)) = call.outputs
     x = call.arrays["input"]
     if call.statics["fill_value"]:

@@ -270,7 +270,7 @@ def _pad(builder: Builder, params: Any, outputs: Any, x: View, value: View) -> V
 def padded(
     builder: Builder, x: View, start: Sequence[int], end: Sequence[int], mode: directml.PaddingMode, value: Any
 ) -> View:
-    """Padding; negative amounts, which DirectML has not, are taken away first."""
+    """Padding. DirectML has no negative padding; crop first."""
     if min(*start, *end) < 0:
         offsets = [max(-low, 0) for low in start]
         cut = [size + min(low, 0) + min(high, 0) for size, low, high in zip(x.sizes, start, end, strict=True)]
