@@ -185,11 +185,11 @@ class _Sampling(NamedTuple):
     interpolation_mode: InterpolationMode
     spatial_scale_x: float
     spatial_scale_y: float
-    input_pixel_offset: float
-    output_pixel_offset: float
     minimum_samples_per_output: int
     maximum_samples_per_output: int
-    align_regions_to_corners: bool
+    input_pixel_offset: float = 0.5
+    output_pixel_offset: float = -0.5
+    align_regions_to_corners: bool = False
 
     def check(self) -> None:
         """Refuses what is out of range."""
@@ -270,17 +270,8 @@ def roi_align(
     >>> roi_align(image, jnp.array([[0.0, 0.0, 4.0, 4.0]]), jnp.array([0]), output_size=2).tolist()
     [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
-    sampling = _Sampling(
-        reduction_function,
-        interpolation_mode,
-        spatial_scale_x,
-        spatial_scale_y,
-        0.5,
-        -0.5,
-        minimum_samples_per_output,
-        maximum_samples_per_output,
-        False,
-    )
+    modes, scales = (reduction_function, interpolation_mode), (spatial_scale_x, spatial_scale_y)
+    sampling = _Sampling(*modes, *scales, minimum_samples_per_output, maximum_samples_per_output)
     return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
 
 
@@ -318,17 +309,9 @@ def roi_align1(
     ... ).tolist()
     [[[[0.0, 10.0, 20.0, 30.0]]]]
     """
-    sampling = _Sampling(
-        reduction_function,
-        interpolation_mode,
-        spatial_scale_x,
-        spatial_scale_y,
-        input_pixel_offset,
-        output_pixel_offset,
-        minimum_samples_per_output,
-        maximum_samples_per_output,
-        align_regions_to_corners,
-    )
+    modes, scales = (reduction_function, interpolation_mode), (spatial_scale_x, spatial_scale_y)
+    counts = minimum_samples_per_output, maximum_samples_per_output
+    sampling = _Sampling(*modes, *scales, *counts, input_pixel_offset, output_pixel_offset, align_regions_to_corners)
     return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
 
 
@@ -540,17 +523,9 @@ def roi_align_grad(
     """
     gradient, given_roi = calls.float_array("input_gradient", input_gradient), calls.float_array("roi", roi)
     numbers = calls.integer_array("batch_indices", batch_indices)
-    sampling = _Sampling(
-        reduction_function,
-        interpolation_mode,
-        spatial_scale_x,
-        spatial_scale_y,
-        input_pixel_offset,
-        output_pixel_offset,
-        minimum_samples_per_output,
-        maximum_samples_per_output,
-        align_regions_to_corners,
-    )
+    modes, scales = (reduction_function, interpolation_mode), (spatial_scale_x, spatial_scale_y)
+    counts = minimum_samples_per_output, maximum_samples_per_output
+    sampling = _Sampling(*modes, *scales, *counts, input_pixel_offset, output_pixel_offset, align_regions_to_corners)
     sampling.check()
     if not (of_input or of_roi):
         raise InvalidDesc(Problem((), "of_input or of_roi must be true", "neither"))
