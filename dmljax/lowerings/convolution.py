@@ -588,7 +588,8 @@ def integer_correlated(
     if _terms(filter, windows) * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
         return by_floats(image, filter)
     by_integers = partial(_of_integers, windows=windows, group_count=group_count)
-    return [choose(image, filter, tpu=by_integers, default=lambda *both: sum(by_floats(*both)))]
+    in_all = lambda *both: functools.reduce(operator.add, by_floats(*both))  # noqa: E731
+    return [choose(image, filter, tpu=by_integers, default=in_all)]
 
 
 def _of_integers(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> Array:
