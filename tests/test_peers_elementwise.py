@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from helpers import FEW_TYPES, FULL, UNITS, X64, assert_same_bits, random_array, specials, units_off
@@ -198,7 +197,9 @@ HIGHEST_IS_LEFT = Difference("ONNX has the highest number for a bound that is le
 PRODUCT_OVERFLOWS = Difference(
     "PyTorch's product overflows before it is divided", is_beyond(1e37), ("float32",), is_certain=False
 )
-SOFTPLUS_OVERFLOWS = Difference("ONNX Runtime's product overflows before it is halved", is_beyond(2e38), ("float32",))
+SOFTPLUS_OVERFLOWS = Difference(
+    "ONNX Runtime's product overflows before it is halved", is_beyond(2e38), ("float32",), is_certain=False
+)
 MEAN_OVERFLOWS = Difference(
     "half of a sum that overflows is finite in ours",
     lambda a, b: np.isinf(a + b) & np.isfinite(a) & np.isfinite(b),
@@ -598,70 +599,6 @@ def test_operands_broadcast_as_the_peers_do(name: str, peer_name: str) -> None:
     check(name, peer_name, [column, np.array(column[-1, 0])])
 
 
-# Gradients
-
-
-def autograd(function: Callable[..., Any], cotangent: Arr, *arrays: Arr) -> list[Arr]:
-    module = pytest.importorskip("torch")
-    tensors = [module.from_numpy(x).requires_grad_() for x in arrays]
-    function(*tensors).backward(module.from_numpy(cotangent))
-    return [tensor.grad.numpy() for tensor in tensors]
-
-
-DIFFERENTIABLE = [
-    name
-    for name, case in CASES.items()
-    if "torch" in case.peers and "float32" in case.peers["torch"].types and not name.startswith(("IS_", "LOGICAL_"))
-]
-
-
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_a_gradient_is_pytorchs_at_ordinary_points(name: str) -> None:
-    pytest.importorskip("torch")
-    # In the middle of the domain, for PyTorch subtracts from 1 a square that is rounded already.
-    case, rng = CASES[name], np.random.default_rng(zlib.crc32(name.encode()))
-    middle = sum(case.domain) / 2
-    arrays = [
-        (middle + 0.9 * (ordinary(rng, case, np.dtype(np.float32), 200) - middle)).astype(np.float32)
-        for _ in range(case.inputs)
-    ]
-    cotangent = rng.uniform(1, 2, 200).astype(np.float32)
-    value, pull = jax.vjp(case.function, *arrays)
-    tensors = case.peers["torch"].tensors
-    assert tensors is not None
-    for actual, expected in zip(pull(cotangent), autograd(tensors, cotangent, *arrays), strict=True):
-        is_near = np.abs(actual - expected) <= 2e-6
-        assert np.all(is_near | (units_off(actual, expected) <= 2 * UNITS[value.dtype.name]))
-
-
-def test_relu_grad_is_pytorchs_but_for_nan() -> None:
-    x, upper = gradient_arrays([-1, 0, 2, np.nan])
-    (expected,) = autograd(pytest.importorskip("torch").relu, upper, x)
-    # PyTorch lets the gradient of a NaN pass; the page has 0 for what is not above 0.
-    assert_same_bits(dmljax.activation_relu_grad(x, upper), np.where(np.isnan(x), np.float32(0), expected))
-    assert np.isnan(x).any()
-    assert np.any(expected[np.isnan(x)] != 0)
-
-
-@pytest.mark.parametrize("function", [dmljax.element_wise_clip_grad, dmljax.element_wise_clip_grad1])
-def test_clip_grads_are_pytorchs_but_at_the_bounds_and_for_nan(function: Callable[..., Any]) -> None:
-    x, upper = gradient_arrays([0, 1, 2, 3, 4, np.nan])
-    (expected,) = autograd(functools.partial(pytest.importorskip("torch").clamp, min=1, max=3), upper, x)
-    # The page has 0 at a bound and beyond, and the gradient elsewhere; PyTorch the gradient from one to the other.
-    at_bound = (x == 1) | (x == 3)
-    assert_same_bits(
-        function(x, upper, 1, 3), np.where(at_bound, np.float32(0), np.where(np.isnan(x), upper, expected))
-    )
-    assert_same_bits(expected[at_bound], upper[at_bound])
-    assert not expected[np.isnan(x)].any()
-
-
-def gradient_arrays(kinks: list[float]) -> list[Arr]:
-    rng = np.random.default_rng(9)
-    x = np.concatenate([specials("float32"), np.tile(np.array(kinks, np.float32), 20), float32s(rng, 9, 100)])
-    return [x, random_array(rng, "float32", x.shape)]
-
-
 def float32s(rng: np.random.Generator, limit: float, *shape: int) -> Arr:
     return rng.uniform(-limit, limit, shape).astype(np.float32)
 
@@ -701,19 +638,6 @@ SOFTMAX: dict[str, Callable[..., Any]] = {
     "torch": torch_softmax,
     "onnxruntime": lambda name, array, axis: onnxruntime_run(name, [array], axis=axis),
 }
-
-
-def test_the_gradient_of_softmax_and_its_logarithm_is_pytorchs() -> None:
-    module = pytest.importorskip("torch")
-    rng = np.random.default_rng(11)
-    array, cotangent = (float32s(rng, 3, 20, 9) for _ in range(2))
-    for function, peer in (
-        (dmljax.activation_softmax, module.softmax),
-        (dmljax.activation_log_softmax, module.log_softmax),
-    ):
-        (actual,) = jax.vjp(function, array)[1](cotangent)
-        (expected,) = autograd(functools.partial(peer, dim=-1), cotangent, array)
-        np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=2e-6)
 
 
 # Selection, mixed types, quantization
@@ -829,7 +753,6 @@ def test_pytorch_refuses_to_divide_an_integer_by_0(name: str, attributes: dict[s
 
 BESIDES = (
     *(dmljax.activation_hardmax, dmljax.activation_hardmax1),  # test_peers.py
-    *(dmljax.activation_relu_grad, dmljax.element_wise_clip_grad, dmljax.element_wise_clip_grad1),
     *(dmljax.activation_softmax, dmljax.activation_softmax1),
     *(dmljax.activation_log_softmax, dmljax.activation_log_softmax1),
     *(dmljax.element_wise_if, dmljax.element_wise_quantize_linear, dmljax.element_wise_dequantize_linear),
@@ -837,9 +760,10 @@ BESIDES = (
 )
 
 
-def test_every_operator_has_a_peer_but_the_count_of_bits() -> None:
+def test_every_operator_has_a_peer_but_gradients_and_the_count_of_bits() -> None:
     functions = [*(getattr(case.function, "func", case.function) for case in CASES.values()), *BESIDES]
     operators = [name.removeprefix("DML_OPERATOR_").lower() for name in directml.OPERATORS]
     with_peers = {function.__name__ for function in functions}
     elementwise = {name for name in operators if name.startswith(("element_wise_", "activation_"))}
-    assert elementwise - with_peers == {"element_wise_bit_count"}
+    gradients = {"activation_relu_grad", "element_wise_clip_grad", "element_wise_clip_grad1"}
+    assert elementwise - with_peers == {"element_wise_bit_count", *gradients}

@@ -56,7 +56,6 @@ OF_LSTM: dict[str, Any] = {
     "weight": np.ones((2, 16, 6), np.float32),
     "recurrence": np.zeros((2, 16, 4), np.float32),
 }
-OF_GRU = {"weight": np.zeros((1, 12, 6), np.float32), "recurrence": np.zeros((1, 12, 4), np.float32)}
 
 
 def of_rows(network: Any, output: str, **arguments: Any) -> Callable[..., Any]:
@@ -349,137 +348,46 @@ EXCHANGING = (
     "roi_align_grad",
 )
 
-# Batches
+# Batches, large enough for what is lowered otherwise than the small ones of test_every_operator.py
 
 
 ROWS = RNG.random((8, 6, 300), np.float32)
-ONES = (np.ones((1, 6, 1), np.float32),) * 3
 BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "one_hot": (lambda i: dmljax.one_hot(i, VALUES[:2], axis=1, depth=100), (small(8, 1, 6),)),
-    "activation_hardmax": (dmljax.activation_hardmax, (ROWS,)),
-    "activation_hardmax1": (lambda x: dmljax.activation_hardmax1(x, axes=(1, 2)), (ROWS,)),
-    "diagonal_matrix1": (lambda x: dmljax.diagonal_matrix1(x, 0.0, diagonal_fill_begin=5), (ROWS,)),
     "random_generator, mapped": (
         jax.vmap(lambda s: dmljax.random_generator(s, output_sizes=(3, 5)).output),
         (np.tile(STATE, (8, 1)),),
     ),
-    "adam_optimizer": (lambda x: dmljax.adam_optimizer(x, x, x, x, 1).first_moment, (np.round(ROWS),)),
     "gather_nd1": (lambda x, i: dmljax.gather_nd1(x, i, batch_dimension_count=1), (ROWS, small(8, 5, 2))),
-    "gather": (lambda x: dmljax.gather(x, VALUES.astype(np.int32), axis=2), (ROWS,)),
-    "gather_elements": (lambda x, i: dmljax.gather_elements(x, i, axis=1), (ROWS, small(8, 7, 300))),
     "scatter": (lambda x, i: dmljax.scatter(x, i, -x[:, :5], axis=1), (ROWS, small(8, 5, 300))),
-    "scatter_nd, mapped": (lambda x, i: jax.vmap(dmljax.scatter_nd)(x, i, -x[:, :5]), (ROWS, small(8, 5, 1))),
-    "reverse_subsequences": (lambda x, n: dmljax.reverse_subsequences(x, n, axis=2), (ROWS, small(8, 6, 1) + 8)),
     "argmax": (lambda x: dmljax.argmax(x, axes=-1), (ROWS,)),
-    "argmin": (lambda x: dmljax.argmin(x, axes=(1, 2)), (ROWS,)),
     "cumulative_summation": (lambda x: dmljax.cumulative_summation(x, axis=2), (ROWS,)),
     "cumulative_product": (lambda x: dmljax.cumulative_product(x, axis=1), (ROWS,)),
     "reduce": (lambda x: dmljax.reduce(x, function=ReduceFunction.SUM, axes=2), (np.round(ROWS),)),
     "top_k": (lambda x: dmljax.top_k(x, axis=2, k=4).values, (ROWS,)),
     "mean_variance_normalization": (dmljax.mean_variance_normalization, (np.round(ROWS),)),
-    "mean_variance_normalization2": (
-        lambda x: dmljax.mean_variance_normalization2(x, axes=2, use_mean=False),
-        (np.round(ROWS),),
-    ),
-    "batch_normalization": (lambda x: dmljax.batch_normalization(x, 1, 2, 3, 4), (ROWS,)),
-    "batch_normalization_grad": (lambda x: dmljax.batch_normalization_grad(x, x, *ONES).input, (ROWS,)),
-    "local_response_normalization": (lambda x: dmljax.local_response_normalization(x, local_size=3), (ROWS,)),
-    "local_response_normalization_grad": (
-        lambda x: dmljax.local_response_normalization_grad(x, x, local_size=3, cross_channel=False),
-        (ROWS,),
-    ),
-    "lp_normalization": (lambda x: dmljax.lp_normalization(x, axis=1), (np.round(ROWS),)),
-    "cast": (lambda x: dmljax.cast(x, dtype="float16"), (ROWS,)),
-    "quantize": (
-        lambda x, s: dmljax.quantize(x, s, dtype="int4"),
-        (ROWS, RNG.random((8, 2, 30), np.float32) / 8),
-    ),
-    "dequantize": (
-        dmljax.dequantize,
-        (small(8, 6, 300).astype(np.int8), RNG.random((8, 6, 10), np.float32), small(8, 1, 1).astype(np.int8)),
-    ),
-    "dynamic_quantize_linear": (jax.vmap(lambda x: dmljax.dynamic_quantize_linear(x).output), (ROWS,)),
-    "slice1": (lambda x: dmljax.slice1(x, starts=(0, 1, 2), sizes=(8, 4, 70), strides=(1, -1, 3)), (ROWS,)),
-    "join": (lambda *x: dmljax.join(x, axis=2), (ROWS, ROWS[:, :, :7])),
-    "tile": (lambda x: dmljax.tile(x, repeats=(1, 2, 3)), (ROWS,)),
-    "space_to_depth": (lambda x: dmljax.space_to_depth(x[:, None], block_size=2), (ROWS,)),
-    "depth_to_space": (lambda x: dmljax.depth_to_space(x[:, :4, None], block_size=2), (ROWS,)),
-    "padding": (lambda x: dmljax.padding(x, 3, start_padding=(0, 1, 2), end_padding=(0, 0, 3)), (ROWS,)),
-    "padding1": (
-        lambda x: dmljax.padding1(x, padding_mode=REFLECTION, start_padding=(0, 7, 2), end_padding=(0, 0, 3)),
-        (ROWS,),
-    ),
     "gemm": (
         lambda a: dmljax.gemm(a, np.ones((5, 300), np.float32), transpose_b=True),
         (small(8, 6, 300).astype(np.float32),),
-    ),
-    "gemm of batches": (
-        lambda a, b: dmljax.gemm(a, b),
-        (small(8, 6, 30).astype(np.float32), small(8, 30, 4).astype(np.float32)),
     ),
     "multihead_attention": (
         lambda q, k, n: dmljax.multihead_attention1(q, k, k, past_sequence_lengths=n, scale=1.0, query_head_count=2),
         (SHARP, OPPOSITE, small(8) % 4),
     ),
-    "matrix_multiply_integer": (
-        lambda a, b, z: dmljax.matrix_multiply_integer(a, b, None, z),
-        (small(8, 6, 30).astype(np.int8), small(8, 30, 4).astype(np.uint8), small(8, 1, 4).astype(np.uint8)),
-    ),
-    "matrix_multiply_integer_to_float": (
-        lambda a, b: dmljax.matrix_multiply_integer_to_float(a, b, 0.5, 2.0),
-        (small(8, 6, 30), small(8, 30, 4)),
-    ),
-    "quantized_linear_matrix_multiply": (
-        lambda a: dmljax.quantized_linear_matrix_multiply(a, 0.5, None, np.ones((30, 3), np.int8), 1.0, None, 2.0),
-        (small(8, 6, 30).astype(np.int8),),
-    ),
-    "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (ROWS,)),
-    "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
     "convolution": (
         lambda x: dmljax.convolution(x, np.ones((4, 6, 5), np.float32), np.ones(4, np.float32), strides=2),
-        (np.round(ROWS),),
-    ),
-    "convolution, backward": (
-        lambda x: dmljax.convolution(x, np.ones((6, 4, 5), np.float32), direction=BACKWARD, strides=2),
         (np.round(ROWS),),
     ),
     "convolution, of each channel": (
         lambda x: dmljax.convolution(x, np.ones((6, 1, 5), np.float32), group_count=6),
         (np.round(ROWS),),
     ),
-    "convolution, of one element": (
-        lambda x: dmljax.convolution(x, np.ones((4, 6, 1), np.float32)),
-        (np.round(ROWS),),
-    ),
-    "convolution_integer": (
-        lambda x: dmljax.convolution_integer(x, None, np.ones((4, 6, 5), np.int8), strides=3),
-        (small(8, 6, 300).astype(np.int8),),
-    ),
     "lstm": (of_rows(dmljax.lstm, "sequence", **OF_LSTM, **IN_BOTH), (np.round(ROWS[:, :, :7]), small(8))),
-    "gru, the last state": (of_rows(dmljax.gru, "single", **OF_GRU, has_sequence=False), (np.round(ROWS[:, :, :7]),)),
     "average_pooling": (lambda x: dmljax.average_pooling(x, **WINDOWS), (np.round(ROWS),)),
-    "lp_pooling": (lambda x: dmljax.lp_pooling(x, **WINDOWS), (ROWS,)),
-    "max_pooling1": (lambda x: dmljax.max_pooling1(x, **WINDOWS).values, (ROWS,)),
-    "max_pooling_grad": (lambda x: dmljax.max_pooling_grad(x, x, window_sizes=1), (ROWS,)),
-    "resample": (lambda x: dmljax.resample(x, scales=(1, 1, 1.5)), (ROWS,)),
-    "resample1": (lambda x: dmljax.resample1(x, scales=(1, 2, 0.5), interpolation_mode=LINEAR), (np.round(ROWS),)),
-    "resample_grad": (
-        lambda x: dmljax.resample_grad(x, output_sizes=(8, 6, 150), interpolation_mode=LINEAR),
-        (np.round(ROWS),),
-    ),
     "roi_align": (
         lambda r, i: dmljax.roi_align(IMAGES, r, i, output_size=2, maximum_samples_per_output=2, **TWICE),
         (BOXES, small(8)),
     ),
-    "roi_pooling": (
-        lambda r: dmljax.roi_pooling(IMAGES, jnp.concatenate([r[:, :1], r], axis=1), pooled_size=2),
-        (BOXES,),
-    ),
 }
-
-
-# XLA contracts products and sums of these, or does not, by the size of what a device has.
-ROUNDED_BY_SIZE = {"batch_normalization", "mean_variance_normalization"}
 
 
 @EXPLICIT_FIRST
@@ -491,7 +399,7 @@ def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisTyp
     compiled = jax.jit(function).lower(*sharded).compile()
     assert collectives(compiled) == []
     result = compiled(*sharded)
-    assert_alike = assert_nearly_same_trees if name in ROUNDED_BY_SIZE else assert_same_trees
+    assert_alike = assert_nearly_same_trees if name == "mean_variance_normalization" else assert_same_trees
     assert_alike(result, function(*arrays))
     assert result.sharding.spec[0] == "batch"
 

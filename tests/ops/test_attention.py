@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from helpers import FLOATS, assert_same_bits, assert_same_trees, collectives, few_of, few_types, mesh_of
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from jax.test_util import check_grads
 
 import dmljax
 from dmljax import directml
@@ -491,31 +490,6 @@ def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, qu
 
 
 # Derivatives, transformations, symbolic sizes
-
-
-def test_derivatives_of_all_floats_are_finite_differences() -> None:
-    mask = RNG.random((QUERIES, KEYS + 2)) < 0.7
-    past = normal(BATCH, HEADS, 2, SIZE), normal(BATCH, HEADS, 2, 3)
-    bias, relative = normal(HEADS * (2 * SIZE + 3)), normal(1, HEADS, QUERIES, KEYS + 2)
-
-    def function(*floats: Any) -> Any:
-        query, key, value, bias, relative, past_key, past_value, scale, added = floats
-        return attention(
-            query,
-            key,
-            value,
-            bias=bias,
-            mask=mask,
-            relative_position_bias=relative,
-            past_key=past_key,
-            past_value=past_value,
-            scale=scale,
-            mask_filter_value=added,
-            head_count=HEADS,
-        )
-
-    floats = QUERY, KEY, VALUE, bias, relative, *past, np.float32(0.3), np.float32(-0.7)
-    check_grads(jax.jit(function), floats, order=1, eps=1e-2, atol=2e-2, rtol=2e-2)
 
 
 def test_positions_and_batches_may_be_symbolic() -> None:

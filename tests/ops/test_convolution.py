@@ -236,29 +236,6 @@ def test_one_device_convolves_image_by_image() -> None:
         assert float(np.vdot(of_x, x)) == float(np.sum(one))
 
 
-def test_second_derivatives_are_the_convolution_of_both_directions() -> None:
-    kinds: list[tuple[Any, Any, dict[str, Any]]] = [
-        ((1, 2, 5), (2, 2, 3), {}),
-        ((1, 2, 4), (2, 2, 3), {"direction": BACKWARD, "strides": 2}),
-        ((1, 2, 5), (2, 1, 3), {"group_count": 2}),
-    ]
-
-    def second(x: Any, w: Any, dx: Any, dw: Any, arguments: dict[str, Any]) -> Any:
-        convolve = lambda x, w: dmljax.convolution(x, w, **arguments)  # noqa: E731
-        by_w = lambda x: jax.jvp(lambda w: convolve(x, w), (w,), (dw,))[1]  # noqa: E731
-        slope = lambda x: jax.grad(lambda w: convolve(x, w).sum())(w)  # noqa: E731
-        return jax.jvp(by_w, (x,), (dx,))[1], jax.grad(lambda x: jnp.vdot(slope(x), dw))(x)
-
-    given_ = [[whole(*shape) for shape in (image, filters) * 2] for image, filters, _ in kinds]
-    computed = jax.jit(
-        lambda every: [second(one[0], one[1], one[2], one[3], kinds[i][2]) for i, one in enumerate(every)]
-    )(given_)
-    for (_, _, dx, dw), (pushed, pulled), (_, _, arguments) in zip(given_, computed, kinds, strict=True):
-        exact = expected(dx, dw, **arguments)
-        assert_same_sums(pushed, exact)
-        assert float(np.vdot(pulled, dx)) == float(exact.sum())
-
-
 @pytest.mark.parametrize("name", ["of many terms", "depthwise", "pointwise", "of groups", "dense, backward"])
 def test_images_and_filters_may_be_mapped(name: str) -> None:
     image, filters, arguments = EVERY[name]

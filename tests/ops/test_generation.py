@@ -183,17 +183,6 @@ def test_bfloat16_is_differentiable_too() -> None:
     assert_same_bits(gradients[1], np.array(2, jnp.bfloat16))
 
 
-def test_diagonal_matrix1_may_be_mapped_over_either_or_both_arguments() -> None:
-    inputs, values = jnp.arange(8.0).reshape(2, 2, 2), jnp.array([10.0, 20.0])
-    for axes in ((0, None), (None, 0), (0, 0)):
-        arguments = [a if axis == 0 else a[0] for a, axis in zip((inputs, values), axes, strict=True)]
-        rows = [[a[k] if axis == 0 else a for a, axis in zip(arguments, axes, strict=True)] for k in range(2)]
-        expected = jnp.stack([MAIN_DIAGONAL(*row) for row in rows])
-        assert_same_bits(jax.vmap(MAIN_DIAGONAL, in_axes=axes)(*arguments), expected)
-    generated = jax.vmap(lambda value: MAIN_DIAGONAL(None, value, output_sizes=(2, 2)))(values)
-    assert_same_bits(generated, values[:, None, None] * jnp.eye(2, dtype=values.dtype)[None])
-
-
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no input and no sizes": ({"input": None}, InvalidDesc, "output_sizes must be given if input is None; got None"),
     "one dimension": ({"input": jnp.ones(3)}, InvalidDesc, "input must have at least 2 dimensions; got 1"),
@@ -533,27 +522,6 @@ def test_a_sequence_does_not_drift_and_no_multiple_of_infinity_is_its_first_elem
     assert dmljax.fill_value_sequence(-np.inf, np.inf, output_sizes=(3,)).tolist()[0] == -np.inf
     zeros = dmljax.fill_value_sequence(-0.0, 0.0, output_sizes=(3,), dtype="float16")
     assert_same_bits(zeros, np.array([-0.0, 0, 0], np.float16))
-
-
-@pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
-def test_gradients_of_a_sequence(dtype: Any) -> None:
-    weights = np.array([[1, 2, 3], [-1, 0.5, 2]], dtype)
-    loss = lambda *given: (dmljax.fill_value_sequence(*given, output_sizes=(2, 3)) * weights).sum()  # noqa: E731
-    to_start, to_delta = jax.grad(loss, argnums=(0, 1))(dtype.type(0.5), dtype.type(2))
-    assert_same_bits(to_start, np.array(7.5, dtype))
-    assert_same_bits(to_delta, np.array(2 + 6 - 3 + 2 + 10, dtype))
-    fill = lambda *given: dmljax.fill_value_sequence(*given, output_sizes=(3,))  # noqa: E731
-    _, tangent = jax.jvp(fill, (dtype.type(0.5), dtype.type(2)), (dtype.type(1), dtype.type(4)))
-    assert_same_bits(tangent, np.array([1, 5, 9], dtype))
-
-
-def test_a_sequence_may_be_mapped_over_either_or_both_numbers() -> None:
-    starts, deltas = np.array([1, -0.0, 1e30], np.float32), np.array([0.1, -3, 1e-30], np.float32)
-    fill = lambda *given: dmljax.fill_value_sequence(*given, output_sizes=(700,))  # noqa: E731
-    for axes in ((0, 0), (0, None), (None, 0)):
-        given = [x if axis == 0 else x[0] for x, axis in zip((starts, deltas), axes, strict=True)]
-        rows = [[x[k] if axis == 0 else x for x, axis in zip(given, axes, strict=True)] for k in range(3)]
-        assert_same_bits(jax.vmap(fill, axes)(*given), np.stack([fill(*row) for row in rows]))
 
 
 @pytest.mark.full

@@ -131,22 +131,6 @@ def test_one_hot_is_differentiable_with_respect_to_values() -> None:
     check_linear_gradients(lambda values: dmljax.one_hot(indices, values, axis=1, depth=3), (jnp.array([2.0, 3.0]),))
 
 
-def test_one_hot_may_be_mapped_over_either_or_both_arguments() -> None:
-    indices, values = jnp.array([[[0]], [[2]]]), jnp.array([[0.0, 1.0], [5.0, 7.0]])
-    for axes in ((0, None), (None, 0), (0, 0)):
-        mapped = jax.vmap(lambda i, v: dmljax.one_hot(i, v, axis=1, depth=3), in_axes=axes)
-        arguments = [a if axis == 0 else a[0] for a, axis in zip((indices, values), axes, strict=True)]
-        looped = jnp.stack(
-            [
-                dmljax.one_hot(
-                    *(a[k] if axis == 0 else a for a, axis in zip(arguments, axes, strict=True)), axis=1, depth=3
-                )
-                for k in range(2)
-            ]
-        )
-        assert_same_bits(mapped(*arguments), looped)
-
-
 ONE_HOT_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "floating indices": (
         {"indices": jnp.array([[1.0]])},
@@ -414,13 +398,6 @@ def test_sizes_may_be_left_open_wherever_results_follow_them() -> None:
         symbolic = [jax.ShapeDtypeStruct(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True)]
         exported = jax.export.export(jax.jit(function), platforms=["cpu", "cuda", "tpu"])(*symbolic)
         assert_same_trees(exported.call(*arrays), function(*arrays))
-
-
-def test_nonzero_may_be_mapped() -> None:
-    batch = np.array([[1, 0, 2], [0, 0, 0], [3, 4, 5]], np.float32)
-    mapped = jax.vmap(lambda x: dmljax.nonzero_coordinates(x, size=2))(batch)
-    assert mapped.count.tolist() == [2, 0, 3]
-    assert mapped.coordinates[..., 0].tolist() == [[0, 2], [0, 0], [0, 1]]
 
 
 def test_nonzero_has_rows_beyond_int32() -> None:

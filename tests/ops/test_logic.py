@@ -5,7 +5,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -241,14 +240,6 @@ def test_the_condition_broadcasts_with_both(call: Any) -> None:
         dmljax.element_wise_if, np.array([[1], [0]]), np.array([1.0, 2.0], np.float32), np.array([[[5.0]]], np.float32)
     )
     assert result.tolist() == [[[1.0, 2.0], [5.0, 5.0]]]
-
-
-def test_the_gradient_of_if_goes_to_what_is_selected() -> None:
-    condition = jnp.array([1, 0, 2])
-    gradients = jax.grad(lambda a, b: (dmljax.element_wise_if(condition, a, b) ** 2).sum(), argnums=(0, 1))(
-        jnp.array([1.0, NAN, 3.0]), jnp.array([INF, 5.0, NAN])
-    )
-    assert [gradient.tolist() for gradient in gradients] == [[2.0, 0.0, 6.0], [0.0, 10.0, 0.0]]
 
 
 def test_if_refuses() -> None:

@@ -123,14 +123,6 @@ def test_sizes_may_be_symbolic() -> None:
         assert_same_trees(exported.call(x), function(x))
 
 
-def test_the_gradient_of_a_split_is_one_join() -> None:
-    x = np.ones((2, 64), np.float32)
-    parts, pull = jax.vjp(lambda x: dmljax.split(x, sizes=(1,) * 64, axis=1), x)
-    negative = tuple(np.full(part.shape, -0.0, np.float32) for part in parts)
-    assert_same_bits(pull(negative)[0], np.full_like(x, -0.0))
-    assert " pad[" not in str(jax.make_jaxpr(pull)(parts))
-
-
 def test_a_join_takes_weakly_typed_arrays_as_other_operators_do() -> None:
     weak = jnp.broadcast_to(2.0, (2,))
     joined = dmljax.join([weak, jnp.ones(1, jnp.bfloat16)], axis=0)
@@ -168,15 +160,6 @@ def test_every_bfloat16_is_copied(move: Any) -> None:
 def test_one_array_is_joined_to_a_copy_of_itself() -> None:
     assert dmljax.join((ROW,), axis=0).tolist() == ROW.tolist()
     assert dmljax.split(ROW, sizes=(10,), axis=0)[0].tolist() == ROW.tolist()
-
-
-def test_the_gradient_of_a_join_is_split() -> None:
-    first, second = np.ones((2, 1), np.float32), np.ones((2, 3), np.float32)
-    weights = np.arange(8, dtype=np.float32).reshape(2, 4)
-    loss = lambda *parts: (dmljax.join(parts, axis=1) * weights).sum()  # noqa: E731
-    gradients = jax.grad(loss, argnums=(0, 1))(first, second)
-    for gradient, expected in zip(gradients, dmljax.split(weights, sizes=(1, 3), axis=1), strict=True):
-        assert_same_bits(gradient, expected)
 
 
 def test_a_lowered_split_returns_a_tuple_and_a_lowered_join_takes_arrays_by_position_or_a_sequence_by_name() -> None:
@@ -229,21 +212,6 @@ def test_the_older_versions_have_the_order_of_depth_first() -> None:
     deep = dmljax.space_to_depth1(image, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW)
     assert_same_bits(dmljax.space_to_depth(image, block_size=2), deep)
     assert_same_bits(dmljax.depth_to_space(deep, block_size=2), image)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: dmljax.slice1(x, starts=(1, 1), sizes=(3, 5), strides=(-2, 2)),
-        lambda x: dmljax.tile(x, repeats=(2, 3)),
-        lambda x: dmljax.depth_to_space(jnp.broadcast_to(x, (4, 4, 6)), block_size=2),
-    ],
-)
-def test_the_gradient_of_a_copy_counts_its_copies(function: Any) -> None:
-    x = jnp.arange(24, dtype=np.float32).reshape(4, 6)
-    places = np.asarray(function(jnp.arange(24, dtype=np.int32).reshape(4, 6)))
-    expected = np.bincount(places.ravel(), minlength=24).reshape(4, 6)
-    np.testing.assert_array_equal(jax.grad(lambda x: function(x).sum())(x), expected)
 
 
 @pytest.mark.skipif(not X64, reason="needs 64-bit types")

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_normalization import assert_near
-from helpers import FULL, X64, assert_same_bits, few_of, mesh_of, needs_x64
+from helpers import assert_same_bits, few_of, mesh_of, needs_x64
 from hypothesis import given, settings, strategies as st
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from jax.test_util import check_grads
 
 import dmljax
 from dmljax import DmlError, directml
@@ -394,48 +393,6 @@ def test_the_gradient_of_a_trained_batch_is_centered_by_the_given_mean() -> None
     expected = oracles.trained_gradients(x, gradient, mean, variance, scale, 1e-5)
     for actual, exact in zip(result, expected, strict=True):
         assert_near(actual, exact, units=64)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x, s, b, e: dmljax.mean_variance_normalization1(x, s, b, e, axes=(0, 2)),
-        pytest.param(
-            lambda x, s, b, e: dmljax.mean_variance_normalization2(x, s, b, e, axes=1, use_mean=False), marks=FULL
-        ),
-        pytest.param(
-            lambda x, s, b, e: dmljax.mean_variance_normalization1(x, s, b, e, axes=2, normalize_variance=False),
-            marks=FULL,
-        ),
-        lambda x, s, b, e: dmljax.batch_normalization_training(x, s, b, x * x, e),
-        pytest.param(lambda x, s, b, e: dmljax.batch_normalization(x, b, s, s, b, e), marks=FULL),
-        lambda x, s, b, e: dmljax.lp_normalization(x, e, axis=2),
-        pytest.param(lambda x, s, b, e: dmljax.lp_normalization(x, e, axis=0, p=1), marks=FULL),
-        pytest.param(lambda x, s, b, e: dmljax.local_response_normalization(x, e, e, e + 1, local_size=3), marks=FULL),
-        lambda x, s, b, e: dmljax.local_response_normalization(x, e, e, e + 1, local_size=2, cross_channel=False),
-    ],
-)
-def test_derivatives_in_both_directions_are_finite_differences(function: Any) -> None:
-    kind = np.float64 if X64 else np.float32
-    rng = np.random.default_rng(0)
-    x = (rng.standard_normal((2, 3, 4)) + 0.3).astype(kind)
-    s, b = (rng.random((2, 1, 3, 1)) + 0.5).astype(kind)
-    tolerance = {"eps": 1e-5, "atol": 1e-4, "rtol": 1e-4} if X64 else {"eps": 1e-2, "atol": 0.1, "rtol": 0.1}
-    check_grads(jax.jit(function), (x, s, b, kind(0.6)), order=1, **tolerance)
-
-
-@needs_x64
-def test_second_derivatives_are_finite_differences() -> None:
-    x = RNG.standard_normal((2, 3)) + 0.3
-
-    def every(x: Any) -> Any:
-        return (
-            normalized(x, axes=1) * x,
-            dmljax.lp_normalization(x, axis=1) * x,
-            dmljax.local_response_normalization(x, 0.6, local_size=2) * x,
-        )
-
-    check_grads(every, (x,), order=2, modes=["rev"], eps=1e-5, atol=1e-4, rtol=1e-4)
 
 
 def test_gradients_are_finite_and_right_at_the_edges() -> None:

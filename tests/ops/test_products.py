@@ -622,16 +622,6 @@ def test_scales_may_be_of_any_magnitude(call: Any) -> None:
         np.testing.assert_allclose(np.asarray(result), [[np.float32(expected)]], rtol=2e-7)
 
 
-def test_gradients_of_scales_and_bias() -> None:
-    a, b = RNG.integers(-9, 9, (3, 4)).astype(np.int8), RNG.integers(-9, 9, (4, 5)).astype(np.int8)
-    floats = tuple(RNG.uniform(0.5, 2, shape).astype(np.float32) for shape in ((3, 1), (1, 5), (5,)))
-
-    def function(a_scale: Any, b_scale: Any, bias: Any) -> Any:
-        return dmljax.matrix_multiply_integer_to_float(a, b, a_scale, b_scale, np.int8(2), None, bias)
-
-    check_grads(function, floats, order=1, atol=2e-2, rtol=2e-2)
-
-
 TO_FLOAT_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "integer scales": ({"a_scale": np.array(2)}, InvalidType, "a_scale must be of a floating type; got int"),
     "scales of two types": (

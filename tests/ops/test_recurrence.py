@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from cases_recurrence import GATES, OF_DIRECTIONS, SIGMOID, STEPS, TANH, assert_near, desc_of, function_of
 from helpers import FLOATS, assert_same_bits, assert_same_trees, few_of, few_types, needs_x64
-from jax.test_util import check_grads
 
 import dmljax
 from dmljax import directml
@@ -258,17 +257,6 @@ def test_a_gate_that_is_shut_or_open_is_exactly_so() -> None:
 
 
 # Transformations
-
-
-@LSTM_FIRST
-def test_derivatives_in_both_directions_are_finite_differences(name: str) -> None:
-    arrays = arrays_of(name, 2, steps=3, batch=2, features=2, hidden=2)
-
-    @jax.jit
-    def outputs(given: Any) -> Any:
-        return tuple(FUNCTIONS[name](**given, sequence_lengths=jnp.array([3, 2]), direction=BOTH))
-
-    check_grads(outputs, (arrays,), order=1, eps=0.01)
 
 
 @LSTM_FIRST

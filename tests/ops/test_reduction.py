@@ -90,15 +90,6 @@ def test_arg_reductions_equal_the_pseudo_code(data: st.DataObject) -> None:
             assert_same_bits(function(input, axes=axes, axis_direction=direction), expected)
 
 
-def test_arg_reductions_may_be_mapped_and_have_no_gradient() -> None:
-    input = np.random.default_rng(3).integers(0, 3, (3, 2, 4)).astype(np.float32)
-    for function, oracle in PAIRS:
-        mapped = jax.vmap(lambda x, function=function: function(x, axes=-1))(input)
-        assert_same_bits(mapped, oracle(input, axes=(2,)).astype(np.uint32))
-        weighted = lambda x, function=function: (function(x, axes=0).astype(x.dtype) * x).sum()  # noqa: E731
-        assert jax.grad(weighted)(jnp.array([1.0, 2.0])).tolist() == [float(function is dmljax.argmax)] * 2
-
-
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a list": ({"input": [1.0]}, InvalidType, "input must be a JAX or NumPy array; got list"),
     "an axis out of range": ({"axes": 2}, InvalidDesc, r"axes must be in \[-2, 2\); got 2"),

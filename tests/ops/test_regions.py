@@ -116,19 +116,6 @@ def test_derivatives_of_the_image_are_right_in_any_order() -> None:
         np.testing.assert_allclose(np.ravel(one), 2 * matrix.T @ (matrix @ np.ravel(direction)), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.full
-def test_gradients_under_vmap_equal_a_loop() -> None:
-    def gradients(image: Any, roi: Any) -> Any:
-        align = lambda image, roi: (dmljax.roi_align(image, roi, INDICES, output_size=SIZE) ** 2).sum()  # noqa: E731
-        return jax.grad(align, (0, 1))(image, roi)
-
-    images, regions = np.stack([IMAGE, IMAGE[::-1], IMAGE + 1]), np.stack([ROI, ROI + 0.3, ROI * 2])
-    batch = jax.jit(jax.vmap(gradients))(images, regions)
-    for i in range(3):
-        for one, other in zip(batch, gradients(images[i], regions[i]), strict=True):
-            np.testing.assert_allclose(one[i], other, rtol=1e-4, atol=1e-4)
-
-
 def test_regions_are_not_differentiated_in_a_gradient_of_the_image() -> None:
     def of_image(roi: Any) -> Any:
         align = lambda image: (dmljax.roi_align(image, roi, INDICES, output_size=SIZE) ** 2).sum()  # noqa: E731

@@ -17,7 +17,6 @@ from helpers import (
     X64,
     assert_same_bits,
     at_once,
-    check_linear_gradients,
     few_of,
     few_types,
     random_array,
@@ -354,35 +353,6 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
     # The mean of few whole numbers is exact, but for thirds.
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("mode", InterpolationMode)
-def test_gradients_forward_and_backward(mode: InterpolationMode) -> None:
-    x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    function = jax.jit(lambda x: dmljax.resample3(x, output_sizes=(3, 3), interpolation_mode=mode, antialiased=True))
-    check_linear_gradients(function, (x,), order=1)
-
-
-@pytest.mark.parametrize("dtype", few_of([np.float32, jnp.bfloat16], np.float32), ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("mode", InterpolationMode)
-def test_each_is_the_others_gradient(mode: InterpolationMode, dtype: Any) -> None:
-    rng = np.random.default_rng(0)
-    x, g = rng.integers(-8, 9, (2, 4, 3)).astype(dtype), rng.integers(-8, 9, (2, 8, 6)).astype(dtype)
-    pairs: tuple[Any, ...] = ((dmljax.resample1, dmljax.resample_grad), (dmljax.resample2, dmljax.resample_grad1))
-
-    @jax.jit  # one compilation for all of it
-    def everything(x: Any, g: Any) -> Any:
-        results = []
-        for forward, backward in pairs:
-            f = lambda x, forward=forward: forward(x, output_sizes=g.shape, interpolation_mode=mode)  # noqa: E731
-            b = lambda g, backward=backward: backward(g, output_sizes=x.shape, interpolation_mode=mode)  # noqa: E731
-            mapped = jax.vmap(f, in_axes=1, out_axes=1)(jnp.stack([x, -x], 1))
-            results += [(f(x), other) for other in (jax.vjp(b, g)[1](x)[0], jax.jvp(f, (x,), (x,))[1], mapped[:, 0])]
-            results += [(b(g), other) for other in (jax.vjp(f, x)[1](g)[0], jax.jvp(b, (g,), (g,))[1])]
-        return results
-
-    for one, other in everything(x, g):
-        assert_same_bits(one, other)
 
 
 @pytest.mark.full
