@@ -5,6 +5,8 @@ against what the pages say. Where Microsoft's pages differ in age, the newest co
 is that of its heading. Operators are named without their DML_OPERATOR_ there.
 """
 
+import re
+import textwrap
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -12,7 +14,17 @@ FLOATS = "FLOAT32 FLOAT16"
 INTEGERS_32 = "INT32 INT16 INT8 UINT32 UINT16 UINT8"
 UP_TO_32 = "FLOAT32 FLOAT16 INT32 INT16 INT8 UINT32 UINT16 UINT8"
 ALL = "FLOAT64 FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"
+UP_TO_64 = UP_TO_32 + " INT64 UINT64"
 INDICES = "INT64 INT32 UINT64 UINT32"
+
+LISTS = {
+    "FLOATS": FLOATS,
+    "INTEGERS_32": INTEGERS_32,
+    "UP_TO_32": UP_TO_32,
+    "UP_TO_64": UP_TO_64,
+    "ALL": ALL,
+    "INDICES": INDICES,
+}
 
 # One page's tables, by level: a row gives the tensor, its lowest and highest dimension count, and its data types.
 Tables = dict[str, list[tuple[str, int, int, str]]]
@@ -35,6 +47,26 @@ def of_all(operators: str, value: Value) -> dict[str, Value]:
     return merge(*({name: value} for name in operators.split()))
 
 
-def alike(tensors: str, tables: dict[str, tuple[int, int, str]]) -> Tables:
-    """Tables whose rows are the same for all tensors."""
-    return {level: [(tensor, *row) for tensor in tensors.split()] for level, row in tables.items()}
+def tables(text: str) -> dict[str, Tables]:
+    """Tables by operator: below a head that lists operators and groups of tensors, a row for each level.
+
+    A row gives each group's ranks and data types; "-" where the level's table does not have the group.
+    """
+    found: dict[str, Tables] = {}
+    for line in re.sub(r"\n {8}", " ", textwrap.dedent(text)).strip().splitlines():
+        if not line.startswith(" "):
+            operators, _, heads = line.partition(": ")
+            groups = [names.split() for names in heads.split("; ")]
+            by_level: Tables = {}
+            found = merge(found, of_all(operators, by_level))
+        else:
+            level, _, cells = line.strip().partition(" ")
+            pairs = zip(groups, cells.split("; "), strict=True)
+            by_level[level] = [(name, *ranks_and_types(cell)) for names, cell in pairs if cell != "-" for name in names]
+    return found
+
+
+def ranks_and_types(cell: str) -> tuple[int, int, str]:
+    ranks, *types = cell.split()
+    lowest, _, highest = ranks.partition("-")
+    return int(lowest), int(highest or lowest), " ".join(LISTS.get(name, name) for name in types)

@@ -5,60 +5,43 @@ from typing import Any
 import numpy as np
 from cases import GRADIENT, Elementwise
 from formulas import Arr, by_python, of_kind
-from pages import FLOATS, UP_TO_32, alike, merge, of_all
+from pages import merge, of_all, tables
 from scipy import special
 
 # The table of level 4_0 of ACTIVATION_RELU_GRAD is that of 3_0, and is left out.
-SUPPORT = merge(
-    of_all(
-        """
-        ACTIVATION_ELU ACTIVATION_HARD_SIGMOID ACTIVATION_IDENTITY ACTIVATION_LEAKY_RELU ACTIVATION_LINEAR
-        ACTIVATION_PARAMETRIC_SOFTPLUS ACTIVATION_SCALED_ELU ACTIVATION_SCALED_TANH ACTIVATION_SIGMOID
-        ACTIVATION_SOFTPLUS ACTIVATION_SOFTSIGN ACTIVATION_TANH ACTIVATION_THRESHOLDED_RELU
-        """,
-        alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "2_0": (4, 5, FLOATS), "3_0": (1, 8, FLOATS)}),
-    ),
-    of_all(
-        "ACTIVATION_GELU",
-        alike("InputTensor OutputTensor", {"5_1": (1, 8, FLOATS)}),
-    ),
-    of_all("ACTIVATION_CELU", alike("InputTensor OutputTensor", {"3_0": (1, 8, FLOATS)})),
-    of_all("ACTIVATION_HARD_SWISH ACTIVATION_SWISH", alike("InputTensor OutputTensor", {"6_2": (1, 8, FLOATS)})),
-    of_all(
-        "ACTIVATION_PARAMETERIZED_RELU",
-        alike(
-            "InputTensor SlopeTensor OutputTensor",
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_0": (4, 5, FLOATS),
-                "3_0": (1, 8, FLOATS),
-                "5_1": (1, 8, FLOATS + " INT32 INT16 INT8"),
-            },
-        ),
-    ),
-    of_all(
-        "ACTIVATION_RELU",
-        alike(
-            "InputTensor OutputTensor",
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_0": (4, 5, FLOATS),
-                "3_0": (1, 8, FLOATS),
-                "5_1": (1, 8, FLOATS + " INT32 INT16 INT8"),
-            },
-        ),
-    ),
-    of_all(
-        "ACTIVATION_RELU_GRAD",
-        alike(
-            "InputTensor InputGradientTensor OutputGradientTensor",
-            {"3_0": (1, 8, FLOATS), "5_1": (1, 8, FLOATS + " INT32 INT16 INT8")},
-        ),
-    ),
-    of_all(
-        "ACTIVATION_SHRINK",
-        alike("InputTensor OutputTensor", {"2_0": (4, 5, FLOATS), "3_0": (1, 8, FLOATS), "5_1": (1, 8, UP_TO_32)}),
-    ),
+SUPPORT = tables(
+    """
+    ACTIVATION_ELU ACTIVATION_HARD_SIGMOID ACTIVATION_IDENTITY ACTIVATION_LEAKY_RELU ACTIVATION_LINEAR
+            ACTIVATION_PARAMETRIC_SOFTPLUS ACTIVATION_SCALED_ELU ACTIVATION_SCALED_TANH ACTIVATION_SIGMOID
+            ACTIVATION_SOFTPLUS ACTIVATION_SOFTSIGN ACTIVATION_TANH ACTIVATION_THRESHOLDED_RELU: InputTensor
+            OutputTensor
+        1_0 4 FLOATS
+        2_0 4-5 FLOATS
+        3_0 1-8 FLOATS
+    ACTIVATION_GELU: InputTensor OutputTensor
+        5_1 1-8 FLOATS
+    ACTIVATION_CELU: InputTensor OutputTensor
+        3_0 1-8 FLOATS
+    ACTIVATION_HARD_SWISH ACTIVATION_SWISH: InputTensor OutputTensor
+        6_2 1-8 FLOATS
+    ACTIVATION_PARAMETERIZED_RELU: InputTensor SlopeTensor OutputTensor
+        1_0 4 FLOATS
+        2_0 4-5 FLOATS
+        3_0 1-8 FLOATS
+        5_1 1-8 FLOATS INT32 INT16 INT8
+    ACTIVATION_RELU: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_0 4-5 FLOATS
+        3_0 1-8 FLOATS
+        5_1 1-8 FLOATS INT32 INT16 INT8
+    ACTIVATION_RELU_GRAD: InputTensor InputGradientTensor OutputGradientTensor
+        3_0 1-8 FLOATS
+        5_1 1-8 FLOATS INT32 INT16 INT8
+    ACTIVATION_SHRINK: InputTensor OutputTensor
+        2_0 4-5 FLOATS
+        3_0 1-8 FLOATS
+        5_1 1-8 UP_TO_32
+    """
 )
 
 MEMBERS = merge(

@@ -7,90 +7,58 @@ from typing import Any
 import numpy as np
 from cases import AB, Case, Elementwise, ones
 from formulas import Arr, by_python, of_kind
-from pages import FLOATS, UP_TO_32, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
 
-SUPPORT = merge(
-    of_all(
-        "ELEMENT_WISE_ADD ELEMENT_WISE_MULTIPLY",
-        alike(
-            "ATensor BTensor OutputTensor",
-            {
-                "1_0": (4, 5, FLOATS),
-                "2_1": (4, 5, FLOATS + " INT32 UINT32"),
-                "3_0": (1, 8, FLOATS + " INT32 UINT32"),
-                "4_1": (1, 8, FLOATS + " INT32 UINT32 INT64 UINT64"),
-                "5_1": (1, 8, UP_TO_32 + " INT64 UINT64"),
-            },
-        ),
-    ),
-    of_all("ELEMENT_WISE_ADD1", alike("ATensor BTensor OutputTensor", {"2_0": (4, 5, FLOATS), "3_0": (1, 8, FLOATS)})),
-    of_all("ELEMENT_WISE_ATAN_YX", alike("ATensor BTensor OutputTensor", {"3_1": (1, 8, FLOATS)})),
-    of_all(
-        "ELEMENT_WISE_CONSTANT_POW", alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)})
-    ),
-    of_all(
-        "ELEMENT_WISE_DIFFERENCE_SQUARE",
-        alike("ATensor BTensor OutputTensor", {"3_1": (1, 8, FLOATS + " INT32 UINT32")}),
-    ),
-    of_all(
-        "ELEMENT_WISE_DIVIDE",
-        alike(
-            "ATensor BTensor OutputTensor",
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_1": (4, 4, FLOATS + " INT32 UINT32"),
-                "3_0": (1, 8, FLOATS + " INT32 UINT32"),
-                "5_1": (1, 8, UP_TO_32),
-                "6_0": (1, 8, UP_TO_32 + " INT64 UINT64"),
-            },
-        ),
-    ),
-    of_all(
-        "ELEMENT_WISE_MAX ELEMENT_WISE_MIN",
-        alike(
-            "ATensor BTensor OutputTensor",
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_1": (4, 4, UP_TO_32),
-                "3_0": (1, 8, UP_TO_32),
-                "5_0": (1, 8, UP_TO_32 + " INT64 UINT64"),
-            },
-        ),
-    ),
-    of_all(
-        "ELEMENT_WISE_MEAN",
-        alike(
-            "ATensor BTensor OutputTensor",
-            {"1_0": (4, 4, FLOATS), "2_1": (4, 4, FLOATS + " INT32 UINT32"), "3_0": (1, 8, FLOATS + " INT32 UINT32")},
-        ),
-    ),
-    of_all(
-        "ELEMENT_WISE_MODULUS_FLOOR ELEMENT_WISE_MODULUS_TRUNCATE",
-        alike(
-            "ATensor BTensor OutputTensor",
-            {"2_1": (4, 4, UP_TO_32), "3_0": (1, 8, UP_TO_32), "6_0": (1, 8, UP_TO_32 + " INT64 UINT64")},
-        ),
-    ),
-    of_all(
-        "ELEMENT_WISE_POW",
-        alike("InputTensor ExponentTensor OutputTensor", {"1_0": (4, 4, FLOATS), "3_0": (1, 8, UP_TO_32)}),
-    ),
-    of_all(
-        "ELEMENT_WISE_SUBTRACT",
-        alike(
-            "ATensor BTensor OutputTensor",
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_1": (4, 4, FLOATS + " INT32 UINT32"),
-                "3_0": (1, 8, FLOATS + " INT32 UINT32"),
-                "4_1": (1, 8, FLOATS + " INT32 UINT32 INT64 UINT64"),
-                "5_1": (1, 8, UP_TO_32 + " INT64 UINT64"),
-            },
-        ),
-    ),
+SUPPORT = tables(
+    """
+    ELEMENT_WISE_ADD ELEMENT_WISE_MULTIPLY: ATensor BTensor OutputTensor
+        1_0 4-5 FLOATS
+        2_1 4-5 FLOATS INT32 UINT32
+        3_0 1-8 FLOATS INT32 UINT32
+        4_1 1-8 FLOATS INT32 UINT32 INT64 UINT64
+        5_1 1-8 UP_TO_64
+    ELEMENT_WISE_ADD1: ATensor BTensor OutputTensor
+        2_0 4-5 FLOATS
+        3_0 1-8 FLOATS
+    ELEMENT_WISE_ATAN_YX: ATensor BTensor OutputTensor
+        3_1 1-8 FLOATS
+    ELEMENT_WISE_CONSTANT_POW: InputTensor OutputTensor
+        1_0 4 FLOATS
+        3_0 1-8 FLOATS
+    ELEMENT_WISE_DIFFERENCE_SQUARE: ATensor BTensor OutputTensor
+        3_1 1-8 FLOATS INT32 UINT32
+    ELEMENT_WISE_DIVIDE: ATensor BTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 FLOATS INT32 UINT32
+        3_0 1-8 FLOATS INT32 UINT32
+        5_1 1-8 UP_TO_32
+        6_0 1-8 UP_TO_64
+    ELEMENT_WISE_MAX ELEMENT_WISE_MIN: ATensor BTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 UP_TO_32
+        3_0 1-8 UP_TO_32
+        5_0 1-8 UP_TO_64
+    ELEMENT_WISE_MEAN: ATensor BTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 FLOATS INT32 UINT32
+        3_0 1-8 FLOATS INT32 UINT32
+    ELEMENT_WISE_MODULUS_FLOOR ELEMENT_WISE_MODULUS_TRUNCATE: ATensor BTensor OutputTensor
+        2_1 4 UP_TO_32
+        3_0 1-8 UP_TO_32
+        6_0 1-8 UP_TO_64
+    ELEMENT_WISE_POW: InputTensor ExponentTensor OutputTensor
+        1_0 4 FLOATS
+        3_0 1-8 UP_TO_32
+    ELEMENT_WISE_SUBTRACT: ATensor BTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 FLOATS INT32 UINT32
+        3_0 1-8 FLOATS INT32 UINT32
+        4_1 1-8 FLOATS INT32 UINT32 INT64 UINT64
+        5_1 1-8 UP_TO_64
+    """
 )
 
 MEMBERS = merge(

@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 from cases import Arrays, Case, ones
 from formulas import Arr
-from pages import FLOATS, merge, of_all
+from pages import FLOATS, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, MultiheadAttentionMaskType as MaskType, TensorDesc
 
-STACKED = {"StackedQueryKeyTensor": 2, "StackedKeyValueTensor": 2, "StackedQueryKeyValueTensor": 3}
-TABLE = [
-    *((name, 3, 5, FLOATS) for name in ("QueryTensor", "KeyTensor", "ValueTensor", "OutputTensor")),
-    *((name, 5, 5, FLOATS) for name in STACKED),
-    ("BiasTensor", 1, 5, FLOATS),
-    ("MaskTensor", 1, 5, "INT32"),
-    *((name, 4, 5, FLOATS) for name in ("RelativePositionBiasTensor", "PastKeyTensor", "PastValueTensor")),
-    *((name, 4, 5, FLOATS) for name in ("OutputPresentKeyTensor", "OutputPresentValueTensor")),
-]
 # The page does not have INT32 for the lengths, which is what ONNX Runtime's provider gives DirectML.
 LENGTHS = ("PastSequenceLengthsTensor", 1, 5, f"{FLOATS} INT32")
-SUPPORT = merge(
-    of_all("MULTIHEAD_ATTENTION", {"6_1": TABLE}),
-    of_all("MULTIHEAD_ATTENTION1", {"6_3": [*TABLE, LENGTHS]}),
+SUPPORT = tables(
+    """
+    MULTIHEAD_ATTENTION: QueryTensor KeyTensor ValueTensor OutputTensor; StackedQueryKeyTensor
+            StackedKeyValueTensor StackedQueryKeyValueTensor; BiasTensor; MaskTensor; RelativePositionBiasTensor
+            PastKeyTensor PastValueTensor OutputPresentKeyTensor OutputPresentValueTensor
+        6_1 3-5 FLOATS; 5 FLOATS; 1-5 FLOATS; 1-5 INT32; 4-5 FLOATS
+    MULTIHEAD_ATTENTION1: QueryTensor KeyTensor ValueTensor OutputTensor; StackedQueryKeyTensor
+            StackedKeyValueTensor StackedQueryKeyValueTensor; BiasTensor; MaskTensor; RelativePositionBiasTensor
+            PastKeyTensor PastValueTensor OutputPresentKeyTensor OutputPresentValueTensor;
+            PastSequenceLengthsTensor
+        6_3 3-5 FLOATS; 5 FLOATS; 1-5 FLOATS; 1-5 INT32; 4-5 FLOATS; 1-5 FLOATS INT32
+    """
 )
 
 INPUTS = (

@@ -5,35 +5,24 @@ from functools import partial
 import numpy as np
 from cases import AB, Elementwise
 from formulas import Formula, bits_of, by_python
-from pages import ALL, alike, merge, of_all
+from pages import merge, of_all, tables
 
-SUPPORT = merge(
-    of_all(
-        "ELEMENT_WISE_BIT_AND ELEMENT_WISE_BIT_OR ELEMENT_WISE_BIT_XOR",
-        alike("ATensor BTensor OutputTensor", {"3_0": (1, 8, "UINT32 UINT16 UINT8"), "4_1": (1, 8, ALL)}),
-    ),
-    of_all(
-        "ELEMENT_WISE_BIT_COUNT",
-        {
-            "3_0": [("InputTensor", 1, 8, "UINT32 UINT16 UINT8"), ("OutputTensor", 1, 8, "UINT32 UINT8")],
-            "4_1": [("InputTensor", 1, 8, ALL), ("OutputTensor", 1, 8, "UINT32 UINT8")],
-        },
-    ),
-    of_all(
-        "ELEMENT_WISE_BIT_NOT",
-        alike("InputTensor OutputTensor", {"3_0": (1, 8, "UINT32 UINT16 UINT8"), "4_1": (1, 8, ALL)}),
-    ),
-    of_all(
-        "ELEMENT_WISE_BIT_SHIFT_LEFT ELEMENT_WISE_BIT_SHIFT_RIGHT",
-        alike(
-            "ATensor BTensor OutputTensor",
-            {
-                "2_1": (4, 4, "UINT32 UINT16 UINT8"),
-                "3_0": (1, 8, "UINT32 UINT16 UINT8"),
-                "4_1": (1, 8, "UINT64 UINT32 UINT16 UINT8"),
-            },
-        ),
-    ),
+SUPPORT = tables(
+    """
+    ELEMENT_WISE_BIT_AND ELEMENT_WISE_BIT_OR ELEMENT_WISE_BIT_XOR: ATensor BTensor OutputTensor
+        3_0 1-8 UINT32 UINT16 UINT8
+        4_1 1-8 ALL
+    ELEMENT_WISE_BIT_COUNT: InputTensor; OutputTensor
+        3_0 1-8 UINT32 UINT16 UINT8; 1-8 UINT32 UINT8
+        4_1 1-8 ALL; 1-8 UINT32 UINT8
+    ELEMENT_WISE_BIT_NOT: InputTensor OutputTensor
+        3_0 1-8 UINT32 UINT16 UINT8
+        4_1 1-8 ALL
+    ELEMENT_WISE_BIT_SHIFT_LEFT ELEMENT_WISE_BIT_SHIFT_RIGHT: ATensor BTensor OutputTensor
+        2_1 4 UINT32 UINT16 UINT8
+        3_0 1-8 UINT32 UINT16 UINT8
+        4_1 1-8 UINT64 UINT32 UINT16 UINT8
+    """
 )
 
 MEMBERS = merge(

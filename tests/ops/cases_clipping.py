@@ -5,39 +5,29 @@ from typing import Any
 import numpy as np
 from cases import GRADIENT, Elementwise
 from formulas import Arr
-from pages import FLOATS, UP_TO_32, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax.directml import DataType
 
-SUPPORT = merge(
-    of_all(
-        "ELEMENT_WISE_CLIP",
-        alike(
-            "InputTensor OutputTensor",
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_1": (4, 4, UP_TO_32),
-                "3_0": (1, 8, UP_TO_32),
-                "5_0": (1, 8, UP_TO_32 + " INT64 UINT64"),
-            },
-        ),
-    ),
-    of_all("ELEMENT_WISE_CLIP1", alike("InputTensor OutputTensor", {"5_0": (1, 8, UP_TO_32 + " INT64 UINT64")})),
-    of_all(
-        "ELEMENT_WISE_CLIP_GRAD",
-        alike(
-            "InputTensor InputGradientTensor OutputGradientTensor",
-            {"3_1": (1, 8, UP_TO_32), "5_0": (1, 8, UP_TO_32 + " INT64 UINT64")},
-        ),
-    ),
-    of_all(
-        "ELEMENT_WISE_CLIP_GRAD1",
-        alike("InputTensor InputGradientTensor OutputGradientTensor", {"5_0": (1, 8, UP_TO_32 + " INT64 UINT64")}),
-    ),
-    of_all(
-        "ELEMENT_WISE_THRESHOLD",
-        alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "2_1": (4, 4, UP_TO_32), "3_0": (1, 8, UP_TO_32)}),
-    ),
+SUPPORT = tables(
+    """
+    ELEMENT_WISE_CLIP: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 UP_TO_32
+        3_0 1-8 UP_TO_32
+        5_0 1-8 UP_TO_64
+    ELEMENT_WISE_CLIP1: InputTensor OutputTensor
+        5_0 1-8 UP_TO_64
+    ELEMENT_WISE_CLIP_GRAD: InputTensor InputGradientTensor OutputGradientTensor
+        3_1 1-8 UP_TO_32
+        5_0 1-8 UP_TO_64
+    ELEMENT_WISE_CLIP_GRAD1: InputTensor InputGradientTensor OutputGradientTensor
+        5_0 1-8 UP_TO_64
+    ELEMENT_WISE_THRESHOLD: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 UP_TO_32
+        3_0 1-8 UP_TO_32
+    """
 )
 
 MEMBERS = merge(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr
-from pages import FLOATS, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import ConvolutionDirection, ConvolutionMode, DataType, TensorDesc
@@ -15,45 +15,20 @@ from dmljax.directml import ConvolutionDirection, ConvolutionMode, DataType, Ten
 BYTES = "INT8 UINT8"
 
 
-def quantized_rows(images: tuple[int, int], numbers: tuple[int, int], filter_scale: tuple[int, int]) -> Any:
-    return [
-        ("InputTensor", *images, BYTES),
-        ("InputScaleTensor", *numbers, "FLOAT32"),
-        ("InputZeroPointTensor", *numbers, BYTES),
-        ("FilterTensor", *images, BYTES),
-        ("FilterScaleTensor", *filter_scale, "FLOAT32"),
-        ("FilterZeroPointTensor", *numbers, BYTES),
-        ("BiasTensor", *images, "INT32"),
-        ("OutputScaleTensor", *numbers, "FLOAT32"),
-        ("OutputZeroPointTensor", *numbers, BYTES),
-        ("OutputTensor", *images, BYTES),
-    ]
-
-
-def integer_rows(images: tuple[int, int], numbers: tuple[int, int]) -> Any:
-    return [
-        ("InputTensor", *images, BYTES),
-        ("InputZeroPointTensor", *numbers, BYTES),
-        ("FilterTensor", *images, BYTES),
-        ("FilterZeroPointTensor", *numbers, BYTES),
-        ("OutputTensor", *images, "INT32"),
-    ]
-
-
-SUPPORT = merge(
-    of_all(
-        "CONVOLUTION",
-        alike("InputTensor FilterTensor BiasTensor OutputTensor", {"1_0": (4, 5, FLOATS), "4_0": (3, 5, FLOATS)}),
-    ),
-    of_all("CONVOLUTION_INTEGER", {"2_1": integer_rows((4, 4), (4, 4)), "4_0": integer_rows((3, 4), (1, 4))}),
-    of_all(
-        "QUANTIZED_LINEAR_CONVOLUTION",
-        {
-            "2_1": quantized_rows((4, 4), (4, 4), (4, 4)),
-            "4_0": quantized_rows((3, 4), (1, 4), (3, 4)),
-            "5_2": quantized_rows((3, 4), (1, 4), (1, 4)),
-        },
-    ),
+SUPPORT = tables(
+    """
+    CONVOLUTION: InputTensor FilterTensor BiasTensor OutputTensor
+        1_0 4-5 FLOATS
+        4_0 3-5 FLOATS
+    CONVOLUTION_INTEGER: InputTensor FilterTensor; InputZeroPointTensor FilterZeroPointTensor; OutputTensor
+        2_1 4 INT8 UINT8; 4 INT8 UINT8; 4 INT32
+        4_0 3-4 INT8 UINT8; 1-4 INT8 UINT8; 3-4 INT32
+    QUANTIZED_LINEAR_CONVOLUTION: InputTensor FilterTensor OutputTensor; InputScaleTensor OutputScaleTensor;
+            InputZeroPointTensor FilterZeroPointTensor OutputZeroPointTensor; FilterScaleTensor; BiasTensor
+        2_1 4 INT8 UINT8; 4 FLOAT32; 4 INT8 UINT8; 4 FLOAT32; 4 INT32
+        4_0 3-4 INT8 UINT8; 1-4 FLOAT32; 1-4 INT8 UINT8; 3-4 FLOAT32; 3-4 INT32
+        5_2 3-4 INT8 UINT8; 1-4 FLOAT32; 1-4 INT8 UINT8; 1-4 FLOAT32; 3-4 INT32
+    """
 )
 
 MEMBERS = merge(

@@ -8,75 +8,51 @@ import numpy as np
 from cases import Arrays, Case, Elementwise, ones
 from conversions import convert, one_nan
 from formulas import Formula
-from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
+from pages import merge, of_all, tables
 from scipy import special
 
 from dmljax import directml
 from dmljax.directml import DataType, RoundingMode, TensorDesc
 
-SUPPORT = merge(
-    of_all(
-        "CAST",
-        alike(
-            "InputTensor OutputTensor",
-            {
-                "1_0": (4, 4, "FLOAT32 FLOAT16 INT16 INT8 UINT16 UINT8"),
-                "3_0": (4, 4, "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"),
-                "3_1": (1, 8, "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"),
-                "4_1": (1, 8, ALL),
-            },
-        ),
-    ),
-    of_all(
-        "ELEMENT_WISE_ABS",
-        alike(
-            "InputTensor OutputTensor",
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_1": (4, 4, FLOATS + " INT32 INT16 INT8"),
-                "3_0": (1, 8, FLOATS + " INT32 INT16 INT8"),
-                "4_1": (1, 8, FLOATS + " INT32 INT16 INT8 INT64"),
-            },
-        ),
-    ),
-    of_all(
-        """
-        ELEMENT_WISE_ACOS ELEMENT_WISE_ASIN ELEMENT_WISE_ATAN ELEMENT_WISE_CEIL ELEMENT_WISE_COS ELEMENT_WISE_EXP
-        ELEMENT_WISE_FLOOR ELEMENT_WISE_LOG ELEMENT_WISE_RECIP ELEMENT_WISE_SIN ELEMENT_WISE_SQRT ELEMENT_WISE_TAN
-        """,
-        alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)}),
-    ),
-    of_all(
-        """
-        ELEMENT_WISE_ACOSH ELEMENT_WISE_ASINH ELEMENT_WISE_ATANH ELEMENT_WISE_COSH ELEMENT_WISE_ERF ELEMENT_WISE_SINH
-        ELEMENT_WISE_TANH
-        """,
-        alike("InputTensor OutputTensor", {"2_0": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)}),
-    ),
-    of_all(
-        "ELEMENT_WISE_IDENTITY",
-        alike(
-            "InputTensor OutputTensor",
-            {"1_0": (4, 5, FLOATS), "2_1": (4, 5, UP_TO_32), "3_0": (1, 8, UP_TO_32), "4_1": (1, 8, ALL)},
-        ),
-    ),
-    of_all(
-        "ELEMENT_WISE_NEGATE", alike("InputTensor OutputTensor", {"5_0": (1, 8, FLOATS + " INT32 INT16 INT8 INT64")})
-    ),
-    of_all("ELEMENT_WISE_ROUND", alike("InputTensor OutputTensor", {"2_1": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)})),
-    of_all(
-        "ELEMENT_WISE_SIGN",
-        alike(
-            "InputTensor OutputTensor",
-            {
-                "2_0": (4, 4, FLOATS),
-                "2_1": (4, 4, UP_TO_32),
-                "3_0": (1, 8, UP_TO_32),
-                "4_1": (1, 8, UP_TO_32 + " INT64 UINT64"),
-            },
-        ),
-    ),
-    of_all("VALUE_SCALE_2D", alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS)})),
+SUPPORT = tables(
+    """
+    CAST: InputTensor OutputTensor
+        1_0 4 FLOATS INT16 INT8 UINT16 UINT8
+        3_0 4 FLOATS INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8
+        3_1 1-8 FLOATS INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8
+        4_1 1-8 ALL
+    ELEMENT_WISE_ABS: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 FLOATS INT32 INT16 INT8
+        3_0 1-8 FLOATS INT32 INT16 INT8
+        4_1 1-8 FLOATS INT32 INT16 INT8 INT64
+    ELEMENT_WISE_ACOS ELEMENT_WISE_ASIN ELEMENT_WISE_ATAN ELEMENT_WISE_CEIL ELEMENT_WISE_COS ELEMENT_WISE_EXP
+            ELEMENT_WISE_FLOOR ELEMENT_WISE_LOG ELEMENT_WISE_RECIP ELEMENT_WISE_SIN ELEMENT_WISE_SQRT
+            ELEMENT_WISE_TAN: InputTensor OutputTensor
+        1_0 4 FLOATS
+        3_0 1-8 FLOATS
+    ELEMENT_WISE_ACOSH ELEMENT_WISE_ASINH ELEMENT_WISE_ATANH ELEMENT_WISE_COSH ELEMENT_WISE_ERF
+            ELEMENT_WISE_SINH ELEMENT_WISE_TANH: InputTensor OutputTensor
+        2_0 4 FLOATS
+        3_0 1-8 FLOATS
+    ELEMENT_WISE_IDENTITY: InputTensor OutputTensor
+        1_0 4-5 FLOATS
+        2_1 4-5 UP_TO_32
+        3_0 1-8 UP_TO_32
+        4_1 1-8 ALL
+    ELEMENT_WISE_NEGATE: InputTensor OutputTensor
+        5_0 1-8 FLOATS INT32 INT16 INT8 INT64
+    ELEMENT_WISE_ROUND: InputTensor OutputTensor
+        2_1 4 FLOATS
+        3_0 1-8 FLOATS
+    ELEMENT_WISE_SIGN: InputTensor OutputTensor
+        2_0 4 FLOATS
+        2_1 4 UP_TO_32
+        3_0 1-8 UP_TO_32
+        4_1 1-8 UP_TO_64
+    VALUE_SCALE_2D: InputTensor OutputTensor
+        1_0 4 FLOATS
+    """
 )
 
 MEMBERS = merge(

@@ -6,13 +6,10 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr, bits_of
-from pages import ALL, FLOATS, INDICES, UP_TO_32, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
-
-GATHERS = "InputTensor OutputTensor"
-SCATTERS = "InputTensor UpdatesTensor OutputTensor"
 
 
 def rows(tensors: str, lowest: int, highest: int, types: str, of_indices: str) -> list[tuple[str, int, int, str]]:
@@ -23,40 +20,35 @@ def rows(tensors: str, lowest: int, highest: int, types: str, of_indices: str) -
     ]
 
 
-def since_2_1(tensors: str) -> dict[str, list[tuple[str, int, int, str]]]:
-    return {
-        "2_1": rows(tensors, 4, 4, UP_TO_32, "UINT32"),
-        "3_0": rows(tensors, 1, 8, UP_TO_32, INDICES),
-        "4_1": rows(tensors, 1, 8, ALL, INDICES),
-    }
-
-
-def reverse_rows(lowest: int, highest: int, types: str, of_lengths: str) -> list[tuple[str, int, int, str]]:
-    return [
-        ("InputTensor", lowest, highest, types),
-        ("SequenceLengthsTensor", lowest, highest, of_lengths),
-        ("OutputTensor", lowest, highest, types),
-    ]
-
-
-SUPPORT = merge(
-    of_all("GATHER", {"1_0": rows(GATHERS, 4, 4, FLOATS, "UINT32"), **since_2_1(GATHERS)}),
-    of_all("GATHER_ELEMENTS GATHER_ND", since_2_1(GATHERS)),
-    of_all(
-        "GATHER_ND1",
-        {"3_0": rows(GATHERS, 1, 8, UP_TO_32, INDICES), "4_1": rows(GATHERS, 1, 8, ALL, INDICES)},
-    ),
-    of_all("SCATTER", {"1_0": rows(SCATTERS, 4, 4, FLOATS, "UINT32"), **since_2_1(SCATTERS)}),
-    of_all("SCATTER_ND", since_2_1(SCATTERS)),
-    of_all(
-        "REVERSE_SUBSEQUENCES",
-        {
-            "2_1": reverse_rows(4, 4, UP_TO_32, "UINT32"),
-            "3_0": reverse_rows(4, 5, UP_TO_32, "UINT32"),
-            "4_0": reverse_rows(1, 8, UP_TO_32, "UINT32"),
-            "5_0": reverse_rows(1, 8, ALL, "UINT64 UINT32"),
-        },
-    ),
+SUPPORT = tables(
+    """
+    GATHER: InputTensor OutputTensor; IndicesTensor
+        1_0 4 FLOATS; 4 UINT32
+        2_1 4 UP_TO_32; 4 UINT32
+        3_0 1-8 UP_TO_32; 1-8 INDICES
+        4_1 1-8 ALL; 1-8 INDICES
+    GATHER_ELEMENTS GATHER_ND: InputTensor OutputTensor; IndicesTensor
+        2_1 4 UP_TO_32; 4 UINT32
+        3_0 1-8 UP_TO_32; 1-8 INDICES
+        4_1 1-8 ALL; 1-8 INDICES
+    GATHER_ND1: InputTensor OutputTensor; IndicesTensor
+        3_0 1-8 UP_TO_32; 1-8 INDICES
+        4_1 1-8 ALL; 1-8 INDICES
+    SCATTER: InputTensor UpdatesTensor OutputTensor; IndicesTensor
+        1_0 4 FLOATS; 4 UINT32
+        2_1 4 UP_TO_32; 4 UINT32
+        3_0 1-8 UP_TO_32; 1-8 INDICES
+        4_1 1-8 ALL; 1-8 INDICES
+    SCATTER_ND: InputTensor UpdatesTensor OutputTensor; IndicesTensor
+        2_1 4 UP_TO_32; 4 UINT32
+        3_0 1-8 UP_TO_32; 1-8 INDICES
+        4_1 1-8 ALL; 1-8 INDICES
+    REVERSE_SUBSEQUENCES: InputTensor OutputTensor; SequenceLengthsTensor
+        2_1 4 UP_TO_32; 4 UINT32
+        3_0 4-5 UP_TO_32; 4-5 UINT32
+        4_0 1-8 UP_TO_32; 1-8 UINT32
+        5_0 1-8 ALL; 1-8 UINT64 UINT32
+    """
 )
 
 MEMBERS = merge(

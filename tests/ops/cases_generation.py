@@ -8,48 +8,32 @@ import numpy as np
 from cases import Case, ones
 from conversions import LAYOUTS
 from formulas import Arr, bits_of
-from pages import ALL, UP_TO_32, alike, merge, of_all
+from pages import merge, of_all, tables
 
 import dmljax
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
 
-SUPPORT = merge(
-    of_all(
-        "DIAGONAL_MATRIX",
-        {
-            "2_0": [("OutputTensor", 4, 4, "FLOAT32 FLOAT16")],
-            "2_1": [("OutputTensor", 4, 4, UP_TO_32)],
-            "4_0": [("OutputTensor", 2, 4, UP_TO_32)],
-            "5_1": [("OutputTensor", 2, 4, ALL)],
-        },
-    ),
-    of_all(
-        "DIAGONAL_MATRIX1",
-        {
-            "5_1": [("InputTensor", 2, 4, ALL), ("OutputTensor", 2, 4, ALL)],
-        },
-    ),
-    of_all(
-        "FILL_VALUE_CONSTANT",
-        {
-            "2_1": [("OutputTensor", 4, 4, UP_TO_32)],
-            "4_0": [("OutputTensor", 1, 8, UP_TO_32)],
-            "4_1": [("OutputTensor", 1, 8, ALL)],
-        },
-    ),
-    of_all(
-        "FILL_VALUE_SEQUENCE",
-        {
-            "2_1": [("OutputTensor", 4, 4, UP_TO_32)],
-            "4_0": [("OutputTensor", 1, 8, UP_TO_32)],
-            "5_0": [("OutputTensor", 1, 8, UP_TO_32 + " INT64 UINT64")],
-        },
-    ),
-    of_all(
-        "RANDOM_GENERATOR",
-        alike("InputStateTensor OutputTensor OutputStateTensor", {"3_0": (4, 4, "UINT32")}),
-    ),
+SUPPORT = tables(
+    """
+    DIAGONAL_MATRIX: OutputTensor
+        2_0 4 FLOATS
+        2_1 4 UP_TO_32
+        4_0 2-4 UP_TO_32
+        5_1 2-4 ALL
+    DIAGONAL_MATRIX1: InputTensor OutputTensor
+        5_1 2-4 ALL
+    FILL_VALUE_CONSTANT: OutputTensor
+        2_1 4 UP_TO_32
+        4_0 1-8 UP_TO_32
+        4_1 1-8 ALL
+    FILL_VALUE_SEQUENCE: OutputTensor
+        2_1 4 UP_TO_32
+        4_0 1-8 UP_TO_32
+        5_0 1-8 UP_TO_64
+    RANDOM_GENERATOR: InputStateTensor OutputTensor OutputStateTensor
+        3_0 4 UINT32
+    """
 )
 
 MEMBERS = merge(

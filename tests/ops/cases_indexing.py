@@ -5,52 +5,22 @@ from collections.abc import Mapping
 import numpy as np
 from cases import Case, ones
 from formulas import Arr, bits_of, number
-from pages import ALL, INDICES, UP_TO_32, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
 
-SUPPORT = merge(
-    of_all(
-        "ONE_HOT",
-        {
-            "2_0": [
-                ("IndicesTensor", 4, 4, "UINT32"),
-                ("ValuesTensor", 4, 4, "FLOAT32 FLOAT16"),
-                ("OutputTensor", 4, 4, "FLOAT32 FLOAT16"),
-            ],
-            "2_1": [
-                ("IndicesTensor", 4, 4, "UINT32"),
-                ("ValuesTensor", 4, 4, UP_TO_32),
-                ("OutputTensor", 4, 4, UP_TO_32),
-            ],
-            "3_0": [
-                ("IndicesTensor", 1, 8, INDICES),
-                ("ValuesTensor", 1, 8, UP_TO_32),
-                ("OutputTensor", 1, 8, UP_TO_32),
-            ],
-            "4_1": [
-                ("IndicesTensor", 1, 8, INDICES),
-                ("ValuesTensor", 1, 8, ALL),
-                ("OutputTensor", 1, 8, ALL),
-            ],
-        },
-    ),
-    of_all(
-        "NONZERO_COORDINATES",
-        {
-            "3_0": [
-                ("InputTensor", 4, 5, UP_TO_32),
-                ("OutputCountTensor", 4, 5, "UINT32"),
-                ("OutputCoordinatesTensor", 4, 5, "UINT32"),
-            ],
-            "4_0": [
-                ("InputTensor", 1, 8, UP_TO_32),
-                ("OutputCountTensor", 1, 8, "UINT32"),
-                ("OutputCoordinatesTensor", 2, 8, "UINT32"),
-            ],
-        },
-    ),
+SUPPORT = tables(
+    """
+    ONE_HOT: IndicesTensor; ValuesTensor OutputTensor
+        2_0 4 UINT32; 4 FLOATS
+        2_1 4 UINT32; 4 UP_TO_32
+        3_0 1-8 INDICES; 1-8 UP_TO_32
+        4_1 1-8 INDICES; 1-8 ALL
+    NONZERO_COORDINATES: InputTensor; OutputCountTensor; OutputCoordinatesTensor
+        3_0 4-5 UP_TO_32; 4-5 UINT32; 4-5 UINT32
+        4_0 1-8 UP_TO_32; 1-8 UINT32; 2-8 UINT32
+    """
 )
 
 MEMBERS = merge(

@@ -4,88 +4,43 @@ from collections.abc import Mapping
 
 import numpy as np
 from cases import AB, Case, Elementwise, ones
-from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, IsInfinityMode, TensorDesc
 
-SUPPORT = merge(
-    of_all(
-        "ELEMENT_WISE_IF",
-        {
-            "2_0": [
-                ("ConditionTensor", 4, 4, "UINT8"),
-                ("ATensor", 4, 4, "FLOAT16"),
-                ("BTensor", 4, 4, "FLOAT16"),
-                ("OutputTensor", 4, 4, "FLOAT16"),
-            ],
-            "3_0": [
-                ("ConditionTensor", 1, 8, "UINT8"),
-                ("ATensor", 1, 8, UP_TO_32),
-                ("BTensor", 1, 8, UP_TO_32),
-                ("OutputTensor", 1, 8, UP_TO_32),
-            ],
-            "5_0": [
-                ("ConditionTensor", 1, 8, "UINT8"),
-                ("ATensor", 1, 8, ALL),
-                ("BTensor", 1, 8, ALL),
-                ("OutputTensor", 1, 8, ALL),
-            ],
-        },
-    ),
-    of_all(
-        "ELEMENT_WISE_IS_INFINITY",
-        {
-            "2_1": [("InputTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT8")],
-            "3_0": [("InputTensor", 1, 8, FLOATS), ("OutputTensor", 1, 8, "UINT8")],
-        },
-    ),
-    of_all(
-        "ELEMENT_WISE_IS_NAN",
-        {
-            "2_0": [("InputTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT32 UINT8")],
-            "3_0": [("InputTensor", 1, 8, FLOATS), ("OutputTensor", 1, 8, "UINT32 UINT8")],
-        },
-    ),
-    of_all(
-        "ELEMENT_WISE_LOGICAL_AND ELEMENT_WISE_LOGICAL_OR ELEMENT_WISE_LOGICAL_XOR",
-        alike(
-            "ATensor BTensor OutputTensor",
-            {"1_0": (4, 4, "UINT32"), "2_0": (4, 4, "UINT32 UINT8"), "3_0": (1, 8, "UINT32 UINT8")},
-        ),
-    ),
-    of_all(
-        "ELEMENT_WISE_LOGICAL_EQUALS ELEMENT_WISE_LOGICAL_GREATER_THAN ELEMENT_WISE_LOGICAL_LESS_THAN",
-        {
-            "1_0": [("ATensor", 4, 4, FLOATS), ("BTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT32")],
-            "2_0": [("ATensor", 4, 4, FLOATS), ("BTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT32 UINT8")],
-            "2_1": [("ATensor", 4, 4, UP_TO_32), ("BTensor", 4, 4, UP_TO_32), ("OutputTensor", 4, 4, "UINT32 UINT8")],
-            "3_0": [("ATensor", 1, 8, UP_TO_32), ("BTensor", 1, 8, UP_TO_32), ("OutputTensor", 1, 8, "UINT32 UINT8")],
-            "4_1": [
-                ("ATensor", 1, 8, UP_TO_32 + " INT64 UINT64"),
-                ("BTensor", 1, 8, UP_TO_32 + " INT64 UINT64"),
-                ("OutputTensor", 1, 8, "UINT32 UINT8"),
-            ],
-        },
-    ),
-    of_all(
-        "ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL",
-        {
-            "3_0": [("ATensor", 1, 8, UP_TO_32), ("BTensor", 1, 8, UP_TO_32), ("OutputTensor", 1, 8, "UINT32 UINT8")],
-            "4_1": [
-                ("ATensor", 1, 8, UP_TO_32 + " INT64 UINT64"),
-                ("BTensor", 1, 8, UP_TO_32 + " INT64 UINT64"),
-                ("OutputTensor", 1, 8, "UINT32 UINT8"),
-            ],
-        },
-    ),
-    of_all(
-        "ELEMENT_WISE_LOGICAL_NOT",
-        alike(
-            "InputTensor OutputTensor",
-            {"1_0": (4, 4, "UINT32"), "2_0": (4, 4, "UINT32 UINT8"), "3_0": (1, 8, "UINT32 UINT8")},
-        ),
-    ),
+SUPPORT = tables(
+    """
+    ELEMENT_WISE_IF: ConditionTensor; ATensor BTensor OutputTensor
+        2_0 4 UINT8; 4 FLOAT16
+        3_0 1-8 UINT8; 1-8 UP_TO_32
+        5_0 1-8 UINT8; 1-8 ALL
+    ELEMENT_WISE_IS_INFINITY: InputTensor; OutputTensor
+        2_1 4 FLOATS; 4 UINT8
+        3_0 1-8 FLOATS; 1-8 UINT8
+    ELEMENT_WISE_IS_NAN: InputTensor; OutputTensor
+        2_0 4 FLOATS; 4 UINT32 UINT8
+        3_0 1-8 FLOATS; 1-8 UINT32 UINT8
+    ELEMENT_WISE_LOGICAL_AND ELEMENT_WISE_LOGICAL_OR ELEMENT_WISE_LOGICAL_XOR: ATensor BTensor OutputTensor
+        1_0 4 UINT32
+        2_0 4 UINT32 UINT8
+        3_0 1-8 UINT32 UINT8
+    ELEMENT_WISE_LOGICAL_EQUALS ELEMENT_WISE_LOGICAL_GREATER_THAN ELEMENT_WISE_LOGICAL_LESS_THAN: ATensor
+            BTensor; OutputTensor
+        1_0 4 FLOATS; 4 UINT32
+        2_0 4 FLOATS; 4 UINT32 UINT8
+        2_1 4 UP_TO_32; 4 UINT32 UINT8
+        3_0 1-8 UP_TO_32; 1-8 UINT32 UINT8
+        4_1 1-8 UP_TO_64; 1-8 UINT32 UINT8
+    ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL: ATensor BTensor;
+            OutputTensor
+        3_0 1-8 UP_TO_32; 1-8 UINT32 UINT8
+        4_1 1-8 UP_TO_64; 1-8 UINT32 UINT8
+    ELEMENT_WISE_LOGICAL_NOT: InputTensor OutputTensor
+        1_0 4 UINT32
+        2_0 4 UINT32 UINT8
+        3_0 1-8 UINT32 UINT8
+    """
 )
 
 MEMBERS = merge(

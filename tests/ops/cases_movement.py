@@ -6,75 +6,49 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr, bits_of
-from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, DepthSpaceOrder, TensorDesc
 
-BOTH = "InputTensor OutputTensor"
-WITHOUT_8_BIT = "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16"
-SUPPORT = merge(
-    of_all(
-        "SLICE",
-        alike(
-            BOTH,
-            {
-                "1_0": (4, 5, WITHOUT_8_BIT),
-                "2_1": (4, 5, UP_TO_32),
-                "3_0": (1, 8, UP_TO_32),
-                "4_1": (1, 8, ALL),
-            },
-        ),
-    ),
-    of_all("SLICE1", alike(BOTH, {"2_1": (4, 5, UP_TO_32), "3_0": (1, 8, UP_TO_32), "4_1": (1, 8, ALL)})),
-    of_all(
-        "SLICE_GRAD",
-        alike(
-            "InputGradientTensor OutputGradientTensor",
-            {"3_0": (4, 5, UP_TO_32), "3_1": (1, 8, UP_TO_32), "4_1": (1, 8, ALL)},
-        ),
-    ),
-    of_all(
-        "SPLIT",
-        alike(
-            "InputTensor OutputTensors",
-            {
-                "1_0": (4, 4, WITHOUT_8_BIT),
-                "2_1": (4, 4, UP_TO_32),
-                "3_0": (1, 8, UP_TO_32),
-                "4_1": (1, 8, ALL),
-            },
-        ),
-    ),
-    of_all(
-        "JOIN",
-        alike(
-            "InputTensors OutputTensor",
-            {
-                "1_0": (4, 4, WITHOUT_8_BIT),
-                "2_1": (4, 4, UP_TO_32),
-                "3_0": (4, 5, UP_TO_32),
-                "4_1": (1, 8, ALL),
-            },
-        ),
-    ),
-    of_all(
-        "TILE",
-        alike(
-            BOTH,
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_1": (4, 4, UP_TO_32),
-                "3_1": (1, 8, UP_TO_32),
-                "4_1": (1, 8, "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"),
-            },
-        ),
-    ),
-    of_all(
-        "SPACE_TO_DEPTH DEPTH_TO_SPACE",
-        alike(BOTH, {"1_0": (4, 4, FLOATS), "2_1": (4, 4, UP_TO_32), "5_0": (4, 4, ALL)}),
-    ),
-    of_all("SPACE_TO_DEPTH1 DEPTH_TO_SPACE1", alike(BOTH, {"2_1": (4, 4, UP_TO_32), "5_0": (4, 4, ALL)})),
+SUPPORT = tables(
+    """
+    SLICE: InputTensor OutputTensor
+        1_0 4-5 FLOATS INT32 INT16 UINT32 UINT16
+        2_1 4-5 UP_TO_32
+        3_0 1-8 UP_TO_32
+        4_1 1-8 ALL
+    SLICE1: InputTensor OutputTensor
+        2_1 4-5 UP_TO_32
+        3_0 1-8 UP_TO_32
+        4_1 1-8 ALL
+    SLICE_GRAD: InputGradientTensor OutputGradientTensor
+        3_0 4-5 UP_TO_32
+        3_1 1-8 UP_TO_32
+        4_1 1-8 ALL
+    SPLIT: InputTensor OutputTensors
+        1_0 4 FLOATS INT32 INT16 UINT32 UINT16
+        2_1 4 UP_TO_32
+        3_0 1-8 UP_TO_32
+        4_1 1-8 ALL
+    JOIN: InputTensors OutputTensor
+        1_0 4 FLOATS INT32 INT16 UINT32 UINT16
+        2_1 4 UP_TO_32
+        3_0 4-5 UP_TO_32
+        4_1 1-8 ALL
+    TILE: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 UP_TO_32
+        3_1 1-8 UP_TO_32
+        4_1 1-8 FLOATS INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8
+    SPACE_TO_DEPTH DEPTH_TO_SPACE: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 UP_TO_32
+        5_0 4 ALL
+    SPACE_TO_DEPTH1 DEPTH_TO_SPACE1: InputTensor OutputTensor
+        2_1 4 UP_TO_32
+        5_0 4 ALL
+    """
 )
 
 MEMBERS = merge(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr
-from pages import FLOATS, alike, merge, of_all
+from pages import tables
 
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
@@ -18,20 +18,35 @@ GRADIENT = (
 )
 TRAINING = "InputTensor ScaleTensor BiasTensor FusedAddTensor OutputTensor OutputMeanTensor OutputVarianceTensor"
 MEAN_VARIANCE = "InputTensor ScaleTensor BiasTensor OutputTensor"
-SUPPORT = merge(
-    of_all("BATCH_NORMALIZATION", alike(BATCH, {"1_0": (4, 4, FLOATS), "3_1": (1, 8, FLOATS)})),
-    of_all("BATCH_NORMALIZATION_GRAD", alike(GRADIENT, {"3_1": (1, 8, FLOATS)})),
-    of_all("BATCH_NORMALIZATION_TRAINING", alike(TRAINING, {"4_1": (1, 8, FLOATS)})),
-    of_all("BATCH_NORMALIZATION_TRAINING_GRAD", alike(GRADIENT, {"4_1": (1, 8, FLOATS)})),
-    of_all("MEAN_VARIANCE_NORMALIZATION", alike(MEAN_VARIANCE, {"1_0": (4, 4, FLOATS)})),
-    of_all("MEAN_VARIANCE_NORMALIZATION1", alike(MEAN_VARIANCE, {"2_1": (4, 4, FLOATS), "3_1": (1, 8, FLOATS)})),
-    of_all("MEAN_VARIANCE_NORMALIZATION2", alike(MEAN_VARIANCE, {"6_3": (1, 8, FLOATS)})),
-    of_all("LOCAL_RESPONSE_NORMALIZATION", alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS)})),
-    of_all(
-        "LOCAL_RESPONSE_NORMALIZATION_GRAD",
-        alike("InputTensor InputGradientTensor OutputGradientTensor", {"3_1": (4, 4, FLOATS)}),
-    ),
-    of_all("LP_NORMALIZATION", alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "3_1": (1, 8, FLOATS)})),
+SUPPORT = tables(
+    """
+    BATCH_NORMALIZATION: InputTensor MeanTensor VarianceTensor ScaleTensor BiasTensor OutputTensor
+        1_0 4 FLOATS
+        3_1 1-8 FLOATS
+    BATCH_NORMALIZATION_GRAD: InputTensor InputGradientTensor MeanTensor VarianceTensor ScaleTensor
+            OutputGradientTensor OutputScaleGradientTensor OutputBiasGradientTensor
+        3_1 1-8 FLOATS
+    BATCH_NORMALIZATION_TRAINING: InputTensor ScaleTensor BiasTensor FusedAddTensor OutputTensor
+            OutputMeanTensor OutputVarianceTensor
+        4_1 1-8 FLOATS
+    BATCH_NORMALIZATION_TRAINING_GRAD: InputTensor InputGradientTensor MeanTensor VarianceTensor ScaleTensor
+            OutputGradientTensor OutputScaleGradientTensor OutputBiasGradientTensor
+        4_1 1-8 FLOATS
+    MEAN_VARIANCE_NORMALIZATION: InputTensor ScaleTensor BiasTensor OutputTensor
+        1_0 4 FLOATS
+    MEAN_VARIANCE_NORMALIZATION1: InputTensor ScaleTensor BiasTensor OutputTensor
+        2_1 4 FLOATS
+        3_1 1-8 FLOATS
+    MEAN_VARIANCE_NORMALIZATION2: InputTensor ScaleTensor BiasTensor OutputTensor
+        6_3 1-8 FLOATS
+    LOCAL_RESPONSE_NORMALIZATION: InputTensor OutputTensor
+        1_0 4 FLOATS
+    LOCAL_RESPONSE_NORMALIZATION_GRAD: InputTensor InputGradientTensor OutputGradientTensor
+        3_1 4 FLOATS
+    LP_NORMALIZATION: InputTensor OutputTensor
+        1_0 4 FLOATS
+        3_1 1-8 FLOATS
+    """
 )
 
 RESPONSE = "CrossChannel LocalSize Alpha Beta Bias"

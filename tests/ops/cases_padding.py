@@ -7,28 +7,23 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr, bits_of
-from pages import ALL, FLOATS, UP_TO_32, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, PaddingMode, TensorDesc
 
-BOTH = "InputTensor OutputTensor"
-SUPPORT = merge(
-    of_all(
-        "PADDING",
-        alike(
-            BOTH,
-            {
-                "1_0": (4, 5, FLOATS),
-                "2_1": (4, 5, UP_TO_32),
-                "3_1": (1, 8, UP_TO_32),
-                "5_0": (1, 8, ALL),
-            },
-        ),
-    ),
-    of_all("PADDING1", alike(BOTH, {"5_0": (1, 8, ALL)})),
-    # The pages' cells of data types are empty.
-    of_all("UNFOLD FOLD", alike(BOTH, {"6_4": (3, 8, FLOATS)})),
+SUPPORT = tables(
+    """
+    PADDING: InputTensor OutputTensor
+        1_0 4-5 FLOATS
+        2_1 4-5 UP_TO_32
+        3_1 1-8 UP_TO_32
+        5_0 1-8 ALL
+    PADDING1: InputTensor OutputTensor
+        5_0 1-8 ALL
+    UNFOLD FOLD: InputTensor OutputTensor
+        6_4 3-8 FLOATS
+    """
 )
 
 MEMBERS = merge(

@@ -7,56 +7,45 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr, bits_of, is_greater, number
-from pages import FLOATS, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
-NUMBERS = "FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8"
-BYTES = "INT8 UINT8"
 
 
-def with_indices(values: str, indices: str) -> list[tuple[str, int, int, str]]:
-    return [("InputTensor", 4, 5, values), ("OutputTensor", 4, 5, values), ("OutputIndicesTensor", 4, 5, indices)]
-
-
-SINCE_3_0 = {
-    "3_0": with_indices(f"{FLOATS} {BYTES}", "UINT32"),
-    "5_0": with_indices(NUMBERS, "UINT64 UINT32"),
-}
 GRADIENTS = "InputTensor InputGradientTensor OutputGradientTensor"
-SUPPORT = merge(
-    of_all("AVERAGE_POOLING LP_POOLING", alike(BOTH, {"1_0": (4, 5, FLOATS)})),
-    of_all("AVERAGE_POOLING1 LP_POOLING1", alike(BOTH, {"6_2": (4, 5, FLOATS)})),
-    of_all("AVERAGE_POOLING_GRAD", alike("InputGradientTensor OutputGradientTensor", {"3_0": (4, 5, FLOATS)})),
-    of_all(
-        "MAX_POOLING",
-        alike(BOTH, {"1_0": (4, 5, FLOATS), "3_0": (4, 5, f"{FLOATS} {BYTES}"), "5_0": (4, 5, NUMBERS)}),
-    ),
-    of_all("MAX_POOLING1", {"2_0": with_indices(FLOATS, "UINT32"), **SINCE_3_0}),
-    of_all("MAX_POOLING2", {"2_1": with_indices(FLOATS, "UINT32"), **SINCE_3_0}),
-    of_all("MAX_POOLING_GRAD", alike(GRADIENTS, {"3_0": (4, 4, FLOATS), "4_0": (4, 5, FLOATS)})),
-    of_all(
-        "MAX_UNPOOLING",
-        {
-            level: [("InputTensor", 4, 4, values), ("IndicesTensor", 4, 4, indices), ("OutputTensor", 4, 4, values)]
-            for level, values, indices in (("3_0", FLOATS, "UINT32"), ("5_0", NUMBERS, "UINT64 UINT32"))
-        },
-    ),
-    of_all(
-        "QUANTIZED_LINEAR_AVERAGE_POOLING",
-        {
-            "6_2": [
-                ("InputTensor", 4, 5, BYTES),
-                ("InputScaleTensor", 1, 5, "FLOAT32"),
-                ("InputZeroPointTensor", 1, 5, BYTES),
-                ("OutputScaleTensor", 1, 5, "FLOAT32"),
-                ("OutputZeroPointTensor", 1, 5, BYTES),
-                ("OutputTensor", 4, 5, BYTES),
-            ]
-        },
-    ),
+SUPPORT = tables(
+    """
+    AVERAGE_POOLING LP_POOLING: InputTensor OutputTensor
+        1_0 4-5 FLOATS
+    AVERAGE_POOLING1 LP_POOLING1: InputTensor OutputTensor
+        6_2 4-5 FLOATS
+    AVERAGE_POOLING_GRAD: InputGradientTensor OutputGradientTensor
+        3_0 4-5 FLOATS
+    MAX_POOLING: InputTensor OutputTensor
+        1_0 4-5 FLOATS
+        3_0 4-5 FLOATS INT8 UINT8
+        5_0 4-5 FLOATS INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8
+    MAX_POOLING1: InputTensor OutputTensor; OutputIndicesTensor
+        2_0 4-5 FLOATS; 4-5 UINT32
+        3_0 4-5 FLOATS INT8 UINT8; 4-5 UINT32
+        5_0 4-5 FLOATS INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8; 4-5 UINT64 UINT32
+    MAX_POOLING2: InputTensor OutputTensor; OutputIndicesTensor
+        2_1 4-5 FLOATS; 4-5 UINT32
+        3_0 4-5 FLOATS INT8 UINT8; 4-5 UINT32
+        5_0 4-5 FLOATS INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8; 4-5 UINT64 UINT32
+    MAX_POOLING_GRAD: InputTensor InputGradientTensor OutputGradientTensor
+        3_0 4 FLOATS
+        4_0 4-5 FLOATS
+    MAX_UNPOOLING: InputTensor OutputTensor; IndicesTensor
+        3_0 4 FLOATS; 4 UINT32
+        5_0 4 FLOATS INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8; 4 UINT64 UINT32
+    QUANTIZED_LINEAR_AVERAGE_POOLING: InputTensor OutputTensor; InputScaleTensor OutputScaleTensor;
+            InputZeroPointTensor OutputZeroPointTensor
+        6_2 4-5 INT8 UINT8; 1-5 FLOAT32; 1-5 INT8 UINT8
+    """
 )
 
 SLIDING = "DimensionCount Strides WindowSize StartPadding EndPadding"

@@ -8,74 +8,28 @@ from typing import Any
 import numpy as np
 from cases import Arrays, Case, ones
 from formulas import Arr
-from pages import FLOATS, INTEGERS_32, alike, merge, of_all
+from pages import tables
 
 from dmljax import directml
 from dmljax.directml import DataType, MatrixTransform, TensorDesc
 
-SUPPORT = merge(
-    of_all(
-        "GEMM",
-        alike("ATensor BTensor CTensor OutputTensor", {"1_0": (4, 4, FLOATS), "4_0": (2, 4, FLOATS)}),
-    ),
-    of_all(
-        "MATRIX_MULTIPLY_INTEGER",
-        {
-            "2_1": [
-                ("ATensor", 4, 4, "INT8 UINT8"),
-                ("AZeroPointTensor", 4, 4, "INT8 UINT8"),
-                ("BTensor", 4, 4, "INT8 UINT8"),
-                ("BZeroPointTensor", 4, 4, "INT8 UINT8"),
-                ("OutputTensor", 4, 4, "INT32"),
-            ],
-            "4_0": [
-                ("ATensor", 2, 4, "INT8 UINT8"),
-                ("AZeroPointTensor", 1, 4, "INT8 UINT8"),
-                ("BTensor", 2, 4, "INT8 UINT8"),
-                ("BZeroPointTensor", 2, 4, "INT8 UINT8"),
-                ("OutputTensor", 2, 4, "INT32"),
-            ],
-            "5_2": [
-                ("ATensor", 2, 4, "INT8 UINT8"),
-                ("AZeroPointTensor", 1, 4, "INT8 UINT8"),
-                ("BTensor", 2, 4, "INT8 UINT8"),
-                ("BZeroPointTensor", 1, 4, "INT8 UINT8"),
-                ("OutputTensor", 2, 4, "INT32"),
-            ],
-        },
-    ),
-    of_all(
-        "MATRIX_MULTIPLY_INTEGER_TO_FLOAT",
-        {
-            "6_2": [
-                ("ATensor", 2, 4, INTEGERS_32),
-                ("AScaleTensor", 1, 4, FLOATS),
-                ("AZeroPointTensor", 1, 4, INTEGERS_32),
-                ("BTensor", 2, 4, INTEGERS_32),
-                ("BScaleTensor", 1, 4, FLOATS),
-                ("BZeroPointTensor", 1, 4, INTEGERS_32),
-                ("BiasTensor", 2, 4, FLOATS),
-                ("OutputTensor", 2, 4, FLOATS),
-            ]
-        },
-    ),
-    of_all(
-        "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
-        {
-            level: [
-                ("ATensor", matrix, 4, "INT8 UINT8"),
-                ("AScaleTensor", parameter, 4, "FLOAT32"),
-                ("AZeroPointTensor", parameter, 4, "INT8 UINT8"),
-                ("BTensor", matrix, 4, "INT8 UINT8"),
-                ("BScaleTensor", parameter, 4, "FLOAT32"),
-                ("BZeroPointTensor", parameter, 4, "INT8 UINT8"),
-                ("OutputScaleTensor", parameter, 4, "FLOAT32"),
-                ("OutputZeroPointTensor", parameter, 4, "INT8 UINT8"),
-                ("OutputTensor", matrix, 4, "INT8 UINT8"),
-            ]
-            for level, matrix, parameter in (("2_1", 4, 4), ("4_0", 2, 1))
-        },
-    ),
+SUPPORT = tables(
+    """
+    GEMM: ATensor BTensor CTensor OutputTensor
+        1_0 4 FLOATS
+        4_0 2-4 FLOATS
+    MATRIX_MULTIPLY_INTEGER: ATensor BTensor; AZeroPointTensor; BZeroPointTensor; OutputTensor
+        2_1 4 INT8 UINT8; 4 INT8 UINT8; 4 INT8 UINT8; 4 INT32
+        4_0 2-4 INT8 UINT8; 1-4 INT8 UINT8; 2-4 INT8 UINT8; 2-4 INT32
+        5_2 2-4 INT8 UINT8; 1-4 INT8 UINT8; 1-4 INT8 UINT8; 2-4 INT32
+    MATRIX_MULTIPLY_INTEGER_TO_FLOAT: ATensor BTensor; AScaleTensor BScaleTensor; AZeroPointTensor
+            BZeroPointTensor; BiasTensor OutputTensor
+        6_2 2-4 INTEGERS_32; 1-4 FLOATS; 1-4 INTEGERS_32; 2-4 FLOATS
+    QUANTIZED_LINEAR_MATRIX_MULTIPLY: ATensor BTensor OutputTensor; AScaleTensor BScaleTensor OutputScaleTensor;
+            AZeroPointTensor BZeroPointTensor OutputZeroPointTensor
+        2_1 4 INT8 UINT8; 4 FLOAT32; 4 INT8 UINT8
+        4_0 2-4 INT8 UINT8; 1-4 FLOAT32; 1-4 INT8 UINT8
+    """
 )
 
 MEMBERS = {

@@ -9,120 +9,35 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr
-from pages import FLOATS, INTEGERS_32, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, QuantizationType, TensorDesc
 
-INTEGERS_8_4 = "INT8 INT4 UINT8 UINT4"
 # The tables of level 6_2 of the linear (de)quantization make ZeroPointTensor optional, are otherwise those of 6_0, and
 # are left out.
-SUPPORT = merge(
-    of_all(
-        "ELEMENT_WISE_DEQUANTIZE_LINEAR",
-        {
-            "1_0": [
-                ("InputTensor", 4, 4, "UINT8"),
-                ("ScaleTensor", 4, 4, "FLOAT32"),
-                ("ZeroPointTensor", 4, 4, "UINT8"),
-                ("OutputTensor", 4, 4, "FLOAT32"),
-            ],
-            "2_1": [
-                ("InputTensor", 4, 4, INTEGERS_32),
-                ("ScaleTensor", 4, 4, "FLOAT32"),
-                ("ZeroPointTensor", 4, 4, INTEGERS_32),
-                ("OutputTensor", 4, 4, "FLOAT32"),
-            ],
-            "3_0": [
-                ("InputTensor", 1, 8, INTEGERS_32),
-                ("ScaleTensor", 1, 8, "FLOAT32"),
-                ("ZeroPointTensor", 1, 8, INTEGERS_32),
-                ("OutputTensor", 1, 8, "FLOAT32"),
-            ],
-            "6_0": [
-                ("InputTensor", 1, 8, INTEGERS_32),
-                ("ScaleTensor", 1, 8, FLOATS),
-                ("ZeroPointTensor", 1, 8, INTEGERS_32),
-                ("OutputTensor", 1, 8, FLOATS),
-            ],
-        },
-    ),
-    of_all(
-        "ELEMENT_WISE_QUANTIZED_LINEAR_ADD",
-        {
-            "4_0": [
-                ("ATensor", 1, 8, "INT8 UINT8"),
-                ("AScaleTensor", 1, 8, "FLOAT32"),
-                ("AZeroPointTensor", 1, 8, "INT8 UINT8"),
-                ("BTensor", 1, 8, "INT8 UINT8"),
-                ("BScaleTensor", 1, 8, "FLOAT32"),
-                ("BZeroPointTensor", 1, 8, "INT8 UINT8"),
-                ("OutputScaleTensor", 1, 8, "FLOAT32"),
-                ("OutputZeroPointTensor", 1, 8, "INT8 UINT8"),
-                ("OutputTensor", 1, 8, "INT8 UINT8"),
-            ]
-        },
-    ),
-    of_all(
-        "ELEMENT_WISE_QUANTIZE_LINEAR",
-        {
-            "1_0": [
-                ("InputTensor", 4, 4, "FLOAT32"),
-                ("ScaleTensor", 4, 4, "FLOAT32"),
-                ("ZeroPointTensor", 4, 4, "UINT8"),
-                ("OutputTensor", 4, 4, "UINT8"),
-            ],
-            "2_1": [
-                ("InputTensor", 4, 4, "FLOAT32 INT32"),
-                ("ScaleTensor", 4, 4, "FLOAT32"),
-                ("ZeroPointTensor", 4, 4, "INT8 UINT8"),
-                ("OutputTensor", 4, 4, "INT8 UINT8"),
-            ],
-            "3_0": [
-                ("InputTensor", 1, 8, "FLOAT32 INT32"),
-                ("ScaleTensor", 1, 8, "FLOAT32"),
-                ("ZeroPointTensor", 1, 8, "INT8 UINT8"),
-                ("OutputTensor", 1, 8, "INT8 UINT8"),
-            ],
-            "6_0": [
-                ("InputTensor", 1, 8, "FLOAT32 FLOAT16 INT32"),
-                ("ScaleTensor", 1, 8, FLOATS),
-                ("ZeroPointTensor", 1, 8, "INT8 UINT8"),
-                ("OutputTensor", 1, 8, "INT8 UINT8"),
-            ],
-        },
-    ),
-    of_all(
-        "QUANTIZE",
-        {
-            "6_3": [
-                ("InputTensor", 1, 8, FLOATS),
-                ("QuantizationTensors", 1, 8, f"{FLOATS} {INTEGERS_8_4}"),
-                ("OutputTensor", 1, 8, INTEGERS_8_4),
-            ]
-        },
-    ),
-    of_all(
-        "DEQUANTIZE",
-        {
-            "6_3": [
-                ("InputTensor", 1, 8, INTEGERS_8_4),
-                ("QuantizationTensors", 1, 8, f"{FLOATS} {INTEGERS_8_4}"),
-                ("OutputTensor", 1, 8, FLOATS),
-            ]
-        },
-    ),
-    of_all(
-        "DYNAMIC_QUANTIZE_LINEAR",
-        {
-            "4_0": [
-                ("InputTensor", 1, 8, FLOATS),
-                ("OutputTensor", 1, 8, "INT8 UINT8"),
-                ("OutputScaleTensor", 1, 8, "FLOAT32"),
-                ("OutputZeroPointTensor", 1, 8, "INT8 UINT8"),
-            ]
-        },
-    ),
+SUPPORT = tables(
+    """
+    ELEMENT_WISE_DEQUANTIZE_LINEAR: InputTensor ZeroPointTensor; ScaleTensor OutputTensor
+        1_0 4 UINT8; 4 FLOAT32
+        2_1 4 INTEGERS_32; 4 FLOAT32
+        3_0 1-8 INTEGERS_32; 1-8 FLOAT32
+        6_0 1-8 INTEGERS_32; 1-8 FLOATS
+    ELEMENT_WISE_QUANTIZED_LINEAR_ADD: ATensor AZeroPointTensor BTensor BZeroPointTensor OutputZeroPointTensor
+            OutputTensor; AScaleTensor BScaleTensor OutputScaleTensor
+        4_0 1-8 INT8 UINT8; 1-8 FLOAT32
+    ELEMENT_WISE_QUANTIZE_LINEAR: InputTensor; ScaleTensor; ZeroPointTensor OutputTensor
+        1_0 4 FLOAT32; 4 FLOAT32; 4 UINT8
+        2_1 4 FLOAT32 INT32; 4 FLOAT32; 4 INT8 UINT8
+        3_0 1-8 FLOAT32 INT32; 1-8 FLOAT32; 1-8 INT8 UINT8
+        6_0 1-8 FLOATS INT32; 1-8 FLOATS; 1-8 INT8 UINT8
+    QUANTIZE: InputTensor; QuantizationTensors; OutputTensor
+        6_3 1-8 FLOATS; 1-8 FLOATS INT8 INT4 UINT8 UINT4; 1-8 INT8 INT4 UINT8 UINT4
+    DEQUANTIZE: InputTensor; QuantizationTensors; OutputTensor
+        6_3 1-8 INT8 INT4 UINT8 UINT4; 1-8 FLOATS INT8 INT4 UINT8 UINT4; 1-8 FLOATS
+    DYNAMIC_QUANTIZE_LINEAR: InputTensor; OutputTensor OutputZeroPointTensor; OutputScaleTensor
+        4_0 1-8 FLOATS; 1-8 INT8 UINT8; 1-8 FLOAT32
+    """
 )
 
 MEMBERS = merge(

@@ -7,7 +7,7 @@ import cases_activation
 import numpy as np
 from cases import Case, ones
 from formulas import Arr
-from pages import FLOATS, merge, of_all
+from pages import tables
 
 from dmljax import directml
 from dmljax.directml import DataType, RecurrentNetworkDirection, TensorDesc
@@ -17,14 +17,15 @@ OUTPUTS = "OutputSequenceTensor OutputSingleTensor"
 ACTIVATIONS = "ActivationDescCount ActivationDescs Direction"
 
 
-def table(tensors: str) -> Any:
-    lengths = ("SequenceLengthsTensor", 4, 4, "UINT32")
-    return {"1_0": (*((tensor, 4, 4, FLOATS) for tensor in tensors.split()), lengths)}
-
-
-SUPPORT = merge(
-    of_all("RNN GRU", table(f"{NETWORK} {OUTPUTS}")),
-    of_all("LSTM", table(f"{NETWORK} CellMemInitTensor PeepholeTensor {OUTPUTS} OutputCellSingleTensor")),
+SUPPORT = tables(
+    """
+    RNN GRU: InputTensor WeightTensor RecurrenceTensor BiasTensor HiddenInitTensor OutputSequenceTensor
+            OutputSingleTensor; SequenceLengthsTensor
+        1_0 4 FLOATS; 4 UINT32
+    LSTM: InputTensor WeightTensor RecurrenceTensor BiasTensor HiddenInitTensor CellMemInitTensor PeepholeTensor
+            OutputSequenceTensor OutputSingleTensor OutputCellSingleTensor; SequenceLengthsTensor
+        1_0 4 FLOATS; 4 UINT32
+    """
 )
 MEMBERS = {
     "RNN": f"{NETWORK} SequenceLengthsTensor {OUTPUTS} {ACTIVATIONS}",
@@ -36,11 +37,6 @@ MEMBERS = {
 # The equations, of one sequence in one direction, in float64
 
 Function = Callable[[Any], Any]
-
-
-def sigmoid(x: Any) -> Any:
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
 
 
 def rnn_step(x: Arr, w: Arr, r: Arr, bias: Arr, state: tuple[Arr, Arr], f: Function) -> tuple[Arr, Arr]:

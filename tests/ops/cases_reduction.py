@@ -7,30 +7,23 @@ import numpy as np
 from cases import Case, ones
 from formulas import Arr, argmax, argmin
 from helpers import random_array
-from pages import FLOATS, INDICES, UP_TO_32, Tables, alike, merge, of_all
+from pages import FLOATS, INDICES, merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import AxisDirection, DataType, ReduceFunction, TensorDesc
 
-UP_TO_64 = UP_TO_32 + " INT64 UINT64"
-SUPPORT = merge(
-    of_all(
-        "ARGMAX ARGMIN",
-        {
-            "3_0": [("InputTensor", 1, 8, UP_TO_32), ("OutputTensor", 1, 8, INDICES)],
-            "4_1": [("InputTensor", 1, 8, UP_TO_64), ("OutputTensor", 1, 8, INDICES)],
-        },
-    ),
-    of_all(
-        "REDUCE",  # what any of its functions takes
-        {
-            "1_0": [("InputTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, FLOATS + " UINT32")],
-            "2_1": [("InputTensor", 4, 4, UP_TO_32), ("OutputTensor", 4, 4, FLOATS + " INT32 UINT32")],
-            "3_0": [("InputTensor", 1, 8, UP_TO_32), ("OutputTensor", 1, 8, UP_TO_64)],
-            "4_1": [("InputTensor", 1, 8, UP_TO_64), ("OutputTensor", 1, 8, UP_TO_64)],
-            "5_0": [("InputTensor", 1, 8, UP_TO_64), ("OutputTensor", 1, 8, UP_TO_64)],
-        },
-    ),
+SUPPORT = tables(
+    """
+    ARGMAX ARGMIN: InputTensor; OutputTensor
+        3_0 1-8 UP_TO_32; 1-8 INDICES
+        4_1 1-8 UP_TO_64; 1-8 INDICES
+    REDUCE: InputTensor; OutputTensor
+        1_0 4 FLOATS; 4 FLOATS UINT32
+        2_1 4 UP_TO_32; 4 FLOATS INT32 UINT32
+        3_0 1-8 UP_TO_32; 1-8 UP_TO_64
+        4_1 1-8 UP_TO_64; 1-8 UP_TO_64
+        5_0 1-8 UP_TO_64; 1-8 UP_TO_64
+    """
 )
 MEMBERS = merge(
     of_all("ARGMAX ARGMIN", "InputTensor OutputTensor AxisCount Axes AxisDirection"),
@@ -38,46 +31,31 @@ MEMBERS = merge(
 )
 
 # REDUCE's tables, by its functions
-BOTH = "InputTensor OutputTensor"
-SUPPORT_BY_FUNCTION: dict[str, Tables] = merge(
-    of_all(
-        "ARGMIN ARGMAX",
-        {
-            "1_0": [("InputTensor", 4, 4, FLOATS), ("OutputTensor", 4, 4, "UINT32")],
-            "2_1": [("InputTensor", 4, 4, UP_TO_32), ("OutputTensor", 4, 4, "UINT32")],
-            "3_0": [("InputTensor", 1, 8, UP_TO_32), ("OutputTensor", 1, 8, INDICES)],
-            "4_1": [("InputTensor", 1, 8, UP_TO_64), ("OutputTensor", 1, 8, INDICES)],
-        },
-    ),
-    of_all("AVERAGE L2 LOG_SUM LOG_SUM_EXP", alike(BOTH, {"1_0": (4, 4, FLOATS), "3_0": (1, 8, FLOATS)})),
-    of_all(
-        "L1 SUM_SQUARE",
-        alike(BOTH, {"1_0": (4, 4, FLOATS), "3_0": (1, 8, FLOATS), "5_0": (1, 8, f"{FLOATS} {INDICES}")}),
-    ),
-    of_all(
-        "MIN MAX",
-        alike(
-            BOTH,
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_1": (4, 4, FLOATS + " INT32 UINT32"),
-                "3_0": (1, 8, UP_TO_32),
-                "5_0": (1, 8, UP_TO_64),
-            },
-        ),
-    ),
-    of_all(
-        "MULTIPLY SUM",
-        alike(
-            BOTH,
-            {
-                "1_0": (4, 4, FLOATS),
-                "2_1": (4, 4, FLOATS + " INT32 UINT32"),
-                "3_0": (1, 8, FLOATS + " INT32 UINT32"),
-                "5_0": (1, 8, f"{FLOATS} {INDICES}"),
-            },
-        ),
-    ),
+SUPPORT_BY_FUNCTION = tables(
+    """
+    ARGMIN ARGMAX: InputTensor; OutputTensor
+        1_0 4 FLOATS; 4 UINT32
+        2_1 4 UP_TO_32; 4 UINT32
+        3_0 1-8 UP_TO_32; 1-8 INDICES
+        4_1 1-8 UP_TO_64; 1-8 INDICES
+    AVERAGE L2 LOG_SUM LOG_SUM_EXP: InputTensor OutputTensor
+        1_0 4 FLOATS
+        3_0 1-8 FLOATS
+    L1 SUM_SQUARE: InputTensor OutputTensor
+        1_0 4 FLOATS
+        3_0 1-8 FLOATS
+        5_0 1-8 FLOATS INDICES
+    MIN MAX: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 FLOATS INT32 UINT32
+        3_0 1-8 UP_TO_32
+        5_0 1-8 UP_TO_64
+    MULTIPLY SUM: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_1 4 FLOATS INT32 UINT32
+        3_0 1-8 FLOATS INT32 UINT32
+        5_0 1-8 FLOATS INDICES
+    """
 )
 
 
@@ -90,8 +68,8 @@ def function_for(input: str, output: str) -> str:
 
 def is_listed(level: str, data_types: Mapping[str, str]) -> bool:
     """Whether the tables of the case's function list the data types at a level."""
-    tables = SUPPORT_BY_FUNCTION[function_for(data_types["InputTensor"], data_types["OutputTensor"])]
-    rows = tables[max(introduced for introduced in tables if introduced <= level)]
+    by_level = SUPPORT_BY_FUNCTION[function_for(data_types["InputTensor"], data_types["OutputTensor"])]
+    rows = by_level[max(introduced for introduced in by_level if introduced <= level)]
     return all(data_types[tensor] in types.split() for tensor, _, _, types in rows)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from cases import Arrays, Case, ones
 from formulas import Arr, bits_of, is_greater, number
-from pages import FLOATS, merge, of_all
+from pages import tables
 
 from dmljax import directml
 from dmljax.directml import DataType, InterpolationMode, ReduceFunction, Size2D, TensorDesc
@@ -19,32 +19,20 @@ AVERAGE, MAX = ReduceFunction.AVERAGE, ReduceFunction.MAX
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
 
 
-def align_rows(indices: str) -> list[tuple[str, int, int, str]]:
-    return [
-        ("InputTensor", 4, 4, FLOATS),
-        ("ROITensor", 2, 4, FLOATS),
-        ("BatchIndicesTensor", 1, 4, indices),
-        ("OutputTensor", 4, 4, FLOATS),
-    ]
-
-
-SUPPORT = merge(
-    of_all("ROI_POOLING", {"1_0": [(f"{name}Tensor", 4, 4, FLOATS) for name in ("Input", "ROI", "Output")]}),
-    of_all("ROI_ALIGN", {"3_0": align_rows("UINT32"), "5_0": align_rows("UINT64 UINT32")}),
-    of_all("ROI_ALIGN1", {"4_0": align_rows("UINT32"), "5_0": align_rows("UINT64 UINT32")}),
-    of_all(
-        "ROI_ALIGN_GRAD",
-        {
-            "4_1": [
-                ("InputTensor", 4, 4, FLOATS),
-                ("InputGradientTensor", 4, 4, FLOATS),
-                ("ROITensor", 2, 4, FLOATS),
-                ("BatchIndicesTensor", 1, 4, "UINT32"),
-                ("OutputGradientTensor", 4, 4, FLOATS),
-                ("OutputROIGradientTensor", 2, 4, FLOATS),
-            ]
-        },
-    ),
+SUPPORT = tables(
+    """
+    ROI_POOLING: InputTensor ROITensor OutputTensor
+        1_0 4 FLOATS
+    ROI_ALIGN: InputTensor OutputTensor; ROITensor; BatchIndicesTensor
+        3_0 4 FLOATS; 2-4 FLOATS; 1-4 UINT32
+        5_0 4 FLOATS; 2-4 FLOATS; 1-4 UINT64 UINT32
+    ROI_ALIGN1: InputTensor OutputTensor; ROITensor; BatchIndicesTensor
+        4_0 4 FLOATS; 2-4 FLOATS; 1-4 UINT32
+        5_0 4 FLOATS; 2-4 FLOATS; 1-4 UINT64 UINT32
+    ROI_ALIGN_GRAD: InputTensor InputGradientTensor OutputGradientTensor; ROITensor OutputROIGradientTensor;
+            BatchIndicesTensor
+        4_1 4 FLOATS; 2-4 FLOATS; 1-4 UINT32
+    """
 )
 
 MODES = "ReductionFunction InterpolationMode SpatialScaleX SpatialScaleY"

@@ -8,23 +8,36 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr, bits_of
-from pages import FLOATS, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import AxisDirection, DataType, InterpolationMode, Size2D, TensorDesc
 
 BOTH = "InputTensor OutputTensor"
 GRADIENTS = "InputGradientTensor OutputGradientTensor"
-WITH_8_BITS = "FLOAT32 FLOAT16 INT8 UINT8"
-SINCE_5_1 = {"5_1": (1, 4, FLOATS), "6_2": (1, 4, WITH_8_BITS)}
-SUPPORT = merge(
-    of_all("UPSAMPLE_2D", alike(BOTH, {"1_0": (4, 5, FLOATS)})),
-    of_all("RESAMPLE", alike(BOTH, {"2_0": (4, 4, FLOATS), **SINCE_5_1})),
-    of_all("RESAMPLE1", alike(BOTH, {"2_1": (4, 4, FLOATS), **SINCE_5_1})),
-    of_all("RESAMPLE2", alike(BOTH, SINCE_5_1)),
-    of_all("RESAMPLE3", alike(BOTH, {"6_4": (1, 4, WITH_8_BITS)})),
-    of_all("RESAMPLE_GRAD", alike(GRADIENTS, {"3_0": (4, 4, FLOATS), "5_1": (1, 4, FLOATS)})),
-    of_all("RESAMPLE_GRAD1", alike(GRADIENTS, {"5_1": (1, 4, FLOATS)})),
+SUPPORT = tables(
+    """
+    UPSAMPLE_2D: InputTensor OutputTensor
+        1_0 4-5 FLOATS
+    RESAMPLE: InputTensor OutputTensor
+        2_0 4 FLOATS
+        5_1 1-4 FLOATS
+        6_2 1-4 FLOATS INT8 UINT8
+    RESAMPLE1: InputTensor OutputTensor
+        2_1 4 FLOATS
+        5_1 1-4 FLOATS
+        6_2 1-4 FLOATS INT8 UINT8
+    RESAMPLE2: InputTensor OutputTensor
+        5_1 1-4 FLOATS
+        6_2 1-4 FLOATS INT8 UINT8
+    RESAMPLE3: InputTensor OutputTensor
+        6_4 1-4 FLOATS INT8 UINT8
+    RESAMPLE_GRAD: InputGradientTensor OutputGradientTensor
+        3_0 4 FLOATS
+        5_1 1-4 FLOATS
+    RESAMPLE_GRAD1: InputGradientTensor OutputGradientTensor
+        5_1 1-4 FLOATS
+    """
 )
 
 OFFSETS = "DimensionCount Scales InputPixelOffsets OutputPixelOffsets"

@@ -6,22 +6,22 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr
-from pages import FLOATS, alike, merge, of_all
+from pages import tables
 
 from dmljax import directml
 from dmljax.directml import AxisDirection, DataType, TensorDesc
 
-BOTH = "InputTensor OutputTensor"
-NUMBERS_32, NUMBERS_64 = FLOATS + " INT32 UINT32", FLOATS + " INT64 INT32 UINT64 UINT32"
-SUPPORT = merge(
-    of_all(
-        "CUMULATIVE_SUMMATION",
-        alike(BOTH, {"2_1": (4, 4, NUMBERS_32), "4_0": (1, 8, NUMBERS_32), "5_0": (1, 8, NUMBERS_64)}),
-    ),
-    of_all(
-        "CUMULATIVE_PRODUCT",
-        alike(BOTH, {"3_1": (4, 4, NUMBERS_32), "4_0": (1, 8, NUMBERS_32), "5_0": (1, 8, NUMBERS_64)}),
-    ),
+SUPPORT = tables(
+    """
+    CUMULATIVE_SUMMATION: InputTensor OutputTensor
+        2_1 4 FLOATS INT32 UINT32
+        4_0 1-8 FLOATS INT32 UINT32
+        5_0 1-8 FLOATS INDICES
+    CUMULATIVE_PRODUCT: InputTensor OutputTensor
+        3_1 4 FLOATS INT32 UINT32
+        4_0 1-8 FLOATS INT32 UINT32
+        5_0 1-8 FLOATS INDICES
+    """
 )
 MEMBERS = {
     "CUMULATIVE_SUMMATION": "InputTensor OutputTensor Axis AxisDirection HasExclusiveSum",

@@ -7,23 +7,24 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr, bits_of
-from pages import FLOATS, UP_TO_32, Tables, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import AxisDirection, DataType, TensorDesc
 
-
-def rows(lowest: int, highest: int, values: str, indices: str) -> list[tuple[str, int, int, str]]:
-    tensors = {"InputTensor": values, "OutputValueTensor": values, "OutputIndexTensor": indices}
-    return [(tensor, lowest, highest, types) for tensor, types in tensors.items()]
-
-
-SINCE_2_1: Tables = {
-    "2_1": rows(4, 4, UP_TO_32, "UINT32"),
-    "3_1": rows(1, 8, UP_TO_32, "UINT32"),
-    "5_0": rows(1, 8, UP_TO_32 + " INT64 UINT64", "UINT64 UINT32"),
-}
-SUPPORT: dict[str, Tables] = {"TOP_K": {"2_0": rows(4, 4, FLOATS, "UINT32"), **SINCE_2_1}, "TOP_K1": SINCE_2_1}
+SUPPORT = tables(
+    """
+    TOP_K: InputTensor OutputValueTensor; OutputIndexTensor
+        2_0 4 FLOATS; 4 UINT32
+        2_1 4 UP_TO_32; 4 UINT32
+        3_1 1-8 UP_TO_32; 1-8 UINT32
+        5_0 1-8 UP_TO_64; 1-8 UINT64 UINT32
+    TOP_K1: InputTensor OutputValueTensor; OutputIndexTensor
+        2_1 4 UP_TO_32; 4 UINT32
+        3_1 1-8 UP_TO_32; 1-8 UINT32
+        5_0 1-8 UP_TO_64; 1-8 UINT64 UINT32
+    """
+)
 MEMBERS = merge(
     of_all("TOP_K", "InputTensor OutputValueTensor OutputIndexTensor Axis K"),
     of_all("TOP_K1", "InputTensor OutputValueTensor OutputIndexTensor Axis K AxisDirection"),

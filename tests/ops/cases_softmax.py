@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from cases import Case, Elementwise, ones
 from formulas import Arr, argmax
-from pages import FLOATS, alike, merge, of_all
+from pages import merge, of_all, tables
 
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
@@ -14,12 +14,15 @@ from dmljax.directml import DataType, TensorDesc
 OF_ROWS = "ACTIVATION_HARDMAX ACTIVATION_LOG_SOFTMAX ACTIVATION_SOFTMAX"
 OF_AXES = "ACTIVATION_HARDMAX1 ACTIVATION_LOG_SOFTMAX1 ACTIVATION_SOFTMAX1"
 
-SUPPORT = merge(
-    of_all(
-        OF_ROWS,
-        alike("InputTensor OutputTensor", {"1_0": (4, 4, FLOATS), "2_0": (4, 5, FLOATS), "3_0": (1, 8, FLOATS)}),
-    ),
-    of_all(OF_AXES, alike("InputTensor OutputTensor", {"5_1": (1, 8, FLOATS)})),
+SUPPORT = tables(
+    """
+    ACTIVATION_HARDMAX ACTIVATION_LOG_SOFTMAX ACTIVATION_SOFTMAX: InputTensor OutputTensor
+        1_0 4 FLOATS
+        2_0 4-5 FLOATS
+        3_0 1-8 FLOATS
+    ACTIVATION_HARDMAX1 ACTIVATION_LOG_SOFTMAX1 ACTIVATION_SOFTMAX1: InputTensor OutputTensor
+        5_1 1-8 FLOATS
+    """
 )
 
 MEMBERS = merge(of_all(OF_ROWS, "InputTensor OutputTensor"), of_all(OF_AXES, "InputTensor OutputTensor AxisCount Axes"))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from cases import Case, ones
 from formulas import Arr
-from pages import FLOATS, alike
+from pages import tables
 
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
@@ -14,14 +14,13 @@ from dmljax.directml import DataType, TensorDesc
 INPUTS = "InputParametersTensor InputFirstMomentTensor InputSecondMomentTensor GradientTensor"
 OUTPUTS = "OutputParametersTensor OutputFirstMomentTensor OutputSecondMomentTensor"
 # The table has FLOAT32 and FLOAT16 for TrainingStepTensor, and the text UINT32: both are taken.
-SUPPORT = {
-    "ADAM_OPTIMIZER": {
-        "3_0": [
-            *alike(f"{INPUTS} {OUTPUTS}", {"3_0": (4, 4, FLOATS)})["3_0"],
-            ("TrainingStepTensor", 4, 4, f"{FLOATS} UINT32"),
-        ]
-    }
-}
+SUPPORT = tables(
+    """
+    ADAM_OPTIMIZER: InputParametersTensor InputFirstMomentTensor InputSecondMomentTensor GradientTensor
+            OutputParametersTensor OutputFirstMomentTensor OutputSecondMomentTensor; TrainingStepTensor
+        3_0 4 FLOATS; 4 FLOATS UINT32
+    """
+)
 MEMBERS = {"ADAM_OPTIMIZER": f"{INPUTS} TrainingStepTensor {OUTPUTS} LearningRate Beta1 Beta2 Epsilon"}
 REMARKS = {
     "ADAM_OPTIMIZER": lambda level, data_types: (
