@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 from cases import Arrays, Case, ones
 from formulas import Arr
-from pages import FLOATS, tables
+from pages import tables
 
 from dmljax import directml
 from dmljax.directml import DataType, MultiheadAttentionMaskType as MaskType, TensorDesc
 
-# The page does not have INT32 for the lengths, which is what ONNX Runtime's provider gives DirectML.
-LENGTHS = ("PastSequenceLengthsTensor", 1, 5, f"{FLOATS} INT32")
 SUPPORT = tables(
     """
     MULTIHEAD_ATTENTION: QueryTensor KeyTensor ValueTensor OutputTensor; StackedQueryKeyTensor

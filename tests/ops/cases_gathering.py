@@ -11,15 +11,6 @@ from pages import merge, of_all, tables
 from dmljax import directml
 from dmljax.directml import DataType, TensorDesc
 
-
-def rows(tensors: str, lowest: int, highest: int, types: str, of_indices: str) -> list[tuple[str, int, int, str]]:
-    """One table: the rows of `tensors`, which have one list of types, and that of IndicesTensor."""
-    return [
-        *((name, lowest, highest, types) for name in tensors.split()),
-        ("IndicesTensor", lowest, highest, of_indices),
-    ]
-
-
 SUPPORT = tables(
     """
     GATHER: InputTensor OutputTensor; IndicesTensor
