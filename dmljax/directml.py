@@ -4,7 +4,9 @@
 """
 
 # fmt: off
-from dmljax.descriptors import OPERATORS, Operator, broken_rules, lower, minimum_feature_level, to_json, validate
+from dmljax.descriptors import (
+    OPERATORS, Operator, find_broken_rules, lower, find_minimum_feature_level, to_json, validate
+)
 from dmljax.graph import Graph, from_json
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.scalars import Scalar, ScaleBias, Size2D
@@ -137,7 +139,7 @@ __all__ = [
     "RoiAlignGradDesc", "RoiPoolingDesc", "RoundingMode", "Scalar", "ScaleBias", "ScatterDesc", "ScatterNdDesc",
     "Size2D", "Slice1Desc", "SliceDesc", "SliceGradDesc", "SpaceToDepth1Desc", "SpaceToDepthDesc", "SplitDesc",
     "TensorDesc", "TensorFlags", "TileDesc", "TopK1Desc", "TopKDesc", "UnfoldDesc", "Unsupported", "Upsample2DDesc",
-    "ValueScale2DDesc", "broken_rules", "from_json", "lower", "minimum_feature_level", "to_json", "validate"
+    "ValueScale2DDesc", "find_broken_rules", "find_minimum_feature_level", "from_json", "lower", "to_json", "validate"
 ]
 # fmt: on
 

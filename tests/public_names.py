@@ -17,9 +17,9 @@ DIRECTML = {
     "descriptors": (
         "OPERATORS",
         "Operator",
-        "broken_rules",
+        "find_broken_rules",
         "lower",
-        "minimum_feature_level",
+        "find_minimum_feature_level",
         "to_json",
         "validate",
     ),

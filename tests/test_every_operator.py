@@ -170,9 +170,9 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
         expected = pages_minimum_level(operator, named)
         if expected is None:
             with pytest.raises(InvalidDesc, match=f"^{operator} at DML_FEATURE_LEVEL_6_4: "):
-                directml.minimum_feature_level(desc)
+                directml.find_minimum_feature_level(desc)
         else:
-            assert directml.minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
+            assert directml.find_minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
             directml.validate(desc, feature_level=expected)
         seen.add(expected)
     assert seen - {None} == set(SUPPORT[operator]), "some table of the page decides nothing"
@@ -182,7 +182,7 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
 def test_is_refused_one_level_below_its_introduction(operator: str) -> None:
     introduced = min(OPERATORS[operator].support)
     desc = next(typed_descs(operator, introduced))
-    assert directml.minimum_feature_level(desc) is introduced
+    assert directml.find_minimum_feature_level(desc) is introduced
     for level in FeatureLevel:
         if level < introduced:
             message = f"^{operator} at {level}: the operator must not be used below {introduced}; got {level}"

@@ -152,7 +152,7 @@ def test_what_follows_from_constants_is_computed_once_where_a_call_gains_by_it(r
     graph = dequantized(reader)
     folded = graph.folded()
     assert ("weight" not in folded.nodes, list(folded.constants) == ["weight.output"]) == (is_folded, is_folded)
-    assert not directml.broken_rules(folded)
+    assert not directml.find_broken_rules(folded)
     x = np.zeros((1, 1, 4, 4), np.float32)
     weight = graph.constants["integers"] * np.float32(0.5)
     expected = np.ones((4, 4), np.float32) @ weight if is_folded else 1 + weight
@@ -453,8 +453,8 @@ def test_a_drawing_names_nodes_and_sizes() -> None:
 def test_the_lowest_level_is_that_of_the_newest_node() -> None:
     old = chain(identity(TensorDesc("FLOAT32", (1, 1, 2, 3)), TensorDesc("FLOAT32", (1, 1, 2, 3))))
     gelu = directml.ActivationGeluDesc(input=FLOATS, output=FLOATS)
-    assert str(directml.minimum_feature_level(old)) == "DML_FEATURE_LEVEL_1_0"
-    assert str(directml.minimum_feature_level(chain(identity(FLOATS, FLOATS), gelu))) == "DML_FEATURE_LEVEL_5_1"
+    assert str(directml.find_minimum_feature_level(old)) == "DML_FEATURE_LEVEL_1_0"
+    assert str(directml.find_minimum_feature_level(chain(identity(FLOATS, FLOATS), gelu))) == "DML_FEATURE_LEVEL_5_1"
     with pytest.raises(InvalidDesc, match=r"graph at DML_FEATURE_LEVEL_5_0: nodes\.n1\.ACTIVATION_GELU: the operator"):
         lower(chain(identity(FLOATS, FLOATS), gelu), feature_level="5_0")
 
@@ -473,7 +473,7 @@ def test_everything_that_does_not_fit_is_told_at_once() -> None:
         outputs={"y": "x", "z": "sum"},
         views={"w": FLOATS},
     )
-    assert directml.broken_rules(graph) == (
+    assert directml.find_broken_rules(graph) == (
         "constants.x must have a name that no input has; got x",
         'inputs["relu.output"] must have a name that no output of a node has; got relu.output',
         "nodes.sum.ELEMENT_WISE_ADD.ATensor, BTensor and OutputTensor must have the same DataType; "
@@ -496,9 +496,9 @@ def test_everything_that_does_not_fit_is_told_at_once() -> None:
 
 def test_a_graph_without_outputs_or_with_a_view_that_is_too_large_is_refused() -> None:
     none = Graph(nodes={}, edges={}, inputs={}, outputs={})
-    assert directml.broken_rules(none) == ("outputs must have at least 1 name; got none",)
+    assert directml.find_broken_rules(none) == ("outputs must have at least 1 name; got none",)
     large = chain(identity(FLOATS, FLOATS), views={"y": TensorDesc("FLOAT64", (2, 3))})
-    assert directml.broken_rules(large) == (
+    assert directml.find_broken_rules(large) == (
         "views.y must read at most the 24 bytes of n0.output, FLOAT32 {2,3}; got 48 bytes of FLOAT64 {2,3}",
     )
 

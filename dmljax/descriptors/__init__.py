@@ -112,7 +112,7 @@ from dmljax.descriptors.tables import (
     support as support,
 )
 from dmljax.descriptors.validation import (
-    broken_rules as broken_rules,
-    minimum_feature_level as minimum_feature_level,
+    find_broken_rules as find_broken_rules,
+    find_minimum_feature_level as find_minimum_feature_level,
     validate as validate,
 )

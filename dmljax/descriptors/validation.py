@@ -10,11 +10,11 @@ from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
 
-def broken_rules(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
+def find_broken_rules(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
     """Everything that keeps a device of `feature_level` from accepting a descriptor or a graph, a sentence each.
 
     >>> tensor = TensorDesc("FLOAT32", (2, 3))
-    >>> broken_rules(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="2_0")[0]
+    >>> find_broken_rules(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="2_0")[0]
     'InputTensor.DimensionCount must be 4 to 5; got 2'
     """
     level = _level(desc, feature_level)
@@ -35,11 +35,11 @@ def validate(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> None:
         raise _refusal(desc, level, broken)
 
 
-def minimum_feature_level(desc: Any) -> FeatureLevel:
+def find_minimum_feature_level(desc: Any) -> FeatureLevel:
     """The lowest level whose devices accept a descriptor or a graph; what none accepts is refused.
 
     >>> tensor = TensorDesc("FLOAT16", (2, 3))
-    >>> minimum_feature_level(ActivationHardmaxDesc(input=tensor, output=tensor))
+    >>> find_minimum_feature_level(ActivationHardmaxDesc(input=tensor, output=tensor))
     FeatureLevel.FL_3_0
     """
     require_lowerable(desc)

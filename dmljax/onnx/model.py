@@ -111,7 +111,7 @@ class Model:
         >>> graph = load(onnx.parser.parse_model(text)).graph({"x": (2, 3)})
         >>> graph.nodes
         mappingproxy({'y': ActivationSoftmax1Desc(input=..., output=..., axes=(1,))})
-        >>> minimum_feature_level(graph)
+        >>> find_minimum_feature_level(graph)
         FeatureLevel.FL_5_1
         """
         with within("onnx"):

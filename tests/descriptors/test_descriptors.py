@@ -64,7 +64,7 @@ def test_all_findings_are_told_at_once_and_with_the_level_once() -> None:
     desc = directml.ActivationHardmaxDesc(
         input=TensorDesc(DataType.FLOAT64, (2, 3, 4)), output=TensorDesc(DataType.INT4, (2, 3))
     )
-    findings = directml.broken_rules(desc, feature_level="1_0")
+    findings = directml.find_broken_rules(desc, feature_level="1_0")
     assert findings == (
         "InputTensor.DimensionCount must be 4; got 3",
         "InputTensor.DataType must be one of FLOAT32, FLOAT16; got FLOAT64",
@@ -132,10 +132,10 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
             members[member.field] = data.draw(numbers[member.field] if own else of_kind(member.kind))
     desc = operator(**members)
     for level in FeatureLevel:
-        findings = directml.broken_rules(desc, feature_level=level)
+        findings = directml.find_broken_rules(desc, feature_level=level)
         assert all(" must " in finding and "; got " in finding for finding in findings)
     if not findings:
-        directml.minimum_feature_level(desc)
+        directml.find_minimum_feature_level(desc)
     assert directml.from_json(json.loads(json.dumps(directml.to_json(desc)))) == desc
 
 
@@ -223,7 +223,14 @@ def test_a_desc_is_a_call_of_its_function_and_a_call_is_a_desc() -> None:
 
 
 @pytest.mark.parametrize(
-    "use", [directml.validate, directml.lower, directml.to_json, directml.broken_rules, directml.minimum_feature_level]
+    "use",
+    [
+        directml.validate,
+        directml.lower,
+        directml.to_json,
+        directml.find_broken_rules,
+        directml.find_minimum_feature_level,
+    ],
 )
 @pytest.mark.parametrize("given", [5, None, MATRIX, directml.ActivationHardmaxDesc])
 def test_what_is_no_descriptor_is_refused(use: Any, given: Any) -> None:

@@ -254,7 +254,7 @@ def test_several_outputs_are_a_named_tuple_with_the_members_names() -> None:
 
 def test_rules_and_tables_name_the_tensor_of_an_array() -> None:
     desc = MockJoinDesc(inputs=(matrix(3), matrix(1, "INT8")), output=matrix(4, "FLOAT16"), axis=1)
-    assert directml.broken_rules(desc) == (
+    assert directml.find_broken_rules(desc) == (
         "InputTensors[1].DataType must be one of FLOAT32, FLOAT16; got INT8",
         "InputTensors[0], InputTensors[1] and OutputTensor must have the same DataType; got FLOAT32, INT8 and FLOAT16",
     )

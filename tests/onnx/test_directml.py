@@ -155,7 +155,7 @@ def test_a_block_of_a_language_model() -> None:
 def test_a_network_of_the_package() -> None:
     (folder,) = data.__path__
     graph = require_same(dmljax.onnx.load(Path(folder) / "light" / "light_squeezenet.onnx"), floats(1, 3, 224, 224))
-    assert directml.minimum_feature_level(graph) is FeatureLevel.FL_3_0
+    assert directml.find_minimum_feature_level(graph) is FeatureLevel.FL_3_0
 
 
 # What a graph is for
@@ -165,7 +165,7 @@ def test_a_graph_is_drawn_saved_and_written(tmp_path: Path) -> None:
     graph, x = small_cnn().graph({"x": (2, 1, 8, 8)}), floats(2, 1, 8, 8)
     expected = directml.lower(graph)(x)
     assert 'label="a\\nCONVOLUTION"' in graph.to_dot()
-    assert directml.minimum_feature_level(graph) is FeatureLevel.FL_5_1
+    assert directml.find_minimum_feature_level(graph) is FeatureLevel.FL_5_1
     dmljax.serialized.save(graph, tmp_path / "cnn.dmlgraph")
     for again in (dmljax.serialized.load(tmp_path / "cnn.dmlgraph"), directml.from_json(directml.to_json(graph))):
         assert_same_bits(directml.lower(again)(x), expected)

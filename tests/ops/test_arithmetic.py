@@ -572,7 +572,7 @@ def pow_desc(input: DataType, exponent: DataType, output: DataType, **more: Any)
 
 def test_a_pow_desc_takes_two_types_from_level_3_0_on() -> None:
     desc = pow_desc(FLOAT32, FLOAT16, FLOAT32)
-    assert directml.minimum_feature_level(desc) is FeatureLevel.FL_3_0
+    assert directml.find_minimum_feature_level(desc) is FeatureLevel.FL_3_0
     with pytest.raises(
         InvalidDesc,
         match="at DML_FEATURE_LEVEL_2_1: InputTensor and ExponentTensor must have the same DataType; got FLOAT32 and ",

@@ -762,14 +762,14 @@ REFUSED_DESCS: list[tuple[dict[str, Any], str]] = [
     ("changed", "message"), REFUSED_DESCS, ids=lambda given: given if isinstance(given, str) else ""
 )
 def test_a_broken_rule_is_named(changed: Any, message: str) -> None:
-    assert not directml.broken_rules(desc())
+    assert not directml.find_broken_rules(desc())
     with pytest.raises(InvalidDesc, match=re.escape(message)):
         directml.validate(desc(**changed))
 
 
 def test_the_levels_are_those_of_the_history() -> None:
-    assert directml.minimum_feature_level(desc()) is FeatureLevel.FL_6_1
-    assert directml.minimum_feature_level(desc(**GROUPED)) is FeatureLevel.FL_6_3
+    assert directml.find_minimum_feature_level(desc()) is FeatureLevel.FL_6_1
+    assert directml.find_minimum_feature_level(desc(**GROUPED)) is FeatureLevel.FL_6_3
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (1, 0, 3), (0, 0, 3)])

@@ -150,7 +150,7 @@ def tensor(data_type: DataType, *sizes: int) -> TensorDesc:
 def test_bits_of_floats_and_signed_integers_are_of_4_1_and_shifts_have_none() -> None:
     for data_type in (DataType.FLOAT32, DataType.INT8):
         same = dict.fromkeys(("a", "b", "output"), tensor(data_type))
-        assert directml.minimum_feature_level(directml.ElementWiseBitAndDesc(**same)) is FeatureLevel.FL_4_1
+        assert directml.find_minimum_feature_level(directml.ElementWiseBitAndDesc(**same)) is FeatureLevel.FL_4_1
         with pytest.raises(InvalidDesc, match=r"ATensor\.DataType must be one of UINT32, UINT16, UINT8, UINT64; got "):
             directml.validate(directml.ElementWiseBitShiftLeftDesc(**same))
 

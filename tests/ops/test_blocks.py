@@ -441,7 +441,7 @@ def test_a_desc_quantizes_to_the_type_of_its_output() -> None:
     for data_type in ("INT8", "UINT8", "INT4", "UINT4"):
         desc = quantize_desc(tensor("FLOAT32", 1, 1), kind="SCALE", output=tensor(data_type))
         assert directml.lower(desc)(ROWS, np.ones((1, 1), np.float32)).dtype == DataType[data_type].dtype
-        assert directml.minimum_feature_level(desc) is FeatureLevel.FL_6_3
+        assert directml.find_minimum_feature_level(desc) is FeatureLevel.FL_6_3
 
 
 def test_a_desc_reads_and_writes_buffers_of_4_bits() -> None:

@@ -675,7 +675,7 @@ def test_level_1_0_casts_no_integers_of_32_bits_as_its_page_has_it() -> None:
         directml.CastDesc(input=tensors["INT32"], output=tensors["FLOAT32"]),
         directml.CastDesc(input=tensors["FLOAT32"], output=tensors["INT32"]),
     ):
-        assert directml.minimum_feature_level(desc) is directml.FeatureLevel.FL_3_0
+        assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel.FL_3_0
 
 
 def test_sizes_of_a_cast_may_be_symbolic() -> None:

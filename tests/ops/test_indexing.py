@@ -510,7 +510,7 @@ def test_nonzero_desc_refuses(change: dict[str, Any], message: str) -> None:
 
 def test_nonzero_desc_takes_other_ranks_from_level_4_0_on() -> None:
     desc = nonzero_desc(output_count=TensorDesc(UINT32, (1,)), output_coordinates=TensorDesc(UINT32, (6, 4)))
-    assert directml.minimum_feature_level(desc) is directml.FeatureLevel.FL_4_0
+    assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel.FL_4_0
     count, coordinates = directml.lower(desc)(np.ones((1, 1, 2, 3), np.float32))
     assert (count.shape, coordinates.shape) == ((1,), (6, 4))
 

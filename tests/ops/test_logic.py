@@ -272,7 +272,7 @@ def test_results_of_comparisons_are_uint32_first_and_uint8_from_2_0_on(name: str
         InvalidDesc, match=r"at DML_FEATURE_LEVEL_1_0: OutputTensor\.DataType must be UINT32; got UINT8"
     ):
         directml.validate(narrow, feature_level="1_0")
-    assert directml.minimum_feature_level(narrow) is FeatureLevel.FL_2_0
+    assert directml.find_minimum_feature_level(narrow) is FeatureLevel.FL_2_0
     arrays = np.zeros((2, 1, 1, 2, 3), np.float32)
     assert_same_bits(directml.lower(wide)(*arrays), np.full((1, 1, 2, 3), name == "equals", np.uint32))
     assert_same_bits(directml.lower(narrow)(*arrays), np.full((1, 1, 2, 3), name == "equals", np.uint8))

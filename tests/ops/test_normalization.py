@@ -711,7 +711,7 @@ def test_a_desc_is_refused(desc: Any, level: str, message: str) -> None:
     ],
 )
 def test_a_desc_is_allowed_from_a_level_on(desc: Any, level: str) -> None:
-    assert str(directml.minimum_feature_level(desc)) == f"DML_FEATURE_LEVEL_{level}"
+    assert str(directml.find_minimum_feature_level(desc)) == f"DML_FEATURE_LEVEL_{level}"
 
 
 def test_a_desc_with_what_may_be_left_out_computes_without_it() -> None:

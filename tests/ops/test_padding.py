@@ -548,7 +548,7 @@ def test_a_mode_needs_its_level(desc: Any, below: str, introduced: str) -> None:
     with pytest.raises(InvalidDesc, match=rule):
         directml.validate(desc, feature_level=below)
     directml.validate(desc, feature_level=introduced)
-    assert directml.minimum_feature_level(desc) is directml.FeatureLevel[f"FL_{introduced}"]
+    assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel[f"FL_{introduced}"]
 
 
 def test_a_descs_value_counts_in_the_mode_constant_alone() -> None:
@@ -562,7 +562,7 @@ def test_a_descs_value_counts_in_the_mode_constant_alone() -> None:
 
 def test_no_sizes_are_asked_for_that_windows_could_not_have() -> None:
     for desc in (unfolding(dilations=(1, 3)), unfolding(strides=(0, 1)), folding(window_sizes=(4, 1))):
-        assert len(directml.broken_rules(desc)) == 1
+        assert len(directml.find_broken_rules(desc)) == 1
 
 
 def test_a_desc_has_the_count_of_its_dimensions_in_json() -> None:

@@ -389,7 +389,7 @@ def test_what_gemm_alone_may_fuse_is_lowered_and_comes_back_from_json() -> None:
         (directml.ElementWiseClipDesc(min=0, max=1), "1_0", lambda x: dmljax.element_wise_clip(x, 0, 1)),
     ):
         desc = gemm_desc(fused_activation=fused)
-        assert directml.minimum_feature_level(desc) is FeatureLevel[f"FL_{level}"]
+        assert directml.find_minimum_feature_level(desc) is FeatureLevel[f"FL_{level}"]
         assert directml.from_json(directml.to_json(desc)) == desc
         assert_same_bits(directml.lower(desc)(a, b), function(dmljax.gemm(a, b)))
 

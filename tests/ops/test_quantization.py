@@ -352,7 +352,7 @@ def add_desc(**change: TensorDesc) -> directml.Operator:
 def test_a_zero_point_may_be_missing_from_6_2_on(desc: Any) -> None:
     directml.validate(desc(), feature_level="6_1")
     without = desc(zero_point=None)
-    assert directml.minimum_feature_level(without) is FeatureLevel.FL_6_2
+    assert directml.find_minimum_feature_level(without) is FeatureLevel.FL_6_2
     message = "at DML_FEATURE_LEVEL_6_1: ZeroPointTensor must be given below DML_FEATURE_LEVEL_6_2; got none"
     with pytest.raises(InvalidDesc, match=message):
         directml.validate(without, feature_level="6_1")
@@ -373,12 +373,12 @@ def test_a_desc_without_zero_point_dequantizes_the_number_itself() -> None:
 
 def test_a_float16_scale_is_of_6_0() -> None:
     half = tensor(FLOAT16)
-    assert directml.minimum_feature_level(quantize_desc(input=half, scale=half)) is FeatureLevel.FL_6_0
-    assert directml.minimum_feature_level(dequantize_desc(scale=half, output=half)) is FeatureLevel.FL_6_0
+    assert directml.find_minimum_feature_level(quantize_desc(input=half, scale=half)) is FeatureLevel.FL_6_0
+    assert directml.find_minimum_feature_level(dequantize_desc(scale=half, output=half)) is FeatureLevel.FL_6_0
 
 
 def test_the_scale_beside_int32_is_float32() -> None:
-    assert directml.minimum_feature_level(quantize_desc(input=tensor(INT32))) is FeatureLevel.FL_2_1
+    assert directml.find_minimum_feature_level(quantize_desc(input=tensor(INT32))) is FeatureLevel.FL_2_1
 
 
 @pytest.mark.parametrize(

@@ -399,7 +399,7 @@ def test_descriptors_of_reduce_that_break_a_rule_are_refused() -> None:
         ),
     }
     for members, expected in rules.items():
-        assert directml.broken_rules(reduce_desc(*members)) == expected
+        assert directml.find_broken_rules(reduce_desc(*members)) == expected
 
 
 def test_each_function_has_the_tables_of_its_own() -> None:
@@ -420,6 +420,6 @@ def test_each_function_has_the_tables_of_its_own() -> None:
                         )
                     ]
                     if listed:
-                        assert directml.minimum_feature_level(desc).name == f"FL_{min(listed)}"
+                        assert directml.find_minimum_feature_level(desc).name == f"FL_{min(listed)}"
                     else:
-                        assert directml.broken_rules(desc)
+                        assert directml.find_broken_rules(desc)

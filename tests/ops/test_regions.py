@@ -633,7 +633,7 @@ def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
 
 def test_valid_descs_break_no_rule() -> None:
     alone = gradient(input=None, output_roi_gradient=None, reduction_function="AVERAGE")
-    assert [directml.broken_rules(one) for one in (pooling(), align(), gradient(), alone)] == [()] * 4
+    assert [directml.find_broken_rules(one) for one in (pooling(), align(), gradient(), alone)] == [()] * 4
 
 
 @pytest.mark.full

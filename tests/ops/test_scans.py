@@ -201,7 +201,7 @@ def test_descriptors_that_break_a_rule_are_refused(name: str) -> None:
     has_exclusive = {"has_exclusive_sum" if name == "CumulativeSummation" else "has_exclusive_product": False}
     input, other = TensorDesc(DataType.FLOAT32, (1, 1, 2, 3)), TensorDesc(DataType.FLOAT16, (1, 1, 3, 2))
     desc = operator(input=input, output=other, axis=4, axis_direction="INCREASING", **has_exclusive)
-    assert directml.broken_rules(desc) == (
+    assert directml.find_broken_rules(desc) == (
         "InputTensor and OutputTensor must have the same DataType; got FLOAT32 and FLOAT16",
         "InputTensor and OutputTensor must have the same Sizes; got {1,1,2,3} and {1,1,3,2}",
         "Axis must be less than 4; got 4",

@@ -243,6 +243,6 @@ def test_descriptors_that_break_a_rule_are_refused() -> None:
         (directml.TopK1Desc, {"axis_direction": "DECREASING"}),
     ]
     for operator, more in both:
-        assert directml.broken_rules(operator(**valid, **more)) == ()
+        assert directml.find_broken_rules(operator(**valid, **more)) == ()
         for change, rule in refused:
-            assert rule in directml.broken_rules(operator(**{**valid, **more, **change}))
+            assert rule in directml.find_broken_rules(operator(**{**valid, **more, **change}))

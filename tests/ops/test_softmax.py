@@ -291,7 +291,7 @@ def test_hardmax_desc_refuses(input: Any, output: Any, message: str) -> None:
 def test_hardmax_desc_takes_two_dimensions_behind_any_number_of_ones() -> None:
     tensor = TensorDesc(FLOAT32, (1, 1, 1, 2, 3))
     desc = directml.ActivationHardmaxDesc(input=tensor, output=tensor)
-    assert directml.minimum_feature_level(desc) is directml.FeatureLevel.FL_2_0
+    assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel.FL_2_0
     input = np.arange(6, dtype=np.float32).reshape(tensor.sizes)
     assert_same_bits(directml.lower(desc)(input), oracles.hardmax(input))
 
