@@ -12,7 +12,7 @@ from dmljax.dxdispatch.context import Context, Readers, given_of_kind, of_kind, 
 from dmljax.dxdispatch.dispatchables import graph_of_network
 from dmljax.dxdispatch.files import check_writable, target_path
 from dmljax.dxdispatch.model import Command, Dispatch, Print, WriteFile
-from dmljax.dxdispatch.networks import Network, Sizes, require_shapes_of_outputs, single_binding
+from dmljax.dxdispatch.networks import Network, Sizes, require_shapes_of_outputs, single_bindings
 from dmljax.dxdispatch.resources import size_deferred
 from dmljax.dxdispatch.text import Place
 from dmljax.errors import InvalidDesc, Problem, all_checked, require
@@ -83,22 +83,22 @@ def _dispatch_of_network(
     context: Context, place: Place, name: str, network: Network, given: Mapping[str, Any]
 ) -> Dispatch:
     names = network.names
-    shapes = _shapes(context, place, names, given)
+    singles = single_bindings(given)
+    shapes = _shapes(context, place, names, singles)
     bound = {one for one, source in given.items() if source is not None}
     own = None if shapes is None else graph_of_network(context, place, name, network, shapes, bound)
     points = None if own is None else context.graphs[own].points
     with context.part(*place):
         require_shapes_of_outputs(points or (), shapes or {})
-    size_deferred(context, place, points, given)
+    size_deferred(context, place, points, singles)
     wanted = {point.key for point in points or () if point.name in bound}
     return Dispatch(own or name, read_bindings(context, place, names, points, given, wanted), name)
 
 
 def _shapes(context: Context, place: Place, names: Mapping[str, bool], given: Mapping[str, Any]) -> Sizes | None:
     """The shapes that bindings of an ONNX model give, or a caller of `load`; None if they have findings."""
-    bindings = {name: single_binding(source) for name, source in given.items() if name in names}
-    shapes = {name: one.get("shape") for name, one in bindings.items() if isinstance(one, dict)}
-    checks = {name: partial(uints, (name, "shape"), shape) for name, shape in shapes.items() if shape is not None}
+    shapes = {name: one["shape"] for name, one in given.items() if name in names and one.get("shape") is not None}
+    checks = {name: partial(uints, (name, "shape"), shape) for name, shape in shapes.items()}
     with context.part(*place):
         own = dict(zip(checks, all_checked(*checks.values()), strict=True))
         return own | {name: shape for name, shape in context.overrides.shapes.items() if name in names}

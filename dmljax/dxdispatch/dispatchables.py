@@ -208,9 +208,7 @@ def _tensors(desc: Operator | Graph) -> Iterator[tuple[Place, TensorDesc]]:
 
 def _with_level(problem: Problem, level: FeatureLevel) -> Problem:
     """The problem with the feature level appended, unless its message names the level already."""
-    if str(level) in problem.message:
-        return problem
-    told = f" (at {level})"
+    told = "" if str(level) in problem.message else f" (at {level})"
     if problem.given is None:
         return replace(problem, rule=problem.rule + told)
     return replace(problem, given=problem.given + told)

@@ -100,13 +100,7 @@ def require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> Non
         raise InvalidDesc(*wrong)
 
 
-def single_binding(source: Any) -> Any:
-    """The binding of one tensor, which may be given as a list of one element."""
-    return source[0] if isinstance(source, list) and len(source) == 1 else source
-
-
-def resource_bound(source: Any) -> str | None:
-    """The name of the resource in a binding, if it has one."""
-    one = single_binding(source)
-    name = one.get("name") if isinstance(one, dict) else one
-    return name if isinstance(name, str) else None
+def single_bindings(given: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The bindings of single tensors as objects, if each is one, a name, or a list of one of these."""
+    singles = {name: one[0] if isinstance(one, list) and len(one) == 1 else one for name, one in given.items()}
+    return {name: one if isinstance(one, dict) else {"name": one} for name, one in singles.items()}

@@ -91,26 +91,22 @@ def _read_stream(stream: BinaryIO) -> bytes:
 
 
 def _document(file: Path, read: Callable[[], bytes]) -> Document:
-    line, column = 0, None
-    refusal: UnusableFile | None = None
     try:
         data = read()
         return parse(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
         problem = Problem((), "the model must be UTF-8 text", error.reason)
+        raise UnreadableModel([Finding(str(file), data.count(b"\n", 0, error.start) + 1, problem)]) from None
     except InvalidJson as error:
-        line, column, problem = error.line, error.column, error.problems[0]
+        raise UnreadableModel([Finding(str(file), error.line, error.problems[0], error.column)]) from None
     except DmlError as error:
         (refused,) = error.problems
-        problem = Problem((), f"the model {refused.rule}", refused.given)
-        refusal = error if isinstance(error, UnusableFile) else None
-    findings = [Finding(str(file), line, problem, column)]
-    if refusal is None:
-        raise UnreadableModel(findings)
-    unopened = (MissingModel if isinstance(refusal, MissingFile) else UnopenedModel)(findings)
-    unopened.errno, unopened.strerror, unopened.filename = refusal.errno, refusal.strerror, refusal.filename
-    raise unopened
+        findings = [Finding(str(file), 0, Problem((), f"the model {refused.rule}", refused.given))]
+        if not isinstance(error, UnusableFile):
+            raise UnreadableModel(findings) from None
+        unopened = (MissingModel if isinstance(error, MissingFile) else UnopenedModel)(findings)
+        unopened.errno, unopened.strerror, unopened.filename = error.errno, error.strerror, error.filename
+        raise unopened from None
 
 
 # Sections

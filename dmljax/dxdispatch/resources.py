@@ -11,7 +11,6 @@ from dmljax.descriptors.members import json_given, json_string
 from dmljax.dxdispatch.context import MAX_FINDINGS, Context, Fields, data_type, optional, uint, uint64
 from dmljax.dxdispatch.files import bytes_of, read_values
 from dmljax.dxdispatch.model import BindPoint, Resource
-from dmljax.dxdispatch.networks import resource_bound
 from dmljax.dxdispatch.numbers import convert, sequence
 from dmljax.dxdispatch.text import Place
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, require
@@ -130,7 +129,7 @@ def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | 
 
     If the points are None, the sizes are not known, which is told already.
     """
-    resources = {name: resource_bound(source) for name, source in given.items()}
+    resources = {name: one["name"] for name, one in given.items() if isinstance(one.get("name"), str)}
     if points is None:
         context.resources |= dict.fromkeys(filter(context.is_unsized, resources.values()))
         return
@@ -146,8 +145,7 @@ def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | 
                 context.take_bytes("name", size)
                 declared = context.resources[resource].data_type
                 own_type = point.tensor.data_type if declared is DataType.UNKNOWN else declared
-                whole = -(-size // 4) * 4
-                context.resources[resource] = Resource(own_type, whole, np.zeros(size, np.uint8))
+                context.resources[resource] = Resource(own_type, -(-size // 4) * 4, np.zeros(size, np.uint8))
                 context.sizes_of_outputs[resource] = size
         elif size < (first := context.sizes_of_outputs.get(resource, 0)):
             rule = f"must have {first} bytes, as the first output in {show(resource)} has"
