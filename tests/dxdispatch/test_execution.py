@@ -38,6 +38,7 @@ def test_the_pages_examples_come_out_of_models(name: str) -> None:
     results = [execution.result(index) for index in range(len(model.commands))]
     printed_values = [result.values for result in results if isinstance(result, Printed)]
     examples = examples_of(OPERATORS[f"DML_OPERATOR_{name.upper()}"])
+    assert [one.desc for one in model.dispatchables.values()] == [one.desc for one in examples]
     expected = [array.ravel() for one in examples for array in one.arrays(of_inputs=False).values()]
     for one, other in zip(printed_values, expected, strict=True):
         assert_same_bits(one, other)
@@ -174,10 +175,8 @@ def printed(name: str, values: Any, *, verbose: bool) -> str:
     ("values", "plain"),
     [
         (np.array([1, 0.1, 1e6, 1e5, 123456.5, 1e-5, -0.0], "float32"), "1, 0.1, 1e+06, 100000, 123456, 1e-05, -0"),
-        (
-            np.array([np.nan, np.inf, -np.inf, 1e-45, 3.4028235e38], "float32"),
-            "nan, inf, -inf, 1.4013e-45, 3.40282e+38",
-        ),
+        (np.array([np.nan, np.inf, -np.inf], "float32"), "nan, inf, -inf"),
+        (np.array([1e-45, 3.4028235e38], "float32"), "1.4013e-45, 3.40282e+38"),
         (np.array([0.1, 65504, 6e-8], "float16"), "0.0999756, 65504, 5.96046e-08"),
         (np.array([0.1, 1 / 3, 1e300], "float64"), "0.1, 0.333333, 1e+300"),
         (np.array([-(2**63), 2**63 - 1], "int64"), "-9223372036854775808, 9223372036854775807"),
@@ -341,15 +340,6 @@ def test_images_come_in_and_go_out(tmp_path: Path, suffix: str, channels: int, d
     assert Execution(loaded(tmp_path, scaled)).values("y").size == channels * 4 * 2
     natural = {"y": listed(data_type, {"sourcePath": "x" + suffix})}
     assert Execution(loaded(tmp_path, natural)).values("y").size == 3 * 16 * 8
-
-
-def test_a_file_that_cannot_be_encoded_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "x.jpg").write_bytes(b"precious")
-    resources = {"x": zeros("FLOAT32", 16)}
-    command = write_file("x.jpg", dimensions=[1, 4, 2, 2])
-    with pytest.raises(InvalidModel, match=r"with 1 or 3 channels; got \(1, 4, 2, 2\)"):
-        loaded(tmp_path, resources, {}, [command])
-    assert (tmp_path / "x.jpg").read_bytes() == b"precious"
 
 
 def test_an_image_that_no_encoder_takes_is_refused(tmp_path: Path) -> None:
