@@ -1,7 +1,7 @@
 """Shows that the tests bite: plants one fault at a time in a copy of dmljax, and sees that a test catches it.
 
 Run `python tests/plant_faults.py` for all faults, and `python tests/plant_faults.py narrow bands` for those whose
-sentence has one of these words. `--changed main` plants those in functions or tests that differ from the branch `main`.
+sentence has one of these words. `--changed main` plants those in modules, or for tests, that differ from branch `main`.
 
 The files in `tests/faults` list the faults under the function, class or constant that they are planted in:
 
@@ -193,6 +193,14 @@ def node_id(test: str) -> str:
     return f"{files[0]}::{test.rpartition('::')[2]}"
 
 
+def tests_of(faults: Sequence[Fault]) -> list[tuple[Sequence[str], Sequence[str]]]:
+    """The tests of faults in each environment, file by file."""
+    found: dict[Any, set[str]] = {}
+    for fault in faults:
+        found.setdefault((fault.environment, *files_of(fault.test)), set()).add(node_id(fault.test))
+    return [(environment, sorted(tests)) for (environment, *_), tests in found.items()]
+
+
 def run_tests(folder: Path, tests: Sequence[str], options: Sequence[str], environment: Sequence[str]) -> None:
     """Runs tests of the dmljax in a folder, writes there what pytest prints, and exits as pytest does."""
     printed = (folder / "printed").open("w")
@@ -237,6 +245,7 @@ class Runner:
             process.join(SECONDS)
             status = process.exitcode
             process.kill()
+            process.join()
             return status, (folder / "printed").read_text()
 
     def is_caught(self, fault: Fault, changed: dict[str, str]) -> bool:
@@ -247,22 +256,20 @@ class Runner:
             if status == pytest.ExitCode.TESTS_FAILED:
                 break
         else:
-            if status != pytest.ExitCode.OK:
+            if status != pytest.ExitCode.OK:  # no test ran, or it did not end: that tells nothing
                 print(printed)
         is_caught = status == pytest.ExitCode.TESTS_FAILED
         seconds = time.monotonic() - start
         print(f"{'caught' if is_caught else 'SURVIVES':8} {fault.what}: {fault.test} ({seconds:.0f} s)", flush=True)
         return is_caught
 
-    def pass_without_faults(self, faults: Sequence[Fault]) -> bool:
+    def passes(self, environment: Sequence[str], tests: Sequence[str]) -> bool:
         """Whether no test fails without a fault; which one does is told."""
-        for environment in {fault.environment for fault in faults}:
-            tests = sorted({node_id(fault.test) for fault in faults if fault.environment == environment})
-            status, printed = self.run(tests, environment=environment)
-            if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-                print(printed, "fails without any fault", sep="\n")
-                return False
-        return True
+        status, printed = self.run(tests, environment=environment)
+        if status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return True
+        print(printed, "fails without any fault", sep="\n")
+        return False
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -287,7 +294,7 @@ def main(arguments: Sequence[str]) -> int:
         package = shutil.copytree(PACKAGE, Path(folder) / "dmljax")
         compileall.compile_dir(package, quiet=1)
         runner = Runner(context, package)
-        if not runner.pass_without_faults(chosen):
+        if not all([*pool.map(runner.passes, *zip(*tests_of(chosen), strict=True))]):
             return 1
         caught = sum(pool.map(runner.is_caught, chosen, changed))
     print(f"{caught} of {len(chosen)} faults caught")
