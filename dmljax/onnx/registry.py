@@ -47,8 +47,8 @@ class Handler:
 
     `inputs` are those that have a place, and `others` stands for any number of them after these. `groups` are the
     parameters that hold several attributes. `fold` computes the same of NumPy arrays alone, and of sizes among them
-    that are symbols. `is_elementwise` says that each element of the result follows from the elements of the inputs at
-    its place, or at that which is broadcast to it.
+    that are symbols; it returns None where it leaves them to `function`. `is_elementwise` says that each element of the
+    result follows from the elements of the inputs at its place, or at that which is broadcast to it.
     """
 
     function: Function
@@ -169,10 +169,7 @@ def handles(
     folds: bool = False,
     is_elementwise: bool = False,
 ) -> Callable[[F], F]:
-    """Makes a function the handler of operators, from a version of their domain on.
-
-    It may be its own `fold`: with `folds`.
-    """
+    """Makes a function the handler of operators from a version of their domain on, and with `folds` its own `fold`."""
 
     def register(function: F) -> F:
         own = function if folds else fold
