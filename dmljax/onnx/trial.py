@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, inside, unusable_file
 from dmljax.onnx.file import Node, Reader, TensorType, read_model
 from dmljax.onnx.model import Model, load as load
+from dmljax.onnx.parameters import Elements, Value
 from dmljax.onnx.provider import left_to_cpu
 from dmljax.text import did_you_mean, reason_of, show
 
@@ -22,7 +24,7 @@ SHOWN = 8  # elements of a result
 class Trial(NamedTuple):
     """The results of a model by the names of its outputs, and seconds."""
 
-    results: dict[str, Any]
+    results: dict[str, Value]
     first: float
     median: float
 
@@ -33,7 +35,7 @@ def make_inputs(
     shapes: Mapping[str, Sequence[int]],
     names_of_sizes: Mapping[str, int],
     denotations: Mapping[str, int],
-) -> dict[str, Any]:
+) -> dict[str, Elements]:
     """The inputs of a model: NumPy's files by name, and random numbers for the others.
 
     They have the shapes that are given, and the open sizes that are given by name or by denotation. An input that has
@@ -54,17 +56,18 @@ def make_inputs(
     }
 
 
-def _read(path: str) -> Any:
+def _read(path: str) -> Elements:
     try:
-        return np.load(path, allow_pickle=False)
+        elements: Elements = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         problem = Problem((), f"{Path(path).name} must be an .npy file", reason_of(error))
         if isinstance(error, OSError):
             raise unusable_file(problem, error, path) from None
         raise InvalidDesc(problem) from None
+    return elements
 
 
-def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Any:
+def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Elements:
     """Numbers from a normal distribution, and zeros and ones for integers, which may be indices."""
     if wanted.dtype is None or wanted.dtype.kind == "O" or (wanted.sizes is None and shape is None):
         remedy = f"--input {wanted.name}=FILE.npy"
@@ -75,7 +78,7 @@ def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int
     return random.integers(0, 2, sizes).astype(wanted.dtype)
 
 
-def try_model(model: Model, inputs: Mapping[str, Any]) -> Trial:
+def try_model(model: Model, inputs: Mapping[str, Elements]) -> Trial:
     """Calls a model once, which compiles it, and then a few times."""
 
     def call() -> Any:
@@ -91,7 +94,7 @@ def try_model(model: Model, inputs: Mapping[str, Any]) -> Trial:
     return Trial(dict(named), first, float(np.median(times)))
 
 
-def try_onnxruntime(path: str, inputs: Mapping[str, Any]) -> Trial:
+def try_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Trial:
     """The same by ONNX Runtime on the CPU."""
     try:
         import onnxruntime
@@ -113,7 +116,7 @@ def try_onnxruntime(path: str, inputs: Mapping[str, Any]) -> Trial:
     return Trial(dict(zip(names, results, strict=True)), first, float(np.median(times)))
 
 
-def greatest_difference(one: Any, other: Any) -> float:
+def greatest_difference(one: ArrayLike, other: ArrayLike) -> float:
     """The greatest distance between two tensors; infinity if their shapes differ or one alone has NaN somewhere."""
     one, other = (np.asarray(value, np.float64) for value in (one, other))
     if one.shape != other.shape:
@@ -125,7 +128,7 @@ def greatest_difference(one: Any, other: Any) -> float:
     return float(np.max(distances, initial=0))
 
 
-def shown(result: Any) -> str:
+def shown(result: Value) -> str:
     """The type of a result, and its first elements."""
     if not isinstance(result, jax.Array):
         return f"{len(result)} elements of a sequence" if isinstance(result, list) else str(result)
@@ -168,7 +171,7 @@ def _named(nodes: Sequence[Node]) -> str:
     return f"{first} is" if len(nodes) == 1 else f"{first} and {len(nodes) - 1} more are"
 
 
-def _seconds(call: Callable[[], Any]) -> float:
+def _seconds(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
