@@ -24,7 +24,7 @@ SHOWN = 8  # elements of a result
 class Trial(NamedTuple):
     """The results of a model by the names of its outputs, and seconds."""
 
-    results: dict[str, Value]
+    results: dict[str, Any]
     first: float
     median: float
 
