@@ -42,6 +42,22 @@ def same_sizes(*fields: str) -> Rule:
     return _same(fields, "Sizes", lambda tensor: join_sizes(tensor.sizes))
 
 
+def one_element(*fields: str) -> Rule:
+    """The tensors `fields` that are present have one element."""
+
+    def check(desc: Operator) -> Iterator[Problem]:
+        for leaf in desc.leaves():
+            if leaf.member.field in fields and leaf.tensor.element_count != 1:
+                yield Problem((*leaf.path, "Sizes"), "must be 1 each", join_sizes(leaf.tensor.sizes))
+
+    return Rule(f"{having(fields)} one element.", check)
+
+
+def having(fields: Sequence[str]) -> str:
+    """The beginning of a sentence about what the members have."""
+    return f"{named(fields)} {'has' if len(fields) == 1 else 'have'}"
+
+
 def named(fields: Sequence[str]) -> str:
     """The members of a sentence."""
     return join_words([f"{{{field}}}" for field in fields])

@@ -347,9 +347,8 @@ def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
             if getattr(desc, field) is not None:
                 _require_parameter(field, getattr(desc, field).sizes, desc.filter.sizes[0] if of_filters else 1)
 
-    have = "has" if len(fields) == 1 else "have"
     more = ", or one for each output channel" if of_filters else ""
-    return dml.required(f"{dml.named(fields)} {have} one element{more}.", check)
+    return dml.required(f"{dml.having(fields)} one element{more}.", check)
 
 
 _OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"))

@@ -239,10 +239,6 @@ class NonzeroCoordinatesDesc(dml.Operator, function=nonzero_coordinates):
         if feature_level < FeatureLevel.FL_4_0:
             yield from dml.same_rank("input", "output_count", "output_coordinates").check(self)
 
-    def _several_counts(self) -> Iterator[Problem]:
-        if self.output_count.element_count != 1:
-            yield Problem(("OutputCountTensor", "Sizes"), "must all be 1", join_sizes(self.output_count.sizes))
-
     def _other_coordinates(self) -> Iterator[Problem]:
         if self.output_coordinates.rank < 2:
             return  # the support table reports the rank
@@ -261,7 +257,7 @@ class NonzeroCoordinatesDesc(dml.Operator, function=nonzero_coordinates):
             "Below level 4_0, InputTensor, OutputCountTensor and OutputCoordinatesTensor have the same DimensionCount.",
             _other_ranks,
         ),
-        dml.Rule("OutputCountTensor.Sizes are all 1.", _several_counts),
+        dml.one_element("output_count"),
         dml.Rule(
             "OutputCoordinatesTensor has one row for each element of InputTensor, and one column for each dimension; "
             "leading dimensions of size 1 may have none. Its Sizes are 1 before the last two.",

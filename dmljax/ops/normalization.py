@@ -73,8 +73,7 @@ def _broadcasts(*fields: str) -> dml.Rule:
             if getattr(desc, field) is not None:
                 require_broadcast(field, getattr(desc, field).sizes, desc.input.sizes, called("input"))
 
-    have = "has" if len(fields) == 1 else "have"
-    return dml.required(f"{dml.named(fields)} {have} the sizes of InputTensor, or 1 in any dimension.", check)
+    return dml.required(f"{dml.having(fields)} the sizes of InputTensor, or 1 in any dimension.", check)
 
 
 # BATCH_NORMALIZATION

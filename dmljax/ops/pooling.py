@@ -5,6 +5,7 @@ one or more in the functions. 16-bit floats are computed in float32 and rounded 
 for bit. On an explicit mesh, results are sharded along batch and channels as the image is.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -279,15 +280,9 @@ class MaxPooling(NamedTuple):
 jax.export.register_namedtuple_serialization(MaxPooling, serialized_name="dmljax.MaxPooling")
 
 
-def _largest_sizes(
-    input: Sizes,
-    window_sizes: calls.EachDimension,
-    strides: calls.EachDimension = 1,
-    dilations: calls.EachDimension = 1,
-    start_padding: calls.EachDimension = 0,
-    end_padding: calls.EachDimension = 0,
-) -> Slid:
-    found = _pooled_sizes(input, window_sizes, strides, dilations, start_padding, end_padding)
+@functools.wraps(_pooled_sizes)
+def _largest_sizes(*given: Any, **named: Any) -> Slid:
+    found = _pooled_sizes(*given, **named)
     # The pages are silent on the largest of no elements.
     for i, window in enumerate(found.windows):
         if window.misses_input:
@@ -570,12 +565,10 @@ class _Sliding(dml.Operator):
 
 
 def _windows_fit(image: str, *pooled: str) -> tuple[str, ...]:
-    have = "has" if len(pooled) == 1 else "have"
     return (
         dml.each_of_space("WindowSize, Strides, StartPadding, EndPadding and any Dilations", image),
         f"No window is larger than the padded {{{image}}}.",
-        f"{dml.named(pooled)} {have} the batch and channels of {{{image}}}, and one element for each place of the "
-        "window.",
+        f"{dml.having(pooled)} the batch and channels of {{{image}}}, and one element for each place of the window.",
     )
 
 

@@ -284,15 +284,10 @@ class ElementWiseQuantizedLinearAddDesc(dml.Operator, function=element_wise_quan
         )
     )
 
-    def _several_elements(self) -> Iterator[Problem]:
-        for field, tensor in self.tensors().items():
-            if field not in ("a", "b", "output") and tensor.element_count > 1:
-                yield Problem((self.member(field).name, "Sizes"), "must be 1 each", join_sizes(tensor.sizes))
-
     rules = dml.page_rules(
         dml.Rule("All tensors have the same DimensionCount.", lambda desc: dml.same_rank(*desc.tensors()).check(desc)),
         dml.same_sizes("a", "b", "output"),  # the page has no such rule, but speaks of corresponding elements
-        dml.Rule("All scales and zero points have one element.", _several_elements),
+        dml.one_element("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale", "output_zero_point"),
         *(dml.same_type(field, f"{field}_zero_point") for field in ("a", "b", "output")),
     )
 
@@ -511,13 +506,9 @@ class DynamicQuantizeLinearDesc(dml.Operator, function=dynamic_quantize_linear):
         )
     )
 
-    def _several_elements(self) -> Iterator[Problem]:
-        for field in ("output_scale", "output_zero_point"):
-            yield from dml.sizes_are(self, field, (1,) * getattr(self, field).rank)
-
     rules = dml.page_rules(
         dml.same_rank("input", "output", "output_scale", "output_zero_point"),
         dml.same_type("output", "output_zero_point"),
         dml.same_sizes("input", "output"),
-        dml.Rule("OutputScaleTensor and OutputZeroPointTensor have one element.", _several_elements),
+        dml.one_element("output_scale", "output_zero_point"),
     )

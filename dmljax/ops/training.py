@@ -160,9 +160,6 @@ class AdamOptimizerDesc(dml.Operator, function=adam_optimizer):
     rules = dml.page_rules(
         dml.Rule("All tensors have the same DataType; TrainingStepTensor may have UINT32 instead.", _other_steps),
         dml.same_sizes(*_TENSORS),
-        dml.Rule(
-            "All Sizes of TrainingStepTensor are 1.",
-            lambda desc: dml.sizes_are(desc, "training_step", (1,) * desc.training_step.rank),
-        ),
+        dml.one_element("training_step"),
         dml.Rule("Beta1 and Beta2 are in [0, 1].", _beyond_one),
     )

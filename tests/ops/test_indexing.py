@@ -488,7 +488,10 @@ def nonzero_desc(**change: Any) -> directml.NonzeroCoordinatesDesc:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"output_count": TensorDesc(UINT32, (1, 1, 1, 2))}, r"OutputCountTensor.Sizes must all be 1; got \{1,1,1,2\}"),
+        (
+            {"output_count": TensorDesc(UINT32, (1, 1, 1, 2))},
+            r"OutputCountTensor.Sizes must be 1 each; got \{1,1,1,2\}",
+        ),
         ({"output_coordinates": TensorDesc(UINT32, (1, 2, 6, 2))}, r"must be 1 before the last two; got \{1,2\}"),
         ({"output_coordinates": TensorDesc(UINT32, (1, 1, 5, 2))}, "must have 6 rows, one for each element; got 5"),
         ({"output_coordinates": TensorDesc(UINT32, (1, 1, 6, 1))}, "must have 2 to 4 columns; got 1"),

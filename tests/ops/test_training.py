@@ -201,7 +201,7 @@ def adam_desc(**members: Any) -> Any:
         ({"training_step": TensorDesc(DataType.INT32, (1, 1, 1, 1))}, r"TrainingStepTensor\.DataType must be one of"),
         (
             {"training_step": TensorDesc(DataType.UINT32, (1, 1, 1, 2))},
-            r"TrainingStepTensor\.Sizes must be \{1,1,1,1\}; got",
+            r"TrainingStepTensor\.Sizes must be 1 each; got",
         ),
         ({"output_first_moment": TensorDesc(DataType.FLOAT32, (1, 2, 3, 5))}, "must have the same Sizes"),
         ({"beta1": 1.5}, r"Beta1 must be in \[0, 1\]; got 1.5"),
