@@ -193,18 +193,17 @@ for _name, _function in (
     _of(_name)(_reduction(_function))
 
 
-@_of("cumsum")
-def _cumsum(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    direction = directml.AxisDirection(params["reverse"])
-    members: dict[str, Any] = {"axis": params["axis"], "axis_direction": direction, "has_exclusive_sum": False}
-    return builder.add(directml.CumulativeSummationDesc, {"input": x}, {"output": outputs[0]}, **members)[0]
+def _running(operator: type[Operator], exclusive: str) -> Callable[..., Any]:
+    def convert(builder: Builder, params: Any, outputs: Any, x: View) -> View:
+        direction = directml.AxisDirection(params["reverse"])
+        members: dict[str, Any] = {"axis": params["axis"], "axis_direction": direction, exclusive: False}
+        return builder.add(operator, {"input": x}, {"output": outputs[0]}, **members)[0]
+
+    return convert
 
 
-@_of("cumprod")
-def _cumprod(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    direction = directml.AxisDirection(params["reverse"])
-    members: dict[str, Any] = {"axis": params["axis"], "axis_direction": direction, "has_exclusive_product": False}
-    return builder.add(directml.CumulativeProductDesc, {"input": x}, {"output": outputs[0]}, **members)[0]
+_of("cumsum")(_running(directml.CumulativeSummationDesc, "has_exclusive_sum"))
+_of("cumprod")(_running(directml.CumulativeProductDesc, "has_exclusive_product"))
 
 
 @_of("concatenate")
