@@ -170,10 +170,9 @@ def _select(builder: Builder, params: Any, outputs: Any, which: View, *cases: Vi
 
 def _reduction(function: directml.ReduceFunction) -> Callable[..., Any]:
     def convert(builder: Builder, params: Any, outputs: Sequence[Output], x: View, *_: Any) -> View:
-        kept = [1 if i in params["axes"] else size for i, size in enumerate(x.sizes)]
         if not params["axes"]:
             return x
-        output = {"output": (outputs[0][0], kept)}
+        output = {"output": (outputs[0][0], directml.ReduceDesc.infer(x.sizes, params["axes"]))}
         (result,) = builder.add(directml.ReduceDesc, {"input": x}, output, function=function, axes=params["axes"])
         return builder.reshaped(result, outputs[0][1])
 
@@ -275,7 +274,7 @@ def padded(
         cut = [size + min(low, 0) + min(high, 0) for size, low, high in zip(x.sizes, start, end, strict=True)]
         x = _sliced(builder, x, offsets, cut, [1] * len(cut), (x.dtype, tuple(cut)))
     start, end = ([max(one, 0) for one in amounts] for amounts in (start, end))
-    sizes = [low + size + high for low, size, high in zip(start, x.sizes, end, strict=True)]
+    sizes = directml.Padding1Desc.infer(x.sizes, start, end)
     members: dict[str, Any] = {"padding_value_data_type": desc_of(x.dtype, (1,)).data_type, "padding_value": value}
     padding: dict[str, Any] = {"padding_mode": mode, "start_padding": start, "end_padding": end}
     return builder.add(directml.Padding1Desc, {"input": x}, {"output": (x.dtype, sizes)}, **members, **padding)[0]
