@@ -64,12 +64,12 @@ class Handler:
     def input(self, index: int) -> Input:
         return self.inputs[index] if index < len(self.inputs) else self.others or Input()
 
-    @property
+    @functools.cached_property
     def required(self) -> int:
         """How many inputs a node must have, though some of them may be absent."""
         return sum(one.is_required for one in self.inputs) if self.inputs else int(self.others is not None)
 
-    @property
+    @functools.cached_property
     def allowed(self) -> int | None:
         """How many inputs a node may have; None for any number."""
         return len(self.inputs) if self.others is None else None
