@@ -7,7 +7,7 @@ its DirectML provider computes something else.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -536,33 +536,31 @@ class _ListedActivation(Attributes):
     activation_params: Sequence[float] = ()
 
 
+class _Fused(NamedTuple):
+    x: Images
+    filter: Images
+    bias: Array | None = None
+    summand: Array | None = None
+
+
 @contributed("FusedConv")
-def _fused_convolution(
-    x: Images,
-    filter: Images,
-    bias: Array | None = None,
-    summand: Array | None = None,
-    *,
-    window: ConvolutionAttributes,
-    fused: _ListedActivation,
-) -> Array:
+def _fused_convolution(inputs: _Fused, *, window: ConvolutionAttributes, fused: _ListedActivation) -> Array:
     names = _PARAMETERS.get(fused.activation, ("alpha", "beta", "gamma"))
     numbers = dict(zip(names, fused.activation_params, strict=False))
-    return activated(_sum(windows.convolution(x, filter, bias, window=window), summand), fused.activation, numbers)
+    total = _sum(windows.convolution(*inputs[:3], window=window), inputs.summand)
+    return activated(total, fused.activation, numbers)
 
 
 @contributed("NhwcFusedConv")
 def _fused_convolution_of_last_channels(
-    x: Images,
-    filter: Images,
-    bias: Array | None = None,
-    summand: Array | None = None,
-    *,
-    window: ConvolutionAttributes,
-    fused: _ListedActivation,
+    inputs: _Fused, *, window: ConvolutionAttributes, fused: _ListedActivation
 ) -> Array:
-    rest = (filter, bias, None if summand is None else _channels_first(summand))
-    return _of_last_channels(lambda image: _fused_convolution(image, *rest, window=window, fused=fused), x)
+    summand = None if inputs.summand is None else _channels_first(inputs.summand)
+
+    def convolution(image: Array) -> Array:
+        return _fused_convolution(inputs._replace(x=image, summand=summand), window=window, fused=fused)
+
+    return _of_last_channels(convolution, inputs.x)
 
 
 @contributed("NhwcConv")

@@ -238,14 +238,9 @@ def _max_pool(
     return values, indices.astype(counting_type())
 
 
-@handles("LpPool", since=2)
-def _lp_pool(x: Images, *, window: PoolingAttributes, p: int = 2) -> Array:
-    return dml.lp_pooling1(x, p=p, **_with_ends(*_pooled(x, window)))
-
-
-@handles("LpPool", since=1)
-def _first_lp_pool(x: Images, *, window: PoolingAttributes, p: float = 2.0) -> Array:
-    return _lp_pool(x, window=window, p=int(p))
+@handles("LpPool")
+def _lp_pool(x: Images, *, window: PoolingAttributes, p: float = 2) -> Array:  # a float in version 1, an integer later
+    return dml.lp_pooling1(x, p=int(p), **_with_ends(*_pooled(x, window)))
 
 
 @handles("GlobalAveragePool")
@@ -258,13 +253,8 @@ def _global_max_pool(x: Images) -> Array:
     return dml.max_pooling(x, window_sizes=x.shape[2:])
 
 
-@handles("GlobalLpPool", since=2)
-def _global_lp_pool(x: Images, *, p: int = 2) -> Array:
-    return dml.lp_pooling(x, window_sizes=x.shape[2:], p=p)
-
-
-@handles("GlobalLpPool", since=1)
-def _first_global_lp_pool(x: Images, *, p: float = 2.0) -> Array:
+@handles("GlobalLpPool")
+def _global_lp_pool(x: Images, *, p: float = 2) -> Array:
     return dml.lp_pooling(x, window_sizes=x.shape[2:], p=int(p))
 
 
