@@ -67,21 +67,19 @@ def element_wise_clip1(
 def _clip(input: ArrayLike, min: Any, max: Any, scale_bias: ScaleBias | None) -> Array:
     input = calls.number_array("input", input)
     unclipped = input if scale_bias is None else scaled(input, scale_bias).astype(input.dtype)
-    return _at_least(_at_most(unclipped, max), min)
+    low, high = (bound if bound is None else jnp.asarray(bound, input.dtype) for bound in (min, max))
+    is_low, is_high = _is_outside(unclipped, low, high)
+    clipped = unclipped if high is None else selected(is_high, high, unclipped)
+    return clipped if low is None else selected(is_low, low, clipped)
 
 
-def _at_most(x: Array, bound: Any) -> Array:
-    if bound is None:
-        return x
-    bound = jnp.asarray(bound, x.dtype)
-    return selected(greater_equal(x, bound), bound, x)
-
-
-def _at_least(x: Array, bound: Any) -> Array:
-    if bound is None:
-        return x
-    bound = jnp.asarray(bound, x.dtype)
-    return selected(greater_equal(bound, x), bound, x)
+def _is_outside(x: Array, low: Any, high: Any) -> tuple[Any, Any]:
+    """Where the lower bound holds, and where the upper one, unless the lower one does; both from the same keys of x."""
+    is_low = low is not None and greater_equal(low, x)
+    is_high = high is not None and greater_equal(x, high)
+    if low is not None and high is not None:
+        is_low |= is_high & greater_equal(low, high)
+    return is_low, is_high
 
 
 # The page casts a FLOAT bound to the tensors' type, and does not say what happens to a bound outside the range of that
