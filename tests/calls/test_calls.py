@@ -335,6 +335,7 @@ def test_works_without_jit_too() -> None:
         lambda: dmljax.activation_shrink(np.array([-3, 0.25, 3], np.float32)),
         lambda: dmljax.element_wise_constant_pow(np.array([1, 2], np.float32), 2.0),
         lambda: dmljax.top_k(np.array([1, 3, 2], np.float32), axis=0, k=2),
+        lambda: dmljax.roi_align(np.ones((1, 1, 4, 4)), np.ones((1, 4)), np.array([0]), output_size=2),
     ],
 )
 def test_numbers_have_the_same_type_without_jit(call_: Callable[[], Any]) -> None:
