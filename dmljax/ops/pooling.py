@@ -645,7 +645,7 @@ class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_largest_sizes):
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "output"),
-        *dml.inferred(_REACH_INPUT, *_windows_fit("input", "output")),
+        *dml.inferred(*_windows_fit("input", "output"), _REACH_INPUT),
     )
 
 
@@ -659,7 +659,7 @@ class _IndexedPooling(_Sliding, _IndexedTensors, infer=_largest_sizes):
     rules = dml.page_rules(
         dml.same_rank("input", "output", "output_indices"),
         dml.same_type("input", "output"),
-        *dml.inferred(_REACH_INPUT, *_windows_fit("input", "output", "output_indices")),
+        *dml.inferred(*_windows_fit("input", "output", "output_indices"), _REACH_INPUT),
     )
 
     derived = {
@@ -694,8 +694,8 @@ class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad, infe
         dml.same_type("input", "input_gradient", "output_gradient"),
         dml.same_rank("input", "input_gradient", "output_gradient"),
         *dml.inferred(
-            _REACH_INPUT,
             *_windows_fit("input", "input_gradient"),
+            _REACH_INPUT,
             "OutputGradientTensor.Sizes are InputTensor.Sizes.",
         ),
     )
