@@ -172,7 +172,7 @@ def inside(where: Where) -> Iterator[None]:
 
 
 def require(where: Where, holds: bool, rule: str, given: Any = None) -> None:
-    """Refuses what stands at `where` unless it is as the rule says."""
+    """Refuses the value at `where` unless the rule holds."""
     if not holds:
         raise InvalidDesc(Problem(where, rule, given))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dmljax.dxdispatch.context import Context, Readers, optional, uint64
+from dmljax.dxdispatch.context import Context, Fields, Readers, optional, uint64
 from dmljax.dxdispatch.model import Binding, Bindings, BindPoint
 from dmljax.dxdispatch.text import Place
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require, spell_path
@@ -83,20 +83,21 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
         "counterOffsetBytes": optional(uint64),
         "shape": None,  # of a tensor of an ONNX model, which the dispatch reads
     }
-    fields = context.read(place, {"name": source} if isinstance(source, str) else source, readers)
+    fields = Fields(name=source).all(readers) if isinstance(source, str) else context.read(place, source, readers)
     (name, resource), element_offset = fields["name"], fields["elementOffset"]
     if resource is None or point is None:
         return None
     element_bits = 8 * fields["elementSizeInBytes"]
     if resource.data_type is not DataType.UNKNOWN:
         element_bits = element_bits or resource.data_type.bits
-    is_sized = bool(element_bits or not element_offset)
-    require("elementOffset", is_sized, f"must come with elementSizeInBytes for {show(name)}", "none")
+    if element_offset and not element_bits:
+        raise InvalidDesc(Problem("elementOffset", f"must come with elementSizeInBytes for {show(name)}", "none"))
     is_whole = element_offset * element_bits % 8 == 0
     require("elementOffset", is_whole, "must be even for elements of 4 bits", element_offset)
     offset, size = element_offset * element_bits // 8, point.size_in_bytes
     room = max(resource.size_in_bytes - offset, 0)
-    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on")
+    if size > room:
+        raise InvalidDesc(Problem((), f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on"))
     alignment = point.tensor.guaranteed_base_offset_alignment or _MINIMUM_ALIGNMENT
     if offset % alignment:
         context.warn(place, Problem((), f"must begin at a multiple of {alignment} bytes for DirectML", offset))

@@ -37,11 +37,12 @@ def _print(context: Context, place: Place, value: Any) -> Print:
     readers: Readers = {"type": None, "resource": context.resource, "verbose": optional(boolean, False)}
     (name, resource), verbose = context.read(place, value, readers).values()
     if resource is not None:
-        is_typed = resource.data_type is not DataType.UNKNOWN
-        require("resource", is_typed, "must have an initialValuesDataType to be printed", show(name))
+        if resource.data_type is DataType.UNKNOWN:
+            raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be printed", show(name)))
         count = resource.size_in_bytes * 8 // resource.data_type.bits
-        rule = f"must have at most {MAX_PRINTED_VALUES} values to be printed"
-        require("resource", count <= MAX_PRINTED_VALUES, rule, f"{count}, in {show(name)}")
+        if count > MAX_PRINTED_VALUES:
+            rule = f"must have at most {MAX_PRINTED_VALUES} values to be printed"
+            raise InvalidDesc(Problem("resource", rule, f"{count}, in {show(name)}"))
     return Print(name, verbose)
 
 
@@ -96,7 +97,7 @@ def _dispatch_of_network(
 
 
 def _shapes(context: Context, place: Place, names: Mapping[str, bool], given: Mapping[str, Any]) -> Sizes | None:
-    """The shapes that bindings of an ONNX model give, or a caller of `load`; None if they have findings."""
+    """The shapes from the bindings of an ONNX model and from the caller of `load`; None if they have findings."""
     shapes = {name: one["shape"] for name, one in given.items() if name in names and one.get("shape") is not None}
     checks = {name: partial(uints, (name, "shape"), shape) for name, shape in shapes.items()}
     with context.part(*place):

@@ -1,4 +1,4 @@
-"""What the readers of a model's parts share: fields, findings, and how many bytes the model may still ask for."""
+"""What the readers of a model's parts share: fields, findings, and the bytes that the model may still ask for."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,14 +13,13 @@ from dmljax.descriptors.members import json_enum, json_given, json_string
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, Resource
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.text import Document, Place
-from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidType, Problem, Where, all_checked, require
+from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, InvalidType, Problem, Where, all_checked
 from dmljax.files import opened
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel
 
 MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
-MAX_FINDINGS = MAX_PROBLEMS
 
 
 Read = Callable[[str, Any], Any]  # takes the name of a field, and its value or None
@@ -36,7 +35,7 @@ class Fields(dict[str, Any]):
 
     def all(self, readers: Readers) -> dict[str, Any]:
         """The values of the fields that have readers, or one error with all that is wrong with them."""
-        checks = {name: partial(self.one, name, read) for name, read in readers.items() if read is not None}
+        checks = {name: partial(read, name, self.get(name)) for name, read in readers.items() if read is not None}
         return dict(zip(checks, all_checked(*checks.values()), strict=True))
 
 
@@ -72,11 +71,11 @@ def sizes_by_name(name: str, value: Mapping[str, Any]) -> dict[str, int]:
 
 
 class TooManyFindingsError(Exception):
-    """A model has MAX_FINDINGS errors, so that the reader stops."""
+    """A model has MAX_PROBLEMS errors, so that the reader stops."""
 
 
 class Context:
-    """A model as far as it is read."""
+    """The parts of a model that are read so far, and what is wrong with them."""
 
     def __init__(
         self, file: Path, document: Document, input_path: Path, feature_level: FeatureLevel, overrides: Overrides
@@ -88,16 +87,16 @@ class Context:
         self.commands: dict[int, Any] = {}
         # By dispatchable, also a wrong one: the names that bindings may have, and whether each has a list of tensors.
         self.names: dict[str, Mapping[str, bool]] = {}
-        self.graphs: dict[str, Dispatchable] = {}  # of networks, which take their places in the end
+        self.graphs: dict[str, Dispatchable] = {}  # of ONNX models, for the sizes of dispatches
         self.sized: dict[tuple[Any, ...], str | None] = {}  # the names of the graphs, by network and sizes
-        self.sizes_of_outputs: dict[str, int] = {}  # by deferred resources of which an output has said the size
+        self.sizes_of_outputs: dict[str, int] = {}  # by the deferred resources that got their sizes from them
         self.warnings: list[Finding] = []
         self.findings: list[Finding] = []
         self.model = DispatchModel(file, {}, {}, [], self.warnings, document)
         self.bytes_left = MAX_MODEL_BYTES
 
     def finished(self) -> DispatchModel:
-        """The model, in which the graphs of networks take the places of these."""
+        """The model, with the graphs of its ONNX models among the dispatchables."""
         own = {name: one for name, one in self.dispatchables.items() if isinstance(one, Dispatchable)}
         commands = list(self.commands.values())
         return replace(self.model, resources=self.resources, dispatchables=own | self.graphs, commands=commands)
@@ -114,15 +113,15 @@ class Context:
                 self.add_finding(place, problem)
 
     def add_finding(self, place: Place, problem: Problem, line: int | None = None) -> None:
-        """Records a problem at `place`, or at another line."""
+        """Records a problem at `place`; `line` is given where the place has another line."""
         finding = self.model.finding(place, problem)
         self.findings.append(finding if line is None else replace(finding, line=line))
-        if len(self.findings) >= MAX_FINDINGS:
+        if len(self.findings) >= MAX_PROBLEMS:
             raise TooManyFindingsError
 
     def warn(self, place: Place, problem: Problem) -> None:
-        """Records a problem that does not keep the model from running."""
-        if len(self.warnings) < MAX_FINDINGS:
+        """Records a warning: the model runs all the same."""
+        if len(self.warnings) < MAX_PROBLEMS:
             self.warnings.append(self.model.finding(place, problem))
 
     # Fields
@@ -135,28 +134,30 @@ class Context:
                 hint = did_you_mean(name, names)
                 rule = f"unknown field {show(name)} is ignored; known fields are {', '.join(names)}{hint}"
                 self.warn(place, Problem(name, rule))
-        return Fields((name, value[name]) for name in names if value.get(name) is not None)
+        return Fields({name: value[name] for name in names if value.get(name) is not None})
 
     def read(self, place: Place, value: Any, readers: Readers) -> dict[str, Any]:
         """The values of the fields of an object; those without a reader are known, and have no effect."""
         return self.fields(place, value, tuple(readers)).all(readers)
 
     def named(self, kind: str, known: Collection[str], field: str, value: Any) -> str:
-        """Reads the name of a part of this kind."""
+        """Reads the name of a part that the model has."""
         name = json_string(field, value)
-        hint = "" if name in known else did_you_mean(name, known)
-        require(field, name in known, f"must be a {kind} of the model", f"{show(name)}{hint}")
+        if name not in known:
+            given = show(name) + did_you_mean(name, known)
+            raise InvalidDesc(Problem(field, f"must be a {kind} of the model", given))
         return name
 
     def resource(self, field: str, value: Any) -> tuple[str, Resource | None]:
-        """Reads the name of a resource, and returns the resource, too; None if that has findings."""
+        """Reads the name of a resource, and returns it with the resource, or with None if that has findings."""
         name = self.named("resource", self.resources, field, value)
-        rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
-        require(field, not self.is_unsized(name), rule, show(name))
+        if self.is_unsized(name):
+            rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
+            raise InvalidDesc(Problem(field, rule, show(name)))
         return name, self.resources[name]
 
     def is_unsized(self, name: str | None) -> TypeGuard[str]:
-        """Whether a resource is a deferred one of which no output has said the size so far."""
+        """Whether a resource is deferred, and no output has given it a size yet."""
         resource = self.resources.get(name) if name is not None else None
         return resource is not None and not resource.size_in_bytes
 
@@ -170,7 +171,7 @@ class Context:
         return next((path for path in candidates if os.path.exists(path)), candidates[0])
 
     def content(self, path: Path) -> bytes:
-        """The bytes of a file, which count among those of the model."""
+        """The bytes of a file, counted against the limit of the model."""
         with opened(path, self.affordable_bytes) as file:
             data: bytes = file.read(self.affordable_bytes)
         self.bytes_left -= len(data)
@@ -182,11 +183,12 @@ class Context:
         return min(MAX_RESOURCE_BYTES, self.bytes_left)
 
     def require_affordable(self, member: Where, size: int) -> None:
-        """Refuses a size that no buffer has, or that is too large for the model."""
-        limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
-        require(member, size <= self.affordable_bytes, f"must ask for at most {limits}", size)
+        """Refuses a size beyond the limit of a buffer, or of the model."""
+        if size > self.affordable_bytes:
+            limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
+            raise InvalidDesc(Problem(member, f"must ask for at most {limits}", size))
 
     def take_bytes(self, member: Where, size: int) -> None:
-        """Counts a buffer of that size among what the model asks for."""
+        """Counts a buffer against the limit of the model."""
         self.require_affordable(member, size)
         self.bytes_left -= size

@@ -12,20 +12,11 @@ from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
 from dmljax.descriptors.members import Array, Kind, checks_of_flags, json_string
 from dmljax.dxdispatch.bindings import read_bindings
-from dmljax.dxdispatch.context import (
-    MAX_FINDINGS,
-    MAX_RESOURCE_BYTES,
-    Context,
-    Read,
-    of_kind,
-    optional,
-    sizes_by_name,
-    uint,
-)
+from dmljax.dxdispatch.context import MAX_RESOURCE_BYTES, Context, Read, of_kind, optional, sizes_by_name, uint
 from dmljax.dxdispatch.model import Dispatchable, bind_points
 from dmljax.dxdispatch.networks import Network, Sizes
 from dmljax.dxdispatch.text import Place
-from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside, require
+from dmljax.errors import MAX_PROBLEMS, InvalidDesc, Problem, Unsupported, all_checked, inside, require
 from dmljax.files import opened
 from dmljax.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
@@ -48,12 +39,12 @@ def _compile_type(name: str, value: Any) -> None:
     require(name, value in kinds, f"must be one of {', '.join(kinds)}", show(value))
 
 
-# What tells DirectML how to run a dispatchable is checked, and has no effect on XLA.
+# Hints to DirectML: checked, without effect on XLA
 _HINTS: dict[str, Read] = {
     "executionFlags": lambda name, value: all_checked(*checks_of_flags(_ExecutionFlags, name, value or [])),
     "dmlCompileType": optional(_compile_type),
 }
-# So is what only ONNX Runtime reads.
+# The last three are options of ONNX Runtime: checked, without effect here
 _ONNX_FIELDS: dict[str, Read] = {
     "sourcePath": json_string,
     "freeDimensionNameOverrides": optional(sizes_by_name, {}),
@@ -83,8 +74,8 @@ def read_dispatchable(context: Context, place: Place, value: Any) -> Dispatchabl
 
 def _operator(context: Context, place: Place, value: Any, operator: type[Operator]) -> Dispatchable | None:
     name = str(place[-1])
-    members = [member for member in operator.members() if member.tensor_kind]
-    names = context.names[name] = {member.name: isinstance(member.kind, Array) for member in members}
+    names = {one.name: isinstance(one.kind, Array) for one in operator.members() if one.tensor_kind}
+    context.names[name] = names
     desc_place = context.model.desc_place(name)
     nested = [str(key) for key in desc_place[len(place) :]]
     fields = context.fields(place, value, (*_TYPE, "bindings", *_HINTS, *(nested or operator.json_fields())))
@@ -187,7 +178,7 @@ def graph_of_network(
 def _require_valid(context: Context, desc: Operator | Graph) -> None:
     """Refuses a desc or a graph that breaks a rule, or that has a tensor that is too large."""
     level = context.feature_level
-    problems = [_with_level(problem, level) for problem in islice(desc.problems(level), MAX_FINDINGS)]
+    problems = [_with_level(problem, level) for problem in islice(desc.problems(level), MAX_PROBLEMS)]
     problems += (
         Problem((*path, "Sizes"), f"must describe at most {MAX_RESOURCE_BYTES} bytes", tensor)
         for path, tensor in _tensors(desc)

@@ -149,13 +149,13 @@ def target_path(name: str, value: Any) -> PureWindowsPath:
     """
     text = json_string(name, value)
     path = PureWindowsPath(text)
-    leads_out = ".." in path.parts or path.anchor or text.endswith(("/", "\\"))
-    require(name, bool(path.parts) and not leads_out, "must be a file inside the output folder", show(text))
-    has_controls = any(category(character) == "Cc" for character in text)
-    require(name, not has_controls, "must have no control character", show(text))
-    is_short = len(text.encode()) <= _MAX_PATH_BYTES and all(len(x.encode()) <= _MAX_NAME_BYTES for x in path.parts)
-    limits = f"at most {_MAX_PATH_BYTES} bytes, {_MAX_NAME_BYTES} in each part"
-    require(name, is_short, f"must be a path of {limits}", show(text))
+    if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
+        raise InvalidDesc(Problem(name, "must be a file inside the output folder", show(text)))
+    if any(category(character) == "Cc" for character in text):
+        raise InvalidDesc(Problem(name, "must have no control character", show(text)))
+    if len(text.encode()) > _MAX_PATH_BYTES or any(len(part.encode()) > _MAX_NAME_BYTES for part in path.parts):
+        limits = f"at most {_MAX_PATH_BYTES} bytes, {_MAX_NAME_BYTES} in each part"
+        raise InvalidDesc(Problem(name, f"must be a path of {limits}", show(text)))
     return path
 
 
@@ -177,18 +177,18 @@ def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensi
     suffix = suffix.lower()
     if suffix not in (".npy", *IMAGES):
         return
-    is_typed, given = data_type is not DataType.UNKNOWN, show(tuple(dimensions))
+    is_typed = data_type is not DataType.UNKNOWN
     require("resource", is_typed, "must have an initialValuesDataType to be written as numbers", "UNKNOWN")
     count, most = size_in_bytes * 8 // data_type.bits, f"must have at most {_MAX_DIMENSIONS} elements"
     require("dimensions", len(dimensions) <= _MAX_DIMENSIONS, most, len(dimensions))
-    fits = not dimensions or math.prod(dimensions) <= count
-    require("dimensions", fits, f"must describe at most {count} elements", given)
+    if dimensions and math.prod(dimensions) > count:
+        raise InvalidDesc(Problem("dimensions", f"must describe at most {count} elements", show(tuple(dimensions))))
     if suffix in IMAGES:
         rule = "must be of FLOAT32 or FLOAT16 to be written as an image"
         require("resource", data_type in _IMAGE_TYPES, rule, data_type.name)
         channels = (1, 3) if suffix == ".jpg" else (1, 3, 4)
         rule = f"must be [1, channels, height, width] with {' or '.join(map(str, channels))} channels"
-        require("dimensions", _is_image(dimensions, channels), rule, given)
+        require("dimensions", _is_image(dimensions, channels), rule, show(tuple(dimensions)))
 
 
 def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimensions: Sequence[int]) -> None:

@@ -12,13 +12,13 @@ from typing import Any, BinaryIO
 
 from dmljax.checks import parse_enum, uints
 from dmljax.dxdispatch.commands import check_targets, read_command
-from dmljax.dxdispatch.context import MAX_FINDINGS, Context, TooManyFindingsError, given_of_kind, sizes_by_name
+from dmljax.dxdispatch.context import Context, TooManyFindingsError, given_of_kind, sizes_by_name
 from dmljax.dxdispatch.dispatchables import read_dispatchable
 from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.resources import read_resource
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
-from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, UnusableFile
+from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, MissingFile, Problem, Unsupported, UnusableFile
 from dmljax.files import opened
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
@@ -68,7 +68,7 @@ def load(
         _read(context)
     except TooManyFindingsError:
         last = context.findings[-1]
-        problem = Problem((), f"only {MAX_FINDINGS} findings are listed; the rest of the model was not read")
+        problem = Problem((), f"only {MAX_PROBLEMS} findings are listed; the rest of the model was not read")
         rest.append(Finding(last.file, last.line, problem))
     if context.findings:
         raise InvalidModel([*sorted(context.findings, key=lambda finding: finding.line), *rest], context.warnings)

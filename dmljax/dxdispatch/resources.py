@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from dmljax.checks import uints
 from dmljax.descriptors.members import json_given, json_string
-from dmljax.dxdispatch.context import MAX_FINDINGS, Context, Fields, data_type, optional, uint, uint64
+from dmljax.dxdispatch.context import Context, Fields, data_type, optional, uint, uint64
 from dmljax.dxdispatch.files import bytes_of, read_values
 from dmljax.dxdispatch.model import BindPoint, Resource
 from dmljax.dxdispatch.numbers import convert, sequence
 from dmljax.dxdispatch.text import Place
-from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, require
+from dmljax.errors import MAX_PROBLEMS, InvalidDesc, InvalidType, Problem, inside, require
 from dmljax.text import one_line, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
@@ -107,7 +107,7 @@ def _numbers(
 ) -> NDArray[Any]:
     converted, too_large = convert(name, values, own_type, is_list=is_list)
     rule = f"must be in range for {own_type.name} not to become infinite"
-    for index in too_large[:MAX_FINDINGS].tolist():
+    for index in too_large[:MAX_PROBLEMS].tolist():
         context.warn((*place, name), Problem((index,) if is_list else (), rule, values[index]))
     return converted
 
@@ -125,9 +125,9 @@ def _file_values(context: Context, source: Fields, own_type: DataType, fields: F
 
 
 def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | None, given: Mapping[str, Any]) -> None:
-    """Gives deferred resources the size of the outputs that are bound to them, always the same one.
+    """Gives deferred resources the sizes of the first outputs that are bound to them.
 
-    If the points are None, the sizes are not known, which is told already.
+    Without points, because the ONNX model has findings, these resources are wrong as well, which is reported already.
     """
     resources = {name: one["name"] for name, one in given.items() if isinstance(one.get("name"), str)}
     if points is None:

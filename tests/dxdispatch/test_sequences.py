@@ -80,6 +80,7 @@ def test_dispatches_that_follow_each_other_are_one(tmp_path: Path) -> None:
     assert (result.dispatchable, len(result.milliseconds)) == ("square + sum", 1)
     assert printed(one) == printed(model)
     assert (one.numbers, one.command_place(1)) == ([(0, 1), (2,)], ("commands", 2))
+    assert (fuse(one).numbers, sequences(fuse(one))) == (one.numbers, ["square + sum"])
 
 
 def test_what_others_read_is_written_and_what_only_these_read_is_not(tmp_path: Path) -> None:
@@ -237,13 +238,10 @@ def test_what_a_repetition_would_change_stays_apart(
 
 
 def test_a_sequence_may_run_again(tmp_path: Path) -> None:
-    turns = [("x", "x"), ("x", "y")]
-    commands = [dispatch("square", ATensor=a, BTensor=a, OutputTensor=b) for a, b in turns]
-    model = loaded(tmp_path, XYZ, {"square": SQUARE}, [*commands, *shown("y")])
+    model = in_turns(tmp_path, ("x", "x"), ("x", "y"))
     ended = []
-    for one in (model, fuse(model)):
-        execution = Execution(one)
-        for index in [*range(len(one.commands))] * 2:
+    for execution in (run(model), run(fuse(model))):
+        for index in range(len(execution.model.commands)):
             execution.result(index)
         ended.append(execution.values("y").tolist())
     assert ended[0] == ended[1]
@@ -264,13 +262,6 @@ def test_sequences_have_names_of_their_own(tmp_path: Path) -> None:
     model = fuse(loaded(tmp_path, XYZ, dispatchables, commands))
     assert sequences(model) == ["sum + sum (3)", "sum + sum (4)", "sum + sum + sum + sum"]
     assert list(model.dispatchables) == ["sum + sum (2)", *sequences(model)]
-
-
-def test_what_is_fused_is_not_fused_again(tmp_path: Path) -> None:
-    model = fuse(chain(tmp_path))
-    again = fuse(model)
-    assert sequences(again) == ["square + sum"]
-    assert again.numbers == model.numbers
 
 
 def test_a_graph_has_no_more_dispatches_than_can_be_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
