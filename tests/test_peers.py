@@ -1,4 +1,7 @@
-"""The functions beside ONNX Runtime and PyTorch, where they are installed, on random and special values."""
+"""The functions beside ONNX Runtime and PyTorch, where they differ from them or may be less accurate.
+
+`tests/onnx` compares what ONNX's operators are made of with ONNX's own cases and with ONNX Runtime.
+"""
 
 import functools
 from typing import Any
@@ -6,28 +9,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FEW_TYPES, X64, few_of, few_types, random_indices
+from helpers import few_of
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import (
-    AxisDirection,
-    ConvolutionDirection,
-    DepthSpaceOrder,
-    InterpolationMode,
-    PaddingMode,
-    RecurrentNetworkDirection,
-    ReduceFunction,
-    Size2D,
-)
+from dmljax.directml import Size2D
 
-DTYPES = [np.dtype(name) for name in ("float32", "int32", *(("float64", "int64") if X64 else ()))]
 RNG = np.random.default_rng(7)
-
-
-def tied(dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Small whole numbers, with many ties and zeros."""
-    return RNG.integers(-2, 3, shape).astype(dtype)
 
 
 # ONNX Runtime
@@ -55,275 +43,6 @@ def onnxruntime_run(operator: str, inputs: list[Any], opset: int = 18, outputs: 
 
 def same(actual: Any, expected: Any) -> None:
     np.testing.assert_array_equal(np.asarray(actual).astype(expected.dtype), expected, strict=True)
-
-
-def test_one_hot_is_onnxruntimes() -> None:
-    indices, values = random_indices(RNG, np.int32, (6, 5), 4), np.array([2, 9], np.float32)
-    expected = onnxruntime_run("OneHot", [indices, np.array([4], np.int32), values], axis=1)
-    same(dmljax.one_hot(indices[:, None, :], values, axis=1, depth=4), expected)
-
-
-def test_hardmax_is_onnxruntimes() -> None:
-    input = tied(np.float32, (7, 9))
-    same(dmljax.activation_hardmax(input), onnxruntime_run("Hardmax", [input], axis=-1))
-    same(dmljax.activation_hardmax1(input, axes=0), onnxruntime_run("Hardmax", [input], axis=0))
-
-
-@pytest.mark.parametrize("dtype", few_types(DTYPES), ids=str)
-@pytest.mark.parametrize("axis", few_of([0, 1, -1], 1))
-def test_gathers_and_scatters_are_onnxruntimes_in_range(dtype: Any, axis: int) -> None:
-    input = tied(dtype, (4, 5, 3))
-    size = input.shape[axis]
-    indices = RNG.integers(-size, size, (2, 3))
-    same(dmljax.gather(input, indices, axis=axis), onnxruntime_run("Gather", [input, indices], axis=axis))
-    indices = np.argsort(RNG.random(input.shape), axis=axis).take(range(size - 1), axis) - RNG.choice([0, size])
-    gathered = onnxruntime_run("GatherElements", [input, indices], axis=axis)
-    same(dmljax.gather_elements(input, indices, axis=axis), gathered)
-    updates = tied(dtype, indices.shape)
-    scattered = onnxruntime_run("ScatterElements", [input, indices, updates], axis=axis)
-    same(dmljax.scatter(input, indices, updates, axis=axis), scattered)
-    tuples = np.stack([RNG.permutation(4)[:3] - 4, RNG.permutation(5)[:3]], axis=-1)
-    updates = tied(dtype, (3, 3))
-    same(dmljax.scatter_nd(input, tuples, updates), onnxruntime_run("ScatterND", [input, tuples, updates]))
-
-
-@pytest.mark.parametrize(
-    "kinds", few_of([("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")], ("uint8", "int8")), ids=str
-)
-def test_products_of_integers_are_onnxruntimes(kinds: tuple[str, str]) -> None:
-    a, b = (
-        RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max, shape, kind, endpoint=True)
-        for kind, shape in zip(kinds, ((9, 40), (40, 7)), strict=True)
-    )
-    a_zero, b_zero = np.array(np.iinfo(kinds[0]).max, kinds[0]), np.array(np.iinfo(kinds[1]).min, kinds[1])
-    of_columns = RNG.integers(0, 9, 7).astype(kinds[1])
-    for zeros in ((), (a_zero,), (a_zero, b_zero), (a_zero, of_columns)):
-        expected = onnxruntime_run("MatMulInteger", [a, b, *zeros])
-        same(dmljax.matrix_multiply_integer(a, b, *zeros), expected)
-    # Powers of two, with which ONNX Runtime, too, rounds nothing before the end.
-    a_scale, b_scale, output_scale = (np.array(scale, np.float32) for scale in (0.25, 0.5, 64))
-    bias = RNG.integers(-9, 9, 7).astype(np.float32)
-    expected = onnxruntime_run(
-        "MatMulIntegerToFloat", [a, b, a_scale, b_scale, a_zero, b_zero, bias], domain="com.microsoft"
-    )
-    same(dmljax.matrix_multiply_integer_to_float(a, b, a_scale, b_scale, a_zero, b_zero, bias), expected)
-    output_zero = np.array(6, kinds[0])
-    arguments = [a, a_scale, a_zero, b, b_scale, b_zero, output_scale, output_zero]
-    same(dmljax.quantized_linear_matrix_multiply(*arguments), onnxruntime_run("QLinearMatMul", arguments))
-
-
-@pytest.mark.parametrize("batch_axis", [0, 1])
-def test_reverse_subsequences_is_onnxruntimes(batch_axis: int) -> None:
-    input = tied(np.float32, (4, 4, 3))
-    lengths = np.array([0, 1, 3, 4])
-    expected = onnxruntime_run("ReverseSequence", [input, lengths], batch_axis=batch_axis, time_axis=1 - batch_axis)
-    of_each = np.repeat(lengths.reshape((4, 1, 1) if batch_axis == 0 else (1, 4, 1)), 3, axis=2)
-    same(dmljax.reverse_subsequences(input, of_each, axis=1 - batch_axis), expected)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
-def test_nonzero_is_onnxruntimes(dtype: Any) -> None:
-    input = tied(dtype, (4, 5, 3))
-    count, coordinates = dmljax.nonzero_coordinates(input)
-    same(coordinates[: int(count)].T, onnxruntime_run("NonZero", [input]))
-
-
-def test_gather_nd1_is_onnxruntimes_in_range() -> None:
-    # ONNX Runtime refuses indices out of range, which DirectML clamps.
-    input, indices = tied(np.float32, (2, 3, 4)), RNG.integers(-3, 3, (2, 5, 1))
-    expected = onnxruntime_run("GatherND", [input, indices], batch_dims=1)
-    same(dmljax.gather_nd1(input, indices, batch_dimension_count=1), expected)
-
-
-@pytest.mark.parametrize("k", [-3, -1, 0, 1, 4])
-def test_diagonal_matrix1_is_onnxruntimes_trilu(k: int) -> None:
-    input = tied(np.float32, (3, 4))
-    for upper, bounds in ((1, (-(2**31), k)), (0, (k + 1, 2**31 - 1))):
-        expected = onnxruntime_run("Trilu", [input, np.array(k, np.int64)], upper=upper)
-        same(dmljax.diagonal_matrix1(input, 0, diagonal_fill_begin=bounds[0], diagonal_fill_end=bounds[1]), expected)
-
-
-@pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize(("name", "function"), [("ArgMax", dmljax.argmax), ("ArgMin", dmljax.argmin)])
-def test_arg_reductions_are_onnxruntimes(name: str, function: Any, last: int) -> None:
-    input = tied(np.float32, (6, 8))
-    expected = onnxruntime_run(name, [input], axis=1, keepdims=1, select_last_index=last)
-    same(function(input, axes=1, axis_direction=AxisDirection(last)), expected)
-
-
-REDUCED = {
-    "ReduceL1": ReduceFunction.L1,
-    "ReduceL2": ReduceFunction.L2,
-    "ReduceLogSum": ReduceFunction.LOG_SUM,
-    "ReduceLogSumExp": ReduceFunction.LOG_SUM_EXP,
-    "ReduceMax": ReduceFunction.MAX,
-    "ReduceMean": ReduceFunction.AVERAGE,
-    "ReduceMin": ReduceFunction.MIN,
-    "ReduceProd": ReduceFunction.MULTIPLY,
-    "ReduceSum": ReduceFunction.SUM,
-    "ReduceSumSquare": ReduceFunction.SUM_SQUARE,
-}
-
-
-@pytest.mark.parametrize("name", REDUCED)
-def test_reductions_are_onnxruntimes(name: str) -> None:
-    for axes in ((1,), (0, 2)):
-        floats = RNG.uniform(0.5, 2, (3, 9, 4)).astype(np.float32)
-        expected = onnxruntime_run(name, [floats, np.array(axes)])
-        reduced = dmljax.reduce(floats, function=REDUCED[name], axes=axes)
-        np.testing.assert_allclose(reduced, expected, rtol=2e-6, atol=1e-6)
-        if name in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"):
-            integers = tied(np.int32, (3, 9, 4))
-            reduced = dmljax.reduce(integers, function=REDUCED[name], axes=axes)
-            same(reduced, onnxruntime_run(name, [integers, np.array(axes)]))
-
-
-@pytest.mark.parametrize("is_exclusive", [False, True])
-@pytest.mark.parametrize("direction", AxisDirection)
-def test_running_sums_are_onnxruntimes(direction: AxisDirection, is_exclusive: bool) -> None:
-    input = tied(np.int32, (3, 7, 2))
-    attributes = {"exclusive": int(is_exclusive), "reverse": int(direction)}
-    expected = onnxruntime_run("CumSum", [input, np.array(1)], **attributes)
-    ways: dict[str, Any] = {"axis_direction": direction, "has_exclusive_sum": is_exclusive}
-    same(dmljax.cumulative_summation(input, axis=1, **ways), expected)
-
-
-@pytest.mark.parametrize("direction", AxisDirection)
-def test_the_largest_elements_are_onnxruntimes_ties_included(direction: AxisDirection) -> None:
-    input = tied(np.float32, (3, 40, 2))
-    expected = onnxruntime_run("TopK", [input, np.array([11])], outputs=2, axis=1, largest=int(direction))
-    for actual, peer in zip(dmljax.top_k1(input, axis=1, k=11, axis_direction=direction), expected, strict=True):
-        same(actual, peer)
-
-
-@pytest.mark.parametrize("dtype", few_types(DTYPES), ids=str)
-def test_tiles_and_blocks_are_onnxruntimes(dtype: Any) -> None:
-    input = tied(dtype, (2, 8, 4, 6))
-    repeats = np.array([1, 2, 1, 3])
-    same(dmljax.tile(input, repeats=repeats.tolist()), onnxruntime_run("Tile", [input, repeats]))
-    if dtype == np.float32:  # which ONNX Runtime has of these
-        same(dmljax.space_to_depth(input, block_size=2), onnxruntime_run("SpaceToDepth", [input], blocksize=2))
-        for mode, order in (("DCR", DepthSpaceOrder.DEPTH_COLUMN_ROW), ("CRD", DepthSpaceOrder.COLUMN_ROW_DEPTH)):
-            expected = onnxruntime_run("DepthToSpace", [input], blocksize=2, mode=mode)
-            same(dmljax.depth_to_space1(input, block_size=2, order=order), expected)
-
-
-@pytest.mark.parametrize("dtype", few_types(DTYPES), ids=str)
-@pytest.mark.parametrize(("start", "end", "step"), [(1, 7, 2), (8, 0, -3), (0, 9, 1), (8, 1, -1)])
-def test_slices_are_onnxruntimes(dtype: Any, start: int, end: int, step: int) -> None:
-    input = tied(dtype, (3, 9))
-    expected = onnxruntime_run("Slice", [input, *(np.array([value]) for value in (start, end, 1, step))])
-    window = range(9)[start:end:step]
-    first, last = min(window[0], window[-1]), max(window[0], window[-1])
-    actual = dmljax.slice1(input, starts=(0, first), sizes=(3, last - first + 1), strides=(1, step))
-    same(actual, expected)
-
-
-NAMES = ["float32", "float16", "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool"]
-NAMES += ["float64", "int64", "uint64"] if X64 else []
-
-
-def in_range_of_all(dtype: Any) -> Any:
-    """Numbers that no conversion takes out of its range, fractions among them."""
-    return (RNG.integers(0, 128, 200) + (RNG.random(200) if np.dtype(dtype).kind == "f" else 0)).astype(dtype)
-
-
-@pytest.mark.parametrize("source", few_of(NAMES, *map(str, FEW_TYPES)))
-def test_casts_are_onnxruntimes_in_range(source: str) -> None:
-    onnx = pytest.importorskip("onnx")
-    input = in_range_of_all(source)
-    for name in NAMES:
-        to = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name))
-        same(dmljax.cast(input, dtype=name), onnxruntime_run("Cast", [input], to=to))
-
-
-def test_sequences_are_onnxruntimes() -> None:
-    for start, delta, count in ((3, -2, 50), (0, 7, 1000)):
-        numbers = [np.array(number, np.int32) for number in (start, start + count * delta, delta)]
-        expected = onnxruntime_run("Range", numbers)
-        same(dmljax.fill_value_sequence(start, delta, output_sizes=(count,), dtype="int32"), expected)
-
-
-@pytest.mark.parametrize("dtype", few_types(DTYPES), ids=str)
-@pytest.mark.parametrize("pads", few_of([(1, 2, 0, 3), (0, -1, 2, 4), (-1, 3, -1, -2)], (0, -1, 2, 4)))
-@pytest.mark.parametrize("mode", [mode for mode in PaddingMode if mode is not PaddingMode.SYMMETRIC])
-def test_padding_is_onnxruntimes(dtype: Any, pads: Any, mode: PaddingMode) -> None:
-    if mode is PaddingMode.WRAP:
-        pads = tuple(map(abs, pads))  # ONNX Runtime crops first, and repeats what is left
-    if mode is PaddingMode.REFLECTION:
-        pads = tuple(min(pad, size - 1) for pad, size in zip(pads, (3, 7, 3, 7), strict=True))  # one period
-    input, name = tied(dtype, (3, 7)), {PaddingMode.REFLECTION: "reflect"}.get(mode, mode.name.lower())
-    value = np.array([3], dtype)[0]
-    expected = onnxruntime_run("Pad", [input, np.array(pads), np.array(value)], opset=19, mode=name)
-    actual = dmljax.padding1(input, value, padding_mode=mode, start_padding=pads[:2], end_padding=pads[2:])
-    same(actual, expected)
-
-
-def test_fold_is_onnxruntimes_col2im() -> None:
-    columns = tied(np.float32, (2, 3 * 6, 16))
-    windows: dict[str, Any] = {"strides": (1, 2), "dilations": (2, 1)}
-    image, block = np.array([4, 9]), np.array([2, 3])
-    expected = onnxruntime_run("Col2Im", [columns, image, block], pads=[1, 0, 1, 1], **windows)
-    padding: dict[str, Any] = {"start_padding": (1, 0), "end_padding": (1, 1)}
-    same(dmljax.fold(columns, output_sizes=(2, 3, 4, 9), window_sizes=(2, 3), **windows, **padding), expected)
-
-
-# Image, filters, strides, dilations, padding and groups of convolutions, of whole numbers, whose sums are exact.
-CONVOLUTIONS = [
-    ((2, 3, 7, 8), (4, 3, 3, 2), (1, 1), (1, 1), (1, 0), 1),
-    ((1, 4, 9, 9), (6, 2, 3, 3), (2, 3), (2, 1), (2, 2), 2),
-    ((2, 4, 8, 7), (4, 1, 3, 3), (2, 2), (1, 1), (1, 1), 4),
-    ((2, 5, 4, 4), (3, 5, 1, 1), (1, 1), (1, 1), (0, 0), 1),
-]
-BACKWARD = ConvolutionDirection.BACKWARD
-
-
-def back(filters: Any, groups: int) -> Any:
-    """Backward filters for a convolution whose result is like the input of one with `filters`."""
-    return tied(np.float32, (filters[1] * groups, filters[0] // groups, *filters[2:]))
-
-
-@pytest.mark.parametrize(("image", "filters", "strides", "dilations", "padding", "groups"), CONVOLUTIONS)
-def test_convolutions_are_onnxruntimes(
-    image: Any, filters: Any, strides: Any, dilations: Any, padding: Any, groups: int
-) -> None:
-    x, w, bias = (tied(np.float32, shape) for shape in (image, filters, filters[:1]))
-    space: dict[str, Any] = {"strides": strides, "dilations": dilations}
-    ours: dict[str, Any] = {**space, "group_count": groups, "start_padding": padding, "end_padding": padding}
-    theirs: dict[str, Any] = {**space, "group": groups, "pads": [*padding, *padding]}
-    same(dmljax.convolution(x, w, bias, **ours), onnxruntime_run("Conv", [x, w, bias], **theirs))
-    backward = back(filters, groups)
-    if strides != (1, 1):
-        theirs, ours = theirs | {"output_padding": [1, 1]}, ours | {"output_padding": 1}
-    expected = onnxruntime_run("ConvTranspose", [x, backward], **theirs)
-    same(dmljax.convolution(x, backward, direction=BACKWARD, **ours), expected)
-
-
-@pytest.mark.parametrize(("image", "filters", "strides", "dilations", "padding", "groups"), CONVOLUTIONS)
-def test_integer_convolutions_are_onnxruntimes(
-    image: Any, filters: Any, strides: Any, dilations: Any, padding: Any, groups: int
-) -> None:
-    x, w = RNG.integers(0, 256, image).astype(np.uint8), RNG.integers(0, 256, filters).astype(np.uint8)
-    zeros = np.array(200, np.uint8), np.array(3, np.uint8)
-    space: dict[str, Any] = {"strides": strides, "dilations": dilations}
-    ours: dict[str, Any] = {**space, "group_count": groups, "start_padding": padding, "end_padding": padding}
-    theirs: dict[str, Any] = {**space, "group": groups, "pads": [*padding, *padding]}
-    expected = onnxruntime_run("ConvInteger", [x, w, *zeros], **theirs)
-    same(dmljax.convolution_integer(x, zeros[0], w, zeros[1], **ours), expected)
-    # Scales that are powers of two, of which ONNX Runtime rounds no quotient.
-    scales = (
-        np.array(0.5, np.float32),
-        np.exp2(RNG.integers(-3, 0, filters[0])).astype(np.float32),
-        np.array(64, np.float32),
-    )
-    weights, bias = w.astype(np.int8), RNG.integers(-999, 999, filters[0]).astype(np.int32)
-    no_zeros = np.zeros(filters[0], np.int8)
-    inputs = [x, scales[0], zeros[0], weights, scales[1], no_zeros, scales[2], zeros[1], bias]
-    expected = onnxruntime_run("QLinearConv", inputs, **theirs)
-    computed = dmljax.quantized_linear_convolution(
-        x, scales[0], zeros[0], weights, scales[1], no_zeros, bias, scales[2], zeros[1], **ours
-    )
-    same(computed, expected)
 
 
 def near(actual: Any, expected: Any, digits: float = 1e-5) -> None:
@@ -403,61 +122,6 @@ def test_attention_of_groups_is_onnxruntimes(count: int) -> None:
             same(result[b, :, : length + count], one[b, :, : length + count])
 
 
-def test_normalizations_are_onnxruntimes() -> None:
-    image = RNG.standard_normal((2, 6, 4, 5)).astype(np.float32)
-    scale, bias, mean, variance = (RNG.random((4, 6)) + 0.5).astype(np.float32)
-    moments = mean.reshape(6, 1, 1), variance.reshape(6, 1, 1)
-    scales = scale.reshape(6, 1, 1), bias.reshape(6, 1, 1)
-    expected = onnxruntime_run("BatchNormalization", [image, scale, bias, mean, variance], epsilon=0.01)
-    near(dmljax.batch_normalization(image, *moments, *scales, 0.01), expected)
-    expected = onnxruntime_run("InstanceNormalization", [image, scale, bias], epsilon=0.01)
-    near(dmljax.mean_variance_normalization(image, *scales, 0.01), expected)
-    expected = onnxruntime_run("LayerNormalization", [image, scale[:5], bias[:5]], axis=-1, epsilon=0.01)
-    near(dmljax.mean_variance_normalization1(image, scale[:5], bias[:5], 0.01, axes=-1), expected)
-    expected = onnxruntime_run("SimplifiedLayerNormalization", [image, scale[:5]], axis=-1, epsilon=0.01)
-    near(dmljax.mean_variance_normalization2(image, scale[:5], None, 0.01, axes=-1, use_mean=False), expected)
-    for axes in ([0, 2, 3], [1, 2, 3]):
-        expected = onnxruntime_run("MeanVarianceNormalization", [image], axes=axes)
-        near(dmljax.mean_variance_normalization1(image, axes=axes, epsilon=1e-9), expected)
-    for size in (1, 3, 5):  # of which ONNX Runtime takes odd ones alone
-        expected = onnxruntime_run("LRN", [image], size=size, alpha=0.5, beta=0.7, bias=1.5)
-        near(dmljax.local_response_normalization(image, 0.5, 0.7, 1.5, local_size=size), expected)
-    for p in (1, 2):
-        near(dmljax.lp_normalization(image, axis=1, p=p), onnxruntime_run("LpNormalization", [image], axis=1, p=p))
-
-
-POOLS: list[dict[str, Any]] = [
-    {"window_sizes": (3, 2), "strides": (2, 1), "dilations": (1, 1), "start_padding": (1, 0), "end_padding": (1, 1)},
-    {"window_sizes": (2, 3), "strides": (1, 2), "dilations": (3, 2), "start_padding": (0, 1), "end_padding": (1, 2)},
-    {"window_sizes": (20, 2), "strides": (3, 3), "dilations": (1, 1), "start_padding": (15, 1), "end_padding": (6, 0)},
-]
-
-
-@pytest.mark.parametrize("windows", POOLS)
-def test_pooling_is_onnxruntimes(windows: Any) -> None:
-    image = tied(np.float32, (2, 3, 9, 8))
-    attributes = {
-        "kernel_shape": windows["window_sizes"],
-        "strides": windows["strides"],
-        "dilations": windows["dilations"],
-        "pads": (*windows["start_padding"], *windows["end_padding"]),
-    }
-    values, indices = dmljax.max_pooling2(image, **windows)
-    for found, expected in zip(
-        (values, indices), onnxruntime_run("MaxPool", [image], outputs=2, **attributes), strict=True
-    ):
-        same(found, expected)
-    for include_padding in (False, True):
-        expected = onnxruntime_run(
-            "AveragePool", [image], opset=19, count_include_pad=int(include_padding), **attributes
-        )
-        found = dmljax.average_pooling1(image, include_padding=include_padding, **windows)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-    for p in (1, 2, 3):
-        expected = onnxruntime_run("LpPool", [image], p=p, **attributes)
-        np.testing.assert_allclose(dmljax.lp_pooling1(image, p=p, **windows), expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("include_padding", [False, True])
 def test_quantized_averages_are_onnxruntimes(dtype: Any, include_padding: bool) -> None:
@@ -480,19 +144,6 @@ def test_quantized_averages_are_onnxruntimes(dtype: Any, include_padding: bool) 
     )
     found = dmljax.quantized_linear_average_pooling(*given, include_padding=include_padding, **windows)
     same(found, expected)
-
-
-@pytest.mark.parametrize("kind", ["uint8", "int8"])
-@pytest.mark.parametrize(("axis", "size"), [(0, 2), (1, 5)])
-def test_quantization_in_blocks_is_onnxruntimes(kind: str, axis: int, size: int) -> None:
-    input = (RNG.standard_normal((6, 10)) * 200).astype(np.float32)
-    blocks = tuple(whole // size if i == axis else whole for i, whole in enumerate(input.shape))
-    scale = RNG.uniform(0.5, 2, blocks).astype(np.float32)
-    zero = RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max, blocks).astype(kind)
-    how: dict[str, Any] = {"opset": 21, "axis": axis, "block_size": size}
-    steps = onnxruntime_run("QuantizeLinear", [input, scale, zero], **how)
-    same(dmljax.quantize(input, scale, zero), steps)
-    same(dmljax.dequantize(steps, scale, zero), onnxruntime_run("DequantizeLinear", [steps, scale, zero], **how))
 
 
 @pytest.mark.parametrize("kind", ["uint4", "int4"])
@@ -548,89 +199,7 @@ def test_dynamic_quantization_is_onnxruntimes_but_for_tiny_and_huge_ranges() -> 
     assert np.isfinite(scales[1][1].scale)
 
 
-@pytest.mark.parametrize("shape", [(1, 2, 7, 5), (1, 2, 3, 10)])
-def test_resampling_is_onnxruntimes(shape: tuple[int, ...]) -> None:
-    image = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
-    sizes = np.array(shape)
-
-    def peer(**how: Any) -> Any:
-        return onnxruntime_run("Resize", [image, None, None, sizes], coordinate_transformation_mode="half_pixel", **how)
-
-    ours: dict[str, Any] = {"output_sizes": shape}
-    same(dmljax.resample(image, **ours), peer(mode="nearest", nearest_mode="round_prefer_ceil"))
-    up = AxisDirection.INCREASING
-    same(dmljax.resample2(image, **ours, rounding_direction=up), peer(mode="nearest"))
-    for direction, name in zip(AxisDirection, ("ceil", "floor"), strict=True):
-        rounded = dmljax.resample2(image, **ours, rounding_direction=direction, input_pixel_offsets=0.5)
-        same(rounded, peer(mode="nearest", nearest_mode=name))
-    for is_antialiased in (False, True):
-        averages = dmljax.resample3(
-            image, **ours, interpolation_mode=InterpolationMode.LINEAR, antialiased=is_antialiased
-        )
-        np.testing.assert_allclose(averages, peer(mode="linear", antialias=int(is_antialiased)), rtol=0, atol=2e-6)
-
-
-def network_arrays(gates: int, directions: int, steps: int, batch: int, features: int, hidden: int) -> list[Any]:
-    """The input, the weights of it and of the state, and their biases, small enough for gates that are half open."""
-    shapes = (
-        *((steps, batch, features), (directions, gates * hidden, features)),
-        *((directions, gates * hidden, hidden), (directions, 2 * gates * hidden)),
-    )
-    return [(RNG.standard_normal(shape) / 2).astype(np.float32) for shape in shapes]
-
-
 NETWORKS: dict[str, Any] = {"RNN": dmljax.rnn, "GRU": dmljax.gru, "LSTM": dmljax.lstm}
-# By ONNX's names, with their alpha and beta
-ACTIVATIONS = {
-    ("Sigmoid", None, None): directml.ActivationSigmoidDesc(),
-    ("Tanh", None, None): directml.ActivationTanhDesc(),
-    ("Softsign", None, None): directml.ActivationSoftsignDesc(),
-    ("HardSigmoid", 0.25, 0.5): directml.ActivationHardSigmoidDesc(alpha=0.25, beta=0.5),
-    ("LeakyRelu", 0.125, None): directml.ActivationLeakyReluDesc(alpha=0.125),
-    ("ScaledTanh", 0.75, 0.5): directml.ActivationScaledTanhDesc(alpha=0.75, beta=0.5),
-    ("Elu", 0.5, None): directml.ActivationEluDesc(alpha=0.5),
-    ("Affine", 0.5, 0.25): directml.ActivationLinearDesc(alpha=0.5, beta=0.25),
-    ("Relu", None, None): directml.ActivationReluDesc(),
-}
-
-
-@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
-@pytest.mark.parametrize(
-    "direction", few_of(RecurrentNetworkDirection, RecurrentNetworkDirection.BIDIRECTIONAL), ids=lambda one: one.name
-)
-def test_recurrent_networks_are_onnxruntimes(name: str, direction: RecurrentNetworkDirection) -> None:
-    directions = 2 if direction is RecurrentNetworkDirection.BIDIRECTIONAL else 1
-    steps, batch, features, hidden = 5, 3, 4, 2
-    gates, count = {"RNN": (1, 1), "GRU": (3, 2), "LSTM": (4, 3)}[name]
-    arrays = network_arrays(gates, directions, steps, batch, features, hidden)
-    lengths = np.array([5, 1, 3], np.int32)
-    states = RNG.standard_normal((2, directions, batch, hidden)).astype(np.float32)
-    peephole = RNG.standard_normal((directions, 3 * hidden)).astype(np.float32)
-    every = list(ACTIVATIONS.items())
-    chosen = [every[i % len(every)] for i in range(direction, direction + count * directions)]
-    named, descs = zip(*chosen, strict=True)
-    attributes: dict[str, Any] = {
-        "hidden_size": hidden,
-        "direction": ("forward", "reverse", "bidirectional")[direction],
-        "activations": [activation for activation, _, _ in named],
-        "activation_alpha": [alpha for _, alpha, _ in named if alpha is not None],
-        "activation_beta": [beta for _, _, beta in named if beta is not None],
-    }
-    attributes = {key: value for key, value in attributes.items() if value != []}
-    given = {"hidden_init": states[0], "sequence_lengths": lengths, "activations": descs, "direction": direction}
-    inputs = [*arrays, lengths, states[0]]
-    function = NETWORKS[name]
-    pairs: list[tuple[Any, Any]] = [({}, {})]
-    if name == "GRU":
-        pairs = [({"linear_before_reset": value}, {"linear_before_reset": int(value)}) for value in (False, True)]
-    if name == "LSTM":
-        inputs += [states[1], peephole]
-        given |= {"cell_mem_init": states[1], "peephole": peephole}
-        pairs = [({"clip_threshold": 0.5}, {"clip": 0.5}), ({"couple_input_forget": True}, {"input_forget": 1})]
-    for own, theirs in pairs:
-        expected = onnxruntime_run(name, inputs, 14, 3 if name == "LSTM" else 2, **attributes, **theirs)
-        for actual, peer in zip(function(*arrays, **given, **own), expected, strict=True):
-            near(actual, peer, 2e-6)
 
 
 @pytest.mark.parametrize("samples", few_of([0, 1, 3], 3))
