@@ -17,12 +17,10 @@ def belongs(item: pytest.Item, changed: Iterable[str]) -> bool:
 def is_of(changed: PurePath, tests: PurePath, operator: object) -> bool:
     """Whether `tests` are of the file `changed`, or try an operator of it.
 
-    `dmljax/ops/pooling.py`, `dmljax/lowerings/pooling.py` and `tests/ops/cases_pooling.py` have `test_pooling.py`; a
-    file without tests of its name has those of its room: `dmljax/onnx/nodes/attention.py` has `tests/onnx`.
+    `dmljax/ops/pooling.py`, `dmljax/lowerings/pooling.py` and `tests/ops/cases_pooling.py` have `test_pooling.py` and
+    the operators of the family; `dmljax/onnx/nodes/attention.py` has all of `tests/onnx`.
     """
     name = changed.stem.removeprefix("test_").removeprefix("cases_")
-    if changed.suffix != ".py" or changed.parts[0] not in ("dmljax", "tests"):
-        return False
-    rooms = {"onnx", "dxdispatch", "pydirectml", "estimate", "calls"}.intersection(changed.parts)
+    rooms = {"calls", "descriptors", "dxdispatch", "estimate", "onnx", "pydirectml"}.intersection(changed.parts)
     is_tried = isinstance(operator, str) and operator.startswith("DML_OPERATOR_") and family_of(operator) == name
     return tests.stem == f"test_{name}" or tests.parent.name in rooms or is_tried

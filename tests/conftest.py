@@ -118,12 +118,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--full"):
         return
-    from affected import belongs  # which needs JAX as it is configured above
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if changed := config.getoption("--full-for").split():
+        from affected import belongs  # needs JAX as it is configured above
 
-    changed = config.getoption("--full-for").split()
-    chosen = [item for item in items if not item.get_closest_marker("full") or belongs(item, changed)]
-    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
-    items[:] = chosen
+        left_out = [item for item in left_out if not belongs(item, changed)]
+    config.hook.pytest_deselected(items=left_out)
+    kept = set(items).difference(left_out)
+    items[:] = [item for item in items if item in kept]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,23 @@
+"""What `--full-for` runs of the full tier."""
+
+from pathlib import PurePath
+
+import pytest
+from affected import is_of
+
+POOLING, MODEL = PurePath("tests/ops/test_pooling.py"), PurePath("tests/onnx/test_model.py")
+
+
+@pytest.mark.parametrize(
+    "changed", ["dmljax/ops/pooling.py", "dmljax/lowerings/pooling.py", "tests/ops/cases_pooling.py"]
+)
+def test_a_family_has_its_tests_and_its_operators(changed: str) -> None:
+    assert is_of(PurePath(changed), POOLING, None)
+    assert is_of(PurePath(changed), PurePath("tests/test_every_operator.py"), "DML_OPERATOR_MAX_POOLING2")
+    assert not is_of(PurePath(changed), PurePath("tests/test_every_operator.py"), "DML_OPERATOR_GEMM")
+    assert not is_of(PurePath(changed), MODEL, None)
+
+
+def test_a_room_has_the_tests_of_all_of_it() -> None:
+    assert is_of(PurePath("dmljax/onnx/nodes/attention.py"), MODEL, None)
+    assert not is_of(PurePath("dmljax/onnx/nodes/attention.py"), POOLING, None)
