@@ -514,11 +514,11 @@ def random_bytes(dtype: Any, *shape: int) -> Any:
     ("name", "types"),
     [
         ("dense", ("uint8", "int8")),
-        ("strided", ("int8", "uint8")),
-        ("pointwise", ("int8", "int8")),
+        pytest.param("strided", ("int8", "uint8"), marks=FULL),
+        pytest.param("pointwise", ("int8", "int8"), marks=FULL),
         ("depthwise", ("uint8", "uint8")),
-        ("of groups", ("int8", "uint8")),
-        ("of one dimension", ("uint8", "int8")),
+        pytest.param("of groups", ("int8", "uint8"), marks=FULL),
+        pytest.param("of one dimension", ("uint8", "int8"), marks=FULL),
     ],
 )
 def test_integers_of_every_zero_point_are_exact(name: str, types: Any, lowering: str) -> None:
