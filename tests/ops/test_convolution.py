@@ -147,7 +147,6 @@ EVERY: dict[str, tuple[Any, Any, Any]] = SHAPES | {
     f"{name}, backward": (image, filters, {"direction": BACKWARD, **arguments})
     for name, (image, filters, arguments) in BACK.items()
 }
-for_every_shape = pytest.mark.parametrize("name", EVERY)
 # One of each way that a CPU, a GPU or a TPU has.
 STANDING = (
     "strided",

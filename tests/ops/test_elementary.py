@@ -4,7 +4,6 @@ import functools
 import json
 import math
 import re
-from fractions import Fraction
 from typing import Any
 
 import jax
@@ -96,13 +95,6 @@ def wrapped(value: int, dtype: Any) -> int:
     bits = dtype.itemsize * 8
     value &= 2**bits - 1
     return value - 2**bits if dtype.kind == "i" and value >= 2 ** (bits - 1) else value
-
-
-def nearest(exact: Fraction) -> np.float32:
-    """The fraction rounded to float32, once."""
-    guess = np.float32(float(exact))
-    around = [np.nextafter(guess, np.float32(-INF)), guess, np.nextafter(guess, np.float32(INF))]
-    return min(around, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))
 
 
 # Values where functions end

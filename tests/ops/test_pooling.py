@@ -686,7 +686,6 @@ def quantized(**changes: Any) -> Any:
 
 
 SHORT = dict.fromkeys((*MEMBERS, "dilations"), (1,))
-FLAT = tensor(1, 1, 2, 12)
 
 
 @pytest.mark.parametrize(
