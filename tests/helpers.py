@@ -213,6 +213,13 @@ def specials(dtype: Any) -> NDArray[Any]:
     return raw.view(dtype)
 
 
+def wrapped(value: int, dtype: Any) -> int:
+    """A Python integer in the type's bits."""
+    bits = dtype.itemsize * 8
+    value &= 2**bits - 1
+    return value - 2**bits if dtype.kind == "i" and value >= 2 ** (bits - 1) else value
+
+
 def random_array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """A third special values, a third random bits, a third small numbers, so that ties and zeros are frequent."""
     dtype = jnp.dtype(dtype)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, INTEGERS, assert_same_bits, few_of, few_types, needs_x64, specials, units_off
+from helpers import FLOATS, INTEGERS, assert_same_bits, few_of, few_types, needs_x64, specials, units_off, wrapped
 from numpy.typing import NDArray
 
 import dmljax
@@ -45,13 +45,6 @@ ALL = [*NUMBERS, "atan_yx", "add1"]
 
 def function(name: str) -> Any:
     return getattr(dmljax, f"element_wise_{name}")
-
-
-def wrapped(value: int, dtype: Any) -> int:
-    """A Python integer in the type's bits."""
-    bits = dtype.itemsize * 8
-    value &= 2**bits - 1
-    return value - 2**bits if dtype.kind == "i" and value >= 2 ** (bits - 1) else value
 
 
 def pairs(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -24,6 +24,7 @@ from helpers import (
     random_array,
     specials,
     units_off,
+    wrapped,
 )
 
 import dmljax
@@ -88,13 +89,6 @@ FLOATS_ONLY = [name for name in AT_THE_ENDS if name not in ("abs", "identity")]
 
 def function(name: str) -> Any:
     return getattr(dmljax, f"element_wise_{name}")
-
-
-def wrapped(value: int, dtype: Any) -> int:
-    """A Python integer in the type's bits."""
-    bits = dtype.itemsize * 8
-    value &= 2**bits - 1
-    return value - 2**bits if dtype.kind == "i" and value >= 2 ** (bits - 1) else value
 
 
 # Values where functions end
