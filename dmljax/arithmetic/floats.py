@@ -90,6 +90,16 @@ def is_below_zero(x: Array) -> Array:
     return lax.lt(bits - (negative_zero + bits.dtype.type(1)), infinity)
 
 
+def sign(x: Array) -> Array:
+    """-1 where `x` is below zero, 1 where it is above, and +0 where it is a zero or NaN."""
+    if x.dtype not in FLOATS:
+        return jnp.sign(x)
+    magnitude, one = _magnitude(x), _magnitude(jnp.ones((), x.dtype))
+    signs = lax.bitcast_convert_type(x, magnitude.dtype) & np.iinfo(magnitude.dtype).min
+    ones = lax.bitcast_convert_type(signs | one, x.dtype)
+    return jnp.where((magnitude != 0) & (magnitude <= _infinity(x)), ones, jnp.zeros_like(x))
+
+
 def _unsigned(x: Array) -> tuple[Array, Array, Any]:
     """The bits of `x`, of infinity and of -0, as unsigned integers."""
     unsigned = np.dtype(f"uint{x.dtype.itemsize * 8}")

@@ -461,15 +461,9 @@ def _power(base: Array, exponent: Array) -> Array:
     A negative base gives NaN if the exponent has a fraction, as on the page. That includes -infinity, for which C's
     `pow` returns a number.
     """
+    exponent = jnp.broadcast_to(exponent, base.shape)
     is_whole = jnp.trunc(exponent) == exponent
-    power = choose(base, jnp.broadcast_to(exponent, base.shape), gpu=lax.pow, default=_signed_power)
-    return jnp.where((base < 0) & ~is_whole, jnp.full((), np.nan, base.dtype), power)
-
-
-def _signed_power(base: Array, exponent: Array) -> Array:
-    half = exponent / 2
-    is_odd = (jnp.trunc(exponent) == exponent) & (jnp.trunc(half) != half)
-    return _with_sign(_positive_power(base, exponent), base, is_odd)
+    return jnp.where((base < 0) & ~is_whole, jnp.full((), np.nan, base.dtype), lax.pow(base, exponent))
 
 
 @jax.custom_jvp
@@ -478,10 +472,10 @@ def _float_to_integer_power(base: Array, exponent: Array) -> Array:
 
     The exponent is split into two summands that a float can hold, and the powers of both are multiplied.
     """
-    is_odd = (exponent & 1) == 1
+    exponent = jnp.broadcast_to(exponent, base.shape)
     low = lax.rem(exponent, jnp.full((), 256, exponent.dtype))
-    high_power, low_power = (_positive_power(base, part.astype(base.dtype)) for part in (exponent - low, low))
-    return _with_sign(high_power * low_power, base, is_odd)
+    high_power, low_power = (lax.pow(base, part.astype(base.dtype)) for part in (exponent - low, low))
+    return high_power * low_power
 
 
 def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:
@@ -520,18 +514,6 @@ def _decrement(exponent: Array) -> Array:
 
 _power.defjvp(partial(_power_jvp, _power), symbolic_zeros=True)
 _float_to_integer_power.defjvp(partial(_power_jvp, _float_to_integer_power), symbolic_zeros=True)
-
-
-def _positive_power(base: Array, exponent: Array) -> Array:
-    """Raises the absolute value of `base` to `exponent`."""
-    magnitude = jnp.where(jnp.signbit(base), -base, base)
-    # XLA on CPU returns wrong powers of subnormals, neither those of the number nor those of zero: take zero instead.
-    is_zero = magnitude < jnp.finfo(base.dtype).tiny
-    return lax.pow(jnp.where(is_zero, magnitude * 0, magnitude), jnp.broadcast_to(exponent, base.shape))
-
-
-def _with_sign(power: Array, base: Array, is_odd: Array) -> Array:
-    return jnp.where(jnp.signbit(base) & is_odd, -power, power)
 
 
 def _integer_power(base: Array, exponent: Array) -> Array:

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.arithmetic.floats import is_above_zero, is_below_zero
+from dmljax.arithmetic.floats import sign
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.lowerings import special
 from dmljax.lowerings.conversion import converted
@@ -191,7 +191,7 @@ def element_wise_sign(input: ArrayLike) -> Array:
     [-1.0, 0.0, 0.0, 1.0]
     """
     input = calls.number_array("input", input)
-    return is_above_zero(input).astype(input.dtype) - is_below_zero(input).astype(input.dtype)
+    return sign(input)
 
 
 class ElementWiseSignDesc(dml.Unary, function=element_wise_sign):

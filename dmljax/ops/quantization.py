@@ -64,14 +64,16 @@ def quantized(
     wide = np.promote_types(value.dtype, type_of_scale(divisor))
     value, divisor = value.astype(wide), divisor.astype(wide)
     value, divisor, zero = fit(**{"input": value, scale_name: divisor, zero_name: zero})
-    steps = lax.round(quotient(value, divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
-    steps = jnp.where(jnp.isnan(steps), jnp.zeros_like(steps), steps)
-    limits = jnp.iinfo(dtype)
-    # A sum that float32 rounds is beyond 16 bits.
-    total = jnp.clip(steps + zero.astype(wide), int(limits.min), int(limits.max))
-    # The last bits of a float32 from 2^23 to 2^24 count in ones: to take them is quicker than to convert the number.
-    whole = lax.bitcast_convert_type(total.astype(np.float32) + np.float32(1.5 * 2**23), np.int32)
-    return whole.astype(dtype)
+    steps = quotient(value, divisor)
+    if wide == np.float64:  # which must not be rounded to a half before it is rounded to a whole number
+        steps = lax.round(steps, lax.RoundingMethod.TO_NEAREST_EVEN)
+    limits, offset = jnp.iinfo(dtype), zero.astype(np.float32)
+    inside = jnp.clip(steps.astype(np.float32), int(limits.min) - offset, int(limits.max) - offset)
+    inside = jnp.where(jnp.isnan(inside), jnp.zeros_like(inside), inside)
+    # A float32 from 2^23 to 2^24 is a whole number, the even one of two, and its last bits count in ones: to add 2^23
+    # and to take the bits is quicker than to round and to convert.
+    whole = lax.bitcast_convert_type(inside + np.float32(1.5 * 2**23), np.int32)
+    return (whole + zero.astype(np.int32)).astype(dtype)
 
 
 def _require_quantized_type(dtype: np.dtype[Any]) -> None:

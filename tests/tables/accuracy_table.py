@@ -42,7 +42,6 @@ that dmljax chooses there:
 | --- | --- | --- | --- |
 | sine, cosine, tangent and their inverses, remainders | dmljax's | XLA's | XLA's |
 | hyperbolic sine and cosine | dmljax's, from XLA's exponential | XLA's | dmljax's, from XLA's exponential |
-| powers | XLA's, of the magnitude | XLA's | XLA's, of the magnitude |
 | all other elementwise functions | XLA's | XLA's | XLA's |
 | sums | dmljax's order, or XLA's | XLA's order | XLA's order |
 | comparisons and selections by value | by the bits | as the platform compares | as the platform compares |
