@@ -1,120 +1,45 @@
 """Descriptors: what `directml.h` knows of an operator. Every family imports what it needs from here, as `dml`."""
 
+# fmt: off
 from dmljax.descriptors.base import (
-    OPERATOR_PREFIX as OPERATOR_PREFIX,
-    OPERATORS as OPERATORS,
-    Call as Call,
-    Derived as Derived,
-    HasOutput as HasOutput,
-    Implied as Implied,
-    LevelRule as LevelRule,
-    Operator as Operator,
-    Rule as Rule,
+    OPERATOR_PREFIX, OPERATORS, Call, Derived, HasOutput, Implied, LevelRule, Operator, Rule
 )
 from dmljax.descriptors.bases import (
-    ACTIVATION_SINCE_1_0 as ACTIVATION_SINCE_1_0,
-    EACH_FUSABLE as EACH_FUSABLE,
-    FLOAT_SINCE_1_0 as FLOAT_SINCE_1_0,
-    FLOAT_SINCE_2_0 as FLOAT_SINCE_2_0,
-    FUSABLE as FUSABLE,
-    FUSED_ACTIVATION as FUSED_ACTIVATION,
-    Activation as Activation,
-    Binary as Binary,
-    Gradient as Gradient,
-    Predicate as Predicate,
-    ScaledUnary as ScaledUnary,
-    Unary as Unary,
-    binary as binary,
-    fusable_into as fusable_into,
-    fused as fused,
-    fused_activation_rules as fused_activation_rules,
-    gradient as gradient,
-    unary as unary,
+    ACTIVATION_SINCE_1_0, EACH_FUSABLE, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSABLE, FUSED_ACTIVATION, Activation,
+    Binary, Gradient, Predicate, ScaledUnary, Unary, binary, fusable_into, fused, fused_activation_rules, gradient,
+    unary
 )
-from dmljax.descriptors.json_form import (
-    FusedActivation as FusedActivation,
-    FusedActivations as FusedActivations,
-    to_json as to_json,
-)
-from dmljax.descriptors.lowering import lower as lower
+from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
+from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import (
-    AttentionMask as AttentionMask,
-    Bool as Bool,
-    Direction as Direction,
-    Float as Float,
-    FloatChannels as FloatChannels,
-    FloatDimensions as FloatDimensions,
-    GeneratorType as GeneratorType,
-    InfinityMode as InfinityMode,
-    Input as Input,
-    Inputs as Inputs,
-    Int as Int,
-    IntDimensions as IntDimensions,
-    Interpolation as Interpolation,
-    OptionalInput as OptionalInput,
-    OptionalOutput as OptionalOutput,
-    OptionalScaleBias as OptionalScaleBias,
-    Order as Order,
-    Orientation as Orientation,
-    Output as Output,
-    Outputs as Outputs,
-    Padding as Padding,
-    Propagation as Propagation,
-    Quantization as Quantization,
-    QuantizationTensors as QuantizationTensors,
-    Recurrent as Recurrent,
-    Reduction as Reduction,
-    Repeats as Repeats,
-    Rounding as Rounding,
-    ScalarUnion as ScalarUnion,
-    Scales as Scales,
-    Size as Size,
-    StepUnion as StepUnion,
-    Transform as Transform,
-    Uint as Uint,
-    Uint64 as Uint64,
-    UintAxes as UintAxes,
-    UintDimensions as UintDimensions,
-    ValueType as ValueType,
+    AttentionMask, Bool, Direction, Float, FloatChannels, FloatDimensions, GeneratorType, InfinityMode, Input, Inputs,
+    Int, IntDimensions, Interpolation, OptionalInput, OptionalOutput, OptionalScaleBias, Order, Orientation, Output,
+    Outputs, Padding, Propagation, Quantization, QuantizationTensors, Recurrent, Reduction, Repeats, Rounding,
+    ScalarUnion, Scales, Size, StepUnion, Transform, Uint, Uint64, UintAxes, UintDimensions, ValueType
 )
 from dmljax.descriptors.rules import (
-    SCALE_BIAS_FITS as SCALE_BIAS_FITS,
-    alike as alike,
-    axis_of as axis_of,
-    distinct_axes as distinct_axes,
-    each_of_space as each_of_space,
-    fitting as fitting,
-    has_type as has_type,
-    having as having,
-    inferred as inferred,
-    named as named,
-    one_element as one_element,
-    page_rules as page_rules,
-    refused_by as refused_by,
-    required as required,
-    same_rank as same_rank,
-    same_sizes as same_sizes,
-    same_type as same_type,
-    sizes_are as sizes_are,
+    SCALE_BIAS_FITS, alike, axis_of, distinct_axes, each_of_space, fitting, has_type, having, inferred, named,
+    one_element, page_rules, refused_by, required, same_rank, same_sizes, same_type, sizes_are
 )
 from dmljax.descriptors.tables import (
-    RANK_1_TO_4 as RANK_1_TO_4,
-    RANK_1_TO_5 as RANK_1_TO_5,
-    RANK_1_TO_8 as RANK_1_TO_8,
-    RANK_2_TO_4 as RANK_2_TO_4,
-    RANK_2_TO_8 as RANK_2_TO_8,
-    RANK_3_TO_4 as RANK_3_TO_4,
-    RANK_3_TO_5 as RANK_3_TO_5,
-    RANK_3_TO_8 as RANK_3_TO_8,
-    RANK_4 as RANK_4,
-    RANK_4_TO_5 as RANK_4_TO_5,
-    Cell as Cell,
-    Table as Table,
-    rows as rows,
-    support as support,
+    RANK_1_TO_4, RANK_1_TO_5, RANK_1_TO_8, RANK_2_TO_4, RANK_2_TO_8, RANK_3_TO_4, RANK_3_TO_5, RANK_3_TO_8, RANK_4,
+    RANK_4_TO_5, Cell, Table, rows, support
 )
-from dmljax.descriptors.validation import (
-    find_broken_rules as find_broken_rules,
-    find_minimum_feature_level as find_minimum_feature_level,
-    validate as validate,
-)
+from dmljax.descriptors.validation import find_broken_rules, find_minimum_feature_level, validate
+
+__all__ = [
+    "ACTIVATION_SINCE_1_0", "EACH_FUSABLE", "FLOAT_SINCE_1_0", "FLOAT_SINCE_2_0", "FUSABLE", "FUSED_ACTIVATION",
+    "OPERATORS", "OPERATOR_PREFIX", "RANK_1_TO_4", "RANK_1_TO_5", "RANK_1_TO_8", "RANK_2_TO_4", "RANK_2_TO_8",
+    "RANK_3_TO_4", "RANK_3_TO_5", "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation",
+    "AttentionMask", "Binary", "Bool", "Call", "Cell", "Derived", "Direction", "Float", "FloatChannels",
+    "FloatDimensions", "FusedActivation", "FusedActivations", "GeneratorType", "Gradient", "HasOutput", "Implied",
+    "InfinityMode", "Input", "Inputs", "Int", "IntDimensions", "Interpolation", "LevelRule", "Operator",
+    "OptionalInput", "OptionalOutput", "OptionalScaleBias", "Order", "Orientation", "Output", "Outputs", "Padding",
+    "Predicate", "Propagation", "Quantization", "QuantizationTensors", "Recurrent", "Reduction", "Repeats", "Rounding",
+    "Rule", "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Transform", "Uint", "Uint64",
+    "UintAxes", "UintDimensions", "Unary", "ValueType", "alike", "axis_of", "binary", "distinct_axes", "each_of_space",
+    "find_broken_rules", "find_minimum_feature_level", "fitting", "fusable_into", "fused", "fused_activation_rules",
+    "gradient", "has_type", "having", "inferred", "lower", "named", "one_element", "page_rules", "refused_by",
+    "required", "rows", "same_rank", "same_sizes", "same_type", "sizes_are", "support", "to_json", "unary", "validate"
+]
+# fmt: on

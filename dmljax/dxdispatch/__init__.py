@@ -23,24 +23,16 @@ The format is what DxDispatch's parser accepts, which is more than its schema sa
 - An operator may always write to the buffer that it reads, because all inputs are read first.
 """
 
-from dmljax.dxdispatch.execution import (
-    Dispatched as Dispatched,
-    Execution as Execution,
-    Printed as Printed,
-    Repetition as Repetition,
-    Written as Written,
-)
-from dmljax.dxdispatch.fusion import fuse as fuse
+# fmt: off
+from dmljax.dxdispatch.execution import Dispatched, Execution, Printed, Repetition, Written
+from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import (
-    Binding as Binding,
-    Dispatch as Dispatch,
-    Dispatchable as Dispatchable,
-    DispatchModel as DispatchModel,
-    Finding as Finding,
-    InvalidModel as InvalidModel,
-    Print as Print,
-    Resource as Resource,
-    UnreadableModel as UnreadableModel,
-    WriteFile as WriteFile,
+    Binding, Dispatch, Dispatchable, DispatchModel, Finding, InvalidModel, Print, Resource, UnreadableModel, WriteFile
 )
-from dmljax.dxdispatch.reader import load as load
+from dmljax.dxdispatch.reader import load
+
+__all__ = [
+    "Binding", "Dispatch", "DispatchModel", "Dispatchable", "Dispatched", "Execution", "Finding", "InvalidModel",
+    "Print", "Printed", "Repetition", "Resource", "UnreadableModel", "WriteFile", "Written", "fuse", "load"
+]
+# fmt: on
