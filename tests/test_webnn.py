@@ -1,7 +1,34 @@
-"""The operators' pages name each method of WebNN (https://www.w3.org/TR/webnn/) as an equivalent of some operator."""
+"""The methods of WebNN that the operators' pages name, by the definitions of https://www.w3.org/TR/webnn/ in NumPy.
 
+A page names a method as an equivalent only if a comparison here shows its operator to compute the same.
+"""
+
+import itertools
+import math
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import FULL
+from kinds import FIRST_OF_EVERY_KIND
+from numpy.typing import NDArray
+from scipy import special
+
+import dmljax
+from dmljax.directml import (
+    AxisDirection,
+    ConvolutionDirection,
+    InterpolationMode,
+    PaddingMode,
+    RecurrentNetworkDirection,
+    ReduceFunction,
+    Size2D,
+)
 
 # Every operation of MLGraphBuilder but `reshape` and `transpose`, for which a TensorDesc has sizes and strides
 METHODS = {
@@ -17,9 +44,566 @@ METHODS = {
     *("softmax", "softplus", "softsign", "split", "sqrt", "sub", "tan", "tanh", "tile", "triangular", "where"),
 }
 PAGES = Path(__file__).parents[1] / "notebooks" / "operators"
+RNG = np.random.default_rng(11)
+Floats = NDArray[np.float64]
+Pairs = Iterable[tuple[Any, Any]]  # what dmljax and what WebNN's definition computes
+Comparison = Callable[[Any], Pairs]  # of an operator's function
 
 
-def test_the_pages_name_every_method_of_webnn() -> None:
-    text = "\n".join(page.read_text() for page in PAGES.glob("*.md"))
-    rows = re.findall(r"^\| WebNN \| (?!none)(.*?) \|", text, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} >= METHODS
+def floats(*shape: int) -> NDArray[np.float32]:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+# Element by element
+
+X, Y = (
+    np.concatenate([floats(3, 5), np.array([one], np.float32)]) for one in ([0, 1, -1, 2.5, 3.5], [0, 2, -1, 0.5, 3])
+)
+MANY = np.array([*X.ravel(), np.nan, np.inf, -np.inf], np.float32)
+UINTS = RNG.integers(0, 3, (2, 3, 4)).astype(np.uint8)
+
+
+def on(*arrays: NDArray[Any]) -> Callable[[Callable[..., Any]], Comparison]:
+    """Makes comparisons of definitions, on these arrays."""
+
+    def compared(definition: Callable[..., Any]) -> Comparison:
+        def compare(ours: Any) -> Pairs:
+            with np.errstate(all="ignore"):
+                yield ours(*arrays), definition(*(x.astype(np.float64) for x in arrays))
+
+        return compare
+
+    return compared
+
+
+unary, binary, logical = on(MANY), on(X, Y), on(UINTS, UINTS[::-1].copy())
+ELEMENTWISE: dict[tuple[str, str], Comparison] = {
+    ("activation_elu", "elu"): unary(lambda x: np.maximum(0, x) + np.expm1(np.minimum(0, x))),
+    ("activation_gelu", "gelu"): on(X)(lambda x: 0.5 * x * (1 + special.erf(x / math.sqrt(2)))),
+    ("activation_hard_sigmoid", "hardSigmoid"): unary(lambda x: np.clip(0.2 * x + 0.5, 0, 1)),
+    ("activation_hard_swish", "hardSwish"): on(X)(lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    ("activation_identity", "identity"): unary(lambda x: x),
+    ("activation_leaky_relu", "leakyRelu"): unary(lambda x: np.maximum(0, x) + 0.01 * np.minimum(0, x)),
+    ("activation_linear", "linear"): lambda ours: [(ours(X, 3.0, 0.5), 3 * X.astype(np.float64) + 0.5)],
+    ("activation_parameterized_relu", "prelu"): binary(lambda x, slope: np.maximum(0, x) + slope * np.minimum(0, x)),
+    ("activation_relu", "relu"): on(X)(lambda x: np.maximum(0, x)),
+    ("activation_sigmoid", "sigmoid"): unary(lambda x: 1 / (np.exp(-x) + 1)),
+    ("activation_softplus", "softplus"): unary(lambda x: np.log(1 + np.exp(x))),
+    ("activation_softsign", "softsign"): on(X)(lambda x: x / (1 + np.abs(x))),
+    ("activation_tanh", "tanh"): unary(np.tanh),
+    ("element_wise_abs", "abs"): unary(np.abs),
+    ("element_wise_add", "add"): binary(np.add),
+    ("element_wise_ceil", "ceil"): unary(np.ceil),
+    ("element_wise_clip", "clamp"): lambda ours: [(ours(X, min=-0.5, max=1.0), np.clip(X, -0.5, 1))],
+    ("element_wise_clip1", "clamp"): lambda ours: [(ours(X, min=-0.5, max=1.0), np.clip(X, -0.5, 1))],
+    ("element_wise_constant_pow", "pow"): lambda ours: [(ours(np.abs(X), 2.5), np.abs(X) ** np.full_like(X, 2.5))],
+    ("element_wise_cos", "cos"): unary(np.cos),
+    ("element_wise_divide", "div"): binary(np.divide),
+    ("element_wise_erf", "erf"): unary(special.erf),
+    ("element_wise_exp", "exp"): unary(np.exp),
+    ("element_wise_floor", "floor"): unary(np.floor),
+    ("element_wise_identity", "identity"): unary(lambda x: x),
+    ("element_wise_if", "where"): on(UINTS[0, :, :1], X[:3], Y[:3])(lambda c, a, b: np.where(c != 0, a, b)),
+    ("element_wise_is_infinity", "isInfinite"): unary(np.isinf),
+    ("element_wise_is_nan", "isNaN"): unary(np.isnan),
+    ("element_wise_log", "log"): unary(np.log),
+    ("element_wise_logical_and", "logicalAnd"): logical(np.logical_and),
+    ("element_wise_logical_equals", "equal"): binary(np.equal),
+    ("element_wise_logical_equals", "notEqual"): lambda ours: [(1 - np.asarray(ours(X, Y)), X != Y)],
+    ("element_wise_logical_greater_than", "greater"): binary(np.greater),
+    ("element_wise_logical_greater_than_or_equal", "greaterOrEqual"): binary(np.greater_equal),
+    ("element_wise_logical_less_than", "lesser"): binary(np.less),
+    ("element_wise_logical_less_than_or_equal", "lesserOrEqual"): binary(np.less_equal),
+    ("element_wise_logical_not", "logicalNot"): on(UINTS)(np.logical_not),
+    ("element_wise_logical_or", "logicalOr"): logical(np.logical_or),
+    ("element_wise_logical_xor", "logicalXor"): logical(np.logical_xor),
+    ("element_wise_max", "max"): binary(np.maximum),
+    ("element_wise_min", "min"): binary(np.minimum),
+    ("element_wise_multiply", "mul"): binary(np.multiply),
+    ("element_wise_negate", "neg"): unary(np.negative),
+    ("element_wise_pow", "pow"): on(np.abs(X), Y)(np.power),
+    ("element_wise_recip", "reciprocal"): unary(np.reciprocal),
+    ("element_wise_round", "roundEven"): unary(np.round),
+    ("element_wise_sign", "sign"): unary(lambda x: np.where(x > 0, 1, np.where(x < 0, -1, 0))),
+    ("element_wise_sin", "sin"): unary(np.sin),
+    ("element_wise_sqrt", "sqrt"): unary(np.sqrt),
+    ("element_wise_subtract", "sub"): binary(np.subtract),
+    ("element_wise_tan", "tan"): unary(np.tan),
+    ("element_wise_tanh", "tanh"): unary(np.tanh),
+    ("element_wise_threshold", "clamp"): lambda ours: [(ours(X, min=-0.5), np.maximum(X, -0.5))],
+}
+
+
+def casts(ours: Any) -> Pairs:
+    yield ours(X, dtype="int32"), np.trunc(X)
+    yield ours(np.array([65519, 65520, -1e9], np.float32), dtype="float16"), [65504, np.inf, -np.inf]
+    yield ours(np.array([-1, 300], np.int32), dtype="uint8"), [255, 44]
+
+
+def blockwise(x: NDArray[Any], shape: Sequence[int]) -> Floats:
+    for axis, size in enumerate(shape):
+        x = x.repeat(size // x.shape[axis], axis)
+    return x.astype(np.float64)
+
+
+def quantize_linear(x: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any]) -> NDArray[Any]:
+    limits = np.iinfo(zero.dtype)
+    steps = np.round(x / blockwise(scale, x.shape)) + blockwise(zero, x.shape)
+    return np.clip(steps, limits.min, limits.max).astype(zero.dtype)
+
+
+def dequantize_linear(x: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any]) -> NDArray[Any]:
+    return (x - blockwise(zero, x.shape)) * blockwise(scale, x.shape)
+
+
+def quantized(sizes: tuple[int, int]) -> Iterator[tuple[Any, Any, Any]]:
+    """Floats with many halves between two steps, and scales and zero points of these sizes."""
+    for dtype in (np.uint8, np.int8):
+        scale = np.array([[0.25, 2.0]], np.float32)[:, : sizes[1]].repeat(sizes[0], 0)
+        yield (RNG.integers(-900, 900, (4, 6)) / 8).astype(np.float32), scale, np.full(sizes, 7, dtype)
+
+
+def quantizations(ours: Any, sizes: tuple[int, int]) -> Pairs:
+    yield from ((ours(*given), quantize_linear(*given)) for given in quantized(sizes))
+
+
+def dequantizations(ours: Any, sizes: tuple[int, int]) -> Pairs:
+    for x, scale, zero in quantized(sizes):
+        steps = quantize_linear(x, scale, zero)
+        yield ours(steps, scale, zero), dequantize_linear(steps, scale, zero)
+
+
+# Elements at other places
+
+TENSOR = floats(2, 3, 4)
+
+
+def gathers_nd(ours: Any) -> Pairs:
+    for coordinates in (1, 2, 3):
+        indices = np.stack([RNG.integers(-size, size, (5, 2)) for size in TENSOR.shape[:coordinates]], -1)
+        yield ours(TENSOR, indices), TENSOR[tuple(np.moveaxis(indices, -1, 0))]
+
+
+def gathers(ours: Any) -> Pairs:
+    indices = np.array([[0, -1], [2, 1]])
+    yield ours(TENSOR, indices, axis=1), TENSOR[:, indices]
+
+
+def gathers_of_elements(ours: Any) -> Pairs:
+    indices = RNG.integers(-3, 3, (2, 5, 4))
+    yield ours(TENSOR, indices, axis=1), np.take_along_axis(TENSOR, indices, 1)
+
+
+def scatters_of_elements(ours: Any) -> Pairs:
+    indices, updates, expected = np.argsort(TENSOR, 1)[:, :2] - 3, floats(2, 2, 4), TENSOR.copy()
+    np.put_along_axis(expected, indices, updates, 1)
+    yield ours(TENSOR, indices, updates, axis=1), expected
+
+
+def scatters_nd(ours: Any) -> Pairs:
+    indices, updates, expected = np.array([[0, 1], [1, -1]]), floats(2, 4), TENSOR.copy()
+    expected[indices[:, 0], indices[:, 1]] = updates
+    yield ours(TENSOR, indices, updates), expected
+
+
+def pads(ours: Any) -> Pairs:
+    modes: Any = {PaddingMode.CONSTANT: "constant", PaddingMode.EDGE: "edge", PaddingMode.REFLECTION: "reflect"}
+    for mode, name in modes.items():
+        padded = ours(TENSOR, padding_mode=mode, start_padding=(1, 2, 3), end_padding=(0, 1, 2))
+        yield padded, np.pad(TENSOR, ((1, 0), (2, 1), (3, 2)), name)
+
+
+def triangles(ours: Any) -> Pairs:
+    for diagonal in range(-4, 6):
+        yield ours(TENSOR, 0, diagonal_fill_end=diagonal), np.triu(TENSOR, diagonal)
+        yield ours(TENSOR, 0, diagonal_fill_begin=diagonal + 1), np.tril(TENSOR, diagonal)
+
+
+def splits(ours: Any) -> Pairs:
+    yield from zip(ours(TENSOR, sizes=(1, 3), axis=2), (TENSOR[..., :1], TENSOR[..., 1:]), strict=True)
+
+
+def windows_with_strides(ours: Any) -> Pairs:
+    yield ours(TENSOR, starts=(0, 1, 0), sizes=(2, 2, 4), strides=(1, 1, 3)), TENSOR[:, 1:3, 0:4:3]
+
+
+def elements_with_strides(ours: Any) -> Pairs:
+    yield ours(TENSOR, starts=(0, 1, 0), sizes=(2, 2, 2), strides=(1, 1, 3)), TENSOR[:, 1:3, 0:4:3]
+
+
+def reversals(ours: Any) -> Pairs:
+    yield ours(TENSOR, starts=(0, 0, 0), sizes=(2, 3, 4), strides=(1, -1, -1)), np.flip(TENSOR, (1, 2))
+
+
+MOVEMENT: dict[tuple[str, str], Comparison] = {
+    ("diagonal_matrix1", "triangular"): triangles,
+    ("fill_value_constant", "expand"): lambda ours: [(ours(np.float32(3), output_sizes=(2, 3)), np.full((2, 3), 3))],
+    ("gather", "gather"): gathers,
+    ("gather_elements", "gatherElements"): gathers_of_elements,
+    ("gather_nd", "gatherND"): gathers_nd,
+    ("gather_nd1", "gatherND"): gathers_nd,
+    ("join", "concat"): lambda ours: [(ours([X, Y[:, :2]], axis=1), np.concatenate([X, Y[:, :2]], 1))],
+    ("padding", "pad"): pads,
+    ("padding1", "pad"): pads,
+    ("scatter", "scatterElements"): scatters_of_elements,
+    ("scatter_nd", "scatterND"): scatters_nd,
+    ("slice", "slice"): elements_with_strides,
+    ("slice1", "reverse"): reversals,
+    ("slice1", "slice"): windows_with_strides,
+    ("split", "split"): splits,
+    ("tile", "tile"): lambda ours: [(ours(TENSOR, repeats=(1, 2, 3)), np.tile(TENSOR, (1, 2, 3)))],
+}
+
+# Along axes
+
+
+def reductions(function: ReduceFunction, definition: Callable[..., Any], ours: Any) -> Pairs:
+    x = np.abs(TENSOR) + np.float32(0.5)
+    for axes in ((1,), (0, 2), (0, 1, 2)):
+        yield ours(x, function=function, axes=axes), definition(x, axis=axes, keepdims=True)
+
+
+def sum_of(function: Callable[[Any], Any], then: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda x, **axes: then(function(x).sum(**axes))
+
+
+root_of_squares = sum_of(np.square, np.sqrt)
+REDUCTIONS: dict[str, tuple[ReduceFunction, Callable[..., Any]]] = {
+    "reduceL1": (ReduceFunction.L1, sum_of(np.abs, np.positive)),
+    "reduceL2": (ReduceFunction.L2, root_of_squares),
+    "reduceLogSum": (ReduceFunction.LOG_SUM, sum_of(np.positive, np.log)),
+    "reduceLogSumExp": (ReduceFunction.LOG_SUM_EXP, sum_of(np.exp, np.log)),
+    "reduceMax": (ReduceFunction.MAX, np.max),
+    "reduceMean": (ReduceFunction.AVERAGE, np.mean),
+    "reduceMin": (ReduceFunction.MIN, np.min),
+    "reduceProduct": (ReduceFunction.MULTIPLY, np.prod),
+    "reduceSum": (ReduceFunction.SUM, np.sum),
+    "reduceSumSquare": (ReduceFunction.SUM_SQUARE, sum_of(np.square, np.positive)),
+}
+
+
+def running_sums(ours: Any) -> Pairs:
+    numbers = np.array([1, 2, 3, 4], np.float32)
+    yield ours(numbers, axis=0), [1, 3, 6, 10]
+    yield ours(numbers, axis=0, has_exclusive_sum=True), [0, 1, 3, 6]
+    yield ours(numbers, axis=0, axis_direction=AxisDirection.DECREASING), [10, 9, 7, 4]
+
+
+IMAGE = floats(2, 3, 5, 6)
+
+
+def normalizations(sizes: Sequence[int], reduced: tuple[int, ...], ours: Any, **given: Any) -> Pairs:
+    """By the mean and variance along the axes that are reduced, with scales and biases of these sizes."""
+    scale, bias = floats(*sizes), floats(*sizes)
+    mean, variance = (moment(IMAGE.astype(np.float64), axis=reduced, keepdims=True) for moment in (np.mean, np.var))
+    yield ours(IMAGE, scale, bias, **given), scale * (IMAGE - mean) / np.sqrt(variance + 1e-5) + bias
+
+
+def batch_normalizations(ours: Any) -> Pairs:
+    mean, variance, scale, bias = floats(3, 1, 1), np.abs(floats(3, 1, 1)), floats(3, 1, 1), floats(3, 1, 1)
+    expected = scale * (IMAGE - mean) / np.sqrt(variance.astype(np.float64) + 1e-5) + bias
+    yield ours(IMAGE, mean, variance, scale, bias), expected
+
+
+along_1_and_3 = partial(normalizations, (1, 3, 1, 6), (1, 3), axes=(1, 3))
+ALONG_AXES: dict[tuple[str, str], Comparison] = {
+    ("activation_softmax", "softmax"): lambda ours: [(ours(TENSOR), special.softmax(TENSOR, 2))],
+    ("activation_softmax1", "softmax"): lambda ours: [(ours(TENSOR, axes=1), special.softmax(TENSOR, 1))],
+    ("argmax", "argMax"): lambda ours: [(ours(TENSOR, axes=1), np.argmax(TENSOR, 1, keepdims=True))],
+    ("argmin", "argMin"): lambda ours: [(ours(TENSOR, axes=1), np.argmin(TENSOR, 1, keepdims=True))],
+    ("batch_normalization", "batchNormalization"): batch_normalizations,
+    ("cumulative_summation", "cumulativeSum"): running_sums,
+    ("mean_variance_normalization", "instanceNormalization"): partial(normalizations, (1, 3, 1, 1), (2, 3)),
+    ("mean_variance_normalization", "layerNormalization"): partial(
+        normalizations, (1, 3, 5, 6), (1, 2, 3), cross_channel=True
+    ),
+    ("mean_variance_normalization1", "instanceNormalization"): partial(
+        normalizations, (1, 3, 1, 1), (2, 3), axes=(2, 3)
+    ),
+    ("mean_variance_normalization1", "layerNormalization"): along_1_and_3,
+    ("mean_variance_normalization2", "layerNormalization"): along_1_and_3,
+    **{("reduce", method): partial(reductions, *how) for method, how in REDUCTIONS.items()},
+}
+
+# Windows
+
+WINDOWS: list[dict[str, Any]] = [
+    {"window": (5, 6)},
+    {"window": (2, 3), "padding": (1, 0, 1, 2), "strides": (2, 1)},
+]
+DILATED: dict[str, Any] = {"window": (2, 3), "padding": (1, 1, 2, 0), "dilations": (2, 2)}
+
+
+def pool2d(
+    x: NDArray[Any],
+    reduction: Callable[..., Any],
+    window: tuple[int, int],
+    padding: Sequence[int] = (0, 0, 0, 0),
+    strides: tuple[int, int] = (1, 1),
+    dilations: tuple[int, int] = (1, 1),
+    rounding: Callable[[float], int] = math.floor,
+) -> NDArray[Any]:
+    """Reduces the elements of each window that are the input's; the padding does not count, as in webnn-baseline."""
+    places = [
+        [
+            [i for i in range(k * stride - before, k * stride - before + width * apart, apart) if 0 <= i < size]
+            for k in range(rounding((size - (width - 1) * apart - 1 + before + after) / stride + 1))
+        ]
+        for size, width, before, after, stride, apart in zip(
+            x.shape[2:], window, padding[::2], padding[1::2], strides, dilations, strict=True
+        )
+    ]
+    rows = [[reduction(x[:, :, i][..., j].astype(np.float64), axis=(2, 3)) for j in places[1]] for i in places[0]]
+    return np.moveaxis(np.array(rows), (0, 1), (2, 3))
+
+
+def pools(reduction: Callable[..., Any], windows: list[dict[str, Any]], ours: Any) -> Pairs:
+    for how in windows:
+        padding = how.get("padding", (0, 0, 0, 0))
+        given = {"window_sizes": how["window"], "start_padding": padding[::2], "end_padding": padding[1::2]}
+        pooled = ours(IMAGE, **given, **{name: how[name] for name in ("strides", "dilations") if name in how})
+        yield getattr(pooled, "values", pooled), pool2d(IMAGE, reduction, **how)
+    # Sizes that are rounded up are those of more padding.
+    pooled = ours(IMAGE, window_sizes=(2, 3), strides=2, end_padding=1)
+    rounded_up = pool2d(IMAGE, reduction, (2, 3), strides=(2, 2), rounding=math.ceil)
+    yield getattr(pooled, "values", pooled), rounded_up
+
+
+HOW: dict[str, Any] = {"strides": (2, 3), "dilations": (1, 2)}
+
+
+def conv2d(x: Any, filter: Any, padding: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Floats:
+    """One group, without a bias."""
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), padding[:2], padding[2:]))
+    ends = [
+        size - (width - 1) * apart
+        for size, width, apart in zip(padded.shape[2:], filter.shape[2:], dilations, strict=True)
+    ]
+    taps = [
+        np.einsum("bihw,oi->bohw", padded[:, :, top : top + ends[0], left : left + ends[1]], filter[:, :, i, j])
+        for i, j in np.ndindex(*filter.shape[2:])
+        for top, left in [(i * dilations[0], j * dilations[1])]
+    ]
+    total: Floats = np.stack(taps).sum(0)
+    return total[:, :, :: strides[0], :: strides[1]]
+
+
+def conv_transpose2d(
+    x: Any,
+    filter: Any,
+    padding: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    output_padding: Sequence[int],
+) -> Floats:
+    """One group, without a bias: each element adds its window, and the padding is cut off."""
+    spans = [(size - 1) * stride + 1 for size, stride in zip(x.shape[2:], strides, strict=True)]
+    sizes = [
+        span + (width - 1) * apart + more
+        for span, width, apart, more in zip(spans, filter.shape[2:], dilations, output_padding, strict=True)
+    ]
+    total = np.zeros((len(x), filter.shape[1], *sizes))
+    for i, j in np.ndindex(*filter.shape[2:]):
+        top, left = i * dilations[0], j * dilations[1]
+        places = np.s_[:, :, top : top + spans[0] : strides[0], left : left + spans[1] : strides[1]]
+        total[places] += np.einsum("bihw,io->bohw", x.astype(np.float64), filter[:, :, i, j])
+    return total[:, :, padding[0] : sizes[0] - padding[1], padding[2] : sizes[1] - padding[3]]
+
+
+def convolutions(
+    definition: Callable[..., Floats], channels: tuple[int, int], how: dict[str, Any], given: dict[str, Any], ours: Any
+) -> Pairs:
+    """Of one group and of two; filters have `channels`, of which the second are those of a group."""
+    x, bias = floats(2, 4, 5, 6), floats(6)
+    for groups in (1, 2):
+        filter = floats(channels[0], channels[1] // groups, 3, 2)
+        parts = zip(np.split(x, groups, 1), np.split(filter, groups), strict=True)
+        expected = np.concatenate([definition(*part, padding=(1, 0, 1, 2), **HOW, **how) for part in parts], 1)
+        convolved = ours(x, filter, bias, start_padding=(1, 1), end_padding=(0, 2), group_count=groups, **HOW, **given)
+        yield convolved, expected + bias[:, None, None]
+
+
+# Resampling
+
+MODES = {"nearest-neighbor": InterpolationMode.NEAREST_NEIGHBOR, "linear": InterpolationMode.LINEAR}
+
+
+def resample2d(x: NDArray[Any], sizes: Sequence[int], mode: str) -> NDArray[Any]:
+    for axis, size in enumerate(sizes, 2):
+        last, scale = x.shape[axis] - 1, Fraction(size, x.shape[axis])
+        positions = [min(max((i + Fraction(1, 2)) / scale - Fraction(1, 2), Fraction(0)), last) for i in range(size)]
+        if mode == "nearest-neighbor":
+            x = x.take([math.ceil(one - Fraction(1, 2)) for one in positions], axis)
+        else:
+            lower, upper = (x.take([end(one) for one in positions], axis) for end in (math.floor, math.ceil))
+            share = np.array([float(one % 1) for one in positions]).reshape(-1, *[1] * (3 - axis))
+            x = lower * (1 - share) + upper * share
+    return x
+
+
+def resamplings(ours: Any) -> Pairs:
+    for sizes, mode in itertools.product([(7, 10), (2, 3), (1, 9), (10, 12)], MODES):
+        given = {"output_sizes": (2, 3, *sizes), "interpolation_mode": MODES[mode]}
+        yield ours(IMAGE, **given, rounding_direction=AxisDirection.INCREASING), resample2d(IMAGE, sizes, mode)
+
+
+def upsamplings(ours: Any) -> Pairs:
+    for (height, width), mode in itertools.product([(2, 3), (4, 1)], MODES):
+        resized = ours(IMAGE, scale_size=Size2D(width, height), interpolation_mode=MODES[mode])
+        yield resized, resample2d(IMAGE, (5 * height, 6 * width), mode)
+
+
+def test_a_half_goes_to_the_first_element_in_webnn() -> None:
+    row = np.array([10, 20], np.float32)
+    assert resample2d(row.reshape(1, 1, 1, 2), (1, 3), "nearest-neighbor").ravel().tolist() == [10, 10, 20]
+    up = AxisDirection.INCREASING
+    assert dmljax.resample2(row, output_sizes=(3,), rounding_direction=up).tolist() == [10, 10, 20]
+    assert dmljax.resample(row, output_sizes=(3,)).tolist() == [10, 20, 20]
+
+
+# Matrix products and recurrent networks
+
+
+def matrix_products(ours: Any) -> Pairs:
+    a, b = floats(3, 4), floats(4, 5)
+    for c in (floats(), floats(5), floats(3, 1), floats(3, 5)):
+        expected = 0.5 * (a.astype(np.float64) @ b) + 2.0 * c
+        yield ours(a, b, c, 0.5, 2.0), expected
+        yield ours(a.T.copy(), b.T.copy(), c, 0.5, 2.0, transpose_a=True, transpose_b=True), expected
+
+
+def products_of_batches(ours: Any) -> Pairs:
+    for left, right in (((3, 4), (4, 5)), ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (6, 4, 5))):
+        a, b = floats(*left), floats(*right)
+        yield ours(a, b), np.matmul(a.astype(np.float64), b)
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def gru_cell(x: Any, weights: Any, hidden: Any, reset_after: bool) -> Any:
+    """The layout zrn; `weights` are those of the input and of the state, and both biases."""
+    weight, recurrent, biases = weights
+    of_input = np.split(x @ weight.T + biases[0], 3, -1)
+    of_hidden = np.split(hidden @ recurrent.T + biases[1], 3, -1)
+    z, r = (sigmoid(of_input[i] + of_hidden[i]) for i in (0, 1))
+    before = (r * hidden) @ np.split(recurrent, 3)[2].T + np.split(biases[1], 3)[2]
+    new = np.tanh(of_input[2] + (r * of_hidden[2] if reset_after else before))
+    return z * hidden + new * (1 - z)
+
+
+def lstm_cell(x: Any, weights: Any, hidden: Any, cell: Any, peephole: Any) -> Any:
+    """The layout iofg."""
+    weight, recurrent, biases = weights
+    i, o, f, g = np.split(x @ weight.T + hidden @ recurrent.T + biases[0] + biases[1], 4, -1)
+    i, o, f = (sigmoid(gate + cell * factor) for gate, factor in zip((i, o, f), np.split(peephole, 3), strict=True))
+    after = f * cell + i * np.tanh(g)
+    return o * np.tanh(after), after
+
+
+STEPS, BATCH, FEATURES, HIDDEN = 3, 2, 4, 5
+BOTH = RecurrentNetworkDirection.BIDIRECTIONAL
+ORDERS = [range(STEPS), range(STEPS)[::-1]]
+
+
+def network_arrays(gates: int) -> list[Any]:
+    """The input, and for each direction weights, recurrent weights and both biases."""
+    shapes = (
+        (STEPS, BATCH, FEATURES),
+        (2, gates * HIDDEN, FEATURES),
+        (2, gates * HIDDEN, HIDDEN),
+        (2, 2, gates * HIDDEN),
+    )
+    return [floats(*shape) / 2 for shape in shapes]
+
+
+def gru_networks(ours: Any) -> Pairs:
+    x, *weights = network_arrays(3)
+    states = floats(2, BATCH, HIDDEN)
+    for is_after in (False, True):
+        given = {"hidden_init": states, "direction": BOTH, "linear_before_reset": is_after}
+        result = ours(x, *weights[:2], weights[2].reshape(2, -1), **given)
+        for k, state in enumerate(states):
+            for step in ORDERS[k]:
+                state = gru_cell(x[step], [one[k] for one in weights], state, is_after)
+                yield result.sequence[step, k], state
+            yield result.single[k], state
+
+
+def lstm_networks(ours: Any) -> Pairs:
+    x, *weights = network_arrays(4)
+    states, cells, peepholes = floats(2, BATCH, HIDDEN), floats(2, BATCH, HIDDEN), floats(2, 3 * HIDDEN)
+    peepholes[:, HIDDEN : 2 * HIDDEN] = 0  # that of o sees another cell
+    given = {"hidden_init": states, "cell_mem_init": cells, "peephole": peepholes, "direction": BOTH}
+    result = ours(x, *weights[:2], weights[2].reshape(2, -1), **given)
+    for k, (state, cell) in enumerate(zip(states, cells, strict=True)):
+        for step in ORDERS[k]:
+            state, cell = lstm_cell(x[step], [one[k] for one in weights], state, cell, peepholes[k])
+            yield result.sequence[step, k], state
+        yield result.single[k], state
+        yield result.cell_single[k], cell
+
+
+def test_the_peephole_of_o_sees_the_cell_before_the_step_in_webnn() -> None:
+    ones, zeros = np.ones((1, 4, 1), np.float32), np.zeros((1, 4, 1), np.float32)
+    peephole = np.array([[0, 8, 0]], np.float32)
+    state, cell = lstm_cell(ones[0, :1], [ones[0], zeros[0], zeros[0, :2, 0]], zeros[0, :1], zeros[0, :1], peephole[0])
+    np.testing.assert_allclose(state, sigmoid(1) * np.tanh(cell), rtol=1e-6)
+    ours = dmljax.lstm(ones[:, :1], ones, zeros, peephole=peephole).single
+    np.testing.assert_allclose(ours[0], sigmoid(1 + 8 * cell) * np.tanh(cell), rtol=1e-6)
+
+
+BACKWARD = {"output_padding": (1, 2), "direction": ConvolutionDirection.BACKWARD}
+COMPARISONS: dict[tuple[str, str], Comparison] = {
+    **(ELEMENTWISE | MOVEMENT | ALONG_AXES),
+    ("average_pooling", "averagePool2d"): partial(pools, np.mean, WINDOWS),
+    ("average_pooling1", "averagePool2d"): partial(pools, np.mean, [*WINDOWS, DILATED]),
+    ("cast", "cast"): casts,
+    ("convolution", "conv2d"): partial(convolutions, conv2d, (6, 4), {}, {}),
+    ("convolution", "convTranspose2d"): partial(
+        convolutions, conv_transpose2d, (4, 6), {"output_padding": (1, 2)}, BACKWARD
+    ),
+    ("dequantize", "dequantizeLinear"): partial(dequantizations, sizes=(2, 2)),
+    ("element_wise_dequantize_linear", "dequantizeLinear"): partial(dequantizations, sizes=(1, 1)),
+    ("element_wise_quantize_linear", "quantizeLinear"): partial(quantizations, sizes=(1, 1)),
+    ("gemm", "gemm"): matrix_products,
+    ("gemm", "matmul"): products_of_batches,
+    ("gru", "gru"): gru_networks,
+    ("gru", "gruCell"): gru_networks,
+    ("lp_pooling", "l2Pool2d"): partial(pools, root_of_squares, WINDOWS),
+    ("lp_pooling1", "l2Pool2d"): partial(pools, root_of_squares, [*WINDOWS, DILATED]),
+    ("lstm", "lstm"): lstm_networks,
+    ("lstm", "lstmCell"): lstm_networks,
+    ("max_pooling", "maxPool2d"): partial(pools, np.max, WINDOWS),
+    ("max_pooling1", "maxPool2d"): partial(pools, np.max, WINDOWS),
+    ("max_pooling2", "maxPool2d"): partial(pools, np.max, [*WINDOWS, DILATED]),
+    ("quantize", "quantizeLinear"): partial(quantizations, sizes=(2, 2)),
+    ("resample2", "resample2d"): resamplings,
+    ("upsample_2d", "resample2d"): upsamplings,
+}
+
+
+@pytest.mark.parametrize(
+    ("page", "method"),
+    [
+        pytest.param(*names, marks=[FULL] * (f"DML_OPERATOR_{names[0].upper()}" not in FIRST_OF_EVERY_KIND))
+        for names in COMPARISONS
+    ],
+)
+def test_an_operator_computes_what_its_equivalent_in_webnn_does(page: str, method: str) -> None:
+    for actual, expected in COMPARISONS[page, method](getattr(dmljax, page)):
+        actual = np.asarray(actual)
+        np.testing.assert_allclose(actual, np.asarray(expected).astype(actual.dtype), rtol=2e-6, atol=1e-6, strict=True)
+
+
+def equivalents() -> Iterator[tuple[str, str]]:
+    """The methods of WebNN that pages name as equivalents, each with its page."""
+    for page in sorted(PAGES.glob("*.md")):
+        for cell in re.findall(r"^\| WebNN \| (?!none)(.*?) \|", page.read_text(), re.MULTILINE):
+            yield from ((page.stem, name) for name in re.findall(r"`(\w+)`", cell) if name in METHODS)
+
+
+def test_the_pages_name_every_method_of_webnn_and_nothing_that_is_not_compared() -> None:
+    assert {method for _, method in equivalents()} == METHODS
+    assert set(equivalents()) == set(COMPARISONS)
