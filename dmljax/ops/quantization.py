@@ -6,6 +6,7 @@ on a scale of 0 is undefined.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.export
@@ -17,6 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.lowerings.copies import moved
+from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.text import join_sizes
 from dmljax.types import (
@@ -65,15 +67,36 @@ def quantized(
     value, divisor = value.astype(wide), divisor.astype(wide)
     value, divisor, zero = fit(**{"input": value, scale_name: divisor, zero_name: zero})
     steps = quotient(value, divisor)
-    if wide == np.float64:  # which must not be rounded to a half before it is rounded to a whole number
-        steps = lax.round(steps, lax.RoundingMethod.TO_NEAREST_EVEN)
+    plain, quick = partial(_saturated, dtype=dtype), partial(_saturated_by_bits, dtype=dtype)
+    result: Array = choose(steps, zero, cpu=plain if wide == np.float64 else quick, default=plain)
+    return result
+
+
+def _saturated(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
+    """Steps rounded to integers, plus the zero point, in the range of the output's type; NaN counts as no step."""
+    limits, whole = jnp.iinfo(dtype), _or_zero(lax.round(steps, lax.RoundingMethod.TO_NEAREST_EVEN))
+    # A sum that float32 rounds is beyond 16 bits.
+    total = jnp.clip(whole + zero.astype(steps.dtype), int(limits.min), int(limits.max))
+    return _bits_of(total.astype(np.float32)).astype(dtype)
+
+
+def _saturated_by_bits(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
+    """The same of float32, without `lax.round`, which takes a CPU half as long again."""
     limits, offset = jnp.iinfo(dtype), zero.astype(np.float32)
-    inside = jnp.clip(steps.astype(np.float32), int(limits.min) - offset, int(limits.max) - offset)
-    inside = jnp.where(jnp.isnan(inside), jnp.zeros_like(inside), inside)
-    # A float32 from 2^23 to 2^24 is a whole number, the even one of two, and its last bits count in ones: to add 2^23
-    # and to take the bits is quicker than to round and to convert.
-    whole = lax.bitcast_convert_type(inside + np.float32(1.5 * 2**23), np.int32)
-    return (whole + zero.astype(np.int32)).astype(dtype)
+    inside = _or_zero(jnp.clip(steps, int(limits.min) - offset, int(limits.max) - offset))
+    return (_bits_of(inside) + zero.astype(np.int32)).astype(dtype)
+
+
+def _or_zero(x: Array) -> Array:
+    return jnp.where(jnp.isnan(x), jnp.zeros_like(x), x)
+
+
+def _bits_of(number: Array) -> Array:
+    """The nearest integer, the even one of two, in the last bits.
+
+    A float32 from 2^23 to 2^24 is an integer, and its last bits count in ones.
+    """
+    return lax.bitcast_convert_type(number + np.float32(1.5 * 2**23), np.int32)
 
 
 def _require_quantized_type(dtype: np.dtype[Any]) -> None:
