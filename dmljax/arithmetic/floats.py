@@ -30,13 +30,13 @@ def sort_keys(x: Array, *, nan_is_largest: bool, zeros_are_equal: bool = True) -
         return x.astype(jnp.uint8)
     if x.dtype not in FLOATS:
         return x
-    keys = _order(x, zeros_are_equal=zeros_are_equal)
+    keys = order(x, zeros_are_equal=zeros_are_equal)
     limits = np.iinfo(keys.dtype)
     nan_key = np.array(limits.max if nan_is_largest else limits.min, keys.dtype)
-    return jnp.where(_magnitude(x) > _infinity(x), nan_key, keys)
+    return jnp.where(_magnitude(x) > infinity_bits(x), nan_key, keys)
 
 
-def _order(x: Array, *, zeros_are_equal: bool = True) -> Array:
+def order(x: Array, *, zeros_are_equal: bool = True) -> Array:
     """Integers in the order of floats; those of NaN lie beyond those of the infinities, on both sides."""
     bits = lax.bitcast_convert_type(x, np.dtype(f"int{x.dtype.itemsize * 8}"))
     sign = bits >> (bits.dtype.itemsize * 8 - 1)  # -1 or 0: by arithmetic, since XLA on CPU is slower with selects
@@ -50,14 +50,14 @@ def _magnitude(x: Array) -> Array:
     return lax.bitcast_convert_type(x, signed) & np.array(np.iinfo(signed).max, signed)
 
 
-def _infinity(x: Array) -> Array:
-    """The `_magnitude` of an infinity of the type of `x`."""
+def infinity_bits(x: Array) -> Array:
+    """The bits of an infinity of the type of `x`, in the type of its `order`."""
     return _magnitude(jnp.full((), np.inf, x.dtype))
 
 
 def is_nan(x: Array) -> Array:
     """True where `x` is NaN, which no integer is."""
-    return _magnitude(x) > _infinity(x) if x.dtype in FLOATS else jnp.zeros_like(x, bool)
+    return _magnitude(x) > infinity_bits(x) if x.dtype in FLOATS else jnp.zeros_like(x, bool)
 
 
 def is_not_negative(x: Array) -> Array:
@@ -71,7 +71,7 @@ def is_not_negative(x: Array) -> Array:
 
 def is_infinite(x: Array) -> Array:
     """True where `x`, which must have a float type, is infinite."""
-    return _magnitude(x) == _infinity(x)
+    return _magnitude(x) == infinity_bits(x)
 
 
 def is_above_zero(x: Array) -> Array:
@@ -97,7 +97,7 @@ def sign(x: Array) -> Array:
     magnitude, one = _magnitude(x), _magnitude(jnp.ones((), x.dtype))
     signs = lax.bitcast_convert_type(x, magnitude.dtype) & np.iinfo(magnitude.dtype).min
     ones = lax.bitcast_convert_type(signs | one, x.dtype)
-    return jnp.where((magnitude != 0) & (magnitude <= _infinity(x)), ones, jnp.zeros_like(x))
+    return jnp.where((magnitude != 0) & (magnitude <= infinity_bits(x)), ones, jnp.zeros_like(x))
 
 
 def _unsigned(x: Array) -> tuple[Array, Array, Any]:
@@ -105,39 +105,6 @@ def _unsigned(x: Array) -> tuple[Array, Array, Any]:
     unsigned = np.dtype(f"uint{x.dtype.itemsize * 8}")
     bits, infinity = (lax.bitcast_convert_type(y, unsigned) for y in (x, jnp.full((), np.inf, x.dtype)))
     return bits, infinity, np.array(np.iinfo(unsigned).max // 2 + 1, unsigned)
-
-
-# Comparisons of IEEE 754, in which any comparison with NaN is false
-
-
-def greater(a: Array, b: Array) -> Array:
-    """True where `a > b`, by IEEE 754."""
-    return _left(a) > _right(b)
-
-
-def greater_equal(a: Array, b: Array) -> Array:
-    """True where `a >= b`, by IEEE 754."""
-    return _left(a) >= _right(b)
-
-
-def equal(a: Array, b: Array) -> Array:
-    """True where `a == b`, by IEEE 754."""
-    return _left(a) == _right(b)
-
-
-def _left(x: Array) -> Array:
-    """Keys of what is compared with `_right`: no NaN equals or exceeds anything there."""
-    if x.dtype not in FLOATS:
-        return sort_keys(x, nan_is_largest=False)
-    keys = _order(x)
-    return jnp.where(keys <= _infinity(x), keys, np.iinfo(keys.dtype).min)
-
-
-def _right(x: Array) -> Array:
-    if x.dtype not in FLOATS:
-        return sort_keys(x, nan_is_largest=True)
-    keys = _order(x)
-    return jnp.where(keys >= -_infinity(x), keys, np.iinfo(keys.dtype).max)
 
 
 # Floats as a mantissa and an exponent

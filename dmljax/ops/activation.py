@@ -16,8 +16,9 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.derivatives import with_slopes
-from dmljax.arithmetic.floats import greater, is_above_zero, is_below_zero, is_not_negative
+from dmljax.arithmetic.floats import is_above_zero, is_below_zero, is_not_negative
 from dmljax.errors import Problem
+from dmljax.lowerings.comparisons import greater
 from dmljax.lowerings.copies import selected
 from dmljax.lowerings.platform import choose
 from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened

@@ -14,8 +14,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.arithmetic.floats import greater_equal
 from dmljax.errors import Problem
+from dmljax.lowerings.comparisons import greater_equal
 from dmljax.lowerings.copies import selected
 from dmljax.ops.elementary import scaled
 from dmljax.scalars import ScaleBias, lower_bound, upper_bound

@@ -11,7 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.arithmetic.floats import equal, greater, greater_equal, is_infinite, is_nan, is_nonzero
+from dmljax.arithmetic.floats import is_infinite, is_nan, is_nonzero
+from dmljax.lowerings.comparisons import equal, greater, greater_equal
 from dmljax.lowerings.copies import selected
 from dmljax.types import (
     FLOAT,
