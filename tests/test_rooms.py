@@ -26,6 +26,7 @@ ROOMS = [
     ["graph"],
     ["assembly"],
     ["directml"],
+    ["to_graph"],
     ["relatives"],
     ["__init__"],
     ["estimate"],

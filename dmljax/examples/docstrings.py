@@ -14,10 +14,10 @@ from dmljax import directml
 from dmljax.calls.decorator import RecordedCall, recorded_calls
 from dmljax.descriptors.base import Operator
 from dmljax.examples.example import Example
-from dmljax.onnx.directml.builder import Builder
-from dmljax.onnx.directml.calls import OperatorCall
-from dmljax.onnx.directml.views import View
 from dmljax.tensor import packed_strides
+from dmljax.to_graph.builder import Builder
+from dmljax.to_graph.calls import OperatorCall
+from dmljax.to_graph.views import View
 
 
 @functools.cache

@@ -18,14 +18,14 @@ from dmljax.calls.decorator import RecordedCall, recorded_calls
 from dmljax.checks import integers
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.graph import Graph
-from dmljax.onnx.directml.builder import Builder, NoOperator, unused
-from dmljax.onnx.directml.calls import OperatorCall
-from dmljax.onnx.directml.primitives import MOVES, PRIMITIVES
-from dmljax.onnx.directml.views import View
 from dmljax.onnx.file import Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.refusals import told_once
 from dmljax.text import did_you_mean, join_sizes, show
+from dmljax.to_graph.builder import Builder, NoOperator, unused
+from dmljax.to_graph.calls import OperatorCall
+from dmljax.to_graph.primitives import MOVES, PRIMITIVES
+from dmljax.to_graph.views import View
 
 MAX_EVALUATED = 2**16  # elements of a result that is computed from constants here, unless a constant has more
 

@@ -9,8 +9,8 @@ from jax import lax
 
 from dmljax import directml
 from dmljax.descriptors.base import Operator
-from dmljax.onnx.directml.builder import Builder, NoOperator, Output, product
-from dmljax.onnx.directml.views import View, desc_of
+from dmljax.to_graph.builder import Builder, NoOperator, Output, product
+from dmljax.to_graph.views import View, desc_of
 
 MOVES = {"reshape", "squeeze", "transpose", "broadcast_in_dim", "expand_dims", "copy", "stop_gradient"}
 PRIMITIVES: dict[str, Callable[..., Any]] = {}

@@ -13,9 +13,9 @@ from dmljax import directml
 from dmljax.assembly import Assembly, given_tensors
 from dmljax.descriptors.base import Operator
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem
-from dmljax.onnx.directml.views import View, desc_of
 from dmljax.tensor import packed_strides
 from dmljax.text import join_sizes, unused_name
+from dmljax.to_graph.views import View, desc_of
 from dmljax.types import LATEST
 
 unused = partial(unused_name, spelled="{} {}")

@@ -14,11 +14,11 @@ from dmljax.calls.decorator import RecordedCall
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, HasOutput
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Member, Struct
 from dmljax.inference import led
-from dmljax.onnx.directml.builder import Builder, NoOperator, Output, product
-from dmljax.onnx.directml.primitives import padded
-from dmljax.onnx.directml.views import View, desc_of
 from dmljax.scalars import ScaleBias
 from dmljax.text import join_sizes
+from dmljax.to_graph.builder import Builder, NoOperator, Output, product
+from dmljax.to_graph.primitives import padded
+from dmljax.to_graph.views import View, desc_of
 
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 _IMAGES = {"input", "filter", "indices", "output", "output_indices"}
