@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,3 +74,8 @@ def test_a_reader_of_a_signature_sees_what_it_takes() -> None:
     assert clip.parameters["min"].annotation == (add.parameters["a"].annotation | None)
     for operator in directml.OPERATORS.values():
         assert "Annotated" not in str(inspect.signature(operator.function))
+
+
+def test_the_command_line_needs_no_extra() -> None:
+    absent = "import sys; sys.modules |= dict.fromkeys(['onnx', 'matplotlib', 'PIL'])"
+    subprocess.run([sys.executable, "-c", f"{absent}; import dmljax.cli"], check=True)
