@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from cases_softmax import log_softmax
 from families import ELEMENTWISE
-from helpers import UNITS, few_of, needs_x64, units_beyond, units_off, with_subnormals
+from helpers import FULL, UNITS, few_of, needs_x64, units_beyond, units_off, with_subnormals
 from kinds import OF_EVERY_KIND
 from numpy.typing import NDArray
 from scalar_functions import BREAKPOINTS, DEFINED, RIVALS, dense, scalar_function
@@ -338,6 +338,7 @@ def test_is_as_exact_of_what_is_computed_inside_the_same_computation(name: str) 
 # Quotients by one number, which XLA makes products with its reciprocal where it can
 
 
+@FULL
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_a_quotient_by_one_number_is_rounded_once(dtype: Any) -> None:
     largest = np.finfo(dtype).max

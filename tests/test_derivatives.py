@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from families import ELEMENTWISE
-from helpers import few_of, needs_x64
+from helpers import FULL, few_of, needs_x64
 from kinds import OF_EVERY_KIND
 from numpy.typing import NDArray
 from scalar_functions import DEFINED, dense, scalar_function
@@ -325,6 +325,7 @@ SMOOTH: dict[str, Callable[..., Any]] = {
 }
 
 
+@FULL
 @needs_x64
 @pytest.mark.parametrize("name", few_of(SMOOTH, "activation_softplus", "activation_scaled_elu", "element_wise_divide"))
 def test_second_derivatives_with_respect_to_all_pairs_of_arguments_are_right(name: str) -> None:
@@ -369,6 +370,7 @@ def test_the_gradient_of_the_angle_is_finite(y: float, x: float) -> None:
     np.testing.assert_allclose([float(of_y), float(of_x)], exact, rtol=1e-5, atol=1e-38)
 
 
+@FULL
 @pytest.mark.parametrize("function", [dmljax.activation_softmax, dmljax.activation_log_softmax])
 def test_gradients_of_rows_are_finite(function: Any) -> None:
     rows = jnp.array([[0.0, -np.inf, 1.0], [3e38, -3e38, 0.0], [1000.0, 1000.0, -1000.0]], jnp.float32)

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import few_of
+from helpers import FULL, few_of
 
 import dmljax
 from dmljax import directml
@@ -52,6 +52,7 @@ def near(actual: Any, expected: Any, digits: float = 1e-5) -> None:
     np.testing.assert_allclose(actual, expected, rtol=digits, atol=digits)
 
 
+@FULL
 def test_attention_is_onnxruntimes() -> None:
     batch, count, heads, size, past = 2, 3, 2, 4, 5
     query, key, value = (RNG.normal(size=(batch, count, heads * size)).astype(np.float32) for _ in range(3))
@@ -202,6 +203,7 @@ def test_dynamic_quantization_is_onnxruntimes_but_for_tiny_and_huge_ranges() -> 
 NETWORKS: dict[str, Any] = {"RNN": dmljax.rnn, "GRU": dmljax.gru, "LSTM": dmljax.lstm}
 
 
+@FULL
 @pytest.mark.parametrize("samples", few_of([0, 1, 3], 3))
 def test_averages_of_regions_are_onnxruntimes(samples: int) -> None:
     image = RNG.standard_normal((3, 4, 9, 11)).astype(np.float32)
@@ -362,6 +364,7 @@ def test_errors_of_gemm_are_of_the_size_of_torchs_and_onnxruntimes(inner: int) -
 # Training
 
 
+@FULL
 @pytest.mark.parametrize("peer", ["optax", "torch"])
 def test_adam_is_that_of_the_peers_with_its_epsilon_scaled(peer: str) -> None:
     library = pytest.importorskip(peer)

@@ -229,9 +229,7 @@ SIGNALLING_POWER = Difference(
     lambda base, exponent: is_signalling(base) | is_signalling(exponent),
     is_certain=False,
 )
-POWER_OF_SUBNORMAL = Difference(
-    "XLA's power takes a subnormal for a zero as a base, not as an exponent", are_subnormal, FROM_32_BITS
-)
+POWER_OF_SUBNORMAL = Difference("XLA's power of float64 takes a subnormal base for a zero", are_subnormal, ("float64",))
 POWER_OF_ZERO = Difference(
     "1 / 0 of integers is -1 in ours; PyTorch's negative power of 0 is 0",
     lambda base, exponent: (base == 0) & (exponent < 0),

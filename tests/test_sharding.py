@@ -390,6 +390,7 @@ BATCHES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@FULL
 @EXPLICIT_FIRST
 @pytest.mark.parametrize("name", few_of(BATCHES, *FEW_CALLS))
 def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisType) -> None:
@@ -444,6 +445,7 @@ def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> b
     return True
 
 
+@FULL
 @pytest.mark.parametrize(
     ("name", "axis_type"),
     [
@@ -533,6 +535,7 @@ def test_a_mesh_may_be_manual_in_part() -> None:
     assert_same_trees(jax.jit(by_rows)(inputs, indices), gather(CUBE, jax.device_get(indices)))
 
 
+@FULL
 def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
     mesh = mesh_of(AxisType.Explicit, rows=4, columns=2)
     place = lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))  # noqa: E731
@@ -549,6 +552,7 @@ def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
     assert jax.typeof(few).sharding.spec == P(None, None)  # 11 rows cannot be shared out among 4
 
 
+@FULL
 @AXIS_TYPES
 def test_gradients_come_through_a_mesh(axis_type: AxisType) -> None:
     mesh = mesh_of(axis_type, rows=4, columns=2)
@@ -576,6 +580,7 @@ def naive_nonzero(input: Any) -> Any:
     return found[-1], jnp.stack([element // input.shape[1], element % input.shape[1]], axis=1)
 
 
+@FULL
 @pytest.mark.parametrize("shape", few_of([(1024, 64), (65536, 1), (512, 133)], (512, 133)))
 def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> None:
     input = (RNG.random(shape) < 0.3).astype(np.float32)
@@ -600,6 +605,7 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
     assert exchanged[AxisType.Auto] <= input.nbytes / 3
 
 
+@FULL
 @EXPLICIT_FIRST
 @pytest.mark.parametrize("rows", few_of([300, 4096], 4096))
 def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(rows: int, axis_type: AxisType) -> None:
@@ -621,6 +627,7 @@ def softmaxes_and_slopes(x: Any, *, axes: tuple[int, ...]) -> Any:
     return [function(x, axes=axes) for function in functions], [slope(function) for function in functions]
 
 
+@FULL
 @pytest.mark.parametrize(
     ("spec", "axis_type"),
     [
@@ -649,6 +656,7 @@ def test_rows_that_are_shared_out_among_devices_are_summed_as_exactly(
 # Random words
 
 
+@FULL
 @pytest.mark.parametrize(
     ("sizes", "spec"),
     [

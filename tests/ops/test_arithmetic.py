@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, INTEGERS, assert_same_bits, few_of, few_types, needs_x64, specials, units_off, wrapped
+from helpers import FLOATS, FULL, INTEGERS, assert_same_bits, few_of, few_types, needs_x64, specials, units_off, wrapped
 from numpy.typing import NDArray
 
 import dmljax
@@ -501,6 +501,7 @@ def test_integer_exponents_beyond_float32_are_not_rounded(call: Any) -> None:
     assert units_off(result, exact).max() <= 4
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
 def test_integers_to_integers_wrap_around(dtype: Any) -> None:
     base = np.concatenate([specials(dtype), np.array([3, 5, 10], dtype)])
@@ -535,6 +536,7 @@ def test_an_integer_to_a_fraction_loses_its_fraction_and_saturates(call: Any) ->
     assert call(dmljax.element_wise_pow, base, exponent).tolist() == [3, 3, 0, 0, 127, 127, 0, 0]
 
 
+@FULL
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_float_may_have_an_exponent_of_every_type(dtype: str) -> None:
     base = np.array([0.0, -0.0, 1.0, 2.0, -2.0, 0.5], dtype)

@@ -11,7 +11,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, assert_same_bits, assert_same_trees, collectives, few_of, few_types, mesh_of
+from helpers import FLOATS, FULL, assert_same_bits, assert_same_trees, collectives, few_of, few_types, mesh_of
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
@@ -65,6 +65,7 @@ def oracle(**given: Any) -> Any:
 # What is stacked
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_stacked_arrays_are_those_by_themselves(dtype: Any) -> None:
     query, key, value = (normal(BATCH, QUERIES, HEADS * SIZE, dtype=dtype) for _ in range(3))
@@ -138,6 +139,7 @@ def test_of_lengths_and_positions_in_memory_the_lengths_are_read() -> None:
     assert_same_bits(attended(mask=mask, mask_type=kind), expected)
 
 
+@FULL
 @pytest.mark.parametrize(
     "shape", few_of([(KEYS,), (QUERIES, KEYS), (HEADS, 1, KEYS), (BATCH, 1, QUERIES, 1)], (HEADS, 1, KEYS)), ids=str
 )
@@ -179,6 +181,7 @@ def test_a_causal_mask_is_a_band() -> None:
 # Past keys
 
 
+@FULL
 def test_past_keys_stand_before_new_ones() -> None:
     whole = attention(QUERY, KEY, VALUE, head_count=HEADS, has_present=True)
     past = {"past_key": whole.present_key[:, :, :2], "past_value": whole.present_value[:, :, :2]}
@@ -204,6 +207,7 @@ def test_a_bias_is_part_of_what_is_present() -> None:
     assert_same_bits(np.swapaxes(value, 1, 2).reshape(VALUE.shape), VALUE + of_value)
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_a_bias_beside_past_keys_is_rounded_once(dtype: Any) -> None:
     wide = widened(dtype)
@@ -348,6 +352,7 @@ MASKS: dict[str, Callable[[int, int], tuple[tuple[int, ...] | None, Mask]]] = {
 }
 
 
+@FULL
 @pytest.mark.parametrize("queries", few_of([1, 10, 13], 13))
 @pytest.mark.parametrize("name", few_of(MASKS, "positions"))
 def test_blocks_and_their_derivatives_are_those_of_all_at_once(
@@ -392,6 +397,7 @@ def test_blocks_in_which_nothing_is_seen_count_nothing(added: float, in_blocks: 
     np.testing.assert_allclose(blocks, whole, rtol=1e-2)
 
 
+@FULL
 def test_blocks_with_nan_and_infinity_are_as_all_at_once(in_blocks: Callable[[], None]) -> None:
     query, key, value = normal(6, 5, 4), normal(6, 21, 4), normal(6, 21, 3)
     key[0, 3, 0], key[1, 20, 1], query[2, 1, 1] = NAN, INF, -INF
@@ -405,6 +411,7 @@ def test_blocks_with_nan_and_infinity_are_as_all_at_once(in_blocks: Callable[[],
     assert np.isfinite(blocks[5]).all()
 
 
+@FULL
 def test_many_scores_are_never_in_memory_all_at_once() -> None:
     # 16 heads of 4,096 positions have a gibibyte of scores.
     x = jax.ShapeDtypeStruct((1, 4096, 16 * 64), np.float32)
@@ -460,6 +467,7 @@ def test_derivatives_on_a_cpu_keep_no_scores_of_accelerators() -> None:
 # Meshes
 
 
+@FULL
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("queries", few_of([8, 256], 8))
 def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, queries: int) -> None:

@@ -91,6 +91,7 @@ def convolutions(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], dict[str,
     return (draw(st.integers(1, 2)), groups * inputs, *image), (*filters, *windows), arguments
 
 
+@FULL
 @settings(max_examples=15, deadline=None)
 @given(convolutions())
 def test_any_convolution_is_the_sum_in_loops(case: Any) -> None:
@@ -218,6 +219,7 @@ def test_groups_are_no_convolution_of_xla_on_a_cpu_in_either_direction(direction
         assert "stablehlo.convolution" not in text
 
 
+@FULL
 def test_one_device_convolves_image_by_image() -> None:
     names = ("dense", "pointwise", "of groups")
     arrays = [[whole(*shape) for shape in EVERY[name][:2]] for name in names]
@@ -297,6 +299,7 @@ def test_a_fused_activation_is_applied_to_the_sum_with_the_bias() -> None:
 # Numbers
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_every_float_type_is_summed_and_rounded_once(dtype: Any) -> None:
     names = ("dense", "depthwise", "pointwise", "of groups", "overlapping, backward")
@@ -324,6 +327,7 @@ def test_the_sum_of_16_bit_floats_and_their_bias_is_rounded_once_before_the_acti
     assert np.isinf(dmljax.convolution(large, w).astype(np.float32)).all()
 
 
+@FULL
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
 def test_16_bit_floats_have_gradients_of_their_type(dtype: Any) -> None:
     image, filters, arguments = EVERY["strided"]
@@ -458,6 +462,7 @@ def test_large_images_need_little_memory_beside_input_and_output(name: str) -> N
     assert memory.temp_size_in_bytes <= 2 * (memory.argument_size_in_bytes + memory.output_size_in_bytes)
 
 
+@FULL
 def test_sizes_may_be_symbolic() -> None:
     batch, length = jax.export.symbolic_shape("batch, length")
     w, of_each = whole(3, 2, 3), whole(2, 1, 3)
@@ -541,6 +546,7 @@ def test_integers_of_every_zero_point_are_exact(name: str, types: Any, lowering:
         assert_same_bits(computed, exact.astype(np.int32))
 
 
+@FULL
 @pytest.mark.parametrize(
     ("channels", "window"),
     [
@@ -617,6 +623,7 @@ def test_any_quantized_convolution_is_the_exact_sum_in_the_steps_of_the_page(see
             assert abs(abs(steps - math.floor(steps)) - Fraction(1, 2)) < abs(steps) * Fraction(1, 2**21)
 
 
+@FULL
 @pytest.mark.parametrize("end", [INT32_MIN, INT32_MAX])
 def test_the_sum_with_the_bias_may_exceed_int32(end: int) -> None:
     x, w = np.full((1, 2, 1), 255, np.uint8), np.full((1, 2, 1), 127 if end > 0 else -128, np.int8)
@@ -630,6 +637,7 @@ def test_the_sum_with_the_bias_may_exceed_int32(end: int) -> None:
     assert quantized(many, many, output_scale=scale).tolist() == [[[round(255 * 255 * channels / scale)]]] == [[[64]]]
 
 
+@FULL
 def test_scales_and_zero_points_have_one_element_or_one_for_each_output_channel() -> None:
     x, w = random_bytes("uint8", 1, 2, 4, 4), random_bytes("int8", 3, 2, 2, 2)
     each_, zeros = np.array([0.5, 2, 4], np.float32), np.array([1, -2, 3], np.int8)

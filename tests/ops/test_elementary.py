@@ -14,6 +14,7 @@ import pytest
 from conversions import convert, hard_values, number, one_nan
 from helpers import (
     FLOATS,
+    FULL,
     INTEGERS,
     REALS,
     assert_same_bits,
@@ -497,6 +498,7 @@ def hard(dtype: Any) -> Any:
     return hard_values(dtype)
 
 
+@FULL
 @pytest.mark.parametrize("source", few_types(REALS), ids=str)
 def test_every_conversion_is_that_of_exact_arithmetic(source: Any) -> None:
     values = hard(source)
@@ -513,6 +515,7 @@ def test_every_conversion_is_that_of_exact_arithmetic(source: Any) -> None:
             assert_same_bits(one_nan(np.asarray(converted)), expected)
 
 
+@FULL
 @pytest.mark.parametrize("source", few_types(REALS), ids=str)
 def test_a_cast_of_a_cast_is_the_two_after_each_other(source: Any) -> None:
     # XLA leaves conversions out where it takes another one for the two of them.
@@ -536,6 +539,7 @@ def test_the_exact_arithmetic_of_arrays_is_that_of_fractions(source: Any) -> Non
         assert_same_bits(convert(finite, dtype), finite if dtype == source else expected)
 
 
+@FULL
 @pytest.mark.parametrize("source", few_types(FLOATS), ids=str)
 def test_what_other_platforms_compute_is_the_same(source: Any) -> None:
     # On CPU, XLA's own conversions serve where they are right; the others are in the program for other platforms.
@@ -550,6 +554,7 @@ def test_what_other_platforms_compute_is_the_same(source: Any) -> None:
         assert_same_bits(one_nan(np.asarray(converted)), one_nan(convert(values, dtype)))
 
 
+@FULL
 def test_a_scalar_is_cast_as_an_array_is() -> None:
     for source in FLOATS:
         for value in specials(source):
@@ -616,6 +621,7 @@ def test_a_cast_refuses(input: Any, dtype: Any, error: Any, message: str) -> Non
         dmljax.cast(input, dtype=dtype)
 
 
+@FULL
 @pytest.mark.parametrize("source", few_types(FLOATS), ids=str)
 def test_gradients_pass_between_floats_and_are_cast_back(source: Any) -> None:
     x = np.array([1.5, -2.0, 3.0], source)

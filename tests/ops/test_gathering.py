@@ -88,6 +88,7 @@ def test_gathers_of_nothing_are_empty(call: Any) -> None:
     assert call(dmljax.gather_elements, np.zeros((0, 2)), none, axis=0).shape == (0, 2)
 
 
+@FULL
 @settings(deadline=None, max_examples=15)
 @given(st.data())
 def test_gathers_equal_the_pseudo_code(data: st.DataObject) -> None:
@@ -105,6 +106,7 @@ def test_gathers_equal_the_pseudo_code(data: st.DataObject) -> None:
     assert_same_bits(gathered, oracles.gather_elements(input, indices, axis=axis))
 
 
+@FULL
 @pytest.mark.parametrize("function", [dmljax.gather, dmljax.gather_elements])
 def test_the_gradient_of_a_gather_adds_up_where_indices_repeat_or_are_clamped(function: Any) -> None:
     indices, weights = np.array([0, -2, 9, -9, 1], np.int32), jnp.array([1.0, 2, 4, 8, 16])
@@ -195,6 +197,7 @@ def test_the_gradient_of_gather_nd_adds_up_where_tuples_repeat_or_are_clamped() 
     check_linear_gradients(lambda input: dmljax.gather_nd(input, indices), (jnp.array([3.0, 4.0]),))
 
 
+@FULL
 def test_the_gradient_of_gather_nd_stays_in_its_batch() -> None:
     indices = np.array([[[0], [0]], [[1], [0]]], np.int32)
     gather = lambda input: dmljax.gather_nd1(input, indices, batch_dimension_count=1)  # noqa: E731
@@ -251,6 +254,7 @@ def test_gather_nd_refuses(case: str) -> None:
 # SCATTER and SCATTER_ND
 
 
+@FULL
 def test_scatter_overwrites_along_the_axis_where_the_index_stands(call: Any, lowering: str) -> None:
     input, updates = np.zeros((3, 3), np.float32), np.array([[10, 11, 12], [20, 21, 22]], np.float32)
     indices = np.array([[1, 0, 2], [0, 2, 1]], np.int32)
@@ -373,6 +377,7 @@ def test_scatters_of_nothing_copy_the_input(call: Any) -> None:
     assert_same_bits(call(dmljax.scatter_nd, input, np.zeros((0, 1), np.int32), empty), input)
 
 
+@FULL
 @settings(deadline=None, max_examples=15)
 @given(st.data())
 def test_scatters_equal_the_pseudo_code(data: st.DataObject) -> None:
@@ -397,6 +402,7 @@ SCATTERS: dict[str, Callable[..., Any]] = {
 }
 
 
+@FULL
 @pytest.mark.parametrize("name", SCATTERS)
 @pytest.mark.parametrize("dtype", few_of(["float32", "bfloat16"], "bfloat16"))
 def test_the_gradient_of_a_scatter_is_of_what_is_seen(name: str, dtype: Any, lowering: str) -> None:
@@ -413,6 +419,7 @@ def test_the_gradient_of_a_scatter_is_of_what_is_seen(name: str, dtype: Any, low
     assert tangent.tolist() == [1, 9, 3, 8]
 
 
+@FULL
 @pytest.mark.parametrize("name", SCATTERS)
 def test_the_gradient_of_a_scatter_keeps_infinities_where_they_belong(name: str) -> None:
     input, updates = jnp.ones(4), jnp.ones(6)
@@ -423,6 +430,7 @@ def test_the_gradient_of_a_scatter_keeps_infinities_where_they_belong(name: str)
     check_linear_gradients(SCATTERS[name], (input, updates))
 
 
+@FULL
 def test_scatters_may_be_mapped_over_any_arguments(lowering: str) -> None:
     input, indices = np.zeros((2, 5), np.int32), np.array([[0, 0, -1], [7, 2, 2]], np.int32)
     updates = np.arange(1, 7, dtype=np.int32).reshape(2, 3)
@@ -470,6 +478,7 @@ def test_reversal_copies_bit_for_bit(call: Any, dtype: Any) -> None:
     assert_same_bits(call(dmljax.reverse_subsequences, input, lengths, axis=1), expected)
 
 
+@FULL
 def test_a_reversal_inverts_itself_and_so_does_its_gradient() -> None:
     input, lengths = jnp.arange(12.0).reshape(3, 4), np.array([[2], [0], [9]], np.int32)
     reverse = lambda x: dmljax.reverse_subsequences(x, lengths, axis=1)  # noqa: E731

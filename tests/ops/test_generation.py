@@ -14,6 +14,7 @@ import pytest
 from conversions import one_nan
 from helpers import (
     FLOATS,
+    FULL,
     INT32_MAX,
     INT32_MIN,
     INTEGERS,
@@ -68,6 +69,7 @@ def test_begin_equal_to_end_fills_nothing_and_begin_after_end_everything_outside
     assert fill(INT32_MIN, INT32_MAX) == [[1, 1, 1], [1, 1, 1]]
 
 
+@FULL
 def test_a_bound_that_is_none_lies_beyond_the_outermost_diagonal(call: Any) -> None:
     input = np.zeros((3, 4), np.float32)
     for bound in (INT32_MIN, -3, -1, 0, 1, 4, INT32_MAX):
@@ -164,6 +166,7 @@ def test_the_value_may_be_traced_but_not_converted() -> None:
         fill(jnp.zeros((2, 2), jnp.uint8), jnp.int32(3))
 
 
+@FULL
 def test_diagonal_matrix1_is_differentiable_with_respect_to_input_and_value() -> None:
     input = jnp.arange(6.0).reshape(2, 3)
     fill: Any = partial(dmljax.diagonal_matrix1, diagonal_fill_begin=0, diagonal_fill_end=2)
@@ -386,6 +389,7 @@ def test_a_sequence_of_floats_has_no_error_that_adds_up(dtype: Any, count: int) 
         assert_near_sequence(compiled(*given), *given)
 
 
+@FULL
 @settings(deadline=None, max_examples=15)
 @given(st.data())
 def test_a_sequence_equals_the_pseudo_code(data: st.DataObject) -> None:
@@ -471,6 +475,7 @@ def test_a_sequence_desc_must_name_the_type_of_its_output() -> None:
         directml.validate(desc)
 
 
+@FULL
 @pytest.mark.parametrize(
     ("start", "delta", "dtype"),
     [
@@ -515,6 +520,7 @@ def test_a_sequence_is_refused(arguments: dict[str, Any], error: Any, message: s
         dmljax.fill_value_sequence(**given)
 
 
+@FULL
 def test_a_sequence_does_not_drift_and_no_multiple_of_infinity_is_its_first_element() -> None:
     sequence = dmljax.fill_value_sequence(0.0, 0.1, output_sizes=(1001,), dtype="float32")
     assert float(sequence[1000]) == 100
@@ -600,6 +606,7 @@ def test_the_next_state_goes_on_behind_the_last_block_that_was_begun() -> None:
     assert_same_bits(np.concatenate([first, second, np.ravel(third)]), np.delete(whole, 11))
 
 
+@FULL
 @pytest.mark.parametrize(
     "sizes", few_of([(4096,), (5000,), (4099,), (1367, 3), (2, 2049)], (5000,), (2, 2049)), ids=str
 )
@@ -639,6 +646,7 @@ def test_sizes_of_random_words_may_be_symbolic() -> None:
         assert_same_trees(exported.call(state, like), generate(state, like))
 
 
+@FULL
 def test_the_recipes_of_the_page_are_those_of_jax_random() -> None:
     page = (Path(__file__).parents[2] / "notebooks" / "operators" / "random_generator.md").read_text()
     names: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": jax.lax, "dmljax": dmljax}

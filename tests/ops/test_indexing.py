@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from formulas import number
 from helpers import (
+    FULL,
     INT32_MIN,
     INTEGERS,
     REALS,
@@ -110,6 +111,7 @@ def test_one_hot_of_no_indices_is_empty(call: Any) -> None:
     assert call(dmljax.one_hot, np.zeros((0, 1), np.int32), OFF_ON, axis=1, depth=3).shape == (0, 3)
 
 
+@FULL
 @settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_one_hot_equals_the_pseudo_code(data: st.DataObject) -> None:
@@ -244,6 +246,7 @@ def test_nonzero_refuses_a_type_that_does_not_hold_the_count() -> None:
         dmljax.nonzero_coordinates(np.ones(1), dtype="int32", fill_value=2**31)
 
 
+@FULL
 def test_nonzero_leaves_out_leading_coordinates_of_size_one(call: Any) -> None:
     input = np.array([[[[0, 3], [0, 4]]]], np.int32)
     for columns in (2, 3, 4):
@@ -281,6 +284,7 @@ def test_nonzero_with_size_zero_only_counts(call: Any) -> None:
     assert (int(count), coordinates.shape) == (3, (0, 2))
 
 
+@FULL
 @settings(deadline=None, max_examples=20)  # of shapes and types, each of which is compiled; four inputs of each
 @given(st.data())
 def test_nonzero_equals_the_pseudo_code(data: st.DataObject) -> None:
@@ -295,6 +299,7 @@ def test_nonzero_equals_the_pseudo_code(data: st.DataObject) -> None:
         assert_same_bits(coordinates, expected)
 
 
+@FULL
 @pytest.mark.parametrize(
     "shape",
     few_of(
@@ -333,6 +338,7 @@ CHUNKED = {
 }
 
 
+@FULL
 @pytest.mark.parametrize("elements", few_of(CHUNKED, 5000))
 def test_nonzero_in_chunks_is_nonzero_at_once(lowering: str, elements: int) -> None:
     # The same sizes whatever the count, so that there is as much to compile for one count as for all.
@@ -352,6 +358,7 @@ def test_nonzero_in_chunks_is_nonzero_at_once(lowering: str, elements: int) -> N
             assert_same_bits(result.coordinates, rows)
 
 
+@FULL
 def test_nonzero_in_chunks_stops_at_the_size() -> None:
     input = np.zeros(20_000, np.int32)
     input[::7] = 1
@@ -361,6 +368,7 @@ def test_nonzero_in_chunks_stops_at_the_size() -> None:
         assert_same_bits(coordinates[:2858, 0], np.arange(0, 20_000, 7, dtype=np.uint32)[:size])
 
 
+@FULL
 def test_nonzero_loops_over_chunks_but_never_over_a_batch() -> None:
     input = np.zeros((3, 4000), np.float32)
     input[0, ::50], input[2, 7:] = 1, 1

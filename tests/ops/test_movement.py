@@ -8,7 +8,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import REALS, X64, assert_same_bits, assert_same_trees, few_types, random_array
+from helpers import FULL, REALS, X64, assert_same_bits, assert_same_trees, few_types, random_array
 from hypothesis import given, settings, strategies as st
 
 import dmljax
@@ -31,6 +31,7 @@ def windows(draw: Any) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
     return shape, {"starts": starts, "sizes": sizes, "strides": strides, "output_sizes": output_sizes}
 
 
+@FULL
 @settings(max_examples=60, deadline=None)
 @given(windows())
 def test_any_window_is_the_pseudo_codes(window: Any) -> None:

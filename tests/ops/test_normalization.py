@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_normalization import assert_near
-from helpers import assert_same_bits, few_of, mesh_of, needs_x64
+from helpers import FULL, assert_same_bits, few_of, mesh_of, needs_x64
 from hypothesis import given, settings, strategies as st
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
@@ -109,6 +109,7 @@ def test_a_single_element_has_no_variance(call: Any) -> None:
     assert call(dmljax.lp_normalization, x, 0.0, axis=1).tolist() == [[1], [-1]]
 
 
+@FULL
 def test_infinities_and_nan_stay_in_their_rows() -> None:
     x = np.array([[1, np.inf, 3], [1, 2, 3], [np.nan, 2, 3]], np.float32)
     finite = np.asarray(normalized(x[1:2], axes=1))
@@ -121,6 +122,7 @@ def test_infinities_and_nan_stay_in_their_rows() -> None:
     assert np.isnan(divided[2]).all()
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_of([np.float16, jnp.bfloat16], jnp.bfloat16), ids=["float16", "bfloat16"])
 def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
     wide = (4 + RNG.standard_normal((3, 4, 300))).astype(dtype)
@@ -169,6 +171,7 @@ def shapes(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return shape, tuple(axes)
 
 
+@FULL
 @settings(max_examples=6, deadline=None)
 @given(shapes(), st.data())
 def test_any_axes_are_the_pseudo_codes(given_: Any, data: Any) -> None:
@@ -195,6 +198,7 @@ def test_any_axes_are_the_pseudo_codes(given_: Any, data: Any) -> None:
         assert_near(result, oracles.lp_normalized(x, 0.25, axis=axes[0], p=p))
 
 
+@FULL
 @settings(max_examples=6, deadline=None)
 @given(shapes(), st.data())
 def test_batches_of_any_shape_are_the_pseudo_codes(given_: Any, data: Any) -> None:
@@ -226,6 +230,7 @@ def test_batches_of_any_shape_are_the_pseudo_codes(given_: Any, data: Any) -> No
             assert_near(result, exact, units=64)
 
 
+@FULL
 @pytest.mark.parametrize("cross_channel", [True, False])
 @pytest.mark.parametrize("local_size", few_of([1, 2, 3, 4, 5, 8, 11, 2**32 - 1], 2, 5, 2**32 - 1))
 def test_local_regions_are_the_pseudo_codes(local_size: int, cross_channel: bool) -> None:
@@ -323,6 +328,7 @@ def test_a_parameter_of_full_size_has_rows_of_one_element() -> None:
         assert_same_bits(actual, expected)
 
 
+@FULL
 @pytest.mark.parametrize("activation", few_of([RELU, directml.ActivationLinearDesc(alpha=-2, beta=1)], RELU))
 def test_an_activation_may_be_fused(activation: Any) -> None:
     apply = lambda x: activation.compute(input=x)  # noqa: E731
@@ -395,6 +401,7 @@ def test_the_gradient_of_a_trained_batch_is_centered_by_the_given_mean() -> None
         assert_near(actual, exact, units=64)
 
 
+@FULL
 def test_gradients_are_finite_and_right_at_the_edges() -> None:
     rows = np.stack([s * np.array([1.0, -2, 4, 0.5]) for s in (1e-15, 1.0, 1e10)])
     weights = np.array([[1.0, -1, 3, 2]])
@@ -454,6 +461,7 @@ def test_empty_batches_are_empty() -> None:
     assert dmljax.batch_normalization_grad(empty, empty, ones, ones, ones).bias.tolist() == np.zeros((1, 3, 1)).tolist()
 
 
+@FULL
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 def test_statistics_of_a_batch_that_is_shared_out_are_those_of_all_of_it(axis_type: AxisType) -> None:
     x = (1 + RNG.standard_normal((8, 4, 6))).astype(np.float32)

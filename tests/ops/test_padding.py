@@ -34,6 +34,7 @@ def paddings(draw: Any) -> tuple[tuple[int, ...], dict[str, Any]]:
     return shape, {"padding_mode": mode, "start_padding": start, "end_padding": end}
 
 
+@FULL
 @settings(max_examples=25, deadline=None)
 @given(paddings())
 def test_any_padding_is_the_pseudo_codes(padding: Any) -> None:
@@ -59,6 +60,7 @@ def test_every_bit_is_padded(dtype: Any, mode: PaddingMode, call: Any) -> None:
 EVERY = np.arange(2**16, dtype=np.uint16).reshape(1, 1, 256, 256)  # every bfloat16 and float16
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_of([jnp.bfloat16, np.float16], jnp.bfloat16), ids=["bfloat16", "float16"])
 @pytest.mark.parametrize(
     "move",
@@ -89,6 +91,7 @@ def test_reflection_of_two_elements_alternates() -> None:
     assert dmljax.padding(ROW[:2], **arguments).tolist() == [2, 1] * 22 + [2]
 
 
+@FULL
 @pytest.mark.parametrize("mode", few_of(REPEATING, PaddingMode.REFLECTION))
 def test_thousands_of_periods_take_a_few_operations(mode: PaddingMode) -> None:
     padding = lambda x: dmljax.padding(x, padding_mode=mode, start_padding=(7, 0), end_padding=(99_999, 0))  # noqa: E731
@@ -138,6 +141,7 @@ def test_a_value_is_truncated_by_padding_and_has_to_be_exact_for_padding1() -> N
             function(np.ones(3, np.float32), np.ones(2, np.float32), **pads)
 
 
+@FULL
 @pytest.mark.parametrize("function", [dmljax.padding, dmljax.padding1])
 def test_a_value_may_be_traced_and_has_a_gradient(function: Any) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -152,6 +156,7 @@ def test_a_value_may_be_traced_and_has_a_gradient(function: Any) -> None:
     assert_same_bits(several, np.stack([pad(x, np.float32(1)), pad(x, np.float32(2))]))
 
 
+@FULL
 @pytest.mark.parametrize("mode", few_of(REPEATING, PaddingMode.REFLECTION))
 def test_the_gradient_of_padding_counts_the_copies(mode: PaddingMode) -> None:
     pads: dict[str, Any] = {"padding_mode": mode, "start_padding": (-1, 30), "end_padding": (5, 2)}
@@ -161,6 +166,7 @@ def test_the_gradient_of_padding_counts_the_copies(mode: PaddingMode) -> None:
     assert jax.grad(lambda v: dmljax.padding(np.ones((3, 4), np.float32), v, **pads).sum())(np.float32(1)) == 0
 
 
+@FULL
 def test_sizes_may_be_symbolic() -> None:
     a, b = jax.export.symbolic_shape("a, b")
     x = np.arange(30, dtype=np.float32).reshape(5, 6)
@@ -209,6 +215,7 @@ def sliding_windows(draw: Any) -> tuple[tuple[int, ...], dict[str, tuple[int, ..
     return (draw(st.integers(1, 2)), draw(st.integers(1, 2)), *spatial), window_arguments(*rows)
 
 
+@FULL
 @settings(max_examples=20, deadline=None)
 @given(sliding_windows())
 def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
@@ -222,6 +229,7 @@ def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
     assert_same_bits(folded, oracles.folded(given, output_sizes=shape, **arguments))
 
 
+@FULL
 @pytest.mark.parametrize(
     ("size", "window", "stride", "dilation"),
     [
@@ -269,6 +277,7 @@ def test_infinities_and_nan_stay_in_their_places() -> None:
     np.testing.assert_array_equal(folded, [[[np.inf, 2, np.nan, -np.inf, 2]]])
 
 
+@FULL
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
 def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
     # 2048 + 1 would be 2048 in float16, and 256 + 1 would be 256 in bfloat16, however often.
@@ -286,6 +295,7 @@ def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
     assert_same_bits(pull(jnp.asarray(several))[0], folded)
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
 @pytest.mark.parametrize(
     "arguments",

@@ -12,6 +12,7 @@ import pytest
 from cases_padding import blocks_of
 from helpers import (
     FLOATS,
+    FULL,
     REALS,
     X64,
     assert_same_bits,
@@ -95,6 +96,7 @@ def check(image: Any, windows: dict[str, Any]) -> None:
         np.testing.assert_array_equal(norm, oracles.norms(image, p=1, **windows))
 
 
+@FULL
 @settings(max_examples=8, deadline=None)
 @given(sliding_windows())
 def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
@@ -102,6 +104,7 @@ def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
     check(whole_numbers(*shape), arguments)
 
 
+@FULL
 @pytest.mark.parametrize(
     ("size", "window", "stride", "dilation", "before", "after"),
     [
@@ -197,6 +200,7 @@ def test_without_indices_there_are_none() -> None:
         assert_same_bits(values, dmljax.max_pooling(image, window_sizes=2))
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
 def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, call: Any, lowering: str) -> None:
     # Few different values, and NaN: ties are everywhere.
@@ -216,6 +220,7 @@ def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, call: Any, 
             assert_same_bits(forward, tangent.ravel()[places.astype(int)])
 
 
+@FULL
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
 def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
     # 2048 + 1 would be 2048 in float16, and 256 + 1 would be 256 in bfloat16, however often.
@@ -271,6 +276,7 @@ def test_infinities_and_nan_stay_in_their_windows() -> None:
     np.testing.assert_array_equal(gradient, [[[INF, INF, NAN, NAN, -INF, 3, 2]]])
 
 
+@FULL
 @pytest.mark.parametrize("include_padding", few_of([False, True], True))
 def test_the_gradient_of_average_pooling_is_average_pooling_grad(include_padding: bool) -> None:
     windows: dict[str, Any] = {"window_sizes": (3, 20), "strides": (2, 3), "start_padding": (1, 0)}
@@ -301,6 +307,7 @@ def test_norms_of_any_order_are_the_formulas(p: int) -> None:
     np.testing.assert_allclose(dmljax.lp_pooling1(image, p=p, **windows), exact, rtol=1e-6)  # powers round
 
 
+@FULL
 @pytest.mark.parametrize("p", few_of([1, 2, 3], 3))
 def test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0(p: int) -> None:
     windows = sliding((2, 3), (2, 1), (1, 2), (1, 0), (0, 1))

@@ -11,7 +11,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, assert_same_bits, few_of, few_types, needs_x64, random_array
+from helpers import FLOATS, FULL, assert_same_bits, few_of, few_types, needs_x64, random_array
 from hypothesis import given, settings, strategies as st
 from jax.test_util import check_grads
 
@@ -93,6 +93,7 @@ def test_either_matrix_may_be_transposed(call: Any, transpose_a: bool, transpose
     assert_same_bits(call(dmljax.gemm, *given, transpose_a=transpose_a, transpose_b=transpose_b), np.matmul(a, b))
 
 
+@FULL
 def test_batches_and_c_broadcast(call: Any) -> None:
     a, b = np.arange(24, dtype=np.float32).reshape(2, 1, 3, 4), np.arange(40, dtype=np.float32).reshape(2, 4, 5)
     for c in (
@@ -158,6 +159,7 @@ def test_jaxs_setting_is_looked_at_in_each_call() -> None:
     assert "Precision.HIGHEST" in str(jax.make_jaxpr(dmljax.gemm)(a, a))
 
 
+@FULL
 def test_a_fused_activation_is_that_of_the_rounded_result(call: Any) -> None:
     a, b, c = (normal(np.float16, 4, 4) for _ in range(3))
     sums = dmljax.gemm(a, b, c, 1.5)
@@ -192,6 +194,7 @@ def test_gemm_has_gradients_of_all_its_floats() -> None:
     np.testing.assert_allclose(of_beta, (wide * c).sum(), rtol=1e-5)
 
 
+@FULL
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_gradient_of_16_bits_is_added_up_in_float32(dtype: str) -> None:
     a, b = jnp.ones((1, 1), dtype), jnp.ones((1, 3000), dtype)
@@ -381,6 +384,7 @@ def test_a_gemm_desc_refuses(case: str) -> None:
         directml.validate(gemm_desc(**wrong), feature_level=level)
 
 
+@FULL
 def test_what_gemm_alone_may_fuse_is_lowered_and_comes_back_from_json() -> None:
     a, b = normal(np.float32, 1, 1, 3, 4), normal(np.float32, 1, 1, 4, 5)
     for fused, level, function in (
@@ -415,6 +419,7 @@ def test_transforms_of_a_desc_are_transpositions() -> None:
 BYTES = [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")]
 
 
+@FULL
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_any_integers_are_multiplied_exactly(seed: int) -> None:
@@ -438,6 +443,7 @@ ZERO_POINTS: dict[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]] = 
 }
 
 
+@FULL
 @pytest.mark.parametrize("shapes", few_of(ZERO_POINTS, "none", "one of each", "rows and columns"))
 def test_zero_points_are_of_all_of_rows_or_of_columns(call: Any, shapes: str) -> None:
     for a_type, b_type in BYTES:
@@ -452,6 +458,7 @@ def test_zero_points_are_of_all_of_rows_or_of_columns(call: Any, shapes: str) ->
         assert_same_bits(call(dmljax.matrix_multiply_integer, a, b, a_zero, b_zero), expected)
 
 
+@FULL
 def test_a_sum_beyond_int32_wraps_around(call: Any) -> None:
     size = 2**17  # times 128 squared is one more than int32 holds
     a, b = np.full((1, size), -128, np.int8), np.full((size, 1), -128, np.int8)
@@ -576,6 +583,7 @@ def test_differences_that_the_type_cannot_hold_do_not_wrap(call: Any) -> None:
     assert result.tolist() == [[-(2.0**32)], [2.0**32]]
 
 
+@FULL
 def test_sums_that_int32_cannot_hold_do_not_wrap(call: Any) -> None:
     size = 40_000
     a = np.full((1, size), 255, np.uint8)
@@ -678,6 +686,7 @@ def test_what_is_summed_over_must_be_known() -> None:
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY
 
 
+@FULL
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_any_quantized_matrices_are_the_pages_formulas(seed: int) -> None:
@@ -725,6 +734,7 @@ def test_the_product_is_rounded_once_before_it_is_divided(call: Any) -> None:
     assert call(dmljax.quantized_linear_matrix_multiply, *arguments).tolist() == [[98]]
 
 
+@FULL
 def test_what_is_beyond_the_type_saturates(call: Any) -> None:
     a, b, one = np.array([[127], [-128], [1]], np.int8), np.array([[127]], np.int8), np.float32(1)
     arguments: Any = [a, one, None, b, one, None, one]

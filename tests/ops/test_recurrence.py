@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_recurrence import GATES, OF_DIRECTIONS, SIGMOID, STEPS, TANH, assert_near, desc_of, function_of
-from helpers import FLOATS, assert_same_bits, assert_same_trees, few_of, few_types, needs_x64
+from helpers import FLOATS, FULL, assert_same_bits, assert_same_trees, few_of, few_types, needs_x64
 
 import dmljax
 from dmljax import directml
@@ -63,6 +63,7 @@ def exact(name: str, arrays: Any, activations: Any = None, direction: Any = FORW
     return results if name == "LSTM" else results[:2]
 
 
+@FULL
 @LSTM_FIRST
 @pytest.mark.parametrize(
     "direction", few_of(RecurrentNetworkDirection, RecurrentNetworkDirection.BIDIRECTIONAL), ids=lambda one: one.name
@@ -105,6 +106,7 @@ def test_16_bits_are_rounded_once_and_not_in_the_state(name: str, dtype: Any) ->
             assert_near(actual, expected)
 
 
+@FULL
 @LSTM_FIRST
 def test_the_state_goes_on_where_a_piece_of_a_sequence_ends(name: str) -> None:
     arrays = arrays_of(name, steps=6)
@@ -116,6 +118,7 @@ def test_the_state_goes_on_where_a_piece_of_a_sequence_ends(name: str) -> None:
     assert_same_trees(list(second[1:]), list(whole[1:]))
 
 
+@FULL
 @NAMES
 def test_the_backward_direction_is_the_forward_one_of_the_sequence_reversed(name: str) -> None:
     arrays = arrays_of(name)
@@ -125,6 +128,7 @@ def test_the_backward_direction_is_the_forward_one_of_the_sequence_reversed(name
     assert_same_trees(list(backward[1:]), list(forward[1:]))
 
 
+@FULL
 @LSTM_FIRST
 def test_one_step_makes_no_loop_and_is_the_first_of_several(name: str) -> None:
     arrays = arrays_of(name, 2)
@@ -167,6 +171,7 @@ def every_equation(jaxpr: Any) -> Any:
 # Lengths
 
 
+@FULL
 @LSTM_FIRST
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", pytest.param("uint64", marks=needs_x64)])
 def test_lengths_may_be_of_any_integer_type_and_out_of_range(name: str, dtype: Any) -> None:
@@ -180,6 +185,7 @@ def test_lengths_may_be_of_any_integer_type_and_out_of_range(name: str, dtype: A
         assert_near(actual, expected)
 
 
+@FULL
 @LSTM_FIRST
 def test_what_is_beyond_a_length_has_no_effect_even_on_gradients(name: str) -> None:
     arrays = arrays_of(name, 2)
@@ -208,6 +214,7 @@ def test_what_is_beyond_a_length_has_no_effect_even_on_gradients(name: str) -> N
 # Activations, clipping and peepholes
 
 
+@FULL
 def test_activations_belong_to_directions() -> None:
     for name, (forward, backward) in OF_DIRECTIONS.items():
         arrays = arrays_of(name, 2)
@@ -259,6 +266,7 @@ def test_a_gate_that_is_shut_or_open_is_exactly_so() -> None:
 # Transformations
 
 
+@FULL
 @LSTM_FIRST
 def test_sizes_may_be_left_open_when_it_is_exported(name: str) -> None:
     steps, batch, features, hidden = jax.export.symbolic_shape("steps, batch, features, hidden")
@@ -383,6 +391,7 @@ def tensor(*sizes: int, data_type: Any = "FLOAT32", **others: Any) -> TensorDesc
     return TensorDesc(data_type, sizes, **others)
 
 
+@FULL
 @LSTM_FIRST
 def test_a_desc_may_leave_out_what_is_optional(name: str) -> None:
     whole = desc(name)
@@ -398,6 +407,7 @@ def test_a_desc_may_leave_out_what_is_optional(name: str) -> None:
         assert_near(getattr(result, kept), expected.reshape(getattr(one, kept).sizes))
 
 
+@FULL
 def test_a_clip_threshold_counts_only_where_it_is_used() -> None:
     inputs = oracles.CASES["LSTM"].inputs(desc("LSTM"), np.random.default_rng(0))
     for is_used in (True, False):

@@ -10,7 +10,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import INTEGERS, REALS, X64, assert_same_bits, at_once, few_of, few_types, random_array, specials
+from helpers import FULL, INTEGERS, REALS, X64, assert_same_bits, at_once, few_of, few_types, random_array, specials
 from hypothesis import given, settings, strategies as st
 
 import dmljax
@@ -37,6 +37,7 @@ def test_nan_is_the_largest_and_the_smallest(call: Any) -> None:
         assert call(function, row, axes=0, axis_direction=DECREASING).tolist() == [4]
 
 
+@FULL
 @pytest.mark.parametrize("width", few_of([16, 17, 256, 257], 257))
 @pytest.mark.parametrize("direction", few_of(AxisDirection, AxisDirection.DECREASING))
 def test_wide_rows(lowering: str, width: int, direction: AxisDirection) -> None:
@@ -76,6 +77,7 @@ def test_the_index_has_the_type_that_is_asked_for(call: Any, dtype: Any) -> None
     assert_same_bits(call(dmljax.argmin, np.array([2, 1], np.float16), axes=0, dtype=dtype), np.array([1], dtype))
 
 
+@FULL
 @settings(deadline=None, max_examples=20)  # of shapes and types, each of which is compiled; four inputs of each
 @given(st.data())
 def test_arg_reductions_equal_the_pseudo_code(data: st.DataObject) -> None:
@@ -169,6 +171,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
+@FULL
 @pytest.mark.parametrize("shape", few_of(SHAPES, SHAPES[2]), ids=str)
 def test_every_function_is_the_formulas(shape: Any, lowering: str) -> None:
     sizes, axes = shape
@@ -190,6 +193,7 @@ def test_every_function_is_the_formulas(shape: Any, lowering: str) -> None:
             assert np.all(error <= units), (function, error)
 
 
+@FULL
 @pytest.mark.parametrize("shape", few_of(SHAPES[2:6], SHAPES[2]), ids=str)
 def test_integers_wrap_around(shape: Any) -> None:
     sizes, axes = shape
@@ -201,6 +205,7 @@ def test_integers_wrap_around(shape: Any) -> None:
             assert_same_bits(result, cases.reduced(x, function=function, axes=axes))
 
 
+@FULL
 def test_sums_of_many_are_exact_and_16_bit_floats_are_added_in_float32(call: Any) -> None:
     reduced = lambda x, function: float(call(lambda x: dmljax.reduce(x, function=function, axes=0), x)[0])  # noqa: E731
     assert reduced(np.ones(2**24, np.float32), F.SUM) == 2**24
@@ -231,6 +236,7 @@ def test_rounding_errors_do_not_add_up(sizes: tuple[int, ...], lowering: str) ->
             assert np.all(error <= 100 * 2.0**-24 * exact)
 
 
+@FULL
 def test_what_is_out_of_range_on_the_way_is_not_so_in_the_end(call: Any) -> None:
     def reduce(x: Any, function: ReduceFunction) -> Any:
         return np.asarray(call(lambda x: dmljax.reduce(x, function=function, axes=-1), np.array(x, np.float32)))
@@ -302,6 +308,7 @@ def test_the_gradient_of_a_product_of_nothing_is_empty() -> None:
     assert gradient.shape == (0, 4)
 
 
+@FULL
 def test_gradients_at_ties_zeros_and_infinities() -> None:
     def gradient(function: ReduceFunction, x: Any) -> list[float]:
         loss = lambda x: dmljax.reduce(x, function=function, axes=0)[0]  # noqa: E731
@@ -328,6 +335,7 @@ def test_gradients_at_ties_zeros_and_infinities() -> None:
     assert gradient(F.SUM_SQUARE, np.array([3, 0], np.float32)) == [6, 0]
 
 
+@FULL
 @pytest.mark.parametrize("function", few_of(OF_FLOATS, F.L2, F.LOG_SUM_EXP, F.MULTIPLY), ids=str)
 @pytest.mark.parametrize("sizes", [(3, 5, 2)], ids=str)
 def test_derivatives_are_those_of_the_formula(function: ReduceFunction, sizes: Any) -> None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_regions import AVERAGE, LINEAR, MAX, NEAREST_NEIGHBOR, UINT_MAX, Sampling
-from helpers import FLOATS, assert_same_bits, few_of, few_types, random_array
+from helpers import FLOATS, FULL, assert_same_bits, few_of, few_types, random_array
 
 import dmljax
 from dmljax import directml
@@ -59,6 +59,7 @@ each_way = pytest.mark.parametrize("way", few_of(WAYS, WAYS[4]), ids=lambda way:
 each_reduction = pytest.mark.parametrize("reduction", few_of([AVERAGE, MAX], AVERAGE), ids=lambda one: one.name)
 
 
+@FULL
 @each_way
 @each_reduction
 def test_any_regions_and_their_gradients_are_the_pseudo_codes(way: Any, reduction: Any) -> None:
@@ -80,6 +81,7 @@ def test_any_regions_and_their_gradients_are_the_pseudo_codes(way: Any, reductio
     np.testing.assert_allclose(pushed.roi, of_roi, rtol=1e-4, atol=1e-4)
 
 
+@FULL
 @each_reduction
 def test_the_gradient_of_roi_align1_is_roi_align_grad(reduction: Any) -> None:
     arguments = sampling(reduction_function=reduction)
@@ -94,6 +96,7 @@ def test_the_gradient_of_roi_align1_is_roi_align_grad(reduction: Any) -> None:
     np.testing.assert_allclose(alone.roi, pushed.roi, rtol=1e-5, atol=1e-5)
 
 
+@FULL
 def test_derivatives_of_the_image_are_right_in_any_order() -> None:
     # As many samples as the regions have pixels: a loop whose length is not known while tracing.
     image, direction = jnp.asarray(IMAGE[:, :1]), jnp.asarray(RNG.random((2, 1, 7, 6), np.float32))
@@ -158,6 +161,7 @@ def test_an_inverted_region_is_mirrored() -> None:
     assert aligned_row(range(4), 4, 0, 4) == aligned_row(range(4), 0, 4, 4)[::-1] == [3, 2, 1, 0]
 
 
+@FULL
 @pytest.mark.parametrize("mode", [LINEAR, NEAREST_NEIGHBOR], ids=lambda one: one.name)
 def test_a_sample_reads_the_edge_up_to_one_pixel_from_its_center(mode: Any) -> None:
     above = float(np.nextafter(np.float32(4), np.float32(5)))
@@ -184,6 +188,7 @@ def test_samples_outside_of_the_image_count() -> None:
     assert aligned_row((-2, -2), 5, 9, 1, reduction_function=MAX, **arguments | {"outside": -5.0}) == [-5]
 
 
+@FULL
 def test_halfway_between_two_pixels_the_first_one_is_nearest() -> None:
     arguments = {"interpolation_mode": NEAREST_NEIGHBOR, "maximum_samples_per_output": 1}
     assert aligned_row((1, 2, 3, 4), 0, 4, 2, **arguments) == [1, 3]
@@ -193,6 +198,7 @@ def test_halfway_between_two_pixels_the_first_one_is_nearest() -> None:
         assert aligned_row((1, 2), 0, 2, count, **arguments)[count // 2] == 1
 
 
+@FULL
 def test_corners_are_reached_whatever_the_offset_of_the_output() -> None:
     for offset in (-0.5, 0.0, 3.0):
         arguments = {"align_regions_to_corners": True, "input_pixel_offset": 0.0, "output_pixel_offset": offset}
@@ -221,6 +227,7 @@ def crop_and_resize(image: Any, boxes: Any, indices: Any, height: int, width: in
     return result
 
 
+@FULL
 @pytest.mark.parametrize("size", [(3, 4), (1, 5), (1, 1)])
 def test_corners_are_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
     # By the members that TensorFlow's plugin for DirectML gives.
@@ -260,6 +267,7 @@ def test_the_numbers_that_onnxruntime_notes_as_directmls_come_out() -> None:
         np.testing.assert_array_equal(region, expected)
 
 
+@FULL
 def test_a_region_far_larger_than_the_image_takes_few_steps() -> None:
     # Millions of samples, of which some hundred lie in the image and are visited.
     for reduction in (AVERAGE, MAX):
@@ -278,6 +286,7 @@ def test_a_region_far_larger_than_the_image_takes_few_steps() -> None:
 # NaN and what is out of range
 
 
+@FULL
 @each_reduction
 def test_a_region_that_is_not_finite_is_nan_and_has_no_gradient(reduction: Any) -> None:
     arguments = sampling(reduction_function=reduction, spatial_scale_x=2.0)
@@ -305,6 +314,7 @@ def test_pixels_beside_a_sample_do_not_reach_it() -> None:
     assert np.array_equal(np.asarray(of_input), gradient, equal_nan=True)
 
 
+@FULL
 @each_reduction
 def test_nan_is_larger_than_every_number(reduction: Any) -> None:
     arguments = {"reduction_function": reduction, "minimum_samples_per_output": 4, "maximum_samples_per_output": 4}
@@ -381,6 +391,7 @@ def test_an_inverted_region_is_pooled_from_one_element() -> None:
     assert np.asarray(pooled).ravel().tolist() == [5, 5, 5]
 
 
+@FULL
 def test_bins_are_exact_where_a_rounded_size_would_have_an_element_more() -> None:
     # 1/7 as a float32, times 7 * 3, is more than 3.
     image = np.arange(49, dtype=np.float32).reshape(1, 1, 1, 49)
@@ -390,6 +401,7 @@ def test_bins_are_exact_where_a_rounded_size_would_have_an_element_more() -> Non
         assert np.asarray(pooled).ravel().tolist() == [49 // count * (i + 1) - 1 for i in range(count)]
 
 
+@FULL
 def test_the_gradient_of_pooling_goes_to_the_first_of_the_largest() -> None:
     image = np.array([[[[1, 3, 3, 2], [3, 0, -0.0, 0]]]], np.float32)
     roi = np.array([[0, 0, 0, 3, 1], [0, 0, 0, 1, 0], [0, 7, 7, 9, 9]], np.float32)

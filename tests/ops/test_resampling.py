@@ -75,6 +75,7 @@ def test_the_simplest_fraction_of_the_ends_of_the_range() -> None:
     assert math.isclose(simplest_fraction(float(np.finfo(np.float32).max)), 2.0**128, rel_tol=1e-7)
 
 
+@FULL
 @pytest.mark.parametrize(
     ("size", "count", "step", "start"),
     [
@@ -103,6 +104,7 @@ def test_positions_are_exact_whatever_their_size(size: int, count: int, step: Fr
         assert int(index[i]) * where.unit + int(rest[i]) == position * where.unit
 
 
+@FULL
 def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> None:
     row = np.arange(3000, dtype=np.int32)
     offsets: dict[str, Any] = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
@@ -129,6 +131,7 @@ def resamplings(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, 
     return size, new, how
 
 
+@FULL
 @settings(max_examples=12, deadline=None)
 @given(resamplings(), st.sampled_from(["half", "down", "up"]), st.sampled_from(InterpolationMode), st.booleans())
 def test_any_resampling_is_the_pages_relation(resampling: Any, rounding: str, mode: Any, antialiased: bool) -> None:
@@ -217,6 +220,7 @@ def test_halves_go_to_the_second_element_or_where_the_direction_says() -> None:
     assert dmljax.resample2(ROW, scales=2, **pages, rounding_direction=UP).tolist() == [1, 2, 2, 3, 3, 4, 4, 4]
 
 
+@FULL
 @pytest.mark.usefixtures("neighbors")
 def test_the_result_is_cropped_or_its_edges_are_repeated() -> None:
     how: dict[str, Any] = {"scales": 2.0, "output_sizes": (12,)}
@@ -230,6 +234,7 @@ def test_the_result_is_cropped_or_its_edges_are_repeated() -> None:
     assert wide.tolist() == [2, 2, 2, 6]
 
 
+@FULL
 def test_sizes_follow_from_scales_and_scales_from_sizes() -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert dmljax.resample(x, scales=(0.4, 1.3)).shape == (1, 5)
@@ -254,6 +259,7 @@ def test_empty_arrays() -> None:
 # Averages
 
 
+@FULL
 @pytest.mark.usefixtures("neighbors")
 def test_what_has_no_weight_does_not_count(call: Any) -> None:
     x = np.array([1, np.inf, -0.0, np.nan, 5, -0.0], np.float32)
@@ -270,6 +276,7 @@ def test_what_has_no_weight_does_not_count(call: Any) -> None:
     assert pull(jnp.asarray(infinite))[0].tolist() == [0, 0, np.inf, 0]
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_of([jnp.float16, jnp.bfloat16], jnp.bfloat16), ids=["float16", "bfloat16"])
 def test_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
     rng = np.random.default_rng(0)
@@ -296,6 +303,7 @@ def test_averages_of_float64_are_computed_in_float64() -> None:
     assert float(result[2]) == pytest.approx(x[0] * 2 / 3 + x[1] / 3, rel=1e-14)
 
 
+@FULL
 def test_a_wide_filter_takes_few_operations() -> None:
     x = np.random.default_rng(0).standard_normal(90).astype(np.float32)
     for scale in (0.05,):

@@ -45,6 +45,7 @@ def test_integers_of_any_shape_are_tallied_and_wrap(sizes: list[int], data: Any)
             assert_same_bits(result, expected)
 
 
+@FULL
 @pytest.mark.parametrize("size", few_of([8, 9, 64, 65, 513], 65))
 def test_the_borders_of_blocks(size: int) -> None:
     rng = np.random.default_rng(size)
@@ -73,6 +74,7 @@ def test_zeros_infinities_and_nan(call: Any) -> None:
     assert np.asarray(call(summed, row))[:70].tolist() == list(range(1, 71))
 
 
+@FULL
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16])
 def test_16_bit_floats_are_computed_in_float32_and_rounded_once(dtype: Any, call: Any) -> None:
     ones = np.ones(5000, dtype)
@@ -83,6 +85,7 @@ def test_16_bit_floats_are_computed_in_float32_and_rounded_once(dtype: Any, call
     assert error.max() < 2.0**-11 * 1.01 if dtype == np.float16 else error.max() < 2.0**-8 * 1.01
 
 
+@FULL
 @pytest.mark.parametrize("size", [2**10, 2**17])
 def test_rounding_errors_do_not_add_up_along_long_rows(size: int) -> None:
     rng = np.random.default_rng(0)
@@ -102,6 +105,7 @@ def test_rounding_errors_do_not_add_up_along_long_rows(size: int) -> None:
     assert np.all(errors <= np.arange(1, size + 1) * 2.0**-24)
 
 
+@FULL
 def test_the_derivative_of_a_product_is_right_where_factors_are_0(call: Any) -> None:
     row = np.array([2, 0, 3, 0, 5], np.float32)
     for place, expected in ((2, [0, 6, 0, 0, 0]), (4, [0] * 5), (1, [0, 2, 0, 0, 0])):
@@ -117,6 +121,7 @@ def test_the_derivative_of_a_product_stays_in_range_where_the_product_does(facto
     np.testing.assert_allclose(pushed, [tangent, tangent], rtol=1e-6)
 
 
+@FULL
 @pytest.mark.parametrize("function", [summed, multiplied])
 @pytest.mark.parametrize(
     ("direction", "is_exclusive"), [*(pytest.param(*way, marks=FULL) for way in WAYS[:-1]), WAYS[-1]]
@@ -153,6 +158,7 @@ def test_second_derivatives_of_a_product_are_those_of_the_formula(direction: Axi
     np.testing.assert_allclose(jax.jacrev(jax.jacfwd(loss))(x), expected, rtol=1e-6)
 
 
+@FULL
 def test_a_size_may_be_symbolic() -> None:
     (b,) = jax.export.symbolic_shape("b")
     x = np.arange(1, 6, dtype=np.float32)

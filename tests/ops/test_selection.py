@@ -42,6 +42,7 @@ def check(input: Any, axis: int, k: int) -> None:
         assert_same_bits(values, expected)
 
 
+@FULL
 @settings(deadline=None, max_examples=15)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=3), st.data())
 def test_any_shape_is_the_pseudo_codes(sizes: list[int], data: Any) -> None:
@@ -50,6 +51,7 @@ def test_any_shape_is_the_pseudo_codes(sizes: list[int], data: Any) -> None:
     check(random_array(np.random.default_rng(0), np.float32, tuple(sizes)), axis, k)
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_types(KEPT), ids=str)
 def test_special_values_are_ordered_and_copied_bit_for_bit(dtype: Any) -> None:
     values = specials(dtype)
@@ -79,6 +81,7 @@ def test_every_platform_has_nan_at_its_end_and_the_gradient(lowering: str) -> No
         np.testing.assert_array_equal(jax.jacfwd(top)(x), np.eye(4)[places])
 
 
+@FULL
 @pytest.mark.parametrize(
     ("dtype", "size", "k"),
     [
@@ -127,6 +130,7 @@ def test_positions_beyond_int32_are_not_those_of_xlas_top_k() -> None:
     assert jaxpr.out_avals[1].dtype == np.uint32
 
 
+@FULL
 @pytest.mark.skipif(not X64, reason="64-bit integers")
 @pytest.mark.parametrize("dtype", few_of([np.int64, np.uint64, np.float64], np.int64), ids=lambda dtype: dtype.__name__)
 def test_64_bit_rows(dtype: Any) -> None:
@@ -153,6 +157,7 @@ def test_subnormals_are_different_numbers(call: Any) -> None:
     assert call(dmljax.top_k, row, axis=0, k=4).indices.tolist() == [1, 0, 2, 3]
 
 
+@FULL
 @pytest.mark.parametrize("k", few_of([1, 3, 40], 3))
 def test_the_gradient_goes_to_what_was_selected(k: int) -> None:
     x = np.random.default_rng(0).permutation(200).astype(np.float32).reshape(2, 100)
@@ -173,6 +178,7 @@ def test_the_indices_have_the_type_that_is_asked_for() -> None:
         dmljax.top_k(np.arange(300), axis=0, k=2, dtype=np.uint8)
 
 
+@FULL
 def test_a_size_may_be_symbolic() -> None:
     (b,) = jax.export.symbolic_shape("b")
     x = np.random.default_rng(0).random((7, 5)).astype(np.float32)
@@ -182,6 +188,7 @@ def test_a_size_may_be_symbolic() -> None:
         assert_same_trees(exported.call(x), dmljax.top_k(x, axis=axis, k=2))
 
 
+@FULL
 @pytest.mark.parametrize(
     "axis_type", few_of([AxisType.Explicit, AxisType.Auto], AxisType.Explicit), ids=lambda kind: kind.name
 )

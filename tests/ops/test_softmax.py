@@ -9,7 +9,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, REALS, assert_same_bits, at_once, few_of, few_types, random_array, specials, units_off
+from helpers import FLOATS, FULL, REALS, assert_same_bits, at_once, few_of, few_types, random_array, specials, units_off
 from hypothesis import given, settings, strategies as st
 
 import dmljax
@@ -159,6 +159,7 @@ def test_hardmax_orders_every_pair_of_special_values(call: Any, dtype: Any) -> N
     assert_same_bits(call(dmljax.activation_hardmax, pairs), oracles.hardmax(pairs))
 
 
+@FULL
 @pytest.mark.parametrize("dtype", few_of(["float32", "bfloat16", "int8", "uint8", "bool"], "bfloat16"))
 def test_hardmax_of_wide_rows(lowering: str, dtype: str) -> None:
     # Rows of up to 16 are looked at element by element; of more, in parts that overlap at the end.
@@ -173,6 +174,7 @@ def test_hardmax_of_wide_rows(lowering: str, dtype: str) -> None:
         assert_same_bits(result, oracles.hardmax(rows))
 
 
+@FULL
 def test_hardmax_orders_every_pair_of_special_values_in_a_wide_row() -> None:
     every = []
     for dtype in REALS:
@@ -192,6 +194,7 @@ def test_hardmax_finds_the_largest_wherever_it_is(position: int) -> None:
     assert_same_bits(dmljax.activation_hardmax(rows), rows)
 
 
+@FULL
 def test_wide_rows_export_to_every_platform_with_sizes_left_open() -> None:
     # The CPU reduces wide rows in a way of its own, so that an export for several platforms holds more than one.
     rows = np.random.default_rng(0).integers(-9, 9, (3, 300)).astype(np.float32)
@@ -226,6 +229,7 @@ def test_hardmax1_takes_several_axes_as_one_however_they_are_listed(call: Any) -
         assert_same_bits(call(dmljax.activation_hardmax1, input, axes=axes), oracles.hardmax(input, axes=(0, 2)))
 
 
+@FULL
 @settings(deadline=None, max_examples=20)  # of shapes and types, each of which is compiled; four inputs of each
 @given(st.data())
 def test_hardmax1_equals_the_pseudo_code(data: st.DataObject) -> None:

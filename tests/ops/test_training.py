@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_training import assert_near
-from helpers import FLOATS, assert_same_bits, few_types
+from helpers import FLOATS, FULL, assert_same_bits, few_types
 
 import dmljax
 from dmljax import directml
@@ -77,6 +77,7 @@ def test_the_first_step_is_as_long_as_the_learning_rate() -> None:
     assert np.isfinite(new.second_moment).all(), "0.001 times the square of 1e20 is in range"
 
 
+@FULL
 def test_a_step_is_a_number_of_any_type() -> None:
     expected = dmljax.adam_optimizer(PARAMETERS, *MOMENTS, GRADIENT, 3)
     for step in (np.uint32(3), jnp.int8(3), np.float32(3), jnp.float16(3), 3.0, np.full((1, 1), 3)):
