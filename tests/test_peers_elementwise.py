@@ -555,7 +555,7 @@ def is_same(case: Case, peer: Peer, actual: Arr, expected: Arr) -> Any:
         unsigned = f"u{actual.dtype.itemsize}"
         return (actual.view(unsigned) == expected.view(unsigned)) | (np.isnan(actual) & np.isnan(expected))
     units = UNITS[actual.dtype.name] + peer.units
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         is_near = (np.abs(actual - expected) <= peer.absolute) & (actual != expected)  # zeros have their signs
         return is_near | (units_off(actual, expected) <= units)
 
