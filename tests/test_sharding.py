@@ -464,6 +464,7 @@ def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
         assert_same_trees(result, expected)
 
 
+@FULL
 @AXIS_TYPES
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_keep_every_bit_however_they_are_sharded(name: str, axis_type: AxisType) -> None:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import X64, assert_same_bits, assert_same_trees, needs_x32, needs_x64
+from helpers import FULL, X64, assert_same_bits, assert_same_trees, needs_x32, needs_x64
 
 import dmljax
 from dmljax import DmlError, calls, directml
@@ -325,6 +325,7 @@ def test_works_without_jit_too() -> None:
         assert dmljax.diagonal_matrix1(None, 7.0, diagonal_fill_end=1, output_sizes=(1, 2)).tolist() == [[7, 0]]
 
 
+@FULL
 @pytest.mark.parametrize(
     "call_",
     [

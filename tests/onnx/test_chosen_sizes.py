@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
-from helpers import few_of
+from helpers import FULL, few_of
 from onnx import TensorProto, helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
@@ -61,6 +61,7 @@ def boxes() -> Any:
     return boxes.astype("float32"), random.uniform(size=(2, 3, 30)).round(2).astype("float32")
 
 
+@FULL
 @pytest.mark.parametrize("center_point_box", [0, 1])
 def test_boxes_are_those_of_onnx_runtime_and_a_bound_fills_with_minus_one(boxes: Any, center_point_box: int) -> None:
     options = {"center_point_box": center_point_box}
@@ -98,6 +99,7 @@ def test_any_number_of_boxes_is_chosen_without_a_gradient_and_compiled_once(boxe
     assert jnp.isfinite(jax.grad(lambda one: bounded(one, boxes[1])[1].sum())(jnp.asarray(boxes[0]))).all()
 
 
+@FULL
 @pytest.mark.parametrize("padding", few_of(["zeros", "border", "reflection"], "border", "reflection"))
 @pytest.mark.parametrize("mode", few_of(["linear", "nearest", "cubic"], "cubic"))
 @pytest.mark.parametrize("align_corners", few_of([0, 1], 0))

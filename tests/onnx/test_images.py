@@ -10,7 +10,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_same_bits, transposes
+from helpers import FULL, assert_same_bits, transposes
 from onnx import TensorProto, helper
 from onnx_models import FLOAT, model, value
 
@@ -212,6 +212,7 @@ def test_the_layout_is_that_of_the_platform_compiled_for(network: Any, pictures:
     assert (found["cuda"], found["tpu"]) == (0, 0)
 
 
+@FULL
 def test_a_network_is_vectorized_and_exported_like_any_function(network: Any, pictures: Any) -> None:
     expected = network(pictures)
     batches = jnp.stack([pictures, pictures[::-1]])

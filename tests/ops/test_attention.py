@@ -439,6 +439,7 @@ def test_accelerators_compute_only_large_scores_in_a_loop(positions: int, platfo
     assert ("stablehlo.while" in traced.lower(lowering_platforms=(platform,)).as_text()) is is_loop
 
 
+@FULL
 @pytest.mark.parametrize("name", MASKS)
 def test_accelerators_compute_what_a_cpu_computes(name: str, lower_for: Callable[[str], None]) -> None:
     queries, past, new = 5, 4, 7

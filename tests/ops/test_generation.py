@@ -543,12 +543,12 @@ def test_sizes_of_a_sequence_may_be_symbolic(dtype: str) -> None:
 
 # RANDOM_GENERATOR
 
-FULL = 2**32 - 1
+ALL_ONES = 2**32 - 1
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
 # The rows "philox4x32 10" of Random123's tests/kat_vectors: counter and key, and the block.
 KNOWN_ANSWERS: dict[tuple[int, ...], tuple[int, ...]] = {
     (0, 0, 0, 0, 0, 0): (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
-    (FULL,) * 6: (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+    (ALL_ONES,) * 6: (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
     PI: (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
 }
 
@@ -572,7 +572,7 @@ def test_a_block_is_random123s_known_answer_in_its_order(words: tuple[int, ...])
 
 @pytest.mark.parametrize("full", [0, 1, 2, 3, 4])
 def test_the_counter_carries_from_word_to_word(full: int) -> None:
-    words = [FULL - 2, *[FULL] * 3][:full] + [5] * (4 - full)
+    words = [ALL_ONES - 2, *[ALL_ONES] * 3][:full] + [5] * (4 - full)
     state = state_of(*words, *PI[:2])
     for sizes in ((3, 7), (8,), (9,), (13,)):  # the counter is full after 12 words
         expected, after = oracles.random_generator(state, sizes=sizes)
@@ -611,12 +611,12 @@ def test_the_next_state_goes_on_behind_the_last_block_that_was_begun() -> None:
     "sizes", few_of([(4096,), (5000,), (4099,), (1367, 3), (2, 2049)], (5000,), (2, 2049)), ids=str
 )
 def test_many_words_on_one_device_are_the_same(sizes: tuple[int, ...]) -> None:
-    state = state_of(FULL - 500, FULL, 3, 4, 5, 6)
+    state = state_of(ALL_ONES - 500, ALL_ONES, 3, 4, 5, 6)
     assert_same_bits(generated(state, *sizes).output, oracles.random_generator(state, sizes=sizes)[0])
 
 
 def test_64_bit_types_make_no_difference() -> None:
-    state = state_of(FULL, *PI[:5])
+    state = state_of(ALL_ONES, *PI[:5])
     map_twice = jax.vmap(jax.vmap(lambda state: generated(state, 5)))
     outputs = []
     for is_enabled in (False, True):
@@ -627,7 +627,7 @@ def test_64_bit_types_make_no_difference() -> None:
 
 
 def test_states_are_mapped_one_by_one() -> None:
-    states = np.array([PI, [0] * 6, [FULL] * 6], np.uint32)
+    states = np.array([PI, [0] * 6, [ALL_ONES] * 6], np.uint32)
     outputs, after = jax.vmap(lambda state: generated(state, 2, 3))(states)
     for state, output, next_state in zip(states, outputs, after, strict=True):
         expected, expected_state = oracles.random_generator(state, sizes=(2, 3))
@@ -638,7 +638,7 @@ def test_states_are_mapped_one_by_one() -> None:
 def test_sizes_of_random_words_may_be_symbolic() -> None:
     b, c = jax.export.symbolic_shape("b, c")
     generate = lambda state, like: tuple(generated(state, *like.shape, 3))  # noqa: E731
-    state = state_of(FULL, *PI[1:])
+    state = state_of(ALL_ONES, *PI[1:])
     shapes = jax.ShapeDtypeStruct((6,), np.uint32), jax.ShapeDtypeStruct((b, c), np.float32)
     exported = jax.export.export(jax.jit(generate), platforms=["cpu", "cuda", "tpu"])(*shapes)
     for shape in ((2, 3), (1, 1), (40, 100)):

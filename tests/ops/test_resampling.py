@@ -419,6 +419,7 @@ def test_a_batch_of_any_size_is_exported() -> None:
         jax.export.export(jax.jit(lambda x: dmljax.resample(x, output_sizes=(1, 2, 3, 4))))(shape)
 
 
+@FULL
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [

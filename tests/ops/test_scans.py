@@ -142,6 +142,7 @@ def test_derivatives_are_those_of_the_formula(function: Any, direction: AxisDire
         np.testing.assert_allclose(jacobian(lambda x: function(x, 0, direction, is_exclusive))(x), exact, atol=1e-4)
 
 
+@FULL
 @pytest.mark.parametrize(("direction", "is_exclusive"), WAYS)
 def test_second_derivatives_of_a_product_are_those_of_the_formula(direction: AxisDirection, is_exclusive: bool) -> None:
     x = np.array([2, 0, 3, 5], np.float32)
