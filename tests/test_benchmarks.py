@@ -46,7 +46,7 @@ def test_the_cost_of_a_call_is_told_for_twelve_operators() -> None:
     assert head.count("|") == means.count("|") == 8
 
 
-@FULL
+@pytest.mark.full
 def test_layers_of_a_batch_that_is_shared_among_devices_exchange_nothing() -> None:
     finished = subprocess.run(
         [sys.executable, str(BENCHMARKS / "exchanges.py")], capture_output=True, text=True, check=True

@@ -7,7 +7,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, few_of
+from helpers import few_of
 
 pytest.importorskip("onnx")
 
@@ -480,7 +480,6 @@ def test_what_attention_here_has_not_is_refused_by_name() -> None:
         model(X, WEIGHT, BIAS)
 
 
-@FULL
 def test_attention_has_derivatives_and_is_mapped() -> None:
     model = dmljax.onnx.load(one_node("MultiHeadAttention", [QUERY, KEY, VALUE], num_heads=2))
     slopes = jax.grad(lambda query: jnp.sum(model(query, KEY, VALUE) ** 2))(QUERY)
