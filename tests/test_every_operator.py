@@ -552,7 +552,8 @@ def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
     exported = jax.export.export(jax.jit(directml.lower(desc)), platforms=["cpu", "cuda", "rocm", "tpu"])(*shapes)
     module = exported.mlir_module()
-    assert "custom_call" not in module.replace("custom_call @Sharding", "")
+    targets = re.findall(r"custom_call @([\w.]+)", module)  # JAX 0.8 has some operations of XLA so
+    assert [name for name in targets if name != "Sharding" and not name.startswith("mhlo.")] == []
     for constant in re.findall(r"stablehlo.constant dense<([^>]*)>", module):
         # Larger ones are printed as one hexadecimal string.
         assert constant.count(",") < 8, f"a baked-in constant: {constant[:80]}"
