@@ -69,7 +69,7 @@ def first_readers(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> di
 
 
 def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """What is given for each tensor of the members that are tensors, lists of tensors or None."""
+    """Pairs the path of each tensor with its value; a member is a tensor, a list of tensors or None."""
     for field, given in members.items():
         if isinstance(given, list):
             yield from (((field, i), one) for i, one in enumerate(given))

@@ -152,11 +152,9 @@ class Graph(Lowerable):
 
     @property
     def title(self) -> str:
-        """What errors call it."""
         return "graph"
 
     def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """What keeps a device of this level from accepting it."""
         yield from _name_problems(self)
         for name, node in self.nodes.items():
             yield from (one.inside(("nodes", name, node.short_name)) for one in node.problems(feature_level))
@@ -165,7 +163,6 @@ class Graph(Lowerable):
         yield from _output_problems(self)
 
     def require_available(self) -> None:
-        """Refuses 64-bit types where JAX has none."""
         for name, node in self.nodes.items():
             with within(self.title), inside(("nodes", name, node.short_name)):
                 require_64_bits(node.leaves())
@@ -174,11 +171,9 @@ class Graph(Lowerable):
 
     @property
     def input_count(self) -> int:
-        """How many arrays it takes by position."""
         return len(self.inputs)
 
     def compiled(self) -> Callable[..., Any]:
-        """The function of JAX arrays that `lower` calls, which checks them while it is traced."""
         folded, own = self.folded(), functools.cache(self._arrays)
         compiled, constants = computation(folded), own() if folded is self else folded._arrays()
 
@@ -190,7 +185,6 @@ class Graph(Lowerable):
         return computed
 
     def binder(self) -> Bind:
-        """What makes of any other call the arrays that `compiled` takes, checked."""
         return self._bind
 
     def _bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Given:
@@ -254,7 +248,6 @@ class Graph(Lowerable):
     # As JSON
 
     def json(self) -> dict[str, Any]:
-        """As `to_json`."""
         places = _places(self.nodes)
         return {
             "Nodes": {name: node.json() for name, node in self.nodes.items()},

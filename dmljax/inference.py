@@ -50,12 +50,12 @@ def _member(key: str | int) -> str | int:
 
 
 def called(*place: str | int) -> str:
-    """What the caller calls an argument, or a part of it: `called("input", "shape", 1)` is `InputTensor.Sizes[1]`."""
+    """The caller's name for an argument, or a part of it: `called("input", "shape", 1)` is `InputTensor.Sizes[1]`."""
     return spell_path(_place(place))
 
 
 def called_array(argument: str) -> str:
-    """What the caller calls an array, or the array whose sizes are an argument."""
+    """The caller's name for an array, or for the array whose sizes are an argument."""
     return called(argument).removesuffix(".Sizes")
 
 

@@ -33,7 +33,7 @@ def reseed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(params=["eager", pytest.param("jitted", marks=pytest.mark.full)])
 def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Calls a function of positional arrays and static keywords, with `--full` inside a user's own jit as well."""
+    """Calls a function of positional arrays and static keywords, with `--full` also inside a user's own jit."""
 
     def eager(function: Callable[..., Any], *arrays: Any, **statics: Any) -> Any:
         return function(*arrays, **statics)
@@ -94,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
     parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write what every operator is at a glance")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
-    parser.addoption("--full", action="store_true", help="run what is marked `full`, too")
+    parser.addoption("--full", action="store_true", help="also run the cases marked `full`")
     parser.addoption("--full-for", metavar="FILES", default="", help="run it for these files, which changed")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw of all")
     parser.addoption("--expect-transformations", metavar="FILE", type=Path, help="fail where they saw something else")

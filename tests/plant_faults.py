@@ -127,7 +127,7 @@ class Place:
 
 
 def parse(fault: Fault) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
-    """What is right and what is wrong: an expression each, or statements."""
+    """The right and the wrong code: an expression each, or statements."""
     try:
         right, wrong = (ast.parse(text, mode="eval").body for text in (fault.right, fault.wrong))
     except SyntaxError:
@@ -186,7 +186,7 @@ def files_of(test: str) -> list[Path]:
 
 
 def node_id(test: str) -> str:
-    """What pytest calls a test."""
+    """The name that pytest has for a test."""
     files = files_of(test)
     if len(files) != 1:
         raise SystemExit(f"{test} must stand in one file of {TESTS}, not in {len(files)}")

@@ -1,4 +1,4 @@
-"""What `--full-for` runs of the full tier."""
+"""Which tests of the full tier `--full-for` runs."""
 
 from pathlib import PurePath
 

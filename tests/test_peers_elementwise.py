@@ -136,10 +136,6 @@ def is_subnormal(x: Arr) -> Any:
     return is_zero_or_subnormal(x) & (x != 0)
 
 
-def are_subnormal(a: Arr, b: Arr) -> Any:
-    return is_subnormal(a) & is_subnormal(b)
-
-
 def is_negative_zero(x: Arr) -> Any:
     return (x == 0) & np.signbit(x)
 

@@ -1,7 +1,7 @@
-"""Floats by their bits: comparisons, mantissas and exponents, rounding errors.
+"""Floats by their bits: predicates, sort keys, mantissas and exponents, rounding errors.
 
-Comparisons use the bits because a backend may flush subnormal operands to zero before it compares them, as XLA on CPU
-does.
+Predicates and keys use the bits because a backend may flush subnormal operands to zero before it compares them, as XLA
+on CPU does.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ def sort_keys(x: Array, *, nan_is_largest: bool, zeros_are_equal: bool = True) -
 
 
 def order(x: Array, *, zeros_are_equal: bool = True) -> Array:
-    """Integers in the order of floats; those of NaN lie beyond those of the infinities, on both sides."""
+    """Maps floats to integers in the same order; NaNs come after the infinities at both ends."""
     bits = lax.bitcast_convert_type(x, np.dtype(f"int{x.dtype.itemsize * 8}"))
     sign = bits >> (bits.dtype.itemsize * 8 - 1)  # -1 or 0: by arithmetic, since XLA on CPU is slower with selects
     magnitude = bits & np.iinfo(bits.dtype).max
@@ -65,7 +65,7 @@ def is_not_negative(x: Array) -> Array:
     if x.dtype not in FLOATS:
         return x >= np.zeros((), x.dtype)
     bits, infinity, negative_zero = _unsigned(x)
-    # From -0 to -inf the bits are in one piece; those of all others lie around its end and its beginning.
+    # The bits from -0 to -inf are one range; all other numbers, and NaN, are outside of it.
     return lax.gt(bits - negative_zero, infinity)
 
 
@@ -95,8 +95,7 @@ def sign(x: Array) -> Array:
     if x.dtype not in FLOATS:
         return jnp.sign(x)
     magnitude, one = _magnitude(x), _magnitude(jnp.ones((), x.dtype))
-    signs = lax.bitcast_convert_type(x, magnitude.dtype) & np.iinfo(magnitude.dtype).min
-    ones = lax.bitcast_convert_type(signs | one, x.dtype)
+    ones = lax.bitcast_convert_type(lax.bitcast_convert_type(signed_zeros_of(x), one.dtype) | one, x.dtype)
     return jnp.where((magnitude != 0) & (magnitude <= infinity_bits(x)), ones, jnp.zeros_like(x))
 
 
@@ -119,8 +118,7 @@ def layout(dtype: Any, kind: str = "int") -> tuple[np.dtype[Any], int, int]:
 def mantissa_and_exponent(x: Array) -> tuple[Array, Array]:
     """`x` as `mantissa * 2**exponent`, with a mantissa in [1, 2) or (-2, -1].
 
-    The mantissa of a zero or a subnormal number is a zero of the same sign; that of an infinity or a NaN is the number
-    itself.
+    The mantissa of a zero or a subnormal number is a zero of the same sign. Infinities and NaN are their own mantissas.
     """
     integer, digits, bias = layout(x.dtype)
     bits = lax.bitcast_convert_type(x, integer)
@@ -181,7 +179,7 @@ def product_error(rounded: Array, a: Array, b: Array) -> Array:
 
 
 def _split(x: Array) -> tuple[Array, Array]:
-    """Splits `x` into a sum of two numbers with half as many significant bits, so that their products are exact."""
+    """Splits `x` into two summands with half as many significant bits, whose products are exact."""
     integer, digits, _ = layout(x.dtype)
     low_bits = digits // 2 + 1
     high = lax.bitcast_convert_type(lax.bitcast_convert_type(x, integer) & -(2**low_bits), x.dtype)

@@ -115,7 +115,7 @@ def truncated(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def rounded_to_odd(x: Array) -> Array:
-    """Integers in the next wider float: a second rounding, to half as many bits, then rounds as a single one would.
+    """Converts integers to the next wider float, so that rounding it to half as many bits rounds only once.
 
     Of an integer with more bits than that float has, the last bits become one that tells whether all were 0.
     """

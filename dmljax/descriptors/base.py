@@ -38,7 +38,7 @@ class Rule:
 
     sentence: str
     check: Callable[[Any], Iterable[Problem]]
-    is_of_types: bool = False  # of data types alone: sizes can be inferred where it is broken
+    is_of_types: bool = False  # only about data types: sizes can be inferred even if a desc breaks it
 
     def problems(self, desc: "Operator", feature_level: FeatureLevel) -> Iterable[Problem]:
         """The problems of a desc at a feature level."""
@@ -70,11 +70,11 @@ class Lowerable(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
 
     @abstractmethod
     def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """What keeps a device of this level from accepting it."""
+        """Lists why a device of this level refuses it."""
 
     @abstractmethod
     def require_available(self) -> None:
@@ -91,7 +91,7 @@ class Lowerable(ABC):
 
     @abstractmethod
     def binder(self) -> Bind:
-        """What makes of any other call the arrays that `compiled` takes, checked."""
+        """A function that checks the arguments of any other call and turns them into what `compiled` takes."""
 
     @abstractmethod
     def describe(self, function: Any) -> None:
@@ -110,10 +110,10 @@ class Call(Protocol):
 
     @property
     def arrays(self) -> Mapping[str, Any]:
-        """What has sizes and a type, or None, by argument."""
+        """The arrays by argument, each with sizes and a type; None for an absent one."""
 
     def argument(self, name: str) -> Any:
-        """What the function is called with."""
+        """The value that the function is called with."""
 
 
 Derived = dict[str, Callable[[Any], Any]]
@@ -145,7 +145,7 @@ class Operator(Lowerable):
     A subclass has the `function` that it is lowered to, from whose name its type follows. It annotates its members in
     the header's order, and has its page's support tables and rules as data. It is a dataclass without a decorator. Its
     `function` is called with its members by name, or by the names that `arguments` and `spread` have for them, and with
-    what is `derived`; with `implied`, they say as well which desc a call of the function is. A subclass may have
+    what is `derived`; with `implied`, these also turn a call of the function back into a desc. A subclass may have
     `attributes` of its own, and `natural_sizes` where arrays have other sizes.
     `infer` takes arguments of the function, with sizes in place of arrays, and gives the sizes of the output, those of
     each output by its field, or something that has them as `sizes`. An operator's member may be called `type` or
@@ -293,11 +293,11 @@ class Operator(Lowerable):
 
     @property
     def title(self) -> str:
-        """What errors call it: its type."""
+        """Its name in errors: the type."""
         return type(self).type
 
     def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """What keeps a device of this level from accepting it: its support table, and the rules of its page."""
+        """Lists why a device of this level refuses it: its support table, and the rules of its page."""
         support = self.own_support()
         tables = [table for introduced, table in sorted(support.items()) if introduced <= feature_level]
         if not tables:
@@ -413,31 +413,26 @@ class Operator(Lowerable):
         return shaped[0] if type(self).Outputs is None and outputs[0].index is None else tuple(shaped)
 
     def present(self, result: Any) -> Sequence[Any]:
-        """What the function returns, as the outputs that are present."""
+        """Splits what the function returns into the outputs that are present."""
         return jax.tree.leaves(result)
 
     # As a function of arrays
 
     def require_available(self) -> None:
-        """Refuses 64-bit types where JAX has none."""
         with within(self.title):
             require_64_bits(self.leaves())
 
     @property
     def input_count(self) -> int:
-        """How many arrays it takes by position."""
         return len(self.leaves(is_input=True))
 
     def compiled(self) -> Callable[..., Any]:
-        """The function of JAX arrays that `lower` calls, which checks them while it is traced."""
         return _compiled(self._without_layout())
 
     def binder(self) -> Bind:
-        """What makes of any other call the arrays that `compiled` takes, checked."""
         return functools.partial(bind_arrays, self._counts(), self.leaves(is_input=True))
 
     def describe(self, function: Any) -> None:
-        """Gives what `lower` returns its name, docstring and signature."""
         function.__name__ = function.__qualname__ = self.short_name.lower()
         function.__doc__ = f"{self.title} for one descriptor."
         function.__signature__ = signature(self._counts())
@@ -467,7 +462,6 @@ class Operator(Lowerable):
     # As JSON
 
     def json(self) -> dict[str, Any]:
-        """As `to_json`."""
         json: dict[str, Any] = {}
         for member in self._members:
             value = getattr(self, member.field)

@@ -1,4 +1,4 @@
-"""What the readers of a model's parts share: fields, findings, and the bytes that the model may still ask for."""
+"""Shared state of the readers of a model's parts: fields, findings, and the bytes that the model may still request."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -165,7 +165,7 @@ class Context:
 
     def file(self, name: str) -> Path:
         """The file of this name in the input folder, or else in the current one."""
-        # Models come from Windows, so that a backslash in a path separates folders, too.
+        # Models come from Windows, so a backslash in a path also separates folders.
         names = dict.fromkeys((name, PureWindowsPath(name).as_posix()))
         candidates = [folder / spelled for folder in (self.input_path, Path()) for spelled in names]
         return next((path for path in candidates if os.path.exists(path)), candidates[0])

@@ -22,7 +22,7 @@ from dmljax.to_graph.views import View
 
 @functools.cache
 def docstring_example(operator: type[Operator]) -> Example:
-    """What the docstring of an operator's function shows first, with the descriptor of that call."""
+    """The first call in the docstring of an operator's function, with its descriptor."""
     with jax.enable_x64(False):  # a Python number is a float32, as DirectML has no other
         return _example(operator)
 
@@ -31,7 +31,7 @@ def _example(operator: type[Operator]) -> Example:
     call, results = _first_call(operator)
     builder = Builder()
     builder.name = call.operator
-    # As constants, so that numbers that belong into the descriptor are known.
+    # As constants: the descriptor needs some numbers by value.
     given = [builder.local_constant(jnp.asarray(x)) for x in jax.tree.leaves(tuple(call.arrays.values()))]
     OperatorCall(builder, call, given, [(np.dtype(x.dtype), x.shape) for x in results]).results()
     ((node, desc),) = builder.nodes.items()

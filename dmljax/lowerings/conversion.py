@@ -27,7 +27,7 @@ def converted(x: Array, dtype: Any) -> Array:
     """`x` in another type, which may be any.
 
     A float becomes the nearest float, the even one of two; infinity beyond the range. An integer becomes the nearest
-    float, too, or an integer that equals it modulo the range. A float becomes an integer by truncation, the nearest
+    float as well, or an integer that equals it modulo the range. A float becomes an integer by truncation, the nearest
     integer beyond the range, and 0 if it is NaN. All but zeros are True, and True is 1.
     """
     dtype = np.dtype(dtype)

@@ -44,7 +44,7 @@ def correlated(
         return jnp.zeros_like(image, shape=sizes, dtype=widened(image.dtype))
     plain = partial(_plain, windows=windows, group_count=group_count, precision=precision)
     on_cpu = partial(_on_cpu, windows=windows, group_count=group_count, precision=precision)
-    # Of the many intermediate results on a CPU, none is kept for derivatives.
+    # Save no intermediates for the backward pass on a CPU.
     result: Array = choose(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
     return result
 

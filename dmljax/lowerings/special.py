@@ -1,6 +1,6 @@
 """Elementary functions of floats where XLA's own are slow, or are wrong at the ends of the range.
 
-All others are XLA's. In float64, which DirectML supports for none of them, these are XLA's, too.
+All others are XLA's. So are these in float64, which DirectML does not support for them.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Networks of images: which values of a model are images, and how operators of single elements compute them.
 
-Layers with windows compute with channels after the dimensions of space (`dmljax.lowerings.channels`). What lies between
-two of them does as well, so that XLA has nothing to move.
+Layers with windows compute with channels after the dimensions of space (`dmljax.lowerings.channels`). So do the
+operators between them, and XLA has nothing to move.
 """
 
 from collections.abc import Callable, Mapping, Sequence

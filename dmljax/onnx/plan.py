@@ -31,7 +31,7 @@ class Way(Enum):
 
 
 class _Own(NamedTuple):
-    """What follows from the weights that a model was loaded with."""
+    """Everything computed from the weights that a model was loaded with."""
 
     graph: OnnxGraph  # of the nodes that are left
     sources: Mapping[str, Array]  # the weights that it was made from: for others, it does not serve
@@ -113,7 +113,7 @@ class Plan:
         return _Own(folded.graph, folded.sources, {}, folded.values, frozenset(read))
 
     def given(self, weights: Mapping[str, Array]) -> Given:
-        """What a call is given for the model's own weights, some of which may have been replaced."""
+        """The weights that a call gets; a user may have replaced some."""
         last = self._last
         if last is not None and _are_same(weights, last.weights):
             return last

@@ -204,7 +204,7 @@ def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
 
 
 class _Window(dml.Operator):
-    """What SLICE1 and SLICE_GRAD share."""
+    """The members and rules that SLICE1 and SLICE_GRAD share."""
 
     arguments = {
         "input_window_offsets": "starts",

@@ -80,7 +80,7 @@ def activated(x: Array, name: str | None, numbers: Mapping[str, float | None]) -
     return result
 
 
-# The numbers of activations that have not alpha, beta and gamma
+# The attributes of activations whose numbers are not called alpha, beta and gamma, or are fewer
 _PARAMETERS = {"Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta"), "LeakyRelu": ("alpha",)}
 
 

@@ -105,7 +105,7 @@ def _run(
 
 def _require_no_clip(network: RecurrentAttributes) -> None:
     if network.clip:
-        raise Unsupported(Problem("clip", "must not be given: DirectML has one for LSTM alone", network.clip))
+        raise Unsupported(Problem("clip", "must not be given: DirectML has clip only for LSTM", network.clip))
 
 
 @handles("RNN")
