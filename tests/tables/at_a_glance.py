@@ -19,7 +19,7 @@ ACCURACY = TESTS.parent / "notebooks" / "accuracy.md"
 SPEEDS = TESTS / "benchmarks" / "every.json"
 # Whose floats are added up: a sum of floats is rounded several times, in an order that XLA chooses.
 SUMS = re.compile(
-    "GEMM|^CONVOLUTION$|POOLING|NORMALIZATION|RESAMPLE|UPSAMPLE|REDUCE|CUMULATIVE|FOLD|ADAM|^RNN$|^GRU$|^LSTM$|ATTENTION|ROI_ALIGN"
+    "GEMM|INTEGER_TO_FLOAT|^CONVOLUTION$|POOLING|NORMALIZATION|RESAMPLE|UPSAMPLE|REDUCE|CUMULATIVE|FOLD|ADAM|^RNN$|^GRU$|^LSTM$|ATTENTION|ROI_ALIGN"
 )
 COPIES = re.compile("MAX_|QUANTIZED|UNFOLD|ROI_POOLING")
 
