@@ -289,11 +289,7 @@ class Reader:
         """A tensor as a NumPy array."""
         with inside(where):
             if proto.data_location == onnx.TensorProto.EXTERNAL:
-                copy = onnx.TensorProto()
-                copy.CopyFrom(proto)
-                copy.data_location = onnx.TensorProto.DEFAULT
-                copy.raw_data = self._external(proto)
-                proto = copy
+                proto = self.embedded(proto)
             dtype_of(proto.data_type)
             if any(size < 0 for size in proto.dims):
                 raise InvalidDesc(Problem("dims", "must be at least 0 each", tuple(proto.dims)))
@@ -302,6 +298,15 @@ class Reader:
             except Exception as error:  # which each kind of data has of its own
                 rule = f"must have the data of a tensor of sizes {tuple(proto.dims)}"
                 raise InvalidDesc(Problem((), rule, str(error))) from None
+
+    def embedded(self, proto: Any) -> Any:
+        """A tensor with its elements in it, which lie in a file of their own."""
+        copy = onnx.TensorProto()
+        copy.CopyFrom(proto)
+        copy.ClearField("external_data")
+        copy.data_location = onnx.TensorProto.DEFAULT
+        copy.raw_data = self._external(proto)
+        return copy
 
     def _external(self, proto: Any) -> bytes:
         """The bytes of a tensor that lie in a file of their own, which must be in the model's folder."""

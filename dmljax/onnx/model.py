@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import onnx
 
 from dmljax.checks import array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, within
 from dmljax.graph import Graph
+from dmljax.onnx import saving
 from dmljax.onnx.directml import directml_graph
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
 from dmljax.onnx.finder import Finder, deciding_names, require_handlers, require_no_circles
@@ -76,6 +79,11 @@ class Model:
             self.weights = {name: as_array(one) for name, one in weights.items()}
         others = {name: one for name, one in known.items() if name not in weights}
         inputs = Inputs(self.inputs, self.defaults)
+        self._file = proto
+        if proto is source:
+            self._file = onnx.ModelProto()
+            self._file.CopyFrom(proto)
+        saving.drop_weights(self._file, reader, weights.keys())
         graph = OnnxGraph(graph.nodes, graph.inputs, graph.outputs)  # which does not keep the arrays
         self._plan = Plan(program, graph, inputs, others, deciding, dict(self.weights))
 
@@ -117,6 +125,24 @@ class Model:
         with within("onnx"):
             plan, constants = self._plan, {**self._plan.constants, **self.weights}
             return directml_graph(plan.program, plan.graph, self.inputs, self.defaults, constants, shapes or {})
+
+    def save(self, path: str | Path, weights: Mapping[str, Any] | None = None) -> None:
+        """Writes the model as an ONNX file: as it was loaded, but with `weights`, by default the model's own.
+
+        Weights that lay beside the loaded file are written into this one, up to the 2 GiB that an ONNX file holds; more
+        go into a file beside it, whose name ends in `.data`.
+
+        >>> import onnx.parser
+        >>> head = '<ir_version: 10, opset_import: ["": 21]> f (float[N] x) => (float[N] y)'
+        >>> model = load(onnx.parser.parse_model(head + "<float[1] w = {2}> { y = Mul(x, w) }"))
+        >>> model.save("tripled.onnx", {"w": jnp.array([3.0])})
+        >>> load("tripled.onnx")(jnp.array([1.0, 2.0])).tolist()
+        [3.0, 6.0]
+        """
+        with within("onnx"):
+            weights = self.weights if weights is None else weights
+            self._require_weights(weights)
+            saving.save(self._file, Path(path), weights)
 
     def _require_weights(self, weights: Mapping[str, Any]) -> None:
         if weights is self.weights:

@@ -1,0 +1,74 @@
+"""Writes a model with other weights: the file that it was loaded from, with other elements in the same tensors."""
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from dmljax.errors import InvalidType, Problem
+from dmljax.onnx.file import MAIN, MAX_FILE_BYTES, Reader
+
+OTHER_BYTES = 2**24  # room for all that a file holds besides its weights
+
+
+def drop_weights(model: Any, reader: Reader, names: Collection[str]) -> None:
+    """Empties the tensors of these weights, and takes in all others that lie in files of their own."""
+    sparse = [one for one in model.graph.sparse_initializer if one.values.name in names]
+    for one in sparse:
+        model.graph.initializer.append(onnx.TensorProto(name=one.values.name, data_type=one.values.data_type))
+        model.graph.sparse_initializer.remove(one)
+    for _, tensor in _weights(model.graph, names):
+        tensor.CopyFrom(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type))
+    graphs = [model.graph, *model.functions]
+    for tensor in (one for graph in graphs for one in _tensors(graph)):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.CopyFrom(reader.embedded(tensor))
+
+
+def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
+    """Writes a model that `drop_weights` left, with these weights."""
+    filled = onnx.ModelProto()
+    filled.CopyFrom(model)
+    arrays = jax.device_get(dict(weights))
+    for name, tensor in _weights(filled.graph, arrays.keys()):
+        made = numpy_helper.from_array(_fitting(name, arrays[name], tensor.data_type), tensor.name)
+        tensor.CopyFrom(made)
+    is_large = sum(one.nbytes for one in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES
+    # Beside the model, where its readers look for them.
+    onnx.save(filled, path, save_as_external_data=is_large, location=f"{path.name}.data" if is_large else None)
+
+
+def _fitting(name: str, array: np.ndarray[Any, Any], kind: int) -> np.ndarray[Any, Any]:
+    """An array in the type that the file has, which is wider where JAX has no 64-bit types."""
+    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    if array.dtype not in (dtype, jax.dtypes.canonicalize_dtype(dtype)):
+        remedy = f"weights[{name!r}].astype({dtype.name!r})"
+        raise InvalidType(Problem(("weights", name), f"must be of {dtype.name}", array.dtype, remedy=remedy))
+    return array.astype(dtype)
+
+
+def _weights(graph: Any, names: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """The tensors of weights by name: initializers, and values of Constant nodes."""
+    for tensor in graph.initializer:
+        if tensor.name in names:
+            yield tensor.name, tensor
+    for node in graph.node:
+        if node.op_type == "Constant" and node.domain in (MAIN, "ai.onnx") and node.output[0] in names:
+            yield from ((node.output[0], one.t) for one in node.attribute if one.name == "value")
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """All tensors of a graph or a function, and of the graphs in it."""
+    for sparse in getattr(graph, "sparse_initializer", ()):
+        yield from (sparse.values, sparse.indices)
+    yield from getattr(graph, "initializer", ())
+    for attribute in (one for node in graph.node for one in node.attribute):
+        yield from (attribute.t, *attribute.tensors)
+        for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+            yield from (sparse.values, sparse.indices)
+        for inner in (attribute.g, *attribute.graphs):
+            yield from _tensors(inner)
