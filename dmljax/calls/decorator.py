@@ -82,6 +82,7 @@ class RecordedCall(NamedTuple):
     operator: str
     arrays: dict[str, Any]  # the arguments that may be arrays, as they were given to the equation
     statics: dict[str, Any]
+    results: Any
 
 
 _RECORD: ContextVar[list[RecordedCall] | None] = ContextVar("_RECORD", default=None)
@@ -171,10 +172,10 @@ class _Call:
 
         run.__name__ = run.__qualname__ = f"{self.name}:{len(record)}"
         arrays = dict(zip(self.places, values, strict=True))
-        record.append(
-            RecordedCall(run.__name__, self.name, arrays, dict(zip(self.static_places, statics, strict=True)))
-        )
-        return jax.jit(run)(*values)
+        results = jax.jit(run)(*values)
+        given = dict(zip(self.static_places, statics, strict=True))
+        record.append(RecordedCall(run.__name__, self.name, arrays, given, results))
+        return results
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arrays and numbers in their order, and the static arguments in theirs."""

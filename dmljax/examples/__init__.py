@@ -10,18 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax.descriptors.base import Operator
 from dmljax.errors import spell_path
-from dmljax.examples.docstrings import docstring_example
 from dmljax.examples.example import Example as Example
-from dmljax.examples.pages import EXAMPLES as EXAMPLES
+from dmljax.examples.transcripts import examples_of as examples_of, page_examples as page_examples
 from dmljax.text import join_sizes
-
-
-def examples_of(operator: type[Operator]) -> list[Example]:
-    """The examples of an operator's page, or the first one of its function's docstring if the page has none."""
-    of_page = [example for example in EXAMPLES if isinstance(example.desc, operator)]
-    return of_page or [docstring_example(operator)]
 
 
 def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
@@ -29,7 +21,7 @@ def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> lis
     names = {leaf.key: spell_path(leaf.path) for leaf in example.desc.leaves()}
     head = f"{example.desc.short_name}, {example.title}"
     expected: Mapping[str, NDArray[Any]] = {}
-    if example in EXAMPLES:
+    if example.is_of_page:
         expected = example.arrays(of_inputs=False)
         head += f": {'equal' if example.expects(computed) else 'DIFFERENT'}"
     inputs = [_columns(names[key], array) for key, array in example.arrays(of_inputs=True).items()]

@@ -2,18 +2,20 @@
 
 import sys
 
-from dmljax.examples import EXAMPLES, shown_example
+from dmljax.descriptors.base import OPERATORS
+from dmljax.examples import page_examples, shown_example
 
 
 def main() -> int:
     """Prints the pages' examples, with dmljax's outputs beside the expected outputs; returns 1 if any bit differs."""
+    examples = [example for operator in OPERATORS.values() for example in page_examples(operator)]
     equal = 0
-    for example in EXAMPLES:
+    for example in examples:
         computed = example.computed()
         equal += example.expects(computed)
         print("\n".join(shown_example(example, computed)), end="\n\n")
-    print(f"{equal} of {len(EXAMPLES)} examples equal the pages' expected values, bit for bit")
-    return 0 if equal == len(EXAMPLES) else 1
+    print(f"{equal} of {len(examples)} examples equal the pages' expected values, bit for bit")
+    return 0 if equal == len(examples) else 1
 
 
 if __name__ == "__main__":

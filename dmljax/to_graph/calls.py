@@ -21,7 +21,7 @@ from dmljax.to_graph.primitives import padded
 from dmljax.to_graph.views import View, desc_of
 
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
-_IMAGES = {"input", "filter", "indices", "output", "output_indices"}
+_IMAGES = {"input", "filter", "indices", "input_gradient"}
 _PRODUCTS = {
     "GEMM",
     "MATRIX_MULTIPLY_INTEGER",
@@ -152,7 +152,8 @@ class OperatorCall:
     def spatial(self) -> list[View]:
         """Images have at least four dimensions, by trailing ones; other tensors have a number for each channel."""
         inputs, outputs = self.inputs(), self._present_outputs()
-        own = len(inputs["input"].sizes)
+        first = next(iter(inputs.values()))
+        own = len(first.sizes)
         rank = max(4, own)
         more = (1,) * (rank - own)
         lengthened: dict[str, Any] = {}
@@ -166,7 +167,7 @@ class OperatorCall:
                 sizes = (1, count, *(1,) * (rank - 2)) if count > 1 or field == "bias" else (1,) * rank
                 lengthened[field] = self.builder.reshaped(view, sizes)
         longer = {field: (dtype, sizes + more) for field, (dtype, sizes) in outputs.items()}
-        attributes = self.attributes(0, inputs["input"])
+        attributes = self.attributes(0, first)
         for field, fill in _NO_SPACE.items():
             if field in attributes:
                 attributes[field] = (*attributes[field], *(fill for _ in more))
@@ -243,9 +244,7 @@ def _clip_call(call: OperatorCall) -> list[View]:
 
 
 def _padding_call(call: OperatorCall) -> list[View]:
-    given = call.attributes()
-    amounts = given["start_padding"], given["end_padding"]
-    return [padded(call.builder, call.arrays["input"], *amounts, given["padding_mode"], given["padding_value"])]
+    return [padded(call.builder, call.operator, call.arrays["input"], **call.attributes())]
 
 
 def _pixels_call(call: OperatorCall) -> list[View]:
@@ -283,14 +282,14 @@ def _attention_call(call: OperatorCall) -> list[View]:
 
 def _nonzero_call(call: OperatorCall) -> list[View]:
     """DirectML writes a row for each element of the input; the first rows are the ones that the call asked for."""
-    count, (dtype, (rows, columns)) = call.outputs
+    count, (dtype, (*batch, rows, columns)) = call.outputs
     x = call.arrays["input"]
     if call.statics["fill_value"]:
         raise NoOperator("must fill with 0", call.statics["fill_value"])
     whole = max(rows, math.prod(x.sizes))
-    call.outputs = [count, (dtype, (whole, columns))]
+    call.outputs = [count, (dtype, (*batch, whole, columns))]
     number, coordinates = call.of_one_rank()
-    return [number, replace(coordinates, sizes=(rows, columns))]
+    return [number, replace(coordinates, sizes=(*batch, rows, columns))]
 
 
 _SPECIAL: dict[str, Callable[[OperatorCall], list[View]]] = {

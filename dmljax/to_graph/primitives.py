@@ -257,27 +257,33 @@ def _pad(builder: Builder, params: Any, outputs: Any, x: View, value: View) -> V
         raise NoOperator("must not have padding between elements", params["padding_config"])
     return padded(
         builder,
+        directml.Padding1Desc,
         x,
         [low for low, _, _ in params["padding_config"]],
         [high for _, high, _ in params["padding_config"]],
-        directml.PaddingMode.CONSTANT,
-        builder.number("padding_value", value),
+        padding_mode=directml.PaddingMode.CONSTANT,
+        padding_value_data_type=desc_of(x.dtype, (1,)).data_type,
+        padding_value=builder.number("padding_value", value),
     )
 
 
 def padded(
-    builder: Builder, x: View, start: Sequence[int], end: Sequence[int], mode: directml.PaddingMode, value: Any
+    builder: Builder,
+    operator: type[Operator],
+    x: View,
+    start_padding: Sequence[int],
+    end_padding: Sequence[int],
+    **attributes: Any,
 ) -> View:
     """Padding. DirectML has no negative padding; crop first."""
+    start, end = start_padding, end_padding
     if min(*start, *end) < 0:
         offsets = [max(-low, 0) for low in start]
         cut = [size + min(low, 0) + min(high, 0) for size, low, high in zip(x.sizes, start, end, strict=True)]
         x = _sliced(builder, x, offsets, cut, [1] * len(cut), (x.dtype, tuple(cut)))
     start, end = ([max(one, 0) for one in amounts] for amounts in (start, end))
-    sizes = directml.Padding1Desc.infer(x.sizes, start, end)
-    members: dict[str, Any] = {"padding_value_data_type": desc_of(x.dtype, (1,)).data_type, "padding_value": value}
-    padding: dict[str, Any] = {"padding_mode": mode, "start_padding": start, "end_padding": end}
-    return builder.add(directml.Padding1Desc, {"input": x}, {"output": (x.dtype, sizes)}, **members, **padding)[0]
+    output = {"output": (x.dtype, operator.infer(x.sizes, start, end))}
+    return builder.add(operator, {"input": x}, output, start_padding=start, end_padding=end, **attributes)[0]
 
 
 @_of("iota")

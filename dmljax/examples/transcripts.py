@@ -1,0 +1,82 @@
+"""Calls in transcripts of Python sessions as examples of descriptors: those of DirectML's pages, and of docstrings."""
+
+import doctest
+import functools
+import inspect
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax
+from dmljax import directml
+from dmljax.calls.decorator import RecordedCall, recorded_calls
+from dmljax.descriptors.base import Operator
+from dmljax.examples.example import Example
+from dmljax.tensor import packed_strides
+from dmljax.to_graph.builder import Builder
+from dmljax.to_graph.calls import OperatorCall
+from dmljax.to_graph.views import View
+
+_PARSER = doctest.DocTestParser()
+
+
+def examples_of(operator: type[Operator]) -> Sequence[Example]:
+    """The examples of an operator's page, or the first one of its function's docstring if the page has none."""
+    return page_examples(operator) or [docstring_example(operator)]
+
+
+@functools.cache
+def page_examples(operator: type[Operator]) -> Sequence[Example]:
+    """The examples of an operator's page."""
+    names: dict[str, Any] = vars(np) | vars(directml) | vars(dmljax)
+    found, heading = [], ""
+    for piece in _PARSER.parse(resources.files("dmljax.examples").joinpath("pages.txt").read_text()):
+        if isinstance(piece, str):
+            heading = piece.rpartition("\n\n")[2].strip() or heading
+        elif not piece.want:
+            exec(piece.source, names)  # noqa: S102  # of dmljax itself
+        elif piece.source.startswith(f"{operator.function.__name__}("):
+            title, _, remark = heading.partition("\n")
+            expected = eval(piece.want, names)  # noqa: S307
+            values = expected if isinstance(expected, tuple) else (expected,)
+            with jax.enable_x64(False), recorded_calls() as calls:  # a number is a float32: DirectML has no other
+                jax.eval_shape(functools.partial(eval, piece.source.strip(), names))
+                found.append(_example(calls[0], values, title, remark, is_of_page=True))
+    return found
+
+
+@functools.cache
+def docstring_example(operator: type[Operator]) -> Example:
+    """The first call of an operator's function in its docstring."""
+    name = operator.function.__name__
+    names = vars(directml) | vars(dmljax) | {"jax": jax, "jnp": jnp, "np": np}
+    for shown in _PARSER.get_examples(inspect.getdoc(getattr(dmljax, name)) or ""):
+        with jax.enable_x64(False), recorded_calls() as calls:
+            exec(shown.source, names)  # noqa: S102
+            for call in calls:
+                if call.operator == name:
+                    return _example(call, jax.tree.leaves(call.results), "Example")
+    raise LookupError(f"the docstring of dmljax.{name} must show a call")
+
+
+def _example(
+    call: RecordedCall, values: Sequence[Any], title: str, remark: str = "", *, is_of_page: bool = False
+) -> Example:
+    """A call as an example of its descriptor, whose outputs have these values, and their sizes."""
+    builder = Builder()
+    builder.name = call.operator
+    # As constants: the descriptor needs some numbers by value.
+    given = [builder.local_constant(jnp.asarray(x)) for x in jax.tree.leaves(tuple(call.arrays.values()))]
+    types = [np.dtype(one.dtype) for one in jax.tree.leaves(call.results)]
+    OperatorCall(builder, call, given, list(zip(types, map(np.shape, values), strict=True))).results()
+    ((node, desc),) = builder.nodes.items()
+    inputs = {}
+    for key, tensor in desc.tensors(is_input=True).items():
+        strides = tensor.strides or packed_strides(tensor.sizes)
+        inputs[key] = builder.value(View(builder.edges[f"{node}.{key}"], tensor.dtype, tensor.sizes, strides))
+    outputs = dict(zip(desc.tensors(is_input=False), values, strict=True))
+    return Example(title, desc, inputs, outputs, remark.strip("()"), is_of_page)
