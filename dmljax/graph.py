@@ -5,6 +5,7 @@ An edge passes on a buffer, as in DirectML: its reader may see the bytes with ot
 
 import base64
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from dmljax import diagrams
 from dmljax.checks import array
 from dmljax.descriptors.array_arguments import Bind, Given, require_64_bits, require_match
 from dmljax.descriptors.base import Lowerable, Operator
@@ -21,9 +23,10 @@ from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell
 from dmljax.lowerings.channels import network_of
 from dmljax.lowerings.strides import read_strided, reinterpreted, write_strided
 from dmljax.lowerings.workarounds import rounded
+from dmljax.pictures import present
 from dmljax.tensor import TensorDesc, packed_strides
 from dmljax.text import did_you_mean, show
-from dmljax.types import FeatureLevel
+from dmljax.types import DataType, FeatureLevel
 
 
 class Graph(Lowerable):
@@ -126,6 +129,43 @@ class Graph(Lowerable):
                 if not needed[node]:
                     ready.append(node)
         return tuple(ready)
+
+    def show(self, file: str | os.PathLike[str] | None = None) -> None:
+        """Draws the graph, from its inputs down to its outputs: each node with its operator, results and constants.
+
+        In a notebook the picture appears below the cell, elsewhere in a window, and with `file` it is written there.
+        """
+        with within("graph"):
+            problems = [] if self.nodes else [Problem("nodes", "must be there to be drawn", "none")]
+            problems += _cycle_problems(self)
+            if problems:
+                raise InvalidDesc(*problems)
+            present(lambda: self._drawn, file)
+
+    @property
+    def _drawn(self) -> Any:
+        boxes: dict[str, Sequence[str]] = {
+            f"input {name}": (name, _sizes_of(desc)) for name, desc in self.inputs.items()
+        }
+        arrows: list[tuple[str, str]] = []
+        for name in self.order:
+            results = [_sizes_of(leaf.tensor) for leaf in self.nodes[name].leaves(is_input=False)]
+            constants = []
+            for key in self.nodes[name].tensors(is_input=True):
+                source = self.edges.get(f"{name}.{key}", "")
+                if source in self.constants:
+                    constants.append(f"{key}: {source}")
+                elif source in self.sources:
+                    arrows.append((self._box_of(source), name))
+            boxes[name] = (name, f"{self.nodes[name].short_name} {', '.join(results)}", *constants)
+        for name, source in self.outputs.items():
+            boxes[f"output {name}"] = (name, _sizes_of(self.results[name]))
+            if source not in self.constants:
+                arrows.append((self._box_of(source), f"output {name}"))
+        return diagrams.draw(boxes, arrows, self.nodes)
+
+    def _box_of(self, source: str) -> str:
+        return f"input {source}" if source in self.inputs else source.rpartition(".")[0]
 
     def to_dot(self) -> str:
         """The graph in Graphviz's language, for `dot -Tsvg` and its like."""
@@ -277,6 +317,10 @@ class Graph(Lowerable):
                 },
                 views={name: _read("Views", name, tensor, desc) for name, desc in parts["Views"].items()},
             )
+
+
+def _sizes_of(desc: TensorDesc) -> str:
+    return " x ".join(map(str, desc.sizes)) + ("" if desc.data_type is DataType.FLOAT32 else f" {desc.data_type.name}")
 
 
 def _dot_node(kind: str, name: str, *lines: Any, shape: str = "box") -> str:

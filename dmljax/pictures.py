@@ -1,7 +1,7 @@
 """Pictures of small arrays: each number in a colored cell. They need Matplotlib, which the extra `pictures` brings."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -35,16 +35,21 @@ def show(
     >>> show({"a causal mask": mask}, file="mask.png")
     """
     with within("show"):
-        plt = _pyplot()
-        # Matplotlib itself only warns, and shows nothing.
-        if file is None and plt.get_backend().lower() == "agg":
-            raise Unsupported(Problem("file", "must be given where no window can be opened: file='picture.png'"))
-        figure = draw(arrays, results, columns=columns, cell=cell)
-        if file is None:
-            plt.show()
-        else:
-            figure.savefig(file, dpi=160)
-            plt.close(figure)
+        present(lambda: draw(arrays, results, columns=columns, cell=cell), file)
+
+
+def present(draw: Callable[[], "Figure"], file: str | os.PathLike[str] | None) -> None:
+    """Shows what is drawn in a notebook or a window, or writes it to a file."""
+    plt = pyplot()
+    # Matplotlib itself only warns, and shows nothing.
+    if file is None and plt.get_backend().lower() == "agg":
+        raise Unsupported(Problem("file", "must be given where no window can be opened: file='picture.png'"))
+    figure = draw()
+    if file is None:
+        plt.show()
+    else:
+        figure.savefig(file, dpi=min(160, _MAX_PIXELS / max(figure.get_size_inches())))
+        plt.close(figure)
 
 
 def draw(arrays: Any, results: Any = None, *, columns: int | None = None, cell: float = 0.45) -> "Figure":
@@ -54,7 +59,7 @@ def draw(arrays: Any, results: Any = None, *, columns: int | None = None, cell: 
 
 def draw_all(steps: Sequence[tuple[Any, Any]], *, columns: int | None = None, cell: float = 0.45) -> "Figure":
     """Several pairs of arrays and results beside each other; results of None are left out with their arrow."""
-    plt = _pyplot()
+    plt = pyplot()
     grids: list[Titled] = []
     for arrays, results in steps:
         if grids:
@@ -91,11 +96,13 @@ def draw_all(steps: Sequence[tuple[Any, Any]], *, columns: int | None = None, ce
 
 Titled = tuple[str, np.ndarray[Any, Any] | None]  # a grid by its title; None is an arrow
 _ARROW = (1, 0.8)  # the size of an arrow, in cells
-_LINES = "#7a7f87"  # told from a white page and from a dark one
+_MAX_PIXELS = 2**16 - 1  # of a side of a picture that Matplotlib writes
+LINES = "#7a7f87"  # told from a white page and from a dark one
 _MOST_NUMBERS = 4096  # in one array: of more, no cell can be read, and drawing takes seconds
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Matplotlib's interface to windows and notebooks."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -143,7 +150,7 @@ def _draw_grid(place: "Axes", title: str, grid: np.ndarray[Any, Any]) -> None:
             place.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=color))
             black_or_white = "black" if _luminance(color) > 0.18 else "white"  # a contrast of at least 4.5 : 1
             place.text(column, row, f"{float(value):g}", ha="center", va="center", fontsize=8, color=black_or_white)
-    place.set_title(title, fontsize=9, loc="left", color=_LINES)
+    place.set_title(title, fontsize=9, loc="left", color=LINES)
 
 
 def _color(part: float) -> tuple[float, ...]:
@@ -161,4 +168,4 @@ def _luminance(color: tuple[float, ...]) -> float:
 
 
 def _draw_arrow(place: "Axes") -> None:
-    place.annotate("", (0.25, 0), (-0.45, 0), arrowprops={"arrowstyle": "->", "color": _LINES, "linewidth": 1.5})
+    place.annotate("", (0.25, 0), (-0.45, 0), arrowprops={"arrowstyle": "->", "color": LINES, "linewidth": 1.5})

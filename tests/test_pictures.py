@@ -1,5 +1,6 @@
 """`dmljax.show`: what is in a picture, and what is refused."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 import dmljax
-from dmljax import DmlError
+from dmljax import DmlError, directml
+from dmljax.directml import DataType, Graph, TensorDesc
 from dmljax.pictures import draw
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="the extra `pictures` is not installed")
@@ -94,3 +96,115 @@ def test_without_matplotlib_its_installation_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
     with pytest.raises(DmlError, match=r"Matplotlib must be installed .*: pip install 'dmljax\[pictures\]'"):
         dmljax.show(jnp.eye(2))
+
+
+# Diagrams of graphs
+
+
+TENSOR = TensorDesc(DataType.FLOAT32, (2, 3))
+BYTES = TensorDesc(DataType.UINT8, (2, 3))
+
+
+def boxes(figure: Any) -> dict[str, tuple[Any, ...]]:
+    """The box of each text, by its first line: left, bottom, right and top, and its other lines."""
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    return {
+        (lines := text.get_text().split("\n"))[0]: (*text.get_bbox_patch().get_window_extent().extents, *lines[1:])
+        for text in axes.texts
+    }
+
+
+def unary(name: str, **more: Any) -> Any:
+    return getattr(directml, name)(input=TENSOR, output=TENSOR, **more)
+
+
+def a_graph(**changed: Any) -> Graph:
+    """Two ways from an input to a sum, one of them longer, and a constant."""
+    parts: dict[str, Any] = {
+        "nodes": {
+            "sum": directml.ElementWiseAddDesc(a=TENSOR, b=TENSOR, output=TENSOR),
+            "relu": unary("ActivationReluDesc"),
+            "scaled": directml.ElementWiseMultiplyDesc(a=TENSOR, b=TENSOR, output=TENSOR),
+            "flags": directml.ElementWiseIsNanDesc(input=TENSOR, output=BYTES),
+        },
+        "edges": {
+            "relu.input": "x",
+            "scaled.a": "relu.output",
+            "scaled.b": "weights",
+            "sum.a": "scaled.output",
+            "sum.b": "x",
+            "flags.input": "x",
+        },
+        "inputs": {"x": TENSOR},
+        "constants": {"weights": np.ones((2, 3), "float32")},
+        "outputs": {"y": "sum.output", "has": "flags.output"},
+    }
+    return Graph(**parts | changed)
+
+
+def test_a_graph_is_drawn_from_its_inputs_down_to_its_outputs() -> None:
+    drawn = boxes(a_graph()._drawn)
+    assert {name: lines for name, (_, _, _, _, *lines) in drawn.items()} == {
+        "x": ["2 x 3"],
+        "relu": ["ACTIVATION_RELU 2 x 3"],
+        "scaled": ["ELEMENT_WISE_MULTIPLY 2 x 3", "b: weights"],
+        "sum": ["ELEMENT_WISE_ADD 2 x 3"],
+        "flags": ["ELEMENT_WISE_IS_NAN 2 x 3 UINT8"],
+        "y": ["2 x 3"],
+        "has": ["2 x 3 UINT8"],
+    }
+    for above, below in itertools.pairwise(["x", "relu", "scaled", "sum", "y"]):
+        assert drawn[above][1] > drawn[below][3], "pixels count from below"
+
+
+def test_boxes_do_not_overlap_and_stay_in_the_picture() -> None:
+    nodes = {f"n{i}": unary("ActivationReluDesc") for i in range(12)}
+    edges = {f"n{i}.input": "x" if i % 3 == 0 else f"n{i // 3}.output" for i in range(12)}
+    figure = Graph(nodes=nodes, edges=edges, inputs={"x": TENSOR}, outputs={"y": "n11.output"})._drawn
+    drawn = boxes(figure)
+    for one, other in itertools.combinations(drawn.values(), 2):
+        assert one[0] > other[2] or other[0] > one[2] or one[1] > other[3] or other[1] > one[3]
+    assert min(min(one[:2]) for one in drawn.values()) >= 0
+    assert max(one[2] for one in drawn.values()) <= figure.bbox.width
+    assert max(one[3] for one in drawn.values()) <= figure.bbox.height
+
+
+def test_an_arrow_goes_past_the_boxes_between() -> None:
+    figure = a_graph()._drawn
+    drawn = boxes(figure)
+    (axes,) = figure.axes
+    paths = [axes.transData.transform(patch.get_path().vertices) for patch in axes.patches]
+    longest = max(paths, key=len)  # from x to the sum
+    for name in ("relu", "scaled"):
+        left, bottom, right, top = drawn[name][:4]
+        inside = [(x, y) for x, y in longest if bottom <= y <= top]
+        assert inside
+        assert all(not left < x < right for x, _ in inside)
+
+
+def test_a_graph_is_written_to_a_file(tmp_path: Path) -> None:
+    a_graph().show(tmp_path / "graph.png")
+    assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
+    assert plt.get_fignums() == []
+
+
+def test_a_long_graph_has_a_picture_that_matplotlib_can_write(tmp_path: Path) -> None:
+    nodes = {f"n{i}": unary("ActivationReluDesc") for i in range(900)}
+    edges = {f"n{i}.input": f"n{i - 1}.output" if i else "x" for i in range(900)}
+    graph = Graph(nodes=nodes, edges=edges, inputs={"x": TENSOR}, outputs={"y": "n899.output"})
+    graph.show(tmp_path / "long.png")
+    header = (tmp_path / "long.png").read_bytes()[16:24]
+    assert 30_000 < int.from_bytes(header[4:]) < 2**16, "pixels from top to bottom"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"edges": {"relu.input": "scaled.output", "scaled.a": "relu.output"}}, "graph: "),
+        ({"nodes": {}, "edges": {}}, "graph: nodes must be there to be drawn; got none"),
+    ],
+)
+def test_a_graph_without_an_order_is_refused(changed: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DmlError, match=message):
+        a_graph(**changed).show(tmp_path / "graph.png")

@@ -20,6 +20,7 @@ ROOMS = [
     ["types"],
     ["checks", "files", "inference", "scalars", "tensor"],
     ["pictures"],
+    ["diagrams"],
     ["arithmetic"],
     ["lowerings"],
     ["calls"],
