@@ -405,6 +405,22 @@ def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisTyp
     assert result.sharding.spec[0] == "batch"
 
 
+@FULL
+def test_a_convolution_exchanges_its_result_along_channels_and_rows_beside_each_share_along_heights() -> None:
+    mesh = mesh_of(AxisType.Auto, devices=8)
+
+    def exchanged(image: P, filters: P) -> list[tuple[str, int]]:
+        shapes = ((16, 64, 64, 64), image), ((64, 64, 3, 3), filters)
+        arrays = [jax.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(mesh, spec)) for shape, spec in shapes]
+        convolution = functools.partial(dmljax.convolution, start_padding=1, end_padding=1)
+        return collectives(jax.jit(convolution).lower(*arrays).compile())
+
+    assert exchanged(P("devices"), P()) == []
+    assert exchanged(P(None, "devices"), P(None, "devices")) == [("all-reduce", 4 * 16 * 64 * 64 * 64)]
+    rows = ("collective-permute", 4 * 16 * 64 * 64)
+    assert exchanged(P(None, None, "devices"), P()) == [rows, rows]
+
+
 # Any sharding
 
 

@@ -18,51 +18,52 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import torch
-from convolution import Layer, layer
 from jax import lax
-from layers import batch_normalized, normal, over, pooling, product as matrix_product, resampling, whole
+from layers import (
+    IMAGE,
+    POOLED,
+    SLIDING,
+    WINDOW,
+    averages,
+    batch_normalized,
+    channels_of,
+    convolution,
+    instance_norm,
+    maxima,
+    normal,
+    product,
+    resampled,
+    row_norm,
+    whole,
+)
 from movement import (
-    along,
+    diagonal_triangle,
     elements_of,
-    product as running_product,
-    reduction,
+    gathered_rows,
+    hardmax,
+    largest,
+    nonzero_coordinates,
+    one_hot,
+    running_product,
+    running_sum,
     scattered,
-    summation,
+    summed,
     taken,
     top_k,
     unfolded,
 )
 from recurrence import network
 from timing import Effort, medians
-from workloads import (
-    DMLJAX,
-    IDIOM,
-    MEDIUM,
-    ONNX,
-    SEED,
-    TORCH,
-    Array,
-    OnnxNode,
-    Work,
-    activation_hardmax,
-    argmax,
-    as_numpy,
-    diagonal_triangle,
-    gather_rows,
-    nonzero_coordinates,
-    numbers,
-    one_hot,
-)
+from workloads import DMLJAX, MEDIUM, RIVALS, SEED, Array, OnnxNode, Work, as_numpy, numbers
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 from test_peers_elementwise import CASES
 
 import dmljax
-from dmljax.directml import AxisDirection, DepthSpaceOrder, InterpolationMode, ReduceFunction
+from dmljax.directml import AxisDirection, DepthSpaceOrder, InterpolationMode
 
 Build = Callable[[], Work]
 F = torch.nn.functional
-RIVALS = (IDIOM, TORCH, ONNX)
 FILE = Path(__file__).with_name("every.json")
 FLOAT = "float32"
 
@@ -72,12 +73,7 @@ def random(shape: tuple[int, ...], dtype: str = FLOAT) -> Array:
     if np.dtype(dtype).kind in "iu":
         limits = np.iinfo(dtype)
         return np.random.default_rng(SEED).integers(limits.min, limits.max, shape, dtype, endpoint=True)
-    return numbers(dtype, shape)
-
-
-def unlike(work: Work, function: Callable[..., Any], **more: Any) -> Work:
-    """The same work by another operator, which needs no more than another function."""
-    return Work(**{name: getattr(work, name) for name in work.__dataclass_fields__} | {"dmljax": function} | more)
+    return numbers(shape)
 
 
 # Element-wise operators and activations, as tests/test_peers_elementwise.py has them beside their peers
@@ -172,10 +168,8 @@ SMOOTH: dict[str, Build] = {
     ),
     "ELEMENT_WISE_CLIP_GRAD": partial(clip_gradient, lambda x, g: dmljax.element_wise_clip_grad(x, g, -1, 1)),
     "ELEMENT_WISE_CLIP_GRAD1": partial(clip_gradient, lambda x, g: dmljax.element_wise_clip_grad1(x, g, -1, 1)),
-    "ACTIVATION_HARDMAX": partial(activation_hardmax, FLOAT, MEDIUM, 128),
-    "ACTIVATION_HARDMAX1": lambda: unlike(
-        activation_hardmax(FLOAT, MEDIUM, 128), lambda x: dmljax.activation_hardmax1(x, axes=-1)
-    ),
+    "ACTIVATION_HARDMAX": partial(hardmax, dmljax.activation_hardmax),
+    "ACTIVATION_HARDMAX1": partial(hardmax, partial(dmljax.activation_hardmax1, axes=-1)),
     "ACTIVATION_SOFTMAX": partial(softmax, dmljax.activation_softmax, *OF_SOFTMAX),
     "ACTIVATION_SOFTMAX1": partial(softmax, partial(dmljax.activation_softmax1, axes=-1), *OF_SOFTMAX),
     "ACTIVATION_LOG_SOFTMAX": partial(softmax, dmljax.activation_log_softmax, *OF_LOG_SOFTMAX),
@@ -332,35 +326,18 @@ def random_words() -> Work:
     )
 
 
-def smallest() -> Work:
-    work = argmax(FLOAT, MEDIUM, 128)
-    return unlike(
-        work,
-        lambda x: dmljax.argmin(x, axes=-1),
-        jax=lambda x: jnp.argmin(x, axis=-1, keepdims=True),
-        torch=lambda x: torch.argmin(x, dim=-1, keepdim=True),
-        onnx=OnnxNode("ArgMin", lambda x: {"x": x}, {"axis": -1, "keepdims": 1}),
-        numpy=lambda x: np.argmin(x, axis=-1, keepdims=True),
-    )
-
-
-def gather_nd() -> Work:
-    return unlike(gather_rows(FLOAT, MEDIUM), lambda x, i: dmljax.gather_nd(x, i))
-
-
-ROWS, ROWS_AXIS = along(MEDIUM)["rows of 256"]
 MOVED: dict[str, Build] = {
-    "ONE_HOT": partial(one_hot, FLOAT, MEDIUM, 128),
-    "NONZERO_COORDINATES": partial(nonzero_coordinates, FLOAT, MEDIUM, 0.1, all_rows=False),
-    "GATHER": partial(taken, (4096, 256), 0, 4096, FLOAT),
-    "GATHER_ELEMENTS": partial(elements_of, 1, FLOAT, MEDIUM),
-    "GATHER_ND": gather_nd,
-    "GATHER_ND1": partial(gather_rows, FLOAT, MEDIUM),
-    "SCATTER": partial(scattered, 1, FLOAT, MEDIUM),
+    "ONE_HOT": one_hot,
+    "NONZERO_COORDINATES": nonzero_coordinates,
+    "GATHER": taken,
+    "GATHER_ELEMENTS": elements_of,
+    "GATHER_ND": partial(gathered_rows, dmljax.gather_nd),
+    "GATHER_ND1": partial(gathered_rows, dmljax.gather_nd1),
+    "SCATTER": scattered,
     "SCATTER_ND": to_coordinates,
     "REVERSE_SUBSEQUENCES": reversed_rows,
     "DIAGONAL_MATRIX": diagonal,
-    "DIAGONAL_MATRIX1": partial(diagonal_triangle, FLOAT, MEDIUM),
+    "DIAGONAL_MATRIX1": diagonal_triangle,
     "FILL_VALUE_CONSTANT": filled,
     "FILL_VALUE_SEQUENCE": sequence,
     "RANDOM_GENERATOR": random_words,
@@ -404,32 +381,19 @@ MOVED: dict[str, Build] = {
     ),
     "PADDING": partial(padded, dmljax.padding),
     "PADDING1": partial(padded, dmljax.padding1),
-    "UNFOLD": partial(unfolded, FLOAT, MEDIUM),
+    "UNFOLD": unfolded,
     "FOLD": folded,
-    "REDUCE": partial(reduction, ReduceFunction.SUM, ROWS, ROWS_AXIS, FLOAT, MEDIUM),
-    "ARGMAX": partial(argmax, FLOAT, MEDIUM, 128),
-    "ARGMIN": smallest,
-    "CUMULATIVE_SUMMATION": partial(summation, ROWS, ROWS_AXIS, FLOAT, MEDIUM),
-    "CUMULATIVE_PRODUCT": partial(running_product, ROWS, ROWS_AXIS, FLOAT, MEDIUM),
-    "TOP_K": partial(top_k, 256, 10, FLOAT, MEDIUM),
-    "TOP_K1": lambda: unlike(
-        top_k(256, 10, FLOAT, MEDIUM),
-        lambda x: dmljax.top_k1(x, axis=1, k=10, axis_direction=AxisDirection.DECREASING),
-    ),
+    "REDUCE": summed,
+    "ARGMAX": partial(largest, dmljax.argmax, jnp.argmax, torch.argmax, "ArgMax"),
+    "ARGMIN": partial(largest, dmljax.argmin, jnp.argmin, torch.argmin, "ArgMin"),
+    "CUMULATIVE_SUMMATION": running_sum,
+    "CUMULATIVE_PRODUCT": running_product,
+    "TOP_K": partial(top_k, dmljax.top_k),
+    "TOP_K1": partial(top_k, partial(dmljax.top_k1, axis_direction=AxisDirection.DECREASING)),
 }
 
 
 # Layers
-
-IMAGE = (1, 64, 112, 112)
-WINDOW: dict[str, Any] = {"window_sizes": 3, "strides": 2, "start_padding": 1, "end_padding": 1}
-SLIDING: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
-POOLED = (1, 64, 56, 56)
-
-
-def largest(x: Any) -> Any:
-    """A max pooling in JAX's own words."""
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), ((0, 0), (0, 0), (1, 1), (1, 1)))
 
 
 def max_pooling(function: Any) -> Work:
@@ -451,7 +415,7 @@ def max_pooling_gradient() -> Work:
     return Work(
         (x, whole(POOLED)),
         lambda x, g: dmljax.max_pooling_grad(x, g, **WINDOW),
-        jax=lambda x, g: jax.vjp(largest, x)[1](g)[0],
+        jax=lambda x, g: jax.vjp(idioms.largest, x)[1](g)[0],
         torch=lambda x, g: torch.ops.aten.max_pool2d_with_indices_backward(g, x, *steps, indices),
     )
 
@@ -489,10 +453,6 @@ def unpooled() -> Work:
         torch=lambda x, i: F.max_unpool2d(x, places, 2),
         onnx=OnnxNode("MaxUnpool", lambda x, i: {"x": x, "i": indices}, {"kernel_shape": [2, 2], "strides": [2, 2]}),
     )
-
-
-def channels_of(x: Any) -> Any:
-    return x.reshape(-1, 1, 1)
 
 
 def trained() -> Work:
@@ -694,26 +654,8 @@ def quantized_sum() -> Work:
     )
 
 
-def layer_norm(x: Any) -> Any:
-    return F.layer_norm(x, (768,))
-
-
-def instance_norm(function: Any) -> Work:
-    return unlike(over((1, 64, 64, 64), (2, 3), F.instance_norm, "InstanceNormalization"), function)
-
-
-def row_norm(function: Any) -> Work:
-    return unlike(over((1, 128, 768), (2,), layer_norm, "LayerNormalization"), function)
-
-
-def resized(function: Any) -> Work:
-    work = resampling((1, 64, 64, 64), (128, 128), "linear")
-    sizes = (1, 64, 128, 128)
-    return unlike(work, lambda x: function(x, output_sizes=sizes, interpolation_mode=InterpolationMode.LINEAR))
-
-
 LAYERS: dict[str, Build] = {
-    "CONVOLUTION": partial(layer, Layer("", 64, (56, 56), 64, (3, 3), 1, 1), 1, FLOAT),
+    "CONVOLUTION": convolution,
     "CONVOLUTION_INTEGER": lambda: integer_convolution(
         lambda x, w: dmljax.convolution_integer(x, ZERO, w, ZERO), is_quantized=False
     ),
@@ -721,21 +663,18 @@ LAYERS: dict[str, Build] = {
         lambda x, w: dmljax.quantized_linear_convolution(*(x, SCALE, ZERO), *(w, SCALE, ZERO), None, *(FACTOR, POINT)),
         is_quantized=True,
     ),
-    "AVERAGE_POOLING": partial(pooling, "average", IMAGE, 3, 2, 1),
-    "AVERAGE_POOLING1": lambda: unlike(
-        pooling("average", IMAGE, 3, 2, 1),
-        lambda x: dmljax.average_pooling1(x, include_padding=True, **WINDOW),
-    ),
+    "AVERAGE_POOLING": partial(averages, dmljax.average_pooling),
+    "AVERAGE_POOLING1": partial(averages, dmljax.average_pooling1),
     "AVERAGE_POOLING_GRAD": average_pooling_gradient,
     "LP_POOLING": partial(norms_of_windows, dmljax.lp_pooling),
     "LP_POOLING1": partial(norms_of_windows, dmljax.lp_pooling1),
-    "MAX_POOLING": partial(pooling, "max", IMAGE, 3, 2, 1),
+    "MAX_POOLING": maxima,
     "MAX_POOLING1": partial(max_pooling, dmljax.max_pooling1),
     "MAX_POOLING2": partial(max_pooling, dmljax.max_pooling2),
     "MAX_POOLING_GRAD": max_pooling_gradient,
     "MAX_UNPOOLING": unpooled,
     "QUANTIZED_LINEAR_AVERAGE_POOLING": quantized_average,
-    "GEMM": partial(matrix_product, 128, 768, 768, 1),
+    "GEMM": product,
     "MATRIX_MULTIPLY_INTEGER": lambda: integer_product(
         lambda a, b: dmljax.matrix_multiply_integer(a, b, ZERO, ZERO), products_of_bytes, "MatMulInteger", scales=0
     ),
@@ -751,15 +690,15 @@ LAYERS: dict[str, Build] = {
         "QLinearMatMul",
         scales=3,
     ),
-    "BATCH_NORMALIZATION": partial(batch_normalized, (1, 64, 56, 56)),
+    "BATCH_NORMALIZATION": batch_normalized,
     "BATCH_NORMALIZATION_TRAINING": trained,
     "BATCH_NORMALIZATION_GRAD": partial(normalization_gradient, dmljax.batch_normalization_grad, False),
     "BATCH_NORMALIZATION_TRAINING_GRAD": partial(
         normalization_gradient, dmljax.batch_normalization_training_grad, True
     ),
     "MEAN_VARIANCE_NORMALIZATION": partial(instance_norm, dmljax.mean_variance_normalization),
-    "MEAN_VARIANCE_NORMALIZATION1": partial(row_norm, lambda x: dmljax.mean_variance_normalization1(x, axes=2)),
-    "MEAN_VARIANCE_NORMALIZATION2": partial(row_norm, lambda x: dmljax.mean_variance_normalization2(x, axes=2)),
+    "MEAN_VARIANCE_NORMALIZATION1": partial(row_norm, dmljax.mean_variance_normalization1),
+    "MEAN_VARIANCE_NORMALIZATION2": partial(row_norm, dmljax.mean_variance_normalization2),
     "LOCAL_RESPONSE_NORMALIZATION": partial(local_response, False),
     "LOCAL_RESPONSE_NORMALIZATION_GRAD": partial(local_response, True),
     "LP_NORMALIZATION": lambda: Work(
@@ -772,7 +711,7 @@ LAYERS: dict[str, Build] = {
     ),
     "UPSAMPLE_2D": upsampled,
     **{
-        name.upper(): partial(resized, getattr(dmljax, name))
+        name.upper(): partial(resampled, getattr(dmljax, name))
         for name in ("resample", "resample1", "resample2", "resample3")
     },
     "RESAMPLE_GRAD": partial(resampling_gradient, dmljax.resample_grad),

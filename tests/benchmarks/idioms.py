@@ -136,6 +136,11 @@ def depth_to_space(x: Any, are_blocks_first: bool) -> Any:
 WINDOWS = (1, 1, 3, 3), (1, 1, 2, 2), ((0, 0), (0, 0), (1, 1), (1, 1))  # with the strides, and the padding
 
 
+def largest(x: Any) -> Any:
+    """The largest of each window."""
+    return lax.reduce_window(x, -jnp.inf, lax.max, *WINDOWS)
+
+
 def averages(x: Any) -> Any:
     """Means of windows, padding included."""
     return lax.reduce_window(x, 0.0, lax.add, *WINDOWS) / 9

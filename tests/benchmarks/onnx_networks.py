@@ -1,110 +1,28 @@
-"""ONNX models beside ONNX Runtime: networks that PyTorch exports, with random weights, and models of packages.
+"""Networks of PyTorch with random weights: each with its inputs, and as the ONNX model that PyTorch exports."""
 
-`python tests/benchmarks/onnx_networks.py` prints, for each, what loading and the first call take, the medians of
-interleaved calls, and how vmap over 32 inputs compares with a batch of 32. Words choose models.
-"""
-
-import importlib.util
-import sys
-import tempfile
-import time
+import io
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import jax
-import numpy as np
-import onnxruntime
-from timing import Effort, medians
+from workloads import SEED
 
-import dmljax.onnx
-
-EFFORT = Effort(rounds=5, block_seconds=0.3)
+Make = Callable[[Any], tuple[Any, dict[str, Any]]]
 
 
-def main(words: list[str]) -> None:
-    """Prints a line for each model, and the geometric mean of the ratios."""
-    ratios = []
-    print(
-        f"{'model':20} {'load s':>8} {'first s':>8} {'ms':>9} {'ORT ms':>9} {'x ORT':>7} {'vmap 32':>8} {'differs':>9}"
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        for name, make in MODELS.items():
-            if words and not any(word in name for word in words):
-                continue
-            made = make(Path(folder) / f"{name}.onnx")
-            if made is None:
-                print(f"{name:20} its package is not here")
-                continue
-            ratios.append(_report(name, *made))
-    print(f"geometric mean: {np.exp(np.mean(np.log(ratios))):.2f} x ONNX Runtime")
+def exported(make: Make) -> tuple[Any, bytes, dict[str, Any]]:
+    """The network, its ONNX model with an open batch, and its inputs."""
+    import torch
 
-
-def _report(name: str, path: Path, inputs: dict[str, Any]) -> float:
-    start = time.perf_counter()
-    model = dmljax.onnx.load(path)
-    loaded = time.perf_counter() - start
-    arrays = {key: jax.numpy.asarray(value) for key, value in inputs.items()}
-    ordered = [arrays[one.name] for one in model.inputs]
-    start = time.perf_counter()
-    first = jax.block_until_ready(model(*ordered))
-    compiled = time.perf_counter() - start
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    expected = session.run(None, inputs)
-    results = first if isinstance(first, tuple) else (first,)
-    difference = max(
-        float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)), initial=0))
-        for a, b in zip(results, expected, strict=True)
-    )
-    rivals = {"own": lambda: jax.block_until_ready(model(*ordered)), "other": lambda: session.run(None, inputs)}
-    own, other = medians(rivals, EFFORT).values()
-    mapped = _mapped(model, ordered)
-    spelled = f"{mapped:8.2f}" if mapped else f"{'-':>8}"
-    numbers = f"{loaded:8.2f} {compiled:8.2f} {own * 1e3:9.3f} {other * 1e3:9.3f} {other / own:7.2f}"
-    print(f"{name:20} {numbers} {spelled} {difference:9.1e}", flush=True)
-    return other / own
-
-
-def _mapped(model: Any, inputs: list[Any]) -> float | None:
-    """The time of a batch of 32 over that of vmap over 32 inputs, where the batch is open and the only input."""
-    sizes = model.inputs[0].sizes
-    if len(inputs) != 1 or not sizes or isinstance(sizes[0], int) or (inputs[0].ndim == 4 and inputs[0].size > 1e5):
-        return None
-    batch = jax.numpy.stack([inputs[0]] * 32)
-    mapped = jax.jit(jax.vmap(model))
-    whole = batch.reshape(-1, *batch.shape[2:])
-    jax.block_until_ready((mapped(batch), model(whole)))
-    rivals = {
-        "vmap": lambda: jax.block_until_ready(mapped(batch)),
-        "batch": lambda: jax.block_until_ready(model(whole)),
-    }
-    by_vmap, by_batch = medians(rivals, EFFORT).values()
-    return by_batch / by_vmap
-
-
-Made = tuple[Path, dict[str, Any]] | None
-
-
-def _exported(make: Callable[[Any], tuple[Any, dict[str, Any]]], *, is_open: bool = True) -> Callable[[Path], Made]:
-    """A network of PyTorch in a file, and its inputs; the batch is open, unless it says otherwise."""
-
-    def write(path: Path) -> Made:
-        import torch
-
-        torch.manual_seed(2021)
-        network, inputs = make(torch)
-        names = [*inputs]
-        axes = {name: {0: "batch"} for name in names} if is_open else None
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of the exporter, about itself
-            values = tuple(inputs.values())
-            torch.onnx.export(network.eval(), values, path, dynamo=False, input_names=names, dynamic_axes=axes)
-        return path, {name: value.numpy() for name, value in inputs.items()}
-
-    return write
+    torch.manual_seed(SEED)
+    network, inputs = make(torch)
+    names, file = [*inputs], io.BytesIO()
+    axes = {name: {0: "batch"} for name in names}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # of the exporter, about itself
+        values = tuple(inputs.values())
+        torch.onnx.export(network.eval(), values, file, dynamo=False, input_names=names, dynamic_axes=axes)
+    return network, file.getvalue(), inputs
 
 
 def resnet(torch: Any) -> Any:
@@ -157,51 +75,42 @@ def unet(torch: Any) -> Any:
     return Network(), {"x": torch.randn(1, 3, 128, 128)}
 
 
-def gpt(with_past: bool) -> Callable[[Any], Any]:
-    def make(torch: Any) -> Any:
-        nn, width, heads, depth = torch.nn, 256, 8, 4
+def gpt(torch: Any) -> Any:
+    nn, width, heads, depth = torch.nn, 256, 8, 4
 
-        class Layer(nn.Module):  # type: ignore[misc, name-defined]
-            def __init__(self) -> None:
-                super().__init__()
-                self.norm, self.other_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-                self.stacked, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-                self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+    class Layer(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.other_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.stacked, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
-            def forward(self, x: Any, past: Any) -> Any:
-                split = self.stacked(self.norm(x)).view(x.shape[0], x.shape[1], 3, heads, -1).permute(2, 0, 3, 1, 4)
-                query, key, value = split[0], split[1], split[2]
-                if past is not None:
-                    key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
-                scores = query @ key.transpose(-1, -2) / (width // heads) ** 0.5
-                if past is None:
-                    scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1) > 0, float("-inf"))
-                mixed = (scores.softmax(-1) @ value).transpose(1, 2).reshape(x.shape)
-                x = x + self.out(mixed)
-                x = x + self.narrow(nn.functional.gelu(self.wide(self.other_norm(x))))
-                return x, torch.stack([key, value])
+        def forward(self, x: Any) -> Any:
+            split = self.stacked(self.norm(x)).view(x.shape[0], x.shape[1], 3, heads, -1).permute(2, 0, 3, 1, 4)
+            query, key, value = split[0], split[1], split[2]
+            scores = query @ key.transpose(-1, -2) / (width // heads) ** 0.5
+            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1) > 0, float("-inf"))
+            mixed = (scores.softmax(-1) @ value).transpose(1, 2).reshape(x.shape)
+            x = x + self.out(mixed)
+            x = x + self.narrow(nn.functional.gelu(self.wide(self.other_norm(x))))
+            return x, torch.stack([key, value])
 
-        class Network(nn.Module):  # type: ignore[misc, name-defined]
-            def __init__(self) -> None:
-                super().__init__()
-                self.tokens, self.places = nn.Embedding(1000, width), nn.Embedding(128, width)
-                self.layers = nn.ModuleList([Layer() for _ in range(depth)])
-                self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000, bias=False)
+    class Network(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(1000, width), nn.Embedding(128, width)
+            self.layers = nn.ModuleList([Layer() for _ in range(depth)])
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000, bias=False)
 
-            def forward(self, tokens: Any, *pasts: Any) -> Any:
-                start = pasts[0].shape[3] if pasts else 0
-                x = self.tokens(tokens) + self.places(torch.arange(start, start + tokens.shape[1]))
-                presents = []
-                for i, layer in enumerate(self.layers):
-                    x, present = layer(x, pasts[i] if pasts else None)
-                    presents.append(present)
-                return self.head(self.norm(x)), *presents
+        def forward(self, tokens: Any) -> Any:
+            x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
+            presents = []
+            for layer in self.layers:
+                x, present = layer(x)
+                presents.append(present)
+            return self.head(self.norm(x)), *presents
 
-        tokens = torch.randint(0, 1000, (1, 1 if with_past else 64))
-        pasts = {f"past_{i}": torch.randn(2, 1, heads, 63, width // heads) for i in range(depth)}
-        return Network(), {"tokens": tokens, **(pasts if with_past else {})}
-
-    return make
+    return Network(), {"tokens": torch.randint(0, 1000, (1, 64))}
 
 
 def recurrent(kind: str) -> Callable[[Any], Any]:
@@ -218,97 +127,3 @@ def recurrent(kind: str) -> Callable[[Any], Any]:
         return Network(), {"x": torch.randn(1, 50, 64)}
 
     return make
-
-
-def _half(torch: Any) -> Any:
-    nn = torch.nn
-    network = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256), nn.Softmax(-1))
-    return network.half(), {"x": torch.randn(16, 256).half()}
-
-
-def _perceptron(torch: Any) -> Any:
-    nn = torch.nn
-    return nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)), {
-        "x": torch.randn(8, 256)
-    }
-
-
-def _small_convolutions(torch: Any) -> Any:
-    nn = torch.nn
-    layers = [nn.Conv2d(3, 16, 3, 1, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)), {
-        "x": torch.randn(1, 3, 32, 32)
-    }
-
-
-def _quantized(make: Callable[[Any], Any], *, is_dynamic: bool) -> Callable[[Path], Made]:
-    """A network as ONNX Runtime quantizes it: its weights alone, or all tensors by pairs of quantizing nodes."""
-
-    def write(path: Path) -> Made:
-        from onnxruntime import quantization
-
-        plain = path.with_suffix(".plain.onnx")
-        made = _exported(make)(plain)
-        assert made is not None
-        inputs = made[1]
-
-        class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
-            def __init__(self) -> None:
-                self.rows: Iterator[Any] = iter([inputs])
-
-            def get_next(self) -> Any:
-                return next(self.rows, None)
-
-        if is_dynamic:
-            quantization.quantize_dynamic(plain, path)
-        else:
-            quantization.quantize_static(plain, path, Reader(), quant_format=quantization.QuantFormat.QDQ)
-        return path, inputs
-
-    return write
-
-
-def _of_package(package: str, file: str, **inputs: Any) -> Callable[[Path], Made]:
-    def find(path: Path) -> Made:
-        spec = importlib.util.find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            return None
-        return Path(spec.submodule_search_locations[0]) / file, inputs
-
-    return find
-
-
-def _picture(*sizes: int) -> Any:
-    return np.random.default_rng(0).random(sizes, np.float32)
-
-
-MODELS: dict[str, Callable[[Path], Made]] = {
-    "resnet18": _exported(resnet),
-    "unet": _exported(unet),
-    "gpt": _exported(gpt(False)),
-    "gpt_with_past": _exported(gpt(True), is_open=False),
-    "lstm": _exported(recurrent("LSTM")),
-    "gru": _exported(recurrent("GRU")),
-    "half": _exported(_half),
-    "quantized_dynamically": _quantized(_perceptron, is_dynamic=True),
-    "quantized_in_pairs": _quantized(_small_convolutions, is_dynamic=False),
-    "ocr_detection": _of_package(
-        "rapidocr_onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx", x=_picture(1, 3, 320, 320)
-    ),
-    "ocr_recognition": _of_package(
-        "rapidocr_onnxruntime", "models/ch_PP-OCRv4_rec_infer.onnx", x=_picture(1, 3, 48, 320)
-    ),
-    "ocr_orientation": _of_package(
-        "rapidocr_onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", x=_picture(1, 3, 48, 192)
-    ),
-    "silero_vad": _of_package(
-        "silero_vad",
-        "data/silero_vad.onnx",
-        input=_picture(1, 576),
-        state=np.zeros((2, 1, 128), np.float32),
-        sr=np.array(16000),
-    ),
-}
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

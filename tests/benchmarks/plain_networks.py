@@ -1,23 +1,23 @@
 """Networks of ONNX models, and the same ones as a JAX user writes them, with PyTorch's weights.
 
 `python tests/benchmarks/plain_networks.py` prints the milliseconds of each network's forward pass, and how many times
-as long plain JAX and PyTorch take.
+as long plain JAX, PyTorch and ONNX Runtime take.
 """
 
 import math
 import statistics
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import torch
 from jax import lax
-from onnx_networks import MODELS, gpt, recurrent, resnet, unet
+from onnx_networks import Make, exported, gpt, recurrent, resnet, unet
+from recurrence import PLAIN, reordered
 from timing import Effort, medians
 from workloads import Work
 
@@ -105,48 +105,36 @@ def plain_resnet(state: State, x: Any) -> Any:
     return linear(state, "14", x.mean((2, 3)))
 
 
-def lstm_step(state: Any, gates: Any, weight: Any, bias: Any) -> Any:
-    hidden, cell = state
-    i, f, g, o = jnp.split(gates + hidden @ weight.T + bias, 4, 1)
-    cell = jax.nn.sigmoid(f) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
-    hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
-    return (hidden, cell), hidden
+def stacked(name: str, state: State) -> State:
+    """The weights in DirectML's order of gates, and the two biases of a layer in one."""
+    found = {key: array for key, array in state.items() if key.startswith("head.")}
+    for layer in ("l0", "l0_reverse", "l1", "l1_reverse"):
+        for kind in ("weight_ih", "weight_hh"):
+            found[f"{kind}_{layer}"] = reordered(name, state[f"inner.{kind}_{layer}"])[None]
+        biases = [reordered(name, state[f"inner.{kind}_{layer}"]) for kind in ("bias_ih", "bias_hh")]
+        found[f"bias_{layer}"] = np.concatenate(biases)[None]
+    return found
 
 
-def gru_step(state: Any, gates: Any, weight: Any, bias: Any) -> Any:
-    (hidden,), (r, z, n) = state, jnp.split(gates, 3, 1)
-    of_r, of_z, of_n = jnp.split(hidden @ weight.T + bias, 3, 1)
-    new, update = jnp.tanh(n + jax.nn.sigmoid(r + of_r) * of_n), jax.nn.sigmoid(z + of_z)
-    hidden = (1 - update) * new + update * hidden
-    return (hidden,), hidden
-
-
-def plain_recurrent(step: Callable[..., Any], states: int, state: State, x: Any) -> Any:
+def plain_recurrent(name: str, state: State, x: Any) -> Any:
     """Two layers of both directions, and a linear layer: the products of the input are outside the loops."""
     x = x.swapaxes(0, 1)
-    for layer in range(2):
+    for layer in ("l0", "l1"):
         both = []
         for end in ("", "_reverse"):
-            to_input, to_hidden, bias, other_bias = (
-                state[f"inner.{name}_l{layer}{end}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-            )
-            start = (jnp.zeros((x.shape[1], to_hidden.shape[1])),) * states
-            scanned = partial(step, weight=to_hidden, bias=other_bias)
-            both.append(lax.scan(scanned, start, x @ to_input.T + bias, reverse=end != "")[1])
+            parameters = (state[f"{kind}_{layer}{end}"] for kind in ("weight_ih", "weight_hh", "bias"))
+            both.append(PLAIN[name](x, *parameters, reverse=end != "")[:, 0])
         x = jnp.concatenate(both, -1)
     return linear(state, "head", x.swapaxes(0, 1))
 
 
-def network(name: str, make: Callable[[Any], Any], plain: Callable[..., Any], weights: Any = dict) -> Work:
+def network(make: Make, plain: Callable[..., Any], weights: Callable[[Any], Any]) -> Work:
     """Both of a network; each takes its own weights of the two."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = MODELS[name](Path(folder) / f"{name}.onnx")
-        assert made is not None
-        model, inputs = dmljax.onnx.load(made[0]), made[1]
-    torch.manual_seed(2021)
-    state: Any = weights({key: value.numpy() for key, value in make(torch)[0].eval().state_dict().items()})
+    module, file, inputs = exported(make)
+    model = dmljax.onnx.load(file)
+    state = weights({key: value.numpy() for key, value in module.state_dict().items()})
     return Work(
-        (dict(model.weights), state, *inputs.values()),  # type: ignore[arg-type]
+        (dict(model.weights), state, *(value.numpy() for value in inputs.values())),  # type: ignore[arg-type]
         lambda weights, _, *arrays: model.apply(weights, *arrays),
         jax=lambda _, state, *arrays: plain(state, *arrays),
     )
@@ -165,36 +153,38 @@ def gradient(work: Work) -> Work:
     return Work(work.inputs, of(work.dmljax, 0), jax=of(work.jax, 1))
 
 
-_MADE: dict[str, tuple[str, Callable[[Any], Any], Callable[..., Any], Any]] = {
-    "ResNet-18": ("resnet18", resnet, plain_resnet, folded),
-    "U-Net": ("unet", unet, plain_unet, dict),
-    "GPT of 4 layers": ("gpt", gpt(False), plain_gpt, dict),
-    "LSTM of 2 layers": ("lstm", recurrent("LSTM"), partial(plain_recurrent, lstm_step, 2), dict),
-    "GRU of 2 layers": ("gru", recurrent("GRU"), partial(plain_recurrent, gru_step, 1), dict),
+_MADE: dict[str, tuple[Make, Callable[..., Any], Callable[[Any], Any]]] = {
+    "ResNet-18": (resnet, plain_resnet, folded),
+    "U-Net": (unet, plain_unet, dict),
+    "GPT of 4 layers": (gpt, plain_gpt, dict),
+    "LSTM of 2 layers": (recurrent("LSTM"), partial(plain_recurrent, "LSTM"), partial(stacked, "LSTM")),
+    "GRU of 2 layers": (recurrent("GRU"), partial(plain_recurrent, "GRU"), partial(stacked, "GRU")),
 }
 FORWARD: dict[str, Callable[[], Work]] = {name: partial(network, *made) for name, made in _MADE.items()}
 NETWORKS = FORWARD | {f"{name}, gradient": lambda make=make: gradient(make()) for name, make in FORWARD.items()}
 
 
 def _times(name: str) -> dict[str, float]:
-    work, (_, make, *_) = FORWARD[name](), _MADE[name]
-    torch.manual_seed(2021)
-    module, inputs = make(torch)
-    module.eval()
-    arguments = jax.device_put(work.inputs)
+    work = FORWARD[name]()
+    module, file, inputs = exported(_MADE[name][0])
+    arguments, feeds = jax.device_put(work.inputs), {key: value.numpy() for key, value in inputs.items()}
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     compiled = {"dmljax": jax.jit(work.dmljax), "plain JAX": jax.jit(work.jax)}  # type: ignore[arg-type]
     rivals = {
         rival: lambda function=function: jax.block_until_ready(function(*arguments))
         for rival, function in compiled.items()
     }
+    others = {"PyTorch": lambda: module(*inputs.values()), "ONNX Runtime": lambda: session.run(None, feeds)}
     with torch.inference_mode():
-        return medians(rivals | {"PyTorch": lambda: module(*inputs.values())}, _EFFORT)
+        return medians(rivals | others, _EFFORT)
 
 
 def main() -> None:
     """Runs the command line."""
     torch.set_num_threads(2)
-    ratios: dict[str, list[float]] = {"plain JAX": [], "PyTorch": []}
+    ratios: dict[str, list[float]] = {"plain JAX": [], "PyTorch": [], "ONNX Runtime": []}
     for name in FORWARD:
         times = _times(name)
         for rival, of_rival in ratios.items():

@@ -1,6 +1,5 @@
-"""Recurrent networks of one layer: the same work for every rival. `layers.py` times them."""
+"""Recurrent networks of one layer: the same work for every rival."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -9,32 +8,33 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from jax import lax
-from workloads import SEED, OnnxNode, Work, Workload
+from workloads import SEED, OnnxNode, Work
 
 import dmljax
 
-STEPS, SIZES = (1, 32, 256), (64, 512)
-# How many gates each has, and which one of PyTorch's rows is each of DirectML's.
-GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
+GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}  # which of PyTorch's gates is each of DirectML's
+
+
+def reordered(name: str, parameter: Any) -> Any:
+    """A parameter of PyTorch's network with its gates in DirectML's order."""
+    order = GATES[name]
+    return parameter.reshape(len(order), -1, *parameter.shape[1:])[list(order)].reshape(parameter.shape)
 
 
 def network(name: str, steps: int, batch: int, size: int) -> Work:
     """All states of a network with as many features in as out."""
-    rng, order = np.random.default_rng(SEED), GATES[name]
-    input = rng.standard_normal((steps, batch, size)).astype(np.float32)
+    input = np.random.default_rng(SEED).standard_normal((steps, batch, size)).astype(np.float32)
     rival = getattr(torch.nn, name)(size, size).requires_grad_(False)
-    parameters = [x.numpy().reshape(len(order), size, -1) for x in rival.parameters()]
-    weight, recurrence, *biases = (x[list(order)].reshape(1, len(order) * size, -1) for x in parameters)
-    bias = np.concatenate([x[..., 0] for x in biases], 1)
+    weight, recurrence, *biases = (reordered(name, x.numpy())[None] for x in rival.parameters())
+    bias = np.concatenate(biases, 1)
     function: Any = {"LSTM": dmljax.lstm, "GRU": partial(dmljax.gru, linear_before_reset=True)}[name]
     attributes = {"hidden_size": size} | ({"linear_before_reset": 1} if name == "GRU" else {})
     return Work(
         (input, weight, recurrence, bias),
         dmljax=lambda x, w, r, b: function(x, w, r, b).sequence,
-        jax=partial(plain_lstm if name == "LSTM" else plain_gru, size),
+        jax=PLAIN[name],
         torch=lambda x, *_: rival(x)[0][:, None],
         onnx=OnnxNode(name, lambda x, w, r, b: {"x": x, "w": w, "r": r, "b": b}, attributes),
-        numpy=lambda x, *_: rival(torch.from_numpy(x))[0][:, None].numpy(),
         tolerance=1e-4,
     )
 
@@ -44,8 +44,9 @@ def products(x: Any, w: Any, b: Any) -> Any:
     return jnp.matmul(x, w.T, precision="highest") + b
 
 
-def plain_lstm(size: int, x: Any, w: Any, r: Any, b: Any) -> Any:
+def plain_lstm(x: Any, w: Any, r: Any, b: Any, *, reverse: bool = False) -> Any:
     """An LSTM as it is written down."""
+    size = r.shape[-1]
 
     def step(state: Any, x: Any) -> Any:
         hidden, cell = state
@@ -55,11 +56,12 @@ def plain_lstm(size: int, x: Any, w: Any, r: Any, b: Any) -> Any:
         return (hidden, cell), hidden
 
     start = (jnp.zeros((x.shape[1], size)),) * 2
-    return lax.scan(step, start, products(x, w[0], b[0, : 4 * size]))[1][:, None]
+    return lax.scan(step, start, products(x, w[0], b[0, : 4 * size]), reverse=reverse)[1][:, None]
 
 
-def plain_gru(size: int, x: Any, w: Any, r: Any, b: Any) -> Any:
+def plain_gru(x: Any, w: Any, r: Any, b: Any, *, reverse: bool = False) -> Any:
     """A GRU as it is written down."""
+    size = r.shape[-1]
 
     def step(hidden: Any, x: Any) -> Any:
         (xz, xr, xh), of_state = jnp.split(x, 3, axis=1), products(hidden, r[0], b[0, 3 * size :])
@@ -69,14 +71,8 @@ def plain_gru(size: int, x: Any, w: Any, r: Any, b: Any) -> Any:
         hidden = (1 - update) * new + update * hidden
         return hidden, hidden
 
-    return lax.scan(step, jnp.zeros((x.shape[1], size)), products(x, w[0], b[0, : 3 * size]))[1][:, None]
+    start = jnp.zeros((x.shape[1], size))
+    return lax.scan(step, start, products(x, w[0], b[0, : 3 * size]), reverse=reverse)[1][:, None]
 
 
-def recurrence_workloads(batch: int) -> Iterator[Workload]:
-    """Networks of both kinds, of several lengths and sizes."""
-    for name in GATES:
-        for steps in STEPS:
-            for size in SIZES:
-                detail = f"{batch} x {steps} steps of {size}"
-                work = partial(network, name, steps, batch, size)
-                yield Workload(name.lower(), "float32", steps * batch * size, detail, work)
+PLAIN = {"LSTM": plain_lstm, "GRU": plain_gru}
