@@ -21,9 +21,10 @@ from dmljax.errors import InvalidDesc, Problem, inside, within
 from dmljax.files import opened
 from dmljax.flatbuffer import Buffer, Packed, Table, TableReader, written
 from dmljax.graph import Graph
+from dmljax.ops.elementary import ElementWiseIdentityDesc
 from dmljax.scalars import Scalar
 from dmljax.tensor import TensorDesc
-from dmljax.text import join_words, show
+from dmljax.text import join_words, show, unused_name
 from dmljax.types import DataType
 
 OPERATOR_NODE, CONSTANT_NODE = 1, 2
@@ -265,8 +266,10 @@ def _activation(value: TableReader) -> Operator:
 def save(graph: Graph, path: str | Path) -> None:
     """Writes a graph that `load` reads back, its constants in the same file.
 
-    A graph is refused if the format has no place for what it has: views of outputs, one output of a node as two outputs
-    of the graph, an input that no node reads, or an input whose desc is not that of the first tensor that reads it.
+    The format has no descs for the inputs and outputs of a graph. So an ELEMENT_WISE_IDENTITY reads an input that no
+    node reads first with its own desc, and writes an output that is a view, or that comes from the same output of a
+    node as another. A graph is refused where that cannot be done: if an output has the name of an input, or if such a
+    tensor has gaps or 4-bit elements.
 
     >>> graph = load("notebooks/models/gemm.bin")
     >>> save(graph, "copy.bin")
@@ -280,6 +283,7 @@ def serialize(graph: Graph) -> bytes:
     """The bytes that `save` writes."""
     validate(graph)
     with within("serialized graph"):
+        graph = _with_identities(graph)
         edges = _edge_names(graph)
         constants = [
             {
@@ -298,21 +302,46 @@ def _bytes_of(desc: TensorDesc, value: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(desc.buffer_of(np.asarray(value).reshape(desc.sizes)), np.uint8)
 
 
-def _edge_names(graph: Graph) -> dict[str, str]:
-    """The name of the edge from each source, which is the output's name if the source is an output of the graph."""
-    for name in graph.views:
-        raise InvalidDesc(Problem(("views", name), "must not be there: a serialized graph has no views", name))
-    names = {source: source for source in graph.sources}
-    for name, source in graph.outputs.items():
-        if names[source] != source or name in graph.sources:
-            rule = "must come from a node's output that is no other output of the graph, and have a name of its own"
-            raise InvalidDesc(Problem(("outputs", name), rule, source))
-        names[source] = name
+def _with_identities(graph: Graph) -> Graph:
+    """The graph whose inputs are first read with their own descs, and whose outputs are outputs of different nodes."""
     readers = first_readers({name: graph.nodes[name] for name in graph.order}, graph.edges)
+    first, last = Assembly(), Assembly()
+    passed_on: dict[str, str] = {}
     for name, desc in graph.inputs.items():
         if name not in readers or _layout(readers[name]) != _layout(desc):
-            given = f"{desc}, read as {readers[name]}" if name in readers else f"{desc}, which no node reads"
-            raise InvalidDesc(Problem(("inputs", name), "must have the desc of the first tensor that reads it", given))
+            if name in readers and not desc.is_packed:
+                raise InvalidDesc(Problem(("inputs", name), "must be packed, or be read with its desc first", desc))
+            passed_on[name] = _identity(first, ("inputs", name), graph, name, desc)
+    outputs: dict[str, str] = {}
+    for name, source in graph.outputs.items():
+        is_own = name not in graph.views and source not in outputs.values()
+        outputs[name] = source if is_own else _identity(last, ("outputs", name), graph, source, graph.results[name])
+    edges = {to: passed_on.get(source, source) for to, source in graph.edges.items()}
+    return Graph(
+        nodes={**first.nodes, **graph.nodes, **last.nodes},
+        edges={**first.edges, **edges, **last.edges},
+        inputs=graph.inputs,
+        outputs=outputs,
+        constants=graph.constants,
+    )
+
+
+def _identity(assembly: Assembly, place: tuple[str, str], graph: Graph, source: str, desc: TensorDesc) -> str:
+    """Adds an identity that reads a source with this desc; returns its output, which is packed."""
+    node = ElementWiseIdentityDesc(input=_layout(desc), output=TensorDesc(desc.data_type, desc.sizes))
+    with inside(place):
+        validate(node)
+    (output,) = assembly.add_node(unused_name(f"{place[1]} identity", graph.nodes), node, [source])
+    return output
+
+
+def _edge_names(graph: Graph) -> dict[str, str]:
+    """The name of the edge from each source, which is the output's name if the source is an output of the graph."""
+    names = {source: source for source in graph.sources}
+    for name, source in graph.outputs.items():
+        if name in names:
+            raise InvalidDesc(Problem(("outputs", name), "must have a name of its own", name))
+        names[source] = name
     return names
 
 
