@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+DOMAINS = {"com.microsoft": 1, "com.microsoft.dml": 1}
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
@@ -56,3 +58,29 @@ def small_network() -> onnx.ModelProto:
         helper.make_node("Gemm", ["rows", "matrix", "bias"], ["y"]),
     ]
     return model(nodes, [value("x", FLOAT, ["n", 3, 4, 4])], ["y"], constants)
+
+
+def one_node(
+    operator: str, inputs: Any, outputs: Any = 1, *, domain: str = "com.microsoft", version: int = 17, **attributes: Any
+) -> Any:
+    """A model of one node; `outputs` is how many there are, or which are."""
+    wanted = [True] * outputs if isinstance(outputs, int) else outputs
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    made = [f"y{i}" if is_there else "" for i, is_there in enumerate(wanted)]
+    node = helper.make_node(operator, names, made, domain=domain, **attributes)
+    types = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in zip(names, inputs, strict=True)
+        if x is not None
+    ]
+    graph = helper.make_graph([node], "g", types, [onnx.ValueInfoProto(name=name) for name in made if name])
+    imports = [helper.make_opsetid(name, version) for name, version in {"": version, **DOMAINS}.items()]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def by_onnxruntime(model: Any, arrays: list[Any]) -> list[Any]:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, dict(zip((one.name for one in session.get_inputs()), arrays, strict=True))))

@@ -11,15 +11,13 @@ from helpers import few_of
 
 pytest.importorskip("onnx")
 
-import onnx
-from onnx import helper
+from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx
 from dmljax import DmlError
 from dmljax.directml import Unsupported
 
 RNG = np.random.default_rng(11)
-DOMAINS = {"com.microsoft": 1, "com.microsoft.dml": 1}
 
 
 def floats(*shape: int, dtype: Any = np.float32) -> Any:
@@ -44,30 +42,6 @@ def scale(number: float) -> Any:
 
 def zero(number: int, dtype: Any = np.uint8) -> Any:
     return np.array(number, dtype)
-
-
-def one_node(operator: str, inputs: Any, outputs: Any = 1, *, domain: str = "com.microsoft", **attributes: Any) -> Any:
-    """A model of one node; `outputs` is how many there are, or which are."""
-    wanted = [True] * outputs if isinstance(outputs, int) else outputs
-    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
-    made = [f"y{i}" if is_there else "" for i, is_there in enumerate(wanted)]
-    node = helper.make_node(operator, names, made, domain=domain, **attributes)
-    types = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-        for name, x in zip(names, inputs, strict=True)
-        if x is not None
-    ]
-    graph = helper.make_graph([node], "g", types, [onnx.ValueInfoProto(name=name) for name in made if name])
-    imports = [helper.make_opsetid(name, version) for name, version in {"": 17, **DOMAINS}.items()]
-    return helper.make_model(graph, opset_imports=imports, ir_version=8)
-
-
-def by_onnxruntime(model: Any, arrays: list[Any]) -> list[Any]:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, dict(zip((one.name for one in session.get_inputs()), arrays, strict=True))))
 
 
 def run(model: Any, arrays: list[Any]) -> list[Any]:
@@ -461,7 +435,7 @@ OF_PROVIDER: dict[str, tuple[list[Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("operator", few_of(OF_PROVIDER, "Conv", "Gemm"))
 def test_what_the_provider_fuses_is_the_operator_and_then_the_activation(operator: str) -> None:
     arrays, attributes = OF_PROVIDER[operator]
-    fused = {"fused_activation": "LeakyRelu", "fused_alpha": 0.25}
+    fused: dict[str, Any] = {"fused_activation": "LeakyRelu", "fused_alpha": 0.25}
     model = one_node(f"DmlFused{operator}", arrays, domain="com.microsoft.dml", **fused, **attributes)
     (result,), (plain,) = run(model, arrays), run(one_node(operator, arrays, domain="", **attributes), arrays)
     assert_close(result, np.where(plain < 0, 0.25 * plain, plain).astype(np.float32), 1e-6)

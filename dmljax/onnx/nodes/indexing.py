@@ -58,7 +58,32 @@ def _gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
 @handles("GatherElements")
 def _gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     axis = normal(axis, x.ndim)
-    return dml.gather_elements(x, wrapped("indices", indices, x.shape[axis]), axis=axis)
+    indices = wrapped("indices", indices, x.shape[axis])
+    return dml.gather_elements(_first_of_each(x, indices, axis), indices, axis=axis)
+
+
+def _first_of_each(x: Array, indices: Array, axis: int) -> Array:
+    """As much of an array as indices reach: off the axis, ONNX lets them be smaller, and DirectML does not."""
+    if indices.ndim != x.ndim:
+        raise InvalidDesc(Problem("indices", f"must have {x.ndim} dimensions, as data has", indices.shape))
+    sizes = [own if i == axis else size for i, (own, size) in enumerate(zip(x.shape, indices.shape, strict=True))]
+    if tuple(sizes) == x.shape:
+        return x
+    ints = [pair for pair in zip(x.shape, sizes, strict=True) if all(isinstance(one, int) for one in pair)]
+    if any(size > own for own, size in ints):
+        rule = f"must be at most as large as data, {x.shape}, except along axis {axis}"
+        raise InvalidDesc(Problem("indices", rule, indices.shape))
+    return x[tuple(map(slice, sizes))]
+
+
+def _with_rest(part: Array, x: Array) -> Array:
+    """An array whose first elements along each axis are replaced."""
+    for axis, size in enumerate(x.shape):
+        if part.shape[axis] != size:
+            window = [slice(one) for one in part.shape]
+            window[axis] = slice(part.shape[axis], size)
+            part = dml.join([part, x[tuple(window)]], axis=axis)
+    return part
 
 
 def _wrapped_nd(indices: Array, sizes: Sequence[int]) -> Array:
@@ -78,12 +103,11 @@ _REDUCTIONS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "mi
 @handles("Scatter", "ScatterElements")
 def _scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
     axis = normal(axis, x.ndim)
-    if indices.ndim != x.ndim:
-        raise InvalidDesc(Problem("indices", f"must have {x.ndim} dimensions, as data has", indices.shape))
+    part = _first_of_each(x, indices, axis)
     indices = wrapped("indices", indices, x.shape[axis])
     method = one_of("reduction", reduction, _REDUCTIONS)
     if method == "set":
-        return dml.scatter(x, indices, updates, axis=axis)
+        return _with_rest(dml.scatter(part, indices, updates, axis=axis), x)
     places = list(jnp.indices(indices.shape, sparse=True))  # DirectML's scatters overwrite alone
     places[axis] = indices
     result: Array = getattr(x.at[tuple(places)], method)(updates)

@@ -29,7 +29,10 @@ def _reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | 
 
 
 def _of_nothing(function: directml.ReduceFunction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-    """The neutral element, where there is nothing to reduce: DirectML has no empty tensors."""
+    """The neutral element, where there is nothing to reduce: DirectML has no empty tensors.
+
+    Nothing has the mean 0, as in ONNX Runtime and in PyTorch's EmbeddingBag, whose empty bags are such means.
+    """
     kinds = directml.ReduceFunction
     if function is kinds.MULTIPLY:
         return jnp.prod(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
@@ -42,9 +45,7 @@ def _of_nothing(function: directml.ReduceFunction, x: Array, axes: tuple[int, ..
         highest = jnp.inf if limits is None else limits.max
         return (jnp.max if is_max else jnp.min)(x, axis=axes, keepdims=keepdims, initial=lowest if is_max else highest)
     total = jnp.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
-    if function in (kinds.LOG_SUM, kinds.LOG_SUM_EXP):
-        return jnp.log(total).astype(x.dtype)
-    return total / 0 if function is kinds.AVERAGE else total
+    return jnp.log(total).astype(x.dtype) if function in (kinds.LOG_SUM, kinds.LOG_SUM_EXP) else total
 
 
 def _folded(function: Callable[..., Known], x: Known, axes: Sequence[int] | None, keepdims: int) -> Known | None:

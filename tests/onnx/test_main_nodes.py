@@ -1,0 +1,65 @@
+"""ONNX's operators beside ONNX Runtime, where ONNX's own cases leave something out."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+from onnx_models import by_onnxruntime, one_node
+
+import dmljax.onnx
+from dmljax import DmlError
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def both(operator: str, arrays: list[Any], **attributes: Any) -> tuple[Any, Any]:
+    """The result of a node here and in ONNX Runtime."""
+    made = one_node(operator, arrays, domain="", version=18, **attributes)
+    return dmljax.onnx.load(made)(*arrays), by_onnxruntime(made, arrays)[0]
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (5, 3), (2, 0)])
+@pytest.mark.parametrize("axis", [0, -2])
+def test_elements_are_gathered_at_fewer_indices_than_there_are(shape: Any, axis: int) -> None:
+    indices = np.arange(np.prod(shape)).reshape(shape) % 3
+    result, expected = both("GatherElements", [X, indices], axis=axis)
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_elements_are_scattered_to_fewer_indices_than_there_are(axis: int, reduction: str) -> None:
+    indices, updates = np.array([[1, 2], [0, -1]]), np.array([[50, -50], [60, -60]], np.float32)
+    result, expected = both("ScatterElements", [X, indices, updates], axis=axis, reduction=reduction)
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_few_indices_have_derivatives_and_a_graph() -> None:
+    indices, updates = np.array([[1, 2], [0, 1]], np.int32), np.array([[50, -50], [60, -60]], np.float32)
+    run = dmljax.onnx.load(one_node("ScatterElements", [X, indices, updates], domain="", version=18))
+    slopes = jax.grad(lambda x: jnp.sum(run(x, indices, updates)))(X)
+    np.testing.assert_array_equal(slopes, [[0, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 1]])
+    kinds = {type(node).__name__ for node in run.graph().nodes.values()}
+    assert {"ScatterDesc", "JoinDesc"} <= kinds
+
+
+@pytest.mark.parametrize("operator", ["GatherElements", "ScatterElements"])
+def test_indices_that_reach_beyond_another_axis_are_refused(operator: str) -> None:
+    indices = np.zeros((3, 5), np.int64)
+    arrays = [X, indices, np.zeros((3, 5), np.float32)][: 2 + (operator == "ScatterElements")]
+    run = dmljax.onnx.load(one_node(operator, arrays, domain=""))
+    with pytest.raises(DmlError, match=r"indices must be at most as large as data, \(3, 4\), except along axis 0"):
+        run(*arrays)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("operator", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceLogSumExp"])
+def test_nothing_is_reduced_as_in_onnxruntime(operator: str, dtype: Any) -> None:
+    result, expected = both(operator, [np.zeros((2, 0, 3), dtype), np.array([1])])
+    np.testing.assert_array_equal(result, expected)
+    assert result.dtype == expected.dtype
