@@ -21,6 +21,7 @@ from dmljax.graph import Graph
 from dmljax.onnx.file import Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.refusals import told_once
+from dmljax.onnx.registry import KeyNeeded
 from dmljax.text import did_you_mean, join_sizes, show
 from dmljax.to_graph.builder import Builder, NoOperator, unused
 from dmljax.to_graph.calls import OperatorCall
@@ -138,6 +139,11 @@ class _Tracer(Program):
         try:
             with recorded_calls() as calls:
                 closed = jax.make_jaxpr(function)(*(view.struct for view in views))
+        except KeyNeeded:
+            rule = "must not draw random numbers: DirectML draws others than jax.random"
+            raise Unsupported(
+                Problem((), rule, remedy="cut the model behind it, and give the numbers as an input")
+            ) from None
         finally:
             self.is_tracing = False
         traced = iter(self.builder.converted(node, closed, calls, views))

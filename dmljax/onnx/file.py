@@ -89,6 +89,7 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     overload: str = ""  # of a function of the model
+    index: int = 0  # in the graph, as the file has it
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -215,7 +216,7 @@ class Reader:
         # A body that ONNX makes for one node leaves out what makes the outputs that the node has not.
         outputs = tuple(TensorType(name if name in made else "", None, None) for name in proto.output)
         names = dict.fromkeys(made)
-        nodes = [self._node(node, versions, names, 0) for node in proto.node]
+        nodes = [self._node(node, versions, names, 0, index) for index, node in enumerate(proto.node)]
         ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs if one.name])
         graph = OnnxGraph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
@@ -234,11 +235,12 @@ class Reader:
         outputs = tuple(_tensor_type(one) for one in proto.output)
         defined = {**outer, **dict.fromkeys((*(one.name for one in inputs), *constants))}
         made = dict.fromkeys(name for node in proto.node for name in node.output)
-        nodes = [self._node(node, versions, {**defined, **made}, depth) for node in proto.node]
+        outer = {**defined, **made}
+        nodes = [self._node(node, versions, outer, depth, index) for index, node in enumerate(proto.node)]
         ordered = _ordered(nodes, set(defined), [one.name for one in outputs])
         return OnnxGraph(ordered, inputs, outputs, constants, proto if depth else None)
 
-    def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> Node:
+    def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int, index: int) -> Node:
         operator, domain = _text("op_type", proto.op_type), _domain(proto.domain)
         inputs, outputs = (tuple(_text("name", one) for one in names) for names in (proto.input, proto.output))
         own_name = _text("name", proto.name)
@@ -250,7 +252,7 @@ class Reader:
                 _text("name", one.name): self.attribute(one, versions, outer, depth) for one in proto.attribute
             }
         overload = _text("overload", proto.overload)
-        return Node(operator, domain, versions[domain], own_name, inputs, outputs, attributes, overload)
+        return Node(operator, domain, versions[domain], own_name, inputs, outputs, attributes, overload, index)
 
     def attribute(
         self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any] | None = None, depth: int = 0

@@ -11,9 +11,9 @@ from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import MAIN, MAX_DEPTH, Function, FunctionKey, Node, OnnxGraph, Reader
 from dmljax.onnx.nodes import REGISTRY
 from dmljax.onnx.parameters import Attribute, Input, Results, Use, Value
-from dmljax.onnx.refusals import REFUSALS, told_once
+from dmljax.onnx.refusals import Refusal, refusal_of, told_once
 from dmljax.onnx.registry import Call, Handler, make_handler
-from dmljax.text import did_you_mean, show
+from dmljax.text import did_you_mean, join_words, show
 
 
 class Finder:
@@ -28,7 +28,7 @@ class Finder:
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
         if handler is None:  # in the body of an operator that ONNX opens
-            raise Unsupported(_missing(node.operator, node.domain, node.version, [node]))
+            raise Unsupported(*_missing([node]))
         return handler
 
     def found(self, node: Node) -> Handler | None:
@@ -36,7 +36,7 @@ class Finder:
         if own is not None:
             return own
         handler = REGISTRY.find(node)
-        if handler is not None or (node.domain, node.operator) in REFUSALS:
+        if handler is not None or refusal_of(node.domain, node.operator) is not None:
             return handler
         key = (node.domain, node.operator, node.version)
         if key not in self.bodies:
@@ -178,29 +178,43 @@ def require_handlers(finder: Finder, graph: OnnxGraph) -> None:
     nodes = [*_all_nodes(graph)]
     for function in finder.reader.functions.values():
         nodes += _all_nodes(function.graph)
-    missing: dict[tuple[str, str, int], list[Node]] = {}
+    missing: list[Node] = []
     wrong: list[Problem] = []
     for node in nodes:
         handler = finder.found(node)
         if handler is None:
-            missing.setdefault((node.operator, node.domain, node.version), []).append(node)
+            missing.append(node)
         else:
             wrong += handler.problems(node)
     if missing:
-        raise Unsupported(*(_missing(*key, found) for key, found in missing.items()))
+        raise Unsupported(*_missing(missing))
     if wrong:
         raise InvalidDesc(*told_once(wrong)[:100])
 
 
-def _missing(operator: str, domain: str, version: int, nodes: Sequence[Node]) -> Problem:
-    place = nodes[0].place[1]
-    known = {key[1] for key in REGISTRY.handlers if key[0] == domain}
-    times = "at" if len(nodes) == 1 else f"{len(nodes)} times, first at"
-    given = f"{operator} of {domain or 'ai.onnx'} {version}, {times} {show(place)}"
-    refusal = REFUSALS.get((domain, operator))
-    if refusal is not None:
-        return Problem((), f"must have no operators that {refusal.reason}", given, remedy=refusal.remedy)
-    return Problem((), "must have operators that dmljax knows", given + did_you_mean(operator, known))
+def _missing(nodes: Sequence[Node]) -> Iterator[Problem]:
+    """A problem for each reason to refuse nodes, and for each operator that is unknown."""
+    alike: dict[Refusal | tuple[str, str], list[Node]] = {}
+    for node in nodes:
+        reason = refusal_of(node.domain, node.operator) or (node.domain, node.operator)
+        alike.setdefault(reason, []).append(node)
+    for reason, found in alike.items():
+        first = found[0]
+        operators = join_words(dict.fromkeys(node.operator for node in found))
+        times = "at" if len(found) == 1 else f"{len(found)} times, first at"
+        given = f"{operators} of {first.domain or 'ai.onnx'} {first.version}, {times} {show(first.place[1])}"
+        if isinstance(reason, Refusal):
+            yield Problem((), f"must have no operators that {reason.reason}", given, remedy=reason.remedy)
+        else:
+            known = {operator for domain, operator in REGISTRY.handlers if domain == first.domain}
+            yield Problem((), "must have operators that dmljax knows", given + did_you_mean(first.operator, known))
+
+
+def draws_numbers(finder: Finder, graph: OnnxGraph) -> bool:
+    """Whether a node of a model may draw random numbers."""
+    graphs = [graph, *(function.graph for function in finder.reader.functions.values())]
+    handlers = ((node, finder.find(node)) for one in graphs for node in _all_nodes(one))
+    return any(handler.draws is not None and handler.draws(node) for node, handler in handlers)
 
 
 # What decides sizes

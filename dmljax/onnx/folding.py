@@ -9,6 +9,7 @@ from dmljax.graph import MAX_FOLDED_BYTES
 from dmljax.onnx.file import Node, OnnxGraph, names_read
 from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.parameters import Array, Value
+from dmljax.onnx.registry import KeyNeeded
 
 _FREE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})  # XLA moves nothing for these
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
@@ -68,7 +69,7 @@ def _results(program: Program, graph: OnnxGraph, index: int, values: dict[str, V
     made = dict(values)
     try:
         program.run_node(graph, index, made)
-    except NotKnown:
+    except (NotKnown, KeyNeeded):
         return {}
     results = {name: made[name] for name in node.outputs if name}
     return results if all(hasattr(one, "dtype") for one in results.values()) else {}

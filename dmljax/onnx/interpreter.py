@@ -20,12 +20,13 @@ from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupport
 from dmljax.lowerings.channels import are_channels_last, network_of
 from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.images import images_of, layers_of, of_images
-from dmljax.onnx.parameters import Array, DType, Elements, Results, Use, Value
+from dmljax.onnx.parameters import Array, DType, Elements, Results, Tensor, Use, Value
 from dmljax.onnx.registry import Call, Handler
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
 
 MAX_FOLDED = 4096  # elements of a value that is kept known: more are data, not sizes
+KEY = "\0key"  # the name of the key of a graph's random numbers among its values
 
 
 class NotKnown(Unsupported):
@@ -88,22 +89,34 @@ class Program:
         _require_fitting(handler, node, inputs)
         arguments = handler.arguments(node.attributes)
         if handler.takes_call:
-            run = functools.partial(self._run_subgraph, values)
+            run = functools.partial(self._run_subgraph, node, values)
             maximum = next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
             bound = f"maximum_sizes={{{next(filter(None, node.outputs), '')!r}: size}}"
             known = functools.partial(
                 as_known, remedy=f"call the model outside of jit, or bound it: load(..., {bound})"
             )
-            arguments["call"] = Call(node, run, known, maximum)
+            key: Any = values.get(KEY)
+            arguments["call"] = Call(node, run, known, maximum, key)
         with jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
             results = _computed(handler, node, inputs, arguments, is_of_images)
         return results if isinstance(results, tuple) else (results,)
 
-    def _run_subgraph(self, outer: Mapping[str, Value], graph: OnnxGraph, inputs: Sequence[Value]) -> list[Value]:
+    def _run_subgraph(
+        self,
+        node: Node,
+        outer: Mapping[str, Value],
+        graph: OnnxGraph,
+        inputs: Sequence[Value],
+        iteration: Tensor | int | None = None,
+    ) -> list[Value]:
         if len(inputs) != len(graph.inputs):
             raise InvalidDesc(Problem("subgraph", f"must have {len(inputs)} inputs", len(graph.inputs)))
+        key: Any = outer.get(KEY)
+        if key is not None:  # of its own, so that no two calls of a function, or iterations, draw the same numbers
+            key = jax.random.fold_in(key, node.index)
+            outer = {**outer, KEY: key if iteration is None else jax.random.fold_in(key, iteration)}
         return self.run(graph, inputs, outer)
 
 

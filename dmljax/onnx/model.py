@@ -15,10 +15,10 @@ from dmljax.graph import Graph
 from dmljax.onnx import saving
 from dmljax.onnx.directml import directml_graph
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
-from dmljax.onnx.finder import Finder, deciding_names, require_handlers, require_no_circles
+from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
 from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
-from dmljax.onnx.parameters import Elements
+from dmljax.onnx.parameters import Array, Elements
 from dmljax.onnx.plan import Given, Plan
 from dmljax.text import did_you_mean, show
 
@@ -51,12 +51,17 @@ class Model:
     The first call computes what depends only on the weights, such as their transposes, and later calls reuse it.
     Weights of up to 16 MiB in all become constants of the compiled programs, so that XLA prepares them once; its sums
     may then have another order than in `apply`. Nothing is reused for weights that you replace or pass to `apply`.
+
+    Where nodes draw random numbers, which `is_random` says, calls give `key=jax.random.key(...)`. Each node folds its
+    index and its seed into the key, and each iteration of a loop its number, so that one key gives the same numbers
+    under every transformation.
     """
 
     inputs: tuple[TensorType, ...]
     defaults: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     weights: dict[str, jax.Array]
+    is_random: bool
 
     def __init__(self, source: Any, constants: Mapping[str, Any], maximum_sizes: Mapping[str, int]) -> None:
         proto, folder = read_model(source)
@@ -65,6 +70,7 @@ class Model:
         require_no_circles(reader.functions)
         graph = reader.read(proto.graph)
         require_handlers(finder, graph)
+        self.is_random = draws_numbers(finder, graph)
         graph = _with_constant_nodes_stored(graph)
         program = Program(finder.find, _bounds(graph, maximum_sizes))
         fixed = _fixed(graph, constants)
@@ -92,18 +98,42 @@ class Model:
         return f"Model({len(self._plan.graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        results = NotImplemented if named else self._plan.run_by_place(self.weights, inputs)
+        key = self._taken_key(named) if "key" in named else None
+        results = NotImplemented if named else self._plan.run_by_place(self.weights, inputs, key)
         if results is not NotImplemented:
             return results
         with within("onnx"):
-            return self._plan.run(self._plan.given(self.weights), inputs, named)
+            return self._plan.run(self._plan.given(self.weights).with_key(key), inputs, named)
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
         """The outputs of the model with other weights: a mapping with the names and shapes of `weights`."""
+        key = self._taken_key(named)
         with within("onnx"):
             self._require_weights(weights)
             given = dict(weights)
-            return self._plan.run(Given(given, given, False), inputs, named)
+            return self._plan.run(Given(given, given, False).with_key(key), inputs, named)
+
+    def _taken_key(self, named: dict[str, Any]) -> Array | None:
+        """The key of a call, which is no input, though one may have its name; it is taken out of `named`."""
+        key: Any = named.get("key")
+        is_key = isinstance(key, jax.Array) and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
+        is_input = any(one.name == "key" for one in (*self.inputs, *self.defaults))
+        if "key" not in named or (is_input and not is_key):
+            return None
+        del named["key"]
+        if key is None:
+            return None
+        with within("onnx"):
+            given = f"keys of {key.shape}" if is_key else show(key)
+            if not self.is_random:
+                rule = "must not be given: no node draws random numbers"
+                remedy = "for dropout, export the model in training mode"
+                raise InvalidType(Problem("key", rule, given, remedy=remedy))
+            if not is_key or key.shape:
+                remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
+                raise InvalidType(Problem("key", "must be one key of jax.random", given, remedy=remedy))
+        taken: Array = key
+        return taken
 
     def graph(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
         """The DirectML graph that computes the same for inputs of these sizes, to draw, validate, lower or save.

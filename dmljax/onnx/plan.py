@@ -14,7 +14,7 @@ from dmljax.errors import Problem, inside, within
 from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.folding import fold
 from dmljax.onnx.inputs import Inputs, is_text
-from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
+from dmljax.onnx.interpreter import KEY, NotKnown, Program, as_array, is_known
 from dmljax.onnx.parameters import Array, Elements, Value
 from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import join_words
@@ -47,6 +47,12 @@ class Given(NamedTuple):
     arguments: Mapping[str, Array]
     is_of_own: bool
 
+    def with_key(self, key: Array | None) -> "Given":
+        """The same with the key of the call's random numbers."""
+        if key is None:
+            return self
+        return Given({**self.weights, KEY: key}, {**self.arguments, KEY: key}, self.is_of_own)
+
 
 class Plan:
     """How a model is computed. `constants` are the values of its graph that are no weights.
@@ -75,11 +81,11 @@ class Plan:
         is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)
         self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
 
-    def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any]) -> Any:
+    def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
         """The results for one JAX array for each input; NotImplemented where they need another way."""
         if self._way is not Way.BY_PLACE or not all(type(value) in JAX_ARRAYS for value in inputs):
             return NotImplemented
-        given = self.given(weights)
+        given = self.given(weights).with_key(key)
         try:
             return self._by_place(given.is_of_own, given.arguments, *inputs)
         except NotKnown:

@@ -10,6 +10,7 @@ from dmljax.onnx.file import MAIN
 MACHINE_LEARNING = "ai.onnx.ml"
 TRAINING = "ai.onnx.preview.training"
 LAYOUTS = "com.microsoft.nchwc"
+LAYOUTS_OF_CHANNELS_LAST = "com.ms.internal.nhwc"
 
 
 class Refusal(NamedTuple):
@@ -20,17 +21,27 @@ class Refusal(NamedTuple):
 
 
 _FILES = Refusal("decode files of images", "cut the model behind it, and give the decoded image as an input")
-_TREES = Refusal(
-    "serve the models of classical machine learning", "cut the model before it, or export the model without it"
-)
 _GRADIENTS = Refusal("train", "cut the model before it, and differentiate its output with jax.grad")
-
-_RANDOM = Refusal("draw random numbers", "cut the model behind it, and give the numbers as an input")
-
+_LEARNING = Refusal(
+    "serve the models of classical machine learning, which DirectML does not have",
+    "compute them with ONNX Runtime or scikit-learn, and cut the model where they begin",
+)
 _LAYOUTS = Refusal(
     "need the layout that ONNX Runtime chose for one processor",
-    "load the model that it optimized, or have it optimize at ORT_ENABLE_EXTENDED",
+    "load the model that it optimized, or have it optimize at ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL",
 )
+
+_OF_DOMAINS = {
+    LAYOUTS: _LAYOUTS,
+    LAYOUTS_OF_CHANNELS_LAST: _LAYOUTS,
+    MACHINE_LEARNING: _LEARNING,
+}
+_OF_OPERATORS = {(MAIN, "ImageDecoder"): _FILES, (TRAINING, "Gradient"): _GRADIENTS}
+
+
+def refusal_of(domain: str, operator: str) -> Refusal | None:
+    """Why an operator has no handler, if it is for good: all of some domains, and single ones of the others."""
+    return _OF_DOMAINS.get(domain) or _OF_OPERATORS.get((domain, operator))
 
 
 def told_once(problems: Iterable[Problem]) -> list[Problem]:
@@ -49,36 +60,3 @@ def _counted(problem: Problem, nodes: int) -> Problem:
     if nodes == 1:
         return problem
     return replace(problem, given=f"{'' if problem.given is None else f'{problem.given}, '}in {nodes} nodes")
-
-
-REFUSALS: dict[tuple[str, str], Refusal] = {
-    (MAIN, "ImageDecoder"): _FILES,
-    (TRAINING, "Gradient"): _GRADIENTS,
-    **{
-        (MAIN, operator): _RANDOM
-        for operator in (
-            "Bernoulli",
-            "Multinomial",
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-        )
-    },
-    **{
-        (LAYOUTS, operator): _LAYOUTS
-        for operator in (
-            *("AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "ReorderInput", "ReorderOutput"),
-            "Upsample",
-        )
-    },
-    **{
-        (MACHINE_LEARNING, operator): _TREES
-        for operator in (
-            *("ArrayFeatureExtractor", "Binarizer", "CastMap", "CategoryMapper", "DictVectorizer", "FeatureVectorizer"),
-            *("Imputer", "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder"),
-            *("SVMClassifier", "SVMRegressor", "Scaler", "TreeEnsemble", "TreeEnsembleClassifier"),
-            *("TreeEnsembleRegressor", "ZipMap"),
-        )
-    },
-}

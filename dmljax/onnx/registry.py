@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
 
+import jax
 import numpy as np
 
-from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.file import MAIN, Node, OnnxGraph
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.onnx.file import MAIN, Node
 from dmljax.onnx.parameters import (
+    Array,
     Attribute,
     Attributes,
     Function,
@@ -60,6 +62,7 @@ class Handler:
     takes_call: bool
     fold: Function | None
     is_elementwise: bool = False
+    draws: Callable[[Node], bool] | None = None  # whether a node may draw random numbers; None if none does
 
     def input(self, index: int) -> Input:
         return self.inputs[index] if index < len(self.inputs) else self.others or Input()
@@ -126,17 +129,30 @@ class Handler:
         return found
 
 
+class KeyNeeded(InvalidType):
+    """A node draws random numbers, and the call gave no key."""
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """What a handler may know of the node that it computes."""
 
     node: Node
-    run: Callable[[OnnxGraph, Sequence[Value]], list[Value]]  # computes a subgraph of its inputs
+    run: Callable[..., list[Value]]  # computes a subgraph of its inputs, in an iteration of a loop if there is one
     known: Callable[[str, Tensor], Known]  # a value that decides the result's size, or a refusal by its name
     maximum: int | None = None  # the bound of a size that follows values, if the caller gave one
+    graph_key: Array | None = None  # of the random numbers in the node's graph, if the caller gave one
 
     def wants(self, index: int) -> bool:
         return index < len(self.node.outputs) and bool(self.node.outputs[index])
+
+    def key(self, seed: float | None = None) -> Array:
+        """The key of the node's random numbers: that of its graph, with its index and its seed folded in."""
+        if self.graph_key is None:
+            remedy = "model(..., key=jax.random.key(0))"
+            raise KeyNeeded(Problem((), "must have a key to draw random numbers", "none", remedy=remedy))
+        key = jax.random.fold_in(self.graph_key, self.node.index)
+        return key if seed is None else jax.random.fold_in(key, np.asarray(seed, np.float32).view(np.uint32))
 
 
 @dataclass(frozen=True)
@@ -168,12 +184,13 @@ def handles(
     fold: Function | None = None,
     folds: bool = False,
     is_elementwise: bool = False,
+    draws: Callable[[Node], bool] | None = None,
 ) -> Callable[[F], F]:
     """Makes a function the handler of operators from a version of their domain on, and with `folds` its own `fold`."""
 
     def register(function: F) -> F:
         own = function if folds else fold
-        handler = make_handler(function, since=since, fold=own, is_elementwise=is_elementwise)
+        handler = make_handler(function, since=since, fold=own, is_elementwise=is_elementwise, draws=draws)
         for operator in operators:
             REGISTRY.add(domain, operator, handler)
         return function
@@ -182,7 +199,12 @@ def handles(
 
 
 def make_handler(
-    function: Function, *, since: int = 1, fold: Function | None = None, is_elementwise: bool = False
+    function: Function,
+    *,
+    since: int = 1,
+    fold: Function | None = None,
+    is_elementwise: bool = False,
+    draws: Callable[[Node], bool] | None = None,
 ) -> Handler:
     """A handler, with what the signature of its function says."""
     parameters = inspect.signature(function).parameters
@@ -200,6 +222,7 @@ def make_handler(
         takes_call=CALL in parameters,
         fold=fold,
         is_elementwise=is_elementwise,
+        draws=draws,
     )
 
 

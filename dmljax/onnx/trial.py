@@ -79,10 +79,14 @@ def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int
 
 
 def try_model(model: Model, inputs: Mapping[str, Elements]) -> Trial:
-    """Calls a model once, which compiles it, and then a few times."""
+    """Calls a model once, which compiles it, and then a few times, with the same random numbers."""
+    placed = [inputs[one.name] for one in model.inputs]
+    named: dict[str, Any] = {one.name: inputs[one.name] for one in model.defaults if one.name in inputs}
+    if model.is_random:
+        named["key"] = jax.random.key(SEED)
 
     def call() -> Any:
-        return jax.block_until_ready(model(**inputs))
+        return jax.block_until_ready(model(*placed, **named))
 
     first = _seconds(call)
     results, times = None, []
@@ -90,8 +94,9 @@ def try_model(model: Model, inputs: Mapping[str, Elements]) -> Trial:
         start = time.perf_counter()
         results = call()
         times.append(time.perf_counter() - start)
-    named = zip([one.name for one in model.outputs], results if isinstance(results, tuple) else (results,), strict=True)
-    return Trial(dict(named), first, float(np.median(times)))
+    several = results if isinstance(results, tuple) else (results,)
+    by_name = zip((one.name for one in model.outputs), several, strict=True)
+    return Trial(dict(by_name), first, float(np.median(times)))
 
 
 def try_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Trial:

@@ -9,6 +9,7 @@ from dmljax.onnx.nodes import (
     normalization as normalization,
     products as products,
     quantization as quantization,
+    randomness as randomness,
     recurrence as recurrence,
     reduction as reduction,
     resampling as resampling,

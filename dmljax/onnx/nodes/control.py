@@ -203,7 +203,7 @@ def _loop(
 
     def step(i: Tensor, goes_on: Value, carried: _Values, _: _Values) -> _Iteration:
         with inside("body"):
-            going, *results = call.run(body, [i, goes_on, *carried])
+            going, *results = call.run(body, [i, goes_on, *carried], i)
         return _Iteration(_truth(body.output_names[0], going), results[:kept], results[kept:])
 
     def step_of_arrays(i: Tensor, goes_on: Value, carried: _Values, _: _Values) -> _Iteration:
@@ -303,7 +303,7 @@ def _scan(
 
     def step(i: Tensor, goes_on: Value, carried: _Values, row: _Values) -> _Iteration:
         with inside("body"):
-            results = call.run(body, [*carried, *row])
+            results = call.run(body, [*carried, *row], i)
         return _Iteration(np.array(True), results[:kept], results[kept:])
 
     def step_of_arrays(i: Tensor, goes_on: Value, carried: _Values, row: _Values) -> _Iteration:
@@ -353,10 +353,10 @@ def _scan_of_batches(
     batch, longest = arrays[kept].shape[:2]
     limits = jnp.full(batch, longest) if lengths is None else as_array(lengths)
 
-    def of_sequence(limit: Array, states: _Values, rows: Sequence[Array]) -> tuple[_Values, _Values]:
+    def of_sequence(first: Array, limit: Array, states: _Values, rows: Sequence[Array]) -> tuple[_Values, _Values]:
         def run(state: Sequence[Any], row: tuple[Array, _Values]) -> tuple[_Values, _Values]:
             with inside("body"):
-                results: Sequence[Any] = _arrays(names, call.run(body, [*state, *row[1]]))
+                results: Sequence[Any] = _arrays(names, call.run(body, [*state, *row[1]], first + row[0]))
             is_inside = row[0] < limit
             after = [jnp.where(is_inside, new, old) for new, old in zip(results, state, strict=False)]
             made = [jnp.where(is_inside, one, jnp.zeros((), one.dtype)) for one in results[kept:]]
@@ -365,5 +365,6 @@ def _scan_of_batches(
         rows = [jnp.flip(row, 0) if is_reverse else row for row, is_reverse in zip(rows, reverse, strict=True)]
         return jax.lax.scan(run, states, (jnp.arange(longest), rows))
 
-    states, results = jax.vmap(of_sequence)(limits, arrays[:kept], arrays[kept:])
+    firsts = longest * jnp.arange(batch)  # the iterations before each sequence
+    states, results = jax.vmap(of_sequence)(firsts, limits, arrays[:kept], arrays[kept:])
     return (*states, *results)

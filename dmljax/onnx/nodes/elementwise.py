@@ -15,9 +15,8 @@ from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import MAIN, dtype_of
 from dmljax.onnx.interpreter import as_array, promoted
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Array, Attribute, DType, Kept, Known, Number, Tensor, Wanted
+from dmljax.onnx.parameters import Array, Attribute, DType, Kept, Known, Number, Tensor
 from dmljax.onnx.registry import REGISTRY, T, handles, make_handler, one_of
-from dmljax.text import show
 from dmljax.types import REALS
 
 _NUMBERS = "iufO"  # and symbols for sizes
@@ -440,30 +439,3 @@ for _operator, _first, _function in (
     _of_rows, _by_axis = _along(_first, _function)
     handles(_operator, since=1)(_of_rows)
     handles(_operator, since=13)(_by_axis)
-
-
-# Dropout passes on what it reads; its mask is true everywhere.
-
-
-def _dropped(x: Array) -> tuple[Array, Array]:
-    return dml.activation_identity(x), jnp.ones(x.shape, bool)
-
-
-@handles("Dropout", since=12)
-def _dropout(
-    x: Array, ratio: Wanted | None = None, training_mode: Wanted | None = None, *, seed: int = 0
-) -> tuple[Array, Array]:
-    if training_mode is not None and not (isinstance(training_mode, np.ndarray) and not training_mode.any()):
-        is_zero = isinstance(ratio, np.ndarray) and not ratio.any()
-        if not is_zero:
-            remedy = "export the model for inference"
-            given = show(training_mode)
-            raise InvalidDesc(
-                Problem("training_mode", "must be false: dropping needs random bits", given, remedy=remedy)
-            )
-    return _dropped(x)
-
-
-@handles("Dropout", since=1)
-def _dropout_of_attributes(x: Array, *, is_test: int = 0, ratio: float = 0.5) -> tuple[Array, Array]:
-    return _dropped(x)

@@ -107,7 +107,7 @@ def _mapped(sequence: Passed, *others: Passed, body: OnnxGraph, call: Call) -> R
     rows = []
     for i, element in enumerate(elements):
         with inside("body"):
-            rows.append(call.run(body, [element, *(one[i] if isinstance(one, list) else one for one in others)]))
+            rows.append(call.run(body, [element, *(one[i] if isinstance(one, list) else one for one in others)], i))
     return tuple([row[i] for row in rows] for i in range(len(body.outputs)))
 
 

@@ -1,0 +1,116 @@
+"""Operators that draw random numbers, with keys of `jax.random`: those of other runtimes are different."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.file import Node, dtype_of
+from dmljax.onnx.interpreter import promoted
+from dmljax.onnx.parameters import Array, DType, Kept, Matrix, Tensor, Wanted
+from dmljax.onnx.registry import Call, handles
+
+
+def _always(node: Node) -> bool:
+    return True
+
+
+def _dtype(number: int | None, like: DType) -> DType:
+    """The type that an attribute says, as JAX has it."""
+    return jax.dtypes.canonicalize_dtype(like if number is None else dtype_of(number))
+
+
+def _normal(call: Call, seed: float | None, shape: Sequence[int], dtype: DType, mean: float, scale: float) -> Array:
+    numbers: Array = jax.random.normal(call.key(seed), tuple(shape), dtype)
+    return numbers * jnp.asarray(scale, dtype) + jnp.asarray(mean, dtype)
+
+
+@handles("RandomNormal", draws=_always)
+def _random_normal(
+    *,
+    shape: Sequence[int],
+    dtype: int = 1,
+    mean: float = 0.0,
+    scale: float = 1.0,
+    seed: float | None = None,
+    call: Call,
+) -> Array:
+    return _normal(call, seed, shape, _dtype(dtype, np.dtype(np.float32)), mean, scale)
+
+
+@handles("RandomNormalLike", draws=_always)
+def _random_normal_like(
+    x: Kept, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None, call: Call
+) -> Array:
+    return _normal(call, seed, x.shape, _dtype(dtype, x.dtype), mean, scale)
+
+
+@handles("RandomUniform", draws=_always)
+def _random_uniform(
+    *, shape: Sequence[int], dtype: int = 1, high: float = 1.0, low: float = 0.0, seed: float | None = None, call: Call
+) -> Array:
+    kind = _dtype(dtype, np.dtype(np.float32))
+    return jax.random.uniform(call.key(seed), tuple(shape), kind, low, high)
+
+
+@handles("RandomUniformLike", draws=_always)
+def _random_uniform_like(
+    x: Kept, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None, call: Call
+) -> Array:
+    return jax.random.uniform(call.key(seed), x.shape, _dtype(dtype, x.dtype), low, high)
+
+
+@handles("Bernoulli", draws=_always)
+def _bernoulli(x: Array, *, dtype: int | None = None, seed: float | None = None, call: Call) -> Array:
+    drawn: Array = jax.random.bernoulli(call.key(seed), x.astype(promoted(x.dtype, np.float32)))
+    return drawn.astype(_dtype(dtype, x.dtype))
+
+
+@handles("Multinomial", draws=_always)
+def _multinomial(x: Matrix, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None, call: Call) -> Array:
+    drawn: Array = jax.random.categorical(call.key(seed), x, shape=(sample_size, x.shape[0]))
+    return drawn.T.astype(_dtype(dtype, np.dtype(np.int32)))
+
+
+# Dropout passes on what it reads, with a mask that is true everywhere, but for training.
+
+
+def _passed(x: Array) -> tuple[Array, Array]:
+    return dml.activation_identity(x), jnp.ones(x.shape, bool)
+
+
+def _may_drop(node: Node) -> bool:
+    return len(node.inputs) > 2 and bool(node.inputs[2])
+
+
+@handles("Dropout", since=12, draws=_may_drop)
+def _dropout(
+    x: Array,
+    ratio: Wanted | None = None,
+    training_mode: Wanted | None = None,
+    *,
+    seed: int | None = None,
+    call: Call,
+) -> tuple[Array, Array]:
+    share: Tensor = np.array(0.5, np.float32) if ratio is None else ratio.reshape(())
+    if isinstance(share, np.ndarray) and not 0 <= share < 1:
+        raise InvalidDesc(Problem("ratio", "must be in [0, 1)", share))
+    if _is_none(training_mode) or _is_none(share):
+        return _passed(x)
+    wide = promoted(x.dtype, np.float32)
+    share = jnp.where(jnp.asarray(training_mode).reshape(()), jnp.asarray(share, wide), 0)
+    mask: Array = jax.random.bernoulli(call.key(seed), 1 - share, x.shape)
+    return jnp.where(mask, (x / (1 - share)).astype(x.dtype), jnp.zeros((), x.dtype)), mask
+
+
+def _is_none(value: Tensor | None) -> bool:
+    """Whether a value is known to be zero or false, or not there."""
+    return value is None or (isinstance(value, np.ndarray) and not value.any())
+
+
+@handles("Dropout", since=1)
+def _dropout_of_attributes(x: Array, *, is_test: int = 0, ratio: float = 0.5) -> tuple[Array, Array]:
+    return _passed(x)
