@@ -150,11 +150,10 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
     begin = time.perf_counter()
     model = trial.load(path)
     loaded = time.perf_counter() - begin
-    files, shapes = (_by_name(kind, given) for kind, given in (("input", options.input), ("shape", options.shape)))
     inputs = trial.make_inputs(
         model,
-        files,
-        _shapes_of_inputs(model, options) | {name: _parse_sizes(name, text) for name, text in shapes.items()},
+        trial.files_by_name(options.input),
+        _shapes_of_inputs(model, options) | _parse_shapes(options.shape),
         dict(options.onnx_free_dim_name_override),
         dict(options.onnx_free_dim_denotation_override),
     )
@@ -167,13 +166,13 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
         outputs = {
             name: {"type": jax.typeof(one).str_short(), "values": one.tolist()} for name, one in own.results.items()
         }
-        times = {"load": loaded, "first": own.first, "median": own.median}
-        compared = {"onnxruntime_median": other.median, "differences": differences} if other else {}
+        times = {"load": loaded, "compile": own.compilation, "call": own.median}
+        compared = {"onnxruntime_call": other.median, "differences": differences} if other else {}
         print(json.dumps({"device": device.device_kind, "outputs": outputs, "seconds": times, **compared}))
         return
     print(f"Running on '{device.device_kind}'")
     print(f"{escape_controls(path)}: {model}")
-    print(f"{loaded:.2f} s to load, {own.first:.2f} s for the first call, {own.median * 1e3:.3f} ms for another")
+    print(f"{loaded:.2f} s to load, {own.compilation:.2f} s to compile, {own.median * 1e3:.3f} ms for a call")
     for name, result in own.results.items():
         print(f"{escape_controls(name)}: {trial.shown(result)}")
     if other:
@@ -188,20 +187,17 @@ def _shapes_of_inputs(model: Any, options: argparse.Namespace) -> dict[str, Sequ
     return {name: shape for name, shape in options.binding_shape if name not in outputs}
 
 
-def _by_name(kind: str, texts: Sequence[str]) -> dict[str, str]:
-    """What options of the form NAME=VALUE say; names may have an equals sign, too."""
-    pairs = [text.rpartition("=") for text in texts]
-    for text, (name, _, given) in zip(texts, pairs, strict=True):
-        if not name or not given:
-            raise InvalidDesc(Problem((kind,), "must be NAME=VALUE", text))
-    return {name: given for name, _, given in pairs}
-
-
-def _parse_sizes(name: str, text: str) -> list[int]:
-    try:
-        return [int(size) for size in text.split(",")]
-    except ValueError:
-        raise InvalidDesc(Problem(("shape", name), "must be integers separated by commas", text)) from None
+def _parse_shapes(texts: Sequence[str]) -> dict[str, Sequence[int]]:
+    shapes: dict[str, Sequence[int]] = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")  # names may have equals signs
+        if not name:
+            raise InvalidDesc(Problem("shape", "must be NAME=SIZES", text))
+        try:
+            shapes[name] = [int(size) for size in sizes.split(",")]
+        except ValueError:
+            raise InvalidDesc(Problem(("shape", name), "must be integers separated by commas", sizes)) from None
+    return shapes
 
 
 def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
@@ -398,7 +394,7 @@ RUN_EXAMPLES = """examples:
   dmljax run model.json --emit stablehlo             # print the StableHLO of each operator; run nothing
   dmljax run model.json --emit hlo --platform tpu    # for a platform that this machine may lack
   dmljax run model.json --json | jq '.results'
-  dmljax run model.onnx --input x=picture.npy        # an ONNX model; random numbers for the other inputs
+  dmljax run model.onnx --input x=picture.jpg        # an ONNX model; random numbers for the other inputs
   dmljax run model.onnx --compare onnxruntime        # times and differences beside ONNX Runtime
 
 8-bit integers are printed as characters, as by DxDispatch; --json prints them as numbers.
@@ -524,8 +520,8 @@ def _parser() -> argparse.ArgumentParser:
         "--input",
         action="append",
         default=[],
-        metavar="NAME=FILE.npy",
-        help="the array for an input (default: random numbers)",
+        metavar="NAME=FILE",
+        help="an array (.npy, .npz) or an image for an input, or FILE.npz alone for all (default: random numbers)",
     )
     onnx_group.add_argument(
         "--shape",

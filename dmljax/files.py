@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from dmljax.errors import InvalidDesc, Problem, unusable_file
+from dmljax.errors import InvalidDesc, Problem, Unsupported, unusable_file
 from dmljax.text import one_line, reason_of
 
 
@@ -35,3 +35,14 @@ def unreadable(path: Path, error: OSError | ValueError) -> InvalidDesc:
     """The error for a file that cannot be read, for the reason that Python gives."""
     problem = Problem((), "must be a file that can be read", f"'{one_line(path)}' ({reason_of(error)})")
     return unusable_file(problem, error, str(path)) if isinstance(error, OSError) else InvalidDesc(problem)
+
+
+def pillow() -> Any:
+    """Pillow's module of images, which the extra `images` brings."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise Unsupported(
+            Problem((), "Pillow must be installed to read or write an image: pip install 'dmljax[images]'")
+        ) from None
+    return Image

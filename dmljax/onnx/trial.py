@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, inside, unusable_file
+from dmljax.files import opened, pillow
 from dmljax.onnx.file import Node, Reader, TensorType, read_model
 from dmljax.onnx.model import Model, load as load
 from dmljax.onnx.parameters import Elements, Value
 from dmljax.onnx.provider import left_to_cpu
-from dmljax.text import did_you_mean, reason_of, show
+from dmljax.text import did_you_mean, join_words, reason_of, show
 
 SEED = 0
 CALLS = 5  # after the first one
@@ -22,11 +23,15 @@ SHOWN = 8  # elements of a result
 
 
 class Trial(NamedTuple):
-    """The results of a model by the names of its outputs, and seconds."""
+    """The results of a model by the names of its outputs, and the seconds of its first call and of another."""
 
     results: dict[str, Any]
     first: float
     median: float
+
+    @property
+    def compilation(self) -> float:
+        return max(self.first - self.median, 0.0)
 
 
 def make_inputs(
@@ -36,7 +41,7 @@ def make_inputs(
     names_of_sizes: Mapping[str, int],
     denotations: Mapping[str, int],
 ) -> dict[str, Elements]:
-    """The inputs of a model: NumPy's files by name, and random numbers for the others.
+    """The inputs of a model: arrays and images from files by name, and random numbers for the others.
 
     They have the shapes that are given, and the open sizes that are given by name or by denotation. An input that has
     a default keeps it if neither a file nor a shape is given.
@@ -51,20 +56,89 @@ def make_inputs(
     wanted = (*model.inputs, *(one for one in model.defaults if one.name in files or one.name in shapes))
     types = [one.overridden(names_of_sizes, denotations) for one in wanted]
     return {
-        one.name: _read(files[one.name]) if one.name in files else _random(random, one, shapes.get(one.name))
+        one.name: _read(files[one.name], one) if one.name in files else _random(random, one, shapes.get(one.name))
         for one in types
     }
 
 
-def _read(path: str) -> Elements:
+def files_by_name(texts: Sequence[str]) -> dict[str, str]:
+    """The files of inputs, each given as NAME=FILE; an .npz file may stand alone, for all arrays in it."""
+    files: dict[str, str] = {}
+    for text in texts:
+        name, _, path = text.rpartition("=")  # names may have equals signs
+        if name and path:
+            files[name] = path
+        elif not name and path.lower().endswith(".npz"):
+            files |= dict.fromkeys(_loaded(path), path)
+        else:
+            raise InvalidDesc(Problem("input", "must be NAME=FILE, or an .npz file", text))
+    return files
+
+
+def _read(path: str, wanted: TensorType) -> Elements:
+    suffix = Path(path).suffix.lower()
+    if suffix in IMAGES:
+        return _read_image(path, wanted)
+    given = _loaded(path)
+    if isinstance(given, np.ndarray):
+        return given
+    name = wanted.name if wanted.name in given or len(given) != 1 else next(iter(given))
+    if name not in given:
+        rule = f"{Path(path).name} must have an array of the input's name, or only one"
+        raise InvalidDesc(Problem(("input", wanted.name), rule, join_words(given) or "none"))
+    elements: Elements = given[name]
+    return elements
+
+
+def _loaded(path: str) -> Any:
+    """The array in an .npy file, or those in an .npz file by name."""
     try:
-        elements: Elements = np.load(path, allow_pickle=False)
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return dict(loaded)
     except (OSError, ValueError, EOFError) as error:
-        problem = Problem((), f"{Path(path).name} must be an .npy file", reason_of(error))
+        kinds = ".npy, .npz, " + ", ".join(IMAGES)
+        problem = Problem((), f"{Path(path).name} must be one of {kinds}", reason_of(error))
         if isinstance(error, OSError):
             raise unusable_file(problem, error, path) from None
         raise InvalidDesc(problem) from None
-    return elements
+
+
+IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")  # which Pillow reads
+_MODES: dict[Any, str] = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def _read_image(path: str, wanted: TensorType) -> Elements:
+    """An image as a batch of one, its channels where the input has 1, 3 or 4; floats are in [0, 1]."""
+    sizes, dtype = wanted.sizes or (), wanted.dtype
+    is_float = dtype is not None and jax.numpy.issubdtype(dtype, jax.numpy.floating)
+    channels_at = next((axis for axis in (-3, -1) if len(sizes) in (3, 4) and sizes[axis] in _MODES), None)
+    if dtype is None or channels_at is None or not (is_float or dtype == np.uint8):
+        rule = "must have 1, 3 or 4 channels, first or last, of floats or uint8, to be an image"
+        raise InvalidDesc(Problem(wanted.name, rule, wanted, remedy=f"--input {wanted.name}=FILE.npy"))
+    height, width = sizes[-2:] if channels_at == -3 else sizes[-3:-1]
+    module = pillow()
+    try:
+        with opened(Path(path), MAX_IMAGE_BYTES) as file, module.open(file) as image:
+            image = image.convert(_MODES[sizes[channels_at]])
+            shape = (
+                width if isinstance(width, int) else image.width,
+                height if isinstance(height, int) else image.height,
+            )
+            pixels = np.asarray(image if image.size == shape else image.resize(shape, module.Resampling.BICUBIC))
+    except (OSError, ValueError, SyntaxError, module.DecompressionBombError) as error:  # whatever a decoder raises
+        if isinstance(error, DmlError):
+            raise
+        raise InvalidDesc(Problem((), f"{Path(path).name} must be an image", reason_of(error))) from None
+    pixels = pixels.reshape(shape[1], shape[0], -1)
+    pixels = np.moveaxis(pixels, -1, 0) if channels_at == -3 else pixels
+    pixels = (pixels.astype(np.float32) / np.float32(255)).astype(dtype) if is_float else pixels
+    return pixels[None] if len(sizes) == 4 else pixels
+
+
+MAX_IMAGE_BYTES = 2**30  # of a file
 
 
 def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Elements:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx_models import FLOAT, INT64, model, small_network, value
 
 import dmljax
@@ -29,7 +29,7 @@ def test_a_model_runs_with_random_inputs(path: str, capsys: Any) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Running on 'cpu'"
     assert lines[1] == f"{path}: Model(9 nodes, 3 weights; x: float32[n, 3, 4, 4] -> y: tensor[?])"
-    assert re.fullmatch(r"\d+\.\d\d s to load, \d+\.\d\d s for the first call, \d+\.\d{3} ms for another", lines[2])
+    assert re.fullmatch(r"\d+\.\d\d s to load, \d+\.\d\d s to compile, \d+\.\d{3} ms for a call", lines[2])
     assert re.fullmatch(r"y: float32\[1,5\] (-?[\d.]+(, )?){5}", lines[3])
     assert re.fullmatch(r"onnxruntime takes \d+\.\d{3} ms, and differs by at most:", lines[4])
     assert float(lines[5].removeprefix("y: ")) < 1e-4
@@ -44,6 +44,62 @@ def test_inputs_come_from_files_and_shapes(path: str, tmp_path: Path, capsys: An
     np.testing.assert_allclose(printed["outputs"]["y"]["values"], expected, rtol=1e-6)
     assert main(["run", path, "--shape", "x=7,3,4,4"]) == 0
     assert "y: float32[7,5] " in capsys.readouterr().out
+
+
+def computed(arguments: list[str], capsys: Any) -> Any:
+    """What a model prints of its output y."""
+    assert main(["run", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["outputs"]["y"]["values"]
+
+
+def test_one_file_may_have_all_inputs(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "sub.onnx"
+    node = helper.make_node("Sub", ["a", "b"], ["y"])
+    path.write_bytes(model([node], [value("a", FLOAT, [2]), value("b", FLOAT, [2])], ["y"]).SerializeToString())
+    np.savez(tmp_path / "both.npz", a=np.array([5, 7], "float32"), b=np.array([1, 2], "float32"))
+    np.savez(tmp_path / "other.npz", first=np.array([4, 4], "float32"))
+    assert computed([str(path), "--input", f"{tmp_path}/both.npz"], capsys) == [4, 5]
+    assert computed(
+        [str(path), *("--input", f"{tmp_path}/both.npz"), *("--input", f"b={tmp_path}/other.npz")], capsys
+    ) == [1, 3]
+    assert main(["run", str(path), "--input", f"a={tmp_path}/both.npz", "--input", f"b={tmp_path}/both.npz"]) == 0
+
+
+IMAGE = np.arange(24, dtype="uint8").reshape(2, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "expected"),
+    [
+        (FLOAT, ["n", 3, "h", "w"], IMAGE.transpose(2, 0, 1)[None] / np.float32(255)),
+        (FLOAT, [1, 2, 4, 3], IMAGE[None] / np.float32(255)),
+        (TensorProto.UINT8, [None, None, 3], IMAGE),
+        (TensorProto.UINT8, [1, 3, 1, 2], None),  # scaled
+    ],
+)
+def test_an_image_has_its_channels_where_the_input_has_them(
+    kind: int, sizes: Any, expected: Any, tmp_path: Path, capsys: Any
+) -> None:
+    pytest.importorskip("PIL.Image").fromarray(IMAGE).save(tmp_path / "image.png")
+    path = tmp_path / "same.onnx"
+    proto = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", kind, sizes)], ["y"])
+    path.write_bytes(proto.SerializeToString())
+    given = np.asarray(computed([str(path), "--input", f"x={tmp_path}/image.png"], capsys))
+    if expected is None:
+        assert given.shape == (1, 3, 1, 2)
+    else:
+        np.testing.assert_array_equal(given.astype("float32"), expected)
+
+
+def test_an_input_that_is_no_image_takes_none(path: str, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "image.png").write_bytes(b"none")
+    assert main(["run", path, "--input", f"x={tmp_path}/image.png"]) == 2
+    assert "dmljax: image.png must be an image; got cannot identify image file" in capsys.readouterr().err
+    tokens = tmp_path / "tokens.onnx"
+    proto = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", INT64, [1, 3, 4, 4])], ["y"])
+    tokens.write_bytes(proto.SerializeToString())
+    assert main(["run", str(tokens), "--input", f"x={tmp_path}/image.png"]) == 2
+    assert "must have 1, 3 or 4 channels, first or last, of floats or uint8" in capsys.readouterr().err
 
 
 def test_sizes_are_given_as_dxdispatch_takes_them(path: str, capsys: Any) -> None:
@@ -72,9 +128,11 @@ def test_an_input_with_a_default_may_be_given(tmp_path: Path, capsys: Any) -> No
 
 
 WRONG = {
-    ("--input", "x"): "dmljax: input must be NAME=VALUE; got x",
+    ("--input", "x"): "dmljax: input must be NAME=FILE, or an .npz file; got x",
     ("--input", "z=a.npy"): "dmljax: input.z must be of one of x; got z",
-    ("--input", "x=none.npy"): "dmljax: none.npy must be an .npy file; got No such file or directory",
+    ("--input", "x=none.npy"): ".npy, .npz, .bmp, .gif, .jpeg, .jpg, .png, .webp; got No such file or directory",
+    ("--input", "x=none.png"): "must be a file that can be read; got 'none.png' (No such file or directory)",
+    ("--shape", "x"): "dmljax: shape must be NAME=SIZES; got x",
     ("--shape", "x=1,a"): "dmljax: shape.x must be integers separated by commas; got 1,a",
     ("--shape", "x=2,3"): "onnx: x must have 4 dimensions; got (2, 3)",
     ("--emit", "hlo"): "--emit must be for DxDispatch models alone",
