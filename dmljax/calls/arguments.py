@@ -2,8 +2,9 @@
 
 There are three sorts. An array is an ARRAY, or an OPERAND where it has the same type as the other operands, or
 QUANTIZED where that type may also be an integer of 4 bits; a sequence of arrays is ARRAYS. A number is brought into the
-type of the arrays, as a `Number` says. The others are static: known while tracing, and brought to one form first,
-because equal keys of the compilation cache must mean equal requests, and 1 equals `True` and `1.0`.
+type of the arrays, as a `NumberKind` says. The others are static: known while tracing, and brought to one form first,
+because equal keys of the compilation cache must mean equal requests, and 1 equals `True` and `1.0`. The annotation of
+an argument says which kind it is.
 
 The value of a JAX array is never looked at, so that JAX arrays are checked while tracing. Only the values of Python and
 NumPy are checked before each call.
@@ -13,13 +14,14 @@ import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Annotated, Any, Union, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike, DTypeLike
 
 from dmljax.calls.arrays import require_real
 from dmljax.checks import INT64_MAX, INT64_MIN, array, boolean, element, integer_in, integers, sequence
@@ -28,10 +30,6 @@ from dmljax.lowerings.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
 from dmljax.text import show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, HeaderEnum, widened, x64_enabled
-
-Axes = int | Sequence[int]
-EachDimension = int | Sequence[int]
-EachNumber = float | Sequence[float]
 
 # Arrays
 
@@ -46,7 +44,7 @@ class ArrayKind(enum.Enum):
 
 
 ARRAYS = ArrayKind.ARRAYS  # a sequence of arrays
-ARRAY = ArrayKind.ARRAY  # of a type of its own; parameters that are not declared otherwise
+ARRAY = ArrayKind.ARRAY  # of a type of its own
 OPERAND = ArrayKind.OPERAND  # of the same type as the other operands; a Python number is converted to that type
 QUANTIZED = ArrayKind.QUANTIZED  # an operand, which may also be of integers of 4 bits
 OPERANDS = {OPERAND, QUANTIZED}
@@ -139,7 +137,7 @@ def _clamp(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Number:
+class NumberKind:
     """How a number is brought into a type, which may be another one than that of the arrays."""
 
     convert: Callable[[Any, Any], np.generic | None]
@@ -153,18 +151,10 @@ def _float_beside(dtype: Any) -> np.dtype[Any]:
     return np.dtype(wide)
 
 
-NUMBER = Number(exact)  # in the type of the arrays, exactly where that is an integer type
-TRUNCATED_NUMBER = Number(truncated)  # in the type of the arrays, without its fraction where that is an integer type
-STEP = Number(step)  # as NUMBER; a negative one of an unsigned type is taken modulo the type's range
-LOWER_BOUND = Number(lower_bound, traced=_clamp)  # as TRUNCATED_NUMBER; below all integers of the type it is no bound
-UPPER_BOUND = Number(upper_bound, traced=_clamp)  # as TRUNCATED_NUMBER; above all integers of the type it is no bound
-FLOAT_NUMBER = Number(exact, _float_beside)  # a float of at least 32 bits, whatever the arrays are
-WIDE_NUMBER = Number(exact, widened)  # as NUMBER, but beside 16-bit floats a float of 32 bits
-SCALE_BIAS = Number(exact, widened, is_scale_bias=True)  # two of WIDE_NUMBER
-FLOAT_SCALE_BIAS = Number(exact, _float_beside, is_scale_bias=True)  # two of FLOAT_NUMBER
+NUMBER = NumberKind(exact)
 
 
-def as_number(where: str, value: Any, kind: Number, dtype: Any, *, is_weak: bool) -> Any:
+def as_number(where: str, value: Any, kind: NumberKind, dtype: Any, *, is_weak: bool) -> Any:
     """A number, or the two of a ScaleBias, in the type that its kind has beside an array of `dtype`."""
     if dtype is not None:
         dtype = kind.dtype(dtype)
@@ -184,7 +174,7 @@ def _quickest(number: Any) -> Any:
     return float(number) if is_same else number
 
 
-def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bool) -> Any:
+def as_scalar(where: Where, value: Any, dtype: Any, kind: NumberKind, *, is_weak: bool) -> Any:
     """`value` in `dtype`, or in the type that JAX gives it where `dtype` is None.
 
     The value of a Python or NumPy number is known, so that it can be checked. That of a JAX array is not looked at:
@@ -206,7 +196,7 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: Number, *, is_weak: bo
     return value if stays else convert_array(where, value, dtype, kind)
 
 
-def convert_array(where: Where, value: Any, dtype: Any, kind: Number = NUMBER) -> Any:
+def convert_array(where: Where, value: Any, dtype: Any, kind: NumberKind = NUMBER) -> Any:
     """An array whose numbers are not known in `dtype`: a type that holds them all, or the array is weakly typed."""
     is_weak = getattr(value, "weak_type", False)
     if value.dtype == dtype and not is_weak:
@@ -314,7 +304,7 @@ def _integer_dtype(where: Where, value: Any) -> np.dtype[Any]:
     return dtype
 
 
-def one_of(enumeration: type[HeaderEnum]) -> Static:
+def _one_of(enumeration: type[HeaderEnum]) -> Static:
     """A static argument that is a member of `enumeration`."""
 
     def member(where: Where, value: Any) -> HeaderEnum:
@@ -338,21 +328,58 @@ def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPres
         raise InvalidType(Problem(where, rule, show(value))) from None
 
 
-INTEGER: Static = _integer
-BOOLEAN: Static = boolean
-SIZE: Static = _size  # an integer, or the symbolic size of a dimension
-SIZES: Static = _sizes
-AXES: Static = _axes  # one integer or several, as a tuple
-EACH_DIMENSION: Static = _one_or_several  # one integer for all spatial dimensions, or a tuple with one for each
-FINITE_NUMBER: Static = _float32  # one finite number, rounded to a FLOAT
-EACH_NUMBER: Static = _number_or_several  # one finite number for all dimensions, or a tuple with one for each
-SIZE_2D: Static = _size_2d  # a width and a height, or one integer for both
-DTYPE: Static = _dtype
-QUANTIZED_DTYPE: Static = partial(_dtype, kind=QUANTIZED)  # which may be an integer of 4 bits
-PRECISION: Static = _precision  # of a matrix product or a convolution
-INTEGER_DTYPE: Static = _integer_dtype
+Kind = ArrayKind | NumberKind | Static
 
-Kind = ArrayKind | Number | Static
+
+# What the arguments of functions are annotated with, where a type does not say which kind they are
+
+Operand = Annotated[ArrayLike, OPERAND]
+Quantized = Annotated[ArrayLike, QUANTIZED]
+Number = Annotated[ArrayLike, NUMBER]  # in the type of the arrays, exactly where that is an integer type
+TruncatedNumber = Annotated[ArrayLike, NumberKind(truncated)]  # as Number, but without its fraction in an integer type
+Step = Annotated[ArrayLike, NumberKind(step)]  # as Number; a negative one is taken modulo the range of an unsigned type
+# As TruncatedNumber; what is below or above all integers of the type is no bound.
+LowerBound = Annotated[ArrayLike, NumberKind(lower_bound, traced=_clamp)]
+UpperBound = Annotated[ArrayLike, NumberKind(upper_bound, traced=_clamp)]
+FloatNumber = Annotated[ArrayLike, NumberKind(exact, _float_beside)]  # of at least 32 bits, whatever the arrays are
+WideNumber = Annotated[ArrayLike, NumberKind(exact, widened)]  # as Number, but beside 16-bit floats a float of 32 bits
+FloatScaleBias = Annotated[ScaleBias, NumberKind(exact, _float_beside, is_scale_bias=True)]  # of two FloatNumbers
+Axes = Annotated[int | Sequence[int], _axes]  # as a tuple
+EachDimension = Annotated[int | Sequence[int], _one_or_several]  # one for all, or a tuple with one for each
+EachNumber = Annotated[float | Sequence[float], _number_or_several]  # likewise; finite, rounded to a FLOAT
+Size = Annotated[int, _size]  # an integer, or the symbolic size of a dimension
+IntegerDType = Annotated[DTypeLike, _integer_dtype]
+QuantizedDType = Annotated[DTypeLike, partial(_dtype, kind=QUANTIZED)]  # which may be an integer of 4 bits
+Precision = lax.Precision | lax.DotAlgorithmPreset | str  # of a matrix product or a convolution
+
+_KINDS: dict[Any, Kind] = {
+    ArrayLike: ARRAY,
+    Sequence[ArrayLike]: ARRAYS,
+    ScaleBias: NumberKind(exact, widened, is_scale_bias=True),  # of two WideNumbers
+    int: _integer,
+    float: _float32,
+    bool: boolean,
+    Sequence[int]: _sizes,
+    Size2D | int: _size_2d,
+    DTypeLike: _dtype,
+    Precision: _precision,
+    lax.Precision | str: _precision,
+}
+
+
+@cache
+def read_annotation(annotation: Any) -> tuple[Kind, Any]:
+    """The kind of an argument, and its type without the kind, as `help` shows it."""
+    if hasattr(annotation, "__metadata__"):
+        return annotation.__metadata__[0], annotation.__origin__
+    if type(None) in get_args(annotation):
+        kind, own_type = read_annotation(Union[*(one for one in get_args(annotation) if one is not type(None))])
+        return kind, own_type | None
+    if isinstance(annotation, type) and issubclass(annotation, HeaderEnum):
+        return _one_of(annotation), annotation
+    if annotation not in _KINDS:
+        raise TypeError(f"an argument must have an annotation that says its kind; got {annotation}")
+    return _KINDS[annotation], annotation
 
 
 def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
@@ -363,7 +390,7 @@ def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged
     What is an instance of `unchanged` stays as it is: JAX arrays, before they are traced.
     """
     operands = {key: given[key] for key, kind in kinds.items() if kind in OPERANDS}
-    numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, Number)}
+    numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, NumberKind)}
     typed = bring_into_one_type(operands, unchanged) if operands else {}
     if numbers:
         arrays = ((given | typed)[key] for key in kinds if key not in numbers)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args, overload
+from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +17,12 @@ from dmljax.calls.arguments import (
     ARRAYS,
     OPERANDS,
     Kind,
-    Number,
+    NumberKind,
     as_array,
     as_arrays,
     bring_into_types,
     is_number,
+    read_annotation,
     require_available,
 )
 from dmljax.calls.extents import require_addressable
@@ -34,27 +35,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@overload
-def operator_function(function: Callable[P, R], /) -> Callable[P, R]: ...
-@overload
-def operator_function(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-def operator_function(function: Any = None, /, **kinds: Any) -> Any:
+def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     """Makes a plain function of arrays an operator: an eager call is one dispatch of one compiled computation.
 
-    `kinds` says of which kind each argument is; one that it does not name is an array. Keyword-only arguments are
-    static. JAX arrays are checked while tracing, once for each combination of types and shapes, so that a call with
-    JAX arrays costs little more than one of a function under `jax.jit`.
+    The annotation of each argument says of which kind it is. Keyword-only arguments are static. JAX arrays are checked
+    while tracing, once for each combination of types and shapes, so that a call with JAX arrays costs little more than
+    one of a function under `jax.jit`.
     """
-    if function is None:
-        return functools.partial(_operator_function, kinds=kinds)
-    return _operator_function(function, kinds)
-
-
-def _operator_function(function: Callable[..., R], kinds: dict[str, Kind]) -> Callable[..., R]:
-    code = function.__code__
-    unknown = kinds.keys() - code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    if unknown:
-        raise TypeError(f"{function.__name__} must have the arguments {', '.join(sorted(unknown))}")
+    result = function.__annotations__.pop("return", None)
+    read = {key: read_annotation(annotation) for key, annotation in function.__annotations__.items()}
+    kinds = {key: kind for key, (kind, _) in read.items()}
+    function.__annotations__ = {key: own_type for key, (_, own_type) in read.items()} | {"return": result}
     called: _Call | None = None  # made at the first call: of a hundred operators, a program calls some
 
     @functools.wraps(function)
@@ -111,7 +102,7 @@ class _Call:
         arrays = [key for key, one in parameters.items() if one.kind is not one.KEYWORD_ONLY]
         statics = [key for key in parameters if key not in arrays]
         self.optional = {key for key, one in parameters.items() if type(None) in get_args(one.annotation)}
-        self.kinds: dict[str, Kind] = {key: kinds.get(key, ARRAY) for key in arrays}
+        self.kinds: dict[str, Kind] = {key: kinds[key] for key in arrays}
         self.converters: dict[str, Any] = {key: kinds[key] for key in statics}
         self.places = {key: i for i, key in enumerate(arrays)}
         self.static_places = {key: i for i, key in enumerate(statics)}
@@ -222,7 +213,9 @@ class _Call:
         given = dict(zip(self.places, values, strict=True))
         for key, value in given.items():
             kind = self.kinds[key]
-            waits = isinstance(kind, Number) or (kind in OPERANDS and is_number(value))  # for the type of the others
+            waits = isinstance(kind, NumberKind) or (
+                kind in OPERANDS and is_number(value)
+            )  # for the type of the others
             is_absent = value is None and key in self.optional
             if kind is ARRAYS:
                 given[key] = as_arrays(key, value)

@@ -2,12 +2,11 @@
 
 # fmt: off
 from dmljax.descriptors.base import (
-    OPERATOR_PREFIX, OPERATORS, Call, Derived, HasOutput, Implied, LevelRule, Operator, Rule
+    OPERATORS, OPERATOR_PREFIX, Call, Derived, HasOutput, Implied, LevelRule, Operator, Rule
 )
 from dmljax.descriptors.bases import (
-    ACTIVATION_SINCE_1_0, EACH_FUSABLE, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSABLE, FUSED_ACTIVATION, Activation,
-    Binary, Gradient, Predicate, ScaledUnary, Unary, binary, fusable_into, fused, fused_activation_rules, gradient,
-    unary
+    ACTIVATION_SINCE_1_0, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSED_ACTIVATION, Activation, Binary, Fusable, Fusables,
+    Gradient, Predicate, ScaledUnary, Unary, binary, fusable_into, fused, fused_activation_rules, gradient, unary
 )
 from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
 from dmljax.descriptors.lowering import lower
@@ -28,18 +27,18 @@ from dmljax.descriptors.tables import (
 from dmljax.descriptors.validation import find_broken_rules, find_minimum_feature_level, validate
 
 __all__ = [
-    "ACTIVATION_SINCE_1_0", "EACH_FUSABLE", "FLOAT_SINCE_1_0", "FLOAT_SINCE_2_0", "FUSABLE", "FUSED_ACTIVATION",
-    "OPERATORS", "OPERATOR_PREFIX", "RANK_1_TO_4", "RANK_1_TO_5", "RANK_1_TO_8", "RANK_2_TO_4", "RANK_2_TO_8",
-    "RANK_3_TO_4", "RANK_3_TO_5", "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation",
-    "AttentionMask", "Binary", "Bool", "Call", "Cell", "Derived", "Direction", "Float", "FloatChannels",
-    "FloatDimensions", "FusedActivation", "FusedActivations", "GeneratorType", "Gradient", "HasOutput", "Implied",
-    "InfinityMode", "Input", "Inputs", "Int", "IntDimensions", "Interpolation", "LevelRule", "Operator",
-    "OptionalInput", "OptionalOutput", "OptionalScaleBias", "Order", "Orientation", "Output", "Outputs", "Padding",
-    "Predicate", "Propagation", "Quantization", "QuantizationTensors", "Recurrent", "Reduction", "Repeats", "Rounding",
-    "Rule", "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Transform", "Uint", "Uint64",
-    "UintAxes", "UintDimensions", "Unary", "ValueType", "alike", "axis_of", "binary", "distinct_axes", "each_of_space",
-    "find_broken_rules", "find_minimum_feature_level", "fitting", "fusable_into", "fused", "fused_activation_rules",
-    "gradient", "has_type", "having", "inferred", "lower", "named", "one_element", "page_rules", "refused_by",
-    "required", "rows", "same_rank", "same_sizes", "same_type", "sizes_are", "support", "to_json", "unary", "validate"
+    "ACTIVATION_SINCE_1_0", "FLOAT_SINCE_1_0", "FLOAT_SINCE_2_0", "FUSED_ACTIVATION", "OPERATORS", "OPERATOR_PREFIX",
+    "RANK_1_TO_4", "RANK_1_TO_5", "RANK_1_TO_8", "RANK_2_TO_4", "RANK_2_TO_8", "RANK_3_TO_4", "RANK_3_TO_5",
+    "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation", "AttentionMask", "Binary", "Bool", "Call",
+    "Cell", "Derived", "Direction", "Float", "FloatChannels", "FloatDimensions", "Fusable", "Fusables",
+    "FusedActivation", "FusedActivations", "GeneratorType", "Gradient", "HasOutput", "Implied", "InfinityMode", "Input",
+    "Inputs", "Int", "IntDimensions", "Interpolation", "LevelRule", "Operator", "OptionalInput", "OptionalOutput",
+    "OptionalScaleBias", "Order", "Orientation", "Output", "Outputs", "Padding", "Predicate", "Propagation",
+    "Quantization", "QuantizationTensors", "Recurrent", "Reduction", "Repeats", "Rounding", "Rule", "ScalarUnion",
+    "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Transform", "Uint", "Uint64", "UintAxes", "UintDimensions",
+    "Unary", "ValueType", "alike", "axis_of", "binary", "distinct_axes", "each_of_space", "find_broken_rules",
+    "find_minimum_feature_level", "fitting", "fusable_into", "fused", "fused_activation_rules", "gradient", "has_type",
+    "having", "inferred", "lower", "named", "one_element", "page_rules", "refused_by", "required", "rows", "same_rank",
+    "same_sizes", "same_type", "sizes_are", "support", "to_json", "unary", "validate"
 ]
 # fmt: on

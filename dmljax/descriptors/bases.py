@@ -1,7 +1,7 @@
 """Bases of descriptors that share their members, and the tables and rules that go with them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 from jax import Array
 
@@ -173,15 +173,13 @@ def fusable_into(operator: str) -> Callable[[Where, Any], Activation]:
     return fusable
 
 
-FUSABLE = fusable_into("")  # an activation that can be fused into whatever takes one
-
-
 def _each_fusable(where: Where, values: Any) -> tuple[Activation, ...]:
     each = enumerate(sequence(where, values, "descriptors of activations"))
-    return tuple(FUSABLE(element(where, i), value) for i, value in each)
+    return tuple(fusable_into("")(element(where, i), value) for i, value in each)
 
 
-EACH_FUSABLE = _each_fusable  # a sequence of such activations
+Fusable = Annotated[Operator, fusable_into("")]  # an activation that can be fused into whatever takes one
+Fusables = Annotated[Sequence[Operator], _each_fusable]
 
 
 def fused(result: Array, activation: Operator | None) -> Array:

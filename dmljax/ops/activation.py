@@ -76,8 +76,8 @@ class ActivationReluDesc(dml.Activation, function=activation_relu):
     support = dml.ACTIVATION_SINCE_1_0 | dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT))
 
 
-@calls.operator_function(input=calls.OPERAND, input_gradient=calls.OPERAND)
-def activation_relu_grad(input: ArrayLike, input_gradient: ArrayLike) -> Array:
+@calls.operator_function
+def activation_relu_grad(input: calls.Operand, input_gradient: calls.Operand) -> Array:
     """Computes the gradient of `activation_relu`: `input_gradient` where `input` is above zero, 0 elsewhere.
 
     >>> activation_relu_grad(jnp.array([-1.0, 0.0, 2.0]), jnp.array([5.0, 6.0, 7.0])).tolist()
@@ -98,8 +98,8 @@ class ActivationReluGradDesc(dml.Gradient, function=activation_relu_grad):
     )
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER)
-def activation_leaky_relu(input: ArrayLike, alpha: ArrayLike = 0.01) -> Array:
+@calls.operator_function
+def activation_leaky_relu(input: ArrayLike, alpha: calls.FloatNumber = 0.01) -> Array:
     """Computes the leaky ReLU: `alpha * input` where `input` is below zero, `input` elsewhere.
 
     >>> activation_leaky_relu(jnp.array([-2.0, 3.0]), 0.5).tolist()
@@ -112,8 +112,8 @@ class ActivationLeakyReluDesc(AlphaActivation, function=activation_leaky_relu):
     support = dml.ACTIVATION_SINCE_1_0
 
 
-@calls.operator_function(input=calls.OPERAND, slope=calls.OPERAND)
-def activation_parameterized_relu(input: ArrayLike, slope: ArrayLike) -> Array:
+@calls.operator_function
+def activation_parameterized_relu(input: calls.Operand, slope: calls.Operand) -> Array:
     """Computes the parametric ReLU (PReLU): `slope * input` where `input` is below zero, `input` elsewhere.
 
     `slope` holds one number for each element, or broadcasts with `input`.
@@ -143,8 +143,8 @@ class ActivationParameterizedReluDesc(dml.Operator, function=activation_paramete
     rules = dml.page_rules(dml.alike("input", "slope", "output"))
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER)
-def activation_thresholded_relu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+@calls.operator_function
+def activation_thresholded_relu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
     """Computes the thresholded ReLU: `input` where it is above `alpha`, 0 elsewhere.
 
     >>> activation_thresholded_relu(jnp.array([0.5, 1.0, 1.5])).tolist()
@@ -157,8 +157,8 @@ class ActivationThresholdedReluDesc(AlphaActivation, function=activation_thresho
     support = dml.ACTIVATION_SINCE_1_0
 
 
-@calls.operator_function(bias=calls.WIDE_NUMBER, threshold=calls.FLOAT_NUMBER)
-def activation_shrink(input: ArrayLike, bias: ArrayLike = 0.0, threshold: ArrayLike = 0.5) -> Array:
+@calls.operator_function
+def activation_shrink(input: ArrayLike, bias: calls.WideNumber = 0.0, threshold: calls.FloatNumber = 0.5) -> Array:
     """Shrinks elements by `bias`: `input - bias` above `threshold`, `input + bias` below `-threshold`, 0 elsewhere.
 
     NaN gives 0. Integers are compared with the threshold as it is, without rounding it; their bias must be an integer
@@ -221,8 +221,8 @@ class ActivationShrinkDesc(dml.Activation, function=activation_shrink):
 # Exponential units
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER)
-def activation_elu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+@calls.operator_function
+def activation_elu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
     """Computes the exponential linear unit (ELU): `alpha * (exp(input) - 1)` below zero, `input` elsewhere.
 
     >>> activation_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
@@ -235,8 +235,8 @@ class ActivationEluDesc(AlphaActivation, function=activation_elu):
     support = dml.ACTIVATION_SINCE_1_0
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER)
-def activation_celu(input: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+@calls.operator_function
+def activation_celu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
     """Computes the continuously differentiable ELU (CELU).
 
     The result is `max(0, input) + min(0, alpha * (exp(input / alpha) - 1))`. With an `alpha` of 0, a negative element
@@ -254,8 +254,10 @@ class ActivationCeluDesc(AlphaActivation, function=activation_celu):
     support = dml.support(FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER, gamma=calls.FLOAT_NUMBER)
-def activation_scaled_elu(input: ArrayLike, alpha: ArrayLike = 1.6732, gamma: ArrayLike = 1.0507) -> Array:
+@calls.operator_function
+def activation_scaled_elu(
+    input: ArrayLike, alpha: calls.FloatNumber = 1.6732, gamma: calls.FloatNumber = 1.0507
+) -> Array:
     """Computes the scaled ELU (SELU): `gamma * input` above zero, `gamma * (alpha * exp(input) - alpha)` elsewhere.
 
     >>> activation_scaled_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5, 3.0).tolist()
@@ -276,8 +278,8 @@ class ActivationScaledEluDesc(dml.Activation, function=activation_scaled_elu):
     support = dml.ACTIVATION_SINCE_1_0
 
 
-@calls.operator_function(steepness=calls.FLOAT_NUMBER)
-def activation_softplus(input: ArrayLike, steepness: ArrayLike = 1.0) -> Array:
+@calls.operator_function
+def activation_softplus(input: ArrayLike, steepness: calls.FloatNumber = 1.0) -> Array:
     """Computes the softplus, `ln(1 + exp(steepness * input)) / steepness`, even where the exponential overflows.
 
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
@@ -300,8 +302,8 @@ class ActivationSoftplusDesc(dml.Activation, function=activation_softplus):
     rules = dml.page_rules(*dml.Activation.rules, *attribute_rules)
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
-def activation_parametric_softplus(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Array:
+@calls.operator_function
+def activation_parametric_softplus(input: ArrayLike, alpha: calls.FloatNumber, beta: calls.FloatNumber) -> Array:
     """Computes the parametric softplus, `alpha * ln(1 + exp(beta * input))`, even where the exponential overflows.
 
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
@@ -331,8 +333,8 @@ class ActivationSigmoidDesc(dml.Activation, function=activation_sigmoid):
     support = dml.ACTIVATION_SINCE_1_0
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
-def activation_hard_sigmoid(input: ArrayLike, alpha: ArrayLike = 0.2, beta: ArrayLike = 0.5) -> Array:
+@calls.operator_function
+def activation_hard_sigmoid(input: ArrayLike, alpha: calls.FloatNumber = 0.2, beta: calls.FloatNumber = 0.5) -> Array:
     """Computes the hard sigmoid: `alpha * input + beta`, clipped to [0, 1].
 
     The gradient is 0 where the result is 0 or 1.
@@ -367,8 +369,8 @@ class ActivationTanhDesc(dml.Activation, function=activation_tanh):
     support = dml.ACTIVATION_SINCE_1_0
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
-def activation_scaled_tanh(input: ArrayLike, alpha: ArrayLike = 1.0, beta: ArrayLike = 0.5) -> Array:
+@calls.operator_function
+def activation_scaled_tanh(input: ArrayLike, alpha: calls.FloatNumber = 1.0, beta: calls.FloatNumber = 0.5) -> Array:
     """Computes the scaled hyperbolic tangent, `alpha * tanh(beta * input)`.
 
     >>> activation_scaled_tanh(jnp.array([-jnp.inf, 0.0, 100.0]), 3.0).tolist()
@@ -417,8 +419,8 @@ class ActivationGeluDesc(dml.Activation, function=activation_gelu):
     support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
-@calls.operator_function(sigmoid_input_scale=calls.FLOAT_NUMBER)
-def activation_swish(input: ArrayLike, sigmoid_input_scale: ArrayLike = 1.0) -> Array:
+@calls.operator_function
+def activation_swish(input: ArrayLike, sigmoid_input_scale: calls.FloatNumber = 1.0) -> Array:
     """Computes the swish, `input * sigmoid(sigmoid_input_scale * input)`.
 
     An infinity times 0 in this formula gives NaN, as on the page.
@@ -434,8 +436,8 @@ class ActivationSwishDesc(dml.Unary, function=activation_swish):
     support = dml.support(FL_6_2=dml.unary(dml.RANK_1_TO_8, FLOAT))
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
-def activation_hard_swish(input: ArrayLike, alpha: ArrayLike = 1 / 6, beta: ArrayLike = 0.5) -> Array:
+@calls.operator_function
+def activation_hard_swish(input: ArrayLike, alpha: calls.FloatNumber = 1 / 6, beta: calls.FloatNumber = 0.5) -> Array:
     """Computes the hard swish: `input` times its hard sigmoid, which is `alpha * input + beta` clipped to [0, 1].
 
     An infinity times 0 in this product gives NaN, as on the page.
@@ -466,8 +468,8 @@ class ActivationIdentityDesc(dml.Activation, function=activation_identity):
     support = dml.ACTIVATION_SINCE_1_0
 
 
-@calls.operator_function(alpha=calls.FLOAT_NUMBER, beta=calls.FLOAT_NUMBER)
-def activation_linear(input: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> Array:
+@calls.operator_function
+def activation_linear(input: ArrayLike, alpha: calls.FloatNumber, beta: calls.FloatNumber) -> Array:
     """Computes the linear function `alpha * input + beta`.
 
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()

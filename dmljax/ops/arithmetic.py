@@ -31,8 +31,8 @@ from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_
 # Sums, differences, products and quotients
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_add(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_add(a: calls.Operand, b: calls.Operand) -> Array:
     """Adds two arrays element by element.
 
     A Python number takes the type of the other operand, and is refused if it does not fit. If it is an argument of a
@@ -55,8 +55,8 @@ class ElementWiseAddDesc(dml.Binary, function=element_wise_add):
     )
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, fused_activation=dml.FUSABLE)
-def element_wise_add1(a: ArrayLike, b: ArrayLike, *, fused_activation: dml.Operator | None = None) -> Array:
+@calls.operator_function
+def element_wise_add1(a: calls.Operand, b: calls.Operand, *, fused_activation: dml.Fusable | None = None) -> Array:
     """Adds two arrays element by element, and applies an activation to the sum.
 
     The activation is a descriptor without tensors.
@@ -74,8 +74,8 @@ class ElementWiseAdd1Desc(dml.Binary, function=element_wise_add1):
     rules = dml.page_rules(*dml.Binary.rules, dml.FUSED_ACTIVATION)
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_subtract(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_subtract(a: calls.Operand, b: calls.Operand) -> Array:
     """Subtracts `b` from `a` element by element.
 
     >>> element_wise_subtract(jnp.array([1, 5], "uint8"), 2).tolist()
@@ -95,8 +95,8 @@ class ElementWiseSubtractDesc(dml.Binary, function=element_wise_subtract):
     )
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_multiply(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_multiply(a: calls.Operand, b: calls.Operand) -> Array:
     """Multiplies two arrays element by element.
 
     >>> element_wise_multiply(jnp.array([2.5, -3.0]), jnp.array([2.0, -0.0])).tolist()
@@ -110,8 +110,8 @@ class ElementWiseMultiplyDesc(dml.Binary, function=element_wise_multiply):
     support = ElementWiseAddDesc.support
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_divide(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_divide(a: calls.Operand, b: calls.Operand) -> Array:
     """Divides `a` by `b` element by element; the quotient of integers is truncated toward zero.
 
     An integer divided by 0 gives a result with all bits set, which is -1 in a signed type. The smallest integer of a
@@ -137,8 +137,8 @@ class ElementWiseDivideDesc(dml.Binary, function=element_wise_divide):
 # Remainders
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_modulus_truncate(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_modulus_truncate(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the exact remainder of truncated division, which has the sign of `a`, like C's `fmod`.
 
     The remainder of an integer divided by 0 is that integer. The remainder of a float divided by 0 is NaN.
@@ -158,8 +158,8 @@ class ElementWiseModulusTruncateDesc(dml.Binary, function=element_wise_modulus_t
     )
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_modulus_floor(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_modulus_floor(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the remainder of floored division, which has the sign of `b`, like Python's `%`.
 
     The remainder of an integer divided by 0 is that integer. The remainder of a float divided by 0 is NaN.
@@ -268,8 +268,8 @@ _floor_remainder.defjvp(partial(_remainder_jvp, _floor_remainder), symbolic_zero
 # Mean, square of the difference, maximum, minimum and angle
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_mean(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_mean(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the mean of two arrays element by element, even where the sum would overflow.
 
     The mean of integers is rounded toward zero.
@@ -302,8 +302,8 @@ class ElementWiseMeanDesc(dml.Binary, function=element_wise_mean):
     )
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_difference_square(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_difference_square(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the square of the difference of two arrays, element by element.
 
     >>> element_wise_difference_square(jnp.array([1, 5], "uint32"), jnp.array([4, 3], "uint32")).tolist()
@@ -319,8 +319,8 @@ class ElementWiseDifferenceSquareDesc(dml.Binary, function=element_wise_differen
     support = dml.support(FL_3_1=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32))
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_max(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_max(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the maximum of two arrays element by element, and keeps every bit of the larger element.
 
     The result is NaN if either element is NaN, and +0 is larger than -0. The gradient of equal elements goes to `a`.
@@ -341,8 +341,8 @@ class ElementWiseMaxDesc(dml.Binary, function=element_wise_max):
     )
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_min(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_min(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the minimum of two arrays element by element, and keeps every bit of the smaller element.
 
     The result is NaN if either element is NaN, and -0 is smaller than +0. The gradient of equal elements goes to `a`.
@@ -358,8 +358,8 @@ class ElementWiseMinDesc(dml.Binary, function=element_wise_min):
     support = ElementWiseMaxDesc.support
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_atan_yx(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_atan_yx(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes `atan2(a, b)`, the angle in [-pi, pi] of the point with y-coordinate `a` and x-coordinate `b`.
 
     At the origin, where the page defines no angle, the result is that of C's `atan2`.
@@ -377,7 +377,7 @@ class ElementWiseAtanYxDesc(dml.Binary, function=element_wise_atan_yx):
 # Powers
 
 
-@calls.operator_function(scale_bias=calls.SCALE_BIAS)
+@calls.operator_function
 def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
     """Raises `input`, after the ScaleBias, to the power of `exponent`, which may be of another type.
 
@@ -434,8 +434,10 @@ class ElementWisePowDesc(dml.Operator, function=element_wise_pow):
     )
 
 
-@calls.operator_function(exponent=calls.FLOAT_NUMBER, scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_constant_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_constant_pow(
+    input: ArrayLike, exponent: calls.FloatNumber, scale_bias: calls.FloatScaleBias | None = None
+) -> Array:
     """Raises `input`, after the ScaleBias, to the power of one number.
 
     A negative element, -infinity included, gives NaN if the exponent is not an integer.

@@ -348,16 +348,8 @@ def _mask(mask_type: MultiheadAttentionMaskType, sizes: _Sizes, given: Mapping[s
 
 # MULTIHEAD_ATTENTION
 
-_ARGUMENTS: dict[str, Any] = {
-    "scale": calls.WIDE_NUMBER,
-    "mask_filter_value": calls.WIDE_NUMBER,
-    "mask_type": calls.one_of(MultiheadAttentionMaskType),
-    "has_present": calls.BOOLEAN,
-    "precision": calls.PRECISION,
-}
 
-
-@calls.operator_function(**_ARGUMENTS, head_count=calls.INTEGER)
+@calls.operator_function
 def multihead_attention(
     query: ArrayLike | None = None,
     key: ArrayLike | None = None,
@@ -370,13 +362,13 @@ def multihead_attention(
     relative_position_bias: ArrayLike | None = None,
     past_key: ArrayLike | None = None,
     past_value: ArrayLike | None = None,
-    scale: ArrayLike | None = None,
-    mask_filter_value: ArrayLike = -10000.0,
+    scale: calls.WideNumber | None = None,
+    mask_filter_value: calls.WideNumber = -10000.0,
     *,
     head_count: int,
     mask_type: MultiheadAttentionMaskType = _BOOLEAN,
     has_present: bool = False,
-    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+    precision: calls.Precision | None = None,
 ) -> Any:
     """Computes the attention of several heads: for each query, the mean of values weighted by the softmax of scores.
 
@@ -546,12 +538,7 @@ class MultiheadAttentionDesc(_Attention, function=multihead_attention):
 # MULTIHEAD_ATTENTION1
 
 
-@calls.operator_function(
-    **_ARGUMENTS,
-    query_head_count=calls.INTEGER,
-    key_value_head_count=calls.INTEGER,
-    total_sequence_length=calls.SIZE,
-)
+@calls.operator_function
 def multihead_attention1(
     query: ArrayLike | None = None,
     key: ArrayLike | None = None,
@@ -565,15 +552,15 @@ def multihead_attention1(
     past_key: ArrayLike | None = None,
     past_value: ArrayLike | None = None,
     past_sequence_lengths: ArrayLike | None = None,
-    scale: ArrayLike | None = None,
-    mask_filter_value: ArrayLike = -10000.0,
+    scale: calls.WideNumber | None = None,
+    mask_filter_value: calls.WideNumber = -10000.0,
     *,
     query_head_count: int,
     key_value_head_count: int | None = None,
     mask_type: MultiheadAttentionMaskType = _BOOLEAN,
-    total_sequence_length: int | None = None,
+    total_sequence_length: calls.Size | None = None,
     has_present: bool = False,
-    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+    precision: calls.Precision | None = None,
 ) -> Any:
     """Computes the attention of several heads as `multihead_attention`, where heads of queries may share keys.
 

@@ -31,8 +31,8 @@ def _apply_to_bits(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -
 # AND, OR, XOR and NOT
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_bit_and(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_bit_and(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the bitwise AND of two arrays.
 
     >>> element_wise_bit_and(jnp.array([0b1100, 5]), jnp.array([0b1010, 4])).tolist()
@@ -47,8 +47,8 @@ class ElementWiseBitAndDesc(dml.Binary, function=element_wise_bit_and):
     )
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_bit_or(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_bit_or(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the bitwise OR of two arrays.
 
     >>> element_wise_bit_or(jnp.array([0b1100, 5]), jnp.array([0b1010, 2])).tolist()
@@ -61,8 +61,8 @@ class ElementWiseBitOrDesc(dml.Binary, function=element_wise_bit_or):
     support = ElementWiseBitAndDesc.support
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_bit_xor(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_bit_xor(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the bitwise XOR of two arrays.
 
     >>> element_wise_bit_xor(jnp.array([0b1100, 5]), jnp.array([0b1010, 4])).tolist()
@@ -95,7 +95,7 @@ class ElementWiseBitNotDesc(dml.Unary, function=element_wise_bit_not):
 # Counts and shifts
 
 
-@calls.operator_function(dtype=calls.DTYPE)
+@calls.operator_function
 def element_wise_bit_count(input: ArrayLike, *, dtype: DTypeLike = jnp.uint32) -> Array:
     """Counts the bits of each element that are set (population count).
 
@@ -112,8 +112,8 @@ class ElementWiseBitCountDesc(dml.Predicate, function=element_wise_bit_count):
     )
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_bit_shift_left(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_bit_shift_left(a: calls.Operand, b: calls.Operand) -> Array:
     """Shifts the bits of `a` left by `b` places, filling with zeros.
 
     A shift by the width of the type, or by more, gives 0.
@@ -132,8 +132,8 @@ class ElementWiseBitShiftLeftDesc(dml.Binary, function=element_wise_bit_shift_le
     )
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_bit_shift_right(a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_bit_shift_right(a: calls.Operand, b: calls.Operand) -> Array:
     """Shifts the bits of `a` right by `b` places, filling with zeros.
 
     A shift by the width of the type, or by more, gives 0.

@@ -24,11 +24,11 @@ from dmljax.types import FLOAT, INTEGER_64, UP_TO_32_BIT, FeatureLevel
 # CLIP and CLIP1
 
 
-@calls.operator_function(min=calls.LOWER_BOUND, max=calls.UPPER_BOUND, scale_bias=calls.SCALE_BIAS)
+@calls.operator_function
 def element_wise_clip(
     input: ArrayLike,
-    min: ArrayLike | None,
-    max: ArrayLike | None,
+    min: calls.LowerBound | None,
+    max: calls.UpperBound | None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
     """Clips each element, after the ScaleBias, to the range `[min, max]`.
@@ -47,11 +47,11 @@ def element_wise_clip(
     return _clip(input, min, max, scale_bias)
 
 
-@calls.operator_function(min=calls.LOWER_BOUND, max=calls.UPPER_BOUND, scale_bias=calls.SCALE_BIAS)
+@calls.operator_function
 def element_wise_clip1(
     input: ArrayLike,
-    min: ArrayLike | None,
-    max: ArrayLike | None,
+    min: calls.LowerBound | None,
+    max: calls.UpperBound | None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
     """Clips each element to a range, as `element_wise_clip` does.
@@ -140,11 +140,9 @@ class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
 # CLIP_GRAD and CLIP_GRAD1
 
 
-@calls.operator_function(
-    input=calls.OPERAND, input_gradient=calls.OPERAND, min=calls.LOWER_BOUND, max=calls.UPPER_BOUND
-)
+@calls.operator_function
 def element_wise_clip_grad(
-    input: ArrayLike, input_gradient: ArrayLike, min: ArrayLike | None, max: ArrayLike | None
+    input: calls.Operand, input_gradient: calls.Operand, min: calls.LowerBound | None, max: calls.UpperBound | None
 ) -> Array:
     """Computes the gradient of `element_wise_clip`: 0 at the bounds and beyond, `input_gradient` elsewhere.
 
@@ -154,11 +152,9 @@ def element_wise_clip_grad(
     return _clip_gradient(input, input_gradient, min, max)
 
 
-@calls.operator_function(
-    input=calls.OPERAND, input_gradient=calls.OPERAND, min=calls.LOWER_BOUND, max=calls.UPPER_BOUND
-)
+@calls.operator_function
 def element_wise_clip_grad1(
-    input: ArrayLike, input_gradient: ArrayLike, min: ArrayLike | None, max: ArrayLike | None
+    input: calls.Operand, input_gradient: calls.Operand, min: calls.LowerBound | None, max: calls.UpperBound | None
 ) -> Array:
     """Computes the gradient of `element_wise_clip1`, as `element_wise_clip_grad` does.
 
@@ -201,8 +197,10 @@ class ElementWiseClipGrad1Desc(dml.Gradient, function=element_wise_clip_grad1):
 # THRESHOLD
 
 
-@calls.operator_function(min=calls.LOWER_BOUND, scale_bias=calls.SCALE_BIAS)
-def element_wise_threshold(input: ArrayLike, min: ArrayLike | None, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_threshold(
+    input: ArrayLike, min: calls.LowerBound | None, scale_bias: ScaleBias | None = None
+) -> Array:
     """Raises each element, after the ScaleBias, to at least `min`: `element_wise_clip` without an upper bound.
 
     >>> element_wise_threshold(jnp.array([-1.0, 0.5, jnp.nan]), 0.25).tolist()

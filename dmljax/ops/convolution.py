@@ -7,7 +7,7 @@ the input are, and its channels as the filters are, if their sizes allow it.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -34,10 +34,6 @@ from dmljax.types import (
 
 INT32 = frozenset({DataType.INT32})
 CROSS_CORRELATION, FORWARD = ConvolutionMode.CROSS_CORRELATION, ConvolutionDirection.FORWARD
-_GROUPS_AND_STEPS = {
-    "group_count": calls.INTEGER,
-    **dict.fromkeys(("strides", "dilations", "start_padding", "end_padding"), calls.EACH_DIMENSION),
-}
 
 
 def _convolved(
@@ -110,15 +106,7 @@ def _of_channels(channels: int, input: Sizes) -> Sizes:
 # CONVOLUTION
 
 
-@calls.operator_function(
-    mode=calls.one_of(ConvolutionMode),
-    direction=calls.one_of(ConvolutionDirection),
-    **_GROUPS_AND_STEPS,
-    output_padding=calls.EACH_DIMENSION,
-    fused_activation=dml.fusable_into("DML_OPERATOR_CONVOLUTION"),
-    output_sizes=calls.SIZES,
-    precision=calls.PRECISION,
-)
+@calls.operator_function
 def convolution(
     input: ArrayLike,
     filter: ArrayLike,
@@ -132,7 +120,7 @@ def convolution(
     end_padding: calls.EachDimension = 0,
     output_padding: calls.EachDimension = 0,
     group_count: int = 1,
-    fused_activation: dml.Operator | None = None,
+    fused_activation: Annotated[dml.Operator, dml.fusable_into("DML_OPERATOR_CONVOLUTION")] | None = None,
     output_sizes: Sequence[int] | None = None,
     precision: lax.Precision | str | None = None,
 ) -> Array:
@@ -241,7 +229,7 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
 # CONVOLUTION_INTEGER
 
 
-@calls.operator_function(**_GROUPS_AND_STEPS)
+@calls.operator_function
 def convolution_integer(
     input: ArrayLike,
     input_zero_point: ArrayLike | None,
@@ -398,7 +386,7 @@ class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_
 # QUANTIZED_LINEAR_CONVOLUTION
 
 
-@calls.operator_function(**_GROUPS_AND_STEPS, dtype=calls.DTYPE)
+@calls.operator_function
 def quantized_linear_convolution(
     input: ArrayLike,
     input_scale: ArrayLike,

@@ -52,7 +52,7 @@ def _apply_to_scaled(function: Callable[[Array], Array], input: ArrayLike, scale
 # Functions of floats and integers
 
 
-@calls.operator_function(scale_bias=calls.SCALE_BIAS)
+@calls.operator_function
 def element_wise_identity(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
     """Returns each element unchanged, with every bit, or `input * scale + bias` if there is a ScaleBias.
 
@@ -74,8 +74,8 @@ class ElementWiseIdentityDesc(dml.ScaledUnary, function=element_wise_identity):
     )
 
 
-@calls.operator_function(scale=calls.WIDE_NUMBER)
-def value_scale_2d(input: ArrayLike, scale: ArrayLike, bias: ArrayLike) -> Array:
+@calls.operator_function
+def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: ArrayLike) -> Array:
     """Computes `scale * input + bias` with a bias for each channel, which dimension 1 of `input` counts.
 
     It is computed in at least float32. `bias` is one number, or an array of one for each
@@ -117,7 +117,7 @@ class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
     derived = {"bias": lambda desc: np.array([one.item for one in desc.bias], np.float32)}
 
 
-@calls.operator_function(dtype=calls.DTYPE)
+@calls.operator_function
 def cast(input: ArrayLike, *, dtype: DTypeLike) -> Array:
     """Converts each element to `dtype`.
 
@@ -143,7 +143,7 @@ class CastDesc(dml.Predicate, function=cast):
     )
 
 
-@calls.operator_function(scale_bias=calls.SCALE_BIAS)
+@calls.operator_function
 def element_wise_abs(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
     """Computes the absolute value.
 
@@ -206,8 +206,8 @@ class ElementWiseSignDesc(dml.Unary, function=element_wise_sign):
 # Rounding to integers
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_ceil(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_ceil(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Rounds each element up to the nearest integer.
 
     An element between -1 and 0 gives -0.
@@ -222,8 +222,8 @@ class ElementWiseCeilDesc(dml.ScaledUnary, function=element_wise_ceil):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_floor(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_floor(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Rounds each element down to the nearest integer.
 
     >>> element_wise_floor(jnp.array([-0.5, 1.25])).tolist()
@@ -236,7 +236,7 @@ class ElementWiseFloorDesc(dml.ScaledUnary, function=element_wise_floor):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(rounding_mode=calls.one_of(RoundingMode))
+@calls.operator_function
 def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = RoundingMode.HALVES_TO_NEAREST_EVEN) -> Array:
     """Rounds each element to an integer, by default to the nearest, and halves to the even one.
 
@@ -263,8 +263,8 @@ class ElementWiseRoundDesc(dml.Unary, function=element_wise_round):
 # Roots, exponentials and logarithms
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_sqrt(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_sqrt(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the square root.
 
     An element below zero gives NaN, but -0 gives -0.
@@ -279,8 +279,8 @@ class ElementWiseSqrtDesc(dml.ScaledUnary, function=element_wise_sqrt):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_recip(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_recip(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the reciprocal, `1 / input`.
 
     A zero gives the infinity of the same sign.
@@ -295,8 +295,8 @@ class ElementWiseRecipDesc(dml.ScaledUnary, function=element_wise_recip):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_exp(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_exp(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the exponential function, e to the power of each element.
 
     >>> element_wise_exp(jnp.array([0.0, -jnp.inf, 1000.0])).tolist()
@@ -309,8 +309,8 @@ class ElementWiseExpDesc(dml.ScaledUnary, function=element_wise_exp):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_log(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_log(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the natural logarithm.
 
     Both zeros give -infinity. An element below zero gives NaN, where the page calls the result indefinite.
@@ -325,8 +325,8 @@ class ElementWiseLogDesc(dml.ScaledUnary, function=element_wise_log):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_erf(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_erf(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the Gaussian error function, erf.
 
     >>> element_wise_erf(jnp.array([0.0, -jnp.inf, 10.0])).round(3).tolist()
@@ -342,8 +342,8 @@ class ElementWiseErfDesc(dml.ScaledUnary, function=element_wise_erf):
 # Trigonometric functions and their inverses, in radians
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_sin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_sin(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the sine of an angle in radians.
 
     An infinity gives NaN.
@@ -358,8 +358,8 @@ class ElementWiseSinDesc(dml.ScaledUnary, function=element_wise_sin):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_cos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_cos(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the cosine of an angle in radians.
 
     An infinity gives NaN.
@@ -374,8 +374,8 @@ class ElementWiseCosDesc(dml.ScaledUnary, function=element_wise_cos):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_tan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_tan(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the tangent of an angle in radians.
 
     An infinity gives NaN.
@@ -390,8 +390,8 @@ class ElementWiseTanDesc(dml.ScaledUnary, function=element_wise_tan):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_asin(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_asin(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the arc sine, an angle in [-pi/2, pi/2].
 
     An element outside [-1, 1] gives NaN.
@@ -406,8 +406,8 @@ class ElementWiseAsinDesc(dml.ScaledUnary, function=element_wise_asin):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_acos(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_acos(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the arc cosine, an angle in [0, pi].
 
     An element outside [-1, 1] gives NaN.
@@ -422,8 +422,8 @@ class ElementWiseAcosDesc(dml.ScaledUnary, function=element_wise_acos):
     support = dml.FLOAT_SINCE_1_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_atan(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_atan(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the arc tangent, an angle in [-pi/2, pi/2].
 
     -infinity gives -pi/2, and infinity gives pi/2.
@@ -441,8 +441,8 @@ class ElementWiseAtanDesc(dml.ScaledUnary, function=element_wise_atan):
 # Hyperbolic functions and their inverses
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_sinh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_sinh(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the hyperbolic sine.
 
     >>> element_wise_sinh(jnp.array([-0.0, 1000.0])).tolist()
@@ -455,8 +455,8 @@ class ElementWiseSinhDesc(dml.ScaledUnary, function=element_wise_sinh):
     support = dml.FLOAT_SINCE_2_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_cosh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_cosh(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the hyperbolic cosine.
 
     >>> element_wise_cosh(jnp.array([0.0, -1000.0])).tolist()
@@ -469,8 +469,8 @@ class ElementWiseCoshDesc(dml.ScaledUnary, function=element_wise_cosh):
     support = dml.FLOAT_SINCE_2_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_tanh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_tanh(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the hyperbolic tangent.
 
     >>> element_wise_tanh(jnp.array([-0.0, jnp.inf])).tolist()
@@ -483,8 +483,8 @@ class ElementWiseTanhDesc(dml.ScaledUnary, function=element_wise_tanh):
     support = dml.FLOAT_SINCE_2_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_asinh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_asinh(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the inverse hyperbolic sine.
 
     >>> element_wise_asinh(jnp.array([-0.0, jnp.inf])).tolist()
@@ -497,8 +497,8 @@ class ElementWiseAsinhDesc(dml.ScaledUnary, function=element_wise_asinh):
     support = dml.FLOAT_SINCE_2_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_acosh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_acosh(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the inverse hyperbolic cosine.
 
     An element below 1 gives NaN.
@@ -513,8 +513,8 @@ class ElementWiseAcoshDesc(dml.ScaledUnary, function=element_wise_acosh):
     support = dml.FLOAT_SINCE_2_0
 
 
-@calls.operator_function(scale_bias=calls.FLOAT_SCALE_BIAS)
-def element_wise_atanh(input: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+@calls.operator_function
+def element_wise_atanh(input: ArrayLike, scale_bias: calls.FloatScaleBias | None = None) -> Array:
     """Computes the inverse hyperbolic tangent.
 
     -1 gives -infinity, 1 gives infinity, and an element outside [-1, 1] gives NaN.

@@ -119,7 +119,7 @@ def _gathered_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
     return replaced(input, axis, *indices)
 
 
-@calls.operator_function(axis=calls.INTEGER)
+@calls.operator_function
 def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     """Gathers `input[..., indices, ...]` along `axis`, which the dimensions of `indices` replace.
 
@@ -213,7 +213,7 @@ def _element_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
     return indices
 
 
-@calls.operator_function(axis=calls.INTEGER)
+@calls.operator_function
 def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     """Gathers, for each element of `indices`, the element of `input` there along `axis`.
 
@@ -289,7 +289,7 @@ def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
     return _gather_tuples(input, indices, batch_dimension_count=0)
 
 
-@calls.operator_function(batch_dimension_count=calls.INTEGER)
+@calls.operator_function
 def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int = 0) -> Array:
     """Gathers `input[batch, tuple]` for each index tuple in the last dimension of `indices[batch]`.
 
@@ -467,8 +467,8 @@ def _scattered_sizes(input: Sizes, indices: Sizes, updates: Sizes, axis: int) ->
     return input
 
 
-@calls.operator_function(input=calls.OPERAND, updates=calls.OPERAND, axis=calls.INTEGER)
-def scatter(input: ArrayLike, indices: ArrayLike, updates: ArrayLike, *, axis: int) -> Array:
+@calls.operator_function
+def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *, axis: int) -> Array:
     """Copies `input`, and overwrites, for each element of `indices`, the element there along `axis` by its update.
 
     `input` and `indices` have the same sizes except along `axis`, and `updates` has the shape of `indices`. A negative
@@ -536,8 +536,8 @@ def _scattered_tuple_sizes(input: Sizes, indices: Sizes, updates: Sizes) -> Size
     return input
 
 
-@calls.operator_function(input=calls.OPERAND, updates=calls.OPERAND)
-def scatter_nd(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> Array:
+@calls.operator_function
+def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand) -> Array:
     """Copies `input`, and overwrites `input[tuple]` for each index tuple in the last dimension of `indices`.
 
     A tuple that has fewer coordinates than `input` has dimensions overwrites a block: `updates` has the shape
@@ -610,7 +610,7 @@ def _reversed_sizes(input: Sizes, sequence_lengths: Sizes, axis: int) -> Sizes:
     return input
 
 
-@calls.operator_function(axis=calls.INTEGER)
+@calls.operator_function
 def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis: int) -> Array:
     """Reverses the first `sequence_lengths` elements along `axis`, and copies the others.
 

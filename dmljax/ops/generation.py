@@ -23,11 +23,9 @@ from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, Data
 # DIAGONAL_MATRIX and DIAGONAL_MATRIX1
 
 
-@calls.operator_function(
-    value=calls.TRUNCATED_NUMBER, offset=calls.INTEGER, output_sizes=calls.SIZES, dtype=calls.DTYPE
-)
+@calls.operator_function
 def diagonal_matrix(
-    value: ArrayLike, *, offset: int = 0, output_sizes: Sequence[int], dtype: DTypeLike | None = None
+    value: calls.TruncatedNumber, *, offset: int = 0, output_sizes: Sequence[int], dtype: DTypeLike | None = None
 ) -> Array:
     """Makes matrices with `value` on the diagonal where column - row equals `offset`, and 0 elsewhere.
 
@@ -41,16 +39,10 @@ def diagonal_matrix(
     return _fill_diagonals(None, calls.real_array("value", value), offset, offset + 1, output_sizes)
 
 
-@calls.operator_function(
-    value=calls.NUMBER,
-    diagonal_fill_begin=calls.INTEGER,
-    diagonal_fill_end=calls.INTEGER,
-    output_sizes=calls.SIZES,
-    dtype=calls.DTYPE,
-)
+@calls.operator_function
 def diagonal_matrix1(
     input: ArrayLike | None,
-    value: ArrayLike,
+    value: calls.Number,
     *,
     diagonal_fill_begin: int | None = None,
     diagonal_fill_end: int | None = None,
@@ -174,8 +166,8 @@ class DiagonalMatrix1Desc(dml.Operator, function=diagonal_matrix1):
 # FILL_VALUE_CONSTANT
 
 
-@calls.operator_function(value=calls.NUMBER, output_sizes=calls.SIZES, dtype=calls.DTYPE)
-def fill_value_constant(value: ArrayLike, *, output_sizes: Sequence[int], dtype: DTypeLike | None = None) -> Array:
+@calls.operator_function
+def fill_value_constant(value: calls.Number, *, output_sizes: Sequence[int], dtype: DTypeLike | None = None) -> Array:
     """Fills an array of `output_sizes` with `value`.
 
     If `dtype` is an integer type, a Python number given as `value` must be exactly representable in `dtype`.
@@ -203,10 +195,10 @@ class FillValueConstantDesc(dml.Operator, function=fill_value_constant):
 # FILL_VALUE_SEQUENCE
 
 
-@calls.operator_function(value_start=calls.NUMBER, value_delta=calls.STEP, output_sizes=calls.SIZES, dtype=calls.DTYPE)
+@calls.operator_function
 def fill_value_sequence(
-    value_start: ArrayLike,
-    value_delta: ArrayLike,
+    value_start: calls.Number,
+    value_delta: calls.Step,
     *,
     output_sizes: Sequence[int],
     dtype: DTypeLike | None = None,
@@ -264,7 +256,7 @@ class RandomGenerator(NamedTuple):
 jax.export.register_namedtuple_serialization(RandomGenerator, serialized_name="dmljax.RandomGenerator")
 
 
-@calls.operator_function(type=calls.one_of(RandomGeneratorType), output_sizes=calls.SIZES)
+@calls.operator_function
 def random_generator(
     input_state: ArrayLike,
     *,

@@ -11,7 +11,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import is_nonzero
@@ -38,8 +38,8 @@ def _one_hot_sizes(indices: Sizes, values: Sizes, axis: int, depth: int) -> Size
     return replaced(indices, axis, depth)
 
 
-@calls.operator_function(axis=calls.INTEGER, depth=calls.SIZE)
-def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: int) -> Array:
+@calls.operator_function
+def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: calls.Size) -> Array:
     """One-hot encodes indices along `axis`: `values[1]` at the position of each index, and `values[0]` elsewhere.
 
     `indices` must have size 1 along `axis`, where the result has size `depth`. A negative index counts from the end; an
@@ -131,14 +131,14 @@ class NonzeroCoordinates(NamedTuple):
 jax.export.register_namedtuple_serialization(NonzeroCoordinates, serialized_name="dmljax.NonzeroCoordinates")
 
 
-@calls.operator_function(size=calls.SIZE, columns=calls.INTEGER, fill_value=calls.INTEGER, dtype=calls.INTEGER_DTYPE)
+@calls.operator_function
 def nonzero_coordinates(
     input: ArrayLike,
     *,
-    size: int | None = None,
+    size: calls.Size | None = None,
     columns: int | None = None,
     fill_value: int = 0,
-    dtype: DTypeLike = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.uint32,
 ) -> NonzeroCoordinates:
     """Lists the coordinates of all nonzero elements, in row-major order.
 

@@ -52,8 +52,8 @@ COMPARISON_SINCE_1_0 = {
 }
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
-def element_wise_logical_equals(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function
+def element_wise_logical_equals(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Element-wise equality: 1 where `a == b`, 0 elsewhere.
 
     >>> element_wise_logical_equals(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, jnp.nan])).tolist()
@@ -67,8 +67,8 @@ class ElementWiseLogicalEqualsDesc(Comparison, function=element_wise_logical_equ
     support = COMPARISON_SINCE_1_0
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
-def element_wise_logical_greater_than(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function
+def element_wise_logical_greater_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Element-wise greater-than comparison: 1 where `a > b`, 0 elsewhere.
 
     >>> element_wise_logical_greater_than(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
@@ -82,8 +82,10 @@ class ElementWiseLogicalGreaterThanDesc(Comparison, function=element_wise_logica
     support = COMPARISON_SINCE_1_0
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
-def element_wise_logical_greater_than_or_equal(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function
+def element_wise_logical_greater_than_or_equal(
+    a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8
+) -> Array:
     """Element-wise greater-than-or-equal comparison: 1 where `a >= b`, 0 elsewhere.
 
     >>> element_wise_logical_greater_than_or_equal(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
@@ -100,8 +102,8 @@ class ElementWiseLogicalGreaterThanOrEqualDesc(
     support = COMPARISON_SINCE_3_0
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
-def element_wise_logical_less_than(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function
+def element_wise_logical_less_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Element-wise less-than comparison: 1 where `a < b`, 0 elsewhere.
 
     >>> element_wise_logical_less_than(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
@@ -115,8 +117,10 @@ class ElementWiseLogicalLessThanDesc(Comparison, function=element_wise_logical_l
     support = COMPARISON_SINCE_1_0
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
-def element_wise_logical_less_than_or_equal(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function
+def element_wise_logical_less_than_or_equal(
+    a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8
+) -> Array:
     """Element-wise less-than-or-equal comparison: 1 where `a <= b`, 0 elsewhere.
 
     >>> element_wise_logical_less_than_or_equal(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
@@ -149,8 +153,8 @@ def _nonzero_operands(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     return is_nonzero(a), is_nonzero(b)
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
-def element_wise_logical_and(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function
+def element_wise_logical_and(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical AND: 1 where `a` and `b` are both nonzero, 0 elsewhere.
 
     >>> element_wise_logical_and(jnp.array([5, 0, 2], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
@@ -164,8 +168,8 @@ class ElementWiseLogicalAndDesc(dml.Binary, function=element_wise_logical_and):
     support = _logical_support(dml.binary)
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
-def element_wise_logical_or(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function
+def element_wise_logical_or(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical OR: 1 where `a` or `b` is nonzero, 0 elsewhere.
 
     >>> element_wise_logical_or(jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
@@ -179,8 +183,8 @@ class ElementWiseLogicalOrDesc(dml.Binary, function=element_wise_logical_or):
     support = _logical_support(dml.binary)
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND, dtype=calls.DTYPE)
-def element_wise_logical_xor(a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
+@calls.operator_function
+def element_wise_logical_xor(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical XOR: 1 where exactly one of `a` and `b` is nonzero, 0 elsewhere.
 
     >>> element_wise_logical_xor(jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
@@ -194,7 +198,7 @@ class ElementWiseLogicalXorDesc(dml.Binary, function=element_wise_logical_xor):
     support = _logical_support(dml.binary)
 
 
-@calls.operator_function(dtype=calls.DTYPE)
+@calls.operator_function
 def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical NOT: 1 where the element is zero, 0 elsewhere.
 
@@ -211,7 +215,7 @@ class ElementWiseLogicalNotDesc(dml.Unary, function=element_wise_logical_not):
 # Tests for NaN and infinity
 
 
-@calls.operator_function(dtype=calls.DTYPE)
+@calls.operator_function
 def element_wise_is_nan(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Tests for NaN: 1 where the element is NaN, 0 elsewhere.
 
@@ -228,7 +232,7 @@ class ElementWiseIsNanDesc(dml.Predicate, function=element_wise_is_nan):
     )
 
 
-@calls.operator_function(infinity_mode=calls.one_of(IsInfinityMode), dtype=calls.DTYPE)
+@calls.operator_function
 def element_wise_is_infinity(
     input: ArrayLike, *, infinity_mode: IsInfinityMode = IsInfinityMode.EITHER, dtype: DTypeLike = jnp.uint8
 ) -> Array:
@@ -257,8 +261,8 @@ class ElementWiseIsInfinityDesc(dml.Predicate, function=element_wise_is_infinity
 # Selection
 
 
-@calls.operator_function(a=calls.OPERAND, b=calls.OPERAND)
-def element_wise_if(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
+@calls.operator_function
+def element_wise_if(condition: ArrayLike, a: calls.Operand, b: calls.Operand) -> Array:
     """Selects the element of `a` where `condition` is nonzero, and the element of `b` elsewhere, bit for bit.
 
     >>> element_wise_if(jnp.array([1, 0, 7]), jnp.array([1.0, 2.0, jnp.nan]), 9.0).tolist()

@@ -52,7 +52,7 @@ def _sliced_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes) -> 
     return sizes
 
 
-@calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES)
+@calls.operator_function
 def slice(
     input: ArrayLike, *, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None
 ) -> Array:
@@ -99,7 +99,7 @@ def _taken_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, outp
     return output_sizes
 
 
-@calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES, output_sizes=calls.SIZES)
+@calls.operator_function
 def slice1(
     input: ArrayLike,
     *,
@@ -239,7 +239,7 @@ def _put_back_sizes(input_gradient: Sizes, starts: Sizes, sizes: Sizes, strides:
     return output_sizes
 
 
-@calls.operator_function(starts=calls.SIZES, sizes=calls.SIZES, strides=calls.SIZES, output_sizes=calls.SIZES)
+@calls.operator_function
 def slice_grad(
     input_gradient: ArrayLike,
     *,
@@ -302,7 +302,7 @@ def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes
     return {"outputs": tuple(replaced(input, axis, size) for size in sizes)}
 
 
-@calls.operator_function(sizes=calls.SIZES, axis=calls.INTEGER)
+@calls.operator_function
 def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     """Splits `input` along `axis` into arrays that have `sizes` there.
 
@@ -336,7 +336,7 @@ def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
     return replaced(first, axis, sum(sizes[axis] for sizes in inputs))
 
 
-@calls.operator_function(inputs=calls.ARRAYS, axis=calls.INTEGER)
+@calls.operator_function
 def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     """Joins arrays one after the other along `axis`; they have one type, and the same sizes along the other axes.
 
@@ -409,7 +409,7 @@ def _tiled_sizes(input: Sizes, repeats: Sizes) -> Sizes:
     return tuple(size * repeat for size, repeat in zip(input, repeats, strict=True))
 
 
-@calls.operator_function(repeats=calls.SIZES)
+@calls.operator_function
 def tile(input: ArrayLike, *, repeats: Sequence[int]) -> Array:
     """Repeats `input` as a whole, `repeats[i]` times along each dimension `i`.
 
@@ -444,7 +444,7 @@ class TileDesc(dml.Operator, function=tile, infer=_tiled_sizes):
 # SPACE_TO_DEPTH and DEPTH_TO_SPACE
 
 
-@calls.operator_function(block_size=calls.INTEGER)
+@calls.operator_function
 def space_to_depth(input: ArrayLike, *, block_size: int) -> Array:
     """Moves each block of `block_size` by `block_size` elements of an image into the channels.
 
@@ -457,7 +457,7 @@ def space_to_depth(input: ArrayLike, *, block_size: int) -> Array:
     return _space_to_depth(input, block_size, DepthSpaceOrder.DEPTH_COLUMN_ROW)
 
 
-@calls.operator_function(block_size=calls.INTEGER, order=calls.one_of(DepthSpaceOrder))
+@calls.operator_function
 def space_to_depth1(
     input: ArrayLike, *, block_size: int, order: DepthSpaceOrder = DepthSpaceOrder.DEPTH_COLUMN_ROW
 ) -> Array:
@@ -474,7 +474,7 @@ def space_to_depth1(
     return _space_to_depth(input, block_size, order)
 
 
-@calls.operator_function(block_size=calls.INTEGER)
+@calls.operator_function
 def depth_to_space(input: ArrayLike, *, block_size: int) -> Array:
     """Moves the channels of an image into blocks of `block_size` by `block_size` elements; inverts `space_to_depth`.
 
@@ -486,7 +486,7 @@ def depth_to_space(input: ArrayLike, *, block_size: int) -> Array:
     return _depth_to_space(input, block_size, DepthSpaceOrder.DEPTH_COLUMN_ROW)
 
 
-@calls.operator_function(block_size=calls.INTEGER, order=calls.one_of(DepthSpaceOrder))
+@calls.operator_function
 def depth_to_space1(
     input: ArrayLike, *, block_size: int, order: DepthSpaceOrder = DepthSpaceOrder.DEPTH_COLUMN_ROW
 ) -> Array:

@@ -79,24 +79,16 @@ def _broadcasts(*fields: str) -> dml.Rule:
 # BATCH_NORMALIZATION
 
 
-@calls.operator_function(
-    input=calls.OPERAND,
-    mean=calls.OPERAND,
-    variance=calls.OPERAND,
-    scale=calls.OPERAND,
-    bias=calls.OPERAND,
-    epsilon=calls.FLOAT_NUMBER,
-    fused_activation=dml.FUSABLE,
-)
+@calls.operator_function
 def batch_normalization(
-    input: ArrayLike,
-    mean: ArrayLike,
-    variance: ArrayLike,
-    scale: ArrayLike,
-    bias: ArrayLike,
-    epsilon: ArrayLike = 1e-5,
+    input: calls.Operand,
+    mean: calls.Operand,
+    variance: calls.Operand,
+    scale: calls.Operand,
+    bias: calls.Operand,
+    epsilon: calls.FloatNumber = 1e-5,
     *,
-    fused_activation: dml.Operator | None = None,
+    fused_activation: dml.Fusable | None = None,
 ) -> Array:
     """Normalizes by a given mean and variance: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
@@ -171,20 +163,16 @@ class BatchNormalizationGradients(NamedTuple):
 jax.export.register_namedtuple_serialization(
     BatchNormalizationGradients, serialized_name="dmljax.BatchNormalizationGradients"
 )
-_GRADIENT_ARGUMENTS: dict[str, Any] = {
-    **dict.fromkeys(("input", "input_gradient", "mean", "variance", "scale"), calls.OPERAND),
-    "epsilon": calls.FLOAT_NUMBER,
-}
 
 
-@calls.operator_function(**_GRADIENT_ARGUMENTS)
+@calls.operator_function
 def batch_normalization_grad(
-    input: ArrayLike,
-    input_gradient: ArrayLike,
-    mean: ArrayLike,
-    variance: ArrayLike,
-    scale: ArrayLike,
-    epsilon: ArrayLike = 1e-5,
+    input: calls.Operand,
+    input_gradient: calls.Operand,
+    mean: calls.Operand,
+    variance: calls.Operand,
+    scale: calls.Operand,
+    epsilon: calls.FloatNumber = 1e-5,
 ) -> BatchNormalizationGradients:
     """Computes the gradients of `batch_normalization` with respect to its input, its scale and its bias.
 
@@ -273,22 +261,15 @@ jax.export.register_namedtuple_serialization(
 )
 
 
-@calls.operator_function(
-    input=calls.OPERAND,
-    scale=calls.OPERAND,
-    bias=calls.OPERAND,
-    fused_add=calls.OPERAND,
-    epsilon=calls.FLOAT_NUMBER,
-    fused_activation=dml.FUSABLE,
-)
+@calls.operator_function
 def batch_normalization_training(
-    input: ArrayLike,
-    scale: ArrayLike,
-    bias: ArrayLike,
-    fused_add: ArrayLike | None = None,
-    epsilon: ArrayLike = 1e-5,
+    input: calls.Operand,
+    scale: calls.Operand,
+    bias: calls.Operand,
+    fused_add: calls.Operand | None = None,
+    epsilon: calls.FloatNumber = 1e-5,
     *,
-    fused_activation: dml.Operator | None = None,
+    fused_activation: dml.Fusable | None = None,
 ) -> BatchNormalizationTraining:
     """Normalizes a batch by its own mean and variance, and returns them: `output`, `mean` and `variance`.
 
@@ -348,14 +329,14 @@ class BatchNormalizationTrainingDesc(dml.Operator, function=batch_normalization_
 # BATCH_NORMALIZATION_TRAINING_GRAD
 
 
-@calls.operator_function(**_GRADIENT_ARGUMENTS)
+@calls.operator_function
 def batch_normalization_training_grad(
-    input: ArrayLike,
-    input_gradient: ArrayLike,
-    mean: ArrayLike,
-    variance: ArrayLike,
-    scale: ArrayLike,
-    epsilon: ArrayLike = 1e-5,
+    input: calls.Operand,
+    input_gradient: calls.Operand,
+    mean: calls.Operand,
+    variance: calls.Operand,
+    scale: calls.Operand,
+    epsilon: calls.FloatNumber = 1e-5,
 ) -> BatchNormalizationGradients:
     """Computes the gradients of `batch_normalization_training` with respect to its input, its scale and its bias.
 
@@ -385,23 +366,17 @@ class BatchNormalizationTrainingGradDesc(
 
 # MEAN_VARIANCE_NORMALIZATION, 1 and 2
 
-_NORMALIZATION: dict[str, Any] = {
-    **dict.fromkeys(("input", "scale", "bias"), calls.OPERAND),
-    "epsilon": calls.FLOAT_NUMBER,
-    "fused_activation": dml.FUSABLE,
-}
 
-
-@calls.operator_function(**_NORMALIZATION, cross_channel=calls.BOOLEAN, normalize_variance=calls.BOOLEAN)
+@calls.operator_function
 def mean_variance_normalization(
-    input: ArrayLike,
-    scale: ArrayLike | None = None,
-    bias: ArrayLike | None = None,
-    epsilon: ArrayLike = 1e-5,
+    input: calls.Operand,
+    scale: calls.Operand | None = None,
+    bias: calls.Operand | None = None,
+    epsilon: calls.FloatNumber = 1e-5,
     *,
     cross_channel: bool = False,
     normalize_variance: bool = True,
-    fused_activation: dml.Operator | None = None,
+    fused_activation: dml.Fusable | None = None,
 ) -> Array:
     """Normalizes each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
 
@@ -417,16 +392,16 @@ def mean_variance_normalization(
     return _mean_variance_normalized(input, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
 
 
-@calls.operator_function(**_NORMALIZATION, axes=calls.AXES, normalize_variance=calls.BOOLEAN)
+@calls.operator_function
 def mean_variance_normalization1(
-    input: ArrayLike,
-    scale: ArrayLike | None = None,
-    bias: ArrayLike | None = None,
-    epsilon: ArrayLike = 1e-5,
+    input: calls.Operand,
+    scale: calls.Operand | None = None,
+    bias: calls.Operand | None = None,
+    epsilon: calls.FloatNumber = 1e-5,
     *,
     axes: calls.Axes,
     normalize_variance: bool = True,
-    fused_activation: dml.Operator | None = None,
+    fused_activation: dml.Fusable | None = None,
 ) -> Array:
     """Normalizes by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
@@ -444,17 +419,17 @@ def mean_variance_normalization1(
     return _mean_variance_normalized(given, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
 
 
-@calls.operator_function(**_NORMALIZATION, axes=calls.AXES, use_mean=calls.BOOLEAN, use_variance=calls.BOOLEAN)
+@calls.operator_function
 def mean_variance_normalization2(
-    input: ArrayLike,
-    scale: ArrayLike | None = None,
-    bias: ArrayLike | None = None,
-    epsilon: ArrayLike = 1e-5,
+    input: calls.Operand,
+    scale: calls.Operand | None = None,
+    bias: calls.Operand | None = None,
+    epsilon: calls.FloatNumber = 1e-5,
     *,
     axes: calls.Axes,
     use_mean: bool = True,
     use_variance: bool = True,
-    fused_activation: dml.Operator | None = None,
+    fused_activation: dml.Fusable | None = None,
 ) -> Array:
     """Normalizes as `mean_variance_normalization1`; without `use_mean`, by the root of the mean square (RMS).
 
@@ -567,21 +542,13 @@ class MeanVarianceNormalization2Desc(_MeanVariance, function=mean_variance_norma
 
 # LOCAL_RESPONSE_NORMALIZATION and its gradient
 
-_RESPONSE: dict[str, Any] = {
-    "alpha": calls.FLOAT_NUMBER,
-    "beta": calls.FLOAT_NUMBER,
-    "bias": calls.FLOAT_NUMBER,
-    "local_size": calls.INTEGER,
-    "cross_channel": calls.BOOLEAN,
-}
 
-
-@calls.operator_function(**_RESPONSE)
+@calls.operator_function
 def local_response_normalization(
     input: ArrayLike,
-    alpha: ArrayLike = 1e-4,
-    beta: ArrayLike = 0.75,
-    bias: ArrayLike = 1.0,
+    alpha: calls.FloatNumber = 1e-4,
+    beta: calls.FloatNumber = 0.75,
+    bias: calls.FloatNumber = 1.0,
     *,
     local_size: int,
     cross_channel: bool = True,
@@ -605,13 +572,13 @@ def local_response_normalization(
     return partitioned(respond, [(x, mesh_axes), *((one, []) for one in numbers)], mesh_axes)
 
 
-@calls.operator_function(input=calls.OPERAND, input_gradient=calls.OPERAND, **_RESPONSE)
+@calls.operator_function
 def local_response_normalization_grad(
-    input: ArrayLike,
-    input_gradient: ArrayLike,
-    alpha: ArrayLike = 1e-4,
-    beta: ArrayLike = 0.75,
-    bias: ArrayLike = 1.0,
+    input: calls.Operand,
+    input_gradient: calls.Operand,
+    alpha: calls.FloatNumber = 1e-4,
+    beta: calls.FloatNumber = 0.75,
+    bias: calls.FloatNumber = 1.0,
     *,
     local_size: int,
     cross_channel: bool = True,
@@ -679,8 +646,8 @@ class LocalResponseNormalizationGradDesc(dml.Gradient, function=local_response_n
 # LP_NORMALIZATION
 
 
-@calls.operator_function(epsilon=calls.FLOAT_NUMBER, axis=calls.INTEGER, p=calls.INTEGER)
-def lp_normalization(input: ArrayLike, epsilon: ArrayLike = 1e-5, *, axis: int, p: int = 2) -> Array:
+@calls.operator_function
+def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axis: int, p: int = 2) -> Array:
     """Divides each row along `axis` by its norm, or by `epsilon` where that is larger: `input / max(norm, epsilon)`.
 
     The norm is the sum of absolute values if `p` is 1, and the square root of the sum of squares if `p` is 2. These

@@ -35,15 +35,10 @@ def _padded_sizes(input: Sizes, start_padding: Sequence[int], end_padding: Seque
     return tuple(map(sum, zip(input, start_padding, end_padding, strict=True)))
 
 
-@calls.operator_function(
-    padding_value=calls.TRUNCATED_NUMBER,
-    padding_mode=calls.one_of(PaddingMode),
-    start_padding=calls.SIZES,
-    end_padding=calls.SIZES,
-)
+@calls.operator_function
 def padding(
     input: ArrayLike,
-    padding_value: ArrayLike = 0,
+    padding_value: calls.TruncatedNumber = 0,
     *,
     padding_mode: PaddingMode = PaddingMode.CONSTANT,
     start_padding: Sequence[int],
@@ -60,15 +55,10 @@ def padding(
     return _padded(input, padding_value, padding_mode, start_padding, end_padding)
 
 
-@calls.operator_function(
-    padding_value=calls.NUMBER,
-    padding_mode=calls.one_of(PaddingMode),
-    start_padding=calls.SIZES,
-    end_padding=calls.SIZES,
-)
+@calls.operator_function
 def padding1(
     input: ArrayLike,
-    padding_value: ArrayLike = 0,
+    padding_value: calls.Number = 0,
     *,
     padding_mode: PaddingMode = PaddingMode.CONSTANT,
     start_padding: Sequence[int],
@@ -260,11 +250,6 @@ class Padding1Desc(_Padding, function=padding1):
 # UNFOLD and FOLD
 
 
-_EACH_DIMENSION: dict[str, Any] = dict.fromkeys(
-    ("window_sizes", "strides", "dilations", "start_padding", "end_padding"), calls.EACH_DIMENSION
-)
-
-
 def _unfolded_sizes(
     input: Sizes,
     window_sizes: calls.EachDimension,
@@ -301,7 +286,7 @@ def _folded_sizes(
     return Slid(windows, output_sizes)
 
 
-@calls.operator_function(**_EACH_DIMENSION)
+@calls.operator_function
 def unfold(
     input: ArrayLike,
     *,
@@ -331,7 +316,7 @@ def unfold(
     return partitioned(copy, [(input, axes)], [*axes[:2], None])
 
 
-@calls.operator_function(output_sizes=calls.SIZES, **_EACH_DIMENSION)
+@calls.operator_function
 def fold(
     input: ArrayLike,
     *,

@@ -31,11 +31,6 @@ from dmljax.ops.gathering import scattered
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
 from dmljax.types import FLOAT, INTEGER_8, INTEGER_64, UINT32, UP_TO_32_BIT, DataType, widened
 
-_EACH_DIMENSION: dict[str, Any] = dict.fromkeys(
-    ("window_sizes", "strides", "start_padding", "end_padding"), calls.EACH_DIMENSION
-)
-_WITH_DILATIONS = _EACH_DIMENSION | {"dilations": calls.EACH_DIMENSION}
-
 
 def _pooled_sizes(
     input: Sizes,
@@ -55,7 +50,7 @@ def _pooled_sizes(
 # Averages
 
 
-@calls.operator_function(**_EACH_DIMENSION, include_padding=calls.BOOLEAN)
+@calls.operator_function
 def average_pooling(
     input: ArrayLike,
     *,
@@ -80,7 +75,7 @@ def average_pooling(
     return _averages(input, window_sizes, strides, 1, start_padding, end_padding, include_padding)
 
 
-@calls.operator_function(**_WITH_DILATIONS, include_padding=calls.BOOLEAN)
+@calls.operator_function
 def average_pooling1(
     input: ArrayLike,
     *,
@@ -178,7 +173,7 @@ def _spread_sizes(
 _FOR_EACH_WINDOW = ", one element for each window"
 
 
-@calls.operator_function(**_EACH_DIMENSION, output_sizes=calls.SIZES, include_padding=calls.BOOLEAN)
+@calls.operator_function
 def average_pooling_grad(
     input_gradient: ArrayLike,
     *,
@@ -214,7 +209,7 @@ def average_pooling_grad(
 # Norms
 
 
-@calls.operator_function(**_EACH_DIMENSION, p=calls.INTEGER)
+@calls.operator_function
 def lp_pooling(
     input: ArrayLike,
     *,
@@ -235,7 +230,7 @@ def lp_pooling(
     return _norms(input, window_sizes, strides, 1, start_padding, end_padding, p)
 
 
-@calls.operator_function(**_WITH_DILATIONS, p=calls.INTEGER)
+@calls.operator_function
 def lp_pooling1(
     input: ArrayLike,
     *,
@@ -305,7 +300,7 @@ def _largest_gradient_sizes(
     return Slid(windows, input)
 
 
-@calls.operator_function(**_EACH_DIMENSION)
+@calls.operator_function
 def max_pooling(
     input: ArrayLike,
     *,
@@ -326,7 +321,7 @@ def max_pooling(
     return _largest(input, window_sizes, strides, 1, start_padding, end_padding, False, jnp.uint32).values
 
 
-@calls.operator_function(**_EACH_DIMENSION, has_indices=calls.BOOLEAN, dtype=calls.INTEGER_DTYPE)
+@calls.operator_function
 def max_pooling1(
     input: ArrayLike,
     *,
@@ -335,7 +330,7 @@ def max_pooling1(
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
     has_indices: bool = True,
-    dtype: DTypeLike = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.uint32,
 ) -> MaxPooling:
     """Selects the largest element of each window as `max_pooling` does, and returns the elements and their indices.
 
@@ -349,7 +344,7 @@ def max_pooling1(
     return _largest(input, window_sizes, strides, 1, start_padding, end_padding, has_indices, dtype)
 
 
-@calls.operator_function(**_WITH_DILATIONS, has_indices=calls.BOOLEAN, dtype=calls.INTEGER_DTYPE)
+@calls.operator_function
 def max_pooling2(
     input: ArrayLike,
     *,
@@ -359,7 +354,7 @@ def max_pooling2(
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
     has_indices: bool = True,
-    dtype: DTypeLike = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.uint32,
 ) -> MaxPooling:
     """Selects the largest element of each window as `max_pooling1` does, where the elements are `dilations` apart.
 
@@ -393,7 +388,7 @@ def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
     return MaxPooling(*partitioned(both_of, [(input, axes)], _kept(axes), _kept(axes)))
 
 
-@calls.operator_function(**_WITH_DILATIONS)
+@calls.operator_function
 def max_pooling_grad(
     input: ArrayLike,
     input_gradient: ArrayLike,
@@ -434,7 +429,7 @@ def _unpooled_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
     return output_sizes
 
 
-@calls.operator_function(output_sizes=calls.SIZES)
+@calls.operator_function
 def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequence[int]) -> Array:
     """Puts each element at its index in a flattened array of zeros: the inverse of `max_pooling1`, which drops others.
 
@@ -462,7 +457,7 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
 # QUANTIZED_LINEAR_AVERAGE_POOLING
 
 
-@calls.operator_function(**_WITH_DILATIONS, include_padding=calls.BOOLEAN, dtype=calls.DTYPE)
+@calls.operator_function
 def quantized_linear_average_pooling(
     input: ArrayLike,
     input_scale: ArrayLike,

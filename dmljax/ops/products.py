@@ -5,7 +5,7 @@ memory. On an explicit mesh, each dimension of the result is sharded as that of 
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -145,28 +145,18 @@ def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) 
 # GEMM
 
 
-@calls.operator_function(
-    a=calls.OPERAND,
-    b=calls.OPERAND,
-    c=calls.OPERAND,
-    alpha=calls.WIDE_NUMBER,
-    beta=calls.WIDE_NUMBER,
-    transpose_a=calls.BOOLEAN,
-    transpose_b=calls.BOOLEAN,
-    fused_activation=dml.fusable_into("DML_OPERATOR_GEMM"),
-    precision=calls.PRECISION,
-)
+@calls.operator_function
 def gemm(
-    a: ArrayLike,
-    b: ArrayLike,
-    c: ArrayLike | None = None,
-    alpha: ArrayLike = 1.0,
-    beta: ArrayLike = 1.0,
+    a: calls.Operand,
+    b: calls.Operand,
+    c: calls.Operand | None = None,
+    alpha: calls.WideNumber = 1.0,
+    beta: calls.WideNumber = 1.0,
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    fused_activation: dml.Operator | None = None,
-    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+    fused_activation: Annotated[dml.Operator, dml.fusable_into("DML_OPERATOR_GEMM")] | None = None,
+    precision: calls.Precision | None = None,
 ) -> Array:
     """Multiplies matrices of floats: `alpha * (a @ b) + beta * c`, and applies an activation to that.
 
@@ -367,7 +357,7 @@ class MatrixMultiplyIntegerToFloatDesc(dml.Operator, function=matrix_multiply_in
 # QUANTIZED_LINEAR_MATRIX_MULTIPLY
 
 
-@calls.operator_function(dtype=calls.DTYPE)
+@calls.operator_function
 def quantized_linear_matrix_multiply(
     a: ArrayLike,
     a_scale: ArrayLike,

@@ -169,9 +169,13 @@ class Scaled(dml.Operator):
 # QUANTIZE_LINEAR
 
 
-@calls.operator_function(zero_point=calls.QUANTIZED, dtype=calls.QUANTIZED_DTYPE)
+@calls.operator_function
 def element_wise_quantize_linear(
-    input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None, *, dtype: DTypeLike | None = None
+    input: ArrayLike,
+    scale: ArrayLike,
+    zero_point: calls.Quantized | None = None,
+    *,
+    dtype: calls.QuantizedDType | None = None,
 ) -> Array:
     """Quantizes linearly: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
@@ -222,8 +226,10 @@ class ElementWiseQuantizeLinearDesc(Scaled, function=element_wise_quantize_linea
 # DEQUANTIZE_LINEAR
 
 
-@calls.operator_function(input=calls.QUANTIZED, zero_point=calls.QUANTIZED)
-def element_wise_dequantize_linear(input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None) -> Array:
+@calls.operator_function
+def element_wise_dequantize_linear(
+    input: calls.Quantized, scale: ArrayLike, zero_point: calls.Quantized | None = None
+) -> Array:
     """Dequantizes linearly: `(input - zero_point) * scale`, in the type of `scale`.
 
     The integer difference is exact. A Python number given as `scale` is a float32.
@@ -253,7 +259,7 @@ class ElementWiseDequantizeLinearDesc(Scaled, function=element_wise_dequantize_l
 # QUANTIZED_LINEAR_ADD
 
 
-@calls.operator_function(dtype=calls.DTYPE)
+@calls.operator_function
 def element_wise_quantized_linear_add(
     a: ArrayLike,
     a_scale: ArrayLike,
@@ -320,9 +326,13 @@ class ElementWiseQuantizedLinearAddDesc(dml.Operator, function=element_wise_quan
 # QUANTIZE
 
 
-@calls.operator_function(zero_point=calls.QUANTIZED, dtype=calls.QUANTIZED_DTYPE)
+@calls.operator_function
 def quantize(
-    input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None, *, dtype: DTypeLike | None = None
+    input: ArrayLike,
+    scale: ArrayLike,
+    zero_point: calls.Quantized | None = None,
+    *,
+    dtype: calls.QuantizedDType | None = None,
 ) -> Array:
     """Quantizes in blocks: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
@@ -435,8 +445,8 @@ class QuantizeDesc(_Blockwise, function=quantize):
 # DEQUANTIZE
 
 
-@calls.operator_function(input=calls.QUANTIZED, zero_point=calls.QUANTIZED)
-def dequantize(input: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None) -> Array:
+@calls.operator_function
+def dequantize(input: calls.Quantized, scale: ArrayLike, zero_point: calls.Quantized | None = None) -> Array:
     """Dequantizes in blocks: `(input - zero_point) * scale`, in the type of `scale`.
 
     Along each dimension, `scale` and `zero_point` have one element for each block of equally many elements: their sizes
@@ -481,8 +491,8 @@ class DynamicQuantizeLinear(NamedTuple):
 jax.export.register_namedtuple_serialization(DynamicQuantizeLinear, serialized_name="dmljax.DynamicQuantizeLinear")
 
 
-@calls.operator_function(dtype=calls.QUANTIZED_DTYPE)
-def dynamic_quantize_linear(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> DynamicQuantizeLinear:
+@calls.operator_function
+def dynamic_quantize_linear(input: ArrayLike, *, dtype: calls.QuantizedDType = jnp.uint8) -> DynamicQuantizeLinear:
     """Quantizes linearly with the scale and the zero point that the smallest and the largest element ask for.
 
     The range from the smallest to the largest element, and to 0, which is always in it, is divided into the steps of

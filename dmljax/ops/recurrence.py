@@ -26,12 +26,6 @@ _DIRECTIONS = {
     RecurrentNetworkDirection.BACKWARD: BACKWARD,
     RecurrentNetworkDirection.BIDIRECTIONAL: BOTH,
 }
-_ARGUMENTS: dict[str, Any] = {
-    "activations": dml.EACH_FUSABLE,
-    "direction": calls.one_of(RecurrentNetworkDirection),
-    "has_sequence": calls.BOOLEAN,
-    "precision": calls.PRECISION,
-}
 
 # Activations
 
@@ -353,7 +347,7 @@ class _SimpleNetwork(_Network):
 # RNN
 
 
-@calls.operator_function(**_ARGUMENTS)
+@calls.operator_function
 def rnn(
     input: ArrayLike,
     weight: ArrayLike,
@@ -362,10 +356,10 @@ def rnn(
     hidden_init: ArrayLike | None = None,
     sequence_lengths: ArrayLike | None = None,
     *,
-    activations: Sequence[dml.Operator] | None = None,
+    activations: dml.Fusables | None = None,
     direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
     has_sequence: bool = True,
-    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+    precision: calls.Precision | None = None,
 ) -> RecurrentNetwork:
     """Computes a simple recurrent network: each state h becomes `f(x @ weight.T + h @ recurrence.T + biases)`.
 
@@ -412,7 +406,7 @@ class RnnDesc(_SimpleNetwork, function=rnn, infer=partial(_network_sizes, 1)):
 # GRU
 
 
-@calls.operator_function(**_ARGUMENTS, linear_before_reset=calls.BOOLEAN)
+@calls.operator_function
 def gru(
     input: ArrayLike,
     weight: ArrayLike,
@@ -421,11 +415,11 @@ def gru(
     hidden_init: ArrayLike | None = None,
     sequence_lengths: ArrayLike | None = None,
     *,
-    activations: Sequence[dml.Operator] | None = None,
+    activations: dml.Fusables | None = None,
     direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
     linear_before_reset: bool = False,
     has_sequence: bool = True,
-    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+    precision: calls.Precision | None = None,
 ) -> RecurrentNetwork:
     """Computes a network of gated recurrent units (GRU): each state h becomes `(1 - z) * new + z * h`.
 
@@ -484,7 +478,7 @@ class GruDesc(_SimpleNetwork, function=gru, infer=partial(_network_sizes, 3)):
 # LSTM
 
 
-@calls.operator_function(**_ARGUMENTS, clip_threshold=calls.WIDE_NUMBER, couple_input_forget=calls.BOOLEAN)
+@calls.operator_function
 def lstm(
     input: ArrayLike,
     weight: ArrayLike,
@@ -494,13 +488,13 @@ def lstm(
     cell_mem_init: ArrayLike | None = None,
     sequence_lengths: ArrayLike | None = None,
     peephole: ArrayLike | None = None,
-    clip_threshold: ArrayLike | None = None,
+    clip_threshold: calls.WideNumber | None = None,
     *,
-    activations: Sequence[dml.Operator] | None = None,
+    activations: dml.Fusables | None = None,
     direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
     couple_input_forget: bool = False,
     has_sequence: bool = True,
-    precision: lax.Precision | lax.DotAlgorithmPreset | str | None = None,
+    precision: calls.Precision | None = None,
 ) -> Lstm:
     """Computes a network of long short-term memory (LSTM): each cell C becomes `f * C + i * c`, each state `o * h(C)`.
 

@@ -40,13 +40,13 @@ from dmljax.types import (
 # ARGMAX and ARGMIN
 
 
-@calls.operator_function(axes=calls.AXES, axis_direction=calls.one_of(AxisDirection), dtype=calls.INTEGER_DTYPE)
+@calls.operator_function
 def argmax(
     input: ArrayLike,
     *,
     axes: calls.Axes,
     axis_direction: AxisDirection = AxisDirection.INCREASING,
-    dtype: DTypeLike = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.uint32,
 ) -> Array:
     """Computes the index of the largest element along `axes`, which the result keeps with size 1.
 
@@ -61,13 +61,13 @@ def argmax(
     return _arg_reduce(input, axes, axis_direction, dtype, largest=True)
 
 
-@calls.operator_function(axes=calls.AXES, axis_direction=calls.one_of(AxisDirection), dtype=calls.INTEGER_DTYPE)
+@calls.operator_function
 def argmin(
     input: ArrayLike,
     *,
     axes: calls.Axes,
     axis_direction: AxisDirection = AxisDirection.INCREASING,
-    dtype: DTypeLike = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.uint32,
 ) -> Array:
     """Computes the index of the smallest element along `axes`, which the result keeps with size 1.
 
@@ -141,8 +141,10 @@ class ArgminDesc(_ArgReduceDesc, function=argmin):
 # REDUCE
 
 
-@calls.operator_function(function=calls.one_of(ReduceFunction), axes=calls.AXES, dtype=calls.INTEGER_DTYPE)
-def reduce(input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtype: DTypeLike | None = None) -> Array:
+@calls.operator_function
+def reduce(
+    input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtype: calls.IntegerDType | None = None
+) -> Array:
     """Reduces the elements along `axes` by a `ReduceFunction`; the result keeps the axes with size 1.
 
     SUM, MULTIPLY, L1 (the sum of absolute values) and SUM_SQUARE (the sum of squares) take floats, and integers, which

@@ -96,7 +96,7 @@ def _pooled_sizes(input: Sizes, roi: Sizes, pooled_size: Size2D) -> Sizes:
     return (_region_count(roi, 5), input[1], pooled_size.height, pooled_size.width)
 
 
-@calls.operator_function(pooled_size=calls.SIZE_2D, spatial_scale=calls.FINITE_NUMBER)
+@calls.operator_function
 def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, spatial_scale: float = 1.0) -> Array:
     """Divides regions of images into `pooled_size` bins, and selects the largest element of each bin.
 
@@ -225,27 +225,12 @@ class _Sampling(NamedTuple):
         return (span(y1, y2), span(x1, x2)), is_finite
 
 
-_SAMPLING: dict[str, Any] = {
-    "reduction_function": calls.one_of(ReduceFunction),
-    "interpolation_mode": calls.one_of(InterpolationMode),
-    "spatial_scale_x": calls.FINITE_NUMBER,
-    "spatial_scale_y": calls.FINITE_NUMBER,
-    "minimum_samples_per_output": calls.INTEGER,
-    "maximum_samples_per_output": calls.INTEGER,
-}
-_SAMPLING_1 = _SAMPLING | {
-    "input_pixel_offset": calls.FINITE_NUMBER,
-    "output_pixel_offset": calls.FINITE_NUMBER,
-    "align_regions_to_corners": calls.BOOLEAN,
-}
-
-
-@calls.operator_function(**_SAMPLING, out_of_bounds_input_value=calls.WIDE_NUMBER, output_size=calls.SIZE_2D)
+@calls.operator_function
 def roi_align(
     input: ArrayLike,
     roi: ArrayLike,
     batch_indices: ArrayLike,
-    out_of_bounds_input_value: ArrayLike = 0.0,
+    out_of_bounds_input_value: calls.WideNumber = 0.0,
     *,
     output_size: Size2D | int,
     reduction_function: ReduceFunction = AVERAGE,
@@ -275,12 +260,12 @@ def roi_align(
     return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
 
 
-@calls.operator_function(**_SAMPLING_1, out_of_bounds_input_value=calls.WIDE_NUMBER, output_size=calls.SIZE_2D)
+@calls.operator_function
 def roi_align1(
     input: ArrayLike,
     roi: ArrayLike,
     batch_indices: ArrayLike,
-    out_of_bounds_input_value: ArrayLike = 0.0,
+    out_of_bounds_input_value: calls.WideNumber = 0.0,
     *,
     output_size: Size2D | int,
     reduction_function: ReduceFunction = AVERAGE,
@@ -489,7 +474,7 @@ def _align_gradient_sizes(
     return {"output_gradient": image, "output_roi_gradient": roi}
 
 
-@calls.operator_function(**_SAMPLING_1, output_sizes=calls.SIZES, of_input=calls.BOOLEAN, of_roi=calls.BOOLEAN)
+@calls.operator_function
 def roi_align_grad(
     input: ArrayLike | None,
     input_gradient: ArrayLike,

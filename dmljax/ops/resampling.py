@@ -39,13 +39,6 @@ from dmljax.scalars import Size2D
 from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, InterpolationMode
 
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
-_SIZES_AND_MODE = {
-    "output_sizes": calls.SIZES,
-    "scales": calls.EACH_NUMBER,
-    "interpolation_mode": calls.one_of(InterpolationMode),
-}
-_SHIFTED = _SIZES_AND_MODE | dict.fromkeys(("input_pixel_offsets", "output_pixel_offsets"), calls.EACH_NUMBER)
-_ROUNDED = _SHIFTED | {"rounding_direction": calls.one_of(AxisDirection)}
 
 # UPSAMPLE_2D
 
@@ -58,7 +51,7 @@ def _upsampled_sizes(input: Sizes, scale_size: Size2D) -> Sizes:
     return (*batch, height * scale_size.height, width * scale_size.width)
 
 
-@calls.operator_function(scale_size=calls.SIZE_2D, interpolation_mode=calls.one_of(InterpolationMode))
+@calls.operator_function
 def upsample_2d(
     input: ArrayLike,
     *,
@@ -101,7 +94,7 @@ class Upsample2DDesc(dml.Operator, function=upsample_2d, infer=_upsampled_sizes)
 # RESAMPLE and RESAMPLE1
 
 
-@calls.operator_function(**_SIZES_AND_MODE)
+@calls.operator_function
 def resample(
     input: ArrayLike,
     *,
@@ -125,7 +118,7 @@ def resample(
     return _resample(input, output_sizes, scales, interpolation_mode, 0.5, -0.5, Fraction(1, 2))
 
 
-@calls.operator_function(**_SHIFTED)
+@calls.operator_function
 def resample1(
     input: ArrayLike,
     *,
@@ -153,7 +146,7 @@ def resample1(
 # RESAMPLE2 and RESAMPLE3
 
 
-@calls.operator_function(**_ROUNDED)
+@calls.operator_function
 def resample2(
     input: ArrayLike,
     *,
@@ -181,7 +174,7 @@ def resample2(
     return _resample(input, output_sizes, scales, interpolation_mode, *offsets, _ROUNDING[rounding_direction])
 
 
-@calls.operator_function(**_ROUNDED, antialiased=calls.BOOLEAN)
+@calls.operator_function
 def resample3(
     input: ArrayLike,
     *,
@@ -226,7 +219,7 @@ def _centers(mode: InterpolationMode, direction: AxisDirection, offsets: calls.E
 # RESAMPLE_GRAD and RESAMPLE_GRAD1
 
 
-@calls.operator_function(**_SHIFTED)
+@calls.operator_function
 def resample_grad(
     input_gradient: ArrayLike,
     *,
@@ -247,7 +240,7 @@ def resample_grad(
     return _gradient(input_gradient, output_sizes, scales, interpolation_mode, *offsets, Fraction(1, 2))
 
 
-@calls.operator_function(**_ROUNDED)
+@calls.operator_function
 def resample_grad1(
     input_gradient: ArrayLike,
     *,

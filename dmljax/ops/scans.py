@@ -16,9 +16,7 @@ from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, widened
 
 
-@calls.operator_function(
-    axis=calls.INTEGER, axis_direction=calls.one_of(AxisDirection), has_exclusive_sum=calls.BOOLEAN
-)
+@calls.operator_function
 def cumulative_summation(
     input: ArrayLike,
     *,
@@ -38,9 +36,7 @@ def cumulative_summation(
     return _along(running_sum, input, axis, axis_direction, has_exclusive_sum)
 
 
-@calls.operator_function(
-    axis=calls.INTEGER, axis_direction=calls.one_of(AxisDirection), has_exclusive_product=calls.BOOLEAN
-)
+@calls.operator_function
 def cumulative_product(
     input: ArrayLike,
     *,

@@ -46,8 +46,8 @@ class TopK(NamedTuple):
 jax.export.register_namedtuple_serialization(TopK, serialized_name="dmljax.TopK")
 
 
-@calls.operator_function(axis=calls.INTEGER, k=calls.INTEGER, dtype=calls.INTEGER_DTYPE)
-def top_k(input: ArrayLike, *, axis: int, k: int, dtype: DTypeLike = jnp.uint32) -> TopK:
+@calls.operator_function
+def top_k(input: ArrayLike, *, axis: int, k: int, dtype: calls.IntegerDType = jnp.uint32) -> TopK:
     """Selects the `k` largest elements along `axis`, in decreasing order, with their indices.
 
     Of equal elements, the one with the lower index comes first. NaN is larger than every number. On a CPU, -0 equals +0
@@ -62,16 +62,14 @@ def top_k(input: ArrayLike, *, axis: int, k: int, dtype: DTypeLike = jnp.uint32)
     return _top_k(input, axis, k, AxisDirection.DECREASING, dtype)
 
 
-@calls.operator_function(
-    axis=calls.INTEGER, k=calls.INTEGER, axis_direction=calls.one_of(AxisDirection), dtype=calls.INTEGER_DTYPE
-)
+@calls.operator_function
 def top_k1(
     input: ArrayLike,
     *,
     axis: int,
     k: int,
     axis_direction: AxisDirection = AxisDirection.DECREASING,
-    dtype: DTypeLike = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.uint32,
 ) -> TopK:
     """Selects the `k` largest elements along `axis`, or the smallest with `AxisDirection.INCREASING`, in order.
 

@@ -64,7 +64,7 @@ class ActivationSoftmaxDesc(dml.Activation, function=activation_softmax):
     rules = dml.page_rules(_ONE_MATRIX, *dml.Activation.rules)
 
 
-@calls.operator_function(axes=calls.AXES)
+@calls.operator_function
 def activation_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     """Computes the softmax along `axes`, whose elements together form one row.
 
@@ -100,7 +100,7 @@ class ActivationLogSoftmaxDesc(RowActivation, function=activation_log_softmax):
     pass
 
 
-@calls.operator_function(axes=calls.AXES)
+@calls.operator_function
 def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     """Computes the logarithm of the softmax along `axes`, whose elements together form one row.
 
@@ -135,7 +135,7 @@ def activation_hardmax(input: ArrayLike) -> Array:
     return _hardmax(input, axes=(-1,))
 
 
-@calls.operator_function(axes=calls.AXES)
+@calls.operator_function
 def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     """Writes 1 at the first largest element along `axes`, whose elements together form one row, and 0 elsewhere.
 

@@ -35,26 +35,17 @@ class AdamOptimizer(NamedTuple):
 jax.export.register_namedtuple_serialization(AdamOptimizer, serialized_name="dmljax.AdamOptimizer")
 
 
-@calls.operator_function(
-    input_parameters=calls.OPERAND,
-    input_first_moment=calls.OPERAND,
-    input_second_moment=calls.OPERAND,
-    gradient=calls.OPERAND,
-    learning_rate=calls.FLOAT_NUMBER,
-    beta1=calls.FLOAT_NUMBER,
-    beta2=calls.FLOAT_NUMBER,
-    epsilon=calls.FLOAT_NUMBER,
-)
+@calls.operator_function
 def adam_optimizer(
-    input_parameters: ArrayLike,
-    input_first_moment: ArrayLike,
-    input_second_moment: ArrayLike,
-    gradient: ArrayLike,
+    input_parameters: calls.Operand,
+    input_first_moment: calls.Operand,
+    input_second_moment: calls.Operand,
+    gradient: calls.Operand,
     training_step: ArrayLike,
-    learning_rate: ArrayLike = 1e-3,
-    beta1: ArrayLike = 0.9,
-    beta2: ArrayLike = 0.999,
-    epsilon: ArrayLike = 1e-8,
+    learning_rate: calls.FloatNumber = 1e-3,
+    beta1: calls.FloatNumber = 0.9,
+    beta2: calls.FloatNumber = 0.999,
+    epsilon: calls.FloatNumber = 1e-8,
 ) -> AdamOptimizer:
     """Updates parameters by their gradient with Adam: `parameters`, `first_moment` and `second_moment`.
 

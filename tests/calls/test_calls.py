@@ -395,12 +395,12 @@ def test_an_operator_remembers_a_bounded_number_of_numbers() -> None:
     assert 0 < len(called.numbers) <= _MAX_NUMBERS
 
 
-def test_a_kind_of_no_argument_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"^scale must have the arguments factors$"):
+def test_an_annotation_that_says_no_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"must have an annotation that says its kind; got <class 'str'>$"):
 
-        @calls.operator_function(factors=calls.NUMBER)
-        def scale(x: Any, factor: Any) -> Any:
-            return x * factor
+        @calls.operator_function
+        def repeat(x: str) -> Any:
+            return x
 
 
 @pytest.mark.parametrize(
