@@ -90,7 +90,7 @@ def require_size(argument: str, axis: int, size: int, expected: int, why: str) -
         raise InvalidDesc(Problem((argument, "shape", axis), f"must be {expected}, {why}", size))
 
 
-def require_dimensions(argument: str, sizes: Sequence[int], lowest: int) -> None:
+def require_dimensions(argument: Where, sizes: Sequence[int], lowest: int) -> None:
     """Refuses an array of fewer than `lowest` dimensions."""
     if len(sizes) < lowest:
         dimensions = "dimension" if lowest == 1 else "dimensions"

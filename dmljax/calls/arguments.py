@@ -373,8 +373,9 @@ def read_annotation(annotation: Any) -> tuple[Kind, Any]:
     if hasattr(annotation, "__metadata__"):
         return annotation.__metadata__[0], annotation.__origin__
     if type(None) in get_args(annotation):
-        kind, own_type = read_annotation(Union[*(one for one in get_args(annotation) if one is not type(None))])
-        return kind, own_type | None
+        given: Any = Union[*(one for one in get_args(annotation) if one is not type(None))]
+        kind, own_type = read_annotation(given)
+        return kind, annotation if own_type is given else own_type | None
     if isinstance(annotation, type) and issubclass(annotation, HeaderEnum):
         return _one_of(annotation), annotation
     if annotation not in _KINDS:

@@ -7,6 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
+from dmljax.inference import require_dimensions
 from dmljax.lowerings.sharding import sharded_alike
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
@@ -98,24 +99,18 @@ def require_same_shape(**values: ArrayLike) -> None:
             raise InvalidDesc(Problem(name, f"must have the shape of {first}, {shapes[first]}", shapes[name]))
 
 
-def require_rank(where: Where, given: Array, lowest: int) -> None:
-    """Refuses an array of fewer than `lowest` dimensions."""
-    if given.ndim < lowest:
-        dimensions = "dimension" if lowest == 1 else "dimensions"
-        raise InvalidDesc(Problem(where, f"must have at least {lowest} {dimensions}", given.ndim))
+def normal_axis(axis: int, given: Array, argument: Where = "input", name: str = "axis") -> int:
+    """`axis` of an array of at least one dimension, counted from the first one."""
+    require_dimensions(argument, given.shape, 1)
+    if not -given.ndim <= axis < given.ndim:
+        raise InvalidDesc(Problem(name, f"must be in [{-given.ndim}, {given.ndim})", show(axis)))
+    return axis % given.ndim
 
 
-def normal_axis(where: Where, axis: int, rank: int) -> int:
-    """`axis` counted from the first dimension."""
-    if not -rank <= axis < rank:
-        raise InvalidDesc(Problem(where, f"must be in [{-rank}, {rank})", show(axis)))
-    return axis % rank
-
-
-def normal_axes(where: Where, axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """`axes` counted from the first dimension, in increasing order."""
-    given = (axes,) if isinstance(axes, int) else tuple(axes)
-    normal = sorted(normal_axis(where, axis, rank) for axis in given)
+def normal_axes(axes: int | Sequence[int], given: Array) -> tuple[int, ...]:
+    """`axes` of an input of at least one dimension, counted from the first one, in increasing order."""
+    several = (axes,) if isinstance(axes, int) else tuple(axes)
+    normal = sorted(normal_axis(axis, given, name="axes") for axis in several)
     if not normal or len(set(normal)) < len(normal):
-        raise InvalidDesc(Problem(where, "must name one or more different dimensions", given))
+        raise InvalidDesc(Problem("axes", "must name one or more different dimensions", several))
     return tuple(normal)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import register_namedtuple_serialization
 
 from dmljax.calls.arguments import (
     ARRAY,
@@ -64,6 +65,12 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return call
+
+
+def result(form: type[R]) -> type[R]:
+    """Makes a named tuple the result of an operator, which `jax.export` can serialize."""
+    register_namedtuple_serialization(form, serialized_name=f"dmljax.{form.__name__}")
+    return form
 
 
 class RecordedCall(NamedTuple):

@@ -6,7 +6,7 @@ from dmljax.descriptors.base import (
 )
 from dmljax.descriptors.bases import (
     ACTIVATION_SINCE_1_0, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSED_ACTIVATION, Activation, Binary, Fusable, Fusables,
-    Gradient, Predicate, ScaledUnary, Unary, binary, fusable_into, fused, fused_activation_rules, gradient, unary
+    Gradient, Predicate, ScaledUnary, Unary, fusable_into, fused, fused_activation_rules
 )
 from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
 from dmljax.descriptors.lowering import lower
@@ -22,7 +22,7 @@ from dmljax.descriptors.rules import (
 )
 from dmljax.descriptors.tables import (
     RANK_1_TO_4, RANK_1_TO_5, RANK_1_TO_8, RANK_2_TO_4, RANK_2_TO_8, RANK_3_TO_4, RANK_3_TO_5, RANK_3_TO_8, RANK_4,
-    RANK_4_TO_5, Cell, Table, rows, support
+    RANK_4_TO_5, Cell, Table, of_tensors, rows, support
 )
 from dmljax.descriptors.validation import find_broken_rules, find_minimum_feature_level, validate
 
@@ -38,7 +38,7 @@ __all__ = [
     "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Transform", "Uint", "Uint64", "UintAxes", "UintDimensions",
     "Unary", "ValueType", "alike", "axis_of", "binary", "distinct_axes", "each_of_space", "find_broken_rules",
     "find_minimum_feature_level", "fitting", "fusable_into", "fused", "fused_activation_rules", "gradient", "has_type",
-    "having", "inferred", "lower", "named", "one_element", "page_rules", "refused_by", "required", "rows", "same_rank",
-    "same_sizes", "same_type", "sizes_are", "support", "to_json", "unary", "validate"
+    "having", "inferred", "lower", "named", "of_tensors", "one_element", "page_rules", "refused_by", "required", "rows",
+    "same_rank", "same_sizes", "same_type", "sizes_are", "support", "to_json", "unary", "validate"
 ]
 # fmt: on

@@ -17,7 +17,7 @@ from jax.export import register_namedtuple_serialization
 from dmljax.checks import set_fields
 from dmljax.descriptors.array_arguments import Bind, Counts, bind_arrays, require_64_bits, require_match, signature
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Leaf, Member, Tensor
-from dmljax.descriptors.tables import Table
+from dmljax.descriptors.tables import Table, of_tensors
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
 from dmljax.inference import Sizes, led, names_of_members, require_sizes
 from dmljax.scalars import Scalar, ScaleBias, Size2D
@@ -303,10 +303,8 @@ class Operator(Lowerable):
         if not tables:
             yield Problem((), f"the operator must not be used below {min(support)}", feature_level)
             return
-        for field, cell in tables[-1].items():
-            for leaf in self.leaves():
-                if leaf.member.field == field:
-                    yield from cell.problems(leaf.path, leaf.tensor)
+        for leaf in self.leaves():
+            yield from tables[-1][leaf.member.field].problems(leaf.path, leaf.tensor)
         yield from self.rule_problems(feature_level)
 
     def rule_problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
@@ -520,7 +518,9 @@ def _register(operator: type[Operator]) -> None:
             f"{operator.type} must be registered once; got {operator!r} after {OPERATORS[operator.type]!r}"
         )
     OPERATORS[operator.type] = operator
-    outputs = [member.field for member in operator.members() if member.tensor_kind and not member.tensor_kind.is_input]
+    tensors = {member.field: member.tensor_kind for member in operator.members() if member.tensor_kind}
+    operator.support = of_tensors(operator.support, [*tensors])
+    outputs = [field for field, kind in tensors.items() if not kind.is_input]
     if len(outputs) > 1:
         name = f"{operator.__name__}.Outputs"
         operator.Outputs = namedtuple("Outputs", outputs, module=operator.__module__)  # type: ignore[misc]

@@ -9,23 +9,18 @@ from dmljax.checks import element, sequence
 from dmljax.descriptors.base import LevelRule, Operator, Rule
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
 from dmljax.descriptors.rules import SCALE_BIAS_FITS, alike, page_rules, same_rank, same_sizes
-from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, Table, rows, support
+from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, rows, support
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where
 from dmljax.text import join_words, show
-from dmljax.types import FLOAT, DataType, FeatureLevel
+from dmljax.types import FLOAT, FeatureLevel
 
 # One input
 
 
-def unary(ranks: range, data_types: frozenset[DataType]) -> Table:
-    """A support table that gives the input and the output the same cell."""
-    return rows(ranks, input=data_types, output=data_types)
-
-
-FLOAT_SINCE_1_0 = support(FL_1_0=unary(RANK_4, FLOAT), FL_3_0=unary(RANK_1_TO_8, FLOAT))
-FLOAT_SINCE_2_0 = support(FL_2_0=unary(RANK_4, FLOAT), FL_3_0=unary(RANK_1_TO_8, FLOAT))
+FLOAT_SINCE_1_0 = support(FL_1_0=rows(RANK_4, FLOAT), FL_3_0=rows(RANK_1_TO_8, FLOAT))
+FLOAT_SINCE_2_0 = support(FL_2_0=rows(RANK_4, FLOAT), FL_3_0=rows(RANK_1_TO_8, FLOAT))
 ACTIVATION_SINCE_1_0 = support(
-    FL_1_0=unary(RANK_4, FLOAT), FL_2_0=unary(RANK_4_TO_5, FLOAT), FL_3_0=unary(RANK_1_TO_8, FLOAT)
+    FL_1_0=rows(RANK_4, FLOAT), FL_2_0=rows(RANK_4_TO_5, FLOAT), FL_3_0=rows(RANK_1_TO_8, FLOAT)
 )
 
 
@@ -62,17 +57,7 @@ class Gradient(Operator):
     rules = page_rules(alike("input", "input_gradient", "output_gradient"))
 
 
-def gradient(ranks: range, data_types: frozenset[DataType]) -> Table:
-    """A support table that gives the tensors of a `Gradient` the same cell."""
-    return rows(ranks, input=data_types, input_gradient=data_types, output_gradient=data_types)
-
-
 # Two inputs
-
-
-def binary(ranks: range, data_types: frozenset[DataType], output: frozenset[DataType] | None = None) -> Table:
-    """A support table that gives ATensor and BTensor the same cell, and OutputTensor, too, unless it has its own."""
-    return rows(ranks, a=data_types, b=data_types, output=output or data_types)
 
 
 class Binary(Operator):

@@ -1,7 +1,7 @@
 """Support tables: for each feature level that changed them, the ranks and data types that each tensor may have."""
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmljax.errors import Path, Problem
@@ -47,10 +47,22 @@ class Cell:
 Table = Mapping[str, Cell]  # by the field of the tensor, or of the array of tensors
 
 
-def rows(ranks: range, **tensors: frozenset[DataType] | Cell) -> Table:
-    """One support table: `ranks` for every tensor that does not bring a Cell of its own."""
-    cells = {name: cell if isinstance(cell, Cell) else Cell(ranks, cell) for name, cell in tensors.items()}
-    return types.MappingProxyType(cells)
+_OTHERS = ""  # the key of the cell of tensors that are not named
+
+
+def rows(ranks: range, others: frozenset[DataType] | None = None, /, **tensors: frozenset[DataType] | Cell) -> Table:
+    """One support table: `ranks` for tensors that do not bring a Cell of their own, and types for those not named."""
+    named = tensors if others is None else {_OTHERS: others, **tensors}
+    return {field: given if isinstance(given, Cell) else Cell(ranks, given) for field, given in named.items()}
+
+
+def of_tensors(tables: Mapping[FeatureLevel, Table], fields: Sequence[str]) -> Mapping[FeatureLevel, Table]:
+    """Support tables with a cell for each of the tensors `fields`."""
+
+    def of(table: Table) -> Table:
+        return types.MappingProxyType({field: table[field if field in table else _OTHERS] for field in fields})
+
+    return {level: of(table) for level, table in tables.items()}
 
 
 def support(**tables: Table) -> dict[FeatureLevel, Table]:

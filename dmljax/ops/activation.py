@@ -48,6 +48,9 @@ class AlphaBetaActivation(dml.Activation):
 
 # Rectifiers
 
+_SINCE_5_1 = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT))
+_SINCE_1_0 = dml.ACTIVATION_SINCE_1_0 | _SINCE_5_1
+
 
 @calls.operator_function
 def activation_relu(input: ArrayLike) -> Array:
@@ -73,7 +76,7 @@ def _relu(x: Array) -> Array:
 
 
 class ActivationReluDesc(dml.Activation, function=activation_relu):
-    support = dml.ACTIVATION_SINCE_1_0 | dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT))
+    support = _SINCE_1_0
 
 
 @calls.operator_function
@@ -92,10 +95,7 @@ def _relu_slope(x: Array, gradient: Array) -> Array:
 
 
 class ActivationReluGradDesc(dml.Gradient, function=activation_relu_grad):
-    support = dml.support(
-        FL_3_0=dml.gradient(dml.RANK_1_TO_8, FLOAT),
-        FL_5_1=dml.gradient(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT),
-    )
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT)) | _SINCE_5_1
 
 
 @calls.operator_function
@@ -129,17 +129,7 @@ class ActivationParameterizedReluDesc(dml.Operator, function=activation_paramete
     input: dml.Input
     slope: dml.Input
     output: dml.Output
-    support = dml.support(
-        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, slope=FLOAT, output=FLOAT),
-        FL_2_0=dml.rows(dml.RANK_4_TO_5, input=FLOAT, slope=FLOAT, output=FLOAT),
-        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, slope=FLOAT, output=FLOAT),
-        FL_5_1=dml.rows(
-            dml.RANK_1_TO_8,
-            input=FLOAT | SIGNED_UP_TO_32_BIT,
-            slope=FLOAT | SIGNED_UP_TO_32_BIT,
-            output=FLOAT | SIGNED_UP_TO_32_BIT,
-        ),
-    )
+    support = _SINCE_1_0
     rules = dml.page_rules(dml.alike("input", "slope", "output"))
 
 
@@ -202,9 +192,9 @@ class ActivationShrinkDesc(dml.Activation, function=activation_shrink):
     bias: dml.Float
     threshold: dml.Float
     support = dml.support(
-        FL_2_0=dml.unary(dml.RANK_4_TO_5, FLOAT),
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT),
-        FL_5_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_2_0=dml.rows(dml.RANK_4_TO_5, FLOAT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT),
+        FL_5_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
     )
 
     def _misfits(self) -> Iterator[Problem]:
@@ -251,7 +241,7 @@ def activation_celu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
 
 
 class ActivationCeluDesc(AlphaActivation, function=activation_celu):
-    support = dml.support(FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
 @calls.operator_function
@@ -416,7 +406,7 @@ def activation_gelu(input: ArrayLike) -> Array:
 
 
 class ActivationGeluDesc(dml.Activation, function=activation_gelu):
-    support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
 @calls.operator_function
@@ -433,7 +423,7 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: calls.FloatNumber = 
 
 class ActivationSwishDesc(dml.Unary, function=activation_swish):
     sigmoid_input_scale: dml.Float
-    support = dml.support(FL_6_2=dml.unary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_6_2=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
 @calls.operator_function
@@ -451,7 +441,7 @@ def activation_hard_swish(input: ArrayLike, alpha: calls.FloatNumber = 1 / 6, be
 class ActivationHardSwishDesc(dml.Unary, function=activation_hard_swish):
     alpha: dml.Float
     beta: dml.Float
-    support = dml.support(FL_6_2=dml.unary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_6_2=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
 @calls.operator_function

@@ -28,6 +28,12 @@ from dmljax.ops.elementary import scaled
 from dmljax.scalars import ScaleBias
 from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel, widened
 
+_SINCE_1_0 = dml.support(
+    FL_1_0=dml.rows(dml.RANK_4, FLOAT),
+    FL_2_1=dml.rows(dml.RANK_4, FLOAT | INTEGER_32),
+    FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
+)
+
 # Sums, differences, products and quotients
 
 
@@ -47,11 +53,11 @@ def element_wise_add(a: calls.Operand, b: calls.Operand) -> Array:
 
 class ElementWiseAddDesc(dml.Binary, function=element_wise_add):
     support = dml.support(
-        FL_1_0=dml.binary(dml.RANK_4_TO_5, FLOAT),
-        FL_2_1=dml.binary(dml.RANK_4_TO_5, FLOAT | INTEGER_32),
-        FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
-        FL_4_1=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
-        FL_5_1=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4_TO_5, FLOAT | INTEGER_32),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
+        FL_5_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
 
 
@@ -70,7 +76,7 @@ def element_wise_add1(a: calls.Operand, b: calls.Operand, *, fused_activation: d
 
 class ElementWiseAdd1Desc(dml.Binary, function=element_wise_add1):
     fused_activation: dml.FusedActivation = None
-    support = dml.support(FL_2_0=dml.binary(dml.RANK_4_TO_5, FLOAT), FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_2_0=dml.rows(dml.RANK_4_TO_5, FLOAT), FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT))
     rules = dml.page_rules(*dml.Binary.rules, dml.FUSED_ACTIVATION)
 
 
@@ -86,12 +92,9 @@ def element_wise_subtract(a: calls.Operand, b: calls.Operand) -> Array:
 
 
 class ElementWiseSubtractDesc(dml.Binary, function=element_wise_subtract):
-    support = dml.support(
-        FL_1_0=dml.binary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
-        FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
-        FL_4_1=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
-        FL_5_1=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    support = _SINCE_1_0 | dml.support(
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, FLOAT | INTEGER_32 | INTEGER_64),
+        FL_5_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
 
 
@@ -125,12 +128,9 @@ def element_wise_divide(a: calls.Operand, b: calls.Operand) -> Array:
 
 
 class ElementWiseDivideDesc(dml.Binary, function=element_wise_divide):
-    support = dml.support(
-        FL_1_0=dml.binary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
-        FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
-        FL_5_1=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_6_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    support = _SINCE_1_0 | dml.support(
+        FL_5_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_6_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
 
 
@@ -152,9 +152,9 @@ def element_wise_modulus_truncate(a: calls.Operand, b: calls.Operand) -> Array:
 
 class ElementWiseModulusTruncateDesc(dml.Binary, function=element_wise_modulus_truncate):
     support = dml.support(
-        FL_2_1=dml.binary(dml.RANK_4, UP_TO_32_BIT),
-        FL_3_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_6_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_6_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
 
 
@@ -295,11 +295,7 @@ def _integer_mean(a: Array, b: Array) -> Array:
 
 
 class ElementWiseMeanDesc(dml.Binary, function=element_wise_mean):
-    support = dml.support(
-        FL_1_0=dml.binary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.binary(dml.RANK_4, FLOAT | INTEGER_32),
-        FL_3_0=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
-    )
+    support = _SINCE_1_0
 
 
 @calls.operator_function
@@ -316,7 +312,7 @@ def element_wise_difference_square(a: calls.Operand, b: calls.Operand) -> Array:
 
 
 class ElementWiseDifferenceSquareDesc(dml.Binary, function=element_wise_difference_square):
-    support = dml.support(FL_3_1=dml.binary(dml.RANK_1_TO_8, FLOAT | INTEGER_32))
+    support = dml.support(FL_3_1=dml.rows(dml.RANK_1_TO_8, FLOAT | INTEGER_32))
 
 
 @calls.operator_function
@@ -334,10 +330,10 @@ def element_wise_max(a: calls.Operand, b: calls.Operand) -> Array:
 
 class ElementWiseMaxDesc(dml.Binary, function=element_wise_max):
     support = dml.support(
-        FL_1_0=dml.binary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.binary(dml.RANK_4, UP_TO_32_BIT),
-        FL_3_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_5_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_1_0=dml.rows(dml.RANK_4, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
 
 
@@ -371,7 +367,7 @@ def element_wise_atan_yx(a: calls.Operand, b: calls.Operand) -> Array:
 
 
 class ElementWiseAtanYxDesc(dml.Binary, function=element_wise_atan_yx):
-    support = dml.support(FL_3_1=dml.binary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_3_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
 # Powers
@@ -416,10 +412,7 @@ class ElementWisePowDesc(dml.Operator, function=element_wise_pow):
     exponent: dml.Input
     output: dml.Output
     scale_bias: dml.OptionalScaleBias = None
-    support = dml.support(
-        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, exponent=FLOAT, output=FLOAT),
-        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, exponent=UP_TO_32_BIT, output=UP_TO_32_BIT),
-    )
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT), FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT))
 
     def _other_exponents(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         if feature_level < FeatureLevel.FL_3_0:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.export
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
@@ -159,6 +158,7 @@ def _sources(shapes: Shapes) -> dict[str, str]:
 # What both operators compute
 
 
+@calls.result
 class MultiheadAttention(NamedTuple):
     """The result of an attention with `has_present`, and the keys and values that a next call takes as its past ones.
 
@@ -170,9 +170,6 @@ class MultiheadAttention(NamedTuple):
     output: Array
     present_key: Array
     present_value: Array
-
-
-jax.export.register_namedtuple_serialization(MultiheadAttention, serialized_name="dmljax.MultiheadAttention")
 
 
 def _attended(
@@ -513,14 +510,12 @@ def _table(**lengths: dml.Cell) -> dml.Table:
     of_four = dml.Cell(dml.RANK_4_TO_5, FLOAT)
     return dml.rows(
         dml.RANK_3_TO_5,
-        **dict.fromkeys(("query", "key", "value"), FLOAT),
+        FLOAT,
         **dict.fromkeys(_STACKED, dml.Cell(range(5, 6), FLOAT)),
         bias=dml.Cell(dml.RANK_1_TO_5, FLOAT),
         mask=dml.Cell(dml.RANK_1_TO_5, ONLY_INT32),
-        **dict.fromkeys(("relative_position_bias", "past_key", "past_value"), of_four),
+        **dict.fromkeys(("relative_position_bias", "past_key", "past_value", *_PRESENT), of_four),
         **lengths,
-        output=FLOAT,
-        **dict.fromkeys(_PRESENT, of_four),
     )
 
 

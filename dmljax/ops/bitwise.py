@@ -30,6 +30,10 @@ def _apply_to_bits(function: Callable[..., Array], a: ArrayLike, b: ArrayLike) -
 
 # AND, OR, XOR and NOT
 
+_SINCE_3_0 = dml.support(
+    FL_3_0=dml.rows(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT), FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT)
+)
+
 
 @calls.operator_function
 def element_wise_bit_and(a: calls.Operand, b: calls.Operand) -> Array:
@@ -42,9 +46,7 @@ def element_wise_bit_and(a: calls.Operand, b: calls.Operand) -> Array:
 
 
 class ElementWiseBitAndDesc(dml.Binary, function=element_wise_bit_and):
-    support = dml.support(
-        FL_3_0=dml.binary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT), FL_4_1=dml.binary(dml.RANK_1_TO_8, UP_TO_64_BIT)
-    )
+    support = _SINCE_3_0
 
 
 @calls.operator_function
@@ -58,7 +60,7 @@ def element_wise_bit_or(a: calls.Operand, b: calls.Operand) -> Array:
 
 
 class ElementWiseBitOrDesc(dml.Binary, function=element_wise_bit_or):
-    support = ElementWiseBitAndDesc.support
+    support = _SINCE_3_0
 
 
 @calls.operator_function
@@ -72,7 +74,7 @@ def element_wise_bit_xor(a: calls.Operand, b: calls.Operand) -> Array:
 
 
 class ElementWiseBitXorDesc(dml.Binary, function=element_wise_bit_xor):
-    support = ElementWiseBitAndDesc.support
+    support = _SINCE_3_0
 
 
 @calls.operator_function
@@ -87,9 +89,7 @@ def element_wise_bit_not(input: ArrayLike) -> Array:
 
 
 class ElementWiseBitNotDesc(dml.Unary, function=element_wise_bit_not):
-    support = dml.support(
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT), FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT)
-    )
+    support = _SINCE_3_0
 
 
 # Counts and shifts
@@ -126,9 +126,9 @@ def element_wise_bit_shift_left(a: calls.Operand, b: calls.Operand) -> Array:
 
 class ElementWiseBitShiftLeftDesc(dml.Binary, function=element_wise_bit_shift_left):
     support = dml.support(
-        FL_2_1=dml.binary(dml.RANK_4, UNSIGNED_UP_TO_32_BIT),
-        FL_3_0=dml.binary(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT),
-        FL_4_1=dml.binary(dml.RANK_1_TO_8, UNSIGNED),
+        FL_2_1=dml.rows(dml.RANK_4, UNSIGNED_UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UNSIGNED_UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UNSIGNED),
     )
 
 

@@ -120,10 +120,10 @@ class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
     # DirectML's list of fused activations names these two, and no level.
     fused_into = dict.fromkeys(("DML_OPERATOR_CONVOLUTION", "DML_OPERATOR_GEMM"), FeatureLevel.FL_1_0)
     support = dml.support(
-        FL_1_0=dml.unary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_1_0=dml.rows(dml.RANK_4, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
     rules = dml.page_rules(*dml.Activation.rules, dml.SCALE_BIAS_FITS, _BOUNDS_FIT)
 
@@ -133,7 +133,7 @@ class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
     min: dml.ScalarUnion
     max: dml.ScalarUnion
     implied = _BOUNDS
-    support = dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
+    support = dml.support(FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
     rules = dml.page_rules(*dml.ScaledUnary.rules, dml.has_type("min_max_data_type", "output"))
 
 
@@ -180,8 +180,7 @@ class ElementWiseClipGradDesc(dml.Gradient, function=element_wise_clip_grad):
     min: dml.Float
     max: dml.Float
     support = dml.support(
-        FL_3_1=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_5_0=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT), FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64)
     )
     rules = dml.page_rules(*dml.Gradient.rules, _BOUNDS_FIT)
 
@@ -190,7 +189,7 @@ class ElementWiseClipGrad1Desc(dml.Gradient, function=element_wise_clip_grad1):
     min_max_data_type: dml.ValueType
     min: dml.ScalarUnion
     max: dml.ScalarUnion
-    support = dml.support(FL_5_0=dml.gradient(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
+    support = dml.support(FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))
     rules = dml.page_rules(*dml.Gradient.rules, dml.has_type("min_max_data_type", "output_gradient"))
 
 
@@ -212,8 +211,8 @@ def element_wise_threshold(
 class ElementWiseThresholdDesc(dml.ScaledUnary, function=element_wise_threshold):
     min: dml.Float
     support = dml.support(
-        FL_1_0=dml.unary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_1_0=dml.rows(dml.RANK_4, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
     )
     rules = dml.page_rules(*dml.ScaledUnary.rules, _BOUNDS_FIT)

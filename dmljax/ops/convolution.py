@@ -208,10 +208,7 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
     group_count: dml.Uint
     fused_activation: dml.FusedActivation = None
     has_images = True
-    support = dml.support(
-        FL_1_0=dml.rows(dml.RANK_4_TO_5, input=FLOAT, filter=FLOAT, bias=FLOAT, output=FLOAT),
-        FL_4_0=dml.rows(dml.RANK_3_TO_5, input=FLOAT, filter=FLOAT, bias=FLOAT, output=FLOAT),
-    )
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT), FL_4_0=dml.rows(dml.RANK_3_TO_5, FLOAT))
     rules = dml.page_rules(
         dml.same_type("input", "filter", "bias", "output"),
         dml.same_rank("input", "filter", "bias", "output"),
@@ -356,19 +353,11 @@ class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_
     group_count: dml.Uint
     has_images = True
     support = dml.support(
-        FL_2_1=dml.rows(
-            dml.RANK_4,
-            input=INTEGER_8,
-            input_zero_point=INTEGER_8,
-            filter=INTEGER_8,
-            filter_zero_point=INTEGER_8,
-            output=INT32,
-        ),
+        FL_2_1=dml.rows(dml.RANK_4, INTEGER_8, output=INT32),
         FL_4_0=dml.rows(
             dml.RANK_3_TO_4,
-            input=INTEGER_8,
+            INTEGER_8,
             input_zero_point=dml.Cell(dml.RANK_1_TO_4, INTEGER_8),
-            filter=INTEGER_8,
             filter_zero_point=dml.Cell(dml.RANK_1_TO_4, INTEGER_8),
             output=INT32,
         ),
@@ -456,16 +445,14 @@ def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.
     scale, zero_point = dml.Cell(numbers, ONLY_FLOAT32), dml.Cell(numbers, INTEGER_8)
     return dml.rows(
         images,
-        input=INTEGER_8,
+        INTEGER_8,
         input_scale=scale,
         input_zero_point=zero_point,
-        filter=INTEGER_8,
         filter_scale=dml.Cell(filter_scale, ONLY_FLOAT32),
         filter_zero_point=zero_point,
         bias=INT32,
         output_scale=scale,
         output_zero_point=zero_point,
-        output=INTEGER_8,
     )
 
 

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import sign
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.inference import require_dimensions
 from dmljax.lowerings import special
 from dmljax.lowerings.conversion import converted
 from dmljax.lowerings.workarounds import quotient
@@ -67,10 +68,10 @@ def element_wise_identity(input: ArrayLike, scale_bias: ScaleBias | None = None)
 
 class ElementWiseIdentityDesc(dml.ScaledUnary, function=element_wise_identity):
     support = dml.support(
-        FL_1_0=dml.unary(dml.RANK_4_TO_5, FLOAT),
-        FL_2_1=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT),
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
+        FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
 
 
@@ -85,7 +86,7 @@ def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: ArrayLike) -
     [12.0, 22.0, 32.0]
     """
     given, biases = calls.float_array("input", input), calls.float_array("bias", bias)
-    calls.require_rank("input", given, 2)
+    require_dimensions("input", given.shape, 2)
     channels, dtype = given.shape[1], widened(given.dtype)
     if not biases.weak_type and biases.dtype.itemsize > dtype.itemsize:
         raise InvalidType(Problem("bias", f"must be of at most {dtype}", biases.dtype))
@@ -100,7 +101,7 @@ def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: ArrayLike) -
 class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
     scale: dml.Float
     bias: dml.FloatChannels
-    support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT))
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT))
 
     def _other_channels(self) -> Iterator[Problem]:
         if len(self.bias) not in (1, 3):
@@ -136,10 +137,10 @@ def cast(input: ArrayLike, *, dtype: DTypeLike) -> Array:
 class CastDesc(dml.Predicate, function=cast):
     support = dml.support(
         # The page has no INT32 and no UINT32 here, though all integers beside them: a misprint, it seems.
-        FL_1_0=dml.unary(dml.RANK_4, UP_TO_32_BIT - INTEGER_32),
-        FL_3_0=dml.unary(dml.RANK_4, UP_TO_64_BIT - {DataType.FLOAT64}),
-        FL_3_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
-        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
+        FL_1_0=dml.rows(dml.RANK_4, UP_TO_32_BIT - INTEGER_32),
+        FL_3_0=dml.rows(dml.RANK_4, UP_TO_64_BIT - {DataType.FLOAT64}),
+        FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
 
 
@@ -158,10 +159,10 @@ def element_wise_abs(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
 
 class ElementWiseAbsDesc(dml.ScaledUnary, function=element_wise_abs):
     support = dml.support(
-        FL_1_0=dml.unary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.unary(dml.RANK_4, FLOAT | SIGNED_UP_TO_32_BIT),
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT),
-        FL_4_1=dml.unary(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT | INT64),
+        FL_1_0=dml.rows(dml.RANK_4, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, FLOAT | SIGNED_UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT | INT64),
     )
 
 
@@ -178,7 +179,7 @@ def element_wise_negate(input: ArrayLike) -> Array:
 
 
 class ElementWiseNegateDesc(dml.Unary, function=element_wise_negate):
-    support = dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT | INT64))
+    support = dml.support(FL_5_0=dml.rows(dml.RANK_1_TO_8, FLOAT | SIGNED_UP_TO_32_BIT | INT64))
 
 
 @calls.operator_function
@@ -196,10 +197,10 @@ def element_wise_sign(input: ArrayLike) -> Array:
 
 class ElementWiseSignDesc(dml.Unary, function=element_wise_sign):
     support = dml.support(
-        FL_2_0=dml.unary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_2_0=dml.rows(dml.RANK_4, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
 
 
@@ -257,7 +258,7 @@ def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = Roundi
 
 class ElementWiseRoundDesc(dml.Unary, function=element_wise_round):
     rounding_mode: dml.Rounding
-    support = dml.support(FL_2_1=dml.unary(dml.RANK_4, FLOAT), FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_2_1=dml.rows(dml.RANK_4, FLOAT), FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
 # Roots, exponentials and logarithms

@@ -59,7 +59,7 @@ def _tuples(indices: Array, bounds: Sequence[int], dtype: np.dtype[Any], *, is_c
 
 def _arrays(input: ArrayLike, indices: ArrayLike) -> tuple[Array, Array]:
     input, indices = calls.real_array("input", input), calls.integer_array("indices", indices)
-    calls.require_rank("input", input, 1)
+    require_dimensions("input", input.shape, 1)
     return input, indices
 
 
@@ -102,14 +102,12 @@ def _fetch_elements(source: Array, position: Array, axis: int) -> Array:
     return lax.gather(source, position[..., None], dimensions, (1,) * source.ndim, mode=_IN_BOUNDS)
 
 
-def _since_2_1(*others: str) -> dict[str, Any]:
-    """The tables that all pages but GATHER_ND1's have; `others` are the tensors of the type of the input."""
-    of_32, of_64 = dict.fromkeys(others, UP_TO_32_BIT), dict.fromkeys(others, UP_TO_64_BIT)
-    return {
-        "FL_2_1": dml.rows(dml.RANK_4, input=UP_TO_32_BIT, indices=UINT32, **of_32),
-        "FL_3_0": dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, **of_32),
-        "FL_4_1": dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, **of_64),
-    }
+_SINCE_3_0 = dml.support(
+    FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, indices=INDEX),
+    FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT, indices=INDEX),
+)
+_SINCE_2_1 = dml.support(FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT, indices=UINT32)) | _SINCE_3_0
+_SINCE_1_0 = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT, indices=UINT32)) | _SINCE_2_1
 
 
 # GATHER
@@ -130,7 +128,7 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     [[2, 1, 2], [4, 3, 4]]
     """
     input, indices = _arrays(input, indices)
-    axis = calls.normal_axis("axis", axis, input.ndim)
+    axis = calls.normal_axis(axis, input)
     output_shape = _gathered_sizes(input.shape, indices.shape, axis)
     if math.prod(output_shape) == 0:
         return jnp.zeros_like(input, shape=output_shape)
@@ -175,10 +173,7 @@ class GatherDesc(dml.Operator, function=gather, infer=_gathered_sizes):
     index_dimensions: dml.Uint
     implied = {"index_dimensions": lambda call: len(call.arrays["indices"].sizes)}
     has_leading_ones = True
-    support = dml.support(
-        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, output=FLOAT),
-        **_since_2_1("output"),
-    )
+    support = _SINCE_1_0
     rules = dml.page_rules(
         dml.same_rank("indices", "input", "output"),
         dml.same_type("input", "output"),
@@ -225,7 +220,7 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     [[1, 2], [4, 3]]
     """
     input, indices = _arrays(input, indices)
-    axis = calls.normal_axis("axis", axis, input.ndim)
+    axis = calls.normal_axis(axis, input)
     _element_sizes(input.shape, indices.shape, axis)
     if indices.size == 0:
         return jnp.zeros_like(input, shape=indices.shape)
@@ -249,7 +244,7 @@ class GatherElementsDesc(dml.Operator, function=gather_elements, infer=_element_
     indices: dml.Input
     output: dml.Output
     axis: dml.Uint
-    support = dml.support(**_since_2_1("output"))
+    support = _SINCE_2_1
     rules = dml.page_rules(
         dml.same_rank("indices", "input", "output"),
         dml.same_type("input", "output"),
@@ -379,15 +374,12 @@ class _GatherTuplesDesc(dml.Operator):
 
 
 class GatherNdDesc(_GatherTuplesDesc, function=gather_nd, infer=_tuple_sizes):
-    support = dml.support(**_since_2_1("output"))
+    support = _SINCE_2_1
 
 
 class GatherNd1Desc(_GatherTuplesDesc, function=gather_nd1, infer=_tuple_sizes):
     batch_dimension_count: dml.Uint
-    support = dml.support(
-        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, indices=INDEX, output=UP_TO_32_BIT),
-        FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, indices=INDEX, output=UP_TO_64_BIT),
-    )
+    support = _SINCE_3_0
 
 
 # SCATTER and SCATTER_ND
@@ -479,7 +471,7 @@ def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *,
     [0, 6, 2, 8]
     """
     input, indices, updates = _scatter_arrays(input, indices, updates)
-    axis = calls.normal_axis("axis", axis, input.ndim)
+    axis = calls.normal_axis(axis, input)
     _scattered_sizes(input.shape, indices.shape, updates.shape, axis)
     return scattered(input, indices, updates, axis)
 
@@ -513,11 +505,7 @@ class ScatterDesc(dml.Operator, function=scatter, infer=_scattered_sizes):
     updates: dml.Input
     output: dml.Output
     axis: dml.Uint
-    support = dml.support(
-        # The table of the page; the feature level history has the operator from 2_0 on.
-        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, updates=FLOAT, output=FLOAT),
-        **_since_2_1("updates", "output"),
-    )
+    support = _SINCE_1_0  # the table of the page; the feature level history has the operator from 2_0 on
     rules = dml.page_rules(
         dml.same_rank("indices", "input", "output", "updates"),
         dml.same_type("input", "output", "updates"),
@@ -579,7 +567,7 @@ class ScatterNdDesc(dml.Operator, function=scatter_nd, infer=_scattered_tuple_si
     indices_dimension_count: dml.Uint
     implied = _RANKS
     has_leading_ones = True
-    support = dml.support(**_since_2_1("updates", "output"))
+    support = _SINCE_2_1
     rules = dml.page_rules(
         dml.same_rank("indices", "input", "output", "updates"),
         dml.same_type("input", "output", "updates"),
@@ -622,8 +610,7 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     """
     input = calls.real_array("input", input)
     lengths = calls.integer_array("sequence_lengths", sequence_lengths)
-    calls.require_rank("input", input, 1)
-    axis = calls.normal_axis("axis", axis, input.ndim)
+    axis = calls.normal_axis(axis, input)
     _reversed_sizes(input.shape, lengths.shape, axis)
     if input.size == 0:
         return input
@@ -646,12 +633,10 @@ class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer
     output: dml.Output
     axis: dml.Uint
     support = dml.support(
-        FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, sequence_lengths=UINT32, output=UP_TO_32_BIT),
-        FL_3_0=dml.rows(dml.RANK_4_TO_5, input=UP_TO_32_BIT, sequence_lengths=UINT32, output=UP_TO_32_BIT),
-        FL_4_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, sequence_lengths=UINT32, output=UP_TO_32_BIT),
-        FL_5_0=dml.rows(
-            dml.RANK_1_TO_8, input=UP_TO_64_BIT, sequence_lengths=UINT32 | {DataType.UINT64}, output=UP_TO_64_BIT
-        ),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT, sequence_lengths=UINT32),
+        FL_3_0=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT, sequence_lengths=UINT32),
+        FL_4_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, sequence_lengths=UINT32),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT, sequence_lengths=UINT32 | {DataType.UINT64}),
     )
     rules = dml.page_rules(
         dml.same_rank("input", "output", "sequence_lengths"),

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_count
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.inference import require_dimensions
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.philox import advanced, random_words
 from dmljax.lowerings.sharding import partitioned
@@ -74,7 +75,7 @@ def diagonal_matrix1(
     if input is None:
         return _fill_diagonals(None, value, begin, end, output_sizes)
     input = calls.real_array("input", input)
-    calls.require_rank("input", input, 2)
+    require_dimensions("input", input.shape, 2)
     if dtype is not None and dtype != input.dtype:
         raise InvalidType(Problem("dtype", f"must be the dtype of input, {input.dtype}", dtype))
     if output_sizes is not None and tuple(output_sizes) != input.shape:
@@ -129,10 +130,10 @@ class DiagonalMatrixDesc(dml.Operator, function=diagonal_matrix):
     offset: dml.Int
     value: dml.Float
     support = dml.support(
-        FL_2_0=dml.rows(dml.RANK_4, output=FLOAT),
-        FL_2_1=dml.rows(dml.RANK_4, output=UP_TO_32_BIT),
-        FL_4_0=dml.rows(dml.RANK_2_TO_4, output=UP_TO_32_BIT),
-        FL_5_1=dml.rows(dml.RANK_2_TO_4, output=UP_TO_64_BIT),
+        FL_2_0=dml.rows(dml.RANK_4, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_4_0=dml.rows(dml.RANK_2_TO_4, UP_TO_32_BIT),
+        FL_5_1=dml.rows(dml.RANK_2_TO_4, UP_TO_64_BIT),
     )
 
     def _misfits(self) -> Iterator[Problem]:
@@ -154,7 +155,7 @@ class DiagonalMatrix1Desc(dml.Operator, function=diagonal_matrix1):
     value: dml.ScalarUnion
     diagonal_fill_begin: dml.Int
     diagonal_fill_end: dml.Int
-    support = dml.support(FL_5_1=dml.rows(dml.RANK_2_TO_4, input=UP_TO_64_BIT, output=UP_TO_64_BIT))
+    support = dml.support(FL_5_1=dml.rows(dml.RANK_2_TO_4, UP_TO_64_BIT))
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "output"),
@@ -185,9 +186,9 @@ class FillValueConstantDesc(dml.Operator, function=fill_value_constant):
     value_data_type: dml.ValueType
     value: dml.ScalarUnion
     support = dml.support(
-        FL_2_1=dml.rows(dml.RANK_4, output=UP_TO_32_BIT),
-        FL_4_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_32_BIT),
-        FL_4_1=dml.rows(dml.RANK_1_TO_8, output=UP_TO_64_BIT),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_4_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
     rules = dml.page_rules(dml.has_type("value_data_type", "output"))
 
@@ -231,9 +232,9 @@ class FillValueSequenceDesc(dml.Operator, function=fill_value_sequence):
     value_start: dml.ScalarUnion
     value_delta: dml.StepUnion
     support = dml.support(
-        FL_2_1=dml.rows(dml.RANK_4, output=UP_TO_32_BIT),
-        FL_4_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_32_BIT),
-        FL_5_0=dml.rows(dml.RANK_1_TO_8, output=UP_TO_64_BIT - {DataType.FLOAT64}),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_4_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
     )
     rules = dml.page_rules(dml.has_type("value_data_type", "output"))
 
@@ -241,6 +242,7 @@ class FillValueSequenceDesc(dml.Operator, function=fill_value_sequence):
 # RANDOM_GENERATOR
 
 
+@calls.result
 class RandomGenerator(NamedTuple):
     """The result of `random_generator`: random bits, and the state to generate the next ones with.
 
@@ -251,9 +253,6 @@ class RandomGenerator(NamedTuple):
 
     output: Array
     state: Array
-
-
-jax.export.register_namedtuple_serialization(RandomGenerator, serialized_name="dmljax.RandomGenerator")
 
 
 @calls.operator_function
@@ -301,7 +300,7 @@ class RandomGeneratorDesc(dml.Operator, function=random_generator):
     output: dml.Output
     output_state: dml.OptionalOutput = None
     type: dml.GeneratorType  # type: ignore[assignment, misc]  # `type(desc).type` is the operator's
-    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, input_state=UINT32, output=UINT32, output_state=UINT32))
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, UINT32))
     rules = dml.page_rules(
         dml.Rule(
             "InputStateTensor.Sizes are {{1, 1, 1, 6}}.", lambda desc: dml.sizes_are(desc, "input_state", (1, 1, 1, 6))

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -17,7 +16,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import is_nonzero
 from dmljax.checks import INT_MAX, integer_in, require_count
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.inference import Sizes, require_sizes
+from dmljax.inference import Sizes, require_dimensions, require_sizes
 from dmljax.lowerings.compaction import count_and_elements, count_and_elements_by_scatter, packed
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
@@ -50,9 +49,9 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: calls.Si
     [[0, 0, 5], [0, 0, 0]]
     """
     indices, values = calls.integer_array("indices", indices), calls.real_array("values", values)
-    calls.require_rank("indices", indices, 1)
+    require_dimensions("indices", indices.shape, 1)
     is_new = axis == indices.ndim  # as jax.nn.one_hot counts, which adds the axis
-    place = axis if is_new else calls.normal_axis("axis", axis, indices.ndim)
+    place = axis if is_new else calls.normal_axis(axis, indices, "indices")
     if is_new or indices.shape[place] != 1:
         own = next((i for i, size in enumerate(indices.shape) if size == 1), None)
         moved = f"jnp.moveaxis(indices, {own}, {axis}) puts its axis of size 1 there"
@@ -92,10 +91,10 @@ class OneHotDesc(dml.Operator, function=one_hot, infer=_one_hot_sizes):
     output: dml.Output
     axis: dml.Uint
     support = dml.support(
-        FL_2_0=dml.rows(dml.RANK_4, indices=UINT32, values=FLOAT, output=FLOAT),
-        FL_2_1=dml.rows(dml.RANK_4, indices=UINT32, values=UP_TO_32_BIT, output=UP_TO_32_BIT),
-        FL_3_0=dml.rows(dml.RANK_1_TO_8, indices=INDEX, values=UP_TO_32_BIT, output=UP_TO_32_BIT),
-        FL_4_1=dml.rows(dml.RANK_1_TO_8, indices=INDEX, values=UP_TO_64_BIT, output=UP_TO_64_BIT),
+        FL_2_0=dml.rows(dml.RANK_4, FLOAT, indices=UINT32),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT, indices=UINT32),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, indices=INDEX),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT, indices=INDEX),
     )
 
     rules = dml.page_rules(
@@ -114,6 +113,7 @@ class OneHotDesc(dml.Operator, function=one_hot, infer=_one_hot_sizes):
 # NONZERO_COORDINATES
 
 
+@calls.result
 class NonzeroCoordinates(NamedTuple):
     """The result of `nonzero_coordinates`: the number of nonzero elements, and a row of coordinates for each.
 
@@ -126,9 +126,6 @@ class NonzeroCoordinates(NamedTuple):
 
     count: Array  # type: ignore[assignment]  # hides tuple.count, which has no use in a pair
     coordinates: Array
-
-
-jax.export.register_namedtuple_serialization(NonzeroCoordinates, serialized_name="dmljax.NonzeroCoordinates")
 
 
 @calls.operator_function
@@ -225,7 +222,7 @@ class NonzeroCoordinatesDesc(dml.Operator, function=nonzero_coordinates):
     output_count: dml.Output
     output_coordinates: dml.Output
     support = dml.support(
-        FL_3_0=dml.rows(dml.RANK_4_TO_5, input=UP_TO_32_BIT, output_count=UINT32, output_coordinates=UINT32),
+        FL_3_0=dml.rows(dml.RANK_4_TO_5, UINT32, input=UP_TO_32_BIT),
         FL_4_0=dml.rows(
             dml.RANK_1_TO_8,
             input=UP_TO_32_BIT,

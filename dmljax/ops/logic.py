@@ -4,8 +4,6 @@ Floats are compared by their bits, so that subnormal numbers differ from each ot
 whose arithmetic flushes them to zero. Comparisons follow IEEE 754: -0 equals +0, and any comparison with NaN is false.
 """
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
@@ -23,7 +21,6 @@ from dmljax.types import (
     UP_TO_32_BIT,
     UP_TO_64_BIT,
     DataType,
-    FeatureLevel,
     IsInfinityMode,
 )
 
@@ -41,15 +38,17 @@ class Comparison(dml.Binary):
 
 
 COMPARISON_SINCE_3_0 = dml.support(
-    FL_3_0=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT, UINT32_OR_8),
-    FL_4_1=dml.binary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, UINT32_OR_8),
+    FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, output=UINT32_OR_8),
+    FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, output=UINT32_OR_8),
 )
-COMPARISON_SINCE_1_0 = {
-    FeatureLevel.FL_1_0: dml.binary(dml.RANK_4, FLOAT, UINT32),
-    FeatureLevel.FL_2_0: dml.binary(dml.RANK_4, FLOAT, UINT32_OR_8),
-    FeatureLevel.FL_2_1: dml.binary(dml.RANK_4, UP_TO_32_BIT, UINT32_OR_8),
-    **COMPARISON_SINCE_3_0,
-}
+COMPARISON_SINCE_1_0 = (
+    dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, FLOAT, output=UINT32),
+        FL_2_0=dml.rows(dml.RANK_4, FLOAT, output=UINT32_OR_8),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT, output=UINT32_OR_8),
+    )
+    | COMPARISON_SINCE_3_0
+)
 
 
 @calls.operator_function
@@ -140,12 +139,11 @@ class ElementWiseLogicalLessThanOrEqualDesc(
 # Logical operators
 
 
-def _logical_support(table: Callable[[range, frozenset[DataType]], dml.Table]) -> dict[FeatureLevel, dml.Table]:
-    return dml.support(
-        FL_1_0=table(dml.RANK_4, UINT32),
-        FL_2_0=table(dml.RANK_4, UINT32_OR_8),
-        FL_3_0=table(dml.RANK_1_TO_8, UINT32_OR_8),
-    )
+_LOGICAL = dml.support(
+    FL_1_0=dml.rows(dml.RANK_4, UINT32),
+    FL_2_0=dml.rows(dml.RANK_4, UINT32_OR_8),
+    FL_3_0=dml.rows(dml.RANK_1_TO_8, UINT32_OR_8),
+)
 
 
 def _nonzero_operands(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
@@ -165,7 +163,7 @@ def element_wise_logical_and(a: calls.Operand, b: calls.Operand, *, dtype: DType
 
 
 class ElementWiseLogicalAndDesc(dml.Binary, function=element_wise_logical_and):
-    support = _logical_support(dml.binary)
+    support = _LOGICAL
 
 
 @calls.operator_function
@@ -180,7 +178,7 @@ def element_wise_logical_or(a: calls.Operand, b: calls.Operand, *, dtype: DTypeL
 
 
 class ElementWiseLogicalOrDesc(dml.Binary, function=element_wise_logical_or):
-    support = _logical_support(dml.binary)
+    support = _LOGICAL
 
 
 @calls.operator_function
@@ -195,7 +193,7 @@ def element_wise_logical_xor(a: calls.Operand, b: calls.Operand, *, dtype: DType
 
 
 class ElementWiseLogicalXorDesc(dml.Binary, function=element_wise_logical_xor):
-    support = _logical_support(dml.binary)
+    support = _LOGICAL
 
 
 @calls.operator_function
@@ -209,7 +207,7 @@ def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) 
 
 
 class ElementWiseLogicalNotDesc(dml.Unary, function=element_wise_logical_not):
-    support = _logical_support(dml.unary)
+    support = _LOGICAL
 
 
 # Tests for NaN and infinity
@@ -280,9 +278,9 @@ class ElementWiseIfDesc(dml.Operator, function=element_wise_if):
     output: dml.Output
     support = dml.support(
         # Only FLOAT16, not FLOAT32: this is what the table of the page says.
-        FL_2_0=dml.rows(dml.RANK_4, condition=UINT8, a=FLOAT16, b=FLOAT16, output=FLOAT16),
-        FL_3_0=dml.rows(dml.RANK_1_TO_8, condition=UINT8, a=UP_TO_32_BIT, b=UP_TO_32_BIT, output=UP_TO_32_BIT),
-        FL_5_0=dml.rows(dml.RANK_1_TO_8, condition=UINT8, a=UP_TO_64_BIT, b=UP_TO_64_BIT, output=UP_TO_64_BIT),
+        FL_2_0=dml.rows(dml.RANK_4, FLOAT16, condition=UINT8),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, condition=UINT8),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT, condition=UINT8),
     )
     rules = dml.page_rules(
         dml.same_rank("condition", "a", "b", "output"),

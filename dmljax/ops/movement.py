@@ -170,10 +170,10 @@ class SliceDesc(dml.Operator, function=slice, infer=_sliced_sizes):
     sizes: dml.UintDimensions
     strides: dml.UintDimensions
     support = dml.support(
-        FL_1_0=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT - INTEGER_8),
-        FL_2_1=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT),
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
+        FL_1_0=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT - INTEGER_8),
+        FL_2_1=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
 
     arguments = {"offsets": "starts"}
@@ -220,9 +220,9 @@ class Slice1Desc(_Window, function=slice1, infer=_taken_sizes):
     input_window_sizes: dml.UintDimensions
     input_window_strides: dml.IntDimensions
     support = dml.support(
-        FL_2_1=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT),
-        FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
+        FL_2_1=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
     rules = _window_rules("input", "output")
 
@@ -281,9 +281,9 @@ class SliceGradDesc(_Window, function=slice_grad, infer=_put_back_sizes):
     input_window_sizes: dml.UintDimensions
     input_window_strides: dml.IntDimensions
     support = dml.support(
-        FL_3_0=dml.rows(dml.RANK_4_TO_5, input_gradient=UP_TO_32_BIT, output_gradient=UP_TO_32_BIT),
-        FL_3_1=dml.rows(dml.RANK_1_TO_8, input_gradient=UP_TO_32_BIT, output_gradient=UP_TO_32_BIT),
-        FL_4_1=dml.rows(dml.RANK_1_TO_8, input_gradient=UP_TO_64_BIT, output_gradient=UP_TO_64_BIT),
+        FL_3_0=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
+        FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
     rules = _window_rules("output_gradient", "input_gradient")
 
@@ -311,8 +311,7 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
     ([[1], [4]], [[2, 3], [5, 6]])
     """
     input = calls.real_array("input", input)
-    calls.require_rank("input", input, 1)
-    axis = calls.normal_axis("axis", axis, input.ndim)
+    axis = calls.normal_axis(axis, input)
     shapes = _split_sizes(input.shape, tuple(sizes), axis)["outputs"]
     if len(sizes) == 1:
         return (moved([input], input.shape, lambda input: input),)
@@ -349,8 +348,7 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     named = {("inputs", i): x for i, x in enumerate(arrays)}
     arrays = list((named | calls.bring_into_one_type(named, ())).values())
     first = arrays[0]
-    calls.require_rank(("inputs", 0), first, 1)
-    axis = calls.normal_axis("axis", axis, first.ndim)
+    axis = calls.normal_axis(axis, first, ("inputs", 0))
     for i, x in enumerate(arrays):
         calls.require_type(("inputs", i), x, first.dtype, "inputs[0]")
     sizes = _joined_sizes([x.shape for x in arrays], axis)
@@ -365,10 +363,10 @@ class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
     outputs: dml.Outputs
     axis: dml.Uint
     support = dml.support(
-        FL_1_0=dml.rows(dml.RANK_4, input=UP_TO_32_BIT - INTEGER_8, outputs=UP_TO_32_BIT - INTEGER_8),
-        FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, outputs=UP_TO_32_BIT),
-        FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, outputs=UP_TO_32_BIT),
-        FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_64_BIT, outputs=UP_TO_64_BIT),
+        FL_1_0=dml.rows(dml.RANK_4, UP_TO_32_BIT - INTEGER_8),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
     arguments = {"outputs": "sizes"}
     rules = dml.page_rules(
@@ -386,10 +384,10 @@ class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):
     output: dml.Output
     axis: dml.Uint
     support = dml.support(
-        FL_1_0=dml.rows(dml.RANK_4, inputs=UP_TO_32_BIT - INTEGER_8, output=UP_TO_32_BIT - INTEGER_8),
-        FL_2_1=dml.rows(dml.RANK_4, inputs=UP_TO_32_BIT, output=UP_TO_32_BIT),
-        FL_3_0=dml.rows(dml.RANK_4_TO_5, inputs=UP_TO_32_BIT, output=UP_TO_32_BIT),
-        FL_4_1=dml.rows(dml.RANK_1_TO_8, inputs=UP_TO_64_BIT, output=UP_TO_64_BIT),
+        FL_1_0=dml.rows(dml.RANK_4, UP_TO_32_BIT - INTEGER_8),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_0=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
     rules = dml.page_rules(
         dml.same_type("inputs", "output"),
@@ -426,10 +424,10 @@ class TileDesc(dml.Operator, function=tile, infer=_tiled_sizes):
     output: dml.Output
     repeats: dml.Repeats
     support = dml.support(
-        FL_1_0=dml.unary(dml.RANK_4, FLOAT),
-        FL_2_1=dml.unary(dml.RANK_4, UP_TO_32_BIT),
-        FL_3_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
+        FL_1_0=dml.rows(dml.RANK_4, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
+        FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
     )
     rules = dml.page_rules(
         dml.same_type("input", "output"),
@@ -589,23 +587,23 @@ class _DepthToSpace(_Blocks, infer=_wider_sizes):
     )
 
 
-_SINCE_2_1 = {"FL_2_1": dml.unary(dml.RANK_4, UP_TO_32_BIT), "FL_5_0": dml.unary(dml.RANK_4, UP_TO_64_BIT)}
-_SINCE_1_0 = {"FL_1_0": dml.unary(dml.RANK_4, FLOAT), **_SINCE_2_1}
+_SINCE_2_1 = dml.support(FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT), FL_5_0=dml.rows(dml.RANK_4, UP_TO_64_BIT))
+_SINCE_1_0 = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT)) | _SINCE_2_1
 
 
 class SpaceToDepthDesc(_SpaceToDepth, function=space_to_depth):
-    support = dml.support(**_SINCE_1_0)
+    support = _SINCE_1_0
 
 
 class SpaceToDepth1Desc(_SpaceToDepth, function=space_to_depth1):
     order: dml.Order
-    support = dml.support(**_SINCE_2_1)
+    support = _SINCE_2_1
 
 
 class DepthToSpaceDesc(_DepthToSpace, function=depth_to_space):
-    support = dml.support(**_SINCE_1_0)
+    support = _SINCE_1_0
 
 
 class DepthToSpace1Desc(_DepthToSpace, function=depth_to_space1):
     order: dml.Order
-    support = dml.support(**_SINCE_2_1)
+    support = _SINCE_2_1

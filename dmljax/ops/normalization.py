@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import jax.export
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
@@ -16,7 +15,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.inference import called, led, require_broadcast
+from dmljax.inference import called, led, require_broadcast, require_dimensions
 from dmljax.lowerings.local_response import local_response, local_response_gradient
 from dmljax.lowerings.norms import moments, norm
 from dmljax.lowerings.sharding import dimension_axes, partitioned, sharded_along
@@ -115,12 +114,7 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
     implied = {"spatial": lambda call: True}
-    support = dml.support(
-        **{
-            level: dml.rows(ranks, **dict.fromkeys(("input", "mean", "variance", "scale", "bias", "output"), FLOAT))
-            for level, ranks in (("FL_1_0", dml.RANK_4), ("FL_3_1", dml.RANK_1_TO_8))
-        }
-    )
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT), FL_3_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
     def _narrow_means(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         if feature_level < FeatureLevel.FL_4_0 and not self.spatial:
@@ -147,6 +141,7 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
 # BATCH_NORMALIZATION_GRAD
 
 
+@calls.result
 class BatchNormalizationGradients(NamedTuple):
     """The gradients of a batch normalization with respect to its input, scale and bias.
 
@@ -158,11 +153,6 @@ class BatchNormalizationGradients(NamedTuple):
     input: Array
     scale: Array
     bias: Array
-
-
-jax.export.register_namedtuple_serialization(
-    BatchNormalizationGradients, serialized_name="dmljax.BatchNormalizationGradients"
-)
 
 
 @calls.operator_function
@@ -213,7 +203,6 @@ def _gradients(input: ArrayLike, scale: ArrayLike, *gradients: Array) -> BatchNo
 
 _OF_INPUT = ("input", "input_gradient", "output_gradient")
 _OF_PARAMETERS = ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient")
-_GRADIENT_SUPPORT = dml.rows(dml.RANK_1_TO_8, **dict.fromkeys((*_OF_INPUT, *_OF_PARAMETERS), FLOAT))
 
 
 class _BatchGradients(dml.Operator):
@@ -238,12 +227,13 @@ class _BatchGradients(dml.Operator):
 
 
 class BatchNormalizationGradDesc(_BatchGradients, function=batch_normalization_grad):
-    support = dml.support(FL_3_1=_GRADIENT_SUPPORT)
+    support = dml.support(FL_3_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
 # BATCH_NORMALIZATION_TRAINING
 
 
+@calls.result
 class BatchNormalizationTraining(NamedTuple):
     """The result of `batch_normalization_training`, with the mean and the variance that it was normalized by.
 
@@ -254,11 +244,6 @@ class BatchNormalizationTraining(NamedTuple):
     output: Array
     mean: Array
     variance: Array
-
-
-jax.export.register_namedtuple_serialization(
-    BatchNormalizationTraining, serialized_name="dmljax.BatchNormalizationTraining"
-)
 
 
 @calls.operator_function
@@ -310,12 +295,7 @@ class BatchNormalizationTrainingDesc(dml.Operator, function=batch_normalization_
     output_variance: dml.Output
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
-    support = dml.support(
-        FL_4_1=dml.rows(
-            dml.RANK_1_TO_8,
-            **dict.fromkeys(("input", "scale", "bias", "fused_add", "output", "output_mean", "output_variance"), FLOAT),
-        )
-    )
+    support = dml.support(FL_4_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
     rules = dml.page_rules(
         dml.same_type("bias", "output_mean", "output_variance", "scale", "fused_add", "input", "output"),
         dml.same_rank("bias", "output_mean", "output_variance", "scale", "fused_add", "input", "output"),
@@ -361,7 +341,7 @@ class BatchNormalizationTrainingGradDesc(
     _BatchGradients,
     function=batch_normalization_training_grad,
 ):
-    support = dml.support(FL_4_1=_GRADIENT_SUPPORT)
+    support = dml.support(FL_4_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
 # MEAN_VARIANCE_NORMALIZATION, 1 and 2
@@ -387,7 +367,7 @@ def mean_variance_normalization(
     >>> mean_variance_normalization(image, epsilon=0.01).round(2).tolist()
     [[[-1.0, 1.0], [0.0, 0.0]]]
     """
-    calls.require_rank("input", calls.float_array("input", input), 3)
+    require_dimensions("input", calls.float_array("input", input).shape, 3)
     axes = tuple(range(1 if cross_channel else 2, jnp.ndim(input)))
     return _mean_variance_normalized(input, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
 
@@ -414,8 +394,7 @@ def mean_variance_normalization1(
     [[-9.5, 10.5], [nan, nan]]
     """
     given = calls.float_array("input", input)
-    calls.require_rank("input", given, 1)
-    axes = calls.normal_axes("axes", axes, given.ndim)
+    axes = calls.normal_axes(axes, given)
     return _mean_variance_normalized(given, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
 
 
@@ -440,8 +419,7 @@ def mean_variance_normalization2(
     [0.5, 0.5, 0.5, 1.5]
     """
     given = calls.float_array("input", input)
-    calls.require_rank("input", given, 1)
-    axes = calls.normal_axes("axes", axes, given.ndim)
+    axes = calls.normal_axes(axes, given)
     return _mean_variance_normalized(given, scale, bias, epsilon, axes, use_mean, use_variance, fused_activation)
 
 
@@ -488,17 +466,12 @@ class _MeanVariance(dml.Operator):
     )
 
 
-_MEAN_VARIANCE = ("input", "scale", "bias", "output")
-_MEAN_VARIANCE_1_TO_8 = dml.rows(dml.RANK_1_TO_8, **dict.fromkeys(_MEAN_VARIANCE, FLOAT))
-_MEAN_VARIANCE_4 = dml.rows(dml.RANK_4, **dict.fromkeys(_MEAN_VARIANCE, FLOAT))
-
-
 class MeanVarianceNormalizationDesc(_MeanVariance, function=mean_variance_normalization):
     cross_channel: dml.Bool
     normalize_variance: dml.Bool
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
-    support = dml.support(FL_1_0=_MEAN_VARIANCE_4)
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT))
     rules = dml.page_rules(*_MeanVariance.rules, _MeanVariance._both_given, dml.FUSED_ACTIVATION)
 
 
@@ -507,7 +480,7 @@ class MeanVarianceNormalization1Desc(_MeanVariance, function=mean_variance_norma
     normalize_variance: dml.Bool
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
-    support = dml.support(FL_2_1=_MEAN_VARIANCE_4, FL_3_1=_MEAN_VARIANCE_1_TO_8)
+    support = dml.support(FL_2_1=dml.rows(dml.RANK_4, FLOAT), FL_3_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
     def _narrow_channels(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         channels = self.input.sizes[1:2]
@@ -536,7 +509,7 @@ class MeanVarianceNormalization2Desc(_MeanVariance, function=mean_variance_norma
     use_variance: dml.Bool
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
-    support = dml.support(FL_6_3=_MEAN_VARIANCE_1_TO_8)
+    support = dml.support(FL_6_3=dml.rows(dml.RANK_1_TO_8, FLOAT))
     rules = dml.page_rules(*_MeanVariance.rules, dml.distinct_axes("input"), dml.FUSED_ACTIVATION)
 
 
@@ -609,7 +582,7 @@ def _response_arrays(
 ) -> tuple[Array, list[Array], tuple[int, ...]]:
     """The input, the numbers in the type that is computed in, and the dimensions of a local region."""
     x = calls.float_array("input", input)
-    calls.require_rank("input", x, 2 if cross_channel else 3)
+    require_dimensions("input", x.shape, 2 if cross_channel else 3)
     integer_in("local_size", local_size, 1, UINT_MAX)
     wide = widened(x.dtype)
     return x, [jnp.asarray(one, wide) for one in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
@@ -629,7 +602,7 @@ class LocalResponseNormalizationDesc(dml.Unary, function=local_response_normaliz
     alpha: dml.Float
     beta: dml.Float
     bias: dml.Float
-    support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT))
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT))
     rules = dml.page_rules(*dml.Unary.rules, _LOCAL_SIZE)
 
 
@@ -639,7 +612,7 @@ class LocalResponseNormalizationGradDesc(dml.Gradient, function=local_response_n
     alpha: dml.Float
     beta: dml.Float
     bias: dml.Float
-    support = dml.support(FL_3_1=dml.gradient(dml.RANK_4, FLOAT))
+    support = dml.support(FL_3_1=dml.rows(dml.RANK_4, FLOAT))
     rules = dml.page_rules(*dml.Gradient.rules, _LOCAL_SIZE)
 
 
@@ -657,8 +630,7 @@ def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axi
     [[0.5, -0.5, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]]
     """
     x = calls.float_array("input", input)
-    calls.require_rank("input", x, 1)
-    axis = calls.normal_axis("axis", axis, x.ndim)
+    axis = calls.normal_axis(axis, x)
     if p not in (1, 2):
         raise InvalidDesc(Problem("p", "must be 1 or 2", p))
     (wide,) = _wide(x)
@@ -670,7 +642,7 @@ class LpNormalizationDesc(dml.Unary, function=lp_normalization):
     axis: dml.Uint
     epsilon: dml.Float
     p: dml.Uint
-    support = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT), FL_3_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT), FL_3_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
     def _other_norms(self) -> Iterator[Problem]:
         if self.p not in (1, 2):

@@ -218,10 +218,10 @@ class PaddingDesc(_Padding, function=padding):
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
     support = dml.support(
-        FL_1_0=dml.unary(dml.RANK_4_TO_5, FLOAT),
-        FL_2_1=dml.unary(dml.RANK_4_TO_5, UP_TO_32_BIT),
-        FL_3_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-        FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT),
+        FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT),
+        FL_2_1=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
+        FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
 
     def _misfits(self) -> Iterator[Problem]:
@@ -243,7 +243,7 @@ class Padding1Desc(_Padding, function=padding1):
     padding_value: dml.ScalarUnion
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
-    support = dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_64_BIT))
+    support = dml.support(FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT))
     rules = dml.page_rules(*_Padding.rules, dml.has_type("padding_value_data_type", "output"))
 
 
@@ -361,7 +361,7 @@ class _Windows(dml.Operator):
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
     # The page's cells of data types are empty.
-    support = dml.support(FL_6_4=dml.unary(dml.RANK_3_TO_8, FLOAT))
+    support = dml.support(FL_6_4=dml.rows(dml.RANK_3_TO_8, FLOAT))
 
 
 def _windows_fit(image: str, columns: str) -> tuple[dml.Rule, ...]:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -260,6 +259,7 @@ def _norms(input: ArrayLike, *arguments: Any) -> Array:
 # The largest elements
 
 
+@calls.result
 class MaxPooling(NamedTuple):
     """The result of `max_pooling1` and `max_pooling2`: the largest elements, and their indices in the flattened image.
 
@@ -270,9 +270,6 @@ class MaxPooling(NamedTuple):
 
     values: Array
     indices: Any  # an array, or None without `has_indices`
-
-
-jax.export.register_namedtuple_serialization(MaxPooling, serialized_name="dmljax.MaxPooling")
 
 
 @functools.wraps(_pooled_sizes)
@@ -580,7 +577,7 @@ class _Pooling(_Sliding, dml.Unary, infer=_pooled_sizes):
     )
 
 
-_FLOATS = dml.unary(dml.RANK_4_TO_5, FLOAT)
+_FLOATS = dml.rows(dml.RANK_4_TO_5, FLOAT)
 
 
 class AveragePoolingDesc(_Pooling, function=average_pooling):
@@ -601,7 +598,7 @@ class _GradientTensors(dml.Operator):
 
 class AveragePoolingGradDesc(_Sliding, _GradientTensors, function=average_pooling_grad, infer=_spread_sizes):
     include_padding: dml.Bool
-    support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, input_gradient=FLOAT, output_gradient=FLOAT))
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(
         dml.same_type("input_gradient", "output_gradient"),
         dml.same_rank("input_gradient", "output_gradient"),
@@ -628,14 +625,12 @@ class LpPooling1Desc(_LpPooling, function=lp_pooling1):
     support = dml.support(FL_6_2=_FLOATS)
 
 
-_FLOATS_AND_8_BITS, _NUMBERS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64
+_FLOATS_AND_8_BITS, _NUMBERS, _UINTS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64, UINT32 | {DataType.UINT64}
 
 
 class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_largest_sizes):
     support = dml.support(
-        FL_1_0=_FLOATS,
-        FL_3_0=dml.unary(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS),
-        FL_5_0=dml.unary(dml.RANK_4_TO_5, _NUMBERS),
+        FL_1_0=_FLOATS, FL_3_0=dml.rows(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS), FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS)
     )
     rules = dml.page_rules(
         dml.same_type("input", "output"),
@@ -663,28 +658,25 @@ class _IndexedPooling(_Sliding, _IndexedTensors, infer=_largest_sizes):
     }
 
 
-def _with_indices(values: frozenset[DataType], indices: frozenset[DataType]) -> dml.Table:
-    return dml.rows(dml.RANK_4_TO_5, input=values, output=values, output_indices=indices)
-
-
-_INDEXED_SINCE_3_0 = {
-    "FL_3_0": _with_indices(_FLOATS_AND_8_BITS, UINT32),
-    "FL_5_0": _with_indices(_NUMBERS, UINT32 | {DataType.UINT64}),
-}
+_INDEXED_FLOATS = dml.rows(dml.RANK_4_TO_5, FLOAT, output_indices=UINT32)
+_INDEXED_SINCE_3_0 = dml.support(
+    FL_3_0=dml.rows(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS, output_indices=UINT32),
+    FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS, output_indices=_UINTS),
+)
 
 
 class MaxPooling1Desc(_IndexedPooling, function=max_pooling1):
-    support = dml.support(FL_2_0=_with_indices(FLOAT, UINT32), **_INDEXED_SINCE_3_0)
+    support = dml.support(FL_2_0=_INDEXED_FLOATS) | _INDEXED_SINCE_3_0
 
 
 class MaxPooling2Desc(_IndexedPooling, function=max_pooling2):
     dilations: dml.UintDimensions
-    support = dml.support(FL_2_1=_with_indices(FLOAT, UINT32), **_INDEXED_SINCE_3_0)
+    support = dml.support(FL_2_1=_INDEXED_FLOATS) | _INDEXED_SINCE_3_0
 
 
 class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad, infer=_largest_gradient_sizes):
     dilations: dml.UintDimensions
-    support = dml.support(FL_3_0=dml.gradient(dml.RANK_4, FLOAT), FL_4_0=dml.gradient(dml.RANK_4_TO_5, FLOAT))
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT), FL_4_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(
         dml.same_type("input", "input_gradient", "output_gradient"),
         dml.same_rank("input", "input_gradient", "output_gradient"),
@@ -702,8 +694,8 @@ class MaxUnpoolingDesc(dml.Operator, function=max_unpooling, infer=_unpooled_siz
     output: dml.Output
     has_images = True
     support = dml.support(
-        FL_3_0=dml.rows(dml.RANK_4, input=FLOAT, indices=UINT32, output=FLOAT),
-        FL_5_0=dml.rows(dml.RANK_4, input=_NUMBERS, indices=UINT32 | {DataType.UINT64}, output=_NUMBERS),
+        FL_3_0=dml.rows(dml.RANK_4, FLOAT, indices=UINT32),
+        FL_5_0=dml.rows(dml.RANK_4, _NUMBERS, indices=_UINTS),
     )
     rules = dml.page_rules(
         dml.same_type("input", "output"),
@@ -732,10 +724,9 @@ class QuantizedLinearAveragePoolingDesc(
     support = dml.support(
         FL_6_2=dml.rows(
             dml.RANK_1_TO_5,
+            ONLY_FLOAT32,
             input=dml.Cell(dml.RANK_4_TO_5, INTEGER_8),
-            input_scale=ONLY_FLOAT32,
             input_zero_point=INTEGER_8,
-            output_scale=ONLY_FLOAT32,
             output_zero_point=INTEGER_8,
             output=dml.Cell(dml.RANK_4_TO_5, INTEGER_8),
         )

@@ -192,10 +192,7 @@ class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
     beta: dml.Float
     fused_activation: dml.FusedActivation = None
     arguments = {"trans_a": "transpose_a", "trans_b": "transpose_b"}
-    support = dml.support(
-        FL_1_0=dml.rows(dml.RANK_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
-        FL_4_0=dml.rows(dml.RANK_2_TO_4, a=FLOAT, b=FLOAT, c=FLOAT, output=FLOAT),
-    )
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT), FL_4_0=dml.rows(dml.RANK_2_TO_4, FLOAT))
     rules = dml.page_rules(
         dml.same_type("a", "b", "c", "output"),
         *_product_rules(
@@ -240,9 +237,8 @@ def matrix_multiply_integer(
 def _integer_table(matrices: range, a_zero_point: range, b_zero_point: range) -> dml.Table:
     return dml.rows(
         matrices,
-        a=INTEGER_8,
+        INTEGER_8,
         a_zero_point=dml.Cell(a_zero_point, INTEGER_8),
-        b=INTEGER_8,
         b_zero_point=dml.Cell(b_zero_point, INTEGER_8),
         output=ONLY_INT32,
     )
@@ -333,15 +329,11 @@ class MatrixMultiplyIntegerToFloatDesc(dml.Operator, function=matrix_multiply_in
     output: dml.Output
     support = dml.support(
         FL_6_2=dml.rows(
-            dml.RANK_2_TO_4,
-            a=INTEGER_UP_TO_32_BIT,
-            a_scale=dml.Cell(dml.RANK_1_TO_4, FLOAT),
-            a_zero_point=dml.Cell(dml.RANK_1_TO_4, INTEGER_UP_TO_32_BIT),
-            b=INTEGER_UP_TO_32_BIT,
-            b_scale=dml.Cell(dml.RANK_1_TO_4, FLOAT),
-            b_zero_point=dml.Cell(dml.RANK_1_TO_4, INTEGER_UP_TO_32_BIT),
-            bias=FLOAT,
-            output=FLOAT,
+            dml.RANK_1_TO_4,
+            INTEGER_UP_TO_32_BIT,
+            **dict.fromkeys(("a", "b"), dml.Cell(dml.RANK_2_TO_4, INTEGER_UP_TO_32_BIT)),
+            **dict.fromkeys(("a_scale", "b_scale"), FLOAT),
+            **dict.fromkeys(("bias", "output"), dml.Cell(dml.RANK_2_TO_4, FLOAT)),
         )
     )
     rules = dml.page_rules(
@@ -399,11 +391,9 @@ _SCALES_AND_ZERO_POINTS = (
 
 
 def _quantized_table(matrices: range, parameters: range) -> dml.Table:
-    cells = {
-        name: dml.Cell(parameters, ONLY_FLOAT32 if name.endswith("scale") else INTEGER_8)
-        for name in _SCALES_AND_ZERO_POINTS
-    }
-    return dml.rows(matrices, a=INTEGER_8, b=INTEGER_8, output=INTEGER_8, **cells)
+    of_matrices = dict.fromkeys(("a", "b", "output"), dml.Cell(matrices, INTEGER_8))
+    of_scales = dict.fromkeys(("a_scale", "b_scale", "output_scale"), ONLY_FLOAT32)
+    return dml.rows(parameters, INTEGER_8, **of_matrices, **of_scales)
 
 
 class QuantizedLinearMatrixMultiplyDesc(dml.Operator, function=quantized_linear_matrix_multiply, infer=_product_sizes):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -196,7 +195,7 @@ def _dividend(input: ArrayLike) -> Array:
 def _quantize_table(
     ranks: range, input: frozenset[DataType], scale: frozenset[DataType], output: frozenset[DataType]
 ) -> dml.Table:
-    return dml.rows(ranks, input=input, scale=scale, zero_point=output, output=output)
+    return dml.rows(ranks, output, input=input, scale=scale)
 
 
 class ElementWiseQuantizeLinearDesc(Scaled, function=element_wise_quantize_linear):
@@ -243,7 +242,7 @@ def element_wise_dequantize_linear(
 
 
 def _dequantize_table(ranks: range, input: frozenset[DataType], output: frozenset[DataType]) -> dml.Table:
-    return dml.rows(ranks, input=input, scale=output, zero_point=input, output=output)
+    return dml.rows(ranks, input, scale=output, output=output)
 
 
 class ElementWiseDequantizeLinearDesc(Scaled, function=element_wise_dequantize_linear):
@@ -302,16 +301,7 @@ class ElementWiseQuantizedLinearAddDesc(dml.Operator, function=element_wise_quan
     output: dml.Output
     support = dml.support(
         FL_4_0=dml.rows(
-            dml.RANK_1_TO_8,
-            a=INTEGER_8,
-            a_scale=ONLY_FLOAT32,
-            a_zero_point=INTEGER_8,
-            b=INTEGER_8,
-            b_scale=ONLY_FLOAT32,
-            b_zero_point=INTEGER_8,
-            output_scale=ONLY_FLOAT32,
-            output_zero_point=INTEGER_8,
-            output=INTEGER_8,
+            dml.RANK_1_TO_8, INTEGER_8, a_scale=ONLY_FLOAT32, b_scale=ONLY_FLOAT32, output_scale=ONLY_FLOAT32
         )
     )
 
@@ -475,6 +465,7 @@ class DequantizeDesc(_Blockwise, function=dequantize):
 # DYNAMIC_QUANTIZE_LINEAR
 
 
+@calls.result
 class DynamicQuantizeLinear(NamedTuple):
     """The result of `dynamic_quantize_linear`, with the scale and the zero point that it was quantized with.
 
@@ -486,9 +477,6 @@ class DynamicQuantizeLinear(NamedTuple):
     output: Array
     scale: Array
     zero_point: Array
-
-
-jax.export.register_namedtuple_serialization(DynamicQuantizeLinear, serialized_name="dmljax.DynamicQuantizeLinear")
 
 
 @calls.operator_function
@@ -531,15 +519,7 @@ class DynamicQuantizeLinearDesc(dml.Operator, function=dynamic_quantize_linear):
     output: dml.Output
     output_scale: dml.Output
     output_zero_point: dml.Output
-    support = dml.support(
-        FL_4_0=dml.rows(
-            dml.RANK_1_TO_8,
-            input=FLOAT,
-            output=INTEGER_8,
-            output_scale=ONLY_FLOAT32,
-            output_zero_point=INTEGER_8,
-        )
-    )
+    support = dml.support(FL_4_0=dml.rows(dml.RANK_1_TO_8, INTEGER_8, input=FLOAT, output_scale=ONLY_FLOAT32))
 
     rules = dml.page_rules(
         dml.same_rank("input", "output", "output_scale", "output_zero_point"),

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import jax.export
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
@@ -204,6 +203,7 @@ def _run(
     return several if has_sequence else (None, *several)
 
 
+@calls.result
 class RecurrentNetwork(NamedTuple):
     """The result of `rnn` and `gru`: what each step puts out, and the last of it in each direction.
 
@@ -219,6 +219,7 @@ class RecurrentNetwork(NamedTuple):
     single: Array
 
 
+@calls.result
 class Lstm(NamedTuple):
     """The result of `lstm`: as of the other networks, and the last of the cell's memory in each direction.
 
@@ -233,16 +234,7 @@ class Lstm(NamedTuple):
     cell_single: Array
 
 
-jax.export.register_namedtuple_serialization(RecurrentNetwork, serialized_name="dmljax.RecurrentNetwork")
-jax.export.register_namedtuple_serialization(Lstm, serialized_name="dmljax.Lstm")
-
-
 # Descriptors
-
-
-def _support(*fields: str) -> dict[FeatureLevel, dml.Table]:
-    cells = {field: UINT32 if field == "sequence_lengths" else FLOAT for field in fields}
-    return dml.support(FL_1_0=dml.rows(dml.RANK_4, **cells))
 
 
 class _Network(dml.Operator):
@@ -251,6 +243,7 @@ class _Network(dml.Operator):
     gates: ClassVar[int]
     defaults: ClassVar[tuple[dml.Operator, ...]]  # as many activations as a direction has
 
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT, sequence_lengths=UINT32))
     has_leading_ones = True
     arguments = {"activation_descs": "activations"}
 
@@ -341,7 +334,6 @@ class _SimpleNetwork(_Network):
     output_single: dml.OptionalOutput = None
     activation_descs: dml.FusedActivations
     direction: dml.Recurrent
-    support = _support(*_SIMPLE)
 
 
 # RNN
@@ -581,7 +573,6 @@ class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):
     couple_input_forget: dml.Bool
     gates = 4
     defaults = (_SIGMOID, _TANH, _TANH)
-    support = _support(*_OF_LSTM)
     rules = dml.page_rules(*_rules(gates, len(defaults), *_OF_LSTM), _NOT_OWNED)
 
     derived = _Network.derived | {

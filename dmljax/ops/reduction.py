@@ -88,8 +88,7 @@ def _arg_reduce(
     input: ArrayLike, axes: calls.Axes, direction: AxisDirection, dtype: DTypeLike, *, largest: bool
 ) -> Array:
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
-    calls.require_rank("input", input, 1)
-    axes = calls.normal_axes("axes", axes, input.ndim)
+    axes = calls.normal_axes(axes, input)
     reduced = math.prod(input.shape[axis] for axis in axes)
     if reduced == 0:
         raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
@@ -162,8 +161,7 @@ def reduce(
     """
     to_array = calls.real_array if function in _OF_ORDER else calls.number_array
     input = to_array("input", input)
-    calls.require_rank("input", input, 1)
-    axes = calls.normal_axes("axes", axes, input.ndim)
+    axes = calls.normal_axes(axes, input)
     if function in _ARGUMENTS:
         largest = function is ReduceFunction.ARGMAX
         return _arg_reduce(
@@ -246,39 +244,36 @@ _FUNCTIONS: Mapping[ReduceFunction, Callable[[Array, tuple[int, ...]], Array]] =
 }
 
 _WIDE_INTEGERS = INTEGER_32 | INTEGER_64
-_ARGUMENT_SUPPORT = dml.support(
-    FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, output=UINT32),
-    FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, output=UINT32),
-    FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX),
-    FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT | INTEGER_64, output=INDEX),
+_ARGUMENT_SUPPORT = (
+    dml.support(
+        FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, output=UINT32),
+        FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, output=UINT32),
+    )
+    | _ArgReduceDesc.support
 )
-_FLOAT_SUPPORT = dml.support(FL_1_0=dml.unary(dml.RANK_4, FLOAT), FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT))
-_NORM_SUPPORT = _FLOAT_SUPPORT | dml.support(FL_5_0=dml.unary(dml.RANK_1_TO_8, FLOAT | _WIDE_INTEGERS))
+_NORM_SUPPORT = dml.FLOAT_SINCE_1_0 | dml.support(FL_5_0=dml.rows(dml.RANK_1_TO_8, FLOAT | _WIDE_INTEGERS))
 _EXTREME_SUPPORT = dml.support(
-    FL_1_0=dml.unary(dml.RANK_4, FLOAT),
-    FL_2_1=dml.unary(dml.RANK_4, FLOAT | INTEGER_32),
-    FL_3_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT),
-    FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+    FL_1_0=dml.rows(dml.RANK_4, FLOAT),
+    FL_2_1=dml.rows(dml.RANK_4, FLOAT | INTEGER_32),
+    FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
+    FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
 )
 _SUM_SUPPORT = dml.support(
-    FL_1_0=dml.unary(dml.RANK_4, FLOAT),
-    FL_2_1=dml.unary(dml.RANK_4, FLOAT | INTEGER_32),
-    FL_3_0=dml.unary(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
-    FL_5_0=dml.unary(dml.RANK_1_TO_8, FLOAT | _WIDE_INTEGERS),
+    FL_1_0=dml.rows(dml.RANK_4, FLOAT),
+    FL_2_1=dml.rows(dml.RANK_4, FLOAT | INTEGER_32),
+    FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT | INTEGER_32),
+    FL_5_0=dml.rows(dml.RANK_1_TO_8, FLOAT | _WIDE_INTEGERS),
 )
 _SUPPORT = {
-    ReduceFunction.ARGMAX: _ARGUMENT_SUPPORT,
-    ReduceFunction.ARGMIN: _ARGUMENT_SUPPORT,
-    ReduceFunction.AVERAGE: _FLOAT_SUPPORT,
-    ReduceFunction.L1: _NORM_SUPPORT,
-    ReduceFunction.L2: _FLOAT_SUPPORT,
-    ReduceFunction.LOG_SUM: _FLOAT_SUPPORT,
-    ReduceFunction.LOG_SUM_EXP: _FLOAT_SUPPORT,
-    ReduceFunction.MAX: _EXTREME_SUPPORT,
-    ReduceFunction.MIN: _EXTREME_SUPPORT,
-    ReduceFunction.MULTIPLY: _SUM_SUPPORT,
-    ReduceFunction.SUM: _SUM_SUPPORT,
-    ReduceFunction.SUM_SQUARE: _NORM_SUPPORT,
+    function: dml.of_tensors(tables, ("input", "output"))
+    for functions, tables in (
+        (_ARGUMENTS, _ARGUMENT_SUPPORT),
+        (_OF_FLOATS, dml.FLOAT_SINCE_1_0),
+        ((ReduceFunction.L1, ReduceFunction.SUM_SQUARE), _NORM_SUPPORT),
+        ((ReduceFunction.MAX, ReduceFunction.MIN), _EXTREME_SUPPORT),
+        ((ReduceFunction.MULTIPLY, ReduceFunction.SUM), _SUM_SUPPORT),
+    )
+    for function in functions
 }
 
 
@@ -292,8 +287,8 @@ class ReduceDesc(dml.Operator, function=reduce, infer=_reduced_sizes):
         FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, output=FLOAT | UINT32),
         FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, output=FLOAT | INTEGER_32),
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=UP_TO_32_BIT | INTEGER_64),
-        FL_4_1=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
-        FL_5_0=dml.unary(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64),
     )
 
     def own_support(self) -> Mapping[FeatureLevel, dml.Table]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
-import jax.export
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -156,7 +156,7 @@ class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_pooled_sizes):
     output: dml.Output
     spatial_scale: dml.Float
     pooled_size: dml.Size
-    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, roi=FLOAT, output=FLOAT))
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT))
     rules = dml.page_rules(
         dml.same_type("input", "roi", "output"),
         dml.Rule("SpatialScale is finite.", lambda desc: _finite(desc, "spatial_scale")),
@@ -415,11 +415,7 @@ class _AlignTensors(dml.Operator, infer=_aligned_sizes):
 
 def _align_support(indices: frozenset[DataType]) -> dml.Table:
     return dml.rows(
-        dml.RANK_4,
-        input=FLOAT,
-        roi=dml.Cell(dml.RANK_2_TO_4, FLOAT),
-        batch_indices=dml.Cell(dml.RANK_1_TO_4, indices),
-        output=FLOAT,
+        dml.RANK_4, FLOAT, roi=dml.Cell(dml.RANK_2_TO_4, FLOAT), batch_indices=dml.Cell(dml.RANK_1_TO_4, indices)
     )
 
 
@@ -446,6 +442,7 @@ class RoiAlign1Desc(_AlignTensors, function=roi_align1):
 # ROI_ALIGN_GRAD
 
 
+@calls.result
 class RoiAlignGradients(NamedTuple):
     """The gradients of `roi_align1` with respect to its input and to its regions; None for one that is not asked for.
 
@@ -456,9 +453,6 @@ class RoiAlignGradients(NamedTuple):
 
     input: Any  # an array, or None without `of_input`
     roi: Any  # an array, or None without `of_roi`
-
-
-jax.export.register_namedtuple_serialization(RoiAlignGradients, serialized_name="dmljax.RoiAlignGradients")
 
 
 def _align_gradient_sizes(
@@ -588,11 +582,9 @@ class RoiAlignGradDesc(dml.Operator, function=roi_align_grad, infer=_align_gradi
     support = dml.support(
         FL_4_1=dml.rows(
             dml.RANK_4,
-            input=FLOAT,
-            input_gradient=FLOAT,
+            FLOAT,
             roi=dml.Cell(dml.RANK_2_TO_4, FLOAT),
             batch_indices=dml.Cell(dml.RANK_1_TO_4, UINT32),
-            output_gradient=FLOAT,
             output_roi_gradient=dml.Cell(dml.RANK_2_TO_4, FLOAT),
         )
     )

@@ -78,7 +78,7 @@ class Upsample2DDesc(dml.Operator, function=upsample_2d, infer=_upsampled_sizes)
     output: dml.Output
     scale_size: dml.Size
     interpolation_mode: dml.Interpolation
-    support = dml.support(FL_1_0=dml.unary(dml.RANK_4_TO_5, FLOAT))
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
 
     rules = dml.page_rules(
         dml.same_type("input", "output"),
@@ -421,10 +421,7 @@ class _Resampling(dml.Operator):
 
 
 _FLOATS = ("scales", "input_pixel_offsets", "output_pixel_offsets")
-_INTO_8_BITS = {
-    "FL_5_1": dml.unary(dml.RANK_1_TO_4, FLOAT),
-    "FL_6_2": dml.unary(dml.RANK_1_TO_4, FLOAT | INTEGER_8),
-}
+_SINCE_5_1 = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_4, FLOAT), FL_6_2=dml.rows(dml.RANK_1_TO_4, FLOAT | INTEGER_8))
 
 
 def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
@@ -468,14 +465,14 @@ class _Backward(_Resampling):
 
 class ResampleDesc(_Forward, function=resample):
     scales: dml.Scales
-    support = dml.support(FL_2_0=dml.unary(dml.RANK_4, FLOAT), **_INTO_8_BITS)
+    support = dml.support(FL_2_0=dml.rows(dml.RANK_4, FLOAT)) | _SINCE_5_1
 
 
 class Resample1Desc(_Forward, function=resample1):
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions
     output_pixel_offsets: dml.FloatDimensions
-    support = dml.support(FL_2_1=dml.unary(dml.RANK_4, FLOAT), **_INTO_8_BITS)
+    support = dml.support(FL_2_1=dml.rows(dml.RANK_4, FLOAT)) | _SINCE_5_1
 
 
 class Resample2Desc(_Forward, function=resample2):
@@ -484,7 +481,7 @@ class Resample2Desc(_Forward, function=resample2):
     input_pixel_offsets: dml.FloatDimensions
     output_pixel_offsets: dml.FloatDimensions
     implied = _Forward.implied | {"input_pixel_offsets": _offsets}
-    support = dml.support(**_INTO_8_BITS)
+    support = _SINCE_5_1
 
 
 class Resample3Desc(_Forward, function=resample3):
@@ -494,18 +491,14 @@ class Resample3Desc(_Forward, function=resample3):
     output_pixel_offsets: dml.FloatDimensions
     antialiased: dml.Bool
     implied = _Forward.implied | {"input_pixel_offsets": _offsets}
-    support = dml.support(FL_6_4=dml.unary(dml.RANK_1_TO_4, FLOAT | INTEGER_8))
-
-
-def _gradients(ranks: range) -> dml.Table:
-    return dml.rows(ranks, input_gradient=FLOAT, output_gradient=FLOAT)
+    support = dml.support(FL_6_4=dml.rows(dml.RANK_1_TO_4, FLOAT | INTEGER_8))
 
 
 class ResampleGradDesc(_Backward, function=resample_grad):
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions
     output_pixel_offsets: dml.FloatDimensions
-    support = dml.support(FL_3_0=_gradients(dml.RANK_4), FL_5_1=_gradients(dml.RANK_1_TO_4))
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT), FL_5_1=dml.rows(dml.RANK_1_TO_4, FLOAT))
 
 
 class ResampleGrad1Desc(_Backward, function=resample_grad1):
@@ -513,4 +506,4 @@ class ResampleGrad1Desc(_Backward, function=resample_grad1):
     scales: dml.FloatDimensions
     input_pixel_offsets: dml.FloatDimensions
     output_pixel_offsets: dml.FloatDimensions
-    support = dml.support(FL_5_1=_gradients(dml.RANK_1_TO_4))
+    support = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_4, FLOAT))

@@ -5,7 +5,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from jax import Array
 from jax.typing import ArrayLike
@@ -59,8 +58,7 @@ def _along(
     running: Callable[..., Array], input: ArrayLike, axis: int, direction: AxisDirection, is_exclusive: bool
 ) -> Array:
     input = calls.number_array("input", input)
-    calls.require_rank("input", input, 1)
-    axis = calls.normal_axis("axis", axis, input.ndim)
+    axis = calls.normal_axis(axis, input)
     reverse = direction is AxisDirection.DECREASING
     tally = partial(running, axis=axis, reverse=reverse, exclusive=is_exclusive)
     wide = widened(input.dtype)
@@ -79,17 +77,16 @@ class _Cumulative(dml.Unary):
 
 
 _TYPES = FLOAT | INTEGER_32
-_FROM_4_0: dict[str, Any] = {
-    "FL_4_0": dml.unary(dml.RANK_1_TO_8, _TYPES),
-    "FL_5_0": dml.unary(dml.RANK_1_TO_8, _TYPES | INTEGER_64),
-}
+_SINCE_4_0 = dml.support(
+    FL_4_0=dml.rows(dml.RANK_1_TO_8, _TYPES), FL_5_0=dml.rows(dml.RANK_1_TO_8, _TYPES | INTEGER_64)
+)
 
 
 class CumulativeSummationDesc(_Cumulative, function=cumulative_summation):
     has_exclusive_sum: dml.Bool
-    support = dml.support(FL_2_1=dml.unary(dml.RANK_4, _TYPES), **_FROM_4_0)
+    support = dml.support(FL_2_1=dml.rows(dml.RANK_4, _TYPES)) | _SINCE_4_0
 
 
 class CumulativeProductDesc(_Cumulative, function=cumulative_product):
     has_exclusive_product: dml.Bool
-    support = dml.support(FL_3_1=dml.unary(dml.RANK_4, _TYPES), **_FROM_4_0)
+    support = dml.support(FL_3_1=dml.rows(dml.RANK_4, _TYPES)) | _SINCE_4_0

@@ -3,7 +3,6 @@
 import math
 from typing import Any, NamedTuple
 
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -31,6 +30,7 @@ from dmljax.types import (
 )
 
 
+@calls.result
 class TopK(NamedTuple):
     """The result of `top_k` and `top_k1`: elements in order, and their indices along the axis.
 
@@ -41,9 +41,6 @@ class TopK(NamedTuple):
 
     values: Array
     indices: Array
-
-
-jax.export.register_namedtuple_serialization(TopK, serialized_name="dmljax.TopK")
 
 
 @calls.operator_function
@@ -97,8 +94,7 @@ def _selected_sizes(input: Sizes, axis: int, k: int) -> Sizes:
 
 def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype: DTypeLike) -> TopK:
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
-    calls.require_rank("input", input, 1)
-    axis = calls.normal_axis("axis", axis, input.ndim)
+    axis = calls.normal_axis(axis, input)
     size = input.shape[axis]
     output_shape = _selected_sizes(input.shape, axis, k)
     last = largest_size(size) - 1
@@ -163,21 +159,17 @@ class _Selection(dml.Operator, infer=_selected_sizes):
     derived = {"dtype": lambda desc: desc.output_index.dtype}
 
 
-def _rows(ranks: range, values: frozenset[DataType], indices: frozenset[DataType]) -> dml.Table:
-    return dml.rows(ranks, input=values, output_value=values, output_index=indices)
-
-
-_SINCE_2_1 = {
-    "FL_2_1": _rows(dml.RANK_4, UP_TO_32_BIT, UINT32),
-    "FL_3_1": _rows(dml.RANK_1_TO_8, UP_TO_32_BIT, UINT32),
-    "FL_5_0": _rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, UINT32 | {DataType.UINT64}),
-}
+_SINCE_2_1 = dml.support(
+    FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT, output_index=UINT32),
+    FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, output_index=UINT32),
+    FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, output_index=UINT32 | {DataType.UINT64}),
+)
 
 
 class TopKDesc(_Selection, function=top_k):
-    support = dml.support(FL_2_0=_rows(dml.RANK_4, FLOAT, UINT32), **_SINCE_2_1)
+    support = dml.support(FL_2_0=dml.rows(dml.RANK_4, FLOAT, output_index=UINT32)) | _SINCE_2_1
 
 
 class TopK1Desc(_Selection, function=top_k1):
     axis_direction: dml.Direction
-    support = dml.support(**_SINCE_2_1)
+    support = _SINCE_2_1

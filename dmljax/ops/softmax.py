@@ -39,7 +39,7 @@ class AxesActivation(dml.Unary):
     """An activation along one or more axes, whose elements together form one row."""
 
     axes: dml.UintAxes
-    support = dml.support(FL_5_1=dml.unary(dml.RANK_1_TO_8, FLOAT))
+    support = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
     rules = dml.page_rules(dml.distinct_axes("input"), *dml.Unary.rules)
 
 
@@ -118,8 +118,7 @@ class ActivationLogSoftmax1Desc(AxesActivation, function=activation_log_softmax1
 
 def _along(function: Callable[..., Array], axes: calls.Axes, input: Array) -> Array:
     """JAX's `function` of the rows along `axes`: XLA knows this formula, and makes one kernel of it on a GPU."""
-    calls.require_rank("input", input, 1)
-    return function(input, calls.normal_axes("axes", axes, input.ndim))
+    return function(input, calls.normal_axes(axes, input))
 
 
 @calls.operator_function
@@ -150,8 +149,7 @@ def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
 
 def _hardmax(input: ArrayLike, *, axes: calls.Axes) -> Array:
     input = calls.real_array("input", input)
-    calls.require_rank("input", input, 1)
-    axes = calls.normal_axes("axes", axes, input.ndim)
+    axes = calls.normal_axes(axes, input)
     if input.size == 0:
         return jnp.zeros(input.shape, input.dtype)
     hot_position = extreme_position(input, axes, largest=True)

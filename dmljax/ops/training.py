@@ -6,7 +6,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import jax.export
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
@@ -19,6 +18,7 @@ from dmljax.types import FLOAT, UINT32, widened
 # ADAM_OPTIMIZER
 
 
+@calls.result
 class AdamOptimizer(NamedTuple):
     """The result of `adam_optimizer`: the parameters and both moments, updated.
 
@@ -30,9 +30,6 @@ class AdamOptimizer(NamedTuple):
     parameters: Array
     first_moment: Array
     second_moment: Array
-
-
-jax.export.register_namedtuple_serialization(AdamOptimizer, serialized_name="dmljax.AdamOptimizer")
 
 
 @calls.operator_function
@@ -120,19 +117,7 @@ class AdamOptimizerDesc(dml.Operator, function=adam_optimizer):
     beta1: dml.Float
     beta2: dml.Float
     epsilon: dml.Float
-    support = dml.support(
-        FL_3_0=dml.rows(
-            dml.RANK_4,
-            input_parameters=FLOAT,
-            input_first_moment=FLOAT,
-            input_second_moment=FLOAT,
-            gradient=FLOAT,
-            training_step=FLOAT | UINT32,
-            output_parameters=FLOAT,
-            output_first_moment=FLOAT,
-            output_second_moment=FLOAT,
-        )
-    )
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT, training_step=FLOAT | UINT32))
 
     def _other_steps(self) -> Iterator[Problem]:
         # The text demands UINT32, and the constraints and the table the type of the parameters. Microsoft's plugin for
