@@ -6,7 +6,7 @@ from dmljax.descriptors.base import (
 )
 from dmljax.descriptors.bases import (
     ACTIVATION_SINCE_1_0, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSED_ACTIVATION, Activation, Binary, Fusable, Fusables,
-    Gradient, Predicate, ScaledUnary, Unary, fusable_into, fused, fused_activation_rules
+    Gradient, Predicate, Resized, ScaledUnary, Unary, fusable_into, fused, fused_activation_rules
 )
 from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
 from dmljax.descriptors.lowering import lower
@@ -18,7 +18,8 @@ from dmljax.descriptors.members import (
 )
 from dmljax.descriptors.rules import (
     SCALE_BIAS_FITS, alike, axis_of, distinct_axes, each_of_space, fitting, has_type, having, inferred, named,
-    one_element, page_rules, refused_by, required, same_rank, same_sizes, same_type, sizes_are
+    one_element, page_rules, refused_by, required, required_of_sizes, same_rank, same_sizes, same_type,
+    same_type_and_rank, sizes_are
 )
 from dmljax.descriptors.tables import (
     RANK_1_TO_4, RANK_1_TO_5, RANK_1_TO_8, RANK_2_TO_4, RANK_2_TO_8, RANK_3_TO_4, RANK_3_TO_5, RANK_3_TO_8, RANK_4,
@@ -34,11 +35,12 @@ __all__ = [
     "FusedActivation", "FusedActivations", "GeneratorType", "Gradient", "HasOutput", "Implied", "InfinityMode", "Input",
     "Inputs", "Int", "IntDimensions", "Interpolation", "LevelRule", "Operator", "OptionalInput", "OptionalOutput",
     "OptionalScaleBias", "Order", "Orientation", "Output", "Outputs", "Padding", "Predicate", "Propagation",
-    "Quantization", "QuantizationTensors", "Recurrent", "Reduction", "Repeats", "Rounding", "Rule", "ScalarUnion",
-    "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Transform", "Uint", "Uint64", "UintAxes", "UintDimensions",
-    "Unary", "ValueType", "alike", "axis_of", "binary", "distinct_axes", "each_of_space", "find_broken_rules",
-    "find_minimum_feature_level", "fitting", "fusable_into", "fused", "fused_activation_rules", "gradient", "has_type",
-    "having", "inferred", "lower", "named", "of_tensors", "one_element", "page_rules", "refused_by", "required", "rows",
-    "same_rank", "same_sizes", "same_type", "sizes_are", "support", "to_json", "unary", "validate"
+    "Quantization", "QuantizationTensors", "Recurrent", "Reduction", "Repeats", "Resized", "Rounding", "Rule",
+    "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Transform", "Uint", "Uint64", "UintAxes",
+    "UintDimensions", "Unary", "ValueType", "alike", "axis_of", "binary", "distinct_axes", "each_of_space",
+    "find_broken_rules", "find_minimum_feature_level", "fitting", "fusable_into", "fused", "fused_activation_rules",
+    "gradient", "has_type", "having", "inferred", "lower", "named", "of_tensors", "one_element", "page_rules",
+    "refused_by", "required", "required_of_sizes", "rows", "same_rank", "same_sizes", "same_type", "same_type_and_rank",
+    "sizes_are", "support", "to_json", "unary", "validate"
 ]
 # fmt: on

@@ -8,7 +8,7 @@ from jax import Array
 from dmljax.checks import element, sequence
 from dmljax.descriptors.base import LevelRule, Operator, Rule
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
-from dmljax.descriptors.rules import SCALE_BIAS_FITS, alike, page_rules, same_rank, same_sizes
+from dmljax.descriptors.rules import SCALE_BIAS_FITS, alike, page_rules, same_rank, same_sizes, same_type_and_rank
 from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, rows, support
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where
 from dmljax.text import join_words, show
@@ -31,6 +31,15 @@ class Unary(Operator):
     output: Output
 
     rules = page_rules(alike("input", "output"))
+
+
+class Resized(Operator):
+    """InputTensor and OutputTensor, of one type and DimensionCount."""
+
+    input: Input
+    output: Output
+
+    rules = page_rules(*same_type_and_rank("input", "output"))
 
 
 class ScaledUnary(Unary):

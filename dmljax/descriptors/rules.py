@@ -20,7 +20,7 @@ def page_rules(*rules: Rule) -> tuple[Rule, ...]:
 
 def alike(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType, DimensionCount and Sizes."""
-    parts = same_type(*fields), same_rank(*fields), same_sizes(*fields)
+    parts = *same_type_and_rank(*fields), same_sizes(*fields)
     return Rule(
         f"{named(fields)} have the same DataType, DimensionCount and Sizes.",
         lambda desc: chain.from_iterable(rule.check(desc) for rule in parts),
@@ -35,6 +35,11 @@ def same_rank(*fields: str) -> Rule:
 def same_type(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType."""
     return _same(fields, "DataType", lambda tensor: tensor.data_type.name, is_of_types=True)
+
+
+def same_type_and_rank(*fields: str) -> tuple[Rule, Rule]:
+    """All tensors of `fields` that are present have the same DataType and DimensionCount."""
+    return same_type(*fields), same_rank(*fields)
 
 
 def same_sizes(*fields: str) -> Rule:
@@ -81,8 +86,8 @@ def has_type(data_type: str, tensor: str) -> Rule:
     return Rule(f"{{{data_type}}} is {{{tensor}}}.DataType.", check, is_of_types=True)
 
 
-def required(sentence: str, check: Callable[[Any], object]) -> Rule:
-    """A rule of sizes whose check refuses what breaks it, as functions do."""
+def required(sentence: str, check: Callable[[Any], object], rule: type[Rule] = Rule) -> Rule:
+    """A rule whose check refuses what breaks it, as functions do."""
 
     def problems(desc: Operator) -> Iterator[Problem]:
         try:
@@ -91,7 +96,12 @@ def required(sentence: str, check: Callable[[Any], object]) -> Rule:
         except InvalidDesc as error:
             yield from error.problems
 
-    return SizesRule(sentence, problems)
+    return rule(sentence, problems)
+
+
+def required_of_sizes(sentence: str, check: Callable[[Any], object]) -> Rule:
+    """As `required`, of sizes."""
+    return required(sentence, check, SizesRule)
 
 
 def inferred(*sentences: str) -> tuple[Rule, ...]:

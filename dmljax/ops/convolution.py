@@ -210,8 +210,7 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
     has_images = True
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT), FL_4_0=dml.rows(dml.RANK_3_TO_5, FLOAT))
     rules = dml.page_rules(
-        dml.same_type("input", "filter", "bias", "output"),
-        dml.same_rank("input", "filter", "bias", "output"),
+        *dml.same_type_and_rank("input", "filter", "bias", "output"),
         *dml.inferred(
             dml.each_of_space("Strides, Dilations, StartPadding, EndPadding and OutputPadding"),
             f"{_CHANNELS} In the direction BACKWARD, they begin with the input channels and the output channels of a "
@@ -333,33 +332,40 @@ def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
                 _require_parameter(field, getattr(desc, field).sizes, desc.filter.sizes[0] if of_filters else 1)
 
     more = ", or one for each output channel" if of_filters else ""
-    return dml.required(f"{dml.having(fields)} one element{more}.", check)
+    return dml.required_of_sizes(f"{dml.having(fields)} one element{more}.", check)
 
 
 _OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"))
 _SIZES_OF_INTEGERS = dml.each_of_space("Strides, Dilations, StartPadding and EndPadding"), _CHANNELS
 
 
-class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_convolved):
-    input: dml.Input
-    input_zero_point: dml.OptionalInput = None
-    filter: dml.Input
-    filter_zero_point: dml.OptionalInput = None
-    output: dml.Output
+class _OfIntegers(dml.Operator, infer=_convolved):
+    """How windows slide over the image, after the tensors."""
+
     strides: dml.UintDimensions
     dilations: dml.UintDimensions
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
     group_count: dml.Uint
     has_images = True
+
+
+class _IntegerTensors(dml.Operator):
+    input: dml.Input
+    input_zero_point: dml.OptionalInput = None
+    filter: dml.Input
+    filter_zero_point: dml.OptionalInput = None
+    output: dml.Output
+
+
+class ConvolutionIntegerDesc(_OfIntegers, _IntegerTensors, function=convolution_integer):
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4, INTEGER_8, output=INT32),
         FL_4_0=dml.rows(
-            dml.RANK_3_TO_4,
+            dml.RANK_1_TO_4,
             INTEGER_8,
-            input_zero_point=dml.Cell(dml.RANK_1_TO_4, INTEGER_8),
-            filter_zero_point=dml.Cell(dml.RANK_1_TO_4, INTEGER_8),
-            output=INT32,
+            **dict.fromkeys(("input", "filter"), dml.Cell(dml.RANK_3_TO_4, INTEGER_8)),
+            output=dml.Cell(dml.RANK_3_TO_4, INT32),
         ),
     )
     rules = dml.page_rules(
@@ -442,21 +448,17 @@ def _int32(where: str, given: ArrayLike) -> Array:
 
 
 def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.Table:
-    scale, zero_point = dml.Cell(numbers, ONLY_FLOAT32), dml.Cell(numbers, INTEGER_8)
     return dml.rows(
-        images,
+        numbers,
         INTEGER_8,
-        input_scale=scale,
-        input_zero_point=zero_point,
+        **dict.fromkeys(("input", "filter", "output"), dml.Cell(images, INTEGER_8)),
+        **dict.fromkeys(("input_scale", "output_scale"), ONLY_FLOAT32),
         filter_scale=dml.Cell(filter_scale, ONLY_FLOAT32),
-        filter_zero_point=zero_point,
-        bias=INT32,
-        output_scale=scale,
-        output_zero_point=zero_point,
+        bias=dml.Cell(images, INT32),
     )
 
 
-class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_convolution, infer=_convolved):
+class _QuantizedTensors(dml.Operator):
     input: dml.Input
     input_scale: dml.Input
     input_zero_point: dml.OptionalInput = None
@@ -467,12 +469,9 @@ class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_con
     output_scale: dml.Input
     output_zero_point: dml.OptionalInput = None
     output: dml.Output
-    strides: dml.UintDimensions
-    dilations: dml.UintDimensions
-    start_padding: dml.UintDimensions
-    end_padding: dml.UintDimensions
-    group_count: dml.Uint
-    has_images = True
+
+
+class QuantizedLinearConvolutionDesc(_OfIntegers, _QuantizedTensors, function=quantized_linear_convolution):
     support = dml.support(
         FL_2_1=_quantized_table(dml.RANK_4, dml.RANK_4, dml.RANK_4),
         FL_4_0=_quantized_table(dml.RANK_3_TO_4, dml.RANK_1_TO_4, dml.RANK_3_TO_4),

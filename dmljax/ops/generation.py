@@ -157,8 +157,7 @@ class DiagonalMatrix1Desc(dml.Operator, function=diagonal_matrix1):
     diagonal_fill_end: dml.Int
     support = dml.support(FL_5_1=dml.rows(dml.RANK_2_TO_4, UP_TO_64_BIT))
     rules = dml.page_rules(
-        dml.same_type("input", "output"),
-        dml.same_rank("input", "output"),
+        *dml.same_type_and_rank("input", "output"),
         dml.same_sizes("input", "output"),
         dml.has_type("value_data_type", "output"),
     )

@@ -163,9 +163,7 @@ def _places(
     return lowest, [abs(step) for step in signed], [i for i, step in enumerate(signed) if step < 0]
 
 
-class SliceDesc(dml.Operator, function=slice, infer=_sliced_sizes):
-    input: dml.Input
-    output: dml.Output
+class SliceDesc(dml.Resized, function=slice, infer=_sliced_sizes):
     offsets: dml.UintDimensions
     sizes: dml.UintDimensions
     strides: dml.UintDimensions
@@ -179,8 +177,7 @@ class SliceDesc(dml.Operator, function=slice, infer=_sliced_sizes):
     arguments = {"offsets": "starts"}
     implied = {"strides": lambda call: call.argument("strides") or [1] * len(call.arrays["input"].sizes)}
     rules = dml.page_rules(
-        dml.same_type("input", "output"),
-        dml.same_rank("input", "output"),
+        *dml.Resized.rules,
         *dml.inferred(
             "Offsets, Sizes and Strides have one number for each dimension of InputTensor.",
             "Sizes equals OutputTensor.Sizes.",
@@ -192,8 +189,7 @@ class SliceDesc(dml.Operator, function=slice, infer=_sliced_sizes):
 
 def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
     return dml.page_rules(
-        dml.same_type(whole, part),
-        dml.same_rank(whole, part),
+        *dml.same_type_and_rank(whole, part),
         *dml.inferred(
             "InputWindowOffsets, InputWindowSizes and InputWindowStrides have one number for each dimension of "
             f"{{{whole}}}.",
@@ -204,8 +200,11 @@ def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
 
 
 class _Window(dml.Operator):
-    """The members and rules that SLICE1 and SLICE_GRAD share."""
+    """The window of SLICE1 and SLICE_GRAD, after the tensors."""
 
+    input_window_offsets: dml.UintDimensions
+    input_window_sizes: dml.UintDimensions
+    input_window_strides: dml.IntDimensions
     arguments = {
         "input_window_offsets": "starts",
         "input_window_sizes": "sizes",
@@ -213,12 +212,7 @@ class _Window(dml.Operator):
     }
 
 
-class Slice1Desc(_Window, function=slice1, infer=_taken_sizes):
-    input: dml.Input
-    output: dml.Output
-    input_window_offsets: dml.UintDimensions
-    input_window_sizes: dml.UintDimensions
-    input_window_strides: dml.IntDimensions
+class Slice1Desc(_Window, dml.Resized, function=slice1, infer=_taken_sizes):
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
         FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
@@ -274,12 +268,12 @@ def slice_grad(
     return moved([given], output_sizes, move)
 
 
-class SliceGradDesc(_Window, function=slice_grad, infer=_put_back_sizes):
+class _GradientTensors(dml.Operator):
     input_gradient: dml.Input
     output_gradient: dml.Output
-    input_window_offsets: dml.UintDimensions
-    input_window_sizes: dml.UintDimensions
-    input_window_strides: dml.IntDimensions
+
+
+class SliceGradDesc(_Window, _GradientTensors, function=slice_grad, infer=_put_back_sizes):
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
         FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),
@@ -370,8 +364,7 @@ class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
     )
     arguments = {"outputs": "sizes"}
     rules = dml.page_rules(
-        dml.same_type("outputs", "input"),
-        dml.same_rank("outputs", "input"),
+        *dml.same_type_and_rank("outputs", "input"),
         dml.axis_of("input"),
         *dml.inferred("OutputTensors has at least one tensor.", _PARTS.format("OutputTensors", "InputTensor")),
     )
@@ -390,8 +383,7 @@ class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):
         FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT),
     )
     rules = dml.page_rules(
-        dml.same_type("inputs", "output"),
-        dml.same_rank("inputs", "output"),
+        *dml.same_type_and_rank("inputs", "output"),
         dml.axis_of("output"),
         *dml.inferred("InputTensors has at least one tensor.", _PARTS.format("InputTensors", "OutputTensor")),
     )
@@ -419,9 +411,7 @@ def tile(input: ArrayLike, *, repeats: Sequence[int]) -> Array:
     return moved([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
 
 
-class TileDesc(dml.Operator, function=tile, infer=_tiled_sizes):
-    input: dml.Input
-    output: dml.Output
+class TileDesc(dml.Resized, function=tile, infer=_tiled_sizes):
     repeats: dml.Repeats
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, FLOAT),
@@ -430,8 +420,7 @@ class TileDesc(dml.Operator, function=tile, infer=_tiled_sizes):
         FL_4_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),
     )
     rules = dml.page_rules(
-        dml.same_type("input", "output"),
-        dml.same_rank("input", "output"),
+        *dml.Resized.rules,
         *dml.inferred(
             "Repeats has one number for each dimension of InputTensor, each of which is at least 1.",
             "OutputTensor.Sizes are InputTensor.Sizes times Repeats.",

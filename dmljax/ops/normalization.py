@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import UINT_MAX, integer_in
+from dmljax.checks import require_count
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.inference import called, led, require_broadcast, require_dimensions
 from dmljax.lowerings.local_response import local_response, local_response_gradient
@@ -72,7 +72,7 @@ def _broadcasts(*fields: str) -> dml.Rule:
             if getattr(desc, field) is not None:
                 require_broadcast(field, getattr(desc, field).sizes, desc.input.sizes, called("input"))
 
-    return dml.required(f"{dml.having(fields)} the sizes of InputTensor, or 1 in any dimension.", check)
+    return dml.required_of_sizes(f"{dml.having(fields)} the sizes of InputTensor, or 1 in any dimension.", check)
 
 
 # BATCH_NORMALIZATION
@@ -125,8 +125,7 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
                     yield Problem((self.member(field).name, "Sizes"), f"{rule}, if Spatial is false", join_sizes(given))
 
     rules = dml.page_rules(
-        dml.same_type("bias", "input", "mean", "output", "scale", "variance"),
-        dml.same_rank("bias", "input", "mean", "output", "scale", "variance"),
+        *dml.same_type_and_rank("bias", "input", "mean", "output", "scale", "variance"),
         dml.same_sizes("input", "output"),
         _broadcasts("mean", "variance", "scale", "bias"),
         dml.LevelRule(
@@ -218,8 +217,7 @@ class _BatchGradients(dml.Operator):
     output_bias_gradient: dml.Output
     epsilon: dml.Float
     rules = dml.page_rules(
-        dml.same_type(*_OF_INPUT, *_OF_PARAMETERS),
-        dml.same_rank(*_OF_INPUT, *_OF_PARAMETERS),
+        *dml.same_type_and_rank(*_OF_INPUT, *_OF_PARAMETERS),
         dml.same_sizes(*_OF_INPUT),
         dml.same_sizes(*_OF_PARAMETERS),
         _broadcasts("mean"),
@@ -297,8 +295,7 @@ class BatchNormalizationTrainingDesc(dml.Operator, function=batch_normalization_
     fused_activation: dml.FusedActivation = None
     support = dml.support(FL_4_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
     rules = dml.page_rules(
-        dml.same_type("bias", "output_mean", "output_variance", "scale", "fused_add", "input", "output"),
-        dml.same_rank("bias", "output_mean", "output_variance", "scale", "fused_add", "input", "output"),
+        *dml.same_type_and_rank("bias", "output_mean", "output_variance", "scale", "fused_add", "input", "output"),
         dml.same_sizes("fused_add", "input", "output"),
         dml.same_sizes("bias", "output_mean", "output_variance", "scale"),
         _broadcasts("scale"),
@@ -450,8 +447,7 @@ class _MeanVariance(dml.Operator):
     bias: dml.OptionalInput = None
     output: dml.Output
     rules = dml.page_rules(
-        dml.same_type("bias", "input", "output", "scale"),
-        dml.same_rank("bias", "input", "output", "scale"),
+        *dml.same_type_and_rank("bias", "input", "output", "scale"),
         dml.same_sizes("input", "output"),
         _broadcasts("scale", "bias"),
     )
@@ -583,35 +579,30 @@ def _response_arrays(
     """The input, the numbers in the type that is computed in, and the dimensions of a local region."""
     x = calls.float_array("input", input)
     require_dimensions("input", x.shape, 2 if cross_channel else 3)
-    integer_in("local_size", local_size, 1, UINT_MAX)
+    require_count("local_size", local_size, 1)
     wide = widened(x.dtype)
     return x, [jnp.asarray(one, wide) for one in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
 
 
-def _no_neighbors(desc: Any) -> Iterator[Problem]:
-    if desc.local_size < 1:
-        yield Problem("LocalSize", "must be at least 1", desc.local_size)
+_LOCAL_SIZE = dml.required("LocalSize is at least 1.", lambda desc: require_count("local_size", desc.local_size, 1))
 
 
-_LOCAL_SIZE = dml.Rule("LocalSize is at least 1.", _no_neighbors)
+class _LocalResponse(dml.Operator):
+    """The numbers of both operators, after the tensors."""
 
-
-class LocalResponseNormalizationDesc(dml.Unary, function=local_response_normalization):
     cross_channel: dml.Bool
     local_size: dml.Uint
     alpha: dml.Float
     beta: dml.Float
     bias: dml.Float
+
+
+class LocalResponseNormalizationDesc(_LocalResponse, dml.Unary, function=local_response_normalization):
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT))
     rules = dml.page_rules(*dml.Unary.rules, _LOCAL_SIZE)
 
 
-class LocalResponseNormalizationGradDesc(dml.Gradient, function=local_response_normalization_grad):
-    cross_channel: dml.Bool
-    local_size: dml.Uint
-    alpha: dml.Float
-    beta: dml.Float
-    bias: dml.Float
+class LocalResponseNormalizationGradDesc(_LocalResponse, dml.Gradient, function=local_response_normalization_grad):
     support = dml.support(FL_3_1=dml.rows(dml.RANK_4, FLOAT))
     rules = dml.page_rules(*dml.Gradient.rules, _LOCAL_SIZE)
 
@@ -631,11 +622,15 @@ def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axi
     """
     x = calls.float_array("input", input)
     axis = calls.normal_axis(axis, x)
-    if p not in (1, 2):
-        raise InvalidDesc(Problem("p", "must be 1 or 2", p))
+    _require_known_norm(p)
     (wide,) = _wide(x)
     result: Array = wide / jnp.maximum(norm(wide, (axis,), p), jnp.asarray(epsilon, wide.dtype))
     return result.astype(x.dtype)
+
+
+def _require_known_norm(p: int) -> None:
+    if p not in (1, 2):
+        raise InvalidDesc(Problem("p", "must be 1 or 2", p))
 
 
 class LpNormalizationDesc(dml.Unary, function=lp_normalization):
@@ -643,9 +638,8 @@ class LpNormalizationDesc(dml.Unary, function=lp_normalization):
     epsilon: dml.Float
     p: dml.Uint
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT), FL_3_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
-
-    def _other_norms(self) -> Iterator[Problem]:
-        if self.p not in (1, 2):
-            yield Problem("P", "must be 1 or 2", self.p)
-
-    rules = dml.page_rules(*dml.Unary.rules, dml.axis_of("input"), dml.Rule("P is 1 or 2.", _other_norms))
+    rules = dml.page_rules(
+        *dml.Unary.rules,
+        dml.axis_of("input"),
+        dml.required("P is 1 or 2.", lambda desc: _require_known_norm(desc.p)),
+    )

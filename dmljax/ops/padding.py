@@ -179,11 +179,9 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
     return lax.concatenate(pieces, axis) if pieces else lax.slice_in_dim(input, 0, 0, axis=axis)
 
 
-class _Padding(dml.Operator, infer=_padded_sizes):
+class _Padding(dml.Resized, infer=_padded_sizes):
     """The members with which PADDING and PADDING1 begin, and the rules that they share."""
 
-    input: dml.Input
-    output: dml.Output
     padding_mode: dml.Padding
 
     def _early_modes(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
@@ -192,8 +190,7 @@ class _Padding(dml.Operator, infer=_padded_sizes):
             yield Problem("PaddingMode", f"must not be {self.padding_mode.name} below {introduced}", feature_level)
 
     rules = dml.page_rules(
-        dml.same_type("input", "output"),
-        dml.same_rank("input", "output"),
+        *dml.Resized.rules,
         *dml.inferred(
             "StartPadding and EndPadding have one number for each dimension of InputTensor.",
             "OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.",

@@ -7,7 +7,7 @@ for bit. On an explicit mesh, results are sharded along batch and channels as th
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import UINT_MAX, integer_in
+from dmljax.checks import require_count
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.inference import Sizes, called, led, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings import pooling
@@ -250,7 +250,7 @@ def lp_pooling1(
 
 def _norms(input: ArrayLike, *arguments: Any) -> Array:
     *sliding, p = arguments
-    integer_in("p", p, 1, UINT_MAX)
+    require_count("p", p, 1)
     input, windows = _windows(calls.float_array, input, *sliding)
     norms = lambda input, windows: pooling.window_norms(input, windows, p).astype(input.dtype)  # noqa: E731
     return _pooled(norms, input, windows)
@@ -571,8 +571,7 @@ class _Pooling(_Sliding, dml.Unary, infer=_pooled_sizes):
     """InputTensor, which is the image, OutputTensor, and windows."""
 
     rules = dml.page_rules(
-        dml.same_type("input", "output"),
-        dml.same_rank("input", "output"),
+        *dml.same_type_and_rank("input", "output"),
         *dml.inferred(*_windows_fit("input", "output")),
     )
 
@@ -600,18 +599,15 @@ class AveragePoolingGradDesc(_Sliding, _GradientTensors, function=average_poolin
     include_padding: dml.Bool
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(
-        dml.same_type("input_gradient", "output_gradient"),
-        dml.same_rank("input_gradient", "output_gradient"),
+        *dml.same_type_and_rank("input_gradient", "output_gradient"),
         *dml.inferred(*_windows_fit("output_gradient", "input_gradient")),
     )
 
 
 class _LpPooling(_Pooling):
-    def _no_norm(self: Any) -> Iterator[Problem]:
-        if self.p == 0:
-            yield Problem("P", "must be at least 1", self.p)
-
-    rules = dml.page_rules(*_Pooling.rules, dml.Rule("P is at least 1.", _no_norm))
+    rules = dml.page_rules(
+        *_Pooling.rules, dml.required("P is at least 1.", lambda desc: require_count("p", desc.p, 1))
+    )
 
 
 class LpPoolingDesc(_LpPooling, function=lp_pooling):
@@ -633,8 +629,7 @@ class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_largest_sizes):
         FL_1_0=_FLOATS, FL_3_0=dml.rows(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS), FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS)
     )
     rules = dml.page_rules(
-        dml.same_type("input", "output"),
-        dml.same_rank("input", "output"),
+        *dml.same_type_and_rank("input", "output"),
         *dml.inferred(*_windows_fit("input", "output"), _REACH_INPUT),
     )
 
@@ -678,8 +673,7 @@ class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad, infe
     dilations: dml.UintDimensions
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT), FL_4_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(
-        dml.same_type("input", "input_gradient", "output_gradient"),
-        dml.same_rank("input", "input_gradient", "output_gradient"),
+        *dml.same_type_and_rank("input", "input_gradient", "output_gradient"),
         *dml.inferred(
             *_windows_fit("input", "input_gradient"),
             _REACH_INPUT,
@@ -742,7 +736,7 @@ class QuantizedLinearAveragePoolingDesc(
         dml.same_type("input", "input_zero_point"),
         dml.same_type("output", "output_zero_point"),
         *dml.inferred(*_windows_fit("input", "output")),
-        dml.required(
+        dml.required_of_sizes(
             "All scales and zero points have one element, or one for each channel: their sizes are then 1, but for the "
             "dimension of the channels.",
             _require_parameters,

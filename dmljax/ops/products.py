@@ -17,11 +17,10 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.inference import Sizes, called, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
 from dmljax.lowerings.sizes import is_symbolic
-from dmljax.ops.quantization import quantized, type_of_scale
+from dmljax.ops.quantization import ONLY_FLOAT32, QuantizedBinary, QuantizedOperands, quantized, type_of_scale
 from dmljax.text import join_sizes, join_words
 from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, DataType, MatrixTransform, widened
 
-ONLY_FLOAT32 = frozenset({DataType.FLOAT32})
 ONLY_INT32 = frozenset({DataType.INT32})
 
 _ROWS, _COLUMNS = -2, -1
@@ -318,13 +317,9 @@ def matrix_multiply_integer_to_float(
     return product.astype(next(iter(own_type.values()), np.dtype(np.float32)))
 
 
-class MatrixMultiplyIntegerToFloatDesc(dml.Operator, function=matrix_multiply_integer_to_float, infer=_product_sizes):
-    a: dml.Input
-    a_scale: dml.Input
-    a_zero_point: dml.OptionalInput = None
-    b: dml.Input
-    b_scale: dml.Input
-    b_zero_point: dml.OptionalInput = None
+class MatrixMultiplyIntegerToFloatDesc(
+    QuantizedOperands, function=matrix_multiply_integer_to_float, infer=_product_sizes
+):
     bias: dml.OptionalInput = None
     output: dml.Output
     support = dml.support(
@@ -396,23 +391,16 @@ def _quantized_table(matrices: range, parameters: range) -> dml.Table:
     return dml.rows(parameters, INTEGER_8, **of_matrices, **of_scales)
 
 
-class QuantizedLinearMatrixMultiplyDesc(dml.Operator, function=quantized_linear_matrix_multiply, infer=_product_sizes):
-    a: dml.Input
-    a_scale: dml.Input
-    a_zero_point: dml.OptionalInput = None
-    b: dml.Input
-    b_scale: dml.Input
-    b_zero_point: dml.OptionalInput = None
-    output_scale: dml.Input
-    output_zero_point: dml.OptionalInput = None
-    output: dml.Output
+class QuantizedLinearMatrixMultiplyDesc(
+    QuantizedBinary, function=quantized_linear_matrix_multiply, infer=_product_sizes
+):
     support = dml.support(
         FL_2_1=_quantized_table(dml.RANK_4, dml.RANK_4),
         FL_4_0=_quantized_table(dml.RANK_2_TO_4, dml.RANK_1_TO_4),
     )
     rules = dml.page_rules(
         dml.same_rank(*_SCALES_AND_ZERO_POINTS),
-        *(dml.same_type(field, f"{field}_zero_point") for field in ("a", "b", "output")),
+        *QuantizedBinary.zero_point_rules,
         *_product_rules(),
         _of_rows_and_columns(
             ("a_scale", "a_zero_point", "output_scale", "output_zero_point"), ("b_scale", "b_zero_point")

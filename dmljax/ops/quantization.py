@@ -289,16 +289,27 @@ def element_wise_quantized_linear_add(
     return quantized("output", left + right, output_scale, output_zero_point, dtype, default)
 
 
-class ElementWiseQuantizedLinearAddDesc(dml.Operator, function=element_wise_quantized_linear_add):
+class QuantizedOperands(dml.Operator):
+    """Two quantized tensors, each with its scale and zero point."""
+
     a: dml.Input
     a_scale: dml.Input
     a_zero_point: dml.OptionalInput = None
     b: dml.Input
     b_scale: dml.Input
     b_zero_point: dml.OptionalInput = None
+
+
+class QuantizedBinary(QuantizedOperands):
+    """As `QuantizedOperands`, and a quantized output."""
+
     output_scale: dml.Input
     output_zero_point: dml.OptionalInput = None
     output: dml.Output
+    zero_point_rules = dml.page_rules(*(dml.same_type(one, f"{one}_zero_point") for one in ("a", "b", "output")))
+
+
+class ElementWiseQuantizedLinearAddDesc(QuantizedBinary, function=element_wise_quantized_linear_add):
     support = dml.support(
         FL_4_0=dml.rows(
             dml.RANK_1_TO_8, INTEGER_8, a_scale=ONLY_FLOAT32, b_scale=ONLY_FLOAT32, output_scale=ONLY_FLOAT32
@@ -309,7 +320,7 @@ class ElementWiseQuantizedLinearAddDesc(dml.Operator, function=element_wise_quan
         dml.Rule("All tensors have the same DimensionCount.", lambda desc: dml.same_rank(*desc.tensors()).check(desc)),
         dml.same_sizes("a", "b", "output"),  # the page has no such rule, but speaks of corresponding elements
         dml.one_element("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale", "output_zero_point"),
-        *(dml.same_type(field, f"{field}_zero_point") for field in ("a", "b", "output")),
+        *QuantizedBinary.zero_point_rules,
     )
 
 

@@ -20,7 +20,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, UINT_MAX, integer_in, require_count
 from dmljax.descriptors.members import Tensor
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.inference import Sizes, led, require_dimensions, require_one_each, require_sizes
+from dmljax.inference import Sizes, called, led, require_dimensions, require_one_each, require_sizes
 from dmljax.lowerings.copies import check_sizes, maximum
 from dmljax.lowerings.regions import (
     Axis,
@@ -150,6 +150,17 @@ def _bins(first: Array, last: Array, is_finite: Array, count: int, size: int) ->
     return Bins(begin, end, size)
 
 
+def _infinite(desc: Any) -> Iterator[Problem]:
+    for member in desc.members():
+        if member.field.startswith("spatial_scale") or member.field.endswith("pixel_offset"):
+            value = float(getattr(desc, member.field).item)
+            if not np.isfinite(value):
+                yield Problem(member.name, "must be finite", value)
+
+
+_SCALES_FINITE = dml.Rule("Scales, and offsets where there are some, are finite.", _infinite)
+
+
 class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_pooled_sizes):
     input: dml.Input
     roi: _Roi
@@ -159,20 +170,12 @@ class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_pooled_sizes):
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT))
     rules = dml.page_rules(
         dml.same_type("input", "roi", "output"),
-        dml.Rule("SpatialScale is finite.", lambda desc: _finite(desc, "spatial_scale")),
+        _SCALES_FINITE,
         *dml.inferred(
             "ROITensor has the Sizes {{1, 1, NumROIs, 5}}, and OutputTensor the Sizes {{NumROIs, channels of "
             "InputTensor, PooledSize.Height, PooledSize.Width}}."
         ),
     )
-
-
-def _finite(desc: Any, *fields: str) -> Iterator[Problem]:
-    """The numbers of `fields` are finite."""
-    for field in fields:
-        value = float(getattr(desc, field).item)
-        if not np.isfinite(value):
-            yield Problem(desc.member(field).name, "must be finite", value)
 
 
 # ROI_ALIGN and ROI_ALIGN1
@@ -193,10 +196,14 @@ class _Sampling(NamedTuple):
 
     def check(self) -> None:
         """Refuses what is out of range."""
+        fewest, most = self.minimum_samples_per_output, self.maximum_samples_per_output
         if self.reduction_function not in (AVERAGE, MAX):
             raise InvalidDesc(Problem("reduction_function", "must be AVERAGE or MAX", self.reduction_function.name))
-        most = integer_in("maximum_samples_per_output", self.maximum_samples_per_output, 1, UINT_MAX)
-        integer_in("minimum_samples_per_output", self.minimum_samples_per_output, 0, min(most, INT_MAX))
+        require_count("maximum_samples_per_output", most, 1)
+        if fewest > most:
+            rule = f"must be at most {most}, {called('maximum_samples_per_output')}"
+            raise InvalidDesc(Problem("minimum_samples_per_output", rule, fewest))
+        integer_in("minimum_samples_per_output", fewest, 0, INT_MAX)
 
     def axes(self, size: Size2D) -> tuple[Axis, Axis]:
         """How regions are sampled along the height and along the width."""
@@ -370,23 +377,9 @@ def _of_both(numbers: Iterable[Array], dtype: Any) -> Array:
     return (rows[:, :, None] * columns[:, None, :])[..., None].astype(dtype)
 
 
-def _misfits_of_sampling(desc: Any) -> Iterator[Problem]:
-    if desc.reduction_function not in (AVERAGE, MAX):
-        yield Problem("ReductionFunction", "must be AVERAGE or MAX", desc.reduction_function.name)
-    yield from _finite(desc, "spatial_scale_x", "spatial_scale_y")
-    if hasattr(desc, "input_pixel_offset"):
-        yield from _finite(desc, "input_pixel_offset", "output_pixel_offset")
-    fewest, most = desc.minimum_samples_per_output, desc.maximum_samples_per_output
-    if most == 0:
-        yield Problem("MaximumSamplesPerOutput", "must be at least 1", most)
-    if fewest > most:
-        yield Problem("MinimumSamplesPerOutput", f"must be at most {most}, MaximumSamplesPerOutput", fewest)
-
-
-_SAMPLES_FIT = dml.Rule(
-    "ReductionFunction is AVERAGE or MAX. Scales, and offsets where there are some, are finite. "
-    "MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.",
-    _misfits_of_sampling,
+_SAMPLES_FIT = dml.required(
+    "ReductionFunction is AVERAGE or MAX. MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.",
+    lambda desc: _Sampling._make(getattr(desc, name, None) for name in _Sampling._fields).check(),
 )
 
 
@@ -408,7 +401,7 @@ class _AlignTensors(dml.Operator, infer=_aligned_sizes):
     interpolation_mode: dml.Interpolation
     spatial_scale_x: dml.Float
     spatial_scale_y: dml.Float
-    rules = dml.page_rules(dml.same_type("input", "roi", "output"), *_REGIONS_FIT, _SAMPLES_FIT)
+    rules = dml.page_rules(dml.same_type("input", "roi", "output"), *_REGIONS_FIT, _SCALES_FINITE, _SAMPLES_FIT)
 
     derived = {"output_size": lambda desc: Size2D(desc.output.sizes[-1], desc.output.sizes[-2])}
 
@@ -607,6 +600,7 @@ class RoiAlignGradDesc(dml.Operator, function=roi_align_grad, infer=_align_gradi
         *_REGIONS_FIT,
         dml.same_sizes("input", "output_gradient"),
         dml.same_sizes("roi", "output_roi_gradient"),
+        _SCALES_FINITE,
         _SAMPLES_FIT,
     )
 

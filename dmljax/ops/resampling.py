@@ -73,16 +73,13 @@ def upsample_2d(
     return _resampled(input, sizes, steps, interpolation_mode, Fraction(1, 2))
 
 
-class Upsample2DDesc(dml.Operator, function=upsample_2d, infer=_upsampled_sizes):
-    input: dml.Input
-    output: dml.Output
+class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsampled_sizes):
     scale_size: dml.Size
     interpolation_mode: dml.Interpolation
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
 
     rules = dml.page_rules(
-        dml.same_type("input", "output"),
-        dml.same_rank("input", "output"),
+        *dml.Resized.rules,
         *dml.inferred(
             "Both numbers of ScaleSize are at least 1.",
             "OutputTensor has the sizes of InputTensor, with ScaleSize.Height times the height and ScaleSize.Width "
@@ -416,10 +413,6 @@ def _resampled(
 # Descriptors
 
 
-class _Resampling(dml.Operator):
-    """The rules that all descriptors of resampling but UPSAMPLE_2D share."""
-
-
 _FLOATS = ("scales", "input_pixel_offsets", "output_pixel_offsets")
 _SINCE_5_1 = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_4, FLOAT), FL_6_2=dml.rows(dml.RANK_1_TO_4, FLOAT | INTEGER_8))
 
@@ -433,9 +426,8 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
 
     each = "one finite number for each dimension"
     return dml.page_rules(
-        dml.same_type(input, output),
-        dml.same_rank(input, output),
-        dml.required(f"Scales, and offsets where there are some, have {each}. Scales are above 0.", check),
+        *dml.same_type_and_rank(input, output),
+        dml.required_of_sizes(f"Scales, and offsets where there are some, have {each}. Scales are above 0.", check),
     )
 
 
@@ -448,19 +440,27 @@ def _offsets(call: dml.Call) -> Any:
     return _centers(*map(call.argument, ("interpolation_mode", "rounding_direction", "input_pixel_offsets")))
 
 
-class _Forward(_Resampling):
-    input: dml.Input
-    output: dml.Output
+class _Forward(dml.Resized):
     interpolation_mode: dml.Interpolation
     implied = {"scales": _ratios}
     rules = _rules("input", "output")
 
 
-class _Backward(_Resampling):
+class _Backward(dml.Operator):
     input_gradient: dml.Input
     output_gradient: dml.Output
     interpolation_mode: dml.Interpolation
     rules = _rules("input_gradient", "output_gradient")
+
+
+class _Directed(dml.Operator):
+    rounding_direction: dml.Direction
+
+
+class _Shifted(dml.Operator):
+    scales: dml.FloatDimensions
+    input_pixel_offsets: dml.FloatDimensions
+    output_pixel_offsets: dml.FloatDimensions
 
 
 class ResampleDesc(_Forward, function=resample):
@@ -468,42 +468,23 @@ class ResampleDesc(_Forward, function=resample):
     support = dml.support(FL_2_0=dml.rows(dml.RANK_4, FLOAT)) | _SINCE_5_1
 
 
-class Resample1Desc(_Forward, function=resample1):
-    scales: dml.FloatDimensions
-    input_pixel_offsets: dml.FloatDimensions
-    output_pixel_offsets: dml.FloatDimensions
+class Resample1Desc(_Shifted, _Forward, function=resample1):
     support = dml.support(FL_2_1=dml.rows(dml.RANK_4, FLOAT)) | _SINCE_5_1
 
 
-class Resample2Desc(_Forward, function=resample2):
-    rounding_direction: dml.Direction
-    scales: dml.FloatDimensions
-    input_pixel_offsets: dml.FloatDimensions
-    output_pixel_offsets: dml.FloatDimensions
+class Resample2Desc(_Shifted, _Directed, _Forward, function=resample2):
     implied = _Forward.implied | {"input_pixel_offsets": _offsets}
     support = _SINCE_5_1
 
 
-class Resample3Desc(_Forward, function=resample3):
-    rounding_direction: dml.Direction
-    scales: dml.FloatDimensions
-    input_pixel_offsets: dml.FloatDimensions
-    output_pixel_offsets: dml.FloatDimensions
+class Resample3Desc(Resample2Desc, function=resample3):
     antialiased: dml.Bool
-    implied = _Forward.implied | {"input_pixel_offsets": _offsets}
     support = dml.support(FL_6_4=dml.rows(dml.RANK_1_TO_4, FLOAT | INTEGER_8))
 
 
-class ResampleGradDesc(_Backward, function=resample_grad):
-    scales: dml.FloatDimensions
-    input_pixel_offsets: dml.FloatDimensions
-    output_pixel_offsets: dml.FloatDimensions
+class ResampleGradDesc(_Shifted, _Backward, function=resample_grad):
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT), FL_5_1=dml.rows(dml.RANK_1_TO_4, FLOAT))
 
 
-class ResampleGrad1Desc(_Backward, function=resample_grad1):
-    rounding_direction: dml.Direction
-    scales: dml.FloatDimensions
-    input_pixel_offsets: dml.FloatDimensions
-    output_pixel_offsets: dml.FloatDimensions
+class ResampleGrad1Desc(_Shifted, _Directed, _Backward, function=resample_grad1):
     support = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_4, FLOAT))
