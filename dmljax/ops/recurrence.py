@@ -36,7 +36,7 @@ _SIGMOID, _TANH = ActivationSigmoidDesc(), ActivationTanhDesc()
 _QUICKER: Mapping[dml.Operator, _Function] = {_SIGMOID: lax.logistic, _TANH: lax.tanh}
 
 
-def _functions(
+def activation_functions(
     activations: Sequence[dml.Operator] | None, defaults: Sequence[dml.Operator], direction: RecurrentNetworkDirection
 ) -> list[_Function]:
     """The functions in place of `defaults`: of all directions, or given for one direction after the other."""
@@ -372,13 +372,9 @@ def rnn(
     >>> sequence.ravel().tolist(), single.ravel().tolist()
     ([1.0, 1.5, 1.75], [1.75])
     """
-    (f,) = _functions(activations, RnnDesc.defaults, direction)
-
-    def make_cell(weights: _Weights) -> Cell:
-        return Cell(lambda x, state: (f(x + weights.products(state[0])),), weights.bias, bias_is_in_step=True)
-
-    results = _run(
-        *(make_cell, RnnDesc.gates, ("hidden_init",), direction, has_sequence, precision),
+    return rnn_of(
+        activation_functions(activations, RnnDesc.defaults, direction),
+        *(direction, has_sequence, precision),
         input=input,
         weight=weight,
         recurrence=recurrence,
@@ -386,7 +382,23 @@ def rnn(
         hidden_init=hidden_init,
         sequence_lengths=sequence_lengths,
     )
-    return RecurrentNetwork(*results)
+
+
+def rnn_of(
+    functions: Sequence[_Function],
+    direction: RecurrentNetworkDirection,
+    has_sequence: bool,
+    precision: Any = None,
+    **values: ArrayLike | None,
+) -> RecurrentNetwork:
+    """The results of `rnn` with any functions as activations."""
+    (f,) = functions
+
+    def make_cell(weights: _Weights) -> Cell:
+        return Cell(lambda x, state: (f(x + weights.products(state[0])),), weights.bias, bias_is_in_step=True)
+
+    states = ("hidden_init",)
+    return RecurrentNetwork(*_run(make_cell, RnnDesc.gates, states, direction, has_sequence, precision, **values))
 
 
 class RnnDesc(_SimpleNetwork, function=rnn, infer=partial(_network_sizes, 1)):
@@ -426,7 +438,30 @@ def gru(
     >>> gru(jnp.ones((3, 1, 1)), zeros, zeros, hidden_init=jnp.full((1, 1, 1), 8.0)).sequence.ravel().tolist()
     [4.0, 2.0, 1.0]
     """
-    f, g = _functions(activations, GruDesc.defaults, direction)
+    return gru_of(
+        activation_functions(activations, GruDesc.defaults, direction),
+        *(direction, has_sequence, precision),
+        linear_before_reset=linear_before_reset,
+        input=input,
+        weight=weight,
+        recurrence=recurrence,
+        bias=bias,
+        hidden_init=hidden_init,
+        sequence_lengths=sequence_lengths,
+    )
+
+
+def gru_of(
+    functions: Sequence[_Function],
+    direction: RecurrentNetworkDirection,
+    has_sequence: bool,
+    precision: Any = None,
+    *,
+    linear_before_reset: bool = False,
+    **values: ArrayLike | None,
+) -> RecurrentNetwork:
+    """The results of `gru` with any functions as activations."""
+    f, g = functions
 
     def make_cell(weights: _Weights) -> Cell:
         size = weights.recurrence.shape[-1]
@@ -448,16 +483,8 @@ def gru(
 
         return Cell(step, bias, has_summands=True)
 
-    results = _run(
-        *(make_cell, GruDesc.gates, ("hidden_init",), direction, has_sequence, precision),
-        input=input,
-        weight=weight,
-        recurrence=recurrence,
-        bias=bias,
-        hidden_init=hidden_init,
-        sequence_lengths=sequence_lengths,
-    )
-    return RecurrentNetwork(*results)
+    states = ("hidden_init",)
+    return RecurrentNetwork(*_run(make_cell, GruDesc.gates, states, direction, has_sequence, precision, **values))
 
 
 class GruDesc(_SimpleNetwork, function=gru, infer=partial(_network_sizes, 3)):
@@ -506,7 +533,7 @@ def lstm(
     >>> lstm(jnp.ones((2, 1, 1)), ones, 0 * ones, activations=relus).cell_single.tolist()
     [[[2.0]]]
     """
-    f, g, h = _functions(activations, LstmDesc.defaults, direction)
+    f, g, h = activation_functions(activations, LstmDesc.defaults, direction)
 
     def make_cell(weights: _Weights) -> Cell:
         peephole: Any = weights.peephole

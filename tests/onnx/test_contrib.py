@@ -299,6 +299,49 @@ def test_groups_of_queries_attend_as_in_onnxruntime(arrays: Any, attributes: Any
             assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
 
 
+@pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("queries", "past", "lengths"), [(4, 0, [4, 4]), (1, 8, [6, 4])])
+def test_caches_of_groups_are_quantized_as_in_onnxruntime(
+    kind: str, bits: int, queries: int, past: int, lengths: list[int]
+) -> None:
+    arrays, attributes = grouped(queries, past, lengths)
+    arrays[3:5] = [s8(2, 2, past, 16) if bits == 8 else u8(2, 2, past, 8) for _ in range(2)]
+    sizes = (1, 2, 1, 16) if kind == "PER_CHANNEL" else (1,)
+    inputs = [*arrays, *[None] * 5, *(np.abs(floats(*sizes)) / 40 + np.float32(0.01) for _ in range(2))]
+    attributes |= {"k_quant_type": kind, "v_quant_type": kind, "kv_cache_bit_width": bits}
+    model = one_node("GroupQueryAttention", inputs, 3, **attributes)
+    given = [one for one in inputs if one is not None]
+    own, other = run(model, given), by_onnxruntime(model, given)
+    assert_close(own[0], other[0], 1e-5)
+    for present, expected in zip(own[1:], other[1:], strict=True):
+        for i, last in enumerate(arrays[5]):
+            np.testing.assert_array_equal(present[i, :, : last + 1], expected[i, :, : last + 1])
+
+
+def test_queries_and_keys_of_groups_are_normalized_before_they_attend() -> None:
+    # ONNX Runtime does so only on GPUs.
+    arrays, attributes = grouped(4, 0, [4, 4])
+    weights = [floats(16), floats(16)]
+    inputs = [*arrays, *[None] * 7, *weights]
+    own = run(one_node("GroupQueryAttention", inputs, 3, **attributes), [*arrays, *weights])
+    for i, weight in enumerate(weights):
+        heads = arrays[i].reshape(2, 4, -1, 16)
+        scales = np.sqrt(np.mean(heads**2, -1, keepdims=True) + 1e-6)
+        arrays[i] = (heads / scales * weight).reshape(arrays[i].shape).astype(np.float32)
+    for one, other in zip(own, run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays), strict=True):
+        assert_close(one, np.asarray(other), 1e-5)
+
+
+def test_a_cache_of_another_width_is_refused() -> None:
+    arrays, attributes = grouped(1, 8, [6, 4])
+    arrays[3:5] = [s8(2, 2, 8, 16), s8(2, 2, 8, 16)]
+    inputs = [*arrays, *[None] * 5, scale(0.1), scale(0.1)]
+    attributes |= {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 4}
+    with pytest.raises(DmlError, match="kv_cache_bit_width must fit a cache of int8; got 4"):
+        run(one_node("GroupQueryAttention", inputs, 3, **attributes), [one for one in inputs if one is not None])
+
+
 def test_a_group_query_may_bring_its_keys_and_values_in_one_array() -> None:
     arrays, attributes = grouped(1, 5, [6, 4])
     packed = [np.concatenate(arrays[:3], axis=-1), None, None, *arrays[3:]]
@@ -449,9 +492,36 @@ def test_an_activation_that_is_none_is_refused() -> None:
 
 
 def test_what_attention_here_has_not_is_refused_by_name() -> None:
-    model = dmljax.onnx.load(one_node("Attention", [X, WEIGHT, BIAS], num_heads=2, do_rotary=1))
-    with pytest.raises(Unsupported, match="do_rotary must not be given"):
+    model = dmljax.onnx.load(one_node("Attention", [X, WEIGHT, BIAS], num_heads=2, past_present_share_buffer=1))
+    with pytest.raises(Unsupported, match="past_present_share_buffer must not be given"):
         model(X, WEIGHT, BIAS)
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_attention_rotates_queries_and_keys_by_their_positions(size: int) -> None:
+    # ONNX Runtime does so only on GPUs.
+    arrays = [X[:, :1], WEIGHT, BIAS, np.ones((2, 4), np.int32), PAST]
+    turned = one_node("Attention", arrays, [True, True], num_heads=2, do_rotary=1, rotary_embedding_dim=size)
+    projected = X[:, :1] @ WEIGHT + BIAS
+    angles = 3 * 10000.0 ** -(np.arange(0, size or 4, 2) / (size or 4))
+    tables = [np.tile(of(angles), (16, 1)).astype(np.float32) for of in (np.cos, np.sin)]
+    parts = []
+    for part in np.split(projected, 3, -1)[:2]:
+        inputs = [np.ascontiguousarray(part), np.array([3]), *tables]
+        more: dict[str, Any] = {"num_heads": 2, "rotary_embedding_dim": size} if size else {}
+        parts += by_onnxruntime(one_node("RotaryEmbedding", inputs, **more), inputs)
+    own = run(turned, arrays)
+    inputs = [*parts, projected[..., 16:], *PAST]
+    named = [*inputs[:3], None, None, None, *inputs[3:]]
+    expected = by_onnxruntime(one_node("MultiHeadAttention", named, [True] * 3, num_heads=2), inputs)
+    assert_close(own[0], expected[0], 1e-5)
+    assert_close(own[1], np.stack(expected[1:]), 1e-5)
+
+
+def test_packed_sequences_may_be_longer_than_the_table_of_angles() -> None:
+    arrays = [floats(1, 20, 16), integers(0, 16, (1, 20), np.int64), COSINES, SINES]
+    model = one_node("RotaryEmbedding", arrays, is_packed_batching=1, num_heads=2)
+    assert_close(run(model, arrays)[0], by_onnxruntime(model, arrays)[0], 1e-5)
 
 
 def test_attention_has_derivatives_and_is_mapped() -> None:

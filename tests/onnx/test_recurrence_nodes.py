@@ -14,7 +14,6 @@ from onnx_models import FLOAT, model, value
 
 import dmljax.onnx
 from dmljax import DmlError
-from dmljax.directml import Unsupported
 
 RNG = np.random.default_rng(5)
 
@@ -63,6 +62,9 @@ def test_activations_by_name_take_numbers_in_their_order(activations: Any, alpha
         ("GRU", 3, {"linear_before_reset": 1, "direction": "reverse"}),
         ("GRU", 3, {"direction": "bidirectional", "directions": 2}),
         ("LSTM", 4, {"clip": 0.5, "input_forget": 1}),
+        ("GRU", 3, {"clip": 0.5, "linear_before_reset": 1}),
+        ("GRU", 3, {"clip": 0.5, "activations": ["HardSigmoid", "Tanh"], "direction": "reverse"}),
+        ("RNN", 1, {"clip": 0.5, "direction": "bidirectional", "directions": 2}),
         ("RNN", 1, {"activations": ["Relu"]}),
     ],
 )
@@ -108,7 +110,6 @@ def test_a_network_has_derivatives_of_its_weights() -> None:
 @pytest.mark.parametrize(
     ("attributes", "error", "message"),
     [
-        ({"clip": 1.0}, Unsupported, "clip must not be given"),
         ({"direction": "sideways"}, DmlError, "direction must be one of forward"),
         ({"activations": ["Sigmoid"]}, DmlError, "activations must be 2"),
         ({"activations": ["Sigmoid", "Tanhh"]}, DmlError, "activations must be one of"),

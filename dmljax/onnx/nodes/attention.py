@@ -17,6 +17,8 @@ import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import OnnxGraph, dtype_of
 from dmljax.onnx.interpreter import as_array, as_sizes, promoted
+from dmljax.onnx.nodes.caches import cache_format
+from dmljax.onnx.nodes.normalization import rms_normalization
 from dmljax.onnx.parameters import (
     Array,
     Attributes,
@@ -303,6 +305,13 @@ def rotated(x: Array, cosines: Array, sines: Array, *, is_interleaved: bool) -> 
     return result if rest.shape[-1] == 0 else jnp.concatenate([result, rest], -1)
 
 
+def _angles(size: int, first: int, count: int) -> tuple[Array, Array]:
+    """The cosines and sines for pairs of so many elements at the positions from `first` on, as RoFormer has them."""
+    frequencies = 10000.0 ** (-np.arange(0, size, 2) / size)
+    angles = (first + jnp.arange(count, dtype=jnp.float32))[None, :, None] * frequencies.astype(np.float32)[None, None]
+    return jnp.cos(angles), jnp.sin(angles)
+
+
 def rows_at(cache: Array, positions: Array) -> Array:
     """The rows of a table at positions of each of the batch."""
     return dml.gather(cache, positions.astype(jnp.int32), axis=0)
@@ -390,12 +399,19 @@ def _self_attention(
     bias: Array | None,
     sizes: Sequence[int],
     scores: _ScoreAttributes,
+    turned: int,
 ) -> tuple[Array, Array | None]:
-    """The attention of projections that have queries, keys and values side by side, and all keys and values."""
+    """The attention of projections that have queries, keys and values side by side, and all keys and values.
+
+    The first `turned` elements of each query and key are rotated by their position.
+    """
     if len(sizes) != 3:
         raise InvalidDesc(Problem("qkv_hidden_sizes", "must have 3 numbers", tuple(sizes)))
     ends = np.cumsum(sizes)[:-1].tolist()
     query, key, value = (in_heads(x, scores.num_heads) for x in jnp.split(projected, ends, axis=-1))
+    if turned:
+        angles = _angles(turned, 0 if past is None else past.shape[3], query.shape[2])
+        query, key = (rotated(x, *angles, is_interleaved=False) for x in (query, key))
     keys, values = (after_past(None if past is None else past[i], x) for i, x in enumerate((key, value)))
     present = jnp.stack([keys, values]) if keys.shape == values.shape else None
     return _attended_with_mask(query, keys, values, mask, bias, scores), present
@@ -417,10 +433,11 @@ def _projected_attention(
     qkv_hidden_sizes: Sequence[int] = (),
     rotary_embedding_dim: int = 0,
 ) -> Results:
-    _require_absent(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    _require_absent(past_present_share_buffer=past_present_share_buffer)
     projected = dml.gemm(x, weight, bias)
     sizes = qkv_hidden_sizes or [projected.shape[-1] // 3] * 3
-    return _self_attention(projected, mask, past, attention_bias, sizes, scores)
+    turned = (rotary_embedding_dim or sizes[0] // scores.num_heads) if do_rotary else 0
+    return _self_attention(projected, mask, past, attention_bias, sizes, scores, turned)
 
 
 @_contributed("QAttention")
@@ -439,11 +456,13 @@ def _quantized_attention(
     do_rotary: int = 0,
     past_present_share_buffer: int = 0,
 ) -> Results:
-    _require_absent(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    _require_absent(past_present_share_buffer=past_present_share_buffer)
     projected = dml.matrix_multiply_integer_to_float(
         x, weight, x_scale, weight_scale, x_zero_point, weight_zero_point, bias
     )
-    return _self_attention(projected, mask, past, None, [projected.shape[-1] // 3] * 3, scores)
+    sizes = [projected.shape[-1] // 3] * 3
+    turned = sizes[0] // scores.num_heads if do_rotary else 0
+    return _self_attention(projected, mask, past, None, sizes, scores, turned)
 
 
 @_contributed("MultiHeadAttention")
@@ -522,11 +541,11 @@ def _group_query_attention(
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
 ) -> Results:
-    _require_absent(
-        k_scale=k_scale, v_scale=v_scale, query_seqlens=query_lengths, qk_output=qk_output,
-        sliding_window_cache=sliding_window_cache, k_quant_type=k_quant_type, v_quant_type=v_quant_type,
-        q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight,
-    )  # fmt: skip
+    _require_absent(query_seqlens=query_lengths, qk_output=qk_output, sliding_window_cache=sliding_window_cache)
+    formats = (
+        cache_format("k_quant_type", k_quant_type, k_scale, past_key, kv_cache_bit_width),
+        cache_format("v_quant_type", v_quant_type, v_scale, past_value, kv_cache_bit_width),
+    )
     if (key is None) != (value is None) or (do_rotary and (cosines is None or sines is None)):
         rule = "must have keys with values, and angles for do_rotary"
         raise InvalidDesc(Problem((), rule, "one without the other"))
@@ -536,6 +555,10 @@ def _group_query_attention(
         query, key, value = jnp.split(query, bounds, axis=-1)
     heads = in_heads(query, num_heads)
     new_keys, new_values = in_heads(key, kv_num_heads), in_heads(value, kv_num_heads)
+    if q_norm_weight is not None and k_norm_weight is not None:
+        epsilons = (one or qk_norm_epsilon for one in (q_norm_epsilon, k_norm_epsilon))
+        pairs = zip((heads, new_keys), (q_norm_weight, k_norm_weight), epsilons, strict=True)
+        heads, new_keys = (rms_normalization(x, weight, epsilon=epsilon) for x, weight, epsilon in pairs)
     queries, (most,) = heads.shape[2], as_sizes(longest)
     # The first call has no past, whatever buffer it brings; later ones have what is there before their own keys.
     ends = last_places.reshape(-1).astype(jnp.int32) + 1
@@ -545,6 +568,14 @@ def _group_query_attention(
         places = own if positions is None else positions
         angles = rows_at(cosines, places), rows_at(sines, places)
         heads, new_keys = (rotated(x, *angles, is_interleaved=bool(rotary_interleaved)) for x in (heads, new_keys))
+    past_key, past_value = (
+        past if past is None or one is None else one.numbers(past, heads.dtype)
+        for past, one in zip((past_key, past_value), formats, strict=True)
+    )
+    new_keys, new_values = (
+        new if one is None else one.numbers(one.stored(new), heads.dtype)
+        for new, one in zip((new_keys, new_values), formats, strict=True)
+    )
     room = most if past_key is None else max(past_key.shape[2], most)
     seen = None
     if local_window_size >= 0:  # which counts the query's own key
@@ -568,8 +599,9 @@ def _group_query_attention(
         total_sequence_length=room,
         has_present=True,
     )
+    present = (one.stored(x) if one else x for x, one in zip((keys, values), formats, strict=True))
     if not (softcap or has_sink or not causal):
-        return output, keys, values
+        return output, *present
     if has_sink and sink is None:
         sink = jnp.zeros(num_heads, heads.dtype)
     ends = ends.reshape(-1, 1, 1, 1)
@@ -578,7 +610,7 @@ def _group_query_attention(
         is_there &= _positions(room) <= own[:, None, :, None]
     seen = is_there if seen is None else seen & is_there
     output, _ = attended_by_scores(heads, keys, values, seen, bias, scale=scale, softcap=softcap, sink=sink)
-    return output, keys, values
+    return output, *present
 
 
 @_contributed("RotaryEmbedding")
@@ -594,7 +626,7 @@ def _rotary_embedding_at_positions(
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
 ) -> Array:
-    _require_absent(is_packed_batching=is_packed_batching)
+    # Packed sequences have positions of their own, and may be longer in all than the table of angles.
     size = 2 * cosines.shape[1]
     heads = x if x.ndim == 4 else in_heads(x, num_heads or x.shape[-1] // size)
     if positions.ndim == 1:  # where the first one of each of the batch is

@@ -1,15 +1,16 @@
 """Recurrent networks: RNN, GRU and LSTM."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax import directml
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.parameters import Array, RecurrentAttributes, RecurrentInputs, Results
 from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.ops.recurrence import activation_functions, gru_of, rnn_of
 from dmljax.text import show
 
 
@@ -91,7 +92,11 @@ def _run(
     if cell is not None:
         more["cell_mem_init"] = turned(cell)
     sequence, *last = function(
-        *(turned(inputs.x), inputs.weight, inputs.recurrence, inputs.bias, turned(inputs.hidden)),
+        input=turned(inputs.x),
+        weight=inputs.weight,
+        recurrence=inputs.recurrence,
+        bias=inputs.bias,
+        hidden_init=turned(inputs.hidden),
         sequence_lengths=inputs.lengths,
         activations=_activations(network, count),
         direction=chosen,
@@ -103,21 +108,36 @@ def _run(
     return sequence, *map(turned, last)
 
 
-def _require_no_clip(network: RecurrentAttributes) -> None:
-    if network.clip:
-        raise Unsupported(Problem("clip", "must not be given: DirectML has clip only for LSTM", network.clip))
+def _clipped(
+    function: Callable[..., Any],
+    of_functions: Callable[..., Any],
+    defaults: Sequence[directml.Operator],
+    clip: float | None,
+) -> Callable[..., Any]:
+    """The function of DirectML, or the same network with clipped sums: DirectML has clip only for LSTM."""
+    if not clip:
+        return function
+
+    def run(
+        activations: Sequence[directml.Operator] | None, direction: directml.RecurrentNetworkDirection, **given: Any
+    ) -> Any:
+        own = activation_functions(activations, defaults, direction)
+        clipped = [lambda x, f=f: f(jnp.clip(x, -clip, clip)) for f in own]
+        return of_functions(clipped, direction, **given)
+
+    return run
 
 
 @handles("RNN")
 def _rnn(inputs: RecurrentInputs, *, network: RecurrentAttributes, call: Call) -> Results:
-    _require_no_clip(network)
-    return _run(dml.rnn, 1, inputs, network, call)
+    run = _clipped(dml.rnn, rnn_of, directml.RnnDesc.defaults, network.clip)
+    return _run(run, 1, inputs, network, call)
 
 
 @handles("GRU")
 def _gru(inputs: RecurrentInputs, *, network: RecurrentAttributes, linear_before_reset: int = 0, call: Call) -> Results:
-    _require_no_clip(network)
-    return _run(dml.gru, 2, inputs, network, call, linear_before_reset=bool(linear_before_reset))
+    run = _clipped(dml.gru, gru_of, directml.GruDesc.defaults, network.clip)
+    return _run(run, 2, inputs, network, call, linear_before_reset=bool(linear_before_reset))
 
 
 @handles("LSTM")
