@@ -1,8 +1,10 @@
 """Comparison by bits, and arrays that hold what breaks careless code."""
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -12,7 +14,8 @@ import pytest
 from jax.test_util import check_grads
 from numpy.typing import NDArray
 
-from dmljax.directml import DataType
+from dmljax import DmlError, directml
+from dmljax.directml import DataType, InvalidDesc, TensorDesc
 
 X64 = bool(jax.config.read("jax_enable_x64"))
 needs_x64 = pytest.mark.skipif(not X64, reason="needs 64-bit types")
@@ -41,6 +44,26 @@ def few_types(dtypes: Iterable[Any]) -> list[Any]:
 def available(data_types: Iterable[DataType]) -> list[DataType]:
     """Those data types that JAX has, as it is configured, in the header's order."""
     return sorted(data_type for data_type in data_types if data_type.bits <= 32 or X64)
+
+
+def tensor(data_type: str, *sizes: int) -> TensorDesc:
+    return TensorDesc(DataType[data_type], sizes)
+
+
+def f32(*sizes: int) -> TensorDesc:
+    return TensorDesc(DataType.FLOAT32, sizes)
+
+
+def refuses(message: str, kind: type[Exception] = DmlError) -> AbstractContextManager[Any]:
+    """Expects an error with this message, in which `...` stands for any text."""
+    return pytest.raises(kind, match="(.|\n)*".join(map(re.escape, message.split("..."))))
+
+
+def check_refused(desc: Any, change: Mapping[str, Any], message: str, level: str = "6_4") -> None:
+    """A descriptor is valid, and with the change it is refused with this message."""
+    directml.validate(desc, feature_level=level)
+    with refuses(f"{type(desc).type} at DML_FEATURE_LEVEL_{level}: ...{message}", InvalidDesc):
+        directml.validate(dataclasses.replace(desc, **change), feature_level=level)
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
@@ -98,6 +121,14 @@ def assert_within_units(actual: Any, *alternatives: NDArray[Any]) -> None:
     worst = np.unravel_index(np.argmax(error), error.shape)
     places = f"{actual[worst]} at {worst}, not {[float(exact[worst]) for exact in alternatives]}"
     assert error[worst] <= UNITS[actual.dtype.name], f"{error[worst]} units off: {places}"
+
+
+def assert_near_with_signs(actual: Any, exact: NDArray[Any], units: float = 2) -> None:
+    """Of any floating type: a few units off, NaN where the exact value is, and of its sign where it is a zero."""
+    actual = np.asarray(actual)
+    wide, rounded = actual.astype(np.float64), exact.astype(actual.dtype).astype(np.float64)
+    np.testing.assert_allclose(wide, rounded, rtol=units * float(jnp.finfo(actual.dtype).eps))
+    np.testing.assert_array_equal(np.signbit(wide) & ~np.isnan(wide), np.signbit(rounded) & ~np.isnan(rounded))
 
 
 def with_subnormals(arrays: Mapping[str, NDArray[Any]], value: float) -> dict[str, NDArray[Any]]:
@@ -218,6 +249,11 @@ def wrapped(value: int, dtype: Any) -> int:
     bits = dtype.itemsize * 8
     value &= 2**bits - 1
     return value - 2**bits if dtype.kind == "i" and value >= 2 ** (bits - 1) else value
+
+
+def pairs(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Every pair of the values, as the left and the right operands."""
+    return np.repeat(values, len(values)), np.tile(values, len(values))
 
 
 def random_array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -97,15 +97,11 @@ def half_of_sum(a: int, b: int) -> int:
 
 def larger(a: Arr, b: Arr) -> Arr:
     """The larger of floats or integers: NaN of any NaN, the first of two; +0 of zeros."""
-    both_zero = (a == 0) & (b == 0)
-    takes_a = np.isnan(a) | np.where(both_zero, ~np.signbit(a), a >= b) if a.dtype.kind == "f" else a >= b
-    return np.where(takes_a, a, b)
+    return np.where(np.isnan(a) | np.where((a == 0) & (b == 0), ~np.signbit(a), a >= b), a, b)
 
 
 def smaller(a: Arr, b: Arr) -> Arr:
-    both_zero = (a == 0) & (b == 0)
-    takes_a = np.isnan(a) | np.where(both_zero, np.signbit(a), a <= b) if a.dtype.kind == "f" else a <= b
-    return np.where(takes_a, a, b)
+    return np.where(np.isnan(a) | np.where((a == 0) & (b == 0), np.signbit(a), a <= b), a, b)
 
 
 def integer_power(base: int, exponent: int) -> Any:
@@ -186,5 +182,5 @@ CASES = {
         lambda desc, input, exponent: ELEMENTWISE["ELEMENT_WISE_POW"].exact_value(desc, input, exponent),
         is_exact=False,
         domain=(1.1, 1.9),
-    ),
+    )
 }

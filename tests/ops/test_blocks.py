@@ -1,6 +1,7 @@
 """QUANTIZE, DEQUANTIZE and DYNAMIC_QUANTIZE_LINEAR, and integers of 4 bits."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -8,12 +9,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_quantization import dynamically_quantized, for_each_element, quantized
-from helpers import FULL, assert_same_bits, at_once, mesh_of, needs_x64, random_array
+from helpers import (
+    FULL,
+    assert_same_bits,
+    at_once,
+    check_refused,
+    f32,
+    mesh_of,
+    needs_x64,
+    random_array,
+    refuses,
+    tensor,
+)
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, QuantizationType, TensorDesc
+from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, TensorDesc
 
 INT4, UINT4 = jnp.dtype("int4"), jnp.dtype("uint4")
 NARROW = [INT4, UINT4, np.dtype("int8"), np.dtype("uint8")]
@@ -96,18 +108,17 @@ def test_scales_and_zero_points_may_have_blocks_of_different_sizes(call: Any) ->
     assert_same_bits(back, np.array([[1, 2, 10, 60], [-1, 0, 4, -8]], np.float32))
 
 
-def test_a_size_that_is_no_multiple_has_no_blocks() -> None:
-    for scales in ((2, 3), (3, 4), (4, 4), (2, 8), (1, 2, 4), (0, 4)):
-        rule = rf"scale must have sizes that divide those of input, \(2, 4\); got \({str(scales)[1:-1]}\)"
-        with pytest.raises(InvalidDesc, match=f"^quantize: {rule}"):
-            dmljax.quantize(ROWS, np.ones(scales, np.float32))
-    with pytest.raises(InvalidDesc, match=r"^dequantize: zero_point must have sizes that divide those of input, "):
+@pytest.mark.parametrize("scales", [(2, 3), (3, 4), (4, 4), (2, 8), (1, 2, 4), (0, 4)])
+def test_a_size_that_is_no_multiple_has_no_blocks(scales: tuple[int, ...]) -> None:
+    with refuses(f"quantize: scale must have sizes that divide those of input, (2, 4); got {scales}", InvalidDesc):
+        dmljax.quantize(ROWS, np.ones(scales, np.float32))
+
+
+def test_neither_zero_points_nor_the_input_are_repeated() -> None:
+    with refuses("dequantize: zero_point must have sizes that divide those of input, ", InvalidDesc):
         dmljax.dequantize(np.ones((2, 4), np.int8), 1.0, np.ones((2, 3), np.int8))
-
-
-def test_the_input_is_not_repeated_for_the_scales() -> None:
-    # As element_wise_quantize_linear would.
-    with pytest.raises(InvalidDesc, match=r"sizes that divide those of input, \(2, 1\); got \(2, 3\)"):
+    # As element_wise_quantize_linear would
+    with refuses("sizes that divide those of input, (2, 1); got (2, 3)", InvalidDesc):
         dmljax.quantize(np.ones((2, 1), np.float32), np.ones((2, 3), np.float32))
 
 
@@ -167,64 +178,40 @@ def test_the_output_is_of_the_zero_points_type_of_dtype_or_uint8(call: Any) -> N
 
 def test_a_python_number_is_a_zero_point_of_the_inputs_type(call: Any) -> None:
     assert call(dmljax.dequantize, all_of(UINT4)[:2], 0.5, zero_point=8).tolist() == [-4, -3.5]
-    with pytest.raises(InvalidDesc, match=r"zero_point must be a whole number in \[-8, 7\] to fit int4; got 8"):
+    with refuses("zero_point must be a whole number in [-8, 7] to fit int4; got 8", InvalidDesc):
         dmljax.dequantize(all_of(INT4), 0.5, 8)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "message"),
     [
-        (
-            lambda: dmljax.quantize(ROWS, 1.0, dtype="int32"),
-            InvalidType,
-            "quantize: the output must be of an integer type of at most 16 bits; got int32",
-        ),
-        (lambda: dmljax.quantize(ROWS, 1.0, dtype="int2"), InvalidType, "quantize: dtype must be bool, an integer of "),
-        (lambda: dmljax.quantize(ROWS > 0, 1.0), InvalidType, "quantize: input must be of an integer or floating type"),
-        (lambda: dmljax.quantize(all_of(INT4), 1.0), InvalidType, "quantize: input must be bool, an integer of 8 to"),
+        (lambda: dmljax.quantize(ROWS, 1.0, dtype="int32"), "quantize: the output must be ...; got int32"),
+        (lambda: dmljax.quantize(ROWS, 1.0, dtype="int2"), "quantize: dtype must be bool, an integer of "),
+        (lambda: dmljax.quantize(ROWS > 0, 1.0), "quantize: input must be of an integer or floating type"),
+        (lambda: dmljax.quantize(all_of(INT4), 1.0), "quantize: input must be bool, an integer of 8 to"),
         (
             lambda: dmljax.quantize(ROWS, 1.0, all_of(INT4)[0], dtype="uint4"),
-            InvalidType,
             "quantize: zero_point must be of uint4, as the output is; got int4",
         ),
         (
             lambda: dmljax.dequantize(all_of(INT4), 1.0, np.array(0, np.int8)),
-            InvalidType,
             "dequantize: zero_point must be of int4, as input is; got int8",
         ),
-        (lambda: dmljax.dequantize(ROWS, 1.0), InvalidType, "dequantize: input must be of an integer type; got float"),
-        (lambda: dmljax.dequantize(all_of(INT4), 2), InvalidType, "dequantize: scale must be of a floating type; got"),
-        (
-            lambda: dmljax.dequantize(np.zeros(2, "complex64"), 1.0),
-            InvalidType,
-            "dequantize: input must be bool, an integer of 8 to 64 bits or .*; got complex64",
-        ),
-        (
-            lambda: dmljax.dynamic_quantize_linear(all_of(np.int8)),
-            InvalidType,
-            "dynamic_quantize_linear: input must be of a floating type; got int8",
-        ),
+        (lambda: dmljax.dequantize(ROWS, 1.0), "dequantize: input must be of an integer type; got float"),
+        (lambda: dmljax.dequantize(all_of(INT4), 2), "dequantize: scale must be of a floating type; got"),
+        (lambda: dmljax.dynamic_quantize_linear(all_of(np.int8)), "input must be of a floating type; got int8"),
         (
             lambda: dmljax.dynamic_quantize_linear(ROWS, dtype="int32"),
-            InvalidType,
             "dynamic_quantize_linear: the output must be of an integer type of at most 16 bits; got int32",
         ),
         # Others do not take integers of 4 bits.
-        (
-            lambda: dmljax.join([all_of(INT4)], axis=0),
-            InvalidType,
-            r"join: inputs\[0\] must be bool, an integer of 8 to 64 bits or a float of 16 to 64 bits; got int4",
-        ),
-        (lambda: dmljax.cast(ROWS, dtype="uint4"), InvalidType, "cast: dtype must be bool, an integer of 8 .* uint4"),
-        (
-            lambda: jax.jit(dmljax.element_wise_abs)(all_of(INT4)),
-            InvalidType,
-            "element_wise_abs: input must be bool, an integer of 8 to 64 bits or .*; got int4",
-        ),
+        (lambda: dmljax.join([all_of(INT4)], axis=0), "join: inputs[0] must be bool, an integer of 8 ...; got int4"),
+        (lambda: dmljax.cast(ROWS, dtype="uint4"), "cast: dtype must be bool, an integer of 8 ... uint4"),
+        (lambda: jax.jit(dmljax.element_wise_abs)(all_of(INT4)), "input must be bool, an integer of 8 ...; got int4"),
     ],
 )
-def test_a_call_is_refused(call: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match="^" + message):
+def test_a_wrong_call_is_refused(call: Any, message: str) -> None:
+    with refuses(message, InvalidType):
         call()
 
 
@@ -388,12 +375,6 @@ def test_16_bit_floats_have_a_scale_of_float32(call: Any, kind: str) -> None:
         assert_same_bits(computed, expected)
 
 
-@needs_x64
-def test_float64_has_a_scale_of_float64(call: Any) -> None:
-    result = call(dmljax.dynamic_quantize_linear, np.array([0, 0.1, 1e300]))
-    assert_same_bits(result.scale, np.float64(1e300 / 255))
-
-
 def test_the_scale_has_a_gradient() -> None:
     scale = lambda x: dmljax.dynamic_quantize_linear(x).scale  # noqa: E731
     input = jnp.array([-1.0, 0.5, 3.0])
@@ -405,109 +386,83 @@ def test_the_scale_has_a_gradient() -> None:
 # Descriptors
 
 
-def tensor(data_type: str, *sizes: int) -> TensorDesc:
-    return TensorDesc(DataType[data_type], sizes or (2, 4))
+SCALE, ONE, BLOCKS = f32(2, 2), f32(1, 1), (f32(2, 2), tensor("INT4", 1, 1))
+KIND: dict[str, Any] = {"quantization_type": "SCALE_ZERO_POINT", "quantization_tensors": BLOCKS}
+QUANTIZE = directml.QuantizeDesc(input=f32(2, 4), output=tensor("INT4", 2, 4), **KIND)
+DEQUANTIZE = directml.DequantizeDesc(input=tensor("INT4", 2, 4), output=f32(2, 4), **KIND)
+DYNAMIC = directml.DynamicQuantizeLinearDesc(
+    input=f32(2, 4), output=tensor("UINT8", 2, 4), output_scale=ONE, output_zero_point=tensor("UINT8", 1, 1)
+)
 
 
-def quantize_desc(*others: TensorDesc, kind: str = "SCALE_ZERO_POINT", **change: TensorDesc) -> directml.Operator:
-    tensors = others or (tensor("FLOAT32", 2, 2), tensor("INT4", 1, 1))
-    members: dict[str, Any] = {"input": tensor("FLOAT32"), "output": tensor("INT4")}
-    return directml.QuantizeDesc(
-        **members | change, quantization_type=QuantizationType[kind], quantization_tensors=tensors
-    )
-
-
-def dequantize_desc(*others: TensorDesc, kind: str = "SCALE_ZERO_POINT", **change: TensorDesc) -> directml.Operator:
-    tensors = others or (tensor("FLOAT32", 2, 2), tensor("INT4", 1, 1))
-    members: dict[str, Any] = {"input": tensor("INT4"), "output": tensor("FLOAT32")}
-    return directml.DequantizeDesc(
-        **members | change, quantization_type=QuantizationType[kind], quantization_tensors=tensors
-    )
-
-
-def dynamic_desc(**change: TensorDesc) -> directml.Operator:
-    members: dict[str, Any] = {"input": tensor("FLOAT32"), "output": tensor("UINT8")}
-    members |= {"output_scale": tensor("FLOAT32", 1, 1), "output_zero_point": tensor("UINT8", 1, 1)}
-    return directml.DynamicQuantizeLinearDesc(**members | change)
+def with_tensors(*tensors: TensorDesc) -> dict[str, Any]:
+    kind = "SCALE" if len(tensors) == 1 else "SCALE_ZERO_POINT"
+    return {"quantization_type": kind, "quantization_tensors": tensors}
 
 
 def test_a_desc_takes_a_scale_alone() -> None:
-    scale = tensor("FLOAT32", 2, 2)
-    lowered = directml.lower(quantize_desc(scale, kind="SCALE"))
     scales = np.array([[1, 10], [0.5, 2]], np.float32)
-    steps = lowered(ROWS, scales)
+    steps = directml.lower(replace(QUANTIZE, **with_tensors(SCALE)))(ROWS, scales)
     assert_same_bits(steps, np.array([[1, 2, 1, 7], [-2, 0, 2, -4]], INT4))
-    numbers = directml.lower(dequantize_desc(scale, kind="SCALE"))(input=steps, quantization_tensors=[scales])
+    lowered = directml.lower(replace(DEQUANTIZE, **with_tensors(SCALE)))
+    numbers = lowered(input=steps, quantization_tensors=[scales])
     assert_same_bits(numbers, np.array([[1, 2, 10, 70], [-1, 0, 4, -8]], np.float32))
 
 
-def test_a_desc_quantizes_to_the_type_of_its_output() -> None:
-    for data_type in ("INT8", "UINT8", "INT4", "UINT4"):
-        desc = quantize_desc(tensor("FLOAT32", 1, 1), kind="SCALE", output=tensor(data_type))
-        assert directml.lower(desc)(ROWS, np.ones((1, 1), np.float32)).dtype == DataType[data_type].dtype
-        assert directml.find_minimum_feature_level(desc) is FeatureLevel.FL_6_3
+@pytest.mark.parametrize("data_type", ["INT8", "UINT8", "INT4", "UINT4"])
+def test_a_desc_quantizes_to_the_type_of_its_output(data_type: str) -> None:
+    desc = replace(QUANTIZE, output=tensor(data_type, 2, 4), **with_tensors(ONE))
+    assert directml.lower(desc)(ROWS, np.ones((1, 1), np.float32)).dtype == DataType[data_type].dtype
+    assert directml.find_minimum_feature_level(desc) is FeatureLevel.FL_6_3
 
 
 def test_a_desc_reads_and_writes_buffers_of_4_bits() -> None:
-    desc = dequantize_desc()
-    arrays = [
-        leaf.tensor.read(bytes.fromhex(data))
-        for leaf, data in zip(
-            desc.leaves(is_input=True), ("1ff10877", "0000803f000000400000803f0000803f", "0f"), strict=True
-        )
-    ]
-    numbers = directml.lower(desc)(*arrays)
+    buffers = ("1ff10877", "0000803f000000400000803f0000803f", "0f")
+    leaves = DEQUANTIZE.leaves(is_input=True)
+    arrays = [leaf.tensor.read(bytes.fromhex(data)) for leaf, data in zip(leaves, buffers, strict=True)]
+    numbers = directml.lower(DEQUANTIZE)(*arrays)
     assert_same_bits(numbers, np.array([[0, 2, 4, 0], [-7, 1, 8, 8]], np.float32))
 
 
 @pytest.mark.parametrize(
-    ("desc", "message"),
+    ("desc", "change", "message"),
     [
+        (QUANTIZE, {"quantization_type": "NONE"}, "QuantizationType must be SCALE or SCALE_ZERO_POINT; got NONE"),
+        (QUANTIZE, {"quantization_tensors": (ONE,)}, "must have length 2 with SCALE_ZERO_POINT; got 1"),
+        (DEQUANTIZE, {"quantization_type": "SCALE"}, "QuantizationTensors must have length 1 with SCALE; got 2"),
         (
-            quantize_desc(tensor("FLOAT32", 1, 1), kind="NONE"),
-            "QuantizationType must be SCALE or SCALE_ZERO_POINT; got NONE",
-        ),
-        (quantize_desc(tensor("FLOAT32", 1, 1)), "QuantizationTensors must have length 2 with SCALE_ZERO_POINT; got 1"),
-        (dequantize_desc(kind="SCALE"), "QuantizationTensors must have length 1 with SCALE; got 2"),
-        (
-            quantize_desc(tensor("FLOAT16", 1, 1), kind="SCALE"),
-            r"QuantizationTensors\[0\].DataType must be FLOAT32, as InputTensor.DataType is; got FLOAT16",
+            QUANTIZE,
+            with_tensors(tensor("FLOAT16", 1, 1)),
+            "QuantizationTensors[0].DataType must be FLOAT32, as InputTensor.DataType is; got FLOAT16",
         ),
         (
-            dequantize_desc(tensor("FLOAT16", 1, 1), kind="SCALE"),
-            r"QuantizationTensors\[0\].DataType must be FLOAT32, as OutputTensor.DataType is; got FLOAT16",
+            DEQUANTIZE,
+            with_tensors(tensor("FLOAT16", 1, 1)),
+            "QuantizationTensors[0].DataType must be FLOAT32, as OutputTensor.DataType is; got FLOAT16",
         ),
         (
-            quantize_desc(tensor("FLOAT32", 1, 1), tensor("UINT4", 1, 1)),
-            r"QuantizationTensors\[1\].DataType must be INT4, as OutputTensor.DataType is; got UINT4",
+            QUANTIZE,
+            with_tensors(ONE, tensor("UINT4", 1, 1)),
+            "QuantizationTensors[1].DataType must be INT4, as OutputTensor.DataType is; got UINT4",
         ),
         (
-            dequantize_desc(tensor("FLOAT32", 1, 1), tensor("INT8", 1, 1)),
-            r"QuantizationTensors\[1\].DataType must be INT4, as InputTensor.DataType is; got INT8",
+            DEQUANTIZE,
+            with_tensors(ONE, tensor("INT8", 1, 1)),
+            "QuantizationTensors[1].DataType must be INT4, as InputTensor.DataType is; got INT8",
         ),
         (
-            quantize_desc(tensor("FLOAT32", 2, 3), tensor("INT4", 1, 8)),
-            r"QuantizationTensors\[0\].Sizes must divide InputTensor.Sizes, \{2,4\}; got \{2,3\}\n.*"
-            r"QuantizationTensors\[1\].Sizes must divide InputTensor.Sizes, \{2,4\}; got \{1,8\}",
+            QUANTIZE,
+            with_tensors(f32(2, 3), tensor("INT4", 1, 8)),
+            "[0].Sizes must divide InputTensor.Sizes, {2,4}; got {2,3}...[1].Sizes must divide ...; got {1,8}",
         ),
-        (
-            quantize_desc(output=tensor("INT4", 4, 2)),
-            r"InputTensor and OutputTensor must have the same Sizes; got \{2,4\} and \{4,2\}",
-        ),
-        (
-            dequantize_desc(tensor("FLOAT32", 2), kind="SCALE"),
-            r"InputTensor, QuantizationTensors\[0\] and OutputTensor must have the same DimensionCount; got 2, 1 and 2",
-        ),
-        (
-            dynamic_desc(output=tensor("INT8")),
-            "OutputTensor and OutputZeroPointTensor must have the same DataType; got",
-        ),
-        (dynamic_desc(output=tensor("UINT8", 8, 1)), "InputTensor and OutputTensor must have the same Sizes; got"),
-        (dynamic_desc(output_scale=tensor("FLOAT32", 1, 4)), r"OutputScaleTensor.Sizes must be 1 each; got \{1,4\}"),
-        (dynamic_desc(output_zero_point=tensor("UINT8", 2, 1)), r"OutputZeroPointTensor.Sizes must be 1 each; got"),
-        (dynamic_desc(output_scale=tensor("FLOAT32", 1)), "must have the same DimensionCount; got 2, 2, 1 and 2"),
+        (QUANTIZE, {"output": tensor("INT4", 4, 2)}, "must have the same Sizes; got {2,4} and {4,2}"),
+        (DEQUANTIZE, with_tensors(f32(2)), "must have the same DimensionCount; got 2, 1 and 2"),
+        (DYNAMIC, {"output": tensor("INT8", 2, 4)}, "OutputZeroPointTensor must have the same DataType; got"),
+        (DYNAMIC, {"output": tensor("UINT8", 8, 1)}, "InputTensor and OutputTensor must have the same Sizes; got"),
+        (DYNAMIC, {"output_scale": f32(1, 4)}, "OutputScaleTensor.Sizes must be 1 each; got {1,4}"),
+        (DYNAMIC, {"output_zero_point": tensor("UINT8", 2, 1)}, "OutputZeroPointTensor.Sizes must be 1 each; got"),
+        (DYNAMIC, {"output_scale": f32(1)}, "must have the same DimensionCount; got 2, 2, 1 and 2"),
     ],
 )
-def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
-    with pytest.raises(InvalidDesc, match=f"^{desc.type} at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        directml.validate(desc)
+def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
+    check_refused(desc, change, message)

@@ -7,23 +7,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, INTEGERS, assert_same_bits, few_types, needs_x64, random_array, specials
+from helpers import (
+    FLOATS,
+    INTEGERS,
+    assert_same_bits,
+    check_refused,
+    f32,
+    few_types,
+    needs_x64,
+    random_array,
+    refuses,
+    specials,
+    tensor,
+)
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import DataType, InvalidDesc, InvalidType, ScaleBias, TensorDesc
+from dmljax.directml import DataType, InvalidDesc, InvalidType, ScaleBias
 
-FLOAT32, FLOAT16, INT8, UINT8, INT32 = (
-    DataType.FLOAT32,
-    DataType.FLOAT16,
-    DataType.INT8,
-    DataType.UINT8,
-    DataType.INT32,
-)
 NAN, INF = math.nan, math.inf
 FLT_MAX = float(np.finfo(np.float32).max)
-CLIPS = [dmljax.element_wise_clip, dmljax.element_wise_clip1]
-GRADIENTS = [dmljax.element_wise_clip_grad, dmljax.element_wise_clip_grad1]
+CLIPS: list[Any] = [dmljax.element_wise_clip, dmljax.element_wise_clip1]
+GRADIENTS: list[Any] = [dmljax.element_wise_clip_grad, dmljax.element_wise_clip_grad1]
 
 # Functions
 
@@ -51,30 +56,25 @@ def test_a_bound_that_the_callers_jit_traces_is_the_one_that_is_known(clip: Any,
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-@pytest.mark.parametrize("clip", CLIPS)
-def test_clip_keeps_nan_and_infinities_without_bounds_with_every_bit(clip: Any, dtype: Any) -> None:
+@pytest.mark.parametrize("clip", [*CLIPS, lambda x, min, max: dmljax.element_wise_threshold(x, min=min)])
+def test_clip_keeps_every_bit_of_nan_and_of_what_has_no_bounds(clip: Any, dtype: Any) -> None:
     input = specials(dtype)
     for bound in (None, NAN):
         assert_same_bits(clip(input, min=bound, max=bound), input)
     assert_same_bits(clip(input, min=-INF, max=INF), input)
-    assert_same_bits(dmljax.element_wise_threshold(input, min=None), input)
-
-
-@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_clip_keeps_signalling_nan_beside_bounds(call: Any, dtype: Any) -> None:
     with np.errstate(invalid="ignore"):
-        nan = specials(dtype)[np.isnan(specials(dtype))]
-    assert len(nan) == 6
-    assert_same_bits(call(dmljax.element_wise_clip, nan, min=-1.0, max=1.0), nan)
-    assert_same_bits(call(dmljax.element_wise_threshold, nan, min=-1.0), nan)
+        nan = input[np.isnan(input)]
+    assert_same_bits(clip(nan, min=-1.0, max=1.0), nan)
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_clip_tells_subnormals_apart(call: Any, dtype: Any) -> None:
+def test_subnormals_are_told_apart(call: Any, dtype: Any) -> None:
     bits = np.arange(6, dtype=f"u{dtype.itemsize}")
-    least, most = bits[2:3].view(dtype)[0], bits[4:5].view(dtype)[0]
-    result = call(dmljax.element_wise_clip, bits.view(dtype), min=least, max=most)
+    bounds = {"min": bits[2:3].view(dtype)[0], "max": bits[4:5].view(dtype)[0]}
+    result = call(dmljax.element_wise_clip, bits.view(dtype), **bounds)
     assert_same_bits(result, np.array([2, 2, 2, 3, 4, 4], bits.dtype).view(dtype))
+    gradient = call(dmljax.element_wise_clip_grad, bits.view(dtype), np.ones(6, dtype), **bounds)
+    assert gradient.tolist() == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("bounds", [(None, 2), (-2, None)])
@@ -138,61 +138,49 @@ def test_the_gradient_at_the_end_of_a_type_is_not_that_at_a_bound(call: Any, gra
     assert call(gradient, ends, upper, min=-128, max=127).tolist() == [0, 0]
 
 
-REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "a bound beyond the integers": (
-        {"min": 300},
-        InvalidDesc,
-        r"min must be a whole number in \[-128, 127\] to fit int8; got 300",
-    ),
-    "a bound that no integer reaches": (
-        {"max": -INF},
-        InvalidDesc,
-        r"max must be a whole number in \[-128, 127\] to fit int8; got -inf",
-    ),
-    "a bound that is NaN beside integers": ({"min": NAN}, InvalidDesc, r"min must be a whole number in .*; got nan"),
-    "a number beyond all floats": (
-        {"input": np.ones(2, np.float32), "max": 10**400},
-        InvalidDesc,
-        "max must fit float32; got an int of 1329 bits",
-    ),
-    "two numbers": ({"max": ScaleBias(1.0, 2.0)}, InvalidType, "max must be a JAX or NumPy array; got ScaleBias"),
-    "several bounds": ({"min": np.ones(2, np.int8)}, InvalidDesc, r"min must be a scalar; got shape \(2,\)"),
-    "a traced bound of another type": (
-        {"min": jnp.ones((), jnp.int32)},
-        InvalidType,
-        "min must be of int8, or a Python number that is known while tracing; got an array of int32",
-    ),
-    "a traced bound with a fraction": (
-        {"min": jnp.asarray(1.5)},
-        InvalidType,
-        "min must be of int8, or a Python number that is known while tracing; got an array of float",
-    ),
-    "bool": (
-        {"input": np.ones(2, bool), "min": 0, "max": 1},
-        InvalidType,
-        "input must be of an integer or floating type; got bool",
-    ),
-    "a fractional ScaleBias of integers": (
-        {"scale_bias": ScaleBias(0.5, 0)},
-        InvalidDesc,
-        r"scale_bias\.scale must be a whole number in \[-128, 127\] to fit int8; got 0\.5",
-    ),
-}
+KNOWN = "min must be of int8, or a Python number that is known while tracing; got an array of "
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"min": 300}, InvalidDesc, "min must be a whole number in [-128, 127] to fit int8; got 300"),
+        ({"max": -INF}, InvalidDesc, "max must be a whole number in [-128, 127] to fit int8; got -inf"),
+        ({"min": NAN}, InvalidDesc, "min must be a whole number in ...; got nan"),
+        (
+            {"input": np.ones(2, np.float32), "max": 10**400},
+            InvalidDesc,
+            "max must fit float32; got an int of 1329 bits",
+        ),
+        ({"max": ScaleBias(1.0, 2.0)}, InvalidType, "max must be a JAX or NumPy array; got ScaleBias"),
+        ({"min": np.ones(2, np.int8)}, InvalidDesc, "min must be a scalar; got shape (2,)"),
+        ({"min": jnp.ones((), jnp.int32)}, InvalidType, f"{KNOWN}int32"),
+        ({"min": jnp.asarray(1.5)}, InvalidType, f"{KNOWN}float"),
+        ({"input": np.ones(2, bool), "min": 0}, InvalidType, "input must be of an integer or floating type; got bool"),
+        (
+            {"scale_bias": ScaleBias(0.5, 0)},
+            InvalidDesc,
+            "scale must be a whole number in [-128, 127] to fit int8; got 0.5",
+        ),
+    ],
+)
 @pytest.mark.parametrize("clip", CLIPS)
-def test_clip_refuses(clip: Any, case: str) -> None:
-    change, error, message = REFUSED[case]
-    arguments: dict[str, Any] = {"input": np.ones(2, np.int8), "min": None, "max": None} | change
-    with pytest.raises(error, match=rf"^{clip.__name__}: {message}"):
-        clip(**arguments)
+def test_clip_refuses(clip: Any, change: dict[str, Any], error: type[Exception], message: str) -> None:
+    with refuses(f"{clip.__name__}: ...{message}", error):
+        clip(**{"input": np.ones(2, np.int8), "min": None, "max": None} | change)
 
 
-def test_bounds_that_are_not_given_are_asked_for() -> None:
-    clip: Any = dmljax.element_wise_clip
-    with pytest.raises(InvalidType, match=r"^element_wise_clip: missing a required argument: 'min'"):
-        clip(np.ones(2, np.float32))
+@pytest.mark.parametrize(
+    ("upper", "error", "message"),
+    [
+        (np.ones(2, np.float16), InvalidType, "input_gradient must be of float32, as input is; got float16"),
+        (np.ones(3, np.float32), InvalidDesc, "must have shapes that broadcast; got (2,) and (3,)"),
+    ],
+)
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_a_gradient_of_another_type_or_shape_is_refused(gradient: Any, upper: Any, error: Any, message: str) -> None:
+    with refuses(f"{gradient.__name__}: ...{message}", error):
+        gradient(np.ones(2, np.float32), upper, 0, 1)
 
 
 # Gradients
@@ -222,135 +210,87 @@ def test_the_gradient_is_that_of_the_function_bit_for_bit(bounds: tuple[Any, Any
     assert_same_bits(dmljax.element_wise_clip_grad(input, upper, least, most), pullback(jnp.asarray(upper))[0])
 
 
-@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_the_gradient_of_subnormals_beside_bounds(call: Any, dtype: Any) -> None:
-    bits = np.arange(6, dtype=f"u{dtype.itemsize}")
-    least, most = bits[2:3].view(dtype)[0], bits[4:5].view(dtype)[0]
-    result = call(dmljax.element_wise_clip_grad, bits.view(dtype), np.ones(6, dtype), min=least, max=most)
-    assert result.tolist() == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("gradient", GRADIENTS)
-def test_a_gradient_of_another_type_or_shape_is_refused(gradient: Any) -> None:
-    name = gradient.__name__
-    with pytest.raises(InvalidType, match=f"^{name}: input_gradient must be of float32, as input is; got float16"):
-        gradient(np.ones(2, np.float32), np.ones(2, np.float16), 0, 1)
-    with pytest.raises(
-        InvalidDesc, match=rf"^{name}: input and input_gradient must have shapes that broadcast; got \(2,\) and \(3,\)"
-    ):
-        gradient(np.ones(2, np.float32), np.ones(3, np.float32), 0, 1)
-
-
 # Descriptors
 
 
-def lowered(kind: Any, data_type: DataType, *arrays: Any, **members: Any) -> Any:
-    tensor = TensorDesc(data_type, arrays[0].shape)
-    tensors = (
-        {"input": tensor, "output": tensor}
-        if len(arrays) == 1
-        else {"input": tensor, "input_gradient": tensor, "output_gradient": tensor}
-    )
-    return directml.lower(kind(**tensors, **members))(*arrays)
+def desc_of(name: str, data_type: str, *sizes: int, **members: Any) -> Any:
+    """A descriptor without bounds that any element passes, but for the members given."""
+    like = tensor(data_type, *(sizes or (5,)))
+    outputs = ("input_gradient", "output_gradient") if "Grad" in name else ("output",)
+    bounds: dict[str, Any] = {"min": 0} if name == "Threshold" else {"min": 0, "max": 1}
+    if name.endswith("1"):
+        bounds["min_max_data_type"] = DataType[data_type]
+    return getattr(directml, f"ElementWise{name}Desc")(input=like, **dict.fromkeys(outputs, like), **bounds | members)
 
 
 @pytest.mark.parametrize("limit", [FLT_MAX, INF, 300.0, 127.5])
 def test_a_float_beyond_the_integers_limits_nothing(limit: float) -> None:
-    input = np.array([-128, -1, 0, 1, 127], np.int8)
-    assert lowered(directml.ElementWiseClipDesc, INT8, input, min=-limit - 1, max=limit).tolist() == input.tolist()
-    assert lowered(directml.ElementWiseClipDesc, INT8, input, min=0, max=limit).tolist() == [0, 0, 0, 1, 127]
-    assert lowered(directml.ElementWiseThresholdDesc, INT8, input, min=-limit - 1).tolist() == input.tolist()
-    result = lowered(directml.ElementWiseClipGradDesc, INT8, input, input, min=-limit - 1, max=limit)
-    assert result.tolist() == input.tolist()
+    input, none = np.array([-128, -1, 0, 1, 127], np.int8), {"min": -limit - 1, "max": limit}
+    assert directml.lower(desc_of("Clip", "INT8", **none))(input).tolist() == input.tolist()
+    assert directml.lower(desc_of("Clip", "INT8", max=limit))(input).tolist() == [0, 0, 0, 1, 127]
+    assert directml.lower(desc_of("Threshold", "INT8", min=-limit - 1))(input).tolist() == input.tolist()
+    assert directml.lower(desc_of("ClipGrad", "INT8", **none))(input, input).tolist() == input.tolist()
 
 
-def test_float_bounds_of_a_desc_on_integers_lose_their_fraction() -> None:
+def test_float_bounds_of_a_desc_take_the_type_of_the_elements() -> None:
     input = np.array([0, 1, 2, 3, 255], np.uint8)
-    assert lowered(directml.ElementWiseClipDesc, UINT8, input, min=1.9, max=2.9).tolist() == [1, 1, 2, 2, 2]
-    assert lowered(directml.ElementWiseClipDesc, UINT8, input, min=-5, max=-0.5).tolist() == [0, 0, 0, 0, 0]
-
-
-def test_float_bounds_of_a_desc_on_float16_are_rounded() -> None:
-    input = np.array([0.0, 65504.0, INF, NAN, -INF], np.float16)
-    result = lowered(directml.ElementWiseClipDesc, FLOAT16, input, min=0.1, max=FLT_MAX)
-    least = float(np.float16(0.1))
+    assert directml.lower(desc_of("Clip", "UINT8", min=1.9, max=2.9))(input).tolist() == [1, 1, 2, 2, 2]
+    assert directml.lower(desc_of("Clip", "UINT8", min=-5, max=-0.5))(input).tolist() == [0, 0, 0, 0, 0]
+    halves = np.array([0.0, 65504.0, INF, NAN, -INF], np.float16)
+    result, least = directml.lower(desc_of("Clip", "FLOAT16", min=0.1, max=FLT_MAX))(halves), float(np.float16(0.1))
     assert str(result.tolist()) == str([least, 65504.0, INF, NAN, least])
 
 
 @needs_x64
 def test_bounds_of_clip1_are_exact_where_those_of_clip_are_floats() -> None:
     input = np.array([0, 2**24 + 1, 2**62 + 1])
-    result = lowered(
-        directml.ElementWiseClip1Desc, DataType.INT64, input, min_max_data_type=DataType.INT64, min=1, max=2**62 + 1
-    )
+    result = directml.lower(desc_of("Clip1", "INT64", 3, min=1, max=2**62 + 1))(input)
     assert result.tolist() == [1, 2**24 + 1, 2**62 + 1]
-    result = lowered(directml.ElementWiseClipDesc, DataType.INT64, input, min=1, max=2**24 + 1)
+    result = directml.lower(desc_of("Clip", "INT64", 3, min=1, max=2**24 + 1))(input)
     assert result.tolist() == [1, 2**24, 2**24]
 
 
+FIT_INT8 = "must be a whole number in [-128, 127] to fit int8; got "
+CLIP_GRAD = desc_of("ClipGrad", "FLOAT32")
+
+
 @pytest.mark.parametrize(
-    ("kind", "data_type", "members", "message"),
+    ("desc", "change", "message"),
     [
-        ("Clip", INT8, {"min": 300, "max": 400}, r"Min must be a whole number in \[-128, 127\] to fit int8; got "),
-        ("Clip", INT8, {"min": -400, "max": -300}, r"Max must be a whole number in \[-128, 127\] to fit int8; got "),
-        ("Clip", UINT8, {"min": -9, "max": -1}, r"Max must be a whole number in \[0, 255\] to fit uint8; got "),
-        ("Clip", INT8, {"min": 0, "max": NAN}, r"Max must be a whole number in \[-128, 127\] to fit int8; got "),
-        ("Clip", INT8, {"min": INF, "max": INF}, r"Min must be a whole number in \[-128, 127\] to fit int8; got "),
+        (desc_of("Clip", "INT8"), {"min": 300, "max": 400}, f"Min {FIT_INT8}"),
+        (desc_of("Clip", "INT8"), {"min": -400, "max": -300}, f"Max {FIT_INT8}"),
+        (desc_of("Clip", "UINT8"), {"min": -9, "max": -1}, "Max must be a whole number in [0, 255] to fit uint8; got "),
+        (desc_of("Clip", "INT8"), {"max": NAN}, f"Max {FIT_INT8}"),
+        (desc_of("Clip", "INT8"), {"min": INF, "max": INF}, f"Min {FIT_INT8}"),
+        (desc_of("Clip", "INT8"), {"scale_bias": ScaleBias(0.5, 0)}, f"ScaleBias.Scale {FIT_INT8}"),
+        (desc_of("Threshold", "INT8"), {"min": 300}, f"Min {FIT_INT8}"),
+        (desc_of("ClipGrad", "INT8"), {"min": 300, "max": 400}, f"Min {FIT_INT8}"),
         (
-            "Clip",
-            INT8,
-            {"min": 0, "max": 1, "scale_bias": ScaleBias(0.5, 0)},
-            r"ScaleBias\.Scale must be a whole number in \[-128, 127\] to fit int8; got ",
-        ),
-        ("Threshold", INT8, {"min": 300}, r"Min must be a whole number in \[-128, 127\] to fit int8; got "),
-        ("ClipGrad", INT8, {"min": 300, "max": 400}, r"Min must be a whole number in \[-128, 127\] to fit int8; got "),
-        (
-            "Clip1",
-            FLOAT32,
-            {"min_max_data_type": INT32, "min": 0, "max": 1},
+            desc_of("Clip1", "FLOAT32"),
+            {"min_max_data_type": DataType.INT32, "min": 0, "max": 1},
             "MinMaxDataType must be FLOAT32; got INT32",
         ),
         (
-            "ClipGrad1",
-            INT32,
-            {"min_max_data_type": FLOAT32, "min": 0, "max": 1},
+            desc_of("ClipGrad1", "INT32"),
+            {"min_max_data_type": DataType.FLOAT32, "min": 0, "max": 1},
             "MinMaxDataType must be INT32; got FLOAT32",
         ),
+        (CLIP_GRAD, {"input_gradient": tensor("FLOAT16", 5)}, "the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
+        (
+            CLIP_GRAD,
+            {"input_gradient": f32(1, 5)},
+            "OutputGradientTensor must have the same DimensionCount; got 1, 2 and",
+        ),
+        (CLIP_GRAD, {"input_gradient": f32(1)}, "must have the same Sizes; got {5}, {1} and {5}"),
     ],
 )
-def test_a_desc_refuses(kind: str, data_type: DataType, members: dict[str, Any], message: str) -> None:
-    tensor = TensorDesc(data_type, (2, 3))
-    operator = getattr(directml, f"ElementWise{kind}Desc")
-    outputs = ("input_gradient", "output_gradient") if "Grad" in kind else ("output",)
-    desc = operator(input=tensor, **dict.fromkeys(outputs, tensor), **members)
-    level = "5_0" if kind != "Threshold" else "3_0"
-    with pytest.raises(InvalidDesc, match=f"^{operator.type} at DML_FEATURE_LEVEL_{level}: {message}"):
-        directml.validate(desc, feature_level=level)
-
-
-def test_bounds_of_clip1_are_of_its_own_type() -> None:
-    tensor = TensorDesc(INT8, (2,))
-    members: dict[str, Any] = {"input": tensor, "output": tensor, "min_max_data_type": INT8}
-    with pytest.raises(
-        InvalidDesc, match=r"^DML_OPERATOR_ELEMENT_WISE_CLIP1: Max must be a whole number in .*; got 300"
-    ):
-        directml.ElementWiseClip1Desc(**members, min=0, max=300)
-    with pytest.raises(InvalidDesc, match=r"Min must be a whole number in .*; got 0\.5"):
-        directml.ElementWiseClip1Desc(**members, min=0.5, max=1)
+def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
+    check_refused(desc, change, message)
 
 
 @pytest.mark.parametrize(
-    ("gradient", "message"),
-    [
-        ((FLOAT16, (2, 3)), "must have the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
-        ((FLOAT32, (3,)), "must have the same DimensionCount; got 2, 1 and 2"),
-        ((FLOAT32, (1, 3)), r"must have the same Sizes; got \{2,3\}, \{1,3\} and \{2,3\}"),
-    ],
+    ("change", "message"), [({"max": 300}, "Max ...; got 300"), ({"min": 0.5}, "Min ...; got 0.5")]
 )
-def test_a_gradient_desc_refuses_tensors_that_are_unlike(gradient: Any, message: str) -> None:
-    tensor = TensorDesc(FLOAT32, (2, 3))
-    desc = directml.ElementWiseClipGradDesc(
-        input=tensor, input_gradient=TensorDesc(*gradient), output_gradient=tensor, min=0, max=1
-    )
-    with pytest.raises(InvalidDesc, match="InputTensor, InputGradientTensor and OutputGradientTensor " + message):
-        directml.validate(desc)
+def test_bounds_of_clip1_are_of_its_own_type(change: dict[str, Any], message: str) -> None:
+    with refuses(f"DML_OPERATOR_ELEMENT_WISE_CLIP1: {message}", InvalidDesc):
+        desc_of("Clip1", "INT8", **change)

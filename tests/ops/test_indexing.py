@@ -1,7 +1,7 @@
 """ONE_HOT and NONZERO_COORDINATES; the pages' own examples run in test_every_operator.py."""
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import cases_indexing as oracles
@@ -14,67 +14,43 @@ import pytest
 from formulas import number
 from helpers import (
     FULL,
+    INT32_MAX,
     INT32_MIN,
     INTEGERS,
     REALS,
     assert_same_bits,
     assert_same_trees,
     check_linear_gradients,
+    check_refused,
+    f32,
     few_of,
     few_types,
     needs_x32,
-    needs_x64,
-    random_array,
-    random_indices,
+    refuses,
     specials,
+    tensor,
 )
-from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
+from dmljax.directml import InvalidDesc, InvalidType
 
-FLOAT32, INT32, INT64, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.INT64, DataType.UINT32
 OFF_ON = np.array([0, 1], np.float32)
 
 # ONE_HOT
 
 
-def test_one_hot_writes_the_second_value_where_an_index_points(call: Any) -> None:
-    assert_same_bits(
-        call(dmljax.one_hot, np.array([[0], [3], [2]], np.uint32), np.array([4, 2, 9], np.float32), axis=1, depth=4),
-        np.array([[2, 4, 4, 4], [4, 4, 4, 2], [4, 4, 2, 4]], np.float32),
-    )
-
-
-def test_one_hot_counts_negative_indices_from_the_end_and_ignores_those_below(call: Any) -> None:
-    result = call(dmljax.one_hot, np.array([[-1], [-4], [-5], [INT32_MIN]], np.int32), OFF_ON, axis=1, depth=4)
-    assert_same_bits(result, np.array([[0, 0, 0, 1], [1, 0, 0, 0], [0] * 4, [0] * 4], np.float32))
-
-
-def test_one_hot_ignores_the_index_depth_and_all_above(call: Any) -> None:
-    result = call(dmljax.one_hot, np.array([[3], [4], [2**31 - 1]], np.int32), OFF_ON, axis=1, depth=4)
-    assert_same_bits(result, np.array([[0, 0, 0, 1], [0] * 4, [0] * 4], np.float32))
-
-
-@pytest.mark.parametrize("dtype", [dtype for dtype in INTEGERS if dtype.kind == "u"], ids=str)
-def test_one_hot_never_reads_an_unsigned_index_as_negative(call: Any, dtype: Any) -> None:
-    indices = np.array([[np.iinfo(dtype).max], [np.iinfo(dtype).max // 2 + 1]], dtype)
-    assert_same_bits(call(dmljax.one_hot, indices, OFF_ON, axis=1, depth=3), np.zeros((2, 3), np.float32))
+def test_one_hot_counts_negative_indices_from_the_end_and_ignores_those_out_of_range(call: Any) -> None:
+    indices = np.array([[3, -1, -4, 4, -5, INT32_MAX, INT32_MIN]], np.int32)
+    result = call(dmljax.one_hot, indices, OFF_ON, axis=0, depth=4)
+    assert_same_bits(result, np.array([[0, 0, 1, *[0] * 4], [0] * 7, [0] * 7, [1, 1, 0, *[0] * 4]], np.float32))
 
 
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
-def test_one_hot_does_not_wrap_narrow_indices_into_a_large_depth(call: Any, dtype: Any) -> None:
-    indices = np.array([[3], [np.iinfo(dtype).max], [np.iinfo(dtype).min]], dtype)
+def test_one_hot_does_not_wrap_narrow_indices_into_a_large_depth_nor_cut_wide_ones(call: Any, dtype: Any) -> None:
+    indices = specials(dtype)[:, None]
     expected = oracles.one_hot(indices, OFF_ON, axis=1, depth=300)
-    assert expected[0].sum() == 1
     assert_same_bits(call(dmljax.one_hot, indices, OFF_ON, axis=1, depth=300), expected)
-
-
-@needs_x64
-def test_one_hot_does_not_cut_64_bit_indices(call: Any) -> None:
-    indices = np.array([[2**32 + 1], [-(2**32) + 1], [-(2**63)]], np.int64)
-    assert_same_bits(call(dmljax.one_hot, indices, OFF_ON, axis=1, depth=3), np.zeros((3, 3), np.float32))
 
 
 @pytest.mark.parametrize("depth", [2**31 - 1, 2**31 + 5, 2**32 - 1])
@@ -111,21 +87,6 @@ def test_one_hot_of_no_indices_is_empty(call: Any) -> None:
     assert call(dmljax.one_hot, np.zeros((0, 1), np.int32), OFF_ON, axis=1, depth=3).shape == (0, 3)
 
 
-@FULL
-@settings(deadline=None, max_examples=40)
-@given(st.data())
-def test_one_hot_equals_the_pseudo_code(data: st.DataObject) -> None:
-    shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
-    axis = data.draw(st.integers(0, len(shape) - 1))
-    shape[axis] = 1
-    depth = data.draw(st.integers(1, 5))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    indices = random_indices(rng, data.draw(st.sampled_from(INTEGERS)), tuple(shape), depth)
-    values = random_array(rng, data.draw(st.sampled_from(REALS)), (2,))
-    expected = oracles.one_hot(indices, values, axis=axis, depth=depth)
-    assert_same_bits(dmljax.one_hot(indices, values, axis=axis, depth=depth), expected)
-
-
 def test_one_hot_is_differentiable_with_respect_to_values() -> None:
     indices = np.array([[0], [7]], np.int32)
     gradient = jax.grad(lambda values: dmljax.one_hot(indices, values, axis=1, depth=3).sum())(jnp.array([2.0, 3.0]))
@@ -133,54 +94,43 @@ def test_one_hot_is_differentiable_with_respect_to_values() -> None:
     check_linear_gradients(lambda values: dmljax.one_hot(indices, values, axis=1, depth=3), (jnp.array([2.0, 3.0]),))
 
 
-ONE_HOT_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "floating indices": (
-        {"indices": jnp.array([[1.0]])},
-        InvalidType,
-        r"indices must be of an integer type; got float",
-    ),
-    "bool indices": ({"indices": jnp.array([[True]])}, InvalidType, "indices must be of an integer type; got bool"),
-    "complex values": ({"values": jnp.array([1j, 2])}, InvalidType, "values must be bool, an integer .*; got complex"),
-    "object values": ({"values": np.array([{}, {}], object)}, InvalidType, "values must be bool, .*; got object"),
-    "a list of indices": ({"indices": [[1]]}, InvalidType, "indices must be a JAX or NumPy array; got list"),
-    "one value": ({"values": jnp.array([1])}, InvalidDesc, "values must have at least 2 elements; got 1"),
-    "depth 0": ({"depth": 0}, InvalidDesc, "depth must be at least 1; got 0"),
-    "negative depth": ({"depth": -1}, InvalidDesc, "depth must be at least 1; got -1"),
-    "a floating depth": ({"depth": 3.0}, InvalidType, r"depth must be an integer; got 3\.0"),
-    "axis past the rank": ({"axis": 3}, InvalidDesc, r"axis must be in \[-2, 2\); got 3"),
-    "labels without the axis": (
-        {"indices": jnp.array([1, 2])},
-        InvalidDesc,
-        r"indices must have size 1 along axis 1; got shape \(2,\) \(jnp.expand_dims\(indices, 1\) adds such an axis\)",
-    ),
-    "labels without the last axis": (
-        {"indices": jnp.array([1, 2]), "axis": -1},
-        InvalidDesc,
-        r"indices must have size 1 along axis 0; got shape \(2,\) \(jnp.expand_dims\(indices, -1\) adds such an axis\)",
-    ),
-    "axis below the rank": ({"axis": -3}, InvalidDesc, r"axis must be in \[-2, 2\); got -3"),
-    "a bool axis": ({"axis": True}, InvalidType, "axis must be an integer; got True"),
-    "a thick axis": ({"indices": jnp.array([[1, 2]])}, InvalidDesc, r"size 1 along axis 1; got shape \(1, 2\)"),
-    "a scalar index": ({"indices": jnp.array(1)}, InvalidDesc, "indices must have at least 1 dimension; got 0"),
-    "a masked array": ({"indices": np.ma.array([[1]], mask=[[True]])}, InvalidType, "array without a mask"),
-    "a random key": ({"values": jax.random.key(0)}, InvalidType, "values must be bool"),
-    "no axis": ({"axis": None}, InvalidType, "axis must be an integer; got None"),
-}
+NEW_AXIS = "(jnp.expand_dims(indices, {}) adds such an axis)"
 
 
-@pytest.mark.parametrize("case", ONE_HOT_REFUSED)
-def test_one_hot_refuses(case: str) -> None:
-    change, error, message = ONE_HOT_REFUSED[case]
-    arguments: dict[str, Any] = {
-        "indices": jnp.array([[1]]),
-        "values": jnp.array([0, 1]),
-        "axis": 1,
-        "depth": 3,
-    } | change
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"indices": jnp.array([[1.0]])}, InvalidType, "indices must be of an integer type; got float"),
+        ({"indices": jnp.array([[True]])}, InvalidType, "indices must be of an integer type; got bool"),
+        ({"values": np.array([{}, {}], object)}, InvalidType, "values must be bool, ...; got object"),
+        ({"values": jax.random.key(0)}, InvalidType, "values must be bool"),
+        ({"values": jnp.array([1])}, InvalidDesc, "values must have at least 2 elements; got 1"),
+        ({"depth": 0}, InvalidDesc, "depth must be at least 1; got 0"),
+        ({"depth": 3.0}, InvalidType, "depth must be an integer; got 3.0"),
+        ({"axis": 3}, InvalidDesc, "axis must be in [-2, 2); got 3"),
+        ({"axis": -3}, InvalidDesc, "axis must be in [-2, 2); got -3"),
+        ({"axis": True}, InvalidType, "axis must be an integer; got True"),
+        (
+            {"indices": jnp.array([1, 2])},
+            InvalidDesc,
+            f"indices must have size 1 along axis 1; got shape (2,) {NEW_AXIS.format(1)}",
+        ),
+        (
+            {"indices": jnp.array([1, 2]), "axis": -1},
+            InvalidDesc,
+            f"indices must have size 1 along axis 0; got shape (2,) {NEW_AXIS.format(-1)}",
+        ),
+        ({"indices": jnp.array([[1, 2]])}, InvalidDesc, "size 1 along axis 1; got shape (1, 2)"),
+        ({"indices": jnp.array(1)}, InvalidDesc, "indices must have at least 1 dimension; got 0"),
+        ({"indices": np.ma.array([[1]], mask=[[True]])}, InvalidType, "array without a mask"),
+    ],
+)
+def test_one_hot_refuses(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    given: dict[str, Any] = {"indices": jnp.array([[1]]), "values": jnp.array([0, 1]), "axis": 1, "depth": 3}
     # The cached result of this valid call must not be returned for the call that must be refused.
-    dmljax.one_hot(jnp.array([[1]]), jnp.array([0, 1]), axis=1, depth=3)
-    with pytest.raises(error, match=r"^one_hot: .*" + message):
-        dmljax.one_hot(**arguments)
+    dmljax.one_hot(**given)
+    with refuses(f"one_hot: ...{message}", error):
+        dmljax.one_hot(**given | change)
 
 
 def test_arrays_of_another_byte_order_are_read_as_the_numbers_they_hold() -> None:
@@ -189,8 +139,7 @@ def test_arrays_of_another_byte_order_are_read_as_the_numbers_they_hold() -> Non
 
 
 def test_one_hot_refuses_a_traced_axis() -> None:
-    expected = r"axis must be an integer that is known while tracing; got a traced .*static_argnames='axis'"
-    with pytest.raises(InvalidType, match=expected):
+    with refuses("axis must be an integer that is known while tracing; got a traced ...static_argnames='axis'"):
         jax.jit(lambda axis: dmljax.one_hot(jnp.array([[1]]), jnp.array([0, 1]), axis=axis, depth=3))(1)
 
 
@@ -236,14 +185,8 @@ def test_nonzero_gives_count_and_coordinates_in_any_integer_type(call: Any, dtyp
     assert_same_bits(empty.coordinates, np.array([[fill_value, fill_value]], dtype))
 
 
-def test_nonzero_refuses_a_type_that_does_not_hold_the_count() -> None:
+def test_nonzero_takes_a_type_that_holds_the_count() -> None:
     assert int(dmljax.nonzero_coordinates(np.ones(127), dtype="int8").count) == 127
-    with pytest.raises(InvalidDesc, match=r"^nonzero_coordinates: dtype must hold counts up to 128; got int8"):
-        dmljax.nonzero_coordinates(np.ones(128), dtype="int8")
-    with pytest.raises(InvalidType, match=r"^nonzero_coordinates: dtype must be an integer type; got float32"):
-        dmljax.nonzero_coordinates(np.ones(128), dtype="float32")
-    with pytest.raises(InvalidDesc, match=r"fill_value must be in \[-2147483648, 2147483647\]; got 2147483648"):
-        dmljax.nonzero_coordinates(np.ones(1), dtype="int32", fill_value=2**31)
 
 
 @FULL
@@ -282,21 +225,6 @@ def test_nonzero_may_be_exported() -> None:
 def test_nonzero_with_size_zero_only_counts(call: Any) -> None:
     count, coordinates = call(dmljax.nonzero_coordinates, np.array([[1, 0], [1, 1]]), size=0)
     assert (int(count), coordinates.shape) == (3, (0, 2))
-
-
-@FULL
-@settings(deadline=None, max_examples=20)  # of shapes and types, each of which is compiled; four inputs of each
-@given(st.data())
-def test_nonzero_equals_the_pseudo_code(data: st.DataObject) -> None:
-    shape = tuple(data.draw(st.lists(st.integers(1, 4), max_size=4)))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    dtype = data.draw(st.sampled_from(REALS))
-    size = data.draw(st.one_of(st.none(), st.integers(0, math.prod(shape) + 2)))
-    for input in [random_array(rng, dtype, shape) for _ in range(4)]:
-        expected_count, expected = oracles.nonzero_coordinates(input, size=size, fill_value=9)
-        count, coordinates = dmljax.nonzero_coordinates(input, size=size, fill_value=9)
-        assert_same_bits(count, expected_count)
-        assert_same_bits(coordinates, expected)
 
 
 @FULL
@@ -414,126 +342,83 @@ def test_nonzero_has_rows_beyond_int32() -> None:
     assert (result.coordinates.shape, result.coordinates.dtype) == ((2**31 + 5, 2), np.uint32)
 
 
-NONZERO_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "a list": ({"input": [1, 2]}, InvalidType, "input must be a JAX or NumPy array; got list"),
-    "complex input": ({"input": np.array([1j])}, InvalidType, "input must be bool"),
-    "a negative size": ({"size": -1}, InvalidDesc, "size must be at least 0; got -1"),
-    "too few columns": ({"columns": 1}, InvalidDesc, r"columns must be in \[2, 3\]; got 1"),
-    "too many columns": ({"columns": 4}, InvalidDesc, r"columns must be in \[2, 3\]; got 4"),
-    "a negative fill": ({"fill_value": -1}, InvalidDesc, r"fill_value must be in \[0, 4294967295\]; got -1"),
-    "a fill past 32 bits": ({"fill_value": 2**32}, InvalidDesc, "fill_value must be in"),
-    "a floating fill": ({"fill_value": 0.0}, InvalidType, "fill_value must be an int"),
-}
-
-
-@pytest.mark.parametrize("case", NONZERO_REFUSED)
-def test_nonzero_refuses(case: str) -> None:
-    change, error, message = NONZERO_REFUSED[case]
-    arguments: dict[str, Any] = {"input": jnp.ones((1, 2, 3))} | change
-    with pytest.raises(error, match=r"^nonzero_coordinates: " + message):
-        dmljax.nonzero_coordinates(**arguments)
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"size": -1}, InvalidDesc, "size must be at least 0; got -1"),
+        ({"columns": 1}, InvalidDesc, "columns must be in [2, 3]; got 1"),
+        ({"columns": 4}, InvalidDesc, "columns must be in [2, 3]; got 4"),
+        ({"fill_value": -1}, InvalidDesc, "fill_value must be in [0, 4294967295]; got -1"),
+        ({"fill_value": 2**31, "dtype": "int32"}, InvalidDesc, "must be in [-2147483648, 2147483647]; got 2147483648"),
+        ({"fill_value": 0.0}, InvalidType, "fill_value must be an int"),
+        ({"input": np.ones(128), "dtype": "int8"}, InvalidDesc, "dtype must hold counts up to 128; got int8"),
+        ({"dtype": "float32"}, InvalidType, "dtype must be an integer type; got float32"),
+    ],
+)
+def test_nonzero_refuses(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    with refuses(f"nonzero_coordinates: ...{message}", error):
+        dmljax.nonzero_coordinates(**{"input": jnp.ones((1, 2, 3))} | change)
 
 
 # Descriptors
 
 
-def one_hot_desc(**change: Any) -> directml.OneHotDesc:
-    members: dict[str, Any] = {
-        "indices": TensorDesc(UINT32, (2, 1, 4)),
-        "values": TensorDesc(FLOAT32, (1, 1, 2)),
-        "output": TensorDesc(FLOAT32, (2, 3, 4)),
-        "axis": 1,
-    }
-    return directml.OneHotDesc(**members | change)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"values": TensorDesc(FLOAT32, (1, 2))},
-            "IndicesTensor, ValuesTensor and OutputTensor must have the same Dim",
-        ),
-        (
-            {"values": TensorDesc(DataType.FLOAT16, (1, 1, 2))},
-            "ValuesTensor and OutputTensor must have the same DataType",
-        ),
-        ({"axis": 3}, "Axis must be less than 3; got 3"),
-        ({"axis": 2}, r"IndicesTensor.Sizes must be \{2,1,1\}; got \{2,1,4\}"),
-        ({"indices": TensorDesc(UINT32, (2, 2, 4))}, r"IndicesTensor.Sizes must be \{2,1,4\}; got \{2,2,4\}"),
-        ({"indices": TensorDesc(UINT32, (1, 1, 4))}, r"OutputTensor.Sizes must be \{1,3,4\}; got \{2,3,4\}"),
-        ({"values": TensorDesc(FLOAT32, (1, 1, 1))}, "ValuesTensor must have at least 2 elements; got 1"),
-        ({"indices": TensorDesc(DataType.UINT8, (2, 1, 4))}, "IndicesTensor.DataType must be one of .*; got UINT8"),
-        ({"values": TensorDesc(DataType.INT4, (1, 1, 2))}, "ValuesTensor.DataType must be one of .*; got INT4"),
-    ],
-)
-def test_one_hot_desc_refuses(change: dict[str, Any], message: str) -> None:
-    directml.validate(one_hot_desc())
-    with pytest.raises(InvalidDesc, match=r"DML_OPERATOR_ONE_HOT at DML_FEATURE_LEVEL_6_4: (.|\n)*" + message):
-        directml.validate(one_hot_desc(**change))
-
-
 def test_one_hot_on_is_element_one_along_the_last_dimension_that_has_one() -> None:
-    desc = directml.OneHotDesc(
-        indices=TensorDesc(UINT32, (1, 1)),
-        values=TensorDesc(FLOAT32, (3, 1)),
-        output=TensorDesc(FLOAT32, (1, 2)),
-        axis=1,
-    )
+    desc = directml.OneHotDesc(indices=tensor("UINT32", 1, 1), values=f32(3, 1), output=f32(1, 2), axis=1)
     result = directml.lower(desc)(np.array([[1]], np.uint32), np.array([[4], [2], [9]], np.float32))
     assert result.tolist() == [[4, 2]]
 
 
-def nonzero_desc(**change: Any) -> directml.NonzeroCoordinatesDesc:
-    members: dict[str, Any] = {
-        "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
-        "output_count": TensorDesc(UINT32, (1, 1, 1, 1)),
-        "output_coordinates": TensorDesc(UINT32, (1, 1, 6, 2)),
-    }
-    return directml.NonzeroCoordinatesDesc(**members | change)
+ONE_HOT = directml.OneHotDesc(indices=tensor("UINT32", 2, 1, 4), values=f32(1, 1, 2), output=f32(2, 3, 4), axis=1)
+NONZERO = directml.NonzeroCoordinatesDesc(
+    input=f32(1, 1, 2, 3), output_count=tensor("UINT32", 1, 1, 1, 1), output_coordinates=tensor("UINT32", 1, 1, 6, 2)
+)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("desc", "change", "message"),
     [
+        (ONE_HOT, {"values": f32(1, 2)}, "must have the same DimensionCount; got 3, 2 and 3"),
+        (ONE_HOT, {"values": tensor("FLOAT16", 1, 1, 2)}, "ValuesTensor and OutputTensor must have the same DataType"),
+        (ONE_HOT, {"axis": 3}, "Axis must be less than 3; got 3"),
+        (ONE_HOT, {"axis": 2}, "IndicesTensor.Sizes must be {2,1,1}; got {2,1,4}"),
+        (ONE_HOT, {"indices": tensor("UINT32", 2, 2, 4)}, "IndicesTensor.Sizes must be {2,1,4}; got {2,2,4}"),
+        (ONE_HOT, {"indices": tensor("UINT32", 1, 1, 4)}, "OutputTensor.Sizes must be {1,3,4}; got {2,3,4}"),
+        (ONE_HOT, {"values": f32(1, 1, 1)}, "ValuesTensor must have at least 2 elements; got 1"),
+        (ONE_HOT, {"indices": tensor("UINT8", 2, 1, 4)}, "IndicesTensor.DataType must be one of ...; got UINT8"),
+        (ONE_HOT, {"values": tensor("INT4", 1, 1, 2)}, "ValuesTensor.DataType must be one of ...; got INT4"),
         (
-            {"output_count": TensorDesc(UINT32, (1, 1, 1, 2))},
-            r"OutputCountTensor.Sizes must be 1 each; got \{1,1,1,2\}",
+            NONZERO,
+            {"output_count": tensor("UINT32", 1, 1, 1, 2)},
+            "OutputCountTensor.Sizes must be 1 each; got {1,1,1,2}",
         ),
-        ({"output_coordinates": TensorDesc(UINT32, (1, 2, 6, 2))}, r"must be 1 before the last two; got \{1,2\}"),
-        ({"output_coordinates": TensorDesc(UINT32, (1, 1, 5, 2))}, "must have 6 rows, one for each element; got 5"),
-        ({"output_coordinates": TensorDesc(UINT32, (1, 1, 6, 1))}, "must have 2 to 4 columns; got 1"),
-        ({"output_coordinates": TensorDesc(UINT32, (1, 1, 6, 5))}, "must have 2 to 4 columns; got 5"),
-        ({"output_coordinates": TensorDesc(INT32, (1, 1, 6, 2))}, "DataType must be UINT32; got INT32"),
-        (
-            {"output_coordinates": TensorDesc(UINT32, (6,))},
-            "OutputCoordinatesTensor.DimensionCount must be 2 to 8; got 1",
-        ),
+        (NONZERO, {"output_coordinates": tensor("UINT32", 1, 2, 6, 2)}, "must be 1 before the last two; got {1,2}"),
+        (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 5, 2)}, "6 rows, one for each element; got 5"),
+        (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 6, 1)}, "must have 2 to 4 columns; got 1"),
+        (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 6, 5)}, "must have 2 to 4 columns; got 5"),
+        (NONZERO, {"output_coordinates": tensor("INT32", 1, 1, 6, 2)}, "DataType must be UINT32; got INT32"),
+        (NONZERO, {"output_coordinates": tensor("UINT32", 6)}, "Tensor.DimensionCount must be 2 to 8; got 1"),
     ],
 )
-def test_nonzero_desc_refuses(change: dict[str, Any], message: str) -> None:
-    directml.validate(nonzero_desc(), feature_level="3_0")
-    with pytest.raises(
-        InvalidDesc, match=r"DML_OPERATOR_NONZERO_COORDINATES at DML_FEATURE_LEVEL_4_0: (.|\n)*" + message
-    ):
-        directml.validate(nonzero_desc(**change), feature_level="4_0")
+def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
+    check_refused(desc, change, message, level="6_4" if desc is ONE_HOT else "4_0")
 
 
 def test_nonzero_desc_takes_other_ranks_from_level_4_0_on() -> None:
-    desc = nonzero_desc(output_count=TensorDesc(UINT32, (1,)), output_coordinates=TensorDesc(UINT32, (6, 4)))
+    desc = replace(NONZERO, output_count=tensor("UINT32", 1), output_coordinates=tensor("UINT32", 6, 4))
+    assert directml.find_minimum_feature_level(NONZERO) is directml.FeatureLevel.FL_3_0
     assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel.FL_4_0
     count, coordinates = directml.lower(desc)(np.ones((1, 1, 2, 3), np.float32))
     assert (count.shape, coordinates.shape) == ((1,), (6, 4))
 
 
 def test_nonzero_desc_of_a_lone_element_keeps_one_column() -> None:
-    desc = nonzero_desc(input=TensorDesc(FLOAT32, (1, 1, 1, 1)), output_coordinates=TensorDesc(UINT32, (1, 1, 1, 1)))
+    desc = replace(NONZERO, input=f32(1, 1, 1, 1), output_coordinates=tensor("UINT32", 1, 1, 1, 1))
     count, coordinates = directml.lower(desc)(np.full((1, 1, 1, 1), np.nan, np.float32))
     assert (count.tolist(), coordinates.tolist()) == ([[[[1]]]], [[[[0]]]])
 
 
 @needs_x32
 def test_a_64_bit_desc_is_refused_without_64_bit_types_and_told_the_way_out() -> None:
-    desc = one_hot_desc(indices=TensorDesc(INT64, (2, 1, 4)))
-    with pytest.raises(directml.Unsupported, match=r"IndicesTensor.DataType must be .* jax_enable_x64 .*; got INT64"):
-        directml.lower(desc)
+    with refuses("IndicesTensor.DataType must be ... jax_enable_x64 ...; got INT64", directml.Unsupported):
+        directml.lower(replace(ONE_HOT, indices=tensor("INT64", 2, 1, 4)))

@@ -1,6 +1,7 @@
 """Normalizations; examples run in test_every_operator.py."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import cases_normalization as oracles
@@ -10,15 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_normalization import assert_near
-from helpers import FULL, assert_same_bits, few_of, mesh_of, needs_x64
-from hypothesis import given, settings, strategies as st
+from helpers import FULL, assert_same_bits, check_refused, f32, few_of, mesh_of, needs_x64, refuses, tensor
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
-from dmljax import DmlError, directml
-from dmljax.directml import DataType, InvalidDesc, TensorDesc
+from dmljax import directml
+from dmljax.directml import DataType
 
-FLOAT32 = DataType.FLOAT32
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
 CHANNELS: Any = tuple((RNG.random((3, 1, 1)) + 0.5).astype(np.float32) for _ in range(4))
@@ -163,69 +162,43 @@ def test_float64_has_all_of_its_digits() -> None:
 # The pseudo-code
 
 
-@st.composite
-def shapes(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A shape, and some of its axes."""
-    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
-    axes = draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
-    return shape, tuple(axes)
+AXES = [((5,), (0,)), ((2, 3), (1,)), ((4, 1, 3), (2, 0)), ((2, 3, 4, 2), (1, 2, 3)), ((3, 2, 2, 5), (0,))]
 
 
 @FULL
-@settings(max_examples=6, deadline=None)
-@given(shapes(), st.data())
-def test_any_axes_are_the_pseudo_codes(given_: Any, data: Any) -> None:
-    shape, axes = given_
-    x = np.random.default_rng(0).integers(-9, 10, shape).astype(np.float32)
-    broadcast = tuple(size if data.draw(st.booleans()) else 1 for size in shape)
-    scale, bias = np.full(broadcast, 2, np.float32), np.full(broadcast, -0.5, np.float32)
-    uses = [(True, True), (True, False), (False, True), (False, False)]
-    results = jax.jit(
+@pytest.mark.parametrize(("shape", "axes"), AXES, ids=str)
+def test_any_axes_are_the_pseudo_codes(shape: Any, axes: Any) -> None:
+    x = RNG.integers(-9, 10, shape).astype(np.float32)
+    scale = np.full([size if axis % 2 else 1 for axis, size in enumerate(shape)], 2, np.float32)
+    bias = np.full([1 if axis % 2 else size for axis, size in enumerate(shape)], -0.5, np.float32)
+    uses = [{"use_mean": mean, "use_variance": variance} for mean in (True, False) for variance in (True, False)]
+    results, norms = jax.jit(
         lambda x: (
-            [
-                normalized(x, scale, bias, 0.25, axes=axes, use_mean=mean, use_variance=variance)
-                for mean, variance in uses
-            ]
-            + [dmljax.lp_normalization(x, 0.25, axis=axes[0], p=p) for p in (1, 2)]
+            [normalized(x, scale, bias, 0.25, axes=axes, **use) for use in uses],
+            [dmljax.lp_normalization(x, 0.25, axis=axes[0], p=p) for p in (1, 2)],
         )
     )(x)
-    for result, (mean, variance) in zip(results[:4], uses, strict=True):
-        assert_near(
-            result,
-            oracles.mean_variance_normalized(x, scale, bias, 0.25, axes=axes, use_mean=mean, use_variance=variance),
-        )
-    for result, p in zip(results[4:], (1, 2), strict=True):
+    for result, use in zip(results, uses, strict=True):
+        assert_near(result, oracles.mean_variance_normalized(x, scale, bias, 0.25, axes=axes, **use))
+    for result, p in zip(norms, (1, 2), strict=True):
         assert_near(result, oracles.lp_normalized(x, 0.25, axis=axes[0], p=p))
 
 
 @FULL
-@settings(max_examples=6, deadline=None)
-@given(shapes(), st.data())
-def test_batches_of_any_shape_are_the_pseudo_codes(given_: Any, data: Any) -> None:
-    shape, axes = given_
-    rng = np.random.default_rng(0)
-    x, gradient = rng.integers(-9, 10, (2, *shape)).astype(np.float32)
+@pytest.mark.parametrize(("shape", "axes"), AXES, ids=str)
+def test_batches_of_any_shape_are_the_pseudo_codes(shape: Any, axes: Any) -> None:
+    x, gradient = RNG.integers(-9, 10, (2, *shape)).astype(np.float32)
     of_parameters = tuple(1 if i in axes else size for i, size in enumerate(shape))
-    mean, variance, scale, bias = (rng.random((4, *of_parameters)) + 0.5).astype(np.float32)
-
-    @jax.jit
-    def every(x: Any, gradient: Any, mean: Any, variance: Any, scale: Any, bias: Any) -> Any:
-        return (
-            [dmljax.batch_normalization(x, mean, variance, scale, bias, 0.25)],
-            dmljax.batch_normalization_grad(x, gradient, mean, variance, scale, 0.25),
-            dmljax.batch_normalization_training(x, scale, bias, gradient, 0.25),
-            dmljax.batch_normalization_training_grad(x, gradient, mean, variance, scale, 0.25),
-        )
-
-    results = every(x, gradient, mean, variance, scale, bias)
-    expected = (
-        [oracles.batch_normalized(x, mean, variance, scale, bias, 0.25)],
-        oracles.batch_gradients(x, gradient, mean, variance, scale, 0.25),
-        oracles.batch_trained(x, scale, bias, gradient, 0.25),
-        oracles.trained_gradients(x, gradient, mean, variance, scale, 0.25),
-    )
-    for some, ones in zip(results, expected, strict=True):
-        for result, exact in zip(some, ones, strict=True):
+    mean, variance, scale, bias = (RNG.random((4, *of_parameters)) + 0.5).astype(np.float32)
+    pairs: list[tuple[Any, Any, Any]] = [
+        (dmljax.batch_normalization, oracles.batch_normalized, (x, mean, variance, scale, bias)),
+        (dmljax.batch_normalization_grad, oracles.batch_gradients, (x, gradient, mean, variance, scale)),
+        (dmljax.batch_normalization_training, oracles.batch_trained, (x, scale, bias, gradient)),
+        (dmljax.batch_normalization_training_grad, oracles.trained_gradients, (x, gradient, mean, variance, scale)),
+    ]
+    every = jax.jit(lambda arrays: [pair[0](*given, 0.25) for pair, given in zip(pairs, arrays, strict=True)])
+    for results, (_, oracle, given) in zip(every([given for *_, given in pairs]), pairs, strict=True):
+        for result, exact in zip(jax.tree.leaves(results), jax.tree.leaves(oracle(*given, 0.25)), strict=True):
             # Sums of up to a few hundred summands, most of which may cancel
             assert_near(result, exact, units=64)
 
@@ -477,231 +450,170 @@ def test_statistics_of_a_batch_that_is_shared_out_are_those_of_all_of_it(axis_ty
 
 # What is refused
 
-ROW, ONE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32)
+ROW, ONE, WIDE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32), np.ones((2, 2), np.float32)
+PARAMETERS = dict.fromkeys(("mean", "variance", "scale"), ONE)
+CALLS: dict[str, dict[str, Any]] = {
+    "batch_normalization": {**PARAMETERS, "bias": ONE},
+    "batch_normalization_grad": {**PARAMETERS, "input_gradient": ROW},
+    "batch_normalization_training": {"scale": ONE, "bias": ONE},
+    "batch_normalization_training_grad": {**PARAMETERS, "input_gradient": ROW},
+    "mean_variance_normalization1": {"axes": 0},
+    "mean_variance_normalization2": {"axes": 0},
+    "local_response_normalization": {"local_size": 3},
+    "local_response_normalization_grad": {"local_size": 3},
+    "lp_normalization": {"axis": 1},
+}
 
 
 @pytest.mark.parametrize(
-    ("call_", "message"),
+    ("name", "change", "message"),
     [
+        ("batch_normalization", {"bias": WIDE}, "bias must have a shape that broadcasts to (2, 3), ...; got (2, 2)"),
+        ("batch_normalization", {"mean": ONE[None]}, "mean must have a shape that broadcasts to ...; got (1, 1, 1)"),
+        ("batch_normalization", {"mean": ONE.astype(np.float16)}, "mean must be of float32, as input is; got float16"),
+        ("batch_normalization", {"epsilon": ONE}, "epsilon must be a scalar; got shape"),
+        ("batch_normalization", {"fused_activation": directml.CastDesc}, "fused_activation must be a descriptor"),
+        ("batch_normalization", {"input": ROW.astype(int)}, "input must be of a floating type; got int"),
         (
-            lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, np.ones((2, 2), np.float32)),
-            r"^batch_normalization: bias must have a shape that broadcasts to \(2, 3\), that of input; got \(2, 2\)",
+            "batch_normalization_grad",
+            {"input_gradient": ROW[:1]},
+            "input_gradient must have the shape of input, (2, 3); got (1, 3)",
         ),
+        ("batch_normalization_grad", {"variance": ROW}, "variance must have the shape of mean, (1, 1); got (2, 3)"),
+        ("batch_normalization_training_grad", {"scale": ROW}, "scale must have the shape of mean, (1, 1); got (2, 3)"),
+        ("batch_normalization_training", {"bias": ROW}, "bias must have the shape of scale, (1, 1); got (2, 3)"),
+        ("batch_normalization_training", {"fused_add": ROW[:1]}, "fused_add must have the shape of input, (2, 3); got"),
+        ("mean_variance_normalization", {}, "input must have at least 3 dimensions; got 2"),
+        ("mean_variance_normalization", {"cross_channel": 1}, "cross_channel must be true or false; got 1"),
+        ("mean_variance_normalization1", {"axes": ()}, "axes must name one or more different dimensions; got ()"),
+        ("mean_variance_normalization1", {"axes": 2}, "axes must be in [-2, 2); got 2"),
+        ("mean_variance_normalization1", {"axes": (0, -2)}, "name one or more different dimensions; got (0, -2)"),
+        ("mean_variance_normalization2", {"scale": WIDE}, "scale must have a shape that broadcasts to (2, 3)"),
+        ("mean_variance_normalization2", {"input": 1.0}, "input must have at least 1 dimension; got 0"),
+        ("local_response_normalization", {"local_size": 0}, "local_size must be at least 1; got 0"),
+        ("local_response_normalization", {"cross_channel": False}, "input must have at least 3 dimensions; got 2"),
+        ("local_response_normalization", {"input": ROW[0]}, "must have at least 2 dimensions; got 1"),
         (
-            lambda: dmljax.batch_normalization(ROW, ONE[None], ONE, ONE, ONE),
-            r"mean must have a shape that broadcasts to \(2, 3\), that of input; got \(1, 1, 1\)",
+            "local_response_normalization_grad",
+            {"input_gradient": ROW[:1]},
+            "input_gradient must have the shape of input, (2, 3); got (1, 3)",
         ),
-        (
-            lambda: dmljax.batch_normalization(ROW, ONE.astype(np.float16), ONE, ONE, ONE),
-            "mean must be of float32, as input is; got float16",
-        ),
-        (lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, ONE, ONE), "epsilon must be a scalar; got shape"),
-        (
-            lambda: dmljax.batch_normalization(ROW, ONE, ONE, ONE, ONE, fused_activation=directml.CastDesc),  # type: ignore[arg-type]
-            "fused_activation must be a descriptor",
-        ),
-        (lambda: dmljax.batch_normalization(ROW.astype(int), 1, 1, 1, 1), "input must be of a floating type; got int"),
-        (
-            lambda: dmljax.batch_normalization_grad(ROW, ROW[:1], ONE, ONE, ONE),
-            r"^batch_normalization_grad: input_gradient must have the shape of input, \(2, 3\); got \(1, 3\)",
-        ),
-        (
-            lambda: dmljax.batch_normalization_grad(ROW, ROW, ONE, ROW, ONE),
-            r"variance must have the shape of mean, \(1, 1\); got \(2, 3\)",
-        ),
-        (
-            lambda: dmljax.batch_normalization_training_grad(ROW, ROW, ONE, ONE, ROW),
-            r"^batch_normalization_training_grad: scale must have the shape of mean, \(1, 1\); got \(2, 3\)",
-        ),
-        (
-            lambda: dmljax.batch_normalization_training(ROW, ONE, ROW),
-            r"^batch_normalization_training: bias must have the shape of scale, \(1, 1\); got \(2, 3\)",
-        ),
-        (
-            lambda: dmljax.batch_normalization_training(ROW, ONE, ONE, ROW[:1]),
-            r"fused_add must have the shape of input, \(2, 3\); got \(1, 3\)",
-        ),
-        (
-            lambda: dmljax.mean_variance_normalization(ROW),
-            "^mean_variance_normalization: input must have at least 3 dimensions; got 2",
-        ),
-        (
-            lambda: dmljax.mean_variance_normalization(IMAGES, cross_channel=1),  # type: ignore[arg-type]
-            "cross_channel must be true or false; got 1",
-        ),
-        (
-            lambda: dmljax.mean_variance_normalization1(ROW, axes=()),
-            r"^mean_variance_normalization1: axes must name one or more different dimensions; got \(\)",
-        ),
-        (lambda: dmljax.mean_variance_normalization1(ROW, axes=2), r"axes must be in \[-2, 2\); got 2"),
-        (
-            lambda: dmljax.mean_variance_normalization1(ROW, axes=(0, -2)),
-            r"axes must name one or more different dimensions; got \(0, -2\)",
-        ),
-        (
-            lambda: dmljax.mean_variance_normalization2(ROW, np.ones(2, np.float32), axes=0),
-            r"^mean_variance_normalization2: scale must have a shape that broadcasts to \(2, 3\), that of input; got",
-        ),
-        (
-            lambda: dmljax.mean_variance_normalization2(1.0, axes=0),
-            "input must have at least 1 dimension; got 0",
-        ),
-        (
-            lambda: dmljax.local_response_normalization(ROW, local_size=0),
-            "^local_response_normalization: local_size must be at least 1; got 0",
-        ),
-        (
-            lambda: dmljax.local_response_normalization(ROW, local_size=3, cross_channel=False),
-            "input must have at least 3 dimensions; got 2",
-        ),
-        (lambda: dmljax.local_response_normalization(ROW[0], local_size=3), "must have at least 2 dimensions; got 1"),
-        (
-            lambda: dmljax.local_response_normalization_grad(ROW, ROW[:1], local_size=3),
-            r"^local_response_normalization_grad: input_gradient must have the shape of input, \(2, 3\); got \(1, 3\)",
-        ),
-        (lambda: dmljax.lp_normalization(ROW, axis=1, p=3), "^lp_normalization: p must be 1 or 2; got 3"),
-        (lambda: dmljax.lp_normalization(ROW, axis=-3), r"axis must be in \[-2, 2\); got -3"),
-        (lambda: dmljax.lp_normalization(np.ones(3, np.int32), axis=0), "input must be of a floating type; got int32"),
+        ("lp_normalization", {"p": 3}, "p must be 1 or 2; got 3"),
+        ("lp_normalization", {"axis": -3}, "axis must be in [-2, 2); got -3"),
+        ("lp_normalization", {"input": np.ones(3, np.int32), "axis": 0}, "input must be of a floating type; got int32"),
     ],
 )
-def test_a_call_refuses(call_: Any, message: str) -> None:
-    with pytest.raises(DmlError, match=message):
-        call_()
+def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str) -> None:
+    with refuses(f"{name}: ...{message}"):
+        getattr(dmljax, name)(**{"input": ROW} | CALLS.get(name, {}) | change)
 
 
 def desc_of(name: str, **changes: Any) -> Any:
     """The family's case of an operator, with other members."""
-    desc = oracles.CASES[name].make({"input": FLOAT32}, 4)
-    members = {member.field: getattr(desc, member.field) for member in desc.members()}
-    return type(desc)(**members | changes)
-
-
-def tensor(*sizes: int) -> TensorDesc:
-    return TensorDesc(FLOAT32, sizes)
+    desc: Any = oracles.CASES[name].make({"input": DataType.FLOAT32}, 4)
+    return replace(desc, **changes)
 
 
 BATCH, TRAINING = "BATCH_NORMALIZATION", "BATCH_NORMALIZATION_TRAINING"
 MEAN_VARIANCE = "MEAN_VARIANCE_NORMALIZATION"
 RESPONSE = "LOCAL_RESPONSE_NORMALIZATION"
-HALF = TensorDesc(DataType.FLOAT16, (1, 2, 3, 4))
+HALF = tensor("FLOAT16", 1, 2, 3, 4)
+OF_MEAN = ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient")
+OF_SCALE = ("scale", "bias", "output_mean", "output_variance")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (BATCH, {"scale": f32(1, 2, 3, 1), "mean": f32(1, 2, 2, 1)}, "MeanTensor must have a shape that broadcasts to"),
+        (BATCH, {"bias": f32(2, 1, 1, 1)}, "BiasTensor must have a shape that broadcasts ...; got {2,1,1,1}"),
+        (BATCH, {"bias": f32(1, 1, 1)}, "must have the same DimensionCount; got 3, 4,"),
+        (BATCH, {"input": HALF}, "must have the same DataType; got"),
+        (BATCH, {"output": f32(1, 2, 3, 5)}, "InputTensor and OutputTensor must have the same Sizes"),
+        *(
+            (f"{name}_GRAD", {field: f32(1, 2, 3, 4)}, "MeanTensor, VarianceTensor, ScaleTensor, ... the same Sizes")
+            for name in (BATCH, TRAINING)
+            for field in ("scale", "output_bias_gradient")
+        ),
+        (
+            f"{BATCH}_GRAD",
+            {"output_gradient": f32(1, 1, 3, 4)},
+            "InputTensor, InputGradientTensor and OutputGradientTensor must have the same Sizes",
+        ),
+        (
+            f"{TRAINING}_GRAD",
+            dict.fromkeys(OF_MEAN, f32(1, 1, 2, 1)),
+            "MeanTensor must have a shape that broadcasts to",
+        ),
+        (
+            TRAINING,
+            {"bias": f32(1, 1, 1, 1)},
+            "BiasTensor, OutputMeanTensor, OutputVarianceTensor and ScaleTensor must have the same Sizes",
+        ),
+        (
+            TRAINING,
+            {"fused_add": f32(1, 2, 3, 1)},
+            "FusedAddTensor, InputTensor and OutputTensor must have the same Sizes",
+        ),
+        (TRAINING, dict.fromkeys(OF_SCALE, f32(1, 2, 1, 3)), "ScaleTensor must have a shape that broadcasts to"),
+        (
+            TRAINING,
+            {"fused_activation": directml.ActivationSoftmaxDesc(input=HALF, output=HALF)},
+            "FusedActivation.Type must be one that can be fused",
+        ),
+        (f"{MEAN_VARIANCE}1", {"bias": f32(1, 3, 2, 2)}, "BiasTensor must have a shape that broadcasts to"),
+        (f"{MEAN_VARIANCE}1", {"axes": (1, 1)}, "Axes must name one or more different dimensions"),
+        (f"{MEAN_VARIANCE}2", {"axes": (4,)}, "Axes[0] must be less than 4; got 4"),
+        (f"{MEAN_VARIANCE}2", {"axes": ()}, "Axes must name one or more different dimensions"),
+        (MEAN_VARIANCE, {"output": f32(1, 3, 2, 4)}, "InputTensor and OutputTensor must have the same Si"),
+        (
+            f"{MEAN_VARIANCE}2",
+            {"fused_activation": directml.ActivationReluDesc(input=HALF, output=HALF)},
+            "FusedActivation.InputTensor must not be given",
+        ),
+        (RESPONSE, {"local_size": 0}, "LocalSize must be at least 1; got 0"),
+        (f"{RESPONSE}_GRAD", {"local_size": 0}, "LocalSize must be at least 1; got 0"),
+        (f"{RESPONSE}_GRAD", {"input_gradient": f32(2, 5, 2, 1)}, "must have the same Sizes"),
+        ("LP_NORMALIZATION", {"p": 3}, "P must be 1 or 2; got 3"),
+        ("LP_NORMALIZATION", {"axis": 4}, "Axis must be less than 4; got 4"),
+    ],
+)
+def test_a_desc_that_breaks_a_rule_is_refused(name: str, change: dict[str, Any], message: str) -> None:
+    check_refused(desc_of(name), change, message)
 
 
 @pytest.mark.parametrize(
     ("desc", "level", "message"),
     [
         (
-            desc_of(BATCH, scale=tensor(1, 2, 3, 1), mean=tensor(1, 2, 2, 1)),
-            "6_4",
-            r"MeanTensor must have a shape that broadcasts to .*, that of InputTensor; got",
-        ),
-        (
-            desc_of(BATCH, bias=tensor(2, 1, 1, 1)),
-            "6_4",
-            r"BiasTensor must have a shape that broadcasts .*; got \{2,1,1,1\}",
-        ),
-        (desc_of(BATCH, bias=tensor(1, 1, 1)), "6_4", "must have the same DimensionCount; got 3, 4,"),
-        (desc_of(BATCH, input=HALF), "6_4", "must have the same DataType; got"),
-        (desc_of(BATCH, output=tensor(1, 2, 3, 5)), "6_4", "InputTensor and OutputTensor must have the same Sizes"),
-        (
             desc_of(BATCH, spatial=False),
             "3_1",
-            r"MeanTensor\.Sizes must end with \{3,4\} below DML_FEATURE_LEVEL_4_0, if Spatial is false; got \{3,1\}",
+            "MeanTensor.Sizes must end with {3,4} below DML_FEATURE_LEVEL_4_0, if Spatial is false; got {3,1}",
         ),
-        (
-            desc_of(BATCH, spatial=False, mean=tensor(1, 1, 3, 4)),
-            "3_1",
-            r"VarianceTensor\.Sizes must end with \{3,4\} below DML_FEATURE_LEVEL_4_0, if Spatial is false; got ",
-        ),
+        (desc_of(BATCH, spatial=False, mean=f32(1, 1, 3, 4)), "3_1", "VarianceTensor.Sizes must end with {3,4} below"),
         (
             desc_of(BATCH, fused_activation=directml.ActivationGeluDesc()),
             "3_1",
-            r"FusedActivation\.Type must be one of DML_FEATURE_LEVEL_3_1",
-        ),
-        *(
-            (
-                desc_of(f"{name}_GRAD", **{field: tensor(1, 2, 3, 4)}),
-                "6_4",
-                "MeanTensor, VarianceTensor, ScaleTensor, .* must have the same Sizes",
-            )
-            for name in (BATCH, TRAINING)
-            for field in ("scale", "output_bias_gradient")
-        ),
-        (
-            desc_of(f"{BATCH}_GRAD", output_gradient=tensor(1, 1, 3, 4)),
-            "6_4",
-            "InputTensor, InputGradientTensor and OutputGradientTensor must have the same Sizes",
-        ),
-        (
-            desc_of(
-                f"{TRAINING}_GRAD",
-                **dict.fromkeys(
-                    ("mean", "variance", "scale", "output_scale_gradient", "output_bias_gradient"), tensor(1, 1, 2, 1)
-                ),
-            ),
-            "6_4",
-            r"MeanTensor must have a shape that broadcasts to .*, that of InputTensor; got",
-        ),
-        (
-            desc_of(TRAINING, bias=tensor(1, 1, 1, 1)),
-            "6_4",
-            "BiasTensor, OutputMeanTensor, OutputVarianceTensor and ScaleTensor must have the same Sizes",
-        ),
-        (
-            desc_of(TRAINING, fused_add=tensor(1, 2, 3, 1)),
-            "6_4",
-            "FusedAddTensor, InputTensor and OutputTensor must have the same Sizes",
-        ),
-        (
-            desc_of(TRAINING, **dict.fromkeys(("scale", "bias", "output_mean", "output_variance"), tensor(1, 2, 1, 3))),
-            "6_4",
-            r"ScaleTensor must have a shape that broadcasts to .*, that of InputTensor; got",
-        ),
-        (
-            desc_of(TRAINING, fused_activation=directml.ActivationSoftmaxDesc(input=HALF, output=HALF)),
-            "6_4",
-            r"FusedActivation\.Type must be one that can be fused",
+            "FusedActivation.Type must be one of DML_FEATURE_LEVEL_3_1",
         ),
         *(
             (
                 desc_of(f"{MEAN_VARIANCE}{version}", **{absent: None}),
                 "5_1",
-                f"{name}Tensor must be given below DML_FEATURE_LEVEL_5_2, if {other}Tensor is; got none",
+                f"{absent.title()}Tensor must be given below DML_FEATURE_LEVEL_5_2, if {other}Tensor is; got none",
             )
             for version in ("", "1")
-            for absent, name, other in (("scale", "Scale", "Bias"), ("bias", "Bias", "Scale"))
+            for absent, other in (("scale", "Bias"), ("bias", "Scale"))
         ),
         (
-            desc_of(f"{MEAN_VARIANCE}1", scale=tensor(1, 1, 1, 4)),
+            desc_of(f"{MEAN_VARIANCE}1", scale=f32(1, 1, 1, 4)),
             "3_1",
-            r"ScaleTensor\.Sizes\[1\] must be 3 below DML_FEATURE_LEVEL_4_0, the channels of InputTensor; got 1",
+            "ScaleTensor.Sizes[1] must be 3 below DML_FEATURE_LEVEL_4_0, the channels of InputTensor; got 1",
         ),
-        (
-            desc_of(f"{MEAN_VARIANCE}1", bias=tensor(1, 3, 2, 2)),
-            "6_4",
-            r"BiasTensor must have a shape that broadcasts to .*, that of InputTensor; got",
-        ),
-        (desc_of(f"{MEAN_VARIANCE}1", axes=(1, 1)), "6_4", "Axes must name one or more different dimensions"),
-        (desc_of(f"{MEAN_VARIANCE}2", axes=(4,)), "6_4", r"Axes\[0\] must be less than 4; got 4"),
-        (desc_of(f"{MEAN_VARIANCE}2", axes=()), "6_4", "Axes must name one or more different dimensions"),
-        (
-            desc_of(MEAN_VARIANCE, output=tensor(1, 3, 2, 4)),
-            "6_4",
-            "InputTensor and OutputTensor must have the same Si",
-        ),
-        (
-            desc_of(f"{MEAN_VARIANCE}2", fused_activation=directml.ActivationReluDesc(input=HALF, output=HALF)),
-            "6_4",
-            r"FusedActivation\.InputTensor must not be given",
-        ),
-        (desc_of(RESPONSE, local_size=0), "6_4", "LocalSize must be at least 1; got 0"),
-        (desc_of(f"{RESPONSE}_GRAD", local_size=0), "6_4", "LocalSize must be at least 1; got 0"),
-        (desc_of(f"{RESPONSE}_GRAD", input_gradient=tensor(2, 5, 2, 1)), "6_4", "must have the same Sizes"),
-        (desc_of("LP_NORMALIZATION", p=3), "6_4", "P must be 1 or 2; got 3"),
-        (desc_of("LP_NORMALIZATION", axis=4), "6_4", "Axis must be less than 4; got 4"),
     ],
 )
-def test_a_desc_is_refused(desc: Any, level: str, message: str) -> None:
-    with pytest.raises(InvalidDesc, match=f"{type(desc).type} at DML_FEATURE_LEVEL_{level}: .*{message}"):
+def test_a_desc_is_refused_at_a_level(desc: Any, level: str, message: str) -> None:
+    with refuses(f"{desc.type} at DML_FEATURE_LEVEL_{level}: ...{message}"):
         directml.validate(desc, feature_level=level)
 
 
@@ -709,12 +621,12 @@ def test_a_desc_is_refused(desc: Any, level: str, message: str) -> None:
     ("desc", "level"),
     [
         (desc_of(BATCH, spatial=False), "4_0"),
-        (desc_of(BATCH, spatial=False, mean=tensor(1, 2, 3, 4), variance=tensor(1, 1, 3, 4)), "1_0"),
+        (desc_of(BATCH, spatial=False, mean=f32(1, 2, 3, 4), variance=f32(1, 1, 3, 4)), "1_0"),
         (desc_of(f"{MEAN_VARIANCE}1", scale=None), "5_2"),
         (desc_of(f"{MEAN_VARIANCE}1", scale=None, bias=None), "2_1"),
-        (desc_of(f"{MEAN_VARIANCE}1", scale=tensor(1, 1, 1, 1)), "4_0"),
+        (desc_of(f"{MEAN_VARIANCE}1", scale=f32(1, 1, 1, 1)), "4_0"),
         (desc_of(MEAN_VARIANCE, bias=None), "5_2"),
-        (desc_of(MEAN_VARIANCE, scale=tensor(1, 1, 1, 1)), "1_0"),
+        (desc_of(MEAN_VARIANCE, scale=f32(1, 1, 1, 1)), "1_0"),
         (desc_of(TRAINING, fused_add=None), "4_1"),
     ],
 )

@@ -1,6 +1,7 @@
 """PADDING, PADDING1, UNFOLD and FOLD; the pages' examples run in test_every_operator.py."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import cases_padding as oracles
@@ -9,14 +10,25 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, FULL, REALS, assert_same_bits, check_linear_gradients, few_of, few_types, random_array
-from hypothesis import given, settings, strategies as st
+from helpers import (
+    FLOATS,
+    FULL,
+    REALS,
+    assert_same_bits,
+    check_linear_gradients,
+    check_refused,
+    f32,
+    few_of,
+    few_types,
+    random_array,
+    refuses,
+    tensor,
+)
 
 import dmljax
 from dmljax import DmlError, directml
-from dmljax.directml import DataType, InvalidDesc, PaddingMode, TensorDesc, Unsupported
+from dmljax.directml import DataType, InvalidDesc, PaddingMode, Unsupported
 
-FLOAT32 = DataType.FLOAT32
 ROW = np.arange(1, 5, dtype=np.int32)
 REPEATING = [mode for mode in PaddingMode if mode is not PaddingMode.CONSTANT]
 
@@ -24,23 +36,21 @@ REPEATING = [mode for mode in PaddingMode if mode is not PaddingMode.CONSTANT]
 # Padding
 
 
-@st.composite
-def paddings(draw: Any) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """A shape, and what to add to it or take from it, up to several periods."""
-    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
-    start = tuple(draw(st.integers(-7, 25 // len(shape))) for _ in shape)
-    end = tuple(draw(st.integers(-size - s, 25 // len(shape))) for size, s in zip(shape, start, strict=True))
-    mode = draw(st.sampled_from(PaddingMode))
-    return shape, {"padding_mode": mode, "start_padding": start, "end_padding": end}
-
-
 @FULL
-@settings(max_examples=25, deadline=None)
-@given(paddings())
-def test_any_padding_is_the_pseudo_codes(padding: Any) -> None:
-    shape, arguments = padding
+@pytest.mark.parametrize("mode", PaddingMode)
+@pytest.mark.parametrize(
+    ("shape", "start", "end"),
+    [
+        ((4,), (6,), (23,)),  # several periods
+        ((4,), (-6,), (20,)),  # of which some are taken away
+        ((1,), (3,), (-2,)),
+        ((3, 5), (-1, 12), (5, -9)),
+        ((2, 1, 3), (2, -1, 0), (-1, 4, 8)),
+    ],
+)
+def test_paddings_are_the_pseudo_codes(mode: PaddingMode, shape: Any, start: Any, end: Any) -> None:
     input = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
-    mode, start, end = arguments.values()
+    arguments: dict[str, Any] = {"padding_mode": mode, "start_padding": start, "end_padding": end}
     expected = oracles.padded(input, -7, mode=mode, start=start, end=end)
     assert_same_bits(dmljax.padding1(input, -7, **arguments), expected)
     assert_same_bits(dmljax.padding(input, -7.9, **arguments), expected)
@@ -202,56 +212,36 @@ def window_arguments(*rows: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     return dict(zip(names, rows, strict=True))
 
 
-@st.composite
-def sliding_windows(draw: Any) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
-    """The shape of an image, and windows that have room in it."""
-    dimensions = []
-    for _ in range(draw(st.integers(1, 3))):
-        window, stride, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.integers(1, 4))
-        before, after = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-        least = max(1, 1 + (window - 1) * dilation - before - after)
-        dimensions.append((least + draw(st.integers(0, 6)), window, stride, dilation, before, after))
-    spatial, *rows = zip(*dimensions, strict=True)
-    return (draw(st.integers(1, 2)), draw(st.integers(1, 2)), *spatial), window_arguments(*rows)
+# The sizes of an image, and the window, stride and dilation in each of its dimensions
+EVERY_WINDOW: list[tuple[Any, ...]] = [
+    ((150,), (100,), (1,), (1,)),  # more elements of a window than are stacked at once, and fewer windows
+    ((300,), (100,), (1,), (1,)),  # and more windows
+    ((500,), (100,), (3,), (1,)),  # in groups of neighbors
+    ((400,), (200,), (4,), (1,)),
+    ((500,), (90,), (2,), (4,)),
+    ((700,), (90,), (3,), (6,)),
+    ((400,), (70,), (3,), (2,)),
+    ((400,), (40,), (500,), (9,)),  # one window
+    ((400,), (1,), (7,), (2**32 - 1,)),
+    ((60,), (60,), (2**32 - 1,), (1,)),
+    ((9, 7), (3, 4), (2, 1), (3, 1)),
+    ((3, 8), (2, 3), (6, 2), (2, 2)),
+    ((5, 4, 6), (2, 1, 3), (1, 4, 2), (4, 3, 1)),
+]
 
 
 @FULL
-@settings(max_examples=20, deadline=None)
-@given(sliding_windows())
-def test_any_windows_are_the_pseudo_codes(windows: Any) -> None:
-    shape, arguments = windows
-    image = np.arange(1, 1 + math.prod(shape), dtype=np.int16).reshape(shape)
-    columns = dmljax.unfold(image, **arguments)
-    assert_same_bits(columns, oracles.unfolded(image, **arguments))
-    # The sums wrap around.
-    given = np.arange(columns.size, dtype=np.int32).astype(np.int8).reshape(columns.shape)
-    folded = dmljax.fold(given, output_sizes=shape, **arguments)
-    assert_same_bits(folded, oracles.folded(given, output_sizes=shape, **arguments))
-
-
-@FULL
-@pytest.mark.parametrize(
-    ("size", "window", "stride", "dilation"),
-    [
-        (150, 100, 1, 1),  # more elements of a window than are stacked at once, and fewer windows
-        (300, 100, 1, 1),  # and more windows
-        pytest.param(500, 100, 3, 1, marks=FULL),  # in groups of neighbors
-        pytest.param(400, 200, 4, 1, marks=FULL),
-        pytest.param(500, 90, 2, 4, marks=FULL),
-        (700, 90, 3, 6),
-        pytest.param(400, 70, 3, 2, marks=FULL),
-        (400, 40, 500, 9),  # one window
-        pytest.param(400, 1, 7, 2**32 - 1, marks=FULL),
-        pytest.param(60, 60, 2**32 - 1, 1, marks=FULL),
-    ],
-)
-def test_large_windows_are_the_pseudo_codes(size: int, window: int, stride: int, dilation: int) -> None:
-    arguments = window_arguments((window,), (stride,), (dilation,), (1,), (3,))
-    image = np.arange(1, 1 + size, dtype=np.int32).reshape(1, 1, size)
+@pytest.mark.parametrize(("spatial", "windows", "strides", "dilations"), EVERY_WINDOW, ids=str)
+def test_windows_are_the_pseudo_codes(spatial: Any, windows: Any, strides: Any, dilations: Any) -> None:
+    count = len(spatial)
+    arguments = window_arguments(windows, strides, dilations, (1, 0, 3)[:count], (3, 2, 0)[:count])
+    shape = (1 + count % 2, 1 + count // 2, *spatial)
+    image = np.arange(1, 1 + math.prod(shape), dtype=np.int32).reshape(shape)
     columns = np.asarray(dmljax.unfold(image, **arguments))
     assert_same_bits(columns, oracles.unfolded(image, **arguments))
-    folded = dmljax.fold(columns, output_sizes=image.shape, **arguments)
-    assert_same_bits(folded, oracles.folded(columns, output_sizes=image.shape, **arguments))
+    given = columns.astype(np.int8)  # whose sums wrap around
+    folded = dmljax.fold(given, output_sizes=shape, **arguments)
+    assert_same_bits(folded, oracles.folded(given, output_sizes=shape, **arguments))
 
 
 def test_windows_of_thousands_of_elements_take_a_few_operations() -> None:
@@ -354,232 +344,166 @@ def test_arrays_without_batches_or_channels_are_empty() -> None:
 # What is refused
 
 IMAGE = np.zeros((1, 2, 5, 6), np.float32)
+NO_PADDING = {"start_padding": (0,), "end_padding": (0,)}
+CALLS: dict[str, dict[str, Any]] = {
+    "padding": {"input": ROW, **NO_PADDING},
+    "padding1": {"input": ROW, **NO_PADDING},
+    "unfold": {"input": IMAGE, "window_sizes": (2, 2)},
+    "fold": {"input": IMAGE[0], "output_sizes": (2, 2, 5), "window_sizes": (2,)},
+}
 
 
 @pytest.mark.parametrize(
-    ("call_", "message"),
+    ("name", "change", "message"),
     [
         (
-            lambda: dmljax.padding(ROW, start_padding=(1, 1), end_padding=(0,)),
-            r"^padding: start_padding must have one number for each of the 1 dimensions of input; got \(1, 1\)",
+            "padding",
+            {"start_padding": (1, 1)},
+            "start_padding must have one number for each of the 1 dimensions of input; got (1, 1)",
         ),
         (
-            lambda: dmljax.padding1(ROW, start_padding=(1,), end_padding=()),
-            r"^padding1: end_padding must have one number for each of the 1 dimensions of input; got \(\)",
+            "padding1",
+            {"end_padding": ()},
+            "end_padding must have one number for each of the 1 dimensions of input; got ()",
         ),
+        ("padding", {"start_padding": (2**32,)}, "must be in [-4294967295, 4294967295]; got 4294967296"),
+        ("padding", {"start_padding": (-3,), "end_padding": (-2,)}, "result.shape[0] must be at least 0; got -1"),
+        ("padding", {"padding_mode": PaddingMode.WRAP, "start_padding": (-9,)}, "must be at least 0; got -5"),
+        ("padding", {"start_padding": (2**32 - 1,)}, "result.shape[0] must be in [0, 4294967295]; got 4294967299"),
+        ("padding", {"padding_mode": "EDGE"}, "padding_mode must be a PaddingMode; got 'EDGE'"),
+        ("padding1", {"padding_value": np.int64(2**40)}, "padding_value must be a whole number in ... to fit int32"),
+        ("unfold", {"input": IMAGE[0, 0], "window_sizes": ()}, "input must have at least 3 dimensions; got 2"),
         (
-            lambda: dmljax.padding(ROW, start_padding=(2**32,), end_padding=(0,)),
-            r"start_padding\[0\] must be in \[-4294967295, 4294967295\]; got 4294967296",
+            "unfold",
+            {"window_sizes": (2,)},
+            "window_sizes must have one number for each of the 2 spatial dimensions of input; got (2,)",
         ),
+        ("unfold", {"end_padding": (1, 1, 1)}, "end_padding must have one number for each of the 2 ...; got (1, 1, 1)"),
+        ("unfold", {"start_padding": (-1, 0)}, "start_padding[0] must be at least 0; got -1"),
         (
-            lambda: dmljax.padding(ROW, start_padding=(-3,), end_padding=(-2,)),
-            r"result\.shape\[0\] must be at least 0; got -1",
+            "unfold",
+            {"window_sizes": (4, 3), "dilations": (2, 1), "start_padding": (1, 0)},
+            "at most 6, the padded size of input along axis 2; got 7",
         ),
+        ("fold", {"input": IMAGE}, "input must have 3 dimensions: batch, columns and windows; got 4"),
+        ("fold", {"input": IMAGE[0] > 0}, "input must be of an integer or floating type; got bool"),
         (
-            lambda: dmljax.padding(ROW, padding_mode=PaddingMode.WRAP, start_padding=(-9,), end_padding=(0,)),
-            r"result\.shape\[0\] must be at least 0; got -5",
+            "fold",
+            {"output_sizes": (5, 6), "window_sizes": ()},
+            "output_sizes must be batch, channels and the sizes of one or more dimensions; got (5, 6)",
         ),
-        (
-            lambda: dmljax.padding(ROW, start_padding=(2**32 - 1,), end_padding=(0,)),
-            r"result\.shape\[0\] must be in \[0, 4294967295\]; got 4294967299",
-        ),
-        (
-            lambda: dmljax.padding(ROW, padding_mode="EDGE", start_padding=(0,), end_padding=(0,)),  # type: ignore[arg-type]
-            "padding_mode must be a PaddingMode; got 'EDGE'",
-        ),
-        (
-            lambda: dmljax.padding1(ROW, np.int64(2**40), start_padding=(0,), end_padding=(0,)),
-            "padding_value must be a whole number in .* to fit int32",
-        ),
-        (lambda: dmljax.unfold(IMAGE[0, 0], window_sizes=()), "input must have at least 3 dimensions; got 2"),
-        (
-            lambda: dmljax.unfold(IMAGE, window_sizes=(2,)),
-            r"window_sizes must have one number for each of the 2 spatial dimensions of input; got \(2,\)",
-        ),
-        (
-            lambda: dmljax.unfold(IMAGE, window_sizes=(2, 2), end_padding=(1, 1, 1)),
-            r"end_padding must have one number for each of the 2 spatial dimensions .*; got \(1, 1, 1\)",
-        ),
-        (lambda: dmljax.unfold(IMAGE, window_sizes=(2, 0)), r"window_sizes\[1\] must be at least 1; got 0"),
-        (lambda: dmljax.unfold(IMAGE, window_sizes=(2, 2), strides=(0, 1)), r"strides\[0\] must be at least 1; got 0"),
-        (
-            lambda: dmljax.unfold(IMAGE, window_sizes=(2, 2), dilations=(1, 0)),
-            r"dilations\[1\] must be at least 1; got 0",
-        ),
-        (
-            lambda: dmljax.unfold(IMAGE, window_sizes=(2, 2), start_padding=(-1, 0)),
-            r"start_padding\[0\] must be at least 0; got -1",
-        ),
-        (
-            lambda: dmljax.unfold(IMAGE, window_sizes=(4, 3), dilations=(2, 1), start_padding=(1, 0)),
-            r"window_sizes\[0\] must keep 1 \+ \(window_sizes\[0\] - 1\) \* dilations\[0\] at most 6, "
-            r"the padded size of input along axis 2; got 7",
-        ),
-        (
-            lambda: dmljax.fold(IMAGE, output_sizes=(1, 2, 5, 6), window_sizes=(2, 2)),
-            "input must have 3 dimensions: batch, columns and windows; got 4",
-        ),
-        (
-            lambda: dmljax.fold(np.ones((1, 4, 4), bool), output_sizes=(1, 2, 5), window_sizes=(2,)),
-            "input must be of an integer or floating type; got bool",
-        ),
-        (
-            lambda: dmljax.fold(IMAGE[0], output_sizes=(5, 6), window_sizes=()),
-            r"output_sizes must be batch, channels and the sizes of one or more dimensions; got \(5, 6\)",
-        ),
-        (
-            lambda: dmljax.fold(IMAGE[0], output_sizes=(-1, 2, 5), window_sizes=(2,)),
-            r"output_sizes\[0\] must be at least 0; got -1",
-        ),
-        (
-            lambda: dmljax.fold(IMAGE[0], output_sizes=(2, 2, 5), window_sizes=(2,)),
-            r"input must have the shape \(2, 4, 4\), by output_sizes; got \(2, 5, 6\)",
-        ),
-        (
-            lambda: dmljax.fold(IMAGE[0], output_sizes=(2, 2, 5), window_sizes=(6,)),
-            r"must be at most 5, the padded size of output_sizes along axis 2; got 6",
-        ),
+        ("fold", {"output_sizes": (-1, 2, 5)}, "output_sizes[0] must be at least 0; got -1"),
+        ("fold", {}, "input must have the shape (2, 4, 4), by output_sizes; got (2, 5, 6)"),
+        ("fold", {"window_sizes": (6,)}, "must be at most 5, the padded size of output_sizes along axis 2; got 6"),
     ],
 )
-def test_a_call_refuses(call_: Any, message: str) -> None:
-    with pytest.raises(DmlError, match=message):
-        call_()
+def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str) -> None:
+    with refuses(f"{name}: ...{message}"):
+        getattr(dmljax, name)(**CALLS[name] | change)
 
 
-def padding(**changes: Any) -> directml.PaddingDesc:
-    members: dict[str, Any] = {
-        "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
-        "output": TensorDesc(FLOAT32, (1, 1, 3, 5)),
-        "padding_mode": PaddingMode.CONSTANT,
-        "padding_value": 0.5,
-        "start_padding": (0, 0, 1, 0),
-        "end_padding": (0, 0, 0, 2),
-    }
-    return directml.PaddingDesc(**members | changes)
-
-
-def padding1(**changes: Any) -> directml.Padding1Desc:
-    members: dict[str, Any] = {
-        "input": TensorDesc(FLOAT32, (2, 3)),
-        "output": TensorDesc(FLOAT32, (3, 5)),
-        "padding_mode": PaddingMode.CONSTANT,
-        "padding_value_data_type": FLOAT32,
-        "padding_value": 0.5,
-        "start_padding": (1, 0),
-        "end_padding": (0, 2),
-    }
-    return directml.Padding1Desc(**members | changes)
-
-
-def of_uint8(make: Any, **changes: Any) -> Any:
-    sizes = {field: getattr(make(), field).sizes for field in ("input", "output")}
-    return make(**{field: TensorDesc(DataType.UINT8, one) for field, one in sizes.items()} | changes)
-
-
-WINDOWS = window_arguments((2, 3), (1, 1), (1, 1), (0, 0), (0, 0))
-
-
-def unfolding(**changes: Any) -> directml.UnfoldDesc:
-    members: dict[str, Any] = {
-        "input": TensorDesc(FLOAT32, (1, 2, 3, 5)),
-        "output": TensorDesc(FLOAT32, (1, 12, 6)),
-        **WINDOWS,
-    }
-    return directml.UnfoldDesc(**members | changes)
-
-
-def folding(**changes: Any) -> directml.FoldDesc:
-    members: dict[str, Any] = {
-        "input": TensorDesc(FLOAT32, (1, 12, 6)),
-        "output": TensorDesc(FLOAT32, (1, 2, 3, 5)),
-        **WINDOWS,
-    }
-    return directml.FoldDesc(**members | changes)
+WINDOWS: dict[str, Any] = window_arguments((2, 3), (1, 1), (1, 1), (0, 0), (0, 0))
+PADDING = directml.PaddingDesc(
+    input=f32(1, 1, 2, 3),
+    output=f32(1, 1, 3, 5),
+    padding_mode=PaddingMode.CONSTANT,
+    padding_value=0.5,
+    start_padding=(0, 0, 1, 0),
+    end_padding=(0, 0, 0, 2),
+)
+PADDING1 = directml.Padding1Desc(
+    input=f32(2, 3),
+    output=f32(3, 5),
+    padding_mode=PaddingMode.CONSTANT,
+    padding_value_data_type=DataType.FLOAT32,
+    padding_value=0.5,
+    start_padding=(1, 0),
+    end_padding=(0, 2),
+)
+OF_BYTES: dict[str, Any] = {"input": tensor("UINT8", 1, 1, 2, 3), "output": tensor("UINT8", 1, 1, 3, 5)}
+BYTE_ROWS = {"input": tensor("UINT8", 2, 3), "output": tensor("UINT8", 3, 5)}
+UNFOLD = directml.UnfoldDesc(input=f32(1, 2, 3, 5), output=f32(1, 12, 6), **WINDOWS)
+FOLD = directml.FoldDesc(input=f32(1, 12, 6), output=f32(1, 2, 3, 5), **WINDOWS)
 
 
 @pytest.mark.parametrize(
-    ("desc", "message"),
+    ("desc", "change", "message"),
     [
-        (padding(output=TensorDesc(DataType.FLOAT16, (1, 1, 3, 5))), "must have the same DataType"),
-        (padding1(output=TensorDesc(FLOAT32, (1, 3, 5))), "must have the same DimensionCount; got 2 and 3"),
+        (PADDING, {"output": tensor("FLOAT16", 1, 1, 3, 5)}, "must have the same DataType"),
+        (PADDING1, {"output": f32(1, 3, 5)}, "must have the same DimensionCount; got 2 and 3"),
         (
-            padding1(start_padding=(1,), end_padding=(0,)),
-            r"StartPadding must have one number for each of the 2 dimensions of InputTensor; got \{1\}",
+            PADDING1,
+            {"start_padding": (1,), "end_padding": (0,)},
+            "StartPadding must have one number for each of the 2 dimensions of InputTensor; got {1}",
         ),
-        (padding(end_padding=(0, 0, 0, 1)), r"OutputTensor\.Sizes must be \{1,1,3,4\}; got \{1,1,3,5\}"),
-        (padding1(start_padding=(0, 0)), r"OutputTensor\.Sizes must be \{2,5\}; got \{3,5\}"),
-        (of_uint8(padding, padding_value=300), "PaddingValue must be a whole number in .* to fit uint8; got 300"),
-        (of_uint8(padding, padding_value=math.nan), "PaddingValue must be a whole number in .* to fit uint8; got nan"),
-        (of_uint8(padding1), "PaddingValueDataType must be UINT8; got FLOAT32"),
-        (of_uint8(padding1, padding_mode=PaddingMode.EDGE), "PaddingValueDataType must be UINT8; got FLOAT32"),
-        (unfolding(output=TensorDesc(DataType.FLOAT16, (1, 12, 6))), "must have the same DataType"),
+        (PADDING, {"end_padding": (0, 0, 0, 1)}, "OutputTensor.Sizes must be {1,1,3,4}; got {1,1,3,5}"),
+        (PADDING1, {"start_padding": (0, 0)}, "OutputTensor.Sizes must be {2,5}; got {3,5}"),
         (
-            unfolding(output=TensorDesc(FLOAT32, (1, 1, 12, 6))),
-            r"OutputTensor\.Sizes must be \{1,12,6\}; got",
+            PADDING,
+            OF_BYTES | {"padding_value": 300},
+            "PaddingValue must be a whole number in ... to fit uint8; got 300",
         ),
+        (PADDING, OF_BYTES | {"padding_value": math.nan}, "must be a whole number in ... to fit uint8; got nan"),
+        (PADDING1, BYTE_ROWS, "PaddingValueDataType must be UINT8; got FLOAT32"),
+        (PADDING1, BYTE_ROWS | {"padding_mode": "EDGE"}, "PaddingValueDataType must be UINT8; got FLOAT32"),
+        (UNFOLD, {"output": tensor("FLOAT16", 1, 12, 6)}, "must have the same DataType"),
+        (UNFOLD, {"output": f32(1, 1, 12, 6)}, "OutputTensor.Sizes must be {1,12,6}; got"),
+        (FOLD, {"input": f32(1, 1, 12, 6)}, "InputTensor must have 3 dimensions: ...; got 4"),
         (
-            folding(input=TensorDesc(FLOAT32, (1, 1, 12, 6))),
-            r"InputTensor must have 3 dimensions: .*; got 4",
+            FOLD,
+            dict.fromkeys(WINDOWS, (1,)),
+            "WindowSizes must have one number for each of the 2 spatial dimensions of Out",
         ),
+        (UNFOLD, dict.fromkeys(WINDOWS, ()), "WindowSizes must have one number for each of the 2 ...; got {}"),
+        (UNFOLD, {"window_sizes": (0, 3)}, "WindowSizes[0] must be at least 1; got 0"),
+        (UNFOLD, {"strides": (1, 0)}, "Strides[1] must be at least 1; got 0"),
+        (FOLD, {"dilations": (0, 1)}, "Dilations[0] must be at least 1; got 0"),
         (
-            folding(**window_arguments((2,), (1,), (1,), (0,), (0,))),
-            r"WindowSizes must have one number for each of the 2 spatial dimensions of OutputTensor; got \{2\}",
+            UNFOLD,
+            {"dilations": (1, 3)},
+            "WindowSizes[1] must keep 1 + (WindowSizes[1] - 1) * Dilations[1] at most 5, ...; got 7",
         ),
-        (
-            unfolding(**window_arguments((), (), (), (), ())),
-            r"WindowSizes must have one number for each of the 2 spatial dimensions of InputTensor; got \{\}",
-        ),
-        (unfolding(window_sizes=(0, 3)), r"WindowSizes\[0\] must be at least 1; got 0"),
-        (unfolding(strides=(1, 0)), r"Strides\[1\] must be at least 1; got 0"),
-        (folding(dilations=(0, 1)), r"Dilations\[0\] must be at least 1; got 0"),
-        (
-            unfolding(dilations=(1, 3)),
-            r"WindowSizes\[1\] must keep 1 \+ \(WindowSizes\[1\] - 1\) \* Dilations\[1\] at most 5, .*; got 7",
-        ),
-        (unfolding(output=TensorDesc(FLOAT32, (1, 12, 8))), r"OutputTensor\.Sizes must be \{1,12,6\}; got \{1,12,8\}"),
-        (folding(start_padding=(1, 0)), r"InputTensor\.Sizes must be \{1,12,9\}; got \{1,12,6\}"),
+        (UNFOLD, {"output": f32(1, 12, 8)}, "OutputTensor.Sizes must be {1,12,6}; got {1,12,8}"),
+        (FOLD, {"start_padding": (1, 0)}, "InputTensor.Sizes must be {1,12,9}; got {1,12,6}"),
     ],
 )
-def test_a_desc_refuses(desc: directml.Operator, message: str) -> None:
-    with pytest.raises(InvalidDesc, match=message):
-        directml.validate(desc)
+def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
+    check_refused(desc, change, message)
 
 
 @pytest.mark.parametrize(
-    ("desc", "below", "introduced"),
-    [
-        (padding(padding_mode=PaddingMode.SYMMETRIC), "2_1", "3_0"),
-        (padding(padding_mode=PaddingMode.WRAP), "6_3", "6_4"),
-        (padding1(padding_mode=PaddingMode.WRAP), "6_3", "6_4"),
-    ],
+    ("desc", "mode", "below", "introduced"),
+    [(PADDING, "SYMMETRIC", "2_1", "3_0"), (PADDING, "WRAP", "6_3", "6_4"), (PADDING1, "WRAP", "6_3", "6_4")],
 )
-def test_a_mode_needs_its_level(desc: Any, below: str, introduced: str) -> None:
-    rule = f"PaddingMode must not be {desc.padding_mode.name} below DML_FEATURE_LEVEL_{introduced}; got .*{below}"
-    with pytest.raises(InvalidDesc, match=rule):
+def test_a_mode_needs_its_level(desc: Any, mode: str, below: str, introduced: str) -> None:
+    desc = replace(desc, padding_mode=mode)
+    with refuses(f"PaddingMode must not be {mode} below DML_FEATURE_LEVEL_{introduced}; got ...{below}"):
         directml.validate(desc, feature_level=below)
-    directml.validate(desc, feature_level=introduced)
     assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel[f"FL_{introduced}"]
 
 
 def test_a_descs_value_counts_in_the_mode_constant_alone() -> None:
     input = np.arange(6, dtype=np.uint8).reshape(1, 1, 2, 3)
-    truncated = directml.lower(of_uint8(padding, padding_value=7.9))(input)
+    truncated = directml.lower(replace(PADDING, **OF_BYTES, padding_value=7.9))(input)
     assert truncated.tolist() == [[[[7] * 5, [0, 1, 2, 7, 7], [3, 4, 5, 7, 7]]]]
     for value in (300, math.nan, -1):
-        edges = directml.lower(of_uint8(padding, padding_mode=PaddingMode.EDGE, padding_value=value))(input)
+        edges = directml.lower(replace(PADDING, **OF_BYTES, padding_mode=PaddingMode.EDGE, padding_value=value))(input)
         assert edges.tolist() == [[[[0, 1, 2, 2, 2], [0, 1, 2, 2, 2], [3, 4, 5, 5, 5]]]]
 
 
-def test_no_sizes_are_asked_for_that_windows_could_not_have() -> None:
-    for desc in (unfolding(dilations=(1, 3)), unfolding(strides=(0, 1)), folding(window_sizes=(4, 1))):
-        assert len(directml.find_broken_rules(desc)) == 1
+@pytest.mark.parametrize(
+    ("desc", "change"),
+    [(UNFOLD, {"dilations": (1, 3)}), (UNFOLD, {"strides": (0, 1)}), (FOLD, {"window_sizes": (4, 1)})],
+)
+def test_no_sizes_are_asked_for_that_windows_could_not_have(desc: Any, change: dict[str, Any]) -> None:
+    assert len(directml.find_broken_rules(replace(desc, **change))) == 1
 
 
-def test_a_desc_has_the_count_of_its_dimensions_in_json() -> None:
-    for desc, count in ((padding1(), 2), (folding(), 2)):
-        json = directml.to_json(desc)
-        json["Desc"]["DimensionCount"] = count
-        assert directml.from_json(json) == desc
-        json["Desc"]["DimensionCount"] = 3
-        with pytest.raises(InvalidDesc, match="DimensionCount must be 2"):
-            directml.from_json(json)
+@pytest.mark.parametrize("desc", [PADDING1, FOLD])
+def test_a_desc_has_the_count_of_its_dimensions_in_json(desc: Any) -> None:
+    json = directml.to_json(desc)
+    json["Desc"]["DimensionCount"] = 2
+    assert directml.from_json(json) == desc
+    json["Desc"]["DimensionCount"] = 3
+    with refuses("DimensionCount must be 2", InvalidDesc):
+        directml.from_json(json)

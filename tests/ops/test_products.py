@@ -1,7 +1,8 @@
 """GEMM, MATRIX_MULTIPLY_INTEGER and INTEGER_TO_FLOAT, and QUANTIZED_LINEAR_MATRIX_MULTIPLY."""
 
 import math
-import re
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,26 +12,34 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, FULL, assert_same_bits, few_of, few_types, needs_x64, random_array
+from helpers import (
+    FLOATS,
+    FULL,
+    assert_same_bits,
+    check_refused,
+    f32,
+    few_of,
+    few_types,
+    needs_x64,
+    random_array,
+    refuses,
+    tensor,
+)
 from hypothesis import given, settings, strategies as st
 from jax.test_util import check_grads
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import DataType, FeatureLevel, InvalidDesc, InvalidType, MatrixTransform, TensorDesc, Unsupported
+from dmljax.directml import FeatureLevel, InvalidDesc, InvalidType, MatrixTransform, Unsupported
 from dmljax.types import widened
 
-FLOAT32, FLOAT16, INT32, INT8, UINT8 = (
-    DataType.FLOAT32,
-    DataType.FLOAT16,
-    DataType.INT32,
-    DataType.INT8,
-    DataType.UINT8,
-)
 INF, NAN = math.inf, math.nan
 NONE, TRANSPOSE = MatrixTransform
 RNG = np.random.default_rng(5)
-RELU = directml.ActivationReluDesc()
+RELU, SOFTMAX = directml.ActivationReluDesc(), directml.ActivationSoftmaxDesc()
+GEMM = directml.GemmDesc(
+    a=f32(1, 1, 3, 4), b=f32(1, 1, 4, 5), output=f32(1, 1, 3, 5), trans_a=NONE, trans_b=NONE, alpha=1, beta=0
+)
 
 
 def normal(dtype: Any, *shape: int) -> Any:
@@ -47,20 +56,14 @@ def whole(dtype: Any, *shape: int) -> Any:
 # GEMM
 
 
-def exact_gemm(a: Any, b: Any, c: Any = 0.0, alpha: float = 1, beta: float = 1) -> tuple[Any, Any]:
-    """In float64, and the sum of the absolute values of all that is added up."""
-    left, right, summand = (np.asarray(x, np.float64) for x in (a, b, c))
-    whole = alpha * np.matmul(left, right) + beta * summand
-    return whole, abs(alpha) * np.matmul(abs(left), abs(right)) + abs(beta * summand)
-
-
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_gemm_is_as_near_as_its_sums_allow(dtype: Any) -> None:
-    rows, inner, columns = 33, 700, 17
-    a, b, c = normal(dtype, 2, rows, inner), normal(dtype, inner, columns), normal(dtype, columns)
+    a, b, c = normal(dtype, 2, 33, 700), normal(dtype, 700, 17), normal(dtype, 17)
     result = np.asarray(dmljax.gemm(a, b, c, 0.3, -1.7)).astype(np.float64)
-    alpha, beta = (np.float32(x) if widened(dtype) == np.float32 else x for x in (0.3, -1.7))
-    exact, magnitude = exact_gemm(a, b, c, float(alpha), float(beta))
+    alpha, beta = (float(np.float32(x)) if widened(dtype) == np.float32 else x for x in (0.3, -1.7))
+    a, b, c = (x.astype(np.float64) for x in (a, b, c))
+    exact = alpha * np.matmul(a, b) + beta * c
+    magnitude = abs(alpha) * np.matmul(abs(a), abs(b)) + abs(beta * c)
     # One rounding to the type, and a few in float32, where one for each of the summands would be the bound.
     unit = float(jnp.finfo(widened(dtype)).eps)
     error = np.abs(result - exact) - float(jnp.finfo(dtype).eps) / 2 * np.abs(exact) * (dtype.itemsize < 4)
@@ -88,22 +91,20 @@ def test_float16_products_beyond_its_range_come_back(call: Any) -> None:
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_either_matrix_may_be_transposed(call: Any, transpose_a: bool, transpose_b: bool) -> None:
-    a, b = RNG.integers(-9, 9, (2, 3, 4)).astype(np.float32), RNG.integers(-9, 9, (2, 4, 5)).astype(np.float32)
-    given = [x.swapaxes(-1, -2) if is_given else x for x, is_given in ((a, transpose_a), (b, transpose_b))]
-    assert_same_bits(call(dmljax.gemm, *given, transpose_a=transpose_a, transpose_b=transpose_b), np.matmul(a, b))
+    a, b = RNG.integers(-9, 9, (1, 2, 3, 4)).astype(np.float32), RNG.integers(-9, 9, (1, 2, 4, 5)).astype(np.float32)
+    x, y = a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b
+    assert_same_bits(call(dmljax.gemm, x, y, transpose_a=transpose_a, transpose_b=transpose_b), np.matmul(a, b))
+    tensors: dict[str, Any] = {"a": f32(*x.shape), "b": f32(*y.shape), "output": f32(1, 2, 3, 5)}
+    desc = replace(GEMM, **tensors, trans_a=MatrixTransform(transpose_a), trans_b=MatrixTransform(transpose_b))
+    assert_same_bits(directml.lower(desc)(x, y), np.matmul(a, b))
 
 
 @FULL
-def test_batches_and_c_broadcast(call: Any) -> None:
+@pytest.mark.parametrize("shape", [(), (5,), (3, 1), (2, 1, 1, 1)])
+def test_batches_and_c_broadcast(call: Any, shape: Any) -> None:
     a, b = np.arange(24, dtype=np.float32).reshape(2, 1, 3, 4), np.arange(40, dtype=np.float32).reshape(2, 4, 5)
-    for c in (
-        np.float32(3),
-        np.arange(5, dtype=np.float32),
-        np.ones((3, 1), np.float32),
-        np.ones((2, 1, 1, 1), np.float32),
-    ):
-        assert_same_bits(call(dmljax.gemm, a, b, jnp.asarray(c), 1.0, 2.0), np.matmul(a, b) + np.float32(2) * c)
-    assert_same_bits(call(dmljax.gemm, a[0, 0], b), np.matmul(a[0, 0], b))
+    c = np.ones(shape, np.float32)
+    assert_same_bits(call(dmljax.gemm, a, b, c, 1.0, 2.0), np.matmul(a, b) + np.float32(2) * c)
 
 
 def test_a_python_number_is_a_c_of_the_type_of_the_matrices(call: Any) -> None:
@@ -133,6 +134,8 @@ def test_a_sum_of_nothing_is_zero(call: Any) -> None:
     assert_same_bits(call(dmljax.gemm, a, b), np.zeros((2, 3), np.float32))
     assert_same_bits(call(dmljax.gemm, a, b, c), c)
     assert call(dmljax.gemm, b, c.T).shape == (0, 2)
+    whole = call(dmljax.matrix_multiply_integer, a.astype(np.uint8), b.astype(np.int8), np.array(7, np.uint8))
+    assert_same_bits(whole, np.zeros((2, 3), np.int32))
 
 
 def test_float32_is_computed_in_float32_unless_someone_says_otherwise() -> None:
@@ -163,16 +166,18 @@ def test_jaxs_setting_is_looked_at_in_each_call() -> None:
 def test_a_fused_activation_is_that_of_the_rounded_result(call: Any) -> None:
     a, b, c = (normal(np.float16, 4, 4) for _ in range(3))
     sums = dmljax.gemm(a, b, c, 1.5)
-    softmax = directml.ActivationSoftmaxDesc()
     columns = directml.ActivationSoftmax1Desc(axes=(0,))
     clip = directml.ElementWiseClipDesc(min=-0.5, max=0.5, scale_bias=directml.ScaleBias(2.0, 0.25))
-    for fused, expected in (
-        (RELU, dmljax.activation_relu(sums)),
-        (softmax, dmljax.activation_softmax(sums)),
-        (columns, dmljax.activation_softmax1(sums, axes=0)),
-        (clip, dmljax.element_wise_clip(sums, -0.5, 0.5, directml.ScaleBias(2.0, 0.25))),
+    for fused, level, expected in (
+        (RELU, "1_0", dmljax.activation_relu(sums)),
+        (SOFTMAX, "6_1", dmljax.activation_softmax(sums)),
+        (columns, "6_1", dmljax.activation_softmax1(sums, axes=0)),
+        (clip, "1_0", dmljax.element_wise_clip(sums, -0.5, 0.5, directml.ScaleBias(2.0, 0.25))),
     ):
         assert_same_bits(call(dmljax.gemm, a, b, c, 1.5, fused_activation=fused), expected)
+        desc = replace(GEMM, fused_activation=fused)
+        assert directml.find_minimum_feature_level(desc) is FeatureLevel[f"FL_{level}"]
+        assert directml.from_json(directml.to_json(desc)) == desc
 
 
 def test_gemm_has_gradients_of_all_its_floats() -> None:
@@ -202,202 +207,6 @@ def test_a_gradient_of_16_bits_is_added_up_in_float32(dtype: str) -> None:
     assert_same_bits(of_a, jnp.full((1, 1), 3000, dtype))
 
 
-GEMM_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "integers": ({"a": np.ones((2, 2), np.int32)}, InvalidType, "a must be of a floating type; got int32"),
-    "another type of b": (
-        {"b": np.ones((2, 2), np.float16)},
-        InvalidType,
-        "b must be of float32, as a is; got float16",
-    ),
-    "another type of c": (
-        {"c": np.ones((2, 2), np.float16)},
-        InvalidType,
-        "c must be of float32, as a is; got float16",
-    ),
-    "a vector": ({"a": np.ones(2, np.float32)}, InvalidDesc, "a must have at least 2 dimensions; got 1"),
-    "a vector of b": ({"b": np.ones(2, np.float32)}, InvalidDesc, "b must have at least 2 dimensions; got 1"),
-    "other rows": (
-        {"b": np.ones((3, 2), np.float32)},
-        InvalidDesc,
-        r"b must have 2 rows, as many as a has columns; got shape \(3, 2\)",
-    ),
-    "other rows after a transposition": (
-        {"b": np.ones((2, 3), np.float32), "transpose_b": True},
-        InvalidDesc,
-        r"b must have 2 columns, as many as a has columns; got shape \(2, 3\)",
-    ),
-    "batches that do not broadcast": (
-        {"a": np.ones((2, 2, 2), np.float32), "b": np.ones((3, 2, 2), np.float32)},
-        InvalidDesc,
-        r"a and b must have shapes that broadcast before the last two dimensions; got \(2, 2, 2\) and \(3, 2, 2\)",
-    ),
-    "a c that is too large": (
-        {"c": np.ones((3, 1, 2), np.float32)},
-        InvalidDesc,
-        r"c must have a shape that broadcasts to \(2, 2\), that of the product; got \(3, 1, 2\)",
-    ),
-    "a c of another size": (
-        {"c": np.ones((3,), np.float32)},
-        InvalidDesc,
-        r"c must have a shape that broadcasts to \(2, 2\), that of the product; got \(3,\)",
-    ),
-    "an alpha of several": (
-        {"alpha": np.ones(2, np.float32)},
-        InvalidDesc,
-        r"alpha must be a scalar; got shape \(2,\)",
-    ),
-    "a transform for a bool": (
-        {"transpose_a": TRANSPOSE},
-        InvalidType,
-        "transpose_a must be true or false; got MatrixTransform.TRANSPOSE",
-    ),
-    "a precision that is none": (
-        {"precision": "exact"},
-        InvalidType,
-        "precision must be 'default', 'high', 'highest', a jax.lax.Precision or a jax.lax.DotAlgorithmPreset; got "
-        "'exact'",
-    ),
-    "a number for a precision": ({"precision": 2}, InvalidType, "precision must be 'default', .*; got 2"),
-    "an activation with tensors": (
-        {"fused_activation": directml.ActivationReluDesc(output=TensorDesc(FLOAT32, (2, 2)))},
-        InvalidDesc,
-        "fused_activation must be an activation without tensors; got DML_OPERATOR_ACTIVATION_RELU with output",
-    ),
-    "an operator that is no activation": (
-        {
-            "fused_activation": directml.ElementWiseAbsDesc(
-                input=TensorDesc(FLOAT32, (2,)), output=TensorDesc(FLOAT32, (2,))
-            )
-        },
-        InvalidDesc,
-        "fused_activation must be an activation without tensors; got DML_OPERATOR_ELEMENT_WISE_ABS",
-    ),
-    "the name of an activation": ({"fused_activation": "relu"}, InvalidType, "fused_activation must be a descriptor"),
-}
-
-
-@pytest.mark.parametrize("case", GEMM_REFUSED)
-def test_gemm_refuses(case: str) -> None:
-    wrong, kind, message = GEMM_REFUSED[case]
-    square = np.ones((2, 2), np.float32)
-    with pytest.raises(kind, match=f"^gemm: {message}"):
-        dmljax.gemm(**{"a": square, "b": square} | wrong)
-
-
-def gemm_desc(data_type: DataType = FLOAT32, **changed: Any) -> directml.Operator:
-    members: dict[str, Any] = {
-        "a": TensorDesc(data_type, (1, 1, 3, 4)),
-        "b": TensorDesc(data_type, (1, 1, 4, 5)),
-        "output": TensorDesc(data_type, (1, 1, 3, 5)),
-        "trans_a": NONE,
-        "trans_b": NONE,
-        "alpha": 1,
-        "beta": 0,
-    }
-    return directml.GemmDesc(**members | changed)
-
-
-def float_tensor(*sizes: int) -> TensorDesc:
-    return TensorDesc(FLOAT32, sizes)
-
-
-GEMM_DESCS_REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "types": (
-        {"c": TensorDesc(FLOAT16, (1, 1, 3, 5))},
-        "6_4",
-        "ATensor, BTensor, CTensor and OutputTensor must have the same DataType; got FLOAT32, FLOAT32, FLOAT16 and",
-    ),
-    "ranks": (
-        {"c": float_tensor(3, 5)},
-        "6_4",
-        "ATensor, BTensor, CTensor and OutputTensor must have the same DimensionCount; got 4, 4, 2 and 4",
-    ),
-    "the sizes of C": (
-        {"c": float_tensor(1, 1, 1, 5)},
-        "6_4",
-        r"CTensor and OutputTensor must have the same Sizes; got \{1,1,1,5\} and \{1,1,3,5\}",
-    ),
-    "a batch": (
-        {"b": float_tensor(1, 2, 4, 5)},
-        "6_4",
-        r"ATensor.Sizes and BTensor.Sizes must have the same Sizes before the last two; "
-        r"got \{1,1,3,4\} and \{1,2,4,5\}",
-    ),
-    "the rows of B": (
-        {"b": float_tensor(1, 1, 3, 5)},
-        "6_4",
-        r"BTensor must have 4 rows, as many as ATensor has columns; got shape \{1,1,3,5\}",
-    ),
-    "the columns of B": (
-        {"trans_a": TRANSPOSE, "trans_b": TRANSPOSE},
-        "6_4",
-        r"BTensor must have 3 columns, as many as ATensor has rows; got shape \{1,1,4,5\}",
-    ),
-    "the output": (
-        {"output": float_tensor(1, 1, 5, 3)},
-        "6_4",
-        r"OutputTensor.Sizes must be \{1,1,3,5\}; got \{1,1,5,3\}",
-    ),
-    "a rank of a later level": (
-        {"a": float_tensor(3, 4), "b": float_tensor(4, 5), "output": float_tensor(3, 5)},
-        "3_1",
-        "ATensor.DimensionCount must be 4; got 2",
-    ),
-    "a softmax of a later level": (
-        {"fused_activation": directml.ActivationSoftmaxDesc()},
-        "6_0",
-        "FusedActivation.Type must be one of DML_FEATURE_LEVEL_6_0; got DML_OPERATOR_ACTIVATION_SOFTMAX of "
-        "DML_FEATURE_LEVEL_6_1",
-    ),
-    "a softmax of batches": (
-        {
-            "a": float_tensor(1, 2, 3, 4),
-            "b": float_tensor(1, 2, 4, 5),
-            "output": float_tensor(1, 2, 3, 5),
-            "fused_activation": directml.ActivationSoftmaxDesc(),
-        },
-        "6_4",
-        r"FusedActivation.InputTensor.Sizes must be 1 before the last two; got \{1,2,3,5\}",
-    ),
-    "a softmax along no dimension": (
-        {"fused_activation": directml.ActivationSoftmax1Desc(axes=(4,))},
-        "6_4",
-        r"FusedActivation.Axes\[0\] must be less than 4; got 4",
-    ),
-    "a softmax with tensors": (
-        {"fused_activation": directml.ActivationSoftmaxDesc(input=float_tensor(3, 5), output=float_tensor(3, 5))},
-        "6_4",
-        r"FusedActivation.InputTensor must not be given; got FLOAT32 \{3,5\}",
-    ),
-    "a log-softmax": (
-        {"fused_activation": directml.ActivationLogSoftmaxDesc(input=float_tensor(3, 5), output=float_tensor(3, 5))},
-        "6_4",
-        "FusedActivation.Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_LOG_SOFTMAX",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", GEMM_DESCS_REFUSED)
-def test_a_gemm_desc_refuses(case: str) -> None:
-    wrong, level, message = GEMM_DESCS_REFUSED[case]
-    with pytest.raises(InvalidDesc, match=f"^DML_OPERATOR_GEMM at DML_FEATURE_LEVEL_{level}: (.|\n)*{message}"):
-        directml.validate(gemm_desc(**wrong), feature_level=level)
-
-
-@FULL
-def test_what_gemm_alone_may_fuse_is_lowered_and_comes_back_from_json() -> None:
-    a, b = normal(np.float32, 1, 1, 3, 4), normal(np.float32, 1, 1, 4, 5)
-    for fused, level, function in (
-        (directml.ActivationSoftmaxDesc(), "6_1", dmljax.activation_softmax),
-        (directml.ActivationSoftmax1Desc(axes=(2,)), "6_1", lambda x: dmljax.activation_softmax1(x, axes=2)),
-        (directml.ElementWiseClipDesc(min=0, max=1), "1_0", lambda x: dmljax.element_wise_clip(x, 0, 1)),
-    ):
-        desc = gemm_desc(fused_activation=fused)
-        assert directml.find_minimum_feature_level(desc) is FeatureLevel[f"FL_{level}"]
-        assert directml.from_json(directml.to_json(desc)) == desc
-        assert_same_bits(directml.lower(desc)(a, b), function(dmljax.gemm(a, b)))
-
-
 @pytest.mark.parametrize("operator", ["ActivationSoftmax", "ActivationSoftmax1", "ElementWiseClip"])
 def test_what_may_be_fused_needs_its_tensors_where_it_is_not(operator: str) -> None:
     attributes: dict[str, Any] = {"ActivationSoftmax1": {"axes": (0,)}, "ElementWiseClip": {"min": 0, "max": 1}}
@@ -406,29 +215,9 @@ def test_what_may_be_fused_needs_its_tensors_where_it_is_not(operator: str) -> N
         directml.validate(desc)
 
 
-def test_transforms_of_a_desc_are_transpositions() -> None:
-    a, b = normal(np.float32, 1, 1, 4, 3), normal(np.float32, 1, 1, 5, 4)
-    desc = gemm_desc(a=float_tensor(*a.shape), b=float_tensor(*b.shape), trans_a=TRANSPOSE, trans_b="TRANSPOSE")
-    expected = dmljax.gemm(a, b, transpose_a=True, transpose_b=True)
-    assert_same_bits(directml.lower(desc)(a, b), expected)
-    assert directml.to_json(desc)["Desc"]["TransA"] == "DML_MATRIX_TRANSFORM_TRANSPOSE"
-
-
 # MATRIX_MULTIPLY_INTEGER
 
 BYTES = [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")]
-
-
-@FULL
-@settings(max_examples=10, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_any_integers_are_multiplied_exactly(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for a_type, b_type in BYTES:
-        a, b = random_array(rng, a_type, (2, 3, 40)), random_array(rng, b_type, (2, 40, 4))
-        a_zero, b_zero = random_array(rng, a_type, (3,)), random_array(rng, b_type, (2, 1, 4))
-        result = dmljax.matrix_multiply_integer(a, b, a_zero, b_zero)
-        assert_same_bits(result, oracles.wrapped(oracles.whole_product(a, b, a_zero[:, None], b_zero)))
 
 
 ZERO_POINTS: dict[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]] = {
@@ -479,17 +268,6 @@ def test_batches_of_integers_broadcast(call: Any) -> None:
     assert_same_bits(call(dmljax.matrix_multiply_integer, b[:, :4], a.swapaxes(-1, -2), None, zero), expected)
 
 
-def test_no_products_add_up_to_zero(call: Any) -> None:
-    a, b = np.ones((2, 0), np.uint8), np.ones((0, 3), np.int8)
-    assert_same_bits(call(dmljax.matrix_multiply_integer, a, b, np.array(7, np.uint8)), np.zeros((2, 3), np.int32))
-
-
-def test_vmap_takes_a_zero_point_of_each() -> None:
-    a, b, zero = whole("int8", 6, 3, 4), whole("int8", 4, 5), whole("int8", 6)
-    result = jax.vmap(dmljax.matrix_multiply_integer, in_axes=(0, None, 0))(a, b, zero)
-    assert_same_bits(result, oracles.wrapped(oracles.whole_product(a, b, zero[:, None, None])))
-
-
 def test_all_sizes_of_integers_may_be_symbolic() -> None:
     batch, rows, inner, columns = jax.export.symbolic_shape("batch, rows, inner, columns")
     shapes = [
@@ -502,50 +280,6 @@ def test_all_sizes_of_integers_may_be_symbolic() -> None:
     a, b, a_zero, b_zero = whole("uint8", 2, 3, 4), whole("int8", 4, 5), whole("uint8", 3), whole("int8", 5)
     expected = oracles.wrapped(oracles.whole_product(a, b, a_zero[:, None], b_zero))
     assert_same_bits(exported.call(a, b, a_zero, b_zero), expected)
-
-
-INTEGER_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "floats": ({"a": np.ones((2, 2), np.float32)}, InvalidType, "a must be of an integer type; got float32"),
-    "wide integers": ({"b": np.ones((2, 3), np.int16)}, InvalidType, "b must be int8 or uint8; got int16"),
-    "a zero point of another type": (
-        {"a_zero_point": np.array(1, np.uint8)},
-        InvalidType,
-        "a_zero_point must be of int8, as a is; got uint8",
-    ),
-    "a floating zero point": (
-        {"b_zero_point": np.array(1, np.float32)},
-        InvalidType,
-        "b_zero_point must be of an integer type; got float32",
-    ),
-    "a zero point for each column of a": (
-        {"a_zero_point": np.ones((1, 2), np.int8)},
-        InvalidDesc,
-        r"a_zero_point must have one element, or one for each of the 4 rows of a; got shape \(1, 2\)",
-    ),
-    "a zero point for each row of b": (
-        {"b_zero_point": np.ones((2,), np.int8)},
-        InvalidDesc,
-        r"b_zero_point must have one element, or one for each of the 3 columns of b; got shape \(2,\)",
-    ),
-    "zero points of a batch that is none": (
-        {"b_zero_point": np.ones((2, 1, 3), np.int8)},
-        InvalidDesc,
-        r"b_zero_point must have one element, or one for each of the 3 columns of b; got shape \(2, 1, 3\)",
-    ),
-    "other rows": (
-        {"b": np.ones((3, 3), np.int8)},
-        InvalidDesc,
-        r"b must have 2 rows, as many as a has columns; got shape \(3, 3\)",
-    ),
-    "a vector": ({"a": np.ones(2, np.int8)}, InvalidDesc, "a must have at least 2 dimensions; got 1"),
-}
-
-
-@pytest.mark.parametrize("case", INTEGER_REFUSED)
-def test_matrix_multiply_integer_refuses(case: str) -> None:
-    wrong, kind, message = INTEGER_REFUSED[case]
-    with pytest.raises(kind, match=f"^matrix_multiply_integer: {message}"):
-        dmljax.matrix_multiply_integer(**{"a": np.ones((4, 2), np.int8), "b": np.ones((2, 3), np.int8)} | wrong)
 
 
 # MATRIX_MULTIPLY_INTEGER_TO_FLOAT
@@ -628,52 +362,6 @@ def test_scales_may_be_of_any_magnitude(call: Any) -> None:
     ):
         result = call(dmljax.matrix_multiply_integer_to_float, a, b, np.float32(a_scale), np.float32(b_scale))
         np.testing.assert_allclose(np.asarray(result), [[np.float32(expected)]], rtol=2e-7)
-
-
-TO_FLOAT_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "integer scales": ({"a_scale": np.array(2)}, InvalidType, "a_scale must be of a floating type; got int"),
-    "scales of two types": (
-        {"b_scale": np.array(2, np.float16)},
-        InvalidType,
-        "b_scale must be of float32, as a_scale is; got float16",
-    ),
-    "a bias of another type": (
-        {"bias": np.ones(3, np.float16)},
-        InvalidType,
-        "bias must be of float32, as a_scale is; got float16",
-    ),
-    "a bias of another size": (
-        {"bias": np.ones(2, np.float32)},
-        InvalidDesc,
-        r"bias must have a shape that broadcasts to \(4, 3\), that of the product; got \(2,\)",
-    ),
-    "a scale for each column of a": (
-        {"a_scale": np.ones((1, 2), np.float32)},
-        InvalidDesc,
-        r"a_scale must have one element, or one for each of the 4 rows of a; got shape \(1, 2\)",
-    ),
-    "a scale for each row of b": (
-        {"b_scale": np.ones((2, 1), np.float32)},
-        InvalidDesc,
-        r"b_scale must have one element, or one for each of the 3 columns of b; got shape \(2, 1\)",
-    ),
-    "bool": ({"a": np.ones((4, 2), bool)}, InvalidType, "a must be of an integer type; got bool"),
-}
-
-
-@pytest.mark.parametrize("case", TO_FLOAT_REFUSED)
-def test_matrix_multiply_integer_to_float_refuses(case: str) -> None:
-    wrong, kind, message = TO_FLOAT_REFUSED[case]
-    one = np.float32(1)
-    given = {"a": np.ones((4, 2), np.int8), "b": np.ones((2, 3), np.int8), "a_scale": one, "b_scale": one}
-    with pytest.raises(kind, match=f"^matrix_multiply_integer_to_float: {message}"):
-        dmljax.matrix_multiply_integer_to_float(**given | wrong)
-
-
-@needs_x64
-def test_integers_of_64_bits_are_refused() -> None:
-    with pytest.raises(InvalidType, match="a must be of at most 32 bits; got int64"):
-        dmljax.matrix_multiply_integer_to_float(np.ones((1, 1), np.int64), np.ones((1, 1), np.int8), 1.0, 1.0)
 
 
 def test_what_is_summed_over_must_be_known() -> None:
@@ -762,176 +450,246 @@ def test_long_sums_of_quantized_matrices_do_not_wrap(call: Any) -> None:
     assert result.tolist() == [[64]]
 
 
-QUANTIZED_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "wide integers": ({"a": np.ones((4, 2), np.int16)}, InvalidType, "a must be int8 or uint8; got int16"),
-    "an integer scale": (
-        {"output_scale": np.array(1)},
-        InvalidType,
-        "output_scale must be of a floating type; got int",
+# What is refused
+
+ONE, HALVES, BYTES_4 = np.float32(1), np.ones((2, 2), np.float16), np.ones((4, 2), np.int8)
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "gemm": (dmljax.gemm, {"a": np.ones((2, 2), np.float32), "b": np.ones((2, 2), np.float32)}),
+    "integer": (dmljax.matrix_multiply_integer, {"a": BYTES_4, "b": BYTES_4[:2, :1]}),
+    "to float": (
+        dmljax.matrix_multiply_integer_to_float,
+        {"a": BYTES_4, "b": BYTES_4[:2, :1], "a_scale": ONE, "b_scale": ONE},
     ),
-    "a scale for each column": (
-        {"output_scale": np.ones((1, 3), np.float32)},
-        InvalidDesc,
-        r"output_scale must have one element, or one for each of the 4 rows of a; got shape \(1, 3\)",
-    ),
-    "a zero point for each column": (
-        {"output_zero_point": np.ones((1, 3), np.int8)},
-        InvalidDesc,
-        r"output_zero_point must have one element, or one for each of the 4 rows of a; got shape \(1, 3\)",
-    ),
-    "a zero point of another type": (
-        {"output_zero_point": np.array(1, np.uint8), "dtype": "int8"},
-        InvalidType,
-        "output_zero_point must be of int8, as the output is; got uint8",
-    ),
-    "a wide output": (
-        {"dtype": "int32"},
-        InvalidType,
-        "the output must be of an integer type of at most 16 bits; got int32",
+    "quantized": (
+        dmljax.quantized_linear_matrix_multiply,
+        {"a": BYTES_4, "b": BYTES_4[:2, :1], "a_scale": ONE, "b_scale": ONE, "output_scale": ONE}
+        | {"a_zero_point": None, "b_zero_point": None},
     ),
 }
 
 
-@pytest.mark.parametrize("case", QUANTIZED_REFUSED)
-def test_quantized_linear_matrix_multiply_refuses(case: str) -> None:
-    wrong, kind, message = QUANTIZED_REFUSED[case]
-    one = np.float32(1)
-    given = {
-        "a": np.ones((4, 2), np.int8),
-        "a_scale": one,
-        "a_zero_point": None,
-        "b": np.ones((2, 3), np.int8),
-        "b_scale": one,
-        "b_zero_point": None,
-        "output_scale": one,
-    }
-    with pytest.raises(kind, match=f"^quantized_linear_matrix_multiply: {message}"):
-        dmljax.quantized_linear_matrix_multiply(**given | wrong)
+@pytest.mark.parametrize(
+    ("name", "change", "kind", "message"),
+    [
+        ("gemm", {"a": np.ones((2, 2), np.int32)}, InvalidType, "a must be of a floating type; got int32"),
+        ("gemm", {"b": HALVES}, InvalidType, "b must be of float32, as a is; got float16"),
+        ("gemm", {"c": HALVES}, InvalidType, "c must be of float32, as a is; got float16"),
+        ("gemm", {"a": np.ones(2, np.float32)}, InvalidDesc, "a must have at least 2 dimensions; got 1"),
+        ("gemm", {"b": np.ones(2, np.float32)}, InvalidDesc, "b must have at least 2 dimensions; got 1"),
+        (
+            "gemm",
+            {"a": np.ones((2, 2, 2), np.float32), "b": np.ones((3, 2, 2), np.float32)},
+            InvalidDesc,
+            "a and b must have shapes that broadcast before the last two dimensions; got (2, 2, 2) and (3, 2, 2)",
+        ),
+        (
+            "gemm",
+            {"c": np.ones((3, 1, 2), np.float32)},
+            InvalidDesc,
+            "c must have a shape that broadcasts to (2, 2), that of the product; got (3, 1, 2)",
+        ),
+        ("gemm", {"c": np.ones(3, np.float32)}, InvalidDesc, "c must have a shape that broadcasts to ...; got (3,)"),
+        ("gemm", {"alpha": np.ones(2, np.float32)}, InvalidDesc, "alpha must be a scalar; got shape (2,)"),
+        ("gemm", {"transpose_a": TRANSPOSE}, InvalidType, "transpose_a must be true or false; got MatrixTransform."),
+        ("gemm", {"precision": 2}, InvalidType, "precision must be 'default', ...; got 2"),
+        (
+            "gemm",
+            {"precision": "exact"},
+            InvalidType,
+            "must be 'default', 'high', 'highest', a jax.lax.Precision or a jax.lax.DotAlgorithmPreset; got 'exact'",
+        ),
+        (
+            "gemm",
+            {"fused_activation": directml.ActivationReluDesc(output=f32(2, 2))},
+            InvalidDesc,
+            "fused_activation must be an activation without tensors; got DML_OPERATOR_ACTIVATION_RELU with output",
+        ),
+        (
+            "gemm",
+            {"fused_activation": directml.ElementWiseAbsDesc(input=f32(2), output=f32(2))},
+            InvalidDesc,
+            "fused_activation must be an activation without tensors; got DML_OPERATOR_ELEMENT_WISE_ABS",
+        ),
+        ("gemm", {"fused_activation": "relu"}, InvalidType, "fused_activation must be a descriptor"),
+        ("integer", {"a": np.ones((2, 2), np.float32)}, InvalidType, "a must be of an integer type; got float32"),
+        ("integer", {"b": np.ones((2, 3), np.int16)}, InvalidType, "b must be int8 or uint8; got int16"),
+        ("integer", {"a_zero_point": np.array(1, np.uint8)}, InvalidType, "must be of int8, as a is; got uint8"),
+        (
+            "integer",
+            {"b_zero_point": np.float32(1)},
+            InvalidType,
+            "b_zero_point must be of an integer type; got float32",
+        ),
+        (
+            "integer",
+            {"a_zero_point": np.ones((1, 2), np.int8)},
+            InvalidDesc,
+            "a_zero_point must have one element, or one for each of the 4 rows of a; got shape (1, 2)",
+        ),
+        (
+            "integer",
+            {"b_zero_point": np.ones((2, 1, 1), np.int8)},
+            InvalidDesc,
+            "b_zero_point must have one element, or one for each of the 1 columns of b; got shape (2, 1, 1)",
+        ),
+        ("integer", {"b": BYTES_4}, InvalidDesc, "b must have 2 rows, as many as a has columns; got shape (4, 2)"),
+        ("to float", {"a_scale": np.array(2)}, InvalidType, "a_scale must be of a floating type; got int"),
+        ("to float", {"b_scale": np.float16(2)}, InvalidType, "b_scale must be of float32, as a_scale is; got float16"),
+        ("to float", {"bias": HALVES}, InvalidType, "bias must be of float32, as a_scale is; got float16"),
+        ("to float", {"bias": np.ones(2, np.float32)}, InvalidDesc, "bias must have a shape that broadcasts to (4, 1)"),
+        (
+            "to float",
+            {"a_scale": np.ones((1, 2), np.float32)},
+            InvalidDesc,
+            "each of the 4 rows of a; got shape (1, 2)",
+        ),
+        ("to float", {"b_scale": np.ones((2, 1), np.float32)}, InvalidDesc, "columns of b; got shape (2, 1)"),
+        ("to float", {"a": np.ones((4, 2), bool)}, InvalidType, "a must be of an integer type; got bool"),
+        pytest.param("to float", {"a": np.ones((4, 2), np.int64)}, InvalidType, "at most 32 bits", marks=needs_x64),
+        ("quantized", {"a": np.ones((4, 2), np.int16)}, InvalidType, "a must be int8 or uint8; got int16"),
+        ("quantized", {"output_scale": np.array(1)}, InvalidType, "output_scale must be of a floating type; got int"),
+        ("quantized", {"output_scale": np.ones((1, 3), np.float32)}, InvalidDesc, "rows of a; got shape (1, 3)"),
+        ("quantized", {"output_zero_point": np.ones((1, 3), np.int8)}, InvalidDesc, "rows of a; got shape (1, 3)"),
+        (
+            "quantized",
+            {"output_zero_point": np.array(1, np.uint8), "dtype": "int8"},
+            InvalidType,
+            "output_zero_point must be of int8, as the output is; got uint8",
+        ),
+        (
+            "quantized",
+            {"dtype": "int32"},
+            InvalidType,
+            "output must be of an integer type of at most 16 bits; got int32",
+        ),
+    ],
+)
+def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], kind: type[Exception], message: str) -> None:
+    function, given = CALLS[name]
+    with refuses(f"{function.__name__}: ...{message}", kind):
+        function(**given | change)
 
 
-# The rules of their descriptors
-
-
-def of(data_type: DataType, *sizes: int) -> TensorDesc:
-    return TensorDesc(data_type, sizes)
-
-
-WHOLE_DESCS: dict[str, dict[str, Any]] = {
-    "MatrixMultiplyInteger": {"a": of(INT8, 3, 4), "b": of(UINT8, 4, 5), "output": of(INT32, 3, 5)},
-    "MatrixMultiplyIntegerToFloat": {
-        "a": of(INT8, 3, 4),
-        "a_scale": of(FLOAT32, 1),
-        "b": of(INT8, 4, 5),
-        "b_scale": of(FLOAT32, 1),
-        "output": of(FLOAT32, 3, 5),
-    },
-    "QuantizedLinearMatrixMultiply": {
-        "a": of(INT8, 3, 4),
-        "a_scale": of(FLOAT32, 1),
-        "b": of(INT8, 4, 5),
-        "b_scale": of(FLOAT32, 1),
-        "output_scale": of(FLOAT32, 1),
-        "output": of(UINT8, 3, 5),
-    },
+DESCS: dict[str, Any] = {
+    "gemm": GEMM,
+    "integer": directml.MatrixMultiplyIntegerDesc(
+        a=tensor("INT8", 3, 4), b=tensor("UINT8", 4, 5), output=tensor("INT32", 3, 5)
+    ),
+    "to float": directml.MatrixMultiplyIntegerToFloatDesc(
+        a=tensor("INT8", 3, 4), a_scale=f32(1), b=tensor("INT8", 4, 5), b_scale=f32(1), output=f32(3, 5)
+    ),
+    "quantized": directml.QuantizedLinearMatrixMultiplyDesc(
+        a=tensor("INT8", 3, 4),
+        a_scale=f32(1),
+        b=tensor("INT8", 4, 5),
+        b_scale=f32(1),
+        output_scale=f32(1),
+        output=tensor("UINT8", 3, 5),
+    ),
 }
-ALLOWED: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in WHOLE_DESCS),
-    ("MatrixMultiplyInteger", {"a_zero_point": of(INT8, 3), "b_zero_point": of(UINT8, 1, 1, 5)}),
-    ("MatrixMultiplyInteger", {"a_zero_point": of(INT8, 1, 1, 3, 1), "b_zero_point": of(UINT8, 5)}),
-    ("MatrixMultiplyIntegerToFloat", {"a_scale": of(FLOAT32, 3), "b_scale": of(FLOAT32, 5)}),
-    ("QuantizedLinearMatrixMultiply", {"output_scale": of(FLOAT32, 3), "output_zero_point": of(UINT8, 3)}),
-]
 
 
-@pytest.mark.parametrize(("name", "changed"), ALLOWED)
-def test_scales_and_zero_points_have_these_sizes(name: str, changed: Any) -> None:
-    directml.validate(getattr(directml, f"{name}Desc")(**WHOLE_DESCS[name] | changed))
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("integer", {"a_zero_point": tensor("INT8", 3), "b_zero_point": tensor("UINT8", 1, 1, 5)}),
+        ("integer", {"a_zero_point": tensor("INT8", 1, 1, 3, 1), "b_zero_point": tensor("UINT8", 5)}),
+        ("to float", {"a_scale": f32(3), "b_scale": f32(5)}),
+        ("quantized", {"output_scale": f32(3), "output_zero_point": tensor("UINT8", 3)}),
+    ],
+)
+def test_scales_and_zero_points_have_these_sizes(name: str, change: dict[str, Any]) -> None:
+    directml.validate(replace(DESCS[name], **change))
 
 
-DESCS_REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    (
-        "MatrixMultiplyInteger",
-        {"a_zero_point": of(UINT8, 1)},
-        "ATensor and AZeroPointTensor must have the same DataType; got INT8 and UINT8",
-    ),
-    (
-        "MatrixMultiplyInteger",
-        {"b_zero_point": of(INT8, 1)},
-        "BTensor and BZeroPointTensor must have the same DataType; got UINT8 and INT8",
-    ),
-    (
-        "MatrixMultiplyInteger",
-        {"output": of(INT32, 1, 3, 5)},
-        "ATensor, BTensor and OutputTensor must have the same DimensionCount; got 2, 2 and 3",
-    ),
-    ("MatrixMultiplyInteger", {"output": of(INT32, 5, 3)}, r"OutputTensor.Sizes must be \{3,5\}; got \{5,3\}"),
-    (
-        "MatrixMultiplyInteger",
-        {"a_zero_point": of(INT8, 1, 3)},
-        r"AZeroPointTensor.Sizes must have one element, or one for each row of ATensor, with \{3,1\} as the last "
-        r"Sizes; got \{1,3\}",
-    ),
-    (
-        "MatrixMultiplyInteger",
-        {"b_zero_point": of(UINT8, 5, 1)},
-        r"BZeroPointTensor.Sizes must have one element, or one for each column of BTensor, with \{1,5\} as the last "
-        r"Sizes; got \{5,1\}",
-    ),
-    (
-        "MatrixMultiplyIntegerToFloat",
-        {"b": of(UINT8, 4, 5)},
-        "ATensor and BTensor must have the same DataType; got INT8 and UINT8",
-    ),
-    (
-        "MatrixMultiplyIntegerToFloat",
-        {"b_scale": of(FLOAT16, 1)},
-        "AScaleTensor, BScaleTensor and OutputTensor must have the same DataType; got FLOAT32, FLOAT16 and FLOAT32",
-    ),
-    (
-        "MatrixMultiplyIntegerToFloat",
-        {"b_scale": of(FLOAT32, 1, 1)},
-        "AScaleTensor and BScaleTensor must have the same DimensionCount; got 1 and 2",
-    ),
-    (
-        "MatrixMultiplyIntegerToFloat",
-        {"bias": of(FLOAT32, 1, 5)},
-        r"BiasTensor and OutputTensor must have the same Sizes; got \{1,5\} and \{3,5\}",
-    ),
-    (
-        "MatrixMultiplyIntegerToFloat",
-        {"bias": of(FLOAT32, 5)},
-        "BTensor, BiasTensor and OutputTensor must have the same DimensionCount; got 2, 2, 1 and 2",
-    ),
-    (
-        "MatrixMultiplyIntegerToFloat",
-        {"b_scale": of(FLOAT32, 3)},
-        r"BScaleTensor.Sizes must have one element, or one for each column of BTensor, .*; got \{3\}",
-    ),
-    (
-        "QuantizedLinearMatrixMultiply",
-        {"output_zero_point": of(INT8, 1)},
-        "OutputTensor and OutputZeroPointTensor must have the same DataType; got UINT8 and INT8",
-    ),
-    (
-        "QuantizedLinearMatrixMultiply",
-        {"b_zero_point": of(INT8, 1, 1)},
-        "BZeroPointTensor and OutputScaleTensor must have the same DimensionCount; got 1, 1, 2 and 1",
-    ),
-    (
-        "QuantizedLinearMatrixMultiply",
-        {"output_scale": of(FLOAT32, 5)},
-        r"OutputScaleTensor.Sizes must have one element, or one for each row of ATensor, .*; got \{5\}",
-    ),
-    (
-        "QuantizedLinearMatrixMultiply",
-        {"b": of(INT8, 5, 5)},
-        r"BTensor must have 4 rows, as many as ATensor has columns; got shape \{5,5\}",
-    ),
-]
+BATCHES = {"a": f32(1, 2, 3, 4), "b": f32(1, 2, 4, 5), "output": f32(1, 2, 3, 5)}
+FUSED, LOG_SOFTMAX = {"input": f32(3, 5), "output": f32(3, 5)}, directml.ActivationLogSoftmaxDesc
 
 
-@pytest.mark.parametrize(("name", "wrong", "message"), DESCS_REFUSED)
-def test_a_desc_of_integers_refuses(name: str, wrong: Any, message: str) -> None:
-    desc = getattr(directml, f"{name}Desc")(**WHOLE_DESCS[name] | wrong)
-    with pytest.raises(InvalidDesc, match=f"^{re.escape(desc.type)} at DML_FEATURE_LEVEL_6_4: (.|\n)*{message}"):
-        directml.validate(desc)
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("gemm", {"c": tensor("FLOAT16", 1, 1, 3, 5)}, "have the same DataType; got FLOAT32, FLOAT32, FLOAT16 and"),
+        ("gemm", {"c": f32(3, 5)}, "have the same DimensionCount; got 4, 4, 2 and 4"),
+        ("gemm", {"c": f32(1, 1, 1, 5)}, "CTensor and OutputTensor must have the same Sizes; got {1,1,1,5}"),
+        ("gemm", {"b": f32(1, 2, 4, 5)}, "the same Sizes before the last two; got {1,1,3,4} and {1,2,4,5}"),
+        (
+            "gemm",
+            {"b": f32(1, 1, 3, 5)},
+            "BTensor must have 4 rows, as many as ATensor has columns; got shape {1,1,3,5}",
+        ),
+        ("gemm", {"trans_b": TRANSPOSE}, "BTensor must have 4 columns, as many as ATensor has columns; got shape {1,"),
+        ("gemm", {"trans_a": TRANSPOSE}, "BTensor must have 3 rows, as many as ATensor has rows; got shape {1,1,4,5}"),
+        ("gemm", {"output": f32(1, 1, 5, 3)}, "OutputTensor.Sizes must be {1,1,3,5}; got {1,1,5,3}"),
+        ("gemm", BATCHES | {"fused_activation": SOFTMAX}, "Sizes must be 1 before the last two; got {1,2,3,5}"),
+        (
+            "gemm",
+            {"fused_activation": directml.ActivationSoftmax1Desc(axes=(4,))},
+            "FusedActivation.Axes[0] must be less than 4; got 4",
+        ),
+        ("gemm", {"fused_activation": replace(SOFTMAX, **FUSED)}, "InputTensor must not be given; got FLOAT32 {3,5}"),
+        (
+            "gemm",
+            {"fused_activation": LOG_SOFTMAX(**FUSED)},
+            "must be one that can be fused; got DML_OPERATOR_ACTIVATION",
+        ),
+        ("integer", {"a_zero_point": tensor("UINT8", 1)}, "must have the same DataType; got INT8 and UINT8"),
+        ("integer", {"b_zero_point": tensor("INT8", 1)}, "must have the same DataType; got UINT8 and INT8"),
+        ("integer", {"output": tensor("INT32", 1, 3, 5)}, "must have the same DimensionCount; got 2, 2 and 3"),
+        ("integer", {"output": tensor("INT32", 5, 3)}, "OutputTensor.Sizes must be {3,5}; got {5,3}"),
+        (
+            "integer",
+            {"a_zero_point": tensor("INT8", 1, 3)},
+            "AZeroPointTensor.Sizes must have one element, or one for each row of ATensor, with {3,1} as the last",
+        ),
+        (
+            "integer",
+            {"b_zero_point": tensor("UINT8", 5, 1)},
+            "for each column of BTensor, with {1,5} as the last Sizes",
+        ),
+        (
+            "to float",
+            {"b": tensor("UINT8", 4, 5)},
+            "ATensor and BTensor must have the same DataType; got INT8 and UINT8",
+        ),
+        ("to float", {"b_scale": tensor("FLOAT16", 1)}, "have the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
+        (
+            "to float",
+            {"b_scale": f32(1, 1)},
+            "AScaleTensor and BScaleTensor must have the same DimensionCount; got 1 and 2",
+        ),
+        ("to float", {"bias": f32(1, 5)}, "BiasTensor and OutputTensor must have the same Sizes; got {1,5} and {3,5}"),
+        ("to float", {"bias": f32(5)}, "must have the same DimensionCount; got 2, 2, 1 and 2"),
+        (
+            "to float",
+            {"bias": tensor("FLOAT16", 3, 5)},
+            "must have the same DataType; got FLOAT32, FLOAT32, FLOAT16 and",
+        ),
+        (
+            "to float",
+            {"b_scale": f32(3)},
+            "BScaleTensor.Sizes must have ... one for each column of BTensor, ...; got {3}",
+        ),
+        ("quantized", {"output_zero_point": tensor("INT8", 1)}, "must have the same DataType; got UINT8 and INT8"),
+        ("quantized", {"b_zero_point": tensor("INT8", 1, 1)}, "must have the same DimensionCount; got 1, 1, 2 and 1"),
+        (
+            "quantized",
+            {"output_scale": f32(5)},
+            "OutputScaleTensor.Sizes must ... for each row of ATensor, ...; got {5}",
+        ),
+        (
+            "quantized",
+            {"b": tensor("INT8", 5, 5)},
+            "BTensor must have 4 rows, as many as ATensor has columns; got shape {5",
+        ),
+    ],
+)
+def test_a_desc_that_breaks_a_rule_is_refused(name: str, change: dict[str, Any], message: str) -> None:
+    check_refused(DESCS[name], change, message)
+
+
+def test_gemm_is_refused_at_earlier_levels_where_its_ranks_and_activations_are_later() -> None:
+    with refuses("ATensor.DimensionCount must be 4; got 2"):
+        directml.validate(replace(GEMM, a=f32(3, 4), b=f32(4, 5), output=f32(3, 5)), feature_level="3_1")
+    with refuses("must be one of DML_FEATURE_LEVEL_6_0; got DML_OPERATOR_ACTIVATION_SOFTMAX of DML_FEATURE_LEVEL_6_1"):
+        directml.validate(replace(GEMM, fused_activation=SOFTMAX), feature_level="6_0")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,21 +18,24 @@ from helpers import (
     X64,
     assert_same_bits,
     at_once,
+    check_refused,
+    f32,
     few_of,
     few_types,
     random_array,
+    refuses,
+    tensor,
     transposes,
 )
 from hypothesis import given, settings, strategies as st
 
 import dmljax
-from dmljax import DmlError, directml
-from dmljax.directml import AxisDirection, DataType, InterpolationMode, InvalidDesc, Size2D, TensorDesc, Unsupported
+from dmljax import directml
+from dmljax.directml import AxisDirection, InterpolationMode, InvalidDesc, Size2D, Unsupported
 from dmljax.lowerings import resampling as lowerings
 from dmljax.lowerings.channels import network_of
 from dmljax.lowerings.resampling import linear_taps, located, positions, simplest_fraction, wide_taps
 
-FLOAT32 = DataType.FLOAT32
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
 UP, DOWN = AxisDirection
 ROW = np.array([1, 2, 3, 4], np.float32)
@@ -118,36 +122,34 @@ def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> No
 # Any resampling
 
 
-@st.composite
-def resamplings(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
-    """Few shapes, so that few are compiled."""
-    size, new = draw(st.sampled_from([((4, 3), (6, 5)), ((1, 7), (1, 3)), ((5, 6), (2, 6))]))
-    ratios = st.sampled_from([1.0, 0.5, 1.5, 2.0, 0.3, 7 / 6, 5.0, 0.75, 4 / 3, 0.6, 11 / 9])
-    offsets = st.sampled_from([0.0, 0.5, -0.5, 1.0, -1.0, 0.3, 2.25, -7.0])
-    each = lambda numbers: tuple(draw(numbers) for _ in size)  # noqa: E731
-    how = {"scales": each(ratios), "input_pixel_offsets": each(offsets), "output_pixel_offsets": each(offsets)}
-    if draw(st.booleans()):
-        how |= {"input_pixel_offsets": (0.5, 0.5), "output_pixel_offsets": (-0.5, -0.5)}
-    return size, new, how
+# Sizes of the image and the result, the ratios, and the offsets of either
+RESAMPLINGS: list[tuple[Any, Any, Any, Any, Any]] = [
+    ((4, 3), (6, 5), (1.5, 5 / 3), (0.5, 0.5), (-0.5, -0.5)),
+    ((4, 3), (6, 5), (2.0, 0.75), (-0.5, 1.0), (0.3, 0.0)),
+    ((1, 7), (1, 3), (5.0, 0.3), (0.5, 0.5), (-0.5, -0.5)),
+    ((5, 6), (2, 6), (0.6, 11 / 9), (2.25, -7.0), (0.0, -1.0)),
+]
+each_resampling = pytest.mark.parametrize("resampling", RESAMPLINGS, ids=str)
 
 
 @FULL
-@settings(max_examples=12, deadline=None)
-@given(resamplings(), st.sampled_from(["half", "down", "up"]), st.sampled_from(InterpolationMode), st.booleans())
+@each_resampling
+@pytest.mark.parametrize("mode", InterpolationMode)
+@pytest.mark.parametrize(
+    ("rounding", "antialiased"), [("half", False), ("down", False), ("up", False), ("down", True), ("up", True)]
+)
 def test_any_resampling_is_the_pages_relation(resampling: Any, rounding: str, mode: Any, antialiased: bool) -> None:
-    size, new, how = resampling
+    size, new, *floats = resampling
     rng = np.random.default_rng(0)
     x, g = rng.standard_normal(size).astype(np.float32), rng.standard_normal(new).astype(np.float32)
-    arguments: dict[str, Any] = {"interpolation_mode": mode, **how}
-    if rounding == "half":
-        forward, backward = dmljax.resample1, dmljax.resample_grad
-        antialiased = False
-    else:
+    names = ("scales", "input_pixel_offsets", "output_pixel_offsets")
+    arguments: dict[str, Any] = {"interpolation_mode": mode, **dict(zip(names, floats, strict=True))}
+    forward, backward = dmljax.resample1, dmljax.resample_grad
+    if rounding != "half":
         forward, backward = dmljax.resample2, dmljax.resample_grad1
         arguments["rounding_direction"] = {"up": UP, "down": DOWN}[rounding]
     if antialiased:
         forward, arguments = dmljax.resample3, arguments | {"antialiased": True}
-    floats = list(how.values())
     weights = oracles.all_weights(size, new, *floats, mode=mode, rounding=rounding, antialiased=antialiased)
     expected = oracles.resampled(x, weights, mode)
     is_twin = not antialiased  # of which there is an operator for the gradient
@@ -166,19 +168,17 @@ def test_any_resampling_is_the_pages_relation(resampling: Any, rounding: str, mo
         np.testing.assert_allclose(gradient, oracles.added_up(g, weights, size), rtol=0, atol=3e-6)
 
 
-@pytest.mark.full
-@settings(max_examples=10, deadline=None)
-@given(resamplings(), st.booleans())
+@FULL
+@each_resampling
+@pytest.mark.parametrize("antialiased", [False, True])
 def test_averages_of_8_bits_are_exact_and_halves_go_to_the_even_integer(resampling: Any, antialiased: bool) -> None:
-    size, new, how = resampling
-    rng = np.random.default_rng(0)
-    weights = oracles.all_weights(size, new, *how.values(), mode=LINEAR, rounding="half", antialiased=antialiased)
-    several = [random_array(rng, dtype, size) for dtype in (np.int8, np.uint8)]
-    results = at_once(
-        lambda x: dmljax.resample3(x, output_sizes=new, interpolation_mode=LINEAR, antialiased=antialiased, **how),
-        several,
-    )
-    for x, result in zip(several, results, strict=True):
+    size, new, *floats = resampling
+    weights = oracles.all_weights(size, new, *floats, mode=LINEAR, rounding="half", antialiased=antialiased)
+    several = [random_array(np.random.default_rng(0), dtype, size) for dtype in (np.int8, np.uint8)]
+    scales, offsets, others = floats
+    how: dict[str, Any] = {"scales": scales, "input_pixel_offsets": offsets, "output_pixel_offsets": others}
+    how |= {"output_sizes": new, "interpolation_mode": LINEAR, "antialiased": antialiased}
+    for x, result in zip(several, at_once(lambda x: dmljax.resample3(x, **how), several), strict=True):
         assert_same_bits(result, oracles.resampled(x, weights, LINEAR))
 
 
@@ -363,7 +363,7 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.full
+@FULL
 def test_slices_have_what_would_be_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     x, offsets = jnp.asarray(np.random.default_rng(0).standard_normal(7), np.float32), (-9.0, -0.2, 1.5)
     every: list[dict[str, Any]] = [
@@ -402,7 +402,7 @@ def test_slices_are_read_where_the_ratio_of_sizes_is_simple_and_nothing_is_scatt
         assert "stablehlo.scatter" not in text
 
 
-@pytest.mark.full
+@FULL
 def test_a_batch_of_any_size_is_exported() -> None:
     batch, channels = jax.export.symbolic_shape("n, c")
     shape = jax.ShapeDtypeStruct((batch, channels, 3, 4), np.float32)
@@ -538,175 +538,141 @@ def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
 # What is refused
 
 
+WHOLE = ROW.astype(np.int32)
+
+
 @pytest.mark.parametrize(
-    ("call_", "message"),
+    ("name", "change", "message"),
     [
-        (lambda: dmljax.upsample_2d(ROW, scale_size=2), "input must have at least 2 dimensions; got 1"),
+        ("upsample_2d", {"input": ROW}, "input must have at least 2 dimensions; got 1"),
+        ("upsample_2d", {"scale_size": (2, 3)}, "scale_size must be an integer or a Size2D; got (2, 3)"),
+        ("upsample_2d", {"scale_size": Size2D(2, 0)}, "scale_size.height must be at least 1; got 0"),
+        ("upsample_2d", {"scale_size": Size2D(0, 2)}, "scale_size.width must be at least 1; got 0"),
+        ("upsample_2d", {"scale_size": 1.5}, "scale_size must be an integer; got 1.5"),
+        ("upsample_2d", {"scale_size": 2**31}, "result.shape[1] must be in"),
+        ("upsample_2d", {"input": WHOLE[None], "interpolation_mode": LINEAR}, "of 8 bits, for LINEAR; got int32"),
+        ("resample", {"scales": None}, "output_sizes or scales must be given; got neither"),
         (
-            lambda: dmljax.upsample_2d(ROW[None], scale_size=(2, 3)),  # type: ignore[arg-type]
-            r"scale_size must be an integer or a Size2D; got \(2, 3\)",
+            "resample",
+            {"output_sizes": (1, 8)},
+            "must have one number for each of the 1 dimensions of input; got (1, 8)",
         ),
+        ("resample", {"scales": (1, 2)}, "must have one number for each of the 1 dimensions of input; got (1.0, 2.0)"),
+        ("resample", {"scales": 0}, "scales must be above 0; got 0.0"),
+        ("resample", {"scales": (-1,)}, "scales[0] must be above 0; got -1.0"),
+        ("resample", {"scales": math.inf}, "scales must be finite; got inf"),
+        ("resample", {"scales": (math.nan,)}, "scales[0] must be finite; got nan"),
+        ("resample", {"scales": (True,)}, "scales[0] must be a number; got True"),
+        ("resample", {"scales": "2"}, "scales must be a number; got '2'"),
+        ("resample", {"scales": 1e300}, "scales must fit float32; got 1e+300"),
+        ("resample", {"interpolation_mode": "LINEAR"}, "interpolation_mode must be an InterpolationMode; got 'LINEAR'"),
         (
-            lambda: dmljax.upsample_2d(ROW[None], scale_size=Size2D(2, 0)),
-            r"scale_size.height must be at least 1; got 0",
-        ),
-        (lambda: dmljax.upsample_2d(ROW[None], scale_size=Size2D(0, 2)), r"scale_size.width must be at least 1; got 0"),
-        (lambda: dmljax.upsample_2d(ROW[None], scale_size=1.5), "scale_size must be an integer; got 1.5"),  # type: ignore[arg-type]
-        (lambda: dmljax.upsample_2d(ROW[None], scale_size=2**31), r"result\.shape\[1\] must be in"),
-        (lambda: dmljax.resample(ROW), "^resample: output_sizes or scales must be given; got neither"),
-        (
-            lambda: dmljax.resample(ROW, output_sizes=(1, 8)),
-            r"output_sizes must have one number for each of the 1 dimensions of input; got \(1, 8\)",
-        ),
-        (
-            lambda: dmljax.resample(ROW, scales=(1, 2)),
-            r"scales must have one number for each of the 1 dimensions of input; got \(1.0, 2.0\)",
-        ),
-        (lambda: dmljax.resample(ROW, scales=0), "scales must be above 0; got 0.0"),
-        (lambda: dmljax.resample(ROW, scales=(-1,)), r"scales\[0\] must be above 0; got -1.0"),
-        (lambda: dmljax.resample(ROW, scales=math.inf), "scales must be finite; got inf"),
-        (lambda: dmljax.resample(ROW, scales=(math.nan,)), r"scales\[0\] must be finite; got nan"),
-        (lambda: dmljax.resample(ROW, scales=(True,)), r"scales\[0\] must be a number; got True"),
-        (lambda: dmljax.resample(ROW, scales="2"), "scales must be a number; got '2'"),  # type: ignore[arg-type]
-        (lambda: dmljax.resample(ROW, scales=1e300), "scales must fit float32; got 1e\\+300"),
-        (
-            lambda: jax.jit(lambda s: dmljax.resample(ROW, scales=s))(2.0),
-            r"scales must be a number that is known while tracing; .*static_argnames='scales'",
-        ),
-        (
-            lambda: dmljax.resample(ROW, scales=2, interpolation_mode="LINEAR"),  # type: ignore[arg-type]
-            "interpolation_mode must be an InterpolationMode; got 'LINEAR'",
-        ),
-        (
-            lambda: dmljax.resample(ROW.astype(np.int32), scales=2, interpolation_mode=LINEAR),
+            "resample",
+            {"input": WHOLE, "interpolation_mode": LINEAR},
             "input must be of a floating type, or of an integer type of 8 bits, for LINEAR; got int32",
         ),
-        (
-            lambda: dmljax.upsample_2d(np.ones((2, 2), bool), scale_size=2, interpolation_mode=LINEAR),
-            "input must be of a floating type, or of an integer type of 8 bits, for LINEAR; got bool",
-        ),
-        (lambda: dmljax.resample(np.ones(0), output_sizes=(3,)), r"input must have elements along axis 0; got \(0,\)"),
-        (lambda: dmljax.resample(ROW, output_sizes=(-1,)), r"result\.shape\[0\] must be at least 0; got -1"),
-        (
-            lambda: dmljax.resample1(ROW, scales=2, input_pixel_offsets=(0, 0)),
-            r"input_pixel_offsets must have one number for each of the 1 dimensions of input; got \(0.0, 0.0\)",
-        ),
-        (
-            lambda: dmljax.resample2(ROW, scales=2, output_pixel_offsets=math.inf),
-            "output_pixel_offsets must be finite; got inf",
-        ),
-        (
-            lambda: dmljax.resample2(ROW, scales=2, rounding_direction=1),  # type: ignore[arg-type]
-            "rounding_direction must be an AxisDirection; got 1",
-        ),
-        (lambda: dmljax.resample3(ROW, scales=2, antialiased=1), "antialiased must be true or false; got 1"),  # type: ignore[arg-type]
-        (
-            lambda: dmljax.resample_grad(ROW.astype(np.int8), output_sizes=(2,)),
-            "input_gradient must be of a floating type; got int8",
-        ),
-        (
-            lambda: dmljax.resample_grad(ROW, output_sizes=(2, 2)),
-            r"output_sizes must have one number for each of the 1 dimensions of input_gradient; got \(2, 2\)",
-        ),
-        (
-            lambda: dmljax.resample_grad1(ROW, output_sizes=(-2,)),
-            r"output_sizes\[0\] must be at least 0; got -2",
-        ),
-        (lambda: dmljax.resample_grad1(ROW, output_sizes=(0,)), "output_sizes must have elements along axis 0; got"),
+        ("resample", {"input": np.ones(0), "output_sizes": (3,)}, "input must have elements along axis 0; got (0,)"),
+        ("resample", {"output_sizes": (-1,)}, "result.shape[0] must be at least 0; got -1"),
+        ("resample1", {"input_pixel_offsets": (0, 0)}, "for each of the 1 dimensions of input; got (0.0, 0.0)"),
+        ("resample2", {"output_pixel_offsets": math.inf}, "output_pixel_offsets must be finite; got inf"),
+        ("resample2", {"rounding_direction": 1}, "rounding_direction must be an AxisDirection; got 1"),
+        ("resample3", {"antialiased": 1}, "antialiased must be true or false; got 1"),
+        ("resample_grad", {"input_gradient": WHOLE}, "input_gradient must be of a floating type; got int32"),
+        ("resample_grad", {"output_sizes": (2, 2)}, "for each of the 1 dimensions of input_gradient; got (2, 2)"),
+        ("resample_grad1", {"output_sizes": (-2,)}, "output_sizes[0] must be at least 0; got -2"),
+        ("resample_grad1", {"output_sizes": (0,)}, "output_sizes must have elements along axis 0; got"),
     ],
 )
-def test_a_call_refuses(call_: Any, message: str) -> None:
-    with pytest.raises(DmlError, match=message):
-        call_()
+def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"input": ROW, "scales": 2}
+    if "grad" in name:
+        given = {"input_gradient": ROW, "output_sizes": (2,)}
+    if name == "upsample_2d":
+        given = {"input": ROW[None], "scale_size": 2}
+    with refuses(f"{name}: ...{message}"):
+        getattr(dmljax, name)(**given | change)
 
 
-def resampling(operator: Any, **changes: Any) -> directml.Operator:
-    members: dict[str, Any] = {
-        "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
-        "output": TensorDesc(FLOAT32, (1, 1, 3, 5)),
-        "input_gradient": TensorDesc(FLOAT32, (1, 1, 2, 3)),
-        "output_gradient": TensorDesc(FLOAT32, (1, 1, 3, 5)),
-        "interpolation_mode": LINEAR,
-        "rounding_direction": DOWN,
-        "scales": (1, 1, 1.5, 2),
-        "input_pixel_offsets": (0.5,) * 4,
-        "output_pixel_offsets": (-0.5,) * 4,
-        "antialiased": False,
-    }
-    fields = {member.field for member in operator.members()}
-    made: directml.Operator = operator(**{key: value for key, value in members.items() if key in fields} | changes)
-    return made
+def test_scales_must_be_known_while_tracing() -> None:
+    with refuses("scales must be a number that is known while tracing; ...static_argnames='scales'"):
+        jax.jit(lambda s: dmljax.resample(ROW, scales=s))(2.0)
 
 
-def upsampling(**changes: Any) -> directml.Upsample2DDesc:
-    members: dict[str, Any] = {
-        "input": TensorDesc(FLOAT32, (1, 1, 2, 3)),
-        "output": TensorDesc(FLOAT32, (1, 1, 4, 9)),
-        "scale_size": Size2D(width=3, height=2),
-        "interpolation_mode": LINEAR,
-    }
-    return directml.Upsample2DDesc(**members | changes)
-
-
-OF_GRADIENTS = (directml.ResampleGradDesc, directml.ResampleGrad1Desc)
-DESCS = (directml.ResampleDesc, directml.Resample1Desc, directml.Resample2Desc, directml.Resample3Desc, *OF_GRADIENTS)
-
-
-@pytest.mark.parametrize("operator", DESCS, ids=lambda one: one.short_name)
-def test_a_desc_refuses(operator: Any) -> None:
-    output = operator.members()[1].field
-    name = operator.members()[1].name
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({output: TensorDesc(DataType.FLOAT16, (1, 1, 3, 5))}, f"and {name} must have the same DataType"),
-        ({output: TensorDesc(FLOAT32, (1, 3, 5))}, f"and {name} must have the same DimensionCount; got 4 and 3"),
-        ({"scales": (1, 1, 1.5, 0)}, r"Scales\[3\] must be above 0; got 0"),
-        ({"scales": (1, 1, -2, 1)}, r"Scales\[2\] must be above 0; got -2"),
-        ({"scales": (math.nan, 1, 1, 1)}, r"Scales\[0\] must be finite; got nan"),
-    ]
-    if operator is directml.ResampleDesc:
-        cases.append(
-            ({"scales": (2,)}, r"Scales must have one number for each of the 4 dimensions of InputTensor; got")
-        )
-    else:
-        three: dict[str, Any] = dict.fromkeys(("scales", "input_pixel_offsets", "output_pixel_offsets"), (1, 1, 1))
-        cases += [
-            (three, r"InputPixelOffsets must have one number for each of the 4 dimensions"),
-            ({"input_pixel_offsets": (0, 0, 0, math.inf)}, r"InputPixelOffsets\[3\] must be finite; got inf"),
-            ({"output_pixel_offsets": (0, math.nan, 0, 0)}, r"OutputPixelOffsets\[1\] must be finite; got nan"),
-            ({"scales": (1, 1, 1)}, "must have the same length, DimensionCount; got 3, 4 and 4"),
-        ]
-    directml.validate(resampling(operator))
-    for changes, message in cases:
-        with pytest.raises(InvalidDesc, match=message):
-            directml.validate(resampling(operator, **changes))
+INPUT, OUTPUT = f32(1, 1, 2, 3), f32(1, 1, 3, 5)
+SCALES: dict[str, Any] = {"scales": (1, 1, 1.5, 2), "interpolation_mode": LINEAR}
+OFFSETS: dict[str, Any] = {"input_pixel_offsets": (0.5,) * 4, "output_pixel_offsets": (-0.5,) * 4}
+PAIR: dict[str, Any] = {"input": INPUT, "output": OUTPUT}
+GRADIENTS: dict[str, Any] = {"input_gradient": INPUT, "output_gradient": OUTPUT}
+UPSAMPLE = directml.Upsample2DDesc(
+    input=INPUT, output=f32(1, 1, 4, 9), scale_size=Size2D(width=3, height=2), interpolation_mode=LINEAR
+)
+RESAMPLE = directml.ResampleDesc(**PAIR, **SCALES)
+WITH_OFFSETS = [
+    directml.Resample1Desc(**PAIR, **SCALES, **OFFSETS),
+    directml.Resample2Desc(**PAIR, **SCALES, **OFFSETS, rounding_direction=DOWN),
+    directml.Resample3Desc(**PAIR, **SCALES, **OFFSETS, rounding_direction=DOWN, antialiased=False),
+    directml.ResampleGradDesc(**GRADIENTS, **SCALES, **OFFSETS),
+    directml.ResampleGrad1Desc(**GRADIENTS, **SCALES, **OFFSETS, rounding_direction=DOWN),
+]
 
 
 @pytest.mark.parametrize(
-    ("desc", "message"),
+    ("change", "message"),
     [
-        (lambda: upsampling(output=TensorDesc(DataType.FLOAT16, (1, 1, 4, 9))), "must have the same DataType"),
-        (lambda: upsampling(output=TensorDesc(FLOAT32, (1, 1, 1, 4, 9))), "must have the same DimensionCount"),
-        (lambda: upsampling(scale_size=Size2D(0, 2)), r"ScaleSize\.Width must be at least 1; got 0"),
-        (lambda: upsampling(scale_size=Size2D(2, 0)), r"ScaleSize\.Height must be at least 1; got 0"),
-        (lambda: upsampling(scale_size=Size2D(2, 3)), r"OutputTensor\.Sizes must be \{1,1,6,6\}; got \{1,1,4,9\}"),
+        ({"output": tensor("FLOAT16", 1, 1, 3, 5)}, "OutputTensor must have the same DataType"),
+        ({"output": f32(1, 3, 5)}, "OutputTensor must have the same DimensionCount; got 4 and 3"),
+        ({"scales": (1, 1, 1.5, 0)}, "Scales[3] must be above 0; got 0"),
+        ({"scales": (1, 1, -2, 1)}, "Scales[2] must be above 0; got -2"),
+        ({"scales": (math.nan, 1, 1, 1)}, "Scales[0] must be finite; got nan"),
     ],
 )
-def test_a_desc_of_upsampling_refuses(desc: Any, message: str) -> None:
-    directml.validate(upsampling())
-    with pytest.raises(InvalidDesc, match=message):
-        directml.validate(desc())
+@pytest.mark.parametrize("desc", [RESAMPLE, *WITH_OFFSETS], ids=lambda desc: desc.short_name)
+def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
+    if hasattr(desc, "output_gradient"):
+        change = {key.replace("output", "output_gradient"): value for key, value in change.items()}
+        message = message.replace("OutputTensor", "OutputGradientTensor")
+    check_refused(desc, change, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict.fromkeys(("scales", *OFFSETS), (1, 1, 1)), "InputPixelOffsets must have one number for each of the 4"),
+        ({"input_pixel_offsets": (0, 0, 0, math.inf)}, "InputPixelOffsets[3] must be finite; got inf"),
+        ({"output_pixel_offsets": (0, math.nan, 0, 0)}, "OutputPixelOffsets[1] must be finite; got nan"),
+    ],
+)
+@pytest.mark.parametrize("desc", WITH_OFFSETS, ids=lambda desc: desc.short_name)
+def test_wrong_offsets_are_refused(desc: Any, change: dict[str, Any], message: str) -> None:
+    check_refused(desc, change, message)
+    with refuses("must have the same length, DimensionCount; got 3, 4 and 4", InvalidDesc):
+        replace(desc, scales=(1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("desc", "change", "message"),
+    [
+        (RESAMPLE, {"scales": (2,)}, "Scales must have one number for each of the 4 dimensions of InputTensor; got"),
+        (UPSAMPLE, {"output": tensor("FLOAT16", 1, 1, 4, 9)}, "must have the same DataType"),
+        (UPSAMPLE, {"output": f32(1, 1, 1, 4, 9)}, "must have the same DimensionCount"),
+        (UPSAMPLE, {"scale_size": Size2D(0, 2)}, "ScaleSize.Width must be at least 1; got 0"),
+        (UPSAMPLE, {"scale_size": Size2D(2, 0)}, "ScaleSize.Height must be at least 1; got 0"),
+        (UPSAMPLE, {"scale_size": Size2D(2, 3)}, "OutputTensor.Sizes must be {1,1,6,6}; got {1,1,4,9}"),
+    ],
+)
+def test_other_descs_that_break_a_rule_are_refused(desc: Any, change: dict[str, Any], message: str) -> None:
+    check_refused(desc, change, message)
 
 
 def test_a_descs_floats_are_read_as_fractions() -> None:
-    row = np.arange(9, dtype=np.float32)
     desc = directml.Resample2Desc(
-        input=TensorDesc(FLOAT32, (9,)),
-        output=TensorDesc(FLOAT32, (3,)),
+        input=f32(9),
+        output=f32(3),
         interpolation_mode=NEAREST_NEIGHBOR,
         rounding_direction=DOWN,
         scales=(1 / 3,),
         input_pixel_offsets=(0,),
         output_pixel_offsets=(0,),
     )
-    assert directml.lower(desc)(row).tolist() == [0, 3, 6]
+    assert directml.lower(desc)(np.arange(9, dtype=np.float32)).tolist() == [0, 3, 6]
     assert directml.from_json(directml.to_json(desc)) == desc
