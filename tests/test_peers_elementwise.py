@@ -732,16 +732,6 @@ def test_quantized_linear_add_is_onnxruntimes(kind: str, factors: tuple[float, .
     same(dmljax.element_wise_quantized_linear_add(*arguments), expected)
 
 
-# What PyTorch refuses
-
-
-@pytest.mark.parametrize(("name", "attributes"), [("div", {"rounding_mode": "trunc"}), ("fmod", {}), ("remainder", {})])
-def test_pytorch_refuses_to_divide_an_integer_by_0(name: str, attributes: dict[str, str]) -> None:
-    module = pytest.importorskip("torch")
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        getattr(module, name)(module.tensor([1]), module.tensor([0]), **attributes)
-
-
 # All of them
 
 BESIDES = (
