@@ -318,13 +318,6 @@ def test_every_refusal_is_a_dml_error_and_pythons_own_kind() -> None:
         assert issubclass(kind, own)
 
 
-def test_works_without_jit_too() -> None:
-    with jax.disable_jit():
-        assert dmljax.one_hot(np.array([[1]]), VALUES, axis=1, depth=2).tolist() == [[0, 1]]
-        assert int(dmljax.nonzero_coordinates(np.array([[1, 0]])).count) == 1
-        assert dmljax.diagonal_matrix1(None, 7.0, diagonal_fill_end=1, output_sizes=(1, 2)).tolist() == [[7, 0]]
-
-
 @FULL
 @pytest.mark.parametrize(
     "call_",

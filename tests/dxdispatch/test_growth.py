@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers import FULL, few_of
 
 from dmljax.dxdispatch.model import InvalidModel
 from dmljax.dxdispatch.reader import load
@@ -81,12 +82,13 @@ def seconds(path: Path, text: str) -> float:
     return min(took)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", few_of(MODELS, "halves", "wrong_dispatches", "long_names_nearby"))
 def test_eight_times_as_much_takes_no_square_of_it(tmp_path: Path, name: str) -> None:
     few, many = (seconds(tmp_path / "model.json", MODELS[name](count)) for count in (100, 800))
     assert many < 24 * few + 0.05  # what is looked through again for each finding takes 64 times as long
 
 
+@FULL
 @pytest.mark.parametrize(
     "text",
     [
@@ -101,6 +103,7 @@ def test_a_model_of_some_megabytes_takes_seconds(tmp_path: Path, text: str) -> N
     assert seconds(tmp_path / "model.json", text) < 6
 
 
+@FULL
 def test_places_deep_inside_take_no_room_for_their_surroundings(tmp_path: Path) -> None:
     text = '{"x":' * 60 + "[" + "{}," * 50_000 + "]" + "}" * 60
     (tmp_path / "model.json").write_text(text)

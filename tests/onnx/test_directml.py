@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from helpers import assert_same_bits, needs_x64
+from helpers import FULL, assert_same_bits, needs_x64
 from onnx import numpy_helper
 from onnx.backend.test import data
 
@@ -152,6 +152,7 @@ def test_a_block_of_a_language_model() -> None:
     assert operators(graph).count("ELEMENT_WISE_IDENTITY") == 1
 
 
+@FULL
 def test_a_network_of_the_package() -> None:
     (folder,) = data.__path__
     graph = require_same(dmljax.onnx.load(Path(folder) / "light" / "light_squeezenet.onnx"), floats(1, 3, 224, 224))

@@ -11,7 +11,7 @@ import pytest
 from helpers import assert_same_bits
 
 import dmljax
-import dmljax.pydirectml
+import dmljax.pydirectml.__main__
 from dmljax import DmlError, directml, serialized
 
 dml: Any = dmljax.pydirectml
@@ -750,6 +750,24 @@ def test_a_program_of_windows_runs_as_it_is(tmp_path: Path) -> None:
         [*command, str(tmp_path / "program.py"), "0.5"], capture_output=True, text=True, check=True
     )
     assert finished.stdout == "dml.Device on GPU 0.5 2.5\n"
-    missing = subprocess.run([*command, str(tmp_path / "none.py")], capture_output=True, text=True, check=False)
-    assert (missing.returncode, missing.stderr) == (1, f"there is no file {tmp_path / 'none.py'}\n")
-    assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "printed"),
+    [
+        ([], 2, "usage: python -m dmljax.pydirectml program.py [arguments]\n"),
+        (["--help"], 0, "usage: python -m dmljax.pydirectml program.py [arguments]\n"),
+        (["none.py"], "there is no file none.py", ""),
+    ],
+)
+def test_without_a_program_usage_is_told(
+    arguments: list[str],
+    status: int | str,
+    printed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pydirectml", *arguments])
+    with pytest.raises(SystemExit) as left:
+        dmljax.pydirectml.__main__.main()
+    assert (left.value.code, capsys.readouterr().out) == (status, printed)
