@@ -102,7 +102,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--transformation-table"):
+    if config.getoption("--transformation-table") or config.getoption("--accuracy-table"):
         config.option.full = True
     config.pluginmanager.register(accuracy_table)
     config.pluginmanager.register(transformation_table)
