@@ -16,14 +16,14 @@ from dmljax import DmlError, directml
 from dmljax.directml import DataType, Graph, TensorDesc
 from dmljax.pictures import draw
 
-plt = pytest.importorskip("matplotlib.pyplot", reason="the extra `pictures` is not installed")
-
 
 @pytest.fixture(autouse=True)
-def no_window(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with plt.rc_context({"backend": "agg"}):
-        yield
-    plt.close("all")
+def plt() -> Iterator[Any]:
+    """Matplotlib, which takes a second to import, without windows."""
+    module = pytest.importorskip("matplotlib.pyplot", reason="the extra `pictures` is not installed")
+    with module.rc_context({"backend": "agg"}):
+        yield module
+    module.close("all")
 
 
 def texts(figure: Any) -> list[list[str]]:
@@ -56,7 +56,7 @@ def test_matrices_of_a_higher_rank_lie_below_each_other_apart_by_a_row() -> None
     assert {text.get_position()[1] for text in place.texts} == {0, 1, 3, 4}
 
 
-def test_a_picture_is_written_to_the_file(tmp_path: Path) -> None:
+def test_a_picture_is_written_to_the_file(plt: Any, tmp_path: Path) -> None:
     dmljax.show(jnp.eye(3), jnp.ones((2, 2)), file=tmp_path / "eye.png")
     assert (tmp_path / "eye.png").read_bytes().startswith(b"\x89PNG")
     assert plt.get_fignums() == []
@@ -183,7 +183,7 @@ def test_an_arrow_goes_past_the_boxes_between() -> None:
         assert all(not left < x < right for x, _ in inside)
 
 
-def test_a_graph_is_written_to_a_file(tmp_path: Path) -> None:
+def test_a_graph_is_written_to_a_file(plt: Any, tmp_path: Path) -> None:
     a_graph().show(tmp_path / "graph.png")
     assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
     assert plt.get_fignums() == []
