@@ -1,4 +1,4 @@
-"""Conversions between all types in exact arithmetic, and the numbers that break careless ones.
+"""Conversions between all types, in exact arithmetic to integers, and the numbers that break careless ones.
 
 Arrays go as signs, 64-bit integers and powers of two; single numbers as fractions.
 """
@@ -35,28 +35,10 @@ def one_nan(array: Arr) -> Arr:
 # Single numbers
 
 
-def nearest(value: Fraction, dtype: Any) -> Any:
-    """The float nearest to a fraction, the even one of two, or infinity."""
-    dtype = jnp.dtype(dtype)
-    fraction, exponent = LAYOUTS[dtype]
-    bias = 2 ** (exponent - 1) - 1
-    magnitude = abs(value)
-    power = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    power -= magnitude < Fraction(2) ** power
-    place = max(power, 1 - bias) - fraction  # of the last digit
-    count = round(magnitude / Fraction(2) ** place)  # Python rounds halves of fractions to even
-    bits = count if place == 1 - bias - fraction else ((place + fraction + bias - 1) << fraction) + count
-    bits = min(bits, (2**exponent - 1) << fraction) | (value < 0) << (fraction + exponent)
-    return np.array([bits], f"u{dtype.itemsize}").view(dtype)[0]
-
-
 def number(value: Any, dtype: Any) -> Any:
-    """A finite number in another type, by fractions."""
+    """A finite number as an integer or a bool, by fractions."""
     dtype = jnp.dtype(dtype)
     exact = Fraction(float(value)) if value.dtype in LAYOUTS else Fraction(int(value))
-    if dtype in LAYOUTS:
-        zero = np.array(-0.0 if value.dtype in LAYOUTS and np.signbit(value) else 0.0, dtype)[()]
-        return nearest(exact, dtype) if exact else zero
     if dtype == np.bool_:
         return np.bool_(exact != 0)
     limits = np.iinfo(dtype)
@@ -71,15 +53,15 @@ def number(value: Any, dtype: Any) -> Any:
 
 
 def convert(x: Arr, dtype: Any) -> Arr:
-    """The array in another type; any NaN becomes the quiet NaN of its sign."""
+    """The array in another type: in exact arithmetic, but floats as JAX rounds them."""
     dtype = jnp.dtype(dtype)
     if x.dtype == dtype:
         return x
+    if dtype in LAYOUTS:
+        return np.asarray(jnp.asarray(x).astype(dtype))
     is_negative, integer, exponent, is_nan, is_infinite = _exactly(x)
     if dtype == np.bool_:
         return np.asarray((integer != 0) | is_nan | is_infinite)
-    if dtype in LAYOUTS:
-        return _as_floats(dtype, is_negative, integer, exponent, is_nan, is_infinite)
     unsigned = np.dtype(f"u{dtype.itemsize}")
     if x.dtype not in LAYOUTS:
         wrapped = np.where(is_negative, ~integer + np.uint64(1), integer)
@@ -113,25 +95,6 @@ def _exactly(x: Arr) -> tuple[Arr, Arr, Arr, Arr, Arr]:
         is_special & (digits != 0),
         is_special & (digits == 0),
     )
-
-
-def _as_floats(dtype: Any, is_negative: Arr, integer: Arr, exponent: Arr, is_nan: Arr, is_infinite: Arr) -> Arr:
-    fraction, exponent_bits = LAYOUTS[dtype]
-    bias, one = 2 ** (exponent_bits - 1) - 1, np.uint64(1)
-    place = np.maximum(exponent + _bit_length(integer) - (fraction + 1), 1 - bias - fraction)  # of the last digit
-    dropped = place - exponent
-    places = np.clip(dropped, 1, 63).astype(np.uint64)
-    kept, rest, half = integer >> places, integer & ((one << places) - one), one << (places - one)
-    rounded = kept + ((rest > half) | ((rest == half) & (kept & one == one)))
-    rounded = np.where(dropped > 63, np.uint64(0), rounded)
-    count = np.where(dropped > 0, rounded, integer << np.clip(-dropped, 0, 63).astype(np.uint64))
-    # The leading 1 of a normal number adds 1 to the exponent's field.
-    field = np.where(count >= 2**fraction, place + fraction + bias - 1, 0).astype(np.uint64)
-    infinity = np.uint64((2**exponent_bits - 1) << fraction)
-    bits = np.where(is_infinite, infinity, np.minimum((field << np.uint64(fraction)) + count, infinity))
-    bits = np.where(is_nan, infinity | np.uint64(1 << (fraction - 1)), bits)
-    bits |= is_negative.astype(np.uint64) << np.uint64(fraction + exponent_bits)
-    return bits.astype(f"u{dtype.itemsize}").view(dtype)
 
 
 def _bit_length(x: Arr) -> Arr:

@@ -123,8 +123,8 @@ def cast(input: ArrayLike, *, dtype: DTypeLike) -> Array:
     """Converts each element to `dtype`.
 
     A float becomes an integer by truncation toward zero; beyond the range the nearest end of it, and NaN becomes 0. An
-    integer that another integer type cannot hold wraps around. Whatever becomes a float is rounded once, to the nearest
-    float, the even one of two, or to infinity. Subnormal numbers are kept. All but zeros are True.
+    integer that another integer type cannot hold wraps around. Whatever becomes a float is rounded as `x.astype` does.
+    All but zeros are True, subnormal numbers too.
 
     >>> cast(jnp.array([-1.5, 1.5, 300.0, jnp.nan]), dtype="uint8").tolist()
     [0, 1, 255, 0]

@@ -37,8 +37,8 @@ from helpers import (
 
 import dmljax
 from dmljax import directml
-from dmljax.arithmetic import rounding
 from dmljax.directml import InvalidDesc, InvalidType, RoundingMode, ScaleBias
+from dmljax.lowerings import conversion
 
 NAN, INF = math.nan, math.inf
 NAMES = [name.removeprefix("ELEMENT_WISE_").lower() for name in SCALED_UNARY]
@@ -330,7 +330,7 @@ def hard(dtype: Any) -> Any:
 
 @FULL
 @pytest.mark.parametrize("source", few_types(REALS), ids=str)
-def test_every_conversion_is_that_of_exact_arithmetic(source: Any) -> None:
+def test_every_conversion_is_exact_or_jaxs_own(source: Any) -> None:
     values = hard(source)
 
     @jax.jit  # inside of other computations, too
@@ -345,26 +345,13 @@ def test_every_conversion_is_that_of_exact_arithmetic(source: Any) -> None:
             assert_same_bits(one_nan(np.asarray(converted)), expected)
 
 
-@FULL
-@pytest.mark.parametrize("source", few_types(REALS), ids=str)
-def test_a_cast_of_a_cast_is_the_two_after_each_other(source: Any) -> None:
-    # XLA leaves conversions out where it takes another one for the two of them.
-    values = hard(source)[:: max(1, hard(source).size // 4000)]
-    ends = [*FLOATS, np.dtype(np.uint8)]
-    both = jax.jit(lambda x: [[dmljax.cast(dmljax.cast(x, dtype=a), dtype=b) for b in ends] for a in FLOATS])(values)
-    for between, row in zip(FLOATS, both, strict=True):
-        for dtype, converted in zip(ends, row, strict=True):
-            expected = one_nan(convert(one_nan(convert(values, between)), dtype))
-            assert_same_bits(one_nan(np.asarray(converted)), expected)
-
-
 @pytest.mark.parametrize("source", few_types(REALS), ids=str)
 def test_the_exact_arithmetic_of_arrays_is_that_of_fractions(source: Any) -> None:
     values = hard(source)
     values = np.random.default_rng(1).choice(values, 300)
     with np.errstate(invalid="ignore"):
         finite = values[np.isfinite(values.astype(np.float64))]
-    for dtype in REALS:
+    for dtype in (*INTEGERS, np.dtype(bool)):
         expected = np.array([number(value, dtype) for value in finite], dtype)
         assert_same_bits(convert(finite, dtype), finite if dtype == source else expected)
 
@@ -372,16 +359,11 @@ def test_the_exact_arithmetic_of_arrays_is_that_of_fractions(source: Any) -> Non
 @FULL
 @pytest.mark.parametrize("source", few_types(FLOATS), ids=str)
 def test_what_other_platforms_compute_is_the_same(source: Any) -> None:
-    # On CPU, XLA's own conversions serve where they are right; the others are in the program for other platforms.
+    # On a CPU, XLA's own conversion to integers serves; the other is in the program for other platforms.
     values = hard(source)
-    for dtype in REALS:
-        if dtype in FLOATS and dtype != source and max(dtype.itemsize, source.itemsize) < 8:
-            converted = jax.jit(lambda x, dtype=dtype: rounding.by_bits(x, dtype))(values)
-        elif dtype in INTEGERS:
-            converted = jax.jit(lambda x, dtype=dtype: rounding.truncated(x, dtype))(values)
-        else:
-            continue
-        assert_same_bits(one_nan(np.asarray(converted)), one_nan(convert(values, dtype)))
+    for dtype in INTEGERS:
+        converted = jax.jit(lambda x, dtype=dtype: conversion.truncated(x, dtype))(values)
+        assert_same_bits(converted, convert(values, dtype))
 
 
 @FULL
@@ -410,22 +392,11 @@ def test_a_cast_to_the_same_type_copies_every_bit(call: Any, dtype: Any) -> None
         (np.array([1e-45, -0.0, np.nan], np.float32), "bool", [True, False, True]),
         (np.array([True, False]), "bfloat16", [1, 0]),
         (np.array([2**24 + 2**16 + 1, 65520, 65519], np.int32), "float16", [np.inf, np.inf, 65504]),
-        (np.array([2**24 + 2**16 + 1, 2**24 + 2**16], np.int32), "bfloat16", [2**24 + 2**17, 2**24]),
         (np.array([65520, 65519.99, 2.0**-25, 2.0**-24], np.float32), "float16", [np.inf, 65504, 0, 2.0**-24]),
     ],
 )
 def test_casts_that_surprise(call: Any, input: Any, dtype: str, expected: Any) -> None:
     assert_same_bits(call(dmljax.cast, input, dtype=dtype), np.array(expected).astype(jnp.dtype(dtype)))
-
-
-@needs_x64
-def test_a_float64_is_rounded_once() -> None:
-    above_a_half = np.array([1 + 2.0**-11 + 2.0**-40])
-    assert_same_bits(dmljax.cast(above_a_half, dtype="float16"), np.array([1 + 2.0**-10], np.float16))
-    assert_same_bits(dmljax.cast(np.array([1e-45, 2.0**-150]), dtype="float32"), np.array([1e-45, 0], np.float32))
-    assert_same_bits(
-        dmljax.cast(np.array([1e-45], np.float32), dtype="float64"), np.array([1e-45], np.float32).astype(np.float64)
-    )
 
 
 @needs_x32
