@@ -1,4 +1,4 @@
-"""Floats by their bits: predicates, sort keys, mantissas and exponents, rounding errors.
+"""Floats by their bits: predicates and sort keys.
 
 Predicates and keys use the bits because a backend may flush subnormal operands to zero before it compares them, as XLA
 on CPU does.
@@ -106,52 +106,10 @@ def _unsigned(x: Array) -> tuple[Array, Array, Any]:
     return bits, infinity, np.array(np.iinfo(unsigned).max // 2 + 1, unsigned)
 
 
-# Floats as a mantissa and an exponent
-
-
 def layout(dtype: Any, kind: str = "int") -> tuple[np.dtype[Any], int, int]:
     """The integer type that holds the bits of a float type, its number of fraction bits, and its exponent bias."""
     limits = jnp.finfo(dtype)
     return np.dtype(f"{kind}{limits.bits}"), int(limits.nmant), int(limits.maxexp) - 1
-
-
-def mantissa_and_exponent(x: Array) -> tuple[Array, Array]:
-    """`x` as `mantissa * 2**exponent`, with a mantissa in [1, 2) or (-2, -1].
-
-    The mantissa of a zero or a subnormal number is a zero of the same sign. Infinities and NaN are their own mantissas.
-    """
-    integer, digits, bias = layout(x.dtype)
-    bits = lax.bitcast_convert_type(x, integer)
-    field = (bits >> digits) & (2 * bias + 1)
-    unit = lax.bitcast_convert_type(bits & ~((2 * bias + 1) << digits) | (bias << digits), x.dtype)
-    is_finite, is_normal = field != 2 * bias + 1, field != 0
-    mantissa = jnp.where(is_normal, unit, signed_zeros_of(x))
-    return jnp.where(is_finite, mantissa, x), jnp.where(is_finite, field - bias, jnp.zeros_like(field))
-
-
-def power_of_two(exponent: Array, dtype: Any) -> Array:
-    """`2**exponent`, built from its bits: it must be a normal number of `dtype`."""
-    integer, digits, bias = layout(dtype)
-    return lax.bitcast_convert_type((exponent.astype(integer) + bias) << digits, dtype)
-
-
-def times_power_of_two(x: Array, exponent: Array) -> Array:
-    """`x * 2**exponent`, in three steps, because the power may be out of the type's range where the product is not."""
-    first, second, third = powers_of_two(exponent, x.dtype)
-    return x * first * second * third
-
-
-def powers_of_two(exponent: Array, dtype: Any) -> tuple[Array, Array, Array]:
-    """Three normal powers of 2 of about the same size whose product is `2**exponent`.
-
-    The exponent is clamped to what three normal powers of 2 can reach.
-    """
-    _, _, bias = layout(dtype)
-    exponent = jnp.clip(exponent, 4 - 3 * bias, 3 * bias)
-    first = (exponent * 21846) >> 16  # a third of the exponent
-    second = (exponent - first) >> 1
-    third = exponent - first - second
-    return power_of_two(first, dtype), power_of_two(second, dtype), power_of_two(third, dtype)
 
 
 def signed_zeros_of(x: Array) -> Array:
@@ -161,26 +119,3 @@ def signed_zeros_of(x: Array) -> Array:
     """
     integer, _, _ = layout(x.dtype)
     return lax.bitcast_convert_type(lax.bitcast_convert_type(x, integer) & np.iinfo(integer).min, x.dtype)
-
-
-# Rounding errors
-
-
-def sum_error(total: Array, a: Array, b: Array) -> Array:
-    """The rounding error of `total`, which is `a + b`, if it is finite."""
-    part = total - a
-    return (a - (total - part)) + (b - part)
-
-
-def product_error(rounded: Array, a: Array, b: Array) -> Array:
-    """The rounding error of `rounded`, which is `a * b`, of numbers whose products with halves of digits are normal."""
-    (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
-    return ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
-
-
-def _split(x: Array) -> tuple[Array, Array]:
-    """Splits `x` into two summands with half as many significant bits, whose products are exact."""
-    integer, digits, _ = layout(x.dtype)
-    low_bits = digits // 2 + 1
-    high = lax.bitcast_convert_type(lax.bitcast_convert_type(x, integer) & -(2**low_bits), x.dtype)
-    return high, x - high

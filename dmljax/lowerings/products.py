@@ -3,26 +3,21 @@
 The matrices are the last two dimensions; those before them are batches, which broadcast as in NumPy.
 """
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.arithmetic.derivatives import with_slopes
-from dmljax.arithmetic.floats import mantissa_and_exponent, product_error, sum_error, times_power_of_two
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned, sharded_alike
 from dmljax.lowerings.sizes import number
 from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
-
-R = TypeVar("R")  # an array, or a tuple of arrays
 
 # Floats
 
@@ -47,7 +42,7 @@ def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:
     return _partitioned_product(multiply, a, b)
 
 
-def _partitioned_product(multiply: Callable[..., R], a: Array, b: Array, *others: Array | None, results: int = 1) -> R:
+def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *others: Array | None) -> Array:
     """`multiply(a, b, *others)`, whose batches, rows and columns are sharded as those of `a` and `b` are.
 
     What is left of the sums, where the dimension that they are over is sharded, XLA adds up.
@@ -60,12 +55,12 @@ def _partitioned_product(multiply: Callable[..., R], a: Array, b: Array, *others
     result = [*reversed(merged), axes[0][-2], axes[1][-1]]
     given = [x for x in others if x is not None]
 
-    def call(a: Array, b: Array, *rest: Array) -> R:
+    def call(a: Array, b: Array, *rest: Array) -> Array:
         remaining = iter(rest)
         return multiply(a, b, *(None if x is None else next(remaining) for x in others))
 
     operands = [(x, dimension_axes(x)) for x in (a, b, *given)]
-    return partitioned(call, operands, *[result] * results)
+    return partitioned(call, operands, result)
 
 
 # Integers
@@ -124,22 +119,22 @@ def _as_int8(x: Array, zero: Array | None) -> tuple[Array, Array | None]:
 
 def integer_product_as_floats(
     a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, dtype: Any = np.float32
-) -> tuple[Array, Array]:
-    """The product of the matrices `a - a_zero` and `b - b_zero`, integers of up to 32 bits, as a sum of two floats.
+) -> Array:
+    """The product of the matrices `a - a_zero` and `b - b_zero`, integers of up to 32 bits, as floats.
 
-    That of integers of 8 bits is exact; they must have a known number of terms. Wider ones are multiplied as floats.
+    That of integers of 8 bits is exact before it is rounded; they must have a known number of terms. Wider ones are
+    multiplied as floats.
     """
 
-    def multiply(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> tuple[Array, Array]:
+    def multiply(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
         if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
             factors = _difference(a, a_zero, dtype), _difference(b, b_zero, dtype)
-            product = jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
-            return product, jnp.zeros_like(product)
+            return jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
         chunks = range(0, max(a.shape[-1], 1), _MOST_TERMS_IN_INT32)
         pieces = (slice(start, start + _MOST_TERMS_IN_INT32) for start in chunks)
-        return exact_sum([_integer_product(a[..., i], b[..., i, :], a_zero, b_zero) for i in pieces], dtype)
+        return sum_as_floats([_integer_product(a[..., i], b[..., i, :], a_zero, b_zero) for i in pieces], dtype)
 
-    return _partitioned_product(multiply, a, b, a_zero, b_zero, results=2)
+    return _partitioned_product(multiply, a, b, a_zero, b_zero)
 
 
 _MOST_TERMS_IN_INT32 = 2**15  # products of differences of 8 bits, at most 255 * 255 each, whose sum int32 holds
@@ -155,42 +150,16 @@ def _difference(x: Array, zero: Array | None, dtype: Any) -> Array:
     return jnp.where(is_less, -unsigned, unsigned)
 
 
-def exact_sum(parts: Sequence[Array], dtype: Any) -> tuple[Array, Array]:
-    """The exact sum of int32 arrays, which int32 need not hold: rounded to `dtype`, and what that leaves out."""
+def sum_as_floats(parts: Sequence[Array], dtype: Any) -> Array:
+    """The sum of int32 arrays, which int32 need not hold, rounded once."""
+    if len(parts) == 1:
+        return parts[0].astype(dtype)
     halves = [part >> 16 for part in parts], [part & 0xFFFF for part in parts]
     high, low = (reduce(operator.add, half).astype(dtype) for half in halves)
-    high = high * 2**16
-    total = high + low
-    return total, sum_error(total, high, low)
+    return high * 2**16 + low
 
 
-def scaled(total: tuple[Array, Array], *scales: Array) -> Array:
-    """The sum of two floats, as `integer_product_as_floats` has it, times one or two `scales`, rounded as if once.
-
-    A subnormal scale counts as 0.
-    """
-
-    def slope_of_total(tangent: Array, high: Array, low: Array, *scales: Array) -> Array:
-        return math.prod(scales, start=tangent)
-
-    def slope_of_scale(i: int) -> Callable[..., Array]:
-        return lambda tangent, high, low, *scales: math.prod((*scales[:i], *scales[i + 1 :], tangent), start=high)
-
-    slopes = (slope_of_total, slope_of_total, *map(slope_of_scale, range(len(scales))))
-    result: Array = with_slopes(*slopes)(_scaled)(*total, *scales)
-    return result
-
-
-def _scaled(high: Array, low: Array, *scales: Array) -> Array:
-    shape = jnp.broadcast_shapes(high.shape, *(scale.shape for scale in scales))
-    parts = [part for scale in scales for part in mantissa_and_exponent(scale)]
-    high, low, factor, exponent, *others = sharded_alike(*(jnp.broadcast_to(x, shape) for x in (high, low, *parts)))
-    error = jnp.zeros_like(factor)
-    for mantissa, more in zip(others[::2], others[1::2], strict=True):
-        whole = product(factor, mantissa)
-        error = product_error(whole, factor, mantissa)
-        factor, exponent = whole, exponent + more
-    rounded = product(high, factor)
-    rest = product_error(rounded, high, factor) + (low * factor + high * error)
-    is_exact = (rest == 0) | ~jnp.isfinite(rest)  # adding +0 would turn -0 into +0
-    return times_power_of_two(jnp.where(is_exact, rounded, rounded + rest), exponent)
+def scaled(total: Array, *scales: Array) -> Array:
+    """`total` times one scale after the other, each product rounded, so that platforms agree."""
+    shape = jnp.broadcast_shapes(total.shape, *(scale.shape for scale in scales))
+    return reduce(product, sharded_alike(*(jnp.broadcast_to(x, shape) for x in (total, *scales))))

@@ -19,7 +19,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.inference import Sizes, called, require_size, require_sizes, spelled
 from dmljax.lowerings.convolution import correlated, integer_correlated, transposed
 from dmljax.lowerings.copies import check_sizes
-from dmljax.lowerings.products import chosen_precision, exact_sum, scaled
+from dmljax.lowerings.products import chosen_precision, scaled, sum_as_floats
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_room
 from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
@@ -402,8 +402,8 @@ def quantized_linear_convolution(
 ) -> Array:
     """Computes the convolution of a quantized image with quantized filters, and quantizes it.
 
-    The convolution of the dequantized arrays, plus `bias` of int32, one for each output channel, is rounded once, to
-    float32: its sums of integers are exact. Then it is quantized as in `element_wise_quantize_linear`: divided by
+    The sums of integers, plus `bias` of int32, one for each output channel, are exact. As float32, they are multiplied
+    by the scale of the input, then by that of the filter. The product is then quantized as in `element_wise_quantize_linear`: divided by
     `output_scale`, rounded, halves to the nearest even integer, and saturated to the range of the output's type. That
     type is `dtype`, otherwise that of `output_zero_point`, otherwise that of `input`. The scale and the zero point of
     `filter` are one number, or one for each output channel.
@@ -434,7 +434,7 @@ def quantized_linear_convolution(
     def finish(parts: Sequence[Array], of_input: Array, of_filter: Array, output_scale: Array, *more: Array) -> Array:
         rest = list(more)
         point = None if zero is None else rest.pop(0)
-        value = scaled(exact_sum([*parts, *rest], wide), of_input, of_filter)
+        value = scaled(sum_as_floats([*parts, *rest], wide), of_input, of_filter)
         return quantized("output", value, output_scale, point, dtype, default)
 
     return parts.computed(finish, *others)

@@ -294,8 +294,8 @@ def matrix_multiply_integer_to_float(
 ) -> Array:
     """Multiplies quantized matrices of integers: `(a - a_zero_point) @ (b - b_zero_point) * a_scale * b_scale + bias`.
 
-    Sums of int8 and uint8 are exact, however long they are; wider integers are multiplied in float32. The products with
-    the scales are rounded once to float32, and so is the sum with `bias`, which broadcasts. The result is of the type
+    Sums of int8 and uint8 are exact, however long they are; wider integers are multiplied in float32. They are
+    multiplied by one scale after the other in float32, and `bias`, which broadcasts, is added. The result is of the type
     of the scales, float32 for Python numbers. A zero point has the type of its matrix. It and a scale are one number,
     or one for each row of `a` or column of `b`.
 
@@ -359,7 +359,7 @@ def quantized_linear_matrix_multiply(
 ) -> Array:
     """Multiplies quantized matrices of int8 or uint8, and quantizes the product.
 
-    The product of the dequantized matrices is rounded once, to float32: its sums of integers are exact. Then it is
+    The sums of integers are exact. As float32, they are multiplied by `a_scale`, then by `b_scale`. The product is
     quantized as in `element_wise_quantize_linear`: divided by `output_scale`, rounded, halves to the nearest even
     integer, and saturated to the range of the output's type. That type is `dtype`, otherwise that of
     `output_zero_point`, otherwise that of `a`. A scale or zero point is one number, or one for each row of `a` and of

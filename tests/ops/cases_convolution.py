@@ -173,11 +173,11 @@ def of_quantized(
     output_zero_point: Any,
     dtype: Any,
 ) -> Arr:
-    """Sums in int64, whose products with the scales are rounded once, to float32, and then quantized."""
+    """Sums in int64, as float32 times one scale after the other, and then quantized."""
     flat = (1, -1, *(1 for _ in sums.shape[2:]))
     total = sums if bias is None else sums + np.asarray(bias, np.int64).reshape(flat)
-    scale = np.longdouble(np.asarray(input_scale).item()) * np.asarray(filter_scale, np.longdouble).reshape(flat)
-    product = (total.astype(np.longdouble) * scale).astype(np.float32)
+    product = total.astype(np.float32) * np.float32(np.asarray(input_scale).item())
+    product = product * np.asarray(filter_scale, np.float32).reshape(flat)
     steps: Arr = np.rint(product / np.float32(np.asarray(output_scale).item()))
     zero = 0 if output_zero_point is None else int(np.asarray(output_zero_point).item())
     limits = np.iinfo(dtype)

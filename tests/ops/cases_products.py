@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -64,26 +63,12 @@ def wrapped(integers: Arr) -> Arr:
     return np.array([int(x) % 2**32 for x in integers.flat], np.uint32).view(np.int32).reshape(integers.shape)
 
 
-def nearest_float32(exact: Fraction) -> np.float32:
-    """A fraction rounded once: float64 alone would round twice."""
-    near = np.float32(float(exact))
-    if not np.isfinite(near):
-        return near
-    with np.errstate(over="ignore"):
-        around = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
-    finite = [x for x in around if np.isfinite(x)]
-    # Of two that are as near, the even one.
-    return min(finite, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))
-
-
 def dequantized_product(
     a: Arr, b: Arr, a_scale: Arr, b_scale: Arr, a_zero_point: Arr | None = None, b_zero_point: Arr | None = None
 ) -> Arr:
-    """The exact product of dequantized matrices, rounded to float32 at the end; scales are finite."""
-    total = whole_product(a, b, a_zero_point, b_zero_point)
-    fraction = np.frompyfunc(lambda x: Fraction(float(x)), 1, 1)
-    exact = total * fraction(a_scale) * fraction(b_scale)
-    return np.array([nearest_float32(Fraction(x)) for x in exact.flat], np.float32).reshape(total.shape)
+    """The product of dequantized matrices: exact sums, rounded to float32, and after each scale."""
+    total = whole_product(a, b, a_zero_point, b_zero_point).astype(np.float32)
+    return np.asarray(total * a_scale.astype(np.float32) * b_scale.astype(np.float32))
 
 
 def quantized_product(output_scale: Arr, output_zero_point: Arr | None, dtype: Any, **given: Any) -> Arr:
