@@ -29,84 +29,43 @@ from dmljax.lowerings.windows import Window
 from dmljax.lowerings.workarounds import in_memory
 from dmljax.types import widened
 
+
+class Sliding(NamedTuple):
+    """How filters slide over an image."""
+
+    windows: tuple[Window, ...]
+    group_count: int
+    precision: PrecisionLike
+
+
 # Both directions
 
 
-def correlated(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
-) -> Array:
+def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool = True) -> Array:
     """The products of each window of the image with each filter, added up in float32, or in float64 if that is given.
 
-    The result has the type of the sums.
+    The result has the type of the sums. If it is not `is_forward`, it is the gradient of that: each element of the
+    image, times the filter, is added to a window of the result. The windows slide over the result, and the image has an
+    element for each of them, or for the first of them. The filter has input channels first, and then the output
+    channels of a group.
     """
+    wide, (batch, *_), (first, second, *_) = widened(image.dtype), image.shape, filter.shape
     if 0 in (*image.shape, *filter.shape):
-        sizes = (image.shape[0], filter.shape[0], *(one.blocks for one in windows))
-        return jnp.zeros_like(image, shape=sizes, dtype=widened(image.dtype))
-    plain = partial(_plain, windows=windows, group_count=group_count, precision=precision)
-    on_cpu = partial(_on_cpu, windows=windows, group_count=group_count, precision=precision)
-    # Save no intermediates for the backward pass on a CPU.
-    result: Array = choose(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
-    return result
+        space = (one.blocks if is_forward else one.input_size for one in sliding.windows)
+        return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * sliding.group_count, *space))
+    if is_forward:
+        on_cpu, plain = _on_cpu, partial(_convolution, steps=_steps(sliding))
+    else:
+        on_cpu, plain = _transposed_on_cpu, partial(_plain_transposed, sliding=sliding)
 
+    @jax.checkpoint  # to save no intermediates for the backward pass
+    def on_wide(image: Array, filter: Array) -> Array:
+        return on_cpu(image.astype(wide), filter.astype(wide), sliding)
 
-def transposed(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
-) -> Array:
-    """The gradient of `correlated`: each element of the image, times the filter, is added to a window of the result.
-
-    `windows` slide over the result, and the image has an element for each of them, or for the first of them. The filter
-    has input channels first, and then the output channels of a group.
-    """
-    if 0 in (*image.shape, *filter.shape):
-        sizes = (image.shape[0], filter.shape[1] * group_count, *(one.input_size for one in windows))
-        return jnp.zeros_like(image, shape=sizes, dtype=widened(image.dtype))
-    plain = partial(_plain_transposed, windows=windows, group_count=group_count, precision=precision)
-    on_cpu = partial(_transposed_on_cpu, windows=windows, group_count=group_count, precision=precision)
-    result: Array = choose(image, filter, cpu=jax.checkpoint(on_cpu), default=plain)
-    return result
+    return choose(image, filter, cpu=on_wide, default=plain)
 
 
 # One operation of XLA
-
-
-def _plain(
-    image: Array,
-    filter: Array,
-    windows: Sequence[Window],
-    group_count: int,
-    precision: PrecisionLike,
-    *,
-    is_on_cpu: bool = False,
-) -> Array:
-    padding = [(one.start_padding, one.end_padding) for one in windows]
-    steps = _Steps.of(windows, padding, group_count, precision, is_on_cpu)
-    return _convolution(image, filter, steps)
-
-
-def _plain_transposed(
-    image: Array,
-    filter: Array,
-    windows: Sequence[Window],
-    group_count: int,
-    precision: PrecisionLike,
-    *,
-    is_on_cpu: bool = False,
-) -> Array:
-    padding = []
-    for one, count in zip(windows, image.shape[2:], strict=True):
-        before = one.extent - 1 - one.start_padding
-        dilated = (count - 1) * one.stride + 1
-        padding.append((before, one.input_size + one.extent - 1 - before - dilated))
-    steps = _Steps.of(windows, padding, group_count, precision, is_on_cpu)
-    flipped = lax.rev(_swapped(filter, group_count), range(2, filter.ndim))
-    return _convolution(image, flipped, steps._replace(strides=steps.image_dilation, image_dilation=steps.strides))
-
-
-def _swapped(filter: Array, group_count: int) -> Array:
-    """A filter with output channels first, of one with input channels first, or the other way round."""
-    first, second, *space = filter.shape
-    of_groups = filter.reshape(group_count, first // group_count, second, *space)
-    return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
 
 
 class _Steps(NamedTuple):
@@ -120,54 +79,50 @@ class _Steps(NamedTuple):
     precision: PrecisionLike
     is_on_cpu: bool
 
-    @classmethod
-    def of(cls, windows: Sequence[Window], padding: Sequence[tuple[int, int]], *options: Any) -> "_Steps":
-        """The steps of windows over an image without gaps."""
-        strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
-        return cls(strides, tuple(padding), (1,) * len(windows), dilations, *options)
+
+def _steps(sliding: Sliding, *, is_on_cpu: bool = False) -> _Steps:
+    windows, *options = sliding
+    strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
+    padding = tuple((one.start_padding, one.end_padding) for one in windows)
+    return _Steps(strides, padding, (1,) * len(windows), dilations, *options, is_on_cpu)
+
+
+def _plain_transposed(image: Array, filter: Array, sliding: Sliding, *, is_on_cpu: bool = False) -> Array:
+    padding = []
+    for one, count in zip(sliding.windows, image.shape[2:], strict=True):
+        before = one.extent - 1 - one.start_padding
+        dilated = (count - 1) * one.stride + 1
+        padding.append((before, one.input_size + one.extent - 1 - before - dilated))
+    steps = _steps(sliding, is_on_cpu=is_on_cpu)
+    steps = steps._replace(padding=tuple(padding), strides=steps.image_dilation, image_dilation=steps.strides)
+    return _convolution(image, lax.rev(_swapped(filter, sliding.group_count), range(2, filter.ndim)), steps)
+
+
+def _swapped(filter: Array, group_count: int) -> Array:
+    """A filter with output channels first, of one with input channels first, or the other way round."""
+    first, second, *space = filter.shape
+    of_groups = filter.reshape(group_count, first // group_count, second, *space)
+    return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
-    @custom_vmap
-    def convolution(image: Array, filter: Array) -> Array:
-        return _general_dilated(image, filter, steps)
+    suited, layouts = steps, _OF_DIRECTML
+    if steps.is_on_cpu:
+        outputs, channels, *_ = filter.shape
+        suited, layouts = _with_gaps(steps, image.shape[2], channels, outputs), _OF_LIBRARIES
+    plain = partial(_general_dilated, steps=suited, layouts=layouts)
+    convolution = custom_vmap(plain)
 
     @convolution.def_vmap
     def _(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
-        if all(is_batched):
-            # JAX makes groups of images with filters of their own, whose number must be known, and which XLA gathers
-            # from all devices. Products of matrices stay where they are.
-            return jax.vmap(partial(_in_columns, steps=steps))(image, filter), True
-        return (_of_images if is_batched[0] else _of_filters)(image, filter, steps), True
+        # Of images with filters of their own, JAX makes groups, whose number must be known, and which XLA gathers from
+        # all devices. Products of matrices stay where they are.
+        way = partial(_in_columns, steps=steps) if all(is_batched) else plain
+        return jax.vmap(way, [0 if one else None for one in is_batched])(image, filter), True
 
     result: Array = convolution(image, filter)
     return result
-
-
-def _of_images(images: Array, filter: Array, steps: _Steps) -> Array:
-    """`_convolution` of several batches of images."""
-    found = _convolution(images.reshape(-1, *images.shape[2:]), filter, steps)
-    return found.reshape(*images.shape[:2], *found.shape[1:])
-
-
-def _of_filters(image: Array, filters: Array, steps: _Steps) -> Array:
-    """`_convolution` with several sets of filters."""
-    count, outputs, *sizes = filters.shape
-    groups = steps.group_count
-    by_group = jnp.swapaxes(filters.reshape(count, groups, outputs // groups, *sizes), 0, 1)
-    found = _convolution(image, by_group.reshape(count * outputs, *sizes), steps)
-    apart = found.reshape(found.shape[0], groups, count, outputs // groups, *found.shape[2:])
-    return jnp.moveaxis(apart, 2, 0).reshape(count, found.shape[0], outputs, *found.shape[2:])
-
-
-def _general_dilated(image: Array, filter: Array, steps: _Steps) -> Array:
-    if not steps.is_on_cpu:
-        return _ordered(image, filter, steps, _Orders.of_directml(image.ndim))
-    outputs, channels, *_ = filter.shape
-    return _ordered(
-        image, filter, _with_gaps(steps, image.shape[2], channels, outputs), _Orders.of_libraries(image.ndim)
-    )
 
 
 @_convolution.defjvp
@@ -175,77 +130,43 @@ def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array,
     # JAX does not transpose a convolution whose result is wider than its operands: derivatives are of wide operands.
     wide = widened(primals[0].dtype)
     (image, filter), (of_image, of_filter) = ([x.astype(wide) for x in both] for both in (primals, tangents))
-    return _convolution(*primals, steps), _by_image(of_image, filter, steps) + _by_filter(image, of_filter, steps)
-
-
-def _by_image(tangent: Array, filter: Array, steps: _Steps) -> Array:
-    """The convolution of a tangent of the image; a gradient is computed by its transpose."""
-    if not steps.is_on_cpu:
-        return _general_dilated(tangent, filter, steps)
-    if math.prod(steps.strides) == 1:  # otherwise, the transpose has gaps already
+    by_image = by_filter = partial(_general_dilated, steps=steps, layouts=_OF_DIRECTML)
+    if steps.is_on_cpu:
         channels, outputs, *_ = filter.shape
-        suited = _with_gaps(steps, tangent.shape[2], channels, outputs)
-    else:
-        suited = steps
-    return _ordered(tangent, filter, suited, _Orders.of_libraries_by_image(tangent.ndim))
+        is_dense = math.prod(steps.strides) == 1  # otherwise, the transpose has gaps already
+        suited = _with_gaps(steps, image.shape[2], channels, outputs) if is_dense else steps
+        by_image = partial(_general_dilated, steps=suited, layouts=_OF_LIBRARIES_BY_IMAGE)
+        by_filter = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES_BY_FILTER)
+    return _convolution(*primals, steps), by_image(of_image, filter) + by_filter(image, of_filter)
 
 
-def _by_filter(image: Array, tangent: Array, steps: _Steps) -> Array:
-    """The convolution with a tangent of the filter; a gradient is computed by its transpose."""
-    if not steps.is_on_cpu:
-        return _general_dilated(image, tangent, steps)
-    return _ordered(image, tangent, steps, _Orders.of_libraries_by_filter(image.ndim))
+# The orders of dimensions that XLA is given, of image, filter and result, with {} for space. XLA's libraries on CPU
+# know one order. XLA reorders a convolution by itself at the top of a computation, but not in a loop or a branch, where
+# one in another order is computed without the libraries and takes 25 times as long. The last two are orders whose
+# transpose by the image and by the filter, as JAX has it, is that of libraries.
+_OF_DIRECTML = "NC{}", "OI{}", "NC{}"
+_OF_LIBRARIES = "N{}C", "{}IO", "N{}C"
+_OF_LIBRARIES_BY_IMAGE = "N{}C", "{}OI", "N{}C"
+_OF_LIBRARIES_BY_FILTER = "C{}N", "I{}O", "{}NC"
 
 
-class _Orders(NamedTuple):
-    """The orders in which XLA has the dimensions of image, filter and result, which are numbered as in DirectML."""
-
-    image: tuple[int, ...]
-    filter: tuple[int, ...]
-    result: tuple[int, ...]
-
-    @classmethod
-    def of_directml(cls, rank: int) -> "_Orders":
-        return cls(*[tuple(range(rank))] * 3)
-
-    @classmethod
-    def of_libraries(cls, rank: int) -> "_Orders":
-        """Channels last, the only order that XLA's libraries on CPU know.
-
-        XLA reorders a convolution by itself at the top of a computation, but not in a loop or a branch, where one in
-        another order is computed without the libraries and takes 25 times as long.
-        """
-        space = range(2, rank)
-        return cls((0, *space, 1), (*space, 1, 0), (0, *space, 1))
-
-    @classmethod
-    def of_libraries_by_image(cls, rank: int) -> "_Orders":
-        """The order whose transpose by the image, as JAX has it, is that of libraries."""
-        space = range(2, rank)
-        return cls((0, *space, 1), (*space, 0, 1), (0, *space, 1))
-
-    @classmethod
-    def of_libraries_by_filter(cls, rank: int) -> "_Orders":
-        """The order whose transpose by the filter, as JAX has it, is that of libraries."""
-        space = range(2, rank)
-        return cls((1, *space, 0), (1, *space, 0), (*space, 0, 1))
-
-
-def _ordered(image: Array, filter: Array, steps: _Steps, orders: _Orders) -> Array:
-    places = [tuple(order.index(axis) for axis in range(image.ndim)) for order in orders]
+def _general_dilated(image: Array, filter: Array, steps: _Steps, layouts: Sequence[str]) -> Array:
+    space = "DHW"[-len(steps.strides) :]
+    own, wanted = ([one.format(space) for one in several] for several in (_OF_DIRECTML, layouts))
+    there = [[mine.index(axis) for axis in other] for mine, other in zip(own, wanted, strict=True)]
     found = lax.conv_general_dilated(
-        lax.transpose(image, orders.image),
-        lax.transpose(filter, orders.filter),
+        lax.transpose(image, there[0]),
+        lax.transpose(filter, there[1]),
         steps.strides,
         steps.padding,
         lhs_dilation=steps.image_dilation,
         rhs_dilation=steps.filter_dilation,
-        dimension_numbers=lax.ConvDimensionNumbers(*places),
+        dimension_numbers=(wanted[0], wanted[1], wanted[2]),
         feature_group_count=steps.group_count,
         precision=steps.precision,
         preferred_element_type=widened(image.dtype),
     )
-    return lax.transpose(found, places[2])
+    return lax.transpose(found, [wanted[2].index(axis) for axis in own[2]])
 
 
 _FEWEST_CHANNELS = 16
@@ -280,13 +201,12 @@ def _in_columns(image: Array, filter: Array, steps: _Steps) -> Array:
     apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in steps.image_dilation)]
     dilated = lax.pad(image, jnp.zeros((), wide), apart)
     sizes = zip(dilated.shape[2:], filter.shape[2:], steps.strides, steps.filter_dilation, strict=True)
-    windows = [Window(*numbers, *padding) for numbers, padding in zip(sizes, steps.padding, strict=True)]
-    return _product_of_columns(dilated, filter, windows, steps.group_count, steps.precision)
+    windows = tuple(Window(*numbers, *padding) for numbers, padding in zip(sizes, steps.padding, strict=True))
+    return _product_of_columns(dilated, filter, Sliding(windows, steps.group_count, steps.precision))
 
 
-def _product_of_columns(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
-) -> Array:
+def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
+    windows, group_count, precision = sliding
     batch, outputs = image.shape[0], filter.shape[0]
     terms, places = math.prod(filter.shape[1:]), math.prod(one.blocks for one in windows)
     columns = unfolded(image, windows).reshape(batch, group_count, terms, places)
@@ -333,29 +253,19 @@ _MOST_NARROW_CHANNELS = 16
 _MANY_ROWS = 7
 
 
-def _on_cpu(
-    image: Array,
-    filter: Array,
-    windows: Sequence[Window],
-    group_count: int,
-    precision: PrecisionLike,
-    *,
-    is_filter_given: bool = True,
-) -> Array:
-    wide = widened(image.dtype)
-    image, filter = image.astype(wide), filter.astype(wide)
+def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: bool = True) -> Array:
+    windows, group_count, _ = sliding
     channels = filter.shape[1]
-    terms = channels * math.prod(one.size for one in windows)
-    if are_channels_last() and (lowering := _with_channels_last(filter, windows, group_count, precision)) is not None:
+    if are_channels_last() and (lowering := _with_channels_last(filter, sliding)) is not None:
         return with_channels_last(lowering, image)
-    if group_count > 1 and channels <= _FEW_CHANNELS and terms <= _MOST_PRODUCTS:
-        return _shifted_products(image, filter, windows, group_count)
+    if group_count > 1 and channels <= _FEW_CHANNELS and _terms(filter) <= _MOST_PRODUCTS:
+        return _shifted_products(image, filter, sliding)
     if group_count > 1 or _is_matrix(image, filter, windows, is_filter_given=is_filter_given):
-        return _in_matrices(image, filter, windows, group_count, precision)
+        return _in_matrices(image, filter, sliding)
     is_narrow = filter.shape[0] <= _FEW_OUTPUTS and channels <= _MOST_NARROW_CHANNELS
     if is_narrow and windows[0].stride == 1 and windows[0].size >= _MANY_ROWS:
-        return _in_rows(image, filter, windows, precision)
-    return _plain(image, filter, windows, 1, precision, is_on_cpu=True)
+        return _in_rows(image, filter, sliding)
+    return _convolution(image, filter, _steps(sliding, is_on_cpu=True))
 
 
 def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_filter_given: bool) -> bool:
@@ -367,20 +277,17 @@ def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_fil
     if all(one.stride >= one.extent for one in windows):
         return True
     outputs, channels, *_ = filter.shape
-    if channels <= _FEW_CHANNELS and math.prod(filter.shape[1:]) <= _FEW_TERMS and not are_channels_last():
+    if channels <= _FEW_CHANNELS and _terms(filter) <= _FEW_TERMS and not are_channels_last():
         return True
     places = image.shape[0] * math.prod(one.blocks for one in windows)
     return is_filter_given and not is_symbolic(places) and places <= min(outputs, _FEW_PLACES)
 
 
-def _transposed_on_cpu(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
-) -> Array:
-    wide = widened(image.dtype)
-    image, filter = image.astype(wide), filter.astype(wide)
-    if math.prod(one.stride for one in windows) > _MOST_PHASES or any(map(is_symbolic, image.shape[2:])):
-        return _plain_transposed(image, filter, windows, group_count, precision, is_on_cpu=True)
-    return _in_phases(image, filter, windows, group_count, precision)
+def _transposed_on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
+    phases = math.prod(one.stride for one in sliding.windows)
+    if phases > _MOST_PHASES or any(map(is_symbolic, image.shape[2:])):
+        return _plain_transposed(image, filter, sliding, is_on_cpu=True)
+    return _in_phases(image, filter, sliding)
 
 
 _MOST_PHASES = 27
@@ -413,9 +320,8 @@ def _phases(one: Window, count: int) -> list[_Phase | None]:
     return found
 
 
-def _in_phases(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
-) -> Array:
+def _in_phases(image: Array, filter: Array, sliding: Sliding) -> Array:
+    windows, group_count, _ = sliding
     swapped = _swapped(filter, group_count)
     each = [_phases(one, count) for one, count in zip(windows, image.shape[2:], strict=True)]
     places = [-(-one.input_size // one.stride) for one in windows]
@@ -432,7 +338,7 @@ def _in_phases(
         parts.append(lax.rev(taps, range(2, filter.ndim)))
     for of_phases, numbers in numbers_by_windows.items():
         filters = _side_by_side([parts[number] for number in numbers], group_count)
-        found = _on_cpu(image, filters, of_phases, group_count, precision, is_filter_given=False)
+        found = _on_cpu(image, filters, sliding._replace(windows=of_phases), is_filter_given=False)
         for number, part in zip(numbers, _apart(found, len(numbers), group_count), strict=True):
             parts[number] = part
     whole = _interleaved(parts, [one.stride for one in windows])
@@ -465,10 +371,9 @@ def _interleaved(parts: Sequence[Array], strides: Sequence[int]) -> Array:
 # With channels last, in a network
 
 
-def _with_channels_last(
-    filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
-) -> Callable[[Array], Array] | None:
+def _with_channels_last(filter: Array, sliding: Sliding) -> Callable[[Array], Array] | None:
     """The lowering of a convolution with these filters, or None where it is as it is without a network."""
+    windows, group_count, precision = sliding
     outputs, channels = filter.shape[:2]
     places = math.prod(one.size for one in windows)
     if group_count == outputs and channels == 1 and places <= _MOST_PRODUCTS:
@@ -526,8 +431,9 @@ def _places(windows: Sequence[Window]) -> list[tuple[int, ...]]:
     return list(itertools.product(*(range(one.size) for one in windows)))
 
 
-def _shifted_products(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> Array:
+def _shifted_products(image: Array, filter: Array, sliding: Sliding) -> Array:
     """Of groups of few channels: the sum of shifted images, each times an element of the filters."""
+    windows, group_count, _ = sliding
     outputs, channels = filter.shape[:2]
     padded = _padded(image, windows)
     of_groups = padded.reshape(replaced(padded.shape, 1, group_count, channels))
@@ -542,12 +448,13 @@ def _shifted_products(image: Array, filter: Array, windows: Sequence[Window], gr
     return total.reshape(image.shape[0], outputs, *total.shape[3:])
 
 
-def _in_rows(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
+def _in_rows(image: Array, filter: Array, sliding: Sliding) -> Array:
     """Of few filters: the sum of shifted convolutions, of which each row of the filters is one, computed together."""
-    first, *others = windows
+    first, *others = sliding.windows
     outputs, channels, rows, *space = filter.shape
     each = jnp.moveaxis(filter, 2, 0).reshape(rows * outputs, channels, 1, *space)
-    found = _plain(image, each, [first._replace(size=1, dilation=1), *others], 1, precision, is_on_cpu=True)
+    of_rows = sliding._replace(windows=(first._replace(size=1, dilation=1), *others))
+    found = _convolution(image, each, _steps(of_rows, is_on_cpu=True))
     parts = found.reshape(replaced(found.shape, 1, rows, outputs))
     shifted = (
         lax.slice_in_dim(parts[:, row], row * first.dilation, row * first.dilation + first.blocks, axis=2)
@@ -557,18 +464,12 @@ def _in_rows(image: Array, filter: Array, windows: Sequence[Window], precision: 
     return total
 
 
-def _in_matrices(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, precision: PrecisionLike
-) -> Array:
+def _in_matrices(image: Array, filter: Array, sliding: Sliding) -> Array:
     """As products of matrices, of which one for each image of a batch takes down to half the time of one for all."""
-
-    def convolve(image: Array) -> Array:
-        return _product_of_columns(image, filter, windows, group_count, precision)
-
     batch = image.shape[0]
     if is_symbolic(batch) or batch == 1 or may_be_sharded(image):
-        return convolve(image)
-    found: Array = lax.map(lambda one: convolve(one[None])[0], image)
+        return _product_of_columns(image, filter, sliding)
+    found: Array = lax.map(lambda one: _product_of_columns(one[None], filter, sliding)[0], image)
     return found
 
 
@@ -577,85 +478,49 @@ def _in_matrices(
 _EXACT = 2**24  # up to which float32 holds every whole number
 
 
-def integer_correlated(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, largest: tuple[int, int]
-) -> list[Array]:
-    """`correlated` of whole numbers in float32, exactly, as int32 parts that are yet to be added up.
+def integer_convolved(image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int]) -> list[Array]:
+    """`convolved` of whole numbers in float32, exactly, as int32 parts that are yet to be added up.
 
     `largest` are the largest magnitudes in the image and in the filter, of at most 8 bits.
     """
-    by_floats = partial(_parts_of_floats, windows=windows, group_count=group_count, largest=largest)
-    if _terms(filter, windows) * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
-        return by_floats(image, filter)
-    by_integers = partial(_of_integers, windows=windows, group_count=group_count)
-    in_all = lambda *both: functools.reduce(operator.add, by_floats(*both))  # noqa: E731
-    return [choose(image, filter, tpu=by_integers, default=in_all)]
+    if _terms(filter) * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
+        return _parts_of_floats(image, filter, sliding, largest)
+    in_all = lambda *both: functools.reduce(operator.add, _parts_of_floats(*both, sliding, largest))  # noqa: E731
+    return [choose(image, filter, tpu=partial(_of_integers, sliding=sliding), default=in_all)]
 
 
-def _of_integers(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> Array:
-    return _plain(image.astype(np.int32), filter.astype(np.int32), windows, group_count, None)
+def _of_integers(image: Array, filter: Array, sliding: Sliding) -> Array:
+    return _convolution(image.astype(np.int32), filter.astype(np.int32), _steps(sliding))
 
 
-def _terms(filter: Array, windows: Sequence[Window]) -> int:
+def _terms(filter: Array) -> int:
     """How many products each element of a convolution is the sum of."""
-    return int(filter.shape[1] * math.prod(one.size for one in windows))
+    return math.prod(filter.shape[1:])
 
 
-def _parts_of_floats(
-    image: Array, filter: Array, windows: Sequence[Window], group_count: int, largest: tuple[int, int]
-) -> list[Array]:
+def _parts_of_floats(image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int]) -> list[Array]:
     of_image, of_filter = largest
-    terms = _terms(filter, windows)
+    terms, (_, channels, *_) = _terms(filter), filter.shape
     if terms * of_image * of_filter <= _EXACT:
-        return [correlated(image, filter, windows, group_count, _ANY_PRECISION).astype(np.int32)]
+        return [convolved(image, filter, sliding).astype(np.int32)]
     if terms * of_image * 16 <= _EXACT:
-        return [_in_two_digits(image, filter, windows, group_count)]
-    halves = _halves_of_channels if filter.shape[1] > 1 else _halves_of_windows
-    return [
-        part
-        for pieces in halves(image, filter, windows, group_count)
-        for part in _parts_of_floats(*pieces, group_count, largest)
-    ]
+        return [_in_two_digits(image, filter, sliding)]
+    if channels == 1:
+        return [_of_integers(image, filter, sliding)]
+    of_groups = image.reshape(replaced(image.shape, 1, sliding.group_count, channels))
+    parts: list[Array] = []
+    for half in (slice(channels // 2), slice(channels // 2, None)):
+        some = filter[:, half]
+        of_some = of_groups[:, :, half].reshape(replaced(image.shape, 1, sliding.group_count * some.shape[1]))
+        parts += _parts_of_floats(of_some, some, sliding, largest)
+    return parts
 
 
-_ANY_PRECISION = lax.Precision.DEFAULT  # bfloat16 and TF32 hold whole numbers of 8 bits, too
-
-
-def _in_two_digits(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> Array:
+def _in_two_digits(image: Array, filter: Array, sliding: Sliding) -> Array:
     """With filters as `16 * high + low`, whose sums are exact where theirs are not, in one convolution."""
     outputs, channels, *space = filter.shape
     high = jnp.floor(filter / 16)
     digits = jnp.stack([high, filter - 16 * high], axis=1)  # the digits of an output channel are neighbors
-    both = correlated(
-        image, digits.reshape(2 * outputs, channels, *space), windows, group_count, _ANY_PRECISION
-    ).astype(np.int32)
+    both = convolved(image, digits.reshape(2 * outputs, channels, *space), sliding).astype(np.int32)
     pairs = both.reshape(replaced(both.shape, 1, outputs, 2))
     return 16 * pairs[:, :, 0] + pairs[:, :, 1]
-
-
-_Pieces = list[tuple[Array, Array, tuple[Window, ...]]]  # image, filter and windows of a part of all products
-
-
-def _halves_of_channels(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> _Pieces:
-    channels = filter.shape[1]
-    of_groups = image.reshape(replaced(image.shape, 1, group_count, channels))
-    found: _Pieces = []
-    for start, stop in ((0, channels // 2), (channels // 2, channels)):
-        chosen = lax.slice_in_dim(of_groups, start, stop, axis=2)
-        part = chosen.reshape(replaced(image.shape, 1, group_count * (stop - start)))
-        found.append((part, lax.slice_in_dim(filter, start, stop, axis=1), tuple(windows)))
-    return found
-
-
-def _halves_of_windows(image: Array, filter: Array, windows: Sequence[Window], group_count: int) -> _Pieces:
-    axis = max(range(len(windows)), key=lambda i: windows[i].size)
-    one = windows[axis]
-    found: _Pieces = []
-    for start, stop in ((0, one.size // 2), (one.size // 2, one.size)):
-        before = one.start_padding - start * one.dilation
-        half = one._replace(size=stop - start, start_padding=before)
-        reached = (one.blocks - 1) * one.stride + half.extent
-        half = half._replace(end_padding=reached - one.input_size - before)
-        part = lax.slice_in_dim(filter, start, stop, axis=axis + 2)
-        found.append((image, part, replaced(tuple(windows), axis, half)))
-    return found

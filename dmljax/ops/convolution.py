@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.inference import Sizes, called, require_size, require_sizes, spelled
-from dmljax.lowerings.convolution import correlated, integer_correlated, transposed
+from dmljax.lowerings.convolution import Sliding, convolved, integer_convolved
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.products import chosen_precision, scaled, sum_as_floats
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
@@ -162,8 +162,7 @@ def convolution(
     def compute(input: Array, filter: Array, *bias: Array) -> Array:
         if mode is ConvolutionMode.CONVOLUTION:
             filter = lax.rev(filter, range(2, filter.ndim))
-        direct = correlated if is_forward else transposed
-        total = direct(input, filter, windows, group_count, precision)
+        total = convolved(input, filter, Sliding(windows, group_count, precision), is_forward=is_forward)
         beyond = [(0, size - own, 0) for size, own in zip(sizes, total.shape, strict=True)]
         total = lax.pad(total, jnp.zeros((), total.dtype), beyond)
         for one in bias:
@@ -268,9 +267,11 @@ class _Products(NamedTuple):
     def computed(self, finish: Callable[..., Array], *others: Array) -> Array:
         """What `finish` makes of the parts, to be added up, and of other arrays that broadcast to the result."""
         windows, sizes = self.found
+        # bfloat16 and TF32 hold whole numbers of 8 bits, too.
+        sliding = Sliding(windows, self.group_count, lax.Precision.DEFAULT)
 
         def compute(input: Array, filter: Array, *others: Array) -> Array:
-            return finish(integer_correlated(input, filter, windows, self.group_count, self.largest), *others)
+            return finish(integer_convolved(input, filter, sliding, self.largest), *others)
 
         return _partitioned(compute, self.input, self.filter, sizes, *others, is_forward=True)
 
@@ -403,10 +404,10 @@ def quantized_linear_convolution(
     """Computes the convolution of a quantized image with quantized filters, and quantizes it.
 
     The sums of integers, plus `bias` of int32, one for each output channel, are exact. As float32, they are multiplied
-    by the scale of the input, then by that of the filter. The product is then quantized as in `element_wise_quantize_linear`: divided by
-    `output_scale`, rounded, halves to the nearest even integer, and saturated to the range of the output's type. That
-    type is `dtype`, otherwise that of `output_zero_point`, otherwise that of `input`. The scale and the zero point of
-    `filter` are one number, or one for each output channel.
+    by the scale of the input, then by that of the filter. The product is then quantized as in
+    `element_wise_quantize_linear`: divided by `output_scale`, rounded, halves to the nearest even integer, and
+    saturated to the range of the output's type. That type is `dtype`, otherwise that of `output_zero_point`, otherwise
+    that of `input`. The scale and the zero point of `filter` are one number, or one for each output channel.
 
     >>> image, filter = jnp.array([[[10, 20, 250]]], "uint8"), jnp.array([[[1, 2]]], "int8")
     >>> quantized_linear_convolution(

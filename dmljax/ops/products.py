@@ -295,9 +295,9 @@ def matrix_multiply_integer_to_float(
     """Multiplies quantized matrices of integers: `(a - a_zero_point) @ (b - b_zero_point) * a_scale * b_scale + bias`.
 
     Sums of int8 and uint8 are exact, however long they are; wider integers are multiplied in float32. They are
-    multiplied by one scale after the other in float32, and `bias`, which broadcasts, is added. The result is of the type
-    of the scales, float32 for Python numbers. A zero point has the type of its matrix. It and a scale are one number,
-    or one for each row of `a` or column of `b`.
+    multiplied by one scale after the other in float32, and `bias`, which broadcasts, is added. The result is of the
+    type of the scales, float32 for Python numbers. A zero point has the type of its matrix. It and a scale are one
+    number, or one for each row of `a` or column of `b`.
 
     >>> a, b = jnp.array([[1, 2]], "int8"), jnp.array([[3], [4]], "int8")
     >>> matrix_multiply_integer_to_float(a, b, 0.5, 0.25, jnp.array(1, "int8"), bias=10.0).tolist()
