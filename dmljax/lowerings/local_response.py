@@ -1,10 +1,9 @@
-"""The local response normalization, of floats of at least 32 bits, and its derivatives."""
+"""The local response normalization, of floats of at least 32 bits, and its gradient."""
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.lowerings.windows import sums_of_neighbors
@@ -15,32 +14,7 @@ def local_response(
     x: Array, alpha: Array, beta: Array, bias: Array, *, axes: tuple[int, ...], local_size: int
 ) -> Array:
     """`x / (bias + alpha / float(local_size) * squares) ** beta`, with the sum of the squares around each element."""
-
-    def base(x: Array, alpha: Array, bias: Array) -> Array:
-        return _base(x, alpha, bias, axes, local_size)
-
-    def value(x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
-        return _divided_by_power(x, base(x, alpha, bias), beta)
-
-    def by_base(x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
-        return -beta * value(x, alpha, beta, bias) / base(x, alpha, bias)
-
-    def by_input(tangent: Array, x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
-        squares = 2 * _sums_around(x * tangent, axes, local_size)
-        direct = tangent / lax.pow(base(x, alpha, bias), jnp.broadcast_to(beta, x.shape))
-        return direct + alpha / float(local_size) * squares * by_base(x, alpha, beta, bias)
-
-    def by_alpha(tangent: Array, x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
-        return tangent * _sums_around(x * x, axes, local_size) / float(local_size) * by_base(x, alpha, beta, bias)
-
-    def by_beta(tangent: Array, x: Array, alpha: Array, beta: Array, bias: Array) -> Array:
-        return -tangent * jnp.log(base(x, alpha, bias)) * value(x, alpha, beta, bias)
-
-    def by_bias(tangent: Array, *given: Array) -> Array:
-        return tangent * by_base(*given)
-
-    result: Array = with_slopes(by_input, by_alpha, by_beta, by_bias)(value)(x, alpha, beta, bias)
-    return result
+    return _divided_by_power(x, _base(x, alpha, bias, axes, local_size), beta)
 
 
 def local_response_gradient(

@@ -106,7 +106,10 @@ def located(where: Positions) -> tuple[Array, Array]:
     inside = where.inside()
     if not inside:
         return jnp.where(i < inside.start, 0, where.input_size - 1), jnp.zeros_like(i)
-    index, rest = _divided(jnp.clip(i, inside.start, inside.stop - 1) - inside.start, where, inside)
+    first, rest = divmod(where.step * inside.start + where.start, where.unit)
+    i_inside = jnp.clip(i, inside.start, inside.stop - 1) - inside.start
+    index, rest = _divided(i_inside, where.step, rest, where.unit, len(inside))
+    index += first
     if inside.start > 0:
         index, rest = (jnp.where(i < inside.start, 0, one) for one in (index, rest))
     if inside.stop < where.output_size:
@@ -118,48 +121,29 @@ def located(where: Positions) -> tuple[Array, Array]:
 def _located_by_clamping(i: Array, where: Positions) -> tuple[Array, Array]:
     # After every `unit` elements of the result, positions are again a whole number of elements of the input apart.
     turn, place = jnp.divmod(i, where.unit)
-    if where.step * (where.unit - 1) + abs(where.start) < 2**31:
-        index, rest = jnp.divmod(place * where.step + where.start, where.unit)
-    else:
-        index, rest = _divided_digit_by_digit(place, where.step, where.unit, where.unit)
-        first, more = divmod(where.start, where.unit)
-        carry, rest = _divmod(rest + more, where.unit)
-        index = index + first + carry
-    index, last = index + turn * where.step, number(where.input_size - 1, np.int32)
+    first, rest = divmod(where.start, where.unit)
+    index, rest = _divided(place, where.step, rest, where.unit, where.unit)
+    index, last = index + first + turn * where.step, number(where.input_size - 1, np.int32)
     is_inside = (index >= 0) & (index < last)
     return jnp.clip(index, 0, last), jnp.where(is_inside, rest, 0)
 
 
-def _divided(i: Array, where: Positions, inside: range) -> tuple[Array, Array]:
-    """The quotient and the remainder of the positions of what is `inside`, counted by `i`, and the unit."""
-    first, rest = divmod(where.step * inside.start + where.start, where.unit)
-    whole, part = divmod(where.step if len(inside) > 1 else 0, where.unit)
-    index = first + i * whole
-    if part == 0:
-        return index, jnp.full_like(i, rest)
-    if part * (len(inside) - 1) + rest < 2**31:
-        quotients, remainder = _divmod(i * part + rest, where.unit)
-        return index + quotients, remainder
-    quotients, remainder = _divided_digit_by_digit(i, part, where.unit, len(inside))
-    carry, remainder = _divmod(remainder + rest, where.unit)
-    return index + quotients + carry, remainder
+def _divided(i: Array, factor: int, summand: int, unit: int, count: int) -> tuple[Array, Array]:
+    """The quotient and the remainder of `i * factor + summand` and `unit`, for an `i` in [0, count)."""
+    whole, part = divmod(factor if count > 1 else 0, unit)
+    if part * (count - 1) + summand < 2**31:
+        quotients, remainder = _divmod(i * part + summand, unit)
+    else:
+        with jax.enable_x64(True):  # where JAX has no 64-bit types, they are enabled for these lines
+            wide = lax.convert_element_type(i, np.int64)
+            both = _divmod(wide * lax.full_like(wide, part) + lax.full_like(wide, summand), lax.full_like(wide, unit))
+            quotients, remainder = (lax.convert_element_type(one, np.int32) for one in both)
+    return i * whole + quotients, remainder
 
 
-def _divided_digit_by_digit(i: Array, part: int, unit: int, count: int) -> tuple[Array, Array]:
-    """The quotient and the remainder of `i * part` and `unit`, where `part` is less than `unit`: as on paper."""
-    bits = (2**30 // unit).bit_length() - 1  # of a digit, so that nothing exceeds an int32
-    digits = -(-(count - 1).bit_length() // bits)
-    quotients = remainder = jnp.zeros_like(i)
-    for place in reversed(range(digits)):
-        digit = (i >> (place * bits)) & (2**bits - 1)
-        more, remainder = _divmod((remainder << bits) + digit * part, unit)
-        quotients = (quotients << bits) + more
-    return quotients, remainder
-
-
-def _divmod(a: Array, b: int) -> tuple[Array, Array]:
+def _divmod(a: Array, b: Any) -> tuple[Array, Array]:
     """The quotient and the remainder of what is not negative."""
-    quotients = lax.div(a, jnp.full_like(a, b))
+    quotients = lax.div(a, lax.full_like(a, b) if isinstance(b, int) else b)
     return quotients, a - quotients * b
 
 
