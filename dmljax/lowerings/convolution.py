@@ -53,16 +53,14 @@ def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool
     if 0 in (*image.shape, *filter.shape):
         space = (one.blocks if is_forward else one.input_size for one in sliding.windows)
         return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * sliding.group_count, *space))
-    if is_forward:
-        on_cpu, plain = _on_cpu, partial(_convolution, steps=_steps(sliding))
-    else:
-        on_cpu, plain = _transposed_on_cpu, partial(_plain_transposed, sliding=sliding)
+    plain = partial(_convolution, steps=_steps(sliding)) if is_forward else partial(_plain_transposed, sliding=sliding)
 
     @jax.checkpoint  # to save no intermediates for the backward pass
-    def on_wide(image: Array, filter: Array) -> Array:
-        return on_cpu(image.astype(wide), filter.astype(wide), sliding)
+    def on_cpu(image: Array, filter: Array) -> Array:
+        return (_on_cpu if is_forward else _transposed_on_cpu)(image.astype(wide), filter.astype(wide), sliding)
 
-    return choose(image, filter, cpu=on_wide, default=plain)
+    result: Array = choose(image, filter, cpu=on_cpu, default=plain)
+    return result
 
 
 # One operation of XLA
@@ -81,10 +79,10 @@ class _Steps(NamedTuple):
 
 
 def _steps(sliding: Sliding, *, is_on_cpu: bool = False) -> _Steps:
-    windows, *options = sliding
+    windows, group_count, precision = sliding
     strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
     padding = tuple((one.start_padding, one.end_padding) for one in windows)
-    return _Steps(strides, padding, (1,) * len(windows), dilations, *options, is_on_cpu)
+    return _Steps(strides, padding, (1,) * len(windows), dilations, group_count, precision, is_on_cpu)
 
 
 def _plain_transposed(image: Array, filter: Array, sliding: Sliding, *, is_on_cpu: bool = False) -> Array:
@@ -115,7 +113,7 @@ def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
     convolution = custom_vmap(plain)
 
     @convolution.def_vmap
-    def _(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
+    def mapped(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
         # Of images with filters of their own, JAX makes groups, whose number must be known, and which XLA gathers from
         # all devices. Products of matrices stay where they are.
         way = partial(_in_columns, steps=steps) if all(is_batched) else plain
@@ -485,7 +483,10 @@ def integer_convolved(image: Array, filter: Array, sliding: Sliding, largest: tu
     """
     if _terms(filter) * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
         return _parts_of_floats(image, filter, sliding, largest)
-    in_all = lambda *both: functools.reduce(operator.add, _parts_of_floats(*both, sliding, largest))  # noqa: E731
+
+    def in_all(image: Array, filter: Array) -> Array:
+        return functools.reduce(operator.add, _parts_of_floats(image, filter, sliding, largest))
+
     return [choose(image, filter, tpu=partial(_of_integers, sliding=sliding), default=in_all)]
 
 

@@ -4,7 +4,6 @@ A counter of 128 bits and a key of 64 are words of 32 bits, the lowest first. Sa
 Random Numbers: As Easy as 1, 2, 3", 2011.
 """
 
-import math
 from collections.abc import Sequence
 
 import jax
@@ -13,8 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.sharding import may_be_sharded
-from dmljax.lowerings.sizes import is_symbolic, number
+from dmljax.lowerings.sizes import number
 
 _ROUNDS = 10
 _FACTORS = 0xD2511F53, 0xCD9E8D57
@@ -22,32 +20,13 @@ _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
 
 def random_words(counter: Sequence[Array], key: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """The words of as many blocks as `sizes` have room for, from `counter` on, in the order of the elements."""
-    count = math.prod(sizes)
+    """The words of as many blocks as `sizes` have room for, from `counter` on, in the order of the elements.
 
-    def at_once() -> Array:
-        return _words_at(_positions(sizes), counter, key)
-
-    if is_symbolic(count) or count < 4096 or may_be_sharded(counter[0]):  # a mesh may divide any of the dimensions
-        return at_once()
-    # XLA on CPU takes up to 4 times as long for a loop over short rows, or one that threads cannot share evenly. The
-    # last elements, which are computed apart, keep it from seeing the rows, and leave a number that they can share.
-    most = (count - 1) // 64 * 64
-    first, last = lax.iota(np.uint32, most), lax.iota(np.uint32, count - most) + np.uint32(most)
-
-    def in_parts() -> Array:
-        return jnp.concatenate([_words_at(part, counter, key) for part in (first, last)]).reshape(tuple(sizes))
-
-    return choose(cpu=in_parts, default=at_once)
-
-
-def _words_at(position: Array, counter: Sequence[Array], key: Sequence[Array]) -> Array:
-    """The word of each position.
-
-    Each computes its own block, of which it keeps one word. To compute each block once takes less arithmetic, but XLA
+    Each element computes its own block, of which it keeps one word. To compute each block once takes less arithmetic, but XLA
     on CPU does not vectorize the loop that shuffles the four words together, which then takes 10 times as long, and a
     mesh would exchange words.
     """
+    position = _positions(sizes)
     words = advanced(counter, position >> np.uint32(2))
     keys = [
         [word + np.uint32(turn * step % 2**32) for turn in range(_ROUNDS)]

@@ -192,7 +192,10 @@ def largest_elements(x: Array, windows: Windows) -> Array:
     """The largest element of each window; its gradient goes to the `largest_places`."""
 
     def move(floats: tuple[Array, ...], x: Array) -> Array:
-        return choose(floats[0], x, cpu=partial(_largest_of_slices, windows=windows), default=by_xla)
+        return choose(floats[0], x, cpu=by_places, default=by_xla)
+
+    def by_places(bits: Array, x: Array) -> Array:
+        return _moved_from(bits, largest_places(x, windows), windows)
 
     def by_xla(bits: Array, x: Array) -> Array:
         largest: Array = _by_xla(x, _lowest(x.dtype), lax.max, windows, x.ndim)
@@ -233,28 +236,6 @@ def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
     largest = lambda x: _by_xla(x, _lowest(x.dtype), lax.max, windows, x.ndim)  # noqa: E731
     spread: Array = jax.vjp(largest, numbers)[1](gradient)[0]
     return spread
-
-
-def _largest_of_slices(bits: Array, x: Array, windows: Windows) -> Array:
-    """The elements of `bits` where `x`, which has these bits, is largest."""
-    if any(one.blocks == 1 and one.size > _MOST_SLICES for one in windows):
-        return _moved_from(bits, largest_places(x, windows), windows)
-
-    def with_key(element: Array, *key: Array) -> Parts:
-        return element, *(key or (sort_keys(lax.bitcast_convert_type(element, x.dtype), nan_is_largest=True),))
-
-    def first_largest(parts: Sequence[tuple[int, Parts]]) -> Parts:
-        (largest, largest_key), *others = (with_key(*part) for _, part in parts)
-        for element, key in others:
-            is_larger = key > largest_key
-            largest, largest_key = (jnp.where(is_larger, *both) for both in ((element, largest), (key, largest_key)))
-        return largest, largest_key
-
-    # Padding that equals the largest element of a window has its bits.
-    parts: Parts = (_padded(bits, windows, _lowest(x.dtype).view(bits.dtype)),)
-    for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
-        parts = _reduced(parts, axis, _steps(window), first_largest)
-    return parts[0]
 
 
 def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array, Array]:

@@ -106,10 +106,11 @@ def located(where: Positions) -> tuple[Array, Array]:
     inside = where.inside()
     if not inside:
         return jnp.where(i < inside.start, 0, where.input_size - 1), jnp.zeros_like(i)
-    first, rest = divmod(where.step * inside.start + where.start, where.unit)
-    i_inside = jnp.clip(i, inside.start, inside.stop - 1) - inside.start
-    index, rest = _divided(i_inside, where.step, rest, where.unit, len(inside))
-    index += first
+    first, more = divmod(where.step * inside.start + where.start, where.unit)
+    turns, rest = _divided(
+        jnp.clip(i, inside.start, inside.stop - 1) - inside.start, where.step, more, where.unit, len(inside)
+    )
+    index = first + turns
     if inside.start > 0:
         index, rest = (jnp.where(i < inside.start, 0, one) for one in (index, rest))
     if inside.stop < where.output_size:
@@ -121,9 +122,9 @@ def located(where: Positions) -> tuple[Array, Array]:
 def _located_by_clamping(i: Array, where: Positions) -> tuple[Array, Array]:
     # After every `unit` elements of the result, positions are again a whole number of elements of the input apart.
     turn, place = jnp.divmod(i, where.unit)
-    first, rest = divmod(where.start, where.unit)
-    index, rest = _divided(place, where.step, rest, where.unit, where.unit)
-    index, last = index + first + turn * where.step, number(where.input_size - 1, np.int32)
+    first, more = divmod(where.start, where.unit)
+    turns, rest = _divided(place, where.step, more, where.unit, where.unit)
+    index, last = first + turns + turn * where.step, number(where.input_size - 1, np.int32)
     is_inside = (index >= 0) & (index < last)
     return jnp.clip(index, 0, last), jnp.where(is_inside, rest, 0)
 
