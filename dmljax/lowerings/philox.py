@@ -22,9 +22,9 @@ _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 def random_words(counter: Sequence[Array], key: Sequence[Array], sizes: Sequence[int]) -> Array:
     """The words of as many blocks as `sizes` have room for, from `counter` on, in the order of the elements.
 
-    Each element computes its own block, of which it keeps one word. To compute each block once takes less arithmetic, but XLA
-    on CPU does not vectorize the loop that shuffles the four words together, which then takes 10 times as long, and a
-    mesh would exchange words.
+    Each element computes its own block, of which it keeps one word. To compute each block once takes less arithmetic,
+    but XLA on CPU does not vectorize the loop that shuffles the four words together, which then takes 10 times as long,
+    and a mesh would exchange words.
     """
     position = _positions(sizes)
     words = advanced(counter, position >> np.uint32(2))
