@@ -171,10 +171,10 @@ def inside(where: Where) -> Iterator[None]:
         raise
 
 
-def require(where: Where, holds: bool, rule: str, given: Any = None) -> None:
+def require(where: Where, holds: bool, rule: str, given: Any = None, error: type[DmlError] = InvalidDesc) -> None:
     """Refuses the value at `where` unless the rule holds."""
     if not holds:
-        raise InvalidDesc(Problem(where, rule, given))
+        raise error(Problem(where, rule, given))
 
 
 MAX_PROBLEMS = 1000  # in one error: nobody reads more

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 
-from dmljax.errors import DmlError, InvalidDesc, Path, Problem, Where, path_of, spell_path
+from dmljax.errors import DmlError, InvalidDesc, Path, Problem, Where, path_of, require, spell_path
 from dmljax.text import join_sizes
 
 Sizes = tuple[int, ...]
@@ -86,15 +86,13 @@ def require_sizes(
 
 def require_size(argument: str, axis: int, size: int, expected: int, why: str) -> None:
     """Refuses an array whose size along `axis` is not `expected`."""
-    if size != expected:
-        raise InvalidDesc(Problem((argument, "shape", axis), f"must be {expected}, {why}", size))
+    require((argument, "shape", axis), size == expected, f"must be {expected}, {why}", size)
 
 
 def require_dimensions(argument: Where, sizes: Sequence[int], lowest: int) -> None:
     """Refuses an array of fewer than `lowest` dimensions."""
-    if len(sizes) < lowest:
-        dimensions = "dimension" if lowest == 1 else "dimensions"
-        raise InvalidDesc(Problem(argument, f"must have at least {lowest} {dimensions}", len(sizes)))
+    dimensions = "dimension" if lowest == 1 else "dimensions"
+    require(argument, len(sizes) >= lowest, f"must have at least {lowest} {dimensions}", len(sizes))
 
 
 def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int], of: str = "") -> None:
@@ -107,6 +105,5 @@ def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int],
 
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:
     """Refuses numbers that are not one for each of the `rank` dimensions of the array `of`."""
-    if len(values) != rank:
-        rule = f"must have one number for each of the {rank} dimensions of {called(of)}"
-        raise InvalidDesc(Problem(argument, rule, spelled(values)))
+    rule = f"must have one number for each of the {rank} dimensions of {called(of)}"
+    require(argument, len(values) == rank, rule, spelled(values))

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, require
 from dmljax.inference import require_dimensions
 from dmljax.lowerings.sharding import sharded_alike
 from dmljax.text import join_words, show
@@ -15,9 +15,8 @@ from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
 
 def require_real(where: Where, dtype: object) -> None:
     """Refuses a dtype that operators do not compute with."""
-    if dtype not in REALS:
-        rule = "must be bool, an integer of 8 to 64 bits or a float of 16 to 64 bits"
-        raise InvalidType(Problem(where, rule, dtype))
+    rule = "must be bool, an integer of 8 to 64 bits or a float of 16 to 64 bits"
+    require(where, dtype in REALS, rule, dtype, InvalidType)
 
 
 def real_array(where: Where, value: ArrayLike) -> Array:
@@ -30,8 +29,7 @@ def real_array(where: Where, value: ArrayLike) -> Array:
 def integer_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of integers; bool is refused."""
     given = real_array(where, value)
-    if given.dtype not in INTEGERS:
-        raise InvalidType(Problem(where, "must be of an integer type", given.dtype))
+    require(where, given.dtype in INTEGERS, "must be of an integer type", given.dtype, InvalidType)
     return given
 
 
@@ -44,23 +42,20 @@ def quantized_array(where: Where, value: ArrayLike) -> Array:
 def float_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of floats."""
     given = real_array(where, value)
-    if given.dtype not in FLOATS:
-        raise InvalidType(Problem(where, "must be of a floating type", given.dtype))
+    require(where, given.dtype in FLOATS, "must be of a floating type", given.dtype, InvalidType)
     return given
 
 
 def number_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of integers or floats; bool is refused."""
     given = real_array(where, value)
-    if given.dtype == bool:
-        raise InvalidType(Problem(where, "must be of an integer or floating type", "bool"))
+    require(where, given.dtype != bool, "must be of an integer or floating type", "bool", InvalidType)
     return given
 
 
 def require_type(where: Where, given: Array, wanted: object, other: str) -> None:
     """Refuses an array that is not of the type `wanted`, which `other` has."""
-    if given.dtype != wanted:
-        raise InvalidType(Problem(where, f"must be of {wanted}, as {other} is", given.dtype))
+    require(where, given.dtype == wanted, f"must be of {wanted}, as {other} is", given.dtype, InvalidType)
 
 
 def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:
@@ -95,15 +90,13 @@ def require_same_shape(**values: ArrayLike) -> None:
     shapes = {name: jnp.shape(value) for name, value in values.items()}
     first, *others = shapes
     for name in others:
-        if shapes[name] != shapes[first]:
-            raise InvalidDesc(Problem(name, f"must have the shape of {first}, {shapes[first]}", shapes[name]))
+        require(name, shapes[name] == shapes[first], f"must have the shape of {first}, {shapes[first]}", shapes[name])
 
 
 def normal_axis(axis: int, given: Array, argument: Where = "input", name: str = "axis") -> int:
     """`axis` of an array of at least one dimension, counted from the first one."""
     require_dimensions(argument, given.shape, 1)
-    if not -given.ndim <= axis < given.ndim:
-        raise InvalidDesc(Problem(name, f"must be in [{-given.ndim}, {given.ndim})", show(axis)))
+    require(name, -given.ndim <= axis < given.ndim, f"must be in [{-given.ndim}, {given.ndim})", show(axis))
     return axis % given.ndim
 
 

@@ -11,10 +11,9 @@ from dmljax.descriptors.bases import (
 from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import (
-    AttentionMask, Bool, Direction, Float, FloatChannels, FloatDimensions, GeneratorType, InfinityMode, Input, Inputs,
-    Int, IntDimensions, Interpolation, OptionalInput, OptionalOutput, OptionalScaleBias, Order, Orientation, Output,
-    Outputs, Padding, Propagation, Quantization, QuantizationTensors, Recurrent, Reduction, Repeats, Rounding,
-    ScalarUnion, Scales, Size, StepUnion, Transform, Uint, Uint64, UintAxes, UintDimensions, ValueType
+    Bool, Float, FloatChannels, FloatDimensions, Input, Inputs, Int, IntDimensions, OptionalInput, OptionalOutput,
+    OptionalScaleBias, Output, Outputs, QuantizationTensors, Repeats, ScalarUnion, Scales, Size, StepUnion, Uint,
+    Uint64, UintAxes, UintDimensions
 )
 from dmljax.descriptors.rules import (
     SCALE_BIAS_FITS, alike, axis_of, distinct_axes, each_of_space, fitting, has_type, having, inferred, named,
@@ -30,17 +29,15 @@ from dmljax.descriptors.validation import find_broken_rules, find_minimum_featur
 __all__ = [
     "ACTIVATION_SINCE_1_0", "FLOAT_SINCE_1_0", "FLOAT_SINCE_2_0", "FUSED_ACTIVATION", "OPERATORS", "OPERATOR_PREFIX",
     "RANK_1_TO_4", "RANK_1_TO_5", "RANK_1_TO_8", "RANK_2_TO_4", "RANK_2_TO_8", "RANK_3_TO_4", "RANK_3_TO_5",
-    "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation", "AttentionMask", "Binary", "Bool", "Call",
-    "Cell", "Derived", "Direction", "Float", "FloatChannels", "FloatDimensions", "Fusable", "Fusables",
-    "FusedActivation", "FusedActivations", "GeneratorType", "Gradient", "HasOutput", "Implied", "InfinityMode", "Input",
-    "Inputs", "Int", "IntDimensions", "Interpolation", "LevelRule", "Operator", "OptionalInput", "OptionalOutput",
-    "OptionalScaleBias", "Order", "Orientation", "Output", "Outputs", "Padding", "Predicate", "Propagation",
-    "Quantization", "QuantizationTensors", "Recurrent", "Reduction", "Repeats", "Resized", "Rounding", "Rule",
-    "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Transform", "Uint", "Uint64", "UintAxes",
-    "UintDimensions", "Unary", "ValueType", "alike", "axis_of", "binary", "distinct_axes", "each_of_space",
-    "find_broken_rules", "find_minimum_feature_level", "fitting", "fusable_into", "fused", "fused_activation_rules",
-    "gradient", "has_type", "having", "inferred", "lower", "named", "of_tensors", "one_element", "page_rules",
-    "refused_by", "required", "required_of_sizes", "rows", "same_rank", "same_sizes", "same_type", "same_type_and_rank",
-    "sizes_are", "support", "to_json", "unary", "validate"
+    "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation", "Binary", "Bool", "Call", "Cell",
+    "Derived", "Float", "FloatChannels", "FloatDimensions", "Fusable", "Fusables", "FusedActivation",
+    "FusedActivations", "Gradient", "HasOutput", "Implied", "Input", "Inputs", "Int", "IntDimensions", "LevelRule",
+    "Operator", "OptionalInput", "OptionalOutput", "OptionalScaleBias", "Output", "Outputs", "Predicate",
+    "QuantizationTensors", "Repeats", "Resized", "Rule", "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion",
+    "Table", "Uint", "Uint64", "UintAxes", "UintDimensions", "Unary", "alike", "axis_of", "distinct_axes",
+    "each_of_space", "find_broken_rules", "find_minimum_feature_level", "fitting", "fusable_into", "fused",
+    "fused_activation_rules", "has_type", "having", "inferred", "lower", "named", "of_tensors", "one_element",
+    "page_rules", "refused_by", "required", "required_of_sizes", "rows", "same_rank", "same_sizes", "same_type",
+    "same_type_and_rank", "sizes_are", "support", "to_json", "validate"
 ]
 # fmt: on

@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, takewhile
-from typing import Any, ClassVar, Protocol, Self, dataclass_transform, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Protocol, Self, dataclass_transform, get_args, get_type_hints
 
 import jax
 from jax.export import register_namedtuple_serialization
 
 from dmljax.checks import set_fields
 from dmljax.descriptors.array_arguments import Bind, Counts, bind_arrays, require_64_bits, require_match, signature
-from dmljax.descriptors.members import SCALAR_TYPE, Array, Kind, Leaf, Member, Tensor
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Kind, Leaf, Member, Tensor
 from dmljax.descriptors.tables import Table, of_tensors
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
 from dmljax.inference import Sizes, led, names_of_members, require_sizes
 from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, join_words
-from dmljax.types import DataType, FeatureLevel
+from dmljax.types import DataType, FeatureLevel, HeaderEnum
 
 OPERATOR_PREFIX = "DML_OPERATOR_"
 OPERATORS: "dict[str, type[Operator]]" = {}
@@ -536,6 +536,8 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
 
 def _member(field: "dataclasses.Field[Any]", annotation: Any) -> Member:
     """The member that `Annotated[type, kind]` declares; a name after the kind is the one that directml.h gives it."""
+    if isinstance(annotation, type) and issubclass(annotation, HeaderEnum):
+        annotation = Annotated[annotation, Enumeration(annotation)]
     kind, *name = getattr(annotation, "__metadata__", (None,))
     if not isinstance(kind, Kind):
         raise TypeError(

@@ -73,13 +73,8 @@ def members_from_json(
 class Fused(Kind):
     """A DML_OPERATOR_DESC of an activation that is fused into another operator."""
 
-    @property
-    def description(self) -> str:
-        return "activation without tensors"
-
-    @property
-    def plural(self) -> str:
-        return "descriptors of activations"
+    description = "activation without tensors"
+    plural = "descriptors of activations"
 
     def json_fields(self, value: Any) -> tuple[str, ...]:
         known = OPERATORS.get(OPERATOR_PREFIX + str(value.get("Type", value.get("type"))).removeprefix(OPERATOR_PREFIX))

@@ -24,25 +24,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, all_ch
 from dmljax.scalars import Scalar, ScaleBias, Size2D, step
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, show
-from dmljax.types import (
-    AxisDirection,
-    ConvolutionDirection,
-    ConvolutionMode,
-    DataType,
-    DepthSpaceOrder,
-    HeaderEnum,
-    InterpolationMode,
-    IsInfinityMode,
-    MatrixTransform,
-    MultiheadAttentionMaskType,
-    PaddingMode,
-    QuantizationType,
-    RandomGeneratorType,
-    RecurrentNetworkDirection,
-    ReduceFunction,
-    RoundingMode,
-    TensorFlags,
-)
+from dmljax.types import DataType, HeaderEnum, TensorFlags
 
 
 class Kind(ABC):
@@ -93,9 +75,7 @@ class Tensor(Kind):
     def description(self) -> str:
         return "input tensor" if self.is_input else "output tensor"
 
-    @property
-    def plural(self) -> str:
-        return "TensorDescs"
+    plural = "TensorDescs"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> TensorDesc:
         if not isinstance(value, TensorDesc):
@@ -197,9 +177,7 @@ class Integer(Kind):
     def description(self) -> str:
         return self.name
 
-    @property
-    def plural(self) -> str:
-        return "integers"
+    plural = "integers"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> int:
         return integer_in(name, value, self.lowest, self.highest)
@@ -209,9 +187,7 @@ class Integer(Kind):
 class Boolean(Kind):
     """A BOOL of C."""
 
-    @property
-    def description(self) -> str:
-        return "BOOL"
+    description = "BOOL"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> bool:
         return boolean(name, value)
@@ -260,9 +236,7 @@ class Number(Kind):
     def description(self) -> str:
         return "number in the desc's own data type" if self.own_type is None else "FLOAT"
 
-    @property
-    def plural(self) -> str:
-        return "numbers"
+    plural = "numbers"
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Scalar:
         own_type = self.own_type or data_type or DataType.UNKNOWN
@@ -343,7 +317,7 @@ class Struct(Kind):
             return self.form(*(self.of.from_json(key, json_given(key, given.get(key)), None) for key in self.fields))
 
 
-# What the members of a desc are annotated with
+# What the members of a desc are annotated with, besides enumerations
 
 UINT, INT = Integer("UINT", 0, UINT_MAX), Integer("INT", INT_MIN, INT_MAX)
 FLOAT = Number(own_type=DataType.FLOAT32)
@@ -365,28 +339,13 @@ Repeats = Annotated[tuple[int, ...], Array(UINT, count="RepeatsCount")]
 FloatDimensions = Annotated[tuple[Any, ...], Array(FLOAT, count="DimensionCount")]
 Scales = Annotated[tuple[Any, ...], Array(FLOAT, count="ScaleCount")]
 UintAxes = Annotated[tuple[int, ...], Array(UINT, count="AxisCount")]
-Direction = Annotated[AxisDirection, Enumeration(AxisDirection)]
 SCALAR_TYPE = Enumeration(DataType)
-ValueType = Annotated[DataType, SCALAR_TYPE]
 Float = Annotated[Any, FLOAT]  # takes any number, holds a Scalar
 FloatChannels = Annotated[tuple[Any, ...], Array(FLOAT, count="ChannelCount")]
 ScalarUnion = Annotated[Any, Number(own_type=None)]
 StepUnion = Annotated[Any, Number(own_type=None, is_step=True)]
 OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBias, ("Scale", "Bias"), FLOAT)]
 Size = Annotated[Size2D, Struct("DML_SIZE_2D", Size2D, ("Width", "Height"), UINT)]
-Order = Annotated[DepthSpaceOrder, Enumeration(DepthSpaceOrder)]
-Transform = Annotated[MatrixTransform, Enumeration(MatrixTransform)]
-Orientation = Annotated[ConvolutionMode, Enumeration(ConvolutionMode)]
-Propagation = Annotated[ConvolutionDirection, Enumeration(ConvolutionDirection)]
-Recurrent = Annotated[RecurrentNetworkDirection, Enumeration(RecurrentNetworkDirection)]
-Padding = Annotated[PaddingMode, Enumeration(PaddingMode)]
-Quantization = Annotated[QuantizationType, Enumeration(QuantizationType)]
-Reduction = Annotated[ReduceFunction, Enumeration(ReduceFunction)]
-Rounding = Annotated[RoundingMode, Enumeration(RoundingMode)]
-Interpolation = Annotated[InterpolationMode, Enumeration(InterpolationMode)]
-GeneratorType = Annotated[RandomGeneratorType, Enumeration(RandomGeneratorType)]
-AttentionMask = Annotated[MultiheadAttentionMaskType, Enumeration(MultiheadAttentionMaskType)]
-InfinityMode = Annotated[IsInfinityMode, Enumeration(IsInfinityMode)]
 
 
 # Members

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.inference import called, led, names_of_members, require_broadcast
 from dmljax.lowerings.attention import Mask, attention
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
@@ -103,16 +103,13 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None) ->
     """The sizes of an attention to arrays of these shapes."""
     source = _sources(shapes)
     for name, count in head_counts.items():
-        if count < 1:
-            raise InvalidDesc(Problem(name, "must be at least 1", count))
+        require(name, count >= 1, "must be at least 1", count)
     heads, *_, key_heads = *head_counts.values(), *head_counts.values()
-    if heads % key_heads:
-        rule = f"must be a divisor of {heads}, the number of heads of the queries"
-        raise InvalidDesc(Problem("key_value_head_count", rule, key_heads))
+    rule = f"must be a divisor of {heads}, the number of heads of the queries"
+    require("key_value_head_count", heads % key_heads == 0, rule, key_heads)
     for name in ("stacked_query_key", "stacked_query_key_value"):
-        if name in shapes and heads != key_heads:
-            rule = "must not be given, unless keys have as many heads as queries"
-            raise InvalidDesc(Problem(name, rule, f"{heads} and {key_heads}"))
+        rule = "must not be given, unless keys have as many heads as queries"
+        require(name, name not in shapes or heads == key_heads, rule, f"{heads} and {key_heads}")
 
     def size_of(role: str, heads: int) -> int:
         name = source[role]
@@ -172,8 +169,14 @@ class MultiheadAttention(NamedTuple):
     present_value: Array
 
 
+_ARRAYS = (
+    *("query", "key", "value", "stacked_query_key", "stacked_key_value", "stacked_query_key_value"),
+    *("bias", "mask", "relative_position_bias", "past_key", "past_value", "past_sequence_lengths"),
+)
+
+
 def _attended(
-    arrays: Mapping[str, ArrayLike | None],
+    arrays: Sequence[ArrayLike | None],
     scale: ArrayLike | None,
     mask_filter_value: ArrayLike,
     head_counts: Mapping[str, int],
@@ -182,8 +185,8 @@ def _attended(
     has_present: bool,
     precision: Any,
 ) -> Any:
-    """An array, or with `has_present` a `MultiheadAttention`."""
-    given = _checked_arrays(arrays, mask_type)
+    """An array, or with `has_present` a `MultiheadAttention`, of the first of `_ARRAYS`."""
+    given = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), mask_type)
     shapes = {name: x.shape for name, x in given.items()}
     for name, shape in shapes.items():
         if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
@@ -234,10 +237,9 @@ def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: Multihead
         name: kinds.get(name, calls.float_array)(name, value) for name, value in arrays.items() if value is not None
     }
     floats = {name: x.dtype for name, x in given.items() if name not in kinds}
-    for name, dtype in floats.items():
+    for name in floats:
         first, wanted = next(iter(floats.items()))
-        if dtype != wanted:
-            raise InvalidType(Problem(name, f"must be of {wanted}, as {first} is", dtype))
+        calls.require_type(name, given[name], wanted, first)
     if "mask" in given and given["mask"].dtype in FLOATS:
         remedy = "floats that are added to the scores are a relative_position_bias"
         raise InvalidType(Problem("mask", "must be of bool or an integer type", given["mask"].dtype, remedy=remedy))
@@ -386,21 +388,10 @@ def multihead_attention(
     >>> multihead_attention(query, key, value, mask=seen, head_count=2).tolist()
     [[[1.0, 10.0], [2.0, 20.0]]]
     """
-    arrays: dict[str, ArrayLike | None] = {
-        "query": query,
-        "key": key,
-        "value": value,
-        "stacked_query_key": stacked_query_key,
-        "stacked_key_value": stacked_key_value,
-        "stacked_query_key_value": stacked_query_key_value,
-        "bias": bias,
-        "mask": mask,
-        "relative_position_bias": relative_position_bias,
-        "past_key": past_key,
-        "past_value": past_value,
-    }
+    sources = query, key, value, stacked_query_key, stacked_key_value, stacked_query_key_value
+    others = bias, mask, relative_position_bias, past_key, past_value
     heads = {"head_count": head_count}
-    return _attended(arrays, scale, mask_filter_value, heads, mask_type, None, has_present, precision)
+    return _attended((*sources, *others), scale, mask_filter_value, heads, mask_type, None, has_present, precision)
 
 
 _PRESENT = ("output_present_key", "output_present_value")
@@ -526,7 +517,7 @@ class MultiheadAttentionDesc(_Attention, function=multihead_attention):
     scale: dml.Float
     mask_filter_value: dml.Float
     head_count: dml.Uint
-    mask_type: dml.AttentionMask
+    mask_type: MultiheadAttentionMaskType
     support = dml.support(FL_6_1=_table())
 
 
@@ -574,20 +565,8 @@ def multihead_attention1(
     >>> present_key.ravel().tolist(), output.tolist()
     ([2.0, 8.0, 0.0], [[[5.0, 5.0]]])
     """
-    arrays: dict[str, ArrayLike | None] = {
-        "query": query,
-        "key": key,
-        "value": value,
-        "stacked_query_key": stacked_query_key,
-        "stacked_key_value": stacked_key_value,
-        "stacked_query_key_value": stacked_query_key_value,
-        "bias": bias,
-        "mask": mask,
-        "relative_position_bias": relative_position_bias,
-        "past_key": past_key,
-        "past_value": past_value,
-        "past_sequence_lengths": past_sequence_lengths,
-    }
+    sources = query, key, value, stacked_query_key, stacked_key_value, stacked_query_key_value
+    others = bias, mask, relative_position_bias, past_key, past_value, past_sequence_lengths
     if total_sequence_length is not None:
         if not is_symbolic(total_sequence_length):
             integer_in("total_sequence_length", total_sequence_length, 1, _FAR)
@@ -595,6 +574,7 @@ def multihead_attention1(
             raise InvalidDesc(Problem("total_sequence_length", "must not be given without past_sequence_lengths"))
     of_keys = query_head_count if key_value_head_count is None else key_value_head_count
     heads = {"query_head_count": query_head_count, "key_value_head_count": of_keys}
+    arrays = (*sources, *others)
     return _attended(arrays, scale, mask_filter_value, heads, mask_type, total_sequence_length, has_present, precision)
 
 
@@ -607,7 +587,7 @@ class MultiheadAttention1Desc(_Attention, function=multihead_attention1):
     mask_filter_value: dml.Float
     query_head_count: dml.Uint
     key_value_head_count: dml.Uint
-    mask_type: dml.AttentionMask
+    mask_type: MultiheadAttentionMaskType
     support = dml.support(FL_6_3=_table(past_sequence_lengths=dml.Cell(dml.RANK_1_TO_5, FLOAT | ONLY_INT32)))
     rules = dml.page_rules(
         dml.Rule(

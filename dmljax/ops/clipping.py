@@ -19,7 +19,7 @@ from dmljax.lowerings.comparisons import greater_equal
 from dmljax.lowerings.copies import selected
 from dmljax.ops.elementary import scaled
 from dmljax.scalars import ScaleBias, lower_bound, upper_bound
-from dmljax.types import FLOAT, INTEGER_64, UP_TO_32_BIT, FeatureLevel
+from dmljax.types import FLOAT, INTEGER_64, UP_TO_32_BIT, DataType, FeatureLevel
 
 # CLIP and CLIP1
 
@@ -129,7 +129,7 @@ class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
 
 
 class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
-    min_max_data_type: dml.ValueType
+    min_max_data_type: DataType
     min: dml.ScalarUnion
     max: dml.ScalarUnion
     implied = _BOUNDS
@@ -186,7 +186,7 @@ class ElementWiseClipGradDesc(dml.Gradient, function=element_wise_clip_grad):
 
 
 class ElementWiseClipGrad1Desc(dml.Gradient, function=element_wise_clip_grad1):
-    min_max_data_type: dml.ValueType
+    min_max_data_type: DataType
     min: dml.ScalarUnion
     max: dml.ScalarUnion
     support = dml.support(FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))

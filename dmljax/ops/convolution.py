@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.inference import Sizes, called, require_size, require_sizes, spelled
 from dmljax.lowerings.convolution import Sliding, convolved, integer_convolved
 from dmljax.lowerings.copies import check_sizes
@@ -50,24 +50,18 @@ def _convolved(
     output_sizes: Sizes | None = None,
 ) -> Slid:
     """The windows slide over the input, or in the direction BACKWARD over the result."""
-    if not 3 <= len(input) <= 5:
-        raise InvalidDesc(Problem("input", "must have 3 to 5 dimensions: batch, channels and space", len(input)))
-    if len(filter) != len(input):
-        raise InvalidDesc(Problem("filter", f"must have {len(input)} dimensions, as input does", len(filter)))
-    if 0 in filter[2:]:
-        raise InvalidDesc(Problem("filter", "must have elements in each dimension of space", f"shape {filter}"))
+    require("input", 3 <= len(input) <= 5, "must have 3 to 5 dimensions: batch, channels and space", len(input))
+    require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, as input does", len(filter))
+    require("filter", 0 not in filter[2:], "must have elements in each dimension of space", f"shape {filter}")
     steps = checked_steps("input", filter[2:], strides, dilations, start_padding, end_padding)
     (appended,) = for_each_dimension("input", len(steps.sizes), ("output_padding", output_padding, 0))
-    if group_count < 1:
-        raise InvalidDesc(Problem("group_count", "must be at least 1", group_count))
-    if input[1] % group_count:
-        rule = f"must divide the {input[1]} channels of {called('input')}"
-        raise InvalidDesc(Problem("group_count", rule, group_count))
+    require("group_count", group_count >= 1, "must be at least 1", group_count)
+    rule = f"must divide the {input[1]} channels of {called('input')}"
+    require("group_count", input[1] % group_count == 0, rule, group_count)
     if direction is FORWARD:
         require_size("filter", 1, filter[1], input[1] // group_count, "the input channels of a group")
-        if filter[0] % group_count:
-            rule = f"must be a multiple of {group_count}, {called('group_count')}"
-            raise InvalidDesc(Problem(("filter", "shape", 0), rule, filter[0]))
+        rule = f"must be a multiple of {group_count}, {called('group_count')}"
+        require(("filter", "shape", 0), filter[0] % group_count == 0, rule, filter[0])
         channels, windows = filter[0], steps.over(input[2:])
         require_room("input", windows, lambda i: ("filter", "shape", i + 2))
         space = tuple(one.blocks + more for one, more in zip(windows, appended, strict=True))
@@ -78,9 +72,8 @@ def _convolved(
         space = tuple(one.input_size for one in windows)
         beyond = [one.stride - 1 for one in windows]
         for i, size in enumerate(space):
-            if size < 1:
-                given = f"{steps.start_padding[i]}, and {size} elements"
-                raise InvalidDesc(Problem(("start_padding", i), "must leave elements of the result", given))
+            given = f"{steps.start_padding[i]}, and {size} elements"
+            require(("start_padding", i), size >= 1, "must leave elements of the result", given)
     least = (input[0], channels, *space)
     most = (*least[:2], *(size + more for size, more in zip(space, beyond, strict=True)))
     sizes = least if output_sizes is None else tuple(output_sizes)
@@ -197,8 +190,8 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
     filter: dml.Input
     bias: dml.OptionalInput = None
     output: dml.Output
-    mode: dml.Orientation
-    direction: dml.Propagation
+    mode: ConvolutionMode
+    direction: ConvolutionDirection
     strides: dml.UintDimensions
     dilations: dml.UintDimensions
     start_padding: dml.UintDimensions
@@ -296,8 +289,7 @@ def _integer_parts(
 
 def _bytes(where: str, given: ArrayLike) -> Array:
     array = calls.integer_array(where, given)
-    if array.dtype.itemsize > 1:
-        raise InvalidType(Problem(where, "must be of int8 or uint8", array.dtype))
+    require(where, array.dtype.itemsize <= 1, "must be of int8 or uint8", array.dtype, InvalidType)
     return array
 
 
@@ -443,8 +435,7 @@ def quantized_linear_convolution(
 
 def _int32(where: str, given: ArrayLike) -> Array:
     array = calls.integer_array(where, given)
-    if array.dtype != np.int32:
-        raise InvalidType(Problem(where, "must be of int32", array.dtype))
+    require(where, array.dtype == np.int32, "must be of int32", array.dtype, InvalidType)
     return array
 
 

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import sign
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidType, Problem, require
 from dmljax.inference import require_dimensions
 from dmljax.lowerings import special
 from dmljax.lowerings.conversion import converted
@@ -90,9 +90,8 @@ def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: ArrayLike) -
     channels, dtype = given.shape[1], widened(given.dtype)
     if not biases.weak_type and biases.dtype.itemsize > dtype.itemsize:
         raise InvalidType(Problem("bias", f"must be of at most {dtype}", biases.dtype))
-    if biases.shape not in ((), (1,), (channels,)):
-        rule = f"must be one number, or one for each of {channels} channels"
-        raise InvalidDesc(Problem("bias", rule, f"shape {biases.shape}"))
+    rule = f"must be one number, or one for each of {channels} channels"
+    require("bias", biases.shape in ((), (1,), (channels,)), rule, f"shape {biases.shape}")
     biases = biases.reshape(-1, *(1 for _ in given.shape[2:])).astype(dtype)
     x, summand = calls.broadcast(input=given.astype(dtype), bias=biases)
     return (jnp.asarray(scale, dtype) * x + summand).astype(given.dtype)
@@ -257,7 +256,7 @@ def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = Roundi
 
 
 class ElementWiseRoundDesc(dml.Unary, function=element_wise_round):
-    rounding_mode: dml.Rounding
+    rounding_mode: RoundingMode
     support = dml.support(FL_2_1=dml.rows(dml.RANK_4, FLOAT), FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, require_dimensions, require_sizes, spelled
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
@@ -64,8 +64,7 @@ def _arrays(input: ArrayLike, indices: ArrayLike) -> tuple[Array, Array]:
 
 
 def _require_elements(input: Array, bounds: Sequence[int]) -> None:
-    if 0 in bounds:
-        raise InvalidDesc(Problem("input", "must have elements to fetch", f"shape {input.shape}"))
+    require("input", 0 not in bounds, "must have elements to fetch", f"shape {input.shape}")
 
 
 def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
@@ -192,9 +191,8 @@ class GatherDesc(dml.Operator, function=gather, infer=_gathered_sizes):
     def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
         rank, before = self.input.rank, self.input.sizes[: self.axis]
         cropped = next((i for i, size in enumerate(before) if size != 1), len(before))
-        if self.index_dimensions > cropped + 1:
-            rule = f"must be at most {cropped + 1}, for OutputTensor has no more than {rank} dimensions"
-            raise InvalidDesc(Problem("IndexDimensions", rule, self.index_dimensions))
+        rule = f"must be at most {cropped + 1}, for OutputTensor has no more than {rank} dimensions"
+        require("IndexDimensions", self.index_dimensions <= cropped + 1, rule, self.index_dimensions)
         sizes = super().inferred_sizes(is_draft=is_draft)["output"]
         return {"output": sizes[-rank:]}
 
@@ -260,15 +258,13 @@ def _tuple_sizes(input: Sizes, indices: Sizes, batch_dimension_count: int = 0) -
     """The sizes of a block for each tuple."""
     require_dimensions("indices", indices, 1)
     batch, lower_rank = batch_dimension_count, min(len(input), len(indices))
-    if not 0 <= batch < lower_rank:
-        raise InvalidDesc(Problem("batch_dimension_count", f"must be in [0, {lower_rank})", show(batch)))
+    require("batch_dimension_count", 0 <= batch < lower_rank, f"must be in [0, {lower_rank})", show(batch))
     batches = input[:batch], indices[:batch]
     if batches[0] != batches[1]:
         given = f"{spelled(batches[0])} and {spelled(batches[1])}"
         raise InvalidDesc(Problem("input", "must have the same batch sizes", given, [("indices",)]))
     longest = len(input) - batch
-    if not 1 <= indices[-1] <= longest:
-        raise InvalidDesc(Problem("indices", f"must hold tuples of 1 to {longest} coordinates", indices[-1]))
+    require("indices", 1 <= indices[-1] <= longest, f"must hold tuples of 1 to {longest} coordinates", indices[-1])
     # The pages' formulas contradict all of their examples, in which only the dimensions of the input that the tuples
     # do not index come last. The examples decide.
     return indices[:-1] + input[batch + indices[-1] :]

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_count
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.inference import require_dimensions
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.philox import advanced, random_words
@@ -86,8 +86,7 @@ def diagonal_matrix1(
 def _fill_diagonals(input: Array | None, value: Array, begin: int, end: int, sizes: Sequence[int] | None) -> Array:
     if sizes is None:
         raise InvalidDesc(Problem("output_sizes", "must be given if input is None", "None"))
-    if len(sizes) < 2:
-        raise InvalidDesc(Problem("output_sizes", "must have at least 2 elements", tuple(sizes)))
+    require("output_sizes", len(sizes) >= 2, "must have at least 2 elements", tuple(sizes))
     _check_sizes(sizes)
     is_filled = _band_mask(tuple(sizes), begin, end)
     return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
@@ -120,8 +119,7 @@ def _element_count(sizes: Sequence[int]) -> int:
     """The number of elements, which a UINT must hold."""
     _check_sizes(sizes)
     count = math.prod(sizes)
-    if not is_symbolic(count) and count > UINT_MAX:
-        raise InvalidDesc(Problem("output_sizes", f"must have at most {UINT_MAX} elements", count))
+    require("output_sizes", is_symbolic(count) or count <= UINT_MAX, f"must have at most {UINT_MAX} elements", count)
     return count
 
 
@@ -151,7 +149,7 @@ class DiagonalMatrixDesc(dml.Operator, function=diagonal_matrix):
 class DiagonalMatrix1Desc(dml.Operator, function=diagonal_matrix1):
     input: dml.OptionalInput = None
     output: dml.Output
-    value_data_type: dml.ValueType
+    value_data_type: DataType
     value: dml.ScalarUnion
     diagonal_fill_begin: dml.Int
     diagonal_fill_end: dml.Int
@@ -182,7 +180,7 @@ def fill_value_constant(value: calls.Number, *, output_sizes: Sequence[int], dty
 
 class FillValueConstantDesc(dml.Operator, function=fill_value_constant):
     output: dml.Output
-    value_data_type: dml.ValueType
+    value_data_type: DataType
     value: dml.ScalarUnion
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
@@ -227,7 +225,7 @@ def fill_value_sequence(
 
 class FillValueSequenceDesc(dml.Operator, function=fill_value_sequence):
     output: dml.Output
-    value_data_type: dml.ValueType
+    value_data_type: DataType
     value_start: dml.ScalarUnion
     value_delta: dml.StepUnion
     support = dml.support(
@@ -278,8 +276,7 @@ def random_generator(
     """
     count = _element_count(output_sizes)
     given = calls.integer_array("input_state", input_state)
-    if given.dtype != np.uint32:
-        raise InvalidType(Problem("input_state", "must be of uint32", given.dtype))
+    require("input_state", given.dtype == np.uint32, "must be of uint32", given.dtype, InvalidType)
     if given.shape[-1:] != (6,) or given.size != 6:
         raise InvalidDesc(Problem("input_state", "must be 6 words, the shape (6,)", f"shape {given.shape}"))
 
@@ -298,7 +295,7 @@ class RandomGeneratorDesc(dml.Operator, function=random_generator):
     input_state: dml.Input
     output: dml.Output
     output_state: dml.OptionalOutput = None
-    type: dml.GeneratorType  # type: ignore[assignment, misc]  # `type(desc).type` is the operator's
+    type: RandomGeneratorType  # type: ignore[assignment, misc]  # `type(desc).type` is the operator's
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, UINT32))
     rules = dml.page_rules(
         dml.Rule(

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import is_nonzero
 from dmljax.checks import INT_MAX, integer_in, require_count
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, require_dimensions, require_sizes
 from dmljax.lowerings.compaction import count_and_elements, count_and_elements_by_scatter, packed
 from dmljax.lowerings.copies import copied
@@ -32,8 +32,7 @@ from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, Featu
 def _one_hot_sizes(indices: Sizes, values: Sizes, axis: int, depth: int) -> Sizes:
     require_count("depth", depth, 1)
     require_sizes("indices", indices, replaced(indices, axis, 1))
-    if math.prod(values) < 2:
-        raise InvalidDesc(Problem("values", "must have at least 2 elements", math.prod(values)))
+    require("values", math.prod(values) >= 2, "must have at least 2 elements", math.prod(values))
     return replaced(indices, axis, depth)
 
 
@@ -164,8 +163,7 @@ def nonzero_coordinates(
     columns = integer_in("columns", len(shape) if columns is None else columns, fewest, len(shape))
     limits = np.iinfo(dtype)
     largest = largest_size(math.prod(shape))
-    if largest > limits.max:
-        raise InvalidDesc(Problem("dtype", f"must hold counts up to {largest}", limits.dtype))
+    require("dtype", largest <= limits.max, f"must hold counts up to {largest}", limits.dtype)
     remedy = "dtype=jnp.int32 holds it" if fill_value < 0 and limits.min == 0 else None
     fill = np.array(integer_in("fill_value", fill_value, limits.min, limits.max, remedy=remedy), limits.dtype)
 

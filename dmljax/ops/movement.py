@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, integer_in, require_count
-from dmljax.errors import InvalidDesc, Path, Problem
+from dmljax.errors import InvalidDesc, Path, Problem, require
 from dmljax.inference import (
     Sizes,
     called,
@@ -77,16 +77,14 @@ def _require_window(whole: str, whole_sizes: Sizes, starts: Sizes, sizes: Sizes,
             of_whole = f"the size of {called_array(whole)} along axis {i}"
             rule = f"must keep {called('starts', i)} + {called('sizes', i)} at most {limit}, {of_whole}"
             raise InvalidDesc(Problem(("sizes", i), rule, start + size))
-        if integer_in(("strides", i), stride, INT_MIN, INT_MAX) == 0:
-            raise InvalidDesc(Problem(("strides", i), "must not be 0", stride))
+        require(("strides", i), integer_in(("strides", i), stride, INT_MIN, INT_MAX) != 0, "must not be 0", stride)
 
 
 def _require_reached(place: Path, counts: Sizes, most: Sizes) -> None:
     for i, (count, reached) in enumerate(zip(counts, most, strict=True)):
         require_count((*place, i), count, 1)
-        if count > reached:
-            rule = f"must be at most {reached}, which the stride reaches in the window"
-            raise InvalidDesc(Problem((*place, i), rule, count))
+        rule = f"must be at most {reached}, which the stride reaches in the window"
+        require((*place, i), count <= reached, rule, count)
 
 
 def _taken_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes | None = None) -> Sizes:
@@ -286,13 +284,11 @@ class SliceGradDesc(_Window, _GradientTensors, function=slice_grad, infer=_put_b
 
 
 def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes, ...]]:
-    if not sizes:
-        raise InvalidDesc(Problem("sizes", "must have at least 1 element", spelled(sizes)))
+    require("sizes", bool(sizes), "must have at least 1 element", spelled(sizes))
     for i, size in enumerate(sizes):
         require_count(("sizes", i), size, 1)
-    if sum(sizes) != input[axis]:
-        rule = f"must add up to {input[axis]}, the size of {called('input')} along axis {axis}"
-        raise InvalidDesc(Problem("sizes", rule, spelled(sizes)))
+    rule = f"must add up to {input[axis]}, the size of {called('input')} along axis {axis}"
+    require("sizes", sum(sizes) == input[axis], rule, spelled(sizes))
     return {"outputs": tuple(replaced(input, axis, size) for size in sizes)}
 
 
@@ -319,8 +315,7 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
 
 
 def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
-    if not inputs:
-        raise InvalidDesc(Problem("inputs", "must have at least 1 array", 0))
+    require("inputs", bool(inputs), "must have at least 1 array", 0)
     first = inputs[0]
     for i, sizes in enumerate(inputs):
         along = sizes[axis : axis + 1] or first[axis : axis + 1]
@@ -337,8 +332,7 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     [[1, 2, 3], [4, 5, 6]]
     """
     arrays = [calls.real_array(("inputs", i), x) for i, x in enumerate(inputs)]
-    if not arrays:
-        raise InvalidDesc(Problem("inputs", "must have at least 1 array", 0))
+    require("inputs", bool(arrays), "must have at least 1 array", 0)
     named = {("inputs", i): x for i, x in enumerate(arrays)}
     arrays = list((named | calls.bring_into_one_type(named, ())).values())
     first = arrays[0]
@@ -506,9 +500,8 @@ def _divisible(input: Sizes, divisors: Mapping[int, int], block_size: int) -> Si
     require_dimensions("input", input, 3)
     require_count("block_size", block_size, 1)
     for axis, divisor in divisors.items():
-        if input[axis] % divisor:
-            place = ("input", "shape", axis % len(input))
-            raise InvalidDesc(Problem(place, f"must be a multiple of {divisor}", input[axis]))
+        place = ("input", "shape", axis % len(input))
+        require(place, input[axis] % divisor == 0, f"must be a multiple of {divisor}", input[axis])
     return input
 
 
@@ -585,7 +578,7 @@ class SpaceToDepthDesc(_SpaceToDepth, function=space_to_depth):
 
 
 class SpaceToDepth1Desc(_SpaceToDepth, function=space_to_depth1):
-    order: dml.Order
+    order: DepthSpaceOrder
     support = _SINCE_2_1
 
 
@@ -594,5 +587,5 @@ class DepthToSpaceDesc(_DepthToSpace, function=depth_to_space):
 
 
 class DepthToSpace1Desc(_DepthToSpace, function=depth_to_space1):
-    order: dml.Order
+    order: DepthSpaceOrder
     support = _SINCE_2_1

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import require_count
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import Problem, require
 from dmljax.inference import called, led, require_broadcast, require_dimensions
 from dmljax.lowerings.local_response import local_response, local_response_gradient
 from dmljax.lowerings.norms import moments, norm
@@ -629,8 +629,7 @@ def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axi
 
 
 def _require_known_norm(p: int) -> None:
-    if p not in (1, 2):
-        raise InvalidDesc(Problem("p", "must be 1 or 2", p))
+    require("p", p in (1, 2), "must be 1 or 2", p)
 
 
 class LpNormalizationDesc(dml.Unary, function=lp_normalization):

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in, require_count
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.errors import Problem, Unsupported, require
 from dmljax.inference import Sizes, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.columns import column_sizes, folded, unfolded
 from dmljax.lowerings.copies import check_sizes, copied, moved
@@ -21,7 +21,7 @@ from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, p
 from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.lowerings.windows import Slid, windows_over
 from dmljax.scalars import truncated
-from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel, PaddingMode, widened
+from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel, PaddingMode, widened
 
 # PADDING and PADDING1
 
@@ -120,9 +120,8 @@ def _require_known(input: Array, axis: int, mode: PaddingMode, indices: _Range) 
     if mode is not PaddingMode.EDGE and any(map(is_symbolic, (size, *indices))):
         rule = f"must have a size along axis {axis} that is known while tracing, for {mode.name}"
         raise Unsupported(Problem("input", rule, f"shape {input.shape}"))
-    if not is_symbolic(size) and size == 0:
-        rule = f"must have elements along axis {axis}, for {mode.name}"
-        raise InvalidDesc(Problem("input", rule, f"shape {input.shape}"))
+    rule = f"must have elements along axis {axis}, for {mode.name}"
+    require("input", is_symbolic(size) or size != 0, rule, f"shape {input.shape}")
 
 
 def _extended(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Array:
@@ -182,7 +181,7 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
 class _Padding(dml.Resized, infer=_padded_sizes):
     """The members with which PADDING and PADDING1 begin, and the rules that they share."""
 
-    padding_mode: dml.Padding
+    padding_mode: PaddingMode
 
     def _early_modes(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
         introduced = _INTRODUCED.get(self.padding_mode, feature_level)
@@ -236,7 +235,7 @@ class PaddingDesc(_Padding, function=padding):
 
 
 class Padding1Desc(_Padding, function=padding1):
-    padding_value_data_type: dml.ValueType
+    padding_value_data_type: DataType
     padding_value: dml.ScalarUnion
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
@@ -271,11 +270,9 @@ def _folded_sizes(
     start_padding: calls.EachDimension,
     end_padding: calls.EachDimension,
 ) -> Slid:
-    if len(input) != 3:
-        raise InvalidDesc(Problem("input", "must have 3 dimensions: batch, columns and windows", len(input)))
-    if len(output_sizes) < 3:
-        rule = "must be batch, channels and the sizes of one or more dimensions"
-        raise InvalidDesc(Problem("output_sizes", rule, spelled(output_sizes)))
+    require("input", len(input) == 3, "must have 3 dimensions: batch, columns and windows", len(input))
+    rule = "must be batch, channels and the sizes of one or more dimensions"
+    require("output_sizes", len(output_sizes) >= 3, rule, spelled(output_sizes))
     for i, size in enumerate(output_sizes):
         require_count(("output_sizes", i), size, 0)
     windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)

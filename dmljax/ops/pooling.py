@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import require_count
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidType, Problem, require
 from dmljax.inference import Sizes, called, led, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings import pooling
 from dmljax.lowerings.channels import in_layout_of_network
@@ -277,9 +277,8 @@ def _largest_sizes(*given: Any, **named: Any) -> Slid:
     found = _pooled_sizes(*given, **named)
     # The pages are silent on the largest of no elements.
     for i, window in enumerate(found.windows):
-        if window.misses_input:
-            rule = f"must reach an element of {called('input')} from each place of the window"
-            raise InvalidDesc(Problem(("window_sizes", i), rule, window.size))
+        rule = f"must reach an element of {called('input')} from each place of the window"
+        require(("window_sizes", i), not window.misses_input, rule, window.size)
     return found
 
 
@@ -367,8 +366,7 @@ def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
     input = calls.real_array("input", input)
     windows = _largest_sizes(input.shape, *sliding).windows
     dtype, last = jnp.dtype(dtype), largest_size(input.size) - 1
-    if has_indices and last > np.iinfo(dtype).max:
-        raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
+    require("dtype", not (has_indices and last > np.iinfo(dtype).max), f"must hold indices up to {last}", dtype)
 
     def values_of(image: Array, windows: Sequence[Window]) -> Array:
         return pooling.largest_elements(image, windows)
@@ -529,9 +527,8 @@ def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
     """Refuses a scale or zero point without one element, or one for each channel; leading 1s do not matter."""
     expected = _channel_sizes(image_sizes)
     rank = max(len(sizes), len(expected))
-    if math.prod(sizes) != 1 and led(sizes, rank) != led(expected, rank):
-        rule = f"must have one element, or one for each channel in the shape {spelled(expected)}"
-        raise InvalidDesc(Problem(name, rule, spelled(sizes)))
+    rule = f"must have one element, or one for each channel in the shape {spelled(expected)}"
+    require(name, math.prod(sizes) == 1 or led(sizes, rank) == led(expected, rank), rule, spelled(sizes))
 
 
 def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:

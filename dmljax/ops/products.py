@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, require
 from dmljax.inference import Sizes, called, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
 from dmljax.lowerings.sizes import is_symbolic
@@ -82,9 +82,8 @@ def _zero_point(name: str, value: ArrayLike | None, quantized: Array, shape: tup
 
 def _narrow_integers(name: str, value: ArrayLike, bits: int) -> Array:
     given = calls.integer_array(name, value)
-    if given.dtype.itemsize * 8 > bits:
-        rule = "must be int8 or uint8" if bits == 8 else f"must be of at most {bits} bits"
-        raise InvalidType(Problem(name, rule, given.dtype))
+    rule = "must be int8 or uint8" if bits == 8 else f"must be of at most {bits} bits"
+    require(name, given.dtype.itemsize * 8 <= bits, rule, given.dtype, InvalidType)
     return given
 
 
@@ -185,8 +184,8 @@ class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
     b: dml.Input
     c: dml.OptionalInput = None
     output: dml.Output
-    trans_a: dml.Transform
-    trans_b: dml.Transform
+    trans_a: MatrixTransform
+    trans_b: MatrixTransform
     alpha: dml.Float
     beta: dml.Float
     fused_activation: dml.FusedActivation = None
@@ -270,9 +269,8 @@ def _dequantized_product(
 ) -> Array:
     """The product of two dequantized matrices in float32, or in float64 if a scale is of that type."""
     a, b, shape = _matrices(a, b)
-    if is_symbolic(a.shape[-1]):
-        rule = "must have a number of columns that is known while tracing"
-        raise Unsupported(Problem("a", rule, f"shape {a.shape}"))
+    rule = "must have a number of columns that is known while tracing"
+    require("a", not is_symbolic(a.shape[-1]), rule, f"shape {a.shape}", Unsupported)
     a_zero = _zero_point("a_zero_point", a_zero_point, a, shape, _ROWS)
     b_zero = _zero_point("b_zero_point", b_zero_point, b, shape, _COLUMNS)
     scales = [calls.float_array("a_scale", a_scale), calls.float_array("b_scale", b_scale)]

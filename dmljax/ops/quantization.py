@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidType, Problem, require
 from dmljax.lowerings.copies import moved
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product, quotient
@@ -360,9 +360,8 @@ def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
 def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
     """`parameter`, each element repeated along the dimensions in which it is for a block of several of `input`."""
     sizes = (1,) * (input.ndim - parameter.ndim) + parameter.shape
-    if len(sizes) > input.ndim or not all(map(_divides, sizes, input.shape)):
-        rule = f"must have sizes that divide those of {first}, {input.shape}"
-        raise InvalidDesc(Problem(name, rule, parameter.shape))
+    rule = f"must have sizes that divide those of {first}, {input.shape}"
+    require(name, len(sizes) <= input.ndim and all(map(_divides, sizes, input.shape)), rule, parameter.shape)
     blocks = [1 if size in (1, whole) else whole // size for size, whole in zip(sizes, input.shape, strict=True)]
     if all(block == 1 for block in blocks):
         return parameter
@@ -383,7 +382,7 @@ class _Blockwise(dml.Operator):
     """The members and rules that QUANTIZE and DEQUANTIZE share."""
 
     input: dml.Input
-    quantization_type: dml.Quantization
+    quantization_type: QuantizationType
     quantization_tensors: dml.QuantizationTensors
     output: dml.Output
     spread = {"quantization_tensors": ("scale", "zero_point")}

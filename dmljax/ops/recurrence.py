@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, require_sizes
 from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, state_product
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, partitioned
@@ -100,8 +100,7 @@ def _network_sizes(
     """The sizes of the outputs."""
     of_input, of_recurrence = "steps, batch, input size", "directions, outputs, hidden size"
     for name, sizes, of in (("input", input, of_input), ("recurrence", recurrence, of_recurrence)):
-        if len(sizes) != 3:
-            raise InvalidDesc(Problem(name, f"must have 3 dimensions: {of}", f"shape {sizes}"))
+        require(name, len(sizes) == 3, f"must have 3 dimensions: {of}", f"shape {sizes}")
     every = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
     given = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
     more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}
@@ -333,7 +332,7 @@ class _SimpleNetwork(_Network):
     output_sequence: dml.OptionalOutput = None
     output_single: dml.OptionalOutput = None
     activation_descs: dml.FusedActivations
-    direction: dml.Recurrent
+    direction: RecurrentNetworkDirection
 
 
 # RNN
@@ -594,7 +593,7 @@ class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):
     output_single: dml.OptionalOutput = None
     output_cell_single: dml.OptionalOutput = None
     activation_descs: dml.FusedActivations
-    direction: dml.Recurrent
+    direction: RecurrentNetworkDirection
     clip_threshold: dml.Float
     use_clip_threshold: dml.Bool
     couple_input_forget: dml.Bool

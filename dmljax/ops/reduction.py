@@ -16,7 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.derivatives import with_slopes
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidType, Problem, require
 from dmljax.inference import Sizes
 from dmljax.lowerings.along_axes import extreme, extreme_position, fast_sum, positions_along
 from dmljax.lowerings.conversion import positions_as
@@ -90,11 +90,9 @@ def _arg_reduce(
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
     axes = calls.normal_axes(axes, input)
     reduced = math.prod(input.shape[axis] for axis in axes)
-    if reduced == 0:
-        raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
+    require("input", reduced != 0, f"must have elements along axes {axes}", f"shape {input.shape}")
     last = largest_size(reduced) - 1
-    if last > np.iinfo(dtype).max:
-        raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
+    require("dtype", last <= np.iinfo(dtype).max, f"must hold indices up to {last}", dtype)
     position = extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING)
     return positions_as(dtype, position)
 
@@ -119,7 +117,7 @@ class _ArgReduceDesc(dml.Operator, infer=_reduced_sizes):
     input: dml.Input
     output: dml.Output
     axes: dml.UintAxes
-    axis_direction: dml.Direction
+    axis_direction: AxisDirection
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT | INTEGER_64, output=INDEX),
@@ -189,8 +187,7 @@ def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -
         ReduceFunction.LOG_SUM_EXP: -np.inf,
         ReduceFunction.MULTIPLY: 1,
     }
-    if function in _OF_ORDER:
-        raise InvalidDesc(Problem("input", f"must have elements along axes {axes}", f"shape {input.shape}"))
+    require("input", function not in _OF_ORDER, f"must have elements along axes {axes}", f"shape {input.shape}")
     return jnp.full_like(input, values.get(function, 0), shape=_reduced_sizes(input.shape, axes))
 
 
@@ -278,7 +275,7 @@ _SUPPORT = {
 
 
 class ReduceDesc(dml.Operator, function=reduce, infer=_reduced_sizes):
-    function: dml.Reduction  # type: ignore[assignment, misc]  # type(desc).function is the operator's function
+    function: ReduceFunction  # type: ignore[assignment, misc]  # type(desc).function is the operator's function
     input: dml.Input
     output: dml.Output
     axes: dml.UintAxes

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, UINT_MAX, integer_in, require_count
 from dmljax.descriptors.members import Tensor
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, called, led, require_dimensions, require_one_each, require_sizes
 from dmljax.lowerings.copies import check_sizes, maximum
 from dmljax.lowerings.regions import (
@@ -47,8 +47,7 @@ LINEAR = InterpolationMode.LINEAR
 
 
 def _require_image(name: str, sizes: Sizes) -> None:
-    if len(sizes) != 4:
-        raise InvalidDesc(Problem(name, "must have 4 dimensions: batch, channels, height and width", len(sizes)))
+    require(name, len(sizes) == 4, "must have 4 dimensions: batch, channels, height and width", len(sizes))
 
 
 def _region_count(roi: Sizes, columns: int) -> int:
@@ -64,8 +63,7 @@ def _require_bins(name: str, size: Size2D) -> None:
 
 def _require_readable(image: Array) -> None:
     """Refuses an image without elements, or with more than positions can tell apart."""
-    if 0 in (image.shape[0], *image.shape[2:]):
-        raise InvalidDesc(Problem("input", "must have elements", f"shape {image.shape}"))
+    require("input", 0 not in (image.shape[0], *image.shape[2:]), "must have elements", f"shape {image.shape}")
     require_positions("each dimension of input", *image.shape)
 
 
@@ -200,9 +198,8 @@ class _Sampling(NamedTuple):
         if self.reduction_function not in (AVERAGE, MAX):
             raise InvalidDesc(Problem("reduction_function", "must be AVERAGE or MAX", self.reduction_function.name))
         require_count("maximum_samples_per_output", most, 1)
-        if fewest > most:
-            rule = f"must be at most {most}, {called('maximum_samples_per_output')}"
-            raise InvalidDesc(Problem("minimum_samples_per_output", rule, fewest))
+        rule = f"must be at most {most}, {called('maximum_samples_per_output')}"
+        require("minimum_samples_per_output", fewest <= most, rule, fewest)
         integer_in("minimum_samples_per_output", fewest, 0, INT_MAX)
 
     def axes(self, size: Size2D) -> tuple[Axis, Axis]:
@@ -397,8 +394,8 @@ class _AlignTensors(dml.Operator, infer=_aligned_sizes):
     roi: _Roi
     batch_indices: dml.Input
     output: dml.Output
-    reduction_function: dml.Reduction
-    interpolation_mode: dml.Interpolation
+    reduction_function: ReduceFunction
+    interpolation_mode: InterpolationMode
     spatial_scale_x: dml.Float
     spatial_scale_y: dml.Float
     rules = dml.page_rules(dml.same_type("input", "roi", "output"), *_REGIONS_FIT, _SCALES_FINITE, _SAMPLES_FIT)
@@ -499,8 +496,7 @@ def roi_align_grad(
     counts = minimum_samples_per_output, maximum_samples_per_output
     sampling = _Sampling(*modes, *scales, *counts, input_pixel_offset, output_pixel_offset, align_regions_to_corners)
     sampling.check()
-    if not (of_input or of_roi):
-        raise InvalidDesc(Problem((), "of_input or of_roi must be true", "neither"))
+    require((), of_input or of_roi, "of_input or of_roi must be true", "neither")
     image = _image_of_gradient(input, gradient, output_sizes, is_needed=of_roi or reduction_function is MAX)
     _align_gradient_sizes(image.shape, gradient.shape, given_roi.shape, numbers.shape)
     regions, indices, shape = given_roi.reshape(given_roi.shape[-2:]), numbers.reshape(-1), gradient.shape
@@ -542,13 +538,11 @@ def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence
     """The image that was sampled, or, if it is not known and does not matter, zeros in its shape."""
     if given is not None:
         image = calls.float_array("input", given)
-        if image.dtype != gradient.dtype:
-            raise InvalidType(Problem("input_gradient", f"must be of {image.dtype}, as input is", gradient.dtype))
+        calls.require_type("input_gradient", gradient, image.dtype, "input")
         if sizes is not None and tuple(sizes) != image.shape:
             raise InvalidDesc(Problem("output_sizes", f"must be the shape of input, {image.shape}", tuple(sizes)))
         return image
-    if is_needed:
-        raise InvalidDesc(Problem("input", "must be given for MAX and for the gradient of the regions", "none"))
+    require("input", not is_needed, "must be given for MAX and for the gradient of the regions", "none")
     if sizes is None:
         raise InvalidDesc(Problem("output_sizes", "must be given without input", "none"))
     require_one_each("output_sizes", sizes, "input_gradient", gradient.ndim)
@@ -563,8 +557,8 @@ class RoiAlignGradDesc(dml.Operator, function=roi_align_grad, infer=_align_gradi
     batch_indices: dml.Input
     output_gradient: dml.OptionalOutput = None
     output_roi_gradient: Annotated[TensorDesc | None, Tensor(is_input=False), "OutputROIGradientTensor"] = None
-    reduction_function: dml.Reduction
-    interpolation_mode: dml.Interpolation
+    reduction_function: ReduceFunction
+    interpolation_mode: InterpolationMode
     spatial_scale_x: dml.Float
     spatial_scale_y: dml.Float
     input_pixel_offset: dml.Float

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import require_count
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require
 from dmljax.inference import Sizes, require_dimensions, require_one_each
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes, kept_axes
@@ -75,7 +75,7 @@ def upsample_2d(
 
 class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsampled_sizes):
     scale_size: dml.Size
-    interpolation_mode: dml.Interpolation
+    interpolation_mode: InterpolationMode
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
 
     rules = dml.page_rules(
@@ -315,10 +315,8 @@ def _for_each(name: str, numbers: calls.EachNumber, image: str, rank: int) -> Se
     require_one_each(name, each, image, rank)
     for i, number in enumerate(each):
         place = name if each is not numbers else (name, i)
-        if not math.isfinite(number):
-            raise InvalidDesc(Problem(place, "must be finite", number))
-        if name == "scales" and not number > 0:
-            raise InvalidDesc(Problem(place, "must be above 0", number))
+        require(place, math.isfinite(number), "must be finite", number)
+        require(place, name != "scales" or number > 0, "must be above 0", number)
     return each
 
 
@@ -441,7 +439,7 @@ def _offsets(call: dml.Call) -> Any:
 
 
 class _Forward(dml.Resized):
-    interpolation_mode: dml.Interpolation
+    interpolation_mode: InterpolationMode
     implied = {"scales": _ratios}
     rules = _rules("input", "output")
 
@@ -449,12 +447,12 @@ class _Forward(dml.Resized):
 class _Backward(dml.Operator):
     input_gradient: dml.Input
     output_gradient: dml.Output
-    interpolation_mode: dml.Interpolation
+    interpolation_mode: InterpolationMode
     rules = _rules("input_gradient", "output_gradient")
 
 
 class _Directed(dml.Operator):
-    rounding_direction: dml.Direction
+    rounding_direction: AxisDirection
 
 
 class _Shifted(dml.Operator):

@@ -72,7 +72,7 @@ class _Cumulative(dml.Unary):
     input: dml.Input
     output: dml.Output
     axis: dml.Uint
-    axis_direction: dml.Direction
+    axis_direction: AxisDirection
     rules = dml.page_rules(*dml.Unary.rules, dml.axis_of("input"))
 
 

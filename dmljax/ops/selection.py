@@ -10,7 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, integer_in
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, called
 from dmljax.lowerings.along_axes import itself
 from dmljax.lowerings.conversion import positions_as
@@ -98,8 +98,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
     size = input.shape[axis]
     output_shape = _selected_sizes(input.shape, axis, k)
     last = largest_size(size) - 1
-    if last > np.iinfo(dtype).max:
-        raise InvalidDesc(Problem("dtype", f"must hold indices up to {last}", dtype))
+    require("dtype", last <= np.iinfo(dtype).max, f"must hold indices up to {last}", dtype)
     if math.prod(output_shape) == 0:
         return TopK(jnp.zeros_like(input, shape=output_shape), jnp.zeros(output_shape, dtype))
 
@@ -171,5 +170,5 @@ class TopKDesc(_Selection, function=top_k):
 
 
 class TopK1Desc(_Selection, function=top_k1):
-    axis_direction: dml.Direction
+    axis_direction: AxisDirection
     support = _SINCE_2_1

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.derivatives import with_derivatives
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import Problem, require
 from dmljax.types import FLOAT, UINT32, widened
 
 # ADAM_OPTIMIZER
@@ -68,8 +68,7 @@ def adam_optimizer(
     calls.require_same_shape(**given)
     arrays = calls.operands(calls.float_array, **given)
     step = calls.number_array("training_step", training_step)
-    if step.size != 1:
-        raise InvalidDesc(Problem("training_step", "must be a scalar", f"shape {step.shape}"))
+    require("training_step", step.size == 1, "must be a scalar", f"shape {step.shape}")
     dtype = arrays[0].dtype
     wide = widened(dtype)
     x, m, v, g = (one.astype(wide) for one in arrays)
