@@ -42,7 +42,7 @@ class Expression:
         return f"dml.Expression of {self._view}" if self._builder is not None else "dml.Expression, empty"
 
     def __neg__(self) -> "Expression":
-        return unary(directml.ElementWiseNegateDesc, self)
+        return add_operator(directml.ElementWiseNegateDesc, {"input": self})["output"]
 
     def __add__(self, other: Any) -> "Expression":
         return self._with(directml.ElementWiseAddDesc, other, lambda x: (1.0, x))
@@ -73,10 +73,10 @@ class Expression:
             value_data_type=desc.data_type,
             value=_number(other),
         )
-        return binary(directml.ElementWiseDivideDesc, builder._add(number, ())["output"], self)
+        return _binary(directml.ElementWiseDivideDesc, builder._add(number, ())["output"], self)
 
     def __mod__(self, other: Any) -> "Expression":
-        return binary(directml.ElementWiseModulusTruncateDesc, self, other)
+        return _binary(directml.ElementWiseModulusTruncateDesc, self, other)
 
     def __iadd__(self, other: Any) -> "Expression":
         return self._become(self + other)
@@ -95,13 +95,17 @@ class Expression:
 
     def _with(self, operator: type[Operator], other: Any, scale_bias: Callable[[Any], Any]) -> "Expression":
         if isinstance(other, Expression):
-            return binary(operator, self, other)
+            return _binary(operator, self, other)
         return self._scaled(*scale_bias(_number(other)))
 
     def _scaled(self, scale: Any, bias: Any) -> "Expression":
         """`self * scale + bias`."""
         numbers = directml.ScaleBias(_number(scale), _number(bias))
-        return unary(directml.ElementWiseIdentityDesc, self, scale_bias=numbers)
+        return add_operator(directml.ElementWiseIdentityDesc, {"input": self}, scale_bias=numbers)["output"]
+
+
+def _binary(operator: type[Operator], a: Any, b: Any) -> Expression:
+    return add_operator(operator, {"a": a, "b": b})["output"]
 
 
 def _number(value: Any) -> float:
@@ -312,24 +316,26 @@ def require_builder(where: Where, value: Any) -> GraphBuilder:
 Given = Expression | list[Expression] | None  # of one member: a tensor, an array of tensors, or nothing
 
 
-def operator(
-    desc: type[Operator], inputs: Mapping[str, Given], data_types: Mapping[str, DataType], **attributes: Any
+def add_operator(
+    operator: type[Operator], inputs: Mapping[str, Given], outputs: Sequence[str] = ("output",), **attributes: Any
 ) -> dict[str, Expression]:
-    """Adds an operator with these inputs and attributes, and outputs of these types; returns its outputs by name.
+    """Adds an operator with these inputs and attributes; returns its outputs with these fields.
 
-    Their sizes are those that follow, or `output_sizes`.
+    Their type is that of the first input, and UINT32 for indices; their sizes are those that follow, or `output_sizes`.
     """
     given_sizes = attributes.pop("output_sizes", ())
-    with within(desc.type):
-        leaves = dict(given_tensors(inputs))
+    with within(operator.type):
+        leaves = dict(given_tensors(inputs)) or {(field,): None for field in inputs}
         builders = {path: require_builder(path, one) for path, one in leaves.items()}
         builder = next(iter(builders.values()))
         for path, own in builders.items():
             if own is not builder:
                 raise InvalidDesc(Problem(path, "must be an expression of the same builder", "one of another"))
-        sizes = given_sizes or next(iter(leaves.values()))._view.sizes
-        outputs = {field: directml.TensorDesc(data_type, tuple(sizes)) for field, data_type in data_types.items()}
-    made = desc(**{name: _view(given) for name, given in inputs.items()}, **outputs, **attributes)
+        first = next(iter(leaves.values()))._view
+        sizes = tuple(given_sizes or first.sizes)
+        types = {field: DataType.UINT32 if field == "output_indices" else first.data_type for field in outputs}
+        tensors = {field: directml.TensorDesc(data_type, sizes) for field, data_type in types.items()}
+    made = operator(**{name: _view(given) for name, given in inputs.items()}, **tensors, **attributes)
     whole = made if given_sizes else made.with_inferred_sizes(FeatureLevel[f"FL_{LEVEL}"])
     return builder._add(whole, leaves.values())
 
@@ -338,21 +344,3 @@ def _view(given: Given) -> Any:
     if isinstance(given, list):
         return tuple(map(_view, given))
     return None if given is None else given._view
-
-
-def result(desc: type[Operator], inputs: Mapping[str, Given], **attributes: Any) -> Expression:
-    """The only output of an operator, which has the type of its first input."""
-    with within(desc.type):
-        first, input = next(given_tensors(inputs))
-        require_builder(first, input)
-    return operator(desc, inputs, {"output": input._view.data_type}, **attributes)["output"]
-
-
-def unary(desc: type[Operator], input: Expression, **attributes: Any) -> Expression:
-    """An operator of one expression."""
-    return result(desc, {"input": input}, **attributes)
-
-
-def binary(desc: type[Operator], a: Any, b: Any, **attributes: Any) -> Expression:
-    """An operator of two expressions."""
-    return result(desc, {"a": a, "b": b}, **attributes)

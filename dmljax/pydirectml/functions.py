@@ -1,31 +1,24 @@
 """The functions of PyDirectML: each adds one operator to the builder of its expressions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dmljax import directml
 from dmljax.descriptors import Operator
+from dmljax.descriptors.json_form import Fused
+from dmljax.descriptors.members import Array, Boolean, Enumeration, Member, Struct
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
-from dmljax.pydirectml.builder import (
-    Expression,
-    GraphBuilder,
-    binary,
-    operator,
-    require_builder,
-    result,
-    unary,
-)
+from dmljax.pydirectml import enumerations
+from dmljax.pydirectml.builder import Expression, GraphBuilder, add_operator, require_builder
 from dmljax.pydirectml.enumerations import (
     ConvolutionDirection,
     ConvolutionMode,
-    InterpolationMode,
     MatrixTransform,
     OperatorType,
     OutputOptions,
     PaddingMode,
-    RecurrentNetworkDirection,
     TensorDataType,
 )
 from dmljax.pydirectml.tensors import TensorDesc
@@ -100,13 +93,6 @@ class GRUOutputs:
         self.single = Expression() if single is None else single
 
 
-def _fused(activation: Any) -> Operator | None:
-    """The descriptor of a fused activation."""
-    if not isinstance(activation, FusedActivation):
-        raise InvalidType(Problem("fused_activation", "must be a FusedActivation", show(activation)))
-    return activation.desc()
-
-
 def _list(name: str, values: Any) -> list[Any]:
     """Numbers that are given as a list, a tuple or an array."""
     if not isinstance(values, Sequence | np.ndarray):
@@ -146,37 +132,106 @@ def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides
     return builder._expression(input._source, view)
 
 
+# Operators
+
+
+def _added(
+    name: str, operator: type[Operator], given: Mapping[str, Any], outputs: Sequence[str] = ("output",)
+) -> dict[str, Expression]:
+    """Adds the operator of a function that has these arguments; returns the outputs with these fields."""
+    inputs: dict[str, Any] = {}
+    attributes: dict[str, Any] = {"output_sizes": given.get("output_sizes", ())}
+    with within(name):
+        for member in operator.members():
+            argument = _SPELLED.get(member.field, member.field)
+            if member.tensor_kind is None:
+                attributes[member.field] = _attribute(operator, member, argument, given)
+            elif isinstance(member.kind, Array):
+                if not isinstance(given[argument], list | tuple) or not given[argument]:
+                    raise InvalidType(Problem(argument, "must be a list of expressions", show(given[argument])))
+                inputs[member.field] = list(given[argument])
+            elif member.tensor_kind.is_input:
+                inputs[member.field] = given[argument]
+    return add_operator(operator, inputs, outputs, **attributes)
+
+
+_SPELLED = {"window_size": "window_sizes", "inputs": "input"}  # the binding's names of members
+_IN_SPACE = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
+
+
+def _attribute(operator: type[Operator], member: Member, name: str, given: Mapping[str, Any]) -> Any:
+    """The member that an argument gives; an empty list stands for the default in each dimension of space."""
+    value = given[name]
+    if value is None and not member.is_optional:
+        raise InvalidType(Problem(name, "must be given", "none"))
+    match member.kind:
+        case Enumeration():
+            return int(getattr(enumerations, member.kind.enumeration.__name__).check(name, value))
+        case Boolean():
+            return bool(value)
+        case Fused():
+            return _fused(name, value)
+        case Array(of=Fused()):
+            activations = [_fused(name, one) for one in _list(name, value)]
+            if None in activations or len(activations) > 4:
+                rule = "must be at most four activations, none of them INVALID"
+                raise InvalidDesc(Problem(name, rule, len(activations)))
+            return activations
+        case Array():
+            numbers = _list(name, value)
+            if operator.has_images and name in _IN_SPACE:
+                require_builder("input", given["input"])
+                count = len(given["input"]._view.sizes) - 2
+                numbers = numbers or [_IN_SPACE[name]] * count
+                if len(numbers) != count:
+                    rule = f"must have {count} numbers, one for each dimension of space, or none"
+                    raise InvalidDesc(Problem(name, rule, numbers))
+            return numbers
+        case Struct():
+            if not isinstance(value, Size2D):
+                raise InvalidType(Problem(name, "must be a Size2D", show(value)))
+            return directml.Size2D(value.width, value.height)
+    return value
+
+
+def _fused(name: str, activation: Any) -> Operator | None:
+    """The descriptor of a fused activation."""
+    if not isinstance(activation, FusedActivation):
+        raise InvalidType(Problem(name, "must be a FusedActivation", show(activation)))
+    return activation.desc()
+
+
 # Activations
 
 
 def activation_identity(input: Expression) -> Expression:
     """A copy."""
-    return unary(directml.ActivationIdentityDesc, input)
+    return _added("activation_identity", directml.ActivationIdentityDesc, locals())["output"]
 
 
 def activation_linear(input: Expression, alpha: float, beta: float) -> Expression:
     """`alpha * input + beta`."""
-    return unary(directml.ActivationLinearDesc, input, alpha=alpha, beta=beta)
+    return _added("activation_linear", directml.ActivationLinearDesc, locals())["output"]
 
 
 def activation_relu(input: Expression) -> Expression:
     """`max(input, 0)`."""
-    return unary(directml.ActivationReluDesc, input)
+    return _added("activation_relu", directml.ActivationReluDesc, locals())["output"]
 
 
 def activation_sigmoid(input: Expression) -> Expression:
     """`1 / (1 + exp(-input))`."""
-    return unary(directml.ActivationSigmoidDesc, input)
+    return _added("activation_sigmoid", directml.ActivationSigmoidDesc, locals())["output"]
 
 
 def activation_soft_max(input: Expression) -> Expression:
     """The softmax along the last dimension."""
-    return unary(directml.ActivationSoftmaxDesc, input)
+    return _added("activation_soft_max", directml.ActivationSoftmaxDesc, locals())["output"]
 
 
 def activation_tanh(input: Expression) -> Expression:
     """The hyperbolic tangent."""
-    return unary(directml.ActivationTanhDesc, input)
+    return _added("activation_tanh", directml.ActivationTanhDesc, locals())["output"]
 
 
 # Arithmetic
@@ -184,22 +239,22 @@ def activation_tanh(input: Expression) -> Expression:
 
 def add(a: Expression, b: Expression, fused_activation: FusedActivation = NO_ACTIVATION) -> Expression:
     """`a + b`; nothing broadcasts but by strides of 0."""
-    return binary(directml.ElementWiseAdd1Desc, a, b, fused_activation=_fused(fused_activation))
+    return _added("add", directml.ElementWiseAdd1Desc, locals())["output"]
 
 
 def subtract(a: Expression, b: Expression) -> Expression:
     """`a - b`."""
-    return binary(directml.ElementWiseSubtractDesc, a, b)
+    return _added("subtract", directml.ElementWiseSubtractDesc, locals())["output"]
 
 
 def multiply(a: Expression, b: Expression) -> Expression:
     """`a * b`."""
-    return binary(directml.ElementWiseMultiplyDesc, a, b)
+    return _added("multiply", directml.ElementWiseMultiplyDesc, locals())["output"]
 
 
 def divide(a: Expression, b: Expression) -> Expression:
     """`a / b`."""
-    return binary(directml.ElementWiseDivideDesc, a, b)
+    return _added("divide", directml.ElementWiseDivideDesc, locals())["output"]
 
 
 def gemm(
@@ -213,41 +268,10 @@ def gemm(
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
     """`alpha * a @ b + beta * c`, of matrices that may be transposed first."""
-    with within("gemm"):
-        MatrixTransform.check("trans_a", trans_a)
-        MatrixTransform.check("trans_b", trans_b)
-    return result(
-        directml.GemmDesc,
-        {"a": a, "b": b, "c": c},
-        trans_a=int(trans_a),
-        trans_b=int(trans_b),
-        alpha=alpha,
-        beta=beta,
-        fused_activation=_fused(fused_activation),
-    )
+    return _added("gemm", directml.GemmDesc, locals())["output"]
 
 
 # Windows
-
-
-def _each(name: str, values: Numbers, default: int, count: int) -> list[int]:
-    """One number for each dimension of space; an empty list stands for the default."""
-    given = _list(name, values) or [default] * count
-    if len(given) != count:
-        raise InvalidDesc(Problem(name, f"must have {count} numbers, one for each dimension of space, or none", given))
-    return given
-
-
-def _sliding(
-    count: int, strides: Numbers, dilations: Numbers, start_padding: Numbers, end_padding: Numbers
-) -> dict[str, list[int]]:
-    """The members that say how windows slide."""
-    return {
-        "strides": _each("strides", strides, 1, count),
-        "dilations": _each("dilations", dilations, 1, count),
-        "start_padding": _each("start_padding", start_padding, 0, count),
-        "end_padding": _each("end_padding", end_padding, 0, count),
-    }
 
 
 def convolution(
@@ -266,25 +290,10 @@ def convolution(
     output_sizes: Numbers = (),
 ) -> Expression:
     """A convolution of images with filters, or BACKWARD its transpose, which needs `output_sizes`."""
-    with within("convolution"):
-        ConvolutionMode.check("mode", mode)
-        ConvolutionDirection.check("direction", direction)
-        require_builder("input", input)
-        count = len(input._view.sizes) - 2
-        slide = _sliding(count, strides, dilations, start_padding, end_padding)
-        if direction == ConvolutionDirection.BACKWARD and not output_sizes:
+    if direction == ConvolutionDirection.BACKWARD and not output_sizes:
+        with within("convolution"):
             raise InvalidDesc(Problem("output_sizes", "must be given in the direction BACKWARD", "none"))
-    return result(
-        directml.ConvolutionDesc,
-        {"input": input, "filter": filter, "bias": bias},
-        mode=int(mode),
-        direction=int(direction),
-        **slide,
-        output_padding=_each("output_padding", output_padding, 0, count),
-        group_count=group_count,
-        fused_activation=_fused(fused_activation),
-        output_sizes=output_sizes,
-    )
+    return _added("convolution", directml.ConvolutionDesc, locals())["output"]
 
 
 def average_pooling(
@@ -296,14 +305,7 @@ def average_pooling(
     include_padding: bool,
 ) -> Expression:
     """The mean of each window, whose strides come before its sizes."""
-    with within("average_pooling"):
-        members = {
-            "strides": _list("strides", strides),
-            "window_size": _list("window_sizes", window_sizes),
-            "start_padding": _list("start_padding", start_padding),
-            "end_padding": _list("end_padding", end_padding),
-        }
-    return unary(directml.AveragePoolingDesc, input, **members, include_padding=bool(include_padding))
+    return _added("average_pooling", directml.AveragePoolingDesc, locals())["output"]
 
 
 def max_pooling(
@@ -316,12 +318,8 @@ def max_pooling(
     output_indices: bool = False,
 ) -> MaxPoolingOutputs:
     """The largest element of each window, and if asked for, where in the input it is: the first of equal ones."""
-    with within("max_pooling"):
-        require_builder("input", input)
-        count = len(_list("window_sizes", window_sizes))
-        slide = _sliding(count, strides, dilations, start_padding, end_padding)
-    types = {"output": input._view.data_type} | ({"output_indices": DataType.UINT32} if output_indices else {})
-    found = operator(directml.MaxPooling2Desc, {"input": input}, types, window_size=list(window_sizes), **slide)
+    fields = ("output", "output_indices") if output_indices else ("output",)
+    found = _added("max_pooling", directml.MaxPooling2Desc, locals(), fields)
     return MaxPoolingOutputs(found["output"], found.get("output_indices"))
 
 
@@ -330,21 +328,12 @@ def max_pooling(
 
 def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: Any) -> Expression:
     """The last two dimensions, height and width, a whole number of times as large."""
-    with within("up_sample_2d"):
-        InterpolationMode.check("interpolation_mode", interpolation_mode)
-        if not isinstance(scale_size, Size2D):
-            raise InvalidType(Problem("scale_size", "must be a Size2D", show(scale_size)))
-    return unary(
-        directml.Upsample2DDesc,
-        input,
-        scale_size=directml.Size2D(scale_size.width, scale_size.height),
-        interpolation_mode=int(interpolation_mode),
-    )
+    return _added("up_sample_2d", directml.Upsample2DDesc, locals())["output"]
 
 
 def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Expression:
     """`scale * input + bias`, with a bias for each of 1 or 3 channels."""
-    return unary(directml.ValueScale2DDesc, input, scale=scale, bias=_list("bias", bias))
+    return _added("value_scale_2d", directml.ValueScale2DDesc, locals())["output"]
 
 
 # Copies
@@ -364,49 +353,30 @@ def padding(
     input: Expression, padding_mode: Any, padding_value: float, start_padding: Numbers, end_padding: Numbers
 ) -> Expression:
     """The input with more elements before and after it; REFLECTION adds at most as many as the input has there."""
-    with within("padding"):
-        start_padding = _list("start_padding", start_padding)
-        end_padding = _list("end_padding", end_padding)
-        PaddingMode.check("padding_mode", padding_mode)
-        if padding_mode == PaddingMode.REFLECTION:
+    given = locals()
+    if padding_mode == PaddingMode.REFLECTION:
+        with within("padding"):
             require_builder("input", input)
-            _require_reflectable("start_padding", start_padding, input._view.sizes)
-            _require_reflectable("end_padding", end_padding, input._view.sizes)
-    return unary(
-        directml.PaddingDesc,
-        input,
-        padding_mode=int(padding_mode),
-        padding_value=padding_value,
-        start_padding=start_padding,
-        end_padding=end_padding,
-    )
+            for name in ("start_padding", "end_padding"):
+                _require_reflectable(name, _list(name, given[name]), input._view.sizes)
+    return _added("padding", directml.PaddingDesc, given)["output"]
 
 
 def slice(
     input: Expression, input_window_offsets: Numbers, input_window_sizes: Numbers, input_window_strides: Numbers
 ) -> Expression:
     """Elements of a window, a stride apart; a negative stride begins at its end."""
-    with within("slice"):
-        members = {
-            "input_window_offsets": _list("input_window_offsets", input_window_offsets),
-            "input_window_sizes": _list("input_window_sizes", input_window_sizes),
-            "input_window_strides": _list("input_window_strides", input_window_strides),
-        }
-    return unary(directml.Slice1Desc, input, **members)
+    return _added("slice", directml.Slice1Desc, locals())["output"]
 
 
 def join(input: Sequence[Expression], axis: int) -> Expression:
     """Expressions one after the other along an axis."""
-    with within("join"):
-        if not isinstance(input, list | tuple) or not input:
-            raise InvalidType(Problem("input", "must be a list of expressions", show(input)))
-    return result(directml.JoinDesc, {"inputs": list(input)}, axis=axis)
+    return _added("join", directml.JoinDesc, locals())["output"]
 
 
 def gather(input: Expression, indices: Expression, axis: int, index_dimensions: int) -> Expression:
     """The elements or blocks that indices name along an axis."""
-    inputs: dict[str, Any] = {"input": input, "indices": indices}
-    return result(directml.GatherDesc, inputs, axis=axis, index_dimensions=index_dimensions)
+    return _added("gather", directml.GatherDesc, locals())["output"]
 
 
 # Normalization
@@ -423,13 +393,7 @@ def batch_normalization(
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
     """`scale * (input - mean) / sqrt(variance + epsilon) + bias`."""
-    return result(
-        directml.BatchNormalizationDesc,
-        {"input": input, "mean": mean, "variance": variance, "scale": scale, "bias": bias},
-        spatial=bool(spatial),
-        epsilon=epsilon,
-        fused_activation=_fused(fused_activation),
-    )
+    return _added("batch_normalization", directml.BatchNormalizationDesc, locals())["output"]
 
 
 def mean_variance_normalization(
@@ -442,33 +406,14 @@ def mean_variance_normalization(
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
     """The same with the mean and the variance of the elements along `axes`; the last two numbers must be given."""
-    with within("mean_variance_normalization"):
-        for name, value in (("normalize_variance", normalize_variance), ("epsilon", epsilon)):
-            if value is None:
-                raise InvalidType(Problem(name, "must be given", "none"))
-    return result(
-        directml.MeanVarianceNormalization1Desc,
-        {"input": input, "scale": scale, "bias": bias},
-        axes=_list("axes", axes),
-        normalize_variance=bool(normalize_variance),
-        epsilon=epsilon,
-        fused_activation=_fused(fused_activation),
-    )
+    return _added("mean_variance_normalization", directml.MeanVarianceNormalization1Desc, locals())["output"]
 
 
 def local_response_normalization(
     input: Expression, cross_channel: bool, local_size: int, alpha: float, beta: float, bias: float
 ) -> Expression:
     """`input / (bias + alpha / local_size * sum of squares nearby) ** beta`."""
-    return unary(
-        directml.LocalResponseNormalizationDesc,
-        input,
-        cross_channel=bool(cross_channel),
-        local_size=local_size,
-        alpha=alpha,
-        beta=beta,
-        bias=bias,
-    )
+    return _added("local_response_normalization", directml.LocalResponseNormalizationDesc, locals())["output"]
 
 
 # Recurrence
@@ -488,29 +433,8 @@ def gru(
 ) -> GRUOutputs:
     """A network of gated recurrent units; its activations, direction and outputs must be given."""
     with within("gru"):
-        RecurrentNetworkDirection.check("direction", direction)
         OutputOptions.check("output_options", output_options)
-        if not isinstance(activation_descs, list | tuple):
-            raise InvalidType(Problem("activation_descs", "must be a list of FusedActivations", show(activation_descs)))
-        activations = [one.desc() for one in activation_descs]
-        if None in activations or len(activations) > 4:
-            rule = "must be at most four activations, none of them INVALID"
-            raise InvalidDesc(Problem("activation_descs", rule, f"{len(activations)}"))
-        require_builder("input", input)
-    wanted = {"output_sequence": OutputOptions.Single, "output_single": OutputOptions.Sequence}
-    found = operator(
-        directml.GruDesc,
-        {
-            "input": input,
-            "weight": weight,
-            "recurrence": recurrence,
-            "bias": bias,
-            "hidden_init": hidden_init,
-            "sequence_lengths": sequence_lengths,
-        },
-        {field: input._view.data_type for field, other in wanted.items() if output_options != other},
-        activation_descs=activations,
-        direction=int(direction),
-        linear_before_reset=bool(linear_before_reset),
-    )
+    fields = {"output_sequence": OutputOptions.Single, "output_single": OutputOptions.Sequence}  # but for which option
+    wanted = [field for field, other in fields.items() if output_options != other]
+    found = _added("gru", directml.GruDesc, locals(), wanted)
     return GRUOutputs(found.get("output_sequence"), found.get("output_single"))

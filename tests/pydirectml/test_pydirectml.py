@@ -419,9 +419,9 @@ def test_wrong_recurrent_units_are_refused() -> None:
         "activation_descs": [tanh, tanh],
     }
     for change, message in (
-        ({"direction": None}, "gru: direction must be a member of RecurrentNetworkDirection; got None"),
+        ({"direction": None}, "gru: direction must be given; got none"),
         ({"output_options": 1}, "gru: output_options must be a member of OutputOptions; got 1"),
-        ({"activation_descs": None}, "gru: activation_descs must be a list of FusedActivations; got None"),
+        ({"activation_descs": None}, "gru: activation_descs must be given; got none"),
         ({"activation_descs": [tanh] * 5}, "gru: activation_descs must be at most four activations"),
         ({"activation_descs": [dml.FusedActivation()] * 2}, "gru: activation_descs must be at most four activations"),
         ({"activation_descs": [tanh]}, "DML_OPERATOR_GRU at DML_FEATURE_LEVEL_5_1: ActivationDesc"),
@@ -698,6 +698,10 @@ WRONG: dict[str, tuple[Any, str]] = {
         "slice: input_window_offsets must be a list of numbers; got 0",
     ),
     "an axis that is no integer": (lambda p, a, m: dml.join([a, a], 1.0), "JOIN: Axis must be an integer; got 1.0"),
+    "nothing for an expression": (
+        lambda p, a, m: dml.activation_relu(None),
+        "RELU: input must be an expression; got None",
+    ),
     "a number among expressions": (
         lambda p, a, m: dml.join([a, 3], 1),
         r"JOIN: inputs\[1\] must be an expression; got 3",
