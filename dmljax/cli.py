@@ -153,7 +153,7 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
     inputs = trial.make_inputs(
         model,
         trial.files_by_name(options.input),
-        _shapes_of_inputs(model, options) | _parse_shapes(options.shape),
+        _shapes_of_inputs(model, options) | dict(options.shape),
         dict(options.onnx_free_dim_name_override),
         dict(options.onnx_free_dim_denotation_override),
     )
@@ -185,19 +185,6 @@ def _shapes_of_inputs(model: Any, options: argparse.Namespace) -> dict[str, Sequ
     """The shapes that `--binding_shape` gives, without those of outputs, which the model computes."""
     outputs = {one.name for one in model.outputs}
     return {name: shape for name, shape in options.binding_shape if name not in outputs}
-
-
-def _parse_shapes(texts: Sequence[str]) -> dict[str, Sequence[int]]:
-    shapes: dict[str, Sequence[int]] = {}
-    for text in texts:
-        name, _, sizes = text.rpartition("=")  # names may have equals signs
-        if not name:
-            raise InvalidDesc(Problem("shape", "must be NAME=SIZES", text))
-        try:
-            shapes[name] = [int(size) for size in sizes.split(",")]
-        except ValueError:
-            raise InvalidDesc(Problem(("shape", name), "must be integers separated by commas", sizes)) from None
-    return shapes
 
 
 def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
@@ -451,131 +438,112 @@ def _parser() -> argparse.ArgumentParser:
         return subparser
 
     run_parser = command(run, RUN_EXAMPLES)
-    _add_model_arguments(run_parser)
-    run_parser.add_argument(
-        "--output_path", type=Path, metavar="FOLDER", help="the folder for the files that the model writes"
+    _add_model_options(run_parser)
+    _add_options(
+        run_parser,
+        ("--output_path", "the folder for the files that the model writes", _FOLDER),
+        ("--print_commands", "print each command before and after it runs", _FLAG),
     )
-    run_parser.add_argument("--print_commands", action="store_true", help="print each command before and after it runs")
-    timing_group = run_parser.add_argument_group("timing")
-    timing_group.add_argument(
-        "-i",
-        "--dispatch_iterations",
-        type=_parse_count,
-        default=1,
-        metavar="N",
-        help="iterations of each dispatch (default: 1)",
+    _add_options(
+        run_parser.add_argument_group("timing"),
+        ("-i --dispatch_iterations", "iterations of each dispatch", _COUNT),
+        ("-r --dispatch_repeat", "runs in each iteration", _COUNT),
+        ("-t --milliseconds_to_run", "repeat each dispatch for this long; replaces -i", _MILLISECONDS),
+        ("-I --dispatch_interval", "least time from one iteration's start to the next", _MILLISECONDS | {"default": 0}),
+        ("-w --warmup_samples", "most iterations to count as cold", _COUNT | {"type": _parse_integer}),
+        (
+            "-v --timing_verbosity",
+            "0: hot median; 1: also compilation, cold and hot statistics, and the sum of all dispatches;"
+            " 2: also every iteration",
+            {"type": int, "choices": (0, 1, 2), "default": 0},
+        ),
     )
-    timing_group.add_argument(
-        "-r", "--dispatch_repeat", type=_parse_count, default=1, metavar="N", help="runs in each iteration (default: 1)"
+    _add_options(
+        run_parser.add_argument_group("XLA"),
+        ("--platform", "where to run, or what to emit for (default: JAX's choice)", {"choices": PLATFORMS}),
+        (
+            "--emit",
+            "print this form of each operator or graph instead of running it",
+            {"choices": ("stablehlo", "hlo", "jaxpr")},
+        ),
+        ("--fuse", "compile dispatches that follow each other as one graph; prints stay the same", _FLAG),
+        ("--x64", "enable 64-bit data types in JAX", _FLAG),
     )
-    timing_group.add_argument(
-        "-t",
-        "--milliseconds_to_run",
-        type=_parse_integer,
-        metavar="MS",
-        help="repeat each dispatch for this long; replaces -i",
+    _add_options(
+        run_parser.add_argument_group("ONNX models"),
+        (
+            "--input",
+            "an array (.npy, .npz) or an image for an input, or FILE.npz alone for all (default: random numbers)",
+            {"action": "append", "default": [], "metavar": "NAME=FILE"},
+        ),
+        (
+            "--shape",
+            "the shape of a random input (default: 1 for each open size)",
+            _pairs("NAME=1,3,224,224", _parse_sizes),
+        ),
+        (
+            "--compare",
+            "run the model there, too, and print times and differences",
+            {"choices": ("onnxruntime",)},
+        ),
     )
-    timing_group.add_argument(
-        "-I",
-        "--dispatch_interval",
-        type=_parse_integer,
-        default=0,
-        metavar="MS",
-        help="least time from one iteration's start to the next (default: 0)",
-    )
-    timing_group.add_argument(
-        "-w",
-        "--warmup_samples",
-        type=_parse_integer,
-        default=1,
-        metavar="N",
-        help="most iterations to count as cold (default: 1)",
-    )
-    timing_group.add_argument(
-        "-v",
-        "--timing_verbosity",
-        type=int,
-        choices=(0, 1, 2),
-        default=0,
-        help="0: hot median; 1: also compilation, cold and hot statistics, and the sum of all dispatches;"
-        " 2: also every iteration (default: 0)",
-    )
-    xla_group = run_parser.add_argument_group("XLA")
-    xla_group.add_argument(
-        "--platform", choices=PLATFORMS, help="where to run, or what to emit for (default: JAX's choice)"
-    )
-    xla_group.add_argument(
-        "--emit",
-        choices=("stablehlo", "hlo", "jaxpr"),
-        help="print this form of each operator or graph instead of running it",
-    )
-    xla_group.add_argument(
-        "--fuse",
-        action="store_true",
-        help="compile dispatches that follow each other as one graph; prints stay the same",
-    )
-    xla_group.add_argument("--x64", action="store_true", help="enable 64-bit data types in JAX")
-    onnx_group = run_parser.add_argument_group("ONNX models")
-    onnx_group.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="an array (.npy, .npz) or an image for an input, or FILE.npz alone for all (default: random numbers)",
-    )
-    onnx_group.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="NAME=1,3,224,224",
-        help="the shape of a random input (default: 1 for each open size)",
-    )
-    onnx_group.add_argument(
-        "--compare", choices=("onnxruntime",), help="run the model there, too, and print times and differences"
-    )
-
-    _add_model_arguments(command(check, CHECK_EXAMPLES))
-
-    ops_parser = command(ops, OPS_EXAMPLES)
-    ops_parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
-
+    _add_model_options(command(check, CHECK_EXAMPLES))
+    _add_options(command(ops, OPS_EXAMPLES), ("--markdown", "print a Markdown table", _FLAG))
     explain_parser = command(explain, EXPLAIN_EXAMPLES)
     explain_parser.add_argument("operator", help="name of an operator, such as one_hot or DML_OPERATOR_ONE_HOT")
     return parser
 
 
-def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models", nargs="+", metavar="model", help="a DxDispatch model, a JSON file; - reads the standard input"
     )
-    parser.add_argument(
-        "--input_path",
-        type=Path,
-        metavar="FOLDER",
-        help="the folder of the files that the model reads (default: the model's folder)",
+    _add_options(
+        parser,
+        ("--input_path", "the folder of the files that the model reads (default: the model's folder)", _FOLDER),
+        (
+            "--dml_feature_level",
+            "DirectML feature level to check against, such as 3_0 or 6.2 (default: 6_4)",
+            {"type": _parse_level, "default": LATEST, "metavar": "LEVEL"},
+        ),
     )
-    parser.add_argument(
-        "--dml_feature_level",
-        type=_parse_level,
-        default=LATEST,
-        metavar="LEVEL",
-        help="DirectML feature level to check against, such as 3_0 or 6.2 (default: 6_4)",
+    _add_options(
+        parser.add_argument_group("sizes of ONNX models, which come before those in a DxDispatch model"),
+        (
+            "-f --onnx_free_dim_name_override",
+            "the size of open dimensions by name, repeatable",
+            _pairs("NAME:SIZE", _parse_integer),
+        ),
+        (
+            "-F --onnx_free_dim_denotation_override",
+            "the same by denotation, repeatable",
+            _pairs("DENOTATION:SIZE", _parse_integer),
+        ),
+        (
+            "-b --binding_shape",
+            "the shape of an input or output, repeatable",
+            _pairs("TENSOR:1,3,224,224", _parse_sizes),
+        ),
     )
-    sizes_group = parser.add_argument_group("sizes of ONNX models, which come before those in a DxDispatch model")
-    for short, name, parse, metavar, what in (
-        ("-f", "onnx_free_dim_name_override", _parse_override, "NAME:SIZE", "the size of open dimensions by name"),
-        ("-F", "onnx_free_dim_denotation_override", _parse_override, "DENOTATION:SIZE", "the same by denotation"),
-        ("-b", "binding_shape", _parse_shape, "TENSOR:1,3,224,224", "the shape of an input or output"),
-    ):
-        sizes_group.add_argument(
-            short,
-            f"--{name}",
-            type=parse,
-            action="append",
-            default=[],
-            metavar=metavar,
-            help=f"{what}, repeatable",
-        )
+
+
+def _add_options(parser: argparse._ActionsContainer, *options: tuple[str, str, dict[str, Any]]) -> None:
+    """Adds options: their names, what they say, and how they are read."""
+    for names, told, reading in options:
+        default = f" (default: {reading['default']})" if type(reading.get("default")) is int else ""
+        parser.add_argument(*names.split(), help=told + default, **reading)
+
+
+def _pairs(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """How a repeatable option of this form is read: a name, a colon or an equals sign, and what `parse` reads."""
+
+    def read(text: str) -> tuple[str, Any]:
+        name, _, given = text.rpartition("=" if "=" in form else ":")
+        if not name or not given:
+            raise argparse.ArgumentTypeError(f"must be {form}; got {text!r}")
+        return name, parse(given)
+
+    return {"type": read, "action": "append", "default": [], "metavar": form}
 
 
 def _parse_level(text: str) -> FeatureLevel:
@@ -593,19 +561,15 @@ def _parse_integer(text: str, lowest: int = 0) -> int:
         raise argparse.ArgumentTypeError(f"must be a whole number in [{lowest}, {UINT_MAX}]; got {text!r}") from None
 
 
-def _parse_override(text: str) -> tuple[str, int]:
-    name, _, size = text.rpartition(":")
-    if not name:
-        raise argparse.ArgumentTypeError(f"must be a name, a colon and a size; got {text!r}")
-    return name, _parse_integer(size)
-
-
-def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, _, sizes = text.rpartition(":")
-    if not name:
-        raise argparse.ArgumentTypeError(f"must be a name, a colon and sizes separated by commas; got {text!r}")
-    return name, tuple(map(_parse_integer, sizes.split(",")))
-
-
 def _parse_count(text: str) -> int:
     return _parse_integer(text, 1)
+
+
+def _parse_sizes(text: str) -> tuple[int, ...]:
+    return tuple(map(_parse_integer, text.split(",")))
+
+
+_FLAG = {"action": "store_true"}
+_FOLDER = {"type": Path, "metavar": "FOLDER"}
+_COUNT = {"type": _parse_count, "default": 1, "metavar": "N"}
+_MILLISECONDS = {"type": _parse_integer, "metavar": "MS"}

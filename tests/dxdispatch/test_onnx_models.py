@@ -158,9 +158,9 @@ def test_a_default_of_64_bits_needs_them_if_it_is_bound(tmp_path: Path) -> None:
         (["--onnx_free_dim_name_override", "N:1", "--binding_shape", "y:2,2"], [1, 2, 7, 8] + [0] * 8),
         (["-b", "y:3,2"], "commands[0].bindings.y.shape must be [4, 2], as the model computes it; got [3, 2]"),
         (["-b", "z:3,2"], "warning: {}:1: the shape of 'z' is ignored, because no ONNX model has such an input"),
-        (["-f", "3"], "argument -f/--onnx_free_dim_name_override: must be a name, a colon and a size; got '3'"),
+        (["-f", "3"], "argument -f/--onnx_free_dim_name_override: must be NAME:SIZE; got '3'"),
         (["-F", "B:x"], "argument -F/--onnx_free_dim_denotation_override: must be a whole number in [0, 4294967295]"),
-        (["-b", "x0"], "argument -b/--binding_shape: must be a name, a colon and sizes separated by commas; got 'x0'"),
+        (["-b", "x0"], "argument -b/--binding_shape: must be TENSOR:1,3,224,224; got 'x0'"),
     ],
 )
 def test_the_command_line_gives_sizes_before_those_of_the_model(
