@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from dmljax import checks
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, require, within
 from dmljax.text import show as spelled
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def draw_all(steps: Sequence[tuple[Any, Any]], *, columns: int | None = None, ce
         if results is not None:
             grids += [("", None), *_grids("results", results)]
     columns = len(grids) if columns is None else checks.integer_in("columns", columns, 1, len(grids))
-    if not cell > 0:
-        raise InvalidDesc(Problem("cell", "must be above 0", spelled(cell)))
+    require("cell", cell > 0, "must be above 0", spelled(cell))
     rows = -(-len(grids) // columns)
     # In cells; a title takes about a fifth of one for each character.
     sizes = [_ARROW if grid is None else (grid.shape[0], max(grid.shape[1], 0.2 * len(title))) for title, grid in grids]
@@ -130,8 +129,7 @@ def _grid(where: str, array: Any) -> np.ndarray[Any, Any]:
     if not isinstance(given.dtype, np.dtype) or given.dtype.kind not in "biufV":  # V: NumPy's kind of bfloat16
         raise InvalidType(Problem(where, "must have real numbers", given.dtype))
     values = np.asarray(given)
-    if not 0 < values.size <= _MOST_NUMBERS:
-        raise InvalidDesc(Problem(where, f"must have 1 to {_MOST_NUMBERS} numbers", values.size))
+    require(where, 0 < values.size <= _MOST_NUMBERS, f"must have 1 to {_MOST_NUMBERS} numbers", values.size)
     values = values.reshape(1, -1) if values.ndim < 2 else values
     matrices = list(values.reshape(-1, *values.shape[-2:]))
     apart = np.full((1, values.shape[-1]), None)

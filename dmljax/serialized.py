@@ -17,7 +17,7 @@ from dmljax.descriptors.bases import Activation
 from dmljax.descriptors.json_form import Fused, operator_of_type
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Kind, Member, Number, Struct
 from dmljax.descriptors.validation import validate
-from dmljax.errors import InvalidDesc, Problem, inside, within
+from dmljax.errors import InvalidDesc, Problem, inside, require, within
 from dmljax.files import opened
 from dmljax.flatbuffer import Buffer, Packed, Table, TableReader, written
 from dmljax.graph import Graph
@@ -65,8 +65,7 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
 
 def file_of_constant(path: Path, name: str) -> Path:
     """The file of a constant beside the graph at `path`."""
-    if Path(name).name != name:
-        raise InvalidDesc(Problem((), "a constant's name must be that of a file beside the graph", show(name)))
+    require((), Path(name).name == name, "a constant's name must be that of a file beside the graph", show(name))
     return path.with_name(f"{name}.bin")
 
 
@@ -93,15 +92,13 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
                     operator, given, made = _operator(node, desc)
                     found = dict(zip(made, assembly.add_node(name, operator, given), strict=True))
                 for edge, source in found.items():
-                    if edge in sources or edge in inputs:
-                        rule = "must be names that no input and no other output has"
-                        raise InvalidDesc(Problem("outputNames", rule, edge))
+                    rule = "must be names that no input and no other output has"
+                    require("outputNames", edge not in sources and edge not in inputs, rule, edge)
                     sources[edge] = source
         assembly.rename(sources)
         readers = first_readers(assembly.nodes, assembly.edges)
         for name in inputs:
-            if name not in readers:
-                raise InvalidDesc(Problem(("graphInputNames",), "must be names that a node reads", name))
+            require(("graphInputNames",), name in readers, "must be names that a node reads", name)
         unknown = [name for name in outputs if name not in sources]
         if unknown:
             raise InvalidDesc(Problem("graphOutputNames", "must be names of outputs of nodes", join_words(unknown)))
@@ -175,8 +172,7 @@ class _Tensors:
         return self._tensor(member.name)
 
     def _tensor(self, member: str) -> TensorDesc:
-        if not self._descs or not self._names:
-            raise InvalidDesc(Problem(member, "must have a desc and a name", "too few of them"))
+        require(member, bool(self._descs and self._names), "must have a desc and a name", "too few of them")
         desc = self._descs.pop(0)
         self.edges.append(self._names.pop(0))
         sizes, strides = desc.numbers(6, "uint32"), desc.numbers(8, "uint32")

@@ -96,8 +96,7 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
     require("elementOffset", is_whole, "must be even for elements of 4 bits", element_offset)
     offset, size = element_offset * element_bits // 8, point.size_in_bytes
     room = max(resource.size_in_bytes - offset, 0)
-    if size > room:
-        raise InvalidDesc(Problem((), f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on"))
+    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on")
     alignment = point.tensor.guaranteed_base_offset_alignment or _MINIMUM_ALIGNMENT
     if offset % alignment:
         context.warn(place, Problem((), f"must begin at a multiple of {alignment} bytes for DirectML", offset))

@@ -40,9 +40,8 @@ def _print(context: Context, place: Place, value: Any) -> Print:
         if resource.data_type is DataType.UNKNOWN:
             raise InvalidDesc(Problem("resource", "must have an initialValuesDataType to be printed", show(name)))
         count = resource.size_in_bytes * 8 // resource.data_type.bits
-        if count > MAX_PRINTED_VALUES:
-            rule = f"must have at most {MAX_PRINTED_VALUES} values to be printed"
-            raise InvalidDesc(Problem("resource", rule, f"{count}, in {show(name)}"))
+        rule = f"must have at most {MAX_PRINTED_VALUES} values to be printed"
+        require("resource", count <= MAX_PRINTED_VALUES, rule, f"{count}, in {show(name)}")
     return Print(name, verbose)
 
 

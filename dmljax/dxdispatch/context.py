@@ -13,7 +13,7 @@ from dmljax.descriptors.members import json_enum, json_given, json_string
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, Resource
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.text import Document, Place
-from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, InvalidType, Problem, Where, all_checked
+from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, InvalidType, Problem, Where, all_checked, require
 from dmljax.files import opened
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel
@@ -151,9 +151,8 @@ class Context:
     def resource(self, field: str, value: Any) -> tuple[str, Resource | None]:
         """Reads the name of a resource, and returns it with the resource, or with None if that has findings."""
         name = self.named("resource", self.resources, field, value)
-        if self.is_unsized(name):
-            rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
-            raise InvalidDesc(Problem(field, rule, show(name)))
+        rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
+        require(field, not self.is_unsized(name), rule, show(name))
         return name, self.resources[name]
 
     def is_unsized(self, name: str | None) -> TypeGuard[str]:
@@ -184,9 +183,8 @@ class Context:
 
     def require_affordable(self, member: Where, size: int) -> None:
         """Refuses a size beyond the limit of a buffer, or of the model."""
-        if size > self.affordable_bytes:
-            limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
-            raise InvalidDesc(Problem(member, f"must ask for at most {limits}", size))
+        limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
+        require(member, size <= self.affordable_bytes, f"must ask for at most {limits}", size)
 
     def take_bytes(self, member: Where, size: int) -> None:
         """Counts a buffer against the limit of the model."""

@@ -18,7 +18,7 @@ from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, Missin
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.resources import read_resource
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
-from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, MissingFile, Problem, Unsupported, UnusableFile
+from dmljax.errors import MAX_PROBLEMS, DmlError, MissingFile, Problem, Unsupported, UnusableFile, require
 from dmljax.files import opened
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
@@ -85,8 +85,7 @@ def _read_file(file: Path) -> bytes:
 
 def _read_stream(stream: BinaryIO) -> bytes:
     data = stream.read(MAX_TEXT_BYTES + 1)
-    if len(data) > MAX_TEXT_BYTES:
-        raise InvalidDesc(Problem((), f"must hold at most {MAX_TEXT_BYTES} bytes", "more"))
+    require((), len(data) <= MAX_TEXT_BYTES, f"must hold at most {MAX_TEXT_BYTES} bytes", "more")
     return data
 
 

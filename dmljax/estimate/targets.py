@@ -17,7 +17,7 @@ import jax
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.errors import Problem, Unsupported, require
 from dmljax.estimate.cost import Cost, cost_of
 
 # libtpu asks its surroundings which chips there are, unless it is told, and lets only one process load it.
@@ -94,8 +94,7 @@ def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> C
 @cache
 def _devices(name: str) -> Any:
     """The devices of a target, which nothing can run on."""
-    if name not in TARGETS:
-        raise InvalidDesc(Problem("target", f"must be {' or '.join(TARGETS)}", repr(name)))
+    require("target", name in TARGETS, f"must be {' or '.join(TARGETS)}", repr(name))
     target = TARGETS[name]
     if find_spec(target.module) is None:
         remedy = "pip install 'dmljax[accelerators]' has it"

@@ -10,7 +10,7 @@ import numpy as np
 from dmljax import directml
 from dmljax.assembly import Assembly, given_tensors
 from dmljax.descriptors import Operator
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, require, within
 from dmljax.pydirectml.enumerations import ExecutionFlags
 from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stored_desc
 from dmljax.text import show
@@ -207,9 +207,8 @@ class Model:
                     raise InvalidDesc(
                         Problem(("outputs", i), "must be an expression of this builder", "one of another")
                     )
-                if output._source not in builder._outputs:
-                    rule = "must be the result of an operator, and no input; activation_identity passes one on"
-                    raise InvalidDesc(Problem(("outputs", i), rule, output._source))
+                rule = "must be the result of an operator, and no input; activation_identity passes one on"
+                require(("outputs", i), output._source in builder._outputs, rule, output._source)
         self._builder = builder
         self.graph = builder._graph(outputs)
         self._indices = sorted({index for index, _ in builder._inputs.values()})
@@ -226,9 +225,8 @@ class Model:
         """Refuses what are not the expressions that the model was built with, each of which may be None."""
         if not isinstance(outputs, Sequence):
             raise InvalidType(Problem("outputs", "must be a list of expressions", show(outputs)))
-        if len(outputs) != len(self._outputs):
-            rule = f"must be the {len(self._outputs)} that the model has"
-            raise InvalidDesc(Problem("outputs", rule, len(outputs)))
+        rule = f"must be the {len(self._outputs)} that the model has"
+        require("outputs", len(outputs) == len(self._outputs), rule, len(outputs))
         for i, (output, own) in enumerate(zip(outputs, self._outputs, strict=True)):
             if output is None:
                 continue
@@ -244,9 +242,8 @@ class Binding:
     def __init__(self, expr: Expression, data: Any) -> None:
         with within("Binding"):
             self._builder = require_builder("expr", expr)
-            if expr._source in self._builder._outputs:
-                rule = "must be an input, which input_tensor makes; compute gives the results of operators"
-                raise InvalidDesc(Problem("expr", rule, expr._source))
+            rule = "must be an input, which input_tensor makes; compute gives the results of operators"
+            require("expr", expr._source not in self._builder._outputs, rule, expr._source)
             self._array = stored_array(expr._view, data)
 
 
@@ -284,15 +281,13 @@ class Device:
     def _arrays(self, model: Model, inputs: Sequence[Binding | None]) -> list[Any]:
         if not isinstance(inputs, Sequence):
             raise InvalidType(Problem("inputs", "must be a list of bindings", show(inputs)))
-        if len(inputs) != len(model._indices):
-            rule = f"must be {len(model._indices)} bindings, one for each input that the builder has"
-            raise InvalidDesc(Problem("inputs", rule, len(inputs)))
+        rule = f"must be {len(model._indices)} bindings, one for each input that the builder has"
+        require("inputs", len(inputs) == len(model._indices), rule, len(inputs))
         arrays = []
         for i, (index, binding) in enumerate(zip(model._indices, inputs, strict=True)):
             if isinstance(binding, Binding):
-                if binding._builder is not model._builder:
-                    rule = f"must be a Binding of input {index} of the builder that built the model"
-                    raise InvalidDesc(Problem(("inputs", i), rule, "one of another builder's input"))
+                rule = f"must be a Binding of input {index} of the builder that built the model"
+                require(("inputs", i), binding._builder is model._builder, rule, "one of another builder's input")
                 arrays.append(binding._array)
             elif binding is None and index in model._unread:
                 arrays.append(model._unread[index])
@@ -329,8 +324,7 @@ def add_operator(
         builders = {path: require_builder(path, one) for path, one in leaves.items()}
         builder = next(iter(builders.values()))
         for path, own in builders.items():
-            if own is not builder:
-                raise InvalidDesc(Problem(path, "must be an expression of the same builder", "one of another"))
+            require(path, own is builder, "must be an expression of the same builder", "one of another")
         first = next(iter(leaves.values()))._view
         sizes = tuple(given_sizes or first.sizes)
         types = {field: DataType.UINT32 if field == "output_indices" else first.data_type for field in outputs}

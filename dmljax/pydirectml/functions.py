@@ -9,7 +9,7 @@ from dmljax import directml
 from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import Fused
 from dmljax.descriptors.members import Array, Boolean, Enumeration, Member, Struct
-from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, require, within
 from dmljax.pydirectml import enumerations
 from dmljax.pydirectml.builder import Expression, GraphBuilder, add_operator, require_builder
 from dmljax.pydirectml.enumerations import (
@@ -48,10 +48,7 @@ class FusedActivation:
         if self.activation == OperatorType.INVALID:
             return None
         name = self.activation.name.removeprefix("ACTIVATION_")
-        if name not in _NUMBERS:
-            raise InvalidDesc(
-                Problem("fused_activation", f"must be one of {', '.join(_NUMBERS)}", self.activation.name)
-            )
+        require("fused_activation", name in _NUMBERS, f"must be one of {', '.join(_NUMBERS)}", self.activation.name)
         activation = directml.OPERATORS[f"DML_OPERATOR_{self.activation.name}"]
         return activation(**dict(zip(_NUMBERS[name], (self.param_1, self.param_2), strict=False)))
 
@@ -173,9 +170,8 @@ def _attribute(operator: type[Operator], member: Member, name: str, given: Mappi
             return _fused(name, value)
         case Array(of=Fused()):
             activations = [_fused(name, one) for one in _list(name, value)]
-            if None in activations or len(activations) > 4:
-                rule = "must be at most four activations, none of them INVALID"
-                raise InvalidDesc(Problem(name, rule, len(activations)))
+            rule = "must be at most four activations, none of them INVALID"
+            require(name, None not in activations and len(activations) <= 4, rule, len(activations))
             return activations
         case Array():
             numbers = _list(name, value)
@@ -183,9 +179,8 @@ def _attribute(operator: type[Operator], member: Member, name: str, given: Mappi
                 require_builder("input", given["input"])
                 count = len(given["input"]._view.sizes) - 2
                 numbers = numbers or [_IN_SPACE[name]] * count
-                if len(numbers) != count:
-                    rule = f"must have {count} numbers, one for each dimension of space, or none"
-                    raise InvalidDesc(Problem(name, rule, numbers))
+                rule = f"must have {count} numbers, one for each dimension of space, or none"
+                require(name, len(numbers) == count, rule, numbers)
             return numbers
         case Struct():
             if not isinstance(value, Size2D):
@@ -344,9 +339,8 @@ def _require_reflectable(name: str, amounts: Sequence[Any], sizes: Sequence[int]
     for i, (amount, size) in enumerate(zip(amounts, sizes, strict=False)):
         if not isinstance(amount, int | np.integer):
             raise InvalidType(Problem((name, i), "must be an integer", show(amount)))
-        if amount > size:
-            rule = f"must be at most {size}, the input's size there, for REFLECTION; pad in several steps, or by EDGE"
-            raise InvalidDesc(Problem((name, i), rule, amount))
+        rule = f"must be at most {size}, the input's size there, for REFLECTION; pad in several steps, or by EDGE"
+        require((name, i), bool(amount <= size), rule, amount)
 
 
 def padding(
