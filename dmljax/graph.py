@@ -7,6 +7,7 @@ import base64
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -110,25 +111,28 @@ class Graph(Lowerable):
         """The outputs of the graph, with the sizes, strides and data types that they are seen with."""
         return {name: self.views.get(name, self.sources[source]) for name, source in self.outputs.items()}
 
-    @functools.cached_property
+    @property
     def order(self) -> tuple[str, ...]:
         """The names of the nodes, each after those that it depends on; a node that depends on a cycle is left out."""
-        places = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
-        needed: dict[str, set[str]] = {name: set() for name in self.nodes}
-        dependents: dict[str, list[str]] = {name: [] for name in self.nodes}
+        return self._order_and_cycle[0]
+
+    @functools.cached_property
+    def _order_and_cycle(self) -> tuple[tuple[str, ...], Sequence[str]]:
+        makers = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
+        sorter = TopologicalSorter[str](dict.fromkeys(self.nodes, ()))
         for target, source in self.edges.items():
-            if target in self.targets and source in places:
-                node = self.targets[target][0]
-                if places[source] not in needed[node]:
-                    needed[node].add(places[source])
-                    dependents[places[source]].append(node)
-        ready = [name for name, before in needed.items() if not before]
-        for name in ready:  # the loop appends to it
-            for node in dependents[name]:
-                needed[node].remove(name)
-                if not needed[node]:
-                    ready.append(node)
-        return tuple(ready)
+            if target in self.targets and source in makers:
+                sorter.add(self.targets[target][0], makers[source])
+        order, cycle = list[str](), list[str]()
+        try:
+            sorter.prepare()
+        except CycleError as error:  # what does not depend on the cycle is sorted all the same
+            cycle = error.args[1]
+        while sorter.is_active():
+            ready = sorter.get_ready()
+            order += ready
+            sorter.done(*ready)
+        return tuple(order), cycle
 
     def show(self, file: str | os.PathLike[str] | None = None) -> None:
         """Draws the graph, from its inputs down to its outputs: each node with its operator, results and constants.
@@ -199,7 +203,8 @@ class Graph(Lowerable):
         for name, node in self.nodes.items():
             yield from (one.inside(("nodes", name, node.short_name)) for one in node.problems(feature_level))
         yield from _edge_problems(self)
-        yield from _cycle_problems(self)
+        if cycle := self._order_and_cycle[1]:
+            yield Problem("edges", "must not form a cycle", " <- ".join(reversed(cycle)))
         yield from _output_problems(self)
 
     def require_available(self) -> None:
@@ -386,20 +391,6 @@ def _fit(place: Path, given: TensorDesc, source: str, wanted: TensorDesc) -> Ite
     if wanted.minimum_size_in_bytes > available:
         rule = f"must read at most the {available} bytes of {source}, {given}"
         yield Problem(place, rule, f"{wanted.minimum_size_in_bytes} bytes of {wanted}")
-
-
-def _cycle_problems(graph: Graph) -> Iterator[Problem]:
-    before: dict[str, str] = {}  # of each node that is not in order, one of those that it waits for
-    for target, source in graph.edges.items():
-        name, origin = graph.targets.get(target, ("",))[0], source.rpartition(".")[0]
-        if name not in graph.order and origin in graph.nodes and origin not in graph.order:
-            before[name] = origin
-    if before:
-        path = [next(iter(before))]
-        while path[-1] not in path[:-1]:
-            path.append(before[path[-1]])
-        cycle = " <- ".join(path[path.index(path[-1]) :])
-        yield Problem("edges", "must not form a cycle", cycle)
 
 
 def _output_problems(graph: Graph) -> Iterator[Problem]:

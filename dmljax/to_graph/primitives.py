@@ -8,7 +8,7 @@ from typing import Any
 from jax import lax
 
 from dmljax import directml
-from dmljax.descriptors.base import Operator
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.to_graph.builder import Builder, NoOperator, Output, product
 from dmljax.to_graph.views import View, desc_of
 
@@ -51,72 +51,49 @@ def _convert(builder: Builder, params: Any, outputs: Sequence[Output], x: View, 
     return builder.cast(x, outputs[0][0])
 
 
-_ELEMENTWISE: dict[str, type[Operator]] = {
-    "abs": directml.ElementWiseAbsDesc,
-    "acos": directml.ElementWiseAcosDesc,
-    "acosh": directml.ElementWiseAcoshDesc,
-    "add": directml.ElementWiseAddDesc,
-    "add_any": directml.ElementWiseAddDesc,
-    "asin": directml.ElementWiseAsinDesc,
-    "asinh": directml.ElementWiseAsinhDesc,
-    "atan": directml.ElementWiseAtanDesc,
-    "atan2": directml.ElementWiseAtanYxDesc,
-    "atanh": directml.ElementWiseAtanhDesc,
-    "ceil": directml.ElementWiseCeilDesc,
-    "cos": directml.ElementWiseCosDesc,
-    "cosh": directml.ElementWiseCoshDesc,
-    "div": directml.ElementWiseDivideDesc,
-    "erf": directml.ElementWiseErfDesc,
-    "exp": directml.ElementWiseExpDesc,
-    "floor": directml.ElementWiseFloorDesc,
-    "log": directml.ElementWiseLogDesc,
-    "logistic": directml.ActivationSigmoidDesc,
-    "max": directml.ElementWiseMaxDesc,
-    "min": directml.ElementWiseMinDesc,
-    "mul": directml.ElementWiseMultiplyDesc,
-    "neg": directml.ElementWiseNegateDesc,
-    "pow": directml.ElementWisePowDesc,
-    "rem": directml.ElementWiseModulusTruncateDesc,
-    "shift_left": directml.ElementWiseBitShiftLeftDesc,
-    "shift_right_logical": directml.ElementWiseBitShiftRightDesc,
-    "sign": directml.ElementWiseSignDesc,
-    "sin": directml.ElementWiseSinDesc,
-    "sinh": directml.ElementWiseSinhDesc,
-    "sqrt": directml.ElementWiseSqrtDesc,
-    "sub": directml.ElementWiseSubtractDesc,
-    "tan": directml.ElementWiseTanDesc,
-    "tanh": directml.ActivationTanhDesc,
-}
-_LOGICAL: dict[str, tuple[type[Operator], type[Operator]]] = {
-    "and": (directml.ElementWiseLogicalAndDesc, directml.ElementWiseBitAndDesc),
-    "not": (directml.ElementWiseLogicalNotDesc, directml.ElementWiseBitNotDesc),
-    "or": (directml.ElementWiseLogicalOrDesc, directml.ElementWiseBitOrDesc),
-    "xor": (directml.ElementWiseLogicalXorDesc, directml.ElementWiseBitXorDesc),
-}
-_COMPARISONS: dict[str, type[Operator]] = {
-    "eq": directml.ElementWiseLogicalEqualsDesc,
-    "ge": directml.ElementWiseLogicalGreaterThanOrEqualDesc,
-    "gt": directml.ElementWiseLogicalGreaterThanDesc,
-    "le": directml.ElementWiseLogicalLessThanOrEqualDesc,
-    "lt": directml.ElementWiseLogicalLessThanDesc,
+# Element-wise operations that JAX calls as DirectML does, and what DirectML calls the others.
+_SAME_NAME = (
+    *("abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor"),
+    *("log", "max", "min", "pow", "sign", "sin", "sinh", "sqrt", "tan"),
+)
+_OTHER_NAMES = {
+    "add_any": "ADD",
+    "atan2": "ATAN_YX",
+    "div": "DIVIDE",
+    "eq": "LOGICAL_EQUALS",
+    "ge": "LOGICAL_GREATER_THAN_OR_EQUAL",
+    "gt": "LOGICAL_GREATER_THAN",
+    "le": "LOGICAL_LESS_THAN_OR_EQUAL",
+    "lt": "LOGICAL_LESS_THAN",
+    "mul": "MULTIPLY",
+    "neg": "NEGATE",
+    "rem": "MODULUS_TRUNCATE",
+    "shift_left": "BIT_SHIFT_LEFT",
+    "shift_right_logical": "BIT_SHIFT_RIGHT",
+    "sub": "SUBTRACT",
 }
 
 
-def _elementwise(operator: type[Operator]) -> Callable[..., Any]:
-    return lambda builder, params, outputs, *views: builder.elementwise(operator, *views, dtype=outputs[0][0])
+def _elementwise(operator: type[Operator], bits: type[Operator] | None = None) -> Callable[..., Any]:
+    """Converts an operation to this operator, or one of other numbers than truth values to that of their bits."""
 
-
-def _logical(truth: type[Operator], bits: type[Operator]) -> Callable[..., Any]:
     def convert(builder: Builder, params: Any, outputs: Sequence[Output], *views: View) -> View:
-        return builder.elementwise(truth if views[0].dtype == bool else bits, *views, dtype=outputs[0][0])
+        chosen = operator if bits is None or views[0].dtype == bool else bits
+        return builder.elementwise(chosen, *views, dtype=outputs[0][0])
 
     return convert
 
 
-for _name, _operator in (_ELEMENTWISE | _COMPARISONS).items():
-    _of(_name)(_elementwise(_operator))
-for _name, _operators in _LOGICAL.items():
-    _of(_name)(_logical(*_operators))
+def _element_wise(name: str) -> type[Operator]:
+    return OPERATORS[f"{OPERATOR_PREFIX}ELEMENT_WISE_{name.upper()}"]
+
+
+for _name, _operator in (dict(zip(_SAME_NAME, _SAME_NAME, strict=True)) | _OTHER_NAMES).items():
+    _of(_name)(_elementwise(_element_wise(_operator)))
+for _name in ("and", "not", "or", "xor"):
+    _of(_name)(_elementwise(_element_wise(f"LOGICAL_{_name}"), _element_wise(f"BIT_{_name}")))
+_of("logistic")(_elementwise(directml.ActivationSigmoidDesc))
+_of("tanh")(_elementwise(directml.ActivationTanhDesc))
 
 
 @_of("ne")
