@@ -141,7 +141,7 @@ class Graph(Lowerable):
         """
         with within("graph"):
             problems = [] if self.nodes else [Problem("nodes", "must be there to be drawn", "none")]
-            problems += _cycle_problems(self)
+            problems += self._cycle_problems()
             if problems:
                 raise InvalidDesc(*problems)
             present(lambda: self._drawn, file)
@@ -203,9 +203,12 @@ class Graph(Lowerable):
         for name, node in self.nodes.items():
             yield from (one.inside(("nodes", name, node.short_name)) for one in node.problems(feature_level))
         yield from _edge_problems(self)
+        yield from self._cycle_problems()
+        yield from _output_problems(self)
+
+    def _cycle_problems(self) -> Iterator[Problem]:
         if cycle := self._order_and_cycle[1]:
             yield Problem("edges", "must not form a cycle", " <- ".join(reversed(cycle)))
-        yield from _output_problems(self)
 
     def require_available(self) -> None:
         for name, node in self.nodes.items():
