@@ -1,9 +1,10 @@
 """Comparison by bits, and arrays that hold what breaks careless code."""
 
+import contextlib
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -168,6 +169,18 @@ def assert_nearly_same_trees(actual: Any, expected: Any, absolute: float = 0) ->
         with np.errstate(invalid="ignore"):
             error = np.where(np.abs(one - other) <= absolute, 0, units_off(one, other))
         assert np.all(error <= 2 * UNITS[one.dtype.name]), f"{error.max()} units apart: {one}\nand {other}"
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """JAX's events of tracing, lowering and compiling in a block."""
+    events: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
+    try:
+        yield events
+    finally:
+        jax.monitoring.clear_event_listeners()
+        events[:] = [event for event in events if "/jax/core/compile" in event]
 
 
 def mesh_of(axis_type: jax.sharding.AxisType, **axes: int) -> jax.sharding.Mesh:

@@ -15,13 +15,6 @@ def printed(*command: str) -> str:
     return run.stdout
 
 
-@pytest.mark.full
-def test_the_cost_of_a_call_is_told_for_twelve_operators() -> None:
-    head, _, *rows, means = printed("calls.py", "--quick").splitlines()
-    assert len(rows) == 12
-    assert head.count("|") == means.count("|") == 8
-
-
 def test_every_operator_is_measured_beside_its_rivals() -> None:
     for name in ("torch", "onnxruntime", "onnx"):
         pytest.importorskip(name)

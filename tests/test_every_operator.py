@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 import chex
 import jax
 import jax.export
-import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import processes
@@ -28,6 +27,7 @@ from helpers import (
     available,
     check_linear_gradients,
     collectives,
+    compilations,
     few_of,
     mesh_of,
 )
@@ -314,14 +314,10 @@ def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     lowered = directml.lower(desc)
     inputs, others = random_inputs(desc), random_inputs(desc, seed=1)
     lowered(*inputs)
-    events: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    try:
+    with compilations() as events:
         lowered(*inputs)
         directml.lower(directml.from_json(directml.to_json(desc)))(*others)
-    finally:
-        jax.monitoring.clear_event_listeners()
-    assert not [event for event in events if "/jax/core/compile" in event]
+    assert not events
 
 
 @transformation("jit", of=FEW)
@@ -330,12 +326,8 @@ def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     inputs = [jax.device_put(array) for array in random_inputs(desc)]
     jax.block_until_ready(inputs)
     jax.clear_caches()
-    events: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    try:
+    with compilations() as events:
         directml.lower(desc)(*inputs)
-    finally:
-        jax.monitoring.clear_event_listeners()
     assert len([event for event in events if event.endswith("backend_compile_duration")]) == 1
 
 

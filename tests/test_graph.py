@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import X64, assert_same_bits, random_array, transposes
+from helpers import X64, assert_same_bits, compilations, random_array, transposes
 from jax.test_util import check_grads
 
 from dmljax import directml
@@ -385,13 +385,9 @@ def test_element_wise_nodes_are_one_fused_computation() -> None:
 def test_equal_graphs_compile_once() -> None:
     first, second = biased(), biased()
     lower(first)(jnp.asarray(X))
-    events: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    try:
+    with compilations() as events:
         lower(second)(jnp.asarray(X))
-    finally:
-        jax.monitoring.clear_event_listeners()
-    assert not [event for event in events if "/jax/core/compile" in event]
+    assert not events
 
 
 def test_a_batch_stays_where_it_is() -> None:
@@ -572,49 +568,6 @@ def test_64_bits_are_refused_where_there_are_none() -> None:
 
 
 # Integers of 4 bits
-
-
-def test_weights_of_4_bits_are_constants_and_come_through_json() -> None:
-    # As ONNX Runtime lowers MatMulNBits: weights are dequantized in blocks, and multiplied.
-    rng = np.random.default_rng(5)
-    weights, scale = random_array(rng, jnp.uint4, (3, 8)), np.exp2(rng.integers(-2, 3, (3, 2))).astype(np.float32)
-    zero = random_array(rng, jnp.uint4, (3, 2))
-    floats = TensorDesc("FLOAT32", (3, 8))
-    graph = Graph(
-        nodes={
-            "dequantize": directml.DequantizeDesc(
-                input=TensorDesc("UINT4", (3, 8)),
-                quantization_type=directml.QuantizationType.SCALE_ZERO_POINT,
-                quantization_tensors=(TensorDesc("FLOAT32", (3, 2)), TensorDesc("UINT4", (3, 2))),
-                output=floats,
-            ),
-            "gemm": directml.GemmDesc(
-                a=TensorDesc("FLOAT32", (5, 8)),
-                b=floats,
-                output=TensorDesc("FLOAT32", (5, 3)),
-                trans_a=directml.MatrixTransform.NONE,
-                trans_b=directml.MatrixTransform.TRANSPOSE,
-                alpha=1,
-                beta=0,
-            ),
-        },
-        edges={
-            "dequantize.input": "weights",
-            "dequantize.quantization_tensors[0]": "scale",
-            "dequantize.quantization_tensors[1]": "zero",
-            "gemm.a": "x",
-            "gemm.b": "dequantize.output",
-        },
-        inputs={"x": TensorDesc("FLOAT32", (5, 8))},
-        constants={"weights": weights, "scale": scale, "zero": zero},
-        outputs={"y": "gemm.output"},
-    )
-    x = rng.integers(-8, 9, (5, 8)).astype(np.float32)
-    difference = weights.astype(np.float32) - np.repeat(zero.astype(np.float32), 4, axis=1)
-    expected = x @ (difference * np.repeat(scale, 4, axis=1)).T
-    again = directml.from_json(json.loads(json.dumps(directml.to_json(graph))))
-    for one in (graph, again):
-        assert_same_bits(lower(one)(x), expected)
 
 
 @pytest.mark.parametrize("strides", [None, (4, 1)], ids=str)

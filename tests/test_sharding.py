@@ -700,23 +700,3 @@ def test_each_device_generates_its_own_words(sizes: tuple[int, ...], spec: P, ax
     words = compiled(state)
     assert words.addressable_data(0).shape == sharding.shard_shape(sizes)
     assert_same_trees(words, dmljax.random_generator(STATE, output_sizes=sizes).output)
-
-
-# What cannot be done
-
-
-def test_a_mesh_that_does_not_divide_is_refused_by_jax() -> None:
-    mesh = mesh_of(AxisType.Explicit, batch=8)
-    with pytest.raises(ValueError, match="divi"):
-        jax.device_put(np.ones((9, 3), np.float32), NamedSharding(mesh, P("batch")))
-    with pytest.raises(ValueError, match="divi"):
-        jax.jit(
-            lambda: dmljax.diagonal_matrix1(None, 1.0, output_sizes=(9, 3)),
-            out_shardings=NamedSharding(mesh, P("batch")),
-        )()
-
-
-def test_a_platform_that_does_not_exist_is_refused_by_jax() -> None:
-    input = np.ones((2, 300), np.float32)
-    with pytest.raises((ValueError, NotImplementedError, RuntimeError), match="abacus"):
-        jax.export.export(jax.jit(dmljax.activation_hardmax), platforms=["abacus"])(input).call(input)

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compilations
 
 import dmljax
 from dmljax import describe, descriptors as dml, directml
@@ -448,14 +449,10 @@ def test_equal_computations_compile_once_whatever_the_layout_of_their_descs() ->
     strided = directml.ElementWiseAddDesc(
         a=matrix(3, strides=(0, 1)), b=matrix(3, flags="OWNED_BY_DML"), output=matrix(3, total_tensor_size_in_bytes=64)
     )
-    events: list[str] = []
     directml.lower(packed)(A, A)
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    try:
+    with compilations() as events:
         np.testing.assert_array_equal(directml.lower(strided)(A, A), A + A)
-    finally:
-        jax.monitoring.clear_event_listeners()
-    assert not [event for event in events if "/jax/core/compile" in event]
+    assert not events
 
 
 def test_a_compiled_module_carries_the_operators_name() -> None:

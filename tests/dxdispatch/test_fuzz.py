@@ -147,9 +147,7 @@ NETWORKS = {
         {"type": "print", "resource": "y", "verbose": True},
     ],
 }
-TEXTS = [path.read_text() for path in sorted(MODELS.glob("*.json"))] + [json.dumps(EVERYTHING, indent=1)] * 3
-TEXTS += [json.dumps(NETWORKS, indent=1)] * 2
-VALUES = [parse(text).root for text in TEXTS]
+VALUES = [parse(path.read_text()).root for path in sorted(MODELS.glob("*.json"))] + [EVERYTHING] * 3 + [NETWORKS] * 2
 
 NPY_FILES = 40  # with mutated headers
 GRAPHS = 40  # with mutated bytes
@@ -181,7 +179,6 @@ ODD: list[Any] = [
     {"DataType": "FLOAT32", "Sizes": [2, 2], "Strides": [0, 0]},
     {"Float32": "nan"},
 ]
-NOISE = ['"', "{", "}", "[", "]", ",", ":", "//", "/*", "*/", "\\", "\\u0000", "\\ud800", "1e999", "-", "\n", "\0", "é"]
 
 
 def mutated_value(rng: random.Random) -> str:
@@ -276,27 +273,6 @@ def _copy(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def mutated_text(rng: random.Random) -> str:
-    """The text of a model with some of it cut, doubled, exchanged or overwritten."""
-    text = rng.choice(TEXTS)
-    for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        begin = rng.randrange(len(text) + 1)
-        end = min(len(text), begin + rng.choice([0, 1, 2, 8, 64, 4096]))
-        piece = text[begin:end]
-        match rng.randrange(5):
-            case 0:
-                text = text[:begin] + text[end:]
-            case 1:
-                text = text[:begin] + rng.choice(NOISE) + text[end:]
-            case 2:
-                text = text[:end] + piece * rng.randint(1, 3) + text[end:]
-            case 3:
-                text = text[:begin]
-            case 4:
-                text = text[:begin] + "".join(rng.sample(piece, len(piece))) + text[end:]
-    return text
-
-
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """A folder with the files that models name, whole ones and mutated ones."""
@@ -370,7 +346,7 @@ def warnings_in(complained: io.StringIO) -> int:
     return sum(line.startswith("warning: ") for line in complained.getvalue().split("\n"))
 
 
-@pytest.mark.parametrize("mutated", [mutated_value, mutated_text, mutated_network])
+@pytest.mark.parametrize("mutated", [mutated_value, mutated_network])
 def test_mutated_models_are_run_or_refused(
     mutated: Callable[[random.Random], str],
     folder: Path,
@@ -382,7 +358,7 @@ def test_mutated_models_are_run_or_refused(
     for module in (context, dispatchables):
         monkeypatch.setattr(module, "MAX_RESOURCE_BYTES", 2**20)
     monkeypatch.chdir(folder / "..")  # where no file lies that a model names
-    count = pytestconfig.getoption("--models") // 3
+    count = pytestconfig.getoption("--models") // 2
     outcomes: Counter[str] = Counter()
 
     @settings(deadline=None, max_examples=count, database=None, suppress_health_check=list(HealthCheck))
@@ -395,7 +371,6 @@ def test_mutated_models_are_run_or_refused(
     with capsys.disabled():
         if count >= 1000:
             print(f"\n{mutated.__name__}: {sum(outcomes.values())} models, {dict(outcomes)}")
-    # Findings are rare in mutated text, which is hardly ever JSON; a check comes out one way or another.
     checks = sum(count for outcome, count in outcomes.items() if outcome.startswith("check"))
     assert count < 80 or min(outcomes["run 0"], outcomes["run 2"], checks) > 0  # of few models, none may run
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
-from helpers import FULL, few_of
+from helpers import FULL, compilations, few_of
 from onnx import TensorProto, helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
@@ -88,13 +88,9 @@ def test_any_number_of_boxes_is_chosen_without_a_gradient_and_compiled_once(boxe
     choose = dmljax.onnx.load(proto)
     assert len(expected) > 30
     np.testing.assert_array_equal(choose(*boxes)[0], expected)
-    events: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    try:
+    with compilations() as events:
         choose(*boxes)
-    finally:
-        jax.monitoring.clear_event_listeners()
-    assert not [event for event in events if "/jax/core/compile" in event]
+    assert not events
     bounded = dmljax.onnx.load(proto, maximum_sizes={"u": 200})
     assert jnp.isfinite(jax.grad(lambda one: bounded(one, boxes[1])[1].sum())(jnp.asarray(boxes[0]))).all()
 

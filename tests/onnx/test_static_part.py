@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
+from helpers import compilations
 from onnx import TensorProto, helper
 from onnx_models import FLOAT, INT64, model, value
 
@@ -37,12 +38,8 @@ def selected() -> Any:
 
 
 def events_of(function: Callable[[], Any]) -> list[str]:
-    events: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    try:
+    with compilations() as events:
         jax.block_until_ready(function())
-    finally:
-        jax.monitoring.clear_event_listeners()
     return [event for event in events if event.endswith("backend_compile_duration")]
 
 
