@@ -84,22 +84,49 @@ def axes(rank: int) -> Iterator[int]:
     return iter((*range(rank - 1), -1 if rank > 1 else 0))
 
 
-# Along axes
+# Along axes: a case for each rank and each axis
 
 
-@cases("Softmax LogSoftmax Hardmax", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    return (Case([of_rank(rank)], {"axis": axis}) for axis in axes(rank))
+def layer(rank: int, axis: int) -> Case:
+    x, scale, bias = of_rank(rank), floats(*SIZES[:rank][axis:]), floats(*SIZES[:rank][axis:])
+    return Case([x, scale, bias], {"axis": axis}) if axis else Case([x, scale], {"axis": axis}, outputs=3)
 
 
-@cases("LpNormalization", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    return (Case([of_rank(rank)], {"axis": axis, "p": 1 + axis % 2}) for axis in axes(rank))
+def joined(rank: int, axis: int) -> Case:
+    other = [*SIZES[:rank]]
+    other[axis] = 2
+    return Case([of_rank(rank), floats(*other), of_rank(rank)], {"axis": axis})
 
 
-@cases("ArgMax ArgMin", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    return (Case([of_rank(rank)], {"axis": axis, "keepdims": axis % 2}) for axis in axes(rank))
+def split(rank: int, axis: int) -> Case:
+    return Case([of_rank(rank), whole(1, SIZES[:rank][axis] - 1)], {"axis": axis}, known=(1,), outputs=2)
+
+
+def tallied(rank: int, axis: int) -> Case:
+    return Case([of_rank(rank), np.array(axis)], {"exclusive": axis % 2, "reverse": axis // 2 % 2}, known=(1,))
+
+
+ALONG_AXES: dict[str, Callable[[int, int], Case]] = {
+    "Softmax LogSoftmax Hardmax": lambda rank, axis: Case([of_rank(rank)], {"axis": axis}),
+    "LpNormalization": lambda rank, axis: Case([of_rank(rank)], {"axis": axis, "p": 1 + axis % 2}),
+    "ArgMax ArgMin": lambda rank, axis: Case([of_rank(rank)], {"axis": axis, "keepdims": axis % 2}),
+    "LayerNormalization": layer,
+    "RMSNormalization": lambda rank, axis: Case([of_rank(rank), floats(*SIZES[:rank][axis:])], {"axis": axis}),
+    "Concat": joined,
+    "Split": split,
+    "GatherElements": lambda rank, axis: Case(
+        [of_rank(rank), indices(SIZES[:rank][axis], *SIZES[:rank])], {"axis": axis}
+    ),
+    "ScatterElements": lambda rank, axis: Case(
+        [of_rank(rank), np.argsort(of_rank(rank), axis).astype(np.int64), of_rank(rank)], {"axis": axis}
+    ),
+    "CumSum CumProd": tallied,
+    "TopK": lambda rank, axis: Case(
+        [of_rank(rank), whole(2)], {"axis": axis, "largest": axis % 2}, known=(1,), outputs=2
+    ),
+}
+for names, along in ALONG_AXES.items():
+    cases(names, 1, 2, 3, 4, 5)(lambda rank, along=along: (along(rank, axis) for axis in axes(rank)))  # type: ignore[misc]
 
 
 @cases("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax", 1, 2, 3, 4, 5)
@@ -110,37 +137,10 @@ def _(rank: int) -> Iterator[Case]:
         yield Case([positive(*SIZES[:rank]), whole(*set(reduced))], {"keepdims": i % 2}, known=(1,))
 
 
-@cases("LayerNormalization", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    for axis in axes(rank):
-        sizes = SIZES[:rank][axis:]
-        inputs = [of_rank(rank), floats(*sizes), floats(*sizes)]
-        yield Case(inputs, {"axis": axis}) if axis else Case(inputs[:2], {"axis": axis}, outputs=3)
-
-
-@cases("RMSNormalization", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    return (Case([of_rank(rank), floats(*SIZES[:rank][axis:])], {"axis": axis}) for axis in axes(rank))
-
-
 @cases("MeanVarianceNormalization", 1, 2, 3, 4, 5)
 def _(rank: int) -> Iterator[Case]:
     several = {(0,), (rank - 1,), (*range(rank),), (0, *range(2, rank))}
     return (Case([of_rank(rank)], {"axes": one}) for one in sorted(several))
-
-
-@cases("Concat", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    for axis in axes(rank):
-        other = [*SIZES[:rank]]
-        other[axis] = 2
-        yield Case([of_rank(rank), floats(*other), of_rank(rank)], {"axis": axis})
-
-
-@cases("Split", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    for axis in axes(rank):
-        yield Case([of_rank(rank), whole(1, SIZES[:rank][axis] - 1)], {"axis": axis}, known=(1,), outputs=2)
 
 
 @cases("Gather", 1, 2, 3, 4)
@@ -149,25 +149,12 @@ def _(rank: int) -> Iterator[Case]:
         yield Case([of_rank(rank), indices(SIZES[:rank][axis], *sizes)], {"axis": axis})
 
 
-@cases("GatherElements", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    for axis in axes(rank):
-        yield Case([of_rank(rank), indices(SIZES[:rank][axis], *SIZES[:rank])], {"axis": axis})
-
-
 @cases("GatherND", 1, 2, 3, 4)
 def _(rank: int) -> Iterator[Case]:
     for batch in range(min(rank, 3)):
         for count in range(1, rank - batch + 1):
             given = [indices(SIZES[batch + i], *SIZES[:batch], 2, 1) for i in range(count)]
             yield Case([of_rank(rank), np.concatenate(given, -1).astype(np.int64)], {"batch_dims": batch})
-
-
-@cases("ScatterElements", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    for axis in axes(rank):
-        given = np.argsort(of_rank(rank), axis).astype(np.int64)
-        yield Case([of_rank(rank), given, of_rank(rank)], {"axis": axis})
 
 
 @cases("ScatterND", 1, 2, 3, 4)
@@ -180,18 +167,6 @@ def _(rank: int) -> Iterator[Case]:
 @cases("OneHot", 1, 2, 3, 4)
 def _(rank: int) -> Iterator[Case]:
     return (Case([indices(4, *SIZES[:rank]), whole(4), floats(2)], {"axis": axis}, (1,)) for axis in axes(rank + 1))
-
-
-@cases("CumSum CumProd", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    for i, axis in enumerate(axes(rank)):
-        yield Case([of_rank(rank), np.array(axis)], {"exclusive": i % 2, "reverse": i // 2 % 2}, known=(1,))
-
-
-@cases("TopK", 1, 2, 3, 4, 5)
-def _(rank: int) -> Iterator[Case]:
-    for axis in axes(rank):
-        yield Case([of_rank(rank), whole(2)], {"axis": axis, "largest": axis % 2}, known=(1,), outputs=2)
 
 
 @cases("Flatten", 1, 2, 3, 4, 5)
