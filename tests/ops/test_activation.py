@@ -328,11 +328,7 @@ RELU_GRAD = directml.ActivationReluGradDesc(input=BYTES, input_gradient=BYTES, o
         (ELU, {"output": f32(6)}, "InputTensor and OutputTensor must have the same DimensionCount; got 2 and 1"),
         (ELU, {"output": f32(3, 2)}, "InputTensor and OutputTensor must have the same Sizes; got {2,3} and {3,2}"),
         (PARAMETERIZED, {"slope": tensor("FLOAT16", 2, 3)}, "the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
-        (
-            PARAMETERIZED,
-            {"slope": f32(3)},
-            "SlopeTensor and OutputTensor must have the same DimensionCount; got 2, 1 and",
-        ),
+        (PARAMETERIZED, {"slope": f32(3)}, "SlopeTensor and OutputTensor must have the same ...; got 2, 1 and"),
         (PARAMETERIZED, {"slope": f32(1, 3)}, "must have the same Sizes; got {2,3}, {1,3} and {2,3}"),
         (RELU_GRAD, {"input_gradient": tensor("UINT8", 2, 3)}, "must have the same DataType; got INT8, UINT8 and INT8"),
         (RELU_GRAD, {"output_gradient": tensor("INT8", 3, 2)}, "must have the same Sizes; got {2,3}, {2,3} and {3,2}"),

@@ -509,51 +509,11 @@ FIRST, OF_LENGTHS = normal(BATCH, HEADS, 2, SIZE), {"mask_type": MaskType.KEY_SE
 @pytest.mark.parametrize(
     ("function", "change", "kind", "message"),
     [
-        (
-            attention,
-            {"query": None},
-            InvalidDesc,
-            "exactly one of query, stacked_query_key or stacked_query_key_value must be given; got none",
-        ),
-        (
-            attention,
-            {"stacked_key_value": normal(BATCH, KEYS, HEADS, 2, SIZE)},
-            InvalidDesc,
-            "key, stacked_query_key, stacked_key_value or ... must be given; got key and stacked_key_value",
-        ),
-        (
-            attention,
-            {"past_key": FIRST},
-            InvalidDesc,
-            "past_key and past_value must be given together; got past_key alone",
-        ),
-        (attention, {"head_count": 3}, InvalidDesc, "query must have a last size that 3 heads can share; got 8"),
-        (attention, {"key": KEY[..., :6]}, InvalidDesc, "key must have the shape (2, 5, 8); got (2, 5, 6)"),
+        (attention, {"query": None}, InvalidDesc, "or stacked_query_key_value must be given; got none"),
         # As in jax.nn
-        (
-            attention,
-            {"query": QUERY.reshape(2, 3, 2, 4)},
-            InvalidDesc,
-            "must have 3 dimensions; got shape (2, 3, 2, 4)",
-        ),
-        (
-            attention,
-            {"mask": np.ones((QUERIES, 4), bool)},
-            InvalidDesc,
-            "mask must have a shape that broadcasts to (2, 2, 3, 5); got (3, 4)",
-        ),
-        (
-            attention,
-            OF_LENGTHS | {"mask": np.ones(3, np.int32)},
-            InvalidDesc,
-            "mask must have the shape (1, 2); got (3,)",
-        ),
-        (
-            attention,
-            {"mask": np.ones(3, np.int32), "mask_type": MaskType.NONE},
-            InvalidDesc,
-            "mask must not be given with a mask_type of NONE",
-        ),
+        (attention, {"query": QUERY.reshape(2, 3, 2, 4)}, InvalidDesc, "have 3 dimensions; got shape (2, 3, 2, 4)"),
+        (attention, {"mask": np.ones((QUERIES, 4), bool)}, InvalidDesc, "that broadcasts to (2, 2, 3, 5); got (3, 4)"),
+        (attention, OF_LENGTHS | {"mask": np.ones(3, np.int32)}, InvalidDesc, "must have the shape (1, 2); got (3,)"),
         (
             attention,
             {"mask": np.zeros((QUERIES, KEYS), np.float32)},
@@ -576,24 +536,13 @@ FIRST, OF_LENGTHS = normal(BATCH, HEADS, 2, SIZE), {"mask_type": MaskType.KEY_SE
         (attention, {"key": KEY.astype(np.float16)}, InvalidType, "key must be of float32, as query is; got float16"),
         (
             grouped,
-            {"query_head_count": 4, "key_value_head_count": 3},
-            InvalidDesc,
-            "key_value_head_count must be a divisor of 4, the number of heads of the queries; got 3",
-        ),
-        (
-            grouped,
             {"query": None, "key": None, "value": None, "stacked_query_key_value": normal(1, 2, 2, 3, 4)}
             | {"key_value_head_count": 1},
             InvalidDesc,
             "stacked_query_key_value must not be given, unless keys have as many heads as queries; got 2 and 1",
         ),
         (grouped, {"past_sequence_lengths": np.ones(2)}, InvalidType, "must be of an integer type; got float"),
-        (
-            grouped,
-            {"total_sequence_length": 5},
-            InvalidDesc,
-            "total_sequence_length must not be given without past_sequence_lengths",
-        ),
+        (grouped, {"total_sequence_length": 5}, InvalidDesc, "total_sequence_length must not be given without"),
     ],
 )
 def test_arguments_that_do_not_go_together_are_refused(
@@ -653,27 +602,15 @@ STACKED = {"query": None, "key": None, "stacked_query_key": f32(2, 3, 4, 2, 2)}
     ("changed", "message"),
     [
         ({"key": tensor("FLOAT16", 2, 5, 8)}, "KeyTensor, ValueTensor and OutputTensor must have the same DataType"),
-        (
-            {**GROUPED, "past_sequence_lengths": tensor("FLOAT16", 2)},
-            "PastSequenceLengthsTensor and OutputTensor must have the same DataType",
-        ),
-        (
-            {"query": None},
-            "exactly one of QueryTensor, StackedQueryKeyTensor or StackedQueryKeyValueTensor must be given; got none",
-        ),
+        ({**GROUPED, "past_sequence_lengths": tensor("FLOAT16", 2)}, "PastSequenceLengthsTensor and OutputTensor must"),
+        ({"query": None}, "QueryTensor, StackedQueryKeyTensor or StackedQueryKeyValueTensor must be given; got none"),
         ({"stacked_key_value": f32(2, 5, 2, 2, 4)}, "must be given; got KeyTensor and StackedKeyValueTensor"),
         ({"value": None, "key": None}, "must be given; got none"),
         ({"past_key": f32(2, 2, 4, 4)}, "PastKeyTensor and PastValueTensor must be given together; got PastKeyTensor"),
         ({"head_count": 0}, "HeadCount must be at least 1; got 0"),
         ({"head_count": 3}, "QueryTensor must have a last size that 3 heads can share; got 8"),
-        (
-            {"query_head_count": 4, "key_value_head_count": 3},
-            "KeyValueHeadCount must be a divisor of 4, the number of heads of the queries; got 3",
-        ),
-        (
-            {**STACKED, "query_head_count": 4, "key_value_head_count": 2},
-            "StackedQueryKeyTensor must not be given, unless keys have as many heads as queries; got 4 and 2",
-        ),
+        ({"query_head_count": 4, "key_value_head_count": 3}, "KeyValueHeadCount must be a divisor of 4, ...; got 3"),
+        ({**STACKED, "query_head_count": 4, "key_value_head_count": 2}, "have as many heads as queries; got 4 and 2"),
         ({"query": f32(2, 2, 3, 8)}, "QueryTensor.Sizes must be {1,2,3,8}; got {2,2,3,8}"),
         ({"key": f32(2, 5, 6)}, "KeyTensor.Sizes must be {2,5,8}; got {2,5,6}"),
         ({"value": f32(2, 4, 6)}, "ValueTensor.Sizes must be {2,5,6}; got {2,4,6}"),

@@ -147,21 +147,13 @@ KNOWN = "min must be of int8, or a Python number that is known while tracing; go
         ({"min": 300}, InvalidDesc, "min must be a whole number in [-128, 127] to fit int8; got 300"),
         ({"max": -INF}, InvalidDesc, "max must be a whole number in [-128, 127] to fit int8; got -inf"),
         ({"min": NAN}, InvalidDesc, "min must be a whole number in ...; got nan"),
-        (
-            {"input": np.ones(2, np.float32), "max": 10**400},
-            InvalidDesc,
-            "max must fit float32; got an int of 1329 bits",
-        ),
+        ({"input": np.ones(2, np.float32), "max": 10**400}, InvalidDesc, "must fit float32; got an int of 1329 bits"),
         ({"max": ScaleBias(1.0, 2.0)}, InvalidType, "max must be a JAX or NumPy array; got ScaleBias"),
         ({"min": np.ones(2, np.int8)}, InvalidDesc, "min must be a scalar; got shape (2,)"),
         ({"min": jnp.ones((), jnp.int32)}, InvalidType, f"{KNOWN}int32"),
         ({"min": jnp.asarray(1.5)}, InvalidType, f"{KNOWN}float"),
         ({"input": np.ones(2, bool), "min": 0}, InvalidType, "input must be of an integer or floating type; got bool"),
-        (
-            {"scale_bias": ScaleBias(0.5, 0)},
-            InvalidDesc,
-            "scale must be a whole number in [-128, 127] to fit int8; got 0.5",
-        ),
+        ({"scale_bias": ScaleBias(0.5, 0)}, InvalidDesc, "scale must be a whole number in [-128, 127] to ...; got 0.5"),
     ],
 )
 @pytest.mark.parametrize("clip", CLIPS)
@@ -276,11 +268,7 @@ CLIP_GRAD = desc_of("ClipGrad", "FLOAT32")
             "MinMaxDataType must be INT32; got FLOAT32",
         ),
         (CLIP_GRAD, {"input_gradient": tensor("FLOAT16", 5)}, "the same DataType; got FLOAT32, FLOAT16 and FLOAT32"),
-        (
-            CLIP_GRAD,
-            {"input_gradient": f32(1, 5)},
-            "OutputGradientTensor must have the same DimensionCount; got 1, 2 and",
-        ),
+        (CLIP_GRAD, {"input_gradient": f32(1, 5)}, "OutputGradientTensor must have the same ...; got 1, 2 and"),
         (CLIP_GRAD, {"input_gradient": f32(1)}, "must have the same Sizes; got {5}, {1} and {5}"),
     ],
 )

@@ -296,16 +296,8 @@ BYTES, UBYTES = {"input": BYTE, "output": BYTE}, {"input": UBYTE, "output": UBYT
         *((desc, {"output": tensor("FLOAT16", 2, 3)}, "have the same DataType; got") for desc in (SQRT, NEGATE)),
         *((desc, {"output": f32(1, 2, 3)}, "the same DimensionCount; got 2 and 3") for desc in (SQRT, NEGATE)),
         *((desc, {"output": f32(3, 2)}, "the same Sizes; got {2,3} and {3,2}") for desc in (SQRT, NEGATE)),
-        (
-            IDENTITY,
-            BYTES | {"scale_bias": ScaleBias(1.5, 0)},
-            "Scale must be a whole number in [-128, 127] to fit int8",
-        ),
-        (
-            IDENTITY,
-            BYTES | {"scale_bias": ScaleBias(1, -200)},
-            "Bias must be a whole number in [-128, 127] to fit int8",
-        ),
+        (IDENTITY, BYTES | {"scale_bias": ScaleBias(1.5, 0)}, "Scale must be a whole number in [-128, 127] to fit"),
+        (IDENTITY, BYTES | {"scale_bias": ScaleBias(1, -200)}, "Bias must be a whole number in [-128, 127] to fit"),
         (IDENTITY, UBYTES | {"scale_bias": ScaleBias(-1, 0)}, "Scale must be a whole number in [0, 255] to fit uint8"),
         (IDENTITY, BYTES | {"scale_bias": ScaleBias(NAN, 0)}, "ScaleBias.Scale must be a whole number "),
         (IDENTITY, BYTES | {"scale_bias": ScaleBias(1, INF)}, "ScaleBias.Bias must be a whole number "),
@@ -474,11 +466,7 @@ def test_channels_may_share_a_bias_and_be_of_any_number_and_dimensions(call: Any
     [
         ({"input": np.ones((1, 3), np.int32)}, InvalidType, "input must be of a floating type; got int32"),
         ({"input": np.ones(3, np.float32)}, InvalidDesc, "input must have at least 2 dimensions; got 1"),
-        (
-            {"bias": np.ones(2, np.float32)},
-            InvalidDesc,
-            "bias must be one number, or one for each of 3 channels; got shape (2,)",
-        ),
+        ({"bias": np.ones(2, np.float32)}, InvalidDesc, "bias must be one number, or one for each ...; got shape (2,)"),
         ({"bias": np.ones((3, 1), np.float32)}, InvalidDesc, "bias must be one number, or ...; got shape (3, 1)"),
         ({"bias": np.ones(3, np.int32)}, InvalidType, "bias must be of a floating type; got int32"),
         ({"scale": np.ones(3, np.float32)}, InvalidDesc, "scale must be a scalar; got shape (3,)"),

@@ -215,11 +215,7 @@ GENERATOR = directml.RandomGeneratorDesc(
         (CONSTANT, {"value_data_type": "INT8", "value": 3}, "ValueDataType must be FLOAT32; got INT8"),
         (SEQUENCE, {"output": tensor("INT8", 3)}, "ValueDataType must be INT8; got UINT8"),
         (GENERATOR, {"input_state": tensor("UINT32", 1, 1, 6, 1)}, "InputStateTensor.Sizes must be {1,1,1,6}; got"),
-        (
-            GENERATOR,
-            {"output_state": tensor("UINT32", 1, 1, 1, 4)},
-            "InputStateTensor and OutputStateTensor must have the same Sizes; got",
-        ),
+        (GENERATOR, {"output_state": tensor("UINT32", 1, 1, 1, 4)}, "OutputStateTensor must have the same Sizes; got"),
     ],
 )
 def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any], message: str) -> None:
@@ -369,12 +365,7 @@ def test_a_whole_number_fits_whatever_type_it_has() -> None:
         ("constant", {"value": 0.5, "dtype": "int32"}, InvalidDesc, "value must be a whole number"),
         ("constant", {"output_sizes": (2, -1)}, InvalidDesc, "output_sizes[1] must be"),
         ("constant", {"value": jnp.ones(2)}, InvalidDesc, "value must be a scalar"),
-        (
-            "sequence",
-            {"value_start": True},
-            InvalidType,
-            "value_start must be of an integer or floating type; got bool",
-        ),
+        ("sequence", {"value_start": True}, InvalidType, "value_start must be of an integer or floating ...; got bool"),
         (
             "sequence",
             {"value_start": np.int32(3), "value_delta": 0.5},
@@ -545,11 +536,7 @@ def test_the_recipes_of_the_page_are_those_of_jax_random() -> None:
     [
         ({"input_state": np.zeros(6, np.int32)}, InvalidType, "input_state must be of uint32; got int32"),
         ({"input_state": np.zeros(6, np.float32)}, InvalidType, "input_state must be of an integer type; got float32"),
-        (
-            {"input_state": state_of(0, 0, 0, 0)},
-            InvalidDesc,
-            "input_state must be 6 words, the shape (6,); got shape (4,)",
-        ),
+        ({"input_state": state_of(0, 0, 0, 0)}, InvalidDesc, "input_state must be 6 words, the ...; got shape (4,)"),
         ({"input_state": np.zeros((2, 6), np.uint32)}, InvalidDesc, "input_state must be 6 words...; got shape (2, 6)"),
         ({"output_sizes": (2, -1)}, InvalidDesc, "output_sizes[1] must be"),
         ({"output_sizes": (2**16, 2**16)}, InvalidDesc, "output_sizes must have at most 4294967295 elements; got 429"),

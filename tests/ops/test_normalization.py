@@ -450,7 +450,7 @@ def test_statistics_of_a_batch_that_is_shared_out_are_those_of_all_of_it(axis_ty
 
 # What is refused
 
-ROW, ONE, WIDE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32), np.ones((2, 2), np.float32)
+ROW, ONE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32)
 PARAMETERS = dict.fromkeys(("mean", "variance", "scale"), ONE)
 CALLS: dict[str, dict[str, Any]] = {
     "batch_normalization": {**PARAMETERS, "bias": ONE},
@@ -468,37 +468,19 @@ CALLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("batch_normalization", {"bias": WIDE}, "bias must have a shape that broadcasts to (2, 3), ...; got (2, 2)"),
-        ("batch_normalization", {"mean": ONE[None]}, "mean must have a shape that broadcasts to ...; got (1, 1, 1)"),
         ("batch_normalization", {"mean": ONE.astype(np.float16)}, "mean must be of float32, as input is; got float16"),
         ("batch_normalization", {"epsilon": ONE}, "epsilon must be a scalar; got shape"),
         ("batch_normalization", {"fused_activation": directml.CastDesc}, "fused_activation must be a descriptor"),
         ("batch_normalization", {"input": ROW.astype(int)}, "input must be of a floating type; got int"),
-        (
-            "batch_normalization_grad",
-            {"input_gradient": ROW[:1]},
-            "input_gradient must have the shape of input, (2, 3); got (1, 3)",
-        ),
-        ("batch_normalization_grad", {"variance": ROW}, "variance must have the shape of mean, (1, 1); got (2, 3)"),
-        ("batch_normalization_training_grad", {"scale": ROW}, "scale must have the shape of mean, (1, 1); got (2, 3)"),
-        ("batch_normalization_training", {"bias": ROW}, "bias must have the shape of scale, (1, 1); got (2, 3)"),
+        ("batch_normalization_grad", {"input_gradient": ROW[:1]}, "input_gradient must have the shape ...; got (1, 3)"),
         ("batch_normalization_training", {"fused_add": ROW[:1]}, "fused_add must have the shape of input, (2, 3); got"),
         ("mean_variance_normalization", {}, "input must have at least 3 dimensions; got 2"),
         ("mean_variance_normalization", {"cross_channel": 1}, "cross_channel must be true or false; got 1"),
-        ("mean_variance_normalization1", {"axes": ()}, "axes must name one or more different dimensions; got ()"),
         ("mean_variance_normalization1", {"axes": 2}, "axes must be in [-2, 2); got 2"),
-        ("mean_variance_normalization1", {"axes": (0, -2)}, "name one or more different dimensions; got (0, -2)"),
-        ("mean_variance_normalization2", {"scale": WIDE}, "scale must have a shape that broadcasts to (2, 3)"),
         ("mean_variance_normalization2", {"input": 1.0}, "input must have at least 1 dimension; got 0"),
-        ("local_response_normalization", {"local_size": 0}, "local_size must be at least 1; got 0"),
         ("local_response_normalization", {"cross_channel": False}, "input must have at least 3 dimensions; got 2"),
         ("local_response_normalization", {"input": ROW[0]}, "must have at least 2 dimensions; got 1"),
-        (
-            "local_response_normalization_grad",
-            {"input_gradient": ROW[:1]},
-            "input_gradient must have the shape of input, (2, 3); got (1, 3)",
-        ),
-        ("lp_normalization", {"p": 3}, "p must be 1 or 2; got 3"),
+        ("local_response_normalization_grad", {"input_gradient": ROW[:1]}, "the shape of input, (2, 3); got (1, 3)"),
         ("lp_normalization", {"axis": -3}, "axis must be in [-2, 2); got -3"),
         ("lp_normalization", {"input": np.ones(3, np.int32), "axis": 0}, "input must be of a floating type; got int32"),
     ],
@@ -535,26 +517,10 @@ OF_SCALE = ("scale", "bias", "output_mean", "output_variance")
             for name in (BATCH, TRAINING)
             for field in ("scale", "output_bias_gradient")
         ),
-        (
-            f"{BATCH}_GRAD",
-            {"output_gradient": f32(1, 1, 3, 4)},
-            "InputTensor, InputGradientTensor and OutputGradientTensor must have the same Sizes",
-        ),
-        (
-            f"{TRAINING}_GRAD",
-            dict.fromkeys(OF_MEAN, f32(1, 1, 2, 1)),
-            "MeanTensor must have a shape that broadcasts to",
-        ),
-        (
-            TRAINING,
-            {"bias": f32(1, 1, 1, 1)},
-            "BiasTensor, OutputMeanTensor, OutputVarianceTensor and ScaleTensor must have the same Sizes",
-        ),
-        (
-            TRAINING,
-            {"fused_add": f32(1, 2, 3, 1)},
-            "FusedAddTensor, InputTensor and OutputTensor must have the same Sizes",
-        ),
+        (f"{BATCH}_GRAD", {"output_gradient": f32(1, 1, 3, 4)}, "InputTensor, InputGradientTensor and"),
+        (f"{TRAINING}_GRAD", dict.fromkeys(OF_MEAN, f32(1, 1, 2, 1)), "MeanTensor must have a shape that broadcasts"),
+        (TRAINING, {"bias": f32(1, 1, 1, 1)}, "BiasTensor, OutputMeanTensor, OutputVarianceTensor and ScaleTensor"),
+        (TRAINING, {"fused_add": f32(1, 2, 3, 1)}, "FusedAddTensor, InputTensor and OutputTensor must have the same"),
         (TRAINING, dict.fromkeys(OF_SCALE, f32(1, 2, 1, 3)), "ScaleTensor must have a shape that broadcasts to"),
         (
             TRAINING,
@@ -585,11 +551,7 @@ def test_a_desc_that_breaks_a_rule_is_refused(name: str, change: dict[str, Any],
 @pytest.mark.parametrize(
     ("desc", "level", "message"),
     [
-        (
-            desc_of(BATCH, spatial=False),
-            "3_1",
-            "MeanTensor.Sizes must end with {3,4} below DML_FEATURE_LEVEL_4_0, if Spatial is false; got {3,1}",
-        ),
+        (desc_of(BATCH, spatial=False), "3_1", "MeanTensor.Sizes must end with {3,4} below ...; got {3,1}"),
         (desc_of(BATCH, spatial=False, mean=f32(1, 1, 3, 4)), "3_1", "VarianceTensor.Sizes must end with {3,4} below"),
         (
             desc_of(BATCH, fused_activation=directml.ActivationGeluDesc()),
@@ -605,11 +567,7 @@ def test_a_desc_that_breaks_a_rule_is_refused(name: str, change: dict[str, Any],
             for version in ("", "1")
             for absent, other in (("scale", "Bias"), ("bias", "Scale"))
         ),
-        (
-            desc_of(f"{MEAN_VARIANCE}1", scale=f32(1, 1, 1, 4)),
-            "3_1",
-            "ScaleTensor.Sizes[1] must be 3 below DML_FEATURE_LEVEL_4_0, the channels of InputTensor; got 1",
-        ),
+        (desc_of(f"{MEAN_VARIANCE}1", scale=f32(1, 1, 1, 4)), "3_1", "ScaleTensor.Sizes[1] must be 3 below ...; got 1"),
     ],
 )
 def test_a_desc_is_refused_at_a_level(desc: Any, level: str, message: str) -> None:

@@ -128,10 +128,7 @@ ARG_MEMBERS: Any = {"input": f32(2, 3), "output": tensor("UINT32", 2, 1), "axes"
         ({"output": f32(2, 1)}, "OutputTensor.DataType must be one of UINT32, INT32, UINT64, INT64; got FL"),
         ({"input": tensor("FLOAT64", 2, 3)}, "InputTensor.DataType must be one of ...; got FLOAT64"),
         ({"axes": (3,)}, "Axes[0] must be less than 2; got 3"),
-        (
-            {"input": f32(1, 2**31 + 1), "output": tensor("INT32", 1, 1)},
-            "OutputTensor.DataType must hold indices up to 2147483648; got INT32",
-        ),
+        ({"input": f32(1, 2**31 + 1), "output": tensor("INT32", 1, 1)}, "hold indices up to 2147483648; got INT32"),
     ],
 )
 @pytest.mark.parametrize("operator", [directml.ArgmaxDesc, directml.ArgminDesc])
