@@ -482,24 +482,6 @@ def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, qu
     assert [result.sharding.spec[0] for result in results] == ["batch"] * 3
 
 
-# Derivatives, transformations, symbolic sizes
-
-
-def test_positions_and_batches_may_be_symbolic() -> None:
-    batch, queries, keys = jax.export.symbolic_shape("b, s, k")
-    shapes = [
-        jax.ShapeDtypeStruct(shape, np.float32)
-        for shape in ((batch, queries, 8), (batch, keys, 8), (batch, keys, 6), (batch, 2, queries, keys))
-    ]
-
-    def function(query: Any, key: Any, value: Any, relative: Any) -> Any:
-        return attention(query, key, value, relative_position_bias=relative, head_count=2)
-
-    exported = jax.export.export(jax.jit(function), platforms=["cpu", "cuda", "tpu"])(*shapes)
-    arrays = QUERY, KEY, VALUE, normal(BATCH, HEADS, QUERIES, KEYS)
-    near(exported.call(*arrays), np.asarray(function(*arrays)))
-
-
 # What is refused
 
 

@@ -17,7 +17,6 @@ from helpers import (
     INTEGERS,
     REALS,
     assert_same_bits,
-    assert_same_trees,
     check_linear_gradients,
     check_refused,
     f32,
@@ -421,32 +420,6 @@ def test_a_reversal_of_nothing_is_empty(call: Any) -> None:
     none = np.zeros((0, 1), np.int32)
     assert call(dmljax.reverse_subsequences, np.zeros((0, 3)), none, axis=1).shape == (0, 3)
     assert call(dmljax.reverse_subsequences, np.zeros((2, 0)), np.ones((2, 1), np.int32), axis=1).shape == (2, 0)
-
-
-# All of them
-
-
-@pytest.mark.full
-def test_sizes_may_be_symbolic(lowering: str) -> None:
-    rows, depth = jax.export.symbolic_shape("rows, depth")
-    rng = np.random.default_rng(0)
-    input, indices = rng.integers(0, 9, (5, 7)).astype(np.float32), rng.integers(-9, 9, (5, 3)).astype(np.int8)
-    updates = -rng.integers(1, 9, (5, 3)).astype(np.float32)
-    shapes = (rows, depth), (rows, 3), (rows, 3)
-    arrays: tuple[Any, ...] = input, indices, updates
-    for function in (
-        lambda x, i, u: dmljax.gather(x, i, axis=1),
-        lambda x, i, u: dmljax.gather_elements(x, i, axis=1),
-        lambda x, i, u: dmljax.gather_nd(x, i[:, :2]),
-        lambda x, i, u: dmljax.scatter(x, i, u, axis=1),
-        lambda x, i, u: dmljax.scatter(u, i, u, axis=0),
-        lambda x, i, u: dmljax.scatter_nd(x, i[:, :2], u[:, 0]),
-        lambda x, i, u: dmljax.scatter_nd(x, i[:, :1], x),
-        lambda x, i, u: dmljax.reverse_subsequences(x, i[:, :1], axis=1),
-    ):
-        symbolic = [jax.ShapeDtypeStruct(s, a.dtype) for s, a in zip(shapes, arrays, strict=True)]
-        exported = jax.export.export(jax.jit(function))(*symbolic)
-        assert_same_trees(exported.call(*arrays), function(*arrays))
 
 
 # What is refused

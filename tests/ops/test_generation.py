@@ -401,17 +401,6 @@ def test_a_sequence_does_not_drift_and_no_multiple_of_infinity_is_its_first_elem
     assert_same_bits(zeros, np.array([-0.0, 0, 0], np.float16))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("dtype", few_of(["float32", "float16", "int8"], "float32"))
-def test_sizes_of_a_sequence_may_be_symbolic(dtype: str) -> None:
-    b, c = jax.export.symbolic_shape("b, c")
-    fill = lambda x: dmljax.fill_value_sequence(x.sum(dtype=x.dtype), 3, output_sizes=(*x.shape, 2), dtype=dtype)  # noqa: E731
-    exported = jax.export.export(jax.jit(fill))(jax.ShapeDtypeStruct((b, c), dtype))
-    for shape in ((2, 3), (40, 100)):
-        x = np.zeros(shape, dtype)
-        assert_same_bits(exported.call(x), fill(x))
-
-
 # RANDOM_GENERATOR
 
 ALL_ONES = 2**32 - 1
@@ -495,17 +484,6 @@ def test_64_bit_types_make_no_difference() -> None:
             outputs.append(jax.device_get((generated(state, 5), map_twice(np.tile(state, (2, 3, 1))))))
     assert_same_trees(*outputs)
     assert_same_bits(outputs[0][0].output, oracles.random_generator(state, sizes=(5,))[0])
-
-
-def test_sizes_of_random_words_may_be_symbolic() -> None:
-    b, c = jax.export.symbolic_shape("b, c")
-    generate = lambda state, like: tuple(generated(state, *like.shape, 3))  # noqa: E731
-    state = state_of(ALL_ONES, *PI[1:])
-    shapes = jax.ShapeDtypeStruct((6,), np.uint32), jax.ShapeDtypeStruct((b, c), np.float32)
-    exported = jax.export.export(jax.jit(generate), platforms=["cpu", "cuda", "tpu"])(*shapes)
-    for shape in ((2, 3), (1, 1), (40, 100)):
-        like = np.zeros(shape, np.float32)
-        assert_same_trees(exported.call(state, like), generate(state, like))
 
 
 @FULL

@@ -1,6 +1,5 @@
 """ONE_HOT and NONZERO_COORDINATES; the pages' own examples run in test_every_operator.py."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -310,30 +309,6 @@ def test_nonzero_loops_over_chunks_but_never_over_a_batch() -> None:
     )
     twice = jax.vmap(jax.vmap(dmljax.nonzero_coordinates))(input[None])
     assert_same_trees(jax.tree.map(lambda x: x[0], twice), mapped(input))
-
-
-@pytest.mark.full
-def test_sizes_may_be_left_open_wherever_results_follow_them() -> None:
-    (rows, depth), rng = jax.export.symbolic_shape("rows, depth"), np.random.default_rng(0)
-    input, indices = rng.integers(0, 3, (5, 7)).astype(np.float32), rng.integers(-9, 9, (5, 1)).astype(np.int8)
-    values = np.array([0, 1], np.float32)
-    calls: list[tuple[Callable[..., Any], Any, Any]] = [
-        (dmljax.nonzero_coordinates, ((rows, depth),), (input,)),
-        (lambda x: dmljax.nonzero_coordinates(x, size=2 * x.shape[0] + 1), ((rows, 7),), (input,)),
-        (lambda x, i: dmljax.gather_nd(x, i), ((rows, depth), (rows, 1)), (input, indices)),
-        (
-            lambda x, i: dmljax.one_hot(i, values, axis=1, depth=x.shape[1]),
-            ((rows, depth), (rows, 1)),
-            (input, indices),
-        ),
-        (lambda x: dmljax.diagonal_matrix1(x, 2.0, diagonal_fill_begin=-1), ((rows, depth),), (input,)),
-        (lambda x: dmljax.diagonal_matrix1(None, 2.0, output_sizes=(*x.shape, 3)), ((rows, depth),), (input,)),
-        (lambda x: dmljax.argmax(x, axes=(0, 1)), ((rows, depth),), (input,)),
-    ]
-    for function, shapes, arrays in calls:
-        symbolic = [jax.ShapeDtypeStruct(shape, a.dtype) for shape, a in zip(shapes, arrays, strict=True)]
-        exported = jax.export.export(jax.jit(function), platforms=["cpu", "cuda", "tpu"])(*symbolic)
-        assert_same_trees(exported.call(*arrays), function(*arrays))
 
 
 def test_nonzero_has_rows_beyond_int32() -> None:

@@ -9,19 +9,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import (
-    FULL,
-    REALS,
-    X64,
-    assert_same_bits,
-    assert_same_trees,
-    check_refused,
-    f32,
-    few_types,
-    random_array,
-    refuses,
-    tensor,
-)
+from helpers import FULL, REALS, X64, assert_same_bits, check_refused, f32, few_types, random_array, refuses, tensor
 
 import dmljax
 from dmljax import DmlError, directml
@@ -114,20 +102,6 @@ def test_every_bfloat16_is_moved_inside_one_computation_and_outside(move: Any) -
     expected = np.asarray(move(bits))
     for run in (move, jax.jit(move)):
         np.testing.assert_array_equal(np.asarray(run(bits.view(jnp.bfloat16))).view(np.uint16), expected)
-
-
-def test_sizes_may_be_symbolic() -> None:
-    (b,) = jax.export.symbolic_shape("b")
-    x = np.arange(30, dtype=np.float32).reshape(5, 6)
-    for function in (
-        lambda x: dmljax.slice(x, starts=(0, 1), sizes=(x.shape[0], 3)),
-        lambda x: dmljax.slice1(x, starts=(0, 0), sizes=x.shape, strides=(-1, 2)),
-        lambda x: dmljax.slice_grad(x, starts=(0, 1), sizes=x.shape, output_sizes=(x.shape[0], 8)),
-        lambda x: dmljax.tile(dmljax.join([x, x], axis=1), repeats=(1, 2)),
-        lambda x: dmljax.split(x, sizes=(2, 4), axis=1),
-    ):
-        exported = jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct((b, 6), np.float32))
-        assert_same_trees(exported.call(x), function(x))
 
 
 def test_a_join_takes_weakly_typed_arrays_as_other_operators_do() -> None:

@@ -397,30 +397,6 @@ def test_gradients_are_finite_and_right_at_the_edges() -> None:
     np.testing.assert_allclose(jax.grad(norm)(flat)[0], weights[0] / 0.5, rtol=1e-6)
 
 
-# Transformations
-
-
-@pytest.mark.full
-def test_sizes_may_be_symbolic() -> None:
-    n, c, h = jax.export.symbolic_shape("n, c, h")
-    x = RNG.standard_normal((2, 3, 8)).astype(np.float32)
-    ones = np.ones((1, 1, 1), np.float32)
-    every = lambda x: [  # noqa: E731
-        normalized(x, axes=(0, 2)),
-        dmljax.mean_variance_normalization(x, cross_channel=True),
-        dmljax.batch_normalization(x, ones, ones, ones, ones),
-        dmljax.batch_normalization_training(x, ones, ones).variance,
-        dmljax.batch_normalization_training_grad(x, x, ones, ones, ones).input,
-        dmljax.lp_normalization(x, axis=1),
-        dmljax.local_response_normalization(x, local_size=3),
-        dmljax.local_response_normalization_grad(x, x, local_size=3, cross_channel=False),
-    ]
-    expected = jax.jit(every)(x)
-    exported = jax.export.export(jax.jit(every))(jax.ShapeDtypeStruct((n, c, h), np.float32))
-    for actual, one in zip(exported.call(x), expected, strict=True):
-        np.testing.assert_allclose(actual, one, rtol=1e-5, atol=1e-6)
-
-
 def test_empty_batches_are_empty() -> None:
     empty, ones = np.zeros((0, 3, 4), np.float32), np.ones((1, 3, 1), np.float32)
     assert normalized(empty, axes=2).shape == empty.shape

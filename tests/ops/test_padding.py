@@ -27,7 +27,7 @@ from helpers import (
 
 import dmljax
 from dmljax import DmlError, directml
-from dmljax.directml import DataType, InvalidDesc, PaddingMode, Unsupported
+from dmljax.directml import DataType, InvalidDesc, PaddingMode
 
 ROW = np.arange(1, 5, dtype=np.int32)
 REPEATING = [mode for mode in PaddingMode if mode is not PaddingMode.CONSTANT]
@@ -174,34 +174,6 @@ def test_the_gradient_of_padding_counts_the_copies(mode: PaddingMode) -> None:
     gradient = jax.grad(lambda x: dmljax.padding(x, 9, **pads).sum())(np.ones((3, 4), np.float32))
     np.testing.assert_array_equal(gradient, np.bincount(places.ravel(), minlength=12).reshape(3, 4))
     assert jax.grad(lambda v: dmljax.padding(np.ones((3, 4), np.float32), v, **pads).sum())(np.float32(1)) == 0
-
-
-@FULL
-def test_sizes_may_be_symbolic() -> None:
-    a, b = jax.export.symbolic_shape("a, b")
-    x = np.arange(30, dtype=np.float32).reshape(5, 6)
-    pads: dict[str, Any] = {"start_padding": (2, 0), "end_padding": (1, 3)}
-
-    def exported(function: Any, *sizes: Any) -> Any:
-        return jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct(sizes, np.float32))
-
-    for mode in (PaddingMode.CONSTANT, PaddingMode.EDGE):
-        function = lambda x, mode=mode: dmljax.padding1(x, 7, padding_mode=mode, **pads)  # noqa: E731
-        assert_same_bits(exported(function, a, b).call(x), function(x))
-    for mode in REPEATING:
-        rows = lambda x, mode=mode: dmljax.padding1(  # noqa: E731
-            x, padding_mode=mode, start_padding=(0, 9), end_padding=(0, 3)
-        )
-        assert_same_bits(exported(rows, a, 6).call(x), rows(x))
-        if mode is not PaddingMode.EDGE:
-            with pytest.raises(Unsupported, match=f"input must have a size along axis 1 that is known .*{mode.name}"):
-                exported(rows, a, b)
-    unfold = lambda x: dmljax.unfold(x.reshape(-1, 2, 3), window_sizes=(2,))  # noqa: E731
-    assert_same_bits(exported(unfold, a, 6).call(x), unfold(x))
-    fold = lambda x: dmljax.fold(x.reshape(-1, 2, 3), output_sizes=(x.shape[0], 1, 4), window_sizes=(2,))  # noqa: E731
-    assert_same_bits(exported(fold, a, 6).call(x), fold(x))
-    slide = lambda x: dmljax.unfold(x[None], window_sizes=(3,), start_padding=(1,), end_padding=(1,))  # noqa: E731
-    assert_same_bits(exported(slide, 5, b).call(x), slide(x))
 
 
 # Windows

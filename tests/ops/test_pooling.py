@@ -17,7 +17,6 @@ from helpers import (
     REALS,
     X64,
     assert_same_bits,
-    assert_same_trees,
     check_linear_gradients,
     check_refused,
     f32,
@@ -415,17 +414,6 @@ def test_empty_batches_stay_empty() -> None:
     assert dmljax.max_unpooling(np.zeros((0, 1, 4)), np.zeros((0, 1, 4), int), output_sizes=(1, 1, 2)).tolist() == [
         [[0, 0]]
     ]
-
-
-@pytest.mark.full
-def test_sizes_may_be_symbolic() -> None:
-    a, b = jax.export.symbolic_shape("a, b")
-    (c,) = jax.export.symbolic_shape("c", constraints=["c >= 4"])
-    image = whole_numbers(3, 2, 7, 5)
-    every = jax.jit(lambda x: [function(x) for function in all_functions().values()])
-    for shape in ((a, b, 7, 5), (3, 2, c, 5)):
-        exported = jax.export.export(every)(jax.ShapeDtypeStruct(shape, np.float32))
-        assert_same_trees(exported.call(image), every(image))
 
 
 def test_one_number_stands_for_all_dimensions() -> None:

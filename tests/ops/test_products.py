@@ -267,20 +267,6 @@ def test_batches_of_integers_broadcast(call: Any) -> None:
     assert_same_bits(call(dmljax.matrix_multiply_integer, b[:, :4], a.swapaxes(-1, -2), None, zero), expected)
 
 
-def test_all_sizes_of_integers_may_be_symbolic() -> None:
-    batch, rows, inner, columns = jax.export.symbolic_shape("batch, rows, inner, columns")
-    shapes = [
-        jax.ShapeDtypeStruct((batch, rows, inner), np.uint8),
-        jax.ShapeDtypeStruct((inner, columns), np.int8),
-        jax.ShapeDtypeStruct((rows,), np.uint8),
-        jax.ShapeDtypeStruct((columns,), np.int8),
-    ]
-    exported = jax.export.export(jax.jit(dmljax.matrix_multiply_integer))(*shapes)
-    a, b, a_zero, b_zero = whole("uint8", 2, 3, 4), whole("int8", 4, 5), whole("uint8", 3), whole("int8", 5)
-    expected = oracles.wrapped(oracles.whole_product(a, b, a_zero[:, None], b_zero))
-    assert_same_bits(exported.call(a, b, a_zero, b_zero), expected)
-
-
 # MATRIX_MULTIPLY_INTEGER_TO_FLOAT
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]

@@ -275,35 +275,6 @@ def test_a_gate_that_is_shut_or_open_is_exactly_so() -> None:
     assert (float(result.cell_single.squeeze()), float(result.single.squeeze())) == (5, 5)
 
 
-# Transformations
-
-
-@FULL
-@LSTM_FIRST
-def test_sizes_may_be_left_open_when_it_is_exported(name: str) -> None:
-    steps, batch, features, hidden = jax.export.symbolic_shape("steps, batch, features, hidden")
-    arrays = arrays_of(name, 2) | {"sequence_lengths": np.array([5, 0, 3], np.int32)}
-    outputs = GATES[name] * hidden
-    shapes = {
-        "input": (steps, batch, features),
-        "weight": (2, outputs, features),
-        "recurrence": (2, outputs, hidden),
-        "bias": (2, 2 * outputs),
-        **dict.fromkeys(("hidden_init", "cell_mem_init"), (2, batch, hidden)),
-        "peephole": (2, 3 * hidden),
-        "sequence_lengths": (batch,),
-    }
-    symbolic = {key: jax.ShapeDtypeStruct(shapes[key], x.dtype) for key, x in arrays.items()}
-    function = jax.jit(lambda given: FUNCTIONS[name](**given, direction=BOTH))
-    exported = jax.export.export(function, platforms=["cpu", "cuda", "tpu"])(symbolic)
-    again = jax.export.deserialize(exported.serialize())
-    for actual, expected in zip(again.call(arrays), function(arrays), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
-    one = arrays | {"input": arrays["input"][:1]}
-    for actual, expected in zip(again.call(one), function(one), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
-
-
 # What is refused
 
 

@@ -276,14 +276,6 @@ def test_derivatives_are_those_of_the_formula(function: ReduceFunction) -> None:
     np.testing.assert_allclose(jax.jacrev(jax.jacfwd(loss))(x), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_product_along_a_symbolic_axis_is_exported_with_its_gradient() -> None:
-    (n,) = jax.export.symbolic_shape("n")
-    product = jax.jit(lambda x: dmljax.reduce(x, function=F.MULTIPLY, axes=1))
-    x = np.array([[2, 3, 5]], np.float32)
-    exported = jax.export.export(product)(jax.ShapeDtypeStruct((1, n), np.float32))
-    assert np.asarray(exported.call(x)).tolist() == [[30]]
-
-
 def test_the_gradient_of_a_product_of_nothing_is_empty() -> None:
     empty = np.ones((0, 4), np.float32)
     gradient = jax.grad(lambda x: dmljax.reduce(x, function=F.MULTIPLY, axes=1).sum())(empty)

@@ -426,28 +426,6 @@ def test_without_regions_or_channels_there_is_nothing() -> None:
     assert gradients.roi.shape == (0, 4)
 
 
-@FULL
-def test_sizes_may_be_symbolic() -> None:
-    n, c, r, h, w = jax.export.symbolic_shape("n, c, r, h, w")
-
-    def every(image: Any, roi: Any, indices: Any) -> Any:
-        aligned = dmljax.roi_align(image, roi, indices, output_size=2)
-        largest = dmljax.roi_align(image, roi, indices, output_size=2, reduction_function=MAX)
-        rows = jnp.concatenate([indices.astype(np.float32)[:, None], roi], axis=1)
-        gradients = dmljax.roi_align_grad(image, aligned, roi, indices)
-        return aligned, largest, gradients, dmljax.roi_pooling(image, rows, pooled_size=2)
-
-    shapes = [
-        jax.ShapeDtypeStruct(shape, dtype)
-        for shape, dtype in (((n, c, h, w), np.float32), ((r, 4), np.float32), ((r,), np.int32))
-    ]
-    exported = jax.export.export(jax.jit(every))(*shapes)
-    for one, other in zip(
-        jax.tree.leaves(exported.call(IMAGE, ROI, INDICES)), jax.tree.leaves(every(IMAGE, ROI, INDICES)), strict=True
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-
-
 # What is refused
 
 POOLED = np.zeros((5, 3, 2, 2), np.float32)

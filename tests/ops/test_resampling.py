@@ -31,7 +31,7 @@ from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import AxisDirection, InterpolationMode, InvalidDesc, Size2D, Unsupported
+from dmljax.directml import AxisDirection, InterpolationMode, InvalidDesc, Size2D
 from dmljax.lowerings import resampling as lowerings
 from dmljax.lowerings.channels import network_of
 from dmljax.lowerings.resampling import linear_taps, located, positions, simplest_fraction, wide_taps
@@ -400,23 +400,6 @@ def test_slices_are_read_where_the_ratio_of_sizes_is_simple_and_nothing_is_scatt
         text = jax.jit(function).lower(jnp.ones(sizes)).as_text()
         assert ("stablehlo.gather" in text) == is_gathered
         assert "stablehlo.scatter" not in text
-
-
-@FULL
-def test_a_batch_of_any_size_is_exported() -> None:
-    batch, channels = jax.export.symbolic_shape("n, c")
-    shape = jax.ShapeDtypeStruct((batch, channels, 3, 4), np.float32)
-    x = np.arange(2 * 5 * 12, dtype=np.float32).reshape(2, 5, 3, 4)
-    for mode in InterpolationMode:
-        for function in (
-            lambda x, mode=mode: dmljax.upsample_2d(x, scale_size=2, interpolation_mode=mode),
-            lambda x, mode=mode: dmljax.resample(x, scales=(1, 1, 1.5, 2), interpolation_mode=mode),
-            lambda x, mode=mode: dmljax.resample1(x, output_sizes=(*x.shape[:2], 2, 8), interpolation_mode=mode),
-            lambda x, mode=mode: dmljax.resample_grad(x, output_sizes=(*x.shape[:2], 2, 8), interpolation_mode=mode),
-        ):
-            assert_same_bits(jax.export.export(jax.jit(function))(shape).call(x), function(x))
-    with pytest.raises(Unsupported, match=r"input must have a size along axis 0 that is known.*or give scales"):
-        jax.export.export(jax.jit(lambda x: dmljax.resample(x, output_sizes=(1, 2, 3, 4))))(shape)
 
 
 @FULL

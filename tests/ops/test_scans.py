@@ -152,17 +152,6 @@ def test_derivatives_are_those_of_the_formula(function: Any, of_row: Any, direct
 
 
 @FULL
-def test_a_size_may_be_symbolic() -> None:
-    (b,) = jax.export.symbolic_shape("b")
-    x = np.arange(1, 6, dtype=np.float32)
-    for function in (summed, multiplied):
-        for way in WAYS:
-            tally = jax.jit(lambda x, function=function, way=way: function(x, 0, *way))
-            exported = jax.export.export(tally)(jax.ShapeDtypeStruct((b,), np.float32))
-            assert_same_trees(exported.call(x), function(x, 0, *way))
-
-
-@FULL
 def test_rows_that_are_sharded_elsewhere_exchange_nothing_and_a_sharded_axis_less_than_the_input() -> None:
     # Positive, for devices may exchange numbers by adding zeros to them, which makes 0 of -0.
     x = np.random.default_rng(0).choice([0.5, 1, 2], (16, 4096)).astype(np.float32)

@@ -179,16 +179,6 @@ def test_the_indices_have_the_type_that_is_asked_for() -> None:
 
 
 @FULL
-def test_a_size_may_be_symbolic() -> None:
-    (b,) = jax.export.symbolic_shape("b")
-    x = np.random.default_rng(0).random((7, 5)).astype(np.float32)
-    for axis, shape in ((1, (b, 5)), (0, (7, b))):
-        select = jax.jit(lambda x, axis=axis: dmljax.top_k(x, axis=axis, k=2))
-        exported = jax.export.export(select)(jax.ShapeDtypeStruct(shape, np.float32))
-        assert_same_trees(exported.call(x), dmljax.top_k(x, axis=axis, k=2))
-
-
-@FULL
 @pytest.mark.parametrize(
     "axis_type", few_of([AxisType.Explicit, AxisType.Auto], AxisType.Explicit), ids=lambda kind: kind.name
 )
