@@ -34,12 +34,16 @@ def integer(where: Where, value: Any) -> int:
             raise TypeError
         return operator.index(value)
     except TypeError:
-        rule, remedy = "must be an integer", None
-        if isinstance(value, jax.core.Tracer):
-            rule += " that is known while tracing"
-            argument = str(path_of(where)[0])
-            remedy = f"make it static: jax.jit(..., static_argnames={argument!r}); jax.vmap cannot map it"
-        raise InvalidType(Problem(where, rule, show(value), remedy=remedy)) from None
+        raise InvalidType(not_static(where, "must be an integer", value, jax.core.Tracer)) from None
+
+
+def not_static(where: Where, rule: str, value: Any, unknown: type[Any]) -> Problem:
+    """The problem of a value that breaks a rule; if its type is `unknown`, only because it is traced."""
+    if not isinstance(value, unknown):
+        return Problem(where, rule, show(value))
+    argument = str(path_of(where)[0])
+    remedy = f"make it static: jax.jit(..., static_argnames={argument!r}); jax.vmap cannot map it"
+    return Problem(where, f"{rule} that is known while tracing", show(value), remedy=remedy)
 
 
 def integer_in(where: Where, value: Any, lowest: int, highest: int, *, remedy: str | None = None) -> int:

@@ -74,7 +74,7 @@ class TensorDesc:
         if self.strides is not None and len(self.strides) != self.rank:
             yield Problem("Strides", f"must have {self.rank} elements, as Sizes has", join_sizes(self.strides))
         # The second limit keeps DMLCalcBufferTensorSize's 32-bit index of the last element from wrapping.
-        if max(self.element_count, self._last_element + 1) > UINT_MAX:
+        if max(self.element_count, self.span) > UINT_MAX:
             yield Problem("Sizes", "must span at most 2^32 - 1 elements", self, [("Strides",)])
         total = self.total_tensor_size_in_bytes
         if total is not None and total < self.minimum_size_in_bytes:
@@ -117,13 +117,13 @@ class TensorDesc:
         >>> TensorDesc("UINT8", (1, 1, 1, 5)).minimum_size_in_bytes
         8
         """
-        bits = (self._last_element + 1) * self.data_type.bits
-        return -(-bits // 32) * 4
+        return -(-self.span * self.data_type.bits // 32) * 4
 
     @property
     def span(self) -> int:
         """The number of elements of the buffer, up to the last one of the tensor."""
-        return self._last_element + 1
+        strides = self.strides or packed_strides(self.sizes)
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, strides, strict=False))
 
     @property
     def span_in_bytes(self) -> int:
@@ -140,11 +140,6 @@ class TensorDesc:
     def is_packed(self) -> bool:
         """Whether the elements lie in the buffer without gaps, in the order of their indices."""
         return self.strides is None or self.steps == TensorDesc(self.data_type, self.sizes).steps
-
-    @property
-    def _last_element(self) -> int:
-        strides = self.strides or packed_strides(self.sizes)
-        return sum((size - 1) * stride for size, stride in zip(self.sizes, strides, strict=False))
 
     def read(self, buffer: Any) -> NDArray[Any]:
         """Copies the logical array out of `buffer`, a contiguous bytes-like object.

@@ -331,12 +331,10 @@ class MultiheadAttentionMaskType(HeaderEnum, prefix="DML_MULTIHEAD_ATTENTION_MAS
 
 
 FLOAT = frozenset({DataType.FLOAT32, DataType.FLOAT16})
-INTEGER_UP_TO_32_BIT = frozenset(
-    {DataType.INT32, DataType.INT16, DataType.INT8, DataType.UINT32, DataType.UINT16, DataType.UINT8}
-)
-UP_TO_32_BIT = FLOAT | INTEGER_UP_TO_32_BIT
 SIGNED_UP_TO_32_BIT = frozenset({DataType.INT32, DataType.INT16, DataType.INT8})
 UNSIGNED_UP_TO_32_BIT = frozenset({DataType.UINT32, DataType.UINT16, DataType.UINT8})
+INTEGER_UP_TO_32_BIT = SIGNED_UP_TO_32_BIT | UNSIGNED_UP_TO_32_BIT
+UP_TO_32_BIT = FLOAT | INTEGER_UP_TO_32_BIT
 INTEGER_32 = frozenset({DataType.INT32, DataType.UINT32})
 INTEGER_8 = frozenset({DataType.INT8, DataType.UINT8})
 INTEGER_4 = frozenset({DataType.INT4, DataType.UINT4})
@@ -345,6 +343,9 @@ UP_TO_64_BIT = UP_TO_32_BIT | INTEGER_64 | {DataType.FLOAT64}
 UINT32 = frozenset({DataType.UINT32})
 UINT8 = frozenset({DataType.UINT8})
 UINT32_OR_8 = UINT32 | UINT8
+UINT32_OR_64 = UINT32 | {DataType.UINT64}
+ONLY_FLOAT32 = frozenset({DataType.FLOAT32})
+ONLY_INT32 = frozenset({DataType.INT32})
 INDEX = INTEGER_64 | {DataType.INT32, DataType.UINT32}
 
 

@@ -24,7 +24,7 @@ from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax.calls.arrays import require_real
-from dmljax.checks import INT64_MAX, INT64_MIN, array, boolean, element, integer_in, integers, sequence
+from dmljax.checks import INT64_MAX, INT64_MIN, array, boolean, element, integer_in, integers, not_static, sequence
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, path_of
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
@@ -255,12 +255,7 @@ def _float32(where: Where, value: Any) -> float:
     """`value` rounded to a finite FLOAT, as descriptors have it; -0 is 0, which it equals as a key."""
     is_array = isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0
     if isinstance(value, bool | np.bool_) or not (is_array or isinstance(value, int | float)):
-        rule, remedy = "must be a number", None
-        if isinstance(value, jax.Array):
-            rule += " that is known while tracing"
-            argument = str(path_of(where)[0])
-            remedy = f"make it static: jax.jit(..., static_argnames={argument!r}); jax.vmap cannot map it"
-        raise InvalidType(Problem(where, rule, show(value), remedy=remedy))
+        raise InvalidType(not_static(where, "must be a number", value, jax.Array))
     with inside(where):
         rounded = float(exact(value, np.dtype(np.float32)))
     if not math.isfinite(rounded):

@@ -5,8 +5,8 @@ from dmljax.descriptors.base import (
     OPERATORS, OPERATOR_PREFIX, Call, Derived, HasOutput, Implied, LevelRule, Operator, Rule
 )
 from dmljax.descriptors.bases import (
-    ACTIVATION_SINCE_1_0, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSED_ACTIVATION, Activation, Binary, Fusable, Fusables,
-    Gradient, Predicate, Resized, ScaledUnary, Unary, fusable_into, fused, fused_activation_rules
+    ACTIVATION_SINCE_1_0, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSED_ACTIVATION, Activation, Adjoint, Binary, Fusable,
+    Fusables, Gradient, Predicate, Resized, ScaledUnary, Unary, fusable_into, fused, fused_activation_rules
 )
 from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
 from dmljax.descriptors.lowering import lower
@@ -29,8 +29,8 @@ from dmljax.descriptors.validation import find_broken_rules, find_minimum_featur
 __all__ = [
     "ACTIVATION_SINCE_1_0", "FLOAT_SINCE_1_0", "FLOAT_SINCE_2_0", "FUSED_ACTIVATION", "OPERATORS", "OPERATOR_PREFIX",
     "RANK_1_TO_4", "RANK_1_TO_5", "RANK_1_TO_8", "RANK_2_TO_4", "RANK_2_TO_8", "RANK_3_TO_4", "RANK_3_TO_5",
-    "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation", "Binary", "Bool", "Call", "Cell",
-    "Derived", "Float", "FloatChannels", "FloatDimensions", "Fusable", "Fusables", "FusedActivation",
+    "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation", "Adjoint", "Binary", "Bool", "Call",
+    "Cell", "Derived", "Float", "FloatChannels", "FloatDimensions", "Fusable", "Fusables", "FusedActivation",
     "FusedActivations", "Gradient", "HasOutput", "Implied", "Input", "Inputs", "Int", "IntDimensions", "LevelRule",
     "Operator", "OptionalInput", "OptionalOutput", "OptionalScaleBias", "Output", "Outputs", "Predicate",
     "QuantizationTensors", "Repeats", "Resized", "Rule", "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion",

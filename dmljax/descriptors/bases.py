@@ -66,6 +66,15 @@ class Gradient(Operator):
     rules = page_rules(alike("input", "input_gradient", "output_gradient"))
 
 
+class Adjoint(Operator):
+    """The gradient of a linear operator: InputGradientTensor and OutputGradientTensor, of one type and rank."""
+
+    input_gradient: Input
+    output_gradient: Output
+
+    rules = page_rules(*same_type_and_rank("input_gradient", "output_gradient"))
+
+
 # Two inputs
 
 

@@ -23,9 +23,8 @@ from dmljax.lowerings.attention import Mask, attention
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.text import join_sizes, join_words
-from dmljax.types import FLOAT, FLOATS, DataType, MultiheadAttentionMaskType, widened
+from dmljax.types import FLOAT, FLOATS, ONLY_INT32, DataType, MultiheadAttentionMaskType, widened
 
-ONLY_INT32 = frozenset({DataType.INT32})
 _BOOLEAN = MultiheadAttentionMaskType.BOOLEAN
 
 # Where queries, keys and values are: the second from the end of a stacked array counts what is stacked

@@ -22,17 +22,17 @@ from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.products import chosen_precision, scaled, sum_as_floats
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_room
-from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
+from dmljax.ops.quantization import quantized, type_of_scale
 from dmljax.types import (
     FLOAT,
     INTEGER_8,
+    ONLY_FLOAT32,
+    ONLY_INT32,
     ConvolutionDirection,
     ConvolutionMode,
-    DataType,
     widened,
 )
 
-INT32 = frozenset({DataType.INT32})
 CROSS_CORRELATION, FORWARD = ConvolutionMode.CROSS_CORRELATION, ConvolutionDirection.FORWARD
 
 
@@ -353,12 +353,12 @@ class _IntegerTensors(dml.Operator):
 
 class ConvolutionIntegerDesc(_OfIntegers, _IntegerTensors, function=convolution_integer):
     support = dml.support(
-        FL_2_1=dml.rows(dml.RANK_4, INTEGER_8, output=INT32),
+        FL_2_1=dml.rows(dml.RANK_4, INTEGER_8, output=ONLY_INT32),
         FL_4_0=dml.rows(
             dml.RANK_1_TO_4,
             INTEGER_8,
             **dict.fromkeys(("input", "filter"), dml.Cell(dml.RANK_3_TO_4, INTEGER_8)),
-            output=dml.Cell(dml.RANK_3_TO_4, INT32),
+            output=dml.Cell(dml.RANK_3_TO_4, ONLY_INT32),
         ),
     )
     rules = dml.page_rules(
@@ -446,7 +446,7 @@ def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.
         **dict.fromkeys(("input", "filter", "output"), dml.Cell(images, INTEGER_8)),
         **dict.fromkeys(("input_scale", "output_scale"), ONLY_FLOAT32),
         filter_scale=dml.Cell(filter_scale, ONLY_FLOAT32),
-        bias=dml.Cell(images, INT32),
+        bias=dml.Cell(images, ONLY_INT32),
     )
 
 

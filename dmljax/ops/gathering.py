@@ -22,7 +22,7 @@ from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, 
 from dmljax.lowerings.sizes import index_dtype, is_symbolic, number, replaced
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes, show
-from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType
+from dmljax.types import FLOAT, INDEX, UINT32, UINT32_OR_64, UP_TO_32_BIT, UP_TO_64_BIT
 
 _IN_BOUNDS, _DROP = lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMode.FILL_OR_DROP
 
@@ -164,18 +164,21 @@ def _last(tensor: TensorDesc, count: int) -> Sizes:
     return tensor.sizes[tensor.rank - count :]
 
 
-class GatherDesc(dml.Operator, function=gather, infer=_gathered_sizes):
+class _Gathering(dml.Operator):
     input: dml.Input
     indices: dml.Input
     output: dml.Output
+    rules = dml.page_rules(dml.same_rank("indices", "input", "output"), dml.same_type("input", "output"))
+
+
+class GatherDesc(_Gathering, function=gather, infer=_gathered_sizes):
     axis: dml.Uint
     index_dimensions: dml.Uint
     implied = {"index_dimensions": lambda call: len(call.arrays["indices"].sizes)}
     has_leading_ones = True
     support = _SINCE_1_0
     rules = dml.page_rules(
-        dml.same_rank("indices", "input", "output"),
-        dml.same_type("input", "output"),
+        *_Gathering.rules,
         dml.axis_of("input"),
         _counted("indices", "index_dimensions", lowest=0),
         *dml.inferred(
@@ -237,15 +240,11 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
 _ALIKE_BUT_AXIS = "IndicesTensor.Sizes are InputTensor.Sizes, except along Axis."
 
 
-class GatherElementsDesc(dml.Operator, function=gather_elements, infer=_element_sizes):
-    input: dml.Input
-    indices: dml.Input
-    output: dml.Output
+class GatherElementsDesc(_Gathering, function=gather_elements, infer=_element_sizes):
     axis: dml.Uint
     support = _SINCE_2_1
     rules = dml.page_rules(
-        dml.same_rank("indices", "input", "output"),
-        dml.same_type("input", "output"),
+        *_Gathering.rules,
         dml.axis_of("input"),
         *dml.inferred(_ALIKE_BUT_AXIS, "OutputTensor.Sizes are IndicesTensor.Sizes."),
     )
@@ -325,37 +324,32 @@ def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_coun
     return partitioned(fetch, operands, indices_axes[:-1] + input_axes[tuple_end:])
 
 
-def _natural_sizes(desc: Any) -> dict[str, Sizes]:
-    """The sizes of InputTensor and IndicesTensor without the dimensions before those that their counts say."""
-    counts = {"input": desc.input_dimension_count, "indices": desc.indices_dimension_count}
-    return {field: _last(getattr(desc, field), count) for field, count in counts.items()}
+class _Tuples(dml.Operator):
+    """How many trailing dimensions tensors really have, after the tensors.
 
-
-_RANKS: dml.Implied = {
-    "input_dimension_count": lambda call: len(call.arrays["input"].sizes),
-    "indices_dimension_count": lambda call: len(call.arrays["indices"].sizes),
-}
-_COUNTED = (_counted("input", "input_dimension_count"), _counted("indices", "indices_dimension_count"))
-
-
-class _GatherTuplesDesc(dml.Operator):
-    """The members and rules that GATHER_ND and GATHER_ND1 share.
-
-    InputDimensionCount and IndicesDimensionCount say how many trailing dimensions a tensor really has: the dimensions
-    before these only fill the tensor up to the common DimensionCount.
+    The dimensions before these only fill a tensor up to the common DimensionCount.
     """
 
-    input: dml.Input
-    indices: dml.Input
-    output: dml.Output
     input_dimension_count: dml.Uint
     indices_dimension_count: dml.Uint
-    implied = _RANKS
+    implied = {
+        "input_dimension_count": lambda call: len(call.arrays["input"].sizes),
+        "indices_dimension_count": lambda call: len(call.arrays["indices"].sizes),
+    }
     has_leading_ones = True
+    rules = dml.page_rules(_counted("input", "input_dimension_count"), _counted("indices", "indices_dimension_count"))
+
+    def natural_sizes(self: Any) -> dict[str, Sizes]:
+        counts = {"input": self.input_dimension_count, "indices": self.indices_dimension_count}
+        return {field: _last(getattr(self, field), count) for field, count in counts.items()}
+
+
+class _GatherTuplesDesc(_Tuples, _Gathering, infer=_tuple_sizes):
+    """The rules that GATHER_ND and GATHER_ND1 share."""
+
     rules = dml.page_rules(
-        dml.same_rank("indices", "input", "output"),
-        dml.same_type("input", "output"),
-        *_COUNTED,
+        *_Gathering.rules,
+        *_Tuples.rules,
         *dml.inferred(
             "BatchDimensionCount, if the operator has it, is less than both counts. InputTensor and IndicesTensor have "
             "the same batch sizes. IndicesTensor holds tuples of 1 to as many coordinates as InputTensor has "
@@ -365,15 +359,12 @@ class _GatherTuplesDesc(dml.Operator):
         ),
     )
 
-    def natural_sizes(self) -> dict[str, Sizes]:
-        return _natural_sizes(self)
 
-
-class GatherNdDesc(_GatherTuplesDesc, function=gather_nd, infer=_tuple_sizes):
+class GatherNdDesc(_GatherTuplesDesc, function=gather_nd):
     support = _SINCE_2_1
 
 
-class GatherNd1Desc(_GatherTuplesDesc, function=gather_nd1, infer=_tuple_sizes):
+class GatherNd1Desc(_GatherTuplesDesc, function=gather_nd1):
     batch_dimension_count: dml.Uint
     support = _SINCE_3_0
 
@@ -495,16 +486,21 @@ def scattered(input: Array, indices: Array, updates: Array, axis: int, *, by_any
     return partitioned(overwrite, [(input, input_axes), (indices, indices_axes), (updates, indices_axes)], input_axes)
 
 
-class ScatterDesc(dml.Operator, function=scatter, infer=_scattered_sizes):
+class _Scattering(dml.Operator):
     input: dml.Input
     indices: dml.Input
     updates: dml.Input
     output: dml.Output
+    rules = dml.page_rules(
+        dml.same_rank("indices", "input", "output", "updates"), dml.same_type("input", "output", "updates")
+    )
+
+
+class ScatterDesc(_Scattering, function=scatter, infer=_scattered_sizes):
     axis: dml.Uint
     support = _SINCE_1_0  # the table of the page; the feature level history has the operator from 2_0 on
     rules = dml.page_rules(
-        dml.same_rank("indices", "input", "output", "updates"),
-        dml.same_type("input", "output", "updates"),
+        *_Scattering.rules,
         dml.axis_of("input"),
         *dml.inferred(
             _ALIKE_BUT_AXIS,
@@ -554,20 +550,11 @@ def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand)
     return partitioned(overwrite, operands, dimension_axes(input))
 
 
-class ScatterNdDesc(dml.Operator, function=scatter_nd, infer=_scattered_tuple_sizes):
-    input: dml.Input
-    indices: dml.Input
-    updates: dml.Input
-    output: dml.Output
-    input_dimension_count: dml.Uint
-    indices_dimension_count: dml.Uint
-    implied = _RANKS
-    has_leading_ones = True
+class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scattered_tuple_sizes):
     support = _SINCE_2_1
     rules = dml.page_rules(
-        dml.same_rank("indices", "input", "output", "updates"),
-        dml.same_type("input", "output", "updates"),
-        *_COUNTED,
+        *_Scattering.rules,
+        *_Tuples.rules,
         *dml.inferred(
             "IndicesTensor holds tuples of 1 to InputDimensionCount coordinates.",
             "UpdatesTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor "
@@ -575,9 +562,6 @@ class ScatterNdDesc(dml.Operator, function=scatter_nd, infer=_scattered_tuple_si
             "OutputTensor.Sizes are InputTensor.Sizes.",
         ),
     )
-
-    def natural_sizes(self) -> dict[str, Sizes]:
-        return _natural_sizes(self)
 
     def compute(self, **inputs: Any) -> Any:
         natural = self.natural_sizes()
@@ -632,7 +616,7 @@ class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer
         FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT, sequence_lengths=UINT32),
         FL_3_0=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT, sequence_lengths=UINT32),
         FL_4_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, sequence_lengths=UINT32),
-        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT, sequence_lengths=UINT32 | {DataType.UINT64}),
+        FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT, sequence_lengths=UINT32_OR_64),
     )
     rules = dml.page_rules(
         dml.same_rank("input", "output", "sequence_lengths"),

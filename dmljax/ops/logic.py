@@ -4,6 +4,9 @@ Floats are compared by their bits, so that subnormal numbers differ from each ot
 whose arithmetic flushes them to zero. Comparisons follow IEEE 754: -0 equals +0, and any comparison with NaN is false.
 """
 
+import operator
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
@@ -94,10 +97,7 @@ def element_wise_logical_greater_than_or_equal(
     return greater_equal(a, b).astype(dtype)
 
 
-class ElementWiseLogicalGreaterThanOrEqualDesc(
-    Comparison,
-    function=element_wise_logical_greater_than_or_equal,
-):
+class ElementWiseLogicalGreaterThanOrEqualDesc(Comparison, function=element_wise_logical_greater_than_or_equal):
     support = COMPARISON_SINCE_3_0
 
 
@@ -129,10 +129,7 @@ def element_wise_logical_less_than_or_equal(
     return greater_equal(b, a).astype(dtype)
 
 
-class ElementWiseLogicalLessThanOrEqualDesc(
-    Comparison,
-    function=element_wise_logical_less_than_or_equal,
-):
+class ElementWiseLogicalLessThanOrEqualDesc(Comparison, function=element_wise_logical_less_than_or_equal):
     support = COMPARISON_SINCE_3_0
 
 
@@ -146,9 +143,8 @@ _LOGICAL = dml.support(
 )
 
 
-def _nonzero_operands(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
-    a, b = calls.operands(a=a, b=b)
-    return is_nonzero(a), is_nonzero(b)
+def _of_truths(function: Callable[..., Array], a: ArrayLike, b: ArrayLike, dtype: DTypeLike) -> Array:
+    return function(*map(is_nonzero, calls.operands(a=a, b=b))).astype(dtype)
 
 
 @calls.operator_function
@@ -158,8 +154,7 @@ def element_wise_logical_and(a: calls.Operand, b: calls.Operand, *, dtype: DType
     >>> element_wise_logical_and(jnp.array([5, 0, 2], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
     [1, 0, 0]
     """
-    a_holds, b_holds = _nonzero_operands(a, b)
-    return (a_holds & b_holds).astype(dtype)
+    return _of_truths(operator.and_, a, b, dtype)
 
 
 class ElementWiseLogicalAndDesc(dml.Binary, function=element_wise_logical_and):
@@ -173,8 +168,7 @@ def element_wise_logical_or(a: calls.Operand, b: calls.Operand, *, dtype: DTypeL
     >>> element_wise_logical_or(jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
     [1, 1, 0]
     """
-    a_holds, b_holds = _nonzero_operands(a, b)
-    return (a_holds | b_holds).astype(dtype)
+    return _of_truths(operator.or_, a, b, dtype)
 
 
 class ElementWiseLogicalOrDesc(dml.Binary, function=element_wise_logical_or):
@@ -188,8 +182,7 @@ def element_wise_logical_xor(a: calls.Operand, b: calls.Operand, *, dtype: DType
     >>> element_wise_logical_xor(jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
     [0, 1, 0]
     """
-    a_holds, b_holds = _nonzero_operands(a, b)
-    return (a_holds ^ b_holds).astype(dtype)
+    return _of_truths(operator.xor, a, b, dtype)
 
 
 class ElementWiseLogicalXorDesc(dml.Binary, function=element_wise_logical_xor):

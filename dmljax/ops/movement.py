@@ -14,15 +14,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, integer_in, require_count
 from dmljax.errors import InvalidDesc, Path, Problem, require
-from dmljax.inference import (
-    Sizes,
-    called,
-    called_array,
-    require_dimensions,
-    require_one_each,
-    require_sizes,
-    spelled,
-)
+from dmljax.inference import Sizes, called, called_array, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.copies import copied, kept_axes, moved
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import replaced
@@ -266,12 +258,7 @@ def slice_grad(
     return moved([given], output_sizes, move)
 
 
-class _GradientTensors(dml.Operator):
-    input_gradient: dml.Input
-    output_gradient: dml.Output
-
-
-class SliceGradDesc(_Window, _GradientTensors, function=slice_grad, infer=_put_back_sizes):
+class SliceGradDesc(_Window, dml.Adjoint, function=slice_grad, infer=_put_back_sizes):
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_4_TO_5, UP_TO_32_BIT),
         FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT),

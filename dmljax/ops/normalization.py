@@ -334,10 +334,7 @@ def batch_normalization_training_grad(
     return _gradients(input, scale, of_input, of_scale, of_bias)
 
 
-class BatchNormalizationTrainingGradDesc(
-    _BatchGradients,
-    function=batch_normalization_training_grad,
-):
+class BatchNormalizationTrainingGradDesc(_BatchGradients, function=batch_normalization_training_grad):
     support = dml.support(FL_4_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 
@@ -390,9 +387,7 @@ def mean_variance_normalization1(
     >>> mean_variance_normalization1(jnp.array([[1.0, 3.0], [1e8, 1e8]]), 10.0, 0.5, axes=-1, epsilon=0.0).tolist()
     [[-9.5, 10.5], [nan, nan]]
     """
-    given = calls.float_array("input", input)
-    axes = calls.normal_axes(axes, given)
-    return _mean_variance_normalized(given, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
+    return _mean_variance_normalized(input, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
 
 
 @calls.operator_function
@@ -415,9 +410,7 @@ def mean_variance_normalization2(
     >>> mean_variance_normalization2(jnp.array([3.0, 3.0, 3.0, 9.0]), axes=0, use_mean=False, epsilon=9.0).tolist()
     [0.5, 0.5, 0.5, 1.5]
     """
-    given = calls.float_array("input", input)
-    axes = calls.normal_axes(axes, given)
-    return _mean_variance_normalized(given, scale, bias, epsilon, axes, use_mean, use_variance, fused_activation)
+    return _mean_variance_normalized(input, scale, bias, epsilon, axes, use_mean, use_variance, fused_activation)
 
 
 def _mean_variance_normalized(
@@ -425,12 +418,13 @@ def _mean_variance_normalized(
     scale: ArrayLike | None,
     bias: ArrayLike | None,
     epsilon: Any,
-    axes: tuple[int, ...],
+    axes: calls.Axes,
     use_mean: bool,
     use_variance: bool,
     fused_activation: dml.Operator | None,
 ) -> Array:
     x, parameters = _input_and_parameters(input, scale=scale, bias=bias)
+    axes = calls.normal_axes(axes, x)
     if use_mean or use_variance:
         found = moments(x, jnp.asarray(epsilon), axes, use_mean=use_mean, use_variance=use_variance)
         value = found.centered * found.inverse

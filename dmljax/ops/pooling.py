@@ -27,8 +27,17 @@ from dmljax.lowerings.sizes import largest_size
 from dmljax.lowerings.windows import Slid, Window, windows_over
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import scattered
-from dmljax.ops.quantization import ONLY_FLOAT32, quantized, type_of_scale
-from dmljax.types import FLOAT, INTEGER_8, INTEGER_64, UINT32, UP_TO_32_BIT, DataType, widened
+from dmljax.ops.quantization import quantized, type_of_scale
+from dmljax.types import (
+    FLOAT,
+    INTEGER_8,
+    INTEGER_64,
+    ONLY_FLOAT32,
+    UINT32,
+    UINT32_OR_64,
+    UP_TO_32_BIT,
+    widened,
+)
 
 
 def _pooled_sizes(
@@ -587,16 +596,11 @@ class AveragePooling1Desc(_Pooling, function=average_pooling1):
     support = dml.support(FL_6_2=_FLOATS)
 
 
-class _GradientTensors(dml.Operator):
-    input_gradient: dml.Input
-    output_gradient: dml.Output
-
-
-class AveragePoolingGradDesc(_Sliding, _GradientTensors, function=average_pooling_grad, infer=_spread_sizes):
+class AveragePoolingGradDesc(_Sliding, dml.Adjoint, function=average_pooling_grad, infer=_spread_sizes):
     include_padding: dml.Bool
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(
-        *dml.same_type_and_rank("input_gradient", "output_gradient"),
+        *dml.Adjoint.rules,
         *dml.inferred(*_windows_fit("output_gradient", "input_gradient")),
     )
 
@@ -618,7 +622,7 @@ class LpPooling1Desc(_LpPooling, function=lp_pooling1):
     support = dml.support(FL_6_2=_FLOATS)
 
 
-_FLOATS_AND_8_BITS, _NUMBERS, _UINTS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64, UINT32 | {DataType.UINT64}
+_FLOATS_AND_8_BITS, _NUMBERS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64
 
 
 class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_largest_sizes):
@@ -653,7 +657,7 @@ class _IndexedPooling(_Sliding, _IndexedTensors, infer=_largest_sizes):
 _INDEXED_FLOATS = dml.rows(dml.RANK_4_TO_5, FLOAT, output_indices=UINT32)
 _INDEXED_SINCE_3_0 = dml.support(
     FL_3_0=dml.rows(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS, output_indices=UINT32),
-    FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS, output_indices=_UINTS),
+    FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS, output_indices=UINT32_OR_64),
 )
 
 
@@ -686,7 +690,7 @@ class MaxUnpoolingDesc(dml.Operator, function=max_unpooling, infer=_unpooled_siz
     has_images = True
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_4, FLOAT, indices=UINT32),
-        FL_5_0=dml.rows(dml.RANK_4, _NUMBERS, indices=_UINTS),
+        FL_5_0=dml.rows(dml.RANK_4, _NUMBERS, indices=UINT32_OR_64),
     )
     rules = dml.page_rules(
         dml.same_type("input", "output"),

@@ -17,11 +17,17 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, requir
 from dmljax.inference import Sizes, called, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
 from dmljax.lowerings.sizes import is_symbolic
-from dmljax.ops.quantization import ONLY_FLOAT32, QuantizedBinary, QuantizedOperands, quantized, type_of_scale
+from dmljax.ops.quantization import QuantizedBinary, QuantizedOperands, quantized, type_of_scale
 from dmljax.text import join_sizes, join_words
-from dmljax.types import FLOAT, INTEGER_8, INTEGER_UP_TO_32_BIT, DataType, MatrixTransform, widened
-
-ONLY_INT32 = frozenset({DataType.INT32})
+from dmljax.types import (
+    FLOAT,
+    INTEGER_8,
+    INTEGER_UP_TO_32_BIT,
+    ONLY_FLOAT32,
+    ONLY_INT32,
+    MatrixTransform,
+    widened,
+)
 
 _ROWS, _COLUMNS = -2, -1
 

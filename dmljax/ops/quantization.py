@@ -27,6 +27,7 @@ from dmljax.types import (
     INTEGER_UP_TO_32_BIT,
     INTEGERS,
     INTEGERS_4,
+    ONLY_FLOAT32,
     UINT8,
     DataType,
     FeatureLevel,
@@ -35,7 +36,6 @@ from dmljax.types import (
 )
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
-ONLY_FLOAT32 = frozenset({FLOAT32})
 
 
 Fit = Callable[..., tuple[Array, ...]]  # of arrays by name, what gives them the shape of the result

@@ -201,14 +201,6 @@ def _average(x: Array, axes: tuple[int, ...]) -> Array:
     return quotient(total, jnp.broadcast_to(count, total.shape))
 
 
-def _log_of_sum(x: Array, axes: tuple[int, ...]) -> Array:
-    return lax.log(_sum(x, axes))
-
-
-def _norm(x: Array, axes: tuple[int, ...]) -> Array:
-    return norm(x.astype(widened(x.dtype)), axes)
-
-
 def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
     result: Array = jax.nn.logsumexp(x.astype(widened(x.dtype)), axis=axes, keepdims=True)
     return result
@@ -230,8 +222,8 @@ def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> A
 _FUNCTIONS: Mapping[ReduceFunction, Callable[[Array, tuple[int, ...]], Array]] = {
     ReduceFunction.AVERAGE: _average,
     ReduceFunction.L1: partial(_sum, term=magnitude),
-    ReduceFunction.L2: _norm,
-    ReduceFunction.LOG_SUM: _log_of_sum,
+    ReduceFunction.L2: lambda x, axes: norm(x.astype(widened(x.dtype)), axes),
+    ReduceFunction.LOG_SUM: lambda x, axes: lax.log(_sum(x, axes)),
     ReduceFunction.LOG_SUM_EXP: _log_sum_exp,
     ReduceFunction.MAX: partial(_smallest_or_largest, largest=True),
     ReduceFunction.MIN: partial(_smallest_or_largest, largest=False),

@@ -38,7 +38,7 @@ from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import gather
 from dmljax.scalars import Size2D
 from dmljax.tensor import TensorDesc
-from dmljax.types import FLOAT, UINT32, DataType, InterpolationMode, ReduceFunction, widened
+from dmljax.types import FLOAT, UINT32, UINT32_OR_64, DataType, InterpolationMode, ReduceFunction, widened
 
 AVERAGE, MAX = ReduceFunction.AVERAGE, ReduceFunction.MAX
 LINEAR = InterpolationMode.LINEAR
@@ -409,14 +409,11 @@ def _align_support(indices: frozenset[DataType]) -> dml.Table:
     )
 
 
-_UINTS = UINT32 | {DataType.UINT64}
-
-
 class RoiAlignDesc(_AlignTensors, function=roi_align):
     out_of_bounds_input_value: dml.Float
     minimum_samples_per_output: dml.Uint
     maximum_samples_per_output: dml.Uint
-    support = dml.support(FL_3_0=_align_support(UINT32), FL_5_0=_align_support(_UINTS))
+    support = dml.support(FL_3_0=_align_support(UINT32), FL_5_0=_align_support(UINT32_OR_64))
 
 
 class RoiAlign1Desc(_AlignTensors, function=roi_align1):
@@ -426,7 +423,7 @@ class RoiAlign1Desc(_AlignTensors, function=roi_align1):
     minimum_samples_per_output: dml.Uint
     maximum_samples_per_output: dml.Uint
     align_regions_to_corners: dml.Bool
-    support = dml.support(FL_4_0=_align_support(UINT32), FL_5_0=_align_support(_UINTS))
+    support = dml.support(FL_4_0=_align_support(UINT32), FL_5_0=_align_support(UINT32_OR_64))
 
 
 # ROI_ALIGN_GRAD

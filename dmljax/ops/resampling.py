@@ -444,9 +444,7 @@ class _Forward(dml.Resized):
     rules = _rules("input", "output")
 
 
-class _Backward(dml.Operator):
-    input_gradient: dml.Input
-    output_gradient: dml.Output
+class _Backward(dml.Adjoint):
     interpolation_mode: InterpolationMode
     rules = _rules("input_gradient", "output_gradient")
 

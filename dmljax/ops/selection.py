@@ -1,7 +1,7 @@
 """The largest or smallest elements along an axis: TOP_K and TOP_K1."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,15 +19,7 @@ from dmljax.lowerings.platform import choose
 from dmljax.lowerings.selection import largest_positions
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, largest_size, replaced
-from dmljax.types import (
-    FLOAT,
-    FLOATS,
-    INTEGER_64,
-    UINT32,
-    UP_TO_32_BIT,
-    AxisDirection,
-    DataType,
-)
+from dmljax.types import FLOAT, FLOATS, INTEGER_64, UINT32, UINT32_OR_64, UP_TO_32_BIT, AxisDirection
 
 
 @calls.result
@@ -102,10 +94,13 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
     if math.prod(output_shape) == 0:
         return TopK(jnp.zeros_like(input, shape=output_shape), jnp.zeros(output_shape, dtype))
 
+    def take(floats: tuple[Array, ...], positions: Array) -> Array:
+        return jnp.take_along_axis(floats[0], positions, axis=axis, mode="promise_in_bounds")
+
     def on_cpu(input: Array) -> tuple[Array, Array]:
         rows, is_largest = jnp.moveaxis(input, axis, -1), direction is AxisDirection.DECREASING
         positions = jnp.moveaxis(largest_positions(rows, k, largest=is_largest), -1, axis)
-        values = copied(_take_along(axis), (input,), positions)
+        values = copied(take, (input,), positions)
         return values, positions.astype(dtype)
 
     def by_xla(input: Array) -> tuple[Array, Array]:
@@ -128,13 +123,6 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
 def _reversed(x: Array) -> Array:
     """Numbers in the opposite order."""
     return -x if x.dtype in FLOATS else ~x
-
-
-def _take_along(axis: int) -> Any:
-    def take(floats: tuple[Array, ...], positions: Array) -> Array:
-        return jnp.take_along_axis(floats[0], positions, axis=axis, mode="promise_in_bounds")
-
-    return take
 
 
 class _Selection(dml.Operator, infer=_selected_sizes):
@@ -161,7 +149,7 @@ class _Selection(dml.Operator, infer=_selected_sizes):
 _SINCE_2_1 = dml.support(
     FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT, output_index=UINT32),
     FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, output_index=UINT32),
-    FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, output_index=UINT32 | {DataType.UINT64}),
+    FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64, output_index=UINT32_OR_64),
 )
 
 
