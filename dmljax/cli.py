@@ -481,11 +481,7 @@ def _parser() -> argparse.ArgumentParser:
             "the shape of a random input (default: 1 for each open size)",
             _pairs("NAME=1,3,224,224", _parse_sizes),
         ),
-        (
-            "--compare",
-            "run the model there, too, and print times and differences",
-            {"choices": ("onnxruntime",)},
-        ),
+        ("--compare", "run the model there, too, and print times and differences", {"choices": ("onnxruntime",)}),
     )
     _add_model_options(command(check, CHECK_EXAMPLES))
     _add_options(command(ops, OPS_EXAMPLES), ("--markdown", "print a Markdown table", _FLAG))

@@ -185,7 +185,10 @@ class _Tensors:
             )
 
 
-def _members(kind: type[Operator], attributes: list[TableReader], given: _Tensors, made: _Tensors) -> dict[str, Any]:
+def _members(
+    kind: type[Operator], attributes: list[TableReader], given: _Tensors | None = None, made: _Tensors | None = None
+) -> dict[str, Any]:
+    """The members of an operator, or of a fused activation, which has no tensors."""
     members: dict[str, Any] = {}
     left = iter(attributes)
     data_type = None
@@ -193,7 +196,8 @@ def _members(kind: type[Operator], attributes: list[TableReader], given: _Tensor
         if isinstance(field, str):
             next(left, None)  # the count of an array, which has a length of its own
         elif field.tensor_kind is not None:
-            members[field.field] = (given if field.tensor_kind.is_input else made).next(field)
+            tensors = given if field.tensor_kind.is_input else made
+            members[field.field] = None if tensors is None else tensors.next(field)
         else:
             attribute = next(left, None)
             with inside(field.name):
@@ -245,15 +249,7 @@ def _activation(value: TableReader) -> Operator:
     kind = operator_of_type("type", value.text(4))
     if not isinstance(kind, type) or not issubclass(kind, Activation):
         raise InvalidDesc(Problem("type", "must be an activation", kind.type))
-    left = iter(value.tables(6))
-    members: dict[str, Any] = {}
-    for field in header_fields(kind):
-        if isinstance(field, str):
-            next(left, None)
-        elif field.tensor_kind is None:
-            attribute = next(left, None)
-            members[field.field] = None if attribute is None else _value(field.kind, attribute, None)
-    return kind(**members)
+    return kind(**_members(kind, value.tables(6)))
 
 
 # Writing

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any
 
 from dmljax.errors import MAX_PROBLEMS, InvalidDesc, Path, Problem
@@ -68,7 +68,7 @@ class Document:
     spot: Spot
     repeated: list[tuple[Place, int]]
     lines: "_Lines"
-    plain_lists: "dict[int, _PlainList]" = field(default_factory=dict)  # by offset, once an element was looked up
+    plain_lists: "dict[int, array[int]]" = field(default_factory=dict)  # the offsets of elements that were looked up
 
     def line(self, path: Place) -> int:
         """The line of the value at `path`, or of the innermost value around it that exists."""
@@ -86,8 +86,11 @@ class Document:
         if not isinstance(index, int):
             return offset
         if offset not in self.plain_lists:
-            self.plain_lists[offset] = _PlainList(self.text, offset)
-        return self.plain_lists[offset].element(index)
+            plain = _PLAIN_LIST.match(self.text, offset)
+            found = _elements(self.text, offset, plain.end() if plain else offset)
+            self.plain_lists[offset] = array("Q", (begin for begin, _ in found))
+        elements = self.plain_lists[offset]
+        return elements[index] if index < len(elements) else offset
 
 
 class _Lines:
@@ -108,20 +111,6 @@ class _Lines:
 
 
 _PART = 4096
-
-
-class _PlainList:
-    """The offsets of the elements of a plain list, each found once, when it or a later one is first looked up."""
-
-    def __init__(self, text: str, offset: int) -> None:
-        plain = _PLAIN_LIST.match(text, offset)
-        self.offset = offset
-        self.found = array("Q")
-        self.rest = (begin for begin, _ in _elements(text, offset, plain.end() if plain else offset))
-
-    def element(self, index: int) -> int:
-        self.found.extend(islice(self.rest, max(0, index + 1 - len(self.found))))
-        return self.found[index] if index < len(self.found) else self.offset
 
 
 def _elements(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:

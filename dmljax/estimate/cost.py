@@ -80,11 +80,7 @@ def _total(costs: Iterable[Cost]) -> Cost:
 
 
 def _scheduled(
-    one: Instruction,
-    computation: Computation,
-    module: Module,
-    scheduled: Mapping[str, Cost],
-    fused: Mapping[str, Cost],
+    one: Instruction, computation: Computation, module: Module, scheduled: Mapping[str, Cost], fused: Mapping[str, Cost]
 ) -> Cost:
     """The cost of one instruction of a sequence."""
     if one.opcode == "while":

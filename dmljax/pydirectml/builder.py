@@ -69,9 +69,7 @@ class Expression:
         # The binding writes RECIP with a ScaleBias of `other`, which by its page is 1 / (other * self).
         builder, desc = require_builder("expression", self), self._view
         number = directml.FillValueConstantDesc(
-            output=directml.TensorDesc(desc.data_type, desc.sizes),
-            value_data_type=desc.data_type,
-            value=_number(other),
+            output=directml.TensorDesc(desc.data_type, desc.sizes), value_data_type=desc.data_type, value=_number(other)
         )
         return _binary(directml.ElementWiseDivideDesc, builder._add(number, ())["output"], self)
 

@@ -51,8 +51,7 @@ _FORMS = (
     _form("data_type", "flags", "sizes", "tensor_policy", tensor_policy=TensorPolicy.default),
     _form("data_type", "sizes", "strides"),
     _form(
-        *("data_type", "flags", "sizes", "strides"),
-        *("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment"),
+        *("data_type", "flags", "sizes", "strides"), *("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment")
     ),
 )
 _KINDS = {

@@ -22,18 +22,8 @@ from dmljax.to_graph.views import View, desc_of
 
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 _IMAGES = {"input", "filter", "indices", "input_gradient"}
-_PRODUCTS = {
-    "GEMM",
-    "MATRIX_MULTIPLY_INTEGER",
-    "MATRIX_MULTIPLY_INTEGER_TO_FLOAT",
-    "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
-}
-_COUNTS = {
-    "indices",
-    "sequence_lengths",
-    "batch_indices",
-    "past_sequence_lengths",
-}  # integers of any type in functions
+_PRODUCTS = {"GEMM", "MATRIX_MULTIPLY_INTEGER", "MATRIX_MULTIPLY_INTEGER_TO_FLOAT", "QUANTIZED_LINEAR_MATRIX_MULTIPLY"}
+_COUNTS = {"indices", "sequence_lengths", "batch_indices", "past_sequence_lengths"}  # integers of any type in functions
 
 
 class OperatorCall:
