@@ -1,6 +1,6 @@
 """How graphs are put together: the same for ONNX models, PyDirectML, fused dispatches and serialized graphs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dmljax.descriptors.base import Operator
@@ -75,3 +75,10 @@ def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
             yield from (((field, i), one) for i, one in enumerate(given))
         elif given is not None:
             yield (field,), given
+
+
+def mapped_tensor(function: Callable[[Any], Any], given: Any) -> Any:
+    """What a function makes of a member: of a tensor, of each tensor of a list, or None of None."""
+    if isinstance(given, list):
+        return [function(one) for one in given]
+    return None if given is None else function(given)

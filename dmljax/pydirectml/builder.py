@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from dmljax import directml
-from dmljax.assembly import Assembly, given_tensors
+from dmljax.assembly import Assembly, given_tensors, mapped_tensor
 from dmljax.descriptors import Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, require, within
 from dmljax.pydirectml.enumerations import ExecutionFlags
@@ -327,12 +327,7 @@ def add_operator(
         sizes = tuple(given_sizes or first.sizes)
         types = {field: DataType.UINT32 if field == "output_indices" else first.data_type for field in outputs}
         tensors = {field: directml.TensorDesc(data_type, sizes) for field, data_type in types.items()}
-    made = operator(**{name: _view(given) for name, given in inputs.items()}, **tensors, **attributes)
+    descs = {name: mapped_tensor(lambda expression: expression._view, given) for name, given in inputs.items()}
+    made = operator(**descs, **tensors, **attributes)
     whole = made if given_sizes else made.with_inferred_sizes(FeatureLevel[f"FL_{LEVEL}"])
     return builder._add(whole, leaves.values())
-
-
-def _view(given: Given) -> Any:
-    if isinstance(given, list):
-        return tuple(map(_view, given))
-    return None if given is None else given._view

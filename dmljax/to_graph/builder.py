@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from dmljax import directml
-from dmljax.assembly import Assembly, given_tensors
+from dmljax.assembly import Assembly, given_tensors, mapped_tensor
 from dmljax.descriptors.base import Operator
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem
 from dmljax.tensor import packed_strides
@@ -84,15 +84,9 @@ class Builder(Assembly):
 
         `outputs` are their types and sizes; the views that are returned have all sizes as they are there.
         """
-        members = {
-            key: [one.desc for one in given] if isinstance(given, list) else given and given.desc
-            for key, given in inputs.items()
-        }
-        members |= {
-            key: [desc_of(*one) for one in given] if isinstance(given, list) else given and desc_of(*given)
-            for key, given in outputs.items()
-        }
-        desc = operator(**members, **attributes)
+        read_descs = {key: mapped_tensor(lambda view: view.desc, given) for key, given in inputs.items()}
+        made_descs = {key: mapped_tensor(lambda output: desc_of(*output), given) for key, given in outputs.items()}
+        desc = operator(**read_descs, **made_descs, **attributes)
         broken = tuple(desc.problems(LATEST))
         if broken:
             raise InvalidDesc(*broken)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dmljax import directml
-from dmljax.assembly import given_tensors
+from dmljax.assembly import given_tensors, mapped_tensor
 from dmljax.calls.decorator import RecordedCall
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, HasOutput
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Member, Struct
@@ -129,11 +129,11 @@ class OperatorCall:
         if self.name in ("FOLD", "UNFOLD"):  # whose tensors have ranks of their own
             rank, shift = 1, 0
         lengthened: dict[str, Any] = {
-            field: jax.tree.map(lambda one: self.builder.reshaped(one, led(one.sizes, rank)), given)
+            field: mapped_tensor(lambda view: self.builder.reshaped(view, led(view.sizes, rank)), given)
             for field, given in inputs.items()
         }
         longer = {
-            field: [_led_sizes(one, rank) for one in given] if isinstance(given, list) else _led_sizes(given, rank)
+            field: mapped_tensor(lambda output: (output[0], led(output[1], rank)), given)
             for field, given in outputs.items()
         }
         views = self.builder.add(self.operator, lengthened, longer, **self.attributes(shift, first))
@@ -208,11 +208,6 @@ class OperatorCall:
         if self.name == "FOLD":  # whose input has columns instead of an image
             return len(self.statics["output_sizes"]) - 2
         return len(first.sizes) - (0 if self.name.startswith("RESAMPLE") else 2)
-
-
-def _led_sizes(output: Output, rank: int) -> Output:
-    dtype, sizes = output
-    return dtype, led(sizes, rank)
 
 
 # Functions that are more than one operator
