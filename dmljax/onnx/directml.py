@@ -2,33 +2,28 @@
 
 Each ONNX node is traced by itself. The decorator records the calls of dmljax's functions in it, and each call becomes
 a descriptor. Between the calls stand a few operations of JAX. A reshape, a transposition or a broadcast only changes
-how a buffer is read; the other operations have an operator of DirectML.
+how a buffer is read; the other operations become one operator of DirectML or several.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import Literal
 
-from dmljax.calls.decorator import RecordedCall, recorded_calls
+from dmljax.calls.decorator import recorded_calls
 from dmljax.checks import integers
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.graph import Graph
+from dmljax.onnx.cutting import advice, alive
 from dmljax.onnx.file import Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.interpreter import Program, as_array
-from dmljax.onnx.refusals import told_once
+from dmljax.onnx.refusals import told_by_operator
 from dmljax.onnx.registry import KeyNeeded
 from dmljax.text import did_you_mean, join_sizes, show
-from dmljax.to_graph.builder import Builder, NoOperator, unused
-from dmljax.to_graph.calls import OperatorCall
-from dmljax.to_graph.primitives import MOVES, PRIMITIVES
+from dmljax.to_graph.builder import NoOperator, unused
+from dmljax.to_graph.converter import Converter
 from dmljax.to_graph.views import View
-
-MAX_EVALUATED = 2**16  # elements of a result that is computed from constants here, unless a constant has more
 
 
 def directml_graph(
@@ -38,31 +33,65 @@ def directml_graph(
     defaults: Sequence[TensorType],
     constants: Mapping[str, Any],
     shapes: Any,
+    outputs: Sequence[str] | None,
 ) -> Graph:
-    """The DirectML graph of a model whose inputs, and those of the defaults that are named, have these shapes."""
-    structs = _input_structs(inputs, defaults, shapes)
-    builder = _Converter()
+    """The DirectML graph of a model whose inputs, and those of the defaults that are named, have these shapes.
+
+    Results of nodes that `shapes` names are inputs, too.
+    """
+    if not isinstance(shapes, Mapping):
+        raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))
+    made = {name for node in model.nodes for name in node.outputs if name}
+    given = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in made}
+    names = model.output_names if outputs is None else _names(outputs, {*made, *model.output_names})
+    nodes = alive(model.nodes, names, given)
+    if outputs is not None or given:
+        read = {*names, *(name for node in nodes for name in names_read(node))}
+        inputs = [one for one in inputs if one.name in read]
+    structs = _input_structs(inputs, defaults, {name: one for name, one in shapes.items() if name not in given})
+    structs |= given
+    builder = _ModelGraph()
     values: dict[str, Any] = {}
-    for name, given in structs.items():
-        values[name] = builder.input(name, given)
+    for name, struct in structs.items():
+        values[name] = builder.input(name, struct)
     for name, value in constants.items():
         if name not in structs:
             values[name] = builder.constant(name, value) if isinstance(value, jax.Array) else value
     tracer = _Tracer(program, builder)
-    alive = OnnxGraph(_alive(model), model.inputs, model.outputs)
+    part = OnnxGraph(nodes, model.inputs, tuple(TensorType(name, None, None) for name in names))
     try:
-        results = tracer.run_nodes(alive, values)
+        results = tracer.run_nodes(part, values)
     except DmlError as error:
-        raise type(error)(*told_once([*builder.problems, *error.problems])) from None
-    return builder.graph(dict(zip(model.output_names, results, strict=True)))
+        raise type(error)(*told_by_operator([*builder.problems, *error.problems])) from None
+    sources = builder.outputs(dict(zip(names, results, strict=True)))
+    if builder.problems:
+        remedy = advice(nodes, names, tracer.refused, tracer.made)
+        problems = told_by_operator(builder.problems)[:100]
+        raise Unsupported(*problems, *([] if remedy is None else [Problem((), remedy)]))
+    return builder.graph(sources)
+
+
+def _struct_of_result(name: str, given: Any) -> jax.ShapeDtypeStruct:
+    if not hasattr(given, "shape") or not hasattr(given, "dtype"):
+        rule = "must be a jax.ShapeDtypeStruct, as it is the result of a node"
+        raise InvalidType(Problem(("shapes", name), rule, show(given)))
+    return jax.ShapeDtypeStruct(given.shape, jax.dtypes.canonicalize_dtype(given.dtype))
+
+
+def _names(outputs: Any, made: Collection[str]) -> tuple[str, ...]:
+    if isinstance(outputs, str) or not isinstance(outputs, Iterable):
+        raise InvalidType(Problem("outputs", "must be a sequence of names", show(outputs)))
+    names = tuple(outputs)
+    for name in names:
+        if name not in made:
+            raise InvalidDesc(Problem("outputs", "must be results of nodes", show(name) + did_you_mean(name, made)))
+    return names
 
 
 def _input_structs(
     inputs: Sequence[TensorType], defaults: Sequence[TensorType], shapes: Any
 ) -> dict[str, jax.ShapeDtypeStruct]:
     """The shapes and types of the inputs; open sizes of one name are equal, so that one of them is enough."""
-    if not isinstance(shapes, Mapping):
-        raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))
     names = [one.name for one in (*inputs, *defaults)]
     inputs = [*inputs, *(one for one in defaults if one.name in shapes)]
     for name in shapes:
@@ -100,24 +129,35 @@ def _fits(wanted: TensorType, sizes: tuple[int, ...], known: dict[str, int]) -> 
     )
 
 
-def _alive(model: OnnxGraph) -> tuple[Node, ...]:
-    """The nodes that an output needs."""
-    needed = set(model.output_names)
-    alive = []
-    for node in reversed(model.nodes):
-        if needed & set(filter(None, node.outputs)):
-            alive.append(node)
-            needed |= set(names_read(node))
-    return tuple(reversed(alive))
+_UNKNOWN = object()  # what follows from a node that cannot be traced
 
 
 class _Tracer(Program):
     """Runs the nodes of a model on views instead of arrays, each in a trace of its own."""
 
-    def __init__(self, program: Program, builder: "_Converter") -> None:
+    def __init__(self, program: Program, builder: "_ModelGraph") -> None:
         super().__init__(program.find, program.maximum_sizes)
         self.builder = builder
         self.is_tracing = False
+        self.refused: list[Node] = []
+        self.made: dict[str, Any] = {}
+
+    def run_node(self, graph: OnnxGraph, index: int, values: dict[str, Any]) -> None:
+        if self.is_tracing:  # in a subgraph or a function
+            super().run_node(graph, index, values)
+            return
+        node, known = graph.nodes[index], len(self.builder.problems)
+        results = dict.fromkeys(filter(None, node.outputs), _UNKNOWN)
+        if all(values[name] is not _UNKNOWN for name in names_read(node)):
+            try:
+                super().run_node(graph, index, values)
+                results = {name: values[name] for name in results}
+            except Unsupported as error:
+                self.builder.problems += error.problems
+        if len(self.builder.problems) > known:
+            self.refused.append(node)
+        values |= results
+        self.made |= results
 
     def _results(self, graph: OnnxGraph, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         if self.is_tracing:  # in a subgraph or a function
@@ -146,96 +186,26 @@ class _Tracer(Program):
             ) from None
         finally:
             self.is_tracing = False
-        traced = iter(self.builder.converted(node, closed, calls, views))
+        traced = iter(self.builder.converted(node.place, closed, calls, views))
         results, tree = returned
         return tuple(jax.tree.unflatten(tree, [next(traced) if isinstance(one, jax.Array) else one for one in results]))
 
 
-_TRANSPARENT = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"}
+class _ModelGraph(Converter):
+    """The graph of a model as it grows."""
 
-
-class _Converter(Builder):
-    """A graph that grows by the equations of nodes."""
-
-    def converted(self, node: Node, closed: Any, calls: Sequence[RecordedCall], views: Sequence[View]) -> list[View]:
-        self.place, self.name = node.place, str(node.place[1])
-        by_label = {call.label: call for call in calls}
-        return self._evaluated(closed.jaxpr, closed.consts, views, by_label)
-
-    def _evaluated(
-        self, jaxpr: Any, constants: Sequence[Any], views: Sequence[View], calls: Mapping[str, RecordedCall]
-    ) -> list[View]:
-        known: dict[Any, View] = dict(zip(jaxpr.invars, views, strict=True))
-        waiting = dict(zip(jaxpr.constvars, constants, strict=True))
-
-        def read(var: Any) -> View:
-            if isinstance(var, Literal):
-                kind: Any = var.aval
-                return replace(self.local_constant(var.val, kind.dtype), is_weak=kind.weak_type)
-            if var in waiting:
-                known[var] = self.local_constant(waiting.pop(var))
-            return known[var]
-
-        for equation in _needed(jaxpr):
-            given = [read(var) for var in equation.invars]
-            try:
-                results = [
-                    _seen_as(result, var.aval)
-                    for var, result in zip(equation.outvars, self._equation(equation, given, calls), strict=True)
-                ]
-            except (DmlError, NoOperator) as error:
-                self._refuse(equation, error)
-                results = [
-                    View("", np.dtype(var.aval.dtype), var.aval.shape, (0,) * var.aval.ndim) for var in equation.outvars
-                ]
-            known |= zip(equation.outvars, results, strict=True)
-        return [read(var) for var in jaxpr.outvars]
-
-    def _refuse(self, equation: Any, error: DmlError | NoOperator) -> None:
-        operation = str(equation.params.get("name", equation.primitive.name)).partition(":")[0]
-        if isinstance(error, DmlError):
-            self.problems += (problem.inside((*self.place, operation)) for problem in error.problems)
-        else:
-            self.problems.append(Problem((*self.place, operation), *error.args))
-
-    def _equation(self, equation: Any, given: list[View], calls: Mapping[str, RecordedCall]) -> Sequence[View]:
-        params = equation.params
-        call = calls.get(params.get("name", ""))
-        outputs = [(var.aval.dtype, var.aval.shape) for var in equation.outvars]
-        if call is not None:
-            return OperatorCall(self, call, given, outputs).results()
-        name = equation.primitive.name
-        inner = next((params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params), None)
-        if name in _TRANSPARENT and inner is not None:
-            jaxpr, constants = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
-            return self._evaluated(jaxpr, constants, given, calls)
-        if name not in MOVES and all(map(self.is_constant, given)):
-            most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in given)])
-            if all(math.prod(sizes) <= most for _, sizes in outputs):
-                return self._evaluated_now(equation, given)
-        if name not in PRIMITIVES:
-            raise NoOperator("must be an operation for which DirectML has an operator", name)
-        results = PRIMITIVES[name](self, params, outputs, *given)
-        return results if isinstance(results, list) else [results]
-
-    def _evaluated_now(self, equation: Any, given: Sequence[View]) -> list[View]:
-        with jax.ensure_compile_time_eval():
-            results = equation.primitive.bind(*(jax.numpy.asarray(self.value(one)) for one in given), **equation.params)
-        several = results if equation.primitive.multiple_results else [results]
-        return [self.local_constant(np.asarray(one)) for one in several]
-
-    # The graph
-
-    def graph(self, results: Mapping[str, Any]) -> Graph:
-        self.place, outputs = (), {}
+    def outputs(self, results: Mapping[str, Any]) -> dict[str, str]:
+        """Where the outputs come from."""
+        self.place, sources = (), {}
         for name, result in results.items():
             try:
-                outputs[name] = self._output(name, result)
+                sources[name] = self._output(name, result)
             except (DmlError, NoOperator) as error:
                 several = error.problems if isinstance(error, DmlError) else (Problem((), *error.args),)
                 self.problems += (problem.inside(("outputs", name)) for problem in several)
-        if self.problems:
-            raise Unsupported(*told_once(self.problems)[:100])
+        return sources
+
+    def graph(self, outputs: Mapping[str, str]) -> Graph:
         self.keep(outputs.values())
         self.constants = {name: _stored(value) for name, value in self.constants.items()}
         return self.finished(outputs)
@@ -243,7 +213,9 @@ class _Converter(Builder):
     def _output(self, name: str, result: Any) -> str:
         """Where an output comes from: an output of a node that has its type and sizes, as files have no views."""
         if isinstance(result, np.ndarray):
-            result = self.constant(unused(name, {**self.inputs, **self.constants}), np.asarray(as_array(result)))
+            result = self.constant(unused(f"{name} constant", self.constants), np.asarray(as_array(result)))
+        if result is _UNKNOWN:
+            return ""
         if not isinstance(result, View):
             raise NoOperator("must be a tensor of numbers", type(result).__name__)
         self.name = name
@@ -252,25 +224,7 @@ class _Converter(Builder):
         return result.source if result.desc == own or not result.source else self.packed(result).source
 
 
-def _seen_as(view: View, wanted: Any) -> View:
-    """A result as the equation has it: truth values are bytes, and signs may have been left to the reader."""
-    if view.sizes != wanted.shape or view.dtype.itemsize != wanted.dtype.itemsize:
-        raise NoOperator(f"must have the type and shape of {wanted}", f"{view.dtype.name} {join_sizes(view.sizes)}")
-    return replace(view, dtype=np.dtype(wanted.dtype), is_weak=wanted.weak_type)
-
-
 def _stored(value: Any) -> Any:
     """A constant as a graph has it."""
     typed = value.astype(np.uint8) if value.dtype == bool else value
     return typed.reshape(value.shape or (1,))
-
-
-def _needed(jaxpr: Any) -> list[Any]:
-    """The equations that an output needs."""
-    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
-    equations = []
-    for equation in reversed(jaxpr.eqns):
-        if needed & set(equation.outvars):
-            equations.append(equation)
-            needed |= {var for var in equation.invars if not isinstance(var, Literal)}
-    return equations[::-1]

@@ -135,14 +135,18 @@ class Model:
         taken: Array = key
         return taken
 
-    def graph(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+    def graph(self, shapes: Mapping[str, Any] | None = None, *, outputs: Sequence[str] | None = None) -> Graph:
         """The DirectML graph that computes the same for inputs of these sizes, to draw, validate, lower or save.
 
         `shapes` has the inputs with open sizes; those that have one name are given once. An input that has a default is
         one of the graph's inputs if `shapes` has it, and a constant otherwise. Each operator of the model
         becomes the descriptors of the functions that compute it here, and weights become the graph's constants. The
-        graph's tensors are DirectML's: truth values are UINT8, and a scalar has one dimension. What DirectML has no
-        operator for is refused, all of it at once.
+        graph's tensors are DirectML's: truth values are UINT8, and a scalar has one dimension. Both branches of an If
+        are computed, and the rounds of a Scan follow each other.
+
+        What DirectML has no operator for is refused, all of it at once, with the calls that make graphs of the nodes
+        before it and behind it: `outputs` are the results of any nodes, and results that `shapes` has as
+        `jax.ShapeDtypeStruct` become inputs. Inputs that such a part does not need are left out.
 
         >>> import onnx.parser
         >>> text = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 3] x) => (float[N, 3] y) { y = Softmax(x) }'
@@ -154,7 +158,9 @@ class Model:
         """
         with within("onnx"):
             plan, constants = self._plan, {**self._plan.constants, **self.weights}
-            return directml_graph(plan.program, plan.graph, self.inputs, self.defaults, constants, shapes or {})
+            return directml_graph(
+                plan.program, plan.graph, self.inputs, self.defaults, constants, shapes or {}, outputs
+            )
 
     def save(self, path: str | Path, weights: Mapping[str, Any] | None = None) -> None:
         """Writes the model as an ONNX file: as it was loaded, but with `weights`, by default the model's own.

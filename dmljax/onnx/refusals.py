@@ -56,6 +56,15 @@ def told_once(problems: Iterable[Problem]) -> list[Problem]:
     ]
 
 
+def told_by_operator(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems; of those of nodes only the first for each operator, with the number of its nodes that have any."""
+    several: dict[object, list[Problem]] = {}
+    for problem in problems:
+        is_of_node = problem.path[:1] == ("nodes",) and len(problem.path) > 2
+        several.setdefault(problem.path[2] if is_of_node else problem, []).append(problem)
+    return [_counted(found[0], len({one.path[:2] for one in found})) for found in several.values()]
+
+
 def _counted(problem: Problem, nodes: int) -> Problem:
     if nodes == 1:
         return problem

@@ -120,6 +120,27 @@ class Builder(Assembly):
         moved = view.reshaped(sizes)
         return self.packed(view).reshaped(sizes) or view if moved is None else moved  # a packed view takes any sizes
 
+    def stacked(self, views: Sequence[View], axis: int) -> View:
+        """The views side by side along a new axis."""
+        sizes = views[0].sizes
+        layers = [self.reshaped(view, (*sizes[:axis], 1, *sizes[axis:])) for view in views]
+        output = views[0].dtype, (*sizes[:axis], len(views), *sizes[axis:])
+        return self.add(directml.JoinDesc, {"inputs": layers}, {"output": output}, axis=axis)[0]
+
+    def row(self, view: View, index: int) -> View:
+        """The elements of which this is the index along the first axis."""
+        sizes = view.sizes[1:]
+        if self.is_constant(view):
+            return self.local_constant(self.value(view)[index])
+        ones = [1] * len(view.sizes)
+        window: dict[str, Any] = {
+            "input_window_offsets": [index, *(0 for _ in sizes)],
+            "input_window_sizes": [1, *sizes],
+            "input_window_strides": ones,
+        }
+        (result,) = self.add(directml.Slice1Desc, {"input": view}, {"output": (view.dtype, (1, *sizes))}, **window)
+        return self.reshaped(result, sizes)
+
     def cast(self, view: View, dtype: Any) -> View:
         dtype = np.dtype(dtype)
         if view.dtype == dtype or (view.dtype == bool and dtype == np.uint8):

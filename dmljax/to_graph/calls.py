@@ -55,7 +55,7 @@ class OperatorCall:
             return special(self)
         if self.name in _PRODUCTS:
             return [self._product()]
-        if self.name.startswith("ELEMENT_WISE_") and self.name != "ELEMENT_WISE_QUANTIZED_LINEAR_ADD":
+        if self.name.startswith("ELEMENT_WISE_"):
             return [self.elementwise()]
         if self.name == "ACTIVATION_PARAMETERIZED_RELU":
             return [self.elementwise()]
@@ -257,12 +257,35 @@ def _response_call(call: OperatorCall) -> list[View]:
 
 
 def _attention_call(call: OperatorCall) -> list[View]:
-    """DirectML's masks of truth values are INT32, and have a number for each head of each query."""
-    mask = call.arrays["mask"]
-    if mask is not None and call.statics["mask_type"] is directml.MultiheadAttentionMaskType.BOOLEAN:
-        (_, (batch, queries, _)), heads = call.outputs[0], call.statics["head_count"]
-        call.arrays["mask"] = call.builder.cast(mask, np.int32).broadcast((batch, heads, queries, mask.sizes[-1]))
+    """DirectML's masks and biases have a number for each head of each query, and masks of truth values are INT32."""
+    (_, (batch, queries, _)), heads = call.outputs[0], call.statics[_HEADS[call.name]]
+    is_boolean = call.statics["mask_type"] is directml.MultiheadAttentionMaskType.BOOLEAN
+    for field, is_spread in (("mask", is_boolean), ("relative_position_bias", True)):
+        view = call.arrays[field]
+        if view is not None and is_spread:
+            typed = call.builder.cast(view, np.int32) if field == "mask" else view
+            call.arrays[field] = typed.broadcast((batch, heads, queries, view.sizes[-1]))
     return call.of_one_rank()
+
+
+_HEADS = {"MULTIHEAD_ATTENTION": "head_count", "MULTIHEAD_ATTENTION1": "query_head_count"}
+
+
+def _quantized_sum_call(call: OperatorCall) -> list[View]:
+    """DirectML's sum of quantized numbers has no broadcasting of its own."""
+    for field in ("a", "b"):
+        call.arrays[field] = call.arrays[field].broadcast(call.outputs[0][1])
+    return call.of_one_rank()
+
+
+def _dequantize_call(call: OperatorCall) -> list[View]:
+    """DEQUANTIZE has blocks, and only the smallest types; the element-wise operator has integers up to 32 bits."""
+    x, *parameters = (one for one in call.arrays.values() if one is not None)
+    is_in_blocks = any({*led(one.sizes, len(x.sizes))} - {1, *x.sizes} for one in parameters)
+    if is_in_blocks or desc_of(x.dtype, (1,)).data_type in call.level["input"].data_types:
+        return call.of_one_rank()
+    dtype = call.outputs[0][0]
+    return [call.builder.elementwise(directml.ElementWiseDequantizeLinearDesc, x, *parameters, dtype=dtype)]
 
 
 def _nonzero_call(call: OperatorCall) -> list[View]:
@@ -279,12 +302,15 @@ def _nonzero_call(call: OperatorCall) -> list[View]:
 
 _SPECIAL: dict[str, Callable[[OperatorCall], list[View]]] = {
     "CAST": _cast_call,
+    "DEQUANTIZE": _dequantize_call,
     "ELEMENT_WISE_CLIP": _clip_call,
     "ELEMENT_WISE_CLIP1": _clip_call,
+    "ELEMENT_WISE_QUANTIZED_LINEAR_ADD": _quantized_sum_call,
     "LOCAL_RESPONSE_NORMALIZATION": _response_call,
     "LOCAL_RESPONSE_NORMALIZATION_GRAD": _response_call,
     "MEAN_VARIANCE_NORMALIZATION": _pixels_call,
     "MULTIHEAD_ATTENTION": _attention_call,
+    "MULTIHEAD_ATTENTION1": _attention_call,
     "NONZERO_COORDINATES": _nonzero_call,
     "PADDING": _padding_call,
     "PADDING1": _padding_call,

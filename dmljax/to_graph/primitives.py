@@ -5,10 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from jax import lax
 
 from dmljax import directml
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
+from dmljax.inference import led
+from dmljax.tensor import packed_strides
+from dmljax.text import join_sizes
 from dmljax.to_graph.builder import Builder, NoOperator, Output, product
 from dmljax.to_graph.views import View, desc_of
 
@@ -44,6 +48,16 @@ def _broadcast_in_dim(builder: Builder, params: Any, outputs: Sequence[Output], 
 @_of("copy", "stop_gradient", "sharding_constraint", "optimization_barrier")
 def _same(builder: Builder, params: Any, outputs: Any, *views: View) -> list[View]:
     return [*views]
+
+
+@_of("bitcast_convert_type")
+def _bitcast(builder: Builder, params: Any, outputs: Sequence[Output], x: View) -> View:
+    """An edge passes bytes on, which its reader may see in another type."""
+    dtype, sizes = outputs[0]
+    if dtype.itemsize == x.dtype.itemsize:
+        return replace(x, dtype=np.dtype(dtype))
+    packed = x if x.is_packed else builder.packed(x)
+    return replace(packed, dtype=np.dtype(dtype), sizes=sizes, strides=packed_strides(sizes))
 
 
 @_of("convert_element_type")
@@ -99,6 +113,19 @@ _of("tanh")(_elementwise(directml.ActivationTanhDesc))
 @_of("ne")
 def _ne(builder: Builder, params: Any, outputs: Any, a: View, b: View) -> View:
     return builder.logical_not(builder.elementwise(directml.ElementWiseLogicalEqualsDesc, a, b, dtype=bool))
+
+
+@_of("shift_right_arithmetic")
+def _shift_right_arithmetic(builder: Builder, params: Any, outputs: Any, x: View, count: View) -> View:
+    """DirectML shifts zeros in; of a negative number, all bits are inverted before it and after it."""
+    unsigned = np.dtype(f"uint{x.dtype.itemsize * 8}")
+    bits = replace(x, dtype=unsigned)
+    is_negative = builder.elementwise(directml.ElementWiseLogicalLessThanDesc, x, builder.zero(x), dtype=bool)
+    zero, ones = (builder.local_constant(number, unsigned) for number in (0, np.iinfo(unsigned).max))
+    signs = builder.elementwise(directml.ElementWiseIfDesc, is_negative, ones, zero)
+    inverted = builder.elementwise(directml.ElementWiseBitXorDesc, bits, signs)
+    shifted = builder.elementwise(directml.ElementWiseBitShiftRightDesc, inverted, replace(count, dtype=unsigned))
+    return replace(builder.elementwise(directml.ElementWiseBitXorDesc, shifted, signs), dtype=x.dtype)
 
 
 @_of("square")
@@ -187,6 +214,11 @@ def _concatenate(builder: Builder, params: Any, outputs: Any, *views: View) -> V
     return builder.add(directml.JoinDesc, {"inputs": [*views]}, {"output": outputs[0]}, axis=params["dimension"])[0]
 
 
+@_of("stack")
+def _stack(builder: Builder, params: Any, outputs: Any, *views: View) -> View:
+    return builder.stacked(views, params["axis"])
+
+
 @_of("split")
 def _split(builder: Builder, params: Any, outputs: Any, x: View) -> list[View]:
     return builder.add(directml.SplitDesc, {"input": x}, {"outputs": outputs}, axis=params["axis"])
@@ -270,6 +302,143 @@ def _iota(builder: Builder, params: Any, outputs: Sequence[Output]) -> View:
     members: dict[str, Any] = {"value_data_type": desc_of(dtype, (1,)).data_type, "value_start": 0, "value_delta": 1}
     (row,) = builder.add(directml.FillValueSequenceDesc, {}, {"output": (dtype, (sizes[axis],))}, **members)
     return row.placed(sizes, [axis])
+
+
+@_of("gather")
+def _gather(builder: Builder, params: Any, outputs: Sequence[Output], x: View, indices: View) -> View:
+    """A gather of whole slices: the operand is {batch, indexed..., window}, and the result {batch, tuples, window}."""
+    numbers, slices, mode = params["dimension_numbers"], params["slice_sizes"], params["mode"]
+    indexed, batched = numbers.start_index_map, numbers.operand_batching_dims
+    windows = [i for i in range(len(x.sizes)) if i not in (*indexed, *batched)]
+    if any(slices[i] != 1 for i in indexed) or any(slices[i] != x.sizes[i] for i in windows):
+        raise NoOperator("must gather elements or whole slices", join_sizes(slices))
+    batch, window = (math.prod(x.sizes[i] for i in axes) for axes in (batched, windows))
+    indexed_sizes = [x.sizes[i] for i in indexed]
+    operand = builder.reshaped(x.transposed([*batched, *indexed, *windows]), (batch, *indexed_sizes, window))
+    rows = _batch_first(len(indices.sizes) - 1, numbers.start_indices_batching_dims)
+    count = math.prod(indices.sizes[i] for i in rows) // batch
+    tuples = builder.reshaped(indices.transposed([*rows, len(rows)]), (batch, count, len(indexed)))
+    inside = tuples if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS else _clamped(builder, tuples, indexed_sizes)
+    rank = len(operand.sizes)
+    (result,) = builder.add(
+        directml.GatherNd1Desc,
+        {"input": operand, "indices": builder.reshaped(inside, led(inside.sizes, rank))},
+        {"output": (x.dtype, led((batch, count, window), rank))},
+        input_dimension_count=rank,
+        indices_dimension_count=3,
+        batch_dimension_count=1,
+    )
+    result = builder.reshaped(result, (batch, count, window))
+    if mode == lax.GatherScatterMode.FILL_OR_DROP and inside is not tuples:
+        is_inside = _are_equal(builder, tuples, inside)
+        fill = params["fill_value"]
+        missing = builder.local_constant(_fill_value(x.dtype) if fill is None else fill, x.dtype)
+        result = builder.elementwise(directml.ElementWiseIfDesc, is_inside, result, missing)
+    # The dimensions that the slices keep of the operand stand where the offsets say, the others before them in order.
+    kept = [i for i in range(len(x.sizes)) if i not in (*numbers.collapsed_slice_dims, *batched)]
+    own = [i for i in kept if i in windows]
+    order = [*rows, *(len(rows) + own.index(i) for i in own)]
+    laid = builder.reshaped(result, [*(indices.sizes[i] for i in rows), *(x.sizes[i] for i in own)])
+    natural = laid.transposed([order.index(i) for i in range(len(order))])
+    outer = [i for i in range(len(outputs[0][1])) if i not in numbers.offset_dims]
+    places = [*outer, *(place for place, i in zip(numbers.offset_dims, kept, strict=True) if i in windows)]
+    return natural.placed(outputs[0][1], places)
+
+
+def _batch_first(rank: int, batched: Sequence[int]) -> list[int]:
+    return [*batched, *(i for i in range(rank) if i not in batched)]
+
+
+def _clamped(builder: Builder, tuples: View, sizes: Sequence[int]) -> View:
+    """The coordinates, moved into their ranges; the same view if they are known to be there."""
+    most = np.array(sizes, np.int64) - 1
+    if builder.is_constant(tuples) and np.all((builder.value(tuples) >= 0) & (builder.value(tuples) <= most)):
+        return tuples
+    bounds = (
+        builder.local_constant(np.minimum(bound, np.iinfo(tuples.dtype).max), tuples.dtype)
+        for bound in (0 * most, most)
+    )
+    low, high = bounds
+    raised = builder.elementwise(directml.ElementWiseMaxDesc, tuples, low)
+    return builder.elementwise(directml.ElementWiseMinDesc, raised, high)
+
+
+def _are_equal(builder: Builder, a: View, b: View) -> View:
+    """Whether two arrays have the same elements along their last axis, of which one is left."""
+    each = builder.elementwise(directml.ElementWiseLogicalEqualsDesc, a, b, dtype=bool)
+    if each.sizes[-1] == 1:
+        return each
+    output = {"output": (each.dtype, (*each.sizes[:-1], 1))}
+    axes = [len(each.sizes) - 1]
+    return builder.add(directml.ReduceDesc, {"input": each}, output, function=directml.ReduceFunction.MIN, axes=axes)[0]
+
+
+def _fill_value(dtype: np.dtype[Any]) -> float:
+    """What JAX fills in for elements that are outside."""
+    return np.nan if dtype.kind == "f" else _lowest(dtype) if dtype.kind == "i" else _highest(dtype)
+
+
+def _scatter(
+    function: directml.ReduceFunction, combination: type[Operator], neutral: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    """A scatter that combines what comes to one place; DirectML's overwrite.
+
+    The operand is {batch, places, window}, and the updates are {batch, updates, window}. Each update stands at each
+    place, where it is replaced by a neutral number unless the place is its own, and the updates are reduced.
+    """
+
+    def convert(builder: Builder, params: Any, outputs: Any, x: View, indices: View, updates: View) -> View:
+        numbers = params["dimension_numbers"]
+        scattered, batched = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims
+        windows = [i for i in range(len(x.sizes)) if i not in (*scattered, *batched)]
+        window_sizes = tuple(x.sizes[i] for i in windows)
+        own = tuple(updates.sizes[i] for i in numbers.update_window_dims)
+        if {*numbers.inserted_window_dims} != {*scattered} or own != window_sizes:
+            raise NoOperator("must have whole updates", join_sizes(own))
+        order = [*batched, *scattered, *windows]
+        batch, places, window = (math.prod(x.sizes[i] for i in axes) for axes in (batched, scattered, windows))
+        outer = [i for i in range(len(updates.sizes)) if i not in numbers.update_window_dims]
+        rows = _batch_first(len(outer), numbers.scatter_indices_batching_dims)
+        moved = updates.transposed([*(outer[i] for i in rows), *numbers.update_window_dims])
+        count = math.prod(indices.sizes[i] for i in rows) // batch
+        coordinates = builder.reshaped(indices.transposed([*rows, len(rows)]), (batch, count, len(scattered)))
+        chosen = builder.elementwise(
+            directml.ElementWiseIfDesc,
+            _is_at(builder, coordinates, [x.sizes[i] for i in scattered]),
+            builder.reshaped(moved, (batch, count, 1, window)),
+            builder.local_constant(neutral(x.dtype), x.dtype),
+        )
+        output = {"output": (x.dtype, (batch, 1, places, window))}
+        (reduced,) = builder.add(directml.ReduceDesc, {"input": chosen}, output, function=function, axes=[1])
+        sizes = [x.sizes[i] for i in order]
+        result = builder.elementwise(combination, x.transposed(order), builder.reshaped(reduced, sizes))
+        return result.transposed([order.index(i) for i in range(len(order))])
+
+    return convert
+
+
+def _is_at(builder: Builder, coordinates: View, sizes: Sequence[int]) -> View:
+    """Whether the coordinates {batch, updates, dimension} are those of each place of these sizes, in the third axis."""
+    *rows, count = coordinates.sizes
+    own = builder.local_constant(np.indices(sizes).reshape(count, -1).T, coordinates.dtype)
+    return _are_equal(builder, builder.reshaped(coordinates, (*rows, 1, count)), own)
+
+
+def _lowest(dtype: np.dtype[Any]) -> float:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _highest(dtype: np.dtype[Any]) -> float:
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+for _name, _function, _combination, _neutral in (
+    ("add", directml.ReduceFunction.SUM, directml.ElementWiseAddDesc, lambda dtype: 0),
+    ("mul", directml.ReduceFunction.MULTIPLY, directml.ElementWiseMultiplyDesc, lambda dtype: 1),
+    ("max", directml.ReduceFunction.MAX, directml.ElementWiseMaxDesc, _lowest),
+    ("min", directml.ReduceFunction.MIN, directml.ElementWiseMinDesc, _highest),
+):
+    _of(f"scatter-{_name}")(_scatter(_function, _combination, _neutral))
 
 
 @_of("dot_general")

@@ -97,7 +97,13 @@ def _gather_nd(x: Array, indices: Vectors, *, batch_dims: int = 0) -> Array:
     return dml.gather_nd1(x, _wrapped_nd(indices, x.shape[batch_dims:]), batch_dimension_count=batch_dims)
 
 
-_REDUCTIONS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
+_SCATTERS = {
+    "none": None,  # DirectML's scatters only overwrite
+    "add": jax.lax.scatter_add,
+    "mul": jax.lax.scatter_mul,
+    "max": jax.lax.scatter_max,
+    "min": jax.lax.scatter_min,
+}
 
 
 @handles("Scatter", "ScatterElements")
@@ -105,23 +111,24 @@ def _scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0
     axis = normal(axis, x.ndim)
     part = _first_of_each(x, indices, axis)
     indices = wrapped("indices", indices, x.shape[axis])
-    method = one_of("reduction", reduction, _REDUCTIONS)
-    if method == "set":
+    scatter = one_of("reduction", reduction, _SCATTERS)
+    if scatter is None:
         return _with_rest(dml.scatter(part, indices, updates, axis=axis), x)
-    places = list(jnp.indices(indices.shape, sparse=True))  # DirectML's scatters overwrite alone
-    places[axis] = indices
-    result: Array = getattr(x.at[tuple(places)], method)(updates)
-    return result
+    others = tuple(i for i in range(x.ndim) if i != axis)
+    numbers = jax.lax.ScatterDimensionNumbers((), (axis,), (axis,), others, others)
+    mode = jax.lax.GatherScatterMode.FILL_OR_DROP
+    return _with_rest(scatter(part, indices[..., None], updates, numbers, mode=mode), x)
 
 
 @handles("ScatterND")
 def _scatter_nd(x: Array, indices: Vectors, updates: Array, *, reduction: str = "none") -> Array:
     indices = _wrapped_nd(indices, x.shape)
-    method = one_of("reduction", reduction, _REDUCTIONS)
-    if method == "set":
+    scatter = one_of("reduction", reduction, _SCATTERS)
+    if scatter is None:
         return dml.scatter_nd(x, indices, updates)
-    result: Array = getattr(x.at[tuple(jnp.moveaxis(indices, -1, 0))], method)(updates)
-    return result
+    scattered, windows = tuple(range(indices.shape[-1])), tuple(range(indices.ndim - 1, updates.ndim))
+    numbers = jax.lax.ScatterDimensionNumbers(windows, scattered, scattered)
+    return scatter(x, indices, updates, numbers, mode=jax.lax.GatherScatterMode.FILL_OR_DROP)
 
 
 @handles("TensorScatter", since=24)

@@ -1,0 +1,61 @@
+"""Cuts models around the nodes that have no DirectML graph."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from dmljax.onnx.file import Node, names_read
+from dmljax.to_graph.views import View
+
+
+def alive(nodes: Sequence[Node], outputs: Collection[str], given: Collection[str] = ()) -> tuple[Node, ...]:
+    """The nodes that these outputs need, if some values are given."""
+    needed, found = {*outputs} - {*given}, []
+    for node in reversed(nodes):
+        if needed & {*filter(None, node.outputs)}:
+            found.append(node)
+            needed |= {*names_read(node)} - {*given}
+    return tuple(reversed(found))
+
+
+def advice(
+    nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node], values: Mapping[str, Any]
+) -> str | None:
+    """Which calls make graphs of the nodes before the refused ones and of those behind them; None if there are none.
+
+    `values` are what the nodes make, by name.
+    """
+    dependent: set[str] = set()
+    for node in nodes:
+        if node in refused or dependent & {*names_read(node)}:
+            dependent |= {*node.outputs}
+    read = [name for node in nodes if node in refused for name in names_read(node)]
+    before = [name for name in dict.fromkeys([*read, *outputs]) if name in values and name not in dependent]
+    before = [name for name in before if isinstance(values[name], View)]
+    cut = _last_results(nodes, outputs, refused)
+    left = [name for name in outputs if name not in cut]
+    calls = []
+    if before:
+        calls.append(f"before these nodes, model.graph(shapes, outputs={before})")
+    if left and alive(nodes, left, cut):
+        given = ", ".join(f"{name!r}: {_struct(values[name])}" for name in cut)
+        only = "" if len(left) == len(outputs) else f", outputs={left}"
+        calls.append(f"behind them, model.graph({{**shapes, {given}}}{only})")
+    return f"the others have graphs: {'; '.join(calls)}" if calls else None
+
+
+def _last_results(nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node]) -> list[str]:
+    """The results of refused nodes that the outputs need, of which no others follow."""
+    needed, found = {*outputs}, []
+    for node in reversed(nodes):
+        made = [name for name in node.outputs if name in needed]
+        if made and node in refused:
+            found += made
+        elif made:
+            needed |= {*names_read(node)}
+    return found[::-1]
+
+
+def _struct(value: Any) -> str:
+    """How a caller spells the sizes and the type of a value, as far as they are known."""
+    known = f"{value.sizes}, '{value.dtype}'" if isinstance(value, View) else "sizes, dtype"
+    return f"jax.ShapeDtypeStruct({known})"

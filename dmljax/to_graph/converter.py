@@ -1,0 +1,178 @@
+"""Programs of JAX as nodes: the equations of what one trace has recorded."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import Literal
+
+from dmljax import directml
+from dmljax.calls.decorator import RecordedCall
+from dmljax.errors import DmlError, Path, Problem
+from dmljax.text import join_sizes
+from dmljax.to_graph.builder import Builder, NoOperator
+from dmljax.to_graph.calls import OperatorCall
+from dmljax.to_graph.primitives import MOVES, PRIMITIVES
+from dmljax.to_graph.views import View
+
+MAX_ROUNDS = 128  # of a loop, whose nodes are repeated in each round
+MAX_EVALUATED = 2**16  # elements of a result that is computed from constants here, unless a constant has more
+
+_TRANSPARENT = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"}
+
+
+class Converter(Builder):
+    """A graph that grows by the equations of programs."""
+
+    def converted(self, place: Path, closed: Any, calls: Sequence[RecordedCall], views: Sequence[View]) -> list[View]:
+        """What a program makes of these views; its nodes are called as the second part of its place."""
+        self.place, self.name = place, str(place[1])
+        by_label = {call.label: call for call in calls}
+        return self._evaluated(closed.jaxpr, closed.consts, views, by_label)
+
+    def _evaluated(
+        self, jaxpr: Any, constants: Sequence[Any], views: Sequence[View], calls: Mapping[str, RecordedCall]
+    ) -> list[View]:
+        known: dict[Any, View] = dict(zip(jaxpr.invars, views, strict=True))
+        waiting = dict(zip(jaxpr.constvars, constants, strict=True))
+
+        def read(var: Any) -> View:
+            if isinstance(var, Literal):
+                kind: Any = var.aval
+                return replace(self.local_constant(var.val, kind.dtype), is_weak=kind.weak_type)
+            if var in waiting:
+                known[var] = self.local_constant(waiting.pop(var))
+            return known[var]
+
+        for equation in _needed(jaxpr):
+            given = [read(var) for var in equation.invars]
+            try:
+                results = [
+                    _seen_as(result, var.aval)
+                    for var, result in zip(equation.outvars, self._equation(equation, given, calls), strict=True)
+                ]
+            except (DmlError, NoOperator) as error:
+                self._refuse(equation, error)
+                results = [
+                    View("", np.dtype(var.aval.dtype), var.aval.shape, (0,) * var.aval.ndim) for var in equation.outvars
+                ]
+            known |= zip(equation.outvars, results, strict=True)
+        return [read(var) for var in jaxpr.outvars]
+
+    def _refuse(self, equation: Any, error: DmlError | NoOperator) -> None:
+        operation = str(equation.params.get("name", equation.primitive.name)).partition(":")[0]
+        if isinstance(error, DmlError):
+            self.problems += (problem.inside((*self.place, operation)) for problem in error.problems)
+        else:
+            self.problems.append(Problem((*self.place, operation), *error.args))
+
+    def _equation(self, equation: Any, given: list[View], calls: Mapping[str, RecordedCall]) -> Sequence[View]:
+        params = equation.params
+        call = calls.get(params.get("name", ""))
+        outputs = [(var.aval.dtype, var.aval.shape) for var in equation.outvars]
+        if call is not None:
+            try:
+                return OperatorCall(self, call, given, outputs).results()
+            except (DmlError, NoOperator):
+                results = self._without_operator(equation, given, calls)
+                if results is None:
+                    raise
+                return results
+        name = equation.primitive.name
+        if name in _TRANSPARENT and _inner(equation) is not None:
+            return self._inlined(equation, given, calls)
+        if name not in MOVES and self._is_evaluated(equation, given):
+            return self._evaluated_now(equation, given)
+        if name == "cond":
+            return self._chosen(equation, given, calls)
+        if name == "scan":
+            return self._unrolled(equation, given, calls)
+        if name not in PRIMITIVES:
+            raise NoOperator("must be an operation for which DirectML has an operator", name)
+        results = PRIMITIVES[name](self, params, outputs, *given)
+        return results if isinstance(results, list) else [results]
+
+    def _inlined(self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]) -> list[View]:
+        inner = _inner(equation)
+        return self._evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), given, calls)
+
+    def _without_operator(
+        self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]
+    ) -> list[View] | None:
+        """The results of a call that its operator does not take: from its formula, unless that is refused, too."""
+        if self._is_evaluated(equation, given):
+            return self._evaluated_now(equation, given)
+        before = self.nodes, self.edges, self.constants, self.problems
+        self.nodes, self.edges, self.constants = dict(self.nodes), dict(self.edges), dict(self.constants)
+        self.problems = [*self.problems]
+        results = self._inlined(equation, given, calls)
+        if len(self.problems) == len(before[-1]):
+            return results
+        self.nodes, self.edges, self.constants, self.problems = before
+        return None
+
+    def _chosen(self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]) -> list[View]:
+        """The results of one branch: DirectML has no branches, so that all are computed."""
+        which, *operands = given
+        branches = [
+            self._evaluated(branch.jaxpr, branch.consts, operands, calls) for branch in equation.params["branches"]
+        ]
+        chosen, *others = branches
+        for i, results in enumerate(others, 1):
+            index = self.local_constant(i, which.dtype)
+            is_later = self.elementwise(directml.ElementWiseLogicalGreaterThanOrEqualDesc, which, index, dtype=bool)
+            pairs = zip(results, chosen, strict=True)
+            chosen = [self.elementwise(directml.ElementWiseIfDesc, is_later, later, own) for later, own in pairs]
+        return chosen
+
+    def _unrolled(self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]) -> list[View]:
+        """The results of a loop, whose rounds follow each other: DirectML has no loops."""
+        params, body = equation.params, equation.params["jaxpr"]
+        length, constants, carries = params["length"], params["num_consts"], params["num_carry"]
+        if not 0 < length <= MAX_ROUNDS:
+            raise NoOperator(f"must be a loop of 1 to {MAX_ROUNDS} rounds", length)
+        kept, state, rows = given[:constants], [*given[constants:][:carries]], given[constants + carries :]
+        made: dict[int, list[View]] = {}
+        for i in range(length)[:: -1 if params["reverse"] else 1]:
+            results = self._evaluated(
+                body.jaxpr, body.consts, [*kept, *state, *(self.row(one, i) for one in rows)], calls
+            )
+            state, made[i] = results[:carries], results[carries:]
+        return [*state, *(self.stacked(one, 0) for one in zip(*(made[i] for i in range(length)), strict=True))]
+
+    def _is_evaluated(self, equation: Any, given: Sequence[View]) -> bool:
+        """Whether the results follow from constants, and are few enough to be constants, too."""
+        most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in given)])
+        return all(map(self.is_constant, given)) and all(math.prod(var.aval.shape) <= most for var in equation.outvars)
+
+    def _evaluated_now(self, equation: Any, given: Sequence[View]) -> list[View]:
+        with jax.ensure_compile_time_eval():
+            results = equation.primitive.bind(*(jax.numpy.asarray(self.value(one)) for one in given), **equation.params)
+        several = results if equation.primitive.multiple_results else [results]
+        return [self.local_constant(np.asarray(one)) for one in several]
+
+
+def _inner(equation: Any) -> Any:
+    """The program that an equation calls; None if it calls none."""
+    return next((equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params), None)
+
+
+def _seen_as(view: View, wanted: Any) -> View:
+    """A result as the equation has it: truth values are bytes, and signs may have been left to the reader."""
+    if view.sizes != wanted.shape or view.dtype.itemsize != wanted.dtype.itemsize:
+        raise NoOperator(f"must have the type and shape of {wanted}", f"{view.dtype.name} {join_sizes(view.sizes)}")
+    return replace(view, dtype=np.dtype(wanted.dtype), is_weak=wanted.weak_type)
+
+
+def _needed(jaxpr: Any) -> list[Any]:
+    """The equations that an output needs."""
+    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
+    equations = []
+    for equation in reversed(jaxpr.eqns):
+        if needed & set(equation.outvars):
+            equations.append(equation)
+            needed |= {var for var in equation.invars if not isinstance(var, Literal)}
+    return equations[::-1]
