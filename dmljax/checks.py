@@ -63,6 +63,12 @@ def require_count(where: Where, value: int, lowest: int) -> int:
     return value
 
 
+def require_counts(where: Where, values: Sequence[int], lowest: int) -> None:
+    """Refuses numbers that `require_count` refuses."""
+    for i, value in enumerate(values):
+        require_count(element(where, i), value, lowest)
+
+
 def integers(where: Where, values: Any, convert: Callable[[Where, Any], int] = integer) -> tuple[int, ...]:
     """A sequence or an array of one dimension as a tuple of ints."""
     return tuple(convert(element(where, i), value) for i, value in enumerate(sequence(where, values, "integers")))

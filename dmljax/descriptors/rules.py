@@ -89,14 +89,11 @@ def has_type(data_type: str, tensor: str) -> Rule:
 def required(sentence: str, check: Callable[[Any], object], rule: type[Rule] = Rule) -> Rule:
     """A rule whose check refuses what breaks it, as functions do."""
 
-    def problems(desc: Operator) -> Iterator[Problem]:
-        try:
-            with names_of_members(desc.argument_paths(), has_leading_ones=desc.has_leading_ones):
-                check(desc)
-        except InvalidDesc as error:
-            yield from error.problems
+    def refuse(desc: Operator) -> None:
+        with names_of_members(desc.argument_paths(), has_leading_ones=desc.has_leading_ones):
+            check(desc)
 
-    return rule(sentence, problems)
+    return rule(sentence, lambda desc: _refusals(refuse, desc))
 
 
 def required_of_sizes(sentence: str, check: Callable[[Any], object]) -> Rule:
@@ -191,8 +188,13 @@ def fitting(where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
 
 def refused_by(convert: Callable[[Any, Any], Any], where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
     """The problems that `convert` raises when it converts the number at `where` to `dtype`."""
+    for problem in _refusals(convert, number.item, dtype):
+        yield problem.inside(where)
+
+
+def _refusals(function: Callable[..., object], *given: Any) -> Iterator[Problem]:
+    """The problems that a function raises."""
     try:
-        convert(number.item, dtype)
+        function(*given)
     except InvalidDesc as error:
-        for problem in error.problems:
-            yield problem.inside(where)
+        yield from error.problems

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.arithmetic.floats import sort_keys
-from dmljax.checks import require_count
+from dmljax.checks import require_counts
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
 from dmljax.lowerings.workarounds import bfloat16_of
@@ -124,8 +124,7 @@ def moved(inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Arr
 
 def check_sizes(sizes: Sequence[int]) -> None:
     """Refuses a result whose sizes DirectML's UINTs cannot hold."""
-    for i, size in enumerate(sizes):
-        require_count(("result", "shape", i), size, 0)
+    require_counts(("result", "shape"), sizes, 0)
 
 
 def kept_axes(inputs: Sequence[Array], sizes: Sequence[int]) -> list[Any]:

@@ -11,7 +11,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_count
+from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_counts
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.inference import require_dimensions
 from dmljax.lowerings.copies import copied
@@ -87,7 +87,7 @@ def _fill_diagonals(input: Array | None, value: Array, begin: int, end: int, siz
     if sizes is None:
         raise InvalidDesc(Problem("output_sizes", "must be given if input is None", "None"))
     require("output_sizes", len(sizes) >= 2, "must have at least 2 elements", tuple(sizes))
-    _check_sizes(sizes)
+    require_counts("output_sizes", sizes, 0)
     is_filled = _band_mask(tuple(sizes), begin, end)
     return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
 
@@ -110,14 +110,9 @@ def _band_mask(sizes: tuple[int, ...], begin: int, end: int) -> Array:
         return (after_begin ^ before_end) ^ (end >= begin)
 
 
-def _check_sizes(sizes: Sequence[int]) -> None:
-    for axis, size in enumerate(sizes):
-        require_count(("output_sizes", axis), size, 0)
-
-
 def _element_count(sizes: Sequence[int]) -> int:
     """The number of elements, which a UINT must hold."""
-    _check_sizes(sizes)
+    require_counts("output_sizes", sizes, 0)
     count = math.prod(sizes)
     require("output_sizes", is_symbolic(count) or count <= UINT_MAX, f"must have at most {UINT_MAX} elements", count)
     return count
@@ -173,7 +168,7 @@ def fill_value_constant(value: calls.Number, *, output_sizes: Sequence[int], dty
     >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
     [[13, 13, 13], [13, 13, 13]]
     """
-    _check_sizes(output_sizes)
+    require_counts("output_sizes", output_sizes, 0)
     fill = lambda values, _: jnp.broadcast_to(values[0], tuple(output_sizes))  # noqa: E731
     return copied(fill, (calls.real_array("value", value),))
 

@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, INT_MIN, integer_in, require_count
+from dmljax.checks import INT_MAX, INT_MIN, integer_in, require_count, require_counts
 from dmljax.errors import InvalidDesc, Path, Problem, require
 from dmljax.inference import Sizes, called, called_array, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.copies import copied, kept_axes, moved
@@ -216,8 +216,7 @@ class Slice1Desc(_Window, dml.Resized, function=slice1, infer=_taken_sizes):
 
 def _put_back_sizes(input_gradient: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes) -> Sizes:
     require_one_each("output_sizes", output_sizes, "input_gradient", len(input_gradient))
-    for i, size in enumerate(output_sizes):
-        require_count(("output_sizes", i), size, 1)
+    require_counts("output_sizes", output_sizes, 1)
     _require_window("output_sizes", output_sizes, starts, sizes, strides)
     _require_reached(("input_gradient", "shape"), input_gradient, tuple(map(_reached, sizes, strides)))
     return output_sizes
@@ -272,8 +271,7 @@ class SliceGradDesc(_Window, dml.Adjoint, function=slice_grad, infer=_put_back_s
 
 def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes, ...]]:
     require("sizes", bool(sizes), "must have at least 1 element", spelled(sizes))
-    for i, size in enumerate(sizes):
-        require_count(("sizes", i), size, 1)
+    require_counts("sizes", sizes, 1)
     rule = f"must add up to {input[axis]}, the size of {called('input')} along axis {axis}"
     require("sizes", sum(sizes) == input[axis], rule, spelled(sizes))
     return {"outputs": tuple(replaced(input, axis, size) for size in sizes)}
@@ -375,8 +373,7 @@ class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):
 
 def _tiled_sizes(input: Sizes, repeats: Sizes) -> Sizes:
     require_one_each("repeats", repeats, "input", len(input))
-    for i, repeat in enumerate(repeats):
-        require_count(("repeats", i), repeat, 1)
+    require_counts("repeats", repeats, 1)
     return tuple(size * repeat for size, repeat in zip(input, repeats, strict=True))
 
 

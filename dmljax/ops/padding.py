@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import UINT_MAX, integer_in, require_count
+from dmljax.checks import UINT_MAX, integer_in, require_counts
 from dmljax.errors import Problem, Unsupported, require
 from dmljax.inference import Sizes, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.columns import column_sizes, folded, unfolded
@@ -273,8 +273,7 @@ def _folded_sizes(
     require("input", len(input) == 3, "must have 3 dimensions: batch, columns and windows", len(input))
     rule = "must be batch, channels and the sizes of one or more dimensions"
     require("output_sizes", len(output_sizes) >= 3, rule, spelled(output_sizes))
-    for i, size in enumerate(output_sizes):
-        require_count(("output_sizes", i), size, 0)
+    require_counts("output_sizes", output_sizes, 0)
     windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
     require_sizes("input", input, column_sizes(output_sizes, windows), why=", by output_sizes")
     return Slid(windows, output_sizes)

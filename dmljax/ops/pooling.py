@@ -494,15 +494,10 @@ def quantized_linear_average_pooling(
     image, windows = _windows(calls.integer_array, input, *sliding)
     if image.dtype.itemsize > 2:
         raise InvalidType(Problem("input", "must be of an integer type of 8 or 16 bits", image.dtype))
-    given = {
-        "input_scale": calls.float_array("input_scale", input_scale),
-        "output_scale": calls.float_array("output_scale", output_scale),
-        **{
-            name: calls.integer_array(name, zero_point)
-            for name, zero_point in (("input_zero_point", input_zero_point), ("output_zero_point", output_zero_point))
-            if zero_point is not None
-        },
-    }
+    scales = {"input_scale": input_scale, "output_scale": output_scale}
+    points = {"input_zero_point": input_zero_point, "output_zero_point": output_zero_point}
+    given = {name: calls.float_array(name, scale) for name, scale in scales.items()}
+    given |= {name: calls.integer_array(name, point) for name, point in points.items() if point is not None}
     parameters = {name: _of_channels(name, parameter, image) for name, parameter in given.items()}
     zero = parameters.get("input_zero_point")
     if zero is not None:

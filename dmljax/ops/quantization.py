@@ -16,6 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidType, Problem, require
+from dmljax.inference import led
 from dmljax.lowerings.copies import moved
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product, quotient
@@ -359,7 +360,7 @@ def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
 
 def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
     """`parameter`, each element repeated along the dimensions in which it is for a block of several of `input`."""
-    sizes = (1,) * (input.ndim - parameter.ndim) + parameter.shape
+    sizes = led(parameter.shape, input.ndim)
     rule = f"must have sizes that divide those of {first}, {input.shape}"
     require(name, len(sizes) <= input.ndim and all(map(_divides, sizes, input.shape)), rule, parameter.shape)
     blocks = [1 if size in (1, whole) else whole // size for size, whole in zip(sizes, input.shape, strict=True)]

@@ -18,7 +18,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import require_count
+from dmljax.checks import require_count, require_counts
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require
 from dmljax.inference import Sizes, require_dimensions, require_one_each
 from dmljax.lowerings.channels import in_layout_of_network
@@ -297,8 +297,7 @@ def _gradient(
 ) -> Array:
     given = calls.float_array("input_gradient", input_gradient)
     require_one_each("output_sizes", output_sizes, "input_gradient", given.ndim)
-    for i, size in enumerate(output_sizes):
-        require_count(("output_sizes", i), size, 0)
+    require_counts("output_sizes", output_sizes, 0)
     factors = None if scales is None else _fractions("scales", scales, "input_gradient", given.ndim)
     steps = _steps("output_sizes", output_sizes, given.shape, factors, input_offsets, output_offsets)
     every = _taps(output_sizes, given.shape, steps, mode, rounding, antialiased=False)
