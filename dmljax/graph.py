@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -416,57 +416,50 @@ def _output_problems(graph: Graph) -> Iterator[Problem]:
 # Lowering
 
 
-class _Structure(NamedTuple):
-    """A graph without the values of its constants: the cache key of the compiled graph, so that equal ones share it."""
-
-    nodes: tuple[tuple[str, Operator], ...]
-    edges: frozenset[tuple[str, str]]
-    order: tuple[str, ...]
-    sources: tuple[tuple[str, TensorDesc], ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[tuple[str, TensorDesc], ...]
-
-
-def _structure(graph: Graph) -> _Structure:
-    return _Structure(
-        tuple(graph.nodes.items()),
-        frozenset(graph.edges.items()),
-        graph.order,
-        tuple(graph.sources.items()),
-        tuple(graph.inputs),
-        tuple(zip(graph.outputs.values(), graph.results.values(), strict=True)),
-    )
-
-
 def computation(graph: Graph, *, rounds_between_nodes: bool = False) -> Any:
     """The jitted function that computes a graph: it takes the constants by name and the inputs, and returns a tuple.
 
     With `rounds_between_nodes`, the result of each node is rounded to its data type. Without it, XLA may leave that out
     where, for example, one node multiplies and the next one adds.
     """
-    return _compile(_structure(graph), rounds_between_nodes)
+    results = zip(graph.outputs.values(), graph.results.values(), strict=True)
+    return _compile(
+        tuple((name, graph.nodes[name]) for name in graph.order),
+        frozenset(graph.edges.items()),
+        tuple(graph.sources.items()),
+        tuple(graph.inputs),
+        tuple(results),
+        rounds_between_nodes,
+    )
 
 
 @functools.lru_cache(maxsize=256)
-def _compile(structure: _Structure, rounds_between_nodes: bool) -> Callable[..., Any]:
-    nodes, sources, edges = dict(structure.nodes), dict(structure.sources), dict(structure.edges)
-    layers = sum(map(_has_windows, nodes.values()))
+def _compile(
+    nodes: tuple[tuple[str, Operator], ...],
+    edges: frozenset[tuple[str, str]],
+    tensors: tuple[tuple[str, TensorDesc], ...],
+    inputs: tuple[str, ...],
+    outputs: tuple[tuple[str, TensorDesc], ...],
+    rounds_between_nodes: bool,
+) -> Callable[..., Any]:
+    """Compiles a graph, whose constants are no part of the key of the cache, so that equal graphs share the result."""
+    sources, origins = dict(tensors), dict(edges)
+    layers = sum(_has_windows(node) for _, node in nodes)
 
-    def graph(constants: dict[str, Any], *inputs: Any) -> Any:
-        arrays = dict(zip(structure.inputs, inputs, strict=True)) | constants
+    def graph(constants: dict[str, Any], *given_inputs: Any) -> Any:
+        arrays = dict(zip(inputs, given_inputs, strict=True)) | constants
         for name, given in arrays.items():
             require_match((name,), sources[name], given)
-        for name in structure.order:
-            node = nodes[name]
+        for name, node in nodes:
             given = {}
             for leaf in node.leaves(is_input=True):
-                source = edges[f"{name}.{leaf.key}"]
+                source = origins[f"{name}.{leaf.key}"]
                 given[leaf.key] = _seen_as(arrays[source], sources[source], leaf.tensor)
             with jax.named_scope(name), inside(("nodes", name, node.short_name)), network_of(layers):
                 results = _computed(node, given)
             hold = rounded if rounds_between_nodes else lambda result: result
             arrays |= {f"{name}.{key}": hold(result) for key, result in results.items()}
-        return tuple(_seen_as(arrays[source], sources[source], view) for source, view in structure.outputs)
+        return tuple(_seen_as(arrays[source], sources[source], view) for source, view in outputs)
 
     return jax.jit(graph)
 
