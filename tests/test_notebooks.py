@@ -1,4 +1,5 @@
-"""The notebooks run from top to bottom in under a minute each, in any folder, and print what stands in them.
+"""The notebooks run from top to bottom in under a minute each, beside the folder `models`, and print what stands
+in them.
 
 They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all of them take two minutes of a core.
 `pytest tests/test_notebooks.py --write-notebooks` puts what they print and draw into the files.
@@ -7,6 +8,7 @@ They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all
 import importlib.util
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ def test_a_notebook_prints_what_stands_in_it(
     import nbformat  # these take seconds to import
     from nbclient import NotebookClient
 
+    shutil.copytree(NOTEBOOKS / "models", tmp_path / "models")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("JAX_ENABLE_X64", "0")
     stored = nbformat.read(path, as_version=4)
