@@ -6,8 +6,8 @@ Run `python notebooks/models/gpt.py` with torch and onnxscript installed; it tak
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 VOCABULARY, DIGITS, WIDTH, HEADS, LAYERS = 10, 6, 48, 4, 3
 LENGTH = 2 * DIGITS - 1  # the digits, and the sorted ones but for the last
@@ -23,9 +23,9 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, _ = x.shape
         q, k, v = self.qkv(self.norm1(x)).reshape(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, WIDTH))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.down(functional.gelu(self.up(self.norm2(x))))
 
 
 class GPT(nn.Module):
@@ -51,7 +51,7 @@ def main(path: Path) -> None:
         digits = torch.randint(VOCABULARY, (128, DIGITS))
         answer = digits.sort(dim=1).values
         logits = model(torch.cat([digits, answer[:, :-1]], dim=1))[:, DIGITS - 1 :]
-        loss = F.cross_entropy(logits.flatten(0, 1), answer.flatten())
+        loss = functional.cross_entropy(logits.flatten(0, 1), answer.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
