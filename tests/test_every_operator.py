@@ -117,7 +117,7 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
     assert re.search(rf">>> .*\b{function_name(operator)}\(", documentation)
 
 
-@for_operators(FIRST_OF_EVERY_KIND)
+@for_operators(FEW)
 def test_the_examples_come_out_bit_for_bit(operator: str) -> None:
     for example in examples_of(OPERATORS[operator]):
         outputs = jax.tree.leaves(directml.lower(example.desc)(*example.arrays(of_inputs=True).values()))
@@ -130,7 +130,7 @@ def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
     assert list(directml.to_json(any_desc(operator))["Desc"]) == MEMBERS[operator].split()
 
 
-@for_operators(OF_EVERY_KIND)
+@for_operators(FIRST_OF_EVERY_KIND)
 def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank(operator: str) -> None:
     case, descs = CASES[operator], list(typed_descs(operator))
     inputs = [case.inputs(desc, np.random.default_rng(seed)) for seed, desc in enumerate(descs)]
@@ -331,7 +331,7 @@ def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     assert len([event for event in events if event.endswith("backend_compile_duration")]) == 1
 
 
-@transformation("jit")
+@transformation("jit", of=FEW)
 def test_a_user_jit_around_it_traces_once(operator: str) -> None:
     desc = any_desc(operator)
     chex.clear_trace_counter()
@@ -347,7 +347,7 @@ def test_vmap_equals_a_loop(operator: str) -> None:
     assert_agree(operator, jax.vmap(function_of(desc))(*batch), loop)
 
 
-@transformation("nested vmap")
+@transformation("nested vmap", of=FEW)
 def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
     batch, loop = batch_of(operator, 6)
@@ -360,7 +360,7 @@ def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     assert_agree(operator, results, expected)
 
 
-@for_operators(FIRST_OF_EVERY_KIND)
+@for_operators(FEW)
 def test_computes_the_same_where_jit_is_disabled(operator: str) -> None:
     desc = any_desc(operator)
     inputs = arguments_of(desc)
