@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import pkgutil
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 
@@ -63,6 +64,13 @@ def test_every_public_name_is_documented(name: str) -> None:
     documentation = NAMES[name].__doc__
     assert documentation
     assert not documentation.startswith(f"{name}(")  # what a dataclass writes when nobody else does
+
+
+def test_each_example_of_the_pages_calls_a_function() -> None:
+    text = (resources.files("dmljax.examples") / "pages.txt").read_text()
+    calls = [one.source.partition("(")[0] for one in doctest.DocTestParser().get_examples(text) if one.want]
+    assert len(calls) == 99
+    assert set(calls) <= {function_name(operator) for operator in directml.OPERATORS.values()}
 
 
 def test_there_are_examples_to_run() -> None:
