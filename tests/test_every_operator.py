@@ -538,7 +538,7 @@ def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
     assert_same_trees(pickle.loads(pickle.dumps(jax.device_get(result))), result)
 
 
-@transformation("export", of=OPERATORS)
+@transformation("export", of=OF_EVERY_KIND)
 def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
     desc = any_desc(operator)
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
