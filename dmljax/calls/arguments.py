@@ -37,16 +37,13 @@ from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, HeaderEnum, wi
 class ArrayKind(enum.Enum):
     """What an array has to do with the other arrays of its call."""
 
-    ARRAY = enum.auto()
-    OPERAND = enum.auto()
-    QUANTIZED = enum.auto()
-    ARRAYS = enum.auto()
+    ARRAY = enum.auto()  # of a type of its own
+    OPERAND = enum.auto()  # of the same type as the other operands; a Python number is converted to that type
+    QUANTIZED = enum.auto()  # an operand, which may also be of integers of 4 bits
+    ARRAYS = enum.auto()  # a sequence of arrays
 
 
-ARRAYS = ArrayKind.ARRAYS  # a sequence of arrays
-ARRAY = ArrayKind.ARRAY  # of a type of its own
-OPERAND = ArrayKind.OPERAND  # of the same type as the other operands; a Python number is converted to that type
-QUANTIZED = ArrayKind.QUANTIZED  # an operand, which may also be of integers of 4 bits
+ARRAY, OPERAND, QUANTIZED, ARRAYS = ArrayKind
 OPERANDS = {OPERAND, QUANTIZED}
 
 

@@ -193,18 +193,12 @@ def _dividend(input: ArrayLike) -> Array:
     return value.astype(np.float32 if value.dtype in INTEGERS else widened(value.dtype))
 
 
-def _quantize_table(
-    ranks: range, input: frozenset[DataType], scale: frozenset[DataType], output: frozenset[DataType]
-) -> dml.Table:
-    return dml.rows(ranks, output, input=input, scale=scale)
-
-
 class ElementWiseQuantizeLinearDesc(Scaled, function=element_wise_quantize_linear):
     support = dml.support(
-        FL_1_0=_quantize_table(dml.RANK_4, ONLY_FLOAT32, ONLY_FLOAT32, UINT8),
-        FL_2_1=_quantize_table(dml.RANK_4, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
-        FL_3_0=_quantize_table(dml.RANK_1_TO_8, ONLY_FLOAT32 | {INT32}, ONLY_FLOAT32, INTEGER_8),
-        FL_6_0=_quantize_table(dml.RANK_1_TO_8, FLOAT | {INT32}, FLOAT, INTEGER_8),
+        FL_1_0=dml.rows(dml.RANK_4, UINT8, input=ONLY_FLOAT32, scale=ONLY_FLOAT32),
+        FL_2_1=dml.rows(dml.RANK_4, INTEGER_8, input=ONLY_FLOAT32 | {INT32}, scale=ONLY_FLOAT32),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, INTEGER_8, input=ONLY_FLOAT32 | {INT32}, scale=ONLY_FLOAT32),
+        FL_6_0=dml.rows(dml.RANK_1_TO_8, INTEGER_8, input=FLOAT | {INT32}, scale=FLOAT),
     )
 
     def _wrong_scale(self) -> Iterator[Problem]:
@@ -242,16 +236,12 @@ def element_wise_dequantize_linear(
     return _dequantize("", input, factor, zero_point).astype(dtype)
 
 
-def _dequantize_table(ranks: range, input: frozenset[DataType], output: frozenset[DataType]) -> dml.Table:
-    return dml.rows(ranks, input, scale=output, output=output)
-
-
 class ElementWiseDequantizeLinearDesc(Scaled, function=element_wise_dequantize_linear):
     support = dml.support(
-        FL_1_0=_dequantize_table(dml.RANK_4, UINT8, ONLY_FLOAT32),
-        FL_2_1=_dequantize_table(dml.RANK_4, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
-        FL_3_0=_dequantize_table(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, ONLY_FLOAT32),
-        FL_6_0=_dequantize_table(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, FLOAT),
+        FL_1_0=dml.rows(dml.RANK_4, UINT8, scale=ONLY_FLOAT32, output=ONLY_FLOAT32),
+        FL_2_1=dml.rows(dml.RANK_4, INTEGER_UP_TO_32_BIT, scale=ONLY_FLOAT32, output=ONLY_FLOAT32),
+        FL_3_0=dml.rows(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, scale=ONLY_FLOAT32, output=ONLY_FLOAT32),
+        FL_6_0=dml.rows(dml.RANK_1_TO_8, INTEGER_UP_TO_32_BIT, scale=FLOAT, output=FLOAT),
     )
     rules = dml.page_rules(*Scaled.rules, dml.same_type("input", "zero_point"), dml.same_type("scale", "output"))
 

@@ -263,20 +263,13 @@ class _Network(dml.Operator):
         return [getattr(result, leaf.key.removeprefix("output_")) for leaf in self.leaves(is_input=False)]
 
 
-# What the sizes of a tensor are, as the pages tell them: G is the number of gates.
-_TOLD = {
-    "input": "{1, seq_length, batch_size, input_size}",
-    "weight": "{1, num_directions, G * hidden_size, input_size}",
-    "recurrence": "{1, num_directions, G * hidden_size, hidden_size}",
-    "bias": "{1, 1, num_directions, 2 * G * hidden_size}",
-    "hidden_init": "{1, num_directions, batch_size, hidden_size}",
-    "cell_mem_init": "{1, num_directions, batch_size, hidden_size}",
-    "sequence_lengths": "{1, 1, 1, batch_size}",
-    "peephole": "{1, 1, num_directions, 3 * hidden_size}",
-    "output_sequence": "{seq_length, num_directions, batch_size, hidden_size}",
-    "output_single": "{1, num_directions, batch_size, hidden_size}",
-    "output_cell_single": "{1, num_directions, batch_size, hidden_size}",
-}
+_OF_PAGES = {"steps": "seq_length", "batch": "batch_size", "directions": "num_directions"}
+
+
+def _told(gates: int, field: str) -> str:
+    """The sizes of a tensor, as the pages tell them."""
+    names = [name for name, _ in _sizes(gates, 1, (1, 1, 1), (1,))[field]]
+    return ", ".join(["1"] * (4 - len(names)) + [_OF_PAGES.get(name, name.replace(" size", "_size")) for name in names])
 
 
 def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
@@ -293,12 +286,11 @@ def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
         for i, activation in enumerate(desc.activation_descs):
             yield from dml.fused_activation_rules(activation, feature_level, ("ActivationDescs", i))
 
-    told = "".join(f"{{{_TOLD[field]}}} of {{{field}}}, " for field in fields)  # double braces stay braces
-    sizes = told.replace("2 * G", str(2 * gates)).replace("G * ", f"{gates} * " if gates > 1 else "")
+    sizes = ", ".join(f"{{{{{_told(gates, field)}}}}} of {{{field}}}" for field in fields)  # double braces stay braces
     have = "has 1 activation" if activations == 1 else f"has {activations} activations"
     return dml.page_rules(
         dml.same_type(*sorted({*fields} - {"sequence_lengths"})),
-        *dml.inferred(f"The Sizes are {sizes[:-2]}."),
+        *dml.inferred(f"The Sizes are {sizes}."),
         dml.Rule("At least one output is given.", no_output),
         dml.LevelRule(
             f"Each direction {have}, each of which can be fused, is one of the feature level, and has no tensors.",
