@@ -40,19 +40,14 @@ TensorPolicy.default = TensorPolicy("default")
 TensorPolicy.interleaved_channel = TensorPolicy("interleaved_channel")
 
 
-def _form(*names: str, **defaults: Any) -> inspect.Signature:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    empty = inspect.Parameter.empty
-    return inspect.Signature([inspect.Parameter(name, kind, default=defaults.get(name, empty)) for name in names])
-
-
-_FORMS = (
-    _form("data_type", "sizes", "tensor_policy", tensor_policy=TensorPolicy.default),
-    _form("data_type", "flags", "sizes", "tensor_policy", tensor_policy=TensorPolicy.default),
-    _form("data_type", "sizes", "strides"),
-    _form(
-        *("data_type", "flags", "sizes", "strides"), *("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment")
-    ),
+_FORMS = tuple(
+    inspect.signature(form)
+    for form in (
+        lambda data_type, sizes, tensor_policy=TensorPolicy.default: None,
+        lambda data_type, flags, sizes, tensor_policy=TensorPolicy.default: None,
+        lambda data_type, sizes, strides: None,
+        lambda data_type, flags, sizes, strides, total_tensor_size_in_bytes, guaranteed_base_offset_alignment: None,
+    )
 )
 _KINDS = {
     "data_type": lambda value: isinstance(value, TensorDataType),
