@@ -5,19 +5,22 @@ a descriptor. Between the calls stand a few operations of JAX. A reshape, a tran
 how a buffer is read; the other operations become one operator of DirectML or several.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
+from dmljax.assembly import Assembly
 from dmljax.calls.decorator import recorded_calls
 from dmljax.checks import integers
+from dmljax.descriptors.lowering import lower
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported
 from dmljax.graph import Graph
 from dmljax.onnx.cutting import advice, alive
 from dmljax.onnx.file import Node, OnnxGraph, TensorType, names_read
-from dmljax.onnx.interpreter import Program, as_array
+from dmljax.onnx.interpreter import NotKnown, Program, as_array
 from dmljax.onnx.refusals import told_by_operator
 from dmljax.onnx.registry import KeyNeeded
 from dmljax.text import did_you_mean, join_sizes, show
@@ -162,6 +165,15 @@ class _Tracer(Program):
     def _results(self, graph: OnnxGraph, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         if self.is_tracing:  # in a subgraph or a function
             return super()._results(graph, node, values)
+        try:
+            return self._traced(graph, node, values)
+        except NotKnown:
+            known = {name: self.builder.known(values[name]) for name in names_read(node)}
+            if all(known[name] is values[name] for name in known):
+                raise
+            return self._traced(graph, node, {**values, **known})
+
+    def _traced(self, graph: OnnxGraph, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         leaves, tree = jax.tree.flatten({name: values[name] for name in names_read(node)})
         views = [leaf for leaf in leaves if isinstance(leaf, View)]
         returned: Any = None
@@ -194,6 +206,21 @@ class _Tracer(Program):
 class _ModelGraph(Converter):
     """The graph of a model as it grows."""
 
+    def known(self, value: Any) -> Any:
+        """The elements of a value that follows from constants; other values stay as they are."""
+        if not isinstance(value, View):
+            return value
+        if self.is_constant(value):
+            return self.value(value)
+        part = Assembly()
+        part.nodes, part.edges, part.constants = self.nodes, self.edges, self.constants
+        part.keep([value.source])
+        if not part.nodes or not all(one in self.constants for one in _origins(part)):
+            return value
+        part.constants = {name: _stored(one) for name, one in part.constants.items()}
+        result = lower(part.finished({"known": value.source}))()
+        return self.value(replace(value, source=self.local_constant(result).source))
+
     def outputs(self, results: Mapping[str, Any]) -> dict[str, str]:
         """Where the outputs come from."""
         self.place, sources = (), {}
@@ -222,6 +249,11 @@ class _ModelGraph(Converter):
         key, _, field = result.source.rpartition(".")
         own = self.nodes[key].tensors(is_input=False).get(field) if key in self.nodes else None
         return result.source if result.desc == own or not result.source else self.packed(result).source
+
+
+def _origins(part: Assembly) -> Iterator[str]:
+    """The sources of a graph that are no outputs of its nodes."""
+    return (source for source in part.edges.values() if source.rpartition(".")[0] not in part.nodes)
 
 
 def _stored(value: Any) -> Any:

@@ -19,6 +19,7 @@ from dmljax.text import join_sizes
 from dmljax.to_graph.builder import Builder, NoOperator, Output, product
 from dmljax.to_graph.primitives import padded
 from dmljax.to_graph.views import View, desc_of
+from dmljax.types import DataType
 
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 _IMAGES = {"input", "filter", "indices", "input_gradient"}
@@ -94,6 +95,8 @@ class OperatorCall:
             if desc_of(unsigned, (1,)).data_type in cell.data_types:
                 return replace(value, dtype=unsigned)  # the same bits, as counts are not negative
             return self.builder.cast(value, np.uint32)
+        if value.dtype == np.float16 and cell.data_types == {DataType.FLOAT32}:
+            return self.builder.cast(value, np.float32)
         return value
 
     def _present_outputs(self) -> dict[str, Any]:

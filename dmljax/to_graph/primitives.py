@@ -454,6 +454,7 @@ def _dot_general(builder: Builder, params: Any, outputs: Sequence[Output], a: Vi
     left = builder.reshaped(a.transposed([*a_batch, *a_rest, *a_summed]), [*batch, count(a, a_rest), inner])
     right = builder.reshaped(b.transposed([*b_batch, *b_summed, *b_rest]), [*batch, inner, count(b, b_rest)])
     dtype, sizes = outputs[0]
+    left, right = builder.cast(left, dtype), builder.cast(right, dtype)
     result = product(builder, directml.GemmDesc, left, right, dtype, {}, {}, **PLAIN_PRODUCT)
     return builder.reshaped(result, sizes)
 

@@ -246,6 +246,17 @@ CASES: dict[str, tuple[str, str, Mapping[str, Any]]] = {
         f"y = Attention <{HEADS}> (q, k, v, mask)",
         {"mask": np.tri(3, dtype=bool)},
     ),
+    "sizes that follow from a weight": (
+        "(float[1, 1, 2, 2] x) => (float[1, 1, 4, 4] y)",
+        "scales = Cast <to = 1> (half)  y = Resize (x, , scales)",
+        {"half": np.array([1, 1, 2, 2], "float16")},
+    ),
+    "a quantized product with scales of 16 bits": (
+        "(float[2, 3] x) => (uint8[2, 2] y)",
+        """q = QuantizeLinear (x, scale, zero)
+           y = QLinearMatMul (q, half, zero, matrix, half, zero, half, zero)""",
+        {**NUMBERS, "half": np.float16(0.05), "matrix": np.array([[3, 200], [128, 9], [7, 255]], "uint8")},
+    ),
     "bits of negative numbers": (
         "(int32[3] x) => (int32[3] y, float[3] z)",
         'y = BitShift <direction = "RIGHT"> (x, x)  z = BitCast <to = 1> (x)',
