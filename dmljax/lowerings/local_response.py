@@ -1,12 +1,13 @@
 """The local response normalization, of floats of at least 32 bits, and its gradient."""
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.sizes import is_symbolic
-from dmljax.lowerings.windows import sums_of_neighbors
+from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.lowerings.workarounds import quotient
 
 
@@ -40,19 +41,31 @@ def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrore
     before, after = (local_size - 1) // 2, local_size // 2
     before, after = (after, before) if is_mirrored else (before, after)
 
-    def by_axis(x: Array) -> Array:
-        for axis in axes:
-            x = sums_of_neighbors(x, axis, before, after)
+    reach = [
+        (before, after) if is_symbolic(size) else (min(before, size - 1), min(after, size - 1))
+        for size in (x.shape[axis] for axis in axes)
+    ]
+
+    def by_slices(x: Array) -> Array:
+        for axis, (low, high) in zip(axes, reach, strict=True):
+            padded = lax.pad(x, np.zeros((), x.dtype), replaced([(0, 0, 0)] * x.ndim, axis, (low, high, 0)))
+            slices = (lax.slice_in_dim(padded, i, i + x.shape[axis], axis=axis) for i in range(low + 1 + high))
+            x = functools.reduce(lax.add, slices)
         return x
 
     def by_windows(x: Array) -> Array:
-        reach = [(min(before, size - 1), min(after, size - 1)) if i in axes else (0, 0) for i, size in sizes]
-        sums: Array = lax.reduce_window(
-            x, np.zeros((), x.dtype), lax.add, [sum(one) + 1 for one in reach], [1] * x.ndim, reach
-        )
+        padding = [(0, 0)] * x.ndim
+        for axis, ends in zip(axes, reach, strict=True):
+            padding[axis] = ends
+        sizes = [sum(ends) + 1 for ends in padding]
+        sums: Array = lax.reduce_window(x, np.zeros((), x.dtype), lax.add, sizes, [1] * x.ndim, padding)
         return sums
 
-    sizes = list(enumerate(x.shape))
-    if x.size == 0 or any(map(is_symbolic, x.shape)):
-        return by_axis(x)
-    return choose(x, tpu=by_windows, default=by_axis)
+    if x.size == 0:
+        return x
+    if max(low + 1 + high for low, high in reach) > _MOST_SLICES:
+        return by_windows(x)
+    return choose(x, tpu=by_windows, default=by_slices)
+
+
+_MOST_SLICES = 32

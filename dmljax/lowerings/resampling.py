@@ -27,34 +27,15 @@ from dmljax.types import FLOATS, widened
 
 
 def simplest_fraction(given: float) -> Fraction:
-    """The fraction with the smallest denominator that rounds to `given`, a finite float32.
+    """The fraction with the smallest denominator, in binary digits, that rounds to `given`, a finite float32.
 
     The scale 0.33333334 is 1/3: read as the float32 that it is, three elements would be a little less than one pixel,
     and rounding down would find the pixel before.
     """
     value = np.float32(given)
-    if value == 0:
-        return Fraction(0)
-    exact = Fraction(float(abs(value)))
-    below = float(np.nextafter(abs(value), np.float32(0)))
-    # The neighbor above the largest float32 would be infinite: it is as far away as the one below.
-    above = 2 * exact - Fraction(below) if abs(value) == np.finfo(np.float32).max else _neighbor_above(abs(value))
-    found = _simplest_between((exact + Fraction(below)) / 2, (exact + above) / 2)
-    return found if value > 0 else -found
-
-
-def _neighbor_above(value: np.floating[Any]) -> Fraction:
-    return Fraction(float(np.nextafter(value, np.float32(np.inf))))
-
-
-def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
-    """The fraction with the smallest denominator between two positive ones, which are no candidates themselves."""
-    whole = math.floor(low)
-    if whole + 1 < high:
-        return Fraction(whole + 1)
-    if low == whole:  # both are in [whole, whole + 1]
-        return whole + Fraction(1, math.floor(1 / (high - whole)) + 1)
-    return whole + 1 / _simplest_between(1 / (high - whole), 1 / (low - whole))
+    exact = Fraction(float(value))
+    nearest = (exact.limit_denominator(2**digits) for digits in range(150))  # the last is exact
+    return next(one for one in nearest if np.float32(float(one)) == value)
 
 
 class Positions(NamedTuple):

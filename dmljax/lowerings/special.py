@@ -4,7 +4,7 @@ All others are XLA's. So are these in float64, which DirectML does not support f
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,83 +15,32 @@ from dmljax.arithmetic import elementary_float32 as float32
 from dmljax.arithmetic.derivatives import with_derivatives
 from dmljax.lowerings.platform import choose
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+Function = Callable[[Array], Array]
 
 
-def float32_function(x64: Callable[..., Array], derivative: Callable[..., Array]) -> Callable[[F], F]:
-    """Decorates a function of one float32 array, which has this derivative; float64 arrays go to `x64` instead."""
+def _function(of_xla: Function, derivative: Function, **ways: Function) -> Function:
+    """A function of floats: of float32 in these `ways`, by platform, and in XLA's on others."""
+    of_float32 = with_derivatives(derivative)(lambda x: choose(x, **({"default": of_xla} | ways)))
+    return lambda x: of_xla(x) if x.dtype == np.float64 else of_float32(x)
 
-    def decorated(function: F) -> F:
-        of_float32 = with_derivatives(derivative)(function)
 
-        def dispatched(x: Array) -> Array:
-            result: Array = x64(x) if x.dtype == np.float64 else of_float32(x)
-            return result
-
-        dispatched.__name__, dispatched.__doc__ = function.__name__, function.__doc__
-        return dispatched  # type: ignore[return-value]
-
-    return decorated
+def _asin(x: Array) -> Array:
+    if x.dtype == np.float64:
+        return lax.asin(x)
+    return jnp.where(jnp.abs(x) < 2**-13, x, lax.asin(x))  # before JAX 0.12, XLA flushes the smallest numbers to 0
 
 
 # XLA's hyperbolic functions lose digits of large arguments, but a GPU has its own. Its other functions here are scalar
 # code on a CPU.
-
-
-@float32_function(lax.cosh, lambda x: sinh(x))  # type: ignore[has-type]
-def cosh(x: Array) -> Array:
-    """The hyperbolic cosine."""
-    return choose(x, gpu=lax.cosh, default=float32.cosh)
-
-
-@float32_function(lax.sinh, lambda x: cosh(x))
-def sinh(x: Array) -> Array:
-    """The hyperbolic sine."""
-    return choose(x, gpu=lax.sinh, default=float32.sinh)
-
-
-@float32_function(lax.sin, lambda x: cos(x))  # type: ignore[has-type]
-def sin(x: Array) -> Array:
-    """The sine of an angle in radians."""
-    return choose(x, cpu=float32.sin, default=lax.sin)
-
-
-@float32_function(lax.cos, lambda x: -sin(x))
-def cos(x: Array) -> Array:
-    """The cosine of an angle in radians."""
-    return choose(x, cpu=float32.cos, default=lax.cos)
-
-
-@float32_function(lax.tan, lambda x: 1 + tan(x) * tan(x))  # type: ignore[has-type]
-def tan(x: Array) -> Array:
-    """The tangent of an angle in radians."""
-    return choose(x, cpu=float32.tan, default=lax.tan)
-
-
-@float32_function(lax.asin, lambda x: lax.rsqrt((1 - x) * (1 + x)))
-def asin(x: Array) -> Array:
-    """The arc sine (inverse sine)."""
-    return choose(x, cpu=float32.asin, default=_asin)
-
-
-def _asin(x: Array) -> Array:
-    return jnp.where(jnp.abs(x) < 2**-13, x, lax.asin(x))  # before JAX 0.12, XLA flushes the smallest numbers to 0
-
-
-@float32_function(lax.acos, lambda x: -lax.rsqrt((1 - x) * (1 + x)))
-def acos(x: Array) -> Array:
-    """The arc cosine (inverse cosine)."""
-    return choose(x, cpu=float32.acos, default=lax.acos)
-
-
-def atan(x: Array) -> Array:
-    """The arc tangent (inverse tangent)."""
-    return lax.atan(x) if x.dtype == np.float64 else _atan(x)
-
-
-@with_derivatives(lambda x: 1 / (1 + x * x))
-def _atan(x: Array) -> Array:
-    return choose(x, cpu=lambda x: float32.angle(x, jnp.ones_like(x)), default=lax.atan)
+cosh: Function = _function(lax.cosh, lambda x: sinh(x), gpu=lax.cosh, default=float32.cosh)
+sinh: Function = _function(lax.sinh, lambda x: cosh(x), gpu=lax.sinh, default=float32.sinh)
+sin: Function = _function(lax.sin, lambda x: cos(x), cpu=float32.sin)
+cos: Function = _function(lax.cos, lambda x: -sin(x), cpu=float32.cos)
+tan: Function = _function(lax.tan, lambda x: 1 + tan(x) * tan(x), cpu=float32.tan)
+asin: Function = _function(_asin, lambda x: lax.rsqrt((1 - x) * (1 + x)), cpu=float32.asin)
+acos: Function = _function(lax.acos, lambda x: -lax.rsqrt((1 - x) * (1 + x)), cpu=float32.acos)
+atan: Function = _function(lax.atan, lambda x: 1 / (1 + x * x), cpu=lambda x: float32.angle(x, jnp.ones_like(x)))
 
 
 def atan2(y: Array, x: Array) -> Array:

@@ -6,9 +6,6 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-import jax.numpy as jnp
-from jax import Array, lax
-
 from dmljax.checks import require_count
 from dmljax.errors import InvalidDesc, Path, Problem, all_checked
 from dmljax.inference import Sizes, called, called_array, spelled
@@ -154,27 +151,3 @@ def for_each_dimension(
         return all_checked(*(partial(require_count, (name, i), value, lowest) for i, value in enumerate(values)))
 
     return all_checked(*(partial(checked, *one) for one in arguments))
-
-
-def sums_of_neighbors(x: Array, axis: int, before: int, after: int) -> Array:
-    """The sum of each element and its neighbors along `axis`: `before` of them before it, and `after` after it.
-
-    Sums of powers of 2 of neighbors are added up, so that a few operations are enough for any number of neighbors,
-    and nothing is subtracted.
-    """
-    size = x.shape[axis]
-    if not is_symbolic(size):
-        before, after = min(before, max(size - 1, 0)), min(after, max(size - 1, 0))
-    padding = [(before, after, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)]
-    sums, width, start = lax.pad(x, jnp.zeros((), x.dtype), padding), 1, 0
-    total: Array | None = None
-    count = before + 1 + after
-    while True:
-        if count & width:  # this power of 2 is in the binary form of the count
-            part = lax.slice_in_dim(sums, start, start + size, axis=axis)
-            total, start = part if total is None else total + part, start + width
-        if total is not None and 2 * width > count:
-            return total
-        length = sums.shape[axis] - width
-        sums = lax.slice_in_dim(sums, 0, length, axis=axis) + lax.slice_in_dim(sums, width, None, axis=axis)
-        width *= 2
