@@ -16,6 +16,7 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from dmljax.lowerings.platform import choose
+from dmljax.lowerings.scans import running_sum
 from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import is_symbolic, number
 
@@ -201,25 +202,9 @@ def _bits_up_to(words: Array, before: Array) -> Array:
     return before[:, None] + lax.population_count(words[:, None] & ((jnp.uint32(2) << place) - 1))
 
 
-_BLOCK = 32  # XLA on CPU fuses a sum of up to 32 elements
-
-
 def _running_sum(counts: Array) -> Array:
-    """The inclusive prefix sum, by blocks, whose totals are summed recursively.
-
-    XLA on CPU takes two to five times as long for `jnp.cumsum`.
-    """
-    size = counts.shape[0]
-    if is_symbolic(size):
-        return jnp.cumsum(counts, dtype=counts.dtype)
-    block_count = -(-size // _BLOCK)
-    blocks = jnp.pad(counts, (0, block_count * _BLOCK - size)).reshape(block_count, 1, _BLOCK)
-    last, summand = (lax.broadcasted_iota(jnp.uint32, (1, _BLOCK, _BLOCK), axis) for axis in (1, 2))
-    sums = jnp.sum(jnp.where(summand <= last, blocks, jnp.uint32(0)), axis=2, dtype=counts.dtype)
-    if block_count > 1:
-        totals = sums[:, -1]
-        sums = sums + (_running_sum(totals) - totals)[:, None]
-    return sums.reshape(-1)[:size]
+    """The inclusive prefix sum."""
+    return running_sum(counts, 0, reverse=False, exclusive=False)
 
 
 def _take(table: Array, index: Array) -> Array:

@@ -1,11 +1,14 @@
 """The local response normalization, of floats of at least 32 bits, and its gradient."""
 
 import functools
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.lowerings.workarounds import quotient
@@ -38,9 +41,20 @@ def _base(x: Array, alpha: Array, bias: Array, axes: tuple[int, ...], local_size
 
 
 def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrored: bool = False) -> Array:
-    before, after = (local_size - 1) // 2, local_size // 2
-    before, after = (after, before) if is_mirrored else (before, after)
+    ends = (local_size - 1) // 2, local_size // 2
+    sums, mirrored = (partial(_sums, axes=axes, before=one, after=other) for one, other in (ends, ends[::-1]))
+    if is_mirrored:
+        return mirrored(x)
 
+    def slope(tangent: Array, _: Array) -> Array:
+        # The transpose of a transpose, so that the gradient adds up neighbors: JAX's own takes 3 times as long.
+        transposed: Array = jax.linear_transpose(mirrored, tangent)(tangent)[0]
+        return transposed
+
+    return with_slopes(slope)(sums)(x)
+
+
+def _sums(x: Array, axes: tuple[int, ...], before: int, after: int) -> Array:
     reach = [
         (before, after) if is_symbolic(size) else (min(before, size - 1), min(after, size - 1))
         for size in (x.shape[axis] for axis in axes)

@@ -15,7 +15,6 @@ from dmljax.arithmetic import elementary_float32 as float32
 from dmljax.arithmetic.derivatives import with_derivatives
 from dmljax.lowerings.platform import choose
 
-
 Function = Callable[[Array], Array]
 
 
