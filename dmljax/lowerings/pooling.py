@@ -243,7 +243,8 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
 
     def by_places(x: Array) -> tuple[Array, Array]:
         places = largest_places(x, windows)
-        return elements_at(x, places, windows), positions_as(dtype, _flat_indices(places, x.shape, windows))
+        values = copied(lambda floats, places: _moved_from(floats[0], places, windows), (x,), places)
+        return values, positions_as(dtype, _flat_indices(places, x.shape, windows))
 
     def by_xla(x: Array) -> tuple[Array, Array]:
         # To convert the result instead would take another kernel.
@@ -258,17 +259,12 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
     if x.dtype not in FLOATS:
         return both(x)
 
-    def jvp(primals: Any, tangents: Any) -> tuple[tuple[Array, Array], tuple[Array, Any]]:
-        (x,) = primals
-        places = largest_places(x, windows)
-        _, slope = jax.jvp(lambda x: elements_at(x, places, windows), primals, tangents)
-        values, indices = differentiable(x)
-        return (values, indices), (slope, np.zeros(indices.shape, jax.dtypes.float0))
+    def slope(tangent: Array, values: Array, x: Array) -> Array:
+        wide = tangent.astype(widened(tangent.dtype))
+        return _derivative_at(wide, largest_places(x, windows), windows).astype(tangent.dtype)
 
-    differentiable = jax.custom_jvp(both)
-    differentiable.defjvp(jvp)
-    values, indices = differentiable(x)
-    return values, indices
+    values, indices = both(lax.stop_gradient(x))
+    return with_slopes(lambda tangent, *_: tangent, slope)(lambda values, x: values)(values, x), indices
 
 
 def _first_larger(one: Any, other: Any) -> Any:
@@ -279,18 +275,6 @@ def _first_larger(one: Any, other: Any) -> Any:
     if a.dtype in FLOATS:
         is_one |= (a != a) & ((b == b) | is_first)
     return jnp.where(is_one, a, b), jnp.where(is_one, i, j)
-
-
-def elements_at(x: Array, places: Places, windows: Windows) -> Array:
-    """The element of each window that `places` gives, bit for bit; the gradient goes to the same elements."""
-
-    def move(floats: tuple[Array, ...], places: Places) -> Array:
-        return _moved_from(floats[0], places, windows)
-
-    def derivative(floats: tuple[Array, ...], places: Places) -> Array:
-        return _derivative_at(floats[0], places, windows)
-
-    return copied(move, (x,), places, derivative=derivative, sums_are_wide=True)
 
 
 def _moved_from(x: Array, places: Places, windows: Windows) -> Array:
@@ -330,7 +314,7 @@ def _index(place: Array, axis: int, steps: _Steps) -> Array:
 
 
 def spread_elements(gradient: Array, places: Places, windows: Windows) -> Array:
-    """Adds each element at its place in the image: the transpose of `elements_at`."""
+    """Adds each element at its place in the image: the transpose of `_moved_from`."""
     for axis, window, place in reversed(_stages(windows, places)):
         gradient = _spread(gradient, axis, _steps(window), place)
     for axis, window in enumerate(windows, _FIRST_AXIS):
@@ -403,7 +387,7 @@ def window_sums(x: Array, windows: Windows) -> Array:
         return total
 
     def slope(tangent: Array, x: Array) -> Array:
-        # The transpose of a transpose, for the reason that `elements_at` gives.
+        # The transpose of a transpose, for the reason that `_derivative_at` gives.
         wanted = jnp.zeros_like(x, shape=pooled_sizes(x.shape, windows))
         spread = partial(_spread_slices, windows=windows, has_loop=False)  # of which JAX 0.8 has no transpose
         total: Array = jax.linear_transpose(spread, wanted)(tangent)[0]

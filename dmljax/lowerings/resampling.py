@@ -483,15 +483,11 @@ def _distances(taps: Taps) -> Array:
 
     Those of elements that are too far away to have a weight may be smaller than they are.
     """
-    _, _, step, start, unit = where = taps.where
-    shape = where.output_size, where.input_size
-    columns = lax.broadcasted_iota(np.int32, shape, 1)
-    if max(where.input_size * unit, where.output_size * step + abs(start)) < 2**31:
-        place = lax.broadcasted_iota(np.int32, shape, 0) * step + start
-        return columns * unit - jnp.clip(place, 0, (where.input_size - 1) * unit)
+    where = taps.where
+    columns = lax.broadcasted_iota(np.int32, (where.output_size, where.input_size), 1)
     index, rest = located(where)
     farthest = len(taps.offsets)
-    return jnp.clip(columns - index[:, None], -farthest, farthest) * unit - rest[:, None]
+    return jnp.clip(columns - index[:, None], -farthest, farthest) * where.unit - rest[:, None]
 
 
 def _multiplied(every: Sequence[Taps], x: Array, *, is_transposed: bool = False) -> Array:
