@@ -414,7 +414,7 @@ CASES |= {f"{operator} 3": functools.partial(recurrent, operator) for operator i
 # At the highest rank, operators that become a node of DirectML in a way of their own.
 FEW = (
     *("Where 5", "Softmax 5", "MatMul 5", "Conv 5", "MaxPool 5", "LayerNormalization 5", "ReduceSum 5", "TopK 5"),
-    *("Gather 4", "Slice 5", "Concat 5", "Transpose 4", "QuantizeLinear 5"),
+    *("Slice 5", "Concat 5", "QuantizeLinear 5"),
 )
 
 

@@ -175,7 +175,7 @@ def test_without_indices_there_are_none() -> None:
 
 
 @pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
-@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("dilation", few_of([1, 2], 2))
 def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: int, lowering: str) -> None:
     windows = WINDOWS | {"dilations": (dilation, dilation)}
     # Few different values, and NaN: ties are everywhere.
