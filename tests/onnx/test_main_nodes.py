@@ -63,3 +63,37 @@ def test_nothing_is_reduced_as_in_onnxruntime(operator: str, dtype: Any) -> None
     result, expected = both(operator, [np.zeros((2, 0, 3), dtype), np.array([1])])
     np.testing.assert_array_equal(result, expected)
     assert result.dtype == expected.dtype
+
+
+def steps(number: float) -> Any:
+    return np.array(number / 64, np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("operator", ["QLinearConv", "QLinearMatMul", "QGemm", "QLinearMul"])
+def test_quantized_sums_next_to_halves_are_rounded_as_in_onnxruntime(operator: str, dtype: Any) -> None:
+    column, row = np.arange(256).astype(dtype), np.arange(-64, 64).astype(np.int8)
+    odd = np.array(3, dtype)
+    left, right = (steps(16), np.array(100, dtype)), (steps(8), np.array(0, np.int8))
+    last = (steps(60), odd)
+    if operator == "QLinearConv":
+        arrays = [column.reshape(1, 1, 16, 16), *left, row.reshape(-1, 1, 1, 1), *right, *last]
+    elif operator == "QLinearMul":
+        arrays = [column[:, None], *left, row.astype(dtype)[None], steps(8), odd, steps(128), odd]
+    else:
+        bias = [np.arange(128, dtype=np.int32)] if operator == "QGemm" else []
+        arrays = [column[:, None], *left, row[None], *right, *bias, *last]
+    domain = "com.microsoft" if operator in ("QGemm", "QLinearMul") else ""
+    made = one_node(operator, arrays, domain=domain)
+    np.testing.assert_array_equal(dmljax.onnx.load(made)(*arrays), by_onnxruntime(made, arrays)[0])
+
+
+def test_a_quantized_product_may_have_a_scale_for_each_row() -> None:
+    a, b = np.array([[10, 20], [30, 40]], np.uint8), np.array([[1, 2], [3, 4]], np.uint8)
+    scales, zeros = np.array([0.5, 2.0], np.float32), np.array([1, 2], np.uint8)
+    one, zero = np.array(1, np.float32), np.array(0, np.uint8)
+    result = dmljax.onnx.load(one_node("QLinearMatMul", [a, scales, zeros, b, one, zero, one, zero], domain=""))(
+        *(a, scales, zeros, b, one, zero, one, zero)
+    )
+    expected = np.clip(np.rint((a.astype(float) - zeros[:, None]) @ b * scales[:, None]), 0, 255)
+    np.testing.assert_array_equal(result, expected)

@@ -24,7 +24,7 @@ from dmljax.onnx.nodes import (
     shapes,
     windows,
 )
-from dmljax.onnx.nodes.products import GemmAttributes, float_gemm, float_product, of_rows
+from dmljax.onnx.nodes.products import GemmAttributes, float_gemm, float_product, of_result, of_rows
 from dmljax.onnx.nodes.recurrence import lstm
 from dmljax.onnx.parameters import (
     Array,
@@ -387,7 +387,10 @@ def _quantized_sum(a: Quantized, b: Quantized, scale: Array, zero_point: Array |
 
 @contributed("QLinearMul")
 def _quantized_product(a: Quantized, b: Quantized, scale: Array, zero_point: Array | None = None) -> Array:
-    return _quantized(dml.element_wise_multiply(_numbers(a), _numbers(b)), scale, zero_point, a.array.dtype)
+    steps = dml.element_wise_divide(dml.element_wise_multiply(_numbers(a), _numbers(b)), scale)
+    if zero_point is not None:  # which ONNX Runtime adds before it rounds
+        steps = dml.element_wise_add(steps, zero_point.astype(steps.dtype))
+    return _quantized(steps, jnp.ones((), steps.dtype), None, a.array.dtype)
 
 
 def _numbers(x: Quantized) -> Array:
@@ -463,9 +466,10 @@ def _quantized_gemm(
 ) -> Array:
     left, right = a.array.T if transA else a.array, b.array.T if transB else b.array
     total = _sum(dml.matrix_multiply_integer(left, right, of_rows(a.zero_point), b.zero_point), c)
-    factor = dml.element_wise_multiply(a.scale, b.scale) * alpha
-    result = dml.element_wise_multiply(total.astype(a.scale.dtype), factor)
-    return result if scale is None else _quantized(result, scale, zero_point, a.array.dtype)
+    unit = jnp.ones((), a.scale.dtype)
+    factor = of_result(a.scale * alpha, b.scale, unit if scale is None else scale)
+    result = dml.element_wise_multiply(total.astype(factor.dtype), factor)
+    return result if scale is None else _quantized(result, unit, zero_point, a.array.dtype)
 
 
 def _channels_first(x: Array) -> Array:

@@ -79,8 +79,24 @@ def _integer_matmul(a: Array, b: Array, a_zero_point: Array | None = None, b_zer
 
 @handles("QLinearMatMul")
 def _quantized_matmul(a: Quantized, b: Quantized, scale: Array, zero_point: Array) -> Array:
-    given = (a.array, of_rows(a.scale), of_rows(a.zero_point), *b)
-    return dml.quantized_linear_matrix_multiply(*given, scale, zero_point)
+    unit = jnp.ones((), jnp.float32)
+    if a.scale.size == 1 and scale.size == 1:
+        own, b, scale = unit, b._replace(scale=of_result(a.scale, b.scale, scale)), unit
+    else:
+        own = of_rows(a.scale)
+    return dml.quantized_linear_matrix_multiply(a.array, own, of_rows(a.zero_point), *b, scale, zero_point)
+
+
+def of_result(of_input: Array, of_weight: Array, of_output: Array) -> Array:
+    """The factor by which a sum of quantized products becomes steps of the result.
+
+    ONNX does not say how it is rounded. As in its reference and in ONNX Runtime, it is one number for each output,
+    where DirectML multiplies by one scale after the other: next to halves, the results would be one step apart.
+    """
+    wide = promoted(of_weight.dtype, jnp.float32)
+    first, last = (one.astype(wide).reshape(()) for one in (of_input, of_output))
+    factor: Array = first * of_weight.astype(wide) / last
+    return factor
 
 
 @handles("Einsum")

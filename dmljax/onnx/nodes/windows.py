@@ -14,6 +14,7 @@ from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.nodes.indexing import counting_type
+from dmljax.onnx.nodes.products import of_result
 from dmljax.onnx.parameters import (
     Array,
     Attributes,
@@ -126,8 +127,9 @@ def quantized_convolution(
 ) -> Array:
     """A cross-correlation of quantized arrays."""
     members = _filter_windows(x.array, filter.array, window).members()
-    given = (*x, *filter, bias, scale, zero_point)
-    return dml.quantized_linear_convolution(*given, group_count=window.group, **members)
+    unit = jnp.ones((), jnp.float32)
+    given = (*x._replace(scale=unit), *filter._replace(scale=of_result(x.scale, filter.scale, scale)), bias, unit)
+    return dml.quantized_linear_convolution(*given, zero_point, group_count=window.group, **members)
 
 
 @handles("ConvTranspose")
