@@ -60,7 +60,8 @@ def _padded(equation: JaxprEqn) -> Iterator[jax.core.ShapedArray]:
     image, result = (cast(jax.core.ShapedArray, one.aval) for one in (equation.invars[0], equation.outvars[0]))
     sizes = list(image.shape)
     for axis, before, after, interior in padding:
-        sizes[axis] += max(before, 0) + max(after, 0) + (sizes[axis] - 1) * interior
+        added = jax.core.max_dim(before, 0) + jax.core.max_dim(after, 0)
+        sizes[axis] += added + (sizes[axis] - 1) * interior
     yield jax.core.ShapedArray(sizes, max(image.dtype, result.dtype, key=lambda dtype: dtype.itemsize))
 
 

@@ -7,6 +7,7 @@ called.
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
@@ -15,6 +16,10 @@ from dmljax.checks import INT_MAX, require_count
 from dmljax.errors import Problem, Unsupported, Where
 
 T = TypeVar("T")
+
+# What JAX raises where a comparison of sizes differs between values of their symbols
+_errors: Any = jax.errors if hasattr(jax.errors, "InconclusiveDimensionOperation") else jax.core  # before JAX 0.10
+Undecided: type[Exception] = _errors.InconclusiveDimensionOperation
 
 
 def is_symbolic(size: int) -> bool:

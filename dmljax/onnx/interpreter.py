@@ -11,17 +11,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.lowerings.channels import are_channels_last, network_of
+from dmljax.lowerings.sizes import Undecided
 from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.images import images_of, layers_of, of_images
 from dmljax.onnx.parameters import Array, DType, Elements, Results, Tensor, Use, Value
 from dmljax.onnx.registry import Call, Handler
+from dmljax.onnx.symbols import Symbols, kind_of, known_numbers, simplified, traced, undecided
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
 
@@ -39,6 +40,7 @@ class Program:
     def __init__(self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int]) -> None:
         self.find = find
         self.maximum_sizes = maximum_sizes
+        self.left_open: dict[str, Problem] = {}  # the comparisons that symbols left to the exported program
         self._images: dict[OnnxGraph, frozenset[str]] = {}
 
     def traced(self, graph: OnnxGraph) -> AbstractContextManager[None]:
@@ -100,8 +102,41 @@ class Program:
         with jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
-            results = _computed(handler, node, inputs, arguments, is_of_images)
+            try:
+                results = self._folded(handler, inputs, arguments)
+                if results is None:
+                    results = _traced(handler, node, inputs, arguments, is_of_images)
+            except DmlError as error:
+                choice = simplified([np.shape(value) for value in inputs if isinstance(value, jax.Array)])
+                error.args = (*error.args, *([choice] if choice else ()))
+                raise
         return results if isinstance(results, tuple) else (results,)
+
+    def _folded(self, handler: Handler, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
+        """What a handler computes of known values; None where they must be traced, as symbols may have to be."""
+        if handler.fold is None or not all(map(is_foldable, inputs)):
+            return None
+        symbols = next((one for one in inputs if isinstance(one, Symbols)), None)
+        if symbols is None:
+            with _refusals_of(_NUMPY):
+                result = handler.fold(*inputs, **arguments)
+        else:
+            try:
+                result = handler.fold(*inputs, **arguments)
+            except (ArithmeticError, TypeError):
+                return None
+            except Undecided as error:
+                problem = undecided(error)
+                self.left_open[problem.rule] = problem
+                return None
+
+        def known(value: Any) -> Elements:
+            array = value if isinstance(value, np.ndarray) else np.asarray(value)
+            if symbols is None or array.dtype != object:
+                return np.asarray(array)
+            return known_numbers(array, kind_of(array if isinstance(array, Symbols) else symbols))
+
+        return tuple(map(known, result)) if isinstance(result, tuple) else None if result is None else known(result)
 
     def _run_subgraph(
         self,
@@ -137,14 +172,10 @@ def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Value]) -> N
         raise InvalidDesc(*found)
 
 
-def _computed(
+def _traced(
     handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any], is_of_images: bool
 ) -> Results:
-    if handler.fold is not None and all(map(is_foldable, inputs)):
-        with _refusals_of(_NUMPY):
-            result = handler.fold(*inputs, **arguments)
-        if result is not None:
-            return tuple(map(_as_folded, result)) if isinstance(result, tuple) else _as_folded(result)
+    """What the function of a handler computes of arrays."""
     taken = [_taken(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
     with _refusals_of(_JAX):
         if is_of_images:
@@ -155,21 +186,12 @@ def _computed(
 
 def _taken(use: Use, name: str, value: Value) -> Value:
     """An input as a handler takes it."""
-    if value is None or use in (Use.KEPT, Use.WANTED, Use.PASSED):
-        return value
-    if use is Use.KNOWN:
+    if use is Use.KNOWN and value is not None:
         return as_known(name, value)
+    if use is not Use.ARRAY or value is None:
+        return value
     with inside(name):
         return as_array(value)
-
-
-def _as_folded(value: Any) -> Elements:
-    """A result of NumPy as an array, which an element of an array of symbols is not."""
-    if not _is_symbol(value):
-        return np.asarray(value)
-    alone = np.empty((), object)
-    alone[()] = value
-    return alone
 
 
 # The packages that refuse a user's values in their own words, by what is called
@@ -184,6 +206,8 @@ def _refusals_of(packages: Collection[str]) -> Iterator[None]:
         yield
     except DmlError:
         raise
+    except Undecided as error:
+        raise Unsupported(undecided(error)) from None
     except (ArithmeticError, IndexError, NotImplementedError, TypeError, ValueError) as error:
         if _raising_package(error) not in packages:
             raise
@@ -217,7 +241,7 @@ def as_known(name: str, value: Value, *, remedy: str = FIX) -> Elements:
     if not is_known(value):
         rule = "must have values that are known while tracing, because sizes follow from them"
         raise NotKnown(Problem(name, rule, "a traced array", remedy=remedy))
-    return np.asarray(value)
+    return value if isinstance(value, np.ndarray) else np.asarray(value)
 
 
 def as_array(value: Value) -> Array:
@@ -226,12 +250,11 @@ def as_array(value: Value) -> Array:
         return value
     if isinstance(value, list):
         raise InvalidType(Problem((), "must be a tensor", "a sequence"))
+    if isinstance(value, Symbols):
+        return traced(value)
     value = np.asarray(value)
     if value.dtype == object:
-        if any(isinstance(one, str | bytes) for one in value.flat):
-            raise Unsupported(Problem((), "must be numbers: JAX has no strings", "strings"))
-        sizes = [jnp.asarray(one) for one in value.flat]
-        return jnp.stack(sizes).reshape(value.shape) if sizes else jnp.zeros(value.shape, int)
+        raise Unsupported(Problem((), "must be numbers: JAX has no strings", "strings"))
     if not x64_enabled() and value.dtype in (np.int64, np.uint64):
         narrow = np.dtype(value.dtype.name.replace("64", "32"))
         limits = np.iinfo(narrow)
@@ -243,17 +266,6 @@ def as_array(value: Value) -> Array:
     elif not x64_enabled() and value.dtype in (np.float64, np.complex128):
         value = value.astype(np.float32 if value.dtype == np.float64 else np.complex64)
     return jnp.asarray(value)
-
-
-def _is_symbol(size: Any) -> bool:
-    """Whether a size is a symbol of `jax.export`."""
-    return jax.export.is_symbolic_dim(size)
-
-
-def as_sizes(values: Elements) -> tuple[int, ...]:
-    """Known sizes as a tuple of integers, and of symbols of `jax.export`, which compute as integers do."""
-    sizes: list[Any] = np.ravel(values).tolist()
-    return tuple(one if _is_symbol(one) else int(one) for one in sizes)
 
 
 def promoted(one: DTypeLike, other: DTypeLike) -> DType:

@@ -3,7 +3,8 @@
 The annotation of an input says both what the handler is given and what the input must be. `Array` and its kin, such as
 `Images`, are JAX arrays. `Known` is a NumPy array whose elements sizes follow from: a value that is not known while
 tracing is refused. `Kept` is a tensor as it comes, a NumPy array if it is known; `Wanted` is one that makes a simpler
-program if it is known. A NamedTuple stands for the inputs that are its fields.
+program if it is known; of one that is `Measured`, only the sizes matter. A NamedTuple stands for the inputs that are
+its fields.
 """
 
 import inspect
@@ -36,6 +37,7 @@ class Use(Enum):
     KEPT = "as it comes"
     WANTED = "as it comes, and better known"
     PASSED = "as it comes, to hand it on"  # which gains nothing by knowing it
+    MEASURED = "as it comes, for its sizes"  # which are known though it is not
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ KeptValue = Annotated[Value, Use.KEPT]
 Wanted = Annotated[Tensor, Use.WANTED, Demand()]
 WantedNumber = Annotated[Tensor, Use.WANTED, Demand(is_number=True)]
 Passed = Annotated[Value, Use.PASSED]
+Measured = Annotated[Tensor, Use.MEASURED, Demand()]
 
 
 class Quantized(NamedTuple):
@@ -133,7 +136,7 @@ class Input:
     @property
     def is_kept(self) -> bool:
         """Whether the handler takes it as it comes."""
-        return self.use in (Use.KEPT, Use.WANTED, Use.PASSED)
+        return self.use in (Use.KEPT, Use.WANTED, Use.PASSED, Use.MEASURED)
 
 
 def inputs_of(parameter: inspect.Parameter) -> list[Input]:

@@ -101,6 +101,7 @@ class Plan:
             names = [one.name for one in (*self._inputs.needed, *self._inputs.defaults) if one.name in self._deciding]
             if names:
                 error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
+            error.args = (*error.args, *self.program.left_open.values())
             raise
 
     # Weights
@@ -174,6 +175,7 @@ class Plan:
     ) -> list[Value]:
         graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.graph, {})
         values = {**self.constants, **constants, **arguments, **inputs, **{one.name: one.value for one in known}}
+        self.program.left_open.clear()
         with self.program.traced(graph):
             results = self._outputs(self.program.run_nodes(graph, values))
         for name, result in zip(self.graph.output_names, results, strict=True):

@@ -26,6 +26,7 @@ from dmljax.onnx.parameters import (
     Known,
     Results,
     Tensor,
+    Use,
     Value,
     attributes_of,
     broken_kind,
@@ -80,7 +81,7 @@ class Handler:
     @property
     def passes_values(self) -> bool:
         """Whether known outputs need known inputs: not of Shape and Size, which know the sizes of any array."""
-        return self.fold is not None and not self.input(0).is_kept
+        return self.fold is not None and self.input(0).use is not Use.MEASURED
 
     def arguments(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes of a node that the handler has, as its parameters take them."""

@@ -7,18 +7,20 @@ of the input is, if its size allows it; of windows and images, the batches and t
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import UINT_MAX, integer_in, require_counts
-from dmljax.errors import Problem, Unsupported, require
+from dmljax.errors import Problem, require
 from dmljax.inference import Sizes, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.columns import column_sizes, folded, unfolded
 from dmljax.lowerings.copies import check_sizes, copied, moved
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.lowerings.sizes import is_symbolic, replaced
+from dmljax.lowerings.sizes import is_symbolic, number, replaced
 from dmljax.lowerings.windows import Slid, windows_over
 from dmljax.scalars import truncated
 from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel, PaddingMode, widened
@@ -90,7 +92,7 @@ def _padded(
         return moved([input], sizes, lambda x, value: _constant_padded(x, value, config), value)
     padded_axes = [i for i, (start, end) in enumerate(both) if (start, end) != (0, 0)]
     for i in padded_axes:
-        _require_known(input, i, mode, ranges[i])
+        _require_elements(input, i, mode)
 
     def move(input: Array) -> Array:
         for i in reversed(padded_axes):  # what comes first in memory last: it copies whole rows then
@@ -114,12 +116,9 @@ def _constant_padded(input: Array, value: Array, config: Sequence[tuple[int, int
     return jnp.where(is_input, lax.pad(input, jnp.zeros((), input.dtype), config), value)
 
 
-def _require_known(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> None:
-    """Refuses an empty dimension, and a size that `mode` would have to know."""
+def _require_elements(input: Array, axis: int, mode: PaddingMode) -> None:
+    """Refuses an empty dimension."""
     size = input.shape[axis]
-    if mode is not PaddingMode.EDGE and any(map(is_symbolic, (size, *indices))):
-        rule = f"must have a size along axis {axis} that is known while tracing, for {mode.name}"
-        raise Unsupported(Problem("input", rule, f"shape {input.shape}"))
     rule = f"must have elements along axis {axis}, for {mode.name}"
     require("input", is_symbolic(size) or size != 0, rule, f"shape {input.shape}")
 
@@ -129,8 +128,14 @@ def _extended(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Ar
     size = input.shape[axis]
     if mode is PaddingMode.EDGE:
         return _with_edges(input, axis, indices)
-    period = {PaddingMode.WRAP: size, PaddingMode.SYMMETRIC: 2 * size, PaddingMode.REFLECTION: max(2 * size - 2, 1)}
-    return _periodic(input, axis, period[mode], indices)
+    least = jax.core.max_dim(2 * size - 2, 1)
+    period = {PaddingMode.WRAP: size, PaddingMode.SYMMETRIC: 2 * size, PaddingMode.REFLECTION: least}[mode]
+    if any(map(is_symbolic, (size, *indices))):
+        first, whole = number(indices.start, np.int32), number(period, np.int32)
+        place = (lax.iota(np.int32, indices.stop - indices.start) + first) % whole
+        back = whole - int(mode is PaddingMode.SYMMETRIC) - place  # the way back begins with the last element again
+        return jnp.take(input, jnp.where(place < number(size, np.int32), place, back), axis=axis, mode="clip")
+    return _periodic(input, axis, period, indices)
 
 
 def _with_edges(input: Array, axis: int, indices: _Range) -> Array:

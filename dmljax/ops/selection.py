@@ -36,7 +36,7 @@ class TopK(NamedTuple):
 
 
 @calls.operator_function
-def top_k(input: ArrayLike, *, axis: int, k: int, dtype: calls.IntegerDType = jnp.uint32) -> TopK:
+def top_k(input: ArrayLike, *, axis: int, k: calls.Size, dtype: calls.IntegerDType = jnp.uint32) -> TopK:
     """Selects the `k` largest elements along `axis`, in decreasing order, with their indices.
 
     Of equal elements, the one with the lower index comes first. NaN is larger than every number. On a CPU, -0 equals +0
@@ -56,7 +56,7 @@ def top_k1(
     input: ArrayLike,
     *,
     axis: int,
-    k: int,
+    k: calls.Size,
     axis_direction: AxisDirection = AxisDirection.DECREASING,
     dtype: calls.IntegerDType = jnp.uint32,
 ) -> TopK:
@@ -77,7 +77,9 @@ def top_k1(
 def _selected_sizes(input: Sizes, axis: int, k: int) -> Sizes:
     # DirectML's page says less than the size; its examples of sorting need all.
     size = input[axis]
-    if is_symbolic(size):
+    if is_symbolic(k):
+        pass
+    elif is_symbolic(size):
         integer_in("k", k, 1, largest_size(size))
     elif not 1 <= k <= size:
         raise InvalidDesc(Problem("k", f"must be in [1, {size}], the size of {called('input')} along axis {axis}", k))

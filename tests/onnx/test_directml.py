@@ -248,7 +248,7 @@ CASES: dict[str, tuple[str, str, Mapping[str, Any]]] = {
     ),
     "sizes that follow from a weight": (
         "(float[1, 1, 2, 2] x) => (float[1, 1, 4, 4] y)",
-        "scales = Cast <to = 1> (half)  y = Resize (x, , scales)",
+        "wide = Cast <to = 1> (half)  scales = Relu (wide)  y = Resize (x, , scales)",
         {"half": np.array([1, 1, 2, 2], "float16")},
     ),
     "a quantized product with scales of 16 bits": (

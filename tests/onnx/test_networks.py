@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
-from onnx_models import FLOAT, model, value  # noqa: E402  # after what they need
+from helpers import few_of  # noqa: E402  # after what they need
+from onnx_models import FLOAT, model, value  # noqa: E402
 
 import dmljax.onnx  # noqa: E402
 
@@ -285,3 +286,146 @@ def test_a_smoothed_image_has_the_weights_of_its_ratio(coordinates: str, exclude
     output = value("y", FLOAT, [2, 3, 3, 5])
     source = model([node], [value("x", FLOAT, [2, 3, 8, 8])], [output], {"sizes": np.array([2, 3, 3, 5])}, opset=19)
     assert_as_onnxruntime(source.SerializeToString(), [IMAGE])
+
+
+# Networks whose sizes stay open when they are exported again
+
+
+class Text(nn.Module):  # type: ignore[misc, name-defined]
+    """An encoder of texts: learned positions, of which a constant has the numbers, and a mask of what is a text."""
+
+    def __init__(self, is_causal: bool) -> None:
+        super().__init__()
+        self.is_causal = is_causal
+        self.tokens, self.places, self.kinds = nn.Embedding(17, 8), nn.Embedding(16, 8), nn.Embedding(2, 8)
+        self.register_buffer("numbers", torch.arange(16)[None])
+        self.projections, self.norm = nn.Linear(8, 24), nn.LayerNorm(8)
+
+    def forward(self, ids: Any, mask: Any) -> Any:
+        batch, length = ids.shape
+        kinds = torch.zeros(ids.shape, dtype=torch.long)
+        x = self.norm(self.tokens(ids) + self.places(self.numbers[:, :length]) + self.kinds(kinds))
+        parts = self.projections(x).view(batch, length, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        lowest = torch.finfo(x.dtype).min
+        hidden = (1 - mask[:, None, None, :].expand(batch, 1, length, length).to(x.dtype)) * lowest
+        if self.is_causal:
+            hidden = hidden + torch.full((length, length), lowest).triu(1)
+        scores = parts[0] @ parts[1].transpose(2, 3) / 2 + hidden
+        x = self.norm(x + (scores.softmax(-1) @ parts[2]).transpose(1, 2).reshape(batch, length, 8))
+        pooled = x[torch.arange(batch), ids.argmax(1)]
+        weights = mask[:, :, None].expand(x.shape).to(x.dtype)
+        return x, pooled, (x * weights).sum(1) / weights.sum(1)
+
+
+class Relative(nn.Module):  # type: ignore[misc, name-defined]
+    """Attention from a target to a source, with a bias of how far apart they are, in buckets that become wider."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.bias = nn.Embedding(17, 8), nn.Embedding(8, 2)
+
+    def forward(self, source: Any, target: Any) -> Any:
+        distances = torch.arange(source.shape[1])[None, :] - torch.arange(target.shape[1])[:, None]
+        far = 2 + (torch.log(distances.abs().float().clamp(min=1) / 2) * 2).long()
+        buckets = torch.where(distances.abs() < 2, distances.abs(), far.clamp(max=3)) + (distances > 0).long() * 4
+        key, query = (self.tokens(one).view(*one.shape, 2, 4).transpose(1, 2) for one in (source, target))
+        scores = query @ key.transpose(2, 3) + self.bias(buckets).permute(2, 0, 1)[None]
+        return (scores.softmax(-1) @ key).transpose(1, 2).flatten(2)
+
+
+class Waves(nn.Module):  # type: ignore[misc, name-defined]
+    """Convolutions of a signal without padding, and one with it for positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv1d(1, 4, 10, stride=5), nn.Conv1d(4, 4, 3, stride=2)
+        self.places, self.norm = nn.Conv1d(4, 4, 4, padding=2, groups=2), nn.GroupNorm(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.gelu(self.norm(self.first(x[:, None])))
+        x = nn.functional.gelu(self.second(x))
+        x = (x + self.places(x)[:, :, :-1]).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+class Segmenting(nn.Module):  # type: ignore[misc, name-defined]
+    """An image that becomes smaller and is resized to what it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.deep, self.up = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, 2, 1), nn.Conv2d(12, 2, 1)
+
+    def forward(self, x: Any) -> Any:
+        resize = nn.functional.interpolate
+        large = self.down(x)
+        small = nn.functional.max_pool2d(self.deep(large), 3, 2, 1)
+        whole = resize(small, size=large.shape[2:], mode="bilinear", align_corners=False)
+        doubled = resize(
+            resize(small, scale_factor=2, mode="nearest"), size=x.shape[2:], mode="bilinear", align_corners=True
+        )
+        return self.up(torch.cat([large, whole, doubled], 1)), nn.functional.adaptive_avg_pool2d(large, 1)
+
+
+def ids(*shape: int) -> Any:
+    return torch.randint(0, 17, shape)
+
+
+# A network, the inputs of some sizes, the names of its open sizes, and what must hold of them
+BATCH_AND_LENGTH = {0: "batch", 1: "length"}
+TEXT = (
+    lambda batch, length: (ids(batch, length), (torch.arange(length) < length - 1).long().expand(batch, -1)),
+    {"x0": BATCH_AND_LENGTH, "x1": BATCH_AND_LENGTH},
+    ["length <= 16"],
+)
+NETWORKS: dict[str, tuple[Any, Any, Any, Sequence[str]]] = {
+    "a text": (lambda: Text(False), *TEXT),
+    "a text that looks back": (lambda: Text(True), *TEXT),
+    "a language model": (
+        Gpt,
+        lambda batch, length: (ids(batch, length), *(torch.randn(2, batch, 2, 3, 4) for _ in range(2))),
+        {"x0": BATCH_AND_LENGTH, "x1": {1: "batch"}, "x2": {1: "batch"}},
+        ["length <= 16"],
+    ),
+    "relative places": (
+        Relative,
+        lambda batch, length: (ids(batch, length), ids(batch, 4)),
+        {"x0": BATCH_AND_LENGTH, "x1": {0: "batch"}},
+        [],
+    ),
+    "waves": (
+        Waves,
+        lambda batch, length: (torch.randn(batch, 20 * length),),
+        {"x0": BATCH_AND_LENGTH},
+        ["length >= 50"],
+    ),
+    "a recurrent network": (
+        lambda: Recurrent(nn.LSTM, bidirectional=True, batch_first=True),
+        lambda batch, length: (torch.randn(batch, length, 6),),
+        {"x0": BATCH_AND_LENGTH},
+        [],
+    ),
+    "an image": (
+        Segmenting,
+        lambda batch, length: (torch.randn(batch, 3, 4 * length, 2 * length + 6),),
+        {"x0": {0: "batch", 2: "height", 3: "width"}},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", few_of(NETWORKS, "a text"))
+def test_open_sizes_of_a_network_stay_open(name: str) -> None:
+    make, inputs, open_sizes, constraints = NETWORKS[name]
+    source = exported(make(), inputs(2, 5), open_sizes)
+    names = [*dict.fromkeys(one for axes in open_sizes.values() for one in axes.values())]
+    symbols = dict(zip(names, jax.export.symbolic_shape(", ".join(names), constraints=constraints), strict=True))
+    types = []
+    for i, one in enumerate(inputs(2, 5)):
+        sizes = [symbols.get(open_sizes[f"x{i}"].get(axis), size) for axis, size in enumerate(one.shape)]
+        types.append(jax.ShapeDtypeStruct(sizes, one.numpy().dtype))
+    call = jax.export.export(jax.jit(dmljax.onnx.load(source)))(*types).call
+    for batch, length in ((1, 6), (3, 11)):
+        arrays = [one.numpy() for one in inputs(batch, length)]
+        results = jax.tree.leaves(call(*arrays))
+        for own, other in zip(results, assert_as_onnxruntime(source, arrays), strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-5)

@@ -16,7 +16,7 @@ import numpy as np
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import OnnxGraph, dtype_of
-from dmljax.onnx.interpreter import as_array, as_sizes, promoted
+from dmljax.onnx.interpreter import as_array, promoted
 from dmljax.onnx.nodes.caches import cache_format
 from dmljax.onnx.nodes.normalization import rms_normalization
 from dmljax.onnx.parameters import (
@@ -34,6 +34,7 @@ from dmljax.onnx.parameters import (
     Vector,
 )
 from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.onnx.symbols import as_sizes
 from dmljax.types import widened
 
 _Mask = TypeVar("_Mask", Array, Array | None)

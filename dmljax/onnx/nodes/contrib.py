@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.interpreter import as_sizes, promoted
+from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes import (
     elementwise as elementwise,
     indexing as indexing,
@@ -46,6 +46,7 @@ from dmljax.onnx.parameters import (
     Vectors,
 )
 from dmljax.onnx.registry import REGISTRY, Call, Handler, handles, make_handler, one_of
+from dmljax.onnx.symbols import as_sizes
 from dmljax.types import widened
 
 # ruff: noqa: N803, N815  # attributes are spelled as ONNX Runtime has them

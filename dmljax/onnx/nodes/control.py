@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
+from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.file import OnnxGraph
-from dmljax.onnx.interpreter import NotKnown, as_array, is_known
+from dmljax.onnx.interpreter import NotKnown, as_array, as_known, is_known
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Passed, Results, Tensor, Value, Wanted
 from dmljax.onnx.registry import Call, handles
+from dmljax.onnx.symbols import kind_of, known_numbers, size_of
 
 MAX_SHORT = 4  # iterations that are traced one by one at once, so that what is known stays known in each
 MAX_UNROLLED = 1024  # iterations that are traced one by one where one trace does not serve for all
@@ -116,7 +118,7 @@ def _is_tracing() -> bool:
 
 def _stacked(rows: Sequence[Any]) -> Tensor:
     if all(isinstance(row, np.ndarray | np.generic) for row in rows):
-        return np.stack(rows)
+        return known_numbers(np.stack(rows), kind_of(rows[0]))
     arrays = [as_array(row) for row in rows]
     for array in arrays:
         if array.shape != arrays[0].shape:
@@ -156,7 +158,10 @@ def _scanned(step: _Step, count: int, carried: _Values, inputs: Sequence[Array])
         return (i + 1, after), rows
 
     first = (jnp.zeros((), counting_type()), carried)
-    (_, after), rows = jax.lax.scan(run, first, inputs, length=count)
+    given: Any = inputs
+    if is_symbolic(count) and not inputs:
+        given = jnp.zeros((count, 0))  # tells how many there are, as a length that is a symbol cannot
+    (_, after), rows = jax.lax.scan(run, first, given, length=None if is_symbolic(count) else count)
     return after, rows
 
 
@@ -212,19 +217,21 @@ def _loop(
 
     count = None if count is None else _truth(call.node.inputs[0], count)
     goes_on = np.array(True) if condition is None else _truth(call.node.inputs[1], condition)
-    if count is not None and is_known(count) and count > MAX_COUNTED:
-        count = None
-    known_count = max(0, int(count)) if count is not None and is_known(count) else None
+    known_count: int | None = None
+    if count is not None and is_known(count):
+        known_count = jax.core.max_dim(0, size_of(as_known("M", count).item()))
+        if not is_symbolic(known_count) and known_count > MAX_COUNTED:
+            count = known_count = None
     if known_count == 0 or (is_known(goes_on) and not goes_on):
         return (*initial, *_of_no_iterations(step_of_arrays, initial, len(names) - kept))
-    has_count = count is None or known_count is not None
+    is_fixed = known_count is not None and not is_symbolic(known_count)
 
     def unrolled() -> tuple[Value, ...]:
         after, rows = _one_by_one(step, known_count, goes_on, initial, ())
         return *after, *_rows_stacked(rows, names[kept:])
 
     try:
-        if known_count is not None and known_count <= MAX_SHORT and is_known(goes_on):
+        if known_count is not None and is_fixed and known_count <= MAX_SHORT and is_known(goes_on):
             return unrolled()
     except NotKnown:
         pass  # the condition of a later iteration is not known, but perhaps it need not be
@@ -239,7 +246,7 @@ def _loop(
         refusal: NotKnown | None = None
     except (NotKnown, _Varies) as error:
         refusal = error if isinstance(error, NotKnown) else None
-    if has_count and is_known(goes_on):
+    if (count is None or is_fixed) and is_known(goes_on):
         return unrolled()
     if refusal is not None:
         raise refusal
@@ -313,7 +320,7 @@ def _scan(
     try:
         after, results = _scanned(step_of_arrays, count, _arrays(call.node.inputs[:kept], states), scanned)
     except (NotKnown, _Varies):
-        if not 0 < count <= MAX_UNROLLED:
+        if is_symbolic(count) or not 0 < count <= MAX_UNROLLED:
             raise Unsupported(Problem((), "must have states of one type in all iterations", "others")) from None
         after, made = _one_by_one(step, count, np.array(True), states, scanned)
         results = _rows_stacked(made, names[kept:])

@@ -17,9 +17,10 @@ from dmljax.onnx.interpreter import as_array, promoted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Attribute, DType, Kept, Known, Number, Tensor
 from dmljax.onnx.registry import REGISTRY, T, handles, make_handler, one_of
+from dmljax.onnx.symbols import Symbols, computed, kind_of, truncated_quotients
 from dmljax.types import REALS
 
-_NUMBERS = "iufO"  # and symbols for sizes
+_NUMBERS = "iuf"
 
 
 _Function = Callable[..., Array]
@@ -34,9 +35,9 @@ def _of_known(fold: _Fold, kinds: str = _NUMBERS) -> _Fold:
 
     def run(*inputs: Known) -> Known | None:
         np.broadcast_shapes(*(x.shape for x in inputs))
-        own = {"T" if x.dtype == object and _is_text(x) else x.dtype.kind for x in inputs}
-        is_of_one_type = len({x.dtype for x in inputs}) == 1 or "O" in own  # symbols mix with integers
-        return fold(*inputs) if own <= {*kinds} and is_of_one_type else None
+        types = {kind_of(x) for x in inputs}
+        own = {"T" if one.kind == "O" else one.kind for one in types}
+        return computed(fold, *inputs) if own <= {*kinds} and len(types) == 1 else None
 
     return run
 
@@ -64,7 +65,7 @@ _handles_each = functools.partial(handles, is_elementwise=True)
 _KINDS = {
     **dict.fromkeys(("And", "Not", "Or", "Xor"), "b"),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), "iu"),
-    "Equal": "biufOT",
+    "Equal": "biufT",
     "IsNaN": "f",
 }
 
@@ -103,13 +104,13 @@ _register(_FUNCTIONS, _of_one)
 
 
 def _quotient(a: Known, b: Known) -> Known | None:
-    """The quotient of known values: of integers, and of sizes that are symbols, truncated towards zero."""
-    if a.dtype == object or b.dtype == object:
-        return np.asarray(np.floor_divide(a, b))  # sizes are not negative
-    if a.dtype.kind not in "iu":
+    """The quotient of known values: of integers, truncated towards zero."""
+    if kind_of(a).kind not in "iu":
         return np.asarray(a / b)
     if not np.all(b):
         return None
+    if isinstance(a, Symbols) or isinstance(b, Symbols):
+        return np.asarray(truncated_quotients(a, b))
     return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
 
 
@@ -224,7 +225,8 @@ _OF_ANY_NUMBER: _Entries = (
     ("Sum", dml.element_wise_add, np.add),
 )
 for _operator, _function, _fold in _OF_ANY_NUMBER:
-    _handles_each(_operator, fold=_fold and _of_known(_of_any_number(_fold)))(_of_any_number(_function))
+    _of_numbers_known = _of_known(_of_any_number(functools.partial(computed, _fold)))  # type: ignore[arg-type]
+    _handles_each(_operator, fold=_of_numbers_known)(_of_any_number(_function))
 
 
 @handles("Mean")
@@ -246,8 +248,7 @@ def _is_infinite(x: Array, *, detect_negative: int = 1, detect_positive: int = 1
 
 def _chosen(condition: Known, a: Known, b: Known) -> Known | None:
     np.broadcast_shapes(condition.shape, a.shape, b.shape)
-    is_of_one_type = a.dtype == b.dtype or object in (a.dtype, b.dtype)
-    return np.where(condition, a, b) if condition.dtype == bool and is_of_one_type else None
+    return np.where(condition, a, b) if condition.dtype == bool and kind_of(a) == kind_of(b) else None
 
 
 @_handles_each("Where", fold=_chosen)
@@ -256,10 +257,10 @@ def _where(condition: Array, a: Array, b: Array) -> Array:
 
 
 def _clip_fold(x: Known, low: Known | None = None, high: Known | None = None) -> Known | None:
-    if any(one is not None and one.dtype == object and _is_text(one) for one in (x, low, high)):
+    if any(one is not None and kind_of(one).kind == "O" for one in (x, low, high)):
         return None
-    x = x if low is None else np.maximum(x, low)
-    return x if high is None else np.minimum(x, high)
+    x = x if low is None else computed(np.maximum, x, low)
+    return x if high is None else computed(np.minimum, x, high)
 
 
 @_handles_each("Clip", since=11, fold=_clip_fold)
@@ -323,8 +324,8 @@ def _folded_cast(x: Known, *, to: int, saturate: int = 1, round_mode: str = "up"
 
 
 def _fold_type(x: Known, dtype: DType) -> Known | None:
-    if x.dtype == object:  # sizes that are symbols, which are integers; or texts
-        return x if dtype.kind in "iu" and not _is_text(x) else None
+    if isinstance(x, Symbols):
+        return x.of_kind(dtype) if dtype.kind in "iuf" else None
     if dtype.kind not in "iufb" or x.dtype.kind not in "iufb":
         return None
     if x.dtype.kind == "f" and dtype.kind in "iu" and not np.all(np.isfinite(x)):
@@ -333,18 +334,14 @@ def _fold_type(x: Known, dtype: DType) -> Known | None:
         return x.astype(dtype)
 
 
-def _is_text(x: Known) -> bool:
-    return any(isinstance(one, str | bytes) for one in x.flat)
-
-
 @_handles_each("Cast", since=6, fold=_folded_cast)
 def _cast(x: Kept, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
     return _of_text(x, dtype_of(to), saturate, round_mode)
 
 
-@handles("CastLike", fold=lambda x, like, *, saturate=1, round_mode="up": _fold_type(x, like.dtype))
+@handles("CastLike", fold=lambda x, like, *, saturate=1, round_mode="up": _fold_type(x, kind_of(like)))
 def _cast_like(x: Kept, like: Kept, *, saturate: int = 1, round_mode: str = "up") -> Array:
-    return _of_text(x, like.dtype, saturate, round_mode)
+    return _of_text(x, kind_of(like), saturate, round_mode)
 
 
 @handles("Cast", since=1)
@@ -363,7 +360,7 @@ def _bit_cast(x: Array, *, to: int) -> Array:
 
 
 def _of_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
-    if isinstance(x, np.ndarray) and x.dtype == object and _is_text(x):
+    if kind_of(x).kind == "O":
         x = x.astype(np.float64 if dtype.kind == "f" else dtype)
     return converted(as_array(x), dtype, saturate, round_mode)
 

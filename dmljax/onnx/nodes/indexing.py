@@ -9,6 +9,7 @@ import numpy as np
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.interpreter import is_known
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import (
@@ -25,6 +26,7 @@ from dmljax.onnx.parameters import (
     Vectors,
 )
 from dmljax.onnx.registry import Call, handles, one_of, takes_attributes
+from dmljax.onnx.symbols import size_of
 from dmljax.types import REALS
 
 
@@ -46,6 +48,12 @@ def _taken(x: Known, indices: Known, *, axis: int = 0) -> Known:
     return np.take(x, indices.astype(np.int64), axis=axis)
 
 
+def _taken_along(x: Known, indices: Known, *, axis: int = 0) -> Known:
+    axis = normal(axis, x.ndim)
+    _require_inside("indices", indices, x.shape[axis])
+    return np.take_along_axis(x, indices.astype(np.int64), axis)
+
+
 @handles("Gather", fold=_taken)
 def _gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     axis = normal(axis, x.ndim)
@@ -55,7 +63,7 @@ def _gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     return dml.gather(x, indices, axis=axis)
 
 
-@handles("GatherElements")
+@handles("GatherElements", fold=_taken_along)
 def _gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     axis = normal(axis, x.ndim)
     indices = wrapped("indices", indices, x.shape[axis])
@@ -150,8 +158,8 @@ def _tensor_scatter(
 @handles("OneHot")
 def _one_hot(indices: Array, depth: KnownNumber, values: Array, *, axis: int = -1) -> Array:
     # ONNX inserts the axis and takes indices of any type; DirectML's have the axis, with size 1, and are integers.
-    axis, count = normal(axis, indices.ndim + 1), int(depth.item())
-    if count < 1:
+    axis, count = normal(axis, indices.ndim + 1), size_of(depth.item())
+    if not is_symbolic(count) and count < 1:
         raise InvalidDesc(Problem("depth", "must be at least 1", count))
     return dml.one_hot(jnp.expand_dims(indices.astype(jnp.int32), axis), values, axis=axis, depth=count)
 
@@ -159,7 +167,7 @@ def _one_hot(indices: Array, depth: KnownNumber, values: Array, *, axis: int = -
 @handles("TopK", since=10)
 def _top_k(x: Array, k: KnownNumber, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Results:
     direction = directml.AxisDirection.DECREASING if largest else directml.AxisDirection.INCREASING
-    count = int(k.item())
+    count = size_of(k.item())
     if count == 0:
         empty = jax.lax.slice_in_dim(x, 0, 0, axis=normal(axis, x.ndim))
         return empty, empty.astype(counting_type())
@@ -180,10 +188,10 @@ def _places(x: Known) -> Known:
     return np.array(np.nonzero(np.atleast_1d(x)), np.int64)[: x.ndim]
 
 
-@handles("NonZero", fold=lambda x, *, call: _places(x))
+@handles("NonZero")
 def _nonzero(x: Kept, *, call: Call) -> Tensor:
     # ONNX has a coordinate in each column, and as many columns as elements that are not zero.
-    if call.maximum is None:
+    if call.maximum is None or isinstance(x, np.ndarray):
         return _places(call.known(call.node.inputs[0], x))
     _, coordinates = dml.nonzero_coordinates(x, size=call.maximum)
     return coordinates.T.astype(counting_type())
@@ -193,7 +201,8 @@ def _nonzero(x: Kept, *, call: Call) -> Tensor:
 def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call: Call) -> Array:
     # A bound fills with zeros, as it does for NonZero.
     x, axis = (x.ravel(), 0) if axis is None else (x, normal(axis, x.ndim))
-    condition = condition[: x.shape[axis]]
+    if not is_symbolic(x.shape[axis]):
+        condition = condition[: x.shape[axis]]
     if call.maximum is None:
         return jnp.take(x, np.flatnonzero(call.known(call.node.inputs[1], condition)), axis=axis)
     places = jnp.flatnonzero(condition, size=call.maximum, fill_value=x.shape[axis])

@@ -9,11 +9,11 @@ import numpy as np
 
 import dmljax as dml
 from dmljax import directml
-from dmljax.onnx.interpreter import as_sizes
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Function, Known, KnownNumber
 from dmljax.onnx.registry import handles, takes_attributes
+from dmljax.onnx.symbols import as_sizes, computed
 
 
 def _reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
@@ -50,7 +50,9 @@ def _of_nothing(function: directml.ReduceFunction, x: Array, axes: tuple[int, ..
 
 def _folded(function: Callable[..., Known], x: Known, axes: Sequence[int] | None, keepdims: int) -> Known | None:
     chosen = tuple(range(x.ndim) if axes is None else axes)
-    return function(x, axis=chosen, keepdims=bool(keepdims)).astype(x.dtype) if x.size and chosen else None
+    if not (x.size and chosen):
+        return None
+    return np.asarray(computed(function, x, axis=chosen, keepdims=bool(keepdims)), x.dtype)
 
 
 def _of_input(reduced: Callable[..., Any]) -> Callable[..., Any]:

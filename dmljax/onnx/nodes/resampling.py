@@ -1,22 +1,25 @@
 """Resize and Upsample."""
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.interpreter import as_sizes, promoted
+from dmljax.lowerings.sizes import is_symbolic, number, replaced
+from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Attributes, Known, KnownVector
 from dmljax.onnx.registry import handles, one_of, takes_attributes
+from dmljax.onnx.symbols import Expression, as_sizes, size_of
 
 # Which way a position is rounded, and how far it is moved before
 _NEAREST = {
@@ -63,9 +66,6 @@ def _resize(
     resize: _ResizeAttributes,
 ) -> Array:
     axes = [*range(x.ndim)] if resize.axes is None else [normal(axis, x.ndim) for axis in resize.axes]
-    if x.ndim and jax.export.is_symbolic_dim(x.shape[0]):
-        roi, scales, sizes, axes = _of_images(x, roi, scales, sizes, axes)
-        return jax.vmap(lambda image: _resize(image, roi, scales, sizes, resize=replace(resize, axes=axes)))(x)
     ratios, new = _sizes(x, scales, sizes, axes, resize.keep_aspect_ratio_policy)
     transformation = resize.coordinate_transformation_mode
     one_of("coordinate_transformation_mode", transformation, dict.fromkeys(_COORDINATES))
@@ -73,12 +73,18 @@ def _resize(
     direction, shift = one_of("nearest_mode", resize.nearest_mode, _NEAREST)
     kind = one_of("mode", resize.mode, _MODES)
     is_cropped = transformation == "tf_crop_and_resize"
+    outside = resize.extrapolation_value if is_cropped else None
+    settings = (resize.cubic_coeff_a, bool(resize.exclude_outside), outside)
+    if any(isinstance(one, jax.Array) for one in (*factors, *before, *after)) or (
+        (kind == "cubic" or is_cropped) and any(map(is_symbolic, (*x.shape, *new)))
+    ):
+        if resize.antialias:
+            raise Unsupported(Problem("antialias", "must be 0 for open sizes", resize.antialias))
+        return _weighted_by_neighbors(x, new, factors, before, after, kind, (direction, shift), settings)
     # DirectML's filter is as wide as the scale says, where ONNX's is as wide as the ratio of the sizes.
     is_other_filter = kind == "linear" and resize.antialias and (resize.exclude_outside or factors != ratios)
     if kind == "cubic" or is_cropped or is_other_filter:
         stretches = [min(ratio, 1.0) if resize.antialias else 1.0 for ratio in ratios]
-        outside = resize.extrapolation_value if is_cropped else None
-        settings = (resize.cubic_coeff_a, bool(resize.exclude_outside), outside)
         return _weighted(x, new, factors, stretches, before, after, kind, (direction, shift), settings)
     return dml.resample3(
         x,
@@ -90,23 +96,6 @@ def _resize(
         output_pixel_offsets=after,
         antialiased=bool(resize.antialias),
     )
-
-
-def _of_images(
-    x: Array, roi: Known | None, scales: Known | None, sizes: Known | None, axes: list[int]
-) -> tuple[Known | None, Known | None, Known | None, list[int]]:
-    """The same for each image of a batch whose size is open, which must stay as it is."""
-    if 0 in axes:
-        i, count = axes.index(0), len(axes)
-        if sizes is not None and sizes.size:
-            is_kept = sizes.flat[i] == x.shape[0]
-        else:
-            is_kept = scales is not None and scales.flat[i] == 1
-        if not is_kept:
-            raise InvalidDesc(Problem("axes", "must not resize a batch of an open size", x.shape))
-        roi, scales, sizes = (one if one is None or not one.size else np.delete(one, i) for one in (roi, scales, sizes))
-        roi = None if roi is None or not roi.size else np.delete(roi, count - 1 + i)
-    return roi, scales, sizes, [axis - 1 for axis in axes if axis]
 
 
 def _sizes(
@@ -128,12 +117,14 @@ def _sizes(
     if not has_sizes:
         for axis, ratio in zip(axes, given, strict=True):
             ratios[axis] = ratio
-            new[axis] = math.floor(np.float32(ratio) * np.float32(x.shape[axis]))
+            new[axis] = _scaled(x.shape[axis], ratio)
         if any(isinstance(size, int) and size > MAX_SIZE for size in new):
             raise Unsupported(Problem("scales", f"must give sizes of at most {MAX_SIZE}", tuple(new)))
         return ratios, new
     choose = one_of("keep_aspect_ratio_policy", policy, _POLICIES)
-    own = [size / x.shape[axis] for axis, size in zip(axes, given, strict=True)]
+    if choose is not None and any(map(is_symbolic, (*given, *x.shape))):
+        raise Unsupported(Problem("keep_aspect_ratio_policy", "must be stretch for open sizes", policy))
+    own = [1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, given, strict=True)]
     for axis, ratio, size in zip(axes, own, given, strict=True):
         if choose is None:
             ratios[axis], new[axis] = ratio, size
@@ -141,6 +132,15 @@ def _sizes(
             ratios[axis] = choose(own)
             new[axis] = math.floor(ratios[axis] * x.shape[axis] + 0.5)
     return ratios, new
+
+
+def _scaled(size: int, ratio: float) -> int:
+    if not is_symbolic(size):
+        return math.floor(np.float32(ratio) * np.float32(size))
+    try:
+        return size_of(Expression(size) * ratio)
+    except TypeError:
+        raise Unsupported(Problem("scales", "must be fractions of small numbers for open sizes", ratio)) from None
 
 
 def _offsets(
@@ -155,31 +155,45 @@ def _offsets(
             raise InvalidDesc(Problem("roi", f"must have {2 * len(axes)} numbers", None if roi is None else roi.shape))
         for i, axis in enumerate(axes):
             starts[axis], ends[axis] = float(roi.flat[i]), float(roi.flat[len(axes) + i])
-    for i in range(rank):
+    for i, (own, size) in enumerate(zip(map(_as_number, old), map(_as_number, new), strict=True)):
+        if is_symbolic(old[i]) and new[i] == old[i] and isinstance(ratios[i], float) and ratios[i] == 1:
+            continue  # nothing moves
         match mode:
             case "align_corners":
-                last = ratios[i] * old[i] - 1  # of a size that may be fractional
+                last = ratios[i] * own - 1  # of a size that may be fractional
                 before[i], after[i] = 0.0, 0.0
-                scales[i] = last / (old[i] - 1) if old[i] > 1 and last > 0 else 1.0
-                if new[i] == 1:
-                    scales[i] = 1.0
+                is_scaled = (own > 1) & (last > 0) & (size != 1)
+                scales[i] = _chosen(is_scaled, last / _chosen(own > 1, own - 1, 1), 1.0)
             case "asymmetric":
                 before[i], after[i] = 0.0, 0.0
             case "tf_half_pixel_for_nn":
                 before[i], after[i] = 0.5, 0.0
             case "half_pixel_symmetric":
-                before[i] = 0.5 - old[i] / 2 * (1 - new[i] / (ratios[i] * old[i]))
+                before[i] = 0.5 - own / 2 * (1 - size / (ratios[i] * own))
             case "pytorch_half_pixel":
-                if new[i] == 1:
-                    before[i], after[i], scales[i] = 0.0, 0.0, 1.0
+                single = (0.0, 0.0, 1.0)
+                spread = (before[i], after[i], scales[i])
+                before[i], after[i], scales[i] = (
+                    _chosen(size == 1, one, other) for one, other in zip(single, spread, strict=True)
+                )
             case "tf_crop_and_resize":
-                span = (ends[i] - starts[i]) * (old[i] - 1)
-                if new[i] > 1:
-                    before[i], after[i] = -starts[i] * (old[i] - 1), 0.0
-                    scales[i] = (new[i] - 1) / span if span else np.inf
-                else:
-                    before[i], after[i], scales[i] = -0.5 * (starts[i] + ends[i]) * (old[i] - 1), 0.0, 1.0
+                span = (ends[i] - starts[i]) * (own - 1)
+                is_several, is_wide = size > 1, span != 0
+                center = 0.5 * (starts[i] + ends[i])
+                before[i], after[i] = -_chosen(is_several, starts[i], center) * (own - 1), 0.0
+                spread = _chosen(is_wide, (size - 1) / _chosen(is_wide, span, 1), np.inf)
+                scales[i] = _chosen(is_several, spread, 1.0)
     return before, after, scales
+
+
+def _as_number(size: int) -> Any:
+    return number(size, np.float32) if is_symbolic(size) else size
+
+
+def _chosen(condition: Any, one: Any, other: Any) -> Any:
+    if isinstance(condition, jax.Array):
+        return jnp.where(condition, one, other)
+    return one if condition else other
 
 
 def _weighted(
@@ -227,28 +241,74 @@ def _weights(
         raise Unsupported(
             Problem("X", f"must be resized by at most {MAX_WEIGHTS} weights", f"{len(places)} times {old}")
         )
-    if kind == "nearest":
-        direction, shift = nearest
-        rounding = np.floor if direction is directml.AxisDirection.DECREASING else np.ceil
-        chosen = np.clip(rounding(places - shift), 0, old - 1).astype(int)
-        return np.asarray(np.eye(old)[chosen])
-    reach = math.ceil((2 if kind == "cubic" else 1) / stretch)
-    first = np.floor(places).astype(int) - reach + 1
-    taps = first[:, None] + np.arange(2 * reach)
-    distances = np.abs(taps - places[:, None]) * stretch
-    weights = _cubic(distances, coefficient) if kind == "cubic" else np.maximum(0, 1 - distances)
-    if exclude_outside:
-        weights = np.where((taps < 0) | (taps >= old), 0, weights)
-    weights = weights / weights.sum(axis=1, keepdims=True)
+    indices, weights = _neighbors(places, old, kind, nearest, coefficient, stretch, exclude_outside)
     rows = np.zeros((len(places), old))
-    np.add.at(rows, (np.arange(len(places))[:, None], np.clip(taps, 0, old - 1)), weights)
+    np.add.at(rows, (np.arange(len(places))[:, None], indices), weights)
     return rows
 
 
-def _cubic(distance: Known, a: float) -> Known:
+def _neighbors(
+    places: Any,
+    old: int,
+    kind: str,
+    nearest: tuple[directml.AxisDirection, float],
+    coefficient: float,
+    stretch: float,
+    exclude_outside: bool,
+) -> tuple[Any, Any]:
+    """For each place of the result, the elements that it is made of, and their weights, both by NumPy or by JAX."""
+    numpy: Any = jnp if isinstance(places, jax.Array) else np
+    last = number(old - 1, np.int32)
+    if kind == "nearest":
+        direction, shift = nearest
+        rounding = numpy.floor if direction is directml.AxisDirection.DECREASING else numpy.ceil
+        chosen = numpy.clip(rounding(places - shift).astype(np.int32), 0, last)[:, None]
+        return chosen, numpy.ones(chosen.shape)
+    reach = math.ceil((2 if kind == "cubic" else 1) / stretch)
+    first = numpy.floor(places) - (reach - 1)
+    taps = first[:, None] + numpy.arange(2 * reach, dtype=places.dtype)[None, :]
+    distances = numpy.abs(taps - places[:, None]) * stretch
+    weights = _cubic(numpy, distances, coefficient) if kind == "cubic" else numpy.maximum(0, 1 - distances)
+    if exclude_outside:
+        weights = numpy.where((taps < 0) | (taps > last.astype(taps.dtype)), 0, weights)
+    return numpy.clip(taps.astype(np.int32), 0, last), weights / weights.sum(axis=1, keepdims=True)
+
+
+def _weighted_by_neighbors(
+    x: Array,
+    new: Sequence[int],
+    scales: Sequence[Any],
+    before: Sequence[Any],
+    after: Sequence[Any],
+    kind: str,
+    nearest: tuple[directml.AxisDirection, float],
+    settings: tuple[float, bool, float | None],
+) -> Array:
+    """The same where sizes are open, so that a product is not known: a sum of neighbors."""
+    coefficient, exclude_outside, outside = settings
+    result = x if kind == "nearest" else x.astype(promoted(x.dtype, jnp.float32))
+    for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
+        if old == size and isinstance(scales[axis], float) and scales[axis] == 1:
+            continue
+        places = (jnp.arange(size, dtype=jnp.float32) - after[axis]) / scales[axis] - before[axis]
+        indices, weights = _neighbors(places, old, kind, nearest, coefficient, 1.0, exclude_outside)
+        spread = replaced((1,) * x.ndim, axis, -1)
+        parts = [jnp.take(result, indices[:, i], axis=axis) for i in range(indices.shape[1])]
+        if kind == "nearest":
+            result = parts[0]
+        else:
+            shares = (part * weights[:, i].astype(part.dtype).reshape(spread) for i, part in enumerate(parts))
+            result = functools.reduce(operator.add, shares)
+        if outside is not None:
+            is_outside = ((places < 0) | (places > number(old - 1, np.float32))).reshape(spread)
+            result = jnp.where(is_outside, jnp.asarray(outside, result.dtype), result)
+    return result.astype(x.dtype)
+
+
+def _cubic(numpy: Any, distance: Any, a: float) -> Any:
     near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+    return numpy.where(distance <= 1, near, numpy.where(distance < 2, far, 0))
 
 
 @handles("Resize", since=10)

@@ -7,10 +7,11 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside
 from dmljax.onnx.file import OnnxGraph, TensorType
-from dmljax.onnx.interpreter import as_array, as_sizes
+from dmljax.onnx.interpreter import as_array
 from dmljax.onnx.nodes.shapes import joined, normal
 from dmljax.onnx.parameters import Kept, KeptValue, KeptVectors, Known, KnownNumber, Passed, Results, Tensor, Value
 from dmljax.onnx.registry import Call, handles
+from dmljax.onnx.symbols import as_sizes
 
 
 def _elements(sequence: Value) -> list[Value]:

@@ -12,13 +12,13 @@ import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.lowerings.copies import copied
+from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.onnx.file import dtype_of
-from dmljax.onnx.interpreter import MAX_FOLDED, as_array, as_sizes
+from dmljax.onnx.interpreter import MAX_FOLDED, as_array
 from dmljax.onnx.parameters import (
     Array,
     Elements,
     Image,
-    Kept,
     KeptMatrix,
     KeptNumber,
     KeptValue,
@@ -26,6 +26,7 @@ from dmljax.onnx.parameters import (
     KnownNumber,
     KnownVector,
     Matrices,
+    Measured,
     Number,
     Results,
     Tensor,
@@ -33,25 +34,20 @@ from dmljax.onnx.parameters import (
     Vector,
 )
 from dmljax.onnx.registry import Call, handles, one_of, takes_attributes
+from dmljax.onnx.symbols import Symbols, as_sizes, size_of, sizes_array
 from dmljax.types import REALS
 
 # Sizes, which are known of any array
 
 
 @handles("Shape", folds=True)
-def _shape(x: Kept, *, start: int = 0, end: int | None = None) -> Known:
+def _shape(x: Measured, *, start: int = 0, end: int | None = None) -> Known:
     return sizes_array(x.shape[start:end])
 
 
 @handles("Size", folds=True)
-def _size(x: Kept) -> Known:
+def _size(x: Measured) -> Known:
     return sizes_array([math.prod(x.shape)]).reshape(())
-
-
-def sizes_array(sizes: Sequence[int]) -> Known:
-    """Sizes as an array, which holds symbols where sizes are symbols."""
-    dtype = np.int64 if all(isinstance(one, int | np.integer) for one in sizes) else object
-    return np.array([*sizes], dtype)
 
 
 # Constants
@@ -107,7 +103,7 @@ def _constant_of_shape(shape: KnownVector, *, value: Elements | None = None) -> 
 
 
 def _folded_range(start: Known, limit: Known, delta: Known) -> Known | None:
-    if any(one.dtype == object for one in (start, limit, delta)) or _count(start, limit, delta) > MAX_FOLDED:
+    if any(isinstance(one, Symbols) for one in (start, limit, delta)) or _count(start, limit, delta) > MAX_FOLDED:
         return None
     count = _count(start, limit, delta)
     return np.asarray(start.reshape(()) + np.arange(count).astype(start.dtype) * delta.reshape(()), start.dtype)
@@ -115,19 +111,15 @@ def _folded_range(start: Known, limit: Known, delta: Known) -> Known | None:
 
 def _count(start: Known, limit: Known, delta: Known) -> Any:
     first, last, step = (one.reshape(()).item() for one in (start, limit, delta))
-    if isinstance(step, int | float) and step == 0:
+    if step == 0:
         raise InvalidDesc(Problem("delta", "must not be 0", step))
-    if all(isinstance(one, int | float) for one in (first, last, step)):
-        return max(0, math.ceil((last - first) / step))
-    return jax.core.max_dim(0, -((first - last) // step))
+    return _above_0(size_of(math.ceil((last - first) / step)))
 
 
 @handles("Range", fold=_folded_range)
 def _range(start: KnownNumber, limit: KnownNumber, delta: KnownNumber) -> Array:
-    count = _count(start, limit, delta)
-    if start.dtype == object:
-        start, delta = (one.astype(np.int64) for one in (start, delta))
-    return dml.fill_value_sequence(as_array(start.reshape(())), as_array(delta.reshape(())), output_sizes=(count,))
+    first, step = (as_array(one.reshape(())) for one in (start, delta))
+    return dml.fill_value_sequence(first, step, output_sizes=(_count(start, limit, delta),))
 
 
 @handles("EyeLike")
@@ -137,6 +129,8 @@ def _eye_like(x: KeptMatrix, *, dtype: int = 0, k: int = 0) -> Array:
 
 
 # The same elements with other sizes
+
+BEYOND = 10**9  # a bound of slices that stands for the end of an open size
 
 X = TypeVar("X", Array, Known)
 
@@ -251,8 +245,8 @@ def _tile(x: Array, repeats: KnownVector) -> Array:
 @handles("Tile", since=1)
 def _tile_along(x: Array, tiles: KnownNumber, axis: KnownNumber) -> Array:
     repeats = [1] * x.ndim
-    repeats[normal(int(axis.item()), x.ndim)] = int(tiles.item())
-    return dml.tile(x, repeats=repeats)
+    repeats[normal(int(axis.item()), x.ndim)] = size_of(tiles.item())
+    return _tile(x, sizes_array(repeats))
 
 
 def _concatenated(*inputs: Known, axis: int = 1) -> Known:
@@ -345,8 +339,8 @@ def _slice(
     x: Array, starts: KnownVector, ends: KnownVector, axes: KnownVector | None = None, steps: KnownVector | None = None
 ) -> Array:
     windows = _windows(x.shape, starts, ends, axes, steps)
-    is_fixed = all(isinstance(one, int) for one in x.shape)
-    if not is_fixed or x.dtype not in REALS:
+    bounds = (*x.shape, *(one for window in windows for one in (window.start, window.stop, window.step)))
+    if any(map(is_symbolic, bounds)) or x.dtype not in REALS:
         return _sliced_by_symbols(x, windows)
     ranges = [range(size)[window] for size, window in zip(x.shape, windows, strict=True)]
     if not all(map(len, ranges)):
@@ -360,18 +354,12 @@ def _slice(
 
 
 def _sliced_by_symbols(x: Array, windows: Sequence[slice]) -> Array:
-    """A slice of an array with sizes that are symbols, which cannot be compared with all numbers."""
-    clamped = []
-    for window in windows:
-        start, end, step = window.start, window.stop, window.step
-        if isinstance(end, int) and end >= 2**31 - 1:
-            end = None
-        if isinstance(end, int) and end <= -(2**31) and step is not None and step < 0:
-            end = None
-        if isinstance(start, int) and abs(start) >= 2**31 - 1:
-            start = None
-        clamped.append(slice(start, end, step))
-    return x[tuple(clamped)]
+    """A slice of an array with open sizes, which are less than what exporters write for the end."""
+
+    def bound(one: int | None) -> int | None:
+        return None if isinstance(one, int) and abs(one) >= BEYOND else one
+
+    return x[tuple(slice(bound(one.start), bound(one.stop), one.step) for one in windows)]
 
 
 takes_attributes("Slice", since=1, starts=Sequence[int], ends=Sequence[int], axes=Sequence[int] | None)
@@ -395,13 +383,17 @@ def _padded(x: Array, pads: Sequence[int], value: Tensor | None, axes: Sequence[
         start[normal(axis, x.ndim)], end[normal(axis, x.ndim)] = pads[i], pads[len(axes) + i]
     padding_mode = one_of("mode", mode, _MODES)
     # Negative padding crops, which DirectML's does not.
-    windows = [slice(max(0, -a), size - max(0, -b)) for a, b, size in zip(start, end, x.shape, strict=True)]
+    windows = [slice(_above_0(-a), size - _above_0(-b)) for a, b, size in zip(start, end, x.shape, strict=True)]
     x = x[tuple(windows)]
-    start, end = ([max(0, one) for one in amounts] for amounts in (start, end))
+    start, end = ([_above_0(one) for one in amounts] for amounts in (start, end))
     if not any(start) and not any(end):
         return x
     value = jnp.zeros((), x.dtype) if value is None else value.reshape(()).astype(x.dtype)
     return dml.padding1(x, value, padding_mode=padding_mode, start_padding=start, end_padding=end)
+
+
+def _above_0(amount: int) -> int:
+    return jax.core.max_dim(0, amount)
 
 
 @handles("Pad", since=11)
@@ -438,9 +430,13 @@ def _center_crop_pad(x: Array, shape: KnownVector, *, axes: Sequence[int] | None
     for axis, size in zip(chosen, sizes, strict=True):
         axis = normal(axis, x.ndim)
         more = size - x.shape[axis]
-        half = abs(more) // 2 if more > 0 else -((-more) // 2)
-        pads = (half, more - half)
-        x = _padded(x, pads, None, [axis], "constant")
+        if is_symbolic(more):  # of which it is open whether it is padding
+            places = jax.lax.iota(np.int32, size) - jax.lax.div(number(more, np.int32), np.int32(2))
+            outside = jnp.where(places < 0, number(x.shape[axis], np.int32), places)
+            x = jnp.take(x, outside, axis=axis, mode="fill", fill_value=0)
+        else:
+            half = abs(more) // 2 if more > 0 else -((-more) // 2)
+            x = _padded(x, (half, more - half), None, [axis], "constant")
     return x
 
 
@@ -474,7 +470,8 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 @handles("Trilu")
 def _triangle(x: Matrices, k: KeptNumber | None = None, *, upper: int = 1) -> Array:
     # ONNX keeps one side of diagonal k; DirectML fills the other with zeros.
-    if k is not None and not isinstance(k, np.ndarray):
+    if k is not None and (isinstance(k, Symbols) or not isinstance(k, np.ndarray)):
+        k = as_array(k)
         diagonals = jnp.arange(x.shape[-1])[None, :] - jnp.arange(x.shape[-2])[:, None]
         is_kept = diagonals >= k.reshape(()) if upper else diagonals <= k.reshape(())
         return jnp.where(jnp.broadcast_to(is_kept, x.shape), x, jnp.zeros((), x.dtype))

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.interpreter import as_sizes, is_known, promoted
+from dmljax.onnx.interpreter import is_known, promoted
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.windows import windows_of
 from dmljax.onnx.parameters import Array, ConvolutionAttributes, Images, KnownVector, Rows, Tensor, WantedNumber
 from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.onnx.symbols import as_sizes
 
 # Samples between pixels
 

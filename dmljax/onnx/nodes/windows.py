@@ -12,7 +12,8 @@ import dmljax as dml
 from dmljax import directml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.interpreter import as_sizes
+from dmljax.lowerings.sizes import is_symbolic
+from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.products import of_result
 from dmljax.onnx.parameters import (
@@ -30,6 +31,7 @@ from dmljax.onnx.parameters import (
     WindowAttributes,
 )
 from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.onnx.symbols import as_sizes
 
 _AUTOMATIC = {"NOTSET": None, "": None, "VALID": None, "SAME_UPPER": True, "SAME_LOWER": False}
 
@@ -85,6 +87,16 @@ def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttribu
     return windows._replace(start=tuple(start), end=tuple(end))
 
 
+def _padded(x: Array, windows: Windows, value: float) -> tuple[Array, Windows]:
+    """The image with the padding that follows from its open sizes, of which windows have none."""
+    if not any(map(is_symbolic, (*windows.start, *windows.end))):
+        return x, windows
+    nothing = (0,) * len(windows.sizes)
+    start, end = ((0, 0, *amounts) for amounts in (windows.start, windows.end))
+    x = dml.padding1(x, jnp.asarray(value, x.dtype), start_padding=start, end_padding=end)
+    return x, windows._replace(start=nothing, end=nothing)
+
+
 # Convolutions
 
 
@@ -99,7 +111,8 @@ def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> W
 @handles("Conv")
 def convolution(x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes) -> Array:
     """A cross-correlation."""
-    return dml.convolution(x, filter, bias, group_count=window.group, **_filter_windows(x, filter, window).members())
+    x, windows = _padded(x, _filter_windows(x, filter, window), 0)
+    return dml.convolution(x, filter, bias, group_count=window.group, **windows.members())
 
 
 @handles("ConvInteger")
@@ -223,7 +236,13 @@ def _average_pool(x: Images, *, window: PoolingAttributes, count_include_pad: in
 
 def largest(x: Array, window: PoolingAttributes) -> Array:
     """The largest of each window."""
-    return dml.max_pooling2(x, has_indices=False, **_with_ends(*_pooled(x, window))).values
+    windows, beyond = _pooled(x, window)
+    if any(map(is_symbolic, beyond)):
+        lowest = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+        end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
+        x, windows = _padded(x, windows._replace(end=end), lowest)
+        beyond = (0,) * len(beyond)
+    return dml.max_pooling2(x, has_indices=False, **_with_ends(windows, beyond)).values
 
 
 @handles("MaxPool")
@@ -245,18 +264,33 @@ def _lp_pool(x: Images, *, window: PoolingAttributes, p: float = 2) -> Array:  #
     return dml.lp_pooling1(x, p=int(p), **_with_ends(*_pooled(x, window)))
 
 
+# A window of all elements is a reduction where sizes are open.
+
+
+def _reduced(x: Array, function: directml.ReduceFunction) -> Array:
+    return dml.reduce(x, function=function, axes=tuple(range(2, x.ndim)))
+
+
 @handles("GlobalAveragePool")
 def _global_average_pool(x: Images) -> Array:
+    if any(map(is_symbolic, x.shape[2:])):
+        return _reduced(x, directml.ReduceFunction.AVERAGE)
     return dml.average_pooling(x, window_sizes=x.shape[2:])
 
 
 @handles("GlobalMaxPool")
 def _global_max_pool(x: Images) -> Array:
+    if any(map(is_symbolic, x.shape[2:])):
+        return _reduced(x, directml.ReduceFunction.MAX)
     return dml.max_pooling(x, window_sizes=x.shape[2:])
 
 
 @handles("GlobalLpPool")
 def _global_lp_pool(x: Images, *, p: float = 2) -> Array:
+    if any(map(is_symbolic, x.shape[2:])):
+        wide = x.astype(promoted(x.dtype, jnp.float32))
+        total = _reduced(jnp.abs(wide) ** int(p), directml.ReduceFunction.SUM)
+        return (total ** (1 / int(p))).astype(x.dtype)
     return dml.lp_pooling(x, window_sizes=x.shape[2:], p=int(p))
 
 

@@ -1,0 +1,293 @@
+"""Known numbers that follow from open sizes, which are symbols while `jax.export` traces a model.
+
+NumPy computes with arrays of objects by Python's operators. `Symbols` are such arrays, so that the folds of operators
+serve for numbers and for symbols alike.
+"""
+
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.errors import Problem
+from dmljax.lowerings.sizes import Undecided, is_symbolic
+from dmljax.onnx.parameters import Array, DType, Elements
+from dmljax.text import json_text, one_line
+
+MAX_DENOMINATOR = 1000  # of a float that multiplies a symbol: 0.1 stands for a tenth, and not for its nearest float
+
+
+class Expression:
+    """A symbol, or a number that follows from symbols: a size of `jax.export`, divided by an integer.
+
+    A result that is no such number raises TypeError; a comparison that symbols leave open raises `Undecided`.
+    """
+
+    __slots__ = ("dividend", "divisor")
+
+    def __init__(self, dividend: Any, divisor: int = 1) -> None:
+        self.dividend, self.divisor = dividend, divisor
+
+    def __repr__(self) -> str:
+        return str(self.dividend) if self.divisor == 1 else f"({self.dividend})/{self.divisor}"
+
+    def __add__(self, other: Any) -> Any:
+        a, b, divisor = _over_one_divisor(self, other)
+        return _fraction(a + b, divisor)
+
+    def __mul__(self, other: Any) -> Any:
+        (a, c), (b, d) = _parts(self), _parts(other)
+        return _fraction(a * b, c * d)
+
+    def __neg__(self) -> Any:
+        return Expression(-self.dividend, self.divisor)
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __truediv__(self, other: Any) -> Any:
+        (a, c), (b, d) = _parts(self), _parts(other)
+        return _fraction(a * d, c * b)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        (a, c), (b, d) = _parts(other), _parts(self)
+        return _fraction(a * d, c * b)
+
+    def __floordiv__(self, other: Any) -> Any:
+        a, b, _ = _over_one_divisor(self, other)
+        return _fraction(a // b)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        a, b, _ = _over_one_divisor(other, self)
+        return _fraction(a // b)
+
+    def __mod__(self, other: Any) -> Any:
+        a, b, divisor = _over_one_divisor(self, other)
+        return _fraction(a % b, divisor)
+
+    def __rmod__(self, other: Any) -> Any:
+        a, b, divisor = _over_one_divisor(other, self)
+        return _fraction(a % b, divisor)
+
+    def __pow__(self, other: Any) -> Any:
+        return _fraction(self.dividend ** operator.index(other), self.divisor ** operator.index(other))
+
+    def __abs__(self) -> Any:
+        return _larger(self, -self)
+
+    def __floor__(self) -> Any:
+        return self // 1
+
+    def __ceil__(self) -> Any:
+        return -(-self // 1)
+
+    def __trunc__(self) -> Any:
+        return self if self.divisor == 1 else _truncated(self, 1)
+
+    def __int__(self) -> int:
+        return int(self.dividend)  # raises Undecided
+
+    def __lt__(self, other: Any) -> bool:
+        return _compared(operator.lt, self, other)
+
+    def __le__(self, other: Any) -> bool:
+        return _compared(operator.le, self, other)
+
+    def __gt__(self, other: Any) -> bool:
+        return _compared(operator.gt, self, other)
+
+    def __ge__(self, other: Any) -> bool:
+        return _compared(operator.ge, self, other)
+
+    def __eq__(self, other: object) -> bool:
+        a, b, _ = _over_one_divisor(self, other)
+        if not is_symbolic(a - b):
+            return bool(a == b)
+        for is_apart in (operator.lt, operator.gt):
+            with suppress(Undecided):
+                if is_apart(a, b):
+                    return False
+        raise Undecided(f"Symbolic dimension comparison '{a}' == '{b}' is inconclusive.")
+
+    __radd__, __rmul__, __index__ = __add__, __mul__, __int__
+    __hash__ = None  # type: ignore[assignment]  # numbers that are equal for some values of symbols are not one key
+
+
+def _parts(number: Any) -> tuple[Any, int]:
+    """A number as a size and the integer that divides it."""
+    if isinstance(number, Expression):
+        return number.dividend, number.divisor
+    if isinstance(number, float | np.floating) and math.isfinite(number):
+        nearest = Fraction(float(number)).limit_denominator(MAX_DENOMINATOR)
+        if any(float(dtype(float(nearest))) == number for dtype in (np.float16, np.float32, np.float64)):
+            return nearest.numerator, nearest.denominator
+        raise TypeError(f"no size times {number}")
+    return operator.index(number), 1
+
+
+def _over_one_divisor(one: Any, other: Any) -> tuple[Any, Any, int]:
+    """The dividends of two numbers over one divisor."""
+    (a, c), (b, d) = _parts(one), _parts(other)
+    divisor = math.lcm(c, d)
+    return a * (divisor // c), b * (divisor // d), divisor
+
+
+def _fraction(dividend: Any, divisor: Any = 1) -> Any:
+    whole, rest = divmod(dividend, divisor)
+    if not is_symbolic(rest) and rest == 0:
+        return Expression(whole) if is_symbolic(whole) else whole
+    if is_symbolic(divisor):
+        raise TypeError(f"no size divided by {divisor}")
+    if not is_symbolic(dividend):
+        return dividend / divisor
+    return Expression(dividend, divisor) if divisor > 0 else Expression(-dividend, -divisor)
+
+
+def _compared(compare: Callable[[Any, Any], bool], one: Any, other: Any) -> bool:
+    a, b, _ = _over_one_divisor(one, other)
+    return compare(a, b)
+
+
+def _larger(one: Any, other: Any) -> Any:
+    a, b, divisor = _over_one_divisor(one, other)
+    return _fraction(jax.core.max_dim(a, b), divisor)
+
+
+def _smaller(one: Any, other: Any) -> Any:
+    a, b, divisor = _over_one_divisor(one, other)
+    return _fraction(jax.core.min_dim(a, b), divisor)
+
+
+def _truncated(one: Any, other: Any) -> Any:
+    """The quotient rounded towards zero, as that of ONNX's integers is."""
+    a, b, _ = _over_one_divisor(one, other)
+    if b < 0:
+        a, b = -a, -b
+    return _fraction(jax.core.max_dim(a, 0) // b - jax.core.max_dim(-a, 0) // b)
+
+
+# What JAX leaves open
+
+_COMPARISON = re.compile(r"comparison '(.+?)' (>=|<=|>|<|==) '(.+?)' is inconclusive")
+_SYMBOL = re.compile(r"'(.+?)' used in a context that requires a constant")
+_CHOICE = re.compile(r"\b(min|max)\(([^(),]+), ([^(),]+)\)")
+
+
+def undecided(error: Exception) -> Problem:
+    """What JAX cannot tell of open sizes, and the constraint that decides it."""
+    found = _COMPARISON.search(str(error))
+    if found is None:
+        symbol = _SYMBOL.search(str(error))
+        given = symbol[1] if symbol else one_line(error)
+        return Problem(
+            (), "must have sizes that are numbers here", given, remedy="export the model with a number for it"
+        )
+    one, comparison, other = found.groups()
+    more = {">": 1, "==": 1, "<": -1}.get(comparison, 0)
+    bound = str(int(other) + more) if other.lstrip("-").isdigit() else f"{other} + {more}" if more else other
+    relation = "<=" if comparison in ("<", "<=") else ">="
+    rule = f"must have open sizes that decide whether {one} {comparison} {other}"
+    return Problem((), rule, remedy=_constrained(f"{one} {relation} {bound}"))
+
+
+def simplified(shapes: Sequence[Sequence[int]]) -> Problem | None:
+    """The constraints without which open sizes of these shapes are a choice, which JAX finds equal to nothing else."""
+    constraints: dict[str, None] = {}
+    for choice, one, other in _CHOICE.findall(", ".join(str(size) for shape in shapes for size in shape)):
+        left, right = (other, one) if one.lstrip("-").isdigit() else (one, other)
+        constraints[f"{left} {'<=' if choice == 'min' else '>='} {right}"] = None
+    return Problem((), "sizes follow from a choice", remedy=_constrained(*constraints)) if constraints else None
+
+
+def _constrained(*constraints: str) -> str:
+    return f"jax.export.symbolic_shape(..., constraints={json_text([*constraints])})"
+
+
+# Arrays
+
+
+class Symbols(np.ndarray[Any, Any]):
+    """An array of objects, some of which are expressions; they stand for numbers of the type `kind`."""
+
+    kind: DType
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.kind = getattr(other, "kind", np.dtype(np.int64))
+
+    def of_kind(self, kind: DType) -> Elements:
+        """The same as numbers of another type, which integers are made of by truncation."""
+        elements = self if kind.kind == "f" else np.array([*map(math.trunc, self.flat)], object).reshape(self.shape)
+        return known_numbers(elements, kind)
+
+
+def known_numbers(elements: Any, kind: DType) -> Elements:
+    """Numbers as an array of their type, or as symbols if any of them is an expression."""
+    objects = np.empty(np.shape(elements), object)
+    objects[...] = elements
+    if not any(isinstance(one, Expression) for one in objects.flat):
+        return objects.astype(kind)
+    result = objects.view(Symbols)
+    result.kind = kind
+    return result
+
+
+def sizes_array(sizes: Sequence[int]) -> Elements:
+    """Sizes as an array of integers, some of which may be symbols."""
+    return known_numbers([Expression(one) if is_symbolic(one) else one for one in sizes], np.dtype(np.int64))
+
+
+def size_of(number: Any) -> int:
+    """A known number as a size: an integer, or a symbol of `jax.export`, which computes as an integer does."""
+    whole = math.trunc(number)
+    size: int = whole.dividend if isinstance(whole, Expression) else whole
+    return size
+
+
+def as_sizes(values: Elements) -> tuple[int, ...]:
+    """Known numbers as sizes."""
+    return tuple(map(size_of, np.ravel(values).tolist()))
+
+
+def kind_of(value: Array | Elements) -> DType:
+    """The type of the numbers in an array."""
+    return value.kind if isinstance(value, Symbols) else np.dtype(value.dtype)
+
+
+def traced(symbols: Symbols) -> Array:
+    """Symbols as an array that has its values when the exported program is called."""
+    kind = jax.dtypes.canonicalize_dtype(symbols.kind)
+
+    def number(one: Any) -> Array:
+        if not isinstance(one, Expression):
+            return jnp.asarray(one, kind)
+        whole = jnp.asarray(one.dividend).astype(kind)
+        return whole if one.divisor == 1 else whole / jnp.asarray(one.divisor, kind)
+
+    return jnp.stack([number(one) for one in symbols.flat]).reshape(symbols.shape)
+
+
+# What NumPy computes of objects by comparisons, which symbols may leave open
+
+_LARGER, _SMALLER, truncated_quotients = (np.frompyfunc(one, 2, 1) for one in (_larger, _smaller, _truncated))
+_OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
+    np.maximum: _LARGER,
+    np.minimum: _SMALLER,
+    np.max: _LARGER.reduce,
+    np.min: _SMALLER.reduce,
+}
+
+
+def computed(function: Callable[..., Any], *inputs: Elements, **options: Any) -> Any:
+    """What a function of NumPy computes of known numbers, some of which may be symbols."""
+    has_symbols = any(isinstance(one, Symbols) for one in inputs)
+    return (_OF_SYMBOLS.get(function, function) if has_symbols else function)(*inputs, **options)
