@@ -27,7 +27,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
 from dmljax import directml
-from dmljax.directml import FeatureLevel, InvalidDesc, InvalidType, MultiheadAttentionMaskType as MaskType
+from dmljax.directml import InvalidDesc, InvalidType, MultiheadAttentionMaskType as MaskType
 from dmljax.lowerings import attention as lowerings
 from dmljax.lowerings.attention import Mask
 from dmljax.types import widened
@@ -196,38 +196,12 @@ def test_past_keys_stand_before_new_ones() -> None:
     assert isinstance(again, dmljax.MultiheadAttention)
 
 
-def test_past_keys_may_be_all_that_there_are() -> None:
-    whole = attention(QUERY, KEY, VALUE, head_count=HEADS, has_present=True)
-    past = {"past_key": whole.present_key, "past_value": whole.present_value}
-    assert_same_trees(attention(QUERY, **past, head_count=HEADS, has_present=True), whole)
-
-
 def test_a_bias_is_part_of_what_is_present() -> None:
     bias = normal(HEADS * (2 * SIZE + 3))
     _, key, value = attention(QUERY, KEY, VALUE, bias=bias, head_count=HEADS, has_present=True)
     of_key, of_value = np.split(bias, [HEADS * SIZE, 2 * HEADS * SIZE])[1:]
     assert_same_bits(np.swapaxes(key, 1, 2).reshape(KEY.shape), KEY + of_key)
     assert_same_bits(np.swapaxes(value, 1, 2).reshape(VALUE.shape), VALUE + of_value)
-
-
-@FULL
-@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_a_bias_beside_past_keys_is_rounded_once(dtype: Any) -> None:
-    wide = widened(dtype)
-    arrays = {
-        **{name: x.astype(dtype) for name, x in (("query", QUERY), ("key", KEY), ("value", VALUE))},
-        "bias": normal(HEADS * (2 * SIZE + 3), dtype=dtype),
-        "past_key": normal(BATCH, HEADS, 2, SIZE, dtype=dtype),
-        "past_value": normal(BATCH, HEADS, 2, 3, dtype=dtype),
-    }
-    wider = {name: x.astype(wide) for name, x in arrays.items()}
-    for more in ({}, {"has_present": True}):
-        results = attention(**arrays, **more, head_count=HEADS), attention(**wider, **more, head_count=HEADS)
-        for result, exact in zip(*map(jax.tree.leaves, results), strict=True):
-            assert_same_bits(result, np.asarray(exact).astype(dtype))
-    lengths = np.array([1, 2], np.int32)
-    of_lengths = [grouped(**one, past_sequence_lengths=lengths, query_head_count=HEADS) for one in (arrays, wider)]
-    assert_same_bits(of_lengths[0], np.asarray(of_lengths[1]).astype(dtype))
 
 
 def test_heads_of_queries_may_share_keys() -> None:
@@ -354,31 +328,38 @@ MASKS: dict[str, Callable[[int, int], tuple[tuple[int, ...] | None, Mask]]] = {
 }
 
 
+def derivatives(mask: Mask, past: int) -> Callable[..., Any]:
+    """Attention, its tangents, slopes and their tangents, with past keys as arrays of their own."""
+
+    def every(floats: Any, tangents: Any) -> Any:
+        def result(query: Any, key: Any, value: Any, scale: Any, bias: Any = None) -> Any:
+            keys, values = ([x[..., :past, :], x[..., past:, :]] if past else [x] for x in (key, value))
+            return lowerings.attention(query, keys, values, scale, bias, mask)
+
+        def slopes(*floats: Any) -> Any:
+            return jax.grad(lambda *x: jnp.sum(jnp.sin(result(*x))), tuple(range(len(floats))))(*floats)
+
+        return jax.jvp(result, floats, tangents), jax.jvp(slopes, floats, tangents)
+
+    return every
+
+
+def check_both_ways(name: str, begin: Callable[[], None], queries: int, keys: int, past: int) -> None:
+    shape, mask = MASKS[name](queries, keys)
+    query, key, value = normal(*LEADING, queries, 4), normal(*SHARED, keys, 4), normal(*SHARED, keys, 3)
+    floats = query, key, value, np.float32(0.3), *([] if shape is None else [normal(*shape)])
+    tangents = tuple(normal(*np.shape(x)) for x in floats)
+    for one, other in both_ways(derivatives(mask, past), begin, floats, tangents):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=2e-5 * float(np.abs(one).max()) + 1e-6)
+
+
 @FULL
 @pytest.mark.parametrize("queries", few_of([1, 10, 13], 13))
 @pytest.mark.parametrize("name", few_of(MASKS, "positions"))
 def test_blocks_and_their_derivatives_are_those_of_all_at_once(
     name: str, queries: int, in_blocks: Callable[[], None]
 ) -> None:
-    keys = 23
-    shape, mask = MASKS[name](queries, keys)
-    query, key, value = normal(*LEADING, queries, 4), normal(*SHARED, keys, 4), normal(*SHARED, keys, 3)
-    floats = query, key, value, np.float32(0.3), *([] if shape is None else [normal(*shape)])
-    tangents = [normal(*np.shape(x)) for x in floats]
-
-    def every(floats: Any, tangents: Any) -> Any:
-        def result(query: Any, key: Any, value: Any, scale: Any, bias: Any = None) -> Any:
-            return lowerings.attention(query, [key], [value], scale, bias, mask)
-
-        def total(*floats: Any) -> Any:
-            return jnp.sum(jnp.sin(result(*floats)))
-
-        pushed = jax.jvp(result, floats, tuple(tangents))
-        slopes = jax.grad(total, tuple(range(len(floats))))(*floats)
-        return pushed, slopes, jax.jvp(lambda *x: jax.grad(total)(*x), floats, tuple(tangents))[1]
-
-    for whole, blocks in both_ways(every, in_blocks, floats, tangents):
-        np.testing.assert_allclose(blocks, whole, rtol=1e-4, atol=2e-5 * float(np.abs(whole).max()) + 1e-6)
+    check_both_ways(name, in_blocks, queries, keys=23, past=0)
 
 
 @FULL
@@ -426,21 +407,7 @@ def test_accelerators_compute_only_large_scores_in_a_loop(positions: int, platfo
 @FULL
 @pytest.mark.parametrize("name", MASKS)
 def test_accelerators_compute_what_a_cpu_computes(name: str, lower_for: Callable[[str], None]) -> None:
-    queries, past, new = 5, 4, 7
-    shape, mask = MASKS[name](queries, past + new)
-    arrays = [normal(*SHARED, keys, size) for size in (4, 3) for keys in (past, new)]
-    floats = normal(*LEADING, queries, 4), *arrays, np.float32(0.3), *([] if shape is None else [normal(*shape)])
-    tangents = tuple(normal(*np.shape(x)) for x in floats)
-
-    def every(floats: Any, tangents: Any) -> Any:
-        def result(query: Any, k1: Any, k2: Any, v1: Any, v2: Any, scale: Any, bias: Any = None) -> Any:
-            return lowerings.attention(query, [k1, k2], [v1, v2], scale, bias, mask)
-
-        slopes = jax.grad(lambda *x: jnp.sum(jnp.sin(result(*x))), tuple(range(len(floats))))
-        return jax.jvp(result, floats, tangents), slopes(*floats)
-
-    for of_cpu, of_others in both_ways(every, lambda: lower_for("gpu"), floats, tangents):
-        np.testing.assert_allclose(of_others, of_cpu, rtol=1e-4, atol=2e-5 * float(np.abs(of_cpu).max()) + 1e-6)
+    check_both_ways(name, lambda: lower_for("gpu"), queries=5, keys=11, past=4)
 
 
 def test_derivatives_on_a_cpu_keep_no_scores_of_accelerators() -> None:
@@ -618,11 +585,6 @@ def test_a_desc_that_breaks_a_rule_is_refused(changed: dict[str, Any], message: 
     directml.validate(desc({}))
     with refuses(message, InvalidDesc):
         directml.validate(desc(changed))
-
-
-def test_the_levels_are_those_of_the_history() -> None:
-    assert directml.find_minimum_feature_level(desc({})) is FeatureLevel.FL_6_1
-    assert directml.find_minimum_feature_level(desc(GROUPED)) is FeatureLevel.FL_6_3
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (1, 0, 3), (0, 0, 3)])

@@ -167,25 +167,6 @@ AXES = [((5,), (0,)), ((2, 3), (1,)), ((4, 1, 3), (2, 0)), ((2, 3, 4, 2), (1, 2,
 
 @FULL
 @pytest.mark.parametrize(("shape", "axes"), AXES, ids=str)
-def test_any_axes_are_the_pseudo_codes(shape: Any, axes: Any) -> None:
-    x = RNG.integers(-9, 10, shape).astype(np.float32)
-    scale = np.full([size if axis % 2 else 1 for axis, size in enumerate(shape)], 2, np.float32)
-    bias = np.full([1 if axis % 2 else size for axis, size in enumerate(shape)], -0.5, np.float32)
-    uses = [{"use_mean": mean, "use_variance": variance} for mean in (True, False) for variance in (True, False)]
-    results, norms = jax.jit(
-        lambda x: (
-            [normalized(x, scale, bias, 0.25, axes=axes, **use) for use in uses],
-            [dmljax.lp_normalization(x, 0.25, axis=axes[0], p=p) for p in (1, 2)],
-        )
-    )(x)
-    for result, use in zip(results, uses, strict=True):
-        assert_near(result, oracles.mean_variance_normalized(x, scale, bias, 0.25, axes=axes, **use))
-    for result, p in zip(norms, (1, 2), strict=True):
-        assert_near(result, oracles.lp_normalized(x, 0.25, axis=axes[0], p=p))
-
-
-@FULL
-@pytest.mark.parametrize(("shape", "axes"), AXES, ids=str)
 def test_batches_of_any_shape_are_the_pseudo_codes(shape: Any, axes: Any) -> None:
     x, gradient = RNG.integers(-9, 10, (2, *shape)).astype(np.float32)
     of_parameters = tuple(1 if i in axes else size for i, size in enumerate(shape))
@@ -280,18 +261,6 @@ def test_epsilon_counts_beside_small_and_large_rows() -> None:
     for epsilon in (1e-20, 1.0, 1e20):
         result = np.asarray(normalized(rows.astype(np.float32), axes=1, epsilon=epsilon))
         np.testing.assert_allclose(result, exact_rows(rows, 1, epsilon), rtol=1e-6, atol=1e-37)
-
-
-def test_the_moments_of_a_batch_are_its_own() -> None:
-    x = (100 + RNG.standard_normal((8, 3, 50))).astype(np.float32)
-    ones = np.ones((3, 1), np.float32)
-    output, mean, variance = dmljax.batch_normalization_training(x, ones, 0 * ones)
-    assert mean.shape == variance.shape == (3, 1)
-    exact_mean, exact_variance = oracles.moments_of(x, (0, 2))
-    assert_near(mean, exact_mean[0], units=4)
-    assert_near(variance, exact_variance[0])
-    again = dmljax.batch_normalization(x, mean, variance, ones, 0 * ones)
-    np.testing.assert_allclose(output, again, atol=1e-5)
 
 
 def test_a_parameter_of_full_size_has_rows_of_one_element() -> None:
