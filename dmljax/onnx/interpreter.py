@@ -37,7 +37,7 @@ class NotKnown(Unsupported):
 class Program:
     """A graph whose operators all have handlers, as it runs under one choice of bounds."""
 
-    def __init__(self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int]) -> None:
+    def __init__(self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int] | str) -> None:
         self.find = find
         self.maximum_sizes = maximum_sizes
         self.left_open: dict[str, Problem] = {}  # the comparisons that symbols left to the exported program
@@ -92,13 +92,9 @@ class Program:
         arguments = handler.arguments(node.attributes)
         if handler.takes_call:
             run = functools.partial(self._run_subgraph, node, values)
-            maximum = next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
-            bound = f"maximum_sizes={{{next(filter(None, node.outputs), '')!r}: size}}"
-            known = functools.partial(
-                as_known, remedy=f"call the model outside of jit, or bound it: load(..., {bound})"
-            )
+            known = functools.partial(_known_of, next(filter(None, node.outputs), ""))
             key: Any = values.get(KEY)
-            arguments["call"] = Call(node, run, known, maximum, key)
+            arguments["call"] = Call(node, run, known, self._bound_of(node), key)
         with jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
@@ -111,6 +107,11 @@ class Program:
                 error.args = (*error.args, *([choice] if choice else ()))
                 raise
         return results if isinstance(results, tuple) else (results,)
+
+    def _bound_of(self, node: Node) -> int | str | None:
+        if isinstance(self.maximum_sizes, str):
+            return self.maximum_sizes
+        return next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
 
     def _folded(self, handler: Handler, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
         """What a handler computes of known values; None where they must be traced, as symbols may have to be."""
@@ -242,6 +243,13 @@ def as_known(name: str, value: Value, *, remedy: str = FIX) -> Elements:
         rule = "must have values that are known while tracing, because sizes follow from them"
         raise NotKnown(Problem(name, rule, "a traced array", remedy=remedy))
     return value if isinstance(value, np.ndarray) else np.asarray(value)
+
+
+def _known_of(output: str, name: str, value: Value, at_most: int) -> Elements:
+    """A value that decides how many results there are."""
+    bound = f"maximum_sizes={{{output!r}: {at_most}}}"
+    remedy = f'call the model outside of jit, or load it with {bound}, or with maximum_sizes="largest"'
+    return as_known(name, value, remedy=remedy)
 
 
 def as_array(value: Value) -> Array:

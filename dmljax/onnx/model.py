@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.parameters import Array, Elements
 from dmljax.onnx.plan import Given, Plan
+from dmljax.onnx.registry import LARGEST
 from dmljax.text import did_you_mean, show
 
 MAX_SMALL = 1024  # elements of an integer constant that stays in the program
@@ -29,12 +30,13 @@ def load(
     source: Any,
     *,
     constants: Mapping[str, Any] | None = None,
-    maximum_sizes: Mapping[str, int] | None = None,
+    maximum_sizes: Mapping[str, int] | Literal["largest"] | None = None,
 ) -> "Model":
     """The model in an ONNX file, as a function of its inputs.
 
     `source` is a path, the bytes of a file, or an `onnx.ModelProto`. `constants` fix inputs that decide sizes or
-    branches. `maximum_sizes` bound the results of operators such as NonZero, by the names of their outputs, so that
+    branches. `maximum_sizes` bound the results of operators such as NonZero, by the names of their outputs, or all of
+    them by the largest sizes that there can be, so that
     they have a size under `jax.jit`. All operators that have no handler are told at once.
     """
     with within("onnx"):
@@ -63,7 +65,7 @@ class Model:
     weights: dict[str, jax.Array]
     is_random: bool
 
-    def __init__(self, source: Any, constants: Mapping[str, Any], maximum_sizes: Mapping[str, int]) -> None:
+    def __init__(self, source: Any, constants: Mapping[str, Any], maximum_sizes: Mapping[str, int] | str) -> None:
         proto, folder = read_model(source)
         reader = Reader(proto, folder)
         finder = Finder(reader)
@@ -202,8 +204,13 @@ def _is_weight(value: Elements, is_kept: bool) -> bool:
     return value.size > MAX_SMALL or (is_float and (not is_kept or value.ndim > 0))
 
 
-def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int]) -> dict[str, int]:
+def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str) -> Mapping[str, int] | str:
     """The bounds of sizes that follow from values, by the names of outputs."""
+    if maximum_sizes == LARGEST:
+        return maximum_sizes
+    if not isinstance(maximum_sizes, Mapping):
+        rule = 'must be sizes by the names of outputs, or "largest"'
+        raise InvalidType(Problem("maximum_sizes", rule, show(maximum_sizes)))
     sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
     made = {name for node in graph.nodes for name in node.outputs}
     for name in sizes:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -38,6 +38,7 @@ from dmljax.text import did_you_mean, show
 
 # Attributes that say nothing about the result: memory of optimizations long gone.
 IGNORED = frozenset({"consumed_inputs"})
+LARGEST = "largest"  # a bound: the most that the sizes of a node's inputs allow
 CALL = "call"  # the keyword-only parameter of a handler that must know more of the node than inputs and attributes
 
 T = TypeVar("T")
@@ -140,9 +141,13 @@ class Call:
 
     node: Node
     run: Callable[..., list[Value]]  # computes a subgraph of its inputs, in an iteration of a loop if there is one
-    known: Callable[[str, Tensor], Known]  # a value that decides the result's size, or a refusal by its name
-    maximum: int | None = None  # the bound of a size that follows values, if the caller gave one
+    known: Callable[[str, Tensor, int], Known]  # a value that decides a size of at most this, or a refusal by its name
+    bound: int | str | None = None  # of a size that follows values, or LARGEST, if the caller gave one
     graph_key: Array | None = None  # of the random numbers in the node's graph, if the caller gave one
+
+    def maximum(self, at_most: int) -> int | None:
+        """The bound of a size that follows values, which is `at_most` by nature; None if the caller gave none."""
+        return at_most if self.bound == LARGEST else cast(int | None, self.bound)
 
     def wants(self, index: int) -> bool:
         return index < len(self.node.outputs) and bool(self.node.outputs[index])

@@ -231,9 +231,16 @@ def test_a_result_whose_size_follows_values_is_exact_eagerly_and_needs_a_bound_w
     x = np.array([0, 3, 0, 4], "float32")
     assert nonzero()(x).tolist() == [[1, 3]]
     assert nonzero()(x[:2]).tolist() == [[1]]
-    with pytest.raises(Unsupported, match=r"NonZero.x must have values.*known while.*bound it.*\{'places': size\}"):
+    with pytest.raises(
+        Unsupported, match=r"NonZero.x must have values.*known while.*=\{'places': 4\}, or.*=\"largest\""
+    ):
         jax.jit(nonzero())(x)
     assert jax.jit(nonzero(maximum_sizes={"places": 3}))(x).tolist() == [[1, 3, 0]]
+    assert jax.jit(nonzero(maximum_sizes="largest"))(x).tolist() == [[1, 3, 0, 0]]
+    with pytest.raises(
+        InvalidType, match="maximum_sizes must be sizes by the names of outputs, or \"largest\"; got 'all'"
+    ):
+        nonzero(maximum_sizes="all")
 
 
 def test_all_that_is_missing_is_told_at_loading() -> None:

@@ -191,9 +191,10 @@ def _places(x: Known) -> Known:
 @handles("NonZero")
 def _nonzero(x: Kept, *, call: Call) -> Tensor:
     # ONNX has a coordinate in each column, and as many columns as elements that are not zero.
-    if call.maximum is None or isinstance(x, np.ndarray):
-        return _places(call.known(call.node.inputs[0], x))
-    _, coordinates = dml.nonzero_coordinates(x, size=call.maximum)
+    size = call.maximum(x.size)
+    if size is None or isinstance(x, np.ndarray):
+        return _places(call.known(call.node.inputs[0], x, x.size))
+    _, coordinates = dml.nonzero_coordinates(x, size=size)
     return coordinates.T.astype(counting_type())
 
 
@@ -203,26 +204,30 @@ def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call:
     x, axis = (x.ravel(), 0) if axis is None else (x, normal(axis, x.ndim))
     if not is_symbolic(x.shape[axis]):
         condition = condition[: x.shape[axis]]
-    if call.maximum is None:
-        return jnp.take(x, np.flatnonzero(call.known(call.node.inputs[1], condition)), axis=axis)
-    places = jnp.flatnonzero(condition, size=call.maximum, fill_value=x.shape[axis])
+    size = call.maximum(condition.size)
+    if size is None:
+        known = call.known(call.node.inputs[1], condition, condition.size)
+        return jnp.take(x, np.flatnonzero(known), axis=axis)
+    places = jnp.flatnonzero(condition, size=size, fill_value=x.shape[axis])
     return jnp.take(x, places, axis=axis, mode="fill", fill_value=0)
 
 
 @handles("Unique")
 def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) -> Results:
     # A bound fills with the smallest element, which has the count 0 there.
-    if call.maximum is None:
-        x = call.known(call.node.inputs[0], x)
+    at_most = x.size if axis is None else x.shape[axis]
+    size = call.maximum(at_most)
+    if size is None:
+        x = call.known(call.node.inputs[0], x, at_most)
         result = np.unique(x, True, True, True, axis=axis)
     else:
-        result = jnp.unique(jnp.asarray(x), True, True, True, axis=axis, size=call.maximum)
+        result = jnp.unique(jnp.asarray(x), True, True, True, axis=axis, size=size)
     values, first, inverse, counts = result
     inverse = inverse.reshape(-1)
     if not sorted:  # in the order in which they appear
-        number = np if call.maximum is None else jnp
+        number = np if size is None else jnp
         order = number.argsort(number.where(counts > 0, first, x.size))
         values = number.take(values, order, axis=0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], number.argsort(order)[inverse]
-    dtype = np.int64 if call.maximum is None else counting_type()
+    dtype = np.int64 if size is None else counting_type()
     return values, *(one.astype(dtype) for one in (first, inverse, counts))

@@ -211,8 +211,9 @@ def _non_max_suppression(
     places = _best_apart(*jax.lax.stop_gradient((low, high, left, limit)), most, steps=steps)
     batch, kind = (jnp.broadcast_to(one, places.shape) for one in jnp.indices(places.shape, sparse=True)[:2])
     rows = jnp.stack([batch, kind, places], axis=-1).reshape(-1, 3).astype(counting_type())
-    if call.maximum is None:
-        is_there = call.known(call.node.outputs[0], rows[:, 2] >= 0)
+    size = call.maximum(len(rows))
+    if size is None:
+        is_there = call.known(call.node.outputs[0], rows[:, 2] >= 0, len(rows))
         return np.asarray(rows)[is_there].astype(np.int64)
-    chosen = jnp.flatnonzero(rows[:, 2] >= 0, size=call.maximum, fill_value=len(rows))
+    chosen = jnp.flatnonzero(rows[:, 2] >= 0, size=size, fill_value=len(rows))
     return jnp.take(rows, chosen, axis=0, mode="fill", fill_value=-1)
