@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.export
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from helpers import few_of
@@ -120,6 +121,34 @@ CASES: dict[str, tuple[Any, ...]] = {
         [floats(3, 64), u8(6, 2, 32), floats(12), u8(12)],
         {"K": 64, "N": 6, "block_size": 32, "bits": 8},
     ),
+    "MatMulBnb4 FP4": (
+        [floats(2, 3, 40), u8(120), np.abs(floats(15))],
+        {"K": 40, "N": 6, "block_size": 16, "quant_type": 0},
+    ),
+    "MatMulBnb4 NF4": (
+        [floats(3, 64), u8(192), np.abs(floats(12))],
+        {"K": 64, "N": 6, "block_size": 32, "quant_type": 1},
+    ),
+    "GatherBlockQuantized": (
+        [u8(7, 3, 20), np.array([[0, -1, 5], [9, 2, -8]]), floats(7, 3, 3), u8(7, 3, 2)],
+        {"block_size": 16, "quantize_axis": 2},
+    ),
+    "GatherBlockQuantized of 8 bits": (
+        [u8(7, 40), np.array([3, 3, -7]), floats(7, 3)],
+        {"block_size": 16, "bits": 8},
+    ),
+    "QEmbedLayerNormalization": (
+        [
+            *(integers(0, 9, (2, 3), np.int32), integers(0, 2, (2, 3), np.int32), u8(9, 8), u8(5, 8), u8(2, 8)),
+            *(u8(8), u8(8), np.array([[1, 1, 0], [1, 1, 1]], np.int32)),
+            *(scale(0.02), scale(0.03), scale(0.01), scale(0.02), scale(0.04)),
+            *(zero(120), zero(100), zero(90), zero(130), zero(128)),
+        ],
+        {"epsilon": 1e-5},
+        [True, True],
+    ),
+    "Inverse": ([floats(2, 3, 3) + 3 * np.eye(3, dtype=np.float32)], {}),
+    "GridSample": ([floats(1, 2, 4, 5), floats(1, 3, 3, 2)], {"mode": "bicubic", "padding_mode": "border"}),
     "QLinearAdd": ([u8(2, 5), scale(0.1), zero(9), u8(5), scale(0.3), zero(128), scale(0.4), zero(50)], {}),
     "QLinearMul": (
         [s8(2, 5), scale(0.1), zero(9, np.int8), s8(5), scale(0.3), zero(-3, np.int8), scale(2.0), zero(5, np.int8)],
@@ -425,6 +454,54 @@ def test_a_product_may_end_in_an_activation() -> None:
     (result,) = run(one_node("FusedMatMulActivation", [a, b], **attributes), [a, b])
     product = 0.5 * a @ b.swapaxes(1, 2)
     assert_close(result, np.where(product < 0, 0.25 * product, product).astype(np.float32), 1e-6)
+
+
+def test_blocks_of_integers_of_4_bits_are_gathered_along_any_other_axis() -> None:
+    x, scales = integers(-8, 8, (40, 3), np.int8), floats(2, 3)  # the last block is shorter
+    arrays = [x.astype(ml_dtypes.int4), np.array([2, 0]), scales]
+    model = one_node("GatherBlockQuantized", arrays, block_size=32, quantize_axis=0, gather_axis=1)
+    expected = (x * np.repeat(scales, 32, 0)[:40])[:, [2, 0]].astype(np.float32)
+    assert_close(run(model, arrays)[0], expected, 1e-6)
+    wrong = one_node("GatherBlockQuantized", arrays, block_size=32, quantize_axis=1, gather_axis=1)
+    with pytest.raises(DmlError, match="must gather along another axis than that of blocks"):
+        run(wrong, arrays)
+
+
+def test_a_dimension_is_inserted() -> None:
+    arrays = [X, np.array(-2, np.int32)]
+    model = one_node("ExpandDims", arrays)
+    np.testing.assert_array_equal(run(model, arrays)[0], by_onnxruntime(model, arrays)[0])
+
+
+def test_unique_elements_stay_in_their_order() -> None:
+    arrays = [np.array([2, 1, 1, 3, 4, 3], np.float32)]
+    model = one_node("Unique", arrays, 3)
+    for own, other in zip(run(model, arrays), by_onnxruntime(model, arrays), strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
+def test_integers_are_multiplied_less_their_zero_points() -> None:
+    a, b = u8(3, 4), s8(4)
+    (result,) = run(one_node("MulInteger", [a, zero(7), b, zero(-3, np.int8)]), [a, zero(7), b, zero(-3, np.int8)])
+    np.testing.assert_array_equal(result, (a.astype(int) - 7) * (b.astype(int) + 3))
+
+
+def test_a_product_may_end_in_a_fast_gelu() -> None:
+    arrays = [floats(2, 3, 4), floats(4, 5), floats(5)]
+    (result,) = run(one_node("GemmFastGelu", arrays), arrays)
+    (expected,) = run(one_node("FastGelu", [result, arrays[2]]), [arrays[0] @ arrays[1], arrays[2]])
+    assert_close(result, np.asarray(expected), 1e-5)
+
+
+def test_a_sum_is_dropped_and_then_added_to() -> None:
+    arrays = [floats(50, 8), floats(8), floats(50, 8), np.array(0.25, np.float32), np.array(True)]
+    model = dmljax.onnx.load(one_node("BiasDropout", arrays, 2))
+    result, mask = model(*arrays, key=jax.random.key(0))
+    total = (arrays[0] + arrays[1]) / np.float32(0.75)
+    assert 0.6 < np.mean(mask) < 0.9
+    assert_close(result, np.where(mask, total, 0) + arrays[2], 1e-5)
+    arrays[4] = np.array(False)
+    assert_close(model(*arrays)[0], arrays[0] + arrays[1] + arrays[2], 1e-6)
 
 
 def test_a_bias_and_what_is_skipped_are_added() -> None:

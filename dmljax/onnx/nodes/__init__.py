@@ -5,6 +5,7 @@ from dmljax.onnx.nodes import (
     contrib as contrib,
     control as control,
     elementwise as elementwise,
+    few_bits as few_bits,
     indexing as indexing,
     normalization as normalization,
     products as products,

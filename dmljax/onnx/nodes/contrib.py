@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax import directml
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes import (
     elementwise as elementwise,
@@ -22,9 +22,11 @@ from dmljax.onnx.nodes import (
     normalization as normalization,
     quantization as quantization,
     shapes,
+    vision as vision,
     windows,
 )
 from dmljax.onnx.nodes.products import GemmAttributes, float_gemm, float_product, of_result, of_rows
+from dmljax.onnx.nodes.randomness import dropout, may_drop
 from dmljax.onnx.nodes.recurrence import lstm
 from dmljax.onnx.parameters import (
     Array,
@@ -32,7 +34,10 @@ from dmljax.onnx.parameters import (
     ConvolutionAttributes,
     DType,
     Images,
+    KeptVector,
     Known,
+    KnownNumber,
+    Matrices,
     Matrix,
     PoolingAttributes,
     Quantized,
@@ -44,6 +49,7 @@ from dmljax.onnx.parameters import (
     Rows,
     Vector,
     Vectors,
+    Wanted,
 )
 from dmljax.onnx.registry import REGISTRY, Call, Handler, handles, make_handler, one_of
 from dmljax.onnx.symbols import as_sizes
@@ -56,7 +62,7 @@ DIRECTML = "com.microsoft.dml"
 contributed = functools.partial(handles, domain=MICROSOFT)
 
 # Operators that mean what those of ONNX of the same name mean in their newest version.
-for _operator in ("DequantizeLinear", "GatherND", "Gelu", "Pad", "QuantizeLinear", "Range", "Trilu"):
+for _operator in ("DequantizeLinear", "GatherND", "Gelu", "GridSample", "Pad", "QuantizeLinear", "Range", "Trilu"):
     REGISTRY.add(MICROSOFT, _operator, replace(REGISTRY.handlers["", _operator][0], since=1))
 
 
@@ -129,6 +135,51 @@ def _softmax_of_sum(x: Array, bias: Array, *, axis: int = 1, is_inner_broadcast:
     total = dml.element_wise_add(x, bias)
     rows = total.reshape(*total.shape[:axis], -1)
     return dml.activation_softmax1(rows, axes=-1).reshape(x.shape)
+
+
+@contributed("BiasDropout", draws=lambda node: may_drop(node, 4))
+def _dropout_of_sum(
+    x: Array,
+    bias: Array,
+    residual: Array | None = None,
+    ratio: Wanted | None = None,
+    training_mode: Wanted | None = None,
+    *,
+    seed: int | None = None,
+    call: Call,
+) -> tuple[Array, Array]:
+    dropped, mask = dropout(_sum(x, bias), ratio, training_mode, seed=seed, call=call)
+    return _sum(dropped, residual), mask
+
+
+# Elements
+
+
+@contributed("ExpandDims")
+def _with_dimension(x: Array, axis: KnownNumber) -> Array:
+    return jnp.expand_dims(x, int(axis.item()))
+
+
+@contributed("Inverse")
+def _inverse(x: Matrices) -> Array:
+    inverse: Array = jnp.linalg.inv(x.astype(promoted(x.dtype, jnp.float32)))
+    return inverse.astype(x.dtype)
+
+
+@contributed("Unique")
+def _unique_in_order(x: KeptVector, *, call: Call) -> Results:
+    unique: Any = REGISTRY.handlers["", "Unique"][0].function
+    values, _, places, counts = unique(x, sorted=0, call=call)
+    return values, places, counts
+
+
+@contributed("MulInteger")
+def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None = None) -> Array:
+    left, right = (
+        x.astype(jnp.int32) - (0 if zero is None else zero.astype(jnp.int32).reshape(()))
+        for x, zero in ((a, a_zero_point), (b, b_zero_point))
+    )
+    return dml.element_wise_multiply(left, right)
 
 
 # Normalizations
@@ -247,7 +298,49 @@ def _embedded(
     return output, seen, total
 
 
+class _QuantizedRows(NamedTuple):
+    """The inputs of an embedding of BERT whose tables are quantized, in ONNX Runtime's order."""
+
+    ids: Matrix
+    segments: Matrix | None
+    words: Matrix
+    positions: Matrix
+    of_segments: Array | None
+    gamma: Vector
+    beta: Vector
+    mask: Matrix | None
+    words_scale: Array
+    positions_scale: Array
+    of_segments_scale: Array | None
+    gamma_scale: Array
+    beta_scale: Array
+    words_zero_point: Array
+    positions_zero_point: Array
+    of_segments_zero_point: Array | None
+    gamma_zero_point: Array
+    beta_zero_point: Array
+
+    def numbers(self, name: str) -> Any:
+        given = [getattr(self, f"{name}{part}") for part in ("", "_scale", "_zero_point")]
+        return None if given[0] is None else _numbers(Quantized(*given))
+
+
+@contributed("QEmbedLayerNormalization")
+def _quantized_embedding(inputs: _QuantizedRows, *, epsilon: float = 1e-12) -> Results:
+    words, positions, of_segments, gamma, beta = map(
+        inputs.numbers, ("words", "positions", "of_segments", "gamma", "beta")
+    )
+    return _embedded(
+        *(inputs.ids, inputs.segments, words, positions, of_segments, gamma, beta, inputs.mask), epsilon=epsilon
+    )
+
+
 # Products
+
+
+@contributed("GemmFastGelu")
+def _product_with_fast_gelu(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    return _fast_gelu(float_product(x, weight), bias)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,58 +417,6 @@ def _dynamically_quantized_matmul(
 ) -> Array:
     quantized, scale, zero_point = dml.dynamic_quantize_linear(a)
     return dml.matrix_multiply_integer_to_float(quantized, b, scale, b_scale, zero_point, b_zero_point, bias)
-
-
-def _unpacked(packed: Array, bits: int) -> Array:
-    """Numbers of few bits, which lie in bytes one after the other, the lowest bits first."""
-    if bits == 8:
-        return packed
-    shifts = jnp.arange(0, 8, bits, dtype=jnp.uint8)
-    shifts = shifts.reshape((1,) * packed.ndim + shifts.shape)
-    parts: Array = (packed[..., None] >> shifts) & jnp.uint8(2**bits - 1)
-    return parts.reshape(*packed.shape[:-1], -1)
-
-
-@contributed("MatMulNBits")
-def _matmul_of_few_bits(
-    a: Array,
-    b: Array,
-    scales: Array,
-    zero_points: Array | None = None,
-    groups: Vector | None = None,
-    bias: Array | None = None,
-    *,
-    K: int,
-    N: int,
-    accuracy_level: int = 0,
-    bits: int = 4,
-    block_size: int,
-    weight_prepacked: int = 0,
-) -> Array:
-    if bits not in (2, 4, 8) or weight_prepacked:
-        given = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
-        raise Unsupported(Problem((), "must have 2, 4 or 8 bits, as they are", given))
-    if min(K, N, block_size) < 1:
-        raise InvalidDesc(Problem((), "must have K, N and block_size of at least 1", f"{K}, {N} and {block_size}"))
-    blocks = -(-K // block_size)
-    quantized = _unpacked(b.reshape(N, blocks, -1), bits)
-    scales = scales.reshape(N, blocks)
-    if zero_points is None:
-        zeros = jnp.full((N, blocks), 2 ** (bits - 1), jnp.uint8)
-    elif zero_points.dtype == jnp.uint8:
-        zeros = _unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
-    else:
-        zeros = zero_points.reshape(N, blocks)
-    if groups is not None:  # the block of each row, whatever place it has
-        places = groups.astype(jnp.int32)
-        factor, zero = scales[:, places], zeros[:, places].astype(scales.dtype)
-        weight = (quantized.reshape(N, -1)[:, :K].astype(scales.dtype) - zero) * factor
-    elif zeros.dtype == jnp.uint8:
-        weight = dml.dequantize(quantized.reshape(N, -1), scales, zeros)[:, :K]
-    else:
-        weight = (quantized.astype(scales.dtype) - zeros[..., None]) * scales[..., None]
-        weight = weight.reshape(N, -1)[:, :K]
-    return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
 
 
 # Arithmetic of quantized arrays

@@ -82,12 +82,13 @@ def _passed(x: Array) -> tuple[Array, Array]:
     return dml.activation_identity(x), jnp.ones(x.shape, bool)
 
 
-def _may_drop(node: Node) -> bool:
-    return len(node.inputs) > 2 and bool(node.inputs[2])
+def may_drop(node: Node, place: int = 2) -> bool:
+    """Whether a node has the input at a place that says whether it is trained."""
+    return len(node.inputs) > place and bool(node.inputs[place])
 
 
-@handles("Dropout", since=12, draws=_may_drop)
-def _dropout(
+@handles("Dropout", since=12, draws=may_drop)
+def dropout(
     x: Array,
     ratio: Wanted | None = None,
     training_mode: Wanted | None = None,
@@ -95,6 +96,7 @@ def _dropout(
     seed: int | None = None,
     call: Call,
 ) -> tuple[Array, Array]:
+    """An array without a random share of its elements, and a mask of those that are kept."""
     share: Tensor = np.array(0.5, np.float32) if ratio is None else ratio.reshape(())
     if isinstance(share, np.ndarray) and not 0 <= share < 1:
         raise InvalidDesc(Problem("ratio", "must be in [0, 1)", share))

@@ -1,0 +1,144 @@
+"""ONNX Runtime's products and lookups of weights that have few bits, in blocks with a scale each."""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.parameters import Array, Vector, Vectors
+from dmljax.onnx.registry import handles, one_of
+
+# ruff: noqa: N803  # attributes are spelled as ONNX Runtime has them
+
+_contributed = functools.partial(handles, domain="com.microsoft")
+
+
+def _unpacked(packed: Array, bits: int) -> Array:
+    """Numbers of few bits, which lie in bytes one after the other, the lowest bits first."""
+    if bits == 8:
+        return packed
+    shifts = jnp.arange(0, 8, bits, dtype=jnp.uint8)
+    shifts = shifts.reshape((1,) * packed.ndim + shifts.shape)
+    parts: Array = (packed[..., None] >> shifts) & jnp.uint8(2**bits - 1)
+    return parts.reshape(*packed.shape[:-1], -1)
+
+
+@_contributed("MatMulNBits")
+def _matmul_of_few_bits(
+    a: Array,
+    b: Array,
+    scales: Array,
+    zero_points: Array | None = None,
+    groups: Vector | None = None,
+    bias: Array | None = None,
+    *,
+    K: int,
+    N: int,
+    accuracy_level: int = 0,
+    bits: int = 4,
+    block_size: int,
+    weight_prepacked: int = 0,
+) -> Array:
+    if bits not in (2, 4, 8) or weight_prepacked:
+        given = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
+        raise Unsupported(Problem((), "must have 2, 4 or 8 bits, as they are", given))
+    if min(K, N, block_size) < 1:
+        raise InvalidDesc(Problem((), "must have K, N and block_size of at least 1", f"{K}, {N} and {block_size}"))
+    blocks = -(-K // block_size)
+    quantized = _unpacked(b.reshape(N, blocks, -1), bits)
+    scales = scales.reshape(N, blocks)
+    if zero_points is None:
+        zeros = jnp.full((N, blocks), 2 ** (bits - 1), jnp.uint8)
+    elif zero_points.dtype == jnp.uint8:
+        zeros = _unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
+    else:
+        zeros = zero_points.reshape(N, blocks)
+    if groups is not None:  # the block of each row, whatever place it has
+        places = groups.astype(jnp.int32)
+        factor, zero = scales[:, places], zeros[:, places].astype(scales.dtype)
+        weight = (quantized.reshape(N, -1)[:, :K].astype(scales.dtype) - zero) * factor
+    elif zeros.dtype == jnp.uint8:
+        weight = dml.dequantize(quantized.reshape(N, -1), scales, zeros)[:, :K]
+    else:
+        weight = (quantized.astype(scales.dtype) - zeros[..., None]) * scales[..., None]
+        weight = weight.reshape(N, -1)[:, :K]
+    return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
+
+
+# The numbers that 4 bits stand for in the formats of bitsandbytes
+_FP4 = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
+_NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
+    *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634),
+    *(0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+_TABLES = {"0": (*_FP4, *(-one for one in _FP4)), "1": _NF4}
+
+
+@_contributed("MatMulBnb4")
+def _matmul_of_tables(
+    a: Array,
+    b: Vector,
+    largest: Vector,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    quant_type: int,
+    training_mode: int = 0,
+    transB: int = 1,
+) -> Array:
+    if min(K, N, block_size) < 1:
+        raise InvalidDesc(Problem((), "must have K, N and block_size of at least 1", f"{K}, {N} and {block_size}"))
+    table = jnp.asarray(np.array(one_of("quant_type", str(quant_type), _TABLES), np.float32))
+    places = jnp.stack([b >> 4, b & 15], -1).reshape(-1)[: N * K].astype(jnp.int32)  # the higher bits come first
+    scales = jnp.repeat(largest.astype(jnp.float32), block_size)[: N * K]
+    weight = (table[places] * scales).reshape(N, K).astype(a.dtype)
+    return dml.gemm(a, weight, None, transpose_b=bool(transB))
+
+
+@_contributed("GatherBlockQuantized")
+def _gather_of_blocks(
+    x: Vectors,
+    indices: Array,
+    scales: Vectors,
+    zero_points: Array | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> Array:
+    gathered, along = normal(gather_axis, x.ndim), normal(quantize_axis, x.ndim)
+    is_packed = x.dtype == jnp.uint8
+    if gathered == along or (is_packed and (gathered or bits not in (2, 4, 8))) or block_size < 0:
+        rule = "must gather along another axis than that of blocks, and bytes of 2, 4 or 8 bits along the first"
+        raise InvalidDesc(Problem((), rule, f"gather_axis {gather_axis}, quantize_axis {quantize_axis}, {bits} bits"))
+    size = x.shape[gathered]
+    is_inside = (indices >= -size) & (indices < size)
+    places = jnp.clip(jnp.where(indices < 0, indices + size, indices), 0, size - 1).astype(jnp.int32)
+    after = along if along < gathered else along + indices.ndim - 1  # the axis of blocks in what is gathered
+
+    def rows(table: Array) -> Array:
+        return jnp.take(table, places if table.shape[gathered] != 1 else jnp.zeros_like(places), axis=gathered)
+
+    numbers = _unpacked(rows(x), bits) if is_packed else rows(x)
+    length = numbers.shape[after]
+
+    def of_blocks(table: Array) -> Array:
+        return jnp.repeat(rows(table), block_size or length, axis=after).astype(jnp.float32)
+
+    def cut(table: Array) -> Array:
+        return table[(slice(None),) * after + (slice(length),)]
+
+    if zero_points is not None:
+        count = scales.shape[-1]
+        zeros = cut(of_blocks(_unpacked(zero_points, bits)[..., :count] if is_packed else zero_points))
+    else:
+        zeros = jnp.float32(2 ** (bits - 1) if is_packed else 0)
+    result = (numbers.astype(jnp.float32) - zeros) * cut(of_blocks(scales))
+    others = [axis for axis in range(result.ndim) if not gathered <= axis < gathered + indices.ndim]
+    return jnp.where(jnp.expand_dims(is_inside, others), result, 0).astype(scales.dtype)
