@@ -1,6 +1,6 @@
 """Cuts models around the nodes that have no DirectML graph."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dmljax.onnx.file import Node, names_read
@@ -22,22 +22,27 @@ def advice(
 ) -> str | None:
     """Which calls make graphs of the nodes before the refused ones and of those behind them; None if there are none.
 
-    `values` are what the nodes make, by name.
+    `values` are what the nodes make, by name. The first graph computes all that the second one reads of it.
     """
     dependent: set[str] = set()
     for node in nodes:
         if node in refused or dependent & {*names_read(node)}:
             dependent |= {*node.outputs}
-    read = [name for node in nodes if node in refused for name in names_read(node)]
-    before = [name for name in dict.fromkeys([*read, *outputs]) if name in values and name not in dependent]
-    before = [name for name in before if isinstance(values[name], View)]
     cut = _last_results(nodes, outputs, refused)
-    left = [name for name in outputs if name not in cut]
+    left = [name for name in outputs if name in dependent and name not in cut]
+    behind = [node for node in alive(nodes, left, cut) if dependent & {*node.outputs}]
+
+    def known_before(names: Iterable[str]) -> list[str]:
+        made = (name for name in dict.fromkeys(names) if name in values and name not in dependent)
+        return [name for name in made if isinstance(values[name], View)]
+
+    passed = known_before(name for node in behind for name in names_read(node))
+    before = known_before([*(name for node in refused for name in names_read(node)), *passed, *outputs])
     calls = []
     if before:
         calls.append(f"before these nodes, model.graph(shapes, outputs={before})")
-    if left and alive(nodes, left, cut):
-        given = ", ".join(f"{name!r}: {_struct(values[name])}" for name in cut)
+    if behind:
+        given = ", ".join(f"{name!r}: {_struct(values[name])}" for name in (*cut, *passed))
         only = "" if len(left) == len(outputs) else f", outputs={left}"
         calls.append(f"behind them, model.graph({{**shapes, {given}}}{only})")
     return f"the others have graphs: {'; '.join(calls)}" if calls else None

@@ -48,10 +48,10 @@ def directml_graph(
     given = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in made}
     names = model.output_names if outputs is None else _names(outputs, {*made, *model.output_names})
     nodes = alive(model.nodes, names, given)
-    if outputs is not None or given:
-        read = {*names, *(name for node in nodes for name in names_read(node))}
-        inputs = [one for one in inputs if one.name in read]
-    structs = _input_structs(inputs, defaults, {name: one for name, one in shapes.items() if name not in given})
+    needed = {*names, *(name for node in nodes for name in names_read(node))}
+    if outputs is None and not given:
+        needed |= {one.name for one in (*inputs, *defaults)}
+    structs = _input_structs(inputs, defaults, {name: one for name, one in shapes.items() if name not in given}, needed)
     structs |= given
     builder = _ModelGraph()
     values: dict[str, Any] = {}
@@ -92,9 +92,9 @@ def _names(outputs: Any, made: Collection[str]) -> tuple[str, ...]:
 
 
 def _input_structs(
-    inputs: Sequence[TensorType], defaults: Sequence[TensorType], shapes: Any
+    inputs: Sequence[TensorType], defaults: Sequence[TensorType], shapes: Mapping[str, Any], needed: Collection[str]
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """The shapes and types of the inputs; open sizes of one name are equal, so that one of them is enough."""
+    """The shapes and types of the needed inputs; open sizes of one name are equal, so that one of them is enough."""
     names = [one.name for one in (*inputs, *defaults)]
     inputs = [*inputs, *(one for one in defaults if one.name in shapes)]
     for name in shapes:
@@ -108,7 +108,7 @@ def _input_structs(
             if not _fits(one, sizes, known):
                 raise InvalidDesc(Problem(("shapes", one.name), f"must be sizes of {one}", join_sizes(sizes)))
     structs, missing = {}, []
-    for one in inputs:
+    for one in (one for one in inputs if one.name in needed):
         if one.dtype is None or one.dtype == object:
             raise Unsupported(Problem(("inputs", one.name), "must be a tensor of numbers", str(one)))
         due = shapes.get(one.name, one.sizes)
