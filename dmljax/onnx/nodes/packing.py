@@ -1,0 +1,102 @@
+"""Attention of packed sequences: the tokens of all of them, one after the other, without padding.
+
+ONNX Runtime has these operators only on GPUs. `places` are the positions of the tokens among those of the padded batch,
+first of all that are there and then of the padding, in the shape of the batch.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax.onnx.interpreter import as_array
+from dmljax.onnx.nodes.attention import attended, in_heads
+from dmljax.onnx.parameters import Array, KeptVector, Matrix, Results, Rows, Vector
+from dmljax.onnx.registry import Call, handles
+
+_contributed = functools.partial(handles, domain="com.microsoft")
+
+
+@_contributed("RemovePadding")
+def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
+    # A bound fills with zeros, as it does for NonZero.
+    batch, length = x.shape[:2]
+    size = call.maximum(batch * length)
+    if size is None:
+        counts = call.known(call.node.inputs[1], counts, batch * length)
+        size = int(counts.sum())
+    lengths = as_array(counts)
+    is_padding = (jnp.arange(length, dtype=lengths.dtype)[None] >= lengths[:, None]).ravel()
+    places = jnp.argsort(is_padding, stable=True)
+    rows = places[:size]
+    tokens = jnp.where(is_padding[rows, None], jnp.zeros((), x.dtype), x.reshape(batch * length, -1)[rows])
+    ends = jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths, dtype=lengths.dtype)])
+    return tokens, places.reshape(batch, length).astype(lengths.dtype), ends, jnp.max(lengths, keepdims=True)
+
+
+@_contributed("RestorePadding")
+def _restored(x: Matrix, places: Matrix) -> Array:
+    zeros = jnp.zeros((places.size, x.shape[1]), x.dtype)
+    return dml.scatter_nd(zeros, places.reshape(-1, 1)[: x.shape[0]], x).reshape(*places.shape, x.shape[1])
+
+
+def _attended(
+    parts: Sequence[Array],
+    places: Array,
+    ends: Array,
+    bias: Array | None,
+    num_heads: int,
+    scale: float | None,
+    hidden: float,
+) -> Array:
+    """What packed queries take from the values of their sequence, from arrays of (tokens, heads * size) each."""
+    query, keys, values = (in_heads(_restored(x, places), num_heads) for x in parts)
+    lengths = (ends[1:] - ends[:-1]).reshape(-1, 1, 1, 1)
+    seen = jnp.arange(places.shape[1], dtype=lengths.dtype)[None, None, None] < lengths
+    padded = attended(query, keys, values, seen, bias, scale=scale, hidden=hidden)
+    return padded.reshape(places.size, -1)[places.reshape(-1)[: parts[0].shape[0]]]
+
+
+@_contributed("PackedMultiHeadAttention")
+def _packed_multihead_attention(
+    query: Array,
+    key: Matrix | None,
+    value: Matrix | None,
+    bias: Vector | None,
+    places: Matrix,
+    ends: Vector,
+    attention_bias: Array | None = None,
+    *,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    scale: float | None = None,
+) -> Array:
+    if key is None or value is None:  # all three side by side, in each head
+        parts = [query[:, :, i].reshape(query.shape[0], -1) for i in range(3)]
+    else:
+        parts = [query, key, value]
+    if bias is not None:
+        own = jnp.split(bias, np.cumsum([x.shape[1] for x in parts])[:-1].tolist())
+        parts = [x + one[None] for x, one in zip(parts, own, strict=True)]
+    return _attended(parts, places, ends, attention_bias, num_heads, scale, mask_filter_value)
+
+
+@_contributed("PackedAttention")
+def _packed_attention(
+    x: Matrix,
+    weight: Matrix,
+    bias: Vector,
+    places: Matrix,
+    ends: Vector,
+    attention_bias: Array | None = None,
+    *,
+    num_heads: int,
+    qkv_hidden_sizes: Sequence[int] = (),
+    scale: float | None = None,
+) -> Array:
+    projected = dml.gemm(x, weight, bias)
+    sizes = qkv_hidden_sizes or [projected.shape[-1] // 3] * 3
+    parts = jnp.split(projected, np.cumsum(sizes)[:-1].tolist(), axis=-1)
+    return _attended(parts, places, ends, attention_bias, num_heads, scale, -10000.0)
