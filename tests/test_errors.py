@@ -24,6 +24,7 @@ from dmljax.errors import (
     within,
 )
 from dmljax.onnx.interpreter import NotKnown
+from dmljax.onnx.registry import KeyNeeded
 
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
 FORGING = Problem(("resources", "x\ny", "sourcePath"), "must be\nan object", "a\nb")
@@ -32,6 +33,7 @@ ERRORS: list[DmlError] = [
     *(kind(SIZES, FORGING) for kind in (DmlError, InvalidDesc, InvalidType, UnusableFile, MissingFile)),
     unusable_file(SIZES, FileNotFoundError(2, "No such file or directory"), "none.bin"),
     Unsupported(Problem("Type", "must be known", "'x'")),
+    KeyNeeded(Problem("key", "must be given", "none")),
     NotKnown(Problem("sizes", "must be known while tracing", "a traced array")),
     InvalidJson(Problem((), "a value must be here", "']'"), 3, 7),
     *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, MissingModel, UnopenedModel, UnreadableModel)),
