@@ -19,7 +19,7 @@ import numpy as np
 from dmljax.errors import Problem
 from dmljax.lowerings.sizes import Undecided, is_symbolic
 from dmljax.onnx.parameters import Array, DType, Elements
-from dmljax.text import json_text, one_line
+from dmljax.text import json_text
 
 MAX_DENOMINATOR = 1000  # of a float that multiplies a symbol: 0.1 stands for a tenth, and not for its nearest float
 
@@ -188,16 +188,17 @@ def undecided(error: Exception) -> Problem:
     found = _COMPARISON.search(str(error))
     if found is None:
         symbol = _SYMBOL.search(str(error))
-        given = symbol[1] if symbol else one_line(error)
+        given = symbol[1] if symbol else "an open size"
         return Problem(
             (), "must have sizes that are numbers here", given, remedy="export the model with a number for it"
         )
     one, comparison, other = found.groups()
-    more = {">": 1, "==": 1, "<": -1}.get(comparison, 0)
-    bound = str(int(other) + more) if other.lstrip("-").isdigit() else f"{other} + {more}" if more else other
-    relation = "<=" if comparison in ("<", "<=") else ">="
+    if comparison in (">", "<=", "=="):  # decided by what is more
+        bound = str(int(other) + 1) if other.lstrip("-").isdigit() else f"{other} + 1"
+    else:
+        bound = other
     rule = f"must have open sizes that decide whether {one} {comparison} {other}"
-    return Problem((), rule, remedy=_constrained(f"{one} {relation} {bound}"))
+    return Problem((), rule, remedy=_constrained(f"{one} >= {bound}"))
 
 
 def simplified(shapes: Sequence[Sequence[int]]) -> Problem | None:

@@ -200,6 +200,7 @@ CASES = {
         p = Transpose <perm = [0, 1, 3, 2, 4, 5]> (z) q = Concat <axis = 0> (rest, v2, v2, v2) y = Reshape (p, q)""",
         ["mod(c, 2) == 0"],
     ),
+    "STFT": Case("float[a, b, 1] x", "k = Constant <value_int = 4> () y = STFT (x, i2, , k)", ["b >= 4"]),
     # Control
     "If": Case(
         MATRIX,
@@ -218,7 +219,17 @@ CASES = {
         m = ReduceSum <keepdims = 0> (r) w = Add (v, m) o = Mul (r, w) }> (f0, x)""",
     ),
 }
-USUAL = ("Expand of a constant", "Slice of positions", "Floor", "Loop", "Resize by linear and half_pixel")
+USUAL = (
+    "Expand of a constant",
+    "Slice of positions",
+    "Slice to 1000000000",
+    "Pad by reflection",
+    "TopK of a half",
+    "Floor",
+    "GlobalAveragePool",
+    "Resize by linear and half_pixel",
+    "Loop",
+)
 SIZES = ({"a": 2, "b": 5, "c": 6, "d": 2, "e": 3}, {"a": 3, "b": 6, "c": 8, "d": 1, "e": 5})
 
 
@@ -320,6 +331,18 @@ REFUSED = {
         Case(f"{IMAGE}, float[a, 2, d, e] z", "t = Shape (z) y = Resize <mode = 'linear', antialias = 1> (x, , , t)"),
         "antialias must be 0 for open sizes; got 1",
     ),
+    "averages of rounded sizes": (
+        Case(IMAGE, "y = AveragePool <kernel_shape = [2, 2], auto_pad = 'SAME_UPPER', strides = [2, 2]> (x)"),
+        r"must have padding that does not follow from open sizes; got floordiv.*export the model with numbers",
+    ),
+    "a window without its least size": (
+        Case(IMAGE, "y = MaxPool <kernel_shape = [3, 1]> (x)"),
+        r'decide whether b < 3 \(.*constraints=\["b >= 3"\]\)',
+    ),
+    "frequencies of an open length": (
+        Case("float[a, b, 1] x", "y = DFT (x, , i1)"),
+        r"DFT must have sizes that are numbers here; got an open size \(export the model with a number for it\)",
+    ),
     "sizes of one ratio": (
         Case(
             f"{IMAGE}, float[a, 2, d, e] z",
@@ -358,15 +381,7 @@ def at(value: Any, number: int) -> Any:
     "function",
     [
         lambda n: [n + 3, 3 + n, n - 3, 3 - n, -n, n * 4, 4 * n, n * n, n**3, abs(3 - n)],
-        lambda n: [
-            n // 3,
-            20 // n,
-            n % 3,
-            20 % n,
-            (n * n) // n,
-            truncated_quotients(3 - n, 2),
-            truncated_quotients(n, -2),
-        ],
+        lambda n: [n // 3, 20 // n, n % 3, 20 % n, (n * n) // n],
         lambda n: [n * 0.5, n / 4, n * 0.1 + 1.5, (n * 0.5) * 2.0, n / n, (n * n) / n, 0.5 - n, (n / 4) % 1.5],
         lambda n: [np.floor(n * 0.7), np.ceil(n / 3), np.floor(-n / 4), np.ceil(n * np.float16(0.1))],
     ],
@@ -376,6 +391,13 @@ def test_symbols_compute_as_numbers_do(function: Any) -> None:
     for number in (1, 2, 7, 30):
         results = [at(one, number) for one in function(Expression(n))]
         np.testing.assert_allclose(np.asarray(results, float), np.asarray(function(number), float), rtol=1e-3)
+
+
+def test_quotients_of_symbols_are_rounded_towards_zero() -> None:
+    (n,) = jax.export.symbolic_shape("n")
+    for number in (1, 2, 6, 9):
+        assert at(truncated_quotients(4 - Expression(n), 3), number) == int((4 - number) / 3)
+        assert at(truncated_quotients(Expression(n), -2), number) == int(number / -2)
 
 
 def test_comparisons_of_symbols_are_decided_or_raise() -> None:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
@@ -90,7 +91,9 @@ def _stft(
         raise InvalidDesc(Problem("frame_length", f"must be in [1, {whole}]", count))
     if window is not None and own != count:
         raise InvalidDesc(Problem("window", f"must have {count} elements, as a frame has", own))
-    places = np.arange(0, whole - count + 1, stride)[:, None] + np.arange(count)
+    blocks = (whole - count) // stride + 1
+    starts = (jnp if is_symbolic(blocks) else np).arange(blocks) * stride
+    places = starts[:, None] + np.arange(count)[None, :]
     frames = numbers[:, places]
     frames = frames if window is None else frames * _wide(window)[None, None]
     return _parts(_frequencies(frames, None, 2, onesided), signal.dtype)

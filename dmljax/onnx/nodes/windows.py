@@ -222,6 +222,12 @@ def averaged(
 ) -> Array:
     """The averages of windows by a function of DirectML, whose padding is made of `nothing`."""
     windows, beyond = _pooled(x, window)
+    open_amount = next(filter(is_symbolic, (*windows.start, *windows.end, *beyond)), None)
+    if open_amount is not None:
+        remedy = "export the model with numbers for its sizes"
+        raise Unsupported(
+            Problem((), "must have padding that does not follow from open sizes", open_amount, remedy=remedy)
+        )
     if count_include_pad and any(beyond):  # what is beyond the padding counts for nothing
         x = dml.padding1(x, nothing, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
         windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
