@@ -6,7 +6,7 @@ An edge passes on a buffer, as in DirectML: its reader may see the bytes with ot
 import base64
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
@@ -275,9 +275,10 @@ class Graph(Lowerable):
         made = [source for source in made if source in read]
         if not made:
             return self
+        needed = self._nodes_before(made)
         part = Graph(
-            nodes={name: self.nodes[name] for name in folded},
-            edges={to: source for to, source in self.edges.items() if to not in edges},
+            nodes={name: self.nodes[name] for name in self.order if name in needed},
+            edges={to: source for to, source in self.edges.items() if self.targets[to][0] in needed},
             inputs={name: self.sources[name] for name in self.constants},
             outputs={source: source for source in made},
         )
@@ -292,6 +293,17 @@ class Graph(Lowerable):
             constants=constants | dict(zip(made, values, strict=True)),
             views=self.views,
         )
+
+    def _nodes_before(self, sources: Iterable[str]) -> frozenset[str]:
+        """The names of the nodes from which these sources follow."""
+        makers = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
+        found, waiting = set[str](), [*sources]
+        while waiting:
+            name = makers.get(waiting.pop())
+            if name is not None and name not in found:
+                found.add(name)
+                waiting += (self.edges[f"{name}.{key}"] for key in self.nodes[name].tensors(is_input=True))
+        return frozenset(found)
 
     # As JSON
 

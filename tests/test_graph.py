@@ -162,6 +162,35 @@ def test_what_follows_from_constants_is_computed_once_where_a_call_gains_by_it(r
     assert_same_bits(jax.jit(lambda x: lower(dequantized(reader))(x))(x), expected)
 
 
+def test_a_constant_may_follow_from_what_is_computed_at_each_call() -> None:
+    # The difference is larger than its constants, and stays; whether it is positive fits in them, and is folded.
+    table, column, row = (TensorDesc("FLOAT32", (8, 8), strides) for strides in (None, (1, 0), (0, 1)))
+    flags = TensorDesc("UINT8", (8, 8))
+    graph = Graph(
+        nodes={
+            "difference": directml.ElementWiseSubtractDesc(a=column, b=row, output=table),
+            "positive": directml.ElementWiseLogicalGreaterThanDesc(a=table, b=row, output=flags),
+            "chosen": directml.ElementWiseIfDesc(condition=flags, a=table, b=table, output=table),
+        },
+        edges={
+            "difference.a": "c",
+            "difference.b": "d",
+            "positive.a": "difference.output",
+            "positive.b": "d",
+            "chosen.condition": "positive.output",
+            "chosen.a": "difference.output",
+            "chosen.b": "x",
+        },
+        inputs={"x": table},
+        constants={"c": np.arange(8, dtype="float32"), "d": np.zeros(8, "float32")},
+        outputs={"y": "chosen.output"},
+    )
+    assert list(graph.folded().nodes) == ["difference", "chosen"]
+    x = np.full((8, 8), -1, "float32")
+    expected = np.where(np.arange(8)[:, None] > 0, np.arange(8.0)[:, None], x).astype("float32")
+    assert_same_bits(lower(graph)(x), expected)
+
+
 def test_an_output_that_follows_from_constants_stays_one_of_a_node() -> None:
     relu = ActivationReluDesc(input=FLOATS, output=FLOATS)
     graph = Graph(
