@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.lowerings import byte_products
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned, sharded_alike
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, is_on_mesh, may_be_sharded, partitioned, sharded_alike
 from dmljax.lowerings.sizes import number
 from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
@@ -76,10 +77,10 @@ def integer_product(a: Array, b: Array, a_zero: Array | None = None, b_zero: Arr
 
 
 def _integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
-    # A product of int8 is what each platform is fastest with, and zero points come in with the sums of columns and of
-    # rows, which are such products, too. On a CPU, with JAX 0.10.2, (512, 1024) times (1024, 512) takes 3.7 ms so, a
-    # sum of products of float32, of 1024 columns at most, which are exact, 6.0 ms, a product of int32, or of uint8 and
-    # int8, 15 ms. (With JAX 0.8, they take 21, 9 and 19 ms.)
+    # A product of int8 is what each platform is fastest with, but for CPUs with VNNI. Zero points come in with the sums
+    # of columns and of rows, which are such products, too. On a CPU, with JAX 0.10.2, (512, 1024) times (1024, 512)
+    # takes 3.7 ms so, a sum of products of float32, of 1024 columns at most, which are exact, 6.0 ms, a product of
+    # int32 15 ms. (With JAX 0.8, they take 21, 9 and 19 ms.)
     (a, a_zero), (b, b_zero) = _as_int8(a, a_zero), _as_int8(b, b_zero)
     terms, leading = a.shape[-1], (1,) * (a.ndim - 2)
     if a_zero is None:
@@ -93,7 +94,7 @@ def _integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | N
     return total
 
 
-_product_of_int8 = partial(jnp.matmul, preferred_element_type=np.int32)
+_product_of_int8: Callable[..., Array] = partial(jnp.matmul, preferred_element_type=np.int32)
 
 
 def _in_two_passes(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
@@ -104,9 +105,13 @@ def _in_two_passes(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
 
 def _in_one_pass(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
     """The same in one pass over `b`: with one row and 1024 x 1024 columns, it takes 0.13 ms instead of 0.36 ms."""
-    row_of_ones = jnp.ones((*a.shape[:-2], 1, a.shape[-1]), np.int8)
-    both = _product_of_int8(jnp.concatenate([a, row_of_ones], axis=-2), b)
-    return both[..., :-1, :] - a_zero * (both[..., -1:, :] - own_sums)
+    multiply, shifted_zero = _product_of_int8, a_zero
+    if byte_products.are_fast() and not is_on_mesh(a):
+        multiply, a = byte_products.product_of_bytes, lax.bitcast_convert_type(a, np.uint8) ^ np.uint8(128)
+        shifted_zero = a_zero + 128
+    row_of_ones = jnp.ones((*a.shape[:-2], 1, a.shape[-1]), a.dtype)
+    both = multiply(jnp.concatenate([a, row_of_ones], axis=-2), b)
+    return both[..., :-1, :] - shifted_zero * both[..., -1:, :] + a_zero * own_sums
 
 
 def _as_int8(x: Array, zero: Array | None) -> tuple[Array, Array | None]:

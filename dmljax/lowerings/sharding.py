@@ -27,12 +27,21 @@ def may_be_sharded(x: Array) -> bool:
 
     Inside `jax.shard_map`, where all axes of the mesh are manual, an array is what one device holds.
     """
-    mesh = jax.typeof(x).sharding.mesh
-    mesh = jax.sharding.get_abstract_mesh() if mesh.empty else mesh
+    mesh = _mesh_of(x)
     return any(
         size > 1 and axis_type is not AxisType.Manual
         for size, axis_type in zip(mesh.axis_sizes, mesh.axis_types, strict=True)
     )
+
+
+def is_on_mesh(x: Array) -> bool:
+    """Whether there is a mesh, be it one inside `jax.shard_map`, as far as the type of `x` or `jax.set_mesh` says."""
+    return not _mesh_of(x).empty
+
+
+def _mesh_of(x: Array) -> AbstractMesh:
+    mesh = jax.typeof(x).sharding.mesh
+    return jax.sharding.get_abstract_mesh() if mesh.empty else mesh
 
 
 def sharded_like(x: Array, new: Array) -> Array:
