@@ -82,18 +82,16 @@ class Model:
         self.defaults = tuple(one for one in graph.inputs if one.name in graph.constants and one.name not in fixed)
         self.outputs = graph.outputs
         stay = {*fixed, *(one.name for one in self.defaults), *deciding}
-        weights = {name: one for name, one in known.items() if name not in stay and _is_weight(one, name in kept)}
-        with jax.ensure_compile_time_eval():
-            self.weights = {name: as_array(one) for name, one in weights.items()}
-        others = {name: one for name, one in known.items() if name not in weights}
-        inputs = Inputs(self.inputs, self.defaults)
-        self._file = proto
-        if proto is source:
-            self._file = onnx.ModelProto()
-            self._file.CopyFrom(proto)
-        saving.drop_weights(self._file, reader, weights.keys())
+        names = [name for name, one in known.items() if name not in stay and _is_weight(one, name in kept)]
+        file = _copied(proto) if proto is source else proto
+        saving.drop_weights(file, reader, names)
+        self._file = _copied(file)
+        del proto, file  # with which alone protobuf frees what they have held, before weights are stored once more
         graph = OnnxGraph(graph.nodes, graph.inputs, graph.outputs)  # which does not keep the arrays
-        self._plan = Plan(program, graph, inputs, others, deciding, dict(self.weights))
+        with jax.ensure_compile_time_eval():
+            self.weights = {name: as_array(known.pop(name)) for name in names}
+        inputs = Inputs(self.inputs, self.defaults)
+        self._plan = Plan(program, graph, inputs, known, deciding, dict(self.weights))
 
     def __repr__(self) -> str:
         inputs, outputs = ("; ".join(map(str, one)) for one in (self.inputs, self.outputs))
@@ -194,6 +192,12 @@ class Model:
             given = array(("weights", name), weights[name])
             if given.shape != own.shape:
                 raise InvalidDesc(Problem(("weights", name), f"must have the shape {own.shape}", given.shape))
+
+
+def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
 
 
 def _is_weight(value: Elements, is_kept: bool) -> bool:

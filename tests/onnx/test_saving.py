@@ -1,6 +1,8 @@
 """Files that a model writes with trained weights, which ONNX Runtime reads as we do."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +131,28 @@ def test_tensors_within_nodes_are_taken_in(tmp_path: Path) -> None:
     (tmp_path / "beside").unlink()
     network.save(tmp_path / "whole.onnx")
     np.testing.assert_array_equal(dmljax.onnx.load(tmp_path / "whole.onnx")(True), [1, 2])
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read as Linux tells it")
+def test_a_loaded_model_has_its_weights_once(tmp_path: Path) -> None:
+    size = 2**27
+    weight = np.ones(size // 4, np.float32)
+    made = model([helper.make_node("Mul", ["x", "w"], ["y"])], [value("x", FLOAT, [1])], ["y"], {"w": weight})
+    onnx.save(made, tmp_path / "large.onnx")
+    program = """
+import ctypes, gc, sys, jax, dmljax.onnx
+def bytes_held():
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+jax.numpy.ones(3).block_until_ready()
+before = bytes_held()
+model = dmljax.onnx.load(sys.argv[1])
+model.weights["w"].block_until_ready()
+print(bytes_held() - before)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "large.onnx"], check=True, capture_output=True, text=True
+    )
+    assert size <= int(run.stdout) < 1.5 * size
