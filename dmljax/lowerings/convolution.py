@@ -108,7 +108,7 @@ def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
     suited, layouts = steps, _OF_DIRECTML
     if steps.is_on_cpu:
         outputs, channels, *_ = filter.shape
-        suited, layouts = _with_gaps(steps, image.shape[2], channels, outputs), _OF_LIBRARIES
+        suited, layouts = _with_gaps(steps, image.shape, channels, outputs), _OF_LIBRARIES
     plain = partial(_general_dilated, steps=suited, layouts=layouts)
     convolution = custom_vmap(plain)
 
@@ -132,7 +132,7 @@ def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array,
     if steps.is_on_cpu:
         channels, outputs, *_ = filter.shape
         is_dense = math.prod(steps.strides) == 1  # otherwise, the transpose has gaps already
-        suited = _with_gaps(steps, image.shape[2], channels, outputs) if is_dense else steps
+        suited = _with_gaps(steps, image.shape, channels, outputs) if is_dense else steps
         by_image = partial(_general_dilated, steps=suited, layouts=_OF_LIBRARIES_BY_IMAGE)
         by_filter = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES_BY_FILTER)
     return _convolution(*primals, steps), by_image(of_image, filter) + by_filter(image, of_filter)
@@ -168,19 +168,24 @@ def _general_dilated(image: Array, filter: Array, steps: _Steps, layouts: Sequen
 
 
 _FEWEST_CHANNELS = 16
+_FEWEST_PLACES, _MANY_CHANNELS = 512, 256
 
 
-def _with_gaps(steps: _Steps, rows: int, channels: int, outputs: int) -> _Steps:
+def _with_gaps(steps: _Steps, image_sizes: Sequence[int], channels: int, outputs: int) -> _Steps:
     """The same convolution, of an image with gaps between its rows and filters with gaps that step over them.
 
     XLA on CPU leaves a convolution over two dimensions to YNNPACK, which computes one of 64 channels in one thread, but
     one with gaps to Eigen, which computes it in all threads. Eigen has those of few channels and outputs anyway, and
-    images of few channels are slower with gaps. Of a symbolic size, JAX does not see that the result has as many rows
-    as without gaps.
+    images of few channels are slower with gaps, as are small ones: 64 x 6 x 6 to 32 takes 0.12 ms with gaps, and 0.04
+    without. Of a symbolic size, JAX does not see that the result has as many rows as without gaps.
     """
+    batch, _, rows, *columns = image_sizes
     if len(steps.strides) != 2 or max(steps.image_dilation) > 1 or is_symbolic(rows) or is_symbolic(channels):
         return steps
     if channels < _FEWEST_CHANNELS or max(channels, outputs) <= _FEWEST_CHANNELS:
+        return steps
+    places = batch * rows * math.prod(columns) // math.prod(steps.strides)
+    if channels < _MANY_CHANNELS and not is_symbolic(places) and places < _FEWEST_PLACES:
         return steps
     (stride, *strides), ((before, after), *padding) = steps.strides, steps.padding
     dilation, *dilations = steps.filter_dilation
@@ -240,6 +245,15 @@ def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
 #   7 x 7, 16 x 90 x 90 to 3                         rows                   1.4, beside 8.0
 #   7 x 7, 64 x 56 x 56 to 3                         plain                  2.0; rows 2.0
 #   3 x 3, 64 x 112 x 112 to 3                       plain                  3.5; rows 4.1
+#   3 x 3, 64 x 14 x 14 to 64                        plain                  0.19; gaps 0.26 (from here on, busy, too)
+#   3 x 3, 12 apart, 960 x 14 x 14 to 256            inner products         4.7; matrices 22
+#   3 x 3, 24 apart, 64 x 33 x 33 to 64              inner products         0.41; gaps 1.1
+#   3 x 3, 3 apart, 256 x 4 x 4 to 256               matrices               0.25; inner products 0.44
+#   7 x 7 x 7, 2 apart, 3 x 16 x 32 x 32 to 64       slices                 4.4, beside 30
+#   3 x 3 x 3, 64 x 8 x 14 x 14 to 64                slices                 4.5, beside 15
+#   3, 64 x 100 to 64                                matrices               0.05, beside 0.1
+#   5, 256 x 400 to 256                              matrices               2.6, beside 2.8
+#   7, 32 x 16000 to 1                               plain                  0.97; matrices 1.7
 # The columns of few places, and those of few terms, are larger than input and output together, for one image of a batch
 # at a time.
 _MOST_PRODUCTS = 49  # that are added up one after the other, and compiled in one loop
@@ -249,6 +263,10 @@ _FEW_PLACES = 300
 _FEW_OUTPUTS = 8
 _MOST_NARROW_CHANNELS = 16
 _MANY_ROWS = 7
+_FEW_PLACES_OF_LINES = 1000
+_FEW_TERMS_OF_LINES = 2**27
+_MOST_TAPS = 27
+_FEWEST_PLACES_OF_TAPS = 64
 
 
 def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: bool = True) -> Array:
@@ -258,8 +276,12 @@ def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: b
         return with_channels_last(lowering, image)
     if group_count > 1 and channels <= _FEW_CHANNELS and _terms(filter) <= _MOST_PRODUCTS:
         return _shifted_products(image, filter, sliding)
+    if group_count == 1 and _is_mostly_padding(filter, windows):
+        return with_channels_last(partial(_inner_products, filter=filter, sliding=sliding), image)
     if group_count > 1 or _is_matrix(image, filter, windows, is_filter_given=is_filter_given):
         return _in_matrices(image, filter, sliding)
+    if len(windows) == 3:
+        return _in_slices(image, filter, sliding, is_filter_given=is_filter_given)
     is_narrow = filter.shape[0] <= _FEW_OUTPUTS and channels <= _MOST_NARROW_CHANNELS
     if is_narrow and windows[0].stride == 1 and windows[0].size >= _MANY_ROWS:
         return _in_rows(image, filter, sliding)
@@ -278,7 +300,31 @@ def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_fil
     if channels <= _FEW_CHANNELS and _terms(filter) <= _FEW_TERMS and not are_channels_last():
         return True
     places = image.shape[0] * math.prod(one.blocks for one in windows)
-    return is_filter_given and not is_symbolic(places) and places <= min(outputs, _FEW_PLACES)
+    if is_symbolic(places):
+        return False
+    if len(windows) == 1 and places <= _FEW_PLACES_OF_LINES and places * math.prod(filter.shape) <= _FEW_TERMS_OF_LINES:
+        return True
+    return is_filter_given and places <= min(outputs, _FEW_PLACES)
+
+
+def _is_mostly_padding(filter: Array, windows: Sequence[Window]) -> bool:
+    """Whether at least half of what windows with a stride of 1 read is padding, as with large dilations.
+
+    An image of few places does not repay taking the elements of filters apart.
+    """
+    if any(one.stride > 1 or is_symbolic(one.input_size) for one in windows):
+        return False
+    taps, places = math.prod(filter.shape[2:]), math.prod(one.blocks for one in windows)
+    if taps > _MOST_TAPS or places < _FEWEST_PLACES_OF_TAPS:
+        return False
+    inside = math.prod(sum(len(_inside(one, i)) for i in range(one.size)) for one in windows)
+    return 0 < 2 * inside <= taps * places
+
+
+def _inside(one: Window, i: int) -> range:
+    """The windows, a stride of 1 apart, whose element `i` is no padding."""
+    shift = i * one.dilation - one.start_padding
+    return range(max(0, -shift), min(one.blocks, one.input_size - shift))
 
 
 def _transposed_on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
@@ -459,6 +505,42 @@ def _in_rows(image: Array, filter: Array, sliding: Sliding) -> Array:
         for row in range(rows)
     )
     total: Array = functools.reduce(operator.add, shifted)
+    return total
+
+
+def _in_slices(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: bool) -> Array:
+    """Over three dimensions, as over the last two, with the slices of each window as channels."""
+    first, *others = sliding.windows
+    padded = _padded(image, [first])
+    slices = [_tap(padded, [first], [i]) for i in range(first.size)]
+    images = jnp.moveaxis(lax.concatenate(slices, 1), 2, 1)
+    filters = jnp.moveaxis(filter, 2, 1)
+    found = _on_cpu(
+        images.reshape(-1, *images.shape[2:]),
+        filters.reshape(filter.shape[0], -1, *filter.shape[3:]),
+        sliding._replace(windows=tuple(others)),
+        is_filter_given=is_filter_given,
+    )
+    return jnp.moveaxis(found.reshape(*images.shape[:2], *found.shape[1:]), 1, 2)
+
+
+def _inner_products(image: Array, filter: Array, sliding: Sliding) -> Array:
+    """The sum of products of matrices, one for each place of a window, with what is no padding; channels are last."""
+    windows, _, precision = sliding
+    products = []
+    for place in _places(windows):
+        inside = [_inside(one, i) for i, one in zip(place, windows, strict=True)]
+        if not all(inside):
+            continue
+        part = image
+        for axis, (i, one, blocks) in enumerate(zip(place, windows, inside, strict=True), 1):
+            shift = i * one.dilation - one.start_padding
+            part = lax.slice_in_dim(part, blocks.start + shift, blocks.stop + shift, axis=axis)
+        taps = filter[(slice(None), slice(None), *place)]
+        product = lax.dot_general(part, taps, (((part.ndim - 1,), (1,)), ((), ())), precision)
+        around = [(blocks.start, one.blocks - blocks.stop, 0) for one, blocks in zip(windows, inside, strict=True)]
+        products.append(lax.pad(product, jnp.zeros((), product.dtype), [(0, 0, 0), *around, (0, 0, 0)]))
+    total: Array = functools.reduce(operator.add, products)
     return total
 
 

@@ -84,17 +84,27 @@ SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "of groups": ((2, 10, 4, 5), (4, 5, 2, 3), {"group_count": 2, "strides": (1, 2), "end_padding": 1}),
     "of groups of few channels": ((2, 4, 4, 5), (6, 2, 2, 2), {"group_count": 2, "strides": 2, "start_padding": 1}),
     "of many terms": ((2, 8, 9, 7), (3, 8, 3, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
-    "of many channels": ((2, 17, 5, 6), (3, 17, 3, 2), {"dilations": (2, 1), "start_padding": (1, 2)}),
-    "of many channels, strided": ((1, 17, 7, 9), (3, 17, 3, 2), {"strides": (2, 3), "end_padding": (2, 1)}),
+    "of many channels": ((2, 256, 5, 6), (3, 256, 3, 2), {"dilations": (2, 1), "start_padding": (1, 2)}),
+    "of many channels, strided": ((1, 256, 7, 9), (3, 256, 3, 2), {"strides": (2, 3), "end_padding": (2, 1)}),
     "of many rows": ((1, 5, 15, 39), (3, 5, 7, 2), {"dilations": (2, 1), "start_padding": (1, 0), "end_padding": 2}),
     "of one dimension": ((2, 3, 9), (4, 3, 4), {"strides": 2, "dilations": 2, "start_padding": 3}),
+    "mostly of padding": (
+        (2, 3, 9, 9),
+        (2, 3, 3, 3),
+        {"dilations": (6, 9), "start_padding": (6, 9), "end_padding": (5, 9)},
+    ),
     "of three dimensions": ((1, 2, 4, 5, 3), (3, 2, 2, 3, 1), {"strides": (1, 2, 1), "start_padding": 1}),
+    "of three dimensions and many channels": (
+        (2, 5, 6, 6, 4),
+        (3, 5, 3, 2, 2),
+        {"strides": (2, 1, 1), "dilations": (2, 1, 2), "start_padding": (1, 0, 1)},
+    ),
 }
 BACKWARD_SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "dense": ((2, 3, 5, 4), (3, 4, 3, 2), {"start_padding": (1, 0), "end_padding": (0, 1)}),
     "of blocks": ((2, 3, 4, 5), (3, 4, 2, 2), {"strides": 2}),
     "blocks of groups": ((2, 4, 2, 3), (4, 3, 2, 2), {"group_count": 2, "strides": 2}),
-    "of many channels": ((1, 17, 4, 5), (17, 3, 3, 2), {"start_padding": (1, 0)}),
+    "of many channels": ((1, 256, 4, 5), (256, 3, 3, 2), {"start_padding": (1, 0)}),
     "overlapping": ((2, 3, 4, 5), (3, 4, 4, 3), {"strides": 2, "start_padding": 1, "end_padding": 1}),
     "with gaps": ((2, 3, 4, 3), (3, 2, 2, 1), {"strides": (3, 2), "output_padding": (1, 1)}),
     "dilated": ((1, 2, 4, 5), (2, 3, 3, 2), {"strides": (2, 3), "dilations": (3, 2), "output_padding": 1}),
@@ -119,6 +129,8 @@ STANDING = (
     "depthwise, strided",
     "of groups",
     "of many channels",
+    "mostly of padding",
+    "of three dimensions and many channels",
     "overlapping, backward",
     "of blocks, backward",
 )
@@ -173,6 +185,35 @@ def test_a_cpu_is_given_the_order_of_dimensions_that_its_libraries_know(name: st
         text = jax.jit(function).trace(x, w).lower(lowering_platforms=("cpu",)).as_text()
         orders = re.findall(r"stablehlo\.convolution.*? dim_numbers = (.*?), window", text)
         assert orders == ["[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"] * count
+
+
+@pytest.mark.parametrize(
+    ("image", "filters", "arguments", "dimensions", "has_gaps"),
+    [
+        ((1, 64, 100), (32, 64, 3), {}, [], False),
+        ((1, 64, 2000), (32, 64, 3), {}, [1], False),
+        ((1, 512, 900), (512, 512, 3), {}, [1], False),
+        ((1, 64, 6, 6), (32, 64, 3, 3), {"start_padding": 1, "end_padding": 1}, [2], False),
+        ((1, 64, 30, 30), (32, 64, 3, 3), {}, [2], True),
+        ((1, 256, 8, 8), (32, 256, 3, 3), {}, [2], True),
+        ((1, 64, 9, 9), (32, 64, 3, 3), {"dilations": 6, "start_padding": 6, "end_padding": 6}, [], False),
+        ((1, 64, 9, 9), (32, 64, 3, 3), {"dilations": 3, "start_padding": 3, "end_padding": 3}, [2], False),
+        ((1, 64, 7, 7), (32, 64, 3, 3), {"dilations": 6, "start_padding": 6, "end_padding": 6}, [2], False),
+        ((1, 8, 6, 7, 8), (4, 8, 3, 3, 3), {}, [2], False),
+    ],
+    ids=str,
+)
+def test_a_cpu_convolves_each_size_its_fastest_way(
+    image: Any, filters: Any, arguments: Any, dimensions: list[int], has_gaps: bool
+) -> None:
+    def convolved(x: Any, w: Any) -> Any:
+        return dmljax.convolution(x, w, **arguments)
+
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in (image, filters)]
+    text = jax.jit(convolved).trace(*shapes).lower(lowering_platforms=("cpu",)).as_text()
+    spaces = re.findall(r"stablehlo\.convolution.*? dim_numbers = \[b, (.*?), f\]", text)
+    assert [len(space.split(", ")) for space in spaces] == dimensions
+    assert ("lhs_dilate = [2, 1]" in text) == has_gaps
 
 
 @pytest.mark.parametrize("direction", ConvolutionDirection)
