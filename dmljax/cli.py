@@ -1,6 +1,6 @@
-"""The command line: `dmljax run`, `check`, `ops` and `explain`.
+"""The command line: `dmljax run`, `check`, `estimate`, `ops` and `explain`.
 
-The docstrings of the four command functions are also their help texts.
+The docstrings of the command functions are also their help texts.
 """
 
 import argparse
@@ -11,8 +11,9 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, Unread
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.estimation import table as estimate_table
+from dmljax.estimation.targets import Place, place_of
 from dmljax.text import escape_controls, json_text, one_line, reason_of
 from dmljax.types import LATEST
 
@@ -330,6 +333,61 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
     return FINDINGS if findings else 0
 
 
+def estimate(options: argparse.Namespace) -> int:
+    """Estimates what DxDispatch and ONNX models cost on GPUs and TPUs that are not here."""
+    jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for target in options.targets:
+        place_of(target)  # refuses early what is unknown or not installed
+    listed = []
+    for path in options.models:
+        for title, function, inputs, weights in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
+            estimates = []
+            for target in options.targets:
+                print(f"compiling {title} for {target}", file=sys.stderr, flush=True)
+                given = inputs(place_of(target)) if callable(inputs) else inputs
+                estimates.append(
+                    dmljax.estimate(function, *given, target=target, weights=weights, gradient=options.gradient)
+                )
+            listed += [{"program": title, **one.to_json()} for one in estimates]
+            if not options.json:
+                print(title, *estimate_table(estimates), "", sep="\n")
+    if options.json:
+        print(json.dumps(listed, indent=1))
+    return FINDINGS if any(one["reason"] for one in listed) else 0
+
+
+def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
+    """The dispatchables of a DxDispatch model, or a serialized graph: title, function, inputs and weights of each."""
+    if options.batch:
+        raise InvalidDesc(Problem((), "--batch must be for ONNX models alone", escape_controls(path)))
+    if path.lower().endswith(".bin"):
+        yield escape_controls(path), dmljax.serialized.load(path), (), None
+        return
+    model = _load(path, options)
+    _warn(model.warnings)
+    for name, dispatchable in model.dispatchables.items():
+        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, (), None
+
+
+def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
+    """An ONNX model for each batch; without one, each chip is given one example."""
+    from dmljax.onnx import trial
+
+    model = trial.load(path)
+    function = partial(model.apply, key=jax.random.key(trial.SEED)) if model.is_random else model.apply
+    shapes = _shapes_of_inputs(model, options)
+    sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
+    for batch in options.batch or [None]:
+
+        def inputs(place: Place, batch: int | None = batch) -> list[Any]:
+            count = len(place.devices)
+            return trial.types_of_inputs(model, shapes, *sizes, batch or (count if count > 1 else None))
+
+        title = escape_controls(path) + (f", batch {batch}" if batch else "")
+        yield title, function, inputs, model.weights
+
+
 def _count_text(count: int, noun: str) -> str:
     return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
@@ -371,7 +429,7 @@ def explain(options: argparse.Namespace) -> int:
 
 # The options
 
-DESCRIPTION = """The operators of DirectML on XLA: run or check DxDispatch and ONNX models, and look up operators."""
+DESCRIPTION = """The operators of DirectML on XLA: run, check or estimate models, and look up operators."""
 
 RUN_EXAMPLES = """examples:
   dmljax run notebooks/models/top1_routing.json
@@ -395,6 +453,17 @@ CHECK_EXAMPLES = """examples:
   dmljax check model.onnx                            # operators that are missing, and nodes that need a CPU
 
 The exit status is 0 without findings, 1 with findings, and 2 if the file cannot be read as JSON."""
+
+ESTIMATE_EXAMPLES = """examples:
+  dmljax estimate network.onnx --for h100 --for v5e  # a column for each chip
+  dmljax estimate network.onnx --for v5e:4x4 --for h100:8 --batch 16 64 --gradient
+  dmljax estimate model.json --for h100              # each operator and graph of a DxDispatch model
+  dmljax estimate graph.bin --for a100               # a graph that DirectML serialized
+  dmljax estimate network.onnx --for b200 --json | jq '.[].seconds'
+
+XLA compiles for the chips on this CPU; pip install 'dmljax[accelerators]' has the compilers for h100, a100, b200, v5e,
+v5p and v6e. Inputs are divided by their first dimension among several chips, and weights are on each. The time is a
+bound by the published rates, not a measurement. The exit status is 1 if a program does not compile."""
 
 OPS_EXAMPLES = """examples:
   dmljax ops
@@ -484,6 +553,22 @@ def _parser() -> argparse.ArgumentParser:
         ("--compare", "run the model there, too, and print times and differences", {"choices": ("onnxruntime",)}),
     )
     _add_model_options(command(check, CHECK_EXAMPLES))
+    estimate_parser = command(estimate, ESTIMATE_EXAMPLES)
+    _add_model_options(estimate_parser)
+    _add_options(
+        estimate_parser,
+        (
+            "--for",
+            "a chip, or several as in h100:8 and v5e:4x4; repeatable",
+            {"action": "append", "required": True, "dest": "targets", "metavar": "CHIP"},
+        ),
+        (
+            "--batch",
+            "first dimensions of an ONNX model's inputs, where they are open (default: one example a chip)",
+            {"type": _parse_count, "nargs": "+", "default": [], "metavar": "N"},
+        ),
+        ("--gradient", "estimate the gradient of the weights, or else of the inputs", _FLAG),
+    )
     _add_options(command(ops, OPS_EXAMPLES), ("--markdown", "print a Markdown table", _FLAG))
     explain_parser = command(explain, EXPLAIN_EXAMPLES)
     explain_parser.add_argument("operator", help="name of an operator, such as one_hot or DML_OPERATOR_ONE_HOT")

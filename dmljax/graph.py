@@ -467,7 +467,7 @@ def _compile(
             for leaf in node.leaves(is_input=True):
                 source = origins[f"{name}.{leaf.key}"]
                 given[leaf.key] = _seen_as(arrays[source], sources[source], leaf.tensor)
-            with jax.named_scope(name), inside(("nodes", name, node.short_name)), network_of(layers):
+            with jax.named_scope(f"[{name}]"), inside(("nodes", name, node.short_name)), network_of(layers):
                 results = _computed(node, given)
             hold = rounded if rounds_between_nodes else lambda result: result
             arrays |= {f"{name}.{key}": hold(result) for key, result in results.items()}

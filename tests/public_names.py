@@ -12,7 +12,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "dmljax"
 FAMILIES = sorted(path for path in (PACKAGE / "ops").glob("*.py") if path.stem != "__init__")
-FUNCTIONS = {"errors": ("DmlError",), "pictures": ("show",)}  # what the package has beside the operators' functions
+FUNCTIONS = {
+    "errors": ("DmlError",),
+    "estimation.programs": ("Estimate", "NodeCost", "estimate"),
+    "pictures": ("show",),
+}  # what the package has beside the operators' functions
 DIRECTML = {
     "descriptors": (
         "OPERATORS",

@@ -47,7 +47,7 @@ def test_the_package_has_the_functions_and_what_belongs_to_them() -> None:
     results = {name for name in public_names_of(dmljax) if name[0].isupper() and name != "DmlError"}
     assert all(issubclass(getattr(dmljax, name), tuple) for name in results)
     rooms = {"directml", "dxdispatch", "onnx", "pydirectml", "serialized"}
-    assert set(dir(dmljax)) == {"DmlError", "show", "__version__"} | functions | results | rooms
+    assert set(dir(dmljax)) == {"DmlError", "estimate", "show", "__version__"} | functions | results | rooms
 
 
 def test_no_two_public_classes_share_a_name() -> None:

@@ -95,7 +95,7 @@ class Program:
             known = functools.partial(_known_of, next(filter(None, node.outputs), ""))
             key: Any = values.get(KEY)
             arguments["call"] = Call(node, run, known, self._bound_of(node), key)
-        with jax.named_scope(node.operator):
+        with jax.named_scope(f"[{node.place[1]}]"), jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
             try:

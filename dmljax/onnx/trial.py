@@ -61,6 +61,34 @@ def make_inputs(
     }
 
 
+def types_of_inputs(
+    model: Model,
+    shapes: Mapping[str, Sequence[int]],
+    names_of_sizes: Mapping[str, int],
+    denotations: Mapping[str, int],
+    batch: int | None,
+) -> list[jax.ShapeDtypeStruct]:
+    """The types of a model's inputs: `batch` is the first dimension where that is open, and 1 any other open size."""
+    wanted = [one.overridden(names_of_sizes, denotations) for one in model.inputs]
+    has_batch = any(one.sizes and not isinstance(one.sizes[0], int) for one in wanted if one.name not in shapes)
+    if batch is not None and not has_batch:
+        given = join_words(map(str, wanted)) or "no inputs"
+        remedy = "leave it out, or export the model with an open batch"
+        raise InvalidDesc(
+            Problem("batch", "must be for a model with an input whose first dimension is open", given, remedy=remedy)
+        )
+    return [_type(one, shapes.get(one.name), batch or 1) for one in wanted]
+
+
+def _type(wanted: TensorType, shape: Sequence[int] | None, batch: int) -> jax.ShapeDtypeStruct:
+    if wanted.dtype is None or wanted.dtype.kind == "O" or (wanted.sizes is None and shape is None):
+        remedy = "--binding_shape NAME:1,3,224,224 gives a shape"
+        raise Unsupported(Problem(wanted.name, "must be a tensor of numbers with a shape", wanted, remedy=remedy))
+    opened = [batch, *[1] * len(wanted.sizes or ())]
+    sizes = [own if isinstance(own, int) else size for own, size in zip(wanted.sizes or (), opened, strict=False)]
+    return jax.ShapeDtypeStruct(tuple(sizes if shape is None else shape), wanted.dtype)
+
+
 def files_by_name(texts: Sequence[str]) -> dict[str, str]:
     """The files of inputs, each given as NAME=FILE; an .npz file may stand alone, for all arrays in it."""
     files: dict[str, str] = {}

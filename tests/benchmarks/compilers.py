@@ -23,9 +23,9 @@ from plain_networks import NETWORKS
 from workloads import Function, Work
 
 sys.path.insert(1, str(Path(__file__).parents[1] / "tables"))
-from compiler_table import COUNTS, DMLJAX, FILE, PAGE, Figures, Results, Rivals, lines, text
+from compiler_table import CHIPS, COUNTS, DMLJAX, FILE, PAGE, Figures, Results, Rivals, lines, text
 
-from dmljax.estimate import TARGETS, Compiled, compile_for
+from dmljax.estimation import Compiled, compile_for
 
 BUDGET = Path(__file__).with_name("compilers_budget.json")
 
@@ -61,7 +61,7 @@ def measure(work: Work) -> Mapping[str, Rivals]:
     """The figures of both rivals on both chips."""
     found = {
         target: {name: figures(target, function, work.inputs) for name, function in work.of_jax.items()}
-        for target in TARGETS
+        for target in CHIPS
     }
     return {target: {name: of for name, of in rivals.items() if of} for target, rivals in found.items()}
 
@@ -74,7 +74,7 @@ def works() -> dict[str, Callable[[], Work]]:
 def needed(name: str) -> dict[str, list[int]]:
     """The counts that the budget is about, on each chip, without an idiom's."""
     work = works()[name]()
-    costs = {target: compiled(target, work.dmljax, work.inputs).cost for target in TARGETS}
+    costs = {target: compiled(target, work.dmljax, work.inputs).cost for target in CHIPS}
     return {target: [getattr(cost, one) for one in COUNTS] for target, cost in costs.items()}
 
 
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("words", nargs="*", help="parts of the names of operators and networks; all by default")
     parser.add_argument("--update", action="store_true", help="write what is found for some of them")
     given = parser.parse_args(arguments)
-    for target in TARGETS:
+    for target in CHIPS:
         compiled(target, lambda x: x + 1, [jax.ShapeDtypeStruct((8,), "float32")])  # the first takes half a second more
     found: dict[str, Mapping[str, Rivals]] = {}
     for name, build in works().items():

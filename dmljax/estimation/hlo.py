@@ -83,6 +83,12 @@ class Instruction:
         return found and found[1]
 
     @property
+    def op_name(self) -> str:
+        """What JAX calls the operation: the scopes that it stands in and its primitive. XLA's own have no name."""
+        found = re.search(r'op_name="([^"]*/[^"]*)"', self.attributes)  # those of arguments have no scopes
+        return found[1] if found else ""
+
+    @property
     def elements(self) -> int:
         return sum(tensor.elements for tensor in self.results)
 

@@ -1,6 +1,7 @@
 """What a compiled module costs is counted as its chip would run it."""
 
-from dmljax.estimate import Cost, cost_of
+from dmljax.estimation import Cost, cost_of
+from dmljax.estimation.cost import steps_of
 
 ADD = """\
 %add (a: f32[], b: f32[]) -> f32[] {
@@ -196,3 +197,99 @@ def test_on_a_tpu_the_bytes_are_those_of_the_main_memory_and_cycles_the_compiler
         %y = f32[8]{0:T(8,128)S(1)} negate(%near), backend_config={"estimated_cycles":"70"}
         ROOT %z = f32[8]{0:T(8,128)} sine(%y)""")
     assert (found.kernels, found.bytes, found.cycles, found.unestimated_bytes) == (2, 64, 70, 64)
+
+
+def product(operands: tuple[str, str], instruction: str) -> Cost:
+    """The cost of an instruction of two operands, x and y."""
+    x, y = operands
+    return cost(f"""main (x: {x}, y: {y}) -> f32[1]
+        %x = {x} parameter(0)
+        %y = {y} parameter(1)
+        ROOT %r = {instruction}""")
+
+
+def test_a_product_takes_two_operations_for_each_of_its_terms() -> None:
+    dot = "f32[3,4]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    found = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot)
+    assert (found.products, found.full_products, found.halves, found.element_operations) == (120, 0, 240, 0)
+    exact = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot + ", operand_precision={highest,highest}")
+    assert (exact.products, exact.full_products, exact.halves) == (120, 120, 0)
+    halves = product(("bf16[3,5]{1,0}", "bf16[5,4]{1,0}"), dot)
+    assert (halves.products, halves.full_products, halves.halves) == (120, 0, 120)
+
+
+def test_a_product_of_a_gpus_library_counts() -> None:
+    gemm = (
+        '(f32[3,4]{1,0}, s8[9]{0}) custom-call(%x, %y), custom_call_target="__cublas$gemm", backend_config='
+        '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"]}}}'
+    )
+    assert product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), gemm).products == 120
+
+
+def test_a_convolution_multiplies_each_result_by_the_filter_of_its_channel() -> None:
+    x, y = "f32[8,16,16,2]{3,2,1,0}", "f32[4,3,3,2]{3,2,1,0}"
+    window = "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f"
+    terms = 2 * (8 * 16 * 16 * 4) * (3 * 3 * 2)
+    images = "f32[8,16,16,4]{3,2,1,0}"
+    assert product((x, y), f"{images} convolution(%x, %y), {window}").products == terms
+    for name, operands, result in (
+        ("convForward", (x, y), images),
+        ("convBackwardInput", (images, y), x),
+        ("convBackwardFilter", (x, images), y),
+    ):
+        call = f'({result}, u8[0]{{0}}) custom-call(%x, %y), {window}, custom_call_target="__cudnn${name}"'
+        assert product(operands, call).products == terms
+
+
+def test_a_tpus_product_of_many_matrices_is_no_longer_convolution() -> None:
+    window = "window={size=4 stride=3 lhs_dilate=4}, dim_labels=0bf_0io->0bf"
+    found = product(("f32[4,16,8]{2,1,0}", "f32[4,8,2]{2,1,0}"), f"f32[4,16,2]{{2,1,0}} convolution(%x, %y), {window}")
+    assert found.products == 2 * 4 * 16 * 8 * 2
+
+
+def test_a_device_receives_what_it_does_not_have() -> None:
+    x, y = "f32[8]{0}", "f32[8]{0}"
+    for instruction, received in (
+        ("f32[8]{0} all-reduce(%x), to_apply=%add", 32),
+        ("f32[8]{0} all-reduce-start(%x), to_apply=%add", 32),
+        ("f32[32]{0} all-gather(%x), dimensions={0}", 96),
+        ("(f32[8]{0}, f32[32]{0}) all-gather-start(%x), dimensions={0}", 96),
+        ("f32[2]{0} reduce-scatter(%x), dimensions={0}, to_apply=%add", 24),
+        ("(f32[8]{0}, f32[8]{0}, u32[], u32[]) collective-permute-start(%x)", 32),
+    ):
+        found = product((x, y), instruction)
+        assert (found.exchanged, found.kernels, found.element_operations) == (received, 1, 0)
+        assert product((x, y), "f32[8]{0} all-reduce-done(%x)") == Cost()
+
+
+def test_each_kernel_is_known_by_what_it_computes() -> None:
+    text = "\n".join(
+        [
+            "HloModule m",
+            "ENTRY %main (x: f32[8]) -> f32[8] {",
+            '  %x = f32[8]{0} parameter(0), metadata={op_name="x"}',
+            '  %y = f32[8]{0} negate(%x), metadata={op_name="jit(f)/[node]/neg" stack_frame_id=1}',
+            "  ROOT %z = f32[8]{0} negate(%y)",
+            "}",
+        ]
+    )
+    assert [(step.name, step.cost.kernels) for step in steps_of(text)] == [("", 0), ("jit(f)/[node]/neg", 1), ("", 1)]
+
+
+def test_a_fused_kernel_is_known_by_the_last_of_its_parts() -> None:
+    text = "\n".join(
+        [
+            "HloModule m",
+            "%fused (p: f32[8]) -> f32[8] {",
+            '  %p = f32[8]{0} parameter(0), metadata={op_name="x"}',
+            '  %e = f32[8]{0} exponential(%p), metadata={op_name="jit(f)/exp"}',
+            '  %n = f32[8]{0} negate(%e), metadata={op_name="jit(f)/neg"}',
+            "  ROOT %b = f32[8]{0} bitcast(%n)",
+            "}",
+            "ENTRY %main (x: f32[8]) -> f32[8] {",
+            "  %x = f32[8]{0} parameter(0)",
+            "  ROOT %y = f32[8]{0} fusion(%x), kind=kLoop, calls=%fused",
+            "}",
+        ]
+    )
+    assert [step.name for step in steps_of(text)] == ["", "jit(f)/neg"]

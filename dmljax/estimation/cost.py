@@ -1,10 +1,12 @@
-"""What a compiled HLO module costs by its own text: kernels, bytes, element operations, the TPU compiler's cycles."""
+"""What a compiled HLO module costs by its own text: kernels, bytes, operations, exchange, the TPU compiler's cycles."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
-from dmljax.estimate.hlo import Computation, Instruction, Module, Tensor, parse
+from dmljax.estimation.hlo import Computation, Instruction, Module, Tensor, parse
 
 
 def _opcodes(words: str) -> frozenset[str]:
@@ -15,11 +17,19 @@ def _opcodes(words: str) -> frozenset[str]:
 FREE = _opcodes(
     "parameter constant tuple get-tuple-element bitcast reshape after-all add-dependency opt-barrier domain"
     " partition-id replica-id copy-start slice-start async-update async-done"
+    " all-reduce-done all-gather-done collective-permute-done"
 )
+# Instructions between devices, which wait for each other there.
+GATHERING = _opcodes("all-gather all-gather-start reduce-scatter")
+EXCHANGING = GATHERING | _opcodes("all-reduce all-reduce-start all-to-all collective-permute collective-permute-start")
 # Instructions that move elements and compute none, and products, which run on units of their own.
-MOVING = FREE | _opcodes(
-    "iota broadcast transpose copy slice pad concatenate reverse dynamic-slice dynamic-update-slice"
-    " copy-done slice-done async-start custom-call dot convolution"
+MOVING = (
+    FREE
+    | EXCHANGING
+    | _opcodes(
+        "iota broadcast transpose copy slice pad concatenate reverse dynamic-slice dynamic-update-slice"
+        " copy-done slice-done async-start custom-call dot convolution"
+    )
 )
 SLICING = _opcodes("slice dynamic-slice gather")
 IN_PLACE = {"dynamic-update-slice": 1, "scatter": 2}  # with the operand that holds the new elements
@@ -42,6 +52,10 @@ class Cost:
     unbounded_loops: int = 0  # loops that are counted as one turn, as nothing says how often they run
     conditionals: int = 0
     sorts: int = 0
+    products: int = 0  # operations of products of matrices and convolutions: a multiplication and an addition are two
+    full_products: int = 0  # those of them that are computed in float32 or float64, with all digits
+    halves: int = 0  # the others, as operations on 16 bits: one on 32 counts for two, one on 8 for a half
+    exchanged: int = 0  # bytes that a device receives from others, at least
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Cost)))
@@ -51,7 +65,10 @@ class Cost:
         return replace(self, **{name: getattr(self, name) * count for name in REPEATED})
 
 
-REPEATED = ("kernels", "bytes", "element_operations", "gathered", "cycles", "unestimated_bytes")
+REPEATED = (
+    *("kernels", "bytes", "element_operations", "gathered", "cycles", "unestimated_bytes"),
+    *("products", "full_products", "halves", "exchanged"),
+)
 STRUCTURE = ("loops", "unbounded_loops", "conditionals", "sorts")
 
 
@@ -66,12 +83,26 @@ def cost_of(text: str) -> Cost:
     >>> cost.kernels, cost.bytes, cost.element_operations
     (1, 64, 8)
     """
+    return _total(step.cost for step in steps_of(text))
+
+
+class Step(NamedTuple):
+    """What one kernel costs, as often as it runs, and what it computes, as JAX named it."""
+
+    name: str
+    cost: Cost
+
+
+def steps_of(text: str) -> list[Step]:
+    """The kernels of a module, in the order in which they run, and what stands for its loops and conditionals."""
     module = parse(text)
-    scheduled: dict[str, Cost] = {}  # of computations that run as sequences of kernels
+    scheduled: dict[str, list[Step]] = {}  # of computations that run as sequences of kernels
     fused: dict[str, Cost] = {}  # of computations that run inside one kernel
     for name, computation in module.computations.items():
         fused[name] = _total(_computed(one, computation, fused) for one in computation)
-        scheduled[name] = _total(_scheduled(one, computation, module, scheduled, fused) for one in computation)
+        scheduled[name] = [
+            step for one in computation for step in _scheduled(one, computation, module, scheduled, fused)
+        ]
     return scheduled[module.entry]
 
 
@@ -79,16 +110,29 @@ def _total(costs: Iterable[Cost]) -> Cost:
     return sum(costs, Cost())
 
 
+Steps = Mapping[str, list[Step]]
+
+
 def _scheduled(
-    one: Instruction, computation: Computation, module: Module, scheduled: Mapping[str, Cost], fused: Mapping[str, Cost]
-) -> Cost:
-    """The cost of one instruction of a sequence."""
+    one: Instruction, computation: Computation, module: Module, scheduled: Steps, fused: Mapping[str, Cost]
+) -> list[Step]:
+    """What one instruction of a sequence runs."""
     if one.opcode == "while":
         return _loop(one, module, scheduled)
     if one.opcode == "conditional":
         return _conditional([scheduled[name] for name in one.callees])
     if one.opcode in ("call", "async-start"):
-        return _total(scheduled[name] for name in one.callees)
+        return [step for name in one.callees for step in scheduled[name]]
+    return [Step(_name(one, module), _kernel(one, computation, module, fused))]
+
+
+def _name(one: Instruction, module: Module) -> str:
+    """What JAX calls what a kernel computes, or the last part of it that JAX knows."""
+    parts = [part for name in one.callees for part in module.computations[name]] if one.opcode == "fusion" else []
+    return next(filter(None, (part.op_name for part in (one, *reversed(parts)))), "")
+
+
+def _kernel(one: Instruction, computation: Computation, module: Module, fused: Mapping[str, Cost]) -> Cost:
     cycles = one.number('"estimated_cycles":') or 0
     if one.opcode in ("copy-done", "slice-done"):  # between two memories, while kernels run
         return Cost(bytes=one.results[0].bytes, cycles=cycles)
@@ -99,11 +143,12 @@ def _scheduled(
     return kernel + _computed(one, computation, fused)
 
 
-def _loop(one: Instruction, module: Module, scheduled: Mapping[str, Cost]) -> Cost:
+def _loop(one: Instruction, module: Module, scheduled: Steps) -> list[Step]:
     known = one.number('known_trip_count":{"n":')
     count = _bound(module.computations[one.callee("condition") or ""]) if known is None else known
-    turn = _total(scheduled[name] for name in one.callees).times(1 if count is None else count)
-    return turn + Cost(loops=1, unbounded_loops=int(count is None))
+    turn = [step for name in one.callees for step in scheduled[name]]
+    turns = [Step(step.name, step.cost.times(1 if count is None else count)) for step in turn]
+    return [*turns, Step(one.op_name, Cost(loops=1, unbounded_loops=int(count is None)))]
 
 
 def _bound(condition: Computation) -> int | None:
@@ -115,16 +160,22 @@ def _bound(condition: Computation) -> int | None:
     return int(bound.arguments) if is_counted and bound.arguments.isdigit() else None
 
 
-def _conditional(branches: list[Cost]) -> Cost:
-    structure = {name: sum(getattr(branch, name) for branch in branches) for name in STRUCTURE}
-    dearest = max(branches, key=lambda branch: (branch.cycles, branch.bytes, branch.kernels))
-    return replace(dearest, **structure) + Cost(conditionals=1)
+def _conditional(branches: Sequence[list[Step]]) -> list[Step]:
+    totals = [_total(step.cost for step in branch) for branch in branches]
+    structure = {name: sum(getattr(total, name) for total in totals) for name in STRUCTURE}
+    dearest = max(range(len(branches)), key=lambda i: (totals[i].cycles, totals[i].bytes, totals[i].kernels))
+    steps = [Step(name, replace(cost, **dict.fromkeys(STRUCTURE, 0))) for name, cost in branches[dearest]]
+    return [*steps, Step("", Cost(**structure) + Cost(conditionals=1))]
 
 
 def _computed(one: Instruction, computation: Computation, fused: Mapping[str, Cost]) -> Cost:
     """What one instruction computes, whether it is a kernel or a part of one."""
     if one.opcode in ("fusion", "call"):
         return _total(fused[name] for name in one.callees)
+    if one.opcode in EXCHANGING:
+        return Cost(exchanged=_exchanged(one, computation))
+    if one.opcode in ("dot", "convolution") or _PRODUCT.match(one.custom_call_target or ""):
+        return _product(one, computation)
     if one.opcode in MOVING:
         return Cost(sorts=int(one.opcode == "custom-call" and "Sort" in (one.custom_call_target or "")))
     if one.opcode == "gather":
@@ -139,6 +190,45 @@ def _computed(one: Instruction, computation: Computation, fused: Mapping[str, Co
     if one.opcode in ("reduce", "select-and-scatter"):  # the operands are arrays, and then initial values
         return Cost(element_operations=sum(operand.elements for operand in operands[: len(operands) // 2 or 1]))
     return Cost(element_operations=one.elements * one.window_elements)
+
+
+_PRODUCT = re.compile(r"__cublas\$.*matmul|__cublas\$gemm|__cudnn\$conv")
+_CONTRACTED = re.compile(r'\blhs_contracting_dim(?:ension)?s"?[=:][\[{]([\d",]*)')
+_LABELS = re.compile(r"\bdim_labels=\w+_(\w+)->")
+_DILATION = re.compile(r"\blhs_dilate=([\dx]+)")
+
+
+def _product(one: Instruction, computation: Computation) -> Cost:
+    """What a product of matrices or a convolution computes."""
+    operands = [operand.results[0] for operand in computation.operands(one)]
+    if labels := _LABELS.search(one.attributes):
+        target = one.custom_call_target or ""
+        filters = one.results[0] if target.endswith("BackwardFilter") else operands[1]
+        images = operands[int(target.endswith("Filter"))] if "Backward" in target else one.results[0]
+        # Where the input is dilated, as in a product of many matrices on a TPU, most of the filter meets zeros.
+        dilation = _DILATION.search(one.attributes)
+        zeros = math.prod(map(int, dilation[1].split("x"))) if dilation else 1
+        operations = 2 * images.elements * filters.elements // filters.sizes[labels[1].index("o")] // zeros
+    else:
+        contracted = _CONTRACTED.search(one.attributes)
+        axes = map(int, re.findall(r"\d+", contracted[1])) if contracted else ()
+        operations = 2 * one.results[0].elements * math.prod(operands[0].sizes[axis] for axis in axes)
+    bits = 8 * max(Tensor(operand.dtype, ()).bytes for operand in operands[:2])
+    is_full = bits > 32 or (bits == 32 and re.search("highest", one.attributes, re.IGNORECASE) is not None)
+    return Cost(
+        products=operations,
+        full_products=operations * is_full,
+        halves=0 if is_full else operations * bits // 16,
+    )
+
+
+def _exchanged(one: Instruction, computation: Computation) -> int:
+    """The bytes that a device receives: the results, but for what it has itself of those that are put together."""
+    given = [tensor for operand in computation.operands(one) for tensor in operand.results]
+    is_started = one.opcode.endswith("-start") and len(one.results) > len(given)  # the operands come first, then
+    results = one.results[len(given) : 2 * len(given)] if is_started else one.results
+    received = sum(tensor.bytes for tensor in results)
+    return abs(received - sum(tensor.bytes for tensor in given)) if one.opcode in GATHERING else received
 
 
 def _moved(one: Instruction, computation: Computation, module: Module) -> tuple[int, int]:

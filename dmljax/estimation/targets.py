@@ -1,0 +1,220 @@
+"""Chips that XLA compiles for on a CPU, and what their work takes by the published rates.
+
+The compilers come with the extra `accelerators`. With it installed, JAX looks for the chips themselves unless
+`JAX_PLATFORMS=cpu` is set before `import jax`.
+"""
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.util import find_spec
+from string import Template
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import SingleDeviceSharding
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported, require
+from dmljax.estimation.cost import Cost, cost_of
+from dmljax.text import did_you_mean, one_line
+
+# libtpu asks its surroundings which chips there are, unless it is told, and lets only one process load it.
+TPU_ENVIRONMENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+MODULES = {"cuda": "jax_cuda12_plugin", "tpu": "libtpu"}  # which have the compilers
+
+SECONDS_PER_KERNEL = 1.5e-6  # on a GPU, whose kernels wait for each other
+COPIED, SUSTAINED = 2.8 / 3.35232, 1.7 / 1.98  # of a GPU's memory bandwidth, as copies reach, and of its boost clock
+
+
+class Times(NamedTuple):
+    """The seconds that a cost takes at least, for each of the reasons why."""
+
+    launches: float = 0
+    memory: float = 0
+    arithmetic: float = 0
+    exchange: float = 0
+
+
+class Gpu(NamedTuple):
+    """What XLA asks about a GPU."""
+
+    name: str
+    cores: int
+    lanes: int  # of each core
+    shared_kib: int
+    cache_mib: int
+    major: int  # of its compute capability
+    features: str = "ACCELERATED_FEATURES"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A chip, as its maker describes it."""
+
+    platform: str
+    topology: str  # the smallest that has the chip
+    memory: float  # bytes
+    bytes_per_second: float  # to and from its memory
+    halves_per_second: float  # operations of products on 16 bits
+    exchanged_per_second: float  # bytes from other chips: half of what makers publish, which is for both directions
+    clock: float  # in Hz; a TPU's follows from its peak rate and the size of its matrix units
+    gpu: Gpu | None = None
+
+    @property
+    def element_rate(self) -> float:
+        """The element operations of a GPU in a second."""
+        return self.gpu.cores * self.gpu.lanes * self.clock if self.gpu else math.inf
+
+    def seconds(self, cost: Cost) -> float:
+        """What a program takes about, to compare it with another: without products of matrices on a GPU."""
+        if self.gpu is None:
+            return cost.cycles / self.clock + cost.unestimated_bytes / self.bytes_per_second
+        launches, memory = cost.kernels * SECONDS_PER_KERNEL, cost.bytes / (COPIED * self.bytes_per_second)
+        return launches + memory + cost.element_operations / (SUSTAINED * self.element_rate)
+
+    def times(self, cost: Cost) -> Times:
+        """What a kernel takes at least by the published rates: the longest of these.
+
+        A TPU's compiler says itself how many cycles it expects. They are put down to arithmetic, unless the memory
+        needs half of them.
+        """
+        memory = cost.bytes / self.bytes_per_second
+        exchange = cost.exchanged / self.exchanged_per_second
+        if self.gpu is None:
+            expected = self.seconds(cost)
+            return Times(0, expected, 0, exchange) if 2 * memory >= expected else Times(0, 0, expected, exchange)
+        elements = cost.element_operations + cost.full_products / 2  # a lane multiplies and adds at once
+        arithmetic = max(elements / self.element_rate, cost.halves / self.halves_per_second)
+        return Times(cost.kernels * SECONDS_PER_KERNEL, memory, arithmetic, exchange)
+
+
+# NVIDIA's data sheets of the H100 SXM, the A100 SXM and the DGX B200, rates without sparsity, and the white papers of
+# their architectures; Google's https://docs.cloud.google.com/tpu/docs/v5e, and v5p and v6e there.
+TARGETS: Mapping[str, Target] = {
+    "h100": Target(
+        *("cuda", "1x1x1"),
+        memory=84942979072,
+        bytes_per_second=3.35232e12,
+        halves_per_second=989e12,
+        exchanged_per_second=450e9,
+        clock=1.98e9,
+        gpu=Gpu("NVIDIA H100 80GB HBM3", 132, 128, shared_kib=228, cache_mib=50, major=9),
+    ),
+    "a100": Target(
+        *("cuda", "1x1x1"),
+        memory=85100068864,
+        bytes_per_second=2.039e12,
+        halves_per_second=312e12,
+        exchanged_per_second=300e9,
+        clock=1.41e9,
+        gpu=Gpu("NVIDIA A100-SXM4-80GB", 108, 64, shared_kib=164, cache_mib=40, major=8, features="NONE"),
+    ),
+    "b200": Target(
+        *("cuda", "1x1x1"),
+        memory=180e9,
+        bytes_per_second=8e12,
+        halves_per_second=2250e12,
+        exchanged_per_second=900e9,
+        clock=1.965e9,
+        gpu=Gpu("NVIDIA B200", 148, 128, shared_kib=228, cache_mib=126, major=10),
+    ),
+    "v5e": Target("tpu", "2x2", 16e9, 819e9, 197e12, 200e9, 1.5e9),
+    "v5p": Target("tpu", "2x2x1", 95e9, 2765e9, 459e12, 600e9, 1.75e9),
+    "v6e": Target("tpu", "2x2", 32e9, 1638e9, 918e12, 400e9, 1.75e9),
+}
+
+
+class Place(NamedTuple):
+    """One or several chips of a kind, such as `h100:8`."""
+
+    name: str
+    target: Target
+    devices: tuple[Any, ...]  # which nothing can run on
+
+
+@cache
+def place_of(name: str) -> Place:
+    """The chips that a name means: `h100`, `h100:8` of one node, `v5e`, `v5e:4x4` of a slice."""
+    chip, colon, sizes = name.partition(":")
+    if chip not in TARGETS:
+        known = ", ".join(TARGETS)
+        given = repr(chip) + did_you_mean(chip, TARGETS)
+        raise InvalidDesc(Problem("target", f"must be {known}, or several of them as in h100:8, v5e:4x4", given))
+    target = TARGETS[chip]
+    rank = 1 if target.platform == "cuda" else len(target.topology.split("x"))
+    form = "x".join("4" * rank)
+    is_right = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
+    require("target", not colon or is_right, f"must have sizes as in {chip}:{form}", repr(name))
+    module = MODULES[target.platform]
+    if find_spec(module) is None:
+        remedy = "pip install 'dmljax[accelerators]' has it"
+        raise Unsupported(Problem((), f"the compiler for {chip} is not installed: no {module}", remedy=remedy))
+    for variable, value in TPU_ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    devices = _devices(name, chip, target, sizes)
+    count = math.prod(map(int, sizes.split("x"))) if colon else 1
+    require("target", len(devices) >= count, f"must have the chips of {name}", len(devices))
+    return Place(name, target, tuple(devices[:count]))
+
+
+def _devices(name: str, chip: str, target: Target, sizes: str) -> Any:
+    from jax.experimental import topologies  # which takes longer to import than the rest of this package's face
+
+    try:
+        if target.gpu is None:
+            return topologies.get_topology_desc(f"{chip}:{sizes or target.topology}", platform="tpu").devices
+        topology = f"1x1x{sizes}" if sizes else target.topology
+        return topologies.get_topology_desc(
+            "", platform="cuda", topology=topology, target_config=gpu_config(target, target.gpu)
+        ).devices
+    except Exception as error:  # JAX's errors of runtimes, and ValueErrors, with many words
+        reason = one_line(str(error).splitlines()[0])
+        raise Unsupported(Problem("target", f"XLA has no topology {name}: {reason}")) from None
+
+
+def gpu_config(target: Target, gpu: Gpu) -> str:
+    """The text of XLA's GpuTargetConfigProto."""
+    facts = {
+        "shared": gpu.shared_kib * 2**10,
+        "optin": (gpu.shared_kib - 1) * 2**10,  # a block may have all but one KiB
+        "cache": gpu.cache_mib * 2**20,
+        "memory": int(target.memory),
+        "bandwidth": int(target.bytes_per_second),
+        "ghz": target.clock / 1e9,
+    }
+    text = resources.files("dmljax.estimation").joinpath("gpu.txtpb").read_text()
+    return Template(text).substitute(gpu._asdict() | facts)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A function as it was compiled for a target."""
+
+    cost: Cost
+    estimated_seconds: float
+    compile_seconds: float
+
+
+def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> Compiled:
+    """Compiles `function` for one chip. Of the arguments, arrays or `jax.ShapeDtypeStruct`s, only the types count."""
+    chip = place_of(target)
+    place = SingleDeviceSharding(chip.devices[0])
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
+    start = time.perf_counter()
+    # A new function: JAX keeps what it lowered for another chip by the function that it came from.
+    # A function without arrays would be compiled for this CPU if its results had no place.
+    lowered = jax.jit(lambda *arrays: function(*arrays), out_shardings=place).lower(*shapes)
+    text = lowered.compile().as_text()
+    seconds = time.perf_counter() - start
+    cost = cost_of(text or "")
+    return Compiled(cost, chip.target.seconds(cost), seconds)

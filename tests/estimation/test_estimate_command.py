@@ -1,0 +1,75 @@
+"""The command `dmljax estimate`: models of each kind, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from models import MODELS
+from onnx_models import small_network
+
+from dmljax.cli import main
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    pytest.importorskip("jax_cuda12_plugin", reason="the extra `accelerators` is not installed")
+    path = tmp_path / "network.onnx"
+    path.write_bytes(small_network().SerializeToString())
+    return str(path)
+
+
+def test_each_batch_of_a_model_has_a_table_with_a_column_for_each_chip(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "2", "4"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    starts = [lines.index(f"{path}, batch {batch}") for batch in (2, 4)]
+    assert [lines[start + 1].split() for start in starts] == [["h100", "h100:2"]] * 2
+    assert [lines[start + 3].split() for start in starts] == [["chips", "1", "2"]] * 2
+    assert sum(line.startswith("The time is a lower bound") for line in lines) == 2
+    assert [f"compiling {path}, batch {n} for {chip}" in err for n in (2, 4) for chip in ("h100", "h100:2")] == [
+        True
+    ] * 4
+
+
+def test_a_program_reads_json_and_several_chips_have_an_example_each(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)
+    assert (one["program"], one["target"], two["target"]) == (path, "h100", "h100:2")
+    assert one["cost"]["products"] == two["cost"]["products"]
+    assert any(node["name"] == "/features/Conv" for node in one["nodes"])
+    assert main(["estimate", path, "--for", "h100", "--gradient", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["cost"]["products"] > one["cost"]["products"]
+
+
+def test_what_does_not_divide_and_what_is_closed_is_one_line(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", path, "--for", "h100:2", "--batch", "3"]) == 2
+    expected = "inputs[0] must have a first dimension that 2 devices can share; got (3, 3, 4, 4)"
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"dmljax: estimate: {expected} (a batch of 2, ")
+    assert main(["estimate", path, "--for", "h100", "--batch", "3", "-f", "n:2"]) == 2
+    assert (
+        "batch must be for a model with an input whose first dimension is open; got x: float32[2, 3, 4, 4] ("
+        in capsys.readouterr().err
+    )
+
+
+def test_operators_and_serialized_graphs_are_estimated(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", str(MODELS / "top1_routing.json"), str(MODELS / "gemm.bin"), "--for", "h100"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    titles = [f"{name}: DML_OPERATOR_{operator}" for name, operator in DISPATCHABLES.items()]
+    assert [line for line in lines if line in titles] == titles
+    assert f"{MODELS / 'gemm.bin'}" in lines
+    assert main(["estimate", str(MODELS / "gemm.bin"), "--for", "h100", "--batch", "3"]) == 2
+    assert capsys.readouterr().err == f"dmljax: --batch must be for ONNX models alone; got {MODELS / 'gemm.bin'}\n"
+
+
+DISPATCHABLES = {"route": "ACTIVATION_HARDMAX", "list": "NONZERO_COORDINATES", "fetch": "GATHER_ND1"}
+
+
+def test_an_unknown_chip_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", str(MODELS / "gemm.bin"), "--for", "h10"]) == 2
+    known = "h100, a100, b200, v5e, v5p, v6e, or several of them as in h100:8, v5e:4x4"
+    assert capsys.readouterr().err == f"dmljax: target must be {known}; got 'h10', did you mean h100?\n"

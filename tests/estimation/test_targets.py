@@ -1,0 +1,82 @@
+"""Chips that XLA compiles for: what is compiled, and what is refused."""
+
+import importlib.util
+
+import jax.numpy as jnp
+import pytest
+
+from dmljax import directml
+from dmljax.estimation import TARGETS, Cost, compile_for, targets
+from dmljax.estimation.targets import MODULES, Times, gpu_config, place_of
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_function_is_compiled_for_a_chip_that_is_not_here(name: str) -> None:
+    pytest.importorskip(MODULES[TARGETS[name].platform], reason="the extra `accelerators` is not installed")
+    found = compile_for(name, lambda x: jnp.exp(x) + 1, jnp.ones((1024, 1024), jnp.float32))
+    assert (found.cost.kernels, found.cost.loops) == (1, 0)
+    assert found.cost.bytes == 2 * 4 * 1024**2
+    assert 1e-6 < found.estimated_seconds < 1e-4
+    assert found.compile_seconds > 0
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_function_without_arrays_is_compiled_for_the_chip(name: str) -> None:
+    pytest.importorskip(MODULES[TARGETS[name].platform], reason="the extra `accelerators` is not installed")
+    assert compile_for(name, lambda: jnp.arange(1000, dtype=jnp.float32)).cost.kernels == 1
+
+
+def test_a_missing_compiler_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "find_spec", lambda name: None if name == "libtpu" else importlib.util.find_spec(name))
+    place_of.cache_clear()
+    with pytest.raises(directml.Unsupported, match=r"compiler for v5e is not .*libtpu .*'dmljax\[accelerators\]'"):
+        compile_for("v5e", jnp.sin, jnp.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("h1000", "target must be h100, a100, b200, v5e, v5p, v6e, or several .* got 'h1000', did you mean h100"),
+        ("h100:0", "target must have sizes as in h100:4; got 'h100:0'"),
+        ("v5e:16", "target must have sizes as in v5e:4x4; got 'v5e:16'"),
+        ("v5p:", "target must have sizes as in v5p:4x4x4; got 'v5p:'"),
+    ],
+)
+def test_a_target_that_is_none_is_refused_with_those_that_are(name: str, message: str) -> None:
+    with pytest.raises(directml.InvalidDesc, match=message):
+        compile_for(name, jnp.sin, jnp.ones(3))
+
+
+def test_several_chips_are_as_many_as_their_sizes_say() -> None:
+    pytest.importorskip("libtpu", reason="the extra `accelerators` is not installed")
+    assert [len(place_of(name).devices) for name in ("v5e", "v5e:4x4", "v5p:2x2x2")] == [1, 16, 8]
+    with pytest.raises(directml.Unsupported, match="XLA has no topology v5e:3x5: "):
+        place_of("v5e:3x5")
+
+
+def test_a_gpu_is_compared_by_launches_bytes_and_operations_a_tpu_by_cycles() -> None:
+    cost = Cost(kernels=2, bytes=2_800_000, element_operations=28723, cycles=1500, unestimated_bytes=819_000)
+    assert TARGETS["h100"].seconds(cost) == pytest.approx(3e-6 + 1e-6 + 1e-9, rel=1e-4)
+    assert TARGETS["v5e"].seconds(cost) == pytest.approx(1e-6 + 1e-6)
+
+
+def test_a_gpu_needs_time_for_each_part_of_a_cost_at_the_published_rates() -> None:
+    h100 = TARGETS["h100"]
+    cost = Cost(kernels=2, bytes=3352320, element_operations=33454, exchanged=450_000, halves=1, full_products=1)
+    assert h100.times(cost) == pytest.approx(Times(3e-6, 1e-6, 1e-9, 1e-6), rel=1e-3)
+    assert h100.times(Cost(halves=989_000_000)).arithmetic == pytest.approx(1e-6)
+    assert h100.times(Cost(full_products=2 * 33454)).arithmetic == pytest.approx(1e-9, rel=1e-3)
+
+
+def test_the_cycles_of_a_tpu_are_put_down_to_its_memory_if_that_needs_half_of_them() -> None:
+    v5e = TARGETS["v5e"]
+    assert v5e.times(Cost(cycles=1500, bytes=409_600)) == pytest.approx(Times(0, 1e-6, 0, 0))
+    assert v5e.times(Cost(cycles=1500, bytes=409_400, exchanged=200)) == pytest.approx(Times(0, 0, 1e-6, 1e-9))
+
+
+def test_a_gpu_is_described_to_xla() -> None:
+    for target in TARGETS.values():
+        if target.gpu:
+            text = gpu_config(target, target.gpu)
+            assert f"core_count: {target.gpu.cores}\n" in text
+            assert "$" not in text
