@@ -404,6 +404,25 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
         check_grads(function, (floats,), order=1, modes=["rev"], eps=2e-3, atol=1e-2, rtol=1e-2)
 
 
+@for_operators([*FEW, "DML_OPERATOR_ACTIVATION_RELU"])
+def test_gradients_are_traced_on_an_auto_mesh(operator: str) -> None:
+    """Where floats move as integers, which have no transpose."""
+    function, floats = float_call(operator)
+    if not is_differentiable(operator, function, floats):
+        pytest.skip("the result is no float, or follows from the bits of a number and not from its value")
+    mesh = jax.make_mesh((2,), ("devices",), devices=jax.devices()[:2], axis_types=(AxisType.Auto,))
+
+    def on_the_mesh(x: Any) -> jax.ShapeDtypeStruct:
+        spec = next((P(*[None] * i, "devices") for i, size in enumerate(x.shape) if size % 2 == 0), P())
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, spec))
+
+    def loss(floats: Any) -> Any:
+        return sum(jnp.sum(one) for one in jax.tree.leaves(function(floats)) if jnp.issubdtype(one.dtype, jnp.floating))
+
+    structs = jax.tree.map(on_the_mesh, floats)
+    assert jax.tree.map(jnp.shape, jax.eval_shape(jax.jit(jax.grad(loss)), structs)) == jax.tree.map(jnp.shape, floats)
+
+
 NO_MIXED_DERIVATIVE = pytest.mark.xfail(
     strict=True, raises=directml.Unsupported, reason="regions have no derivative of a derivative by the image"
 )

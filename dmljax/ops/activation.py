@@ -64,8 +64,9 @@ def activation_relu(input: ArrayLike) -> Array:
     return _relu(calls.number_array("input", input))
 
 
-# NaN passes through, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD.
-@with_slopes(lambda tangent, x: _relu_slope(x, tangent))
+# NaN passes through, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD. Tangents never move as bits, which
+# have no transpose.
+@with_slopes(lambda tangent, x: jnp.where(is_above_zero(x), tangent, jnp.zeros((), tangent.dtype)))
 def _relu(x: Array) -> Array:
     """`max(x, 0)`: what cuDNN computes along with a convolution. A CPU's `max` flushes subnormal numbers."""
 
@@ -87,10 +88,6 @@ def activation_relu_grad(input: calls.Operand, input_gradient: calls.Operand) ->
     [0.0, 0.0, 7.0]
     """
     x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
-    return _relu_slope(x, gradient)
-
-
-def _relu_slope(x: Array, gradient: Array) -> Array:
     return selected(is_above_zero(x), gradient, jnp.zeros((), x.dtype))
 
 
