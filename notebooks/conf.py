@@ -24,7 +24,7 @@ extensions = [
 # Types of other libraries are no links, for their inventories would have to be fetched; nor are private types.
 nitpick_ignore_regex = [
     ("py:class", r"(jax|jaxlib|numpy|collections|os|pathlib)\..*|ArrayLike|DTypeLike|NDArray"),
-    ("py:class", r"dmljax\.(descriptors|dxdispatch)\..*"),
+    ("py:class", r"dmljax\.(descriptors|dxdispatch|estimation)\..*"),
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and see that what stands in them is what they print
 myst_heading_anchors = 3
