@@ -78,7 +78,7 @@ def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def mapped_tensor(function: Callable[[Any], Any], given: Any) -> Any:
-    """What a function makes of a member: of a tensor, of each tensor of a list, or None of None."""
+    """Applies a function to a member: to its tensor, or to each tensor of a list. None stays None."""
     if isinstance(given, list):
         return [function(one) for one in given]
     return None if given is None else function(given)

@@ -338,7 +338,7 @@ def estimate(options: argparse.Namespace) -> int:
     jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for target in options.targets:
-        place_of(target)  # refuses early what is unknown or not installed
+        place_of(target)  # fail early if the chip is unknown or the extra is missing
     listed = []
     for path in options.models:
         for title, function, inputs, weights in (_onnx_programs if _is_onnx(path) else _programs)(path, options):

@@ -1,4 +1,4 @@
-"""Diagrams of graphs: boxes in rows, each below those that it reads from. They need Matplotlib, as pictures do."""
+"""Draws graphs as boxes in rows, each box below its inputs. Needs Matplotlib, as pictures do."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 Places = Mapping[Hashable, tuple[float, int]]
 
-_SWEEPS = 12  # over all rows, after which networks no longer change
+_SWEEPS = 12  # over all rows
 _ROW, _LINE, _LETTER, _GAP = 0.32, 0.12, 0.066, 0.25  # in inches: between rows, a line, a letter, between boxes
 
 
 def draw(boxes: Mapping[str, Sequence[str]], arrows: Iterable[tuple[str, str]], filled: Iterable[str]) -> "Figure":
-    """Draws boxes with the lines of text in them, each after those that arrows lead from."""
+    """Draws the boxes with their text. `boxes` are in an order in which arrows lead only to later ones."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
@@ -60,7 +60,7 @@ def _curve(points: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, flo
 
 
 def _depths(names: Iterable[str], arrows: Sequence[tuple[str, str]]) -> dict[Hashable, int]:
-    """The row of each box: one below the lowest that it reads from, or just above the first that reads a source."""
+    """The row of each box: one below its lowest input; a box without inputs is just above its first reader."""
     tails: dict[str, list[str]] = {}
     heads: dict[str, list[str]] = {}
     for tail, head in arrows:
@@ -80,14 +80,14 @@ def _rows(depths: Mapping[Hashable, int]) -> range:
 
 
 def _chain(tail: str, head: str, depths: Mapping[Hashable, int]) -> list[Hashable]:
-    """A tail, the places in which its arrow crosses the rows between, which its arrows share, and a head."""
+    """The tail, a place in each row that the arrow crosses, and the head; arrows of one tail share these places."""
     return [tail, *((tail, row) for row in range(depths[tail] + 1, depths[head])), head]
 
 
 def _placed(
     depths: Mapping[Hashable, int], chains: Sequence[Sequence[Hashable]], widths: Mapping[Hashable, float]
 ) -> Places:
-    """Places in which few arrows cross: each is drawn to the mean of those that it is connected with."""
+    """Places the boxes so that few arrows cross, by moving each to the mean of its neighbors again and again."""
     steps = {step: None for chain in chains for step in pairwise(chain)}
     near: dict[Hashable, list[Hashable]] = {name: [] for name in depths}
     for one, other in steps:
@@ -115,7 +115,7 @@ def _placed(
 def _apart(
     names: Sequence[Hashable], wanted: Mapping[Hashable, float], widths: Mapping[Hashable, float]
 ) -> dict[Hashable, float]:
-    """The wanted places, moved to both sides until boxes do not overlap."""
+    """The places closest to the wanted ones where boxes do not overlap: the mean of moving them left and right."""
     halves = [widths.get(name, 0.0) / 2 + _GAP / 2 for name in names]
     rightward = [wanted[name] for name in names]
     leftward = rightward.copy()

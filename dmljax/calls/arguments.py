@@ -323,14 +323,14 @@ def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPres
 Kind = ArrayKind | NumberKind | Static
 
 
-# What the arguments of functions are annotated with, where a type does not say which kind they are
+# Annotations for arguments whose kind does not follow from their type
 
 Operand = Annotated[ArrayLike, OPERAND]
 Quantized = Annotated[ArrayLike, QUANTIZED]
 Number = Annotated[ArrayLike, NUMBER]  # in the type of the arrays, exactly where that is an integer type
 TruncatedNumber = Annotated[ArrayLike, NumberKind(truncated)]  # as Number, but without its fraction in an integer type
 Step = Annotated[ArrayLike, NumberKind(step)]  # as Number; a negative one is taken modulo the range of an unsigned type
-# As TruncatedNumber; what is below or above all integers of the type is no bound.
+# Like TruncatedNumber, but a number beyond all integers of the type sets no bound.
 LowerBound = Annotated[ArrayLike, NumberKind(lower_bound, traced=_clamp)]
 UpperBound = Annotated[ArrayLike, NumberKind(upper_bound, traced=_clamp)]
 FloatNumber = Annotated[ArrayLike, NumberKind(exact, _float_beside)]  # of at least 32 bits, whatever the arrays are

@@ -317,7 +317,7 @@ class Struct(Kind):
             return self.form(*(self.of.from_json(key, json_given(key, given.get(key)), None) for key in self.fields))
 
 
-# What the members of a desc are annotated with, besides enumerations
+# Annotations for the members of a desc; enumerations annotate themselves
 
 UINT, INT = Integer("UINT", 0, UINT_MAX), Integer("INT", INT_MIN, INT_MAX)
 FLOAT = Number(own_type=DataType.FLOAT32)

@@ -1,4 +1,4 @@
-"""What a program costs on chips that are not here, read from what XLA compiles for them on this CPU."""
+"""Estimates what a program costs on a chip, from what XLA compiles for that chip on this CPU."""
 
 from dmljax.estimation.cost import Cost, cost_of
 from dmljax.estimation.programs import Estimate, NodeCost, estimate, table

@@ -1,4 +1,4 @@
-"""What a compiled HLO module costs by its own text: kernels, bytes, operations, exchange, the TPU compiler's cycles."""
+"""Reads the cost of a compiled HLO module from its text: kernels, bytes, operations, exchange, a TPU's cycles."""
 
 import math
 import re
@@ -53,7 +53,7 @@ class Cost:
     conditionals: int = 0
     sorts: int = 0
     products: int = 0  # operations of products of matrices and convolutions: a multiplication and an addition are two
-    full_products: int = 0  # those of them that are computed in float32 or float64, with all digits
+    full_products: int = 0  # those computed in float32 or float64 at full precision
     halves: int = 0  # the others, as operations on 16 bits: one on 32 counts for two, one on 8 for a half
     exchanged: int = 0  # bytes that a device receives from others, at least
 
@@ -87,7 +87,7 @@ def cost_of(text: str) -> Cost:
 
 
 class Step(NamedTuple):
-    """What one kernel costs, as often as it runs, and what it computes, as JAX named it."""
+    """The cost of a kernel over all of its runs, and the JAX operations that it computes."""
 
     name: str
     cost: Cost
@@ -116,7 +116,7 @@ Steps = Mapping[str, list[Step]]
 def _scheduled(
     one: Instruction, computation: Computation, module: Module, scheduled: Steps, fused: Mapping[str, Cost]
 ) -> list[Step]:
-    """What one instruction of a sequence runs."""
+    """Returns what an instruction of a sequence runs."""
     if one.opcode == "while":
         return _loop(one, module, scheduled)
     if one.opcode == "conditional":
@@ -199,7 +199,7 @@ _DILATION = re.compile(r"\blhs_dilate=([\dx]+)")
 
 
 def _product(one: Instruction, computation: Computation) -> Cost:
-    """What a product of matrices or a convolution computes."""
+    """Counts the operations of a product of matrices or a convolution."""
     operands = [operand.results[0] for operand in computation.operands(one)]
     if labels := _LABELS.search(one.attributes):
         target = one.custom_call_target or ""

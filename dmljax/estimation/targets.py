@@ -1,4 +1,4 @@
-"""Chips that XLA compiles for on a CPU, and what their work takes by the published rates.
+"""Chips that XLA compiles for on a CPU, and what their work takes by their peak rates.
 
 The compilers come with the extra `accelerators`. With it installed, JAX looks for the chips themselves unless
 `JAX_PLATFORMS=cpu` is set before `import jax`.
@@ -98,8 +98,9 @@ class Target:
         return Times(cost.kernels * SECONDS_PER_KERNEL, memory, arithmetic, exchange)
 
 
-# NVIDIA's data sheets of the H100 SXM, the A100 SXM and the DGX B200, rates without sparsity, and the white papers of
-# their architectures; Google's https://docs.cloud.google.com/tpu/docs/v5e, and v5p and v6e there.
+# TPUs: Google's https://docs.cloud.google.com/tpu/docs/v5e, v5p and v6e; the clocks of v5p and v6e follow from their
+# peak rates. GPUs: as commonly quoted for the H100 SXM, A100 SXM and B200, without sparsity; cores, caches and clocks
+# are those of XLA's descriptions. We have not checked the GPU rates against NVIDIA's data sheets.
 TARGETS: Mapping[str, Target] = {
     "h100": Target(
         *("cuda", "1x1x1"),
