@@ -51,7 +51,7 @@ _OTHERS = ""  # the key of the cell of tensors that are not named
 
 
 def rows(ranks: range, others: frozenset[DataType] | None = None, /, **tensors: frozenset[DataType] | Cell) -> Table:
-    """One support table: `ranks` for tensors that do not bring a Cell of their own, and types for those not named."""
+    """One support table. `ranks` apply to tensors without a Cell of their own, `types` to those that are not named."""
     named = tensors if others is None else {_OTHERS: others, **tensors}
     return {field: given if isinstance(given, Cell) else Cell(ranks, given) for field, given in named.items()}
 

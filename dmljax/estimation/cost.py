@@ -127,7 +127,7 @@ def _scheduled(
 
 
 def _name(one: Instruction, module: Module) -> str:
-    """What JAX calls what a kernel computes, or the last part of it that JAX knows."""
+    """JAX's name of the operation that a kernel computes, or of its last part that JAX knows."""
     parts = [part for name in one.callees for part in module.computations[name]] if one.opcode == "fusion" else []
     return next(filter(None, (part.op_name for part in (one, *reversed(parts)))), "")
 

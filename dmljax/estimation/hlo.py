@@ -84,7 +84,7 @@ class Instruction:
 
     @property
     def op_name(self) -> str:
-        """What JAX calls the operation: the scopes that it stands in and its primitive. XLA's own have no name."""
+        """JAX's name of the operation: its scopes and its primitive. Operations that XLA adds have none."""
         found = re.search(r'op_name="([^"]*/[^"]*)"', self.attributes)  # those of arguments have no scopes
         return found[1] if found else ""
 

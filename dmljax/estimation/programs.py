@@ -37,7 +37,7 @@ class NodeCost(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What a program costs on each chip of a target; printed, it is a table.
+    """The cost of a program on each chip of a target; prints as a table.
 
     `reason` says why it does not compile, and then there is no more. `times` are seconds by what sets them, and
     `seconds`, their sum, is a lower bound. `nodes` are those that cost most. All figures are those of one chip.

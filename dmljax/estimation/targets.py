@@ -46,7 +46,7 @@ class Times(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """What XLA asks about a GPU."""
+    """The properties of a GPU that XLA needs."""
 
     name: str
     cores: int
@@ -76,14 +76,14 @@ class Target:
         return self.gpu.cores * self.gpu.lanes * self.clock if self.gpu else math.inf
 
     def seconds(self, cost: Cost) -> float:
-        """What a program takes about, to compare it with another: without products of matrices on a GPU."""
+        """Estimates the seconds of a program, to compare it with another; on a GPU, without matrix products."""
         if self.gpu is None:
             return cost.cycles / self.clock + cost.unestimated_bytes / self.bytes_per_second
         launches, memory = cost.kernels * SECONDS_PER_KERNEL, cost.bytes / (COPIED * self.bytes_per_second)
         return launches + memory + cost.element_operations / (SUSTAINED * self.element_rate)
 
     def times(self, cost: Cost) -> Times:
-        """What a kernel takes at least by the published rates: the longest of these.
+        """The least time of a kernel at the peak rates: the longest of these.
 
         A TPU's compiler says itself how many cycles it expects. They are put down to arithmetic, unless the memory
         needs half of them.
@@ -136,7 +136,7 @@ TARGETS: Mapping[str, Target] = {
 
 
 class Place(NamedTuple):
-    """One or several chips of a kind, such as `h100:8`."""
+    """A number of equal chips, such as `h100:8`."""
 
     name: str
     target: Target

@@ -114,7 +114,7 @@ def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
 
     @convolution.def_vmap
     def mapped(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
-        # Of images with filters of their own, JAX makes groups, whose number must be known, and which XLA gathers from
+        # If images have filters of their own, JAX makes groups, whose number must be known, and which XLA gathers from
         # all devices. Products of matrices stay where they are.
         way = partial(_in_columns, steps=steps) if all(is_batched) else plain
         return jax.vmap(way, [0 if one else None for one in is_batched])(image, filter), True

@@ -17,7 +17,7 @@ from dmljax.errors import Problem, Unsupported, Where
 
 T = TypeVar("T")
 
-# What JAX raises where a comparison of sizes differs between values of their symbols
+# JAX raises these where a comparison of sizes depends on the values of their symbols
 _errors: Any = jax.errors if hasattr(jax.errors, "InconclusiveDimensionOperation") else jax.core  # before JAX 0.10
 Undecided: type[Exception] = _errors.InconclusiveDimensionOperation
 

@@ -40,7 +40,7 @@ def directml_graph(
 ) -> Graph:
     """The DirectML graph of a model whose inputs, and those of the defaults that are named, have these shapes.
 
-    Results of nodes that `shapes` names are inputs, too.
+    Results of nodes that `shapes` names become inputs.
     """
     if not isinstance(shapes, Mapping):
         raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))

@@ -114,7 +114,7 @@ class Program:
         return next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
 
     def _folded(self, handler: Handler, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
-        """What a handler computes of known values; None where they must be traced, as symbols may have to be."""
+        """Computes a handler's result from known values; None if they must be traced, as symbols sometimes must."""
         if handler.fold is None or not all(map(is_foldable, inputs)):
             return None
         symbols = next((one for one in inputs if isinstance(one, Symbols)), None)
@@ -176,7 +176,7 @@ def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Value]) -> N
 def _traced(
     handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any], is_of_images: bool
 ) -> Results:
-    """What the function of a handler computes of arrays."""
+    """Calls the function of a handler with arrays."""
     taken = [_taken(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
     with _refusals_of(_JAX):
         if is_of_images:

@@ -86,7 +86,7 @@ class Model:
         file = _copied(proto) if proto is source else proto
         saving.drop_weights(file, reader, names)
         self._file = _copied(file)
-        del proto, file  # with which alone protobuf frees what they have held, before weights are stored once more
+        del proto, file  # protobuf frees their memory only now; the weights are copied next
         graph = OnnxGraph(graph.nodes, graph.inputs, graph.outputs)  # which does not keep the arrays
         with jax.ensure_compile_time_eval():
             self.weights = {name: as_array(known.pop(name)) for name in names}

@@ -176,7 +176,7 @@ def _truncated(one: Any, other: Any) -> Any:
     return _fraction(jax.core.max_dim(a, 0) // b - jax.core.max_dim(-a, 0) // b)
 
 
-# What JAX leaves open
+# Comparisons that JAX leaves open
 
 _COMPARISON = re.compile(r"comparison '(.+?)' (>=|<=|>|<|==) '(.+?)' is inconclusive")
 _SYMBOL = re.compile(r"'(.+?)' used in a context that requires a constant")
@@ -184,7 +184,7 @@ _CHOICE = re.compile(r"\b(min|max)\(([^(),]+), ([^(),]+)\)")
 
 
 def undecided(error: Exception) -> Problem:
-    """What JAX cannot tell of open sizes, and the constraint that decides it."""
+    """Says which comparison of open sizes JAX cannot decide, and the constraint that decides it."""
     found = _COMPARISON.search(str(error))
     if found is None:
         symbol = _SYMBOL.search(str(error))
@@ -226,7 +226,7 @@ class Symbols(np.ndarray[Any, Any]):
         self.kind = getattr(other, "kind", np.dtype(np.int64))
 
     def of_kind(self, kind: DType) -> Elements:
-        """The same as numbers of another type, which integers are made of by truncation."""
+        """The same numbers in another type; integers are truncated."""
         elements = self if kind.kind == "f" else np.array([*map(math.trunc, self.flat)], object).reshape(self.shape)
         return known_numbers(elements, kind)
 
@@ -277,7 +277,7 @@ def traced(symbols: Symbols) -> Array:
     return jnp.stack([number(one) for one in symbols.flat]).reshape(symbols.shape)
 
 
-# What NumPy computes of objects by comparisons, which symbols may leave open
+# NumPy functions that compare their elements, which symbols may leave open
 
 _LARGER, _SMALLER, truncated_quotients = (np.frompyfunc(one, 2, 1) for one in (_larger, _smaller, _truncated))
 _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
@@ -289,6 +289,6 @@ _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
 
 
 def computed(function: Callable[..., Any], *inputs: Elements, **options: Any) -> Any:
-    """What a function of NumPy computes of known numbers, some of which may be symbols."""
+    """Calls a NumPy function with known numbers, some of which may be symbols."""
     has_symbols = any(isinstance(one, Symbols) for one in inputs)
     return (_OF_SYMBOLS.get(function, function) if has_symbols else function)(*inputs, **options)

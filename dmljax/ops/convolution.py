@@ -260,7 +260,7 @@ class _Products(NamedTuple):
     def computed(self, finish: Callable[..., Array], *others: Array) -> Array:
         """What `finish` makes of the parts, to be added up, and of other arrays that broadcast to the result."""
         windows, sizes = self.found
-        # bfloat16 and TF32 hold whole numbers of 8 bits, too.
+        # bfloat16 and TF32 also hold all integers of 8 bits.
         sliding = Sliding(windows, self.group_count, lax.Precision.DEFAULT)
 
         def compute(input: Array, filter: Array, *others: Array) -> Array:

@@ -28,7 +28,7 @@ class Converter(Builder):
     """A graph that grows by the equations of programs."""
 
     def converted(self, place: Path, closed: Any, calls: Sequence[RecordedCall], views: Sequence[View]) -> list[View]:
-        """What a program makes of these views; its nodes are called as the second part of its place."""
+        """Adds the nodes of a program for these views, named after the second part of its place."""
         self.place, self.name = place, str(place[1])
         by_label = {call.label: call for call in calls}
         return self._evaluated(closed.jaxpr, closed.consts, views, by_label)
@@ -102,7 +102,7 @@ class Converter(Builder):
     def _without_operator(
         self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]
     ) -> list[View] | None:
-        """The results of a call that its operator does not take: from its formula, unless that is refused, too."""
+        """Computes a call by its formula, because its operator does not take it; the formula may be refused as well."""
         if self._is_evaluated(equation, given):
             return self._evaluated_now(equation, given)
         before = self.nodes, self.edges, self.constants, self.problems
@@ -144,7 +144,7 @@ class Converter(Builder):
         return [*state, *(self.stacked(one, 0) for one in zip(*(made[i] for i in range(length)), strict=True))]
 
     def _is_evaluated(self, equation: Any, given: Sequence[View]) -> bool:
-        """Whether the results follow from constants, and are few enough to be constants, too."""
+        """Whether the results follow from constants and are small enough to be constants themselves."""
         most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in given)])
         return all(map(self.is_constant, given)) and all(math.prod(var.aval.shape) <= most for var in equation.outvars)
 

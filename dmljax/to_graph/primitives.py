@@ -374,7 +374,7 @@ def _are_equal(builder: Builder, a: View, b: View) -> View:
 
 
 def _fill_value(dtype: np.dtype[Any]) -> float:
-    """What JAX fills in for elements that are outside."""
+    """The value that JAX fills in for elements outside."""
     return np.nan if dtype.kind == "f" else _lowest(dtype) if dtype.kind == "i" else _highest(dtype)
 
 

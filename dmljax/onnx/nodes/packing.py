@@ -51,7 +51,7 @@ def _attended(
     scale: float | None,
     hidden: float,
 ) -> Array:
-    """What packed queries take from the values of their sequence, from arrays of (tokens, heads * size) each."""
+    """Attention of packed queries within their sequences, for arrays of (tokens, heads * size)."""
     query, keys, values = (in_heads(_restored(x, places), num_heads) for x in parts)
     lengths = (ends[1:] - ends[:-1]).reshape(-1, 1, 1, 1)
     seen = jnp.arange(places.shape[1], dtype=lengths.dtype)[None, None, None] < lengths

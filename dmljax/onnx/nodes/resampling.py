@@ -284,7 +284,7 @@ def _weighted_by_neighbors(
     nearest: tuple[directml.AxisDirection, float],
     settings: tuple[float, bool, float | None],
 ) -> Array:
-    """The same where sizes are open, so that a product is not known: a sum of neighbors."""
+    """Does the same for open sizes by adding neighbors, since the matrix of a product is not known."""
     coefficient, exclude_outside, outside = settings
     result = x if kind == "nearest" else x.astype(promoted(x.dtype, jnp.float32))
     for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
